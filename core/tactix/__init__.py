@@ -1,0 +1,70 @@
+"""tactix: ONNX in, a fused and autotuned plan out, a small fast runtime; every part a plugin.
+
+    import tactix
+    engine = tactix.build("model.onnx")
+    y = engine(x)
+    engine.save("model.plan")
+    engine = tactix.load("model.plan")
+
+Importing this package loads no other: names are fetched when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "build": "tactix.api",
+    "load": "tactix.api",
+    "load_or_build": "tactix.api",
+    "Builder": "tactix.builder",
+    "BuilderConfig": "tactix.config",
+    "BuilderFlag": "tactix.config",
+    "MemoryPoolType": "tactix.config",
+    "OptimizationProfile": "tactix.config",
+    "ProgressMonitor": "tactix.config",
+    "NetworkDefinition": "tactix.network.definition",
+    "Session": "tactix.plugins.session",
+    "Plan": "tactix.plan.schema",
+    "Runtime": "tactix.run.runtime",
+    "Engine": "tactix.run.engine",
+    "ExecutionContext": "tactix.run.context",
+    "DType": "tactix.words.dtypes",
+    "Logger": "tactix.words.logger",
+    "Severity": "tactix.words.logger",
+    "ErrorRecorder": "tactix.words.error_recorder",
+    "ErrorCode": "tactix.words.errors",
+    "TactixError": "tactix.words.errors",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+if TYPE_CHECKING:
+    from tactix.api import build, load, load_or_build
+    from tactix.builder import Builder
+    from tactix.config import BuilderConfig, BuilderFlag, MemoryPoolType, OptimizationProfile, ProgressMonitor
+    from tactix.network.definition import NetworkDefinition
+    from tactix.plan.schema import Plan
+    from tactix.plugins.session import Session
+    from tactix.run.context import ExecutionContext
+    from tactix.run.engine import Engine
+    from tactix.run.runtime import Runtime
+    from tactix.words.dtypes import DType
+    from tactix.words.error_recorder import ErrorRecorder
+    from tactix.words.errors import ErrorCode, TactixError
+    from tactix.words.logger import Logger, Severity
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tactix' has no attribute {name!r}")
+    found = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,186 @@
+"""Network and choices to a plan: steps, buffers, weights, changes of format between steps."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.launcher import Operand, Step
+from tactix.contracts.region import REFORMAT, ReformatAttrs
+from tactix.network.definition import NetworkDefinition
+from tactix.plan.schema import Buffer, TensorIO
+from tactix.select.choose import produced_format
+from tactix.select.enumerate import Candidate
+from tactix.words.dims import Dim
+from tactix.words.dtypes import DType
+from tactix.words.tensor import LINEAR, Format, TensorSpec
+
+Reformatter = Callable[[Node], Candidate]
+
+
+@dataclass
+class Assembled:
+    """What of a plan follows from the network: the rest is metadata."""
+
+    inputs: list[TensorIO] = field(default_factory=list)
+    outputs: list[TensorIO] = field(default_factory=list)
+    buffers: list[Buffer] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    blobs: dict[str, Any] = field(default_factory=dict)
+
+
+class Assembler:
+    """Walks the nodes in order. ``reformatter`` gives the candidate for a change of format."""
+
+    def __init__(self, net: NetworkDefinition, chosen: Mapping[Node, Candidate], reformatter: Reformatter) -> None:
+        self.net, self.chosen, self.reformatter = net, chosen, reformatter
+        self.out = Assembled()
+        self._where: dict[tuple[Value, Format], int] = {}
+        self._final: dict[Value, str] = {}
+        self._weights: dict[tuple[Any, ...], int] = {}
+
+    def run(self) -> Assembled:
+        for v in self.net.inputs:
+            self._where[v, LINEAR] = self._buffer("input", v.name, v.spec, LINEAR)
+            self.out.inputs.append(TensorIO(v.name, self._where[v, LINEAR], v.spec.dtype, v.spec.shape))
+        self._claim_outputs()
+        for n in self.net.nodes:
+            self._node(n)
+        for name, v in zip(self.net.output_names, self.net.outputs, strict=True):
+            self._output(name, v)
+        self._lifetimes()
+        return self.out
+
+    def _claim_outputs(self) -> None:
+        """Outputs that a step can write in place: made by a node, in linear format, and asked for once."""
+        for name, v in zip(self.net.output_names, self.net.outputs, strict=True):
+            node = v.producer
+            direct = node is not None and produced_format(v, self.chosen).is_linear
+            if direct and v not in self._final and not self.chosen[node].artifact.alias:  # type: ignore[index]
+                self._final[v] = name
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def _node(self, n: Node) -> None:
+        c = self.chosen[n]
+        if c.artifact.alias:
+            self._where[n.outputs[0], LINEAR] = self._fetch(n.given[0], LINEAR)
+            return
+        used = _used_inputs(c.artifact)
+        inputs = [
+            Operand(self._fetch(v, c.variant.input_format(i)) if v.const is None or used is None or i in used else -1,
+                    v.spec.plain(), c.variant.input_format(i))
+            for i, v in enumerate(n.given)
+        ]  # fmt: skip
+        outputs = [self._place(v, c.variant.output_format(i)) for i, v in enumerate(n.outputs)]
+        self._step(n, c, inputs, outputs)
+
+    def _step(self, n: Node, c: Candidate, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> None:
+        constants = {name: self._packed(n, name, p) for name, p in c.artifact.constants}
+        scratch = -1
+        if c.artifact.workspace != 0:
+            spec = TensorSpec(DType.UINT8, (c.artifact.workspace,))
+            scratch = self._buffer("workspace", f"{n.name}/workspace", spec, LINEAR)
+        info = {
+            "tactic": c.tactic.key,
+            "source": c.tactic.source,
+            "variant": str(c.variant),
+            "kind": n.kind,
+            "layers": [b.layer.key for b in n.body.nodes],
+            "origin": list(n.origin),
+            "seconds": c.seconds,
+            "status": c.status,
+        }
+        self.out.steps.append(Step(n.name, c.artifact, tuple(inputs), tuple(outputs), constants, scratch, info=info))
+
+    def _place(self, v: Value, fmt: Format) -> Operand:
+        """The buffer that a node writes."""
+        if v in self._final:
+            buffer = self._buffer("output", self._final[v], v.spec, LINEAR)
+            self.out.outputs.append(TensorIO(self._final[v], buffer, v.spec.dtype, v.spec.shape))
+        else:
+            buffer = self._buffer("arena", v.name, v.spec, fmt)
+        self._where[v, fmt] = buffer
+        return Operand(buffer, v.spec.plain(), fmt)
+
+    def _fetch(self, v: Value, fmt: Format) -> int:
+        """The buffer in which to read a tensor in that format; adds a change of format where it is not there yet."""
+        if (v, fmt) not in self._where:
+            if v.const is not None:
+                self._where[v, fmt] = self._weight(v.name, fmt.pack(v.const))
+            else:
+                have = produced_format(v, self.chosen)
+                self._where[v, fmt] = self._reformat(
+                    v, have, fmt, self._buffer("arena", f"{v.name}/{fmt.name}", v.spec, fmt)
+                )
+        return self._where[v, fmt]
+
+    def _reformat(self, v: Value, source: Format, target: Format, buffer: int) -> int:
+        node = Node(
+            f"{v.name} {source.name}->{target.name}", REFORMAT, ReformatAttrs(source, target), (v,), (), (v.name,)
+        )
+        node.outputs = (Value(f"{v.name}/{target.name}", v.spec.plain(), node),)
+        read = Operand(self._fetch(v, source), v.spec.plain(), source)
+        self._step(node, self.reformatter(node), [read], [Operand(buffer, v.spec.plain(), target)])
+        return buffer
+
+    def _output(self, name: str, v: Value) -> None:
+        """An output that no step wrote in place is copied."""
+        if self._final.get(v) == name:
+            return
+        buffer = self._buffer("output", name, v.spec, LINEAR)
+        self.out.outputs.append(TensorIO(name, buffer, v.spec.dtype, v.spec.shape))
+        have = LINEAR if v.const is not None or (v, LINEAR) in self._where else produced_format(v, self.chosen)
+        self._reformat(v, have, LINEAR, buffer)
+
+    # -- buffers ---------------------------------------------------------------------------------------------------
+
+    def _buffer(self, kind: str, name: str, spec: TensorSpec, fmt: Format, blob: str = "") -> int:
+        size: Dim = spec.nbytes(fmt)
+        self.out.buffers.append(Buffer(kind, name, spec.dtype, spec.shape, fmt, size, blob=blob))
+        return len(self.out.buffers) - 1
+
+    def _packed(self, n: Node, name: str, packed: Any) -> int:
+        source = n.given[packed.index] if packed.index >= 0 else None
+        key = (source, packed.steps, None if source else id(packed.array))
+        if key not in self._weights:
+            array = packed.apply(None if source is None else source.const)
+            label = f"{n.name}/{name}" if source is None else f"{source.name}/packed"
+            self._weights[key] = self._weight(label, array)
+        return self._weights[key]
+
+    def _weight(self, name: str, array: Any) -> int:
+        """A buffer with content; equal contents are stored once."""
+        import numpy as np
+
+        data = np.ascontiguousarray(array)
+        raw = memoryview(data.reshape(-1).view(np.uint8)) if data.size else memoryview(b"")
+        blob = hashlib.sha256(raw).hexdigest()
+        self.out.blobs.setdefault(blob, raw)
+        spec = TensorSpec(DType.of(data.dtype), data.shape)
+        return self._buffer("weight", name, spec, LINEAR, blob)
+
+    def _lifetimes(self) -> None:
+        """First and last step that touch each arena and workspace buffer."""
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for k, s in enumerate(self.out.steps):
+            for b in (*(o.buffer for o in (*s.inputs, *s.outputs)), s.workspace):
+                first.setdefault(b, k)
+                last[b] = k
+        for i, b in enumerate(self.out.buffers):
+            if b.kind in ("arena", "workspace"):
+                self.out.buffers[i] = replace(b, first=first.get(i, 0), last=last.get(i, 0))
+        order = {name: i for i, name in enumerate(self.net.output_names)}
+        self.out.outputs.sort(key=lambda io: order[io.name])
+
+
+def _used_inputs(artifact: KernelArtifact) -> set[int] | None:
+    """Inputs that the launches name; None if the launcher may read all."""
+    if not artifact.launches:
+        return None
+    return {a.index for launch in artifact.launches for a in launch.args if a.kind == "input"}

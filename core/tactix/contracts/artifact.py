@@ -1,0 +1,184 @@
+"""KernelArtifact: a kernel as data. Code, launches with symbolic arguments, workspace, packed constants.
+
+Nothing here runs anything: a launcher does. All numbers that depend on shapes are dims.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tactix.words import dims
+from tactix.words.dims import Dim
+from tactix.words.dtypes import DType
+from tactix.words.errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class Source:
+    """Source text of one kernel; a compiler plugin for ``language`` turns many into one Binary.
+
+    The text defines one function named by the macro ``TX_ENTRY``, and names its own helpers ``TX_NAME(x)``.
+    ``preludes`` are texts shared between kernels, each included once per translation unit. ``flags`` are options that
+    the compiler must honour (``-mavx512f`` follows from the device, not from here).
+    """
+
+    language: str
+    text: str
+    preludes: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def digest(self) -> str:
+        h = hashlib.sha256(repr((self.language, self.text, self.preludes, self.flags)).encode())
+        return h.hexdigest()
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Machine code shared by any number of artifacts, and the name of this kernel's entry in it."""
+
+    blob: bytes = field(repr=False)
+    symbol: str = ""
+    source: str = field(default="", repr=False)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(self.blob).hexdigest()
+
+
+@dataclass(frozen=True)
+class Arg:
+    """One kernel argument: ``input i``, ``output i``, ``constant name``, ``workspace`` + offset, or ``scalar`` dim."""
+
+    kind: str
+    index: int = 0
+    name: str = ""
+    value: Dim = 0
+
+
+def tensor_in(index: int) -> Arg:
+    """Address of the node's given input ``index``."""
+    return Arg("input", index)
+
+
+def tensor_out(index: int = 0) -> Arg:
+    """Address of output ``index``."""
+    return Arg("output", index)
+
+
+def constant(name: str) -> Arg:
+    """Address of one of the artifact's packed constants."""
+    return Arg("constant", name=name)
+
+
+def workspace(offset: Dim = 0) -> Arg:
+    """Address of the workspace plus an offset in bytes."""
+    return Arg("workspace", value=offset)
+
+
+def scalar(value: Dim) -> Arg:
+    """An integer."""
+    return Arg("scalar", value=value)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One start of the kernel. ``grid``, ``block``, ``cluster``, ``shared_bytes`` are for devices that have them."""
+
+    args: tuple[Arg, ...]
+    grid: tuple[Dim, ...] = ()
+    block: tuple[Dim, ...] = ()
+    cluster: tuple[Dim, ...] = ()
+    shared_bytes: Dim = 0
+    symbol: str = ""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A constant made of the node's constant input ``index`` by a closed list of steps, so that refit can redo it.
+
+    Steps: ``("cast", dtype)``, ``("reshape", dims)``, ``("transpose", axes)``, ``("pad", ((before, after), ...))``.
+    With ``index`` -1 the ``array`` itself is meant.
+    """
+
+    index: int
+    steps: tuple[tuple[str, Any], ...] = ()
+    array: Any = field(default=None, compare=False, repr=False)
+
+    def apply(self, source: Any) -> Any:
+        """The packed array; ``source`` is the constant input."""
+        import numpy as np
+
+        x = self.array if self.index < 0 else source
+        for name, what in self.steps:
+            if name not in _PACK:
+                raise InvalidArgument(f"packing knows no step {name!r}", do=f"It has: {', '.join(_PACK)}")
+            x = _PACK[name](np, x, what)
+        return np.ascontiguousarray(x)
+
+
+_PACK: Mapping[str, Any] = {
+    "cast": lambda np, x, what: x.astype(DType.of(what).numpy),
+    "reshape": lambda np, x, what: x.reshape(what),
+    "transpose": lambda np, x, what: x.transpose(what),
+    "pad": lambda np, x, what: np.pad(x, what),
+}
+
+
+@dataclass(frozen=True)
+class KernelArtifact:
+    """What a tactic gives for one node and variant, and what a plan keeps.
+
+    ``launcher``: key of the launcher that runs it. ``code``: Source before compiling, Binary after, None where the
+    launcher needs none. ``params``: JSON for the launcher. ``workspace``: bytes of scratch memory during the step.
+    ``requires``: device features without which it must not run. ``host_code``: whether it runs code in the host process.
+    ``alias``: output 0 is the memory of input 0, seen with another shape; there is nothing to launch.
+    """
+
+    launcher: str
+    launches: tuple[Launch, ...] = ()
+    code: Source | Binary | None = None
+    workspace: Dim = 0
+    constants: tuple[tuple[str, Packed], ...] = ()
+    requires: tuple[str, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    host_code: bool = False
+    alias: bool = False
+
+    @property
+    def digest(self) -> str:
+        """Identity for the timing cache: everything but the constants' content."""
+        code = self.code.digest if self.code else ""
+        shape = [(a.kind, a.index, a.name, str(a.value)) for x in self.launches for a in x.args]
+        text = repr((self.launcher, code, shape, str(self.workspace), sorted(self.params.items(), key=str)))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def encode_launch(launch: Launch) -> dict[str, Any]:
+    """JSON of a launch; empty fields are left out."""
+    args = [[a.kind, a.index, a.name, dims.to_json(a.value)] for a in launch.args]
+    out: dict[str, Any] = {"args": args}
+    for name in ("grid", "block", "cluster"):
+        if getattr(launch, name):
+            out[name] = [dims.to_json(d) for d in getattr(launch, name)]
+    if launch.shared_bytes != 0:
+        out["shared_bytes"] = dims.to_json(launch.shared_bytes)
+    if launch.symbol:
+        out["symbol"] = launch.symbol
+    return out
+
+
+def decode_launch(j: Mapping[str, Any]) -> Launch:
+    """Inverse of ``encode_launch``; raises InvalidArgument."""
+    try:
+        args = tuple(Arg(str(k), int(i), str(n), dims.from_json(v)) for k, i, n, v in j["args"])
+        shapes = {n: tuple(dims.from_json(d) for d in j.get(n, ())) for n in ("grid", "block", "cluster")}
+        return Launch(
+            args, **shapes, shared_bytes=dims.from_json(j.get("shared_bytes", 0)), symbol=str(j.get("symbol", ""))
+        )
+    except (KeyError, TypeError, ValueError) as e:
+        raise InvalidArgument("not a launch", why=str(e)) from None

@@ -1,0 +1,76 @@
+"""Attribute values to JSON and back, and symbols in them replaced: for plans, cache keys and numpy steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tactix.words import dims
+from tactix.words.dtypes import DType
+from tactix.words.errors import InvalidArgument
+from tactix.words.tensor import Format
+
+
+def encode(v: Any) -> Any:
+    """A JSON value; dims, dtypes, formats, tuples and non-finite floats are tagged."""
+    if isinstance(v, float) and not math.isfinite(v):
+        return {"float": repr(v)}
+    if v is None or isinstance(v, (bool, int, float, str)):
+        return v
+    if isinstance(v, dims.Expr):
+        return {"dim": dims.to_json(v)}
+    if isinstance(v, DType):
+        return {"dtype": v.value}
+    if isinstance(v, Format):
+        return {"format": v.name}
+    if isinstance(v, (tuple, list)):
+        return [encode(x) for x in v]
+    raise InvalidArgument(f"an attribute cannot hold a {type(v).__name__}: {v!r}")
+
+
+def decode(j: Any) -> Any:
+    """Inverse of ``encode``; raises InvalidArgument."""
+    if isinstance(j, list):
+        return tuple(decode(x) for x in j)
+    if not isinstance(j, dict):
+        return j
+    if len(j) == 1:
+        (tag, value), *_ = j.items()
+        if tag in _TAGS:
+            return _TAGS[tag](value)
+    raise InvalidArgument(f"not an attribute value: {str(j)[:80]}")
+
+
+_TAGS: dict[str, Callable[[Any], Any]] = {"float": float, "dim": dims.from_json, "dtype": DType, "format": Format}
+
+
+def encode_fields(attrs: Any) -> dict[str, Any]:
+    """Fields of an attribute dataclass by name."""
+    return {f.name: encode(getattr(attrs, f.name)) for f in dataclasses.fields(attrs)}
+
+
+def decode_fields(schema: Any, j: Mapping[str, Any]) -> Any:
+    """An instance of the schema; raises InvalidArgument for unknown fields."""
+    known = {f.name for f in dataclasses.fields(schema)}
+    if not set(j) <= known:
+        raise InvalidArgument(
+            f"{schema.__name__} has no attribute {sorted(set(j) - known)[0]!r}", do=f"It has: {sorted(known)}"
+        )
+    return schema(**{k: decode(v) for k, v in j.items()})
+
+
+def resolve(v: Any, env: Mapping[str, int]) -> Any:
+    """The value with every symbolic dim evaluated."""
+    if isinstance(v, dims.Expr):
+        return dims.evaluate(v, env)
+    if isinstance(v, tuple):
+        return tuple(resolve(x, env) for x in v)
+    return v
+
+
+def resolve_fields(attrs: Any, env: Mapping[str, int]) -> Any:
+    """An attribute dataclass with every symbolic dim evaluated."""
+    found = {f.name: getattr(attrs, f.name) for f in dataclasses.fields(attrs)}
+    return dataclasses.replace(attrs, **{k: resolve(v, env) for k, v in found.items()}) if found else attrs

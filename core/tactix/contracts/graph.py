@@ -1,0 +1,85 @@
+"""The pieces of a network that rules and tactics look at: values and nodes.
+
+Only ``tactix.network`` makes and rewires them; everybody else reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tactix.contracts.layer import Layer
+from tactix.contracts.region import FUSED, Body, BodyNode
+from tactix.words.tensor import TensorSpec
+
+
+class Value:
+    """One tensor of a network: a name, a spec, and the node that makes it (None for inputs and constants)."""
+
+    __slots__ = ("index", "name", "producer", "spec")
+
+    def __init__(self, name: str, spec: TensorSpec, producer: Node | None = None, index: int = 0) -> None:
+        self.name, self.spec, self.producer, self.index = name, spec, producer, index
+
+    @property
+    def const(self) -> Any:
+        """The array of a constant, else None."""
+        return self.spec.const
+
+    def __repr__(self) -> str:
+        return f"<value {self.name}: {self.spec}>"
+
+
+class Node:
+    """One layer in a network. ``origin`` lists the model's node names that it stands for."""
+
+    __slots__ = ("attrs", "inputs", "layer", "name", "origin", "outputs")
+
+    def __init__(
+        self,
+        name: str,
+        layer: Layer,
+        attrs: Any,
+        inputs: Sequence[Value | None],
+        outputs: Sequence[Value] = (),
+        origin: Sequence[str] = (),
+    ) -> None:
+        self.name, self.layer, self.attrs = name, layer, attrs
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        self.origin = tuple(origin) or (name,)
+
+    @property
+    def is_fused(self) -> bool:
+        return self.layer is FUSED
+
+    @property
+    def body(self) -> Body:
+        """The region: a fused node's body, or this one layer."""
+        if self.is_fused:
+            return self.attrs  # type: ignore[no-any-return]
+        ids, n = [], 0
+        for v in self.inputs:
+            ids.append(-1 if v is None else n)
+            n += v is not None
+        single = BodyNode(self.name, self.layer, self.attrs, tuple(ids), len(self.outputs))
+        anchor = None if self.layer.is_pointwise else 0
+        return Body(n, (single,), tuple(range(n, n + len(self.outputs))), anchor)
+
+    @property
+    def given(self) -> tuple[Value, ...]:
+        """The inputs that are there: what the body's ids and a tactic's arguments count."""
+        return tuple(v for v in self.inputs if v is not None)
+
+    @property
+    def anchor(self) -> BodyNode | None:
+        """The one layer that is not pointwise; None for a pointwise group."""
+        body = self.body
+        return None if body.anchor is None else body.nodes[body.anchor]
+
+    @property
+    def kind(self) -> str:
+        """What tactics implement: the anchor's key, or ``"pointwise"``."""
+        return "pointwise" if self.anchor is None else self.anchor.layer.key
+
+    def __repr__(self) -> str:
+        return f"<node {self.name} {self.layer.key}({', '.join(v.name if v else '-' for v in self.inputs)})>"

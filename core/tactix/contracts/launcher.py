@@ -1,0 +1,80 @@
+"""Launcher: runs one kind of artifact. Linked once per engine and context; nothing is looked up per call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.layer import Layer
+from tactix.words.dims import Env
+from tactix.words.tensor import Format, TensorSpec
+
+if TYPE_CHECKING:
+    from tactix.contracts.device import Device
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor of a step: the id of its buffer, and how to read it. The spec carries no content.
+
+    Buffer -1: a constant input whose raw form the artifact does not use.
+    """
+
+    buffer: int
+    spec: TensorSpec
+    format: Format
+
+
+@dataclass(frozen=True)
+class Step:
+    """One artifact with its operands. ``constants``: name to buffer; ``workspace``: buffer of the scratch memory, or -1.
+
+    ``info``: JSON for people (tactic, variant, origin, layers, seconds); nothing at run time depends on it.
+    """
+
+    name: str
+    artifact: KernelArtifact
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    constants: Mapping[str, int] = field(default_factory=dict)
+    workspace: int = -1
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Runnable(Protocol):
+    """A linked run of steps, owned by one context."""
+
+    def bind(self, env: Env, addresses: Sequence[int]) -> None:
+        """Fix the shapes and the address of every buffer (0 where not yet known); before the first call and on change."""
+
+    def rebind(self, buffer: int, address: int) -> None:
+        """Change one buffer's address."""
+
+    def __call__(self) -> None:
+        """Run once, on the calling thread; raises ExecutionError naming the step."""
+
+    def repeat(self, times: int) -> None:
+        """Run so many times with as little overhead as possible: for measuring."""
+
+
+@dataclass(frozen=True)
+class LinkContext:
+    """What a launcher gets to link: the device, intra-op threads, and how to find a layer by key."""
+
+    device: Device
+    threads: int
+    layer: Callable[[str], Layer]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Launcher:
+    """``key``: what artifacts name. ``device``: the device kind."""
+
+    key: str
+    device: str = "cpu"
+
+    def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
+        """One runnable of consecutive steps that all name this launcher. Raises ExecutionError."""
+        raise NotImplementedError(f"{self.key}: link")

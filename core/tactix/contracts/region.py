@@ -1,0 +1,167 @@
+"""Fused layer: an anchor (or none) with pointwise neighbours, kept as a body of the original layers.
+
+The body is the reference of the fused node; ``program`` turns its pointwise part into scalar expressions for
+code generators. Two structural layers are the core's own: FUSED and REFORMAT; neither computes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tactix.contracts import attrs as attribute
+from tactix.contracts import expr
+from tactix.contracts.layer import Layer
+from tactix.words.tensor import LINEAR, Format, TensorSpec
+
+
+@dataclass(frozen=True)
+class BodyNode:
+    """A layer inside a body; ``inputs`` are value ids, -1 for an absent one."""
+
+    name: str
+    layer: Layer
+    attrs: Any
+    inputs: tuple[int, ...]
+    outputs: int = 1
+
+
+@dataclass(frozen=True)
+class Body:
+    """A small graph. Ids: 0..arity-1 are its inputs; each node then adds its outputs in order."""
+
+    arity: int
+    nodes: tuple[BodyNode, ...]
+    results: tuple[int, ...]
+    anchor: int | None = None
+
+    def first_id(self, index: int) -> int:
+        """The id of the first output of node ``index``."""
+        return self.arity + sum(n.outputs for n in self.nodes[:index])
+
+    def infer(self, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:
+        """Specs of every id."""
+        known: list[Any] = list(inputs)
+        for n in self.nodes:
+            known += n.layer.infer(n.attrs, [known[i] if i >= 0 else None for i in n.inputs])
+        return known
+
+    def run(self, inputs: Sequence[Any], env: Mapping[str, int] | None = None) -> list[Any]:
+        """numpy arrays of every id: the reference decomposition."""
+        known: list[Any] = list(inputs)
+        for n in self.nodes:
+            args = [known[i] if i >= 0 else None for i in n.inputs]
+            known += n.layer.reference(attribute.resolve_fields(n.attrs, env or {}), *args)
+        return known
+
+    @property
+    def title(self) -> str:
+        """``conv1 + relu1``."""
+        return " + ".join(n.name for n in self.nodes)
+
+
+@dataclass(frozen=True)
+class Program:
+    """The pointwise part of a body: one scalar expression per result over ``leaves``, the ids that the variables stand for."""
+
+    results: tuple[expr.Scalar, ...]
+    leaves: tuple[int, ...]
+
+
+def program(body: Body) -> Program:
+    """The body's results as scalar expressions of its inputs and of the anchor's outputs.
+
+    An id that a variable ``i`` stands for is ``leaves[i]``. A body whose anchor is not followed by anything gives bare
+    variables. Pointwise layers before the anchor are left to ``prologue``.
+    """
+    leaves: list[int] = []
+    known: dict[int, expr.Scalar] = {}
+
+    def scalar_of(i: int) -> expr.Scalar:
+        if i not in known:
+            leaves.append(i)
+            known[i] = expr.var(len(leaves) - 1)
+        return known[i]
+
+    start = -1 if body.anchor is None else body.anchor
+    for k, n in enumerate(body.nodes):
+        if k > start:
+            own = n.layer.scalar(n.attrs, len(n.inputs))
+            known[body.first_id(k)] = expr.replace_vars(own, {j: scalar_of(i) for j, i in enumerate(n.inputs)})
+    return Program(tuple(scalar_of(i) for i in body.results), tuple(leaves))
+
+
+class FusedLayer(Layer):
+    """A region run as one step; its attributes are its Body."""
+
+    key = "tactix.Fused@1"
+    Attrs = Body
+
+    def infer(self, attrs: Body, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:
+        known = attrs.infer([s for s in inputs if s is not None])
+        return [known[i].plain() for i in attrs.results]
+
+    def reference(self, attrs: Body, *inputs: Any) -> tuple[Any, ...]:
+        known = attrs.run([x for x in inputs if x is not None])
+        return tuple(known[i] for i in attrs.results)
+
+    def sample(self, attrs: Body, inputs: Sequence[TensorSpec | None], rng: Any) -> list[Any]:
+        out = super().sample(attrs, inputs, rng)
+        for n in attrs.nodes:
+            if all(i < attrs.arity for i in n.inputs):
+                picked = n.layer.sample(n.attrs, [inputs[i] if i >= 0 else None for i in n.inputs], rng)
+                for i, x in zip(n.inputs, picked, strict=True):
+                    if i >= 0:
+                        out[i] = x
+        return out
+
+
+@dataclass(frozen=True)
+class ReformatAttrs:
+    """From one format to another."""
+
+    source: Format = LINEAR
+    target: Format = LINEAR
+
+
+class ReformatLayer(Layer):
+    """The same tensor in another format; also a plain copy."""
+
+    key = "tactix.Reformat@1"
+    Attrs = ReformatAttrs
+
+    def infer(self, attrs: ReformatAttrs, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:
+        (x,) = inputs
+        assert x is not None
+        return [x.plain()]
+
+    def reference(self, attrs: ReformatAttrs, *inputs: Any) -> tuple[Any, ...]:
+        return (inputs[0],)
+
+
+FUSED = FusedLayer()
+REFORMAT = ReformatLayer()
+STRUCTURAL: tuple[Layer, ...] = (FUSED, REFORMAT)
+
+
+def encode(layer: Layer, attrs: Any) -> dict[str, Any]:
+    """JSON of a layer with its attributes; a body is written out."""
+    if layer is not FUSED:
+        return {"layer": layer.key, "attrs": attribute.encode_fields(attrs)}
+    nodes = [
+        {**encode(n.layer, n.attrs), "name": n.name, "inputs": list(n.inputs), "outputs": n.outputs}
+        for n in attrs.nodes
+    ]
+    body = {"arity": attrs.arity, "nodes": nodes, "results": list(attrs.results), "anchor": attrs.anchor}
+    return {"layer": layer.key, "body": body}
+
+
+def decode(j: Mapping[str, Any], find: Callable[[str], Layer]) -> tuple[Layer, Any]:
+    """Layer and attributes of ``encode``'s JSON; ``find`` looks a layer up by key and raises for an unknown one."""
+    if j["layer"] != FUSED.key:
+        layer = REFORMAT if j["layer"] == REFORMAT.key else find(j["layer"])
+        return layer, attribute.decode_fields(layer.Attrs, j["attrs"])
+    b = j["body"]
+    nodes = tuple(BodyNode(n["name"], *decode(n, find), tuple(n["inputs"]), n["outputs"]) for n in b["nodes"])
+    return FUSED, Body(b["arity"], nodes, tuple(b["results"]), b["anchor"])

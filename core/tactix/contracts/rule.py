@@ -1,0 +1,166 @@
+"""Rule: a pattern over the network, a replacement in the same words, and an example that proves it.
+
+    Rule("acme.swish", P.tactix.Mul(x, P.tactix.Sigmoid(x)), replace=lambda x: P.acme.Swish(x), example=...)
+
+``var("x")`` matches any tensor (the same one wherever it appears twice), ``const("w")`` a constant. ``P.ns.Name(...)``
+matches a layer of that name at any version; ``P.ns.Name(..., alpha=1)`` also compares attributes; ``>> "n"`` binds the
+node. ``any_of(p, q)`` tries alternatives; ``pointwise(x, ...)`` matches any pointwise layer, ``anchor()`` a node that
+takes an epilogue. ``when`` and ``replace`` are called with the bound names that their parameters ask for: tensors as
+Value, nodes as Node. ``when`` returns True, or False or a text that says why not. ``replace`` returns a template: a
+pattern expression over Values, a Value, ``fuse(...)``, or a tuple of these, one per matched output.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Var:
+    """Matches any tensor; ``constant`` only a constant."""
+
+    name: str
+    constant: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """Matches a node by layer name, or by trait ``"*pointwise"``, ``"*anchor"``, ``"*"``; and its inputs from the front.
+
+    ``inputs`` of None matches any. As a template it makes the node.
+    """
+
+    layer: str
+    inputs: tuple[Any, ...] | None
+    attrs: tuple[tuple[str, Any], ...] = ()
+    bind: str = ""
+    output: int = 0
+
+    def __rshift__(self, name: str) -> Op:
+        return Op(self.layer, self.inputs, self.attrs, name, self.output)
+
+    def out(self, index: int) -> Op:
+        """Another output of the node than the first."""
+        return Op(self.layer, self.inputs, self.attrs, self.bind, index)
+
+
+@dataclass(frozen=True, eq=False)
+class AnyOf:
+    """Matches the first alternative that does."""
+
+    options: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Fuse:
+    """Template: run these nodes, in this order, as one; the outputs of the last stand for it."""
+
+    nodes: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Literal:
+    """Template: a constant array."""
+
+    array: Any
+
+
+class _Name:
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __getattr__(self, name: str) -> _Name:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Name(f"{self._path}.{name}" if self._path else name)
+
+    def __call__(self, *inputs: Any, **attrs: Any) -> Op:
+        return Op(self._path, tuple(inputs), tuple(sorted(attrs.items(), key=lambda kv: kv[0])))
+
+
+P = _Name("")
+"""Layers by name: ``P.tactix.Relu(x)``."""
+
+
+def var(name: str) -> Var:
+    """Any tensor."""
+    return Var(name)
+
+
+def const(name: str) -> Var:
+    """A constant tensor."""
+    return Var(name, constant=True)
+
+
+def any_of(*options: Any) -> AnyOf:
+    return AnyOf(options)
+
+
+def pointwise(*inputs: Any) -> Op:
+    """Any node that is pointwise, fused groups included; without inputs, whatever they are."""
+    return Op("*pointwise", inputs or None)
+
+
+def anchor(*inputs: Any) -> Op:
+    """Any node that is not pointwise."""
+    return Op("*anchor", inputs or None)
+
+
+def anything() -> Op:
+    """Any node at all."""
+    return Op("*", None)
+
+
+def fuse(*nodes: Any) -> Fuse:
+    return Fuse(nodes)
+
+
+def literal(array: Any) -> Literal:
+    return Literal(array)
+
+
+NUMERICS = ("exact", "reassociates", "lower-precision")
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """One rewrite.
+
+    ``key``: ``namespace.name``. ``benefit``: higher is tried first. ``numerics``: ``exact``, ``reassociates`` (rounding
+    differs) or ``lower-precision``; builder flags gate the last. ``exclusive``: interior tensors must have no use
+    outside the match. ``example``: a function of a NetworkDefinition that adds a case on which the rule fires.
+    ``phase``: ``canonical`` rules run to a fixpoint before ``fuse`` rules.
+    """
+
+    key: str
+    pattern: Any
+    replace: Callable[..., Any]
+    when: Callable[..., bool | str] | None = None
+    benefit: int = 1
+    numerics: str = "exact"
+    exclusive: bool = True
+    example: Callable[[Any], None] | None = None
+    phase: str = "canonical"
+    where: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.where:
+            frame = sys._getframe(2)
+            object.__setattr__(self, "where", f"{frame.f_code.co_filename}:{frame.f_lineno}")
+
+    def roots(self) -> frozenset[str]:
+        """Layer names (or traits) that the pattern's root can be."""
+        options = self.pattern.options if isinstance(self.pattern, AnyOf) else (self.pattern,)
+        return frozenset(o.layer for o in options)
+
+
+def call(function: Callable[..., Any], bound: Mapping[str, Any]) -> Any:
+    """Call with the bound names that the function's parameters ask for; a parameter with a default may be unbound."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return function(**bound)
+    return function(**{p.name: bound[p.name] for p in parameters if p.name in bound})

@@ -1,0 +1,94 @@
+"""Tactic: one way to run a node on a device. It offers variants and makes artifacts; measuring is not its job."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.graph import Node
+from tactix.words.tensor import LINEAR, Format
+
+if TYPE_CHECKING:
+    from tactix.contracts.device import DeviceProperties
+
+
+@dataclass(frozen=True)
+class Reject:
+    """Why a tactic cannot run a node: shown to the user when nothing can, and in the ledger."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A concrete choice: formats of the given inputs and of the outputs (short tuples are filled with linear), knobs."""
+
+    inputs: tuple[Format, ...] = ()
+    outputs: tuple[Format, ...] = ()
+    knobs: tuple[tuple[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, inputs: Sequence[Format] = (), outputs: Sequence[Format] = (), **knobs: Any) -> Variant:
+        return cls(tuple(inputs), tuple(outputs), tuple(sorted(knobs.items())))
+
+    def knob(self, name: str) -> Any:
+        return dict(self.knobs)[name]
+
+    def input_format(self, index: int) -> Format:
+        return self.inputs[index] if index < len(self.inputs) else LINEAR
+
+    def output_format(self, index: int) -> Format:
+        return self.outputs[index] if index < len(self.outputs) else LINEAR
+
+    @property
+    def id(self) -> str:
+        """Stable short name."""
+        return hashlib.sha256(repr((self.inputs, self.outputs, self.knobs)).encode()).hexdigest()[:12]
+
+    def __str__(self) -> str:
+        formats = "/".join(f.name for f in (*self.inputs, *self.outputs) if not f.is_linear)
+        return " ".join([*([formats] if formats else []), *(f"{k}={v}" for k, v in self.knobs)]) or "default"
+
+
+@dataclass(frozen=True)
+class CompileContext:
+    """What a tactic may know when it makes code: the device and the shapes it will be tuned for."""
+
+    device: DeviceProperties
+    opt: Mapping[str, int] = field(default_factory=dict)
+    threads: int = 1
+
+
+class Tactic:
+    """Subclass it, set the class fields, give ``variants`` and ``compile``.
+
+    ``key``: ``namespace.name@version``. ``implements``: node kinds (an anchor's key, ``"pointwise"``, ``"*"``).
+    ``device``: the device kind. ``source``: the family that ``config.tactic_sources`` switches. ``native``: whether it
+    runs machine code of its author, so that a third party's is measured in a child process. ``fallback``: it is asked
+    only where no other tactic is left.
+    """
+
+    key: str
+    implements: tuple[str, ...] = ()
+    device: str = "cpu"
+    source: str = ""
+    native: bool = False
+    fallback: bool = False
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        """The choices for this node, best guess first; or why there is none. Must be pure."""
+        raise NotImplementedError(f"{self.key}: variants")
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        """An estimate in seconds to prune and to choose by without measuring; None if unknown."""
+        return None
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        """The kernel as data. Must be deterministic."""
+        raise NotImplementedError(f"{self.key}: compile")
+
+    def __repr__(self) -> str:
+        return f"<tactic {self.key}>"

@@ -1,0 +1,20 @@
+"""Tool: a subcommand of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Tool:
+    """``name`` of the subcommand; ``command()`` returns a click command (imported only when used); ``help`` in one line."""
+
+    name: str
+    help: str
+    command: Callable[[], Any]
+
+    @property
+    def key(self) -> str:
+        return self.name

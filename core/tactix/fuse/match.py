@@ -1,0 +1,95 @@
+"""Match a rule's pattern at a node: which tensors and nodes its names stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.rule import AnyOf, Op, Var
+from tactix.words.errors import InvalidArgument
+
+Bound = dict[str, Any]
+
+
+class Match:
+    """Bindings of names, and the nodes inside, the root first."""
+
+    def __init__(self, bound: Bound | None = None, nodes: tuple[Node, ...] = ()) -> None:
+        self.bound, self.nodes = bound or {}, nodes
+
+    def bind(self, name: str, what: Any) -> Match | None:
+        """With one more name; None if it already stands for something else."""
+        if name in self.bound:
+            return self if self.bound[name] is what else None
+        return Match({**self.bound, name: what}, self.nodes)
+
+    def enter(self, node: Node) -> Match:
+        return self if node in self.nodes else Match(self.bound, (*self.nodes, node))
+
+
+def match_node(pattern: Any, node: Node) -> Iterator[Match]:
+    """Every way in which the pattern fits with ``node`` as root."""
+    options = pattern.options if isinstance(pattern, AnyOf) else (pattern,)
+    for option in options:
+        yield from _match_op(option, node, Match())
+
+
+def _match_op(op: Op, node: Node, so_far: Match) -> Iterator[Match]:
+    if not fits(op.layer, node) or any(getattr(node.attrs, k, None) != v for k, v in op.attrs):
+        return
+    here: Match | None = so_far.enter(node)
+    if op.bind and here is not None:
+        here = here.bind(op.bind, node)
+    if here is None:
+        return
+    if op.inputs is None:
+        yield here
+        return
+    for inputs in _orders(op, node):
+        if len(op.inputs) <= len(inputs):
+            yield from _match_inputs(op.inputs, inputs, here)
+
+
+def fits(layer: str, node: Node) -> bool:
+    """Whether a pattern's layer name or trait fits the node."""
+    if layer == "*pointwise":
+        return node.body.anchor is None
+    if layer == "*anchor":
+        return node.body.anchor is not None
+    return layer == "*" or node.layer.key == layer or node.layer.key.split("@")[0] == layer
+
+
+def _orders(op: Op, node: Node) -> Iterator[tuple[Value | None, ...]]:
+    yield node.inputs
+    if node.layer.commutative and len(node.inputs) >= 2:
+        yield (node.inputs[1], node.inputs[0], *node.inputs[2:])
+
+
+def _match_inputs(patterns: tuple[Any, ...], values: tuple[Value | None, ...], so_far: Match) -> Iterator[Match]:
+    if not patterns:
+        yield so_far
+        return
+    for m in _match_value(patterns[0], values[0], so_far):
+        yield from _match_inputs(patterns[1:], values[1:], m)
+
+
+def _match_value(pattern: Any, value: Value | None, so_far: Match) -> Iterator[Match]:
+    if isinstance(pattern, AnyOf):
+        for option in pattern.options:
+            yield from _match_value(option, value, so_far)
+    elif isinstance(pattern, Var):
+        if value is not None and (not pattern.constant or value.const is not None):
+            found = so_far.bind(pattern.name, value)
+            if found is not None:
+                yield found
+    elif isinstance(pattern, (int, float)):
+        if value is not None and value.const is not None and value.const.size == 1 and value.const.item() == pattern:
+            yield so_far
+    elif isinstance(pattern, Op):
+        if value is not None and value.producer is not None and value.index == pattern.output:
+            yield from _match_op(pattern, value.producer, so_far)
+    else:
+        raise InvalidArgument(
+            f"a pattern cannot hold {pattern!r}", do="Use var, const, P.ns.Name(...), any_of or a number"
+        )

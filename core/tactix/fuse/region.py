@@ -1,0 +1,37 @@
+"""Merge nodes into one fused node: flatten their bodies into one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.region import Body, BodyNode
+from tactix.words.errors import NetworkError
+
+
+def merge(nodes: Sequence[Node], results: Sequence[Value]) -> tuple[Body, list[Value]]:
+    """The body of all nodes (producers first) that gives ``results``, and the tensors that are its inputs.
+
+    Raises NetworkError if more than one of the nodes is not pointwise.
+    """
+    made = {v for n in nodes for v in n.outputs}
+    outside: list[Value] = []
+    for n in nodes:
+        outside += [v for v in n.given if v not in made and v not in outside]
+    ids = {v: i for i, v in enumerate(outside)}
+    flat: list[BodyNode] = []
+    anchors: list[int] = []
+    fresh = len(outside)
+    for n in nodes:
+        local = [ids[v] for v in n.given]
+        for k, b in enumerate(n.body.nodes):
+            if n.body.anchor == k:
+                anchors.append(len(flat))
+            inputs = tuple(local[i] if i >= 0 else -1 for i in b.inputs)
+            flat.append(BodyNode(b.name, b.layer, b.attrs, inputs, b.outputs))
+            local += range(fresh, fresh + b.outputs)
+            fresh += b.outputs
+        ids.update({v: local[i] for v, i in zip(n.outputs, n.body.results, strict=True)})
+    if len(anchors) > 1:
+        raise NetworkError("a fused layer can have one anchor", who=" + ".join(flat[a].name for a in anchors))
+    return Body(len(outside), tuple(flat), tuple(ids[v] for v in results), anchors[0] if anchors else None), outside

@@ -1,0 +1,343 @@
+"""Rewrite a network with rules to a fixpoint, and tell what happened.
+
+Nodes wait in a queue, producers first; each is tried against the rules whose root can be it, best benefit first. After
+a rewrite the new nodes and all their neighbours wait again; passes over all nodes repeat until one changes nothing.
+``canonical`` rules are exhausted before ``fuse`` rules start.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.region import FUSED
+from tactix.contracts.rule import Fuse, Literal, Op, Rule, call
+from tactix.fuse.match import Match, match_node
+from tactix.fuse.region import merge
+from tactix.fuse.trace import Firing, Trace
+from tactix.network.definition import NetworkDefinition, Use
+from tactix.words.dims import show
+from tactix.words.errors import InternalError, TactixError
+
+PHASES = ("canonical", "fuse")
+
+
+class View:
+    """What ``when`` and ``replace`` may ask about the rest of the network, as the parameter ``graph``."""
+
+    def __init__(self, rewriter: Rewriter) -> None:
+        self._rewriter = rewriter
+
+    def uses(self, value: Value) -> list[Use]:
+        """Where the tensor is read inside the network."""
+        return list(self._rewriter.users.get(value, ()))
+
+    def is_output(self, value: Value) -> bool:
+        """Whether the network gives the tensor to the caller."""
+        return value in self._rewriter.net.outputs
+
+    def only_use(self, value: Value) -> Node | None:
+        """The one node that reads the tensor, if it is read once and is not an output."""
+        uses = self._rewriter.users.get(value, [])
+        return uses[0][0] if len(uses) == 1 and not self.is_output(value) else None
+
+    def depends(self, node: Node, on: Node) -> bool:
+        """Whether ``node`` needs ``on``, directly or not."""
+        return _reaches([node], {on})
+
+    def position(self, node: Node) -> float:
+        """Where the node stands in the model's order."""
+        return self._rewriter.net.position(node)
+
+
+def _reaches(start: Iterable[Node], targets: set[Node]) -> bool:
+    """Whether a producer of one of the nodes, direct or not, is a target."""
+    stack = list(start)
+    seen = set(stack)
+    while stack:
+        for v in stack.pop().given:
+            p = v.producer
+            if p in targets:
+                return True
+            if p is not None and p not in seen:
+                seen.add(p)
+                stack.append(p)
+    return False
+
+
+class Rewriter:
+    """One run over one network, which it changes."""
+
+    def __init__(self, net: NetworkDefinition, rules: Sequence[Rule], trace: Trace) -> None:
+        self.net, self.rules, self.trace = net, rules, trace
+        self.users: dict[Value, list[Use]] = net.users()
+        self.alive = dict.fromkeys(net.nodes)
+        self.view = View(self)
+        self.limit = 1000 + 50 * len(self.alive)
+        self._made: list[Node] = []
+
+    def run(self, cancelled: Callable[[], bool]) -> None:
+        for phase in PHASES:
+            table = _by_root([r for r in self.rules if r.phase == phase])
+            fired = -1
+            while fired < len(self.trace.firings):
+                fired = len(self.trace.firings)
+                self._pass(table, cancelled)
+
+    def _pass(self, table: dict[str, list[Rule]], cancelled: Callable[[], bool]) -> None:
+        queue = deque(self.net.nodes)
+        waiting = set(queue)
+        while queue:
+            if cancelled():
+                return
+            node = queue.popleft()
+            waiting.discard(node)
+            if node in self.alive:
+                for n in self._try(node, table):
+                    if n in self.alive and n not in waiting:
+                        queue.append(n)
+                        waiting.add(n)
+
+    def _try(self, node: Node, table: dict[str, list[Rule]]) -> Iterable[Node]:
+        trait = "*pointwise" if node.body.anchor is None else "*anchor"
+        names = ("*", trait, node.layer.key.split("@")[0], node.layer.key)
+        rules = sorted((r for name in names for r in table.get(name, ())), key=lambda r: (-r.benefit, r.key))
+        for rule in rules:
+            for m in match_node(rule.pattern, node):
+                near = self._apply(rule, m)
+                if near is not None:
+                    return near
+        return ()
+
+    def _apply(self, rule: Rule, m: Match) -> list[Node] | None:
+        """Rewrite and return the nodes to look at again; None if the rule does not apply here."""
+        start = time.perf_counter()
+        root = m.nodes[0]
+        if rule.exclusive and self._leaks(m):
+            self.trace.miss(rule.key, root.name, "a tensor inside the pattern is used elsewhere")
+            return None
+        made = self._ask(rule, m)
+        if made is None or self._robs_output(rule, root, made):
+            return None
+        self._made = []
+        near = self._replace(rule, m, made)
+        if near is not None:
+            removed = tuple(n.name for n in m.nodes if n not in self.alive)
+            added = tuple(n.name for n in self._made if n in self.alive)
+            self.trace.firings.append(Firing(rule.key, removed, added, time.perf_counter() - start))
+            self._check_end()
+        return near
+
+    def _ask(self, rule: Rule, m: Match) -> tuple[Any, ...] | None:
+        """The rule's templates for this match; None if it declines."""
+        bound = {**m.bound, "root": m.nodes[0], "graph": self.view}
+        try:
+            verdict = True if rule.when is None else call(rule.when, bound)
+            if isinstance(verdict, str):
+                self.trace.miss(rule.key, m.nodes[0].name, verdict)
+            if verdict is not True:
+                return None
+            made = call(rule.replace, bound)
+        except TactixError:
+            raise
+        except Exception as e:
+            why = f"{e!r} at {m.nodes[0].name!r}"
+            raise InternalError("a rule failed", who=f"{rule.key} ({rule.where})", why=why) from e
+        return made if isinstance(made, tuple) else (made,)
+
+    def _robs_output(self, rule: Rule, root: Node, templates: tuple[Any, ...]) -> bool:
+        """Whether an output of the network would be no node's own any more; then the node must stay."""
+        for old, t in zip(root.outputs, templates, strict=False):
+            shared = isinstance(t, Value) and t is not old and (t.producer is None or self.view.is_output(t))
+            if self.view.is_output(old) and (shared or isinstance(t, Literal)):
+                self.trace.miss(rule.key, root.name, "its output must stay a tensor of its own")
+                return True
+        return False
+
+    def _check_end(self) -> None:
+        if len(self.trace.firings) > self.limit:
+            often = max(self.trace.counts.items(), key=lambda kv: kv[1])[0]
+            raise InternalError(
+                "rewriting does not end", who=often, why=f"{self.limit} rewrites", do="Disable that rule's pack"
+            )
+
+    def _leaks(self, m: Match) -> bool:
+        inside = set(m.nodes)
+        return any(
+            self.view.is_output(v) or any(user not in inside for user, _ in self.users.get(v, ()))
+            for n in m.nodes[1:]
+            for v in n.outputs
+        )
+
+    # -- replacing -------------------------------------------------------------------------------------------------
+
+    def _replace(self, rule: Rule, m: Match, templates: tuple[Any, ...]) -> list[Node] | None:
+        """Put the templates in place of the root's outputs; the neighbours, or None if nothing changed."""
+        root = m.nodes[0]
+        builder = _Builder(self, m, whole=len(templates) >= len(root.outputs))
+        leaving = dict.fromkeys(m.nodes)
+        pairs: list[tuple[Value, Value]] = []
+        for old, template in zip(root.outputs, templates, strict=False):
+            if isinstance(template, Fuse):
+                pairs += self._fuse(rule, template)
+                leaving.update(dict.fromkeys(template.nodes))
+            else:
+                pairs.append((old, builder.make(template, old)))
+        pairs = [(was, new) for was, new in pairs if was is not new]
+        for was, new in pairs:
+            self._check(rule, was, new)
+        near = [n for was, new in pairs for n in self._redirect(was, new)]
+        for n in leaving:
+            near += self._sweep(n)
+        return list(dict.fromkeys(near)) if pairs else None
+
+    @staticmethod
+    def _check(rule: Rule, old: Value, new: Value) -> None:
+        a, b = old.spec, new.spec
+        sizes = zip(a.shape, b.shape, strict=False)
+        differ = any(isinstance(x, int) and isinstance(y, int) and x != y for x, y in sizes)
+        if a.dtype is not b.dtype or a.rank != b.rank or differ:
+            why = f"{old.name!r} was {a.dtype.value}{show(a.shape)}, its replacement is {b.dtype.value}{show(b.shape)}"
+            raise InternalError("a rule changed a tensor's type", who=f"{rule.key} ({rule.where})", why=why)
+
+    def _fuse(self, rule: Rule, template: Fuse) -> list[tuple[Value, Value]]:
+        """Make one node of several; pairs of a tensor and what takes its place."""
+        nodes = sorted(template.nodes, key=self._order(template.nodes))
+        inside = set(nodes)
+        last = nodes[-1]
+        kept = [
+            v
+            for n in nodes
+            for v in n.outputs
+            if n is last or self.view.is_output(v) or any(u not in inside for u, _ in self.users.get(v, ()))
+        ]
+        body, inputs = merge(nodes, kept)
+        outside = [v.producer for v in inputs if v.producer is not None]
+        if len(kept) > len(last.outputs) and _reaches(outside, inside):
+            raise InternalError("a rule made a cycle", who=f"{rule.key} ({rule.where})", why=body.title)
+        origin = tuple(dict.fromkeys(o for n in nodes for o in n.origin))
+        position = self.net.position(last)
+        outputs = self.net.add_layer(FUSED, inputs, body.title, origin, attrs=body, position=position)
+        self.adopt(outputs[0].producer)
+        return list(zip(kept, outputs, strict=True))
+
+    @staticmethod
+    def _order(nodes: Iterable[Node]) -> Callable[[Node], int]:
+        """Producers before users, among these nodes."""
+        rank: dict[Node, int] = {}
+        inside = set(nodes)
+
+        def visit(n: Node) -> None:
+            if n in inside and n not in rank:
+                for v in n.given:
+                    if v.producer is not None:
+                        visit(v.producer)
+                rank[n] = len(rank)
+
+        for n in nodes:
+            visit(n)
+        return rank.__getitem__
+
+    def adopt(self, node: Node | None) -> None:
+        """Take note of a node that was added to the network."""
+        assert node is not None
+        self.alive[node] = None
+        self._made.append(node)
+        for i, v in enumerate(node.inputs):
+            if v is not None:
+                self.users.setdefault(v, []).append((node, i))
+
+    def _redirect(self, old: Value, new: Value) -> list[Node]:
+        """Let every reader of ``old`` read ``new``; the nodes around."""
+        around = [u for u, _ in self.users.get(old, ())]
+        for user, i in self.users.pop(old, []):
+            user.inputs = (*user.inputs[:i], new, *user.inputs[i + 1 :])
+            self.users.setdefault(new, []).append((user, i))
+        self.net.redirect_output(old, new)
+        if new.producer is not None:
+            around += [new.producer, *(v.producer for v in new.producer.given if v.producer is not None)]
+        return around
+
+    def _sweep(self, node: Node) -> list[Node]:
+        """Remove the node if nothing needs it, then what only it needed; the neighbours that stay."""
+        stay: list[Node] = []
+        stack = [node]
+        while stack:
+            n = stack.pop()
+            if n not in self.alive or any(self.users.get(v) or self.view.is_output(v) for v in n.outputs):
+                continue
+            del self.alive[n]
+            self.net.discard(n)
+            for v in n.given:
+                self.users[v] = [u for u in self.users.get(v, ()) if u[0] is not n]
+                stay += [u for u, _ in self.users[v]]
+                if v.producer is not None:
+                    stay.append(v.producer)
+                    stack.append(v.producer)
+        return stay
+
+
+class _Builder:
+    """Makes the nodes of one rule's templates; an expression that stands twice is made once."""
+
+    def __init__(self, rewriter: Rewriter, m: Match, whole: bool) -> None:
+        self._rewriter, self._net, self._first = rewriter, rewriter.net, m.nodes[0]
+        self._origin = tuple(dict.fromkeys(o for n in m.nodes for o in n.origin))
+        self._made: dict[tuple[Any, ...], tuple[Value, ...]] = {}
+        self._named = not whole
+
+    def make(self, template: Any, old: Value) -> Value:
+        """The tensor that the template stands for; the first node takes the name of the match's root if that leaves."""
+        if not isinstance(template, Op):
+            return self._operand(template, old)
+        operands = self._operands(template, old)
+        if not self._named:
+            self._net.free_name(self._first.name)
+        self._named = True
+        return self._add(template, operands, self._first.name)
+
+    def _operand(self, template: Any, old: Value) -> Value:
+        import numpy as np
+
+        if isinstance(template, Value):
+            return template
+        if isinstance(template, Op):
+            operands = self._operands(template, old)
+            return self._add(template, operands, f"{self._first.name}/{template.layer.rsplit('.', 1)[-1]}")
+        array = template.array if isinstance(template, Literal) else np.asarray(template, old.spec.dtype.numpy)
+        return self._net.add_constant(array, f"{self._first.name}/const")
+
+    def _operands(self, template: Op, old: Value) -> list[Value | None]:
+        return [None if t is None else self._operand(t, old) for t in template.inputs or ()]
+
+    def _add(self, op: Op, operands: list[Value | None], name: str) -> Value:
+        key = (op.layer, op.attrs, tuple(operands))
+        if key not in self._made:
+            position = self._net.position(self._first)
+            attrs = dict(op.attrs)
+            made = self._net.add_layer(op.layer, operands, name, self._origin, position=position, **attrs)
+            self._rewriter.adopt(made[0].producer)
+            self._made[key] = made
+        return self._made[key][op.output]
+
+
+def _by_root(rules: Sequence[Rule]) -> dict[str, list[Rule]]:
+    table: dict[str, list[Rule]] = {}
+    for r in rules:
+        for name in r.roots():
+            table.setdefault(name, []).append(r)
+    return table
+
+
+def fuse(
+    net: NetworkDefinition, rules: Sequence[Rule], cancelled: Callable[[], bool] = lambda: False
+) -> tuple[NetworkDefinition, Trace]:
+    """A rewritten copy of the network, and the trace. Raises InternalError for a rule that fails or never ends."""
+    out, trace = net.copy(), Trace()
+    Rewriter(out, rules, trace).run(cancelled)
+    read = {v for n in out.nodes for v in n.given} | set(out.outputs)
+    out.constants = [v for v in out.constants if v in read]
+    return out, trace

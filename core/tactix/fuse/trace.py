@@ -1,0 +1,48 @@
+"""What the rewriting did: which rule fired where, and which nearly fired and why it did not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Firing:
+    """One rewrite: the rule, the nodes that left, the nodes that came, and how long it took in seconds."""
+
+    rule: str
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class NearMiss:
+    """A pattern that matched at a node, and what stood against it."""
+
+    rule: str
+    node: str
+    reason: str
+
+
+@dataclass
+class Trace:
+    """All firings in order, and each near miss once."""
+
+    firings: list[Firing] = field(default_factory=list)
+    near_misses: dict[NearMiss, None] = field(default_factory=dict)
+
+    def miss(self, rule: str, node: str, reason: str) -> None:
+        self.near_misses[NearMiss(rule, node, reason)] = None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often each rule fired."""
+        return dict(sorted(Counter(f.rule for f in self.firings).items()))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "fired": [{"rule": f.rule, "removed": list(f.removed), "added": list(f.added)} for f in self.firings],
+            "nearly": [{"rule": m.rule, "node": m.node, "reason": m.reason} for m in self.near_misses],
+        }

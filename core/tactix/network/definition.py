@@ -1,0 +1,234 @@
+"""NetworkDefinition: layers and tensors of a model, built by hand or by an importer.
+
+In: layer names, attributes, arrays. Out: a checked graph whose tensors have a dtype and a symbolic shape.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.layer import Layer
+from tactix.words.dims import Dim, sym
+from tactix.words.dtypes import DType
+from tactix.words.errors import InvalidArgument, NetworkError, TactixError
+from tactix.words.tensor import TensorSpec
+
+Use = tuple[Node, int]
+
+
+class NetworkDefinition:
+    """A graph of layers. ``layers``: the layers that ``add_layer`` may name, by key."""
+
+    def __init__(self, layers: Mapping[str, Layer], name: str = "") -> None:
+        self.layers, self.name = layers, name
+        self.inputs: list[Value] = []
+        self.constants: list[Value] = []
+        self._outputs: dict[str, Value] = {}
+        self._position: dict[Node, float] = {}
+        self._names: set[str] = set()
+        self._count: dict[str, int] = {}
+        self._short: dict[str, Layer] = {}
+
+    # -- building ------------------------------------------------------------------------------------------------
+
+    def add_input(self, name: str, dtype: Any, shape: Sequence[Dim | str | None]) -> Value:
+        """A tensor that the caller gives. A str names a symbolic dim; None or -1 makes one called ``name_axis``."""
+        if not name or name in {v.name for v in self.inputs}:
+            raise InvalidArgument(
+                f"input name {name!r} is {'taken' if name else 'empty'}", do="Give each input its own"
+            )
+        dims = tuple(self._dim(d, f"{name}_{i}") for i, d in enumerate(shape))
+        value = Value(self._unique(name), TensorSpec(DType.of(dtype), dims))
+        self.inputs.append(value)
+        return value
+
+    @staticmethod
+    def _dim(d: Dim | str | None, fresh: str) -> Dim:
+        if d is None or (isinstance(d, int) and d == -1):
+            return sym(fresh)
+        if isinstance(d, int) and d < -1:
+            raise InvalidArgument(f"a dimension cannot be {d}", do="Use -1 or None for one that is not fixed")
+        return sym(d) if isinstance(d, str) else d
+
+    def add_constant(self, array: Any, name: str = "") -> Value:
+        """A tensor whose content is known; the array is not copied and must not change."""
+        import numpy as np
+
+        a = np.asarray(array)
+        value = Value(self._unique(name or "constant"), TensorSpec(DType.of(a.dtype), a.shape, const=a))
+        self.constants.append(value)
+        return value
+
+    def add_layer(
+        self,
+        layer: str | Layer,
+        inputs: Sequence[Value | None],
+        name: str = "",
+        origin: Sequence[str] = (),
+        attrs: Any = None,
+        position: float | None = None,
+        **fields: Any,
+    ) -> tuple[Value, ...]:
+        """Append a layer and infer its outputs. Raises InvalidArgument, ShapeError, DTypeError naming the layer."""
+        found = self.find_layer(layer)
+        unique = self._unique(name or found.name.lower())
+        node = Node(unique, found, attrs if attrs is not None else self._attrs(found, fields), inputs, (), origin)
+        specs = self._infer(node)
+        single = len(specs) == 1
+        node.outputs = tuple(Value(unique if single else f"{unique}:{i}", s, node, i) for i, s in enumerate(specs))
+        self._position[node] = len(self._position) if position is None else position
+        return node.outputs
+
+    def mark_output(self, value: Value, name: str = "") -> None:
+        """Make a tensor an output of the network, under its own name unless another is given."""
+        key = name or value.name
+        if key in self._outputs:
+            raise InvalidArgument(f"output name {key!r} is taken", do="Give each output its own name")
+        self._outputs[key] = value
+
+    def find_layer(self, layer: str | Layer) -> Layer:
+        """A layer by key, or by ``namespace.Name`` (its highest version). Raises InvalidArgument or the registry's error."""
+        if isinstance(layer, Layer):
+            return layer
+        if "@" in layer:
+            return self.layers[layer]
+        if layer not in self._short:
+            versions = [k for k in self.layers if k.split("@")[0] == layer]
+            if not versions:
+                return self.layers[f"{layer}@1"]  # a registry explains what is missing
+            self._short[layer] = self.layers[max(versions, key=lambda k: int(k.split("@")[1]))]
+        return self._short[layer]
+
+    @staticmethod
+    def _attrs(layer: Layer, fields: dict[str, Any]) -> Any:
+        known = [f.name for f in dataclasses.fields(layer.Attrs)]
+        for k in fields:
+            if k not in known:
+                raise InvalidArgument(f"no attribute {k!r}", who=layer.key, do=f"It has: {', '.join(known) or 'none'}")
+        try:
+            return layer.Attrs(**fields)
+        except TypeError as e:
+            raise InvalidArgument("wrong attributes", who=layer.key, why=str(e)) from None
+
+    @staticmethod
+    def _infer(node: Node) -> list[TensorSpec]:
+        specs = [None if v is None else v.spec for v in node.inputs]
+        try:
+            return node.layer.infer(node.attrs, specs)
+        except TactixError as e:
+            e.add_note(f"in layer {node.name!r} ({node.layer.key}) of {', '.join(str(s) for s in specs)}")
+            raise
+        except Exception as e:
+            shown = ", ".join(str(s) for s in specs)
+            raise NetworkError(
+                f"cannot infer its outputs from {shown}", who=f"{node.name} ({node.layer.key})", why=repr(e)
+            ) from e
+
+    def _unique(self, name: str) -> str:
+        out = name
+        while out in self._names:
+            self._count[name] = self._count.get(name, 0) + 1
+            out = f"{name}_{self._count[name]}"
+        self._names.add(out)
+        return out
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        return tuple(self._outputs.values())
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return tuple(self._outputs)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Nodes that outputs need, producers first, otherwise in the order they were added. Raises NetworkError on a cycle."""
+        needed = self._needed()
+        waiting = {n: len({v.producer for v in n.given if v.producer is not None}) for n in needed}
+        users: dict[Node, list[Node]] = {n: [] for n in needed}
+        for n in needed:
+            for p in {v.producer for v in n.given if v.producer is not None}:
+                users[p].append(n)
+        ready = [(self._position[n], n.name, n) for n, k in waiting.items() if not k]
+        heapq.heapify(ready)
+        out: list[Node] = []
+        while ready:
+            n = heapq.heappop(ready)[2]
+            out.append(n)
+            for u in users[n]:
+                waiting[u] -= 1
+                if not waiting[u]:
+                    heapq.heappush(ready, (self._position[u], u.name, u))
+        if len(out) != len(needed):
+            stuck = sorted(n.name for n, k in waiting.items() if k)
+            raise NetworkError("the layers form a cycle", who=", ".join(stuck[:5]))
+        return tuple(out)
+
+    def _needed(self) -> list[Node]:
+        seen: dict[Node, None] = {}
+        stack = [v.producer for v in self._outputs.values() if v.producer is not None]
+        while stack:
+            n = stack.pop()
+            if n not in seen:
+                seen[n] = None
+                stack += [v.producer for v in n.given if v.producer is not None]
+        return list(seen)
+
+    def users(self) -> dict[Value, list[Use]]:
+        """Where each tensor is read, as (node, input index)."""
+        out: dict[Value, list[Use]] = {}
+        for n in self.nodes:
+            for i, v in enumerate(n.inputs):
+                if v is not None:
+                    out.setdefault(v, []).append((n, i))
+        return out
+
+    def position(self, node: Node) -> float:
+        """Where the node stands in the order of adding."""
+        return self._position[node]
+
+    def symbols(self) -> tuple[str, ...]:
+        """Names of the symbols in the inputs' shapes, sorted."""
+        from tactix.words.dims import symbols
+
+        return tuple(sorted({s for v in self.inputs for d in v.spec.shape for s in symbols(d)}))
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    # -- rewiring (for tactix.fuse) --------------------------------------------------------------------------------
+
+    def redirect_output(self, old: Value, new: Value) -> None:
+        """Outputs that were ``old`` become ``new``; their names stay."""
+        for k, v in self._outputs.items():
+            if v is old:
+                self._outputs[k] = new
+
+    def discard(self, node: Node) -> None:
+        """Forget a node that nothing reads."""
+        self._position.pop(node, None)
+
+    def free_name(self, name: str) -> None:
+        """Let the next layer take a name whose holder is about to leave."""
+        self._names.discard(name)
+
+    def copy(self) -> NetworkDefinition:
+        """An independent network of new nodes over the same layers, attributes and arrays."""
+        out = NetworkDefinition(self.layers, self.name)
+        new: dict[Value, Value] = {v: Value(v.name, v.spec) for v in (*self.inputs, *self.constants)}
+        out.inputs = [new[v] for v in self.inputs]
+        out.constants = [new[v] for v in self.constants]
+        for n in self.nodes:
+            node = Node(n.name, n.layer, n.attrs, [None if v is None else new[v] for v in n.inputs], (), n.origin)
+            node.outputs = tuple(Value(v.name, v.spec, node, v.index) for v in n.outputs)
+            new.update(zip(n.outputs, node.outputs, strict=True))
+            out._position[node] = self._position[n]
+        out._outputs = {k: new[v] for k, v in self._outputs.items()}
+        out._names, out._count = set(self._names), dict(self._count)
+        return out

@@ -1,0 +1,49 @@
+"""Run a network with the layers' references: the oracle for everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tactix.contracts import attrs as attribute
+from tactix.contracts.graph import Node, Value
+from tactix.network.definition import NetworkDefinition
+from tactix.words.dims import evaluate_shape, symbol_name
+from tactix.words.errors import InvalidArgument, ShapeError
+
+
+def bind_symbols(net: NetworkDefinition, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """Values of the symbols from input shapes. Raises ShapeError where they disagree."""
+    env: dict[str, int] = {}
+    for v in net.inputs:
+        shape = shapes[v.name]
+        if len(shape) != v.spec.rank:
+            raise ShapeError(f"input {v.name!r} has rank {v.spec.rank}, got shape {shape}")
+        for d, n in zip(v.spec.shape, shape, strict=True):
+            if name := symbol_name(d):
+                env.setdefault(name, n)
+        if evaluate_shape(v.spec.shape, env) != tuple(shape):
+            raise ShapeError(f"input {v.name!r} is {v.spec}, got shape {shape}")
+    return env
+
+
+def run_node(node: Node, inputs: list[Any], env: Mapping[str, int]) -> tuple[Any, ...]:
+    """The node's outputs by its reference; ``inputs`` stand beside ``node.inputs``."""
+    if node.is_fused:
+        known = node.body.run([x for x in inputs if x is not None], env)
+        return tuple(known[i] for i in node.body.results)
+    return node.layer.reference(attribute.resolve_fields(node.attrs, env), *inputs)
+
+
+def evaluate(net: NetworkDefinition, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Output arrays by name."""
+    missing = [v.name for v in net.inputs if v.name not in inputs]
+    if missing:
+        raise InvalidArgument(f"no array for input {missing[0]!r}", do=f"Give: {', '.join(v.name for v in net.inputs)}")
+    env = bind_symbols(net, {v.name: inputs[v.name].shape for v in net.inputs})
+    known: dict[Value, Any] = {v: inputs[v.name] for v in net.inputs}
+    known.update({v: v.const for v in net.constants})
+    for n in net.nodes:
+        results = run_node(n, [None if v is None else known[v] for v in n.inputs], env)
+        known.update(zip(n.outputs, results, strict=True))
+    return {k: known[v] for k, v in zip(net.output_names, net.outputs, strict=True)}

@@ -1,0 +1,53 @@
+"""Ranges of the symbols from the shapes that a configuration's profiles give."""
+
+from __future__ import annotations
+
+from tactix.config import BuilderConfig, OptimizationProfile
+from tactix.network.definition import NetworkDefinition
+from tactix.plan.schema import Profile
+from tactix.words.dims import show, symbol_name
+from tactix.words.errors import ConfigError
+
+DEFAULT_LENGTH = 128
+"""What to tune for along a symbolic axis that is not the first, when no profile says; the first is a batch of 1."""
+
+
+def ranges(net: NetworkDefinition, config: BuilderConfig) -> list[Profile]:
+    """One Profile per configured one, or one that takes any size. Raises ConfigError."""
+    return [_from(net, p) for p in config.profiles] or [_open(net)]
+
+
+def _open(net: NetworkDefinition) -> Profile:
+    dims: dict[str, tuple[int, int, int | None]] = {}
+    for v in net.inputs:
+        for axis, d in enumerate(v.spec.shape):
+            if name := symbol_name(d):
+                opt = 1 if axis == 0 else DEFAULT_LENGTH
+                known = dims.get(name)
+                dims[name] = (0, min(opt, known[1]) if known else opt, None)
+    return Profile("default", dims)
+
+
+def _from(net: NetworkDefinition, profile: OptimizationProfile) -> Profile:
+    inputs = {v.name: v for v in net.inputs}
+    dims: dict[str, tuple[int, int, int | None]] = dict(_open(net).dims)
+    given: dict[str, str] = {}
+    for name, rows in profile.shapes.items():
+        if name not in inputs:
+            raise ConfigError(f"the profile sets {name!r}", why=f"the inputs are {', '.join(inputs) or 'none'}")
+        shape = inputs[name].spec.shape
+        if len(shape) != len(rows[0]):
+            raise ConfigError(
+                f"the profile of {name!r} has {len(rows[0])} dimensions", why=f"the input is {show(shape)}"
+            )
+        for d, low, opt, high in zip(shape, *rows, strict=True):
+            symbol = symbol_name(d)
+            if symbol is None and (low, opt, high) != (d, d, d):
+                raise ConfigError(
+                    f"the profile of {name!r} changes a fixed dimension {d}", why=f"the input is {show(shape)}"
+                )
+            if symbol is not None:
+                if symbol in given and dims[symbol] != (low, opt, high):
+                    raise ConfigError(f"the profiles of {given[symbol]!r} and {name!r} disagree on {symbol!r}")
+                dims[symbol], given[symbol] = (low, opt, high), name
+    return Profile("profile", dims)

@@ -1,0 +1,131 @@
+"""Run one candidate on sample inputs: to check it and to time it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tactix.contracts import attrs as attribute
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import Device
+from tactix.contracts.graph import Node
+from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step
+from tactix.contracts.layer import Layer
+from tactix.contracts.region import FUSED, Body
+from tactix.contracts.tactic import Variant
+from tactix.network.evaluate import run_node
+from tactix.select.accuracy import departure
+from tactix.words.dims import Env, evaluate
+from tactix.words.errors import ExecutionError
+
+ALIGNMENT = 64
+
+
+def sample(node: Node, env: Env, seed: int = 0) -> list[Any]:
+    """Random valid arrays for the node's given inputs at the shapes of ``env``; constants as they are."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    specs = [None if v is None else replace(v.spec, shape=v.spec.at(dict(env)), value=None) for v in node.inputs]
+    attrs = _resolved(node.layer, node.attrs, env)
+    arrays = node.layer.sample(attrs, specs, rng)
+    return [v.const if v.const is not None else a for v, a in zip(node.inputs, arrays, strict=True) if v is not None]
+
+
+def _resolved(layer: Layer, attrs: Any, env: Env) -> Any:
+    if layer is not FUSED:
+        return attribute.resolve_fields(attrs, env)
+    nodes = tuple(replace(n, attrs=attribute.resolve_fields(n.attrs, env)) for n in attrs.nodes)
+    return Body(attrs.arity, nodes, attrs.results, attrs.anchor)
+
+
+def reference(node: Node, arrays: Sequence[Any], env: Env) -> list[Any]:
+    """What the node's outputs must be. Raises ExecutionError if the reference itself fails."""
+    import numpy as np
+
+    given = iter(arrays)
+    try:
+        with np.errstate(all="ignore"):
+            return list(run_node(node, [None if v is None else next(given) for v in node.inputs], env))
+    except Exception as e:
+        raise ExecutionError(
+            "the reference failed on sample inputs", who=f"{node.name} ({node.kind})", why=repr(e)
+        ) from e
+
+
+class Bench:
+    """Links candidates of one node over the same arrays."""
+
+    def __init__(
+        self, device: Device, launchers: Mapping[str, Launcher], layer: Callable[[str], Layer], threads: int
+    ) -> None:
+        self.device, self.launchers = device, launchers
+        self.context = LinkContext(device, threads, layer)
+        self._held: list[Any] = []
+
+    def prepare(
+        self, node: Node, artifact: KernelArtifact, variant: Variant, arrays: Sequence[Any], env: Env
+    ) -> tuple[Runnable, list[Any]]:
+        """A bound runnable, and its outputs in storage shape."""
+        import numpy as np
+
+        self._held = []
+        inputs = [
+            Operand(self._hold(variant.input_format(i).pack(a)), v.spec.plain(), variant.input_format(i))
+            for i, (v, a) in enumerate(zip(node.given, arrays, strict=True))
+        ]
+        outputs = [
+            Operand(
+                self._hold(self._garbage(v.spec, variant.output_format(i), env)),
+                v.spec.plain(),
+                variant.output_format(i),
+            )
+            for i, v in enumerate(node.outputs)
+        ]
+        constants = {
+            name: self._hold(p.apply(arrays[p.index] if p.index >= 0 else None)) for name, p in artifact.constants
+        }
+        size = evaluate(artifact.workspace, env)
+        scratch = self._hold(np.empty(size, np.uint8)) if size else -1
+        step = Step(node.name, artifact, tuple(inputs), tuple(outputs), constants, scratch)
+        runnable = self.device.link([step], self.launchers, self.context)
+        runnable.bind(env, [a.__array_interface__["data"][0] for a in self._held])
+        return runnable, [self._held[o.buffer] for o in outputs]
+
+    def keep(self) -> list[Any]:
+        """The arrays of the last ``prepare``: hold them as long as its runnable runs."""
+        return self._held
+
+    def check(self, node: Node, variant: Variant, got: Sequence[Any], want: Sequence[Any]) -> float:
+        """The largest departure of any output, in units of its budget."""
+        return max(
+            departure(variant.output_format(i).unpack(g, w.shape), w, v.spec.dtype)
+            for i, (v, g, w) in enumerate(zip(node.outputs, got, want, strict=True))
+        )
+
+    def _hold(self, array: Any) -> int:
+        self._held.append(_aligned(array))
+        return len(self._held) - 1
+
+    @staticmethod
+    def _garbage(spec: Any, fmt: Any, env: Env) -> Any:
+        """An output array whose old content would be noticed."""
+        import numpy as np
+
+        shape = tuple(evaluate(d, env) for d in fmt.storage_shape(spec.shape))
+        out = np.empty(shape, spec.dtype.numpy)
+        if out.size:
+            out.view(np.uint8).fill(0xA5) if out.ndim else out.fill(1)
+        return out
+
+
+def _aligned(array: Any) -> Any:
+    """A contiguous copy that starts at a cache line."""
+    import numpy as np
+
+    raw = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+    start = -raw.__array_interface__["data"][0] % ALIGNMENT
+    out = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    out[...] = array
+    return out

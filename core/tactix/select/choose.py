@@ -1,0 +1,122 @@
+"""Choose one candidate for every node so that the whole network is fastest, changes of format included.
+
+Coordinate descent from several starts: each node's fastest candidate, and for every format the candidates that use it
+most. A change of format is charged by the bytes that it moves, once per tensor and format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tactix.contracts.graph import Node, Value
+from tactix.select.enumerate import Candidate
+from tactix.words.dims import Env, evaluate
+from tactix.words.tensor import LINEAR, Format
+
+REFORMAT_OVERHEAD = 1e-6
+REFORMAT_BANDWIDTH = 6e9
+"""Seconds for each change of format, and bytes per second read plus written: a plain transposing copy on one core."""
+
+NEAR_TIE = 0.03
+
+
+@dataclass
+class Choice:
+    """The chosen candidates, by node; the predicted seconds; what was found beside."""
+
+    candidates: dict[Node, Candidate]
+    seconds: float
+    starts: dict[str, float] = field(default_factory=dict)
+
+    def near_ties(self, options: Mapping[Node, Sequence[Candidate]]) -> list[tuple[str, str, str]]:
+        """Nodes whose second best was within 3 %: (node, chosen, other)."""
+        out = []
+        for node, chosen in self.candidates.items():
+            for c in options[node]:
+                if c is not chosen and abs(c.seconds - chosen.seconds) <= NEAR_TIE * chosen.seconds:
+                    out.append((node.name, chosen.title, c.title))
+        return out
+
+
+class Chooser:
+    """One network's nodes with their options."""
+
+    def __init__(
+        self, nodes: Sequence[Node], options: Mapping[Node, Sequence[Candidate]], outputs: Sequence[Value], env: Env
+    ):
+        self.nodes = nodes
+        self.options = {
+            n: sorted((c for c in options[n] if c.status != "rejected"), key=lambda c: c.order) for n in nodes
+        }
+        self.outputs = set(outputs)
+        self.reads: dict[Value, list[tuple[Node, int]]] = {}
+        for n in nodes:
+            for i, v in enumerate(n.given):
+                if v.const is None:
+                    self.reads.setdefault(v, []).append((n, i))
+        made = [v for n in nodes for v in n.outputs]
+        self.move = {
+            v: 2 * evaluate(v.spec.nbytes(), env) / REFORMAT_BANDWIDTH + REFORMAT_OVERHEAD for v in {*self.reads, *made}
+        }
+
+    def run(self) -> Choice:
+        best: Choice | None = None
+        starts: dict[str, float] = {}
+        for name, start in self._starts().items():
+            found = self._descend(start)
+            starts[name] = found.seconds
+            if best is None or found.seconds < best.seconds - 1e-12:
+                best = found
+        assert best is not None
+        best.starts = starts
+        return best
+
+    def _starts(self) -> dict[str, dict[Node, Candidate]]:
+        formats = {f for cs in self.options.values() for c in cs for f in (*c.variant.inputs, *c.variant.outputs)}
+        out = {"fastest": {n: cs[0] for n, cs in self.options.items()}}
+        for f in sorted(formats | {LINEAR}):
+            out[f.name] = {
+                n: min(cs, key=lambda c: (-self._count(n, c, f), *c.order)) for n, cs in self.options.items()
+            }
+        return out
+
+    @staticmethod
+    def _count(n: Node, c: Candidate, f: Format) -> int:
+        read = sum(c.variant.input_format(i) == f for i, v in enumerate(n.given) if v.const is None)
+        return read + sum(c.variant.output_format(i) == f for i in range(len(n.outputs)))
+
+    def _descend(self, chosen: dict[Node, Candidate]) -> Choice:
+        chosen = dict(chosen)
+        for _ in range(20):
+            changed = False
+            for n in self.nodes:
+                if len(self.options[n]) > 1:
+                    best = min(self.options[n], key=lambda c: (self._local(n, c, chosen), c.tactic.key, str(c.variant)))
+                    changed |= best is not chosen[n]
+                    chosen[n] = best
+            if not changed:
+                break
+        seconds = sum(c.seconds for c in chosen.values()) + sum(self._moves(v, chosen) for v in self.move)
+        return Choice(chosen, seconds)
+
+    def _local(self, n: Node, c: Candidate, chosen: dict[Node, Candidate]) -> float:
+        """Seconds of the node and of all changes of format around it."""
+        before = chosen[n]
+        chosen[n] = c
+        around = {v for v in (*n.given, *n.outputs) if v in self.move}
+        total = c.seconds + sum(self._moves(v, chosen) for v in sorted(around, key=lambda v: v.name))
+        chosen[n] = before
+        return total
+
+    def _moves(self, v: Value, chosen: Mapping[Node, Candidate]) -> float:
+        have = produced_format(v, chosen)
+        wanted = {chosen[n].variant.input_format(i) for n, i in self.reads.get(v, ())}
+        if v in self.outputs:
+            wanted.add(LINEAR)
+        return len(wanted - {have}) * self.move[v]
+
+
+def produced_format(v: Value, chosen: Mapping[Node, Candidate]) -> Format:
+    """The format in which a tensor is made; the network's inputs are linear."""
+    return LINEAR if v.producer is None else chosen[v.producer].variant.output_format(v.index)

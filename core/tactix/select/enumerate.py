@@ -1,0 +1,166 @@
+"""Which tactics bid for a node, and why the others do not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tactix.contracts import region
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import evaluate, evaluate_shape
+from tactix.words.errors import InternalError, NoTacticError, TactixError
+
+LEVEL_VARIANTS = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 10**6}
+"""Variants of one tactic that are measured, by builder optimization level."""
+
+
+@dataclass
+class Candidate:
+    """One bid: a tactic with a variant, its artifact, and what is known about it.
+
+    ``seconds``: measured or estimated; ``spread``: relative distance of the median from the least; ``error``: largest
+    departure from the reference in units of its budget; ``status``: ``open``, ``measured``, ``cached``, ``estimated``,
+    ``rejected``.
+    """
+
+    tactic: Tactic
+    variant: Variant
+    artifact: KernelArtifact
+    estimate: float | None
+    seconds: float = float("inf")
+    spread: float = 0.0
+    error: float = 0.0
+    status: str = "open"
+    reason: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"{self.tactic.key} [{self.variant}]"
+
+    @property
+    def order(self) -> tuple[float, str, str]:
+        """Sort key: seconds, then names, so that equal times always give the same choice."""
+        return (self.seconds, self.tactic.key, str(self.variant))
+
+
+@dataclass
+class Bids:
+    """All candidates for nodes of one signature, and the rejections: (tactic, reason)."""
+
+    signature: str
+    node: Node
+    names: list[str] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
+    rejections: list[tuple[str, str]] = field(default_factory=list)
+
+
+def signature(node: Node, opt: Mapping[str, int]) -> str:
+    """Digest of all that decides how fast a node runs: layers, attributes, dtypes, shapes, which inputs are constant."""
+    specs = [
+        None
+        if v is None
+        else (
+            v.spec.dtype.value,
+            [str(d) for d in v.spec.shape],
+            evaluate_shape(v.spec.shape, opt),
+            v.const is not None,
+        )
+        for v in node.inputs
+    ]
+    text = json.dumps([_nameless(region.encode(node.layer, node.attrs)), specs], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _describe(v: Value, opt: Mapping[str, int]) -> Any:
+    shape = v.spec.shape
+    return (v.spec.dtype.value, [str(d) for d in shape], evaluate_shape(shape, opt), v.const is not None)
+
+
+def _nameless(j: Any) -> Any:
+    if isinstance(j, dict):
+        return {k: _nameless(v) for k, v in j.items() if k != "name"}
+    return [_nameless(x) for x in j] if isinstance(j, list) else j
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a bid must keep to: the optimization level, bytes of workspace, and ``lacks``, which says why code cannot be compiled."""
+
+    level: int = 3
+    workspace: int | None = None
+    lacks: Callable[[KernelArtifact], str] = lambda artifact: ""
+
+
+def bid(node: Node, tactics: Sequence[Tactic], ctx: CompileContext, terms: Terms) -> Bids:
+    """Collect the bids for a node. Raises NoTacticError listing every reason if there is none."""
+    bids = Bids(signature(node, ctx.opt), node)
+    for tactic in _asked(tactics, node.kind, ctx.device):
+        if tactic.fallback and bids.candidates:
+            continue
+        _ask(bids, tactic, ctx, terms)
+    if not bids.candidates:
+        reasons = "; ".join(f"{k}: {why}" for k, why in bids.rejections) or "none implements this layer"
+        raise NoTacticError(
+            f"no tactic can run it on {ctx.device.kind}",
+            who=f"{node.name} ({node.kind})",
+            why=reasons,
+            do="Allow more tactic sources, or install a pack that implements it",
+        )
+    return bids
+
+
+def _asked(tactics: Sequence[Tactic], kind: str, device: DeviceProperties) -> list[Tactic]:
+    fit = [t for t in tactics if t.device == device.kind and (kind in t.implements or "*" in t.implements)]
+    return sorted(fit, key=lambda t: (t.fallback, t.key))
+
+
+def _ask(bids: Bids, tactic: Tactic, ctx: CompileContext, terms: Terms) -> None:
+    node, limit = bids.node, LEVEL_VARIANTS[terms.level]
+    try:
+        offered = tactic.variants(node, ctx.device)
+        if isinstance(offered, Reject):
+            bids.rejections.append((tactic.key, offered.reason))
+            return
+        ranked = _rank(node, tactic, offered, ctx)
+        for cost, variant in ranked[:limit]:
+            candidate = Candidate(tactic, variant, tactic.compile(node, variant, ctx), cost)
+            if why := terms.lacks(candidate.artifact) or _too_large(candidate.artifact, ctx, terms.workspace):
+                bids.rejections.append((candidate.title, why))
+            else:
+                bids.candidates.append(candidate)
+        for _, variant in ranked[limit:]:
+            bids.rejections.append((f"{tactic.key} [{variant}]", "not asked at this optimization level"))
+    except TactixError as e:
+        bids.rejections.append((tactic.key, str(e)))
+    except Exception as e:
+        raise InternalError("a tactic failed while bidding", who=f"{tactic.key} for {node.name}", why=repr(e)) from e
+
+
+def _too_large(artifact: KernelArtifact, ctx: CompileContext, limit: int | None) -> str:
+    if limit is None or (size := evaluate(artifact.workspace, ctx.opt)) <= limit:
+        return ""
+    return f"needs {size} bytes of workspace, the limit is {limit}"
+
+
+Ranked = list[tuple[float | None, Variant]]
+
+
+def _rank(node: Node, tactic: Tactic, offered: Sequence[Variant], ctx: CompileContext) -> Ranked:
+    """By estimate where the tactic gives one, else in its own order; the best of each format combination comes first."""
+    costed: Ranked = [(tactic.cost(node, v, ctx), v) for v in offered]
+    if all(c is not None for c, _ in costed):
+        costed.sort(key=lambda cv: (cv[0], str(cv[1])))
+    seen: set[Any] = set()
+    first: Ranked = []
+    rest: Ranked = []
+    for c, v in costed:
+        formats = (v.inputs, v.outputs)
+        (rest if formats in seen else first).append((c, v))
+        seen.add(formats)
+    return first + rest

@@ -1,0 +1,154 @@
+"""Give every candidate a time: from the cache, by running it, or by estimate. Wrong ones are rejected, however fast."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from tactix.contracts.device import Device, DeviceProperties
+from tactix.contracts.launcher import Runnable
+from tactix.select.bench import Bench, reference, sample
+from tactix.select.compile import Toolchain, with_binary
+from tactix.select.enumerate import Bids, Candidate
+from tactix.select.timing_cache import Timing, TimingCache
+from tactix.words.dims import Env
+from tactix.words.errors import AccuracyError, TactixError, TimingCacheError
+
+ROUND_SECONDS = 0.002
+ROUNDS = 5
+HOPELESS = 1.3
+SEPARATED = 1.05
+
+
+@dataclass
+class Measurer:
+    """Settings of one build's measuring. ``stop()`` is asked between nodes; ``step(done, message)`` is told."""
+
+    bench: Bench
+    toolchain: Toolchain
+    cache: TimingCache
+    properties: DeviceProperties
+    env: Env
+    threads: int
+    frozen: bool = False
+    level: int = 3
+    deadline: float = float("inf")
+    stop: Callable[[], bool] = lambda: False
+    step: Callable[[int, str], None] = lambda done, message: None
+    log: Callable[[str], None] = lambda message: None
+
+    def run(self, all_bids: Sequence[Bids]) -> None:
+        """Settle every candidate of every node. Raises CompilerError, AccuracyError, TimingCacheError."""
+        todo = [(b, [c for c in b.candidates if not self._settle(b, c)]) for b in all_bids]
+        todo = [(b, cs) for b, cs in todo if cs]
+        if self.frozen and todo:
+            b, cs = todo[0]
+            why = f"{sum(len(c) for _, c in todo)} timings are missing, the first is {cs[0].title}"
+            raise TimingCacheError(
+                "a frozen build needs every timing", who=b.node.name, why=why, do="Build once without frozen"
+            )
+        binaries = self.toolchain.compile((c.artifact for _, cs in todo for c in cs), self.properties)
+        for i, (b, cs) in enumerate(todo):
+            if self.stop() or time.monotonic() > self.deadline:
+                self.log(f"measuring stopped; {len(todo) - i} layers are chosen by estimate")
+                for _, rest in todo[i:]:
+                    for c in rest:
+                        _estimate(c)
+                break
+            self._race(b, cs, binaries)
+            self.step(i + 1, b.node.name)
+        for b in all_bids:
+            _require_one(b)
+
+    def key(self, b: Bids, c: Candidate) -> str:
+        """The timing cache's key of a candidate."""
+        device = [
+            self.properties.kind,
+            self.properties.name,
+            sorted(self.properties.features),
+            dict(self.properties.facts),
+        ]
+        parts = [b.signature, c.tactic.key, c.variant.id, c.artifact.digest, device, self.threads]
+        parts.append(self.toolchain.identity(c.artifact))
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:40]
+
+    def _settle(self, b: Bids, c: Candidate) -> bool:
+        """True if nothing needs to run for this candidate."""
+        if c.artifact.alias:
+            c.seconds, c.status = 0.0, "cached"
+        elif c.tactic.fallback or self.level == 0:
+            _estimate(c)
+        elif found := self.cache.get(self.key(b, c)):
+            _record(c, found, "cached")
+        else:
+            return False
+        return True
+
+    def _race(self, b: Bids, candidates: Sequence[Candidate], binaries: Any) -> None:
+        arrays = sample(b.node, self.env)
+        want = reference(b.node, arrays, self.env)
+        runners: list[tuple[Candidate, Runnable, Any]] = []
+        for c in candidates:
+            try:
+                artifact = with_binary(c.artifact, binaries)
+                runnable, got = self.bench.prepare(b.node, artifact, c.variant, arrays, self.env)
+                runnable()
+                c.error = self.bench.check(b.node, c.variant, got, want)
+            except TactixError as e:
+                _reject(c, str(e))
+                continue
+            if c.error > 1:
+                _reject(c, f"departs from the reference by {c.error:.3g} times its budget")
+                self.cache.put(self.key(b, c), Timing(float("inf"), 0.0, c.error))
+                continue
+            runners.append((c, runnable, self.bench.keep()))
+        self._time(b, runners)
+
+    def _time(self, b: Bids, runners: Sequence[tuple[Candidate, Runnable, Any]]) -> None:
+        for (c, _, _), times in zip(runners, interleave(self.bench.device, [r for _, r, _ in runners]), strict=True):
+            best = min(times)
+            timing = Timing(best, median(times) / best - 1 if best else 0.0, c.error)
+            _record(c, timing, "measured")
+            self.cache.put(self.key(b, c), timing)
+
+
+def interleave(device: Device, runnables: Sequence[Runnable]) -> list[list[float]]:
+    """Seconds of one run, several samples for each, taken in turns until a winner stands out or the rounds are over."""
+    first = [device.measure(r, 1) for r in runnables]
+    times = [max(1, min(10000, int(ROUND_SECONDS / max(t, 1e-7)))) for t in first]
+    samples: list[list[float]] = [[] for _ in runnables]
+    racing = list(range(len(runnables)))
+    for turn in range(ROUNDS):
+        for i in racing:
+            samples[i].append(device.measure(runnables[i], times[i]) / times[i])
+        best = min((min(samples[i]) for i in racing), default=0.0)
+        racing = [i for i in racing if min(samples[i]) <= best * HOPELESS]
+        ranked = sorted(min(samples[i]) for i in racing)
+        if turn >= 2 and (len(ranked) < 2 or ranked[1] > ranked[0] * SEPARATED):
+            break
+    return samples
+
+
+def _record(c: Candidate, t: Timing, status: str) -> None:
+    c.seconds, c.spread, c.error, c.status = t.seconds, t.spread, t.error, status
+    if t.error > 1:
+        _reject(c, f"departs from the reference by {t.error:.3g} times its budget")
+
+
+def _estimate(c: Candidate) -> None:
+    c.seconds, c.status = 1e-3 if c.estimate is None else c.estimate, "estimated"
+
+
+def _reject(c: Candidate, reason: str) -> None:
+    c.seconds, c.status, c.reason = float("inf"), "rejected", reason
+
+
+def _require_one(b: Bids) -> None:
+    if all(c.status == "rejected" for c in b.candidates):
+        why = "; ".join(f"{c.title}: {c.reason}" for c in b.candidates)
+        raise AccuracyError("every tactic was rejected", who=f"{b.node.name} ({b.node.kind})", why=why)

@@ -1,0 +1,122 @@
+"""The closed set of element types: name, width, numpy twin."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from typing import TYPE_CHECKING, Any
+
+from tactix.words.errors import DTypeError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class DType(enum.Enum):
+    """An element type; the value is its short code, used in plans and knobs."""
+
+    FP64 = "f64"
+    FP32 = "f32"
+    FP16 = "f16"
+    BF16 = "bf16"
+    FP8 = "f8e4m3"
+    FP8E5M2 = "f8e5m2"
+    FP4 = "f4e2m1"
+    INT64 = "i64"
+    INT32 = "i32"
+    INT16 = "i16"
+    INT8 = "i8"
+    INT4 = "i4"
+    UINT64 = "u64"
+    UINT32 = "u32"
+    UINT16 = "u16"
+    UINT8 = "u8"
+    UINT4 = "u4"
+    BOOL = "bool"
+    COMPLEX64 = "c64"
+    COMPLEX128 = "c128"
+    STRING = "str"
+
+    @property
+    def bits(self) -> int:
+        """Width of one stored element; 4-bit types are stored one per byte outside packed weights."""
+        return _BITS[self]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element in an unpacked array."""
+        return max(1, self.bits // 8)
+
+    @property
+    def is_float(self) -> bool:
+        return self.value[0] == "f" or self is DType.BF16
+
+    @property
+    def is_signed_int(self) -> bool:
+        return self.value[0] == "i"
+
+    @property
+    def is_int(self) -> bool:
+        return self.value[0] in "iu"
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The numpy dtype; ml_dtypes gives those that numpy lacks."""
+        found: np.dtype[Any] = _numpy(self)
+        return found
+
+    @staticmethod
+    def of(dtype: Any) -> DType:
+        """The type of a numpy dtype, scalar type, DType or code string; raises DTypeError."""
+        return dtype if isinstance(dtype, DType) else _of(dtype)
+
+    def __repr__(self) -> str:
+        return f"DType.{self.name}"
+
+
+_BITS = {
+    DType.FP64: 64, DType.FP32: 32, DType.FP16: 16, DType.BF16: 16, DType.FP8: 8, DType.FP8E5M2: 8, DType.FP4: 4,
+    DType.INT64: 64, DType.INT32: 32, DType.INT16: 16, DType.INT8: 8, DType.INT4: 4,
+    DType.UINT64: 64, DType.UINT32: 32, DType.UINT16: 16, DType.UINT8: 8, DType.UINT4: 4,
+    DType.BOOL: 8, DType.COMPLEX64: 64, DType.COMPLEX128: 128, DType.STRING: 64,
+}  # fmt: skip
+
+_ML_DTYPES = {
+    DType.BF16: "bfloat16", DType.FP8: "float8_e4m3fn", DType.FP8E5M2: "float8_e5m2", DType.FP4: "float4_e2m1fn",
+    DType.INT4: "int4", DType.UINT4: "uint4",
+}  # fmt: skip
+
+_NUMPY = {
+    DType.FP64: "float64", DType.FP32: "float32", DType.FP16: "float16", DType.INT64: "int64", DType.INT32: "int32",
+    DType.INT16: "int16", DType.INT8: "int8", DType.UINT64: "uint64", DType.UINT32: "uint32", DType.UINT16: "uint16",
+    DType.UINT8: "uint8", DType.BOOL: "bool", DType.COMPLEX64: "complex64", DType.COMPLEX128: "complex128",
+    DType.STRING: "object",
+}  # fmt: skip
+
+
+@functools.cache
+def _numpy(dtype: DType) -> np.dtype[Any]:
+    import numpy as np
+
+    if dtype in _ML_DTYPES:
+        import ml_dtypes
+
+        made: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
+        return made
+    return np.dtype(_NUMPY[dtype])
+
+
+@functools.cache
+def _of(dtype: Any) -> DType:
+    if isinstance(dtype, str) and dtype in {t.value for t in DType}:
+        return DType(dtype)
+    import numpy as np
+
+    name = np.dtype(dtype).name
+    if np.dtype(dtype).kind in "UTS":
+        return DType.STRING
+    for table in (_NUMPY, _ML_DTYPES):
+        for t, n in table.items():
+            if n == name:
+                return t
+    raise DTypeError(f"no tactix dtype for {dtype!r}", do=f"Known: {', '.join(t.name for t in DType)}")

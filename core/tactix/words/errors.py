@@ -1,0 +1,154 @@
+"""Typed errors: what failed, who caused it, why, and what to do about it."""
+
+from __future__ import annotations
+
+import enum
+
+
+class ErrorCode(enum.IntEnum):
+    """Error classes with TensorRT's names and numbers."""
+
+    SUCCESS = 0
+    UNSPECIFIED_ERROR = 1
+    INTERNAL_ERROR = 2
+    INVALID_ARGUMENT = 3
+    INVALID_CONFIG = 4
+    FAILED_ALLOCATION = 5
+    FAILED_INITIALIZATION = 6
+    FAILED_EXECUTION = 7
+    FAILED_COMPUTATION = 8
+    INVALID_STATE = 9
+    UNSUPPORTED_STATE = 10
+
+
+class TactixError(Exception):
+    """Base of every error that tactix raises on purpose.
+
+    ``what`` failed, ``who`` caused it (node, plugin, file), ``why``, and what to ``do``; the message joins those given.
+    """
+
+    code = ErrorCode.UNSPECIFIED_ERROR
+
+    def __init__(self, what: str, *, who: str = "", why: str = "", do: str = "") -> None:
+        self.what, self.who, self.why, self.do = what, who, why, do
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        text = f"{self.who}: {self.what}" if self.who else self.what
+        if self.why:
+            text += f": {self.why}"
+        return f"{text}. {self.do}" if self.do else text
+
+
+class InternalError(TactixError):
+    """A broken promise inside tactix or a plugin; please report it."""
+
+    code = ErrorCode.INTERNAL_ERROR
+
+
+class InvalidArgument(TactixError, ValueError):
+    """An argument has the wrong name, type, shape or range."""
+
+    code = ErrorCode.INVALID_ARGUMENT
+
+
+class ShapeError(InvalidArgument):
+    """Shapes do not fit each other, the layer, or the profile."""
+
+
+class DTypeError(InvalidArgument):
+    """A dtype does not fit what the layer or tensor takes."""
+
+
+class ConfigError(TactixError, ValueError):
+    """Builder or session settings that contradict each other."""
+
+    code = ErrorCode.INVALID_CONFIG
+
+
+class NetworkError(TactixError):
+    """A network that is not well formed."""
+
+    code = ErrorCode.INVALID_ARGUMENT
+
+
+class ModelImportError(TactixError):
+    """A model file that could not be turned into a network."""
+
+    code = ErrorCode.INVALID_ARGUMENT
+
+
+class UnsupportedOperator(ModelImportError):
+    """No enabled plugin gives an operator of the model a meaning."""
+
+    code = ErrorCode.UNSUPPORTED_STATE
+
+
+class NoTacticError(TactixError):
+    """No tactic can run a node; the message lists each tactic's reason."""
+
+    code = ErrorCode.UNSUPPORTED_STATE
+
+
+class AccuracyError(TactixError):
+    """A result departs from the reference beyond its budget."""
+
+    code = ErrorCode.FAILED_COMPUTATION
+
+
+class CompilerError(TactixError):
+    """Source text that could not be turned into machine code."""
+
+    code = ErrorCode.FAILED_INITIALIZATION
+
+
+class TimingCacheError(TactixError):
+    """A timing cache that cannot be read, or a miss under ``frozen``."""
+
+    code = ErrorCode.INVALID_STATE
+
+
+class BuildCancelled(TactixError):
+    """The user stopped a build before any plan existed."""
+
+    code = ErrorCode.INVALID_STATE
+
+
+class PlanFormatError(TactixError):
+    """Bytes that are not a well-formed plan."""
+
+    code = ErrorCode.INVALID_ARGUMENT
+
+
+class PlanCompatibilityError(TactixError):
+    """A well-formed plan that this machine or version cannot run; ``reasons`` lists why."""
+
+    code = ErrorCode.UNSUPPORTED_STATE
+
+    def __init__(self, what: str, *, reasons: tuple[str, ...] = (), **more: str) -> None:
+        super().__init__(what, why="; ".join(reasons), **more)
+        self.reasons = reasons
+
+
+class AllocationError(TactixError, MemoryError):
+    """Memory that could not be had."""
+
+    code = ErrorCode.FAILED_ALLOCATION
+
+
+class ExecutionError(TactixError):
+    """A step of a plan that failed while running."""
+
+    code = ErrorCode.FAILED_EXECUTION
+
+
+class PluginError(TactixError):
+    """A plugin that is missing, broken or in conflict."""
+
+    code = ErrorCode.FAILED_INITIALIZATION
+
+    def __init__(
+        self, what: str, *, key: str = "", dist: str = "", version: str = "", phase: str = "", **more: str
+    ) -> None:
+        super().__init__(what, **more)
+        self.key, self.dist, self.version, self.phase = key, dist, version, phase

@@ -1,0 +1,128 @@
+"""What a tensor is, apart from its bytes: dtype, symbolic shape, format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tactix.words.dims import Dim, Shape, ceildiv, evaluate_shape, prod, show
+from tactix.words.dtypes import DType
+from tactix.words.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, order=True)
+class Format:
+    """How elements lie in memory.
+
+    ``linear``: row-major. ``nhwc``: channels (axis 1) last. ``cB`` (``c16``, ``c8``): channels split in blocks of B,
+    stored ``(N, ceil(C/B), *spatial, B)``; lanes past C hold zero.
+    """
+
+    name: str = "linear"
+
+    @property
+    def lanes(self) -> int:
+        """Block length of a blocked format, else 1."""
+        return int(self.name[1:]) if self.name[0] == "c" else 1
+
+    @property
+    def is_linear(self) -> bool:
+        return self.name == "linear"
+
+    def fits(self, rank: int) -> bool:
+        """Whether a tensor of that rank can have this format."""
+        return self.is_linear or rank >= 2
+
+    def storage_shape(self, shape: Shape) -> Shape:
+        """The shape of the row-major array that holds the elements."""
+        if self.is_linear:
+            return tuple(shape)
+        n, c, *spatial = shape
+        if self.name == "nhwc":
+            return (n, *spatial, c)
+        return (n, ceildiv(c, self.lanes), *spatial, self.lanes)
+
+    def pack(self, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """A linear array in this format's storage."""
+        import numpy as np
+
+        if self.is_linear:
+            return np.ascontiguousarray(x)
+        if self.name == "nhwc":
+            return np.ascontiguousarray(np.moveaxis(x, 1, -1))
+        n, c, *spatial = x.shape
+        blocks = -(-c // self.lanes)
+        wide = np.zeros((n, blocks * self.lanes, *spatial), x.dtype)
+        wide[:, :c] = x
+        return np.ascontiguousarray(np.moveaxis(wide.reshape(n, blocks, self.lanes, *spatial), 2, -1))
+
+    def unpack(self, x: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """The linear array of ``shape`` from this format's storage."""
+        import numpy as np
+
+        if self.is_linear:
+            return x.reshape(shape)
+        if self.name == "nhwc":
+            return np.moveaxis(x, -1, 1)
+        n, c, *spatial = shape
+        return np.moveaxis(x, -1, 2).reshape(n, -1, *spatial)[:, :c]
+
+
+LINEAR = Format("linear")
+NHWC = Format("nhwc")
+
+
+def blocked(lanes: int) -> Format:
+    """The channel-blocked format of that block length."""
+    if lanes < 2:
+        raise InvalidArgument(f"a block of {lanes} lanes")
+    return Format(f"c{lanes}")
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """dtype and shape of a tensor, and its content where that is known before running.
+
+    ``value``: the elements in row-major order as dims, for integer shape tensors. ``const``: the array of a constant.
+    """
+
+    dtype: DType
+    shape: Shape
+    value: tuple[Dim, ...] | None = None
+    const: Any = None
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def numel(self) -> Dim:
+        return prod(self.shape)
+
+    @property
+    def is_const(self) -> bool:
+        return self.const is not None
+
+    def known(self) -> tuple[Dim, ...] | None:
+        """``value``, or the elements of a small integer constant; None if unknown."""
+        if self.value is None and self.const is not None and self.const.dtype.kind in "iub" and self.const.size <= 1024:
+            return tuple(int(v) for v in self.const.ravel())
+        return self.value
+
+    def nbytes(self, fmt: Format = LINEAR) -> Dim:
+        """Bytes in storage of that format."""
+        return prod(fmt.storage_shape(self.shape)) * self.dtype.itemsize
+
+    def at(self, env: dict[str, int]) -> tuple[int, ...]:
+        """The shape with the symbols replaced."""
+        return evaluate_shape(self.shape, env)
+
+    def plain(self) -> TensorSpec:
+        """Without content."""
+        return replace(self, value=None, const=None)
+
+    def __str__(self) -> str:
+        return f"{self.dtype.value}{show(self.shape)}"

@@ -1,0 +1,37 @@
+"""The gate: budgets per dtype, NaN and infinity."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tactix.select.accuracy import BUDGET, departure
+from tactix.words.dtypes import DType
+
+
+def test_the_budget_is_relative_to_the_largest_magnitude() -> None:
+    want = np.array([1000.0, 0.0], np.float32)
+    got = want + np.float32(1000 * BUDGET[DType.FP32] / 2)
+    assert departure(got, want, DType.FP32) == pytest.approx(0.5, rel=0.01)
+    assert departure(want + 1, want, DType.FP32) > 1
+
+
+def test_nan_and_infinity_must_stand_where_the_reference_has_them() -> None:
+    want = np.array([np.nan, np.inf, -np.inf, 1], np.float32)
+    assert departure(want.copy(), want, DType.FP32) == 0
+    for i, bad in ((0, 1.0), (1, np.nan), (1, -np.inf), (3, np.nan), (3, np.inf)):
+        got = want.copy()
+        got[i] = bad
+        assert departure(got, want, DType.FP32) == float("inf")
+
+
+def test_integers_and_booleans_must_be_equal() -> None:
+    want = np.array([1, 2, 3], np.int64)
+    assert departure(want.copy(), want, DType.INT64) == 0
+    assert departure(want + 1, want, DType.INT64) == float("inf")
+    assert departure(np.array([True]), np.array([False]), DType.BOOL) == float("inf")
+
+
+def test_a_wrong_shape_and_empty_arrays() -> None:
+    assert departure(np.zeros((2, 1)), np.zeros(2), DType.FP64) == float("inf")
+    assert departure(np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32), DType.FP32) == 0

@@ -1,0 +1,81 @@
+"""Choosing over formats: the whole graph's time counts, not each node's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.expr import maximum
+from tactix.contracts.graph import Node
+from tactix.contracts.layer import PointwiseLayer
+from tactix.contracts.tactic import Tactic, Variant
+from tactix.network.definition import NetworkDefinition
+from tactix.select.choose import Chooser
+from tactix.select.enumerate import Candidate
+from tactix.words.tensor import LINEAR, Format, blocked
+
+RELU = PointwiseLayer("t.Relu@1", lambda x: maximum(x, 0.0))
+C16 = blocked(16)
+
+
+class Fake(Tactic):
+    key = "t.fake@1"
+
+
+def candidate(seconds: float, fmt: Format, status: str = "measured") -> Candidate:
+    tactic = Fake()
+    tactic.key = f"t.{fmt.name}@1"
+    return Candidate(tactic, Variant((fmt,), (fmt,)), KernelArtifact("x"), None, seconds, status=status)
+
+
+def chain(length: int, numel: int = 1 << 16) -> tuple[NetworkDefinition, Sequence[Node]]:
+    net = NetworkDefinition({RELU.key: RELU})
+    v = net.add_input("x", "f32", (1, 16, numel // 16))
+    for _ in range(length):
+        (v,) = net.add_layer("t.Relu", [v])
+    net.mark_output(v)
+    return net, net.nodes
+
+
+def choose(net: NetworkDefinition, nodes: Sequence[Node], options: dict[Node, list[Candidate]]) -> Any:
+    return Chooser(nodes, options, net.outputs, {}).run()
+
+
+def test_one_fast_blocked_node_is_not_worth_two_reformats() -> None:
+    net, nodes = chain(3)
+    options = {n: [candidate(100e-6, LINEAR)] for n in nodes}
+    options[nodes[1]] = [candidate(100e-6, LINEAR), candidate(60e-6, C16)]
+    found = choose(net, nodes, options)
+    assert all(c.variant.input_format(0) is LINEAR for c in found.candidates.values())
+    assert found.seconds == pytest.approx(300e-6)
+
+
+def test_a_run_of_blocked_nodes_is() -> None:
+    net, nodes = chain(6)
+    options = {n: [candidate(100e-6, LINEAR), candidate(40e-6, C16)] for n in nodes}
+    found = choose(net, nodes, options)
+    assert all(c.variant.input_format(0) == C16 for c in found.candidates.values())
+    move = 2 * (1 << 16) * 4 / 6e9 + 1e-6
+    assert found.seconds == pytest.approx(6 * 40e-6 + 2 * move)
+
+
+def test_a_slightly_slower_node_keeps_the_format_of_its_neighbours() -> None:
+    """A descent from each node's fastest alone would stay at the mixed choice."""
+    net, nodes = chain(5)
+    options = {n: [candidate(100e-6, LINEAR), candidate(30e-6, C16)] for n in nodes}
+    options[nodes[2]] = [candidate(50e-6, LINEAR), candidate(52e-6, C16)]
+    found = choose(net, nodes, options)
+    assert found.candidates[nodes[2]].variant.input_format(0) == C16
+
+
+def test_rejected_candidates_are_never_chosen_and_ties_are_broken_by_key() -> None:
+    net, nodes = chain(1)
+    wrong = candidate(1e-9, LINEAR, "rejected")
+    a, b = candidate(10e-6, LINEAR), candidate(10e-6, LINEAR)
+    a.tactic.key, b.tactic.key = "t.b@1", "t.a@1"
+    found = choose(net, nodes, {nodes[0]: [wrong, a, b]})
+    assert found.candidates[nodes[0]] is b
+    assert found.near_ties({nodes[0]: [a, b]}) == [(nodes[0].name, b.title, a.title)]

@@ -25,7 +25,7 @@ _HOMES = {
     "BuilderFlag": "tactix.config",
     "MemoryPoolType": "tactix.config",
     "OptimizationProfile": "tactix.config",
-    "ProgressMonitor": "tactix.config",
+    "ProgressMonitor": "tactix.words.progress",
     "NetworkDefinition": "tactix.network.definition",
     "Session": "tactix.plugins.session",
     "Plan": "tactix.plan.schema",
@@ -40,12 +40,35 @@ _HOMES = {
     "TactixError": "tactix.words.errors",
 }
 
-__all__ = ["__version__", *_HOMES]
+__all__ = [
+    "__version__",
+    "Builder",
+    "BuilderConfig",
+    "BuilderFlag",
+    "DType",
+    "Engine",
+    "ErrorCode",
+    "ErrorRecorder",
+    "ExecutionContext",
+    "Logger",
+    "MemoryPoolType",
+    "NetworkDefinition",
+    "OptimizationProfile",
+    "Plan",
+    "ProgressMonitor",
+    "Runtime",
+    "Session",
+    "Severity",
+    "TactixError",
+    "build",
+    "load",
+    "load_or_build",
+]
 
 if TYPE_CHECKING:
     from tactix.api import build, load, load_or_build
     from tactix.builder import Builder
-    from tactix.config import BuilderConfig, BuilderFlag, MemoryPoolType, OptimizationProfile, ProgressMonitor
+    from tactix.config import BuilderConfig, BuilderFlag, MemoryPoolType, OptimizationProfile
     from tactix.network.definition import NetworkDefinition
     from tactix.plan.schema import Plan
     from tactix.plugins.session import Session
@@ -56,6 +79,7 @@ if TYPE_CHECKING:
     from tactix.words.error_recorder import ErrorRecorder
     from tactix.words.errors import ErrorCode, TactixError
     from tactix.words.logger import Logger, Severity
+    from tactix.words.progress import ProgressMonitor
 
 
 def __getattr__(name: str) -> Any:

@@ -158,7 +158,7 @@ class Assembler:
         import numpy as np
 
         data = np.ascontiguousarray(array)
-        raw = memoryview(data.reshape(-1).view(np.uint8)) if data.size else memoryview(b"")
+        raw: Any = data.reshape(-1).view(np.uint8).data if data.size else b""
         blob = hashlib.sha256(raw).hexdigest()
         self.out.blobs.setdefault(blob, raw)
         spec = TensorSpec(DType.of(data.dtype), data.shape)
@@ -172,9 +172,9 @@ class Assembler:
             for b in (*(o.buffer for o in (*s.inputs, *s.outputs)), s.workspace):
                 first.setdefault(b, k)
                 last[b] = k
-        for i, b in enumerate(self.out.buffers):
-            if b.kind in ("arena", "workspace"):
-                self.out.buffers[i] = replace(b, first=first.get(i, 0), last=last.get(i, 0))
+        for i, held in enumerate(self.out.buffers):
+            if held.kind in ("arena", "workspace"):
+                self.out.buffers[i] = replace(held, first=first.get(i, 0), last=last.get(i, 0))
         order = {name: i for i, name in enumerate(self.net.output_names)}
         self.out.outputs.sort(key=lambda io: order[io.name])
 

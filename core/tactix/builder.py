@@ -70,7 +70,10 @@ class Builder:
         return BuilderConfig()
 
     def import_model(self, source: Any) -> NetworkDefinition:
-        """The network of a model: a path, bytes, or what an importer claims. Raises ModelImportError, UnsupportedOperator."""
+        """The network of a model: a path, bytes, or what an importer claims.
+
+        Raises ModelImportError, UnsupportedOperator.
+        """
         if isinstance(source, (str, Path)) and not Path(source).is_file():
             raise ModelImportError("no such file", who=str(source))
         for importer in self.session.importers.values():
@@ -176,15 +179,12 @@ class Builder:
         for b in bids.values():
             unique.setdefault(b.signature, b).names.append(b.node.name)
         bench = Bench(stage.device, self.session.launchers, self.session.layers.__getitem__, stage.context.threads)
-        monitor.phase("measure", len(unique))
         Measurer(
             bench, stage.toolchain, stage.cache, stage.context.device, stage.context.opt, stage.context.threads,
-            config.frozen, config.builder_optimization_level, start + config.budget, monitor.cancelled,
-            lambda done, message: monitor.step("measure", done, message), self.logger.warning,
+            config.frozen, config.builder_optimization_level, start + config.budget, monitor, self.logger.warning,
         ).run(list(unique.values()))  # fmt: skip
         for b in bids.values():
             _copy_results(unique[b.signature], b)
-        monitor.finish("measure")
 
     def _assemble(self, fused: NetworkDefinition, choice: Choice, stage: Stage, ledger: dict[str, Any]) -> Plan:
         monitor = stage.config.progress_monitor

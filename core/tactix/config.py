@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from tactix.words.errors import ConfigError
+from tactix.words.progress import ProgressMonitor, SilentProgress
 
 
 class BuilderFlag(enum.Enum):
@@ -31,35 +31,6 @@ class MemoryPoolType(enum.Enum):
 
     WORKSPACE = "workspace"
     ARENA = "arena"
-
-
-class ProgressMonitor(Protocol):
-    """Told how a build goes; may stop it. Called on the building thread."""
-
-    def phase(self, name: str, total: int) -> None:
-        """A phase begins, with so many steps (0: unknown)."""
-
-    def step(self, name: str, done: int, message: str = "") -> None:
-        """So many steps of the phase are done."""
-
-    def finish(self, name: str) -> None:
-        """The phase is over."""
-
-    def cancelled(self) -> bool:
-        """Whether to stop: what is chosen by then is kept, the rest is chosen by estimate."""
-
-
-class SilentProgress:
-    """Shows nothing and never stops a build."""
-
-    def phase(self, name: str, total: int) -> None: ...
-
-    def step(self, name: str, done: int, message: str = "") -> None: ...
-
-    def finish(self, name: str) -> None: ...
-
-    def cancelled(self) -> bool:
-        return False
 
 
 @dataclass
@@ -154,6 +125,3 @@ class BuilderConfig:
         if not text.isdigit() or int(text) < 1:
             raise ConfigError(f"TACTIX_NUM_THREADS is {text!r}", do="Set it to a positive integer")
         return int(text)
-
-
-Ranges = Mapping[str, tuple[int, int, "int | None"]]

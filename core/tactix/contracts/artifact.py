@@ -135,8 +135,8 @@ class KernelArtifact:
 
     ``launcher``: key of the launcher that runs it. ``code``: Source before compiling, Binary after, None where the
     launcher needs none. ``params``: JSON for the launcher. ``workspace``: bytes of scratch memory during the step.
-    ``requires``: device features without which it must not run. ``host_code``: whether it runs code in the host process.
-    ``alias``: output 0 is the memory of input 0, seen with another shape; there is nothing to launch.
+    ``requires``: device features without which it must not run. ``host_code``: whether it runs code in the host
+    process. ``alias``: output 0 is the memory of input 0, seen with another shape; there is nothing to launch.
     """
 
     launcher: str

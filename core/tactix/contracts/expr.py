@@ -21,7 +21,7 @@ ScalarLike = Union["Scalar", float, int, bool]
 
 @dataclass(frozen=True)
 class Primitive:
-    """A scalar function beyond the vocabulary. ``texts``: per target ("c", "cuda"), with ``{0}``, ``{1}`` for arguments."""
+    """A scalar function beyond the vocabulary. ``texts``: per target ("c", "cuda"), ``{0}``, ``{1}`` are arguments."""
 
     name: str
     arity: int
@@ -150,8 +150,9 @@ def _binary(name: str) -> Callable[[ScalarLike, ScalarLike], Scalar]:
 
 
 UNARY = (
-    "neg", "abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "erf", "tanh", "sin", "cos", "floor", "ceil", "round",
-    "trunc", "isnan", "isinf", "not", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "bitnot",
+    "neg", "abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "erf", "tanh", "sin", "cos", "floor", "ceil",
+    "round", "trunc", "isnan", "isinf", "not", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
+    "bitnot",
 )  # fmt: skip
 BINARY = (
     "add", "sub", "mul", "div", "pow", "min", "max", "mod", "fmod", "lt", "le", "eq", "and", "or", "xor",
@@ -207,7 +208,8 @@ def result_dtype(s: Scalar, inputs: Sequence[DType]) -> DType:
     if s.op == "var":
         return inputs[s.value]
     if s.op == "cast":
-        return DType(s.value)
+        to: DType = s.value
+        return to
     if s.op in BOOLEAN:
         return DType.BOOL
     if s.op == "const":
@@ -278,7 +280,8 @@ def numpy_table() -> dict[str, Callable[..., Any]]:
         "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": div, "pow": power, "min": np.minimum,
         "max": np.maximum, "mod": np.mod, "fmod": np.fmod, "lt": np.less, "le": np.less_equal, "eq": np.equal,
         "and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor, "bitand": np.bitwise_and,
-        "bitor": np.bitwise_or, "bitxor": np.bitwise_xor, "shl": np.left_shift, "shr": np.right_shift, "select": np.where,
+        "bitor": np.bitwise_or, "bitxor": np.bitwise_xor, "shl": np.left_shift, "shr": np.right_shift,
+        "select": np.where,
     }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Step:
-    """One artifact with its operands. ``constants``: name to buffer; ``workspace``: buffer of the scratch memory, or -1.
+    """One artifact with its operands. ``constants``: name to buffer. ``workspace``: scratch buffer, or -1.
 
     ``info``: JSON for people (tactic, variant, origin, layers, seconds); nothing at run time depends on it.
     """
@@ -47,7 +47,7 @@ class Runnable(Protocol):
     """A linked run of steps, owned by one context."""
 
     def bind(self, env: Env, addresses: Sequence[int]) -> None:
-        """Fix the shapes and the address of every buffer (0 where not yet known); before the first call and on change."""
+        """Fix the shapes and the address of every buffer (0 where not yet known); before the first call, on change."""
 
     def rebind(self, buffer: int, address: int) -> None:
         """Change one buffer's address."""

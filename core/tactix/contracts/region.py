@@ -63,7 +63,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Program:
-    """The pointwise part of a body: one scalar expression per result over ``leaves``, the ids that the variables stand for."""
+    """The pointwise part of a body: an expression per result over ``leaves``, the ids of the variables."""
 
     results: tuple[expr.Scalar, ...]
     leaves: tuple[int, ...]

@@ -29,7 +29,7 @@ class Var:
 
 @dataclass(frozen=True, eq=False)
 class Op:
-    """Matches a node by layer name, or by trait ``"*pointwise"``, ``"*anchor"``, ``"*"``; and its inputs from the front.
+    """Matches a node by layer name, or by trait ``"*pointwise"``, ``"*anchor"``, ``"*"``; its inputs from the front.
 
     ``inputs`` of None matches any. As a template it makes the node.
     """

@@ -24,7 +24,7 @@ class Reject:
 
 @dataclass(frozen=True)
 class Variant:
-    """A concrete choice: formats of the given inputs and of the outputs (short tuples are filled with linear), knobs."""
+    """A concrete choice: formats of given inputs and of outputs (short tuples are filled with linear), knobs."""
 
     inputs: tuple[Format, ...] = ()
     outputs: tuple[Format, ...] = ()

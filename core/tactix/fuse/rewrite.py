@@ -52,6 +52,10 @@ class View:
         """Where the node stands in the model's order."""
         return self._rewriter.net.position(node)
 
+    def symbols(self) -> frozenset[str]:
+        """Names of the symbols that the inputs' shapes give."""
+        return frozenset(self._rewriter.net.symbols())
+
 
 def _reaches(start: Iterable[Node], targets: set[Node]) -> bool:
     """Whether a producer of one of the nodes, direct or not, is a target."""

@@ -91,7 +91,7 @@ class NetworkDefinition:
         self._outputs[key] = value
 
     def find_layer(self, layer: str | Layer) -> Layer:
-        """A layer by key, or by ``namespace.Name`` (its highest version). Raises InvalidArgument or the registry's error."""
+        """A layer by key, or by ``namespace.Name`` (its highest version). Raises the registry's error."""
         if isinstance(layer, Layer):
             return layer
         if "@" in layer:
@@ -148,7 +148,7 @@ class NetworkDefinition:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Nodes that outputs need, producers first, otherwise in the order they were added. Raises NetworkError on a cycle."""
+        """Nodes that outputs need, producers first, else in order of adding. Raises NetworkError on a cycle."""
         needed = self._needed()
         waiting = {n: len({v.producer for v in n.given if v.producer is not None}) for n in needed}
         users: dict[Node, list[Node]] = {n: [] for n in needed}

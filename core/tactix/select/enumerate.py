@@ -61,7 +61,7 @@ class Bids:
 
 
 def signature(node: Node, opt: Mapping[str, int]) -> str:
-    """Digest of all that decides how fast a node runs: layers, attributes, dtypes, shapes, which inputs are constant."""
+    """Digest of what decides how fast a node runs: layers, attributes, dtypes, shapes, which inputs are constant."""
     specs = [
         None
         if v is None
@@ -90,7 +90,7 @@ def _nameless(j: Any) -> Any:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a bid must keep to: the optimization level, bytes of workspace, and ``lacks``, which says why code cannot be compiled."""
+    """What a bid must keep to: optimization level, workspace bytes; ``lacks`` says why code cannot be compiled."""
 
     level: int = 3
     workspace: int | None = None
@@ -152,7 +152,7 @@ Ranked = list[tuple[float | None, Variant]]
 
 
 def _rank(node: Node, tactic: Tactic, offered: Sequence[Variant], ctx: CompileContext) -> Ranked:
-    """By estimate where the tactic gives one, else in its own order; the best of each format combination comes first."""
+    """By estimate if the tactic gives one, else in its own order; first the best of each combination of formats."""
     costed: Ranked = [(tactic.cost(node, v, ctx), v) for v in offered]
     if all(c is not None for c, _ in costed):
         costed.sort(key=lambda cv: (cv[0], str(cv[1])))

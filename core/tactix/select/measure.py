@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from tactix.contracts.artifact import Binary
 from tactix.contracts.device import Device, DeviceProperties
 from tactix.contracts.launcher import Runnable
 from tactix.select.bench import Bench, reference, sample
@@ -18,6 +19,7 @@ from tactix.select.enumerate import Bids, Candidate
 from tactix.select.timing_cache import Timing, TimingCache
 from tactix.words.dims import Env
 from tactix.words.errors import AccuracyError, TactixError, TimingCacheError
+from tactix.words.progress import ProgressMonitor, SilentProgress
 
 ROUND_SECONDS = 0.002
 ROUNDS = 5
@@ -27,7 +29,7 @@ SEPARATED = 1.05
 
 @dataclass
 class Measurer:
-    """Settings of one build's measuring. ``stop()`` is asked between nodes; ``step(done, message)`` is told."""
+    """Settings of one build's measuring; ``monitor`` is asked between nodes whether to stop."""
 
     bench: Bench
     toolchain: Toolchain
@@ -38,8 +40,7 @@ class Measurer:
     frozen: bool = False
     level: int = 3
     deadline: float = float("inf")
-    stop: Callable[[], bool] = lambda: False
-    step: Callable[[int, str], None] = lambda done, message: None
+    monitor: ProgressMonitor = field(default_factory=SilentProgress)
     log: Callable[[str], None] = lambda message: None
 
     def run(self, all_bids: Sequence[Bids]) -> None:
@@ -52,18 +53,25 @@ class Measurer:
             raise TimingCacheError(
                 "a frozen build needs every timing", who=b.node.name, why=why, do="Build once without frozen"
             )
-        binaries = self.toolchain.compile((c.artifact for _, cs in todo for c in cs), self.properties)
+        binaries = self._compile([c for _, cs in todo for c in cs])
+        self.monitor.phase("measure", len(todo))
         for i, (b, cs) in enumerate(todo):
-            if self.stop() or time.monotonic() > self.deadline:
+            if self.monitor.cancelled() or time.monotonic() > self.deadline:
                 self.log(f"measuring stopped; {len(todo) - i} layers are chosen by estimate")
-                for _, rest in todo[i:]:
-                    for c in rest:
-                        _estimate(c)
+                for c in (c for _, rest in todo[i:] for c in rest):
+                    _estimate(c)
                 break
             self._race(b, cs, binaries)
-            self.step(i + 1, b.node.name)
+            self.monitor.step("measure", i + 1, b.node.name)
+        self.monitor.finish("measure")
         for b in all_bids:
             _require_one(b)
+
+    def _compile(self, candidates: Sequence[Candidate]) -> Mapping[str, Binary]:
+        self.monitor.phase("compile", len(candidates))
+        binaries = self.toolchain.compile((c.artifact for c in candidates), self.properties)
+        self.monitor.finish("compile")
+        return binaries
 
     def key(self, b: Bids, c: Candidate) -> str:
         """The timing cache's key of a candidate."""

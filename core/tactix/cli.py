@@ -1,0 +1,126 @@
+"""The command line ``tactix TOOL ...``: finds the tools, which are plugins, prints errors, gives exit codes."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tactix.words import errors
+
+if TYPE_CHECKING:
+    import click
+
+    from tactix.plugins.session import Session
+
+OK, OTHER, USAGE, MODEL, BUILD, PLAN, MISMATCH, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
+
+EXIT_CODES: tuple[tuple[int, str, tuple[type[BaseException], ...]], ...] = (
+    (OK, "it worked", ()),
+    (INTERRUPTED, "stopped by Ctrl-C", (KeyboardInterrupt, errors.BuildCancelled)),
+    (MODEL, "the model cannot be imported", (errors.ModelImportError, errors.NetworkError)),
+    (PLAN, "the plan is damaged, or cannot run here", (errors.PlanFormatError, errors.PlanCompatibilityError)),
+    (BUILD, "no plan can be built", (errors.NoTacticError, errors.CompilerError, errors.TimingCacheError)),
+    (MISMATCH, "results differ, or running failed", (errors.AccuracyError, errors.ExecutionError, MemoryError)),
+    (USAGE, "wrong arguments, shapes or settings", (errors.InvalidArgument, errors.ConfigError)),
+    (OTHER, "any other error", (Exception,)),
+)
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code that stands for an error: the first row of EXIT_CODES that names its class."""
+    return next(code for code, _, classes in EXIT_CODES if isinstance(error, classes))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one tool; returns the exit code and raises nothing but SystemExit."""
+    import click
+
+    args = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in args
+    args = [a for a in args if a != "--debug"]
+    try:
+        result = _group().main(args, prog_name="tactix", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else OK
+    except click.ClickException as e:
+        e.show()
+        return e.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OTHER
+    except (Exception, KeyboardInterrupt) as e:
+        stop = isinstance(e, click.Abort)
+        return _report(KeyboardInterrupt() if stop else e, as_json="--json" in args, debug=debug and not stop)
+
+
+def _group() -> click.Group:
+    """The command group; it looks for plugins when it is asked for a tool, not before."""
+    import click
+
+    import tactix
+
+    session = functools.cache(_session)
+
+    class Tools(click.Group):
+        def list_commands(self, ctx: click.Context) -> list[str]:
+            return sorted(session().tools)
+
+        def get_command(self, ctx: click.Context, name: str) -> Any:
+            known = session().tools
+            ctx.obj = session()
+            return known[name].command() if name in known else None
+
+        def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+            with formatter.section("Tools"):
+                formatter.write_dl([(t.name, t.help) for _, t in sorted(session().tools.items())])
+
+        def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+            with formatter.section("Exit codes"):
+                formatter.write_dl(
+                    [(str(code), meaning) for code, meaning, _ in sorted(EXIT_CODES, key=lambda r: r[0])]
+                )
+
+    made = Tools("tactix", help="Build, run and inspect plans of trained models. `tactix TOOL --help` tells more.")
+    made.params.append(click.Option(["--debug"], is_flag=True, expose_value=False, help="Show tracebacks of errors."))
+    return click.version_option(tactix.__version__, message="tactix %(version)s")(made)
+
+
+def _session() -> Session:
+    from tactix.plugins.session import Session
+
+    return Session(door="build")
+
+
+def _report(error: BaseException, *, as_json: bool, debug: bool) -> int:
+    """Print one message to stderr, with ``--json`` also a document to stdout; the exit code."""
+    from rich.console import Console
+
+    code = exit_code(error)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    if debug:
+        console.print_exception()
+    console.print("[bold red]error:[/]", end=" ")
+    console.print(_text(error), markup=False)
+    if as_json:
+        print(json.dumps({"error": _fields(error), "exit_code": code}))
+    return code
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "stopped"
+    notes = "".join(f"\n  {n}" for n in getattr(error, "__notes__", ()))
+    if isinstance(error, errors.TactixError):
+        return f"{error}{notes}"
+    hint = "" if isinstance(error, OSError) else "\n  This is a fault of tactix or of a plugin; --debug shows where."
+    return f"{type(error).__name__}: {error}{notes}{hint}"
+
+
+def _fields(error: BaseException) -> dict[str, str]:
+    """The parts of an error as JSON."""
+    parts = {k: str(getattr(error, k)) for k in ("what", "who", "why", "do") if getattr(error, k, "")}
+    return {"type": type(error).__name__, **(parts or {"what": str(error)})}

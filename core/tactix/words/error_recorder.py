@@ -1,0 +1,124 @@
+"""Error recorder: keeps the errors that an object and what it creates have raised, for callers that look later."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Any, Protocol
+
+from tactix.words.errors import ErrorCode, InvalidArgument, TactixError
+
+
+class Recorder(Protocol):
+    """What counts as an error recorder; called from any thread."""
+
+    def report_error(self, code: ErrorCode, desc: str) -> None:
+        """Keep one error."""
+
+    def num_errors(self) -> int:
+        """How many are kept."""
+
+    def get_error_code(self, index: int) -> ErrorCode:
+        """Code of error ``index``, the oldest being 0."""
+
+    def get_error_desc(self, index: int) -> str:
+        """Text of error ``index``."""
+
+    def has_overflowed(self) -> bool:
+        """Whether errors were lost since the last ``clear``."""
+
+    def clear(self) -> None:
+        """Forget all."""
+
+
+class ErrorRecorder:
+    """Keeps the first ``capacity`` errors, since the first one is mostly the cause; later ones only set the overflow."""
+
+    def __init__(self, capacity: int = 256) -> None:
+        if capacity < 1:
+            raise InvalidArgument(f"an error recorder for {capacity} errors", do="Give a positive number")
+        self.capacity = capacity
+        self._errors: list[tuple[ErrorCode, str]] = []
+        self._overflowed = False
+        self._lock = threading.Lock()
+
+    def report_error(self, code: ErrorCode, desc: str) -> None:
+        with self._lock:
+            if len(self._errors) < self.capacity:
+                self._errors.append((ErrorCode(code), str(desc)))
+            else:
+                self._overflowed = True
+
+    def num_errors(self) -> int:
+        return len(self._errors)
+
+    def get_error_code(self, index: int) -> ErrorCode:
+        """Raises InvalidArgument when there is no such error."""
+        return self._at(index)[0]
+
+    def get_error_desc(self, index: int) -> str:
+        """Raises InvalidArgument when there is no such error."""
+        return self._at(index)[1]
+
+    def _at(self, index: int) -> tuple[ErrorCode, str]:
+        with self._lock:
+            if not 0 <= index < len(self._errors):
+                raise InvalidArgument(f"no error {index}", why=f"{len(self._errors)} are recorded")
+            return self._errors[index]
+
+    def has_overflowed(self) -> bool:
+        return self._overflowed
+
+    def clear(self) -> None:
+        with self._lock:
+            self._errors.clear()
+            self._overflowed = False
+
+
+class Recorded:
+    """Mixin: ``error_recorder``, which is the parent's as long as the object has none of its own."""
+
+    _recorder: Recorder | None = None
+    _recorder_parent: Any = None
+
+    def inherit_recorder(self, parent: Any) -> None:
+        """Name the object that created this one; anything with an ``error_recorder``."""
+        self._recorder_parent = parent
+
+    @property
+    def error_recorder(self) -> Recorder | None:
+        return self._recorder or getattr(self._recorder_parent, "error_recorder", None)
+
+    @error_recorder.setter
+    def error_recorder(self, recorder: Recorder | None) -> None:
+        self._recorder = recorder
+
+
+_REPORTED = "_reported"
+
+
+class recording:  # noqa: N801
+    """``with recording(self): ...`` reports a TactixError that leaves the block to ``self.error_recorder``.
+
+    However many levels an error passes, it is reported once. A recorder that fails never hides the error: it becomes a
+    note on it.
+    """
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        if not isinstance(e, TactixError) or hasattr(e, _REPORTED):
+            return
+        recorder: Recorder | None = self.owner.error_recorder
+        if recorder is None:
+            return
+        setattr(e, _REPORTED, True)
+        try:
+            recorder.report_error(e.code, str(e))
+        except Exception as failure:
+            e.add_note(f"the error recorder failed, too: {failure!r}")

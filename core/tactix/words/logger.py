@@ -1,0 +1,73 @@
+"""Logger: where messages go. Subclass it and override ``log`` to send them elsewhere."""
+
+from __future__ import annotations
+
+import enum
+import sys
+import threading
+from typing import TextIO
+
+
+class Severity(enum.IntEnum):
+    """How bad a message is, with TensorRT's names and numbers: lower is worse."""
+
+    INTERNAL_ERROR = 0
+    ERROR = 1
+    WARNING = 2
+    INFO = 3
+    VERBOSE = 4
+
+
+class Logger:
+    """Writes messages of ``min_severity`` or worse to ``stream``, by default whatever ``sys.stderr`` is at the time.
+
+    An override of ``log`` gets every message and filters by itself. It may be called from any thread.
+    """
+
+    def __init__(self, min_severity: Severity = Severity.WARNING, stream: TextIO | None = None) -> None:
+        self.min_severity = Severity(min_severity)
+        self._stream = stream
+        self._lock = threading.Lock()
+
+    def log(self, severity: Severity, msg: str) -> None:
+        """Take one message."""
+        if severity <= self.min_severity:
+            with self._lock:
+                stream = self._stream or sys.stderr
+                stream.write(f"[tactix] [{Severity(severity).name[0]}] {msg}\n")
+                stream.flush()
+
+    def error(self, msg: str) -> None:
+        self.log(Severity.ERROR, msg)
+
+    def warning(self, msg: str) -> None:
+        self.log(Severity.WARNING, msg)
+
+    def info(self, msg: str) -> None:
+        self.log(Severity.INFO, msg)
+
+    def verbose(self, msg: str) -> None:
+        self.log(Severity.VERBOSE, msg)
+
+
+_LEVELS = {
+    Severity.INTERNAL_ERROR: 50,
+    Severity.ERROR: 40,
+    Severity.WARNING: 30,
+    Severity.INFO: 20,
+    Severity.VERBOSE: 10,
+}
+
+
+class StdlibLogger(Logger):
+    """Hands messages to Python's ``logging``, whose levels and handlers decide; VERBOSE becomes DEBUG."""
+
+    def __init__(self, name: str = "tactix", min_severity: Severity = Severity.VERBOSE) -> None:
+        import logging
+
+        super().__init__(min_severity)
+        self._target = logging.getLogger(name)
+
+    def log(self, severity: Severity, msg: str) -> None:
+        if severity <= self.min_severity:
+            self._target.log(_LEVELS[Severity(severity)], "%s", msg)

@@ -1,0 +1,56 @@
+"""What the built-ins offer at build time. Imports stay inside the hooks, so that finding plugins is quick."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tactix.plugins.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from tactix.contracts.compiler import Compiler
+    from tactix.contracts.importer import Converter, Importer
+    from tactix.contracts.rule import Rule
+    from tactix.contracts.tactic import Tactic
+    from tactix.contracts.tool import Tool
+
+
+@hookimpl
+def tactix_importers() -> list[Importer]:
+    from tactix_builtin.onnx_importer import importers
+
+    return importers()
+
+
+@hookimpl
+def tactix_converters() -> list[Converter]:
+    from tactix_builtin.onnx_importer import converters
+
+    return converters()
+
+
+@hookimpl
+def tactix_rules() -> list[Rule]:
+    from tactix_builtin.rules import all_rules
+
+    return all_rules()
+
+
+@hookimpl
+def tactix_tactics() -> list[Tactic]:
+    from tactix_builtin.tactics import all_tactics
+
+    return all_tactics()
+
+
+@hookimpl
+def tactix_compilers() -> list[Compiler]:
+    from tactix_builtin.tactics.cc import compilers
+
+    return compilers()
+
+
+@hookimpl
+def tactix_tools() -> list[Tool]:
+    from tactix_builtin.tools import tools
+
+    return tools()

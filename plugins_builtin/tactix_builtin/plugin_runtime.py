@@ -1,0 +1,49 @@
+"""What the built-ins offer at run time: the meaning of layers, launchers, devices, allocators, flavours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tactix.plugins.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from tactix.contracts.allocator import Allocator
+    from tactix.contracts.device import Device
+    from tactix.contracts.flavour import RuntimeFlavour
+    from tactix.contracts.launcher import Launcher
+    from tactix.contracts.layer import Layer
+
+
+@hookimpl
+def tactix_layers() -> list[Layer]:
+    from tactix_builtin.layers import all_layers
+
+    return all_layers()
+
+
+@hookimpl
+def tactix_launchers() -> list[Launcher]:
+    from tactix_builtin.launchers import launchers
+
+    return launchers()
+
+
+@hookimpl
+def tactix_devices() -> list[Device]:
+    from tactix_builtin.devices import devices
+
+    return devices()
+
+
+@hookimpl
+def tactix_allocators() -> list[Allocator]:
+    from tactix_builtin.allocators import allocators
+
+    return allocators()
+
+
+@hookimpl
+def tactix_flavours() -> list[RuntimeFlavour]:
+    from tactix_builtin.flavours import flavours
+
+    return flavours()

@@ -1,0 +1,27 @@
+"""Reshape as a view: the output is the input's memory, and nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+
+
+class ViewTactic(Tactic):
+    """Any device; linear format only."""
+
+    key = "tactix.view@1"
+    implements = ("tactix.Reshape@1",)
+    source = "view"
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        return Reject("an epilogue needs a kernel") if node.is_fused else [Variant()]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float:
+        return 0.0
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return KernelArtifact("", alias=True)

@@ -91,7 +91,7 @@ class Builder:
         from tactix.run.runtime import Runtime
 
         plan = self.build_plan(network, config)
-        return Runtime(logger=self.logger, session=self.session).load(plan)
+        return Runtime(logger=self.logger, session=self.session, max_threads=plan.meta["threads"]).load(plan)
 
     def build_plan(self, network: NetworkDefinition, config: BuilderConfig | None = None) -> Plan:
         """Fuse, select, assemble. Raises NetworkError, ConfigError, NoTacticError, CompilerError, BuildCancelled."""

@@ -24,7 +24,7 @@ def _open(net: NetworkDefinition) -> Profile:
             if name := symbol_name(d):
                 opt = 1 if axis == 0 else DEFAULT_LENGTH
                 known = dims.get(name)
-                dims[name] = (0, min(opt, known[1]) if known else opt, None)
+                dims[name] = (0, min(opt, known[1]) if known else opt, net.limits.get(name))
     return Profile("default", dims)
 
 
@@ -47,6 +47,10 @@ def _from(net: NetworkDefinition, profile: OptimizationProfile) -> Profile:
                     f"the profile of {name!r} changes a fixed dimension {d}", why=f"the input is {show(shape)}"
                 )
             if symbol is not None:
+                if high > net.limits.get(symbol, high):
+                    raise ConfigError(
+                        f"the profile of {name!r} goes to {high}", why=f"the network takes at most {net.limits[symbol]}"
+                    )
                 if symbol in given and dims[symbol] != (low, opt, high):
                     raise ConfigError(f"the profiles of {given[symbol]!r} and {name!r} disagree on {symbol!r}")
                 dims[symbol], given[symbol] = (low, opt, high), name

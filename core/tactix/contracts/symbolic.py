@@ -12,7 +12,7 @@ from typing import Any
 
 from tactix.contracts import expr
 from tactix.words import dims
-from tactix.words.dims import Dim, Shape
+from tactix.words.dims import Dim, Shape, compare
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 
@@ -29,8 +29,7 @@ def propagate(s: expr.Scalar, inputs: Sequence[TensorSpec], out: TensorSpec) -> 
     if any(v is None for v in known) or len(sizes) != out.rank or math.prod(sizes) > LIMIT:
         return None
     spread = [_spread(v, x.shape, sizes) for v, x in zip(known, inputs, strict=True) if v is not None]
-    nodes = expr.walk([s])
-    types = [x.dtype for x in inputs]
+    nodes, types = expr.walk([s]), [x.dtype for x in inputs]
     results = [_element(nodes, values, types) for values in zip(*spread, strict=True)]
     return None if any(r is None for r in results) else tuple(r for r in results if r is not None)
 
@@ -46,43 +45,37 @@ def content(x: TensorSpec) -> tuple[Dim, ...] | None:
 
 def _spread(values: Sequence[Dim], shape: Shape, to: Sequence[int]) -> list[Dim]:
     """Broadcasting of a row-major list."""
-    if len(values) == math.prod(to):
-        return list(values)
     strides, step = [0] * len(to), 1
     for axis in range(1, len(shape) + 1):
         strides[-axis] = 0 if shape[-axis] == 1 else step
         step *= int(shape[-axis])  # type: ignore[arg-type]
-    return [
-        values[sum(i * k for i, k in zip(index, strides, strict=True))]
-        for index in itertools.product(*(range(n) for n in to))
-    ]
+    places = itertools.product(*(range(n) for n in to))
+    return [values[sum(i * k for i, k in zip(index, strides, strict=True))] for index in places]
 
 
 def _element(nodes: Sequence[expr.Scalar], values: Sequence[Dim], types: Sequence[DType]) -> Element:
     memo: dict[int, Element] = {}
     for n in nodes:
-        args = [memo[id(a)] for a in n.args]
-        memo[id(n)] = _node(n, args, values, types)
+        memo[id(n)] = _node(n, [memo[id(a)] for a in n.args], values, types)
     return memo[id(nodes[-1])]
 
 
 def _node(n: expr.Scalar, args: list[Element], values: Sequence[Dim], types: Sequence[DType]) -> Element:
     if n.op == "var":
-        return values[n.value]
+        return values[int(n.value)]
     if n.op == "const":
         return int(n.value) if math.isfinite(n.value) and n.value == int(n.value) else None
     if n.op == "select":
         return args[1] if args[0] == 1 else args[2] if args[0] == 0 or args[1] == args[2] else None
+    if n.op == "cast" and args[0] is not None:
+        return _cast(args[0], n.value)
     if n.op not in _TABLE or any(a is None for a in args):
         return None
-    if n.op == "cast":
-        return _cast(args[0], n.value)
-    if n.op == "div" and expr.result_dtype(n, types).is_float:
-        return _exact(*args)
-    return _TABLE[n.op](*args)
+    floating = n.op == "div" and expr.result_dtype(n, types).is_float
+    return (_exact if floating else _TABLE[n.op])(*args)
 
 
-def _cast(a: Any, dtype: DType) -> Element:
+def _cast(a: Dim, dtype: DType) -> Element:
     if dtype is DType.BOOL:
         return _not(_eq(a, 0))
     if isinstance(a, dims.Expr) or dtype.is_float:
@@ -91,7 +84,7 @@ def _cast(a: Any, dtype: DType) -> Element:
     return a if dtype.is_int and low <= a < low + (1 << dtype.bits) else None
 
 
-def _exact(a: Dim, b: Dim) -> Element:
+def _exact(a: Any, b: Any) -> Element:
     return None if b == 0 else dims.exact_div(a, b)
 
 
@@ -106,47 +99,27 @@ def _mod(a: Dim, b: Dim) -> Element:
     return dims.mod(a, b) if b != 0 and (isinstance(b, int) or _at_least(b, 1)) else None
 
 
-def _fmod(a: Dim, b: Dim) -> Element:
-    return _mod(a, b) if _at_least(a, 0) and _at_least(b, 1) else None
-
-
 def _abs(a: Dim) -> Element:
-    return a if _at_least(a, 0) else -a if _at_least(-a, 0) else None
-
-
-def _pow(a: Dim, b: Dim) -> Element:
-    return dims.prod([a] * b) if isinstance(b, int) and 0 <= b <= 8 else None
+    return abs(a) if isinstance(a, int) else a if _at_least(a, 0) else None
 
 
 def _at_least(a: Dim, low: int) -> bool:
-    found = dims.bounds(a)[0]
-    return found is not None and found >= low
+    return (found := dims.bounds(a)[0]) is not None and found >= low
 
 
 def _eq(a: Dim, b: Dim) -> Element:
-    return {"==": 1, "<": 0, ">": 0}.get(dims.compare(a, b) or "")
-
-
-def _lt(a: Dim, b: Dim) -> Element:
-    return {"<": 1, "==": 0, ">": 0, ">=": 0}.get(dims.compare(a, b) or "")
-
-
-def _le(a: Dim, b: Dim) -> Element:
-    return {"<": 1, "<=": 1, "==": 1, ">": 0}.get(dims.compare(a, b) or "")
+    return {"==": 1, "<": 0, ">": 0}.get(compare(a, b) or "")
 
 
 def _not(a: Element) -> Element:
     return 1 - a if isinstance(a, int) else None
 
 
-def _same(a: Dim) -> Element:
-    return a
-
-
 _TABLE: dict[str, Callable[..., Element]] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "neg": lambda a: -a,
-    "div": _div, "mod": _mod, "fmod": _fmod, "abs": _abs, "pow": _pow, "min": dims.dmin, "max": dims.dmax,
-    "eq": _eq, "lt": _lt, "le": _le, "not": _not, "and": lambda a, b: a * b, "or": lambda a, b: a + b - a * b,
-    "xor": lambda a, b: a + b - 2 * a * b, "cast": _cast, "floor": _same, "ceil": _same, "round": _same, "trunc": _same,
-    "isnan": lambda a: 0, "isinf": lambda a: 0,
+    "div": _div, "mod": _mod, "min": dims.dmin, "max": dims.dmax, "abs": _abs,
+    "lt": lambda a, b: {"<": 1, "==": 0, ">": 0, ">=": 0}.get(compare(a, b) or ""),
+    "le": lambda a, b: {"<": 1, "<=": 1, "==": 1, ">": 0}.get(compare(a, b) or ""),
+    "eq": _eq, "not": _not, "and": lambda a, b: a * b, "or": lambda a, b: a + b - a * b,
+    **dict.fromkeys(("floor", "ceil", "round", "trunc"), lambda a: a),
 }  # fmt: skip

@@ -310,7 +310,8 @@ class _Builder:
             return template
         if isinstance(template, Op):
             operands = self._operands(template, old)
-            return self._add(template, operands, f"{self._first.name}/{template.layer.rsplit('.', 1)[-1]}")
+            tail = "/" + template.layer.split("@")[0].rsplit(".", 1)[-1]
+            return self._add(template, operands, self._first.name.removesuffix(tail) + tail)
         array = template.array if isinstance(template, Literal) else np.asarray(template, old.spec.dtype.numpy)
         return self._net.add_constant(array, f"{self._first.name}/const")
 

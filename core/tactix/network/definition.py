@@ -27,6 +27,7 @@ class NetworkDefinition:
         self.layers, self.name = layers, name
         self.inputs: list[Value] = []
         self.constants: list[Value] = []
+        self.limits: dict[str, int] = {}
         self._outputs: dict[str, Value] = {}
         self._position: dict[Node, float] = {}
         self._names: set[str] = set()
@@ -45,6 +46,10 @@ class NetworkDefinition:
         value = Value(self._unique(name), TensorSpec(DType.of(dtype), dims))
         self.inputs.append(value)
         return value
+
+    def limit(self, symbol: str, highest: int) -> None:
+        """Note that the network takes no larger value of a symbol: a table that it indexes ends there."""
+        self.limits[symbol] = min(highest, self.limits.get(symbol, highest))
 
     @staticmethod
     def _dim(d: Dim | str | None, fresh: str) -> Dim:
@@ -230,5 +235,5 @@ class NetworkDefinition:
             new.update(zip(n.outputs, node.outputs, strict=True))
             out._position[node] = self._position[n]
         out._outputs = {k: new[v] for k, v in self._outputs.items()}
-        out._names, out._count = set(self._names), dict(self._count)
+        out._names, out._count, out.limits = set(self._names), dict(self._count), dict(self.limits)
         return out

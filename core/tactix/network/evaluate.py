@@ -24,6 +24,9 @@ def bind_symbols(net: NetworkDefinition, shapes: Mapping[str, tuple[int, ...]]) 
                 env.setdefault(name, n)
         if evaluate_shape(v.spec.shape, env) != tuple(shape):
             raise ShapeError(f"input {v.name!r} is {v.spec}, got shape {shape}")
+    for name, highest in net.limits.items():
+        if env.get(name, 0) > highest:
+            raise ShapeError(f"dimension {name!r} is {env[name]}, the network takes at most {highest}")
     return env
 
 

@@ -8,6 +8,7 @@ Dimensions are never negative: that is used to decide comparisons. The JSON form
 from __future__ import annotations
 
 import functools
+import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Union
@@ -180,7 +181,8 @@ def mod(a: Dim, b: Dim) -> Dim:
 
 def ceildiv(a: Dim, b: Dim) -> Dim:
     """Division rounded up."""
-    return -floordiv(-a, b) if isinstance(a, int) else floordiv(a + (b - 1), b)
+    exact = exact_div(a, b)
+    return exact if exact is not None else floordiv(a + (b - 1), b)
 
 
 def dmax(a: Dim, b: Dim) -> Dim:
@@ -249,7 +251,7 @@ def _atom_bounds(a: Atom, ranges: Mapping[str, tuple[int, int | None]]) -> tuple
     if not a.args:
         return ranges.get(a.op, (0, None))
     (alo, ahi), (blo, bhi) = (bounds(x, ranges) for x in a.args)
-    if a.op == "//" and blo and bhi and alo is not None:
+    if a.op == "//" and blo and blo > 0 and bhi and alo is not None:
         return max(0, alo // bhi), None if ahi is None else ahi // blo
     if a.op == "%":
         return 0, None if bhi is None else bhi - 1
@@ -369,4 +371,4 @@ def from_json(j: Any, depth: int = 0) -> Dim:
             return prod(args)
         if j[0] in _BUILD and len(args) == 2:
             return _BUILD[j[0]](*args)
-    raise InvalidArgument(f"not a dimension expression: {str(j)[:80]}")
+    raise InvalidArgument(f"not a dimension expression: {reprlib.repr(j)}")

@@ -32,7 +32,7 @@ class Recorder(Protocol):
 
 
 class ErrorRecorder:
-    """Keeps the first ``capacity`` errors, since the first one is mostly the cause; later ones only set the overflow."""
+    """Keeps the first ``capacity`` errors, as the first is mostly the cause; later ones only set the overflow."""
 
     def __init__(self, capacity: int = 256) -> None:
         if capacity < 1:
@@ -87,7 +87,9 @@ class Recorded:
 
     @property
     def error_recorder(self) -> Recorder | None:
-        return self._recorder or getattr(self._recorder_parent, "error_recorder", None)
+        if self._recorder is not None:
+            return self._recorder
+        return getattr(self._recorder_parent, "error_recorder", None)
 
     @error_recorder.setter
     def error_recorder(self, recorder: Recorder | None) -> None:
@@ -97,7 +99,7 @@ class Recorded:
 _REPORTED = "_reported"
 
 
-class recording:  # noqa: N801
+class recording:
     """``with recording(self): ...`` reports a TactixError that leaves the block to ``self.error_recorder``.
 
     However many levels an error passes, it is reported once. A recorder that fails never hides the error: it becomes a

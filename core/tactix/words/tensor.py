@@ -68,7 +68,7 @@ class Format:
         if self.name == "nhwc":
             return np.moveaxis(x, -1, 1)
         n, c, *spatial = shape
-        return np.moveaxis(x, -1, 2).reshape(n, -1, *spatial)[:, :c]
+        return np.moveaxis(x, -1, 2).reshape(n, x.shape[1] * self.lanes, *spatial)[:, :c]
 
 
 LINEAR = Format("linear")

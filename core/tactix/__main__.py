@@ -1,0 +1,5 @@
+"""``python -m tactix``."""
+
+from tactix.cli import main
+
+raise SystemExit(main())

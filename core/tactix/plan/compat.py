@@ -1,0 +1,60 @@
+"""Whether a plan may run here: hard reasons against it, and softer differences to warn about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tactix.contracts.device import DeviceProperties
+from tactix.plan.schema import Plan
+
+
+def check(plan: Plan, properties: DeviceProperties, version: str) -> list[str]:
+    """Reasons why the plan must not run on such a device; empty if there are none.
+
+    ``version``: of the tactix that would run it; another major version may give the same keys another meaning.
+    """
+    reasons = []
+    kind = plan.device.get("kind", properties.kind)
+    if kind != properties.kind:
+        reasons.append(f"it was built for a {kind} device, this is a {properties.kind} device")
+    for feature, steps in sorted(_required(plan).items()):
+        if not properties.has(feature):
+            reasons.append(f"{len(steps)} steps (first {steps[0]!r}) need {feature}, which {properties.name} lacks")
+    built = str(plan.meta.get("tactix", version))
+    if built.split(".")[0] != version.split(".")[0]:
+        reasons.append(f"it was built by tactix {built}, this is tactix {version}")
+    return reasons
+
+
+def warnings(plan: Plan, properties: DeviceProperties, version: str) -> list[str]:
+    """Differences that cost speed, or that are worth knowing when something looks odd."""
+    found = []
+    for fact, here in (("name", properties.name), ("vector_bits", properties.vector_bits)):
+        built = plan.device.get(fact, here)
+        if built != here:
+            found.append(f"tuned for {fact.replace('_', ' ')} {built}, this device has {here}")
+    built = str(plan.meta.get("tactix", version))
+    if built != version:
+        found.append(f"built by tactix {built}, run by {version}")
+    return found
+
+
+def device_facts(properties: DeviceProperties) -> dict[str, Any]:
+    """What a plan keeps of its target device."""
+    return {
+        "kind": properties.kind,
+        "name": properties.name,
+        "features": sorted(properties.features),
+        "vector_bits": properties.vector_bits,
+        "cores": properties.cores,
+        "memory": properties.memory,
+    }
+
+
+def _required(plan: Plan) -> dict[str, list[str]]:
+    """Names of the steps that need each feature."""
+    out: dict[str, list[str]] = {}
+    for s in plan.steps:
+        for feature in s.artifact.requires:
+            out.setdefault(feature, []).append(s.name)
+    return out

@@ -1,0 +1,114 @@
+"""Where intermediate tensors lie: offsets in one arena, so that tensors live at the same time never overlap.
+
+Greedy best fit over live intervals (as in Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
+Inference", 2020), in a few orders; the best result is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.words.errors import InvalidArgument
+
+Lifetimes = Sequence[tuple[int, int]]
+
+
+def plan_memory(sizes: Sequence[int], lifetimes: Lifetimes, alignment: int = 64) -> tuple[list[int], int]:
+    """Offsets in bytes, and the bytes of the arena.
+
+    ``lifetimes``: first and last step, both included. Raises InvalidArgument for negative sizes or reversed lifetimes.
+    """
+    if any(n < 0 for n in sizes) or any(a > b for a, b in lifetimes) or len(sizes) != len(lifetimes):
+        raise InvalidArgument("sizes must not be negative, and lifetimes not end before they begin")
+    padded = [-(-n // alignment) * alignment for n in sizes]
+    bound = lower_bound(sizes, lifetimes, alignment)
+    best: tuple[list[int], int] = ([], -1)
+    for order in _orders(padded, lifetimes):
+        found = _place(padded, lifetimes, order)
+        if best[1] < 0 or found[1] < best[1]:
+            best = found
+        if best[1] == bound:
+            break
+    return best
+
+
+def lower_bound(sizes: Sequence[int], lifetimes: Lifetimes, alignment: int = 64) -> int:
+    """The most bytes that are live at once: no placement needs less."""
+    change: dict[int, int] = {}
+    for n, (first, last) in zip(sizes, lifetimes, strict=True):
+        padded = -(-n // alignment) * alignment
+        change[first] = change.get(first, 0) + padded
+        change[last + 1] = change.get(last + 1, 0) - padded
+    live = most = 0
+    for t in sorted(change):
+        live += change[t]
+        most = max(most, live)
+    return most
+
+
+def _orders(sizes: Sequence[int], lifetimes: Lifetimes) -> list[list[int]]:
+    """By size; by time; by size times duration; the largest come first."""
+    ids = range(len(sizes))
+    return [
+        sorted(ids, key=lambda i: (-sizes[i], lifetimes[i])),
+        sorted(ids, key=lambda i: (lifetimes[i][0], -sizes[i])),
+        sorted(ids, key=lambda i: (-sizes[i] * (1 + lifetimes[i][1] - lifetimes[i][0]), lifetimes[i])),
+    ]
+
+
+def _place(sizes: Sequence[int], lifetimes: Lifetimes, order: Sequence[int]) -> tuple[list[int], int]:
+    """Each in turn in the smallest gap that it fits in, else above what is there."""
+    begun, ended = _masks(lifetimes, order)
+    offsets = [0] * len(sizes)
+    top, placed = 0, 0
+    for rank, i in enumerate(order):
+        size = sizes[i]
+        if not size:
+            continue
+        first, last = lifetimes[i]
+        offset = _fit(size, _taken(begun[last] & ~ended[first] & placed, order, offsets, sizes))
+        offsets[i] = offset
+        top = max(top, offset + size)
+        placed |= 1 << rank
+    return offsets, top
+
+
+def _masks(lifetimes: Lifetimes, order: Sequence[int]) -> tuple[dict[int, int], dict[int, int]]:
+    """For each time, as bits by rank: who has begun by then, and who has ended before."""
+    times = sorted({t for life in lifetimes for t in life})
+    starts = dict.fromkeys(times, 0)
+    stops = dict.fromkeys(times, 0)
+    for rank, i in enumerate(order):
+        first, last = lifetimes[i]
+        starts[first] |= 1 << rank
+        stops[last] |= 1 << rank
+    begun, ended, b, e = {}, {}, 0, 0
+    for t in times:
+        b |= starts[t]
+        begun[t], ended[t] = b, e
+        e |= stops[t]
+    return begun, ended
+
+
+def _taken(mask: int, order: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """Sorted intervals of the ranks in the mask."""
+    out = []
+    while mask:
+        low = mask & -mask
+        i = order[low.bit_length() - 1]
+        out.append((offsets[i], offsets[i] + sizes[i]))
+        mask ^= low
+    out.sort()
+    return out
+
+
+def _fit(size: int, taken: list[tuple[int, int]]) -> int:
+    """Offset of the smallest gap that holds the size, or the end."""
+    best, best_gap, end = -1, -1, 0
+    for start, stop in taken:
+        gap = start - end
+        if gap >= size and (best < 0 or gap < best_gap):
+            best, best_gap = end, gap
+        if stop > end:
+            end = stop
+    return end if best < 0 else best

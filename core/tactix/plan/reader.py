@@ -1,0 +1,124 @@
+"""Typed access to untrusted JSON: every surprise is a PlanFormatError that says where it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeVar
+
+from tactix.words import dims
+from tactix.words.dims import Dim, Shape
+from tactix.words.dtypes import DType
+from tactix.words.errors import PlanFormatError, TactixError
+from tactix.words.tensor import Format
+
+T = TypeVar("T")
+LIMIT = 1 << 62
+DIM_NODES = 4096
+DIM_DEPTH = 60
+_FORMAT = re.compile(r"linear|nhwc|c([2-9]|[1-9]\d{1,3})")
+
+
+class Reader:
+    """A JSON value and its path in the header."""
+
+    __slots__ = ("path", "value")
+
+    def __init__(self, value: Any, path: str = "header") -> None:
+        self.value, self.path = value, path
+
+    def fail(self, expected: str) -> NoReturn:
+        raise PlanFormatError(f"expected {expected}, found {str(self.value)[:60]!r}", who=self.path)
+
+    def of(self, kind: type[T], expected: str) -> T:
+        """The value, if it is exactly of that type (a bool is no int)."""
+        if type(self.value) is not kind:
+            self.fail(expected)
+        return self.value
+
+    def at(self, key: str) -> Reader:
+        """A required field."""
+        found = self.of(dict, "an object")
+        if key not in found:
+            raise PlanFormatError(f"no field {key!r}", who=self.path)
+        return Reader(found[key], f"{self.path}.{key}")
+
+    def only(self, *keys: str) -> Reader:
+        """Itself, if it is an object with these fields and no others."""
+        found = self.of(dict, "an object")
+        if set(found) != set(keys):
+            wrong = sorted(set(found) ^ set(keys))
+            raise PlanFormatError("fields missing or unknown", who=self.path, why=", ".join(map(str, wrong))[:200])
+        return self
+
+    def items(self) -> list[Reader]:
+        """The elements of an array."""
+        return [Reader(v, f"{self.path}[{i}]") for i, v in enumerate(self.of(list, "an array"))]
+
+    def row(self, length: int) -> list[Reader]:
+        """The elements of an array of that length."""
+        out = self.items()
+        if len(out) != length:
+            self.fail(f"an array of {length}")
+        return out
+
+    def fields(self) -> dict[str, Reader]:
+        """The values of an object by name."""
+        return {k: Reader(v, f"{self.path}.{k}") for k, v in self.of(dict, "an object").items()}
+
+    def mapping(self) -> Mapping[str, Any]:
+        """An object taken as it is."""
+        return self.of(dict, "an object")
+
+    def text(self) -> str:
+        return self.of(str, "text")
+
+    def flag(self) -> bool:
+        return self.of(bool, "true or false")
+
+    def integer(self, low: int = 0, high: int = LIMIT) -> int:
+        """An integer in [low, high)."""
+        v = self.of(int, "an integer")
+        if not low <= v < high:
+            self.fail(f"an integer from {low} to {high - 1}")
+        return v
+
+    def dim(self) -> Dim:
+        """A dimension expression of bounded size."""
+        if type(self.value) is int:
+            return self.integer(-LIMIT)
+        _check_dim(self, self.value, [DIM_NODES], "", 0)
+        return self.parse(dims.from_json, "a dimension")
+
+    def shape(self) -> Shape:
+        return tuple(d.dim() for d in self.items())
+
+    def dtype(self) -> DType:
+        self.text()
+        return self.parse(DType, "an element type")
+
+    def format(self) -> Format:
+        if not _FORMAT.fullmatch(self.text()):
+            self.fail("a format")
+        return Format(self.value)
+
+    def parse(self, function: Callable[[Any], T], expected: str) -> T:
+        """``function(value)``; whatever it objects to is told as a format error."""
+        try:
+            return function(self.value)
+        except (TactixError, ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError) as e:
+            raise PlanFormatError(f"expected {expected}", who=self.path, why=str(e)[:200]) from None
+        except RecursionError:
+            raise PlanFormatError(f"expected {expected}", who=self.path, why="nested too deeply") from None
+
+
+def _check_dim(where: Reader, j: Any, budget: list[int], parent: str, depth: int) -> None:
+    """Refuse sizes and products of sums, whose normal form could grow without bound."""
+    budget[0] -= 1
+    if budget[0] < 0 or depth > DIM_DEPTH or (type(j) is int and abs(j) >= LIMIT):
+        where.fail(f"a dimension of at most {DIM_NODES} parts")
+    if type(j) is list and j:
+        if parent == "*" and j[0] in ("*", "+"):
+            where.fail("a sum of products")
+        for x in j[1:]:
+            _check_dim(where, x, budget, j[0] if type(j[0]) is str else "", depth + 1)

@@ -1,0 +1,186 @@
+"""What a plan holds. Made by the builder, run by the runtime; checked here, so that neither has to trust the other."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tactix.contracts.launcher import Step
+from tactix.words import dims
+from tactix.words.dims import Dim, Shape
+from tactix.words.dtypes import DType
+from tactix.words.errors import PlanFormatError
+from tactix.words.tensor import LINEAR, Format
+
+KINDS = ("input", "output", "arena", "workspace", "weight")
+WRITTEN = ("output", "arena", "workspace")
+ARGUMENTS = ("input", "output", "constant", "workspace", "scalar")
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One piece of memory; its id is its place in ``plan.buffers``.
+
+    ``kind``: one of KINDS. ``nbytes``: size in storage of that format. ``first``, ``last``: steps between which an
+    arena or workspace buffer is live. ``blob``: name of a weight's content.
+    """
+
+    kind: str
+    name: str
+    dtype: DType
+    shape: Shape
+    format: Format
+    nbytes: Dim
+    first: int = -1
+    last: int = -1
+    blob: str = ""
+
+
+@dataclass(frozen=True)
+class TensorIO:
+    """An input or output of the engine; always linear."""
+
+    name: str
+    buffer: int
+    dtype: DType
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Range of each symbol: lowest, the one tuned for, highest (None: no limit)."""
+
+    name: str
+    dims: Mapping[str, tuple[int, int, int | None]]
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A plugin object that the plan needs at run time, and the distribution that provides it."""
+
+    key: str
+    dist: str
+    version: str
+    digest: str = ""
+    embedded: bool = False
+    host_code: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A serialized engine before it is bytes. Two are the same if ``container.dump`` gives the same bytes.
+
+    ``blobs``: name to bytes-like content: weights, and after loading also machine code. ``ledger``: how it was built.
+    ``device``: facts of the target. ``meta``: versions and builder options. The last three are JSON.
+    """
+
+    name: str
+    inputs: tuple[TensorIO, ...]
+    outputs: tuple[TensorIO, ...]
+    profiles: tuple[Profile, ...]
+    buffers: tuple[Buffer, ...]
+    steps: tuple[Step, ...]
+    blobs: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    ledger: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    requirements: tuple[Requirement, ...] = ()
+    device: Mapping[str, Any] = field(default_factory=dict)
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @functools.cached_property
+    def symbols(self) -> frozenset[str]:
+        """Symbols that the input shapes give a value to."""
+        return frozenset(n for io in self.inputs for d in io.shape if (n := dims.symbol_name(d)))
+
+
+def validate(plan: Plan) -> Plan:
+    """The plan itself, if ids, kinds, lifetimes and symbols fit together. Raises PlanFormatError."""
+    for i, b in enumerate(plan.buffers):
+        _buffer(plan, b, f"buffer {i} ({b.name})")
+    _interface(plan)
+    for p in plan.profiles:
+        _profile(p)
+    for i, s in enumerate(plan.steps):
+        _step(plan, i, s, f"step {i} ({s.name})")
+    return plan
+
+
+def _require(condition: bool, what: str, who: str) -> None:
+    if not condition:
+        raise PlanFormatError(what, who=who)
+
+
+def _closed(plan: Plan, where: str, *values: Dim) -> None:
+    """Dims must follow from the input shapes."""
+    for d in values:
+        if isinstance(d, dims.Expr) and not dims.symbols(d) <= plan.symbols:
+            unknown = sorted(dims.symbols(d) - plan.symbols)
+            raise PlanFormatError(f"dimension {unknown[0]!r} follows from no input shape", who=where)
+
+
+def _buffer(plan: Plan, b: Buffer, where: str) -> None:
+    _require(b.kind in KINDS, f"unknown kind {b.kind!r}", where)
+    _require((b.kind == "weight") == bool(b.blob), "a weight, and nothing else, names a blob", where)
+    _require(b.format.fits(len(b.shape)), f"format {b.format.name} does not fit rank {len(b.shape)}", where)
+    _closed(plan, where, b.nbytes, *b.shape)
+    _require(isinstance(b.nbytes, dims.Expr) or b.nbytes >= 0, "negative size", where)
+    if b.kind in ("arena", "workspace"):
+        _require(0 <= b.first <= b.last < max(1, len(plan.steps)), f"live from step {b.first} to {b.last}", where)
+    if b.kind == "weight":
+        _require(b.blob in plan.blobs, f"no blob {b.blob!r}", where)
+        found = memoryview(plan.blobs[b.blob]).nbytes
+        _require(b.nbytes == found, f"{b.nbytes} bytes, but the blob has {found}", where)
+
+
+def _interface(plan: Plan) -> None:
+    names: set[str] = set()
+    taken: set[int] = set()
+    for kind, ios in (("input", plan.inputs), ("output", plan.outputs)):
+        for io in ios:
+            where = f"{kind} {io.name!r}"
+            _require(bool(io.name) and io.name not in names, "empty or repeated name", where)
+            _require(0 <= io.buffer < len(plan.buffers) and io.buffer not in taken, f"buffer {io.buffer}", where)
+            b = plan.buffers[io.buffer]
+            fits = (b.kind, b.dtype, b.shape, b.format) == (kind, io.dtype, io.shape, LINEAR)
+            _require(fits, f"does not fit buffer {io.buffer}", where)
+            names.add(io.name)
+            taken.add(io.buffer)
+    loose = [i for i, b in enumerate(plan.buffers) if b.kind in ("input", "output") and i not in taken]
+    _require(not loose, "an input or output buffer that no name stands for", f"buffer {loose[:1]}")
+
+
+def _profile(p: Profile) -> None:
+    for symbol, (low, opt, high) in p.dims.items():
+        ordered = 0 <= low <= opt and (high is None or opt <= high)
+        _require(ordered, f"min {low}, opt {opt}, max {high} are not in order", f"profile {p.name!r}: {symbol}")
+
+
+def _step(plan: Plan, index: int, s: Step, where: str) -> None:
+    for o in (*s.inputs, *s.outputs):
+        _closed(plan, where, *o.spec.shape)
+        _require(o.format.fits(o.spec.rank), f"format {o.format.name} does not fit rank {o.spec.rank}", where)
+    used = [o.buffer for o in s.inputs if o.buffer != -1] + [*s.constants.values()]
+    written = [o.buffer for o in s.outputs] + ([s.workspace] if s.workspace != -1 else [])
+    for b in (*used, *written):
+        _require(0 <= b < len(plan.buffers), f"no buffer {b}", where)
+        live = plan.buffers[b]
+        _require(live.first < 0 or live.first <= index <= live.last, f"buffer {b} is not live", where)
+    for b in written:
+        _require(plan.buffers[b].kind in WRITTEN, f"writes buffer {b}, which is a {plan.buffers[b].kind}", where)
+    _closed(plan, where, s.artifact.workspace)
+    for launch in s.artifact.launches:
+        _closed(plan, where, *launch.grid, *launch.block, *launch.cluster, launch.shared_bytes)
+        for a in launch.args:
+            _require(_argument_fits(s, a.kind, a.index, a.name), f"argument {a.kind} {a.index} {a.name}", where)
+            _closed(plan, where, a.value)
+
+
+def _argument_fits(s: Step, kind: str, index: int, name: str) -> bool:
+    if kind == "input":
+        return 0 <= index < len(s.inputs) and s.inputs[index].buffer >= 0
+    if kind == "output":
+        return 0 <= index < len(s.outputs)
+    if kind == "constant":
+        return name in s.constants
+    return kind == "scalar" or (kind == "workspace" and s.workspace >= 0)

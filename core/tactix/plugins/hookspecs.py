@@ -1,0 +1,109 @@
+"""The hooks that a plugin may implement, one class per door.
+
+Every hook takes no argument and returns a list of frozen objects that have a ``key``. It is called at most once per
+session, when something first needs what it gives; so heavy imports belong into the hook. The order of the list means
+nothing. Wrappers are refused: no plugin changes what another gives.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import pluggy
+
+if TYPE_CHECKING:
+    from tactix.contracts.allocator import Allocator
+    from tactix.contracts.calibrator import Calibrator
+    from tactix.contracts.compiler import Compiler
+    from tactix.contracts.device import Device
+    from tactix.contracts.flavour import RuntimeFlavour
+    from tactix.contracts.importer import Converter, Importer
+    from tactix.contracts.launcher import Launcher
+    from tactix.contracts.layer import Layer
+    from tactix.contracts.rule import Rule
+    from tactix.contracts.tactic import Tactic
+    from tactix.contracts.tool import Tool
+
+API = (1, 0)
+"""Major and minor version of this file. A plugin's ``TACTIX_API`` names the lowest minor that it needs."""
+
+BUILD_GROUP = f"tactix.build.v{API[0]}"
+RUNTIME_GROUP = f"tactix.runtime.v{API[0]}"
+
+hookspec = pluggy.HookspecMarker("tactix")
+hookimpl = pluggy.HookimplMarker("tactix")
+
+
+class RuntimeHooks(Protocol):
+    """The runtime door, entry-point group ``tactix.runtime.v1``: what running a plan may need."""
+
+    @hookspec
+    def tactix_layers(self) -> list[Layer]:
+        """Layers, keys ``namespace.Name@version``: what operations mean. A pack gives them at both doors if its plans
+        may run on the reference."""
+
+    @hookspec
+    def tactix_launchers(self) -> list[Launcher]:
+        """Launchers, keys ``namespace.name@version``: each runs one kind of kernel artifact."""
+
+    @hookspec
+    def tactix_devices(self) -> list[Device]:
+        """Devices, keys ``namespace.name@version``, also such as are not present: ``available`` tells."""
+
+    @hookspec
+    def tactix_allocators(self) -> list[Allocator]:
+        """Allocators; the key is a name, bare or ``namespace.name``."""
+
+    @hookspec
+    def tactix_flavours(self) -> list[RuntimeFlavour]:
+        """Runtime flavours; the key is a name, bare or ``namespace.name``."""
+
+
+class BuildHooks(Protocol):
+    """The build door, entry-point group ``tactix.build.v1``: what making a plan may need. It opens the other, too."""
+
+    @hookspec
+    def tactix_layers(self) -> list[Layer]:
+        """Layers, keys ``namespace.Name@version``: what operations mean. The same objects at both doors count once."""
+
+    @hookspec
+    def tactix_importers(self) -> list[Importer]:
+        """Importers, keys ``namespace.name@version``: one per model format."""
+
+    @hookspec
+    def tactix_converters(self) -> list[Converter]:
+        """Converters, keys ``format:domain::Op@since``: one per operator of a model format."""
+
+    @hookspec
+    def tactix_rules(self) -> list[Rule]:
+        """Rewrite rules, keys ``namespace.name``. One whose pattern names a layer of another namespace or any layer at
+        all is inert until the user enables the pack."""
+
+    @hookspec
+    def tactix_tactics(self) -> list[Tactic]:
+        """Tactics, keys ``namespace.name@version``. One that implements a layer of another namespace, ``pointwise`` or
+        ``*`` is inert until the user enables the pack."""
+
+    @hookspec
+    def tactix_compilers(self) -> list[Compiler]:
+        """Compilers, keys ``namespace.name@version``: each takes the sources of one language."""
+
+    @hookspec
+    def tactix_calibrators(self) -> list[Calibrator]:
+        """Calibrators; the key is a name, bare or ``namespace.name``."""
+
+    @hookspec
+    def tactix_tools(self) -> list[Tool]:
+        """Subcommands of the command line; the key is the bare name."""
+
+
+class AllHooks(BuildHooks, RuntimeHooks, Protocol):
+    """What a session of the build door collects."""
+
+
+def hooks_of(door: type) -> frozenset[str]:
+    """Names of the hooks in one of the classes above."""
+    return frozenset(n for n in dir(door) if n.startswith("tactix_"))
+
+
+HOOKS = {"build": hooks_of(BuildHooks), "runtime": hooks_of(RuntimeHooks)}

@@ -1,0 +1,315 @@
+"""Loader: entry points to checked plugins. What cannot be used becomes a tombstone that says why; the rest works."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tactix.plugins.hookspecs import API, HOOKS
+from tactix.plugins.identity import OWN, Provider, check_namespace, installed_files, normal
+from tactix.words.errors import ConfigError, PluginError, TactixError
+
+_GROUP = re.compile(r"tactix\.(build|runtime)\.v(\d+)")
+
+
+@dataclass(frozen=True)
+class Found:
+    """One entry point of an installed distribution; nothing of it is imported yet. ``broken``: why its metadata are."""
+
+    namespace: str
+    door: str
+    major: int
+    module: str
+    provider: Provider
+    load: Callable[[], Any] = field(compare=False, repr=False)
+    broken: str = ""
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        return (self.namespace, self.provider, self.door, self.major, self.module)
+
+
+_scan_lock = threading.Lock()
+
+
+def scan() -> tuple[Found, ...]:
+    """Entry points of every door and API major, sorted; read once per process."""
+    with _scan_lock:
+        return _scan()
+
+
+def reset_scan() -> None:
+    """Forget the scan, after distributions came or went."""
+    with _scan_lock:
+        _scan.cache_clear()
+
+
+@functools.cache
+def _scan() -> tuple[Found, ...]:
+    from tactix.plugins._metadata import metadata
+
+    out: dict[str, list[Found]] = {}
+    for dist in metadata.distributions():
+        text = dist.read_text("entry_points.txt") or ""
+        if "tactix." in text:  # most have no business here: their other metadata are not even opened
+            try:
+                out.setdefault(normal(dist.name), _found(dist))  # of two copies on the path Python imports the first
+            except Exception as e:
+                where = str(dist.locate_file(""))
+                out[f"{where} {len(out)}"] = [_unreadable(where, e)]
+    return tuple(sorted((f for found in out.values() for f in found), key=lambda f: f.order))
+
+
+def _found(dist: Any) -> list[Found]:
+    out = []
+    for ep in dist.entry_points:
+        if group := _GROUP.fullmatch(ep.group):
+            provider = Provider(dist.name, dist.version, functools.partial(installed_files, dist, ep.value))
+            out.append(Found(ep.name, group[1], int(group[2]), ep.value, provider, ep.load))
+    return out
+
+
+def _unreadable(where: str, e: Exception) -> Found:
+    why = f"the metadata of a distribution in {where} cannot be read: {type(e).__name__}: {e}"
+    return Found("", "build", API[0], "", Provider("unknown", ""), tuple, why)
+
+
+# -- which to use ------------------------------------------------------------------------------------------------------
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(w.strip() for w in os.environ.get(name, "").split(",") if w.strip())
+
+
+def _flag(name: str) -> bool:
+    return os.environ.get(name, "").lower() not in ("", "0", "false", "no")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which plugins to use; arguments together with the environment. ``named``: what arguments named, to be checked."""
+
+    discover: bool
+    only: frozenset[str] | None
+    enable: frozenset[str]
+    disable: frozenset[str]
+    strict: bool
+    trace: bool
+    named: frozenset[str]
+
+    @classmethod
+    def read(
+        cls,
+        discover: bool,
+        only: Iterable[str] | None,
+        enable: Iterable[str],
+        disable: Iterable[str],
+        strict: bool | None,
+        trace: bool | None,
+    ) -> Settings:
+        """Arguments first; TACTIX_NO_DISCOVERY, TACTIX_PLUGINS, TACTIX_DISABLE and the other switches add to them."""
+        listed = _words("TACTIX_PLUGINS")
+        allowed = None if only is None else frozenset(only)
+        wanted = frozenset(enable)
+        if listed:
+            allowed = listed if allowed is None else allowed & listed
+        return cls(
+            discover and not _flag("TACTIX_NO_DISCOVERY"),
+            allowed,
+            wanted | listed,
+            frozenset(disable) | _words("TACTIX_DISABLE"),
+            _flag("TACTIX_STRICT_PLUGINS") if strict is None else strict,
+            _flag("TACTIX_TRACE_PLUGINS") if trace is None else trace,
+            wanted | frozenset(only or ()),
+        )
+
+    def refusal(self, namespace: str, dist: str) -> tuple[str, str] | None:
+        """Why a plugin stays out and what would let it in, or None."""
+        if hit := sorted(self.disable & {namespace, dist, normal(dist)}):
+            return "it is disabled", f"Take {hit[0]!r} out of TACTIX_DISABLE or the session's disable="
+        if self.only is None or namespace == OWN or dist == "" or namespace in self.only:
+            return None
+        return "it is not among the plugins asked for", f"Add {namespace!r} to TACTIX_PLUGINS or the session's only="
+
+
+@dataclass
+class Plugin:
+    """One module or object of a pack in one session. ``doors``: where its entry points are.
+
+    ``status``: ``active``, ``disabled``, ``incompatible`` or ``tombstone``; ``reason`` and ``cure`` for the last three.
+    """
+
+    namespace: str
+    provider: Provider
+    doors: tuple[str, ...]
+    load: Callable[[], Any]
+    module: str = ""
+    status: str = "active"
+    reason: str = ""
+    cure: str = ""
+    milliseconds: float = 0.0
+
+    @property
+    def title(self) -> str:
+        return f"plugin {self.namespace!r} ({self.provider})"
+
+    def bar(self, status: str, reason: str, cure: str) -> None:
+        self.status, self.reason, self.cure = status, reason, cure
+
+
+def candidates(
+    found: Iterable[Found], settings: Settings, replaced: Iterable[str], doors: Iterable[str]
+) -> list[Plugin]:
+    """Plugins of a scan at these doors, barred where settings, the API or a ``replaced`` namespace say so.
+
+    Raises PluginError when two distributions claim one namespace.
+    """
+    merged: dict[tuple[str, Provider, str, int], Plugin] = {}
+    for f in found:
+        key = (f.namespace, f.provider, f.module, f.major)
+        if key in merged:
+            merged[key].doors += (f.door,)
+        else:
+            merged[key] = Plugin(f.namespace, f.provider, (f.door,), f.load, f.module)
+            if f.broken:
+                merged[key].bar("tombstone", f.broken, "Install it again")
+    current = {(f.namespace, f.provider) for f in found if f.major == API[0]}
+    out = []
+    for (namespace, provider, _, major), p in merged.items():
+        served = major != API[0] and (namespace, provider) in current  # a pack may serve several majors
+        if not served and set(doors).intersection(p.doors):
+            _bar(p, major, settings, namespace in replaced)
+            out.append(p)
+    _check_claims(out, doors)
+    return out
+
+
+def _bar(p: Plugin, major: int, settings: Settings, replaced: bool) -> None:
+    if p.status != "active":
+        return
+    if refusal := settings.refusal(p.namespace, p.provider.dist):
+        p.bar("disabled", *refusal)
+    elif replaced:
+        p.bar("disabled", "one given in process takes its place", "Leave that out of the session's plugins=")
+    elif major != API[0]:
+        newer = "tactix" if major > API[0] else p.provider.dist
+        p.bar("incompatible", f"it speaks plugin API {major}, this tactix {API[0]}", f"pip install --upgrade {newer}")
+    else:
+        try:
+            check_namespace(p.namespace, own=normal(p.provider.dist) == OWN)
+        except ConfigError as e:
+            p.bar("tombstone", e.what, e.do)
+
+
+def _check_claims(plugins: Iterable[Plugin], doors: Iterable[str]) -> None:
+    owners: dict[tuple[str, str], Plugin] = {}
+    for p in plugins:
+        for door in set(doors).intersection(p.doors) if p.status == "active" else ():
+            other = owners.setdefault((p.namespace, door), p)
+            if other.provider != p.provider:
+                a, b = other.provider, p.provider
+                raise PluginError(
+                    f"namespace {p.namespace!r} is claimed by {a} ({other.module}) and {b} ({p.module})",
+                    do=f"Disable one: TACTIX_DISABLE={a.dist} or TACTIX_DISABLE={b.dist}",
+                    key=p.namespace, dist=b.dist, version=b.version, phase="scan",
+                )  # fmt: skip
+
+
+# -- what went wrong ---------------------------------------------------------------------------------------------------
+
+PHASES = {"scan": "was refused", "import": "failed to load", "api": "is incompatible", "check": "was refused"}
+"""Steps before any hook is called, and how a message puts their failure."""
+
+
+@dataclass(frozen=True)
+class Tombstone:
+    """A plugin that failed, or one of its hooks (then ``phase`` is the hook's name)."""
+
+    namespace: str
+    dist: str
+    version: str
+    phase: str
+    error: BaseException
+    hint: str
+
+    @property
+    def reason(self) -> str:
+        """Who failed, when, and why."""
+        who = f"({self.dist} {self.version})" if self.dist else "(given in process)"
+        verb = PHASES.get(self.phase, f"failed in {self.phase}")
+        e = self.error
+        why = str(e) if isinstance(e, TactixError) and e.what else f"{type(e).__name__}: {e}"
+        return f"plugin {self.namespace!r} {who} {verb}: {why}"
+
+    def exception(self) -> PluginError:
+        """A new error to raise; its cause is the original one."""
+        who = {"dist": self.dist, "version": self.version, "phase": self.phase, "key": self.namespace}
+        out = PluginError(self.reason, do=self.hint, **who)
+        out.__cause__ = self.error
+        return out
+
+
+def tombstone(p: Plugin, phase: str, error: BaseException) -> Tombstone:
+    hint = f"Fix that, or disable it with TACTIX_DISABLE={p.namespace}"
+    return Tombstone(p.namespace, p.provider.dist, p.provider.version, phase, error, hint)
+
+
+# -- whether a loaded plugin keeps the rules ---------------------------------------------------------------------------
+
+
+def check_api(plugin: Any) -> None:
+    """Raises PluginError if the plugin's ``TACTIX_API`` asks for more than this version offers."""
+    asked = getattr(plugin, "TACTIX_API", (API[0], 0))
+    if not (isinstance(asked, tuple) and len(asked) == 2 and all(isinstance(n, int) for n in asked)):
+        raise PluginError(f"TACTIX_API is {asked!r}", do="Write it as two integers, (major, minor)")
+    if asked[0] != API[0] or asked[1] > API[1]:
+        needs, has = (".".join(map(str, v)) for v in (asked, API))
+        raise PluginError(f"it needs plugin API {needs}, this tactix has {has}", do="pip install --upgrade tactix")
+
+
+Options = Mapping[str, Any]
+
+
+def check_hooks(plugin: Any, doors: Iterable[str], parse: Callable[[Any, str], Options | None]) -> None:
+    """Raises PluginError for a wrapper, an unknown or unmarked hook, one of another door, or one with arguments.
+
+    ``parse``: gives the options of a marked attribute, as ``pluggy.PluginManager.parse_hookimpl_opts`` does.
+    """
+    here = frozenset().union(*(HOOKS[d] for d in doors))
+    for name in dir(plugin):
+        options = parse(plugin, name)
+        if options is not None:
+            _check_hook(options.get("specname") or name, options, here)
+            _check_arguments(name, getattr(plugin, name))
+        elif name in _EVERYWHERE and callable(getattr(plugin, name)):
+            raise PluginError(f"{name} is not marked", do="Write @hookimpl above it")
+
+
+_EVERYWHERE: frozenset[str] = frozenset().union(*HOOKS.values())
+
+
+def _check_hook(hook: str, options: Options, here: frozenset[str]) -> None:
+    if options.get("wrapper") or options.get("hookwrapper"):
+        raise PluginError(f"{hook} is a wrapper", why="no plugin changes what another gives", do="Return your own")
+    if hook not in _EVERYWHERE and not options.get("optionalhook"):
+        raise PluginError(f"unknown hook {hook!r}", do=_suggest(hook, _EVERYWHERE))
+    if hook in _EVERYWHERE - here:
+        door = next(d for d in HOOKS if hook in HOOKS[d])
+        raise PluginError(f"{hook} belongs to the {door} door", do=f"Move it to the module at tactix.{door}.v{API[0]}")
+
+
+def _suggest(hook: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(hook, sorted(known), 1)
+    return f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(sorted(known))}"
+
+
+def _check_arguments(name: str, function: Callable[..., Any]) -> None:
+    if needed := [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]:
+        raise PluginError(f"{name} takes {', '.join(needed)}", do="Hooks get no arguments: leave them out")

@@ -1,0 +1,184 @@
+"""Registry: what the plugins gave through one hook, by key; checked, sorted, frozen, with a digest."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from tactix.plugins.identity import NAME, NAMESPACE, OWN, VERSION, Provider
+from tactix.words.errors import PluginError
+
+T = TypeVar("T")
+
+
+class MissingKey(PluginError, KeyError):
+    """No plugin that is in use provides a key."""
+
+
+@dataclass(frozen=True)
+class Entry(Generic[T]):
+    """One object and where it comes from."""
+
+    namespace: str
+    provider: Provider
+    object: T
+
+    @property
+    def key(self) -> str:
+        return str(getattr(self.object, "key"))  # noqa: B009
+
+    @property
+    def source(self) -> str:
+        return f"plugin {self.namespace!r} ({self.provider})"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a registry holds: its noun, and the form of its keys. A namespace in a key must be the pack's own."""
+
+    noun: str
+    form: str
+    pattern: re.Pattern[str]
+
+    def entries(self, namespace: str, provider: Provider, objects: Any) -> list[Entry[Any]]:
+        """Entries of what a hook returned. Raises PluginError if it is no list of objects with proper keys."""
+        if not isinstance(objects, (list, tuple)):
+            raise PluginError(f"the hook gave a {type(objects).__name__}, not a list of {self.noun}s")
+        for o in objects:
+            self._check(namespace, o)
+        return [Entry(namespace, provider, o) for o in objects]
+
+    def _check(self, namespace: str, o: Any) -> None:
+        if isinstance(o, type):
+            raise PluginError(f"{o.__name__} is a class, not a {self.noun}", do=f"Give an instance: {o.__name__}()")
+        key = getattr(o, "key", None)
+        if not isinstance(key, str):
+            raise PluginError(f"{o!r:.80} is no {self.noun}", why="it has no key")
+        found = self.pattern.fullmatch(key)
+        if not found:
+            raise PluginError(f"{key!r} is no key of a {self.noun}", do=f"Write it {self.form}", key=key)
+        owner = found.groupdict().get("namespace")
+        if owner not in (None, namespace):
+            raise PluginError(f"{key!r} is in another namespace", do=f"Give it a key in {namespace!r}", key=key)
+
+
+def _kind(noun: str, form: str, pattern: str) -> Kind:
+    return Kind(noun, form, re.compile(pattern))
+
+
+_OWNED = rf"(?P<namespace>{NAMESPACE})\.{NAME}@{VERSION}"
+_RULE = rf"(?P<namespace>{NAMESPACE})\.{NAME}"
+_LOOSE = rf"(?:(?P<namespace>{NAMESPACE})\.)?{NAME}(?:@{VERSION})?"
+_CONVERTER = rf"{NAMESPACE}:[^:\s]*::[^@:\s]+@{VERSION}"
+
+KINDS: Mapping[str, Kind] = {
+    "layers": _kind("layer", "namespace.Name@version", _OWNED),
+    "importers": _kind("importer", "namespace.name@version", _OWNED),
+    "converters": _kind("converter", "format:domain::Op@since", _CONVERTER),
+    "rules": _kind("rule", "namespace.name", _RULE),
+    "tactics": _kind("tactic", "namespace.name@version", _OWNED),
+    "compilers": _kind("compiler", "namespace.name@version", _OWNED),
+    "calibrators": _kind("calibrator", "name or namespace.name", _LOOSE),
+    "tools": _kind("tool", "name", NAME),
+    "launchers": _kind("launcher", "namespace.name@version", _OWNED),
+    "devices": _kind("device", "namespace.name@version", _OWNED),
+    "allocators": _kind("allocator", "name or namespace.name", _LOOSE),
+    "flavours": _kind("flavour", "name or namespace.name", _LOOSE),
+}
+"""By the name of the hook without ``tactix_``."""
+
+Explain = Callable[[str], tuple[str, str]]
+
+
+def _nothing_known(namespace: str) -> tuple[str, str]:
+    return "", ""
+
+
+class Registry(Mapping[str, T]):
+    """A frozen mapping from keys to objects, in the order of the keys.
+
+    ``explain``: why a namespace's objects may be missing, and what to do about it; empty texts for no reason.
+    """
+
+    def __init__(self, kind: Kind, entries: Iterable[Entry[T]], explain: Explain = _nothing_known) -> None:
+        self.kind, self._explain = kind, explain
+        found: dict[str, Entry[T]] = {}
+        for e in sorted(entries, key=lambda e: (e.key, e.namespace, e.provider)):
+            if e.key in found:
+                raise _duplicate(kind, found[e.key], e)
+            found[e.key] = e
+        self._entries = found
+        self._latest: dict[str, str] = {}
+        for key in sorted(found, key=lambda k: int(k.rpartition("@")[2]) if "@" in k else 0):
+            self._latest[key.split("@")[0]] = key
+
+    def __getitem__(self, key: str) -> T:
+        return self.entry(key).object
+
+    def get(self, key: str, default: Any = None) -> Any:  # beside Mapping's, which would word an error for each miss
+        found = self._entries.get(key)
+        return default if found is None else found.object
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def __repr__(self) -> str:
+        return f"<registry of {len(self)} {self.kind.noun}s>"
+
+    def entry(self, key: str) -> Entry[T]:
+        """The object of a key with its provider. Raises MissingKey, a PluginError that says what could be done."""
+        found = self._entries.get(key)
+        if found is None:
+            raise self._missing(key, list(self._entries))
+        return found
+
+    def entries(self) -> tuple[Entry[T], ...]:
+        return tuple(self._entries.values())
+
+    def provider(self, key: str) -> Provider:
+        """Who provides the object of a key. Raises MissingKey."""
+        return self.entry(key).provider
+
+    def latest(self, name: str) -> T:
+        """The highest version of ``namespace.Name``. Raises MissingKey."""
+        key = self._latest.get(name)
+        if key is None:
+            raise self._missing(name, list(self._latest))
+        return self[key]
+
+    @property
+    def digest(self) -> str:
+        """sha256 over the sorted keys with the distribution and version of each."""
+        rows = [(k, e.provider.dist, e.provider.version) for k, e in self._entries.items()]
+        return hashlib.sha256(repr(rows).encode()).hexdigest()
+
+    def _missing(self, key: str, known: list[str]) -> MissingKey:
+        why, do = self._explain(key.split(".")[0] if "." in key and ":" not in key else OWN)
+        if why:
+            return MissingKey(f"{self.kind.noun} {key!r} is unavailable", why=why, do=do, key=key)
+        if near := difflib.get_close_matches(key, known, 3):
+            do = f"Did you mean {' or '.join(repr(k) for k in near)}?"
+        else:
+            do = f"There are: {', '.join(known[:20])}" if known else "Install a plugin that provides one"
+        return MissingKey(f"there is no {self.kind.noun} {key!r}", do=do, key=key)
+
+
+def _duplicate(kind: Kind, a: Entry[Any], b: Entry[Any]) -> PluginError:
+    what = f"{kind.noun} {a.key!r} is provided twice"
+    more = {"key": a.key, "dist": b.provider.dist, "version": b.provider.version, "phase": "collect"}
+    if a.namespace == b.namespace and a.provider == b.provider:
+        return PluginError(what, why=f"both times by {a.source}", do="Give each its own key or version", **more)
+    cures = [f"TACTIX_DISABLE={e.provider.dist or e.namespace}" for e in (a, b)]
+    return PluginError(
+        what, why=f"by {a.source} and by {b.source}", do=f"Disable one: {cures[0]} or {cures[1]}", **more
+    )

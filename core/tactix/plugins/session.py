@@ -1,0 +1,357 @@
+"""Session: the plugins in use and what they gave. Nothing is scanned or imported before something is asked for."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+from tactix import __version__
+from tactix.contracts.region import STRUCTURAL
+from tactix.contracts.rule import AnyOf, Op, Rule
+from tactix.contracts.tactic import Tactic
+from tactix.plugins import loader
+from tactix.plugins.hookspecs import HOOKS, AllHooks, RuntimeHooks
+from tactix.plugins.identity import OWN, Provider, check_namespace
+from tactix.plugins.loader import Plugin, Settings, Tombstone
+from tactix.plugins.registry import KINDS, Entry, Registry
+from tactix.words.errors import ConfigError, PluginError
+from tactix.words.logger import Logger
+
+if TYPE_CHECKING:
+    from tactix.contracts.allocator import Allocator
+    from tactix.contracts.calibrator import Calibrator
+    from tactix.contracts.compiler import Compiler
+    from tactix.contracts.device import Device
+    from tactix.contracts.flavour import RuntimeFlavour
+    from tactix.contracts.importer import Converter, Importer
+    from tactix.contracts.launcher import Launcher
+    from tactix.contracts.layer import Layer
+    from tactix.contracts.tool import Tool
+
+_SELF = Provider(OWN, __version__)
+
+
+@dataclass(frozen=True)
+class PluginInfo:
+    """One pack as ``tactix plugins list`` shows it.
+
+    ``status``: ``active``, ``inert`` (some of its rules or tactics are), ``disabled``, ``incompatible``, ``tombstone``;
+    ``reason`` says why, ``cure`` what to do. ``counts``: its objects by registry. ``milliseconds``: spent in its code.
+    """
+
+    namespace: str
+    dist: str
+    version: str
+    doors: tuple[str, ...]
+    status: str
+    reason: str = ""
+    cure: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    milliseconds: float = 0.0
+
+
+class Session:
+    """Plugins, found through entry points or given in process, and one registry per kind of what they give.
+
+    ``door``: ``build``, or ``runtime`` which only knows what running plans needs. ``plugins``: modules or objects with
+    a ``TACTIX_NAMESPACE``, or pairs (namespace, module or object); they take the place of installed ones of their
+    namespace. ``discover``: whether to look for installed ones. ``only``: namespaces to use, beside tactix itself.
+    ``enable``: namespaces whose rules and tactics may touch layers of others. ``disable``: namespaces or distributions
+    to leave out. ``strict``: the first plugin that fails raises. ``trace``: imports and hooks are reported on stderr.
+    TACTIX_PLUGINS (``only`` and ``enable`` in one), TACTIX_DISABLE and TACTIX_NO_DISCOVERY=1 add to the arguments;
+    TACTIX_STRICT_PLUGINS=1 and TACTIX_TRACE_PLUGINS=1 stand in for those left out.
+
+    May be used from several threads. Raises ConfigError for arguments that make no sense; the first use raises
+    PluginError when two distributions claim one namespace, and any use when two plugins provide one key.
+    """
+
+    def __init__(
+        self,
+        door: str = "build",
+        plugins: Iterable[Any] = (),
+        discover: bool = True,
+        enable: Iterable[str] = (),
+        disable: Iterable[str] = (),
+        only: Iterable[str] | None = None,
+        strict: bool | None = None,
+        logger: Logger | None = None,
+        trace: bool | None = None,
+    ) -> None:
+        if door not in HOOKS:
+            raise ConfigError(f"no door {door!r}", do=f"There are: {', '.join(HOOKS)}")
+        self.door = door
+        self.logger = logger or Logger()
+        self._settings = Settings.read(discover, only, enable, disable, strict, trace)
+        self._enabled = {OWN, *self._settings.enable}
+        self._asked = set(self._settings.named)
+        self._given = [_given(p) for p in plugins]
+        self._names = [n for n in KINDS if door == "build" or f"tactix_{n}" in HOOKS[door]]
+        self._lock = threading.RLock()
+        self._manager: pluggy.PluginManager | None = None
+        self._plugins: list[Plugin] = []
+        self._tombstones: list[Tombstone] = []
+        self._reported: set[str] = set()
+
+    # -- registries ------------------------------------------------------------------------------------------------
+
+    layers: Registry[Layer]
+    importers: Registry[Importer]
+    converters: Registry[Converter]
+    rules: Registry[Rule]
+    tactics: Registry[Tactic]
+    compilers: Registry[Compiler]
+    calibrators: Registry[Calibrator]
+    tools: Registry[Tool]
+    launchers: Registry[Launcher]
+    devices: Registry[Device]
+    allocators: Registry[Allocator]
+    flavours: Registry[RuntimeFlavour]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in KINDS:  # the first use of a registry; from then on it is an attribute
+            return self._registry(name)
+        raise AttributeError(f"a session has no {name!r}")
+
+    @property
+    def digest(self) -> str:
+        """sha256 over the digests of all registries of the door."""
+        return hashlib.sha256(repr([(n, self._registry(n).digest) for n in self._names]).encode()).hexdigest()
+
+    def tombstones(self) -> tuple[Tombstone, ...]:
+        """What has failed so far, in the order of the plugins."""
+        self._load()
+        return tuple(sorted(self._tombstones, key=lambda t: (t.namespace, t.dist, t.phase)))
+
+    # -- what may touch foreign layers -----------------------------------------------------------------------------
+
+    def enable(self, namespace: str) -> None:
+        """Let a pack's rules and tactics touch layers of others. Raises ConfigError for one that does not exist."""
+        with self._lock:
+            if self._manager:
+                self._check_name(namespace, asked=True)
+            self._asked.add(namespace)
+            self._enabled.add(namespace)
+
+    def active_tactics(self) -> list[Tactic]:
+        """Tactics in use, by key."""
+        self._report_inert()
+        return [e.object for e in self.tactics.entries() if not self._is_inert(e, _foreign_tactic)]
+
+    def active_rules(self) -> list[Rule]:
+        """Rules in use: highest benefit first, then by key."""
+        self._report_inert()
+        rules = [e.object for e in self.rules.entries() if not self._is_inert(e, _foreign_rule)]
+        return sorted(rules, key=lambda r: (-r.benefit, r.key))
+
+    def _is_inert(self, e: Entry[Any], foreign: Callable[[str, Any], bool]) -> bool:
+        return e.namespace not in self._enabled and foreign(e.namespace, e.object)
+
+    def _inert(self) -> dict[str, str]:
+        """What of each pack is inert, in words."""
+        rules = Counter(e.namespace for e in self.rules.entries() if self._is_inert(e, _foreign_rule))
+        tactics = Counter(e.namespace for e in self.tactics.entries() if self._is_inert(e, _foreign_tactic))
+        out = {}
+        for namespace in sorted({*rules, *tactics}):
+            counts = ((rules[namespace], "rule"), (tactics[namespace], "tactic"))
+            out[namespace] = ", ".join(f"{n} {noun}{'s' if n > 1 else ''}" for n, noun in counts if n)
+        return out
+
+    def _report_inert(self) -> None:
+        for namespace, what in self._inert().items():
+            with self._lock:
+                if namespace in self._reported:
+                    continue
+                self._reported.add(namespace)
+            self.logger.info(f"{namespace}: {what} inert (they touch foreign layers); {_enable_cure(namespace)}")
+
+    # -- loading ---------------------------------------------------------------------------------------------------
+
+    def _load(self) -> pluggy.PluginManager:
+        with self._lock:
+            if self._manager is None:
+                manager = pluggy.PluginManager(OWN)
+                manager.add_hookspecs(AllHooks if self.door == "build" else RuntimeHooks)
+                self._tombstones = []
+                self._plugins = self._choose()
+                for name in sorted(self._asked | self._settings.enable):
+                    self._check_name(name)
+                for p in self._plugins:
+                    if p.status == "active":
+                        self._register(p, manager)
+                self._manager = manager
+            return self._manager
+
+    def _choose(self) -> list[Plugin]:
+        given = [self._own(namespace, target) for namespace, target in self._given]
+        replaced = {p.namespace for p in given}
+        found = loader.scan() if self._settings.discover else ()
+        doors = tuple(HOOKS) if self.door == "build" else (self.door,)
+        installed = loader.candidates(found, self._settings, replaced, doors)
+        for p in installed:
+            if p.status == "tombstone":
+                self._bury(p, "scan", PluginError(p.reason, do=p.cure))
+            elif p.namespace in replaced:
+                self.logger.info(f"{p.title} is not used: {p.reason}")
+        return sorted([*given, *installed], key=lambda p: p.namespace)
+
+    def _own(self, namespace: str, target: Any) -> Plugin:
+        provider = _SELF if namespace == OWN else Provider()
+        out = Plugin(namespace, provider, tuple(HOOKS), lambda: target)
+        if refusal := self._settings.refusal(namespace, provider.dist):
+            out.bar("disabled", *refusal)
+        return out
+
+    def _check_name(self, name: str, asked: bool = False) -> None:
+        if name not in (OWN, *(p.namespace for p in self._plugins)):
+            if asked or name in self._asked:
+                raise ConfigError(f"there is no plugin {name!r}", do=self._spelling(name))
+            self.logger.warning(f"TACTIX_PLUGINS: there is no plugin {name!r}. {self._spelling(name)}")
+
+    def _spelling(self, namespace: str) -> str:
+        near = difflib.get_close_matches(namespace, sorted({OWN, *(p.namespace for p in self._plugins)}), 1)
+        return f"Did you mean {near[0]!r}?" if near else "Install a distribution that provides it"
+
+    def _register(self, p: Plugin, manager: pluggy.PluginManager) -> None:
+        phase, start = "import", time.perf_counter()
+        try:
+            loaded = p.load()
+            phase = "api"
+            loader.check_api(loaded)
+            phase = "check"
+            loader.check_hooks(loaded, p.doors, manager.parse_hookimpl_opts)
+            manager.register(loaded, f"{p.namespace}:{id(p)}")
+        except (Exception, SystemExit) as e:
+            self._bury(p, phase, e)
+        p.milliseconds = (time.perf_counter() - start) * 1e3
+        self._trace(f"import of {p.title}", p.milliseconds)
+
+    def _bury(self, p: Plugin, phase: str, error: BaseException) -> None:
+        t = loader.tombstone(p, phase, error)
+        if self._settings.strict:
+            raise t.exception() from error
+        self._tombstones.append(t)
+        p.bar("incompatible" if phase == "api" else "tombstone", t.reason, t.hint)
+        self.logger.warning(f"{t.reason}. {t.hint}")
+
+    def _trace(self, what: str, milliseconds: float) -> None:
+        if self._settings.trace:
+            print(f"[tactix] [trace] {what}: {milliseconds:.2f} ms", file=sys.stderr)
+
+    # -- collecting ------------------------------------------------------------------------------------------------
+
+    def _registry(self, name: str) -> Registry[Any]:
+        if name not in self._names:
+            raise ConfigError(f"the {self.door} door has no {name}", do="Use Session(door='build')")
+        with self._lock:
+            if name not in self.__dict__:
+                self.__dict__[name] = self._collect(name)
+            found: Registry[Any] = self.__dict__[name]
+            return found
+
+    def _collect(self, name: str) -> Registry[Any]:
+        manager, hook = self._load(), f"tactix_{name}"
+        calls = {i.plugin_name: i.function for i in getattr(manager.hook, hook).get_hookimpls()}
+        entries = [Entry[Any](OWN, _SELF, s) for s in STRUCTURAL] if name == "layers" else []
+        done: set[tuple[str, Any]] = set()
+        for p in self._plugins:
+            call = calls.get(f"{p.namespace}:{id(p)}")
+            if call is not None and (p.namespace, call) not in done:
+                done.add((p.namespace, call))
+                entries += self._call(p, hook, call)
+        once = {(e.namespace, id(e.object)): e for e in reversed(entries)}  # what stands at both doors counts once
+        return Registry(KINDS[name], once.values(), lambda namespace: self._explain(namespace, hook))
+
+    def _call(self, p: Plugin, hook: str, call: Callable[[], Any]) -> list[Entry[Any]]:
+        out: list[Entry[Any]] = []
+        start = time.perf_counter()
+        try:
+            out = KINDS[hook.removeprefix("tactix_")].entries(p.namespace, p.provider, call())
+        except (Exception, SystemExit) as e:
+            self._bury(p, hook, e)
+        took = (time.perf_counter() - start) * 1e3
+        p.milliseconds += took
+        self._trace(f"{hook} of {p.title} gave {len(out)}", took)
+        return out
+
+    def _explain(self, namespace: str, hook: str) -> tuple[str, str]:
+        for t in self._tombstones:
+            if t.namespace == namespace and t.phase in (*loader.PHASES, hook):
+                return f"its {t.reason}", t.hint
+        mine = [p for p in self._plugins if p.namespace == namespace]
+        for p in mine:
+            if p.status in ("disabled", "incompatible"):
+                return f"its {p.title} is not used: {p.reason}", p.cure
+        if mine:
+            return "", ""
+        if namespace == OWN:
+            return "the built-in plugins were not found", "Install tactix, or do not turn discovery off"
+        return f"there is no plugin {namespace!r}", self._spelling(namespace)
+
+    # -- telling ---------------------------------------------------------------------------------------------------
+
+    def plugins(self) -> list[PluginInfo]:
+        """Every pack that was found or given, used or not, by namespace; asks all its hooks."""
+        counts: dict[tuple[str, Provider], Counter[str]] = {}
+        for name in self._names:
+            for e in self._registry(name).entries():
+                counts.setdefault((e.namespace, e.provider), Counter())[name] += 1
+        inert = self._inert() if self.door == "build" else {}
+        groups: dict[tuple[str, Provider], list[Plugin]] = {}
+        for p in self._plugins:
+            groups.setdefault((p.namespace, p.provider), []).append(p)
+        return [_info(groups[k], counts.get(k, Counter()), inert) for k in sorted(groups)]
+
+
+_WORST = ("tombstone", "incompatible", "disabled", "active")
+
+
+def _info(group: list[Plugin], counts: Counter[str], inert: Mapping[str, str]) -> PluginInfo:
+    p = min(group, key=lambda p: _WORST.index(p.status))
+    status, reason, cure = p.status, p.reason, p.cure
+    if status == "active" and p.namespace in inert:
+        status, reason = "inert", f"{inert[p.namespace]} touch foreign layers"
+        cure = _enable_cure(p.namespace)
+    doors = tuple(sorted({d for q in group for d in q.doors}))
+    spent = sum(q.milliseconds for q in group)
+    who = p.provider
+    return PluginInfo(p.namespace, who.dist, who.version, doors, status, reason, cure, dict(counts), spent)
+
+
+def _enable_cure(namespace: str) -> str:
+    return f"enable with config.enable({namespace!r}) or --enable {namespace}"
+
+
+def _given(plugin: Any) -> tuple[str, Any]:
+    if isinstance(plugin, tuple) and len(plugin) == 2:
+        namespace, target = plugin
+    else:
+        namespace, target = getattr(plugin, "TACTIX_NAMESPACE", None), plugin
+    if not isinstance(namespace, str):
+        shown = getattr(plugin, "__name__", repr(plugin))
+        raise ConfigError(f"{shown} has no namespace", do="Give (namespace, plugin), or set its TACTIX_NAMESPACE")
+    return check_namespace(namespace, own=True), target
+
+
+def _foreign_tactic(namespace: str, tactic: Tactic) -> bool:
+    return any(kind.split(".")[0] != namespace for kind in tactic.implements)
+
+
+def _foreign_rule(namespace: str, rule: Rule) -> bool:
+    return any(layer.split(".")[0] != namespace for layer in _mentioned(rule.pattern))
+
+
+def _mentioned(pattern: Any) -> set[str]:
+    """Layer names and traits anywhere in a pattern."""
+    if isinstance(pattern, Op):
+        return {pattern.layer}.union(*(_mentioned(p) for p in pattern.inputs or ()))
+    parts = pattern.options if isinstance(pattern, AnyOf) else pattern if isinstance(pattern, (tuple, list)) else ()
+    return set().union(*(_mentioned(p) for p in parts))

@@ -1,0 +1,1 @@
+"""Running plans: Runtime, Engine, ExecutionContext. Knows nothing of networks, fusion or selection."""

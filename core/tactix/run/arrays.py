@@ -1,0 +1,96 @@
+"""What users pass as inputs, as contiguous numpy arrays of the right dtype; and where arrays lie."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tactix.plan.schema import TensorIO
+from tactix.words.dims import show
+from tactix.words.errors import DTypeError, InvalidArgument
+
+_KINDS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+_from_buffer = ctypes.c_char.from_buffer
+_addressof = ctypes.addressof
+
+
+def address_of(array: Any) -> int:
+    """Where a contiguous array starts."""
+    try:
+        return _addressof(_from_buffer(array))  # three times as fast as the array interface
+    except (TypeError, ValueError, BufferError):  # read-only, empty, or a dtype that buffers do not know
+        return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
+
+
+def as_input(io: TensorIO, given: Any) -> Any:
+    """A contiguous, aligned array of the input's dtype, copied only if it is not.
+
+    ``given``: a numpy array, an object with ``__dlpack__`` or ``__array__``, or numbers in lists, which become the
+    input's dtype if none of them loses its fraction or its range. Raises DTypeError, InvalidArgument.
+    """
+    import numpy as np
+
+    x = given if isinstance(given, np.ndarray) else _convert(io, given)
+    if x.dtype != io.dtype.numpy:
+        raise DTypeError(
+            f"{io.name!r} is {io.dtype.value}, got {x.dtype}", do=f"Convert it: x.astype({io.dtype.numpy})"
+        )
+    return np.require(x, requirements=("C", "A"))
+
+
+def _convert(io: TensorIO, given: Any) -> Any:
+    import numpy as np
+
+    try:
+        if hasattr(given, "__dlpack__") and not isinstance(given, np.generic):
+            return np.from_dlpack(given)
+        if hasattr(given, "__array__"):
+            return np.asarray(given)
+        return _numbers(io, given)
+    except DTypeError:
+        raise
+    except Exception as e:
+        what = f"{io.name!r} is {io.dtype.value}{show(io.shape)}, got a {type(given).__name__}"
+        raise InvalidArgument(what, why=str(e), do="Give a numpy array or an object with __dlpack__") from e
+
+
+def _numbers(io: TensorIO, given: Any) -> Any:
+    """Python numbers, in the input's dtype."""
+    import numpy as np
+
+    if isinstance(given, (str, bytes, Mapping)):
+        raise TypeError("this is no array")
+    natural = np.asarray(given)
+    target = io.dtype.numpy
+    if natural.size == 0:
+        return natural.astype(target)
+    wanted = 2 if io.dtype.is_float else _KINDS.get(target.kind, 1)
+    if _KINDS.get(natural.dtype.kind, 9) > wanted:
+        raise DTypeError(f"{io.name!r} is {io.dtype.value}, got numbers that need {natural.dtype}")
+    converted = natural.astype(target)
+    if wanted < 2 and not np.array_equal(converted.astype(natural.dtype), natural):
+        raise DTypeError(f"{io.name!r} is {io.dtype.value}, which cannot hold all of the given numbers")
+    return converted
+
+
+def in_order(inputs: Sequence[TensorIO], args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    """Arguments of a call beside the inputs: given by position, by name, or as one mapping. Raises InvalidArgument."""
+    by_name = args[0] if len(args) == 1 else None
+    if isinstance(by_name, Mapping):
+        args, named = (), {**by_name, **named}
+    names = [io.name for io in inputs]
+    found = dict(zip(names, args))
+    twice = sorted(found.keys() & named.keys())
+    unknown = sorted(str(k) for k in named if k not in names)
+    missing = [n for n in names if n not in found and n not in named]
+    if len(args) > len(names) or twice or unknown or missing:
+        problems = [
+            f"{len(args)} positional arguments for {len(names)} inputs" if len(args) > len(names) else "",
+            f"{', '.join(map(repr, twice))} given twice" if twice else "",
+            f"no input is named {', '.join(map(repr, unknown))}" if unknown else "",
+            f"no array for {', '.join(map(repr, missing))}" if missing else "",
+        ]
+        expected = ", ".join(f"{io.name}: {io.dtype.value}{show(io.shape)}" for io in inputs) or "nothing"
+        raise InvalidArgument("; ".join(p for p in problems if p), do=f"Expected: {expected}")
+    return [found[n] if n in found else named[n] for n in names]

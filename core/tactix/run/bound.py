@@ -1,0 +1,62 @@
+"""The plan linked and bound at one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tactix.run.link import Layout, Program
+from tactix.run.memory import Memory
+from tactix.words.errors import ShapeError
+
+
+class Bound:
+    """``current``: the io addresses in the tables, in the engine's order, 0 where not yet given.
+
+    ``memory``: what the tables point into; None if they have to be bound before the next run.
+    """
+
+    def __init__(self, program: Program, layout: Layout) -> None:
+        import numpy as np
+
+        plan = program.plan
+        ios = (*plan.inputs, *plan.outputs)
+        self.program, self.layout = program, layout
+        self.runnable = program.link()
+        self.buffers = [io.buffer for io in ios]
+        self.expected = [(io.dtype.numpy, layout.shapes[io.name]) for io in plan.inputs]
+        self.results = [(layout.shapes[io.name], io.dtype.numpy) for io in plan.outputs]
+        self.current = [0] * len(ios)
+        self.memory: Memory | None = None
+        self._ndarray = np.ndarray
+
+    def attach(self, memory: Memory) -> None:
+        """Bind shapes, weights and intermediate memory. Raises ShapeError."""
+        addresses = list(self.program.addresses)
+        for buffer, offset in self.layout.offsets.items():
+            addresses[buffer] = memory.address + offset
+        for buffer, address in zip(self.buffers, self.current, strict=True):
+            addresses[buffer] = address
+        try:
+            self.runnable.bind(self.layout.env, addresses)
+        except (ZeroDivisionError, OverflowError) as e:
+            raise ShapeError(f"the plan cannot run at {dict(self.layout.env)}", why=str(e)) from None
+        self.memory = memory
+
+    def run(self, addresses: list[int]) -> None:
+        """Run on inputs and outputs at these addresses."""
+        current = self.current
+        if addresses != current:
+            rebind = self.runnable.rebind
+            for i, address in enumerate(addresses):
+                if address != current[i]:
+                    rebind(self.buffers[i], address)
+            self.current = addresses
+        self.runnable()
+
+    def accepts(self, arrays: Sequence[Any]) -> bool:
+        """Whether these are numpy arrays that can be used as they are."""
+        for x, (dtype, shape) in zip(arrays, self.expected, strict=True):
+            if x.__class__ is not self._ndarray or x.dtype != dtype or x.shape != shape or not x.flags.carray:
+                return False
+        return True

@@ -1,0 +1,297 @@
+"""ExecutionContext: the mutable side of running: shapes, addresses, intermediate memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from tactix.contracts.device import Stream
+from tactix.run.arrays import address_of, as_input, in_order
+from tactix.run.bound import Bound
+from tactix.run.link import Layout, Program
+from tactix.run.memory import ALIGNMENT, Memory
+from tactix.run.shapes import solve
+from tactix.words.dims import Shape, show
+from tactix.words.error_recorder import Recorded, recording
+from tactix.words.errors import ExecutionError, InvalidArgument, ShapeError, TactixError
+
+BOUND = 8
+"""Shapes that stay linked in a context."""
+
+
+class ExecutionContext(Recorded):
+    """Runs an engine. Calls are serialised: for parallel runs take one context per thread.
+
+    Intermediate memory is allocated when the first shape is bound, unless ``set_device_memory`` gave some. Inputs and
+    outputs must be aligned to their element size.
+    """
+
+    def __init__(self, program: Program, name: str = "") -> None:
+        import numpy as np
+
+        plan = program.plan
+        self.name = name or plan.name
+        self._program, self._empty = program, np.empty
+        self._inputs, self._outputs = plan.inputs, plan.outputs
+        self._index = {io.name: i for i, io in enumerate((*plan.inputs, *plan.outputs))}
+        self._shapes: Sequence[tuple[int, ...] | None] = [_fixed(io.shape) for io in plan.inputs]
+        self._addresses = [0] * len(self._index)
+        self._held: dict[str, Any] = {}
+        self._profile = -1
+        self._bound: Bound | None = None
+        self._known: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()
+        self._memory: Memory | None = None
+        self._user_memory = False
+        self._staging: dict[int, Memory] = {}
+        self._closed = False
+        self._lock = threading.RLock()
+
+    # -- shapes and profiles ---------------------------------------------------------------------------------------
+
+    @property
+    def active_optimization_profile(self) -> int:
+        """Index of the profile that shapes must lie in; -1 while any of them will do."""
+        return self._profile
+
+    def set_optimization_profile(self, index: int) -> None:
+        """Hold shapes to one profile. Raises InvalidArgument."""
+        count = len(self._program.plan.profiles)
+        if not 0 <= index < count:
+            raise InvalidArgument(f"no profile {index}", why=f"the engine has {count}")
+        with self._lock:
+            self._profile, self._bound = index, None
+            self._known.clear()
+
+    def set_input_shape(self, name: str, shape: Sequence[int]) -> None:
+        """The shape of an input from now on. Raises InvalidArgument, ShapeError for what the input can never be."""
+        index = self._input_index(name)
+        io = self._inputs[index]
+        wanted = tuple(int(d) for d in shape)
+        fits = len(wanted) == len(io.shape) and all(
+            n >= 0 and (n == d or not isinstance(d, int)) for n, d in zip(wanted, io.shape, strict=True)
+        )
+        if not fits:
+            raise ShapeError(f"input {name!r} is {show(io.shape)}, got {show(wanted)}")
+        with self._lock:
+            if self._shapes[index] != wanted:
+                self._shapes = [wanted if i == index else s for i, s in enumerate(self._shapes)]
+                self._bound = None
+
+    def get_tensor_shape(self, name: str) -> Shape:
+        """The shape at the set input shapes; symbolic while some input has none. Raises InvalidArgument, ShapeError."""
+        index = self._tensor_index(name)
+        if index < len(self._inputs):
+            return self._shapes[index] or self._inputs[index].shape
+        if None in self._shapes:
+            return self._outputs[index - len(self._inputs)].shape
+        return self._layout(self._shapes).shapes[name]
+
+    # -- addresses -------------------------------------------------------------------------------------------------
+
+    def set_tensor_address(self, name: str, address: Any) -> None:
+        """Where an input or output lies: an address, or a contiguous array, which is kept and gives an input's shape.
+
+        Raises InvalidArgument, DTypeError, ShapeError.
+        """
+        index = self._tensor_index(name)
+        if isinstance(address, int):
+            self._held.pop(name, None)
+        else:
+            io = (*self._inputs, *self._outputs)[index]
+            array = as_input(io, address)
+            if index >= len(self._inputs) and (array is not address or not array.flags.writeable):
+                raise InvalidArgument(f"output {name!r} needs a contiguous numpy array that can be written")
+            if index < len(self._inputs):
+                self.set_input_shape(name, array.shape)
+            self._held[name] = array
+            address = address_of(array)
+        with self._lock:
+            self._addresses[index] = address
+
+    def get_tensor_address(self, name: str) -> int:
+        """0 if none was set. Raises InvalidArgument."""
+        return self._addresses[self._tensor_index(name)]
+
+    def set_device_memory(self, address: int, size: int) -> None:
+        """Use the caller's memory for intermediate tensors; it must outlive the context. Raises InvalidArgument.
+
+        ``address``: a multiple of 64. ``size``: at least ``engine.device_memory_size`` of the shapes to come.
+        """
+        if address % ALIGNMENT or address < 0 or size < 0:
+            raise InvalidArgument(f"device memory of {size} bytes at {address:#x}", do=f"Align it to {ALIGNMENT} bytes")
+        with self._lock:
+            self._user_memory = True
+            self._use(Memory(address, size))
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def execute_v2(self, bindings: list[int]) -> bool:
+        """Run at once on addresses in the engine's order of inputs and outputs; True, or an error is raised.
+
+        Raises InvalidArgument, ShapeError, AllocationError, ExecutionError.
+        """
+        try:
+            with self._lock:
+                bound = self._bound or self._activated(self._shapes)
+                if bindings != bound.current:
+                    bindings = [int(a) for a in bindings]
+                    self._check_addresses(bindings)
+                bound.run(bindings)
+        except TactixError:
+            with recording(self):
+                raise
+        return True
+
+    def execute_async_v3(self, stream: int | Stream = 0) -> bool:
+        """Run on the set addresses: in a stream, or before it returns with 0. Later changes do not touch this run.
+
+        True, or an error is raised; what fails in a stream is raised when it is synchronized.
+        """
+        with recording(self), self._lock:
+            handle = stream if isinstance(stream, int) else stream.handle
+            queue = self._program.device.stream_of(handle)
+            bound = self._bound or self._activated(self._shapes)
+            addresses, held = list(self._addresses), dict(self._held)
+            self._check_addresses(addresses)
+            self._check_arrays(bound.layout)
+            queue.submit(partial(self._run_later, bound, self._needed_memory(bound.layout), addresses, held))
+        return True
+
+    def _run_later(self, bound: Bound, memory: Memory, addresses: list[int], held: dict[str, Any]) -> None:
+        """``held`` keeps the caller's arrays alive until then."""
+        with recording(self), self._lock:
+            if bound.memory is not memory:  # the context has other memory by now, perhaps in use by later runs
+                bound.attach(memory)
+            bound.run(addresses)
+            if memory is not self._memory:
+                bound.memory = None
+                self._bound = None if bound is self._bound else self._bound
+
+    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Arrays by name in, new numpy arrays by name out. Raises as ``execute_v2``, and DTypeError."""
+        arrays = in_order(self._inputs, (), feeds)
+        return dict(zip((io.name for io in self._outputs), self.infer(arrays), strict=True))
+
+    def infer(self, given: Sequence[Any]) -> list[Any]:
+        """New output arrays for inputs in the engine's order. Raises as ``run``."""
+        try:
+            with self._lock:
+                bound = self._bound
+                if bound is None or not bound.accepts(given):
+                    given = [as_input(io, x) for io, x in zip(self._inputs, given, strict=True)]
+                    bound = self._activated([x.shape for x in given])
+                outputs = [self._empty(shape, dtype) for shape, dtype in bound.results]
+                if self._program.device.host_memory:
+                    bound.run([address_of(x) for x in (*given, *outputs)])
+                else:
+                    self._run_staged(bound, given, outputs)
+        except TactixError:
+            with recording(self):
+                raise
+        return outputs
+
+    def _run_staged(self, bound: Bound, given: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Through device memory of the context's own."""
+        device = self._program.device
+        addresses = [self._stage(i, x.nbytes) for i, x in enumerate((*given, *outputs))]
+        for address, x in zip(addresses, given):
+            device.copy_in(address, x)
+        bound.run(addresses)
+        for address, y in zip(addresses[len(given) :], outputs, strict=True):
+            device.copy_out(y, address)
+
+    def _stage(self, index: int, size: int) -> int:
+        if index not in self._staging or self._staging[index].size < size:
+            self._staging[index] = Memory.allocate(self._program.allocator, max(1, size))
+        return self._staging[index].address
+
+    # -- binding ---------------------------------------------------------------------------------------------------
+
+    def _activated(self, shapes: Sequence[tuple[int, ...] | None]) -> Bound:
+        """The plan bound at these input shapes, with memory. After an error the context is as it was."""
+        if self._closed:
+            raise ExecutionError("the context is closed", who=self.name, do="Create another one")
+        key = tuple(shapes)
+        bound = self._known.get(key) or Bound(self._program, self._layout(shapes))
+        memory = self._needed_memory(bound.layout)
+        if bound.memory is not memory:
+            bound.attach(memory)
+        self._known[key] = bound
+        self._known.move_to_end(key)
+        while len(self._known) > BOUND:
+            self._known.popitem(last=False)
+        self._shapes, self._bound = shapes, bound
+        return bound
+
+    def _layout(self, shapes: Sequence[tuple[int, ...] | None]) -> Layout:
+        known = [s for s in shapes if s is not None]
+        if len(known) < len(shapes):
+            unset = self._inputs[shapes.index(None)]
+            raise ShapeError(f"input {unset.name!r} has no shape yet", do="Call set_input_shape")
+        profiles = self._program.plan.profiles
+        chosen = profiles if self._profile < 0 else (profiles[self._profile],)
+        return self._program.layout(solve(self._inputs, known, chosen))
+
+    def _needed_memory(self, layout: Layout) -> Memory:
+        """The context's memory, larger than before if the shape needs it."""
+        memory = self._memory
+        if memory is None or (memory.size < layout.arena and not self._user_memory):
+            memory = Memory.allocate(self._program.allocator, layout.arena)
+            self._use(memory)
+        if memory.size < layout.arena:
+            raise InvalidArgument(f"{memory.size} bytes of device memory", why=f"these shapes need {layout.arena}")
+        return memory
+
+    def _use(self, memory: Memory | None) -> None:
+        """From now on; shapes that were bound let go of the memory before."""
+        self._memory, self._bound = memory, None
+        for bound in self._known.values():
+            bound.memory = None
+
+    def _tensor_index(self, name: str) -> int:
+        if name not in self._index:
+            raise InvalidArgument(f"no tensor is named {name!r}", do=f"There are: {', '.join(self._index)}")
+        return self._index[name]
+
+    def _input_index(self, name: str) -> int:
+        index = self._tensor_index(name)
+        if index >= len(self._inputs):
+            raise InvalidArgument(f"{name!r} is an output", why="its shape follows from the inputs")
+        return index
+
+    def _check_addresses(self, addresses: Sequence[int]) -> None:
+        if len(addresses) != len(self._index):
+            raise InvalidArgument(
+                f"{len(addresses)} addresses for {len(self._index)} tensors", do=f"In order: {', '.join(self._index)}"
+            )
+        for name, address in zip(self._index, addresses, strict=True):
+            if not isinstance(address, int) or address <= 0:
+                raise InvalidArgument(f"tensor {name!r} has no address", do="Call set_tensor_address, or give it")
+
+    def _check_arrays(self, layout: Layout) -> None:
+        for name, array in self._held.items():
+            if array.shape != layout.shapes[name]:
+                raise ShapeError(f"{name!r} is {show(layout.shapes[name])}, its array is {show(array.shape)}")
+
+    def close(self) -> None:
+        """Give back memory and links; the context cannot run any more."""
+        with self._lock:
+            self._closed = True
+            self._use(None)
+            self._known.clear()
+            self._held.clear()
+            self._staging.clear()
+
+    def __enter__(self) -> ExecutionContext:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _fixed(shape: Shape) -> tuple[int, ...] | None:
+    """A shape without symbols."""
+    return tuple(d for d in shape if isinstance(d, int)) if all(isinstance(d, int) for d in shape) else None

@@ -1,0 +1,178 @@
+"""Engine: a plan ready to run, shared by any number of contexts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tactix.contracts.device import Device
+from tactix.contracts.launcher import Step
+from tactix.plan import container
+from tactix.plan.memory import lower_bound
+from tactix.plan.schema import Plan, Profile, TensorIO
+from tactix.run.arrays import in_order
+from tactix.run.context import ExecutionContext
+from tactix.run.link import Layout, Options, Program
+from tactix.run.shapes import solve
+from tactix.words.dims import Shape, show
+from tactix.words.dtypes import DType
+from tactix.words.error_recorder import Recorded
+from tactix.words.errors import InvalidArgument, ShapeError
+
+
+class Engine(Recorded):
+    """Immutable; may be used from any thread.
+
+    ``engine(x)``, ``engine(x, y)``, ``engine(name=x)`` and ``engine({"name": x})`` run it on numpy arrays, objects with
+    ``__dlpack__`` or ``__array__``, or lists of numbers. The result is one new array if there is one output, else a
+    dict of arrays by name. Dtypes must fit exactly. Each calling thread has a context of its own.
+
+    Raises PlanCompatibilityError, PluginError, AllocationError when made; InvalidArgument, ShapeError, DTypeError,
+    AllocationError, ExecutionError when called.
+    """
+
+    def __init__(self, plan: Plan, session: Any, device: Device, options: Options) -> None:
+        import numpy as np
+
+        self._program = Program(plan, session, device, options)
+        self.plan = self._program.plan
+        self._own = threading.local()
+        self._ndarray = np.ndarray
+        self._names = [io.name for io in plan.outputs]
+
+    # -- facts -----------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self.plan.name
+
+    @property
+    def inputs(self) -> tuple[TensorIO, ...]:
+        return self.plan.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorIO, ...]:
+        return self.plan.outputs
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        return self.plan.profiles
+
+    @property
+    def device(self) -> Device:
+        return self._program.device
+
+    @property
+    def num_io_tensors(self) -> int:
+        return len(self.inputs) + len(self.outputs)
+
+    def get_tensor_name(self, index: int) -> str:
+        """Inputs come first. Raises InvalidArgument."""
+        if not 0 <= index < self.num_io_tensors:
+            raise InvalidArgument(f"no tensor {index}", why=f"the engine has {self.num_io_tensors}")
+        return (*self.inputs, *self.outputs)[index].name
+
+    def get_tensor_shape(self, name: str) -> Shape:
+        """Symbolic where it depends on the input shapes. Raises InvalidArgument."""
+        return self._tensor(name).shape
+
+    def get_tensor_dtype(self, name: str) -> DType:
+        """Raises InvalidArgument."""
+        return self._tensor(name).dtype
+
+    def get_tensor_mode(self, name: str) -> str:
+        """``input`` or ``output``. Raises InvalidArgument."""
+        return self.plan.buffers[self._tensor(name).buffer].kind
+
+    def _tensor(self, name: str) -> TensorIO:
+        for io in (*self.inputs, *self.outputs):
+            if io.name == name:
+                return io
+        known = ", ".join(io.name for io in (*self.inputs, *self.outputs))
+        raise InvalidArgument(f"no tensor is named {name!r}", do=f"There are: {known}")
+
+    def device_memory_size(self, shapes: Mapping[str, Sequence[int]] | None = None) -> int:
+        """Bytes of intermediate memory at those input shapes; without them, at the highest of all profiles.
+
+        Raises ShapeError, also if a profile has no highest; InvalidArgument.
+        """
+        if shapes is not None:
+            ordered = in_order(self.inputs, (), shapes)
+            return self._program.layout(solve(self.inputs, [tuple(s) for s in ordered], ())).arena
+        tops = [{s: high for s, (_, _, high) in p.dims.items()} for p in self.profiles]
+        if self.plan.symbols and (not tops or any(None in t.values() for t in tops)):
+            raise ShapeError("the profile has no highest shape", do="Give the input shapes")
+        return max((self._at(t).arena for t in tops or [{}]), default=0)
+
+    def _at(self, env: Mapping[str, int | None]) -> Layout:
+        return self._program.layout({s: n for s in self.plan.symbols if (n := env.get(s)) is not None})
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def create_execution_context(self) -> ExecutionContext:
+        """A context of the caller's own."""
+        context = ExecutionContext(self._program)
+        context.inherit_recorder(self)
+        return context
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        try:
+            context = self._own.context
+        except AttributeError:
+            context = self._own.context = self.create_execution_context()
+        if named or len(args) != len(self.plan.inputs) or (args and args[0].__class__ is not self._ndarray):
+            args = tuple(in_order(self.plan.inputs, args, named))
+        outputs = context.infer(args)
+        return outputs[0] if len(outputs) == 1 else dict(zip(self._names, outputs, strict=True))
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan file. Raises OSError."""
+        container.save(self.plan, path)
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    def inspect(self) -> dict[str, Any]:
+        """io, steps and memory as JSON."""
+        return {
+            "name": self.name,
+            "device": dict(self.plan.device),
+            "inputs": [_describe(io) for io in self.inputs],
+            "outputs": [_describe(io) for io in self.outputs],
+            "profiles": [{"name": p.name, "dims": {k: list(v) for k, v in p.dims.items()}} for p in self.profiles],
+            "steps": [_step(s) for s in self.plan.steps],
+            "memory": self._memory(),
+        }
+
+    def _memory(self) -> dict[str, Any]:
+        """Bytes; the arena's at the shapes that the first profile is tuned for."""
+        weights = self._program.weights.nbytes
+        opt = {s: r[1] for p in self.profiles[:1] for s, r in p.dims.items()}
+        if not self.plan.symbols <= opt.keys():
+            return {"weights": weights}
+        layout = self._at(opt)
+        live = {i: self.plan.buffers[i] for i in layout.offsets}
+        least = lower_bound([layout.sizes[i] for i in live], [(b.first, b.last) for b in live.values()])
+        ratio = layout.arena / least if least else 1.0
+        return {"weights": weights, "arena": layout.arena, "lower_bound": least, "ratio": ratio}
+
+    def __repr__(self) -> str:
+        taken, given = (", ".join(f"{io.name}: {io.dtype.value}{show(io.shape)}" for io in ios)
+                        for ios in (self.inputs, self.outputs))  # fmt: skip
+        return f"<engine {self.name or 'without name'}: {taken} -> {given}>"
+
+
+def _describe(io: TensorIO) -> dict[str, Any]:
+    return {"name": io.name, "dtype": io.dtype.value, "shape": [d if isinstance(d, int) else str(d) for d in io.shape]}
+
+
+def _step(s: Step) -> dict[str, Any]:
+    return {
+        "name": s.name,
+        "launcher": s.artifact.launcher,
+        "inputs": [f"{o.spec} {o.format.name}" for o in s.inputs],
+        "outputs": [f"{o.spec} {o.format.name}" for o in s.outputs],
+        "host_code": s.artifact.host_code,
+        **s.info,
+    }

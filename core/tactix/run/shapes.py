@@ -1,0 +1,90 @@
+"""From input shapes to the values of the symbols, with the errors that a user can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tactix.plan.schema import Profile, TensorIO
+from tactix.words.dims import Env, Expr, evaluate_shape, show, symbol_name
+from tactix.words.errors import ShapeError
+
+Shapes = Sequence[tuple[int, ...]]
+
+
+def solve(inputs: Sequence[TensorIO], shapes: Shapes, profiles: Sequence[Profile]) -> dict[str, int]:
+    """Values of the symbols; ``shapes`` stand beside ``inputs``.
+
+    They must lie in one of the profiles, if there are any. Raises ShapeError.
+    """
+    env: dict[str, int] = {}
+    owner: dict[str, str] = {}
+    for io, shape in zip(inputs, shapes, strict=True):
+        _match(io, shape, env, owner)
+    for io, shape in zip(inputs, shapes, strict=True):
+        if any(isinstance(d, Expr) for d in io.shape) and evaluated(io, env) != shape:
+            raise ShapeError(f"input {io.name!r} is {show(io.shape)}, got {show(shape)}", why=_values(env))
+    check_profiles(env, owner, profiles)
+    return env
+
+
+def _match(io: TensorIO, shape: tuple[int, ...], env: dict[str, int], owner: dict[str, str]) -> None:
+    if len(shape) != len(io.shape):
+        raise ShapeError(f"input {io.name!r} is {show(io.shape)}, of rank {len(io.shape)}, got {show(shape)}")
+    for d, n in zip(io.shape, shape, strict=True):
+        symbol = symbol_name(d)
+        if isinstance(d, int) and d != n:
+            raise ShapeError(f"input {io.name!r} is {show(io.shape)}, got {show(shape)}")
+        if symbol is not None and env.setdefault(symbol, n) != n:
+            first = owner[symbol]
+            raise ShapeError(
+                f"inputs {first!r} and {io.name!r} disagree on dimension {symbol!r}: {env[symbol]} and {n}"
+                if first != io.name
+                else f"input {io.name!r} is {show(io.shape)}, got {show(shape)}: {symbol!r} has two values"
+            )
+        if symbol is not None:
+            owner.setdefault(symbol, io.name)
+
+
+def evaluated(io: TensorIO, env: Env) -> tuple[int, ...]:
+    """The shape of an input or output. Raises ShapeError."""
+    try:
+        return evaluate_shape(io.shape, env)
+    except ZeroDivisionError:
+        raise ShapeError(f"{io.name!r} is {show(io.shape)}, which divides by zero", why=_values(env)) from None
+
+
+def check_profiles(env: Env, owner: Mapping[str, str], profiles: Sequence[Profile]) -> None:
+    """Raises ShapeError if no profile admits the values; the ranges are told."""
+    if not profiles or any(_admits(p, env) for p in profiles):
+        return
+    for symbol, (low, _, high) in profiles[0].dims.items():
+        n = env.get(symbol, low)
+        if len(profiles) == 1 and not _within(n, low, high):
+            raise ShapeError(
+                f"dimension {symbol!r} of input {owner.get(symbol, '?')!r} is {n}",
+                why=f"profile {profiles[0].name!r} takes {_range(low, high)}",
+                do="Build with a profile that takes it",
+            )
+    ranges = "; ".join(f"{p.name!r} takes {describe(p)}" for p in profiles)
+    raise ShapeError(f"no profile takes {_values(env)}", why=ranges, do="Build with a profile that takes it")
+
+
+def describe(p: Profile) -> str:
+    """``batch 1 to 32, seq 1 to 512``."""
+    return ", ".join(f"{s} {_range(low, high)}" for s, (low, _, high) in p.dims.items()) or "any size"
+
+
+def _admits(p: Profile, env: Env) -> bool:
+    return all(_within(env[s], low, high) for s, (low, _, high) in p.dims.items() if s in env)
+
+
+def _within(n: int, low: int, high: int | None) -> bool:
+    return low <= n and (high is None or n <= high)
+
+
+def _range(low: int, high: int | None) -> str:
+    return f"{low} or more" if high is None else f"{low} to {high}"
+
+
+def _values(env: Env) -> str:
+    return ", ".join(f"{k} = {v}" for k, v in env.items())

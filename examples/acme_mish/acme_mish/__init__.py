@@ -1,0 +1,1 @@
+"""The acme pack: one activation for tactix."""

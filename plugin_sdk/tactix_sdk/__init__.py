@@ -1,0 +1,62 @@
+"""What a plugin author imports: the contracts, the hook marker, the scalar functions and the rule vocabulary.
+
+Nothing here imports numpy, onnx or a vendor's library. Whole vocabularies: ``tactix_sdk.scalar`` (every scalar
+function), ``tactix_sdk.rules`` (patterns and templates), ``tactix_sdk.artifacts`` (kernels as data) and
+``tactix_sdk.errors``.
+"""
+
+from tactix.contracts.allocator import Allocator
+from tactix.contracts.calibrator import Calibrator
+from tactix.contracts.compiler import Compiler
+from tactix.contracts.device import Device, DeviceProperties
+from tactix.contracts.flavour import RuntimeFlavour
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.importer import Converter, Importer
+from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step
+from tactix.contracts.layer import Layer, NoAttrs, PointwiseLayer, pointwise
+from tactix.contracts.region import Body, BodyNode, Program, program
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.contracts.tool import Tool
+from tactix.plugins.hookspecs import hookimpl
+from tactix.words.dims import Dim, Shape
+from tactix.words.dtypes import DType
+from tactix.words.tensor import LINEAR, NHWC, Format, TensorSpec, blocked
+from tactix_sdk.artifacts import Binary, KernelArtifact, Launch, Source
+from tactix_sdk.rules import P, Rule, any_of, const, fuse, literal, var
+from tactix_sdk.scalar import (
+    Primitive,
+    Scalar,
+    abs_,
+    and_,
+    cast,
+    ceil,
+    cos,
+    eq,
+    erf,
+    exp,
+    expm1,
+    floor,
+    log,
+    log1p,
+    maximum,
+    minimum,
+    not_,
+    or_,
+    pow_,
+    round_,
+    rsqrt,
+    select,
+    sin,
+    sqrt,
+    tanh,
+)
+
+__all__ = [
+    "LINEAR", "NHWC", "Allocator", "Binary", "Body", "BodyNode", "Calibrator", "CompileContext", "Compiler",
+    "Converter", "DType", "Device", "DeviceProperties", "Dim", "Format", "Importer", "KernelArtifact", "Launch",
+    "Launcher", "Layer", "LinkContext", "NoAttrs", "Node", "Operand", "P", "PointwiseLayer", "Primitive", "Program",
+    "Reject", "Rule", "Runnable", "RuntimeFlavour", "Scalar", "Shape", "Source", "Step", "Tactic", "TensorSpec",
+    "Tool", "Value", "Variant", "abs_", "and_", "any_of", "blocked", "cast", "ceil", "const", "cos", "eq", "erf",
+    "exp", "expm1", "floor", "fuse", "hookimpl", "literal", "log", "log1p", "maximum", "minimum", "not_", "or_",
+    "pointwise", "pow_", "program", "round_", "rsqrt", "select", "sin", "sqrt", "tanh", "var",
+]  # fmt: skip

@@ -1,0 +1,51 @@
+"""Host memory by anonymous mapping: zeros at first, huge pages for large pieces, given back to the system at once."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import threading
+
+from tactix.words.errors import AllocationError, InvalidArgument
+
+HUGE_PAGE = 2 << 20
+
+
+class ArenaAllocator:
+    """One mapping per piece: for few and large ones, as an arena or all weights of a plan are."""
+
+    key = "tactix.arena"
+    device = "cpu"
+
+    def __init__(self) -> None:
+        self._pieces: dict[int, mmap.mmap] = {}
+        self._lock = threading.Lock()
+
+    def allocate(self, size: int, alignment: int = 64, stream: int = 0) -> int:
+        """Address of ``size`` zero bytes. Raises AllocationError; InvalidArgument for a bad alignment."""
+        if alignment < 1 or alignment & (alignment - 1) or size < 0:
+            raise InvalidArgument(f"{size} bytes at a multiple of {alignment}", do="Alignment is a power of two")
+        if size >= HUGE_PAGE:
+            alignment = max(alignment, HUGE_PAGE)
+        slack = alignment if alignment > mmap.PAGESIZE else 0
+        try:
+            piece = mmap.mmap(-1, max(1, size) + slack)
+        except (OSError, ValueError, OverflowError) as e:
+            raise AllocationError(f"cannot have {size} bytes of host memory", why=str(e)) from None
+        if size >= HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
+            with contextlib.suppress(OSError):  # only advice: a kernel may be built without it
+                piece.madvise(mmap.MADV_HUGEPAGE)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(piece))
+        address = -(-start // alignment) * alignment
+        with self._lock:
+            self._pieces[address] = piece
+        return address
+
+    def deallocate(self, address: int, stream: int = 0) -> None:
+        """Unmap a piece. Raises InvalidArgument for an address that was not allocated, or is given back twice."""
+        with self._lock:
+            piece = self._pieces.pop(address, None)
+        if piece is None:
+            raise InvalidArgument(f"address {address:#x} is not allocated", who=self.key)
+        piece.close()

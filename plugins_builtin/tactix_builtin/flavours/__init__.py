@@ -1,0 +1,15 @@
+"""What stands between a plan and an engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tactix.contracts.flavour import RuntimeFlavour
+
+
+def flavours() -> list[RuntimeFlavour]:
+    """The built-in flavours."""
+    from tactix_builtin.flavours.default import DefaultFlavour
+
+    return [DefaultFlavour()]

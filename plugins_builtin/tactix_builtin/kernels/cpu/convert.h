@@ -1,0 +1,109 @@
+/* Vector loads, stores and splats of the other dtypes, and scalar conversions of 16-bit floats.
+
+   float16 and bfloat16 become vf, 8- and 16-bit integers vi, bool vm. Stores round to nearest even; integers keep their
+   low bits. The _n forms touch the first n elements only. */
+
+TX_INLINE float tx_float_of(uint32_t u) {
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+}
+TX_INLINE uint32_t tx_bits_of(float f) {
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    return u;
+}
+
+TX_INLINE float tx_from_bf16(uint16_t h) { return tx_float_of((uint32_t)h << 16); }
+TX_INLINE uint16_t tx_to_bf16(float f) {
+    const uint32_t u = tx_bits_of(f);
+    if (f != f) return (uint16_t)(u >> 16 | 0x40);
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+/* IEEE binary16. Widening: the exponent is rebiased by a multiplication, which also normalises subnormals. */
+TX_INLINE float tx_from_f16(uint16_t h) {
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff) << 13;
+    const float f = tx_float_of(rest) * 0x1p112f;
+    const uint32_t special = (h & 0x7c00) == 0x7c00 ? 0x7f800000u : 0;
+    return tx_float_of(tx_bits_of(f) | special | sign);
+}
+/* Narrowing: subnormals are rounded by adding 0.5, whose last bit weighs as much as theirs. */
+TX_INLINE uint16_t tx_to_f16(float f) {
+    const uint32_t u = tx_bits_of(f), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
+    if (a > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (a >> 13 & 0x3ff));
+    if (a >= 0x477ff000) return (uint16_t)(sign | 0x7c00);
+    if (a < 0x38800000) return (uint16_t)(sign | (tx_bits_of(tx_float_of(a) + 0.5f) - 0x3f000000));
+    return (uint16_t)(sign | ((a - 0x38000000 + 0xfff + (a >> 13 & 1)) >> 13));
+}
+
+TX_INLINE vf tx_widen_bf16(tx_u16 h) { return (vf)(__builtin_convertvector(h, vu) << 16); }
+TX_INLINE tx_u16 tx_narrow_bf16(vf x) {
+    const vu u = (vu)x, rounded = u + 0x7fff + (u >> 16 & 1);
+    return __builtin_convertvector((vu)tx_select_i(tx_isnan(x), (vi)(u | 0x400000), (vi)rounded) >> 16, tx_u16);
+}
+TX_INLINE vf tx_widen_f16(tx_u16 h) {
+#if TX_512
+    return (vf)_mm512_cvtph_ps((__m256i)h);
+#elif TX_256 && defined(__F16C__)
+    return (vf)_mm256_cvtph_ps((__m128i)h);
+#else
+    vf x;
+    for (int l = 0; l < TX_LANES; l++) x[l] = tx_from_f16(h[l]);
+    return x;
+#endif
+}
+TX_INLINE tx_u16 tx_narrow_f16(vf x) {
+#if TX_512
+    return (tx_u16)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#elif TX_256 && defined(__F16C__)
+    return (tx_u16)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#else
+    tx_u16 h;
+    for (int l = 0; l < TX_LANES; l++) h[l] = tx_to_f16(x[l]);
+    return h;
+#endif
+}
+/* Round to the 16-bit type and back. */
+TX_INLINE vf tx_as_f16(vf x) { return tx_widen_f16(tx_narrow_f16(x)); }
+TX_INLINE vf tx_as_bf16(vf x) { return tx_widen_bf16(tx_narrow_bf16(x)); }
+
+#define TX_WIDE_INT(v) __builtin_convertvector(v, vi)
+#define TX_MASK_OF(v) tx_truth(__builtin_convertvector(v, vi))
+#define TX_BYTES_OF(m) __builtin_convertvector(tx_mask_i(m), tx_u8)
+#define TX_NARROW_S8(x) __builtin_convertvector(x, tx_s8)
+#define TX_NARROW_U8(x) __builtin_convertvector(x, tx_u8)
+#define TX_NARROW_S16(x) __builtin_convertvector(x, tx_s16)
+#define TX_NARROW_U16(x) __builtin_convertvector(x, tx_u16)
+
+#define TX_STORED_AS(name, value, stored, element, widen, narrow, all)                        \
+    TX_INLINE value tx_load_##name(const void* p) {                                           \
+        stored s;                                                                             \
+        memcpy(&s, p, sizeof s);                                                              \
+        return widen(s);                                                                      \
+    }                                                                                         \
+    TX_INLINE value tx_load_n_##name(const void* p, int64_t n) {                              \
+        stored s = {0};                                                                       \
+        memcpy(&s, p, (size_t)(n < TX_LANES ? n : TX_LANES) * sizeof(element));               \
+        return widen(s);                                                                      \
+    }                                                                                         \
+    TX_INLINE void tx_store_##name(void* p, value x) {                                        \
+        const stored s = narrow(x);                                                           \
+        memcpy(p, &s, sizeof s);                                                              \
+    }                                                                                         \
+    TX_INLINE void tx_store_n_##name(void* p, value x, int64_t n) {                           \
+        const stored s = narrow(x);                                                           \
+        memcpy(p, &s, (size_t)(n < TX_LANES ? n : TX_LANES) * sizeof(element));               \
+    }                                                                                         \
+    TX_INLINE value tx_splat_##name(const void* p) {                                          \
+        const element e = *(const element*)p;                                                 \
+        return all;                                                                           \
+    }
+
+TX_STORED_AS(f16, vf, tx_u16, uint16_t, tx_widen_f16, tx_narrow_f16, tx_splat(tx_from_f16(e)))
+TX_STORED_AS(bf16, vf, tx_u16, uint16_t, tx_widen_bf16, tx_narrow_bf16, tx_splat(tx_from_bf16(e)))
+TX_STORED_AS(i8, vi, tx_s8, int8_t, TX_WIDE_INT, TX_NARROW_S8, tx_splat_i(e))
+TX_STORED_AS(u8, vi, tx_u8, uint8_t, TX_WIDE_INT, TX_NARROW_U8, tx_splat_i(e))
+TX_STORED_AS(i16, vi, tx_s16, int16_t, TX_WIDE_INT, TX_NARROW_S16, tx_splat_i(e))
+TX_STORED_AS(u16, vi, tx_u16, uint16_t, TX_WIDE_INT, TX_NARROW_U16, tx_splat_i(e))
+TX_STORED_AS(bool, vm, tx_u8, uint8_t, TX_MASK_OF, TX_BYTES_OF, tx_splat_m(e))

@@ -1,0 +1,207 @@
+/* Functions of vf. NaN in gives NaN out, infinities and subnormals are handled; errors are within 4 units in the last
+   place, or 1e-7 absolute for erf, sin and cos.
+
+   exp, expm1: x = n ln 2 + r after Cody and Waite (Software Manual for the Elementary Functions, 1980), own minimax
+   polynomial in r. log, sin, cos: polynomials of Cephes (S. Moshier, single precision). erf: own minimax fits, erfc as
+   2 to a polynomial. */
+
+#define TX_LN2_HI 0.693359375f
+#define TX_LN2_LO -2.12194440e-4f
+#define TX_LOG2E 1.44269504088896341f
+
+#define TX_LANEWISE1(name, f)                                    \
+    TX_RARE vf name(vf x) {                                      \
+        for (int l = 0; l < TX_LANES; l++) x[l] = f(x[l]);       \
+        return x;                                                \
+    }
+#define TX_LANEWISE2(name, f)                                    \
+    TX_RARE vf name(vf x, vf y) {                                \
+        for (int l = 0; l < TX_LANES; l++) x[l] = f(x[l], y[l]); \
+        return x;                                                \
+    }
+
+#if TX_512
+#define TX_ROUND_TO(x, mode) ((vf)_mm512_roundscale_ps((__m512)(x), mode))
+#elif TX_256
+#define TX_ROUND_TO(x, mode) ((vf)_mm256_round_ps((__m256)(x), mode))
+#elif TX_128
+#define TX_ROUND_TO(x, mode) ((vf)_mm_round_ps((__m128)(x), mode))
+#endif
+#ifdef TX_ROUND_TO
+TX_INLINE vf tx_round(vf x) { return TX_ROUND_TO(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+TX_INLINE vf tx_floor(vf x) { return TX_ROUND_TO(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }
+TX_INLINE vf tx_ceil(vf x) { return TX_ROUND_TO(x, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC); }
+TX_INLINE vf tx_trunc(vf x) { return TX_ROUND_TO(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC); }
+#elif TX_NEON
+TX_INLINE vf tx_round(vf x) { return (vf)vrndnq_f32((float32x4_t)x); }
+TX_INLINE vf tx_floor(vf x) { return (vf)vrndmq_f32((float32x4_t)x); }
+TX_INLINE vf tx_ceil(vf x) { return (vf)vrndpq_f32((float32x4_t)x); }
+TX_INLINE vf tx_trunc(vf x) { return (vf)vrndq_f32((float32x4_t)x); }
+#else
+TX_LANEWISE1(tx_round, rintf)
+TX_LANEWISE1(tx_floor, floorf)
+TX_LANEWISE1(tx_ceil, ceilf)
+TX_LANEWISE1(tx_trunc, truncf)
+#endif
+
+TX_INLINE vf tx_sqrt(vf x) {
+#if TX_512
+    return (vf)_mm512_sqrt_ps((__m512)x);
+#elif TX_256
+    return (vf)_mm256_sqrt_ps((__m256)x);
+#elif TX_128
+    return (vf)_mm_sqrt_ps((__m128)x);
+#elif TX_NEON
+    return (vf)vsqrtq_f32((float32x4_t)x);
+#else
+    for (int l = 0; l < TX_LANES; l++) x[l] = sqrtf(x[l]);
+    return x;
+#endif
+}
+TX_INLINE vf tx_rsqrt(vf x) { return 1.0f / tx_sqrt(x); }
+TX_INLINE vf tx_abs(vf x) { return (vf)((vi)x & 0x7fffffff); }
+TX_INLINE vf tx_neg(vf x) { return (vf)((vu)x ^ 0x80000000u); }
+TX_INLINE vf tx_copysign(vf x, vf sign) { return (vf)(((vi)x & 0x7fffffff) | (vi)((vu)sign & 0x80000000u)); }
+TX_INLINE vm tx_isinf(vf x) { return tx_eq(tx_abs(x), tx_splat(__builtin_inff())); }
+
+/* p 2^n for integral n in [-252, 254]; otherwise in two halves, so that the result may be subnormal or infinite. */
+TX_INLINE vf tx_ldexp(vf p, vf n) {
+#if TX_512
+    return (vf)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
+    const vi whole = tx_to_i(n), half = whole >> 1;
+    return p * (vf)((half + 127) << 23) * (vf)((whole - half + 127) << 23);
+#endif
+}
+
+/* expm1(r) for |r| <= ln 2 / 2. */
+TX_INLINE vf tx_expm1_small(vf r) {
+    const vf p = (((0x1.6d99bep-10f * r + 0x1.12288p-7f) * r + 0x1.555486p-5f) * r + 0x1.5554aep-3f) * r + 0.5f;
+    return (r * r) * p + r;
+}
+TX_INLINE vf tx_reduce_exp(vf x, vf* n) {
+    *n = tx_round(x * TX_LOG2E);
+    return (x - *n * TX_LN2_HI) - *n * TX_LN2_LO;
+}
+/* exp for x <= 88. */
+TX_INLINE vf tx_exp_low(vf x) {
+    vf n;
+    const vf r = tx_reduce_exp(tx_max_c(x, tx_splat(-105.0f)), &n);
+    return tx_ldexp(tx_expm1_small(r) + 1.0f, n);
+}
+/* 2^t, within 2 units in the last place of t given exactly: for where the error of t = x log2(e) does no harm. */
+TX_INLINE vf tx_exp2(vf t) {
+#if TX_512
+    const vf f = (vf)_mm512_reduce_ps((__m512)t, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+#else
+    t = tx_min_c(tx_max_c(t, tx_splat(-160.0f)), tx_splat(129.0f));
+    const vf n = tx_floor(t), f = t - n;
+#endif
+    const vf p = (0x1.e974fcp-10f * f + 0x1.277854p-7f) * f + 0x1.c91ce6p-5f;
+    const vf y = ((p * f + 0x1.ebdb56p-3f) * f + 0x1.62e4bap-1f) * f + 1.0f;
+#if TX_512
+    return (vf)_mm512_scalef_ps((__m512)y, (__m512)t); /* takes the floor of t */
+#else
+    return tx_ldexp(y, n);
+#endif
+}
+TX_INLINE vf tx_exp(vf x) { return tx_exp_low(tx_min_c(x, tx_splat(89.0f))); }
+TX_INLINE vf tx_expm1(vf x) {
+    vf n;
+    const vf r = tx_reduce_exp(tx_min_c(tx_max_c(x, tx_splat(-25.0f)), tx_splat(89.0f)), &n);
+    const vf half = tx_ldexp(tx_splat(0.5f), n); /* 2^(n-1), finite for every n */
+    return 2.0f * (half * tx_expm1_small(r) + (half - 0.5f));
+}
+
+TX_INLINE vf tx_log(vf x) {
+    const vm tiny = tx_lt(x, tx_splat(0x1p-126f));
+    const vi bits = (vi)tx_select(tiny, x * 0x1p23f, x);
+    const vi e = (bits - 0x3f3504f3) >> 23; /* mantissa in [sqrt(1/2), sqrt(2)) */
+    const vf n = tx_to_f(tx_select_i(tiny, e - 23, e));
+    const vf f = (vf)(bits - (vi)((vu)e << 23)) - 1.0f, z = f * f;
+    vf p = (((7.0376836292e-2f * f - 1.1514610310e-1f) * f + 1.1676998740e-1f) * f - 1.2420140846e-1f) * f;
+    p = ((((p + 1.4249322787e-1f) * f - 1.6668057665e-1f) * f + 2.0000714765e-1f) * f - 2.4999993993e-1f) * f;
+    const vf tail = (p + 3.3333331174e-1f) * f * z + n * TX_LN2_LO - 0.5f * z;
+    const vf inf = tx_splat(__builtin_inff());
+    vf y = n * TX_LN2_HI + (f + tail);
+    y = tx_select(tx_lt(x, inf), y, x);
+    y = tx_select(tx_le(x, tx_zero()), tx_select(tx_eq(x, tx_zero()), -inf, tx_splat(__builtin_nanf(""))), y);
+    return y;
+}
+/* log(1 + x): the rounding of u = 1 + x is made good by (x - (u - 1)) / u. */
+TX_INLINE vf tx_log1p(vf x) {
+    const vf u = 1.0f + x, lost = x - (u - 1.0f);
+    const vf y = tx_log(u) + lost / u;
+    const vm plain = tx_lt(tx_zero(), u) & tx_lt(u, tx_splat(__builtin_inff()));
+    return tx_select(plain, y, tx_log(u));
+}
+
+TX_INLINE vf tx_tanh(vf x) {
+    const vf e = tx_expm1(2.0f * tx_min_c(tx_abs(x), tx_splat(10.0f)));
+    return tx_copysign(e / (e + 2.0f), x);
+}
+TX_INLINE vf tx_sigmoid(vf x) { return 1.0f / (1.0f + tx_exp(tx_neg(x))); }
+
+/* erfc(a) for a >= 0, within 8e-8 absolute. */
+TX_INLINE vf tx_erfc_positive(vf a) {
+    vf p = ((-3.2376067e-7f * a + 8.7015860e-6f) * a - 9.6791620e-5f) * a + 5.6014291e-4f;
+    p = ((p * a - 1.5611660e-3f) * a - 8.7517983e-4f) * a + 2.8435925e-2f;
+    p = ((p * a - 1.4858440e-1f) * a - 9.1839361e-1f) * a - 1.6279101f;
+    return tx_exp2(p * a);
+}
+/* 1 + erf(x): keeps its digits where erf(x) is near -1. */
+TX_INLINE vf tx_erf_plus1(vf x) {
+    const vf c = tx_erfc_positive(tx_abs(x));
+    return tx_select(tx_lt(x, tx_zero()), c, 2.0f - c);
+}
+TX_INLINE vf tx_erf(vf x) {
+    const vf a = tx_abs(x), z = x * x;
+    const vf small = ((((4.7179903e-3f * z - 2.6757184e-2f) * z + 1.1282822e-1f) * z - 3.7612608e-1f) * z + 1.1283791f) * x;
+    return tx_select(tx_lt(a, tx_splat(0.5f)), small, tx_copysign(1.0f - tx_erfc_positive(a), x));
+}
+
+/* sin or cos of r + quadrant pi/2. */
+TX_INLINE vf tx_sin_quadrant(vf r, vi quadrant) {
+    const vf z = r * r;
+    const vf s = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * (z * r) + r;
+    const vf c = ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * (z * z) - 0.5f * z + 1.0f;
+    const vf y = tx_select(tx_eq_i(quadrant & 1, (vi){0}), s, c);
+    return (vf)((vi)y ^ (vi)((vu)(quadrant & 2) << 30));
+}
+TX_INLINE vf tx_reduce_half_pi(vf x, vi* quadrant) {
+    const vf n = tx_round(x * 0.636619772367581343f);
+    *quadrant = tx_to_i(n);
+    return ((x - n * 1.5703125f) - n * 4.837512969970703125e-4f) - n * 7.54978995489188216e-8f;
+}
+TX_LANEWISE1(tx_sin_far, sinf)
+TX_LANEWISE1(tx_cos_far, cosf)
+TX_INLINE vf tx_sin(vf x) {
+    vi q;
+    const vf r = tx_reduce_half_pi(x, &q);
+    if (TX_LIKELY(!tx_any(tx_not(tx_le(tx_abs(x), tx_splat(8192.0f)))))) return tx_sin_quadrant(r, q);
+    return tx_sin_far(x);
+}
+TX_INLINE vf tx_cos(vf x) {
+    vi q;
+    const vf r = tx_reduce_half_pi(x, &q);
+    if (TX_LIKELY(!tx_any(tx_not(tx_le(tx_abs(x), tx_splat(8192.0f)))))) return tx_sin_quadrant(r, q + 1);
+    return tx_cos_far(x);
+}
+
+/* The remainder with the divisor's sign, as numpy's and Python's. */
+TX_RARE float tx_mod_float(float a, float b) {
+    const float r = fmodf(a, b);
+    return r == 0.0f ? copysignf(0.0f, b) : (r < 0.0f) != (b < 0.0f) ? r + b : r;
+}
+TX_LANEWISE2(tx_pow, powf)
+TX_LANEWISE2(tx_fmod, fmodf)
+TX_LANEWISE2(tx_mod, tx_mod_float)
+TX_LANEWISE1(tx_tan, tanf)
+TX_LANEWISE1(tx_asin, asinf)
+TX_LANEWISE1(tx_acos, acosf)
+TX_LANEWISE1(tx_atan, atanf)
+TX_LANEWISE1(tx_sinh, sinhf)
+TX_LANEWISE1(tx_cosh, coshf)
+TX_LANEWISE1(tx_asinh, asinhf)
+TX_LANEWISE1(tx_acosh, acoshf)
+TX_LANEWISE1(tx_atanh, atanhf)

@@ -1,0 +1,16 @@
+"""What runs the steps of a plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tactix.contracts.launcher import Launcher
+
+
+def launchers() -> list[Launcher]:
+    """The built-in launchers."""
+    from tactix_builtin.launchers.elf import ElfLauncher
+    from tactix_builtin.launchers.numpy_launcher import NumpyLauncher
+
+    return [ElfLauncher(), NumpyLauncher()]

@@ -1,0 +1,204 @@
+"""Runs machine code: shared objects in memory, one flat table of arguments, one native call for all steps.
+
+A library is loaded once per process and content. The executor (kernels/cpu/executor.c) is part of every library; the
+first one with the right ABI runs them all, so that the process has one pool of worker threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Any
+
+from tactix.contracts.artifact import Arg, Binary, Launch
+from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
+from tactix.words.dims import Dim, Env, evaluate
+from tactix.words.errors import ExecutionError
+
+ABI = 1
+
+
+class Library:
+    """A loaded shared object: addresses of its kernels, and its executor."""
+
+    def __init__(self, content: bytes) -> None:
+        try:
+            self.handle = _load(content)
+            self.abi = int(self.handle.tx_abi())
+        except (OSError, AttributeError) as e:
+            raise ExecutionError("machine code cannot be loaded", why=str(e)) from None
+        self.run = self._entry("tx_run", ctypes.c_void_p)
+        self.repeat = self._entry("tx_repeat", ctypes.c_void_p, ctypes.c_int64)
+        self.set_threads = self._entry("tx_set_threads", ctypes.c_int)
+        self._addresses: dict[str, int] = {}
+
+    def _entry(self, name: str, *types: Any) -> Any:
+        function = getattr(self.handle, name)
+        function.argtypes, function.restype = types, ctypes.c_int
+        return function
+
+    def address(self, symbol: str) -> int:
+        """Of a kernel. Raises AttributeError."""
+        if symbol not in self._addresses:
+            self._addresses[symbol] = ctypes.cast(getattr(self.handle, symbol), ctypes.c_void_p).value or 0
+        return self._addresses[symbol]
+
+
+_libraries: dict[str, Library] = {}
+_executors: dict[int, Library] = {}
+_loading = threading.Lock()
+_serial = count(1)
+
+
+def library(content: bytes) -> Library:
+    """The library with that content. Raises ExecutionError."""
+    digest = hashlib.sha256(content).hexdigest()
+    with _loading:
+        if digest not in _libraries:
+            _libraries[digest] = Library(content)
+        return _libraries[digest]
+
+
+def _executor(own: Library) -> Library:
+    """The library whose executor the process uses for plans of that ABI."""
+    if own.abi != ABI:
+        raise ExecutionError(f"machine code with ABI {own.abi}", why=f"this launcher knows {ABI}", do="Build again")
+    return _executors.setdefault(own.abi, own)
+
+
+def _load(content: bytes) -> ctypes.CDLL:
+    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+        return _load_memory(content)
+    with tempfile.TemporaryDirectory(prefix="tactix-") as folder:
+        path = os.path.join(folder, f"plan-{next(_serial)}.so")
+        with open(path, "xb") as f:
+            f.write(content)
+        return ctypes.CDLL(path)
+
+
+def _load_memory(content: bytes) -> ctypes.CDLL:
+    fd = os.memfd_create("tactix-plan")
+    try:
+        with open(fd, "wb", closefd=False) as f:
+            f.write(content)
+        # The loader takes a path that it has seen for the same library, and numbers of closed files come again: so
+        # every load spells its path in another way, with "/" and "/." for the bits of a serial number.
+        spelling = "".join("/." if bit == "1" else "/" for bit in f"{next(_serial):b}")
+        return ctypes.CDLL(f"/proc/self/fd{spelling}/{fd}")
+    finally:
+        os.close(fd)
+
+
+class ElfLauncher(Launcher):
+    """Steps whose code is a Binary and whose launches name its symbols."""
+
+    key = "tactix.cpu.elf@1"
+    device = "cpu"
+
+    def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
+        """Raises ExecutionError for code that is missing, cannot be loaded, or lacks a kernel."""
+        return ElfRun(steps, ctx.threads)
+
+
+class Layout:
+    """Argument slots of all launches in a row, and what goes into each."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.starts: list[int] = []
+        self.pointers: list[tuple[int, int, int]] = []  # slot, buffer, index of the offset
+        self.scalars: list[tuple[int, int]] = []  # slot, index of the value
+        self.dims: dict[Dim, int] = {}
+
+    def add(self, step: Step, launch: Launch) -> None:
+        self.starts.append(self.size)
+        for arg in launch.args:
+            value = self.dims.setdefault(arg.value, len(self.dims))
+            if arg.kind == "scalar":
+                self.scalars.append((self.size, value))
+            else:
+                self.pointers.append((self.size, _buffer(step, arg), value))
+            self.size += 1
+
+
+def _buffer(step: Step, arg: Arg) -> int:
+    if arg.kind == "constant":
+        return step.constants[arg.name]
+    if arg.kind == "workspace":
+        return step.workspace
+    return (step.inputs if arg.kind == "input" else step.outputs)[arg.index].buffer
+
+
+def _kernels(steps: Sequence[Step]) -> Iterator[tuple[Step, Launch, Library, int]]:
+    """Every launch with the address of its kernel."""
+    known: dict[int, Library] = {}  # by identity: hashing the same bytes for every step would take long
+    for s in steps:
+        code = s.artifact.code
+        if not isinstance(code, Binary):
+            raise ExecutionError("it has no machine code", who=s.name, do="Compile it when the plan is built")
+        lib = known.get(id(code.blob)) or known.setdefault(id(code.blob), library(code.blob))
+        for launch in s.artifact.launches:
+            symbol = launch.symbol or code.symbol
+            try:
+                yield s, launch, lib, lib.address(symbol)
+            except AttributeError:
+                raise ExecutionError(f"its machine code has no kernel {symbol!r}", who=s.name) from None
+
+
+class ElfRun:
+    """All launches as one native call."""
+
+    def __init__(self, steps: Sequence[Step], threads: int) -> None:
+        import numpy as np
+
+        layout, kernels, self._executor = Layout(), [], None
+        for step, launch, lib, address in _kernels(steps):
+            layout.add(step, launch)
+            kernels.append(address)
+            self._executor = self._executor or _executor(lib)
+        self._dims = list(layout.dims)
+        self._slots = np.zeros(max(1, layout.size), np.int64)
+        self._view = memoryview(self._slots.data)
+        self._pointers = np.array(layout.pointers, np.int64).reshape(-1, 3).T
+        self._scalars = np.array(layout.scalars, np.int64).reshape(-1, 2).T
+        self._users: dict[int, list[tuple[int, int]]] = {}
+        for slot, buffer, offset in layout.pointers:
+            self._users.setdefault(buffer, []).append((slot, offset))
+        self._values = [0] * len(self._dims)
+        base = self._slots.ctypes.data
+        self._kernels = np.array(kernels, np.int64)
+        self._args = np.array([base + 8 * s for s in layout.starts], np.int64)
+        self._table = np.array([len(kernels), threads, self._kernels.ctypes.data, self._args.ctypes.data], np.int64)
+        self._address = ctypes.c_void_p(self._table.ctypes.data)
+        self._run = self._executor.run if self._executor else _nothing
+        self._repeat = self._executor.repeat if self._executor else _nothing
+
+    def bind(self, env: Env, addresses: Sequence[int]) -> None:
+        import numpy as np
+
+        self._values = [evaluate(d, env) for d in self._dims]
+        values = np.array(self._values, np.int64)
+        slots, buffers, offsets = self._pointers
+        self._slots[slots] = np.array(addresses, np.int64)[buffers] + values[offsets]
+        slots, scalars = self._scalars
+        self._slots[slots] = values[scalars]
+
+    def rebind(self, buffer: int, address: int) -> None:
+        view, values = self._view, self._values
+        for slot, offset in self._users.get(buffer, ()):
+            view[slot] = address + values[offset]
+
+    def __call__(self) -> None:
+        self._run(self._address)
+
+    def repeat(self, times: int) -> None:
+        self._repeat(self._address, times)
+
+
+def _nothing(*_: Any) -> int:
+    return 0

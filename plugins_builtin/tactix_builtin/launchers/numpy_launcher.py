@@ -1,0 +1,134 @@
+"""Runs a layer's numpy reference as a step: every layer works, none of them fast."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tactix.contracts import attrs as attribute
+from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step
+from tactix.contracts.layer import Layer
+from tactix.contracts.region import FUSED, decode
+from tactix.words.dims import Env, evaluate_shape
+from tactix.words.errors import ExecutionError, TactixError
+
+
+class NumpyLauncher(Launcher):
+    """Steps whose ``params`` are ``region.encode(layer, attrs)``. Absent inputs are written as a fused body's -1."""
+
+    key = "tactix.numpy@1"
+    device = "cpu"
+
+    def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
+        """Raises ExecutionError for params that are no layer, or a layer that is not there."""
+        return NumpyRun([NumpyStep(s, *_decode(s, ctx)) for s in steps])
+
+
+def _decode(step: Step, ctx: LinkContext) -> tuple[Layer, Any]:
+    try:
+        return decode(step.artifact.params, ctx.layer)
+    except (TactixError, LookupError, TypeError, ValueError) as e:
+        raise ExecutionError("its layer cannot be had", who=step.name, why=repr(e)) from e
+
+
+def resolve(layer: Layer, attrs: Any, env: Env) -> Any:
+    """Attributes with symbols replaced, through all nested bodies."""
+    if layer is not FUSED:
+        return attribute.resolve_fields(attrs, env)
+    return replace(attrs, nodes=tuple(replace(n, attrs=resolve(n.layer, n.attrs, env)) for n in attrs.nodes))
+
+
+class Slot:
+    """An operand at a shape: the array over its memory, in storage format."""
+
+    __slots__ = ("array", "dtype", "operand", "shape", "storage", "writable")
+
+    def __init__(self, operand: Operand, writable: bool) -> None:
+        self.operand, self.writable = operand, writable
+        self.dtype = operand.spec.dtype.numpy
+        self.shape: tuple[int, ...] = ()
+        self.storage: tuple[int, ...] = ()
+        self.array: Any = None
+
+    def bind(self, env: Env, address: int) -> None:
+        self.shape = self.operand.spec.at(dict(env))
+        self.storage = evaluate_shape(self.operand.format.storage_shape(self.operand.spec.shape), env)
+        self.place(address)
+
+    def place(self, address: int) -> None:
+        """Look at another address; 0 for nowhere, which is enough for no elements."""
+        import numpy as np
+
+        size = math.prod(self.storage) * self.dtype.itemsize
+        if address or not size:
+            memory: Any = (ctypes.c_char * size).from_address(address) if size else None
+            self.array = np.ndarray(self.storage, self.dtype, memory)
+            self.array.flags.writeable = self.writable
+        else:
+            self.array = None
+
+    def read(self) -> Any:
+        """The linear array."""
+        return self.operand.format.unpack(self.array, self.shape)
+
+    def write(self, result: Any) -> None:
+        """Store a linear array. Raises ValueError if it is not what the step declares."""
+        if result.shape != self.shape or result.dtype != self.dtype:
+            raise ValueError(f"the layer gave {result.dtype}{result.shape}, declared is {self.dtype}{self.shape}")
+        self.array[...] = self.operand.format.pack(result)
+
+
+class NumpyStep:
+    """One layer over slots."""
+
+    def __init__(self, step: Step, layer: Layer, attrs: Any) -> None:
+        self.name, self.layer, self.attrs = step.name, layer, attrs
+        self.inputs = [Slot(o, False) for o in step.inputs]
+        self.outputs = [Slot(o, True) for o in step.outputs]
+        self._resolved: Any = None
+
+    def bind(self, env: Env, addresses: Sequence[int]) -> None:
+        self._resolved = resolve(self.layer, self.attrs, env)
+        for s in (*self.inputs, *self.outputs):
+            s.bind(env, addresses[s.operand.buffer] if s.operand.buffer >= 0 else 0)
+
+    def run(self) -> None:
+        import numpy as np
+
+        try:
+            with np.errstate(all="ignore"):
+                results = self.layer.reference(self._resolved, *(s.read() for s in self.inputs))
+            for s, r in zip(self.outputs, results, strict=True):
+                s.write(np.asarray(r))
+        except Exception as e:
+            raise ExecutionError(f"{self.layer.key} failed", who=self.name, why=f"{type(e).__name__}: {e}") from e
+
+
+class NumpyRun:
+    """Steps in order."""
+
+    def __init__(self, steps: Sequence[NumpyStep]) -> None:
+        self.steps = tuple(steps)
+        self._users: dict[int, list[Slot]] = {}
+        for s in self.steps:
+            for slot in (*s.inputs, *s.outputs):
+                self._users.setdefault(slot.operand.buffer, []).append(slot)
+
+    def bind(self, env: Env, addresses: Sequence[int]) -> None:
+        for s in self.steps:
+            s.bind(env, addresses)
+
+    def rebind(self, buffer: int, address: int) -> None:
+        for slot in self._users.get(buffer, ()):
+            slot.place(address)
+
+    def __call__(self) -> None:
+        for s in self.steps:
+            s.run()
+
+    def repeat(self, times: int) -> None:
+        for _ in range(times):
+            self()

@@ -1,0 +1,137 @@
+"""What layers share: checks of their inputs, axes, wide arithmetic, and known content through data movement."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.layer import Layer
+from tactix.contracts.symbolic import LIMIT
+from tactix.words.dims import Dim, Expr, Shape, compare
+from tactix.words.dtypes import DType
+from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
+from tactix.words.tensor import TensorSpec
+
+Array = Any
+"""A numpy array; element types from ml_dtypes included."""
+
+Specs = Sequence[TensorSpec | None]
+
+
+def required(layer: Layer, inputs: Specs, count: int) -> list[TensorSpec]:
+    """The first ``count`` inputs, which must be there. Raises InvalidArgument."""
+    found = [s for s in inputs[:count] if s is not None]
+    if len(found) != count:
+        raise InvalidArgument(f"{layer.key} needs {count} inputs", why=f"{len(found)} are given")
+    return found
+
+
+def optional(inputs: Specs, index: int) -> TensorSpec | None:
+    """An input that may be absent."""
+    return inputs[index] if index < len(inputs) else None
+
+
+def pick(arrays: Sequence[Array], index: int) -> Array | None:
+    """An array that may be absent."""
+    return arrays[index] if index < len(arrays) else None
+
+
+def axis_of(axis: int, rank: int, who: str) -> int:
+    """A non-negative axis. Raises ShapeError."""
+    if not -rank <= axis < rank:
+        raise ShapeError(f"{who}: axis {axis} of a tensor of rank {rank}")
+    return axis % rank
+
+
+def same_dim(a: Dim, b: Dim, who: str, what: str) -> None:
+    """Raises ShapeError if two dims differ for every value of the symbols."""
+    if compare(a, b) in ("<", ">"):
+        raise ShapeError(f"{who}: {what} is {a} and {b}")
+
+
+def float_only(spec: TensorSpec, who: str) -> None:
+    """Raises DTypeError unless the elements are floats."""
+    if not spec.dtype.is_float:
+        raise DTypeError(f"{who} takes floats, not {spec.dtype.value}")
+
+
+def wide(x: Array) -> Array:
+    """16-bit and narrower floats in float32; all else as it is."""
+    t = DType.of(x.dtype)
+    return x.astype(np.float32) if t.is_float and t.bits < 32 else x
+
+
+def spec_of(x: Array) -> TensorSpec:
+    """dtype and shape of an array."""
+    return TensorSpec(DType.of(x.dtype), x.shape)
+
+
+def is_static(value: Any) -> bool:
+    """Whether an attribute value, or every field of attributes, holds no symbol."""
+    if dataclasses.is_dataclass(value):
+        return all(is_static(getattr(value, f.name)) for f in dataclasses.fields(value))
+    if isinstance(value, tuple):
+        return all(is_static(v) for v in value)
+    return not isinstance(value, Expr)
+
+
+def is_tracked(shape: Shape) -> bool:
+    """Whether content of that shape is small and static enough to be tracked."""
+    sizes = [d for d in shape if isinstance(d, int)]
+    return len(sizes) == len(shape) and math.prod(sizes) <= LIMIT
+
+
+def content(spec: TensorSpec) -> Array | None:
+    """Known elements as an array: int64, or objects where some are expressions."""
+    known = spec.known() if is_tracked(spec.shape) else None
+    if known is None:
+        return None
+    dtype: Any = np.int64 if all(isinstance(v, int) for v in known) else object
+    if dtype is np.int64 and any(not -(2**63) <= v < 2**63 for v in known):  # type: ignore[operator]
+        dtype = object
+    return np.array(known, dtype=dtype).reshape(spec.at({}))
+
+
+class Movement(Layer):
+    """A layer that moves elements without computing on them: known content moves along.
+
+    Subclasses give ``shapes`` and ``reference``; ``positions`` are the inputs that say where, not what. The outputs
+    have the first input's dtype.
+    """
+
+    positions: tuple[int, ...] = ()
+
+    def shapes(self, attrs: Any, inputs: list[TensorSpec]) -> list[Shape]:
+        """Shapes of the outputs. Raises ShapeError."""
+        raise NotImplementedError(f"{self.key}: shapes")
+
+    def infer(self, attrs: Any, inputs: Specs) -> list[TensorSpec]:
+        given = required(self, inputs, len(inputs))
+        if not given:
+            raise InvalidArgument(f"{self.key} needs an input")
+        out = [TensorSpec(given[0].dtype, tuple(s)) for s in self.shapes(attrs, given)]
+        return track(self, attrs, given, out, self.positions)
+
+
+def track(
+    layer: Layer, attrs: Any, inputs: Sequence[TensorSpec], outputs: list[TensorSpec], positions: Sequence[int] = ()
+) -> list[TensorSpec]:
+    """The outputs with content, by running the reference on dims, where every input's content is known."""
+    if not is_static(attrs) or not all(is_tracked(s.shape) for s in outputs):
+        return outputs
+    arrays: list[Array] = []
+    for i, s in enumerate(inputs):
+        array = content(s)
+        if array is None or (i in positions and array.dtype == object):
+            return outputs
+        arrays.append(array)
+    results = layer.reference(attrs, *arrays)
+    return [dataclasses.replace(s, value=_elements(r)) for s, r in zip(outputs, results, strict=True)]
+
+
+def _elements(x: Array) -> tuple[Dim, ...]:
+    return tuple(v if isinstance(v, Expr) else int(v) for v in np.asarray(x).ravel())

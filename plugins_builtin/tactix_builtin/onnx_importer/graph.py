@@ -1,0 +1,211 @@
+"""The walk over a model's graph: names to values, nodes to layers, functions and subgraphs in place.
+
+What follows from constants and shapes alone is settled at once: small results of constant inputs become constants,
+elements that are expressions of the input shapes become one ``tactix.Dims`` layer. So no shape arithmetic survives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tactix.contracts.graph import Value
+from tactix.contracts.symbolic import LIMIT
+from tactix.words.dims import Dim
+from tactix.words.errors import ModelImportError, TactixError, UnsupportedOperator
+from tactix_builtin.onnx_importer import functions
+from tactix_builtin.onnx_importer.catalog import Catalog, Function, Opsets, domain_of, opsets_of
+from tactix_builtin.onnx_importer.convert import Context, import_as_layer
+from tactix_builtin.onnx_importer.order import name_of, ordered
+from tactix_builtin.onnx_importer.weights import Weights, dtype_of
+
+if TYPE_CHECKING:
+    import onnx
+
+    from tactix.network.definition import NetworkDefinition
+
+_UNNAMED = ("", "?", "-1", "None")
+"""Dimension names that exporters write for a dimension without one."""
+
+DEPTH = 64
+"""Deepest nesting of functions and subgraphs."""
+
+
+class Scope:
+    """Names of one graph: values, and initializers not yet read. A subgraph's scope sees its parent's names."""
+
+    def __init__(self, opsets: Opsets, prefix: str = "", parent: Scope | None = None, depth: int = 0) -> None:
+        self.opsets, self.prefix, self.parent, self.depth = opsets, prefix, parent, depth
+        self.values: dict[str, Value | None] = {}
+        self.stored: dict[str, Any] = {}
+        if depth > DEPTH:
+            raise ModelImportError("functions or subgraphs are nested too deeply", who=prefix, why=f"more than {DEPTH}")
+
+    def __contains__(self, name: object) -> bool:
+        here = name in self.values or name in self.stored
+        return here or (self.parent is not None and name in self.parent)
+
+    def bind(self, name: str, value: Value | None) -> None:
+        """Give a name its meaning. Raises ModelImportError if it has one here."""
+        if name in self.values or name in self.stored:
+            raise ModelImportError(f"tensor {name!r} is made twice")
+        self.values[name] = value
+
+
+class Walker:
+    """Fills one network from one model."""
+
+    def __init__(self, network: NetworkDefinition, catalog: Catalog, weights: Weights) -> None:
+        self.network, self.catalog, self.weights = network, catalog, weights
+        self._dims: dict[Any, Value] = {}
+
+    # -- names -----------------------------------------------------------------------------------------------------
+
+    def find(self, scope: Scope, name: str) -> Value | None:
+        """The value of a name; an initializer becomes a constant when it is first read. Raises ModelImportError."""
+        here: Scope | None = scope
+        while here is not None:
+            if name in here.values:
+                return here.values[name]
+            if name in here.stored:
+                t = here.stored.pop(name)
+                array = self.weights.sparse(t) if hasattr(t, "indices") else self.weights.array(t)
+                here.values[name] = self.network.add_constant(array, name)
+                return here.values[name]
+            here = here.parent
+        raise ModelImportError(f"tensor {name!r} is made by nothing")
+
+    def store(self, graph: onnx.GraphProto, scope: Scope) -> None:
+        """Note the initializers of a graph."""
+        named = [(t.name, t) for t in graph.initializer] + [(t.values.name, t) for t in graph.sparse_initializer]
+        for name, t in named:
+            if name in scope.stored:
+                raise ModelImportError(f"two initializers are named {name!r}")
+            scope.stored[name] = t
+
+    def add_inputs(self, graph: onnx.GraphProto, scope: Scope) -> None:
+        """Inputs of the network: those of the graph that no initializer sets."""
+        for v in graph.input:
+            if v.name in scope.stored:
+                continue
+            who = f"input {v.name!r}"
+            kind = v.type.WhichOneof("value")
+            if kind != "tensor_type":
+                raise UnsupportedOperator("the model takes something that is no tensor", who=who, why=str(kind))
+            if not v.type.tensor_type.HasField("shape"):
+                raise ModelImportError("it has no rank", who=who, do="Give the input a shape; its dims may be symbols")
+            shape = [_dim(d, f"{v.name}_{i}") for i, d in enumerate(v.type.tensor_type.shape.dim)]
+            scope.bind(v.name, self.network.add_input(v.name, dtype_of(v.type.tensor_type.elem_type, who), shape))
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def run(self, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], scope: Scope) -> list[Value | None]:
+        """Convert the nodes that the outputs need; the values of the outputs."""
+        order = ordered(nodes, outputs, scope)
+        functions.check_supported(self.catalog, order, scope)
+        for index, node in order:
+            self._convert(index, node, scope)
+        return [self.find(scope, name) for name in outputs]
+
+    def _convert(self, index: int, node: onnx.NodeProto, scope: Scope) -> None:
+        domain = domain_of(node.domain)
+        inputs = [self.find(scope, name) if name else None for name in node.input]
+        version = scope.opsets.get(domain, 1)
+        ctx = Context(self, scope, node, scope.prefix + name_of(index, node), domain, version, inputs)
+        try:
+            results = self._results(ctx)
+            settled = [None if v is None else self._settle(ctx, v) for v in results]
+        except ModelImportError as e:
+            e.who = e.who or ctx.who
+            raise
+        except Exception as e:
+            why = str(e) if isinstance(e, TactixError) else f"{type(e).__name__}: {e}"
+            raise ModelImportError("cannot be imported", who=ctx.who, why=why) from e
+        for i, name in enumerate(node.output):
+            if name and (i >= len(settled) or settled[i] is None):
+                ctx.fail(f"output {i} ({name!r}) is not supported")
+            if name:
+                scope.bind(name, settled[i])
+
+    def _results(self, ctx: Context) -> list[Value | None]:
+        claim = self.catalog.claim(ctx.domain, ctx.op, ctx.opset)
+        result: Any = NotImplemented
+        if claim is not None and claim.convert is not None:
+            result = claim.convert(ctx, ctx.node)
+        elif claim is not None and claim.layer is not None:
+            result = import_as_layer(ctx, claim.layer)
+        if result is NotImplemented:
+            body = self.catalog.function(ctx.node, ctx.opset) or self.catalog.typed_function(ctx)
+            if body is None:
+                ctx.fail("no converter takes it in this form, and it has no function body")
+            result = self._expand(ctx, body)
+        return [result] if isinstance(result, Value) else list(result)
+
+    def _expand(self, ctx: Context, function: Function) -> list[Value | None]:
+        """A function's body in place of the node."""
+        scope = Scope(function.opsets, f"{ctx.name}/", None, ctx.scope.depth + 1)
+        for i, name in enumerate(function.proto.input):
+            scope.values[name] = ctx.input(i)
+        wanted = [name for name, used in zip(function.proto.output, ctx.node.output, strict=False) if used]
+        found = dict(zip(wanted, self.run(functions.bound_body(ctx.node, function), wanted, scope), strict=True))
+        return [found.get(name) for name in function.proto.output]
+
+    def inline(self, graph: onnx.GraphProto, ctx: Context) -> list[Value]:
+        """A subgraph without inputs in place of a node."""
+        scope = Scope(ctx.scope.opsets, f"{ctx.name}/", ctx.scope, ctx.scope.depth + 1)
+        self.store(graph, scope)
+        return [v for v in self.run(graph.node, [o.name for o in graph.output], scope) if v is not None]
+
+    # -- constants -------------------------------------------------------------------------------------------------
+
+    def _settle(self, ctx: Context, v: Value) -> Value:
+        """The value, or what it is known to be."""
+        if v.producer is None or v.producer.layer.key == "tactix.Dims@1":
+            return v
+        sizes = [d for d in v.spec.shape if isinstance(d, int)]
+        if v.spec.value is not None:
+            return self._known(ctx, v, v.spec.value, tuple(sizes))
+        constant = all(x is None or x.const is not None for x in ctx.inputs)
+        if constant and len(sizes) == v.spec.rank and math.prod(sizes) <= LIMIT:
+            computed = functions.compute(v)
+            return v if computed is None else self.network.add_constant(computed, v.name)
+        return v
+
+    def _known(self, ctx: Context, v: Value, elements: Sequence[Dim], shape: tuple[int, ...]) -> Value:
+        if all(isinstance(d, int) for d in elements):
+            return self.network.add_constant(np.array(elements, v.spec.dtype.numpy).reshape(shape), v.name)
+        key = (tuple(elements), shape, v.spec.dtype)
+        if key not in self._dims:
+            fields: dict[str, Any] = dict(zip(("values", "shape", "dtype"), key, strict=True))
+            self._dims[key] = self.network.add_layer("tactix.Dims", [], f"{v.name}/dims", (ctx.name,), **fields)[0]
+        return self._dims[key]
+
+    def attribute(self, a: onnx.AttributeProto) -> Any:
+        """An attribute's value: tensors as arrays, lists as tuples, text as str."""
+        return functions.attribute_value(a, self.weights)
+
+
+def _dim(d: onnx.TensorShapeProto.Dimension, fresh: str) -> Dim | str:
+    if d.HasField("dim_value") and d.dim_value >= 0:
+        return d.dim_value
+    return fresh if d.dim_param in _UNNAMED else d.dim_param
+
+
+def import_model(model: onnx.ModelProto, network: NetworkDefinition, catalog: Catalog, weights: Weights) -> None:
+    """The model's main graph into the network."""
+    walker = Walker(network, catalog, weights)
+    scope = Scope(opsets_of(model.opset_import))
+    graph = model.graph
+    walker.store(graph, scope)
+    walker.add_inputs(graph, scope)
+    names = [o.name for o in graph.output]
+    for name, value in zip(names, walker.run(graph.node, names, scope), strict=True):
+        if value is None:
+            raise ModelImportError(f"output {name!r} is empty")
+        if name in network.output_names:
+            raise ModelImportError(f"two outputs are named {name!r}")
+        network.mark_output(value, name)
+    network.name = network.name or graph.name

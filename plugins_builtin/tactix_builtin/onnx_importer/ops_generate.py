@@ -1,0 +1,43 @@
+"""Constants and tensors made of shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.graph import Value
+from tactix.words.dtypes import DType
+from tactix_builtin.onnx_importer.convert import Context, Table
+
+CONVERTERS = Table()
+
+_VALUES = {
+    "value_float": np.float32, "value_int": np.int64, "value_floats": np.float32, "value_ints": np.int64,
+    "value_string": object, "value_strings": object,
+}  # fmt: skip
+
+
+@CONVERTERS("Constant")
+def constant(ctx: Context, node: Any) -> Value:
+    for name in ("value", "sparse_value"):
+        if ctx.has_attr(name):
+            return ctx.constant(ctx.attr(name))
+    for name, dtype in _VALUES.items():
+        if ctx.has_attr(name):
+            return ctx.constant(np.array(ctx.attr(name), dtype))
+    return ctx.fail("it has no value")
+
+
+@CONVERTERS("ConstantOfShape")
+def constant_of_shape(ctx: Context, node: Any) -> Value:
+    shape = ctx.need_known(0, "dims")
+    value = ctx.attr("value", np.zeros(1, np.float32))
+    return ctx.layer("tactix.Fill", [], shape=shape, value=value.item(), dtype=DType.of(value.dtype))
+
+
+@CONVERTERS("Range")
+def arange(ctx: Context, node: Any) -> Value:
+    """Bounds that follow from shapes give a size; others give it a name of its own."""
+    scalars = [ctx.reshape(ctx.tensor(i), ()) for i in range(3)]
+    return ctx.layer("tactix.Range", scalars, symbol=f"{ctx.name}_size")

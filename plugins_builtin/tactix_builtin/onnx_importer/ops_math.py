@@ -1,0 +1,103 @@
+"""Arithmetic, comparisons and casts: operators that are not a layer as they stand."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.graph import Value
+from tactix.words.dtypes import DType
+from tactix_builtin.onnx_importer.convert import Context, Table
+
+CONVERTERS = Table()
+
+
+@CONVERTERS("Identity")
+def identity(ctx: Context, node: Any) -> Value:
+    return ctx.tensor()
+
+
+@CONVERTERS("Max", "Min")
+def extreme(ctx: Context, node: Any) -> Value:
+    layer = f"tactix.{ctx.op}"
+    return functools.reduce(lambda a, b: ctx.layer(layer, [a, b]), _all_inputs(ctx))
+
+
+@CONVERTERS("Sum")
+def total(ctx: Context, node: Any) -> Value:
+    return functools.reduce(lambda a, b: ctx.layer("tactix.Add", [a, b]), _all_inputs(ctx))
+
+
+@CONVERTERS("Mean")
+def mean(ctx: Context, node: Any) -> Value:
+    values = _all_inputs(ctx)
+    return ctx.layer("tactix.Mul", [total(ctx, node), ctx.scalar(1 / len(values), values[0])])
+
+
+def _all_inputs(ctx: Context) -> list[Value]:
+    return [ctx.tensor(i) for i in range(max(1, len(ctx.inputs)))]
+
+
+@CONVERTERS("Clip")
+def clip_attributes(ctx: Context, node: Any) -> Value:
+    """Before operator set 11 the bounds are attributes; the defaults are the ends of float32, which cut nothing."""
+    ends = np.finfo(np.float32)
+    low, high = ctx.attr("min", -np.inf), ctx.attr("max", np.inf)
+    low = -np.inf if low <= ends.min else low
+    high = np.inf if high >= ends.max else high
+    return ctx.layer("tactix.Clip", [ctx.tensor()], min=float(low), max=float(high))
+
+
+@CONVERTERS("Clip", since=11)
+def clip(ctx: Context, node: Any) -> Value:
+    """Constant bounds become attributes; others are tensors."""
+    x, low, high = ctx.tensor(), ctx.const(1), ctx.const(2)
+    exact = x.spec.dtype.is_float or x.spec.dtype.bits <= 32
+    if exact and (low is not None or ctx.input(1) is None) and (high is not None or ctx.input(2) is None):
+        bounds = {"min": low, "max": high}
+        return ctx.layer("tactix.Clip", [x], **{k: float(v.item()) for k, v in bounds.items() if v is not None})
+    if ctx.input(1) is not None:
+        x = ctx.layer("tactix.Max", [x, ctx.tensor(1)])
+    return ctx.layer("tactix.Min", [x, ctx.tensor(2)]) if ctx.input(2) is not None else x
+
+
+@CONVERTERS("Cast")
+def cast(ctx: Context, node: Any) -> Value:
+    to = ctx.dtype_attr("to", DType.FP32)
+    return _cast(ctx, ctx.tensor(), to)
+
+
+@CONVERTERS("CastLike")
+def cast_like(ctx: Context, node: Any) -> Value:
+    return _cast(ctx, ctx.tensor(), ctx.spec(1).dtype)
+
+
+def _cast(ctx: Context, x: Value, to: DType) -> Value:
+    if DType.STRING in (to, x.spec.dtype):
+        ctx.fail("casts from and to strings are not supported")
+    if x.spec.dtype is to:
+        return x
+    return ctx.layer("tactix.Cast", [x], to=to, saturate=bool(ctx.attr("saturate", 1)))
+
+
+@CONVERTERS("Dropout")
+def dropout(ctx: Context, node: Any) -> Any:
+    """Nothing in inference: the mask keeps all."""
+    training = ctx.known(2)
+    if ctx.input(2) is not None and training != (0,):
+        ctx.fail("training_mode is set, or only known by running")
+    x = ctx.tensor()
+    if len(ctx.node.output) < 2 or not ctx.node.output[1]:
+        return [x]
+    return [x, ctx.layer("tactix.Fill", [], shape=x.spec.shape, value=1, dtype=DType.BOOL)]
+
+
+@CONVERTERS("If")
+def branch(ctx: Context, node: Any) -> Any:
+    """Only where the condition follows from constants and shapes: then the branch taken is all there is."""
+    condition = ctx.known(0)
+    if condition not in ((0,), (1,)):
+        ctx.fail("its condition is only known by running", do="Export the model for one of the branches")
+    return ctx.inline(ctx.attr("then_branch" if condition == (1,) else "else_branch"))

@@ -1,0 +1,209 @@
+"""Convolution, pooling, normalisation, softmax and recurrent operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.graph import Value
+from tactix.words.dims import Dim, ceildiv, dmax, floordiv, prod
+from tactix.words.errors import ModelImportError
+from tactix_builtin.onnx_importer.convert import Context, Table
+
+CONVERTERS = Table()
+
+
+# -- windows -----------------------------------------------------------------------------------------------------
+
+
+def _resolved_pads(
+    ctx: Context, size: Sequence[Dim], kernel: Sequence[Dim], strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[Dim, ...]:
+    """``pads``, or what ``auto_pad`` makes of the sizes: SAME gives ceil(size / stride) windows."""
+    mode = ctx.attr("auto_pad", "NOTSET")
+    if mode in ("NOTSET", ""):
+        return tuple(ctx.attr("pads", (0,) * 2 * len(size)))
+    if mode == "VALID":
+        return (0,) * 2 * len(size)
+    totals = [
+        dmax((ceildiv(n, s) - 1) * s + (k - 1) * d + 1 - n, 0)
+        for n, k, s, d in zip(size, kernel, strides, dilations, strict=True)
+    ]
+    return _same(mode, totals)
+
+
+def _same(mode: str, totals: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Totals shared between begin and end: the odd one at the end for SAME_UPPER."""
+    small = [floordiv(t, 2) for t in totals]
+    large = [t - s for t, s in zip(totals, small, strict=True)]
+    return (*small, *large) if mode == "SAME_UPPER" else (*large, *small)
+
+
+def _window(ctx: Context, kernel: Sequence[Dim]) -> dict[str, Any]:
+    """strides, dilations and pads of a node on x (N, C, spatial...)."""
+    n = len(kernel)
+    strides, dilations = ctx.attr("strides", (1,) * n), ctx.attr("dilations", (1,) * n)
+    pads = _resolved_pads(ctx, ctx.spec().shape[2:], kernel, strides, dilations)
+    return {"strides": strides, "dilations": dilations, "pads": pads}
+
+
+def convolution_fields(ctx: Context, weights: int) -> dict[str, Any]:
+    """Attributes of a convolution whose weights are input ``weights``."""
+    return {"group": ctx.attr("group", 1), **_window(ctx, ctx.spec(weights).shape[2:])}
+
+
+@CONVERTERS("Conv")
+def conv(ctx: Context, node: Any) -> Value:
+    inputs = [ctx.tensor(), ctx.tensor(1), ctx.input(2)]
+    return ctx.layer("tactix.Convolution", inputs, **convolution_fields(ctx, 1))
+
+
+@CONVERTERS("ConvTranspose")
+def conv_transpose(ctx: Context, node: Any) -> Value:
+    size, kernel = ctx.spec().shape[2:], ctx.spec(1).shape[2:]
+    n = len(kernel)
+    strides, dilations = ctx.attr("strides", (1,) * n), ctx.attr("dilations", (1,) * n)
+    extra = ctx.attr("output_padding", (0,) * n)
+    mode, wanted = ctx.attr("auto_pad", "NOTSET"), ctx.attr("output_shape")
+    pads = tuple(ctx.attr("pads", (0,) * 2 * n))
+    if wanted or mode.startswith("SAME"):
+        target = wanted[-n:] if wanted else [d * s for d, s in zip(size, strides, strict=True)]
+        full = [
+            (d - 1) * s + e + (k - 1) * t + 1
+            for d, s, e, k, t in zip(size, strides, extra, kernel, dilations, strict=True)
+        ]
+        totals = [dmax(f - t, 0) for f, t in zip(full, target, strict=True)]
+        extra = tuple(e + _number(ctx, dmax(t - f, 0)) for e, f, t in zip(extra, full, target, strict=True))
+        pads = _same("SAME_UPPER" if mode == "SAME_UPPER" else "SAME_LOWER", totals)
+    elif mode == "VALID":
+        pads = (0,) * 2 * n
+    inputs = [ctx.tensor(), ctx.tensor(1), ctx.input(2)]
+    fields = {"strides": strides, "dilations": dilations, "pads": pads, "output_padding": extra}
+    return ctx.layer("tactix.ConvTranspose", inputs, group=ctx.attr("group", 1), **fields)
+
+
+@CONVERTERS("DeformConv")
+def deformable_convolution(ctx: Context, node: Any) -> Value:
+    kernel = ctx.spec(1).shape[2:]
+    if len(kernel) != 2:
+        ctx.fail(f"its kernel has {len(kernel)} axes; 2 are supported")
+    groups = {name: ctx.attr(name, 1) for name in ("group", "offset_group")}
+    inputs = [ctx.tensor(), ctx.tensor(1), ctx.tensor(2), ctx.input(3), ctx.input(4)]
+    return ctx.layer("tactix.DeformableConvolution", inputs, **groups, **_window(ctx, kernel))
+
+
+def _number(ctx: Context, d: Dim) -> int:
+    if not isinstance(d, int):
+        ctx.fail(f"its padding {d} depends on the input's shape")
+    return d
+
+
+@CONVERTERS("MaxPool", "AveragePool", "LpPool")
+def pool(ctx: Context, node: Any) -> Value:
+    kernel = ctx.attr("kernel_shape")
+    if not kernel:
+        raise ModelImportError("kernel_shape is missing")
+    fields = {"kernel_shape": kernel, "ceil_mode": bool(ctx.attr("ceil_mode", 0)), **_window(ctx, kernel)}
+    if ctx.op == "AveragePool":
+        fields["count_include_pad"] = bool(ctx.attr("count_include_pad", 0))
+    if ctx.op == "LpPool":
+        fields["p"] = ctx.attr("p", 2)
+    if ctx.attr("storage_order", 0):
+        ctx.fail("storage_order 1 is not supported")
+    return ctx.layer(f"tactix.{ctx.op}", [ctx.tensor()], **fields)
+
+
+# -- normalisation -------------------------------------------------------------------------------------------------
+
+
+@CONVERTERS("BatchNormalization")
+def batch_normalization(ctx: Context, node: Any) -> Any:
+    if ctx.attr("training_mode", 0):
+        ctx.fail("training_mode is set")
+    if ctx.attr("spatial", 1) != 1:
+        ctx.fail("spatial = 0 is not supported")
+    inputs = [ctx.tensor(i) for i in range(5)]
+    return [ctx.layer("tactix.BatchNormalization", inputs, epsilon=ctx.attr("epsilon", 1e-5))]
+
+
+@CONVERTERS("LayerNormalization")
+def layer_normalization(ctx: Context, node: Any) -> Any:
+    """Mean and deviation as further outputs are left to the operator's function body."""
+    if any(node.output[1:]):
+        return NotImplemented
+    x = ctx.tensor()
+    axis = ctx.attr("axis", -1) % x.spec.rank
+    inputs = [x, ctx.tensor(1), ctx.input(2)]
+    return ctx.layer("tactix.LayerNormalization", inputs, axis=axis, epsilon=ctx.attr("epsilon", 1e-5))
+
+
+@CONVERTERS("RMSNormalization")
+def rms_normalization(ctx: Context, node: Any) -> Value:
+    x = ctx.tensor()
+    axis = ctx.attr("axis", -1) % x.spec.rank
+    return ctx.layer("tactix.RMSNormalization", [x, ctx.tensor(1)], axis=axis, epsilon=ctx.attr("epsilon", 1e-5))
+
+
+@CONVERTERS("GroupNormalization")
+def group_normalization(ctx: Context, node: Any) -> Value:
+    """Before operator set 21 scale and bias are per group: each is repeated for the group's channels."""
+    x, groups = ctx.tensor(), ctx.attr("num_groups")
+    parameters = [ctx.tensor(1), ctx.tensor(2)]
+    channels = x.spec.shape[1]
+    if ctx.opset < 21 and parameters[0].spec.shape != (channels,):
+        each = floordiv(channels, groups)
+        parameters = [_repeated(ctx, p, groups, each) for p in parameters]
+    fields = {"num_groups": groups, "epsilon": ctx.attr("epsilon", 1e-5)}
+    return ctx.layer("tactix.GroupNormalization", [x, *parameters], **fields)
+
+
+def _repeated(ctx: Context, p: Value, groups: int, each: Dim) -> Value:
+    if p.const is not None and isinstance(each, int):
+        return ctx.constant(np.repeat(p.const, each))
+    wide = ctx.layer("tactix.Expand", [ctx.reshape(p, (groups, 1))], shape=(groups, each))
+    return ctx.reshape(wide, (groups * each,))
+
+
+# -- softmax -------------------------------------------------------------------------------------------------------
+
+
+@CONVERTERS("Softmax", "LogSoftmax", "Hardmax")
+def softmax_flat(ctx: Context, node: Any) -> Value:
+    """Before operator set 13 all axes from ``axis`` on count as one."""
+    x = ctx.tensor()
+    shape, axis = x.spec.shape, ctx.attr("axis", 1)
+    axis = axis % len(shape) if axis < 0 else axis
+    layer = f"tactix.{ctx.op}"
+    if prod(shape[axis + 1 :]) == 1 and axis < len(shape):
+        return ctx.layer(layer, [x], axis=axis)
+    flat = ctx.reshape(x, (*shape[:axis], prod(shape[axis:])))
+    return ctx.reshape(ctx.layer(layer, [flat], axis=axis), shape)
+
+
+@CONVERTERS("Softmax", "LogSoftmax", "Hardmax", since=13)
+def softmax(ctx: Context, node: Any) -> Value:
+    x = ctx.tensor()
+    return ctx.layer(f"tactix.{ctx.op}", [x], axis=ctx.attr("axis", -1) % max(1, x.spec.rank))
+
+
+# -- recurrent -----------------------------------------------------------------------------------------------------
+
+
+@CONVERTERS("LSTM", "GRU", "RNN")
+def recurrent(ctx: Context, node: Any) -> Any:
+    fields = {
+        "hidden_size": ctx.attr("hidden_size", ctx.spec(2).shape[-1]),
+        "direction": ctx.attr("direction", "forward"),
+        "activations": ctx.attr("activations", ()),
+        "activation_alpha": ctx.attr("activation_alpha", ()),
+        "activation_beta": ctx.attr("activation_beta", ()),
+        "clip": ctx.attr("clip", 0.0),
+        "layout": ctx.attr("layout", 0),
+    }
+    if ctx.op == "LSTM":
+        fields["input_forget"] = bool(ctx.attr("input_forget", 0))
+    if ctx.op == "GRU":
+        fields["linear_before_reset"] = bool(ctx.attr("linear_before_reset", 0))
+    return ctx.layers(f"tactix.{ctx.op}", ctx.inputs, **fields)

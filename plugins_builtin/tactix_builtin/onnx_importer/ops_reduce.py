@@ -1,0 +1,72 @@
+"""Reductions, TopK and running sums: axes move from attributes to inputs over the operator sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tactix.contracts.graph import Value
+from tactix_builtin.onnx_importer.convert import Context, Table
+
+CONVERTERS = Table()
+
+_DIRECT = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceLogSumExp")
+_COMPOSED = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare")
+
+
+def _reduced(ctx: Context, layer: str, x: Value) -> Value:
+    """``x`` reduced over the node's axes: all of them if none are given, unless the node says that means nothing."""
+    rank = x.spec.rank
+    axes = ctx.axes(1)
+    if not axes:
+        axes = () if ctx.attr("noop_with_empty_axes", 0) else tuple(range(rank))
+    for a in axes:
+        if not -rank <= a < rank:
+            ctx.fail(f"axis {a} of a tensor of rank {rank}")
+    if not axes:
+        return x
+    ordered = tuple(sorted({a % rank for a in axes}))
+    return ctx.layer(layer, [x], axes=ordered, keepdims=bool(ctx.attr("keepdims", 1)))
+
+
+@CONVERTERS(*_DIRECT)
+def reduce(ctx: Context, node: Any) -> Value:
+    return _reduced(ctx, f"tactix.{ctx.op}", ctx.tensor())
+
+
+@CONVERTERS(*_COMPOSED)
+def composed(ctx: Context, node: Any) -> Value:
+    """A sum of magnitudes, squares or plain elements, then a root or a logarithm."""
+    x = ctx.tensor()
+    if ctx.op == "ReduceL1":
+        x = ctx.layer("tactix.Abs", [x])
+    elif ctx.op in ("ReduceL2", "ReduceSumSquare"):
+        x = ctx.layer("tactix.Mul", [x, x])
+    y = _reduced(ctx, "tactix.ReduceSum", x)
+    after = {"ReduceL2": "tactix.Sqrt", "ReduceLogSum": "tactix.Log"}.get(ctx.op)
+    return ctx.layer(after, [y]) if after else y
+
+
+@CONVERTERS("TopK")
+def top_k_attribute(ctx: Context, node: Any) -> Any:
+    return _top_k(ctx, ctx.attr("k"))
+
+
+@CONVERTERS("TopK", since=10)
+def top_k(ctx: Context, node: Any) -> Any:
+    (k,) = ctx.need_known(1, "numbers of elements")
+    return _top_k(ctx, k)
+
+
+def _top_k(ctx: Context, k: Any) -> Any:
+    x = ctx.tensor()
+    axis = ctx.attr("axis", -1) % x.spec.rank
+    flags = {name: bool(ctx.attr(name, 1)) for name in ("largest", "sorted")}
+    return ctx.layers("tactix.TopK", [x], k=k, axis=axis, **flags)
+
+
+@CONVERTERS("CumSum", "CumProd")
+def cumulative(ctx: Context, node: Any) -> Value:
+    x = ctx.tensor()
+    axis = ctx.need_ints(1, "axes")[0] % x.spec.rank
+    flags = {name: bool(ctx.attr(name, 0)) for name in ("exclusive", "reverse")}
+    return ctx.layer(f"tactix.{ctx.op}", [x], axis=axis, **flags)

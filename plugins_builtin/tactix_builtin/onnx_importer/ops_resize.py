@@ -1,0 +1,119 @@
+"""Resize and Upsample: sizes, scales and regions move between attributes and inputs over the operator sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.graph import Value
+from tactix.words.dims import Dim, floordiv
+from tactix_builtin.onnx_importer.convert import Context, Table
+
+CONVERTERS = Table()
+
+LARGEST_DENOMINATOR = 1000
+"""Scales are taken as fractions up to this denominator where that is the same float."""
+
+
+def scaled(size: Dim, scale: float) -> Dim:
+    """``floor(size * scale)``: in float32 for numbers, by the scale's fraction for symbols."""
+    if isinstance(size, int):
+        return int(np.floor(np.float32(size) * np.float32(scale)))
+    simple = Fraction(scale).limit_denominator(LARGEST_DENOMINATOR)
+    ratio = simple if np.float32(float(simple)) == np.float32(scale) else Fraction(float(scale))
+    return floordiv(size * ratio.numerator, ratio.denominator)
+
+
+def _scales(ctx: Context, index: int) -> tuple[float, ...]:
+    """Scales from a constant input; empty if it is absent or empty."""
+    if ctx.input(index) is None or ctx.spec(index).shape == (0,):
+        return ()
+    array = ctx.const(index)
+    if array is None:
+        ctx.fail("its scales are only known by running")
+    return tuple(float(v) for v in array)
+
+
+@CONVERTERS("Upsample")
+def upsample(ctx: Context, node: Any) -> Value:
+    scales = tuple(ctx.attr("scales")) if ctx.has_attr("scales") else _scales(ctx, 1)
+    return _old(ctx, scales)
+
+
+@CONVERTERS("Resize", since=10)
+def resize_first(ctx: Context, node: Any) -> Value:
+    return _old(ctx, _scales(ctx, 1))
+
+
+def _old(ctx: Context, scales: tuple[float, ...]) -> Value:
+    """Upsample and the first Resize: coordinates divided by the scale, rounded down."""
+    x = ctx.tensor()
+    sizes = tuple(scaled(d, s) for d, s in zip(x.spec.shape, scales, strict=True))
+    mode = ctx.attr("mode", "nearest")
+    fields = {"mode": "linear" if mode == "bilinear" else mode, "nearest_mode": "floor"}
+    return ctx.layer(
+        "tactix.Resize", [x], sizes=sizes, scales=scales, coordinate_transformation_mode="asymmetric", **fields
+    )
+
+
+@CONVERTERS("Resize", since=11)
+def resize(ctx: Context, node: Any) -> Value:
+    x, rank = ctx.tensor(), ctx.spec().rank
+    axes = tuple(a % rank for a in ctx.attr("axes", tuple(range(rank))))
+    scales = _scales(ctx, 2)
+    sizes = list(x.spec.shape)
+    full = [1.0] * rank
+    if scales:
+        for a, s in zip(axes, scales, strict=True):
+            sizes[a], full[a] = scaled(x.spec.shape[a], s), s
+    else:
+        wanted = ctx.need_known(3, "sizes")
+        for a, n, s in zip(axes, *_policy(ctx, [x.spec.shape[a] for a in axes], wanted), strict=True):
+            sizes[a], full[a] = n, s
+    if tuple(sizes) == x.spec.shape and all(s == 1 for s in full):
+        return x
+    scaled_by = tuple(full) if all(s > 0 for s in full) else ()
+    return ctx.layer("tactix.Resize", [x], sizes=tuple(sizes), scales=scaled_by, **_modes(ctx, axes))
+
+
+def _policy(ctx: Context, have: Sequence[Dim], want: Sequence[Dim]) -> tuple[Sequence[Dim], Sequence[float]]:
+    """Sizes and scales by ``keep_aspect_ratio_policy``; scale 0 where it is the quotient of the sizes."""
+    policy = ctx.attr("keep_aspect_ratio_policy", "stretch")
+    if policy == "stretch":
+        return want, [1.0 if h == w else 0.0 for h, w in zip(have, want, strict=True)]
+    numbers = [(h, w) for h, w in zip(have, want, strict=True) if isinstance(h, int) and isinstance(w, int)]
+    if len(numbers) != len(have):
+        ctx.fail(f"keep_aspect_ratio_policy {policy!r} needs fixed sizes")
+    pick = min if policy == "not_larger" else max
+    scale = pick(w / h for h, w in numbers)
+    return [int(np.floor(scale * h + 0.5)) for h, _ in numbers], [scale] * len(have)
+
+
+def _modes(ctx: Context, axes: tuple[int, ...]) -> dict[str, Any]:
+    mode = ctx.attr("coordinate_transformation_mode", "half_pixel")
+    fields = {
+        "mode": ctx.attr("mode", "nearest"),
+        "coordinate_transformation_mode": mode,
+        "nearest_mode": ctx.attr("nearest_mode", "round_prefer_floor"),
+        "cubic_coeff_a": ctx.attr("cubic_coeff_a", -0.75),
+        "exclude_outside": bool(ctx.attr("exclude_outside", 0)),
+        "extrapolation_value": ctx.attr("extrapolation_value", 0.0),
+        "antialias": bool(ctx.attr("antialias", 0)),
+    }
+    if mode == "tf_crop_and_resize":
+        fields["roi"] = _region(ctx, axes)
+    return fields
+
+
+def _region(ctx: Context, axes: tuple[int, ...]) -> tuple[float, ...]:
+    """Starts and ends for every axis, 0 and 1 where the node names none."""
+    given, rank = ctx.const(1), ctx.spec().rank
+    if given is None:
+        ctx.fail("its region of interest is only known by running")
+    out = [0.0] * rank + [1.0] * rank
+    for i, a in enumerate(axes):
+        out[a], out[rank + a] = float(given[i]), float(given[len(axes) + i])
+    return tuple(out)

@@ -1,0 +1,93 @@
+"""Order of a graph's nodes: those that outputs need, producers first, and otherwise as the file has them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tactix.words.errors import ModelImportError
+
+if TYPE_CHECKING:
+    import onnx
+
+Numbered = tuple[int, "onnx.NodeProto"]
+
+
+def name_of(index: int, node: onnx.NodeProto) -> str:
+    """The node's name, or one from its operator and position."""
+    return node.name or f"{node.op_type}_{index}"
+
+
+def reads(node: onnx.NodeProto) -> Iterator[str]:
+    """Names of the tensors that a node needs, those of the graph around its subgraphs included."""
+    yield from (name for name in node.input if name)
+    for a in node.attribute:
+        for graph in (*a.graphs, *([a.g] if a.HasField("g") else ())):
+            yield from _free_names(graph)
+
+
+def _free_names(graph: onnx.GraphProto) -> set[str]:
+    own = {t.name for t in graph.initializer} | {v.name for v in graph.input}
+    own |= {name for n in graph.node for name in n.output}
+    wanted = {name for n in graph.node for name in reads(n)} | {v.name for v in graph.output}
+    return wanted - own
+
+
+def ordered(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str], known: Container[str]) -> list[Numbered]:
+    """The nodes that ``outputs`` need, with their positions in the file. ``known``: names made elsewhere.
+
+    Raises ModelImportError for a name that two nodes make or none does, and for a cycle.
+    """
+    maker = _makers(nodes)
+    needed = _needed(nodes, outputs, maker)
+    for i in sorted(needed):
+        for name in reads(nodes[i]):
+            if name not in maker and name not in known:
+                raise ModelImportError(f"tensor {name!r} is made by nothing", who=f"node {name_of(i, nodes[i])!r}")
+    return _sorted(nodes, needed, maker)
+
+
+def _makers(nodes: Sequence[onnx.NodeProto]) -> dict[str, int]:
+    maker: dict[str, int] = {}
+    for i, node in enumerate(nodes):
+        for name in filter(None, node.output):
+            if name in maker:
+                both = f"{name_of(maker[name], nodes[maker[name]])!r} and {name_of(i, node)!r}"
+                raise ModelImportError(f"two nodes make tensor {name!r}", who=both)
+            maker[name] = i
+    return maker
+
+
+def _needed(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str], maker: dict[str, int]) -> set[int]:
+    seen: set[int] = set()
+    stack = [maker[name] for name in outputs if name in maker]
+    while stack:
+        i = stack.pop()
+        if i not in seen:
+            seen.add(i)
+            stack += [maker[name] for name in reads(nodes[i]) if name in maker]
+    return seen
+
+
+def _sorted(nodes: Sequence[onnx.NodeProto], needed: set[int], maker: dict[str, int]) -> list[Numbered]:
+    before = {i: {maker[name] for name in reads(nodes[i]) if name in maker} for i in needed}
+    after: dict[int, list[int]] = {i: [] for i in needed}
+    for i, makers in before.items():
+        for m in makers:
+            after[m].append(i)
+    waiting = {i: len(makers) for i, makers in before.items()}
+    ready = [i for i, count in waiting.items() if not count]
+    heapq.heapify(ready)
+    out: list[Numbered] = []
+    while ready:
+        i = heapq.heappop(ready)
+        out.append((i, nodes[i]))
+        for j in after[i]:
+            waiting[j] -= 1
+            if not waiting[j]:
+                heapq.heappush(ready, j)
+    if len(out) != len(needed):
+        stuck = sorted(i for i, count in waiting.items() if count)
+        raise ModelImportError("nodes form a cycle", who=", ".join(name_of(i, nodes[i]) for i in stuck[:5]))
+    return out

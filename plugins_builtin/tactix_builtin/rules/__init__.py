@@ -1,0 +1,20 @@
+"""What is rewritten before tactics are chosen. One file per topic; ``canonical`` rules first, then fusion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tactix.contracts.rule import Rule
+
+TOPICS = (
+    "fold", "canonical", "broadcast", "reshape", "movement", "affine", "index", "conv", "matmul", "gelu", "norm",
+    "attention", "rnn", "epilogue", "pointwise",
+)  # fmt: skip
+
+
+def all_rules() -> list[Rule]:
+    """Every built-in rule."""
+    from importlib import import_module
+
+    return [rule for topic in TOPICS for rule in import_module(f"{__name__}.{topic}").RULES]

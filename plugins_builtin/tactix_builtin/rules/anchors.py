@@ -1,0 +1,47 @@
+"""Which layers take pointwise layers into the loop that writes their result, and which pointwise layers they take."""
+
+from __future__ import annotations
+
+from tactix.contracts.expr import result_dtype, walk
+from tactix.contracts.graph import Node
+from tactix.contracts.region import program
+from tactix.words.dims import Shape
+from tactix.words.dtypes import DType
+
+TAKE_EPILOGUES = frozenset({
+    "tactix.Convolution", "tactix.ConvTranspose", "tactix.MatMul", "tactix.Gemm", "tactix.Attention",
+    "tactix.LayerNormalization", "tactix.RMSNormalization", "tactix.Softmax", "tactix.MaxPool", "tactix.AveragePool",
+    "tactix.GlobalAveragePool", "tactix.GlobalMaxPool", "tactix.ReduceSum", "tactix.ReduceMean", "tactix.ReduceMax",
+    "tactix.ReduceMin", "tactix.ReduceProd",
+})  # fmt: skip
+"""Layers whose kernels hold each result in a register before it is stored."""
+
+
+def takes_epilogue(node: Node) -> bool:
+    """Whether the node has one such layer and one result."""
+    anchor = node.anchor
+    return anchor is not None and len(node.outputs) == 1 and anchor.layer.key.split("@")[0] in TAKE_EPILOGUES
+
+
+def broadcasts_surely(shape: Shape, out: Shape) -> bool:
+    """Whether that is so for all values of the symbols, and which axes repeat is known now."""
+    tail = out[len(out) - len(shape) :]
+    return len(shape) <= len(out) and all(d in (1, o) for d, o in zip(shape, tail, strict=True))
+
+
+def in_vectors(node: Node) -> bool:
+    """Whether a pointwise node computes on floats of up to 32 bits and truth values, as vectors of accumulators hold.
+
+    Integers of up to 32 bits may be what it reads and what it gives.
+    """
+    p = program(node.body)
+    specs = node.body.infer([v.spec for v in node.given])
+    dtypes = [specs[i].dtype for i in p.leaves]
+    computed = [(n.op, result_dtype(n, dtypes)) for n in walk(p.results)]
+    return all(_in_vectors(op, t) for op, t in computed)
+
+
+def _in_vectors(op: str, dtype: DType) -> bool:
+    if dtype.is_int:
+        return dtype.bits <= 32 and dtype is not DType.UINT32 and op in ("var", "cast")
+    return dtype is DType.BOOL or (dtype.is_float and dtype.bits in (16, 32))

@@ -1,0 +1,149 @@
+"""Pointwise layers that do nothing, or that a cheaper one says; equal nodes merged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.rule import Op, P, Rule, anything, const, var
+from tactix.words.dtypes import DType
+from tactix_builtin.rules.facts import uniform
+
+INF = float("inf")
+
+NEUTRAL: tuple[tuple[str, float], ...] = (
+    ("Add", 0.0), ("Sub", 0.0), ("Mul", 1.0), ("Div", 1.0), ("Pow", 1.0), ("And", 1.0), ("Or", 0.0), ("Xor", 0.0),
+    ("Max", -INF), ("Min", INF),
+)  # fmt: skip
+"""Layer, and the second operand with which it gives the first one."""
+
+
+def as_tensor(x: Value, like: Value) -> Value | Op:
+    """Template: ``x`` in the shape of ``like``, to which it broadcasts."""
+    return x if x.spec.shape == like.spec.shape else P.tactix.Expand(x, shape=like.spec.shape)
+
+
+def _neutral_rule(name: str, number: float) -> Rule:
+    def when(root: Node, x: Value, c: Value) -> bool:
+        return uniform(c) == number and x.spec.dtype is root.outputs[0].spec.dtype
+
+    def replace(root: Node, x: Value) -> Any:
+        return as_tensor(x, root.outputs[0])
+
+    def example(net: Any) -> None:
+        logical = name in ("And", "Or", "Xor")
+        x = net.add_input("x", "bool" if logical else "f32", ["n", 3])
+        neutral = np.full((2, 1, 1), bool(number) if logical else np.float32(number))
+        (y,) = net.add_layer(f"tactix.{name}", [x, net.add_constant(neutral)])
+        net.mark_output(net.add_layer("tactix.Cast", [y], to=DType.INT32)[0], "y")
+
+    pattern = getattr(P.tactix, name)(var("x"), const("c"))
+    return Rule(f"tactix.neutral_{name.lower()}", pattern, replace, when, benefit=60, example=example)
+
+
+# -- powers ----------------------------------------------------------------------------------------------------------
+
+
+def _power_when(root: Node, x: Value, c: Value) -> bool:
+    number = uniform(c)
+    plain = x.spec.shape == root.outputs[0].spec.shape
+    return plain and (number in (2.0, 3.0) or (number == 0.5 and x.spec.dtype.is_float))
+
+
+def _power(x: Value, c: Value) -> Op:
+    number = uniform(c)
+    if number == 0.5:
+        return P.tactix.Sqrt(x)
+    square = P.tactix.Mul(x, x)
+    return square if number == 2.0 else P.tactix.Mul(square, x)
+
+
+def _power_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 3])
+    for i, power in enumerate((2.0, 3.0, 0.5)):
+        (y,) = net.add_layer("tactix.Abs", [x])
+        (y,) = net.add_layer("tactix.Pow", [y, net.add_constant(np.float32(power))])
+        net.mark_output(net.add_layer("tactix.Neg", [y])[0], f"y{i}")
+
+
+# -- choices and casts -----------------------------------------------------------------------------------------------
+
+
+def _constant_choice(root: Node, c: Value, a: Value, b: Value) -> Any:
+    return as_tensor(a if uniform(c) else b, root.outputs[0])
+
+
+def _choice_example(net: Any) -> None:
+    a, b = net.add_input("a", "f32", ["n", 1]), net.add_input("b", "f32", ["n", 4])
+    yes = net.add_constant(np.ones((1, 4), np.bool_))
+    (y,) = net.add_layer("tactix.Where", [yes, a, b])
+    net.mark_output(net.add_layer("tactix.Neg", [y])[0], "y")
+
+
+def _same_cast(root: Node, x: Value) -> bool:
+    return x.spec.dtype is root.outputs[0].spec.dtype
+
+
+def _cast_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n"])
+    (y,) = net.add_layer("tactix.Cast", [x], to=DType.FP32)
+    net.mark_output(net.add_layer("tactix.Abs", [y])[0], "y")
+
+
+# -- equal nodes -----------------------------------------------------------------------------------------------------
+
+SMALL = 64
+"""Most elements of constants that are compared by content."""
+
+
+def _same_tensor(a: Value | None, b: Value | None) -> bool:
+    if a is b:
+        return True
+    if a is None or b is None or a.const is None or b.const is None or a.const is b.const:
+        return a is not None and b is not None and a.const is not None and a.const is b.const
+    alike = a.const.dtype == b.const.dtype and a.const.shape == b.const.shape and a.const.size <= SMALL
+    return bool(alike and a.const.tobytes() == b.const.tobytes())
+
+
+def _same_work(a: Node, b: Node) -> bool:
+    if a.layer is not b.layer or a.attrs != b.attrs or len(a.inputs) != len(b.inputs):
+        return False
+    swapped = (b.inputs[1], b.inputs[0], *b.inputs[2:]) if b.layer.commutative and len(b.inputs) > 1 else b.inputs
+    return any(all(map(_same_tensor, a.inputs, order)) for order in (b.inputs, swapped))
+
+
+def _twin(root: Node, graph: Any) -> Node | None:
+    """An earlier node that computes the same of the same."""
+    if root.is_fused or root.layer.name.startswith("Random"):
+        return None
+    source = next((v for v in root.given if v.const is None), None)
+    users = [n for n, _ in graph.uses(source)] if source is not None else []
+    twins = [n for n in users if n is not root and _same_work(root, n)]
+    return min(twins, key=graph.position, default=None)
+
+
+def _twin_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 4])
+    halves = [net.add_layer("tactix.Mul", [x, net.add_constant(np.float32(0.5))])[0] for _ in range(2)]
+    exps = [net.add_layer("tactix.Exp", [h])[0] for h in halves]
+    net.mark_output(net.add_layer("tactix.Sub", [exps[0], net.add_layer("tactix.Neg", [exps[1]])[0]])[0], "y")
+
+
+RULES = (
+    *(_neutral_rule(name, number) for name, number in NEUTRAL),
+    Rule(
+        "tactix.power", P.tactix.Pow(var("x"), const("c")), _power, _power_when,
+        benefit=50, numerics="reassociates", example=_power_example,
+    ),
+    Rule(
+        "tactix.constant_choice", P.tactix.Where(const("c"), var("a"), var("b")), _constant_choice,
+        lambda c: uniform(c) is not None, benefit=50, example=_choice_example,
+    ),
+    Rule("tactix.same_cast", P.tactix.Cast(var("x")), lambda x: x, _same_cast, benefit=60, example=_cast_example),
+    Rule(
+        "tactix.merge_equal", anything(), lambda root, graph: tuple(_twin(root, graph).outputs),  # type: ignore[union-attr]
+        lambda root, graph: _twin(root, graph) is not None, benefit=40, example=_twin_example,
+    ),
+)  # fmt: skip

@@ -1,0 +1,75 @@
+"""What rules ask about tensors and nodes, and templates that repeat a node with other inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.rule import Op
+from tactix.words.dims import Dim, Expr, Shape
+
+Array = Any
+"""A numpy array."""
+
+
+def is_static(value: Any) -> bool:
+    """Whether an attribute value, or every field of attributes, holds no symbol."""
+    if dataclasses.is_dataclass(value):
+        return all(is_static(getattr(value, f.name)) for f in dataclasses.fields(value))
+    if isinstance(value, tuple):
+        return all(is_static(v) for v in value)
+    return not isinstance(value, Expr)
+
+
+def fields_of(attrs: Any) -> tuple[tuple[str, Any], ...]:
+    """Attributes as an Op takes them."""
+    return tuple((f.name, getattr(attrs, f.name)) for f in dataclasses.fields(attrs))
+
+
+def again(node: Node, inputs: Sequence[Any], **changed: Any) -> Op:
+    """Template: the node's layer over other inputs, some attributes changed."""
+    return Op(node.layer.key, tuple(inputs), tuple({**dict(fields_of(node.attrs)), **changed}.items()))
+
+
+def uniform(v: Value | None) -> float | None:
+    """The number that every element of a constant is; None if they differ, or it is no constant."""
+    if v is None or v.const is None or not v.const.size or v.const.dtype.kind not in "fiub":
+        return None
+    first = v.const.flat[0]
+    return float(first) if (v.const == first).all() else None
+
+
+def scalar_const(v: Value | None) -> float | None:
+    """The number that a constant with one element is; None if it is another tensor."""
+    return uniform(v) if v is not None and v.const is not None and v.const.size == 1 else None
+
+
+def close(number: float | None, target: float) -> bool:
+    """Whether it is the target as models spell it: to four digits."""
+    return number is not None and abs(number - target) <= 1e-4 * abs(target)
+
+
+def core_shape(shape: Shape) -> Shape:
+    """The shape without leading ones: how far it reaches when it broadcasts."""
+    lead = next((i for i, d in enumerate(shape) if d != 1), len(shape))
+    return tuple(shape[lead:])
+
+
+def along_axis(v: Value, rank: int, axis: int, size: Dim) -> Array | None:
+    """A constant that broadcasts to a tensor of that rank and varies along ``axis`` alone: a vector of ``size``."""
+    if v.const is None or v.spec.rank > rank or not isinstance(size, int):
+        return None
+    shape = (1,) * (rank - v.spec.rank) + v.const.shape
+    if any(d != 1 for i, d in enumerate(shape) if i != axis) or shape[axis] not in (1, size):
+        return None
+    return np.broadcast_to(v.const.reshape(-1), (size,))
+
+
+def used_only_by(graph: Any, value: Value, node: Node) -> bool:
+    """Whether the node alone reads the tensor, however often."""
+    uses = graph.uses(value)
+    return bool(uses) and not graph.is_output(value) and all(n is node for n, _ in uses)

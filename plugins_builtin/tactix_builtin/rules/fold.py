@@ -1,0 +1,98 @@
+"""What can be computed while building is: layers of constants, and shape tensors whose content is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts import attrs as attribute
+from tactix.contracts.graph import Node
+from tactix.contracts.rule import Op, P, Rule, anything, literal
+from tactix.words.dims import evaluate, symbols
+from tactix.words.dtypes import DType
+from tactix_builtin.rules.facts import is_static
+
+MAX_BYTES = 64 << 20
+MAX_MADE = 1 << 20
+"""Largest result of a layer without inputs."""
+MAX_GROWTH = 4
+
+NOT_FOLDED = frozenset({"DequantizeLinear"})
+"""Layers that keep weights small: kernels read their inputs as they are."""
+
+
+def _foldable(root: Node) -> bool | str:
+    if root.is_fused or any(v.const is None for v in root.given) or not is_static(root.attrs):
+        return False
+    if root.layer.name in NOT_FOLDED or root.layer.name.startswith("Random"):
+        return False
+    if not all(is_static(v.spec.shape) for v in root.outputs):
+        return False
+    size = evaluate(sum((v.spec.nbytes() for v in root.outputs), 0), {})
+    limit = max(MAX_BYTES, MAX_GROWTH * sum(v.const.nbytes for v in root.given)) if root.given else MAX_MADE
+    return True if size <= limit else f"the result has {size} bytes, more than {limit}"
+
+
+def _fold(root: Node) -> tuple[Any, ...]:
+    inputs = [None if v is None else v.const for v in root.inputs]
+    results = root.layer.reference(attribute.resolve_fields(root.attrs, {}), *inputs)
+    return tuple(literal(np.asarray(r, order="C")) for r in results)
+
+
+def _fold_example(net: Any) -> None:
+    w = net.add_constant(np.arange(6, dtype=np.float32).reshape(2, 3))
+    (t,) = net.add_layer("tactix.Transpose", [w], perm=(1, 0))
+    x = net.add_input("x", "f32", ["n", 3])
+    net.mark_output(net.add_layer("tactix.MatMul", [x, t])[0], "y")
+
+
+def _known(root: Node) -> bool:
+    values = [v.spec.value for v in root.outputs]
+    return not root.is_fused and any(v is not None and is_static(v) for v in values)
+
+
+def _known_content(root: Node) -> tuple[Any, ...]:
+    out: list[Any] = []
+    for v in root.outputs:
+        known = v.spec.value if v.spec.value is not None and is_static(v.spec.value) else None
+        shape = tuple(int(d) for d in v.spec.shape) if known is not None else ()  # type: ignore[arg-type]
+        out.append(v if known is None else literal(np.array(known, v.spec.dtype.numpy).reshape(shape)))
+    return tuple(out)
+
+
+_LAST: dict[str, Any] = {"begins": (1,), "sizes": (1,), "axes": (0,), "steps": (1,)}
+
+
+def _known_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 3, 5])
+    (dims,) = net.add_layer("tactix.Shape", [x], start=1)
+    (wide,) = net.add_layer("tactix.Cast", [dims], to=DType.FP32)
+    net.mark_output(net.add_layer("tactix.Mul", [x, net.add_layer("tactix.Slice", [wide], **_LAST)[0]])[0], "y")
+
+
+def _follows_from_inputs(root: Node, graph: Any) -> bool:
+    if root.is_fused or root.layer.name == "Dims" or len(root.outputs) != 1:
+        return False
+    value = root.outputs[0].spec.value
+    return value is not None and not is_static(value) and set().union(*map(symbols, value)) <= graph.symbols()
+
+
+def _as_dims(root: Node) -> Op:
+    spec = root.outputs[0].spec
+    return P.tactix.Dims(values=spec.value, shape=spec.shape, dtype=spec.dtype)
+
+
+def _dims_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", "s"])
+    (dims,) = net.add_layer("tactix.Shape", [x])
+    (last,) = net.add_layer("tactix.Slice", [dims], **_LAST)
+    (scale,) = net.add_layer("tactix.Cast", [net.add_layer("tactix.Mul", [last, last])[0]], to=DType.FP32)
+    net.mark_output(net.add_layer("tactix.Mul", [x, scale])[0], "y")
+
+
+RULES = (
+    Rule("tactix.fold_constants", anything(), _fold, _foldable, benefit=100, example=_fold_example),
+    Rule("tactix.fold_known", anything(), _known_content, _known, benefit=99, example=_known_example),
+    Rule("tactix.dims", anything(), _as_dims, _follows_from_inputs, benefit=98, example=_dims_example),
+)

@@ -1,0 +1,306 @@
+"""Attention in one pass over the keys: scores of some query rows and a block of keys, softmax, times the values.
+
+A first launch packs the keys, transposed, into panels (and the values, where their vectors do not fit). Then each unit,
+some query rows of one head, walks over blocks of keys with a running maximum and sum, as in FlashAttention (T. Dao et
+al., 2022), so that nothing larger than a block is kept. Threads share out the units. Knob: ``rows`` of a unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import Dim, Shape, broadcast_shapes, ceildiv, evaluate, prod, symbols
+from tactix.words.dtypes import DType
+from tactix.words.errors import ShapeError
+from tactix_builtin.tactics import c_tile
+from tactix_builtin.tactics.c_epilogue import Epilogue, epilogue
+from tactix_builtin.tactics.c_product import RowSite
+from tactix_builtin.tactics.c_scalar import float_literal
+from tactix_builtin.tactics.c_text import Args, block, broadcast_strides, kernel, loop, split
+from tactix_builtin.tactics.c_tile import Functions, Tile, by_rows, finish_saved, flat
+
+KEYS = 256
+"""Keys of a block: their scores, for the rows of a unit, stay in the first cache."""
+MAX_DIM = 1024
+
+
+@dataclass(frozen=True)
+class Heads:
+    """q: (b, h, s, d), k: (b, h, t, d), v: (b, h, t, e) at given inputs; strides along (b, h) count matrices.
+
+    ``mask``: given input, or -1, with its strides along (b, h, s, t).
+    """
+
+    q: int
+    k: int
+    v: int
+    mask: int
+    lead: Shape
+    q_strides: Shape
+    k_strides: Shape
+    v_strides: Shape
+    mask_strides: Shape
+    k_count: Dim
+    v_count: Dim
+    s: Dim
+    t: Dim
+    d: int
+    e: int
+    scale: float
+    nan_to_zero: bool
+    epi: Epilogue
+
+
+def heads(node: Node) -> Heads | Reject:
+    """What an Attention node, fused or not, computes; or why this kernel cannot take it."""
+    epi, anchor = epilogue(node), node.anchor
+    if isinstance(epi, Reject):
+        return epi
+    assert anchor is not None
+    q, k, v, *masks = (node.given[i].spec for i in anchor.inputs if i >= 0)
+    if any(x.dtype is not DType.FP32 for x in (q, k, v, *masks)):
+        return Reject("this kernel takes float32")
+    d, e, a = q.shape[3], v.shape[3], anchor.attrs
+    d = k.shape[3] if not isinstance(d, int) else d
+    if not isinstance(d, int) or not isinstance(e, int) or not 0 < d <= MAX_DIM or not 0 < e <= MAX_DIM:
+        return Reject(f"this kernel takes known dims up to {MAX_DIM}")
+    t = k.shape[2] if isinstance(k.shape[2], int) else v.shape[2]
+    try:
+        lead = broadcast_shapes(q.shape[:2], k.shape[:2], v.shape[:2])
+        strides = [broadcast_strides(x.shape[:2], lead) for x in (q, k, v)]
+        mask = broadcast_strides(masks[0].shape, (*lead, q.shape[2], t)) if masks else (0, 0, 0, 0)
+    except ShapeError as problem:
+        return Reject(str(problem))
+    return Heads(
+        *anchor.inputs[:3], anchor.inputs[3] if masks else -1, lead, *strides, mask, prod(k.shape[:2]),
+        prod(v.shape[:2]), q.shape[2], t, d, e, a.scale, a.nan_to_zero, epi,
+    )  # fmt: skip
+
+
+class AttentionTactic(Tactic):
+    """float32; any batch, heads and sequence lengths, symbolic ones too; a mask that broadcasts along any axis."""
+
+    key = "tactix.c.attention@1"
+    implements = ("tactix.Attention@1",)
+    source = "c"
+    native = True
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        h = heads(node)
+        if isinstance(h, Reject):
+            return h
+        options = (14, 12, 8) if c_tile.registers(device) == 32 else (6, 4)
+        if isinstance(h.s, int) and h.s > 0:
+            return [Variant.of(rows=r) for r in dict.fromkeys(-(-h.s // -(-h.s // r)) for r in options)]
+        return [Variant.of(rows=r) for r in options]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        h = heads(node)
+        assert isinstance(h, Heads)
+        size = prod(h.lead) * h.s * h.t
+        if not symbols(size) <= set(ctx.opt):
+            return None
+        lanes, rows = max(4, ctx.device.lanes), variant.knob("rows")
+        step = c_tile.step_cycles(rows, 2) / rows / (2 * lanes)
+        return 1e-6 + evaluate(size, ctx.opt) * ((h.d + h.e) * step + 25 / lanes) / 3e9 / max(1, ctx.threads)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        h = heads(node)
+        assert isinstance(h, Heads)
+        return _Kernel(h, node, variant, ctx).artifact()
+
+
+class _Kernel:
+    """Writes one kernel."""
+
+    def __init__(self, h: Heads, node: Node, variant: Variant, ctx: CompileContext) -> None:
+        self.h, self.ctx = h, ctx
+        self.tile = Tile(variant.knob("rows"), 2, max(4, ctx.device.lanes))
+        self.args = Args(node)
+        self.functions = Functions(self.args)
+        self.width = self.tile.width
+        self.panels = -(-h.e // self.width)
+        self.packs_v = h.e % self.width != 0
+        self.s, self.t = self.args.dim(h.s), self.args.dim(h.t)
+        self.key_panels = ceildiv(h.t, self.width)
+
+    def artifact(self) -> KernelArtifact:
+        h, args = self.h, self.args
+        keys = h.k_count * self.key_panels * (h.d * self.width * 4)
+        values = h.v_count * h.t * (self.panels * self.width * 4) if self.packs_v else 0
+        self.keys, self.values = args.workspace(0), args.workspace(keys) if self.packs_v else args.input(h.v)
+        args.phase(0)
+        rest = c_tile.rest_sizes(self.tile.rows, h.s) if isinstance(h.s, int) else (4, 1)
+        sizes = (self.tile.rows, *(r for r in rest if r < self.tile.rows))
+        self._softmax()
+        for rows in sizes:
+            self._unit(rows)
+        body = [block("if (phase == 0)", self._pack_keys(), self._pack_values(), "return;"), self._units(sizes)]
+        helpers = c_tile.transpose(self.tile.lanes) + self.functions.text()
+        return kernel(args, body, self.ctx, helpers=helpers, workspace=keys + values, phases=2)
+
+    def _softmax(self) -> None:
+        """One row of scores of a block to weights; updates the row's maximum and sum, and scales what was summed before."""
+        h, lanes = self.h, self.tile.lanes
+        inf = "tx_splat(__builtin_inff())"
+        raw = f"tx_load_f32(s + j) * {float_literal(h.scale)}"
+        if h.mask < 0:
+            masked, tail = raw, raw
+        elif h.mask_strides[3] == 0:
+            masked = tail = f"{raw} + tx_splat(*mask)"
+        else:
+            masked, tail = f"{raw} + tx_load_f32(mask + j)", f"{raw} + tx_load_n_f32(mask + j, keys - j)"
+        whole = [f"const vf x = {masked};", "tx_store_f32(s + j, x);", "most = tx_max_c(x, most);"]
+        last = [f"const vf x = tx_select(tx_first(keys - j), {tail}, -{inf});", *whole[1:]]
+        exponent = ["const vf p = tx_exp_low(tx_load_f32(s + j) - base);", "tx_store_f32(s + j, p);", "sum += p;"]
+        earlier = loop("p", "0", str(self.panels), *[
+            f"tx_store_f32(o + {n * lanes}, tx_load_f32(o + {n * lanes}) * scale);" for n in range(self.tile.vectors)
+        ], "o += pitch;")  # fmt: skip
+        self.functions.add(
+            "softmax",
+            "float* s, int64_t keys, const float* mask, float* top, float* total, float* o, int64_t pitch",
+            [
+                f"vf most = -{inf}, sum = tx_zero();",
+                "int64_t j = 0;",
+                block(f"for (; j + {lanes} <= keys; j += {lanes})", *whole),
+                block("if (j < keys)", *last),
+                "const float old = *top, block_top = tx_hmax(most), now = old > block_top ? old : block_top;",
+                "const vf base = tx_splat(now == -__builtin_inff() ? 0.0f : now);",
+                block(f"for (j = 0; j < keys; j += {lanes})", *exponent),
+                "*top = now;",
+                "const vf scale = tx_exp_low(tx_splat(old) - base);",
+                "*total = *total * scale[0] + tx_hsum(sum);",
+                block("if (pitch)", earlier),
+            ],
+        )
+
+    def _unit(self, rows: int) -> None:
+        """Some query rows of one head against all keys."""
+        h, width = self.h, self.width
+        tile = Tile(rows, 2, self.tile.lanes, c_tile.chains_for(rows, 2))
+        self._scores(tile)
+        self._weigh(tile)
+        block_size = rows * width
+        at_v = f"v + t * {self.panels * width}" if self.packs_v else f"v + t * {h.e}"
+        row_mask = f"mask + m * {self.args.dim(h.mask_strides[2])}" if h.mask_strides[2] != 0 else "mask"
+        row_mask += " + t" if h.mask_strides[3] != 0 else ""
+        call = f"a, s + m * {KEYS}, keys, {row_mask}, top + m, sum + m, o + m * {width}, t ? {block_size} : 0"
+        walk = [
+            f"const int64_t keys = {self.t} - t < {KEYS} ? {self.t} - t : {KEYS};",
+            loop("j", "0", "keys", f"TX_NAME(scores{rows})(a, q, k + (t + j) * {h.d}, s + j);", step=width),
+            loop("m", "0", str(rows), f"TX_NAME(softmax)({call});"),
+            loop("p", "0", str(self.panels),
+                 f"TX_NAME(weigh{rows})(a, s, {at_v} + p * {width}, keys, o + p * {block_size}, t == 0);"),
+        ]  # fmt: skip
+        body = [
+            f"float s[{rows * KEYS}] __attribute__((aligned(64))), o[{self.panels * block_size}] __attribute__((aligned(64)));",
+            f"float top[{rows}], sum[{rows}];",
+            loop("m", "0", str(rows), "top[m] = -__builtin_inff();", "sum[m] = 0.0f;"),
+            loop("t", "0", self.t, *walk, step=KEYS),
+            *self._finish(tile),
+        ]
+        self.functions.add(
+            f"unit{rows}", "const float* q, const float* k, const float* v, const float* mask, int64_t row", body
+        )
+
+    def _finish(self, tile: Tile) -> list[str]:
+        h, size = self.h, tile.rows * self.width
+        nothing = f"memset(o + p * {size} + m * {self.width}, 0, {self.width * 4});" if h.nan_to_zero else ""
+        bad = loop("p", "0", str(self.panels), nothing) if nothing else ""
+        value = "0.0f" if h.nan_to_zero else '__builtin_nanf("")'
+        left = f"({h.e} - col)" if h.e % self.width else ""
+        site = RowSite(self.args, (*h.lead, h.s), h.e, tile.lanes, left)
+        stores = finish_saved(tile, h.epi, site, f"(o + p * {size})", bool(left), " * tx_splat(sum[m])")
+        return [
+            loop("m", "0", str(tile.rows), "if (sum[m] > 0.0f) sum[m] = 1.0f / sum[m];",
+                 block("else", f"sum[m] = {value};", bad)),
+            loop("p", "0", str(self.panels), f"const int64_t col = p * {self.width};", stores),
+        ]  # fmt: skip
+
+    def _scores(self, tile: Tile) -> None:
+        """Products of the query rows with one panel of keys."""
+        d = self.h.d
+        unroll = 2 if d % 2 == 0 else 1
+        body = tile.steps(unroll, lambda m, u: f"q[{m * d + u}]", "k")
+        sums = [f"tx_store_f32(s + {m * KEYS + n * tile.lanes}, {tile.acc(m, n)});" for m, n in tile.places()]
+        walk = loop("i", "0", str(d // unroll), body, f"q += {unroll}; k += {unroll * tile.width};")
+        parameters = "const float* q, const float* k, float* s"
+        self.functions.add(f"scores{tile.rows}", parameters, [tile.zero(), walk, tile.join(), *sums])
+
+    def _weigh(self, tile: Tile) -> None:
+        """Weights of a block of keys times one panel of values, added to what was summed before."""
+        pitch = str(self.panels * self.width if self.packs_v else self.h.e)
+        one = Tile(tile.rows, tile.vectors, tile.lanes)
+        body = one.steps(2, lambda m, u: f"s[{m * KEYS + u}]", "v", pitch)
+        rest = one.steps(1, lambda m, u: f"s[{m * KEYS + u}]", "v", pitch)
+        self.functions.add(
+            f"weigh{tile.rows}",
+            "const float* s, const float* v, int64_t keys, float* o, int first",
+            [
+                one.zero(),
+                block("if (!first)", one.load("o")),
+                "int64_t i = 0;",
+                block("for (; i + 2 <= keys; i += 2)", body, f"s += 2; v += 2 * {pitch};"),
+                block("if (i < keys)", rest),
+                one.save("o"),
+            ],
+        )
+
+    def _pack_keys(self) -> str:
+        """Keys of every head as panels: (matrix, panel, d, width), zero past the last key."""
+        h, width, lanes = self.h, self.width, self.tile.lanes
+        panels = self.args.dim(self.key_panels)
+        turn = (
+            f"TX_NAME(turn)(in + j * {h.d} + i, {h.d}, left - j, {h.d} - i, out + i * {width} + j, {width});"
+        )  # fmt: skip
+        body = [
+            f"const int64_t panel = u % {panels}, left = {self.t} - panel * {width};",
+            f"const float* in = {self.args.input(h.k)} + (u / {panels} * {self.t} + panel * {width}) * {h.d};",
+            f"float* out = {self.keys} + u * {h.d * width};",
+            loop("i", "0", str(h.d), loop("j", "0", str(width), turn, step=lanes), step=lanes),
+        ]
+        return block("", f"{split(self.args.dim(h.k_count * self.key_panels))}", loop("u", "lo", "hi", *body))
+
+    def _pack_values(self) -> str:
+        """Value rows with zeros after them, up to whole panels."""
+        if not self.packs_v:
+            return ""
+        h, pitch = self.h, self.panels * self.width
+        body = [
+            f"memcpy({self.values} + u * {pitch}, {self.args.input(h.v)} + u * {h.e}, {h.e * 4});",
+            f"memset({self.values} + u * {pitch} + {h.e}, 0, {(pitch - h.e) * 4});",
+        ]
+        return block("", f"{split(self.args.dim(h.v_count * h.t))}", loop("u", "lo", "hi", *body))
+
+    def _units(self, sizes: tuple[int, ...]) -> str:
+        h, rows, args = self.h, self.tile.rows, self.args
+        sizes_of = [args.dim(d) for d in h.lead]
+        tiles = args.dim(ceildiv(h.s, rows))
+        v_pitch = self.panels * self.width if self.packs_v else h.e
+        keys = args.dim(self.key_panels * (h.d * self.width))
+        mask = "0"
+        if h.mask >= 0:
+            step = [f"r * {args.dim(h.mask_strides[2])}"] * (h.mask_strides[2] != 0)
+            mask = args.sum(args.input(h.mask), flat("item", sizes_of, h.mask_strides[:2], args), *step)
+
+        def head(strides: Shape) -> str:
+            return f"({flat('item', sizes_of, strides, args)})"
+
+        def call(size: int) -> str:
+            q = f"{args.input(h.q)} + ({head(h.q_strides)} * {self.s} + r) * {h.d}"
+            k = f"{self.keys} + {head(h.k_strides)} * {keys}"
+            v = f"{self.values} + {head(h.v_strides)} * {self.t} * {v_pitch}"
+            return f"TX_NAME(unit{size})(a, {q}, {k}, {v}, {mask}, item * {self.s} + r);"
+
+        body = [
+            f"const int64_t item = u / {tiles}, from = u % {tiles} * {rows};",
+            f"const int64_t end = from + {rows} < {self.s} ? from + {rows} : {self.s};",
+            "int64_t r = from;",
+            by_rows(sizes, "r", "end", call),
+        ]
+        return f"{split(f'{args.dim(prod(h.lead))} * {tiles}')}\n{loop('u', 'lo', 'hi', *body)}"

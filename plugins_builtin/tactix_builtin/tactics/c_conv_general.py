@@ -1,0 +1,267 @@
+"""Any convolution and transposed convolution in the linear format: the tactic of last resort in C.
+
+A first launch copies the input with its borders padded and its columns sorted by their remainder modulo the stride, so
+that the second one reads neighbouring output columns as vectors. Its tiles are some output channels times neighbouring
+columns. A transposed convolution is one with the taps reversed over an input with ``stride - 1`` zeros in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import Dim, Shape, ceildiv, evaluate, prod, symbols
+from tactix.words.dtypes import DType
+from tactix.words.errors import ShapeError
+from tactix_builtin.tactics import c_tile
+from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, anchor_spec, epilogue
+from tactix_builtin.tactics.c_text import Args, block, decode, kernel, load, loop, splat, split, store
+from tactix_builtin.tactics.c_tile import Functions, Tile, by_rows, finish, flat, with_term
+
+ROWS = 8
+VECTORS = 2
+
+
+@dataclass(frozen=True)
+class Taps:
+    """A convolution of stride ``strides`` over an input with ``stuffing - 1`` zeros between elements.
+
+    ``begins``: elements of padding before each axis. Weights: ``channel_stride`` and ``input_stride`` count kernels from
+    one output or input channel of a group to the next; ``reversed``: taps are stored last first.
+    """
+
+    x: int
+    w: int
+    n: Dim
+    c: int
+    co: int
+    group: int
+    size: Shape
+    out: Shape
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    stuffing: tuple[int, ...]
+    begins: Shape
+    channel_stride: int
+    input_stride: int
+    reversed: bool
+    epi: Epilogue
+
+
+def taps_of(node: Node) -> Taps | Reject:
+    """The geometry of a Convolution or ConvTranspose node, or why this kernel cannot take it."""
+    epi, anchor = epilogue(node), node.anchor
+    if isinstance(epi, Reject):
+        return epi
+    assert anchor is not None
+    specs = [node.given[i].spec for i in anchor.inputs if i >= 0]
+    if any(s.dtype is not DType.FP32 for s in specs):
+        return Reject("this kernel takes float32")
+    channels = (specs[0].shape[1], *specs[1].shape)
+    if not all(isinstance(d, int) and d > 0 for d in channels):
+        return Reject("channels and kernel are not known before running, or empty")
+    if len(anchor.inputs) > 2 and anchor.inputs[2] >= 0:
+        spatial = specs[0].rank - 2
+        bias = Operand(anchor.inputs[2], DType.FP32, (*specs[2].shape, *(1,) * spatial), (0, 1, *(0,) * spatial), False)
+        epi = with_term(epi, bias, lambda y, b: y + b)
+    transposed = anchor.layer.key.startswith("tactix.ConvTranspose@")
+    made = _transposed if transposed else _forward
+    return made(node, anchor.attrs, anchor.inputs, epi)
+
+
+def _forward(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> Taps:
+    x, w, y = node.given[inputs[0]].spec, node.given[inputs[1]].spec, anchor_spec(node)
+    rank, ones = x.rank - 2, (1,) * (x.rank - 2)
+    begins = tuple(a.pads[:rank]) or (0,) * rank
+    return Taps(
+        inputs[0], inputs[1], x.shape[0], x.shape[1], w.shape[0], a.group, x.shape[2:], y.shape[2:], w.shape[2:],
+        a.strides or ones, a.dilations or ones, ones, begins, w.shape[1], 1, False, epi,
+    )  # fmt: skip
+
+
+def _transposed(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> Taps:
+    x, w, y = node.given[inputs[0]].spec, node.given[inputs[1]].spec, anchor_spec(node)
+    rank, ones = x.rank - 2, (1,) * (x.rank - 2)
+    dilations = a.dilations or ones
+    pads = a.pads[:rank] or (0,) * rank
+    begins = tuple(d * (k - 1) - p for d, k, p in zip(dilations, w.shape[2:], pads, strict=True))
+    return Taps(
+        inputs[0], inputs[1], x.shape[0], x.shape[1], w.shape[1] * a.group, a.group, x.shape[2:], y.shape[2:],
+        w.shape[2:], ones, dilations, a.strides or ones, begins, 1, w.shape[1], True, epi,
+    )  # fmt: skip
+
+
+class GeneralConvTactic(Tactic):
+    """float32, any number of spatial axes, any groups, computed weights, symbolic sizes and pads."""
+
+    key = "tactix.c.conv_general@1"
+    implements = ("tactix.Convolution@1", "tactix.ConvTranspose@1")
+    source = "c"
+    native = True
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        try:
+            t = taps_of(node)
+        except ShapeError as e:
+            return Reject(str(e))
+        return t if isinstance(t, Reject) else [Variant()]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        t = taps_of(node)
+        assert isinstance(t, Taps)
+        steps = prod(t.out) * t.n * (t.co * (t.c // t.group) * prod(t.kernel))  # type: ignore[arg-type]
+        if not symbols(steps) <= set(ctx.opt):
+            return None
+        return 2e-6 + evaluate(steps, ctx.opt) / max(4, ctx.device.lanes) / 3e9 / max(1, ctx.threads)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        t = taps_of(node)
+        assert isinstance(t, Taps)
+        return _Kernel(t, node, ctx).artifact()
+
+
+@dataclass(frozen=True)
+class LineSite:
+    """Results in linear rows of ``out[-1]`` columns; implements c_tile.Site.
+
+    The kernel's C variables: ``image``, ``channel`` (of the tile's first row), ``line`` (over the outer spatial axes),
+    ``col``.
+    """
+
+    args: Args
+    taps: Taps
+    lanes: int
+    left: str
+
+    def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
+        n, c, *outer, last = operand.strides
+        lines = [self.args.dim(d) for d in self.taps.out[:-1]]
+        terms = [f"image * {self.args.dim(n)}"] * (n != 0)
+        terms += [f"(channel + {row}) * {self.args.dim(c)}"] * (c != 0)
+        pointer = self.args.sum(self.args.input(operand.index), *terms, flat("line", lines, outer, self.args))
+        if last == 0:
+            return splat(operand.dtype, pointer)
+        return load(operand.dtype, f"{pointer} + col + {vector * self.lanes}", count)
+
+    def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
+        lines, width = self.args.dim(prod(self.taps.out[:-1])), self.args.dim(self.taps.out[-1])
+        at = f"((image * {self.taps.co} + channel + {row}) * {lines} + line) * {width} + col + {vector * self.lanes}"
+        return store(dtype, f"{self.args.output(output)} + {at}", value, count)
+
+
+class _Kernel:
+    """Writes one kernel."""
+
+    def __init__(self, taps: Taps, node: Node, ctx: CompileContext) -> None:
+        self.taps, self.ctx = taps, ctx
+        self.lanes = max(4, ctx.device.lanes)
+        width = taps.out[-1]
+        self.vectors = min(VECTORS, max(1, -(-width // self.lanes))) if isinstance(width, int) else VECTORS
+        self.args = Args(node)
+        self.functions = Functions(self.args)
+        t = taps
+        self.rows = t.co // t.group
+        self.padded = tuple(
+            (o - 1) * s + d * (k - 1) + 1
+            for o, s, d, k in zip(t.out[:-1], t.strides, t.dilations, t.kernel, strict=False)
+        )
+        reach = t.dilations[-1] * (t.kernel[-1] - 1) // t.strides[-1]
+        self.pitch: Dim = ceildiv(width, self.vectors * self.lanes) * (self.vectors * self.lanes) + reach
+        """Columns of one remainder in a padded row."""
+
+    def artifact(self) -> KernelArtifact:
+        row = self.pitch * self.taps.strides[-1]
+        size = self.taps.n * self.taps.c * prod(self.padded) * row * 4
+        self.x = self.args.workspace(0)
+        self.args.phase(0)
+        sizes = tuple(s for s in (ROWS, 4, 2, 1) if s <= max(self.rows, 1))
+        for rows in sizes:
+            self._function(rows)
+        body = [block("if (phase == 0)", self._copy(), "return;"), self._multiply(sizes)]
+        return kernel(self.args, body, self.ctx, helpers=self.functions.text(), workspace=size, phases=2)
+
+    def _function(self, rows: int) -> None:
+        t, tile = self.taps, Tile(rows, self.vectors, self.lanes)
+        width = t.out[-1]
+        left = "" if isinstance(width, int) and width % tile.width == 0 else f"({self.args.dim(width)} - col)"
+        stride = t.channel_stride * prod(t.kernel)  # type: ignore[operator]
+        step = tile.steps(1, lambda m, u: f"wt[{m * stride}]", "xt")  # type: ignore[operator]
+        body = [tile.zero(), self._reduce(step), *finish(tile, t.epi, LineSite(self.args, t, self.lanes, left))]
+        parameters = "const float* x, const float* w, int64_t image, int64_t channel, int64_t line, int64_t col"
+        self.functions.add(f"t{rows}", parameters, body)
+
+    def _reduce(self, step: str) -> str:
+        """Loops over input channels and taps around one step."""
+        t, rank = self.taps, len(self.taps.kernel)
+        strides, row = list(t.dilations), self.pitch * t.strides[-1]
+        terms, tap = [], "0"
+        for i in range(rank):
+            tap = f"({tap}) * {t.kernel[i]} + i{i}"
+            if i < rank - 1:
+                terms.append(f"i{i} * {self.args.dim(prod(self.padded[i + 1 :]) * row * strides[i])}")
+        at, s = f"i{rank - 1} * {strides[-1]}", t.strides[-1]
+        terms.append(at if s == 1 else f"{at} % {s} * {self.args.dim(self.pitch)} + {at} / {s}")
+        plane, count = self.args.dim(prod(self.padded) * row), prod(t.kernel)
+        place = f"{count} - 1 - ({tap})" if t.reversed else tap
+        head = f"const float *xt = x + c * {plane} + {' + '.join(terms)}, *wt = w + c * {t.input_stride * count} + {place};"  # type: ignore[operator]
+        body = f"{head}\n{step}"
+        for i in reversed(range(rank)):
+            body = loop(f"i{i}", "0", str(t.kernel[i]), body)
+        return loop("c", "0", str(t.c // t.group), body)
+
+    def _multiply(self, sizes: tuple[int, ...]) -> str:
+        """Units are (image, group, output line); each takes all channels of the group and all columns."""
+        t, rank = self.taps, len(self.taps.kernel)
+        lines, row = prod(t.out[:-1]), self.pitch * t.strides[-1]
+        names = [f"o{i}" for i in range(rank - 1)]
+        places = [
+            f"o{i} * {self.args.dim(prod(self.padded[i + 1 :]) * row * t.strides[i])}" for i in range(rank - 1)
+        ]
+        inputs, plane = t.c // t.group, prod(self.padded) * row
+        weights = prod(t.kernel) * (t.channel_stride * self.rows if not t.reversed else t.input_stride * inputs)  # type: ignore[operator]
+        step = prod(t.kernel) * t.channel_stride
+        w = f"{self.args.input(t.w)} + group * {weights} + m * {step}"
+        call = f"a, xl + q, {w}, image, group * {self.rows} + m, line, q"
+        rows = [s for s in sizes if s <= self.rows]
+        tiles = by_rows(rows, "m", str(self.rows), lambda s: f"TX_NAME(t{s})({call});")
+        body = [
+            decode("u", ["image", "group", "line"], ["0", str(t.group), self.args.dim(lines)]),
+            decode("line", names, [self.args.dim(d) for d in t.out[:-1]]),
+            f"const float* xl = {self.args.sum(self.x, f'(image * {t.c} + group * {inputs}) * {self.args.dim(plane)}', *places)};",
+            loop("q", "0", self.args.dim(t.out[-1]), "int64_t m = 0;", tiles, step=self.vectors * self.lanes),
+        ]
+        return f"{split(self.args.dim(t.n * t.group * lines))}\n{loop('u', 'lo', 'hi', *body)}"
+
+    def _copy(self) -> str:
+        """The first launch: every padded row, zero where nothing lies."""
+        t, rank = self.taps, len(self.taps.kernel)
+        names = [f"i{i}" for i in range(rank - 1)]
+        inside, place = ["1"], "plane"
+        for i in range(rank - 1):
+            where = f"(i{i} - {self.args.dim(t.begins[i])})"
+            inside.append(self._inside(where, i))
+            place = f"({place}) * {self.args.dim(t.size[i])} + {where} / {t.stuffing[i]}"
+        width, s = self.args.dim(t.size[-1]), t.strides[-1]
+        column = f"(q * {s} + p - {self.args.dim(t.begins[-1])})"
+        value = f"inside && {self._inside('at', rank - 1)} ? {self.args.input(t.x)}[({place}) * {width} + at / {t.stuffing[-1]}] : 0.0f"
+        sizes = [self.args.dim(d) for d in self.padded]
+        body = [
+            decode("r", ["plane", *names], ["0", *sizes]),
+            f"const int inside = {' && '.join(inside)};",
+            f"float* out = {self.x} + r * {self.args.dim(self.pitch * s)};",
+            loop("p", "0", str(s), loop("q", "0", self.args.dim(self.pitch), f"const int64_t at = {column};", f"*out++ = {value};")),
+        ]
+        return f"{split(self.args.dim(t.n * t.c * prod(self.padded)))}\n{loop('r', 'lo', 'hi', *body)}"
+
+    def _inside(self, where: str, axis: int) -> str:
+        """Whether a place, counted from the input's begin, holds an element."""
+        t = self.taps
+        stuffing, size = t.stuffing[axis], self.args.dim(t.size[axis])
+        even = f" && {where} % {stuffing} == 0" if stuffing != 1 else ""
+        return f"{where} >= 0 && {where} < {size} * {stuffing}{even}"

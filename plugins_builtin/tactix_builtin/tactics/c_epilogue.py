@@ -1,0 +1,138 @@
+"""Epilogues: the pointwise part of a fused node as vector statements over accumulators and broadcast operands.
+
+For the tactics of anchored layers (GEMM, convolution, reductions, normalisation, pooling):
+
+    epi = epilogue(node)                      # Epilogue or Reject
+    code = epi.emit(["acc0"], lambda leaf: load(leaf.dtype, f"{args.input(leaf.index)} + {offset}"))
+    body = [*code.statements, *(store(t, pointer, r) for r, t in zip(code.results, code.dtypes))]
+
+``epi.emit`` asks ``place`` for each operand at the current position; ``Operand.strides`` says how it lies along the dims
+of the output: 0 where it repeats, so that ``args.offset(operand.strides, ["n", "c", "i"])`` is its element offset.
+A node that is not fused has the identity as epilogue: ``emit`` then gives the accumulators back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tactix.contracts import expr, region
+from tactix.contracts.expr import Scalar
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import Reject
+from tactix.words.dims import Dim, Shape
+from tactix.words.dtypes import DType
+from tactix.words.errors import ShapeError
+from tactix.words.tensor import TensorSpec
+from tactix_builtin.tactics import c_text
+from tactix_builtin.tactics.c_scalar import Code, emit_scalar, emit_vector, why_not_vector
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An epilogue operand: the given input ``index``, its dtype and shape, and its strides along the output's dims.
+
+    Strides count elements of the linear tensor, 0 where it repeats. ``is_full``: it has the output's shape.
+    """
+
+    index: int
+    dtype: DType
+    shape: Shape
+    strides: tuple[Dim, ...]
+    is_full: bool
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is one element for all positions."""
+        return all(s == 0 for s in self.strides)
+
+    def is_channel(self, per_batch: bool = False) -> bool:
+        """Whether it varies along axis 1 alone: ``(1, C, 1, 1)``; with ``per_batch`` along axes 0 and 1: ``(N, C, 1, 1)``."""
+        varies = [i for i, s in enumerate(self.strides) if s != 0]
+        return varies == [1] or (per_batch and varies == [0, 1])
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """``operands``: variable index to Operand; ``accumulators``: variable index to the anchor's output number.
+
+    ``results``: one expression per output of the node; ``dtypes``: of every variable, accumulators as the anchor's
+    outputs are declared. ``shape``: of every output.
+    """
+
+    results: tuple[Scalar, ...]
+    dtypes: tuple[DType, ...]
+    operands: dict[int, Operand]
+    accumulators: dict[int, int]
+    shape: Shape
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the accumulators are the results."""
+        return all(r.op == "var" and r.value in self.accumulators for r in self.results)
+
+    @property
+    def result_dtypes(self) -> tuple[DType, ...]:
+        return tuple(expr.result_dtype(r, list(self.dtypes)) for r in self.results)
+
+    def emit(
+        self, accumulators: Sequence[str], place: Callable[[Operand], str], tag: str = "e", scalar: bool = False
+    ) -> Code:
+        """Statements, result names and dtypes. ``accumulators``: the C name of each of the anchor's outputs (``vf``).
+
+        ``place(operand)``: the C expression of its vector here, as ``c_text.load`` or ``splat`` give; each is asked once
+        and named. ``scalar``: single elements, as ``c_scalar.element`` gives, instead of vectors.
+        """
+        heads, leaves = [], []
+        for i, t in enumerate(self.dtypes):
+            if i in self.accumulators:
+                leaves.append(accumulators[self.accumulators[i]])
+                continue
+            kind = _scalar_kind(t) if scalar else "vf" if t.is_float else "vm" if t is DType.BOOL else "vi"
+            heads.append(f"const {kind} {tag}x{i} = {place(self.operands[i])};")
+            leaves.append(f"{tag}x{i}")
+        code = (emit_scalar if scalar else emit_vector)(self.results, leaves, self.dtypes, tag)
+        return Code((*heads, *code.statements), code.results, code.dtypes)
+
+
+def _scalar_kind(dtype: DType) -> str:
+    return "float" if dtype.is_float and dtype.bits < 32 else c_text.ctype(dtype)
+
+
+def epilogue(node: Node, vector: bool = True) -> Epilogue | Reject:
+    """What follows the anchor, if it is first in the node and all results have its shape; else why not.
+
+    With ``vector``, also rejects what ``emit_vector`` cannot do.
+    """
+    body, anchor = node.body, node.anchor
+    if anchor is None or body.anchor != 0:
+        return Reject("layers before the anchor are not fused by this tactic")
+    specs = body.infer([v.spec for v in node.given])
+    shape = specs[body.arity].shape
+    if any(v.spec.shape != shape for v in node.outputs) and len(body.nodes) > 1:
+        return Reject("an output of the fused group has another shape than its anchor's")
+    program = region.program(body)
+    dtypes = tuple(specs[i].dtype for i in program.leaves)
+    made = range(body.arity, body.arity + anchor.outputs)
+    try:
+        operands = {v: _operand(i, specs[i], shape) for v, i in enumerate(program.leaves) if i not in made}
+    except ShapeError as e:
+        return Reject(e.what)
+    reason = why_not_vector(program.results, dtypes) if vector else ""
+    if reason:
+        return Reject(reason)
+    accumulators = {v: i - body.arity for v, i in enumerate(program.leaves) if i in made}
+    return Epilogue(program.results, dtypes, operands, accumulators, shape)
+
+
+def _operand(index: int, spec: TensorSpec, shape: Shape) -> Operand:
+    if spec.rank > len(shape):
+        raise ShapeError(f"an epilogue operand has rank {spec.rank}, the output {len(shape)}")
+    return Operand(index, spec.dtype, spec.shape, c_text.broadcast_strides(spec.shape, shape), spec.shape == shape)
+
+
+def anchor_spec(node: Node, output: int = 0) -> TensorSpec:
+    """The spec of one of the anchor's outputs, which an epilogue may change afterwards."""
+    body = node.body
+    assert body.anchor is not None
+    return body.infer([v.spec for v in node.given])[body.first_id(body.anchor) + output]

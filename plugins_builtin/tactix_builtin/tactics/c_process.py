@@ -1,0 +1,89 @@
+"""Compiler processes: several at a time, with a time limit, and stopped at once when the build is cancelled."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+from tactix.words.errors import BuildCancelled
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended; ``code`` is None if its time ran out. ``output``: what it wrote to either stream."""
+
+    code: int | None
+    output: str
+
+
+@dataclass
+class _Job:
+    index: int
+    process: subprocess.Popen[bytes]
+    log: IO[bytes]
+    deadline: float
+
+    def outcome(self, code: int | None) -> Outcome:
+        self.log.seek(0)
+        return Outcome(code, self.log.read().decode(errors="replace"))
+
+
+def run_all(
+    commands: Sequence[Sequence[str]], cwd: str, timeout: float, cancelled: threading.Event, workers: int = 0
+) -> list[Outcome]:
+    """Run commands in ``cwd``, ``workers`` at a time (0: one per core), ``timeout`` seconds each.
+
+    Raises BuildCancelled when ``cancelled`` is set; no process outlives the call.
+    """
+    waiting = list(enumerate(commands))[::-1]
+    running: list[_Job] = []
+    done: dict[int, Outcome] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < (workers or os.cpu_count() or 1):
+                running.append(_start(*waiting.pop(), cwd, timeout))
+            running = [job for job in running if not _finished(job, done)]
+            if cancelled.is_set():
+                raise BuildCancelled("compiling was cancelled")
+            time.sleep(0.004)
+    finally:
+        for job in running:
+            _kill(job.process)
+            job.log.close()
+    return [done[i] for i in range(len(commands))]
+
+
+def _start(index: int, command: Sequence[str], cwd: str, timeout: float) -> _Job:
+    log: Any = tempfile.TemporaryFile()
+    quiet = {**os.environ, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0"}
+    process = subprocess.Popen(
+        command, cwd=cwd, env=quiet, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )  # fmt: skip
+    return _Job(index, process, log, time.monotonic() + timeout)
+
+
+def _finished(job: _Job, done: dict[int, Outcome]) -> bool:
+    code = job.process.poll()
+    if code is None and time.monotonic() < job.deadline:
+        return False
+    if code is None:
+        _kill(job.process)
+    done[job.index] = job.outcome(code)
+    job.log.close()
+    return True
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """The whole session: a compiler driver has children."""
+    try:
+        os.killpg(process.pid, 9) if hasattr(os, "killpg") else process.kill()
+    except ProcessLookupError:
+        pass
+    process.wait()

@@ -1,0 +1,179 @@
+"""What a MatMul or Gemm node computes, apart from how: sizes, batch axes, operands, and where results go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tactix.contracts.artifact import Packed
+from tactix.contracts.expr import Scalar
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import Reject
+from tactix.words.dims import Dim, Shape, broadcast_shapes, ceildiv, prod
+from tactix.words.dtypes import DType
+from tactix.words.errors import ShapeError
+from tactix.words.tensor import TensorSpec
+from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, epilogue
+from tactix_builtin.tactics.c_text import Args, broadcast_strides, load, splat, store
+from tactix_builtin.tactics.c_tile import flat, is_row_major, mapped, with_term
+
+
+@dataclass(frozen=True)
+class Product:
+    """``y[i, m, n] = epilogue(sum over k of a[i, m, k] b[i, k, n])`` for every index i over ``batch``.
+
+    ``a``, ``b``: given inputs; ``a_batch``, ``b_batch``: their strides along ``batch`` in matrices; ``b_count``: matrices
+    in b. ``transposed_a``: a is stored (k, m); ``transposed_b``: b is stored (n, k). ``lead``: the axes that the rows of
+    y flatten, batch first; ``epi`` has operand strides along ``(*lead, n)``.
+    """
+
+    a: int
+    b: int
+    batch: Shape
+    a_batch: Shape
+    b_batch: Shape
+    b_count: Dim
+    m: Dim
+    n: Dim
+    k: Dim
+    lead: Shape
+    transposed_a: bool
+    transposed_b: bool
+    constant_b: bool
+    epi: Epilogue
+
+    @property
+    def rows(self) -> Dim:
+        """Rows of y, batch included."""
+        return prod(self.lead)
+
+    def pack_b(self, width: int) -> Packed:
+        """A constant b as panels: (matrices, panels, k, width), zero past column n."""
+        n, k, count = (int(d) for d in (self.n, self.k, self.b_count))  # type: ignore[arg-type]
+        panels = int(ceildiv(n, width))  # type: ignore[arg-type]
+        pad = panels * width - n
+        if self.transposed_b:
+            steps: tuple[tuple[str, Any], ...] = (
+                ("reshape", (count, n, k)), ("pad", ((0, 0), (0, pad), (0, 0))),
+                ("reshape", (count, panels, width, k)), ("transpose", (0, 1, 3, 2)),
+            )  # fmt: skip
+        else:
+            steps = (
+                ("reshape", (count, k, n)), ("pad", ((0, 0), (0, 0), (0, pad))),
+                ("reshape", (count, k, panels, width)), ("transpose", (0, 2, 1, 3)),
+            )  # fmt: skip
+        return Packed(self.b, steps)
+
+
+def product(node: Node) -> Product | Reject:
+    """The product that a MatMul or Gemm node, fused or not, is; or why its kernels cannot take it."""
+    epi = epilogue(node)
+    if isinstance(epi, Reject):
+        return epi
+    anchor = node.anchor
+    assert anchor is not None
+    specs = [node.given[i].spec if i >= 0 else None for i in anchor.inputs]
+    a, b = specs[0], specs[1]
+    assert a is not None
+    assert b is not None
+    if any(s is not None and s.dtype is not DType.FP32 for s in specs):
+        return Reject("these kernels take float32")
+    try:
+        if anchor.layer.key.startswith("tactix.Gemm@"):
+            c = Operand(anchor.inputs[2], DType.FP32, specs[2].shape, (), False) if specs[2] is not None else None
+            return _gemm(anchor.attrs, a, b, anchor.inputs, _scaled(epi, anchor.attrs, c))
+        return _matmul(a, b, anchor.inputs, epi)
+    except ShapeError as e:
+        return Reject(str(e))
+
+
+def _scaled(epi: Epilogue, attrs: Any, c: Operand | None) -> Epilogue:
+    """The epilogue of ``alpha y + beta c``."""
+    if c is not None:
+        term = replace(c, strides=broadcast_strides(c.shape, epi.shape))
+
+        def combine(y: Scalar, t: Scalar) -> Scalar:
+            scaled = y if attrs.alpha == 1 else y * attrs.alpha
+            return scaled + (t if attrs.beta == 1 else t * attrs.beta)
+
+        return with_term(epi, term, combine)
+    if attrs.alpha == 1:
+        return epi
+    return mapped(epi, lambda y: y * attrs.alpha)
+
+
+def _gemm(attrs: Any, a: TensorSpec, b: TensorSpec, inputs: Sequence[int], epi: Epilogue) -> Product:
+    m, k = a.shape[::-1] if attrs.transA else a.shape
+    depth, n = b.shape[::-1] if attrs.transB else b.shape
+    return Product(
+        inputs[0], inputs[1], (), (), (), 1, m, n, _known(k, depth), (m,), bool(attrs.transA), bool(attrs.transB),
+        b.is_const, epi,
+    )  # fmt: skip
+
+
+def _matmul(a: TensorSpec, b: TensorSpec, inputs: Sequence[int], epi: Epilogue) -> Product:
+    left: Shape = a.shape if a.rank > 1 else (1, *a.shape)
+    right: Shape = b.shape if b.rank > 1 else (*b.shape, 1)
+    epi = _with_axes(epi, a.rank == 1, b.rank == 1)
+    m, n, k = left[-2], right[-1], _known(left[-1], right[-2])
+    batch = broadcast_shapes(left[:-2], right[:-2])
+    a_batch, b_batch = broadcast_strides(left[:-2], batch), broadcast_strides(right[:-2], batch)
+    lead, count = (*batch, m), prod(right[:-2])
+    if all(s == 0 for s in b_batch) and left[:-2] == batch:  # one b for all: the rows of a are one matrix
+        batch, a_batch, b_batch, m = (), (), (), prod(lead)
+    return Product(
+        inputs[0], inputs[1], batch, a_batch, b_batch, count, m, n, k, lead, False, False, b.is_const, epi
+    )  # fmt: skip
+
+
+def _known(k: Dim, depth: Dim) -> Dim:
+    return k if isinstance(k, int) else depth
+
+
+def _with_axes(epi: Epilogue, row: bool, column: bool) -> Epilogue:
+    """Operand strides along the axes that vectors lack."""
+    if not row and not column:
+        return epi
+
+    def full(strides: Shape) -> Shape:
+        inner = strides if column else strides[:-1]
+        outer = () if column else strides[-1:]
+        return (*inner, *((0,) * row), *outer, *((0,) * column))
+
+    return replace(epi, operands={v: replace(o, strides=full(o.strides)) for v, o in epi.operands.items()})
+
+
+@dataclass(frozen=True)
+class RowSite:
+    """Results in rows of n elements, ``lead`` the axes that rows flatten; implements c_tile.Site.
+
+    The tile starts at the C variables ``row`` and ``col``.
+    """
+
+    args: Args
+    lead: Shape
+    n: Dim
+    lanes: int
+    left: str
+
+    def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
+        lead, last = operand.strides[:-1], operand.strides[-1]
+        pointer = self.args.sum(self.args.input(operand.index), self._row_offset(lead, f"(row + {row})"))
+        if last == 0:
+            return splat(operand.dtype, pointer)
+        return load(operand.dtype, f"{pointer} + col + {vector * self.lanes}", count)
+
+    def _row_offset(self, strides: Shape, row: str) -> str:
+        lead = self.lead
+        if all(s == 0 for s in strides):
+            return "0"
+        if is_row_major(lead, strides):
+            step = next(s for d, s in reversed(list(zip(lead, strides, strict=True))) if d != 1)
+            return f"{row} * {self.args.dim(step)}"
+        return flat(row, [self.args.dim(d) for d in lead], strides, self.args)
+
+    def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
+        n = self.args.dim(self.n)
+        place = f"{self.args.output(output)} + (row + {row}) * {n} + col + {vector * self.lanes}"
+        return store(dtype, place, value, count)

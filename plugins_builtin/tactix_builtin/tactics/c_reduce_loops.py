@@ -1,0 +1,281 @@
+"""The loops of a reduction kernel: rows, columns, or single elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tactix.words import dims
+from tactix.words.dims import Dim
+from tactix.words.dtypes import DType
+from tactix_builtin.tactics import c_scalar, c_text
+from tactix_builtin.tactics.c_epilogue import Epilogue, Operand
+from tactix_builtin.tactics.c_space import Space
+from tactix_builtin.tactics.c_text import Args, block, loop
+
+_WAYS = 4
+"""Independent accumulators that hide the latency of an addition."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``vector``, ``scalar``: how an element ``b`` joins an accumulator ``a``. ``lanes``: a vector to a number.
+
+    ``start``: the accumulator's first value (``lowest`` and ``highest`` of the dtype for integers). ``mean``: divide by
+    the number of elements at the end.
+    """
+
+    vector: str
+    scalar: str
+    lanes: str
+    start: float
+    mean: bool = False
+
+
+_SUM = Operation("{a} + {b}", "{a} + {b}", "tx_hsum", 0.0)
+_MEAN = Operation("{a} + {b}", "{a} + {b}", "tx_hsum", 0.0, mean=True)
+_MAX = Operation("tx_max({a}, {b})", "TX_MAX({a}, {b})", "tx_hmax", -float("inf"))
+OPERATIONS = {
+    "ReduceSum": _SUM,
+    "ReduceMean": _MEAN,
+    "ReduceMax": _MAX,
+    "ReduceMin": Operation("tx_min({a}, {b})", "TX_MIN({a}, {b})", "tx_hmin", float("inf")),
+    "ReduceProd": Operation("{a} * {b}", "{a} * {b}", "tx_hprod", 1.0),
+    "GlobalAveragePool": _MEAN,
+    "GlobalMaxPool": _MAX,
+}
+
+
+@dataclass
+class Reduction:
+    """``space``: loops tagged kept or reduced; strides of input 0, the output, then the operands of ``order``.
+
+    ``count``: elements per result. ``valid``: channels where loop 1 counts blocks, the last one partial;
+    ``whole_blocks``: the output has such blocks too, and zero is stored in their unused lanes.
+    """
+
+    args: Args
+    operation: Operation
+    space: Space
+    count: Dim
+    epilogue: Epilogue
+    order: Sequence[int]
+    valid: Dim | None
+    whole_blocks: bool
+
+    def __post_init__(self) -> None:
+        self.source = self.args.node.given[0].spec.dtype
+        self.x = self.args.input(0)
+        self.outputs = [self.args.output(j) for j in range(len(self.args.node.outputs))]
+        self.kept = [i for i, t in enumerate(self.space.tags) if t != "reduced"]
+        self.reduced = [i for i, t in enumerate(self.space.tags) if t == "reduced"]
+
+    def vectors(self, lanes: int) -> list[str]:
+        """Body for floats up to 32 bits."""
+        return self._columns(lanes) if self.kept and self.kept[-1] == len(self.space.sizes) - 1 else self._rows()
+
+    # Shared parts
+
+    def _size(self, loops: Sequence[int]) -> str:
+        return self.args.dim(dims.prod(self.space.sizes[i] for i in loops))
+
+    def _decode(self, flat: str, loops: Sequence[int]) -> str:
+        return c_text.decode(flat, [f"i{i}" for i in loops], [self.args.dim(self.space.sizes[i]) for i in loops])
+
+    def _offset(self, operand: int, loops: Sequence[int]) -> str:
+        strides = self.space.strides[operand]
+        return self.args.offset([strides[i] for i in loops], [f"i{i}" for i in loops])
+
+    def _over_reduced(self, loops: Sequence[int], body: Sequence[str]) -> str:
+        """``body`` inside loops over ``loops``."""
+        text = "\n".join(body)
+        for i in reversed(loops):
+            text = loop(f"i{i}", "0", self.args.dim(self.space.sizes[i]), text)
+        return text
+
+    def _join(self, a: str, b: str) -> str:
+        return self.operation.vector.format(a=a, b=b)
+
+    def _start(self) -> str:
+        return f"tx_splat({c_scalar.float_literal(self.operation.start)})"
+
+    def _operand(self, position: int, loops: Sequence[int], step: str, count: str) -> str:
+        """Operand ``position`` of ``order`` as a vector, ``step`` elements along the last kept loop from here."""
+        o = self.epilogue.operands[self.order[position]]
+        base = f"{self.args.input(o.index)} + {self._offset(2 + position, loops)}"
+        if not self.kept or self.space.strides[2 + position][self.kept[-1]] == 0:
+            return c_text.splat(o.dtype, base)
+        return c_text.load(o.dtype, f"{base} + {step}", count)
+
+    def _finish(self, value: str, loops: Sequence[int], step: str, count: str) -> list[str]:
+        """Mean, epilogue and stores of a vector of results."""
+        out, acc = [], value
+        if self.operation.mean:
+            out.append(f"const vf mean = {value} / (float){self.args.dim(self.count)};")
+            acc = "mean"
+        positions = {self.epilogue.operands[v].index: k for k, v in enumerate(self.order)}
+        code = self.epilogue.emit([acc], lambda o: self._operand(positions[o.index], loops, step, count))
+        out += code.statements
+        for y, name, t in zip(self.outputs, code.results, code.dtypes, strict=True):
+            place = f"{y} + {self._offset(1, loops)} + {step}"
+            out.append(self._store(t, place, name, count))
+        return out
+
+    def _store(self, dtype: DType, place: str, name: str, count: str) -> str:
+        if not self.whole_blocks:
+            return c_text.store(dtype, place, name, count)
+        keep = "tx_keep" if dtype.is_float else "tx_keep_m" if dtype is DType.BOOL else "tx_keep_i"
+        return c_text.store(dtype, place, f"{keep}({name}, {count})")
+
+    # The last axis is reduced
+
+    def _rows(self) -> list[str]:
+        outer = self.kept
+        if not outer:
+            return [block("if (tid == 0)", *self._row_group([], "1"))]
+        k = outer[-1]
+        size = self.args.dim(self.space.sizes[k])
+        body = [
+            self._decode("o", outer),
+            f"const int64_t left = {size} - i{k} < hi - o ? {size} - i{k} : hi - o;",
+            "const int64_t run = left < TX_LANES ? left : TX_LANES;",
+            *self._row_group(outer, "run"),
+            "o += run;",
+        ]
+        return [c_text.split(self._size(outer), "TX_LANES"), block("for (int64_t o = lo; o < hi;)", *body)]
+
+    def _row_group(self, outer: Sequence[int], run: str) -> list[str]:
+        """Up to TX_LANES results side by side: one row each, then the epilogue of them all."""
+        step = self.args.dim(self.space.strides[0][outer[-1]]) if outer else "0"
+        start = f"const {c_text.ctype(self.source)}* p = {self.x} + {self._offset(0, outer)} + r * {step};"
+        return [
+            "float part[TX_LANES] = {0};",
+            loop("r", "0", run, start, *self._row(), f"part[r] = {self.operation.lanes}(s0);"),
+            *self._finish("tx_load_f32(part)", outer, "0", run),
+        ]
+
+    def _row(self) -> list[str]:
+        """Reduce from ``p`` on into ``s0``."""
+        *others, last = self.reduced
+        length = self.args.dim(self.space.sizes[last])
+        ways = range(_WAYS)
+        row = [
+            f"const {c_text.ctype(self.source)}* q = p + {self._offset(0, others)};",
+            "int64_t i = 0;",
+            block(
+                f"for (; i + {_WAYS} * TX_LANES <= {length}; i += {_WAYS} * TX_LANES)",
+                *(f"s{w} = {self._join(f's{w}', c_text.load(self.source, f'q + i + {w} * TX_LANES'))};" for w in ways),
+            ),
+            block(
+                f"for (; i + TX_LANES <= {length}; i += TX_LANES)",
+                f"s0 = {self._join('s0', c_text.load(self.source, 'q + i'))};",
+            ),
+            block(
+                f"if (i < {length})",
+                f"const vf rest = {c_text.load(self.source, 'q + i', f'{length} - i')};",
+                f"s0 = tx_select(tx_first({length} - i), {self._join('s0', 'rest')}, s0);",
+            ),
+        ]
+        heads = [f"vf {', '.join(f's{w} = {self._start()}' for w in ways)};"]
+        tails = [f"s{w} = {self._join(f's{w}', f's{w + 2}')};" for w in (0, 1)] + [f"s0 = {self._join('s0', 's1')};"]
+        return [*heads, self._over_reduced(others, row) if others else block("", *row), *tails]
+
+    # The last axis is kept
+
+    def _columns(self, lanes: int) -> list[str]:
+        *outer, last = self.kept
+        size = self.space.sizes[last]
+        wide = 1 if isinstance(size, int) and size < 2 * lanes else _WAYS
+        length = self.args.dim(size)
+        chunks = dims.ceildiv(size, wide * lanes)
+        names = [f"i{i}" for i in outer] + ["chunk"]
+        sizes = [self.args.dim(self.space.sizes[i]) for i in outer] + [self.args.dim(chunks)]
+        body = [c_text.decode("o", names, sizes), f"const int64_t begin = chunk * {wide} * TX_LANES;"]
+        if self.valid is not None:
+            body.append(f"const int64_t count = {self.args.dim(self.valid)} - i1 * TX_LANES;")
+            body += self._column_group(outer, 1, "begin", "count")
+        else:
+            full = block(f"if (begin + {wide} * TX_LANES <= {length})", *self._column_group(outer, wide, "begin", ""))
+            rest = self._column_group(outer, 1, "j", f"{length} - j")
+            body += [full, block("else", loop("j", "begin", length, *rest, step="TX_LANES"))]
+        total = self.args.dim(dims.prod(self.space.sizes[i] for i in outer) * chunks)
+        return [c_text.split(total), loop("o", "lo", "hi", *body)]
+
+    def _column_group(self, outer: Sequence[int], wide: int, begin: str, count: str) -> list[str]:
+        """``wide`` vectors of results from ``begin`` on; one vector is summed in several ways."""
+        ways = _WAYS // wide
+        names = [[f"s{v}_{w}" for w in range(ways)] for v in range(wide)]
+        out = [f"vf {n} = {self._start()};" for group in names for n in group]
+        whole = self.valid is not None
+        out.append(f"const {c_text.ctype(self.source)}* p = {self.x} + {self._offset(0, outer)} + {begin};")
+        out += self._column_loops(names, "" if whole else count)
+        for v, group in enumerate(names):
+            out += [f"{group[0]} = {self._join(group[0], n)};" for n in group[1:]]
+            place = f"{begin} + {v} * TX_LANES" if v else begin
+            out.append(block("", *self._finish(group[0], outer, place, count)))
+        return out
+
+    def _column_loops(self, names: Sequence[Sequence[str]], count: str) -> list[str]:
+        if not self.reduced:
+            return self._column_step(names, "p", count, [0])
+        *others, last = self.reduced
+        stride, length = self.args.dim(self.space.strides[0][last]), self.args.dim(self.space.sizes[last])
+        ways = len(names[0])
+        head = f"const {c_text.ctype(self.source)}* q = p + {self._offset(0, others)};"
+        main = block(
+            f"for (; i + {ways} <= {length}; i += {ways}, q += {ways} * {stride})",
+            *self._column_step(names, "q", count, range(ways), stride),
+        )
+        rest = block(f"for (; i < {length}; i++, q += {stride})", *self._column_step(names, "q", count, [0], stride))
+        steps = [head, "int64_t i = 0;", main, *([rest] if ways > 1 else [])]
+        return [self._over_reduced(others, steps) if others else block("", *steps)]
+
+    def _column_step(
+        self, names: Sequence[Sequence[str]], base: str, count: str, ways: Sequence[int] | range, stride: str = "0"
+    ) -> list[str]:
+        out = []
+        for v, group in enumerate(names):
+            for w in ways:
+                place = f"{base} + {w} * {stride} + {v} * TX_LANES"
+                out.append(f"{group[w]} = {self._join(group[w], c_text.load(self.source, place, count))};")
+        return out
+
+    # Single elements
+
+    def elements(self) -> list[str]:
+        """Body for every dtype: one result after the other."""
+        wide = self._wide_type()
+        first = self._first_value(wide)
+        acc = [f"{wide} s = {first};"]
+        place = f"{self.x}[{self.args.sum(self._offset(0, self.kept), self._offset(0, self.reduced))}]"
+        element = f"({wide}){c_scalar.element(self.source, place)}"
+        join = self.operation.scalar.format(a="s", b="v")
+        acc.append(self._over_reduced(self.reduced, [f"const {wide} v = {element};", f"s = {join};"]) or "")
+        body = [*([self._decode("o", self.kept)] if self.kept else []), *acc, *self._element_result(wide)]
+        return [c_text.split(self._size(self.kept)), loop("o", "lo", "hi", *body)]
+
+    def _wide_type(self) -> str:
+        if self.source.is_float or self.operation.mean:
+            return "double"
+        return "int64_t" if self.source.is_signed_int else "uint64_t"
+
+    def _first_value(self, wide: str) -> str:
+        if wide == "double":
+            return c_scalar.float_literal(self.operation.start, double=True)
+        return c_scalar.int_literal(self.operation.start, self.source, saturate=True)
+
+    def _element_result(self, wide: str) -> list[str]:
+        kind = c_text.ctype(c_scalar.WIDE.get(self.source, self.source))
+        value = f"s / (double){self.args.dim(self.count)}" if self.operation.mean else "s"
+        positions = {self.epilogue.operands[v].index: k for k, v in enumerate(self.order)}
+
+        def place(o: Operand) -> str:
+            where = self._offset(2 + positions[o.index], self.kept)
+            return c_scalar.element(o.dtype, f"{self.args.input(o.index)}[{where}]")
+
+        code = self.epilogue.emit(["acc"], place, scalar=True)
+        stores = [
+            f"{y}[{self._offset(1, self.kept)}] = {c_scalar.stored(t, name)};"
+            for y, name, t in zip(self.outputs, code.results, code.dtypes, strict=True)
+        ]
+        return [f"const {kind} acc = ({kind})({value});", *code.statements, *stores]

@@ -1,0 +1,255 @@
+"""Writing C kernels: the argument list, dims as C text, blocks and loops, vector loads and stores by dtype.
+
+A kernel is one function over the native ABI: ``void TX_ENTRY(const int64_t* a, int tid, int nt)``. ``Args`` numbers the
+arguments and names each; ``kernel`` puts the declarations of those names before the body and makes the artifact:
+
+    args = Args(node)
+    x, y, n = args.input(0), args.output(0), args.dim(node.outputs[0].spec.numel)   # "x0", "y0", "1024" or "d0"
+    body = [split(n, grain=16), loop("i", "lo", "hi", f"{y}[i] = {x}[i];")]
+    return kernel(args, body, ctx)
+
+Every name is a typed pointer or an ``int64_t``; offsets between dims are computed as Dims in Python and printed once.
+"""
+
+from __future__ import annotations
+
+import functools
+import textwrap
+from collections.abc import Iterable, Sequence
+from importlib import resources
+
+from tactix.contracts import artifact as art
+from tactix.contracts.artifact import Arg, KernelArtifact, Launch, Packed, Source
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Variant
+from tactix.words import dims
+from tactix.words.dims import Dim
+from tactix.words.dtypes import DType
+from tactix.words.errors import DTypeError, ShapeError
+from tactix.words.tensor import Format, TensorSpec
+
+LAUNCHER = "tactix.cpu.elf@1"
+
+_CTYPES = {
+    DType.FP64: "double", DType.FP32: "float", DType.FP16: "uint16_t", DType.BF16: "uint16_t",
+    DType.INT64: "int64_t", DType.INT32: "int32_t", DType.INT16: "int16_t", DType.INT8: "int8_t",
+    DType.UINT64: "uint64_t", DType.UINT32: "uint32_t", DType.UINT16: "uint16_t", DType.UINT8: "uint8_t",
+    DType.BOOL: "uint8_t",
+}  # fmt: skip
+
+
+def ctype(dtype: DType) -> str:
+    """The C type of a stored element; 16-bit floats are stored as ``uint16_t``. Raises DTypeError."""
+    if dtype not in _CTYPES:
+        raise DTypeError(f"no C type for {dtype.value}")
+    return _CTYPES[dtype]
+
+
+def has_ctype(*dtypes: DType) -> bool:
+    """Whether C kernels know all these dtypes."""
+    return all(t in _CTYPES for t in dtypes)
+
+
+@functools.cache
+def prelude(name: str) -> str:
+    """A prelude text of ``kernels/cpu`` by file name."""
+    return resources.files("tactix_builtin.kernels.cpu").joinpath(name).read_text(encoding="utf-8")
+
+
+def vector_preludes() -> tuple[str, ...]:
+    """vec.h (types, masks, loads, stores), convert.h (dtypes), math.h (vector functions), scalar.h (scalar functions)."""
+    return tuple(prelude(n) for n in ("vec.h", "convert.h", "math.h", "scalar.h"))
+
+
+class Args:
+    """The argument list of one kernel. Each method returns a C name; asking twice gives the same name.
+
+    ``input(i)``: ``x0``, pointer to the given input ``i``. ``output(j)``: ``y0``. ``constant(name, packed)``: ``c_name``.
+    ``workspace(offset)``: ``w0``. ``dim(d)``: a literal, or ``d0`` for a symbolic one.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.constants: dict[str, Packed] = {}
+        self._args: dict[Arg, str] = {}
+        self._types: dict[str, str] = {}
+
+    def _add(self, arg: Arg, name: str, ctype_: str) -> str:
+        if arg not in self._args:
+            self._args[arg] = name
+            self._types[name] = ctype_
+        return self._args[arg]
+
+    def input(self, index: int) -> str:
+        """Typed pointer to the node's given input ``index``."""
+        return self._add(art.tensor_in(index), f"x{index}", f"const {ctype(self.node.given[index].spec.dtype)}*")
+
+    def output(self, index: int = 0) -> str:
+        """Typed pointer to output ``index``."""
+        return self._add(art.tensor_out(index), f"y{index}", f"{ctype(self.node.outputs[index].spec.dtype)}*")
+
+    def bytes_in(self, index: int) -> str:
+        """``const char*`` to the given input ``index``, for kernels that only move bytes."""
+        return self._add(art.tensor_in(index), f"x{index}", "const char*")
+
+    def bytes_out(self, index: int = 0) -> str:
+        """``char*`` to output ``index``."""
+        return self._add(art.tensor_out(index), f"y{index}", "char*")
+
+    def constant(self, name: str, packed: Packed, dtype: DType = DType.FP32) -> str:
+        """Pointer to a packed constant of that dtype."""
+        self.constants[name] = packed
+        return self._add(art.constant(name), f"c_{name}", f"const {ctype(dtype)}*")
+
+    def workspace(self, offset: Dim = 0, ctype_: str = "float") -> str:
+        """Pointer into the workspace, ``offset`` bytes from its start."""
+        count = sum(a.kind == "workspace" for a in self._args)
+        return self._add(art.workspace(offset), f"w{count}", f"{ctype_}*")
+
+    def dim(self, d: Dim) -> str:
+        """A dim as C: a literal, or the name of a scalar argument."""
+        if isinstance(d, int):
+            return str(d)
+        count = sum(a.kind == "scalar" for a in self._args)
+        return self._add(art.scalar(d), f"d{count}", "int64_t")
+
+    def phase(self, value: int) -> None:
+        """For kernels of several launches: see ``launches``; the body reads the name ``phase``."""
+        self._add(Arg("phase", value), "phase", "int64_t")
+
+    def declarations(self) -> list[str]:
+        """One C declaration for each name, to stand at the head of the function."""
+        return [
+            f"{self._types[n]} {'' if self._types[n].endswith('*') else 'const '}{n} = ({self._types[n]})a[{i}];"
+            for i, n in enumerate(self._args.values())
+        ]
+
+    def launches(self, phases: int = 1) -> tuple[Launch, ...]:
+        """One launch with the arguments in order; with ``phase`` used, one per phase, in order, a barrier between."""
+        return tuple(
+            Launch(tuple(art.scalar(p) if a.kind == "phase" else a for a in self._args)) for p in range(phases)
+        )
+
+    def sum(self, *terms: str) -> str:
+        """``a + b + c`` without zeros."""
+        return " + ".join(t for t in terms if t != "0") or "0"
+
+    def offset(self, strides: Sequence[Dim], indices: Sequence[str]) -> str:
+        """``i0 * stride0 + i1 * stride1`` as C, terms of stride 0 left out."""
+        terms = []
+        for s, i in zip(strides, indices, strict=True):
+            if s != 0 and i != "0":
+                terms.append(i if s == 1 else f"{i} * {self.dim(s)}")
+        return " + ".join(terms) or "0"
+
+
+def indent(text: str) -> str:
+    return textwrap.indent(text, "    ")
+
+
+def block(head: str, *body: str) -> str:
+    """``head { body }`` over several lines; empty parts are left out."""
+    return f"{head} {{\n{indent(chr(10).join(b for b in body if b))}\n}}"
+
+
+def loop(index: str, begin: str, end: str, *body: str, step: int | str = 1) -> str:
+    """``for`` over an ``int64_t`` index from ``begin`` up to but not including ``end``."""
+    increment = f"{index}++" if step == 1 else f"{index} += {step}"
+    return block(f"for (int64_t {index} = {begin}; {index} < {end}; {increment})", *body)
+
+
+def split(total: str, grain: int | str = 1, begin: str = "lo", end: str = "hi") -> str:
+    """Declare this thread's part [begin, end) of ``total`` units, both multiples of ``grain`` except the last end."""
+    return f"int64_t {begin}, {end};\ntx_split({total}, {grain}, tid, nt, &{begin}, &{end});"
+
+
+def decode(index: str, names: Sequence[str], sizes: Sequence[str]) -> str:
+    """Declare ``names`` as the row-major coordinates of the flat ``index`` in ``sizes``."""
+    out, rest = [], index
+    for k in range(len(names) - 1, 0, -1):
+        out.append(f"const int64_t {names[k]} = {rest} % {sizes[k]}, q{names[k]} = {rest} / {sizes[k]};")
+        rest = f"q{names[k]}"
+    return "\n".join([*out, *([f"const int64_t {names[0]} = {rest};"] if names else [])])
+
+
+def load(dtype: DType, pointer: str, count: str = "") -> str:
+    """A vector of ``TX_LANES`` elements at ``pointer``, or of the first ``count`` with zeros after them.
+
+    Floats give ``vf``, 8- to 32-bit integers ``vi``, bool ``vm``.
+    """
+    return f"tx_load_{dtype.value}({pointer})" if not count else f"tx_load_n_{dtype.value}({pointer}, {count})"
+
+
+def splat(dtype: DType, pointer: str) -> str:
+    """The element at ``pointer`` in all lanes."""
+    return f"tx_splat_{dtype.value}({pointer})"
+
+
+def store(dtype: DType, pointer: str, value: str, count: str = "") -> str:
+    """Statement that stores a vector (``vf``, ``vi``, ``vm`` as for ``load``), or its first ``count`` lanes."""
+    if count:
+        return f"tx_store_n_{dtype.value}({pointer}, {value}, {count});"
+    return f"tx_store_{dtype.value}({pointer}, {value});"
+
+
+def kernel(
+    args: Args,
+    body: Iterable[str],
+    ctx: CompileContext,
+    *,
+    helpers: str = "",
+    preludes: tuple[str, ...] | None = None,
+    workspace: Dim = 0,
+    phases: int = 1,
+) -> KernelArtifact:
+    """The artifact of a kernel whose function body is ``body``; ``helpers`` are C functions named ``TX_NAME(x)``."""
+    from tactix_builtin.tactics.cc import required_features
+
+    head = "void TX_ENTRY(const int64_t* a, int tid, int nt)"
+    text = block(head, *args.declarations(), "(void)a; (void)tid; (void)nt;", *body)
+    source = Source("c", f"{helpers}\n{text}\n" if helpers else f"{text}\n", preludes or vector_preludes())
+    return KernelArtifact(
+        launcher=LAUNCHER,
+        launches=args.launches(phases),
+        code=source,
+        workspace=workspace,
+        constants=tuple(args.constants.items()),
+        requires=required_features(ctx.device),
+    )
+
+
+def contiguous_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Row-major strides in elements."""
+    return tuple(dims.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def broadcast_strides(shape: Sequence[Dim], out: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Strides in elements of a row-major tensor along the dims of the shape it broadcasts to; 0 where it repeats.
+
+    Raises ShapeError where that depends on the values of symbols.
+    """
+    own = contiguous_strides(shape)
+    pad = len(out) - len(shape)
+    strides: list[Dim] = [0] * pad
+    for d, s, o in zip(shape, own, out[pad:], strict=True):
+        if d != o and d != 1:
+            raise ShapeError(f"whether {d} broadcasts to {o} is not known before running")
+        strides.append(0 if d == 1 else s)
+    return tuple(strides)
+
+
+def storage_strides(spec: TensorSpec, fmt: Format) -> tuple[Dim, ...]:
+    """Row-major strides of a tensor's storage, in elements, over ``fmt.storage_shape``."""
+    return contiguous_strides(fmt.storage_shape(spec.shape))
+
+
+def traffic(node: Node, variant: Variant, ctx: CompileContext, bandwidth: float = 8e9) -> float | None:
+    """Seconds to move the node's tensors once at ``bandwidth`` bytes/s, plus 1 us; None where a symbol has no value."""
+    total: Dim = 0
+    for i, v in enumerate(node.given):
+        total = total + v.spec.nbytes(variant.input_format(i))
+    for j, v in enumerate(node.outputs):
+        total = total + v.spec.nbytes(variant.output_format(j))
+    if not dims.symbols(total) <= set(ctx.opt):
+        return None
+    return 1e-6 + dims.evaluate(total, ctx.opt) / bandwidth

@@ -1,0 +1,306 @@
+"""One register tile of a matrix product as C: rows times vectors of accumulators, and what becomes of them.
+
+A step of depth k takes ``vectors`` vectors of the packed right side, and one element of the left side per row:
+``acc[row][vector] += splat(left(row, k)) * right[k][vector]``. Accumulators are named variables, so that they stay in
+registers. The right side lies in panels of ``width`` columns: ``[panel][k][width]``, zero past the last column.
+
+    tile = Tile(8, 3, lanes=16)
+    body = [tile.zero(), loop("k", "0", "depth", tile.steps(1, lambda m, u: f"x[{m} * lda + k]")), *finish(tile, epi, site)]
+
+``finish`` applies a node's epilogue and stores; a ``Site`` knows where things lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from tactix.contracts import expr
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.expr import Scalar
+from tactix.words.dims import Dim
+from tactix.words.dtypes import DType
+from tactix_builtin.tactics.c_epilogue import Epilogue, Operand
+from tactix_builtin.tactics.c_text import Args, block, loop
+
+LIGHT = frozenset({"var", "const", "add", "sub", "mul", "min", "max", "neg", "abs", "select", "lt", "le", "eq"})
+LIGHT_NODES = 10
+LATENCY = 8
+"""Independent accumulators that keep two FMA units of latency 4 busy."""
+
+Element = Callable[[int, int], "str | None"]
+"""Row and step to the C expression of the left side's element; None where it is zero."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """``chains``: sets of accumulators that successive steps take in turn, where one set is too few to hide latency."""
+
+    rows: int
+    vectors: int
+    lanes: int
+    chains: int = 1
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self.vectors * self.lanes
+
+    @property
+    def name(self) -> str:
+        return f"{self.rows}x{self.vectors}"
+
+    def acc(self, row: int, vector: int, chain: int = 0) -> str:
+        """The C name of an accumulator."""
+        return f"s{row}_{vector}" if chain == 0 else f"s{row}_{vector}_{chain}"
+
+    def places(self) -> list[tuple[int, int]]:
+        """Every (row, vector)."""
+        return [(m, n) for m in range(self.rows) for n in range(self.vectors)]
+
+    def zero(self) -> str:
+        """Declare the accumulators."""
+        names = [self.acc(m, n, c) for c in range(self.chains) for m, n in self.places()]
+        return "vf " + ", ".join(f"{x} = tx_zero()" for x in names) + ";"
+
+    def load(self, pointer: str) -> str:
+        """Continue from the partial sums at ``pointer``: rows of ``width`` floats."""
+        return "\n".join(f"{self.acc(m, n)} = tx_load_f32({pointer} + {self.at(m, n)});" for m, n in self.places())
+
+    def save(self, pointer: str) -> str:
+        """Leave the sums at ``pointer``."""
+        return "\n".join(f"tx_store_f32({pointer} + {self.at(m, n)}, {self.acc(m, n)});" for m, n in self.places())
+
+    def at(self, row: int, vector: int) -> int:
+        """Offset in floats among saved sums."""
+        return row * self.width + vector * self.lanes
+
+    def steps(self, count: int, element: Element, right: str = "w", pitch: str = "") -> str:
+        """``count`` steps of depth; ``right``: pointer to their vectors, ``pitch`` floats (the width) from step to step."""
+        return "\n".join(self._step(u, element, right, pitch) for u in range(count))
+
+    def _step(self, u: int, element: Element, right: str, pitch: str) -> str:
+        rows = [(m, e) for m in range(self.rows) if (e := element(m, u)) is not None]
+        if not rows:
+            return ""
+        start = f"{u} * {pitch}" if pitch else str(u * self.width)
+        lines = [f"const vf b{n} = tx_load_f32({right} + {start} + {n * self.lanes});" for n in range(self.vectors)]
+        for m, e in rows:
+            sums = " ".join(f"{self.acc(m, n, u % self.chains)} += v * b{n};" for n in range(self.vectors))
+            lines.append(f"{{ const vf v = tx_splat({e}); {sums} }}")
+        return block("", *lines)
+
+    def join(self) -> str:
+        """Add the chains up."""
+        pairs = [(m, n, c) for c in range(1, self.chains) for m, n in self.places()]
+        return "\n".join(f"{self.acc(m, n)} += {self.acc(m, n, c)};" for m, n, c in pairs)
+
+
+class Site(Protocol):
+    """Where a tile's results and epilogue operands lie.
+
+    ``left``: C expression of the columns from the tile's first to the last there is; empty if tiles are always full.
+    """
+
+    left: str
+
+    def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
+        """The operand's vector for a row of the tile; with ``count``, only so many lanes may be read."""
+
+    def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
+        """The statement that stores a result."""
+
+
+def finish(tile: Tile, epi: Epilogue, site: Site) -> list[str]:
+    """Epilogue and store: in registers if it is light, else row by row through memory, which keeps the code small."""
+    full = _in_registers(tile, epi, site) if is_light(epi) else _by_rows(tile, epi, site, False)
+    if not site.left:
+        return full
+    rest = _by_rows(tile, epi, site, True)
+    return [block(f"if ({site.left} >= {tile.width})", *full), block("else", *rest)]
+
+
+def is_light(epi: Epilogue) -> bool:
+    """Whether it may be repeated for every accumulator."""
+    nodes = expr.walk(epi.results)
+    return len(nodes) <= LIGHT_NODES and all(n.op in LIGHT for n in nodes)
+
+
+def _in_registers(tile: Tile, epi: Epilogue, site: Site) -> list[str]:
+    return [_one(epi, site, tile.acc(m, n), str(m), n, "") for m, n in tile.places()]
+
+
+def _by_rows(tile: Tile, epi: Epilogue, site: Site, guarded: bool) -> list[str]:
+    count = tile.rows * tile.width
+    head = [f"float sums[{count}] __attribute__((aligned(64)));", tile.save("sums")]
+    return [*head, finish_saved(tile, epi, site, "sums", guarded)]
+
+
+def finish_saved(tile: Tile, epi: Epilogue, site: Site, sums: str, guarded: bool, scale: str = "") -> str:
+    """Epilogue and store of saved sums, row by row; ``guarded``: only columns that there are; ``scale``: as ``* by[m]``."""
+    body = []
+    for n in range(tile.vectors):
+        at = n * tile.lanes
+        value = f"tx_load_f32({sums} + m * {tile.width} + {at}){scale}"
+        text = _one(epi, site, value, "m", n, f"{site.left} - {at}" * guarded)
+        body.append(block(f"if ({site.left} > {at})", text) if guarded else text)
+    return loop("m", "0", str(tile.rows), *body)
+
+
+def _one(epi: Epilogue, site: Site, value: str, row: str, vector: int, count: str) -> str:
+    code = epi.emit(["z"], lambda operand: site.place(operand, row, vector, count))
+    puts = [
+        site.put(j, dtype, result, row, vector, count)
+        for j, (result, dtype) in enumerate(zip(code.results, code.dtypes, strict=True))
+    ]
+    return block("", f"const vf z = {value};", *code.statements, *puts)
+
+
+def registers(device: DeviceProperties) -> int:
+    """Vector registers of the instruction set that the lanes belong to."""
+    return 32 if device.lanes == 16 or device.has("neon") else 16
+
+
+def shapes(device: DeviceProperties) -> tuple[tuple[int, int], ...]:
+    """Tiles (rows, vectors) that fill the registers, best first."""
+    return ((8, 3), (14, 2), (6, 4), (28, 1)) if registers(device) == 32 else ((6, 2), (4, 3), (12, 1))
+
+
+def chains_for(rows: int, vectors: int, most: int = 4) -> int:
+    """Sets of accumulators that hide the latency of a small tile."""
+    chains = 1
+    while chains < most and rows * vectors * chains < LATENCY:
+        chains *= 2
+    return chains
+
+
+def step_cycles(rows: int, vectors: int, chains: int = 1) -> float:
+    """Cycles of one step: FMA units, load ports, latency, and some for what the second cache must give."""
+    return max(rows * vectors / 2, 0.55 * (rows + vectors), 4 / chains, 0.5) + 0.15 * vectors + 0.02 * rows
+
+
+def rest_sizes(most: int, total: int | None) -> tuple[int, ...]:
+    """Row counts of the smaller tiles that take what is left over by tiles of ``most`` rows.
+
+    One exact size where ``total`` is known, else powers of two.
+    """
+    if total is not None:
+        return (total % most,) if total % most else ()
+    return tuple(s for s in (16, 8, 4, 2, 1) if s < most)
+
+
+def by_rows(sizes: Sequence[int], row: str, end: str, call: Callable[[int], str]) -> str:
+    """Statements that cover rows [row, end), a variable and an expression, greedily; ``call(size)`` runs a tile at ``row``."""
+    if len(sizes) == 1:
+        return block(f"while ({row} < {end})", call(sizes[0]), f"{row} += {sizes[0]};")
+    text = ""
+    for i, s in enumerate(sizes):
+        head = "else" if i == len(sizes) - 1 else f"{'else ' * (i > 0)}if ({end} - {row} >= {s})"
+        text += block(head, call(s), f"{row} += {s};") + "\n"
+    return block(f"while ({row} < {end})", text.rstrip())
+
+
+def transpose(lanes: int) -> str:
+    """The function ``TX_NAME(turn)(in, pitch, rows, columns, out, out_pitch)``: at most ``lanes`` by ``lanes`` floats turned.
+
+    ``columns`` vectors are written, with zeros past ``rows``.
+    """
+    names = [f"r{i}" for i in range(lanes)]
+    lines = [f"vf {', '.join(names)};"]
+    full = "\n".join(f"{r} = tx_load_f32(in + {i} * pitch);" for i, r in enumerate(names))
+    part = "\n".join(f"{r} = rows > {i} ? tx_load_n_f32(in + {i} * pitch, columns) : tx_zero();" for i, r in enumerate(names))
+    lines += [block(f"if (rows >= {lanes} && columns >= {lanes})", full), block("else", part)]
+    half = lanes // 2
+    while half:
+        for i in (i for i in range(lanes) if not i & half):
+            lines.append(_exchange(f"r{i}", f"r{i + half}", half, lanes))
+        half //= 2
+    stores = [f"if (columns > {i}) tx_store_f32(out + {i} * out_pitch, {r});" for i, r in enumerate(names)]
+    head = "const float* in, int64_t pitch, int64_t rows, int64_t columns, float* out, int64_t out_pitch"
+    return f"{SHUFFLE}{block(f'TX_RARE void TX_NAME(turn)({head})', *lines, *stores)}\n"
+
+
+def _exchange(a: str, b: str, half: int, lanes: int) -> str:
+    """One step of a transposition: the upper half of each group of ``a`` changes places with the lower half of ``b``."""
+    low = ", ".join(str(j if not j & half else lanes + j - half) for j in range(lanes))
+    high = ", ".join(str(j + half if not j & half else lanes + j) for j in range(lanes))
+    return f"{{ const vf u = TX_SHUFFLE({a}, {b}, {low}), v = TX_SHUFFLE({a}, {b}, {high}); {a} = u; {b} = v; }}"
+
+
+SHUFFLE = """#ifndef TX_SHUFFLE
+#if defined(__clang__) || __GNUC__ >= 12
+#define TX_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define TX_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vi){__VA_ARGS__})
+#endif
+#endif
+"""
+
+GRID = """/* This thread's rectangle of a grid of units, chosen so that the largest is smallest; on a tie columns are cut. */
+TX_INLINE void TX_NAME(grid)(int64_t rows, int64_t columns, int tid, int nt, int64_t* part) {
+    int cut = 1;
+    int64_t least = INT64_MAX;
+    for (int c = nt; c >= 1; c--) {
+        const int64_t work = ((rows + nt / c - 1) / (nt / c)) * ((columns + c - 1) / c);
+        if (nt % c == 0 && work < least) {
+            least = work;
+            cut = c;
+        }
+    }
+    tx_split(rows, 1, tid / cut, nt / cut, part, part + 1);
+    tx_split(columns, 1, tid % cut, cut, part + 2, part + 3);
+}
+"""
+
+
+class Functions:
+    """C functions of one kernel that see the kernel's arguments by name; written out once all arguments are known."""
+
+    def __init__(self, args: Args) -> None:
+        self.args = args
+        self._made: dict[str, tuple[str, list[str]]] = {}
+
+    def add(self, name: str, parameters: str, body: Sequence[str]) -> None:
+        """``TX_NAME(name)(a, parameters)``: never inlined, so that each gets all registers."""
+        self._made[name] = (parameters, list(body))
+
+    def text(self) -> str:
+        """All functions, in the order in which they were added."""
+        declarations = self.args.declarations()
+        return "\n".join(
+            block(f"TX_RARE void TX_NAME({name})(const int64_t* a, {parameters})", *declarations, *body)
+            for name, (parameters, body) in self._made.items()
+        )
+
+
+def flat(index: str, sizes: Sequence[str], strides: Sequence[Dim], args: Args) -> str:
+    """The offset of the row-major ``index`` over ``sizes`` in a tensor with those strides, as C; ``0`` where all are 0."""
+    if all(s == 0 for s in strides):
+        return "0"
+    terms, inner = [], ""
+    for size, stride in reversed(list(zip(sizes, strides, strict=True))):
+        quotient = f"({index}) / ({inner})" if inner else f"({index})"
+        if stride != 0:
+            terms.append(f"{quotient} % {size} * {args.dim(stride)}")
+        inner = f"{inner} * {size}" if inner else size
+    return " + ".join(terms)
+
+
+def is_row_major(sizes: Sequence[Dim], strides: Sequence[Dim]) -> bool:
+    """Whether the strides are those of one stride over the flattened sizes."""
+    kept = [(d, s) for d, s in zip(sizes, strides, strict=True) if d != 1]
+    return all(a[1] == b[0] * b[1] for a, b in zip(kept, kept[1:], strict=False))
+
+
+def mapped(epi: Epilogue, change: Callable[[Scalar], Scalar]) -> Epilogue:
+    """The epilogue after ``change(accumulator)``."""
+    by = {v: change(expr.var(v)) for v in epi.accumulators}
+    return replace(epi, results=tuple(expr.replace_vars(r, by) for r in epi.results))
+
+
+def with_term(epi: Epilogue, term: Operand, combine: Callable[[Scalar, Scalar], Scalar]) -> Epilogue:
+    """The epilogue after ``combine(accumulator, term)``: for biases that the anchor itself takes."""
+    index = len(epi.dtypes)
+    new = mapped(epi, lambda y: combine(y, expr.var(index)))
+    return replace(new, dtypes=(*epi.dtypes, term.dtype), operands={**epi.operands, index: term})

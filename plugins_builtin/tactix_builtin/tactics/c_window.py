@@ -1,0 +1,233 @@
+"""What convolution kernels share: the geometry of a node, rows cut into tiles, and operands in the blocked format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tactix.contracts.artifact import Packed
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import Reject
+from tactix.words.dims import Dim, Shape, ceildiv, prod
+from tactix.words.dtypes import DType
+from tactix.words.tensor import LINEAR, Format
+from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, anchor_spec, epilogue
+from tactix_builtin.tactics.c_scalar import keeps_zero
+from tactix_builtin.tactics.c_text import Args, load, splat, store
+from tactix_builtin.tactics.c_tile import flat, with_term
+
+PATTERNS = 5
+"""Most kinds of tiles in a row; each is a function of its own."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A convolution over two spatial axes; one axis gets a first one of size 1.
+
+    ``x``, ``w``: given inputs. Sizes are (rows, columns); ``pads`` are top, left, bottom, right. ``epi`` includes the
+    bias, its operand strides are along (n, channel, row, column).
+    """
+
+    x: int
+    w: int
+    n: Dim
+    c: int
+    co: int
+    group: int
+    size: tuple[Dim, Dim]
+    out: tuple[Dim, Dim]
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    pads: tuple[int, int, int, int]
+    epi: Epilogue
+
+    @property
+    def taps(self) -> int:
+        return self.kernel[0] * self.kernel[1]
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether every output pixel is made of the one input pixel at its place."""
+        return self.kernel == (1, 1) and self.strides == (1, 1) and not any(self.pads)
+
+    def valid(self, column: int, tap: int) -> bool:
+        """Whether that tap of an output column's window lies inside the input's static width."""
+        at = column * self.strides[1] + tap * self.dilations[1] - self.pads[1]
+        return 0 <= at < self.size[1]  # type: ignore[operator]
+
+
+def window(node: Node) -> Window | Reject:
+    """The geometry of a Convolution node with constant weights, fused or not; or why blocked kernels cannot take it."""
+    epi = epilogue(node)
+    if isinstance(epi, Reject):
+        return epi
+    anchor = node.anchor
+    assert anchor is not None
+    x, w = (node.given[i].spec for i in anchor.inputs[:2])
+    if x.rank not in (3, 4) or not w.is_const or x.dtype is not DType.FP32 or w.dtype is not DType.FP32:
+        return Reject("these kernels take float32, one or two spatial axes and constant weights")
+    a, rank = anchor.attrs, x.rank - 2
+    pads = tuple(a.pads) or (0,) * 2 * rank
+    if not all(isinstance(p, int) and p >= 0 for p in pads) or not isinstance(x.shape[1], int):
+        return Reject("pads are negative, or they or the channels are not known")
+    if any(d == 0 for d in (*x.shape, *w.shape, *epi.shape)):
+        return Reject("a tensor is empty")
+    with_bias = _biased(node, epi, anchor.inputs)
+    if isinstance(with_bias, Reject):
+        return with_bias
+    y = anchor_spec(node)
+    flat_pads = pads if rank == 2 else (0, pads[0], 0, pads[1])
+
+    def two(values: Sequence[Any], default: Any = 1) -> Any:
+        return (*(default,) * (2 - rank), *(values or (default,) * rank))
+
+    return Window(
+        anchor.inputs[0], anchor.inputs[1], x.shape[0], x.shape[1], int(w.const.shape[0]), a.group, two(x.shape[2:]),
+        two(y.shape[2:]), two(w.const.shape[2:]), two(a.strides), two(a.dilations), flat_pads, with_bias,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _biased(node: Node, epi: Epilogue, inputs: Sequence[int]) -> Epilogue | Reject:
+    if len(inputs) < 3 or inputs[2] < 0:
+        return epi
+    return with_bias(node, epi, inputs[2])
+
+
+def with_bias(node: Node, epi: Epilogue, index: int) -> Epilogue | Reject:
+    """The epilogue after adding the given input ``index``, a constant of one element for each channel."""
+    spec = node.given[index].spec
+    if not spec.is_const:
+        return Reject("these kernels take a constant bias")
+    spatial = len(epi.shape) - 2
+    term = Operand(index, spec.dtype, (*spec.shape, *(1,) * spatial), (0, 1, *(0,) * spatial), False)
+    return with_term(epi, term, lambda y, b: y + b)
+
+
+@dataclass(frozen=True)
+class Run:
+    """``count`` equal tiles of ``size`` columns from ``start``; ``pattern[m][tap]``: whether that tap is inside."""
+
+    start: int
+    size: int
+    count: int
+    pattern: tuple[tuple[bool, ...], ...]
+
+    @property
+    def is_inner(self) -> bool:
+        return all(all(taps) for taps in self.pattern)
+
+
+def row_runs(win: Window, most: int) -> list[Run] | None:
+    """An output row of static width as tiles of at most ``most`` columns; None if it has too many kinds of them."""
+    width = win.out[1]
+    if not isinstance(width, int) or not isinstance(win.size[1], int):
+        return None
+    count = max(1, -(-width // most))
+    base, more = divmod(width, count)
+    runs: list[Run] = []
+    start = 0
+    for i in range(count):
+        size = base + (i < more)
+        pattern = tuple(tuple(win.valid(start + m, t) for t in range(win.kernel[1])) for m in range(size))
+        if runs and runs[-1].pattern == pattern:
+            runs[-1] = Run(runs[-1].start, size, runs[-1].count + 1, pattern)
+        else:
+            runs.append(Run(start, size, 1, pattern))
+        start += size
+    return runs if len({r.pattern for r in runs}) <= PATTERNS else None
+
+
+def varies_by_channel(operand: Operand) -> bool:
+    """Whether an operand has channels, so that it is read in the output's blocked format."""
+    return len(operand.strides) > 1 and operand.strides[1] != 0
+
+
+def formats(node: Node, win: Window, blocked: Format, source: Format) -> tuple[Format, ...] | Reject:
+    """Formats of the given inputs: ``source`` for x, blocked for operands with channels, linear for the rest."""
+    wanted: dict[int, set[Format]] = {win.x: {source}}
+    for o in win.epi.operands.values():
+        if node.given[o.index].const is None:
+            wanted.setdefault(o.index, set()).add(blocked if varies_by_channel(o) else LINEAR)
+            if varies_by_channel(o) and len(o.shape) != len(o.strides):
+                return Reject("an epilogue operand with channels has another rank than the output")
+    if any(len(f) > 1 for f in wanted.values()):
+        return Reject("one tensor would be needed in two formats")
+    return tuple(min(wanted.get(i, {LINEAR})) for i in range(len(node.given)))
+
+
+def pack_blocked(operand: Operand, rank: int, lanes: int) -> Packed:
+    """A constant operand with channels in the blocked storage of its own shape."""
+    n, c, *rest = (1,) * (rank - len(operand.shape)) + tuple(int(d) for d in operand.shape)  # type: ignore[arg-type]
+    blocks = -(-c // lanes)
+    axes = range(3, 3 + len(rest))
+    steps: tuple[tuple[str, Any], ...] = (
+        ("reshape", (n, c, *rest)), ("pad", ((0, 0), (0, blocks * lanes - c), *((0, 0),) * len(rest))),
+        ("reshape", (n, blocks, lanes, *rest)), ("transpose", (0, 1, *axes, 2)),
+    )  # fmt: skip
+    return Packed(operand.index, steps)
+
+
+@dataclass(frozen=True)
+class BlockedSite:
+    """Results in the blocked format; implements c_tile.Site.
+
+    The kernel's C variables: ``image``, ``block`` (of the tile's first vector), ``pixel`` (of its first row); ``step``
+    pixels lie from row to row.
+    """
+
+    node: Node
+    args: Args
+    win: Window
+    lanes: int
+    left: str
+    step: int = 1
+
+    @property
+    def blocks(self) -> int:
+        """Channel blocks of the output."""
+        return -(-self.win.co // self.lanes)
+
+    def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
+        rank = len(self.win.epi.shape)
+        where = f"(pixel + {self._step(row)})"
+        spatial = [self.args.dim(d) for d in self.win.out[2 - (rank - 2) :]]
+        if not varies_by_channel(operand):
+            n, *rest = operand.strides[:1] + operand.strides[2:]
+            terms = [f"image * {self.args.dim(n)}"] * (n != 0) + [flat(where, spatial, rest, self.args)]
+            return splat(operand.dtype, self.args.sum(self.args.input(operand.index), *terms))
+        base, sizes, strides = self._storage(operand, rank)
+        terms = [f"(block + {vector}) * {self.args.dim(strides[1])}", flat(where, spatial, strides[2:], self.args)]
+        terms += [f"image * {self.args.dim(strides[0])}"] * (strides[0] != 0)
+        return load(operand.dtype, self.args.sum(base, *terms))
+
+    def _step(self, row: str) -> str:
+        return row if self.step == 1 else f"{row} * {self.step}"
+
+    def _storage(self, operand: Operand, rank: int) -> tuple[str, Shape, Shape]:
+        """Pointer, shape and strides (n, block, spatial...) of an operand's blocked storage."""
+        shape: Shape = (1,) * (rank - len(operand.shape)) + operand.shape
+        spatial = prod(shape[2:]) * self.lanes
+        blocks = ceildiv(shape[1], self.lanes)
+        inner = [prod(shape[i + 1 :]) * self.lanes if operand.strides[i] != 0 else 0 for i in range(2, rank)]
+        strides = (spatial * blocks if operand.strides[0] != 0 else 0, spatial, *inner)
+        if self.node.given[operand.index].const is None:
+            return self.args.input(operand.index), shape, strides
+        packed = pack_blocked(operand, rank, self.lanes)
+        return self.args.constant(f"o{operand.index}", packed, operand.dtype), shape, strides
+
+    def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
+        plane = self.args.dim(self.win.out[0] * self.win.out[1])
+        value = self._kept(value, dtype, vector)
+        at = f"((image * {self.blocks} + block + {vector}) * {plane} + pixel + {self._step(row)}) * {self.lanes}"
+        return store(dtype, f"{self.args.output(output)} + {at}", value)
+
+    def _kept(self, value: str, dtype: DType, vector: int) -> str:
+        """The value with zeros in the lanes past the last channel, where it may have others."""
+        epi = self.win.epi
+        channels = all(varies_by_channel(o) for o in epi.operands.values())
+        if self.win.co % self.lanes == 0 or (channels and keeps_zero(epi.results, epi.dtypes)):
+            return value
+        kind = "" if dtype.is_float else "_m" if dtype is DType.BOOL else "_i"
+        return f"tx_keep{kind}({value}, {self.win.co} - (block + {vector}) * {self.lanes})"

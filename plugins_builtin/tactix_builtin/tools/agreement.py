@@ -1,0 +1,64 @@
+"""How far two arrays are from each other, and whether that passes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One output against one peer.
+
+    ``max_abs``: the largest difference. ``max_rel``: that, relative to the peer's largest magnitude. ``cosine``: of the
+    angle between the flattened arrays. ``outside``: elements beyond the tolerance. ``note``: what else is wrong.
+    """
+
+    output: str
+    peer: str
+    max_abs: float
+    max_rel: float
+    cosine: float
+    outside: int
+    note: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return not self.outside and not self.note
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "passed": self.passed}
+
+
+def agree(output: str, peer: str, got: Any, want: Any, rtol: float, atol: float | None) -> Agreement:
+    """Compare: an element passes if ``|got - want| <= atol + rtol * |want|``; integers and booleans must be equal.
+
+    ``atol`` None means ``rtol`` times the largest magnitude in ``want``. NaN equals NaN, infinities their like.
+    """
+    import numpy as np
+
+    got, want = np.asarray(got), np.asarray(want)
+    if got.shape != want.shape or got.dtype != want.dtype:
+        note = f"{got.dtype}{got.shape} instead of {want.dtype}{want.shape}"
+        return Agreement(output, peer, float("inf"), float("inf"), 0.0, want.size, note)
+    exact = want.dtype.kind in "biuOSU"
+    if exact and want.dtype.kind in "OSU":
+        return Agreement(output, peer, 0.0, 0.0, 1.0, int((got != want).sum()))
+    a, b = got.astype(np.float64).ravel(), want.astype(np.float64).ravel()
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    finite = np.isfinite(a) & np.isfinite(b)
+    scale = float(np.abs(b[finite]).max(initial=0.0))
+    with np.errstate(invalid="ignore"):
+        gap = np.where(same, 0.0, np.where(finite, np.abs(a - b), np.inf))
+    slack = np.zeros_like(gap) if exact else (rtol * scale if atol is None else atol) + rtol * np.abs(b)
+    outside = int((~same & ~(finite & (gap <= slack))).sum())
+    worst = float(gap.max(initial=0.0))
+    return Agreement(output, peer, worst, worst / scale if scale else worst, _cosine(a[finite], b[finite]), outside)
+
+
+def _cosine(a: Any, b: Any) -> float:
+    """1 for equal directions; two zero vectors count as equal."""
+    import numpy as np
+
+    norms = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(a @ b) / norms if norms else float(np.array_equal(a, b))

@@ -1,0 +1,95 @@
+"""Input arrays for a plan: from a file, or random at the shapes that were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tactix.plan.schema import Plan, TensorIO
+from tactix.words.dims import evaluate_shape, show, symbol_name
+from tactix.words.errors import InvalidArgument, ShapeError
+from tactix_builtin.tools.options import merged
+
+Arrays = dict[str, Any]
+
+
+def load(path: str) -> Arrays:
+    """Arrays by name from an ``.npz`` file; no pickled objects. Raises InvalidArgument."""
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            if not isinstance(found, np.lib.npyio.NpzFile):
+                raise ValueError("it holds one array without a name")
+            return {name: found[name] for name in found.files}
+    except (ValueError, OSError) as e:
+        raise InvalidArgument("cannot read arrays", who=path, why=str(e), do="Write it with numpy.savez") from None
+
+
+def save(path: str, arrays: Mapping[str, Any]) -> None:
+    """Write arrays by name to an ``.npz`` file of exactly that name."""
+    import numpy as np
+
+    with open(path, "wb") as f:
+        np.savez(f, **dict(arrays))
+
+
+def feed(plan: Plan, options: Mapping[str, Any]) -> Arrays:
+    """Input arrays as ``input_options`` asks. Raises InvalidArgument, ShapeError."""
+    if options["inputs"]:
+        return load(options["inputs"])
+    symbols = sizes(plan, merged(options["shapes"]))
+    return random(plan, symbols, options["seed"], options["int_below"])
+
+
+def sizes(plan: Plan, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """Values of the plan's symbols: from the given input shapes, else what the first profile is tuned for.
+
+    Raises InvalidArgument for unknown names, ShapeError for shapes that do not fit.
+    """
+    known = {io.name: io for io in plan.inputs}
+    given: dict[str, int] = {}
+    for name, shape in shapes.items():
+        if name not in known:
+            raise InvalidArgument(f"no input {name!r}", do=f"The inputs are: {', '.join(known)}")
+        _bind(known[name], shape, given)
+    tuned = plan.profiles[0].dims if plan.profiles else {}
+    return {symbol: given.get(symbol, tuned[symbol][1] if symbol in tuned else 1) for symbol in sorted(plan.symbols)}
+
+
+def _bind(io: TensorIO, shape: tuple[int, ...], out: dict[str, int]) -> None:
+    wrong = len(shape) != len(io.shape)
+    for d, n in zip(io.shape, shape, strict=False):
+        symbol = symbol_name(d)
+        wrong |= out.setdefault(symbol, n) != n if symbol else d != n
+    if wrong:
+        raise ShapeError(f"input {io.name!r} is {show(io.shape)}, not {show(shape)}")
+
+
+def random(plan: Plan, symbols: Mapping[str, int], seed: int = 0, below: int = 2) -> Arrays:
+    """Normal floats; integers in [0, below), by default 0 and 1, which indices, masks and token types all allow."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    out: Arrays = {}
+    for io in plan.inputs:
+        shape = evaluate_shape(io.shape, symbols)
+        if io.dtype.is_float:
+            out[io.name] = rng.standard_normal(shape, np.float32).astype(io.dtype.numpy)
+        else:
+            high = 2 if io.dtype.value == "bool" else below
+            out[io.name] = rng.integers(0, high, shape).astype(io.dtype.numpy)
+    return out
+
+
+def describe(arrays: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Name, dtype, shape, and the range of values of each array."""
+    import numpy as np
+
+    rows = []
+    for name, x in arrays.items():
+        numeric = x.size and x.dtype.kind not in "OSU"
+        wide = np.asarray(x, np.float64) if numeric else None
+        facts = {} if wide is None else {"min": float(wide.min()), "max": float(wide.max()), "mean": float(wide.mean())}
+        rows.append({"name": name, "dtype": str(x.dtype), "shape": list(x.shape), **facts})
+    return rows

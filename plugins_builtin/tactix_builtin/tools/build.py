@@ -1,0 +1,69 @@
+"""``tactix build``: a model to a plan file."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tactix.cli import INTERRUPTED, OK
+from tactix.plan import container
+from tactix.plan.schema import Plan
+from tactix.plugins.session import Session
+from tactix_builtin.tools import options, show, source
+
+
+@click.command("build")
+@click.argument("model", type=options.FILE)
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="The plan file; default: MODEL's, with .plan.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@options.shapes_option
+@options.build_options
+@options.json_option
+@click.pass_obj
+def command(
+    session: Session, /, model: str, output: str | None, quiet: bool, shapes: Any, as_json: bool, **build: Any
+) -> int:
+    """Build a plan of MODEL: import, fuse, measure tactics, write.
+
+    Without shapes the plan takes any size along symbolic dimensions and is tuned for a batch of 1. --shapes fixes the
+    sizes; --min-shapes, --opt-shapes and --max-shapes give a range. Ctrl-C ends the measuring: the plan is written with
+    what is known by then, and the exit code is 130.
+    """
+    path = Path(output or Path(model).with_suffix(".plan"))
+    if path.resolve() == Path(model).resolve():
+        raise click.UsageError("the plan would overwrite the model; give -o")
+    start = time.monotonic()
+    plan, stopped = source.build(model, session, build, options.merged(shapes), quiet or as_json)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    container.save(plan, path)
+    facts = summary(plan, path, time.monotonic() - start)
+    if as_json:
+        show.print_json(facts)
+    else:
+        _print(facts)
+    return INTERRUPTED if stopped else OK
+
+
+def summary(plan: Plan, path: Path, seconds: float) -> dict[str, Any]:
+    """What was built: file, size, seconds, steps per tactic, rules that fired."""
+    tactics = Counter(str(s.info["tactic"]) for s in plan.steps)
+    return {
+        "plan": str(path),
+        "bytes": path.stat().st_size,
+        "seconds": round(seconds, 3),
+        "steps": len(plan.steps),
+        "tactics": dict(tactics.most_common()),
+        "rules": plan.ledger["rules"],
+    }
+
+
+def _print(facts: dict[str, Any]) -> None:
+    console = show.console()
+    tactics = ", ".join(f"{name} {count}" for name, count in facts["tactics"].items())
+    console.print(f"{facts['plan']}: {facts['steps']} layers, {show.size(facts['bytes'])}, {facts['seconds']:.1f} s")
+    console.print(f"tactics: {tactics or 'none'}")
+    console.print(f"fused by {sum(facts['rules'].values())} rewrites of {len(facts['rules'])} rules")

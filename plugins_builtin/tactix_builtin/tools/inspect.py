@@ -1,0 +1,108 @@
+"""``tactix inspect``: what is in a plan or a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.console import Console
+
+from tactix.plugins.session import Session
+from tactix_builtin.tools import options, show, source
+
+
+@click.command("inspect")
+@click.argument("file", type=options.FILE)
+@click.option("--shapes", type=options.SHAPES, multiple=True, help="Input shapes that memory is computed for.")
+@click.option("--candidates", is_flag=True, help="Also list what else was measured for each layer.")
+@options.json_option
+@click.pass_obj
+def command(session: Session, /, file: str, shapes: Any, candidates: bool, as_json: bool) -> None:
+    """Show FILE: a plan or an ONNX model. Nothing of it is run.
+
+    Of a plan: inputs and outputs, layers with the tactic of each, rules that fired, memory. Of a model: inputs and
+    outputs, nodes per operator, and every operator that no plugin gives a meaning.
+    """
+    if source.is_plan(file):
+        from tactix_builtin.tools import plan_report
+
+        facts = plan_report.report(file, options.merged(shapes), candidates)
+        printer = print_plan
+    else:
+        from tactix_builtin.tools import model_report
+
+        facts = model_report.report(file, session)
+        printer = print_model
+    if as_json:
+        show.print_json(facts)
+    else:
+        printer(show.console(), facts)
+
+
+def print_model(console: Console, facts: dict[str, Any]) -> None:
+    opsets = ", ".join(f"{domain} {version}" for domain, version in facts["opsets"].items())
+    console.print(f"{facts['file']}: {facts['nodes']} nodes, {facts['parameters']} parameters, opset {opsets}")
+    _print_io(console, facts)
+    rows = [[r["operator"], r["count"], "yes" if r["supported"] else "NO", _first(r)] for r in facts["operators"]]
+    console.print(show.table("Operators", ["operator", "nodes", "known", "where"], rows, right=["nodes"]))
+    if facts["unsupported"]:
+        console.print(f"no plugin knows {', '.join(facts['unsupported'])}", style="bold red")
+
+
+def _first(row: dict[str, Any]) -> str:
+    """Where an unknown operator is used."""
+    if row["supported"]:
+        return ""
+    more = row["count"] - len(row["nodes"])
+    return ", ".join(row["nodes"]) + (f" and {more} more" if more else "")
+
+
+def print_plan(console: Console, facts: dict[str, Any]) -> None:
+    who = f"tactix {facts['meta'].get('tactix', '?')}, for {facts['device'].get('name', '?')}"
+    console.print(f"{facts['file']}: {facts['name']}, {show.size(facts['bytes'])}, by {who}")
+    _print_io(console, facts)
+    for p in facts["profiles"]:
+        ranges = ", ".join(f"{s} {_range(r)}" for s, r in p["dims"].items())
+        console.print(f"profile {p['name']}: {ranges or 'all shapes are fixed'}")
+    rows = [[i, s["name"], s["tactic"], s["variant"], _time(s), s["status"]] for i, s in enumerate(facts["steps"])]
+    columns = ["#", "layer", "tactic", "variant", "time", "by"]
+    console.print(show.table("Layers", columns, rows, right=["#", "time"]))
+    for s in facts["steps"]:
+        _print_candidates(console, s)
+    rules = ", ".join(f"{name} {n}" for name, n in facts["rules"].items())
+    console.print(f"rules that fired: {rules or 'none'}")
+    _print_memory(console, facts["memory"])
+    needs = ", ".join(f"{r['key']} ({r['dist']} {r['version']})" for r in facts["requirements"])
+    console.print(f"needs at run time: {needs or 'nothing'}")
+
+
+def _print_io(console: Console, facts: dict[str, Any]) -> None:
+    rows = [[way[:-1], x["name"], x["dtype"], f"({', '.join(map(str, x['shape']))})"]
+            for way in ("inputs", "outputs") for x in facts[way]]  # fmt: skip
+    console.print(show.table("", ["", "name", "dtype", "shape"], rows))
+
+
+def _range(r: Any) -> str:
+    low, opt, high = r
+    return f"{low} to {'any' if high is None else high}, tuned for {opt}"
+
+
+def _time(step: dict[str, Any]) -> str:
+    return show.duration(step["seconds"]) if step.get("seconds") is not None else "-"
+
+
+def _print_candidates(console: Console, step: dict[str, Any]) -> None:
+    rows = [
+        [c["tactic"], c["variant"], _time(c), "chosen" if c["chosen"] else c["status"], c.get("reason", "")]
+        for c in step.get("candidates", ())
+    ]
+    if rows:
+        columns = ["tactic", "variant", "time", "", "reason"]
+        console.print(show.table(step["name"], columns, rows, right=["time"]))
+
+
+def _print_memory(console: Console, m: dict[str, Any]) -> None:
+    at = ", ".join(f"{s} {n}" for s, n in m["symbols"].items())
+    weights, arena, least = (show.size(m[k]) for k in ("weights", "arena", "lower_bound"))
+    console.print(f"memory{f' at {at}' if at else ''}: weights {weights}, activations {arena}", end="")
+    console.print(f", {m['ratio']:.3f} times the lower bound {least}")

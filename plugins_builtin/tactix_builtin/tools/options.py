@@ -1,0 +1,135 @@
+"""Options that several tools share, and what they mean to the builder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+Shapes = dict[str, tuple[int, ...]]
+
+_SHAPE = re.compile(r"(?P<name>.+?):(?P<dims>\d+(x\d+)*|scalar)")
+_TIME = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>ms|s|m|h|)")
+_UNITS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class ShapesType(click.ParamType):
+    """``name:1x3x224x224`` or several with commas between; ``name:scalar`` for rank 0."""
+
+    name = "NAME:DxD[,...]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Shapes:
+        out: Shapes = {}
+        for item in value.split(","):
+            found = _SHAPE.fullmatch(item.strip())
+            if found is None:
+                self.fail(f"{item!r} is not of the form name:1x3x224x224", param, ctx)
+            dims = found["dims"]
+            out[found["name"]] = () if dims == "scalar" else tuple(int(d) for d in dims.split("x"))
+        return out
+
+
+class DurationType(click.ParamType):
+    """``90``, ``90s``, ``250ms``, ``2m`` in seconds."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        found = _TIME.fullmatch(value)
+        if found is None:
+            self.fail(f"{value!r} is not a time like 90s, 250ms or 2m", param, ctx)
+        return float(found["number"]) * _UNITS[found["unit"]]
+
+
+SHAPES, DURATION = ShapesType(), DurationType()
+FILE = click.Path(exists=True, dir_okay=False)
+
+
+def merged(given: tuple[Shapes, ...]) -> Shapes:
+    """One table of an option that may be repeated."""
+    return {name: shape for one in given for name, shape in one.items()}
+
+
+def _stack(options: list[Callable[[F], F]]) -> Callable[[F], F]:
+    def wrap(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return wrap
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout, nothing else.")
+shapes_option = click.option(
+    "--shapes", type=SHAPES, multiple=True, help="Input shapes, for example x:1x3x224x224,mask:1x128."
+)
+
+
+def input_options(function: F) -> F:
+    """Where the input arrays come from; ``arrays.feed`` understands the keywords."""
+    return _stack([
+        shapes_option,
+        click.option("--inputs", type=FILE, help="Input arrays, an .npz file; default: random ones."),
+        click.option("--seed", type=int, default=0, show_default=True, help="Of the random inputs."),
+        click.option("--int-below", type=click.IntRange(1), default=2, show_default=True,
+                     help="Random integers are 0 or more and less than this."),
+    ])(function)  # fmt: skip
+
+
+def build_options(function: F) -> F:
+    """What says how to build; the tool gets it as keywords, which ``settings`` understands."""
+    return _stack([
+        click.option("--min-shapes", type=SHAPES, multiple=True, help="Smallest input shapes of the profile."),
+        click.option("--opt-shapes", type=SHAPES, multiple=True, help="Input shapes to tune for."),
+        click.option("--max-shapes", type=SHAPES, multiple=True, help="Largest input shapes of the profile."),
+        click.option("-O", "--opt-level", type=click.IntRange(0, 5), default=3, show_default=True,
+                     help="How much to measure: 0 nothing, 5 every variant."),
+        click.option("--tactics", metavar="NAME[,...]", help="Tactic sources that may bid; default: all."),
+        click.option("--threads", type=click.IntRange(0), default=0, show_default=True,
+                     help="Threads of one inference; 0: TACTIX_NUM_THREADS, or all cores."),
+        click.option("--budget", type=DURATION, default=None, help="Time after which measuring stops, like 60s."),
+        click.option("--timing-cache", type=click.Path(dir_okay=False), help="Timing cache; default: the user's own."),
+        click.option("--no-timing-cache", is_flag=True, help="Neither read nor write a timing cache."),
+        click.option("--frozen", is_flag=True, help="Fail where a timing is not in the cache."),
+        click.option("--enable", metavar="PACK", multiple=True, help="Let a pack touch layers of others."),
+        click.option("--exact", is_flag=True, help="No fusion that changes rounding."),
+        click.option("--no-fallback", is_flag=True, help="Fail where only the reference could run a layer."),
+    ])(function)  # fmt: skip
+
+
+def settings(options: dict[str, Any], shapes: Shapes | None = None) -> dict[str, Any]:
+    """Keywords of ``tactix.build`` from those of ``build_options``; ``shapes``: fixed shapes. Raises UsageError."""
+    from tactix.config import BuilderFlag
+
+    if options["no_timing_cache"] and options["timing_cache"]:
+        raise click.UsageError("--timing-cache and --no-timing-cache contradict each other")
+    flags = {BuilderFlag.EXACT_NUMERICS: options["exact"], BuilderFlag.NO_FALLBACK: options["no_fallback"]}
+    out: dict[str, Any] = {
+        "level": options["opt_level"],
+        "threads": options["threads"],
+        "frozen": options["frozen"],
+        "enable": options["enable"],
+        "flags": {flag for flag, on in flags.items() if on},
+        "timing_cache": False if options["no_timing_cache"] else options["timing_cache"],
+        "shapes": profile(options, shapes or {}),
+    }
+    if options["tactics"]:
+        out["tactic_sources"] = {name.strip() for name in options["tactics"].split(",")}
+    if options["budget"] is not None:
+        out["budget"] = options["budget"]
+    return out
+
+
+def profile(options: dict[str, Any], fixed: Shapes) -> dict[str, Any]:
+    """(min, opt, max) by input name; what is not given is taken from what is, opt first."""
+    low, opt, high = (merged(options[f"{k}_shapes"]) for k in ("min", "opt", "max"))
+    out: dict[str, Any] = {name: (shape, shape, shape) for name, shape in fixed.items()}
+    for name in {**low, **opt, **high}:
+        middle = opt.get(name) or low.get(name) or high[name]
+        out[name] = (low.get(name, middle), middle, high.get(name, middle))
+    return out

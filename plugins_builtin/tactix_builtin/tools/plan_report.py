@@ -1,0 +1,63 @@
+"""What is in a plan file, told from its data alone: nothing in it is run or even looked for among the plugins."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from tactix.plan.container import load
+from tactix.plan.memory import lower_bound, plan_memory
+from tactix.plan.schema import Plan
+from tactix.words import dims
+from tactix_builtin.tools.arrays import sizes
+from tactix_builtin.tools.options import Shapes
+
+
+def report(path: str, shapes: Shapes, candidates: bool = False) -> dict[str, Any]:
+    """JSON: io, profiles, steps, rules, memory, requirements, device. Raises PlanFormatError, ShapeError."""
+    plan = load(path)
+    rows = plan.ledger.get("nodes", {})
+    steps = [{"name": s.name, **s.info, "launcher": s.artifact.launcher, "format": _formats(s)} for s in plan.steps]
+    if candidates:
+        steps = [{**s, "candidates": rows.get(s["name"], {}).get("candidates", [])} for s in steps]
+    return {
+        "kind": "plan",
+        "file": path,
+        "bytes": os.path.getsize(path),
+        "name": plan.name,
+        "inputs": [_io(io) for io in plan.inputs],
+        "outputs": [_io(io) for io in plan.outputs],
+        "profiles": [{"name": p.name, "dims": {s: list(r) for s, r in sorted(p.dims.items())}} for p in plan.profiles],
+        "steps": steps,
+        "rules": plan.ledger.get("rules", {}),
+        "memory": memory(plan, sizes(plan, shapes)),
+        "requirements": [{"key": r.key, "dist": r.dist, "version": r.version} for r in plan.requirements],
+        "device": dict(plan.device),
+        "meta": dict(plan.meta),
+    }
+
+
+def _io(io: Any) -> dict[str, Any]:
+    return {"name": io.name, "dtype": io.dtype.value, "shape": [d if isinstance(d, int) else str(d) for d in io.shape]}
+
+
+def _formats(step: Any) -> str:
+    names = [o.format.name for o in (*step.inputs, *step.outputs)]
+    return "linear" if set(names) <= {"linear"} else "/".join(names)
+
+
+def memory(plan: Plan, symbols: dict[str, int]) -> dict[str, Any]:
+    """Bytes of weights, of the arena, and the least that any arena could have, for these sizes."""
+    live = [b for b in plan.buffers if b.kind in ("arena", "workspace")]
+    bytes_of = [dims.evaluate(b.nbytes, symbols) for b in live]
+    lifetimes = [(b.first, b.last) for b in live]
+    arena = plan_memory(bytes_of, lifetimes)[1]
+    least = lower_bound(bytes_of, lifetimes)
+    weights = {b.blob: dims.evaluate(b.nbytes, symbols) for b in plan.buffers if b.kind == "weight"}
+    return {
+        "symbols": symbols,
+        "weights": sum(weights.values()),
+        "arena": arena,
+        "lower_bound": least,
+        "ratio": arena / least if least else 1.0,
+    }

@@ -1,0 +1,78 @@
+"""A build's progress on a terminal: stages, layers, time left; Ctrl-C ends the measuring and keeps what is known."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from types import FrameType, TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import TimeRemainingColumn as TimeLeftColumn
+
+TITLES = {
+    "import": "import model",
+    "fuse": "fuse layers",
+    "bid": "collect bids of tactics",
+    "measure": "measure tactics",
+    "choose": "choose tactics and formats",
+    "assemble": "assemble plan",
+}
+
+
+class BuildProgress:
+    """A ProgressMonitor and a context manager. Without a terminal one line tells of each finished stage."""
+
+    def __init__(self, console: Console, quiet: bool = False) -> None:
+        self.console, self.quiet = console, quiet
+        self.stopped = False
+        self._live = console.is_terminal and not quiet
+        self._bars = Progress(
+            SpinnerColumn(finished_text="[green]✓"), TextColumn("{task.description:<27}"), BarColumn(bar_width=24),
+            MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeLeftColumn(),
+            TextColumn("[dim]{task.fields[now]}"), console=console, disable=not self._live,
+        )  # fmt: skip
+        self._tasks: dict[str, Any] = {}
+        self._since: dict[str, float] = {}
+        self._previous: Any = None
+
+    def phase(self, name: str, total: int) -> None:
+        self._since[name] = time.monotonic()
+        self._tasks[name] = self._bars.add_task(TITLES.get(name, name), total=total or None, now="")
+
+    def step(self, name: str, done: int, message: str = "") -> None:
+        self._bars.update(self._tasks[name], completed=done, now=_short(message))
+
+    def finish(self, name: str) -> None:
+        task = self._bars.tasks[self._bars.task_ids.index(self._tasks[name])]
+        total = task.total if task.total is not None else 1
+        self._bars.update(self._tasks[name], total=total, completed=total, now="")
+        if not self._live and not self.quiet:
+            seconds = time.monotonic() - self._since[name]
+            self.console.print(f"{TITLES.get(name, name)}: {total:g} done in {seconds:.1f} s", highlight=False)
+
+    def cancelled(self) -> bool:
+        return self.stopped
+
+    def __enter__(self) -> BuildProgress:
+        self._bars.start()
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+        self._bars.stop()
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self.stopped:
+            raise KeyboardInterrupt
+        self.stopped = True
+        self.console.print("stopping: the rest is chosen by estimate; press Ctrl-C again to give up", style="yellow")
+
+
+def _short(message: str, width: int = 36) -> str:
+    return message if len(message) <= width else message[: width - 1] + "…"

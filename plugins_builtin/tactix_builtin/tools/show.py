@@ -1,0 +1,72 @@
+"""Numbers and tables for people; one JSON document for machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def errors_console() -> Console:
+    """Where progress and messages go: stderr."""
+    return Console(stderr=True, highlight=False)
+
+
+def console() -> Console:
+    """Where results go: stdout."""
+    return Console(highlight=False)
+
+
+def print_json(document: Any) -> None:
+    """One JSON document and a line end on stdout."""
+    json.dump(document, sys.stdout, indent=2, default=_plain)
+    sys.stdout.write("\n")
+
+
+def _plain(value: Any) -> Any:
+    """numpy scalars, sets and paths as JSON."""
+    if hasattr(value, "item"):
+        return value.item()
+    return sorted(value) if isinstance(value, (set, frozenset)) else str(value)
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> Table:
+    """A rich table; columns named in ``right`` are aligned there and never folded."""
+    out = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    for c in columns:
+        out.add_column(c, justify="right" if c in right else "left", no_wrap=c in right, overflow="fold")
+    for row in rows:
+        out.add_row(*(_cell(x) for x in row))
+    return out
+
+
+def _cell(value: object) -> str:
+    from rich.markup import escape
+
+    return escape(str(value))
+
+
+def size(count: float) -> str:
+    """``1.50 MiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            break
+        count /= 1024
+    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.2f} {unit}"
+
+
+_UNITS = (("us", 1e6), ("ms", 1e3), ("s", 1.0))
+
+
+def duration(seconds: float) -> str:
+    """``12.3 us``, ``4.56 ms``, ``1.20 s``: three digits."""
+    unit, factor = next((u for u in _UNITS if seconds * u[1] < 1000), _UNITS[-1])
+    return f"{seconds * factor:.{_decimals(seconds * factor)}f} {unit}"
+
+
+def _decimals(x: float) -> int:
+    return 2 if x < 10 else 1 if x < 100 else 0

@@ -1,0 +1,64 @@
+"""What a tool is given: a plan file, or a model that is built first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tactix.api import configure
+from tactix.builder import Builder
+from tactix.plan.container import MAGIC, load
+from tactix.plan.schema import Plan
+from tactix.run.runtime import Runtime, default_threads
+from tactix_builtin.tools.options import Shapes, settings
+from tactix_builtin.tools.progress import BuildProgress
+from tactix_builtin.tools.show import errors_console
+
+if TYPE_CHECKING:
+    from tactix.plugins.session import Session
+    from tactix.run.engine import Engine
+
+
+def is_plan(path: str) -> bool:
+    """Whether a file starts like a plan."""
+    with open(path, "rb") as f:
+        return f.read(len(MAGIC)) == MAGIC
+
+
+def build(
+    path: str, session: Session, options: dict[str, Any], shapes: Shapes | None = None, quiet: bool = False
+) -> tuple[Plan, bool]:
+    """A plan of a model, with progress on stderr, and whether Ctrl-C ended the measuring.
+
+    ``options``: from ``build_options``; ``shapes`` fix the inputs. Raises what ``Builder`` raises.
+    """
+    config = configure(**settings(options, shapes))
+    with BuildProgress(errors_console(), quiet) as progress:
+        config.progress_monitor = progress
+        builder = Builder(session.logger, session)
+        progress.phase("import", 0)
+        network = builder.import_model(path)
+        progress.finish("import")
+        return builder.build_plan(network, config), progress.stopped
+
+
+def threads(options: dict[str, Any]) -> int:
+    """Intra-op threads that ``--threads`` asks for."""
+    return int(options["threads"]) or default_threads()
+
+
+def open_engine(
+    path: str, session: Session, options: dict[str, Any], shapes: Shapes | None = None, quiet: bool = False
+) -> Engine:
+    """The engine of a plan file, or of a model that is built first. Raises KeyboardInterrupt if Ctrl-C stopped that."""
+    plan, stopped = (load(path), False) if is_plan(path) else build(path, session, options, shapes, quiet)
+    if stopped:
+        raise KeyboardInterrupt
+    return Runtime(session.logger, session, max_threads=threads(options)).load(plan)
+
+
+def caller(engine: Engine, feed: dict[str, Any]) -> Callable[[], list[Any]]:
+    """A call on a context of its own, with arrays already in the engine's order."""
+    context = engine.create_execution_context()
+    given = [feed[io.name] for io in engine.inputs]
+    return lambda: context.infer(given)

@@ -1,0 +1,131 @@
+"""The cases that the onnx package carries for its own operators: inputs and outputs for the corners of the standard.
+
+An input whose content must be known at import (axes, shapes, scales) is made an initializer.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from tactix.network.definition import NetworkDefinition
+from tactix.network.evaluate import evaluate
+from tactix.words.errors import ModelImportError, UnsupportedOperator
+from tactix_builtin.onnx_importer.weights import ONNX_DTYPES, Weights
+
+OPERATOR_SET = 28
+"""Operators of later sets are not looked at."""
+
+NOT_TENSORS = {
+    "ConcatFromSequence", "OptionalGetElement", "OptionalHasElement", "RegexFullMatch", "SequenceAt", "SequenceErase",
+    "SequenceInsert", "SequenceLength", "SequenceMap", "SplitToSequence", "StringConcat", "StringNormalizer",
+    "StringSplit", "TfIdfVectorizer", "ImageDecoder", "LabelEncoder",
+}  # fmt: skip
+CONTROL_FLOW = {"If", "Loop", "Scan", "LinearAttention"}
+SIZE_FROM_DATA = {"Compress", "NonMaxSuppression", "NonZero", "Unique"}
+RANDOM_OR_TRAINING = {"Adagrad", "Adam", "Bernoulli", "Momentum", "RandomUniformLike"}
+NOT_WRITTEN = {
+    "ArrayFeatureExtractor", "Binarizer", "BitCast", "Col2Im", "DFT", "Det", "MaxUnpool", "MelWeightMatrix", "STFT",
+    "TreeEnsemble",
+}  # fmt: skip
+UNSUPPORTED = NOT_TENSORS | CONTROL_FLOW | SIZE_FROM_DATA | RANDOM_OR_TRAINING | NOT_WRITTEN
+
+UNSUPPORTED_FORMS = ("training", "with_argmax", "maxunpool", "identity_sequence", "identity_opt", "range_float_type")
+"""Parts of the names of cases that use a supported operator in an unsupported way."""
+
+DEPARTS = {
+    "test_resize_downsample_scales_linear_align_corners": "a whole output size counts, as in ONNX Runtime",
+    "test_resize_downsample_scales_cubic_align_corners": "a whole output size counts, as in ONNX Runtime",
+}
+
+ROUNDED = ("bf16", "fp16")
+"""Cases whose expected output was rounded after each step: a few units in the last place are granted."""
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[Any]:
+    """All node cases up to the operator set, the same numbers in every run."""
+    np.random.seed(0)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases
+
+        found = collect_testcases(None)
+    versions = [{o.domain: o.version for o in c.model.opset_import}.get("", 0) for c in found]
+    return [c for c, v in zip(found, versions, strict=True) if v <= OPERATOR_SET and c.name not in DEPARTS]
+
+
+def arrays(values: Sequence[Any]) -> list[Any]:
+    return [Weights(None).array(v) if isinstance(v, onnx.TensorProto) else np.asarray(v) for v in values]
+
+
+def with_constants(model: onnx.ModelProto, values: Sequence[Any]) -> onnx.ModelProto:
+    """The model with all inputs but the first (or an only one) as initializers."""
+    out = onnx.ModelProto()
+    out.CopyFrom(model)
+    pairs = list(zip(model.graph.input, values, strict=False))
+    for v, a in pairs[1 if len(pairs) > 1 else 0 :]:
+        if isinstance(a, onnx.TensorProto):
+            out.graph.initializer.add().CopyFrom(a)
+            out.graph.initializer[-1].name = v.name
+        else:
+            out.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(a), v.name))
+    return out
+
+
+def network_of(c: Any, imported: Callable[..., NetworkDefinition]) -> NetworkDefinition:
+    try:
+        net = imported(c.model)
+        if any(n.layer.name == "DynamicReshape" for n in net.nodes):
+            raise UnsupportedOperator("its shape is only known by running")
+        return net
+    except UnsupportedOperator as e:
+        if "only known by running" not in str(e) and "not constant" not in str(e):
+            raise
+        return imported(with_constants(c.model, c.data_sets[0][0]))
+
+
+def is_expected_to_fail(c: Any) -> bool:
+    kinds = {v.type.WhichOneof("value") for v in (*c.model.graph.input, *c.model.graph.output)}
+    codes = {v.type.tensor_type.elem_type for v in (*c.model.graph.input, *c.model.graph.output)}
+    codes |= {a.i for n in c.model.graph.node for a in n.attribute if a.name == "to"}
+    operators = {n.op_type for n in c.model.graph.node}
+    foreign = kinds != {"tensor_type"} or not codes <= set(ONNX_DTYPES) or 8 in codes
+    return bool(foreign or operators & UNSUPPORTED or any(part in c.name for part in UNSUPPORTED_FORMS))
+
+
+def compare(c: Any, net: NetworkDefinition) -> None:
+    names = [v.name for v in c.model.graph.input]
+    for inputs, outputs in c.data_sets:
+        feed = dict(zip(names, arrays(inputs), strict=False))
+        got = evaluate(net, {v.name: feed[v.name] for v in net.inputs})
+        for name, want in zip(net.output_names, arrays(outputs), strict=True):
+            assert (got[name].dtype, got[name].shape) == (want.dtype, want.shape), c.name
+            wide = [x if x.dtype.kind in "biuc" else x.astype(np.float64) for x in (got[name], want)]
+            rtol = 2**-6 if any(part in c.name for part in ROUNDED) else max(c.rtol, 1e-5)
+            np.testing.assert_allclose(*wide, rtol=rtol, atol=max(c.atol, 1e-6), err_msg=c.name)
+
+
+@pytest.mark.parametrize("letter", "abcdefghilmnopqrstuwx")
+def test_gives_what_the_standard_says(
+    letter: str, cases: list[Any], imported: Callable[..., NetworkDefinition]
+) -> None:
+    own = [c for c in cases if c.name.startswith(f"test_{letter}")]
+    assert own
+    for c in own:
+        try:
+            net = network_of(c, imported)
+        except ModelImportError:
+            if not is_expected_to_fail(c):
+                raise
+        else:
+            compare(c, net)
+
+
+def test_most_cases_are_supported(cases: list[Any]) -> None:
+    assert sum(not is_expected_to_fail(c) for c in cases) > 0.8 * len(cases)

@@ -1,0 +1,138 @@
+"""Attention as exporters spell it out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tactix.fuse.rewrite import fuse
+from tactix.network.evaluate import evaluate
+from tactix.words.dims import sym
+from tactix_builtin.rules import all_rules
+
+
+def heads(net, name, positions, dim=4):
+    """A network input as (n, 3, positions, dim)."""
+    return net.add("Transpose", net.x("n", positions, 3, dim, name=name), perm=(0, 2, 1, 3))
+
+
+def spelt(net, *, query=None, key=None, scale=None, divide=False, mask=None, keep=None, fill=-np.inf, guard=False):
+    """q k' with factors, mask and guard, layer by layer; the output is y."""
+    q, v = heads(net, "q", "s"), heads(net, "v", "t")
+    k = net.add("Transpose", net.x("n", "t", 3, 4, name="k"), perm=(0, 2, 3, 1))
+    q = q if query is None else net.add("Mul", q, net.c(query))
+    k = k if key is None else net.add("Mul", net.c(key), k)
+    y = net.add("MatMul", q, k)
+    y = y if scale is None else net.add("Div" if divide else "Mul", y, net.c(scale))
+    y = y if mask is None else net.add("Add", mask, y)
+    y = y if keep is None else net.add("Where", keep, y, net.c(fill))
+    p = net.add("Softmax", y, axis=-1)
+    if guard:
+        p = net.add("Where", net.add("IsNaN", p), net.c(0), p)
+    net.mark_output(net.add("MatMul", p, v), "y")
+
+
+def only_attention(out):
+    assert sorted(n.layer.name for n in out.nodes) == ["Attention", "Transpose", "Transpose", "Transpose"]
+    return next(n for n in out.nodes if n.layer.name == "Attention")
+
+
+@pytest.mark.parametrize(
+    ("how", "scale"),
+    [({}, 1.0), ({"query": 0.5, "key": 0.5}, 0.25), ({"scale": 0.125}, 0.125), ({"scale": 8.0, "divide": True}, 0.125),
+     ({"query": 0.5, "scale": 2.0, "divide": True}, 0.25), ({"key": 0.5, "guard": True}, 0.5)],
+)  # fmt: skip
+def test_factors_become_the_scale(net, apply, how, scale):
+    spelt(net, **how)
+    n = only_attention(apply(net)[1])
+    assert n.attrs.scale == pytest.approx(scale)
+    assert n.attrs.nan_to_zero is how.get("guard", False)
+    assert len(n.inputs) == 3
+
+
+@pytest.mark.parametrize("shape", [("n", 1, 1, "t"), ("n", 1, "s", "t"), (1, 1, "s", "t"), ("s", "t"), (1, 3, 1, 1)])
+def test_added_masks(net, apply, shape):
+    spelt(net, query=0.5, mask=net.x(*shape, name="mask"))
+    n = only_attention(apply(net)[1])
+    assert n.inputs[3].name == "mask"
+
+
+def test_chosen_masks(net, apply):
+    spelt(net, keep=net.x("n", 1, 1, "t", name="keep", dtype="bool"), fill=-3.4e38)
+    kinds, _, _ = apply(net)
+    assert sorted(kinds) == ["Attention", "Transpose", "Transpose", "Transpose", "Where"]
+
+
+@pytest.mark.parametrize("fill", [-1e4, 0.0])
+def test_a_small_fill_is_another_meaning(net, apply, fill):
+    spelt(net, keep=net.x("n", 1, 1, "t", name="keep", dtype="bool"), fill=fill)
+    kinds, _, trace = apply(net)
+    assert "Attention" not in kinds
+    assert any("attention replaces" in m.reason for m in trace.near_misses)
+
+
+@pytest.mark.parametrize("guard", [True, False])
+def test_a_query_without_keys(net, guard):
+    """A whole row of minus infinity: zeros with the guard, NaN without, before and after."""
+    keep = net.x("n", 1, 1, "t", name="keep", dtype="bool")
+    spelt(net, mask=net.add("Where", keep, net.c(0), net.c(-np.inf)), guard=guard)
+    out, _ = fuse(net, all_rules())
+    rng = np.random.default_rng(5)
+    inputs = {k: rng.standard_normal((2, 3, 3, 4), dtype=np.float32) for k in "qkv"}
+    inputs["keep"] = np.array([[True, False, True], [False] * 3]).reshape(2, 1, 1, 3)
+    before, after = evaluate(net, inputs)["y"], evaluate(out, inputs)["y"]
+    assert any(n.layer.name == "Attention" for n in out.nodes)
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
+    assert np.all(after[1] == 0) if guard else np.isnan(after[1]).all()
+    assert np.isfinite(after[0]).all()
+
+
+def test_a_mask_of_zeros_is_no_mask(net, apply):
+    spelt(net, mask=net.add("Where", net.c(np.ones((1, 1, 1, 1)), np.bool_), net.c(0), net.c(-np.inf)))
+    assert len(only_attention(apply(net)[1]).inputs) == 3
+
+
+def test_an_expanded_mask_is_read_narrow(net, apply):
+    mask = net.add("Expand", net.x("n", 1, 1, "t", name="mask"), shape=(sym("n"), 1, sym("s"), sym("t")))
+    spelt(net, mask=mask)
+    assert only_attention(apply(net)[1]).inputs[3].name == "mask"
+
+
+def test_keys_through_flat_heads(net, apply):
+    """The transposed keys as torch's newer exporter emits them."""
+    q, k, v = heads(net, "q", "s"), heads(net, "k", "t"), heads(net, "v", "t")
+    n, t = sym("n"), sym("t")
+    flat = net.add("Transpose", net.add("Reshape", k, shape=(n * 3, t, 4)), perm=(0, 2, 1))
+    kt = net.add("Mul", net.add("Reshape", flat, shape=(n, 3, 4, t)), net.c(0.5))
+    p = net.add("Softmax", net.add("MatMul", net.add("Mul", q, net.c(0.5)), kt), axis=-1)
+    net.mark_output(net.add("MatMul", p, v), "y")
+    node = only_attention(apply(net)[1])
+    assert node.attrs.scale == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("case", ["axis", "rank", "weights read", "scale per head", "heads differ"])
+def test_what_is_not_attention(net, apply, case):
+    shape = (3, "s", 4) if case == "rank" else ("n", 3, "s", 4)
+    q = net.x(*shape, name="q")
+    other = ("n", 1, "s", 4) if case == "heads differ" else shape
+    k, v = net.x(*other, name="k"), net.x(*other, name="v")
+    perm = (0, 2, 1) if case == "rank" else (0, 1, 3, 2)
+    y = net.add("MatMul", q, net.add("Transpose", k, perm=perm))
+    y = net.add("Mul", y, net.random(3, 1, 1)) if case == "scale per head" else y
+    p = net.add("Softmax", y, axis=-2 if case == "axis" else -1)
+    if case == "weights read":
+        net.mark_output(p, "p")
+    net.mark_output(net.add("MatMul", p, v), "y")
+    assert "Attention" not in "".join(apply(net)[0])
+
+
+def test_a_factor_per_channel_stays_before(net, apply):
+    q, k, v = (net.x("n", 3, "s", 4, name=name) for name in "qkv")
+    net.mark_output(net.add("Attention", net.add("Mul", q, net.random(4)), k, v), "y")
+    assert apply(net)[0] == ["Mul", "Attention"]
+
+
+def test_a_quotient_by_the_query_stays_before(net, apply):
+    q, k, v = (net.x("n", 3, "s", 4, name=name) for name in "qkv")
+    net.mark_output(net.add("Attention", net.add("Div", net.c(2), net.add("Exp", q)), k, v), "y")
+    assert apply(net)[0] == ["Exp+Div", "Attention"]

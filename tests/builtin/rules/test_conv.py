@@ -1,0 +1,103 @@
+"""What convolutions take into their constants."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+
+def normalised(net, x, channels):
+    parameters = [net.random(channels) for _ in range(3)]
+    return net.add("BatchNormalization", x, *parameters, net.c(net.rng.random(channels) + 0.5), epsilon=1e-3)
+
+
+@pytest.mark.parametrize("group", [1, 2, 6])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("layer", ["Convolution", "ConvTranspose"])
+def test_normalisation_joins(net, apply, layer, bias, group):
+    w = net.random(6, 12 // group if layer == "ConvTranspose" else 6 // group, 3, 2)
+    channels = 12 if layer == "ConvTranspose" else 6
+    y = net.add(
+        layer, net.x("n", 6, "h", 5), w, *([net.random(channels)] if bias else []), group=group, pads=(1, 0, 1, 1)
+    )
+    net.mark_output(normalised(net, y, channels), "y")
+    assert apply(net)[0] == [layer]
+
+
+@pytest.mark.parametrize("rank", [3, 5])
+def test_any_number_of_axes(net, apply, rank):
+    y = net.add("Convolution", net.x("n", 2, *[4] * (rank - 2)), net.random(3, 2, *[2] * (rank - 2)))
+    net.mark_output(normalised(net, y, 3), "y")
+    assert apply(net)[0] == ["Convolution"]
+
+
+@pytest.mark.parametrize("layer", ["Mul", "Div", "Add", "Sub"])
+@pytest.mark.parametrize("shape", [(), (1,), (3, 1, 1), (1, 3, 1, 1)])
+def test_constants_per_channel_join(net, apply, layer, shape):
+    y = net.add("Convolution", net.x("n", 2, 4, 3), net.random(3, 2, 1, 1))
+    c = net.c(net.rng.random(shape) + 0.5)
+    net.mark_output(net.add(layer, y, c), "y")
+    kinds, out, trace = apply(net)
+    assert kinds == ["Convolution"]
+    assert trace.counts[f"tactix.{layer.lower()}_into_conv"] == 1
+    assert len(out.nodes[0].inputs) == 3
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"), [("Mul", (3,)), ("Add", (4, 1)), ("Mul", (2, 1, 1, 1)), ("Add", (1, 3, 4, 3))]
+)
+def test_other_constants_are_an_epilogue_at_most(net, apply, layer, shape):
+    y = net.add("Convolution", net.x(2, 2, 4, 3), net.random(3, 2, 1, 1))
+    net.mark_output(net.add(layer, y, net.random(*shape)), "y")
+    assert apply(net)[0] == [f"Convolution+{layer}"]
+
+
+def test_the_quotient_by_a_convolution_is_no_factor(net, apply):
+    y = net.add("Convolution", net.x("n", 2, 4), net.random(3, 2, 1))
+    net.mark_output(net.add("Sub", net.c(1), y), "y")
+    assert apply(net)[0] == ["Convolution+Sub"]
+
+
+def test_a_convolution_that_others_read_keeps_its_numbers(net, apply):
+    y = net.add("Convolution", net.x("n", 2, 4), net.random(3, 2, 1))
+    net.mark_output(net.add("Softmax", y), "p")
+    net.mark_output(normalised(net, y, 3), "y")
+    kinds, _, trace = apply(net)
+    assert sorted(kinds) == ["Convolution", "Mul+Add", "Softmax"]
+    assert "tactix.norm_into_conv" in {m.rule for m in trace.near_misses}
+
+
+def test_weights_that_only_running_gives(net, apply):
+    y = net.add("Convolution", net.x("n", 2, 4), net.x(3, 2, 1, name="w"))
+    net.mark_output(normalised(net, y, 3), "y")
+    assert apply(net)[0] == ["Convolution+Mul+Add"]
+
+
+@pytest.mark.parametrize("shape", [("n", 4), ("n", 4, 3, "w")])
+def test_normalisation_elsewhere_is_pointwise(net, apply, shape):
+    net.mark_output(normalised(net, net.x(*shape), 4), "y")
+    assert apply(net)[0] == ["Mul+Add"]
+
+
+@pytest.mark.parametrize(
+    ("pads", "mode", "value", "joins"),
+    [((0, 0, 1, 2, 0, 0, 3, 0), "constant", 0.0, True), ((0, 0, 1, 1, 0, 0, 1, 1), "constant", 1.0, False),
+     ((0, 0, 1, 1, 0, 0, 1, 1), "edge", 0.0, False), ((0, 0, -1, 1, 0, 0, 1, 1), "constant", 0.0, False),
+     ((1, 0, 0, 0, 0, 0, 0, 0), "constant", 0.0, False), ((0, 0, 0, 0, 0, 1, 0, 0), "constant", 0.0, False)],
+)  # fmt: skip
+def test_zero_padding_joins(net, apply, pads, mode, value, joins):
+    y = net.add("Pad", net.x("n", 2, 6, 5), pads=pads, mode=mode, value=value)
+    channels = 2 + pads[1] + pads[5]
+    net.mark_output(net.add("Convolution", y, net.random(3, channels, 2, 2), pads=(0, 1, 0, 0), strides=(2, 1)), "y")
+    kinds, out, _ = apply(net)
+    assert kinds == (["Convolution"] if joins else ["Pad", "Convolution"])
+    assert out.nodes[-1].attrs.pads == ((1, 3, 3, 0) if joins else (0, 1, 0, 0))
+
+
+def test_half_precision_weights_stay_half(net, apply):
+    x = net.x("n", 2, 4, dtype="f16")
+    y = net.add("Convolution", x, net.c(net.rng.standard_normal((3, 2, 1)), np.float16))
+    net.mark_output(net.add("Mul", y, net.c([[2.0], [0.5], [4.0]], np.float16)), "y")
+    kinds, out, _ = apply(net)
+    assert kinds == ["Convolution"]
+    assert {v.spec.dtype.value for v in out.constants} == {"f16"}

@@ -1,0 +1,88 @@
+"""Constant folding, known shape tensors, numbers that follow from input shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tactix.fuse.rewrite import fuse
+from tactix_builtin.rules import fold
+
+
+def test_layers_of_constants_become_constants(net, apply):
+    w = net.add("Transpose", net.random(4, 3), perm=(1, 0))
+    w = net.add("Mul", net.add("Exp", w), net.c(2))
+    net.mark_output(net.add("MatMul", net.x("n", 3), w), "y")
+    kinds, out, trace = apply(net, "fold_constants")
+    assert kinds == ["MatMul"]
+    assert trace.counts == {"tactix.fold_constants": 3}
+    assert [v.spec.shape for v in out.constants] == [(3, 4)], "what was folded is no longer kept"
+
+
+def test_several_outputs(net, apply):
+    a, b = net.add_layer("tactix.Split", [net.random(2, 5)], axis=1, sizes=(2, 3))
+    x = net.x("n", 2)
+    net.mark_output(net.add("MatMul", x, a), "y")
+    net.mark_output(net.add("MatMul", x, b), "z")
+    kinds, _, _ = apply(net, "fold_constants")
+    assert kinds == ["MatMul"] * 2
+
+
+def test_a_scalar_keeps_rank_zero(net, apply):
+    s = net.add("Neg", net.c(3.0))
+    net.mark_output(net.add("Mul", net.x("n"), s), "y")
+    _, out, _ = apply(net, "fold_constants")
+    assert out.constants[0].spec.shape == ()
+
+
+def test_large_results_stay_layers(net, monkeypatch):
+    monkeypatch.setattr(fold, "MAX_BYTES", 1 << 12)
+    small = net.add("Expand", net.c(1.0), shape=(1 << 10,))
+    large = net.add("Expand", net.c(2.0), shape=((1 << 10) + 1,))
+    grown = net.add("Neg", net.random((1 << 10) + 1))
+    for name, v in (("a", small), ("b", large), ("c", grown)):
+        net.mark_output(net.add("Sub", net.x(*v.spec.shape, name=f"x{name}"), v), name)
+    out, trace = fuse(net, fold.RULES)
+    assert sorted(n.layer.name for n in out.nodes) == ["Expand", "Sub", "Sub", "Sub"]
+    assert [m.reason for m in trace.near_misses] == ["the result has 4100 bytes, more than 4096"]
+
+
+def test_quantised_weights_stay_small(net, apply):
+    q = net.c(np.arange(-6, 6).reshape(4, 3), np.int8)
+    w = net.add("DequantizeLinear", q, net.c(0.5), net.c(0, np.int8))
+    net.mark_output(net.add("MatMul", net.x("n", 4), w), "y")
+    assert apply(net, "fold_constants")[0] == ["DequantizeLinear", "MatMul"]
+
+
+def test_known_sizes_become_constants(net, apply):
+    x = net.x("n", 6, 5)
+    last = net.add("Gather", net.add("Shape", x), net.c(2, np.int64), axis=0)
+    net.mark_output(net.add("Mul", x, net.add("Cast", net.add("Mul", last, last), to=x.spec.dtype)), "y")
+    kinds, out, _ = apply(net, "fold_known")
+    assert kinds == ["Mul"]
+    assert [(v.const.item(), v.const.dtype) for v in out.constants] == [(25.0, np.float32)]
+
+
+def test_symbolic_sizes_become_dims(net, apply):
+    x = net.x("n", "s", 3)
+    s = net.add("Gather", net.add("Shape", x), net.c(1, np.int64), axis=0)
+    s = net.add("Add", net.add("Mul", s, net.c(2, np.int64)), net.c(1, np.int64))
+    net.mark_output(net.add("Mul", x, net.add("Cast", s, to=x.spec.dtype)), "y")
+    kinds, out, _ = apply(net, "dims")
+    assert kinds == ["Dims", "Mul"]
+    assert str(out.nodes[0].attrs.values[0]) == "2*s + 1"
+
+
+def test_sizes_that_only_running_gives_are_left_alone(net):
+    x, shape = net.x("n", 6), net.x(2, name="shape", dtype="i64")
+    y = net.add("DynamicReshape", x, shape, symbol="late")
+    net.mark_output(net.add("Neg", net.add("Shape", y)), "size")
+    out, _ = fuse(net, fold.RULES)
+    assert [n.layer.name for n in out.nodes] == ["DynamicReshape", "Shape", "Neg"]
+
+
+@pytest.mark.parametrize("layer", ["Add", "Softmax"])
+def test_inputs_are_not_constants(net, apply, layer):
+    x = net.x("n", 3)
+    net.mark_output(net.add(layer, *([x, net.c(1)] if layer == "Add" else [x])), "y")
+    assert apply(net, "fold_constants", "fold_known")[0] == [layer]

@@ -1,0 +1,77 @@
+"""Gemm as MatMul and Add; factors in constant weights."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tactix.fuse.rewrite import fuse
+from tactix_builtin.rules import matmul
+
+
+@pytest.mark.parametrize(("ta", "tb"), list(itertools.product([False, True], repeat=2)))
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("scaled", [True, False])
+def test_every_gemm_is_a_product(net, apply, ta, tb, constant, scaled):
+    a = net.x(*((5, "n") if ta else ("n", 5)))
+    shape = (3, 5) if tb else (5, 3)
+    b = net.random(*shape) if constant else net.x(*shape, name="w")
+    factors = {"alpha": 0.5, "beta": 3.0} if scaled else {}
+    net.mark_output(net.add("Gemm", a, b, net.random(3), transA=ta, transB=tb, **factors), "y")
+    kinds = apply(net)[0]
+    product = "MatMul+Mul+Add" if scaled and not constant else "MatMul+Add"
+    assert kinds == ["Transpose"] * (ta + (tb and not constant)) + [product]
+
+
+@pytest.mark.parametrize("c", [None, (), (1,), (3,), (1, 3), (4, 1), (4, 3)])
+def test_terms_of_a_gemm(net, apply, c):
+    inputs = [net.x(4, 5), net.random(5, 3), *([] if c is None else [net.random(*c)])]
+    net.mark_output(net.add("Gemm", *inputs), "y")
+    assert apply(net)[0] == ["MatMul" if c is None else "MatMul+Add"]
+
+
+def test_a_term_without_weight_is_not_read(net, apply):
+    net.mark_output(net.add("Gemm", net.x("n", 5), net.random(5, 3), net.c([np.nan] * 3), beta=0.0), "y")
+    assert [n.layer.name for n in fuse(net, matmul.RULES)[0].nodes] == ["MatMul"]
+
+
+@pytest.mark.parametrize("layer", ["Mul", "Div"])
+@pytest.mark.parametrize("shape", [(), (3,), (1, 1, 3)])
+def test_factors_of_columns_join_the_weights(net, apply, layer, shape):
+    y = net.add("MatMul", net.x("n", 4, 5), net.random(5, 3))
+    net.mark_output(net.add(layer, y, net.c(net.rng.random(shape) + 0.5)), "y")
+    assert apply(net)[0] == ["MatMul"]
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (4, 3), (2, 1, 1, 1)])
+def test_factors_of_rows_do_not(net, apply, shape):
+    y = net.add("MatMul", net.x("n", 4, 5), net.random(5, 3))
+    net.mark_output(net.add("Mul", y, net.random(*shape)), "y")
+    assert not {"tactix.factor_into_weights"} & set(apply(net)[2].counts)
+
+
+def test_a_quotient_the_other_way_round(net, apply):
+    y = net.add("MatMul", net.x("n", 5), net.c(np.ones((5, 3))))
+    net.mark_output(net.add("Div", net.c(2), net.add("Exp", y)), "y")
+    assert apply(net)[0] == ["MatMul+Exp+Div"]
+
+
+@pytest.mark.parametrize("layer", ["Mul", "Div"])
+def test_a_factor_of_the_input_joins_the_weights(net, apply, layer):
+    y = net.add(layer, net.x("n", 4, 5), net.c(0.125))
+    net.mark_output(net.add("MatMul", y, net.random(5, 3)), "y")
+    assert apply(net)[0] == ["MatMul"]
+
+
+def test_a_number_over_the_input_does_not(net, apply):
+    y = net.add("Div", net.c(0.125), net.add("Exp", net.x("n", 5)))
+    net.mark_output(net.add("MatMul", y, net.random(5, 3)), "y")
+    assert apply(net)[0] == ["Exp+Div", "MatMul"]
+
+
+def test_factors_of_the_inputs_columns_do_not(net, apply):
+    y = net.add("Mul", net.x("n", 5), net.random(5))
+    net.mark_output(net.add("MatMul", y, net.random(5, 3)), "y")
+    assert apply(net)[0] == ["Mul", "MatMul"]

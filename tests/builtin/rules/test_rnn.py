@@ -1,0 +1,61 @@
+"""Initial states of zero are left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tactix.words.dims import sym
+from tactix.words.dtypes import DType
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
+def recurrent(net, layer, *states):
+    """A layer of hidden size 2 over (t, n, 3); all of its outputs."""
+    w, r = net.random(1, GATES[layer] * 2, 3), net.random(1, GATES[layer] * 2, 2)
+    made = net.add_layer(f"tactix.{layer}", [net.x("t", "n", 3), w, r, None, None, *states], hidden_size=2)
+    for i, v in enumerate(made):
+        net.mark_output(v, f"y{i}")
+
+
+def zeros(net):
+    return net.add("Fill", shape=(1, sym("n"), 2), value=0.0, dtype=DType.FP32)
+
+
+@pytest.mark.parametrize("layer", GATES)
+def test_zero_states_vanish(net, apply, layer):
+    recurrent(net, layer, *[zeros(net)] * (2 if layer == "LSTM" else 1))
+    kinds, out, _ = apply(net)
+    assert kinds == [layer]
+    assert len(out.nodes[0].inputs) == 3
+
+
+def test_zeros_cut_from_more_zeros(net, apply):
+    both = net.add("Fill", shape=(2, sym("n"), 2), value=0.0, dtype=DType.FP32)
+    cuts = [net.add("Slice", both, begins=(i,), sizes=(1,), axes=(0,), steps=(1,)) for i in range(2)]
+    recurrent(net, "LSTM", *cuts)
+    assert apply(net)[0] == ["LSTM"]
+
+
+def test_one_of_two_states(net, apply):
+    recurrent(net, "LSTM", zeros(net), net.x(1, "n", 2, name="c0"))
+    kinds, out, _ = apply(net)
+    assert kinds == ["LSTM"]
+    assert [v is None for v in out.nodes[0].inputs] == [False, False, False, True, True, True, False]
+
+
+def test_other_states_stay(net, apply):
+    ones = net.add("Fill", shape=(1, sym("n"), 2), value=1.0, dtype=DType.FP32)
+    recurrent(net, "GRU", ones)
+    assert apply(net)[0] == ["Expand", "GRU"]
+
+
+def test_constant_states(net, apply):
+    w, r = net.random(1, 6, 3), net.random(1, 6, 2)
+    for i, state in enumerate((np.zeros((1, 4, 2)), np.eye(4, 2)[None])):
+        x = net.x("t", 4, 3, name=f"x{i}")
+        made = net.add_layer("tactix.GRU", [x, w, r, None, None, net.c(state)], hidden_size=2)
+        net.mark_output(made[0], f"y{i}")
+    _, out, _ = apply(net)
+    assert sorted(len(n.inputs) for n in out.nodes) == [3, 6]

@@ -1,0 +1,267 @@
+"""The tools through the command line's own entry, on a small model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tactix
+from tactix import cli
+
+FAST = ["-O0", "--no-timing-cache"]
+Run = Callable[..., Any]
+
+
+def write_model(path: Path, op: str = "Relu", domain: str = "") -> str:
+    """conv -> op -> conv, with a residual add; (n, 3, h, 6) to (n, 3, h, 6)."""
+    rng = np.random.default_rng(3)
+    weights = [rng.standard_normal(shape).astype(np.float32) / 4 for shape in ((8, 3, 3, 3), (3, 8, 3, 3))]
+    pads = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"], "conv0", **pads),
+        helper.make_node(op, ["c0"], ["r0"], "act0", domain=domain),
+        helper.make_node("Conv", ["r0", "w1"], ["c1"], "conv1", **pads),
+        helper.make_node("Add", ["c1", "x"], ["y"], "add0"),
+        helper.make_node("ArgMax", ["y"], ["best"], "argmax0", axis=1),
+    ]
+    shape = ["n", 3, "h", 6]
+    graph = helper.make_graph(
+        nodes, "small", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape),
+         helper.make_tensor_value_info("best", TensorProto.INT64, ["n", 1, "h", 6])],
+        [numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(weights)],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 17), *([helper.make_opsetid(domain, 1)] if domain else [])]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+    return str(path)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    return write_model(tmp_path / "small.onnx")
+
+
+@pytest.fixture
+def plan(model: str, capsys: pytest.CaptureFixture[str]) -> str:
+    out = model.replace(".onnx", ".plan")
+    assert cli.main(["build", model, "-o", out, "--quiet", *FAST]) == 0
+    capsys.readouterr()
+    return out
+
+
+@pytest.fixture
+def tool(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a tool with --json and give its document."""
+
+    def run(*args: str, code: int = 0) -> Any:
+        got = cli.main([*args, "--json"])
+        out, err = capsys.readouterr()
+        assert got == code, err
+        return json.loads(out)
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["build", "run", "bench", "inspect", "compare", "plugins"])
+def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([name, "--help"]) == 0
+    assert "Usage: tactix" in capsys.readouterr().out
+
+
+def test_build_writes_a_plan_and_tells_what_is_in_it(model: str, tool: Run) -> None:
+    found = tool("build", model, *FAST)
+    path = Path(model).with_suffix(".plan")
+    assert found["plan"] == str(path)
+    assert found["bytes"] == path.stat().st_size
+    assert found["steps"] == sum(found["tactics"].values()) > 0
+    assert sum(found["rules"].values()) > 0
+    x = np.ones((1, 3, 4, 6), np.float32)
+    assert tactix.load(path)(x=x)["y"].shape == x.shape
+
+
+def test_build_shows_stages_and_a_summary(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["build", model, *FAST]) == 0
+    out, err = capsys.readouterr()
+    assert "small.plan: " in out
+    assert "measure tactics" in err
+
+
+def test_build_does_not_overwrite_the_model(model: str) -> None:
+    before = Path(model).read_bytes()
+    assert cli.main(["build", model, "-o", model, *FAST]) == 2
+    assert Path(model).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (["--tactics", "quantum"], 2, "quantum"),
+        (["--frozen"], 2, "frozen"),
+        (["--shapes", "z:1x3x4x6"], 2, "'z'"),
+        (["--shapes", "x:1x4x4x6"], 2, "fixed dimension"),
+        (["--enable", "nobody"], 2, "nobody"),
+    ],
+)
+def test_build_errors(model: str, capsys: pytest.CaptureFixture[str], args: list[str], code: int, words: str) -> None:
+    assert cli.main(["build", model, "--no-timing-cache", "-O0", *args]) == code
+    assert words in capsys.readouterr().err
+
+
+def test_frozen_build_misses_its_timings(model: str, tmp_path: Path) -> None:
+    cache = str(tmp_path / "timings.json")
+    assert cli.main(["build", model, "-O1", "--frozen", "--timing-cache", cache]) == cli.BUILD
+    assert cli.main(["build", model, "-O1", "--timing-cache", cache]) == 0
+    assert cli.main(["build", model, "-O1", "--frozen", "--timing-cache", cache]) == 0
+
+
+def test_fixed_shapes_and_profiles(model: str, tmp_path: Path, tool: Run) -> None:
+    out = str(tmp_path / "p.plan")
+    tool("build", model, "-o", out, *FAST, "--min-shapes", "x:1x3x2x6", "--opt-shapes", "x:4x3x5x6",
+         "--max-shapes", "x:8x3x9x6")  # fmt: skip
+    (profile,) = tool("inspect", out)["profiles"]
+    assert profile["dims"] == {"n": [1, 4, 8], "h": [2, 5, 9]}
+    tool("build", model, "-o", out, *FAST, "--shapes", "x:2x3x5x6")
+    assert tool("inspect", out)["profiles"][0]["dims"] == {"n": [2, 2, 2], "h": [5, 5, 5]}
+
+
+def test_a_file_that_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bad.onnx"
+    path.write_bytes(b"no model at all")
+    assert cli.main(["build", str(path), *FAST]) == cli.MODEL
+    assert "bad.onnx" in capsys.readouterr().err
+
+
+def test_inspect_plan(plan: str, tool: Run) -> None:
+    found = tool("inspect", plan, "--shapes", "x:4x3x10x6", "--candidates")
+    assert found["inputs"] == [{"name": "x", "dtype": "f32", "shape": ["n", 3, "h", 6]}]
+    assert [o["name"] for o in found["outputs"]] == ["y", "best"]
+    memory = found["memory"]
+    assert memory["symbols"] == {"h": 10, "n": 4}
+    assert memory["arena"] >= memory["lower_bound"] > 0
+    assert memory["ratio"] == pytest.approx(memory["arena"] / memory["lower_bound"])
+    assert memory["weights"] >= 2 * 8 * 3 * 9 * 4
+    chosen = [c for s in found["steps"] for c in s["candidates"] if c["chosen"]]
+    assert chosen
+    assert all(c["tactic"] for c in chosen)
+
+
+def test_inspect_plan_for_people(plan: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["inspect", plan]) == 0
+    out = capsys.readouterr().out
+    for text in ("Layers", "conv0", "rules that fired", "lower bound", "needs at run time"):
+        assert text in out
+
+
+def test_inspect_damaged_plan(plan: str, capsys: pytest.CaptureFixture[str]) -> None:
+    data = bytearray(Path(plan).read_bytes())
+    data[100] ^= 1
+    Path(plan).write_bytes(data)
+    assert cli.main(["inspect", plan]) == cli.PLAN
+    assert cli.main(["run", plan]) == cli.PLAN
+    assert "sha256" in capsys.readouterr().err
+
+
+def test_inspect_model_names_every_unknown_operator(tmp_path: Path, tool: Run) -> None:
+    found = tool("inspect", write_model(tmp_path / "m.onnx", "Wobble", "nobody"))
+    assert found["unsupported"] == ["nobody::Wobble"]
+    rows = {r["operator"]: r for r in found["operators"]}
+    assert rows["ai.onnx::Conv"]["count"] == 2
+    assert rows["ai.onnx::Conv"]["supported"]
+    assert rows["nobody::Wobble"]["nodes"] == ["act0"]
+    assert found["parameters"] == 2 * 8 * 3 * 9
+    assert found["inputs"] == [{"name": "x", "dtype": "f32", "shape": ["n", 3, "h", 6]}]
+
+
+def test_unknown_operator_stops_the_build(tmp_path: Path, tool: Run) -> None:
+    found = tool("build", write_model(tmp_path / "m.onnx", "Wobble", "nobody"), *FAST, code=cli.MODEL)
+    assert found["error"]["type"] == "UnsupportedOperator"
+    assert "nobody::Wobble" in json.dumps(found)
+
+
+@pytest.mark.parametrize("use_plan", [True, False])
+def test_run_saves_outputs(model: str, plan: str, tool: Run, tmp_path: Path, use_plan: bool) -> None:
+    x = np.random.default_rng(5).standard_normal((2, 3, 5, 6)).astype(np.float32)
+    np.savez(tmp_path / "in.npz", x=x)
+    out = str(tmp_path / "out.npz")
+    args = ["--inputs", str(tmp_path / "in.npz"), "-o", out]
+    found = tool("run", plan if use_plan else model, *args, *FAST)
+    with np.load(out) as saved:
+        assert set(saved.files) == {"y", "best"}
+        assert saved["y"].shape == x.shape
+        np.testing.assert_array_equal(saved["best"], saved["y"].argmax(1)[:, None])
+    assert [o["name"] for o in found["outputs"]] == ["y", "best"]
+    assert found["outputs"][0]["shape"] == [2, 3, 5, 6]
+
+
+def test_run_random_inputs_follow_seed_and_shapes(plan: str, tool: Run) -> None:
+    first = tool("run", plan, "--shapes", "x:2x3x4x6", "--seed", "1")
+    assert first["inputs"][0]["shape"] == [2, 3, 4, 6]
+    assert tool("run", plan, "--shapes", "x:2x3x4x6", "--seed", "1") == first
+    assert tool("run", plan, "--shapes", "x:2x3x4x6", "--seed", "2") != first
+
+
+@pytest.mark.parametrize("shapes", ["q:1x3x4x6", "x:1x3x4", "x:1x5x4x6"])
+def test_run_wrong_shapes(plan: str, capsys: pytest.CaptureFixture[str], shapes: str) -> None:
+    assert cli.main(["run", plan, "--shapes", shapes]) == cli.USAGE
+    assert "error: " in capsys.readouterr().err
+
+
+def test_run_inputs_that_cannot_be_read(plan: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.npz").write_bytes(b"nothing")
+    assert cli.main(["run", plan, "--inputs", str(tmp_path / "bad.npz")]) == cli.USAGE
+    np.savez(tmp_path / "other.npz", other=np.zeros(3))
+    assert cli.main(["run", plan, "--inputs", str(tmp_path / "other.npz")]) == cli.USAGE
+
+
+def test_bench(model: str, plan: str, tool: Run) -> None:
+    args = ["--iterations", "5", "--warmup", "0", "--shapes", "x:2x3x4x6", "--streams", "2"]
+    found = tool("bench", plan, *args, "--compare-ort", "--model", model)
+    assert found["shapes"] == {"x": [2, 3, 4, 6]}
+    assert set(found["results"]) == {"tactix", "onnxruntime"}
+    for row in found["results"].values():
+        assert row["calls"] == 10
+        assert 0 < row["min"] <= row["median"] <= row["p90"] <= row["p99"]
+        assert row["calls_per_second"] > 0
+
+
+def test_bench_of_a_plan_needs_the_model_for_onnxruntime(plan: str) -> None:
+    assert cli.main(["bench", plan, "--iterations", "1", "--compare-ort"]) == cli.USAGE
+
+
+def test_bench_for_people(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", model, "--iterations", "2", "--warmup", "0", "--compare-ort", *FAST]) == 0
+    assert "times as long as ONNX Runtime" in capsys.readouterr().out
+
+
+def test_compare_passes(model: str, tool: Run) -> None:
+    found = tool("compare", model, "--against", "onnxruntime", "--against", "reference", "--shapes", "x:3x3x5x6", *FAST)
+    assert found["passed"]
+    assert [(r["output"], r["peer"]) for r in found["outputs"]] == [
+        ("y", "onnxruntime"), ("best", "onnxruntime"), ("y", "reference"), ("best", "reference"),
+    ]  # fmt: skip
+    assert found["inputs"] == {"x": [3, 3, 5, 6]}
+
+
+def test_compare_sees_a_difference(plan: str, tmp_path: Path, tool: Run) -> None:
+    other = write_model(tmp_path / "other.onnx", "Sigmoid")
+    found = tool("compare", other, "--plan", plan, code=cli.MISMATCH)
+    assert not found["passed"]
+    assert found["outputs"][0]["outside"] > 0
+
+
+def test_plugins_list(tool: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    found = tool("plugins", "list")
+    (own,) = (p for p in found["packs"] if p["namespace"] == "tactix")
+    assert own["status"] == "active"
+    assert own["doors"] == ["build", "runtime"]
+    assert "tactix.Convolution@1" in own["provides"]["layers"]
+    assert own["provides"]["tools"] == ["bench", "build", "compare", "inspect", "plugins", "run"]
+    assert cli.main(["plugins", "list", "--keys"]) == 0
+    assert "tactix.Convolution@1" in capsys.readouterr().out

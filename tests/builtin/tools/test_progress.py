@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import io
+import os
+import signal
+
+import pytest
+from rich.console import Console
+
+from tactix_builtin.tools.progress import BuildProgress
+
+
+def walk(monitor: BuildProgress) -> None:
+    monitor.phase("import", 0)
+    monitor.finish("import")
+    monitor.phase("measure", 3)
+    for i in range(3):
+        monitor.step("measure", i + 1, "a very long name of a fused layer that needs to be cut somewhere")
+    monitor.finish("measure")
+    monitor.phase("own stage", 0)
+    monitor.finish("own stage")
+
+
+def text_of(terminal: bool, quiet: bool = False) -> str:
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=140)
+    with BuildProgress(console, quiet) as monitor:
+        walk(monitor)
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_lines_without_a_terminal() -> None:
+    lines = text_of(terminal=False).splitlines()
+    assert [line.split(" done in ")[0] for line in lines] == ["import model: 1", "measure tactics: 3", "own stage: 1"]
+
+
+def test_bars_on_a_terminal() -> None:
+    text = text_of(terminal=True)
+    assert "measure tactics" in text
+    assert "3/3" in text
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_quiet(terminal: bool) -> None:
+    assert text_of(terminal, quiet=True) == ""
+
+
+def test_first_interrupt_cancels_second_raises() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    console = Console(file=io.StringIO())
+    with BuildProgress(console) as monitor:
+        assert not monitor.cancelled()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert monitor.cancelled()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert "Ctrl-C again" in console.file.getvalue()  # type: ignore[attr-defined]

@@ -1,0 +1,154 @@
+"""Fusing nodes into one: flat bodies, kept results, the anchor, cycles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tactix.contracts import expr
+from tactix.contracts.region import FUSED, program
+from tactix.contracts.rule import P, Rule, anchor, anything, fuse, pointwise, var
+from tactix.fuse import rewrite
+from tactix.fuse.region import merge
+from tactix.words.errors import InternalError, NetworkError
+
+CHAIN = Rule("toy.chain", pointwise() >> "last", lambda last, graph: fuse(_before(last, graph), last),
+             lambda last, graph: _before(last, graph) is not None, phase="fuse")  # fmt: skip
+HOST = Rule("toy.host", pointwise(anchor() >> "host") >> "last", lambda host, last: fuse(host, last), phase="fuse")
+
+
+def _before(last, graph):
+    """A pointwise producer that the node alone reads."""
+    for v in last.given:
+        p = v.producer
+        if p is not None and p.anchor is None and graph.only_use(v) is last:
+            return p
+    return None
+
+
+@pytest.fixture
+def x(net):
+    return net.add_input("x", "f32", ["n", 4])
+
+
+def dense(net, x, width=4):
+    rng = np.random.default_rng(width)
+    return net.add_layer("toy.Dense", [x, net.add_constant(rng.standard_normal((4, width), dtype=np.float32))])[0]
+
+
+def test_a_chain_becomes_one_node(net, x, run):
+    (a,) = net.add_layer("toy.Neg", [x])
+    (b,) = net.add_layer("toy.Add", [a, x])
+    net.mark_output(net.add_layer("toy.Relu", [b])[0], "y")
+    out, _ = run(net, CHAIN)
+    (n,) = out.nodes
+    assert (n.name, n.kind, n.is_fused) == ("neg + add + relu", "pointwise", True)
+    assert n.inputs == (out.inputs[0],)
+    assert n.origin == ("neg", "add", "relu")
+    assert [(b.layer.name, b.inputs) for b in n.body.nodes] == [("Neg", (0,)), ("Add", (1, 0)), ("Relu", (2,))]
+    assert str(program(n.body).results[0]) == "max(add(neg(x0), x0), 0.0)"
+
+
+def test_an_anchor_takes_what_follows(net, x, run):
+    (y,) = net.add_layer("toy.Relu", [dense(net, x)])
+    net.mark_output(net.add_layer("toy.Leaky", [y], alpha=0.125)[0], "y")
+    out, _ = run(net, HOST)
+    (n,) = out.nodes
+    assert (n.kind, n.body.anchor, n.name) == ("toy.Dense@1", 0, "dense + relu + leaky")
+    assert n.anchor.layer.name == "Dense"
+    p = program(n.body)
+    assert p.leaves == (n.body.first_id(0),)
+    assert expr.result_dtype(p.results[0], [out.inputs[0].spec.dtype]) is out.inputs[0].spec.dtype
+
+
+def test_tensors_read_outside_are_results(net, x, run):
+    (a,) = net.add_layer("toy.Neg", [x])
+    (b,) = net.add_layer("toy.Relu", [a])
+    net.mark_output(a, "a")
+    net.mark_output(net.add_layer("toy.Leaky", [a])[0], "c")
+    net.mark_output(b, "b")
+    rule = Rule(
+        "toy.pair", P.toy.Relu(P.toy.Neg() >> "first") >> "last", lambda first, last: fuse(last, first), exclusive=False
+    )
+    out, _ = run(net, rule)
+    fused = next(n for n in out.nodes if n.is_fused)
+    assert [v.name for v in fused.outputs] == ["neg + relu:0", "neg + relu:1"]
+    assert fused.body.results == (1, 2)
+    assert len(out.nodes) == 2, "the nodes that were fused are gone"
+
+
+def test_nodes_beside_the_match_are_swept_too(net, x, run):
+    """Only the last node is matched; the first is found through the graph and still read elsewhere."""
+    (a,) = net.add_layer("toy.Neg", [x])
+    (b,) = net.add_layer("toy.Relu", [a])
+    net.mark_output(b, "b")
+    net.mark_output(net.add_layer("toy.Leaky", [a])[0], "c")
+    rule = Rule("toy.reach", P.toy.Relu() >> "last", lambda last: fuse(last.given[0].producer, last))
+    out, trace = run(net, rule)
+    assert sorted(n.layer.name for n in out.nodes) == ["Fused", "Leaky"]
+    assert trace.firings[0].added == ("neg + relu",)
+
+
+def test_fused_nodes_merge_flat(net, x, run):
+    (a,) = net.add_layer("toy.Neg", [dense(net, x)])
+    (b,) = net.add_layer("toy.Relu", [a])
+    (c,) = net.add_layer("toy.Add", [b, x])
+    net.mark_output(c, "y")
+    out, _ = run(net, HOST)
+    (n,) = out.nodes
+    assert [b.layer.name for b in n.body.nodes] == ["Dense", "Neg", "Relu", "Add"]
+    assert n.body.arity == 2 == len(n.inputs)
+    assert n.body.nodes[3].inputs == (4, 0)
+
+
+def test_two_anchors_cannot_be_one(net, x):
+    a = dense(net, x)
+    b = dense(net, a)
+    with pytest.raises(NetworkError, match=r"dense \+ dense_1: a fused layer can have one anchor"):
+        merge([a.producer, b.producer], [b])
+
+
+def test_merge_numbers_inputs_and_results(net, x):
+    z = net.add_input("z", "f32", ["n", 4])
+    head, tail = net.add_layer("toy.Cut", [x], at=1)
+    (y,) = net.add_layer("toy.Add", [head, z])
+    body, inputs = merge([head.producer, y.producer], [tail, y])
+    assert inputs == [x, z]
+    assert (body.arity, body.anchor, body.results) == (2, 0, (3, 4))
+    assert body.nodes[1].inputs == (2, 1)
+    assert body.title == "cut + add"
+    arrays = [np.ones((2, 4), np.float32), np.full((2, 4), 3, np.float32)]
+    known = body.run(arrays)
+    np.testing.assert_array_equal(known[4], np.full((2, 4), 4))
+    assert [tuple(map(str, s.shape)) for s in FUSED.infer(body, [x.spec, z.spec])] == [("n", "3"), ("n", "4")]
+
+
+def test_an_absent_input_stays_absent(net, x):
+    (y,) = net.add_layer("toy.Dense", [x, net.add_constant(np.eye(4, dtype=np.float32)), None])
+    body, inputs = merge([y.producer, net.add_layer("toy.Neg", [y])[0].producer], [y])
+    assert body.nodes[0].inputs == (0, 1, -1)
+    assert len(inputs) == 2
+
+
+def test_a_rule_must_not_make_a_cycle(net, x):
+    (a,) = net.add_layer("toy.Neg", [x])
+    (b,) = net.add_layer("toy.Add", [dense(net, a), a])
+    net.mark_output(b, "y")
+    rule = Rule("toy.loop", P.toy.Add(anything() >> "middle", P.toy.Neg() >> "first") >> "last",
+                lambda first, last: fuse(first, last), exclusive=False)  # fmt: skip
+    with pytest.raises(InternalError, match=r"toy\.loop .*a rule made a cycle: neg \+ add"):
+        rewrite.fuse(net, [rule])
+
+
+def test_a_reader_of_both_results_is_no_cycle(net, x, run):
+    (a,) = net.add_layer("toy.Neg", [x])
+    (b,) = net.add_layer("toy.Relu", [a])
+    net.mark_output(net.add_layer("toy.Sub", [a, b])[0], "y")
+    rule = Rule(
+        "toy.pair",
+        P.toy.Relu(P.toy.Neg(var("x")) >> "first") >> "last",
+        lambda first, last: fuse(first, last),
+        exclusive=False,
+    )
+    out, _ = run(net, rule)
+    assert [n.layer.name for n in out.nodes] == ["Fused", "Sub"]

@@ -1,0 +1,286 @@
+"""The driver: order, fixpoint, exclusivity, several outputs, dead code, errors, trace."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tactix.contracts.rule import P, Rule, const, literal, var
+from tactix.fuse.rewrite import fuse
+from tactix.network.evaluate import evaluate
+from tactix.words.errors import InternalError, ShapeError
+
+DOUBLE_NEG = Rule("toy.double_neg", P.toy.Neg(P.toy.Neg(var("x"))), lambda x: x)
+RELU_TWICE = Rule("toy.relu_twice", P.toy.Relu(P.toy.Relu(var("x"))), lambda x: P.toy.Relu(x), benefit=2)
+
+
+def chain(net, x, *names):
+    for name in names:
+        (x,) = net.add_layer(f"toy.{name}", [x])
+    return x
+
+
+@pytest.fixture
+def x(net):
+    return net.add_input("x", "f32", ["n", 4])
+
+
+def names(net):
+    return [n.layer.name for n in net.nodes]
+
+
+def test_replaces_and_sweeps(net, x, run):
+    net.mark_output(chain(net, x, "Relu", "Neg", "Neg", "Leaky"), "y")
+    out, trace = run(net, DOUBLE_NEG)
+    assert names(out) == ["Relu", "Leaky"]
+    assert trace.counts == {"toy.double_neg": 1}
+    assert trace.firings[0].removed == ("neg_1", "neg")
+    assert trace.firings[0].added == ()
+    assert names(net) == ["Relu", "Neg", "Neg", "Leaky"], "the network given is left alone"
+
+
+def test_goes_on_to_a_fixpoint(net, x, run):
+    net.mark_output(chain(net, x, *["Neg"] * 9, *["Relu"] * 7, *["Neg"] * 4, "Leaky"), "y")
+    out, trace = run(net, DOUBLE_NEG, RELU_TWICE)
+    assert names(out) == ["Neg", "Relu", "Leaky"]
+    assert trace.counts == {"toy.double_neg": 6, "toy.relu_twice": 6}
+
+
+def test_a_change_far_below_the_root_is_seen(net, x):
+    """The root has been looked at when, four layers before it, its pattern begins to fit."""
+    far = P.toy.Relu(P.toy.Leaky(P.toy.Leaky(P.toy.Leaky(P.toy.Neg(var("x"))))))
+    deep = Rule("toy.deep", far, lambda x: P.toy.Neg(x))
+    alone = Rule(
+        "toy.alone", P.toy.Relu(var("x")), lambda x: P.toy.Neg(x), lambda root, graph: _one_reader(root, graph)
+    )
+    zero = Rule("toy.zero", P.toy.Sub(var("x"), var("x")), lambda: literal(np.zeros((1, 4), np.float32)))
+    a = chain(net, x, "Relu")
+    y = chain(net, a, "Leaky", "Leaky", "Leaky", "Relu")
+    net.mark_output(net.add_layer("toy.Add", [y, net.add_layer("toy.Sub", [a, a])[0]])[0], "y")
+    net.mark_output(chain(net, y, "Leaky"), "z")
+    out, trace = fuse(net, [alone, zero, deep])
+    assert trace.counts == {"toy.alone": 1, "toy.deep": 1, "toy.zero": 1}
+    assert sorted(names(out)) == ["Add", "Leaky", "Neg"]
+
+
+def _one_reader(root, graph):
+    return graph.only_use(root.outputs[0]) is not None
+
+
+def test_higher_benefit_goes_first_then_the_key(net, x):
+    fired = []
+
+    def rule(key, benefit):
+        return Rule(
+            key, P.toy.Relu(var("x")), lambda x: P.toy.Leaky(x, alpha=0.0), lambda: fired.append(key) or False, benefit
+        )
+
+    net.mark_output(chain(net, x, "Relu"), "y")
+    fuse(net, [rule("toy.c", 1), rule("toy.b", 1), rule("toy.a", 1), rule("toy.d", 9)])
+    assert fired == ["toy.d", "toy.a", "toy.b", "toy.c"]
+
+
+def test_canonical_rules_are_exhausted_before_fuse_rules(net, x, run):
+    late = Rule(
+        "toy.late",
+        P.toy.Neg(P.toy.Relu(var("x"))),
+        lambda x: P.toy.Neg(P.toy.Leaky(x, alpha=0.0)),
+        benefit=99,
+        phase="fuse",
+    )
+    net.mark_output(chain(net, x, "Relu", "Relu", "Neg", "Neg", "Neg"), "y")
+    out, trace = run(net, late, RELU_TWICE, DOUBLE_NEG)
+    assert [f.rule for f in trace.firings][-1] == "toy.late"
+    assert names(out) == ["Leaky", "Neg"]
+
+
+def test_interior_tensors_must_not_be_used_elsewhere(net, x, run):
+    a = chain(net, x, "Neg")
+    net.mark_output(net.add_layer("toy.Add", [chain(net, a, "Neg"), chain(net, a, "Relu")])[0], "y")
+    out, trace = run(net, DOUBLE_NEG)
+    assert sorted(names(out)) == ["Add", "Neg", "Neg", "Relu"]
+    (miss,) = trace.near_misses
+    assert (miss.rule, miss.node) == ("toy.double_neg", "neg_1")
+    assert "used elsewhere" in miss.reason
+
+
+def test_an_interior_output_of_the_network_is_a_use(net, x, run):
+    a = chain(net, x, "Neg")
+    net.mark_output(a, "a")
+    net.mark_output(chain(net, a, "Neg", "Relu"), "y")
+    out, _ = run(net, DOUBLE_NEG)
+    assert names(out) == ["Neg", "Neg", "Relu"]
+
+
+def test_a_rule_may_allow_other_uses(net, x, run):
+    a = chain(net, x, "Neg")
+    net.mark_output(net.add_layer("toy.Add", [chain(net, a, "Neg"), chain(net, a, "Relu")])[0], "y")
+    out, _ = run(net, Rule("toy.shared", DOUBLE_NEG.pattern, lambda x: x, exclusive=False))
+    assert sorted(names(out)) == ["Add", "Neg", "Relu"]
+
+
+def test_when_tells_why_not(net, x, run):
+    rule = Rule("toy.shy", P.toy.Relu(var("x")), lambda x: x, lambda root, x: f"{root.name} has rank {x.spec.rank}")
+    net.mark_output(chain(net, x, "Relu"), "y")
+    _, trace = run(net, rule)
+    assert [(m.rule, m.node, m.reason) for m in trace.near_misses] == [("toy.shy", "relu", "relu has rank 2")]
+    assert trace.to_json()["nearly"] == [{"rule": "toy.shy", "node": "relu", "reason": "relu has rank 2"}]
+
+
+def test_the_view_of_the_rest(net, x):
+    seen = {}
+
+    def look(root, x, graph):
+        (a,) = root.given
+        seen["uses"] = [(n.name, i) for n, i in graph.uses(a)]
+        seen["owner"] = graph.only_use(root.outputs[0])
+        seen["needs"] = graph.depends(root, a.producer), graph.depends(a.producer, root)
+        seen["output"] = graph.is_output(root.outputs[0]), graph.is_output(a)
+        seen["order"] = graph.position(a.producer) < graph.position(root)
+        seen["symbols"] = graph.symbols()
+        return False
+
+    a = chain(net, x, "Neg")
+    net.mark_output(chain(net, a, "Relu"), "y")
+    net.mark_output(chain(net, a, "Leaky"), "z")
+    fuse(net, [Rule("toy.look", P.toy.Relu(var("x")), lambda x: x, look)])
+    assert seen["uses"] == [("relu", 0), ("leaky", 0)]
+    assert seen["owner"] is None, "an output of the network has a reader outside"
+    assert (seen["needs"], seen["output"], seen["order"]) == ((True, False), (True, False), True)
+    assert seen["symbols"] == {"n"}
+
+
+def test_templates_make_constants_of_the_right_dtype(net, run):
+    x = net.add_input("x", "f16", ["n", 4])
+    (y,) = net.add_layer("toy.Neg", [x])
+    net.mark_output(y, "y")
+    out, _ = fuse(net, [Rule("toy.minus", P.toy.Neg(var("x")), lambda x: P.toy.Sub(0.0, x))])
+    assert [v.spec.dtype.value for v in out.constants] == ["f16"]
+    arrays = {"x": np.array([[1, -2, 3, 0]], np.float16)}
+    np.testing.assert_array_equal(evaluate(out, arrays)["y"], evaluate(net, arrays)["y"])
+
+
+def test_a_shared_template_is_made_once(net, x, run):
+    def replace(x):
+        half = P.toy.Neg(P.toy.Leaky(x))
+        return P.toy.Add(half, half)
+
+    net.mark_output(chain(net, x, "Relu"), "y")
+    out, _ = fuse(net, [Rule("toy.twice", P.toy.Relu(var("x")), replace)])
+    assert sorted(names(out)) == ["Add", "Leaky", "Neg"]
+
+
+def test_several_outputs(net, x, run):
+    head, tail = net.add_layer("toy.Cut", [chain(net, x, "Neg")], at=1)
+    net.mark_output(chain(net, head, "Relu"), "h")
+    net.mark_output(chain(net, tail, "Relu"), "t")
+
+    def replace(x):
+        cut = P.toy.Cut(x, at=1)
+        return P.toy.Neg(cut), P.toy.Neg(cut.out(1))
+
+    out, trace = run(net, Rule("toy.swap", P.toy.Cut(P.toy.Neg(var("x"))), replace))
+    assert sorted(names(out)) == ["Cut", "Neg", "Neg", "Relu", "Relu"]
+    assert len(trace.firings[0].added) == 3
+
+
+def test_the_new_node_takes_the_name_and_the_origin(net, x, run):
+    (a,) = net.add_layer("toy.Relu", [x], name="first", origin=("onnx_a",))
+    (b,) = net.add_layer("toy.Relu", [a], name="second", origin=("onnx_b",))
+    net.mark_output(b, "y")
+    out, _ = run(net, RELU_TWICE)
+    (n,) = out.nodes
+    assert n.name == "second"
+    assert set(n.origin) == {"onnx_a", "onnx_b"}
+    assert out.output_names == ("y",)
+
+
+def test_dead_layers_leave_no_use_behind(net, x, run):
+    """A chain that dies frees what it read, so that what is exclusive only then is seen."""
+    a = chain(net, x, "Neg")
+    dead = chain(net, a, "Leaky", "Relu")
+    (y,) = net.add_layer("toy.Sub", [chain(net, a, "Neg"), net.add_layer("toy.Sub", [dead, dead])[0]])
+    net.mark_output(y, "y")
+    zero = Rule("toy.zero", P.toy.Sub(var("x"), var("x")), lambda: literal(np.zeros((1, 4), np.float32)))
+    out, trace = run(net, zero, DOUBLE_NEG)
+    assert names(out) == ["Sub"]
+    assert trace.counts == {"toy.double_neg": 1, "toy.zero": 1}
+
+
+def test_a_long_dead_chain(net, x):
+    net.mark_output(net.add_layer("toy.Sub", [chain(net, x, *["Leaky"] * 3000), x])[0], "y")
+    out, _ = fuse(net, [Rule("toy.cut", P.toy.Sub(var("a"), var("b")), lambda b: P.toy.Relu(b))])
+    assert names(out) == ["Relu"]
+
+
+def test_constants_that_nothing_reads_are_dropped(net, x, run):
+    kept, gone = (net.add_constant(np.full(4, v, np.float32)) for v in (1, 0))
+    (y,) = net.add_layer("toy.Add", [net.add_layer("toy.Sub", [x, gone])[0], kept])
+    net.mark_output(y, "y")
+    rule = Rule("toy.minus_zero", P.toy.Sub(var("x"), const("c")), lambda x: x, lambda c: not c.const.any())
+    out, _ = run(net, rule)
+    assert [v.name for v in out.constants] == [kept.name]
+
+
+@pytest.mark.parametrize("case", ["input", "constant", "output"])
+def test_an_output_keeps_a_tensor_of_its_own(net, x, run, case):
+    rule = DOUBLE_NEG
+    y = chain(net, x, "Neg", "Neg")
+    if case == "constant":
+        rule = Rule("toy.nil", P.toy.Neg(var("x")), lambda x: literal(np.zeros((3, 4), np.float32)))
+    if case == "output":
+        a = chain(net, x, "Relu")
+        net.mark_output(a, "a")
+        y = chain(net, a, "Neg", "Neg")
+    net.mark_output(y, "y")
+    out, trace = fuse(net, [rule])
+    assert names(out)[-1:] == ["Neg"]
+    assert "its output must stay a tensor of its own" in [m.reason for m in trace.near_misses]
+
+
+def test_a_rule_that_changes_nothing_has_not_fired(net, x, run):
+    nothing = Rule("toy.nothing", P.toy.Relu(var("x")), lambda root: root.outputs[0], benefit=9)
+    net.mark_output(chain(net, x, "Relu", "Relu"), "y")
+    out, trace = run(net, nothing, RELU_TWICE)
+    assert names(out) == ["Relu"]
+    assert trace.counts == {"toy.relu_twice": 1}
+
+
+def test_rules_without_end(net, x):
+    a = Rule("toy.there", P.toy.Relu(var("x")), lambda x: P.toy.Leaky(x))
+    b = Rule("toy.back", P.toy.Leaky(var("x")), lambda x: P.toy.Relu(x))
+    net.mark_output(chain(net, x, "Relu"), "y")
+    with pytest.raises(InternalError, match=r"toy\.(there|back): rewriting does not end: \d+ rewrites"):
+        fuse(net, [a, b])
+
+
+def test_a_rule_that_fails_is_named(net, x):
+    net.mark_output(chain(net, x, "Relu"), "y")
+    broken = Rule("toy.broken", P.toy.Relu(var("x")), lambda missing: missing)
+    with pytest.raises(InternalError, match=r"toy\.broken \(.*test_rewrite\.py:\d+\): a rule failed: .*'relu'"):
+        fuse(net, [broken])
+
+
+def test_a_template_that_does_not_infer(net, x):
+    z = net.add_input("z", "f32", ["n", 3])
+    (y,) = net.add_layer("toy.Relu", [x])
+    net.mark_output(y, "y")
+    net.mark_output(chain(net, z, "Neg"), "w")
+    odd = Rule("toy.odd", P.toy.Relu(var("x")), lambda x: P.toy.Add(x, literal(np.ones(3, np.float32))))
+    with pytest.raises(ShapeError, match="do not broadcast"):
+        fuse(net, [odd])
+
+
+@pytest.mark.parametrize("array", [np.zeros((3, 5), np.float32), np.zeros(4, np.float32), np.zeros((3, 4), np.int32)])
+def test_the_type_of_a_tensor_must_stay(net, x, array):
+    net.mark_output(chain(net, x, "Relu", "Neg"), "y")
+    with pytest.raises(InternalError, match="a rule changed a tensor's type: 'relu' was"):
+        fuse(net, [Rule("toy.wrong", P.toy.Relu(var("x")), lambda: literal(array))])
+
+
+def test_cancelled_between_nodes(net, x):
+    net.mark_output(chain(net, x, *["Relu"] * 8), "y")
+    asked = []
+    out, trace = fuse(net, [RELU_TWICE], lambda: len(asked) > 3 or asked.append(1) is not None)
+    assert 0 < len(trace.firings) < 7
+    assert evaluate(out, {"x": np.ones((2, 4), np.float32)})["y"].shape == (2, 4)

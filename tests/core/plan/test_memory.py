@@ -1,0 +1,60 @@
+"""Placement: never an overlap in time and space, and close to the lower bound."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tactix.plan.memory import lower_bound, plan_memory
+from tactix.words.errors import InvalidArgument
+
+BUFFERS = st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 30), st.integers(0, 8)), max_size=60)
+
+
+@given(BUFFERS, st.sampled_from([1, 16, 64, 4096]))
+@settings(max_examples=200, deadline=None)
+def test_what_lives_together_lies_apart(buffers: list[tuple[int, int, int]], alignment: int) -> None:
+    sizes = [n for n, _, _ in buffers]
+    lifetimes = [(first, first + more) for _, first, more in buffers]
+    offsets, total = plan_memory(sizes, lifetimes, alignment)
+    assert all(o % alignment == 0 for o in offsets)
+    assert max((o + n for o, n in zip(offsets, sizes, strict=True)), default=0) <= total
+    assert lower_bound(sizes, lifetimes, alignment) <= total
+    for i in range(len(buffers)):
+        for j in range(i):
+            together = lifetimes[i][0] <= lifetimes[j][1] and lifetimes[j][0] <= lifetimes[i][1]
+            apart = offsets[i] + sizes[i] <= offsets[j] or offsets[j] + sizes[j] <= offsets[i]
+            assert apart or not together or 0 in (sizes[i], sizes[j])
+
+
+def test_the_lower_bound_is_the_peak_of_what_is_live() -> None:
+    assert lower_bound([64, 100, 1], [(0, 1), (1, 2), (2, 5)]) == 64 + 128
+    assert lower_bound([], []) == 0
+    assert plan_memory([], []) == ([], 0)
+
+
+def test_a_chain_needs_its_two_largest_neighbours() -> None:
+    sizes = [640, 1280, 320, 960, 64]
+    offsets, total = plan_memory(sizes, [(i, i + 1) for i in range(5)])
+    assert total == 1280 + 640
+    assert len(set(offsets)) >= 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_networks_with_skip_connections_stay_near_the_bound(seed: int) -> None:
+    """Shapes as in encoders and decoders: sizes fall and rise again, some tensors live long."""
+    rng = random.Random(seed)
+    n = 120
+    sizes = [64 * (1 + abs(n // 2 - i)) * rng.choice([8, 16, 16, 32]) for i in range(n)]
+    lifetimes = [(i, n - i if i % 10 == 0 and i < n // 2 else i + rng.choice([1, 1, 2])) for i in range(n)]
+    _, total = plan_memory(sizes, lifetimes)
+    assert total <= 1.2 * lower_bound(sizes, lifetimes)
+
+
+def test_nonsense_is_refused() -> None:
+    for sizes, lifetimes in (([-1], [(0, 1)]), ([1], [(1, 0)]), ([1, 2], [(0, 1)])):
+        with pytest.raises(InvalidArgument):
+            plan_memory(sizes, lifetimes)

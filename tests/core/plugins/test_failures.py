@@ -1,0 +1,110 @@
+"""Plugins that fail: tombstones, strict, duplicates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tactix.plugins.registry import MissingKey
+from tactix.plugins.session import Session
+from tactix.words.errors import PluginError
+from tactix.words.logger import Severity
+
+BOOM = "raise ImportError('libfoo.so.1: cannot open')"
+
+
+def test_using_what_failed_to_load_says_all(site: Any, log: Any) -> None:
+    site.pack("acme-trt", "0.4.2", build=BOOM)
+    site.pack("zeta", build='@hookimpl\ndef tactix_layers(): return [O(key="zeta.A@1")]')
+    session = Session(logger=log)
+    assert "zeta.A@1" in session.layers
+    with pytest.raises(MissingKey) as e:
+        session.layers["acme.Swish@1"]
+    assert str(e.value) == (
+        "layer 'acme.Swish@1' is unavailable: its plugin 'acme' (acme-trt 0.4.2) failed to load: "
+        "ImportError: libfoo.so.1: cannot open. Fix that, or disable it with TACTIX_DISABLE=acme"
+    )
+    with pytest.raises(MissingKey, match="failed to load"):
+        session.tactics["acme.gemm@1"]
+    with pytest.raises(MissingKey, match="failed to load"):
+        session.layers.latest("acme.Swish")
+    assert log.of(Severity.WARNING) == [
+        "plugin 'acme' (acme-trt 0.4.2) failed to load: ImportError: libfoo.so.1: cannot open. "
+        "Fix that, or disable it with TACTIX_DISABLE=acme"
+    ]
+    info = session.plugins()[0]
+    assert (info.status, info.dist, info.counts) == ("tombstone", "acme-trt", {})
+    assert "libfoo" in info.reason
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["raise RuntimeError('broken')", "return None", "return [O(key='zeta.Swish@1')]", "return [O]",
+     "raise SystemExit(3)", "return [O(key='acme.Swish@1'), O(key='nonsense')]"],
+)  # fmt: skip
+def test_a_hook_that_fails_takes_only_itself_away(site: Any, body: str) -> None:
+    rules = "\n@hookimpl\ndef tactix_rules(): return [O(key='acme.swish', pattern=None, benefit=1)]"
+    site.pack("acme-trt", build=f"@hookimpl\ndef tactix_layers(): {body}{rules}")
+    session = Session()
+    assert len(session.layers) == 2
+    assert "acme.swish" in session.rules
+    with pytest.raises(MissingKey, match=r"\(acme-trt 1.0\) failed in tactix_layers: "):
+        session.layers["acme.Swish@1"]
+    with pytest.raises(MissingKey, match=r"no rule 'acme.swich'. Did you mean 'acme.swish'\?"):
+        session.rules["acme.swich"]
+    (info,) = session.plugins()
+    assert (info.status, info.counts) == ("tombstone", {"rules": 1})
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [("@hookimpl\ndef tactix_layer(): return []", "unknown hook 'tactix_layer'. Did you mean 'tactix_layers'"),
+     ("@hookimpl(wrapper=True)\ndef tactix_layers(): return (yield)", "was refused: tactix_layers is a wrapper"),
+     ("def tactix_layers(): return []", "was refused: tactix_layers is not marked"),
+     ("@hookimpl\ndef tactix_launchers(): return []", "was refused: tactix_launchers belongs to the runtime door"),
+     ("@hookimpl\ndef tactix_layers(session): return []", "was refused: tactix_layers takes session"),
+     ("raise SystemExit('bye')", "failed to load: SystemExit: bye")],
+)  # fmt: skip
+def test_strict_raises_at_once_otherwise_it_is_told(
+    site: Any, monkeypatch: pytest.MonkeyPatch, body: str, message: str
+) -> None:
+    site.pack("acme-trt", "0.4.2", build=body)
+    session = Session()
+    assert len(session.layers) == 2
+    assert message in session.tombstones()[0].reason
+    for by in ("argument", "environment"):
+        if by == "environment":
+            monkeypatch.setenv("TACTIX_STRICT_PLUGINS", "1")
+        strict = Session(strict=True if by == "argument" else None)
+        for _ in range(2):  # it stays that way
+            with pytest.raises(PluginError) as e:
+                strict.layers  # noqa: B018
+            assert message in str(e.value)
+            assert (e.value.dist, e.value.version, e.value.key) == ("acme-trt", "0.4.2", "acme")
+            assert e.value.__cause__ is not None
+    assert len(Session(strict=False).layers) == 2, "the argument wins over the environment"
+
+
+def test_strict_raises_for_a_hook_that_fails(site: Any) -> None:
+    site.pack("acme-trt", build="@hookimpl\ndef tactix_rules(): raise RuntimeError('broken')")
+    session = Session(strict=True)
+    assert len(session.layers) == 2
+    with pytest.raises(PluginError, match="failed in tactix_rules: RuntimeError: broken"):
+        session.rules  # noqa: B018
+
+
+def test_one_key_from_two_packs(site: Any) -> None:
+    for dist in ("acme-trt", "zeta"):
+        site.pack(dist, build="@hookimpl\ndef tactix_tools(): return [O(key='profile')]")
+    session = Session()
+    with pytest.raises(PluginError, match=r"TACTIX_DISABLE=acme-trt or TACTIX_DISABLE=zeta"):
+        session.tools  # noqa: B018
+    assert len(session.layers) == 2
+    assert list(Session(disable=["zeta"]).tools) == ["profile"]
+
+
+def test_nobody_takes_a_structural_layer(site: Any, given: Any) -> None:
+    session = Session(plugins=[given("tactix", layers=["tactix.Fused@1"])])
+    with pytest.raises(PluginError, match=r"'tactix.Fused@1' is provided twice"):
+        session.layers  # noqa: B018

@@ -1,0 +1,119 @@
+"""Rules and tactics on layers of others are inert until their pack is enabled."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tactix.contracts.rule import P, Rule, any_of, pointwise, var
+from tactix.plugins.session import Session
+from tactix.words.errors import ConfigError
+from tactix.words.logger import Severity
+
+
+def obj(key: str, **more: Any) -> SimpleNamespace:
+    return SimpleNamespace(key=key, **more)
+
+
+x = var("x")
+
+
+def rule(key: str, pattern: Any, benefit: int = 1) -> Rule:
+    return Rule(key, pattern, lambda x: x, benefit=benefit)
+
+
+def tactic(key: str, *kinds: str) -> SimpleNamespace:
+    return obj(key, implements=kinds)
+
+
+MARKET: dict[str, list[Any]] = {
+        "rules": [
+            rule("acme.own", P.acme.Swish(P.acme.Mish(x))),
+            rule("acme.root", P.tactix.Relu(P.acme.Swish(x))),
+            rule("acme.inner", P.acme.Swish(P.tactix.Relu(x)), benefit=5),
+            rule("acme.either", any_of(P.acme.Swish(x), P.zeta.Swish(x))),
+            rule("acme.any", P.acme.Swish(pointwise(x))),
+            rule("acme.several", (P.acme.Swish(x), P.tactix.Relu(x))),
+        ],
+        "tactics": [
+            tactic("acme.own@1", "acme.Swish@1"), tactic("acme.gemm@1", "tactix.MatMul@1"),
+            tactic("acme.all@1", "*"), tactic("acme.pointwise@1", "pointwise"),
+            tactic("acme.mixed@1", "acme.Swish@1", "tactix.Fused@1"),
+        ],
+    }  # fmt: skip
+
+
+def keys(objects: list[Any]) -> list[str]:
+    return [o.key for o in objects]
+
+
+RULES = ["acme.inner", "acme.any", "acme.either", "acme.own", "acme.root", "acme.several"]
+TACTICS = ["acme.all@1", "acme.gemm@1", "acme.mixed@1", "acme.own@1", "acme.pointwise@1"]
+
+
+def test_what_touches_foreign_layers_is_inert(site: Any, given: Any, log: Any) -> None:
+    session = Session(plugins=[given("acme", **MARKET)], logger=log)
+    assert keys(session.active_rules()) == ["acme.own"]
+    assert keys(session.active_tactics()) == ["acme.own@1"]
+    assert sorted(session.rules) == sorted(RULES), "the registry holds them all"
+    session.active_rules()
+    cure = "enable with config.enable('acme') or --enable acme"
+    line = f"acme: 5 rules, 4 tactics inert (they touch foreign layers); {cure}"
+    assert log.of(Severity.INFO) == [line], "one line, once"
+    (info,) = session.plugins()
+    assert (info.status, info.reason) == ("inert", "5 rules, 4 tactics touch foreign layers")
+    assert info.cure == cure
+    assert info.counts == {"rules": 6, "tactics": 5}
+
+
+@pytest.mark.parametrize("how", ["argument", "later", "after use", "environment"])
+def test_an_enabled_pack_may_touch_them(
+    site: Any, given: Any, monkeypatch: pytest.MonkeyPatch, log: Any, how: str
+) -> None:
+    if how == "environment":
+        monkeypatch.setenv("TACTIX_PLUGINS", "acme")
+    session = Session(plugins=[given("acme", **MARKET)], enable=["acme"] if how == "argument" else (), logger=log)
+    if how == "after use":
+        assert keys(session.active_rules()) == ["acme.own"]
+    digest = session.digest
+    if how in ("later", "after use"):
+        session.enable("acme")
+    assert keys(session.active_rules()) == RULES, "highest benefit first, then by key"
+    assert keys(session.active_tactics()) == TACTICS
+    assert len(log.of(Severity.INFO)) == (how == "after use")
+    assert session.digest == digest
+    assert [i.status for i in session.plugins()] == ["active"]
+
+
+def test_tactix_is_always_enabled(site: Any, given: Any, log: Any) -> None:
+    own = given("tactix", rules=[rule("tactix.any", pointwise(x))], tactics=[tactic("tactix.all@1", "*")])
+    session = Session(plugins=[own], logger=log)
+    assert keys(session.active_rules()) == ["tactix.any"]
+    assert keys(session.active_tactics()) == ["tactix.all@1"]
+    assert log.lines == []
+
+
+def test_the_line_counts_in_words(site: Any, given: Any, log: Any) -> None:
+    one = given("acme", rules=[rule("acme.a", P.tactix.Relu(x))])
+    other = given("zeta", tactics=[tactic("zeta.t@1", "*")])
+    Session(plugins=[one, other], logger=log).active_tactics()
+    assert [m.split(" inert")[0] for m in log.of(Severity.INFO)] == ["acme: 1 rule", "zeta: 1 tactic"]
+
+
+def test_enabling_what_is_not_there(site: Any, given: Any, monkeypatch: pytest.MonkeyPatch, log: Any) -> None:
+    pack = [given("acme")]
+    for arguments in ({"enable": ["acmee"]}, {"only": ["acmee"]}):
+        with pytest.raises(ConfigError, match=r"there is no plugin 'acmee'. Did you mean 'acme'\?"):
+            Session(plugins=pack, **arguments).layers  # type: ignore[arg-type]  # noqa: B018
+    session = Session(plugins=pack)
+    assert len(session.layers) == 2
+    with pytest.raises(ConfigError, match=r"there is no plugin 'qqq'. Install a distribution that provides it"):
+        session.enable("qqq")
+    session.enable("acme")
+    monkeypatch.setenv("TACTIX_PLUGINS", "acme,qqq")
+    assert len(Session(plugins=pack, logger=log).layers) == 2
+    assert log.of(Severity.WARNING) == [
+        "TACTIX_PLUGINS: there is no plugin 'qqq'. Install a distribution that provides it"
+    ]

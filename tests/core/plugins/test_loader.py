@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pluggy
+import pytest
+
+from tactix.plugins import loader
+from tactix.plugins._metadata import metadata
+from tactix.plugins.hookspecs import API, HOOKS, hookimpl
+from tactix.plugins.session import Session
+from tactix.words.errors import PluginError
+
+parse = pluggy.PluginManager("tactix").parse_hookimpl_opts
+
+
+def module(**attributes: Any) -> ModuleType:
+    out = ModuleType("made")
+    vars(out).update(attributes)
+    return out
+
+
+def nothing() -> Callable[[], list[Any]]:
+    """A function of its own that gives nothing."""
+    return lambda: list()  # noqa: C408
+
+
+@hookimpl
+def tactix_layers() -> list[Any]:
+    return []
+
+
+@hookimpl
+def tactix_launchers() -> list[Any]:
+    return []
+
+
+# -- the scan ----------------------------------------------------------------------------------------------------------
+
+
+def test_scan_is_sorted_and_imports_nothing(site: Any) -> None:
+    boom = "raise RuntimeError('imported')"
+    for dist in ("zeta", "acme-trt", "mid-pack"):
+        site.pack(dist, "1.5", build=boom, runtime=boom)
+    found = loader.scan()
+    assert [(f.namespace, f.door, f.major) for f in found] == [
+        (n, d, 1) for n in ("acme", "mid", "zeta") for d in ("build", "runtime")
+    ]
+    assert [str(f.provider) for f in found[:3]] == ["acme-trt 1.5", "acme-trt 1.5", "mid-pack 1.5"]
+    assert found[0].module == "acme_trt_build"
+
+
+def test_500_distributions_are_looked_at_once(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for i in range(498):
+        groups = {"console_scripts": {f"tool{i}": f"pkg{i}:main"}} if i % 2 else {}
+        site.dist(f"pkg{i}", "1.0", groups)
+    site.pack("acme-trt", build=KEYED_LAYER)
+    site.pack("zeta", runtime="")
+    reads: Counter[str] = Counter()
+    original = metadata.PathDistribution.read_text
+
+    def counted(self: Any, name: str) -> str | None:
+        reads[name] += 1
+        return original(self, name)
+
+    monkeypatch.setattr(metadata.PathDistribution, "read_text", counted)
+    session = Session()
+    assert not reads, "nothing is scanned before something is asked for"
+    assert "acme.Swish@1" in session.layers
+    assert reads["entry_points.txt"] <= 500 + 4, "each distribution once, and again where a group is tactix's"
+    assert reads["METADATA"] <= 2 * 4, "metadata of the two packs alone, for name and version"
+    before = reads.copy()
+    for door in ("build", "runtime"):
+        other = Session(door)
+        assert other.plugins()
+        assert len(other.layers) >= 2
+    assert reads == before, "a process scans once"
+    loader.reset_scan()
+    assert len(loader.scan()) == 2
+    assert reads["entry_points.txt"] > before["entry_points.txt"]
+
+
+KEYED_LAYER = """
+@hookimpl
+def tactix_layers(): return [O(key="acme.Swish@1")]
+"""
+
+
+def test_of_two_copies_the_first_on_the_path_counts(site: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    site.pack("acme-trt", "2.0", build=KEYED_LAYER)
+    older = type(site)(tmp_path / "older")
+    older.root.mkdir()
+    older.pack("Acme_TRT", "1.0", build=KEYED_LAYER, namespace="acme")
+    both = [str(site.root), str(older.root)]
+    find = metadata.distributions.func  # type: ignore[attr-defined]
+    monkeypatch.setattr(metadata, "distributions", lambda: find(path=both))
+    assert {str(f.provider) for f in loader.scan()} == {"acme-trt 2.0"}
+
+
+def test_metadata_that_cannot_be_read_hurt_nobody_else(site: Any, log: Any) -> None:
+    site.pack("acme-trt", build=KEYED_LAYER)
+    info = site.dist("zeta", "1.0", {"tactix.build.v1": {"zeta": "zeta_build"}})
+    (info / "METADATA").unlink()
+    session = Session(logger=log)
+    assert "acme.Swish@1" in session.layers
+    (t,) = session.tombstones()
+    assert "the metadata of a distribution" in t.reason
+    assert "Install it again" in t.reason
+    assert [i.status for i in session.plugins()] == ["tombstone", "active"]
+
+
+# -- checks of a loaded plugin -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked", [(API[0], 0), API])
+def test_api_that_fits(asked: tuple[int, int]) -> None:
+    loader.check_api(module(TACTIX_API=asked))
+    loader.check_api(module())
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [((API[0], API[1] + 1), rf"it needs plugin API {API[0]}\.{API[1] + 1}, this tactix has {API[0]}\.{API[1]}"),
+     ((API[0] + 1, 0), "it needs plugin API 2.0"), ("1.0", "Write it as two integers"), ((1,), "two integers")],
+)  # fmt: skip
+def test_api_that_does_not_fit(asked: Any, message: str) -> None:
+    with pytest.raises(PluginError, match=message):
+        loader.check_api(module(TACTIX_API=asked))
+
+
+def test_good_hooks_pass() -> None:
+    loader.check_hooks(module(tactix_layers=tactix_layers), ["build"], parse)
+    loader.check_hooks(module(tactix_layers=tactix_layers, tactix_launchers=tactix_launchers), HOOKS, parse)
+    renamed = hookimpl(specname="tactix_layers")(nothing())
+    loader.check_hooks(module(layers_of_mine=renamed), ["runtime"], parse)
+    later = hookimpl(optionalhook=True)(nothing())
+    loader.check_hooks(module(tactix_of_a_later_minor=later), ["build"], parse)
+
+
+def test_a_misspelt_hook_is_told() -> None:
+    with pytest.raises(PluginError, match=r"unknown hook 'tactix_layer'. Did you mean 'tactix_layers'\?"):
+        loader.check_hooks(module(tactix_layer=hookimpl(nothing())), ["build"], parse)
+    with pytest.raises(PluginError, match=r"unknown hook 'zzz'. There are: tactix_allocators, "):
+        loader.check_hooks(module(zzz=hookimpl(nothing())), ["build"], parse)
+
+
+def test_an_unmarked_hook_is_told() -> None:
+    with pytest.raises(PluginError, match=r"tactix_layers is not marked. Write @hookimpl above it"):
+        loader.check_hooks(module(tactix_layers=nothing()), ["build"], parse)
+
+
+def test_a_hook_of_the_other_door_is_told() -> None:
+    with pytest.raises(PluginError, match=r"tactix_launchers belongs to the runtime door. .* tactix\.runtime\.v1"):
+        loader.check_hooks(module(tactix_launchers=tactix_launchers), ["build"], parse)
+    with pytest.raises(PluginError, match="tactix_tools belongs to the build door"):
+        loader.check_hooks(module(tactix_tools=hookimpl(nothing())), ["runtime"], parse)
+
+
+@pytest.mark.parametrize("option", ["wrapper", "hookwrapper"])
+def test_wrappers_are_refused(option: str) -> None:
+    @hookimpl(**{option: True})
+    def tactix_rules() -> Any:
+        return (yield)
+
+    with pytest.raises(PluginError, match="tactix_rules is a wrapper: no plugin changes what another gives"):
+        loader.check_hooks(module(tactix_rules=tactix_rules), ["build"], parse)
+
+
+def test_arguments_are_refused() -> None:
+    with pytest.raises(PluginError, match=r"tactix_rules takes config. Hooks get no arguments"):
+        loader.check_hooks(module(tactix_rules=hookimpl(lambda config: [])), ["build"], parse)
+
+
+def test_text_of_a_tombstone() -> None:
+    provider = SimpleNamespace(dist="acme-trt", version="0.4.2")
+    p: Any = SimpleNamespace(namespace="acme", provider=provider)
+    t = loader.tombstone(p, "import", ImportError("libfoo.so.1"))
+    assert t.reason == "plugin 'acme' (acme-trt 0.4.2) failed to load: ImportError: libfoo.so.1"
+    e = t.exception()
+    assert (e.dist, e.version, e.phase, e.__cause__) == ("acme-trt", "0.4.2", "import", t.error)
+    assert str(e).endswith("Fix that, or disable it with TACTIX_DISABLE=acme")
+    t = loader.tombstone(p, "tactix_rules", PluginError("bad key", do="Mend it"))
+    assert t.reason == "plugin 'acme' (acme-trt 0.4.2) failed in tactix_rules: bad key. Mend it"

@@ -1,0 +1,224 @@
+"""Which plugins a session uses: namespaces, allowlists, API versions, packs given in process."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tactix.contracts.rule import P, Rule, var
+from tactix.plugins import loader
+from tactix.plugins.hookspecs import hookimpl
+from tactix.plugins.identity import Provider
+from tactix.plugins.registry import MissingKey
+from tactix.plugins.session import Session
+from tactix.words.errors import ConfigError, PluginError
+from tactix.words.logger import Severity
+
+SWISH = """
+@hookimpl
+def tactix_layers(): return [O(key="acme.Swish@1")]
+"""
+BOOM = "raise ImportError('libfoo.so.1: cannot open')"
+
+
+def obj(key: str, **more: Any) -> SimpleNamespace:
+    return SimpleNamespace(key=key, **more)
+
+
+def test_two_distributions_of_one_namespace(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.pack("acme-one", "1.0", build=SWISH)
+    site.pack("acme-two", "9.0", build=SWISH, runtime="")
+    with pytest.raises(PluginError) as e:
+        Session().layers  # noqa: B018
+    assert str(e.value) == (
+        "namespace 'acme' is claimed by acme-one 1.0 (acme_one_build) and acme-two 9.0 (acme_two_build). "
+        "Disable one: TACTIX_DISABLE=acme-one or TACTIX_DISABLE=acme-two"
+    )
+    assert "acme_one_build" not in sys.modules
+    monkeypatch.setenv("TACTIX_DISABLE", "Acme_Two")
+    with pytest.raises(PluginError):
+        Session().layers  # noqa: B018
+    monkeypatch.setenv("TACTIX_DISABLE", "acme-two")
+    assert Session().layers.provider("acme.Swish@1") == Provider("acme-one", "1.0")
+    assert len(Session("runtime", disable=["acme-one"]).layers) == 2
+
+
+def test_one_namespace_may_be_split_over_the_doors(site: Any) -> None:
+    site.pack("acme-build", build=SWISH)
+    site.pack("acme-run", runtime='@hookimpl\ndef tactix_devices(): return [O(key="acme.npu@1")]')
+    session = Session()
+    assert session.layers.provider("acme.Swish@1").dist == "acme-build"
+    assert session.devices.provider("acme.npu@1").dist == "acme-run"
+    assert [(i.dist, i.doors) for i in session.plugins()] == [("acme-build", ("build",)), ("acme-run", ("runtime",))]
+
+
+@pytest.mark.parametrize("name", ["acme", "acme-trt"])
+@pytest.mark.parametrize("by", ["argument", "environment"])
+def test_disabled(site: Any, monkeypatch: pytest.MonkeyPatch, name: str, by: str) -> None:
+    site.pack("acme-trt", build=BOOM)
+    site.pack("zeta", build="")
+    if by == "environment":
+        monkeypatch.setenv("TACTIX_DISABLE", f"other, {name}")
+    session = Session(disable=[name] if by == "argument" else (), strict=True)
+    with pytest.raises(MissingKey) as e:
+        session.layers["acme.Swish@1"]
+    assert str(e.value) == (
+        "layer 'acme.Swish@1' is unavailable: its plugin 'acme' (acme-trt 1.0) is not used: it is disabled. "
+        f"Take '{name}' out of TACTIX_DISABLE or the session's disable="
+    )
+    assert [(i.namespace, i.status) for i in session.plugins()] == [("acme", "disabled"), ("zeta", "active")]
+
+
+@pytest.mark.parametrize("by", ["argument", "environment"])
+def test_allowlist(site: Any, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    site.pack("acme-trt", build=SWISH)
+    site.pack("zeta", build=BOOM)
+    site.pack("tactix", build='@hookimpl\ndef tactix_layers(): return [O(key="tactix.Relu@1")]')
+    if by == "environment":
+        monkeypatch.setenv("TACTIX_PLUGINS", "acme")
+    session = Session(only=["acme"] if by == "argument" else None, strict=True)
+    assert {"acme.Swish@1", "tactix.Relu@1"} < set(session.layers)
+    statuses = {i.namespace: (i.status, i.reason, i.cure) for i in session.plugins()}
+    assert statuses["zeta"] == (
+        "disabled", "it is not among the plugins asked for", "Add 'zeta' to TACTIX_PLUGINS or the session's only="
+    )  # fmt: skip
+    assert statuses["acme"][0] == statuses["tactix"][0] == "active"
+
+
+def test_both_allowlists_must_agree(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.pack("acme-trt", build=SWISH)
+    site.pack("zeta", build="")
+    monkeypatch.setenv("TACTIX_PLUGINS", "zeta")
+    assert "acme.Swish@1" not in Session(only=["acme"]).layers
+
+
+@pytest.mark.parametrize("by", ["argument", "environment"])
+def test_no_discovery(site: Any, given: Any, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    site.pack("acme-trt", build=BOOM)
+    site.pack("tactix", build=BOOM)
+    monkeypatch.setattr(loader, "scan", lambda: pytest.fail("scanned"))
+    if by == "environment":
+        monkeypatch.setenv("TACTIX_NO_DISCOVERY", "1")
+    session = Session(plugins=[given("mine", layers=["mine.Swish@1"])], discover=by == "environment", strict=True)
+    assert "mine.Swish@1" in session.layers
+    assert [i.namespace for i in session.plugins()] == ["mine"]
+    with pytest.raises(MissingKey) as e:
+        session.layers["tactix.Relu@1"]
+    assert str(e.value) == (
+        "layer 'tactix.Relu@1' is unavailable: the built-in plugins were not found. "
+        "Install tactix, or do not turn discovery off"
+    )
+
+
+@pytest.mark.parametrize("value", ["0", "", "false", "no"])
+def test_switches_that_are_off(site: Any, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    site.pack("acme-trt", build=SWISH)
+    site.pack("zeta", build=BOOM)
+    for name in ("NO_DISCOVERY", "STRICT_PLUGINS", "TRACE_PLUGINS"):
+        monkeypatch.setenv(f"TACTIX_{name}", value)
+    assert "acme.Swish@1" in Session().layers
+
+
+def test_another_api_major_is_told_without_import(site: Any) -> None:
+    site.pack("acme-trt", "3.0", build=BOOM, major=2)
+    site.pack("old-pack", "0.1", build=BOOM, major=0)
+    session = Session(strict=True)
+    with pytest.raises(MissingKey) as e:
+        session.layers["acme.Swish@1"]
+    assert str(e.value) == (
+        "layer 'acme.Swish@1' is unavailable: its plugin 'acme' (acme-trt 3.0) is not used: "
+        "it speaks plugin API 2, this tactix 1. pip install --upgrade tactix"
+    )
+    assert [(i.namespace, i.status, i.cure) for i in session.plugins()] == [
+        ("acme", "incompatible", "pip install --upgrade tactix"),
+        ("old", "incompatible", "pip install --upgrade old-pack"),
+    ]
+    assert not {"acme_trt_build", "old_pack_build"} & set(sys.modules)
+
+
+def test_a_pack_may_serve_two_majors(site: Any) -> None:
+    site.module("acme_v1", SWISH)
+    site.dist("acme", "1.0", {"tactix.build.v1": {"acme": "acme_v1"}, "tactix.build.v2": {"acme": "acme_v2"}})
+    session = Session(strict=True)
+    assert "acme.Swish@1" in session.layers
+    assert [i.status for i in session.plugins()] == ["active"]
+
+
+def test_a_minor_that_is_too_new(site: Any) -> None:
+    site.pack("acme-trt", build=f"TACTIX_API = (1, 99)\n{SWISH}")
+    session = Session()
+    with pytest.raises(
+        MissingKey, match=r"is incompatible: it needs plugin API 1\.99, this tactix has 1\.0\. pip install"
+    ):
+        session.layers["acme.Swish@1"]
+    assert [i.status for i in session.plugins()] == ["incompatible"]
+
+
+@pytest.mark.parametrize("namespace", ["tactix", "onnx", "trt", "Acme", "a-b"])
+def test_namespaces_that_nobody_may_take(site: Any, namespace: str) -> None:
+    site.pack("acme-trt", build=BOOM, namespace=namespace)
+    session = Session()
+    (t,) = session.tombstones()
+    assert "was refused: namespace" in t.reason or "is no namespace" in t.reason
+    assert "acme_trt_build" not in sys.modules
+    with pytest.raises(PluginError, match=r"\(acme-trt 1\.0\) was refused"):
+        Session(strict=True).layers  # noqa: B018
+
+
+# -- given in process --------------------------------------------------------------------------------------------------
+
+
+def test_given_objects_and_modules(site: Any, given: Any) -> None:
+    site.module("mine_pack", "TACTIX_NAMESPACE = 'mine'\n@hookimpl\ndef tactix_layers(): return [O(key='mine.A@1')]")
+    import mine_pack  # type: ignore[import-not-found]
+
+    class Other:
+        TACTIX_NAMESPACE = "other"
+
+        @hookimpl
+        def tactix_layers(self) -> list[Any]:
+            return [obj("other.B@1")]
+
+        @hookimpl
+        def tactix_rules(self) -> list[Any]:
+            return [Rule("other.r", P.other.B(var("x")), lambda x: x)]
+
+    for door in ("build", "runtime"):
+        session = Session(door, plugins=[mine_pack, Other(), given("pair", layers=["pair.C@1"])], strict=True)
+        assert {"mine.A@1", "other.B@1", "pair.C@1"} < set(session.layers)
+        assert str(session.layers.provider("pair.C@1")) == "given in process"
+
+
+def test_given_without_a_namespace(site: Any, given: Any) -> None:
+    with pytest.raises(ConfigError, match=r"has no namespace. Give \(namespace, plugin\), or set its TACTIX_NAMESPACE"):
+        Session(plugins=[object()])
+    with pytest.raises(ConfigError, match="is reserved"):
+        Session(plugins=[given("onnx")])
+    with pytest.raises(ConfigError, match="is no namespace"):
+        Session(plugins=[given("Mine")])
+
+
+def test_a_given_plugin_takes_the_place_of_the_installed_one(site: Any, given: Any, log: Any) -> None:
+    site.pack("acme-trt", "0.4.2", build=BOOM, runtime=BOOM)
+    session = Session(plugins=[given("acme", layers=["acme.Mine@1"])], logger=log, strict=True)
+    assert "acme.Mine@1" in session.layers
+    assert set(log.of(Severity.INFO)) == {
+        "plugin 'acme' (acme-trt 0.4.2) is not used: one given in process takes its place"
+    }
+    assert [(i.dist, i.status) for i in session.plugins()] == [("", "active"), ("acme-trt", "disabled")]
+
+
+def test_several_given_in_one_namespace(site: Any, given: Any) -> None:
+    parts = [given("tactix", layers=["tactix.Relu@1"]), given("tactix", devices=["tactix.cpu@1"])]
+    session = Session(plugins=parts, strict=True)
+    assert "tactix.Relu@1" in session.layers
+    assert session.devices.provider("tactix.cpu@1") == session.layers.provider("tactix.Fused@1")
+
+
+def test_given_and_disabled(site: Any, given: Any) -> None:
+    session = Session(plugins=[given("acme", layers=["acme.A@1"])], disable=["acme"], only=["acme"])
+    assert "acme.A@1" not in session.layers
+    assert [i.status for i in session.plugins()] == ["disabled"]

@@ -1,0 +1,322 @@
+"""Contexts: shapes, addresses, memory, streams."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tactix.run.context import BOUND, ExecutionContext
+from tactix.run.engine import Engine
+from tactix.run.runtime import Runtime
+from tactix.words.dims import sym
+from tactix.words.error_recorder import ErrorRecorder
+from tactix.words.errors import DTypeError, ErrorCode, ExecutionError, InvalidArgument, ShapeError
+from tactix_builtin.allocators.arena import ArenaAllocator
+from tactix_builtin.devices.cpu import CpuDevice
+
+Feeds = Callable[..., dict[str, Any]]
+DEPTH = 3
+
+
+@pytest.fixture
+def engine(sample: Any, session: Any) -> Engine:
+    return Runtime(session=session).load(sample.plan(depth=DEPTH))
+
+
+@pytest.fixture
+def context(engine: Engine) -> ExecutionContext:
+    return engine.create_execution_context()
+
+
+def _address(a: Any) -> int:
+    return int(a.__array_interface__["data"][0])
+
+
+def _run(context: ExecutionContext, f: dict[str, Any]) -> dict[str, Any]:
+    """Through raw addresses."""
+    rows = len(f["bias"])
+    out = {n: np.full((rows, 20), np.nan, np.float32) for n in ("y", "h")}
+    for n, a in f.items():
+        context.set_input_shape(n, a.shape)
+    assert context.execute_v2([_address(a) for a in (*f.values(), *out.values())]) is True
+    return out
+
+
+def _check(got: dict[str, Any], sample: Any, f: dict[str, Any]) -> None:
+    y, h = sample.expected(f["x"], f["bias"], DEPTH)
+    np.testing.assert_allclose(got["y"], y, rtol=1e-5)
+    np.testing.assert_allclose(got["h"], h, rtol=1e-5)
+
+
+def test_execute_v2_follows_shapes_and_addresses(context: ExecutionContext, sample: Any, feeds: Feeds) -> None:
+    for rows in (2, 2, 5, 1, 64, 2, 0, 3):
+        f = feeds(rows, rows)
+        _check(_run(context, f), sample, f)
+        _check(_run(context, feeds(rows, 99)), sample, feeds(rows, 99))
+
+
+def test_run_and_execute_can_alternate(context: ExecutionContext, sample: Any, feeds: Feeds) -> None:
+    for i in range(20):
+        f = feeds(1 + i % 4, i)
+        _check(context.run(f) if i % 3 else _run(context, f), sample, f)
+
+
+def test_many_shapes_keep_few_links(context: ExecutionContext, sample: Any, feeds: Feeds) -> None:
+    for rows in [*range(1, 30), *range(29, 0, -1)]:
+        _check(context.run(feeds(rows)), sample, feeds(rows))
+    assert len(context._known) == BOUND
+
+
+def test_shapes_of_tensors(context: ExecutionContext) -> None:
+    assert context.get_tensor_shape("x") == (sym("batch"), 3)
+    assert context.get_tensor_shape("y") == (sym("batch"), 20)
+    context.set_input_shape("x", (4, 3))
+    context.set_input_shape("bias", [4])
+    assert context.get_tensor_shape("x") == (4, 3)
+    assert context.get_tensor_shape("y") == (4, 20)
+    context.set_input_shape("bias", (5,))
+    with pytest.raises(ShapeError, match="disagree"):
+        context.get_tensor_shape("y")
+
+
+def test_shapes_that_can_never_be(context: ExecutionContext) -> None:
+    for name, shape in (("x", (4, 4)), ("x", (4,)), ("bias", (-1,))):
+        with pytest.raises(ShapeError, match=name):
+            context.set_input_shape(name, shape)
+    for name in ("y", "nobody"):
+        with pytest.raises(InvalidArgument, match=name):
+            context.set_input_shape(name, (1,))
+
+
+def test_running_without_shapes_or_addresses(context: ExecutionContext, feeds: Feeds) -> None:
+    with pytest.raises(ShapeError, match="'x' has no shape yet"):
+        context.execute_v2([1, 2, 3, 4])
+    context.set_input_shape("x", (2, 3))
+    context.set_input_shape("bias", (2,))
+    with pytest.raises(InvalidArgument, match=r"3 addresses for 4 tensors.*x, bias, y, h"):
+        context.execute_v2([64, 64, 64])
+    with pytest.raises(InvalidArgument, match="'bias' has no address"):
+        context.execute_v2([64, 0, 64, 64])
+    with pytest.raises(InvalidArgument, match="'x' has no address"):
+        context.execute_async_v3()
+
+
+def test_fixed_shapes_need_not_be_set(sample: Any, session: Any, feeds: Feeds) -> None:
+    context = Runtime(session=session).load(sample.plan(4, depth=DEPTH)).create_execution_context()
+    f, out = feeds(4), [np.empty((4, 20), np.float32) for _ in range(2)]
+    context.execute_v2([_address(a) for a in (*f.values(), *out)])
+    _check(dict(zip(("y", "h"), out, strict=True)), sample, f)
+
+
+def test_arrays_as_addresses(context: ExecutionContext, sample: Any, feeds: Feeds) -> None:
+    f = feeds(6)
+    out = {n: np.empty((6, 20), np.float32) for n in ("y", "h")}
+    for n, a in {**f, **out}.items():
+        context.set_tensor_address(n, a)
+        assert context.get_tensor_address(n) == _address(a)
+    assert context.execute_async_v3() is True
+    _check(out, sample, f)
+    context.set_tensor_address("x", np.asfortranarray(feeds(6, 1)["x"]))  # a copy is kept
+    context.execute_async_v3(0)
+    _check(out, sample, {**f, "x": feeds(6, 1)["x"]})
+
+
+def test_arrays_that_do_not_fit(context: ExecutionContext, feeds: Feeds) -> None:
+    for n, a in feeds(6).items():
+        context.set_tensor_address(n, a)
+    with pytest.raises(DTypeError, match="'x'"):
+        context.set_tensor_address("x", np.zeros((6, 3)))
+    frozen = np.zeros((6, 20), np.float32)
+    frozen.flags.writeable = False
+    for bad in (frozen, np.zeros((6, 40), np.float32)[:, ::2], [[1.0] * 20] * 6):
+        with pytest.raises(InvalidArgument, match="'y'"):
+            context.set_tensor_address("y", bad)
+    context.set_tensor_address("y", np.zeros((7, 20), np.float32))
+    context.set_tensor_address("h", np.zeros((6, 20), np.float32))
+    with pytest.raises(ShapeError, match=r"'y' is \(6, 20\), its array is \(7, 20\)"):
+        context.execute_async_v3()
+
+
+def test_streams_keep_what_was_set_when_work_was_queued(engine: Engine, sample: Any, feeds: Feeds) -> None:
+    """Shapes, addresses and memory may change at once; the runs before still use theirs."""
+    context = engine.create_execution_context()
+    stream = engine.device.create_stream()
+    gate = threading.Event()
+    stream.submit(lambda: gate.wait(10) and None)
+    pending = []
+    for i in range(24):
+        f = feeds(1 + 5 * (i % 12), i)  # grows: new memory again and again
+        out = {n: np.empty((len(f["bias"]), 20), np.float32) for n in ("y", "h")}
+        for n, a in {**f, **out}.items():
+            context.set_tensor_address(n, a)
+        context.execute_async_v3(stream.handle if i % 2 else stream)
+        pending.append((f, out))
+    direct = feeds(3, 77)
+    _check(context.run(direct), sample, direct)
+    gc.collect()
+    gate.set()
+    stream.synchronize()
+    for f, out in pending:
+        _check(out, sample, f)
+    _check(context.run(direct), sample, direct)
+
+
+def test_an_unknown_stream_and_an_error_in_a_stream(sample: Any, session: Any, feeds: Feeds) -> None:
+    plan = sample.plan()
+    bad = sample.step("bad", sample.layers[2], sample.layers[2].Attrs(), plan.steps[1].inputs, plan.steps[1].outputs)
+    recorder = ErrorRecorder()
+    runtime = Runtime(session=session, error_recorder=recorder)
+    context = runtime.load(replace(plan, steps=(plan.steps[0], bad, plan.steps[2]))).create_execution_context()
+    for n, a in {**feeds(2), "y": np.empty((2, 20), np.float32), "h": np.empty((2, 20), np.float32)}.items():
+        context.set_tensor_address(n, a)
+    with pytest.raises(InvalidArgument, match="no stream has handle 123456"):
+        context.execute_async_v3(123456)
+    stream = session.devices["tactix.cpu@1"].create_stream()
+    context.execute_async_v3(stream)
+    with pytest.raises(ExecutionError, match="bad"):
+        stream.synchronize()
+    stream.synchronize()
+    codes = [recorder.get_error_code(i) for i in range(recorder.num_errors())]
+    assert codes == [ErrorCode.INVALID_ARGUMENT, ErrorCode.FAILED_EXECUTION]
+
+
+def test_errors_are_recorded_once(context: ExecutionContext, feeds: Feeds) -> None:
+    recorder = ErrorRecorder()
+    context.error_recorder = recorder
+    for call in (lambda: context.run(feeds(65)), lambda: context.execute_v2([1])):
+        recorder.clear()
+        with pytest.raises(InvalidArgument):
+            call()
+        assert recorder.num_errors() == 1
+
+
+def test_user_memory(engine: Engine, sample: Any, feeds: Feeds) -> None:
+    context = engine.create_execution_context()
+    size = engine.device_memory_size({"x": (8, 3), "bias": (8,)})
+    raw = np.zeros(size + 64, np.uint8)
+    start = -_address(raw) % 64
+    context.set_device_memory(_address(raw) + start, size)
+    _check(context.run(feeds(8)), sample, feeds(8))
+    assert raw[start : start + size].any()
+    with pytest.raises(InvalidArgument, match="these shapes need"):
+        context.run(feeds(9))
+    _check(context.run(feeds(7)), sample, feeds(7))
+    other = np.zeros(2 * size + 64, np.uint8)
+    context.set_device_memory(_address(other) + -_address(other) % 64, 2 * size)
+    raw[:] = 0
+    _check(context.run(feeds(8)), sample, feeds(8))
+    assert not raw.any()
+    for address, n in ((1, 10), (-64, 10), (64, -1)):
+        with pytest.raises(InvalidArgument):
+            context.set_device_memory(address, n)
+
+
+class _Counting(ArenaAllocator):
+    """Keeps the sizes of what is live."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live: dict[int, int] = {}
+
+    def allocate(self, size: int, alignment: int = 64, stream: int = 0) -> int:
+        address = super().allocate(size, alignment, stream)
+        self.live[address] = size
+        return address
+
+    def deallocate(self, address: int, stream: int = 0) -> None:
+        super().deallocate(address, stream)
+        del self.live[address]
+
+
+def test_memory_is_given_back(sample: Any, feeds: Feeds) -> None:
+    allocator = _Counting()
+    session = sample.session(allocators={allocator.key: allocator})
+    engine = Runtime(session=session, copy_weights=True).load(sample.plan(depth=DEPTH))
+    assert list(allocator.live.values()) == [256]
+    with engine.create_execution_context() as context:
+        for rows in (1, 64, 2, 33):
+            context.run(feeds(rows))
+        assert sorted(allocator.live.values()) == [256, 2 * 64 * 128]  # the smaller arena is gone
+    assert list(allocator.live.values()) == [256]
+    with pytest.raises(ExecutionError, match="closed"):
+        context.run(feeds(1))
+    engine(**feeds(2))
+    del engine, context
+    gc.collect()
+    assert allocator.live == {}
+
+
+def test_profiles_of_a_context(sample: Any, session: Any, feeds: Feeds) -> None:
+    plan = sample.plan(profile=(1, 2, 3), depth=DEPTH)
+    second = replace(plan.profiles[0], name="large", dims={"batch": (3, 3, 12)})
+    context = Runtime(session=session).load(replace(plan, profiles=(*plan.profiles, second))).create_execution_context()
+    assert context.active_optimization_profile == -1
+    context.run(feeds(1))
+    context.set_optimization_profile(1)
+    with pytest.raises(ShapeError, match="'large' takes 3 to 12"):
+        context.run(feeds(1))
+    _check(context.run(feeds(12)), sample, feeds(12))
+    with pytest.raises(InvalidArgument, match="no profile 2"):
+        context.set_optimization_profile(2)
+
+
+def test_one_context_called_from_many_threads(context: ExecutionContext, sample: Any, feeds: Feeds) -> None:
+    errors: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            for i in range(100):
+                f = feeds(1 + (seed + i) % 3, seed * 100 + i)
+                _check(context.run(f), sample, f)
+        except BaseException as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert errors == []
+
+
+class _Board(CpuDevice):
+    """A device whose memory the host may not touch: all traffic goes through copies."""
+
+    key = "test.board@1"
+    kind = "board"
+    host_memory = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copied = [0, 0]
+
+    def properties(self) -> Any:
+        return replace(super().properties(), kind="board")
+
+    def copy_in(self, address: int, array: Any) -> None:
+        self.copied[0] += array.nbytes
+        super().copy_in(address, array)
+
+    def copy_out(self, array: Any, address: int) -> None:
+        self.copied[1] += array.nbytes
+        super().copy_out(array, address)
+
+
+def test_a_device_with_memory_of_its_own(sample: Any, feeds: Feeds) -> None:
+    board, allocator = _Board(), _Counting()
+    allocator.device = "board"
+    session = sample.session(devices={board.key: board}, allocators={allocator.key: allocator})
+    plan = replace(sample.plan(depth=DEPTH), device={"kind": "board"})
+    engine = Runtime(session=session).load(plan)
+    assert board.copied == [240, 0]
+    for rows in (2, 5, 5, 3, 0):
+        board.copied = [0, 0]
+        _check(engine(**feeds(rows, rows)), sample, feeds(rows, rows))
+        assert board.copied == [rows * 16, rows * 160]
+    assert len(allocator.live) == 2 + 4  # weights, arena, one piece for each tensor

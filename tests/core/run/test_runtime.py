@@ -1,0 +1,93 @@
+"""Which plans are let in, and what is said of the others."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tactix.plan import container
+from tactix.plan.schema import Requirement
+from tactix.run.runtime import Runtime, default_threads
+from tactix.words.error_recorder import ErrorRecorder
+from tactix.words.errors import ConfigError, InvalidArgument, PlanCompatibilityError, PlanFormatError, PluginError
+from tactix.words.logger import Logger
+
+
+def test_threads_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TACTIX_NUM_THREADS", raising=False)
+    assert default_threads() >= 1
+    monkeypatch.setenv("TACTIX_NUM_THREADS", "3")
+    assert Runtime().max_threads == 3
+    assert Runtime(max_threads=5).max_threads == 5
+    for text in ("0", "two", "-1"):
+        monkeypatch.setenv("TACTIX_NUM_THREADS", text)
+        with pytest.raises(ConfigError, match="TACTIX_NUM_THREADS"):
+            Runtime()
+    with pytest.raises(InvalidArgument):
+        Runtime(max_threads=1).max_threads = 0
+
+
+def test_a_missing_layer_or_launcher_is_told_with_its_pip_line(sample: Any) -> None:
+    plan = replace(sample.plan(), requirements=(Requirement("test.MatMul@1", "acme-layers", "2.1"),
+                                                Requirement("tactix.numpy@1", "tactix", "0.1.0")))  # fmt: skip
+    session = sample.session(layers={})
+    with pytest.raises(PlanCompatibilityError, match=r"test.MatMul@1'.*pip install acme-layers==2.1") as e:
+        Runtime(session=session).load(plan)
+    assert [r.split("'")[1] for r in e.value.reasons] == ["test.MatMul@1", "test.ScaleAdd@1"]
+    session = sample.session(launchers={})
+    with pytest.raises(PlanCompatibilityError, match=r"tactix.numpy@1'.*pip install tactix==0.1.0"):
+        Runtime(session=session).load(plan)
+
+
+def test_another_device_features_or_version(sample: Any, session: Any) -> None:
+    plan = sample.plan()
+    odd = replace(plan.steps[0], artifact=replace(plan.steps[0].artifact, requires=("quantum",)))
+    cases = {
+        "cuda": replace(plan, device={"kind": "cuda"}),
+        "quantum": replace(plan, steps=(odd, *plan.steps[1:])),
+        "99.0": replace(plan, meta={"tactix": "99.0"}),
+    }
+    recorder = ErrorRecorder()
+    for word, changed in cases.items():
+        with pytest.raises(PlanCompatibilityError, match=word) as e:
+            Runtime(session=session, error_recorder=recorder).load(changed)
+        assert len(e.value.reasons) == 1
+    assert recorder.num_errors() == 3
+
+
+def test_the_device_can_be_named_by_key_or_kind(sample: Any, session: Any) -> None:
+    for name in ("", "cpu", "tactix.cpu@1"):
+        assert Runtime(session=session, device=name).load(sample.plan()).device.kind == "cpu"
+    with pytest.raises(PlanCompatibilityError, match="'npu'"):
+        Runtime(session=session, device="npu").load(sample.plan())
+    with pytest.raises(PluginError, match="no allocator 'pool'"):
+        Runtime(session=session, allocator="pool").load(sample.plan())
+
+
+def test_soft_differences_are_logged(sample: Any, session: Any) -> None:
+    out = io.StringIO()
+    plan = replace(sample.plan(), device={"kind": "cpu", "name": "abacus"}, meta={"tactix": "0.0.1"})
+    Runtime(Logger(stream=out), session).load(plan)
+    assert "abacus" in out.getvalue()
+    assert "0.0.1" in out.getvalue()
+
+
+def test_damage_is_recorded(session: Any, sample: Any, tmp_path: Path) -> None:
+    path = tmp_path / "m.plan"
+    data = bytearray(container.dump(sample.plan()))
+    data[-1] ^= 1  # in the weights
+    path.write_bytes(data)
+    recorder = ErrorRecorder()
+    runtime = Runtime(session=session, error_recorder=recorder)
+    runtime.deserialize(path)
+    with pytest.raises(PlanFormatError):
+        runtime.deserialize(path, verify=True)
+    with pytest.raises(PlanFormatError):
+        runtime.deserialize(b"junk")
+    with pytest.raises(FileNotFoundError):
+        runtime.deserialize(tmp_path / "none.plan")
+    assert recorder.num_errors() == 2

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+
+import tactix
+from tactix import cli
+from tactix.contracts.tool import Tool
+from tactix.words import errors
+
+
+def tool(function: Callable[..., Any]) -> Tool:
+    @click.command("probe")
+    @click.option("--json", "as_json", is_flag=True)
+    @click.option("--number", type=int, default=0)
+    @click.pass_obj
+    def command(session: Any, as_json: bool, number: int) -> Any:
+        return function(session, number)
+
+    return Tool("probe", "Probes the probing.", lambda: command)
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], None]:
+    """Make the command line's only tool a function of the session and a number."""
+
+    def put(function: Callable[..., Any]) -> None:
+        made = tool(function)
+        monkeypatch.setattr(cli, "_session", lambda: SimpleNamespace(tools={made.name: made}))
+
+    return put
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    def function(session: Any, number: int) -> None:
+        raise error
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.InvalidArgument("bad"), 2),
+        (errors.ShapeError("bad"), 2),
+        (errors.ConfigError("bad"), 2),
+        (errors.ModelImportError("bad"), 3),
+        (errors.UnsupportedOperator("bad"), 3),
+        (errors.NetworkError("bad"), 3),
+        (errors.NoTacticError("bad"), 4),
+        (errors.CompilerError("bad"), 4),
+        (errors.TimingCacheError("bad"), 4),
+        (errors.PlanFormatError("bad"), 5),
+        (errors.PlanCompatibilityError("bad", reasons=("a", "b")), 5),
+        (errors.ExecutionError("bad"), 6),
+        (errors.AccuracyError("bad"), 6),
+        (errors.AllocationError("bad"), 6),
+        (errors.BuildCancelled("bad"), 130),
+        (KeyboardInterrupt(), 130),
+        (errors.PluginError("bad"), 1),
+        (errors.InternalError("bad"), 1),
+        (OSError("bad"), 1),
+        (ZeroDivisionError("bad"), 1),
+    ],
+)
+def test_exit_codes(install: Any, capsys: pytest.CaptureFixture[str], error: BaseException, code: int) -> None:
+    install(raising(error))
+    assert cli.main(["probe"]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.lstrip().startswith("error: ")
+    assert "Traceback" not in err
+
+
+def test_every_tactix_error_has_a_code_of_its_kind() -> None:
+    found = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.TactixError)]
+    others = {c.__name__ for c in found if cli.exit_code(c("x")) == cli.OTHER}
+    assert others == {"TactixError", "InternalError", "PluginError"}
+
+
+def test_message_has_all_parts_and_notes(install: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    error = errors.UnsupportedOperator("no layer for [Foo]", who="node n7", why="opset 19", do="Install it")
+    error.add_note("in model.onnx")
+    install(raising(error))
+    cli.main(["probe"])
+    assert capsys.readouterr().err == "error: node n7: no layer for [Foo]: opset 19. Install it\n  in model.onnx\n"
+
+
+def test_faults_point_to_debug_and_debug_shows_a_traceback(install: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    install(raising(ZeroDivisionError("here")))
+    cli.main(["probe"])
+    assert "--debug" in capsys.readouterr().err
+    assert cli.main(["probe", "--debug"]) == 1
+    assert "in function" in capsys.readouterr().err
+
+
+def test_errors_as_json(install: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    install(raising(errors.NoTacticError("nothing fits", who="conv1", do="Enable a source")))
+    assert cli.main(["probe", "--json"]) == 4
+    document = json.loads(capsys.readouterr().out)
+    error = {"type": "NoTacticError", "what": "nothing fits", "who": "conv1", "do": "Enable a source"}
+    assert document == {"error": error, "exit_code": 4}
+
+
+def test_result_of_a_tool_is_the_exit_code(install: Any) -> None:
+    install(lambda session, number: number)
+    assert [cli.main(["probe", "--number", str(n)]) for n in (0, 6)] == [0, 6]
+    install(lambda session, number: None)
+    assert cli.main(["probe"]) == 0
+
+
+def test_tools_get_the_session(install: Any) -> None:
+    seen = []
+    install(lambda session, number: seen.append(session.tools["probe"].help))
+    cli.main(["probe"])
+    assert seen == ["Probes the probing."]
+
+
+@pytest.mark.parametrize("args", [["nothing"], ["probe", "--number", "x"], ["probe", "--unknown"]])
+def test_usage_errors(install: Any, capsys: pytest.CaptureFixture[str], args: list[str]) -> None:
+    install(lambda session, number: 0)
+    assert cli.main(args) == 2
+    assert "Error" in capsys.readouterr().err
+
+
+def test_help_lists_tools_and_exit_codes_without_making_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def never() -> None:
+        raise AssertionError("the command was made")
+
+    monkeypatch.setattr(cli, "_session", lambda: SimpleNamespace(tools={"far": Tool("far", "Goes far.", never)}))
+    assert cli.main(["--help"]) == 0
+    out = capsys.readouterr().out
+    for text in ("far", "Goes far.", "--debug", "--version", "Exit codes", "130", "stopped by Ctrl-C"):
+        assert text in out
+
+
+def test_documented_exit_codes_are_the_real_ones() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    for code, meaning, _ in cli.EXIT_CODES:
+        assert f"| {code} | {meaning} |" in text
+
+
+def test_version_looks_for_no_plugins(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(cli, "_session", lambda: 1 / 0)
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"tactix {tactix.__version__}\n"
+
+
+def test_importing_the_module_loads_neither_click_nor_rich() -> None:
+    code = (
+        "import sys, tactix.cli; print([m for m in ('click', 'rich', 'numpy', 'onnx', 'pluggy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import io
+import logging
+import threading
+
+import pytest
+
+from tactix.words.logger import Logger, Severity, StdlibLogger
+
+
+def test_severities_are_tensorrts() -> None:
+    assert {s.name: int(s) for s in Severity} == {
+        "INTERNAL_ERROR": 0, "ERROR": 1, "WARNING": 2, "INFO": 3, "VERBOSE": 4
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("limit", list(Severity))
+def test_only_what_is_bad_enough_is_written(limit: Severity) -> None:
+    out = io.StringIO()
+    logger = Logger(limit, out)
+    logger.log(Severity.INTERNAL_ERROR, "broken")
+    logger.error("wrong")
+    logger.warning("odd")
+    logger.info("done")
+    logger.verbose("detail")
+    lines = ["[I] broken", "[E] wrong", "[W] odd", "[I] done", "[V] detail"]
+    assert out.getvalue().splitlines() == [f"[tactix] {x}" for x in lines[: limit + 1]]
+
+
+def test_by_default_warnings_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = Logger()
+    logger.warning("odd")
+    logger.info("done")
+    captured = capsys.readouterr()
+    assert captured.err == "[tactix] [W] odd\n"
+    assert captured.out == ""
+
+
+def test_an_override_gets_everything() -> None:
+    got: list[tuple[Severity, str]] = []
+
+    class Mine(Logger):
+        def log(self, severity: Severity, msg: str) -> None:
+            got.append((severity, msg))
+
+    logger = Mine(Severity.ERROR)
+    logger.verbose("detail")
+    logger.error("wrong")
+    assert got == [(Severity.VERBOSE, "detail"), (Severity.ERROR, "wrong")]
+
+
+def test_lines_of_threads_do_not_mix() -> None:
+    class Slow(io.StringIO):
+        """Writes a character at a time."""
+
+        def write(self, text: str) -> int:
+            return sum(super(Slow, self).write(c) for c in text)
+
+    out = Slow()
+    logger = Logger(Severity.INFO, out)
+    threads = [threading.Thread(target=lambda c=c: [logger.info(c * 40) for _ in range(50)]) for c in "abcd"]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 200
+    assert set(lines) == {f"[tactix] [I] {c * 40}" for c in "abcd"}
+
+
+def test_bridge_to_the_standard_library(caplog: pytest.LogCaptureFixture) -> None:
+    logger = StdlibLogger("tactix.test")
+    with caplog.at_level(logging.DEBUG, "tactix.test"):
+        for s in Severity:
+            logger.log(s, f"{s.name} at 100%s")
+    assert [(r.levelno, r.getMessage()) for r in caplog.records] == [
+        (logging.CRITICAL, "INTERNAL_ERROR at 100%s"),
+        (logging.ERROR, "ERROR at 100%s"),
+        (logging.WARNING, "WARNING at 100%s"),
+        (logging.INFO, "INFO at 100%s"),
+        (logging.DEBUG, "VERBOSE at 100%s"),
+    ]
+    caplog.clear()
+    with caplog.at_level(logging.ERROR, "tactix.test"):
+        logger.warning("its own levels decide")
+    assert not caplog.records
+    with caplog.at_level(logging.DEBUG, "tactix.test"):
+        StdlibLogger("tactix.test", Severity.ERROR).warning("or min_severity")
+    assert not caplog.records

@@ -1,0 +1,230 @@
+"""The builder's settings and promises, over the built-ins and small packs of the test's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tactix
+from tactix.contracts.artifact import KernelArtifact, Launch, Source, scalar, tensor_in, tensor_out
+from tactix.contracts.tactic import Reject, Tactic, Variant
+from tactix.network.definition import NetworkDefinition
+from tactix.plan import container
+from tactix.plugins.hookspecs import hookimpl
+from tactix.words.errors import (
+    AccuracyError,
+    BuildCancelled,
+    ConfigError,
+    NetworkError,
+    NoTacticError,
+    TimingCacheError,
+)
+
+WRONG = "void TX_ENTRY(const int64_t* a, int tid, int nt) { if (!tid) ((float*)a[1])[0] = (float)a[2] + (float)nt; }"
+RIGHT = """void TX_ENTRY(const int64_t* a, int tid, int nt) {
+  for (int64_t i = tid; i < a[2]; i += nt) { float x = ((const float*)a[0])[i]; ((float*)a[1])[i] = x > 0 ? x : 0; }
+}"""
+
+
+class CTactic(Tactic):
+    """One C text for every Relu."""
+
+    device, source, native = "cpu", "test", True
+    implements = ("pointwise",)
+
+    def __init__(self, key: str, text: str) -> None:
+        self.key, self.text = key, "#include <stdint.h>\n" + text
+
+    def variants(self, node: Any, device: Any) -> Any:
+        names = [n.layer.key for n in node.body.nodes]
+        return [Variant()] if names == ["tactix.Relu@1"] else Reject("only a bare Relu")
+
+    def compile(self, node: Any, variant: Any, ctx: Any) -> KernelArtifact:
+        args = (tensor_in(0), tensor_out(0), scalar(node.outputs[0].spec.numel))
+        return KernelArtifact("tactix.cpu.elf@1", (Launch(args),), Source("c", self.text))
+
+
+class Pack:
+    """A pack of tactics."""
+
+    def __init__(self, *tactics: Tactic) -> None:
+        self.tactics = list(tactics)
+
+    @hookimpl
+    def tactix_tactics(self) -> list[Tactic]:
+        return self.tactics
+
+
+def session(*tactics: Tactic, enable: bool = True) -> tactix.Session:
+    return tactix.Session(plugins=[("test", Pack(*tactics))], enable=["test"] if enable else [])
+
+
+@pytest.fixture()
+def builder() -> Iterator[tactix.Builder]:
+    yield tactix.Builder()
+
+
+def relu(builder: tactix.Builder, shape: tuple[Any, ...] = ("n", 8)) -> NetworkDefinition:
+    net = builder.create_network("relu")
+    (y,) = net.add_layer("tactix.Relu", [net.add_input("x", "f32", shape)], name="relu")
+    net.mark_output(y, "y")
+    return net
+
+
+def config(**fields: Any) -> tactix.BuilderConfig:
+    return tactix.BuilderConfig(timing_cache=fields.pop("timing_cache", False), **fields)
+
+
+def rows(plan: tactix.Plan, name: str = "relu") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = plan.ledger["nodes"][name]["candidates"]
+    return found
+
+
+def test_a_fast_and_wrong_tactic_is_rejected_and_recorded() -> None:
+    built = tactix.Builder(session=session(CTactic("test.wrong@1", WRONG)))
+    plan = built.build_plan(relu(built), config())
+    wrong = next(r for r in rows(plan) if r["tactic"] == "test.wrong@1")
+    assert wrong["status"] == "rejected"
+    assert "reference" in wrong["reason"]
+    assert not wrong["chosen"]
+
+
+def test_only_wrong_tactics_are_an_error() -> None:
+    built = tactix.Builder(session=session(CTactic("test.wrong@1", WRONG)))
+    with pytest.raises(AccuracyError, match=r"test\.wrong@1"):
+        built.build_plan(relu(built), config(tactic_sources={"test"}))
+
+
+def test_a_third_party_tactic_competes_when_enabled_and_only_then() -> None:
+    right = CTactic("test.right@1", RIGHT)
+    for enabled in (True, False):
+        built = tactix.Builder(session=session(right, enable=enabled))
+        tactics = {r["tactic"]: r["status"] for r in rows(built.build_plan(relu(built), config()))}
+        assert tactics.get("test.right@1") == ("measured" if enabled else None)
+    built = tactix.Builder(session=session(right, enable=False))
+    plan = built.build_plan(relu(built), config(tactic_sources={"test"}, enabled={"test"}))
+    assert [s.info["tactic"] for s in plan.steps] == ["test.right@1"]
+
+
+def test_no_tactic_lists_every_reason(builder: tactix.Builder) -> None:
+    net = builder.create_network()
+    (y,) = net.add_layer("tactix.Softmax", [net.add_input("x", "f32", (2, 3))], name="soft")
+    net.mark_output(y, "y")
+    with pytest.raises(NoTacticError, match=r"soft.*tactix\.Softmax@1"):
+        builder.build_plan(net, config(tactic_sources={"view"}))
+
+
+def test_no_fallback_names_the_layer(builder: tactix.Builder) -> None:
+    with pytest.raises(NoTacticError, match="only the reference"):
+        builder.build_plan(
+            relu(builder), config(tactic_sources={"numpy"}, flags={tactix.BuilderFlag.NO_FALLBACK})
+        )
+    plan = builder.build_plan(relu(builder), config(tactic_sources={"numpy"}))
+    assert [s.info["tactic"] for s in plan.steps] == ["tactix.numpy@1"]
+
+
+def test_level_0_measures_nothing_and_level_3_does(builder: tactix.Builder) -> None:
+    assert {r["status"] for r in rows(builder.build_plan(relu(builder), config(builder_optimization_level=0)))} == {"estimated"}
+    assert {r["status"] for r in rows(builder.build_plan(relu(builder), config()))} == {"measured"}
+
+
+def test_a_budget_of_nothing_chooses_by_estimate(builder: tactix.Builder) -> None:
+    assert {r["status"] for r in rows(builder.build_plan(relu(builder), config(budget=0.0)))} == {"estimated"}
+
+
+def test_frozen_needs_every_timing_and_then_gives_the_same_bytes(builder: tactix.Builder, tmp_path: Path) -> None:
+    cache = tmp_path / "timings.json"
+    with pytest.raises(TimingCacheError, match="missing"):
+        builder.build_plan(relu(builder), config(frozen=True, timing_cache=cache))
+    builder.build_plan(relu(builder), config(timing_cache=cache))
+    assert json.loads(cache.read_text())["timings"]
+    first, second = (
+        container.dump(tactix.Builder().build_plan(relu(builder), config(frozen=True, timing_cache=cache))) for _ in range(2)
+    )
+    assert first == second
+
+
+def test_a_cancelled_build_says_so(builder: tactix.Builder) -> None:
+    class Stop(tactix.words.progress.SilentProgress):  # type: ignore[name-defined,misc]
+        def cancelled(self) -> bool:
+            return True
+
+    with pytest.raises(BuildCancelled):
+        builder.build_plan(relu(builder), config(progress_monitor=Stop()))
+
+
+def test_awkward_outputs(builder: tactix.Builder) -> None:
+    """An input, a constant, one tensor twice, and a view as outputs."""
+    net = builder.create_network()
+    x = net.add_input("x", "f32", ("n", 6))
+    (y,) = net.add_layer("tactix.Relu", [x])
+    (r,) = net.add_layer("tactix.Reshape", [y], shape=(x.spec.shape[0], 2, 3))
+    net.mark_output(x, "same")
+    net.mark_output(net.add_constant(np.arange(3, dtype=np.float32)), "constant")
+    net.mark_output(y, "first")
+    net.mark_output(y, "second")
+    net.mark_output(r, "view")
+    engine = builder.build(net, config(builder_optimization_level=0))
+    a = np.random.default_rng(0).standard_normal((4, 6), dtype=np.float32)
+    got = engine(a)
+    want = {"same": a, "constant": np.arange(3, dtype=np.float32), "first": np.maximum(a, 0), "second": np.maximum(a, 0)}
+    want["view"] = want["first"].reshape(4, 2, 3)
+    assert list(got) == list(want)
+    for k, w in want.items():
+        np.testing.assert_array_equal(got[k], w)
+
+
+def test_empty_and_single_element_shapes(builder: tactix.Builder) -> None:
+    engine = builder.build(relu(builder), config(builder_optimization_level=0))
+    for n in (0, 1, 17, 0, 3):
+        a = np.random.default_rng(n).standard_normal((n, 8), dtype=np.float32)
+        np.testing.assert_array_equal(engine(a), np.maximum(a, 0))
+
+
+def test_bad_settings(builder: tactix.Builder) -> None:
+    with pytest.raises(ConfigError, match="0 to 5"):
+        builder.build_plan(relu(builder), config(builder_optimization_level=9))
+    with pytest.raises(ConfigError, match="no tactic source 'cc'"):
+        builder.build_plan(relu(builder), config(tactic_sources={"cc"}))
+    profile = tactix.OptimizationProfile().set_shape("z", (1, 8), (2, 8), (3, 8))
+    with pytest.raises(ConfigError, match="the inputs are x"):
+        builder.build_plan(relu(builder), config(profiles=[profile]))
+    profile = tactix.OptimizationProfile().set_shape("x", (1, 8), (2, 8), (3, 9))
+    with pytest.raises(ConfigError, match="fixed dimension"):
+        builder.build_plan(relu(builder), config(profiles=[profile]))
+    with pytest.raises(ConfigError, match="not in order"):
+        tactix.OptimizationProfile().set_shape("x", (2, 8), (1, 8), (3, 8))
+    with pytest.raises(ConfigError, match="no build option 'levl'"):
+        tactix.build("model.onnx", levl=2)
+
+
+def test_a_shape_outside_the_profile_states_the_profile(builder: tactix.Builder) -> None:
+    profile = tactix.OptimizationProfile().set_shape("x", (1, 8), (2, 8), (4, 8))
+    engine = builder.build(relu(builder), config(profiles=[profile], builder_optimization_level=0))
+    with pytest.raises(tactix.TactixError, match=r"1.*4"):
+        engine(np.zeros((5, 8), np.float32))
+    np.testing.assert_array_equal(engine(np.zeros((4, 8), np.float32)), np.zeros((4, 8), np.float32))
+
+
+def test_a_network_without_outputs(builder: tactix.Builder) -> None:
+    net = builder.create_network("empty")
+    net.add_input("x", "f32", (1,))
+    with pytest.raises(NetworkError, match="mark_output"):
+        builder.build_plan(net, config())
+
+
+def test_load_or_build_builds_once(tmp_path: Path) -> None:
+    model = Path(__file__).parent.parent / "models" / "mlp.onnx"
+    x = np.random.default_rng(1).standard_normal((2, 40), dtype=np.float32)
+    first = tactix.load_or_build(model, cache=tmp_path, level=0, timing_cache=False)(x)
+    (plan,) = tmp_path.glob("*.plan")
+    before = plan.stat().st_mtime_ns
+    np.testing.assert_array_equal(tactix.load_or_build(model, cache=tmp_path, level=0, timing_cache=False)(x), first)
+    assert plan.stat().st_mtime_ns == before
+    tactix.load_or_build(model, cache=tmp_path, level=1, timing_cache=False)
+    assert len(list(tmp_path.glob("*.plan"))) == 2

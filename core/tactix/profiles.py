@@ -42,7 +42,7 @@ def _from(net: NetworkDefinition, profile: OptimizationProfile) -> Profile:
             )
         for d, low, opt, high in zip(shape, *rows, strict=True):
             symbol = symbol_name(d)
-            if symbol is None and (low, opt, high) != (d, d, d):
+            if isinstance(d, int) and (low, opt, high) != (d, d, d):
                 raise ConfigError(
                     f"the profile of {name!r} changes a fixed dimension {d}", why=f"the input is {show(shape)}"
                 )

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 import tactix
 from tactix.run.runtime import default_threads
 from tactix_builtin.tools.agreement import agree
 from tactix_builtin.tools.peers import has_onnxruntime, onnxruntime_session
 from tactix_builtin.tools.progress import BuildProgress
-from tactix_builtin.tools.show import duration, size, table
+from tactix_builtin.tools.show import console as make_console
+from tactix_builtin.tools.show import duration, errors_console, size, table
 from tactix_builtin.tools.timing import Schedule, measure
 
 HERE = Path(__file__).resolve().parent
@@ -28,14 +28,14 @@ PLAN = HERE.parent.parent / ".demo" / "digits.plan"
 ENOUGH = 0.97
 THREADS = default_threads()
 
-console = Console(highlight=False)
+console = make_console()
 Run = Callable[[np.ndarray], Any]
 
 
 def build() -> int:
     """Build and save the plan, then run the rest in a process that has built nothing."""
     console.rule(f"1. build a plan of {MODEL.relative_to(HERE.parent.parent)}")
-    with BuildProgress(Console(highlight=False)) as progress:
+    with BuildProgress(errors_console()) as progress:
         engine = tactix.build(MODEL, progress=progress)
     PLAN.parent.mkdir(exist_ok=True)
     engine.save(PLAN)
@@ -81,15 +81,20 @@ def show_latency(engine: tactix.Engine, peer: Any, images: np.ndarray) -> None:
 
 
 def median(call: Run, x: np.ndarray) -> float:
-    return measure([lambda: call(x)], Schedule(warmup=0.3, seconds=1.0)).median
+    return measure([lambda: call(x)], Schedule(warmup=0.2, seconds=0.5)).median
 
 
 def show_layers(engine: tactix.Engine) -> None:
     console.rule("3. what was chosen, and what fused")
-    rows = [[s["name"], s["tactic"], s["variant"], f"{s['seconds'] * 1e6:.2f}"] for s in engine.inspect()["steps"]]
+    rows = [[" + ".join(s["origin"]), s["tactic"], s["variant"], microseconds(s)] for s in engine.inspect()["steps"]]
     console.print(table("Layers", ["layer", "tactic", "variant", "us at batch 1"], rows, right=["us at batch 1"]))
     rules = sorted(engine.plan.ledger["rules"].items(), key=lambda kv: -kv[1])
     console.print(table("Rules that fired", ["times", "rule"], [(n, rule) for rule, n in rules], right=["times"]))
+
+
+def microseconds(step: dict[str, Any]) -> str:
+    """What was measured at build; an estimate is no time."""
+    return "not measured" if step["status"] == "estimated" else f"{step['seconds'] * 1e6:.2f}"
 
 
 if __name__ == "__main__":

@@ -206,7 +206,7 @@ def replace_vars(s: Scalar, by: dict[int, Scalar]) -> Scalar:
 def result_dtype(s: Scalar, inputs: Sequence[DType]) -> DType:
     """The dtype of the result; ``const`` nodes take their sibling's."""
     if s.op == "var":
-        return inputs[s.value]
+        return inputs[int(s.value)]
     if s.op == "cast":
         to: DType = s.value
         return to

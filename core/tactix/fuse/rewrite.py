@@ -52,6 +52,10 @@ class View:
         """Where the node stands in the model's order."""
         return self._rewriter.net.position(node)
 
+    def sources(self) -> list[Node]:
+        """Nodes without inputs."""
+        return [n for n in self._rewriter.alive if not n.given]
+
     def symbols(self) -> frozenset[str]:
         """Names of the symbols that the inputs' shapes give."""
         return frozenset(self._rewriter.net.symbols())

@@ -22,8 +22,9 @@ def bind_symbols(net: NetworkDefinition, shapes: Mapping[str, tuple[int, ...]]) 
         for d, n in zip(v.spec.shape, shape, strict=True):
             if name := symbol_name(d):
                 env.setdefault(name, n)
-        if evaluate_shape(v.spec.shape, env) != tuple(shape):
-            raise ShapeError(f"input {v.name!r} is {v.spec}, got shape {shape}")
+    for v in net.inputs:  # a dim may use a symbol that only a later input gives
+        if evaluate_shape(v.spec.shape, env) != tuple(shapes[v.name]):
+            raise ShapeError(f"input {v.name!r} is {v.spec}, got shape {shapes[v.name]}")
     for name, highest in net.limits.items():
         if env.get(name, 0) > highest:
             raise ShapeError(f"dimension {name!r} is {env[name]}, the network takes at most {highest}")

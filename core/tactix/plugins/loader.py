@@ -19,21 +19,17 @@ from tactix.words.errors import ConfigError, PluginError, TactixError
 _GROUP = re.compile(r"tactix\.(build|runtime)\.v(\d+)")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Found:
     """One entry point of an installed distribution; nothing of it is imported yet. ``broken``: why its metadata are."""
 
     namespace: str
+    provider: Provider
     door: str
     major: int
     module: str
-    provider: Provider
     load: Callable[[], Any] = field(compare=False, repr=False)
     broken: str = ""
-
-    @property
-    def order(self) -> tuple[Any, ...]:
-        return (self.namespace, self.provider, self.door, self.major, self.module)
 
 
 _scan_lock = threading.Lock()
@@ -64,7 +60,7 @@ def _scan() -> tuple[Found, ...]:
             except Exception as e:
                 where = str(dist.locate_file(""))
                 out[f"{where} {len(out)}"] = [_unreadable(where, e)]
-    return tuple(sorted((f for found in out.values() for f in found), key=lambda f: f.order))
+    return tuple(sorted(f for found in out.values() for f in found))
 
 
 def _found(dist: Any) -> list[Found]:
@@ -72,13 +68,13 @@ def _found(dist: Any) -> list[Found]:
     for ep in dist.entry_points:
         if group := _GROUP.fullmatch(ep.group):
             provider = Provider(dist.name, dist.version, functools.partial(installed_files, dist, ep.value))
-            out.append(Found(ep.name, group[1], int(group[2]), ep.value, provider, ep.load))
+            out.append(Found(ep.name, provider, group[1], int(group[2]), ep.value, ep.load))
     return out
 
 
 def _unreadable(where: str, e: Exception) -> Found:
     why = f"the metadata of a distribution in {where} cannot be read: {type(e).__name__}: {e}"
-    return Found("", "build", API[0], "", Provider("unknown", ""), tuple, why)
+    return Found("", Provider("unknown", ""), "build", API[0], "", tuple, why)
 
 
 # -- which to use ------------------------------------------------------------------------------------------------------

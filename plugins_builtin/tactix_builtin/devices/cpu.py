@@ -39,6 +39,9 @@ BASELINE = {"x86_64": frozenset({"sse2"}), "amd64": frozenset({"sse2"}), "arm64"
 """What every processor of the architecture has, where the system tells nothing."""
 
 
+CPUINFO = Path("/proc/cpuinfo")
+
+
 class CallerStream:
     """Handle 0: work is done at once on the calling thread."""
 
@@ -202,8 +205,7 @@ def usable_cores() -> int:
 def _cpuinfo() -> tuple[str, frozenset[str]]:
     """Model name and flags of the first processor, as Linux tells them."""
     fields: dict[str, str] = {}
-    path = Path("/proc/cpuinfo")
-    for line in path.read_text().split("\n") if path.exists() else ():
+    for line in CPUINFO.read_text().split("\n") if CPUINFO.exists() else ():
         key, _, value = line.partition(":")
         fields.setdefault(key.strip().lower(), value.strip())
     return fields.get("model name", ""), frozenset((fields.get("flags") or fields.get("features") or "").split())

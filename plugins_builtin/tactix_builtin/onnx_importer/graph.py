@@ -7,18 +7,19 @@ elements that are expressions of the input shapes become one ``tactix.Dims`` lay
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tactix.contracts.graph import Value
 from tactix.contracts.symbolic import LIMIT
-from tactix.words.dims import Dim
+from tactix.words.dims import Dim, sym
 from tactix.words.errors import ModelImportError, TactixError, UnsupportedOperator
 from tactix_builtin.onnx_importer import functions
 from tactix_builtin.onnx_importer.catalog import Catalog, Function, Opsets, domain_of, opsets_of
 from tactix_builtin.onnx_importer.convert import Context, import_as_layer
+from tactix_builtin.onnx_importer.dim_text import dim_of
 from tactix_builtin.onnx_importer.order import name_of, ordered
 from tactix_builtin.onnx_importer.weights import Weights, dtype_of
 
@@ -47,12 +48,6 @@ class Scope:
     def __contains__(self, name: object) -> bool:
         here = name in self.values or name in self.stored
         return here or (self.parent is not None and name in self.parent)
-
-    def bind(self, name: str, value: Value | None) -> None:
-        """Give a name its meaning. Raises ModelImportError if it has one here."""
-        if name in self.values or name in self.stored:
-            raise ModelImportError(f"tensor {name!r} is made twice")
-        self.values[name] = value
 
 
 class Walker:
@@ -88,17 +83,18 @@ class Walker:
 
     def add_inputs(self, graph: onnx.GraphProto, scope: Scope) -> None:
         """Inputs of the network: those of the graph that no initializer sets."""
-        for v in graph.input:
-            if v.name in scope.stored:
-                continue
+        given = [v for v in graph.input if v.name not in scope.stored]
+        plain = {d.dim_param for v in given for d in v.type.tensor_type.shape.dim}
+        for v in given:
             who = f"input {v.name!r}"
             kind = v.type.WhichOneof("value")
             if kind != "tensor_type":
                 raise UnsupportedOperator("the model takes something that is no tensor", who=who, why=str(kind))
             if not v.type.tensor_type.HasField("shape"):
                 raise ModelImportError("it has no rank", who=who, do="Give the input a shape; its dims may be symbols")
-            shape = [_dim(d, f"{v.name}_{i}") for i, d in enumerate(v.type.tensor_type.shape.dim)]
-            scope.bind(v.name, self.network.add_input(v.name, dtype_of(v.type.tensor_type.elem_type, who), shape))
+            shape = [_dim(d, f"{v.name}_{i}", plain) for i, d in enumerate(v.type.tensor_type.shape.dim)]
+            dtype = dtype_of(v.type.tensor_type.elem_type, who)
+            scope.values[v.name] = self.network.add_input(v.name, dtype, shape)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
@@ -128,7 +124,7 @@ class Walker:
             if name and (i >= len(settled) or settled[i] is None):
                 ctx.fail(f"output {i} ({name!r}) is not supported")
             if name:
-                scope.bind(name, settled[i])
+                scope.values[name] = settled[i]
 
     def _results(self, ctx: Context) -> list[Value | None]:
         claim = self.catalog.claim(ctx.domain, ctx.op, ctx.opset)
@@ -188,10 +184,10 @@ class Walker:
         return functions.attribute_value(a, self.weights)
 
 
-def _dim(d: onnx.TensorShapeProto.Dimension, fresh: str) -> Dim | str:
+def _dim(d: onnx.TensorShapeProto.Dimension, fresh: str, plain: Collection[str]) -> Dim:
     if d.HasField("dim_value") and d.dim_value >= 0:
         return d.dim_value
-    return fresh if d.dim_param in _UNNAMED else d.dim_param
+    return sym(fresh) if d.dim_param in _UNNAMED else dim_of(d.dim_param, plain)
 
 
 def import_model(model: onnx.ModelProto, network: NetworkDefinition, catalog: Catalog, weights: Weights) -> None:

@@ -39,7 +39,7 @@ def ordered(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str], known: Cont
 
     Raises ModelImportError for a name that two nodes make or none does, and for a cycle.
     """
-    maker = _makers(nodes)
+    maker = _makers(nodes, known)
     needed = _needed(nodes, outputs, maker)
     for i in sorted(needed):
         for name in reads(nodes[i]):
@@ -48,13 +48,15 @@ def ordered(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str], known: Cont
     return _sorted(nodes, needed, maker)
 
 
-def _makers(nodes: Sequence[onnx.NodeProto]) -> dict[str, int]:
+def _makers(nodes: Sequence[onnx.NodeProto], known: Container[str]) -> dict[str, int]:
     maker: dict[str, int] = {}
     for i, node in enumerate(nodes):
         for name in filter(None, node.output):
             if name in maker:
                 both = f"{name_of(maker[name], nodes[maker[name]])!r} and {name_of(i, node)!r}"
                 raise ModelImportError(f"two nodes make tensor {name!r}", who=both)
+            if name in known:
+                raise ModelImportError(f"tensor {name!r} is made twice", who=f"node {name_of(i, node)!r}")
             maker[name] = i
     return maker
 

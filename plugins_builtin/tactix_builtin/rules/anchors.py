@@ -10,7 +10,8 @@ from tactix.words.dtypes import DType
 
 TAKE_EPILOGUES = frozenset({
     "tactix.Convolution", "tactix.ConvTranspose", "tactix.MatMul", "tactix.Gemm", "tactix.Attention",
-    "tactix.LayerNormalization", "tactix.RMSNormalization", "tactix.Softmax", "tactix.MaxPool", "tactix.AveragePool",
+    "tactix.LayerNormalization", "tactix.RMSNormalization", "tactix.GroupNormalization",
+    "tactix.InstanceNormalization", "tactix.Softmax", "tactix.LogSoftmax", "tactix.MaxPool", "tactix.AveragePool",
     "tactix.GlobalAveragePool", "tactix.GlobalMaxPool", "tactix.ReduceSum", "tactix.ReduceMean", "tactix.ReduceMax",
     "tactix.ReduceMin", "tactix.ReduceProd",
 })  # fmt: skip

@@ -115,12 +115,12 @@ def _same_work(a: Node, b: Node) -> bool:
 
 
 def _twin(root: Node, graph: Any) -> Node | None:
-    """An earlier node that computes the same of the same."""
+    """The first of other nodes that compute the same of the same."""
     if root.is_fused or root.layer.name.startswith("Random"):
         return None
     source = next((v for v in root.given if v.const is None), None)
-    users = [n for n, _ in graph.uses(source)] if source is not None else []
-    twins = [n for n in users if n is not root and _same_work(root, n)]
+    near = graph.sources() if source is None else [n for n, _ in graph.uses(source)]
+    twins = [n for n in near if n is not root and _same_work(root, n)]
     return min(twins, key=graph.position, default=None)
 
 

@@ -11,9 +11,12 @@ import numpy as np
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op
 from tactix.words.dims import Dim, Expr, Shape
+from tactix.words.dtypes import DType
 
 Array = Any
 """A numpy array."""
+
+NOT_NUMBERS = frozenset({DType.STRING, DType.COMPLEX64, DType.COMPLEX128})
 
 
 def is_static(value: Any) -> bool:
@@ -37,7 +40,7 @@ def again(node: Node, inputs: Sequence[Any], **changed: Any) -> Op:
 
 def uniform(v: Value | None) -> float | None:
     """The number that every element of a constant is; None if they differ, or it is no constant."""
-    if v is None or v.const is None or not v.const.size or v.const.dtype.kind not in "fiub":
+    if v is None or v.const is None or not v.const.size or v.spec.dtype in NOT_NUMBERS:
         return None
     first = v.const.flat[0]
     return float(first) if (v.const == first).all() else None

@@ -14,10 +14,11 @@ from tactix.words.dtypes import DType
 from tactix_builtin.rules.facts import is_static
 
 MAX_BYTES = 64 << 20
-MAX_MADE = 1 << 20
-"""Largest result of a layer without inputs."""
+MAX_REPEATED = 1 << 20
+"""Largest result of a layer that repeats what it reads, or makes it of nothing."""
 MAX_GROWTH = 4
 
+REPEATING = frozenset({"Expand", "Tile", "Fill", "Range"})
 NOT_FOLDED = frozenset({"DequantizeLinear"})
 """Layers that keep weights small: kernels read their inputs as they are."""
 
@@ -30,7 +31,9 @@ def _foldable(root: Node) -> bool | str:
     if not all(is_static(v.spec.shape) for v in root.outputs):
         return False
     size = evaluate(sum((v.spec.nbytes() for v in root.outputs), 0), {})
-    limit = max(MAX_BYTES, MAX_GROWTH * sum(v.const.nbytes for v in root.given)) if root.given else MAX_MADE
+    limit = max(MAX_BYTES, MAX_GROWTH * sum(v.const.nbytes for v in root.given))
+    if root.layer.name in REPEATING:
+        limit = MAX_REPEATED
     return True if size <= limit else f"the result has {size} bytes, more than {limit}"
 
 

@@ -17,7 +17,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, Shape, broadcast_shapes, ceildiv, evaluate, prod, symbols
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
-from tactix_builtin.tactics import c_tile
+from tactix_builtin.tactics import c_text, c_tile
 from tactix_builtin.tactics.c_epilogue import Epilogue, epilogue
 from tactix_builtin.tactics.c_product import RowSite
 from tactix_builtin.tactics.c_scalar import float_literal
@@ -27,6 +27,8 @@ from tactix_builtin.tactics.c_tile import Functions, Tile, by_rows, finish_saved
 KEYS = 256
 """Keys of a block: their scores, for the rows of a unit, stay in the first cache."""
 MAX_DIM = 1024
+ROWS = 4
+"""Rows whose softmax is taken together."""
 
 
 @dataclass(frozen=True)
@@ -137,47 +139,57 @@ class _Kernel:
         args.phase(0)
         rest = c_tile.rest_sizes(self.tile.rows, h.s) if isinstance(h.s, int) else (4, 1)
         sizes = (self.tile.rows, *(r for r in rest if r < self.tile.rows))
-        self._softmax()
+        for rows in (ROWS, 1):
+            self._softmax(rows)
         for rows in sizes:
             self._unit(rows)
         body = [block("if (phase == 0)", self._pack_keys(), self._pack_values(), "return;"), self._units(sizes)]
         helpers = c_tile.transpose(self.tile.lanes) + self.functions.text()
         return kernel(args, body, self.ctx, helpers=helpers, workspace=keys + values, phases=2)
 
-    def _softmax(self) -> None:
-        """One row of scores of a block to weights; updates the row's maximum and sum, and scales what was summed before."""
-        h, lanes = self.h, self.tile.lanes
-        inf = "tx_splat(__builtin_inff())"
-        raw = f"tx_load_f32(s + j) * {float_literal(h.scale)}"
-        if h.mask < 0:
-            masked, tail = raw, raw
-        elif h.mask_strides[3] == 0:
-            masked = tail = f"{raw} + tx_splat(*mask)"
-        else:
-            masked, tail = f"{raw} + tx_load_f32(mask + j)", f"{raw} + tx_load_n_f32(mask + j, keys - j)"
-        whole = [f"const vf x = {masked};", "tx_store_f32(s + j, x);", "most = tx_max_c(x, most);"]
-        last = [f"const vf x = tx_select(tx_first(keys - j), {tail}, -{inf});", *whole[1:]]
-        exponent = ["const vf p = tx_exp_low(tx_load_f32(s + j) - base);", "tx_store_f32(s + j, p);", "sum += p;"]
-        earlier = loop("p", "0", str(self.panels), *[
-            f"tx_store_f32(o + {n * lanes}, tx_load_f32(o + {n * lanes}) * scale);" for n in range(self.tile.vectors)
-        ], "o += pitch;")  # fmt: skip
+    def _softmax(self, rows: int) -> None:
+        """Scores of a block to weights; updates each row's maximum and sum, and scales what was summed before.
+
+        Several rows at once, since one by itself would wait for its own maximum and sum.
+        """
+        lanes, inf = self.tile.lanes, "tx_splat(__builtin_inff())"
+        each = range(rows)
+        s, o = [f"s + {r * KEYS}" for r in each], [f"o + {r * self.width}" for r in each]
+        peak = [f"tx_store_f32({s[r]} + j, x{r});\nmost{r} = tx_max_c(x{r}, most{r});" for r in each]
+        whole = [f"const vf x{r} = {self._masked(s[r], r, '')};" for r in each]
+        last = [f"const vf x{r} = tx_select(tx_first(keys - j), {self._masked(s[r], r, 'keys - j')}, -{inf});" for r in each]
+        weights = [f"const vf p{r} = tx_exp_low(tx_load_f32({s[r]} + j) - base{r});" for r in each]
+        stores = [f"tx_store_f32({s[r]} + j, p{r});\nsum{r} += p{r};" for r in each]
+        earlier = [f"tx_store_f32({x} + {n * lanes}, tx_load_f32({x} + {n * lanes}) * tx_splat(scale{r}[0]));"
+                   for r, x in enumerate(o) for n in range(self.tile.vectors)]  # fmt: skip
+        scales = [f"const vf scale{r} = tx_exp_low(tx_splat(old{r}) - base{r});\nold_sum{r} = total[{r}] * scale{r}[0];" for r in each]
         self.functions.add(
-            "softmax",
+            f"softmax{rows}",
             "float* s, int64_t keys, const float* mask, float* top, float* total, float* o, int64_t pitch",
             [
-                f"vf most = -{inf}, sum = tx_zero();",
+                *(f"vf most{r} = -{inf}, sum{r} = tx_zero();\nfloat old_sum{r} = 0.0f;" for r in each),
                 "int64_t j = 0;",
-                block(f"for (; j + {lanes} <= keys; j += {lanes})", *whole),
-                block("if (j < keys)", *last),
-                "const float old = *top, block_top = tx_hmax(most), now = old > block_top ? old : block_top;",
-                "const vf base = tx_splat(now == -__builtin_inff() ? 0.0f : now);",
-                block(f"for (j = 0; j < keys; j += {lanes})", *exponent),
-                "*top = now;",
-                "const vf scale = tx_exp_low(tx_splat(old) - base);",
-                "*total = *total * scale[0] + tx_hsum(sum);",
-                block("if (pitch)", earlier),
+                block(f"for (; j + {lanes} <= keys; j += {lanes})", *whole, *peak),
+                block("if (j < keys)", *last, *peak),
+                *(f"const float old{r} = top[{r}], peak{r} = tx_hmax(most{r});" for r in each),
+                *(f"top[{r}] = old{r} > peak{r} ? old{r} : peak{r};" for r in each),
+                *(f"const vf base{r} = tx_splat(top[{r}] == -__builtin_inff() ? 0.0f : top[{r}]);" for r in each),
+                block(f"for (j = 0; j < keys; j += {lanes})", *weights, *stores),
+                block("if (pitch)", *scales, loop("p", "0", str(self.panels), *earlier, "o += pitch;")),
+                *(f"total[{r}] = old_sum{r} + tx_hsum(sum{r});" for r in each),
             ],
         )
+
+    def _masked(self, scores: str, row: int, count: str) -> str:
+        """A vector of scaled scores plus mask, of which ``count`` are there."""
+        h = self.h
+        raw = f"tx_load_f32({scores} + j) * {float_literal(h.scale)}"
+        if h.mask < 0:
+            return raw
+        at = f"mask + {row} * {self.args.dim(h.mask_strides[2])}" if row and h.mask_strides[2] != 0 else "mask"
+        if h.mask_strides[3] == 0:
+            return f"{raw} + tx_splat(*({at}))"
+        return f"{raw} + {c_text.load(DType.FP32, f'{at} + j', count)}"
 
     def _unit(self, rows: int) -> None:
         """Some query rows of one head against all keys."""
@@ -193,7 +205,9 @@ class _Kernel:
         walk = [
             f"const int64_t keys = {self.t} - t < {KEYS} ? {self.t} - t : {KEYS};",
             loop("j", "0", "keys", f"TX_NAME(scores{rows})(a, q, k + (t + j) * {h.d}, s + j);", step=width),
-            loop("m", "0", str(rows), f"TX_NAME(softmax)({call});"),
+            "int64_t m = 0;",
+            block(f"for (; m + {ROWS} <= {rows}; m += {ROWS})", f"TX_NAME(softmax{ROWS})({call});") if rows >= ROWS else "",
+            block(f"for (; m < {rows}; m++)", f"TX_NAME(softmax1)({call});") if rows % ROWS else "",
             loop("p", "0", str(self.panels),
                  f"TX_NAME(weigh{rows})(a, s, {at_v} + p * {width}, keys, o + p * {block_size}, t == 0);"),
         ]  # fmt: skip

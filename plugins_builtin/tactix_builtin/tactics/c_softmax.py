@@ -93,19 +93,17 @@ def _rows(rows: Rows, log: bool, lanes: int) -> list[str]:
     names = ["m0", "m1", "m2", "m3"]
     masked = f"tx_select(tx_first({{n}}), {{v}}, {infinity})"
     largest = rows.sweep(names, infinity, "tx_max_c({v}, {s})", "tx_max_c({a}, {b})", masked)
-    # The exponent in base 2: x log2(e) - top log2(e) in one operation; its rounding cancels in the quotient.
-    shift = "const vf shift = top * TX_LOG2E;"
     keep = not log and rows.args.node.outputs[0].spec.dtype is DType.FP32
     sums = _sum_pass(rows, keep)
     scale = "logf(tx_hsum(s0))" if log else "1.0f / tx_hsum(s0)"
     form = "const vf y = {x} - top - scale;" if log else "const vf y = {x} * scale;" if keep else _AGAIN
     final = rows.map(lambda x, _: [form.format(x=x)], "q0" if keep else "p")
     return rows.body(
-        [*largest, "const vf top = tx_splat(tx_hmax_c(m0));", shift, *sums, f"const vf scale = tx_splat({scale});", *final]
+        [*largest, "const vf top = tx_splat(tx_hmax_c(m0));", *sums, f"const vf scale = tx_splat({scale});", *final]
     )
 
 
-_AGAIN = "const vf y = tx_exp2({x} * TX_LOG2E - shift) * scale;"
+_AGAIN = "const vf y = tx_exp2(({x} - top) * TX_LOG2E) * scale;"
 
 
 def _sum_pass(rows: Rows, keep: bool) -> list[str]:
@@ -113,7 +111,7 @@ def _sum_pass(rows: Rows, keep: bool) -> list[str]:
     n = rows.count
 
     def at(index: str, name: str, count: str = "") -> str:
-        e = f"const vf e = tx_exp2({rows.load(index, count)} * TX_LOG2E - shift);"
+        e = f"const vf e = tx_exp2(({rows.load(index, count)} - top) * TX_LOG2E);"
         kept = c_text.store(DType.FP32, f"q0 + {index}", "e", count) if keep else ""
         return f"{{ {e} {kept} {name} += {f'tx_keep(e, {count})' if count else 'e'}; }}"
 
@@ -137,8 +135,7 @@ def _short_row(rows: Rows, length: int, lanes: int, log: bool) -> list[str]:
         if tail:
             out.append(f"v{k} = tx_select(tx_first({tail}), v{k}, tx_splat(-__builtin_inff()));")
     out.append(f"const vf top = tx_splat(tx_hmax_c({_tree('tx_max_c({}, {})', [f'v{k}' for k in range(count)])}));")
-    out.append("const vf shift = top * TX_LOG2E;")
-    terms = [f"tx_exp2(v{k} * TX_LOG2E - shift)" for k in range(count)]
+    terms = [f"tx_exp2((v{k} - top) * TX_LOG2E)" for k in range(count)]
     if not log:
         out += [f"const vf e{k} = {term};" for k, term in enumerate(terms)]
         terms = [f"e{k}" for k in range(count)]
@@ -193,12 +190,11 @@ class _Columns:
 
     def _column(self, count: str) -> list[str]:
         x = f"const vf x = {c_text.load(self.dtype, f'{self.x} + {self._offset(0, True)} + j', count)};"
-        value = "x - top - scale" if self.log else "tx_exp2(x * TX_LOG2E - shift) * scale"
+        value = "x - top - scale" if self.log else "tx_exp2((x - top) * TX_LOG2E) * scale"
         return [
             "vf top = tx_splat(-__builtin_inff()), sum = tx_zero();",
             self._along(x, "top = tx_max_c(x, top);"),
-            "const vf shift = top * TX_LOG2E;",
-            self._along(x, "sum += tx_exp2(x * TX_LOG2E - shift);"),
+            self._along(x, "sum += tx_exp2((x - top) * TX_LOG2E);"),
             f"const vf scale = {'tx_log(sum)' if self.log else '1.0f / sum'};",
             self._along(x, f"const vf y = {value};", *self._finish(count)),
         ]

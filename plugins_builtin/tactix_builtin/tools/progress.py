@@ -16,6 +16,7 @@ TITLES = {
     "import": "import model",
     "fuse": "fuse layers",
     "bid": "collect bids of tactics",
+    "compile": "compile kernels",
     "measure": "measure tactics",
     "choose": "choose tactics and formats",
     "assemble": "assemble plan",

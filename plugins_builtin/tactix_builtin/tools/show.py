@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+PIPE_WIDTH = 160
 
 
 def errors_console() -> Console:
@@ -17,8 +20,9 @@ def errors_console() -> Console:
 
 
 def console() -> Console:
-    """Where results go: stdout."""
-    return Console(highlight=False)
+    """Where results go: stdout; where that is no terminal, in lines of PIPE_WIDTH unless COLUMNS says otherwise."""
+    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
+    return Console(highlight=False, width=wide)
 
 
 def print_json(document: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tactix.words.dtypes import DType
 from tactix_builtin.rules.canonical import NEUTRAL
 
 ARITHMETIC = [(name, number) for name, number in NEUTRAL if name not in ("And", "Or", "Xor")]
@@ -95,6 +96,22 @@ def test_equal_nodes_of_several_outputs(net, apply):
     net.mark_output(net.add("Exp", a), "a")
     net.mark_output(net.add("Exp", b), "b")
     assert sorted(apply(net, "merge_equal")[0]) == ["Exp", "Exp", "Split"]
+
+
+def test_equal_nodes_without_inputs(net, apply):
+    x = net.x("n", "s")
+    for i in range(2):
+        s = net.add("Dims", values=(x.spec.shape[1],), shape=(), dtype=DType.FP32)
+        net.mark_output(net.add("Softmax", net.add("Mul", x, s), axis=i), f"y{i}")
+    assert sorted(apply(net, "merge_equal")[0]) == ["Dims", "Mul", "Softmax", "Softmax"]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_numbers_of_half_precision(net, apply, dtype):
+    one = net.c(1, DType(dtype).numpy)
+    y = net.add("Mul", net.x("n", 5, dtype=dtype), one)
+    net.mark_output(net.add("Softmax", y), "y")
+    assert apply(net)[0] == ["Softmax"]
 
 
 @pytest.mark.parametrize("case", ["attributes", "order", "constants", "outputs"])

@@ -35,8 +35,18 @@ def test_a_scalar_keeps_rank_zero(net, apply):
     assert out.constants[0].spec.shape == ()
 
 
+def test_results_may_be_large_or_not_much_larger_than_their_inputs(net, monkeypatch):
+    monkeypatch.setattr(fold, "MAX_BYTES", 64)
+    for name, n, wide in (("a", 16, 1), ("b", 100, 1), ("c", 100, 5)):
+        column, row = net.random(n, 1), net.random(wide)
+        net.mark_output(net.add("Sub", net.x("n", n, wide, name=f"x{name}"), net.add("Add", column, row)), name)
+    out, _ = fuse(net, fold.RULES)
+    assert sorted(n.layer.name for n in out.nodes) == ["Add", "Sub", "Sub", "Sub"]
+
+
 def test_large_results_stay_layers(net, monkeypatch):
-    monkeypatch.setattr(fold, "MAX_BYTES", 1 << 12)
+    monkeypatch.setattr(fold, "MAX_BYTES", 64)
+    monkeypatch.setattr(fold, "MAX_REPEATED", 1 << 12)
     small = net.add("Expand", net.c(1.0), shape=(1 << 10,))
     large = net.add("Expand", net.c(2.0), shape=((1 << 10) + 1,))
     grown = net.add("Neg", net.random((1 << 10) + 1))

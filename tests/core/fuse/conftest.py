@@ -15,6 +15,7 @@ from tactix.fuse.trace import Trace
 from tactix.network.definition import NetworkDefinition
 from tactix.network.evaluate import evaluate
 from tactix.network.verify import verify
+from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 
 ADD = PointwiseLayer("toy.Add@1", lambda a, b: a + b, commutative=True)
@@ -63,7 +64,19 @@ class Dense(Layer):
         return (y + inputs[2] if len(inputs) > 2 else y,)
 
 
-LAYERS = {layer.key: layer for layer in (ADD, SUB, NEG, RELU, leaky, Cut(), Dense())}
+class Blank(Layer):
+    """Four zeros, of nothing."""
+
+    key = "toy.Blank@1"
+
+    def infer(self, attrs, inputs):
+        return [TensorSpec(DType.FP32, (4,))]
+
+    def reference(self, attrs, *inputs):
+        return (np.zeros(4, np.float32),)
+
+
+LAYERS = {layer.key: layer for layer in (ADD, SUB, NEG, RELU, leaky, Cut(), Dense(), Blank())}
 
 
 @pytest.fixture

@@ -169,6 +169,14 @@ def test_a_copy_is_independent(net):
         np.testing.assert_array_equal(evaluate(net, arrays)[k], want)
 
 
+def test_a_symbol_may_be_limited(net):
+    net.add_input("x", "f32", ["n"])
+    net.limit("n", 9)
+    net.limit("n", 7)
+    net.limit("n", 8)
+    assert net.limits == net.copy().limits == {"n": 7}
+
+
 def test_an_output_follows_its_replacement(net):
     x = net.add_input("x", "f32", [2])
     (a,) = net.add_layer("toy.Neg", [x])

@@ -42,6 +42,14 @@ def test_a_symbol_defined_by_a_later_input(net):
     assert bind_symbols(net, {"twice": (6,), "once": (3,)}) == {"n": 3}
 
 
+def test_a_limited_symbol(net):
+    net.add_input("x", "f32", ["n"])
+    net.limit("n", 5)
+    assert bind_symbols(net, {"x": (5,)}) == {"n": 5}
+    with pytest.raises(ShapeError, match="dimension 'n' is 6, the network takes at most 5"):
+        bind_symbols(net, {"x": (6,)})
+
+
 def test_every_kind_of_layer(net):
     x = net.add_input("x", "f32", ["n", 4])
     (y,) = net.add_layer("toy.Add", [x, net.add_constant(np.arange(4, dtype=np.float32))])
@@ -76,5 +84,5 @@ def test_a_fused_node_runs_its_body(net):
 def test_a_missing_input_is_named(net):
     for name in "ab":
         net.mark_output(net.add_layer("toy.Neg", [net.add_input(name, "f32", ["n"])])[0])
-    with pytest.raises(InvalidArgument, match="no array for input 'b'. Give: a, b"):
+    with pytest.raises(InvalidArgument, match=r"no array for input 'b'\. Give: a, b"):
         evaluate(net, {"a": ones(2)})

@@ -13,7 +13,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <time.h>
-#if defined(__linux__)
+#if defined(__linux__) && !defined(TXE_NO_FUTEX)
+#define TXE_FUTEX
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -71,7 +72,7 @@ static uint64_t txe_now(void) {
 
 /* ---- sleeping until the ticket changes ---- */
 
-#if defined(__linux__)
+#ifdef TXE_FUTEX
 
 static void txe_wait(uint32_t seen) {
     syscall(SYS_futex, &txe_pool.ticket, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);

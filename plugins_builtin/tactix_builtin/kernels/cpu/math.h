@@ -1,5 +1,5 @@
 /* Functions of vf. NaN in gives NaN out, infinities and subnormals are handled; errors are within 4 units in the last
-   place, or 1e-7 absolute for erf, sin and cos.
+   place, or 1.2e-7 absolute for erf, sin and cos.
 
    exp, expm1: x = n ln 2 + r after Cody and Waite (Software Manual for the Elementary Functions, 1980), own minimax
    polynomial in r. log, sin, cos: polynomials of Cephes (S. Moshier, single precision). erf: own minimax fits, erfc as
@@ -142,7 +142,7 @@ TX_INLINE vf tx_tanh(vf x) {
 }
 TX_INLINE vf tx_sigmoid(vf x) { return 1.0f / (1.0f + tx_exp(tx_neg(x))); }
 
-/* erfc(a) for a >= 0, within 8e-8 absolute. */
+/* erfc(a) for a >= 0, within 1.2e-7 absolute. */
 TX_INLINE vf tx_erfc_positive(vf a) {
     vf p = ((-3.2376067e-7f * a + 8.7015860e-6f) * a - 9.6791620e-5f) * a + 5.6014291e-4f;
     p = ((p * a - 1.5611660e-3f) * a - 8.7517983e-4f) * a + 2.8435925e-2f;

@@ -227,3 +227,33 @@ TX_INLINE float tx_hmax_c(vf x) {
     return tx_hmax_any(x);
 #endif
 }
+
+/* Turn TX_LANES vectors around their diagonal: blocks off the diagonal swap places, at halving sizes. */
+#ifdef __clang__
+#define TX_SWAP_BLOCKS(a, b, s, na, nb)                        \
+    for (int l = 0; l < TX_LANES; l++) {                       \
+        na[l] = l & s ? b[l & s ? l - s : l] : a[l];           \
+        nb[l] = l & s ? b[l] : a[l & s ? l : l + s];           \
+    }
+#else
+#define TX_SWAP_BLOCKS(a, b, s, na, nb)                        \
+    vi ma, mb;                                                 \
+    for (int l = 0; l < TX_LANES; l++) {                       \
+        ma[l] = l & s ? TX_LANES + l - s : l;                  \
+        mb[l] = l & s ? TX_LANES + l : l + s;                  \
+    }                                                          \
+    na = __builtin_shuffle(a, b, ma);                          \
+    nb = __builtin_shuffle(a, b, mb);
+#endif
+TX_INLINE void tx_transpose(vi* r) {
+    _Pragma("GCC unroll 4") for (int s = TX_LANES / 2; s > 0; s /= 2) {
+        _Pragma("GCC unroll 16") for (int i = 0; i < TX_LANES; i++) {
+            if (i & s) continue;
+            const vi a = r[i], b = r[i + s];
+            vi na, nb;
+            TX_SWAP_BLOCKS(a, b, s, na, nb)
+            r[i] = na;
+            r[i + s] = nb;
+        }
+    }
+}

@@ -1,0 +1,58 @@
+/* Moving elements of 1, 2, 4 or 8 bytes between strided places. Strides count elements. */
+
+#define TX_TILE 16
+#define TX_MOVE(bits)                                                                                                   \
+    /* Swap two axes: the source goes on by one along a, the target along b. */                                        \
+    TX_INLINE void tx_swap_any_##bits(uint##bits##_t* y, const uint##bits##_t* x, int64_t na, int64_t nb, int64_t sy,   \
+                                      int64_t sx) {                                                                     \
+        for (int64_t a = 0; a < na; a++)                                                                                \
+            for (int64_t b = 0; b < nb; b++) y[a * sy + b] = x[b * sx + a];                                             \
+    }                                                                                                                   \
+    TX_INLINE void tx_stride_##bits(uint##bits##_t* y, const uint##bits##_t* x, int64_t n, int64_t sx) {                \
+        for (int64_t i = 0; i < n; i++) y[i] = x[i * sx];                                                               \
+    }                                                                                                                   \
+    TX_INLINE void tx_scatter_##bits(uint##bits##_t* y, const uint##bits##_t* x, int64_t n, int64_t sy, int64_t sx) {   \
+        for (int64_t i = 0; i < n; i++) y[i * sy] = x[i * sx];                                                          \
+    }                                                                                                                   \
+    TX_INLINE void tx_fill_##bits(uint##bits##_t* y, uint##bits##_t v, int64_t n) {                                     \
+        for (int64_t i = 0; i < n; i++) y[i] = v;                                                                       \
+    }
+TX_MOVE(8)
+TX_MOVE(16)
+TX_MOVE(32)
+TX_MOVE(64)
+
+/* Tiles of up to TX_TILE by TX_TILE elements. */
+#define tx_swap_8 tx_swap_any_8
+#define tx_swap_16 tx_swap_any_16
+#define tx_swap_64 tx_swap_any_64
+TX_INLINE void tx_swap_32(uint32_t* y, const uint32_t* x, int64_t na, int64_t nb, int64_t sy, int64_t sx) {
+    if (na != TX_TILE || nb != TX_TILE) {
+        tx_swap_any_32(y, x, na, nb, sy, sx);
+        return;
+    }
+    for (int64_t a = 0; a < TX_TILE; a += TX_LANES)
+        for (int64_t b = 0; b < TX_TILE; b += TX_LANES) {
+            vi r[TX_LANES];
+            for (int k = 0; k < TX_LANES; k++) r[k] = tx_load_i32(x + (b + k) * sx + a);
+            tx_transpose(r);
+            for (int k = 0; k < TX_LANES; k++) tx_store_i32(y + (a + k) * sy + b, r[k]);
+        }
+}
+
+/* n bytes; short runs without a call. */
+TX_INLINE void tx_copy(char* y, const char* x, int64_t n) {
+    if (n > 512) {
+        memcpy(y, x, (size_t)n);
+        return;
+    }
+    int64_t i = 0;
+    for (; i + 4 * TX_LANES <= n; i += 4 * TX_LANES) tx_store_i32(y + i, tx_load_i32(x + i));
+    if (i == n) return;
+    if (n >= 4 * TX_LANES) {
+        tx_store_i32(y + n - 4 * TX_LANES, tx_load_i32(x + n - 4 * TX_LANES));
+        return;
+    }
+    for (; i + 8 <= n; i += 8) memcpy(y + i, x + i, 8);
+    for (; i < n; i++) y[i] = x[i];
+}

@@ -1,0 +1,213 @@
+"""The walk over a graph: inputs, names, order, what is refused and how it is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx.helper import make_node
+
+from tactix.contracts.expr import Scalar
+from tactix.contracts.importer import Converter
+from tactix.contracts.layer import pointwise
+from tactix.network.evaluate import evaluate
+from tactix.words.dims import sym
+from tactix.words.errors import ModelImportError, UnsupportedOperator
+from tactix_builtin.onnx_importer import converters, importers
+
+F32 = np.float32
+
+
+def test_unnamed_dimensions_get_the_names_of_input_and_axis(imported: Any, model: Any) -> None:
+    m = model([make_node("Add", ["x", "y"], ["z"])], {"x": (F32, ["n", None, 3]), "y": (F32, ["?", -1, 3])}, ["z"])
+    x, y = imported(m).inputs
+    assert x.spec.shape == (sym("n"), sym("x_1"), 3)
+    assert y.spec.shape == (sym("y_0"), sym("y_1"), 3)
+
+
+def test_an_input_with_an_initializer_is_a_constant(imported: Any, model: Any) -> None:
+    w = np.arange(3, dtype=F32)
+    m = model([make_node("Add", ["x", "w"], ["y"])], {"x": (F32, [3]), "w": (F32, [3])}, ["y"], {"w": w})
+    net = imported(m)
+    assert [v.name for v in net.inputs] == ["x"]
+    assert np.array_equal(evaluate(net, {"x": w})["y"], 2 * w)
+
+
+def test_nodes_may_stand_in_any_order(imported: Any, model: Any) -> None:
+    nodes = [make_node("Neg", ["b"], ["c"]), make_node("Exp", ["a"], ["b"]), make_node("Abs", ["x"], ["a"])]
+    net = imported(model(nodes, {"x": (F32, ["n"])}, ["c"]))
+    assert [n.layer.name for n in net.nodes] == ["Abs", "Exp", "Neg"]
+
+
+def test_nodes_without_use_are_left_out_even_unknown_ones(imported: Any, model: Any) -> None:
+    nodes = [make_node("Abs", ["x"], ["y"]), make_node("Nonsense", ["x"], ["z"], domain="acme")]
+    assert len(imported(model(nodes, {"x": (F32, [3])}, ["y"])).nodes) == 1
+
+
+def test_names_and_origins_are_those_of_the_model(imported: Any, model: Any) -> None:
+    nodes = [make_node("Abs", ["x"], ["t"], name="first"), make_node("Max", ["t", "x", "x"], ["y"])]
+    net = imported(model(nodes, {"x": (F32, [3])}, ["y"]))
+    assert [(n.name, n.origin) for n in net.nodes] == [
+        ("first", ("first",)),
+        ("Max_1", ("Max_1",)),
+        ("Max_1/max", ("Max_1",)),
+    ]
+    assert net.output_names == ("y",)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        ([make_node("Abs", ["b"], ["y"], name="p"), make_node("Abs", ["y"], ["b"], name="q")], ["cycle", "p", "q"]),
+        ([make_node("Abs", ["x"], ["y"], name="p"), make_node("Exp", ["x"], ["y"], name="q")], ["two nodes", "'p'"]),
+        ([make_node("Add", ["x", "ghost"], ["y"], name="p")], ["'ghost'", "made by nothing", "'p'"]),
+        ([make_node("Abs", ["x"], ["t"])], ["'y'", "made by nothing"]),
+        ([make_node("Abs", ["x"], ["x"]), make_node("Abs", ["x"], ["y"])], ["twice"]),
+    ],
+)  # fmt: skip
+def test_damage_is_told_with_names(nodes: Any, words: list[str], imported: Any, model: Any) -> None:
+    with pytest.raises(ModelImportError) as e:
+        imported(model(nodes, {"x": (F32, [3])}, ["y"]))
+    assert all(w in str(e.value) for w in words), str(e.value)
+
+
+def test_every_unsupported_node_is_listed(imported: Any, model: Any) -> None:
+    nodes = [
+        make_node("Swirl", ["x"], ["a"], name="one", domain="acme"),
+        make_node("Abs", ["a"], ["b"]),
+        make_node("NonZero", ["b"], ["y"], name="two"),
+    ]
+    with pytest.raises(UnsupportedOperator) as e:
+        imported(model(nodes, {"x": (F32, [3])}, ["y"], opset=17))
+    for words in ("'one'", "acme::Swirl (opset 1)", "'two'", "ai.onnx::NonZero (opset 17)", "no installed plugin"):
+        assert words in str(e.value)
+
+
+def test_a_refusal_names_node_operator_and_reason(imported: Any, model: Any) -> None:
+    nodes = [make_node("Expand", ["x", "s"], ["y"], name="wide")]
+    with pytest.raises(UnsupportedOperator, match=r"'wide' \(ai.onnx::Expand, opset 18\).*only known by running"):
+        imported(model(nodes, {"x": (F32, [3]), "s": (np.int64, [2])}, ["y"]))
+
+
+def test_an_error_of_inference_names_the_node(imported: Any, model: Any) -> None:
+    nodes = [make_node("MatMul", ["x", "x"], ["y"], name="product")]
+    with pytest.raises(ModelImportError, match=r"'product' \(ai.onnx::MatMul.*summed axis"):
+        imported(model(nodes, {"x": (F32, [3, 4])}, ["y"]))
+
+
+def test_an_exception_in_a_converter_names_the_node(imported: Any, model: Any) -> None:
+    def broken(ctx: Any, node: Any) -> Any:
+        return [][1]
+
+    nodes = [make_node("Spin", ["x"], ["y"], name="s", domain="acme")]
+    with pytest.raises(ModelImportError, match=r"'s' \(acme::Spin.*IndexError"):
+        imported(model(nodes, {"x": (F32, [3])}, ["y"]), extra_converters=[Converter("onnx", "acme::Spin", broken)])
+
+
+def test_the_highest_converter_that_fits_is_taken(imported: Any, model: Any) -> None:
+    def layer(name: str) -> Any:
+        return lambda ctx, node: ctx.layer(f"tactix.{name}", [ctx.tensor()])
+
+    nodes = [make_node("Spin", ["x"], ["y"], domain="acme")]
+    table = [Converter("onnx", "acme::Spin", layer(n), since) for n, since in (("Abs", 1), ("Exp", 2), ("Log", 4))]
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("acme", 3)]
+    net = imported(model(nodes, {"x": (F32, [3])}, ["y"], opset_imports=opsets), extra_converters=table)
+    assert [n.layer.name for n in net.nodes] == ["Exp"]
+
+
+def test_a_layer_imports_its_operator_with_attributes_and_defaults(imported: Any, model: Any) -> None:
+    @pointwise("acme.Ramp@1", onnx="acme::Ramp")
+    def ramp(x: Scalar, *, slope: float = 2.0, flip: bool = False) -> Scalar:
+        return -(x * slope) if flip else x * slope
+
+    nodes = [
+        make_node("Ramp", ["x"], ["t"], domain="acme", flip=1),
+        make_node("Ramp", ["t"], ["y"], domain="acme", slope=3.0),
+    ]
+    net = imported(model(nodes, {"x": (F32, [2])}, ["y"]), extra_layers=[ramp])
+    assert np.array_equal(evaluate(net, {"x": np.array([1, 2], F32)})["y"], np.array([-6, -12], F32))
+
+
+def test_an_attribute_that_a_layer_lacks_is_refused(imported: Any, model: Any) -> None:
+    @pointwise("acme.Ramp@1", onnx="acme::Ramp")
+    def ramp(x: Scalar) -> Scalar:
+        return x
+
+    nodes = [make_node("Ramp", ["x"], ["y"], domain="acme", slope=3.0)]
+    with pytest.raises(UnsupportedOperator, match=r"attribute 'slope' = 3\.0"):
+        imported(model(nodes, {"x": (F32, [2])}, ["y"]), extra_layers=[ramp])
+
+
+def test_an_output_that_nothing_gives_is_refused(imported: Any, model: Any) -> None:
+    nodes = [make_node("MaxPool", ["x"], ["y", "where"], kernel_shape=[2])]
+    with pytest.raises(UnsupportedOperator, match="output 1 \\('where'\\)"):
+        imported(model(nodes, {"x": (F32, [1, 1, 4])}, ["y", "where"]))
+
+
+def test_an_output_may_be_an_input_or_a_constant(imported: Any, model: Any) -> None:
+    m = model([make_node("Abs", ["x"], ["y"])], {"x": (F32, [2])}, ["y", "x", "c"], {"c": np.arange(3)})
+    got = evaluate(imported(m), {"x": np.array([-1, 1], F32)})
+    assert list(got) == ["y", "x", "c"]
+    assert np.array_equal(got["c"], np.arange(3))
+
+
+def test_what_is_no_tensor_is_refused(imported: Any) -> None:
+    sequence = onnx.helper.make_tensor_sequence_value_info("x", 1, None)
+    graph = onnx.helper.make_graph([], "g", [sequence], [onnx.helper.make_empty_tensor_value_info("x")])
+    with pytest.raises(UnsupportedOperator, match="'x': the model takes something that is no tensor"):
+        imported(onnx.helper.make_model(graph))
+
+
+def test_an_input_without_rank_is_refused(imported: Any) -> None:
+    x = onnx.helper.make_tensor_value_info("x", 1, None)
+    graph = onnx.helper.make_graph([], "g", [x], [onnx.helper.make_empty_tensor_value_info("x")])
+    with pytest.raises(ModelImportError, match="'x': it has no rank"):
+        imported(onnx.helper.make_model(graph))
+
+
+def test_claims(tmp_path: Path, model: Any) -> None:
+    importer = importers()[0]
+    m = model([make_node("Abs", ["x"], ["y"])], {"x": (F32, [2])}, ["y"])
+    other = tmp_path / "weights.bin"
+    other.write_bytes(b"PK\x03\x04")
+    plain = tmp_path / "model"
+    plain.write_bytes(m.SerializeToString())
+    assert importer.claims(m)
+    assert importer.claims(m.SerializeToString())
+    assert importer.claims(plain)
+    assert importer.claims("anything.onnx")
+    assert not importer.claims(other)
+    assert not importer.claims(b"PK")
+    assert not importer.claims(3)
+
+
+def test_path_bytes_and_object_give_the_same(tmp_path: Path, imported: Any, model: Any) -> None:
+    m = model([make_node("Add", ["x", "w"], ["y"])], {"x": (F32, [3])}, ["y"], {"w": np.ones(3, F32)})
+    path = tmp_path / "m.onnx"
+    path.write_bytes(m.SerializeToString())
+    for source in (m, m.SerializeToString(), path, str(path)):
+        assert np.array_equal(evaluate(imported(source), {"x": np.ones(3, F32)})["y"], np.full(3, 2, F32))
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x08", b"\x08\x09garbage" * 9, b"<html></html>"])
+def test_what_is_no_model_is_told(damage: bytes, tmp_path: Path, imported: Any) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(damage)
+    with pytest.raises(ModelImportError, match=r"m\.onnx: not an ONNX model"):
+        imported(path)
+
+
+def test_a_truncated_model_is_told(tmp_path: Path, imported: Any, model: Any) -> None:
+    m = model([make_node("Abs", ["x"], ["y"])], {"x": (F32, [2])}, ["y"])
+    path = tmp_path / "m.onnx"
+    path.write_bytes(m.SerializeToString()[:-9])
+    with pytest.raises(ModelImportError):
+        imported(path)
+
+
+def test_keys_of_converters_are_unique() -> None:
+    keys = [c.key for c in converters()]
+    assert len(keys) == len(set(keys))

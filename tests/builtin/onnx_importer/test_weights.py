@@ -1,0 +1,175 @@
+"""Tensors of a model: every element type in every storage, external files, and what must not be read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from tactix.network.evaluate import evaluate
+from tactix.words.errors import ModelImportError
+from tactix_builtin.onnx_importer.weights import Weights
+
+VALUES = np.array([[0, 1, 2], [5, 6, 7]])
+DTYPES = [
+    np.float32, np.float64, np.float16, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32,
+    np.uint64, np.bool_, np.complex64, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2,
+    ml_dtypes.int4, ml_dtypes.uint4,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda t: np.dtype(t).name)
+@pytest.mark.parametrize("raw", [True, False])
+def test_every_element_type(dtype: Any, raw: bool) -> None:
+    want = VALUES.astype(dtype)
+    code = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    if raw:
+        t = onnx.numpy_helper.from_array(want, "t")
+    else:
+        t = onnx.helper.make_tensor("t", code, want.shape, want.ravel().tolist())
+    got = Weights(None).array(t)
+    assert got.dtype == want.dtype
+    assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize("value", [-8, -1, 0, 7])
+def test_signed_nibbles(value: int) -> None:
+    t = onnx.helper.make_tensor("t", TensorProto.INT4, [3], [value, 1, value])
+    assert Weights(None).array(t).astype(int).tolist() == [value, 1, value]
+
+
+def test_small_floats_of_four_bits() -> None:
+    t = onnx.TensorProto(name="t", data_type=TensorProto.FLOAT4E2M1, dims=[4], raw_data=bytes([0x72, 0xF9]))
+    assert Weights(None).array(t).astype(np.float32).tolist() == [1.0, 6.0, -0.5, -6.0]
+
+
+def test_strings_become_objects() -> None:
+    t = onnx.helper.make_tensor("t", TensorProto.STRING, [2], ["a", "b"])
+    assert Weights(None).array(t).tolist() == ["a", "b"]
+
+
+def test_raw_data_is_not_copied_when_it_is_the_importers_own() -> None:
+    t = onnx.numpy_helper.from_array(np.ones(100_000, np.float32), "t")
+    kept, taken = Weights(None).array(t), Weights(None, owned=True).array(t)
+    assert np.array_equal(kept, taken)
+    assert not t.HasField("raw_data")
+
+
+def test_a_sparse_tensor_is_written_out() -> None:
+    values = onnx.helper.make_tensor("v", TensorProto.FLOAT, [2], [5.0, 6.0])
+    for where in ([1, 5], [[0, 1], [1, 2]]):
+        indices = onnx.numpy_helper.from_array(np.array(where), "i")
+        t = onnx.helper.make_sparse_tensor(values, indices, [2, 3])
+        assert Weights(None).sparse(t).tolist() == [[0, 5, 0], [0, 0, 6]]
+
+
+@pytest.mark.parametrize("where", [[1, 6], [-1, 0], [1]])
+def test_a_sparse_tensor_with_bad_indices(where: list[int]) -> None:
+    values = onnx.helper.make_tensor("v", TensorProto.FLOAT, [2], [5.0, 6.0])
+    t = onnx.helper.make_sparse_tensor(values, onnx.numpy_helper.from_array(np.array(where), "i"), [2, 3])
+    with pytest.raises(ModelImportError, match="'v': its indices do not fit"):
+        Weights(None).sparse(t)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"raw_data": b"123"}, "3 bytes"),
+        ({"dims": [-1, 6]}, "negative"),
+        ({"data_type": 99}, "element type 99"),
+        ({"data_type": TensorProto.FLOAT8E4M3FNUZ}, "no tactix dtype"),
+    ],
+)
+def test_a_damaged_tensor_is_told(change: dict[str, Any], words: str) -> None:
+    fields = {"name": "t", "data_type": TensorProto.FLOAT, "dims": [2], "raw_data": b"12345678"}
+    with pytest.raises(ModelImportError, match=f"'t'.*{words}"):
+        Weights(None).array(onnx.TensorProto(**{**fields, **change}))
+
+
+def test_a_typed_tensor_with_too_few_elements() -> None:
+    t = onnx.TensorProto(name="t", data_type=TensorProto.FLOAT, dims=[3], float_data=[1.0])
+    with pytest.raises(ModelImportError, match="1 elements"):
+        Weights(None).array(t)
+
+
+# -- external files ------------------------------------------------------------------------------------------------
+
+
+def external(**entries: Any) -> onnx.TensorProto:
+    t = onnx.TensorProto(name="t", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
+    for key, value in entries.items():
+        t.external_data.add(key=key, value=str(value))
+    return t
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    inside = tmp_path / "model"
+    inside.mkdir()
+    (inside / "data").write_bytes(np.arange(10, dtype=np.float32).tobytes())
+    (tmp_path / "secret").write_bytes(bytes(64))
+    return inside
+
+
+def test_an_external_tensor_is_a_view_of_the_file(folder: Path) -> None:
+    weights = Weights(folder)
+    a, b = weights.array(external(location="data")), weights.array(external(location="data", offset=8, length=16))
+    assert a.tolist() == [0, 1, 2, 3]
+    assert b.tolist() == [2, 3, 4, 5]
+    assert np.shares_memory(a, b)
+    assert not a.flags.writeable
+
+
+def test_an_offset_that_is_not_aligned_is_read_too(folder: Path) -> None:
+    (folder / "odd").write_bytes(b"x" + np.arange(4, dtype=np.float32).tobytes())
+    assert Weights(folder).array(external(location="odd", offset=1)).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ({"location": "missing"}, "missing"),
+        ({"location": "../secret"}, "outside"),
+        ({"location": "sub/../../secret"}, "outside"),
+        ({}, "outside"),
+        ({"location": "."}, "missing"),
+        ({"location": "data", "offset": 32}, "beyond the end"),
+        ({"location": "data", "offset": -4}, "beyond the end"),
+        ({"location": "data", "length": 8}, "its shape needs 16"),
+        ({"location": "data", "offset": "x"}, "no number"),
+    ],
+)
+def test_an_external_tensor_that_cannot_be_read(entries: dict[str, Any], words: str, folder: Path) -> None:
+    with pytest.raises(ModelImportError, match=words):
+        Weights(folder).array(external(**entries))
+
+
+def test_absolute_paths_and_links_out_of_the_folder_are_refused(folder: Path) -> None:
+    os.symlink(folder.parent / "secret", folder / "link")
+    for location in (str(folder / "data"), "link"):
+        with pytest.raises(ModelImportError, match="outside the model's folder"):
+            Weights(folder).array(external(location=location))
+
+
+def test_a_model_in_memory_has_no_other_files() -> None:
+    with pytest.raises(ModelImportError, match="Import the model by its path"):
+        Weights(None).array(external(location="data"))
+
+
+def test_a_model_with_external_data_by_path(tmp_path: Path, imported: Any, model: Any) -> None:
+    w = np.random.default_rng(0).standard_normal((64, 32), np.float32)
+    m = model([onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": (np.float32, [3, 64])}, ["y"], {"w": w})
+    path = tmp_path / "m.onnx"
+    onnx.save_model(m, str(path), save_as_external_data=True, location="m.data", size_threshold=0)
+    x = np.ones((3, 64), np.float32)
+    net = imported(path)
+    assert np.allclose(evaluate(net, {"x": x})["y"], x @ w, atol=1e-5)
+    (tmp_path / "m.data").unlink()
+    with pytest.raises(ModelImportError, match=r"'m\.data' with its data is missing"):
+        imported(path)

@@ -1,0 +1,427 @@
+"""Steps of numpy references, and steps of machine code with the executor that runs them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tactix_builtin
+from tactix.contracts import region
+from tactix.contracts.artifact import (
+    Binary,
+    KernelArtifact,
+    Launch,
+    Source,
+    constant,
+    scalar,
+    tensor_in,
+    tensor_out,
+    workspace,
+)
+from tactix.contracts.launcher import LinkContext, Operand, Runnable, Step
+from tactix.contracts.layer import Layer
+from tactix.words.dims import Dim, ceildiv, sym
+from tactix.words.dtypes import DType
+from tactix.words.errors import ExecutionError
+from tactix.words.tensor import LINEAR, NHWC, Format, TensorSpec, blocked
+from tactix_builtin.devices.cpu import CpuDevice
+from tactix_builtin.launchers import launchers
+from tactix_builtin.launchers.elf import ElfLauncher, library
+from tactix_builtin.launchers.numpy_launcher import NumpyLauncher
+
+N = sym("n")
+F32 = DType.FP32
+EXECUTOR = Path(tactix_builtin.__file__).parent / "kernels" / "cpu" / "executor.c"
+
+
+def test_what_the_plugin_offers() -> None:
+    assert [x.key for x in launchers()] == ["tactix.cpu.elf@1", "tactix.numpy@1"]
+
+
+def _address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _context(threads: int = 1, layers: Mapping[str, Layer] | None = None) -> LinkContext:
+    return LinkContext(CpuDevice(), threads, (layers or {}).__getitem__)
+
+
+# -- numpy -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _RollAttrs:
+    by: Dim = 0
+    names: tuple[str, ...] = ()
+
+
+class _Roll(Layer):
+    """x rolled along its last axis, and the sum of x and an optional y."""
+
+    key = "test.Roll@1"
+    Attrs = _RollAttrs
+
+    def reference(self, attrs: _RollAttrs, *inputs: Any) -> tuple[Any, ...]:
+        assert type(attrs.by) is int
+        x, y = (*inputs, None)[:2]
+        return np.roll(x, attrs.by, -1), x if y is None else x + y
+
+
+ROLL = _Roll()
+
+
+def _roll_step(fmt: Format, dtype: DType, layer: Layer, attrs: Any, inputs: int = 2, rank: int = 4) -> Step:
+    spec = TensorSpec(dtype, (N, 19, 3, 5)[:rank])
+    artifact = KernelArtifact("tactix.numpy@1", params=region.encode(layer, attrs))
+    ids = [Operand(i, spec, fmt) for i in range(4)]
+    return Step("roll", artifact, tuple(ids[:inputs]), tuple(ids[2:]))
+
+
+def _run_roll(step: Step, rows: int, dtype: DType) -> tuple[list[Any], list[Any]]:
+    """Inputs and outputs as linear arrays; buffers 0, 1 are inputs, 2, 3 outputs."""
+    rng = np.random.default_rng(rows)
+    fmt, spec = step.outputs[0].format, step.outputs[0].spec
+    shape = spec.at({"n": rows})
+    arrays = [rng.integers(0, 3, shape).astype(dtype.numpy) for _ in range(2)]
+    memory = [fmt.pack(a) for a in arrays] + [fmt.pack(np.ones(shape, dtype.numpy)) for _ in range(2)]
+    run = NumpyLauncher().link([step], _context(layers={ROLL.key: ROLL}))
+    run.bind({"n": rows}, [0, 0, *(_address(m) for m in memory[2:])])
+    for i in range(2):
+        run.rebind(i, _address(memory[i]))
+    run.repeat(2)
+    return arrays, memory[2:]
+
+
+@pytest.mark.parametrize("fmt", [LINEAR, NHWC, blocked(16), blocked(8)])
+@pytest.mark.parametrize("dtype", [F32, DType.BF16, DType.INT8, DType.INT4, DType.FP8, DType.BOOL, DType.FP64])
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_formats_and_dtypes(fmt: Format, dtype: DType, rows: int) -> None:
+    step = _roll_step(fmt, dtype, ROLL, _RollAttrs(N + 1))
+    (x, y), stored = _run_roll(step, rows, dtype)
+    want = [np.roll(x, rows + 1, -1), x + y]
+    for got, w in zip(stored, want, strict=True):
+        np.testing.assert_array_equal(fmt.unpack(got, w.shape), w)
+        np.testing.assert_array_equal(got, fmt.pack(w))  # the lanes past the channels are zero
+
+
+def test_symbols_inside_fused_bodies_and_absent_inputs() -> None:
+    inner = region.Body(1, (region.BodyNode("a", ROLL, _RollAttrs(N * 2), (0, -1), 2),), (1, 2))
+    outer = region.Body(
+        2,
+        (region.BodyNode("f", region.FUSED, inner, (0,), 2), region.BodyNode("b", ROLL, _RollAttrs(1), (2, 1), 2)),
+        (4, 5),
+    )
+    step = _roll_step(LINEAR, F32, region.FUSED, outer)
+    (x, y), (rolled, total) = _run_roll(step, 4, F32)
+    np.testing.assert_array_equal(rolled, np.roll(x, 9, -1))
+    np.testing.assert_array_equal(total, np.roll(x, 8, -1) + y)
+
+
+def test_a_reference_cannot_write_its_inputs() -> None:
+    class Writes(Layer):
+        key = ROLL.key
+        Attrs = _RollAttrs
+
+        def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
+            inputs[0][...] = 0
+            return inputs
+
+    step = _roll_step(LINEAR, F32, ROLL, _RollAttrs())
+    run = NumpyLauncher().link([step], _context(layers={ROLL.key: Writes()}))
+    memory = [np.ones((2, 19, 3, 5), np.float32) for _ in range(4)]
+    run.bind({"n": 2}, [_address(m) for m in memory])
+    with pytest.raises(ExecutionError, match=r"roll: test.Roll@1 failed.*read-only"):
+        run()
+
+
+def test_an_unknown_layer_or_attribute_is_told_when_linking() -> None:
+    step = _roll_step(LINEAR, F32, ROLL, _RollAttrs())
+    with pytest.raises(ExecutionError, match="roll"):
+        NumpyLauncher().link([step], _context())
+    params = {"layer": ROLL.key, "attrs": {"nobody": 1}}
+    with pytest.raises(ExecutionError, match="roll"):
+        NumpyLauncher().link(
+            [Step("roll", KernelArtifact("", params=params), (), ())], _context(layers={ROLL.key: ROLL})
+        )
+
+
+# -- machine code ------------------------------------------------------------------------------------------------------
+
+KERNELS = """
+#include <stdint.h>
+/* out[i] = in[(i + shift) % n] + plus: reads what other threads wrote in the launch before */
+void shift_add(const int64_t *a, int tid, int nt) {
+    const float *in = (const float *)a[0];
+    float *out = (float *)a[1];
+    int64_t n = a[2], shift = a[3], plus = a[4];
+    for (int64_t i = tid; i < n; i += nt) out[i] = in[(i + shift) % n] + (float)plus;
+}
+/* scratch gets in * weight; out = scratch[i] + scratch[n - 1 - i] in a second launch */
+void scale(const int64_t *a, int tid, int nt) {
+    for (int64_t i = tid; i < a[3]; i += nt) ((float *)a[2])[i] = ((const float *)a[0])[i] * ((const float *)a[1])[i];
+}
+void fold(const int64_t *a, int tid, int nt) {
+    const float *s = (const float *)a[0];
+    for (int64_t i = tid; i < a[2]; i += nt) ((float *)a[1])[i] = s[i] + s[a[2] - 1 - i];
+}
+void who(const int64_t *a, int tid, int nt) { ((int64_t *)a[0])[tid] = nt; }
+"""
+
+
+@functools.cache
+def _compiled(text: str = KERNELS, *options: str) -> bytes:
+    """A shared object of kernels and executor."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    command = [compiler] if compiler else [sys.executable, "-m", "ziglang", "cc"]
+    with tempfile.TemporaryDirectory() as folder:
+        source, out = Path(folder, "k.c"), Path(folder, "k.so")
+        source.write_text(text + EXECUTOR.read_text())
+        flags = [
+            "-O2",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-fPIC",
+            "-shared",
+            "-o",
+            str(out),
+            str(source),
+            *options,
+            "-lpthread",
+        ]
+        subprocess.run([*command, *flags], check=True, capture_output=True)
+        return out.read_bytes()
+
+
+def _native(symbol: str, launches: Sequence[Launch], content: bytes | None = None) -> KernelArtifact:
+    code = Binary(content or _compiled(), symbol)
+    return KernelArtifact(ElfLauncher.key, tuple(launches), code)
+
+
+def _vector(buffer: int) -> Operand:
+    return Operand(buffer, TensorSpec(F32, (N,)), LINEAR)
+
+
+def _chain(length: int, plus: Dim = 1) -> list[Step]:
+    """Buffer 0 to 1, then back and forth between 1 and 2."""
+    steps = []
+    for i in range(length):
+        source, target = (0, 1) if i == 0 else (2 - i % 2, 1 + i % 2)
+        args = (tensor_in(0), tensor_out(0), scalar(N), scalar(ceildiv(N, 2)), scalar(plus))
+        steps.append(Step(f"s{i}", _native("shift_add", [Launch(args)]), (_vector(source),), (_vector(target),)))
+    return steps
+
+
+def _expected(x: Any, length: int, plus: int) -> Any:
+    for _ in range(length):
+        x = np.roll(x, -((len(x) + 1) // 2)) + np.float32(plus)
+    return x
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+@pytest.mark.parametrize("length", [1, 2, 33])
+def test_a_chain_of_launches(threads: int, length: int) -> None:
+    run = ElfLauncher().link(_chain(length, N * 3 - 2), _context(threads))
+    for n in (1, 2, 5, 1000, 2):
+        memory = [np.random.default_rng(n).standard_normal(n).astype(np.float32) for _ in range(3)]
+        run.bind({"n": n}, [_address(m) for m in memory])
+        run()
+        np.testing.assert_allclose(
+            memory[2 - length % 2], _expected(memory[0], length, n * 3 - 2), rtol=1e-4, atol=1e-4
+        )
+
+
+def test_rebinding_moves_one_buffer() -> None:
+    run = ElfLauncher().link(_chain(4), _context(2))
+    memory = [np.zeros(9, np.float32) for _ in range(5)]
+    memory[0][:] = np.arange(9)
+    memory[3][:] = np.arange(9) * 5
+    run.bind({"n": 9}, [_address(m) for m in memory[:3]])
+    run()
+    np.testing.assert_array_equal(memory[2], _expected(memory[0], 4, 1))
+    kept = memory[2].copy()
+    run.rebind(0, _address(memory[3]))
+    run.rebind(2, _address(memory[4]))
+    run()
+    np.testing.assert_array_equal(memory[4], _expected(memory[3], 4, 1))
+    np.testing.assert_array_equal(memory[2], kept)
+
+
+def test_constants_workspace_with_offsets_and_several_launches_of_one_artifact() -> None:
+    scratch = workspace(N * 4 + 64)
+    launches = [
+        Launch((tensor_in(0), constant("w"), scratch, scalar(N))),
+        Launch((scratch, tensor_out(0), scalar(N)), symbol="fold"),
+    ]
+    step = Step("fold", _native("scale", launches), (_vector(0),), (_vector(1),), {"w": 2}, 3)
+    rng = np.random.default_rng(1)
+    for n in (1, 6, 501):
+        x, w = rng.standard_normal((2, n)).astype(np.float32)
+        out, room = np.zeros(n, np.float32), np.full(2 * n + 16, np.nan, np.float32)
+        run = ElfLauncher().link([step], _context(2))
+        run.bind({"n": n}, [0, 0, 0, _address(room)])
+        for buffer, array in ((0, x), (1, out), (2, w)):
+            run.rebind(buffer, _address(array))
+        run.rebind(3, _address(room))
+        run()
+        np.testing.assert_array_equal(out, x * w + (x * w)[::-1])
+        assert np.isnan(room[: n + 16]).all()
+
+
+def test_repeat_runs_so_many_times() -> None:
+    step = Step("add", _native("shift_add", [Launch((tensor_in(0), tensor_in(0), scalar(N), scalar(0), scalar(2)))]),
+                (_vector(0),), ())  # fmt: skip
+    run = ElfLauncher().link([step], _context(2))
+    x = np.zeros(50, np.float32)
+    run.bind({"n": 50}, [_address(x)])
+    run.repeat(11)
+    assert (x == 22).all()
+    run.repeat(0)
+    assert (x == 22).all()
+
+
+def test_no_steps_and_no_launches() -> None:
+    for steps in ([], [Step("nothing", _native("who", []), (), ())]):
+        run = ElfLauncher().link(steps, _context(2))
+        run.bind({}, [])
+        run()
+        run.repeat(3)
+
+
+@pytest.mark.parametrize("option", ["-O2", "-DTXE_NO_FUTEX"])
+def test_sleeping_workers_wake_up(option: str) -> None:
+    """With the system's futex, and with a condition variable."""
+    lib = library(_compiled(KERNELS, option))
+    told = np.zeros(8, np.int64)
+    args, kernels = (np.array([v], np.int64) for v in (_address(told), lib.address("who")))
+    pointers = np.array([_address(args)], np.int64)
+    table = np.array([1, 3, _address(kernels), _address(pointers)], np.int64)
+    for i in range(60):
+        told[:] = 0
+        assert lib.run(_address(table)) == 3
+        assert told.tolist() == [3, 3, 3, 0, 0, 0, 0, 0]
+        time.sleep(0.0005 * (i % 4))
+
+
+def _who(threads: int) -> set[int]:
+    """Thread counts that the threads of a run were told."""
+    told = np.zeros(64, np.int64)
+    step = Step("who", _native("who", [Launch((tensor_in(0),))]), (_vector(0),), ())
+    run = ElfLauncher().link([step], _context(threads))
+    run.bind({"n": 1}, [_address(told)])
+    run()
+    count = int((told > 0).sum())
+    return {count, *told[:count].tolist()}
+
+
+def test_every_thread_takes_part() -> None:
+    for threads in (1, 2, 5, 3, 1, 4):
+        assert _who(threads) == {threads}
+    lib = library(_compiled())
+    assert lib.set_threads(6) == 6
+    assert lib.set_threads(1000) == 255
+
+
+def test_many_libraries_at_once_are_told_apart() -> None:
+    """Each is loaded from a file descriptor with a number that another one had before."""
+    for value in range(6):
+        body = f"(void)nt; if (!tid) *(int64_t *)a[0] = {value};"
+        text = f"#include <stdint.h>\nvoid give(const int64_t *a, int tid, int nt) {{ {body} }}\n"
+        got = np.full(1, -1, np.int64)
+        step = Step("give", _native("give", [Launch((tensor_in(0),))], _compiled(text)), (_vector(0),), ())
+        run = ElfLauncher().link([step], _context(2))
+        run.bind({"n": 1}, [_address(got)])
+        run()
+        assert got[0] == value
+    assert library(_compiled()) is library(bytes(bytearray(_compiled())))
+
+
+@pytest.mark.parametrize("content", [b"", b"not an object", b"\x7fELF" + bytes(100)])
+def test_what_cannot_be_loaded(content: bytes) -> None:
+    step = Step("bad", KernelArtifact(ElfLauncher.key, (Launch(()),), Binary(content, "f")), (), ())
+    with pytest.raises(ExecutionError, match="loaded"):
+        ElfLauncher().link([step], _context())
+
+
+def test_missing_kernels_and_missing_code_name_the_step() -> None:
+    with pytest.raises(ExecutionError, match=r"lost: .*no kernel 'nobody'"):
+        ElfLauncher().link([Step("lost", _native("nobody", [Launch(())]), (), ())], _context())
+    for code in (None, Source("c", "text")):
+        step = Step("lost", KernelArtifact(ElfLauncher.key, (Launch(()),), code), (), ())
+        with pytest.raises(ExecutionError, match="lost: it has no machine code"):
+            ElfLauncher().link([step], _context())
+
+
+def test_runs_in_many_threads_give_right_answers() -> None:
+    """One of them gets the pool, the others run alone."""
+    errors: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            run: Runnable = ElfLauncher().link(_chain(12, 2), _context(1 + seed % 3))
+            for i in range(200):
+                n = 1 + (seed * 31 + i * 7) % 300
+                memory = [np.random.default_rng(i).standard_normal(n).astype(np.float32) for _ in range(3)]
+                run.bind({"n": n}, [_address(m) for m in memory])
+                run()
+                np.testing.assert_allclose(memory[2], _expected(memory[0], 12, 2), rtol=1e-4)
+        except BaseException as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert errors == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_gets_a_pool_of_its_own() -> None:
+    assert _who(3) == {3}
+    child = os.fork()
+    if not child:
+        os._exit(0 if _who(3) == {3} and _who(2) == {2} else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert _who(3) == {3}
+
+
+def test_the_interpreter_exits_cleanly_with_workers_awake_and_asleep(tmp_path: Path) -> None:
+    """Whatever the pool and the streams are doing."""
+    (tmp_path / "k.so").write_bytes(_compiled())
+    program = textwrap.dedent("""
+        import sys, time
+        import numpy as np
+        from tactix_builtin.launchers.elf import library
+        from tactix_builtin.devices.cpu import CpuDevice
+        lib = library(open(sys.argv[1], "rb").read())
+        told = np.zeros(8, np.int64)
+        args = np.array([told.ctypes.data], np.int64)
+        pointers = np.array([args.ctypes.data], np.int64)
+        kernels = np.array([lib.address("who")], np.int64)
+        table = np.array([1, 4, kernels.ctypes.data, pointers.ctypes.data], np.int64)
+        assert lib.run(table.ctypes.data) == 4
+        stream = CpuDevice().create_stream()
+        stream.submit(lambda: lib.repeat(table.ctypes.data, 1000))
+        time.sleep(float(sys.argv[2]))
+        print("done")
+    """)
+    for pause in ("0", "0.01"):
+        command = [sys.executable, "-c", program, str(tmp_path / "k.so"), pause]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

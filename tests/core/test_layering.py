@@ -1,0 +1,151 @@
+"""Imports go down only, and the core knows no operator and no vendor. Held over every import statement there is."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CORE = Path(__file__).resolve().parents[2] / "core" / "tactix"
+
+WORDS = frozenset({"words"})
+CONTRACTS = WORDS | {"contracts"}
+PLUGINS = CONTRACTS | {"plugins"}
+NETWORK = PLUGINS | {"network"}
+FUSE = NETWORK | {"fuse"}
+PLAN = PLUGINS | {"plan"}
+MAY_IMPORT = {
+    "words": WORDS,
+    "contracts": CONTRACTS,
+    "plugins": PLUGINS,
+    "network": NETWORK,
+    "fuse": FUSE,
+    "select": FUSE | {"select"},
+    "plan": PLAN,
+    "run": PLAN | {"run"},
+}
+LIBRARIES = {
+    "numpy", "ml_dtypes", "pluggy", "importlib_metadata", "click", "rich", "filelock", "platformdirs"
+}  # fmt: skip
+LAZY = {"numpy", "ml_dtypes", "rich", "filelock", "platformdirs"}
+
+
+def floor_of(module: str) -> str:
+    """The floor of a module of the core; files directly in the package are the roof."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in MAY_IMPORT else "roof"
+
+
+def imports(tree: ast.AST, module: str) -> Iterator[tuple[int, str]]:
+    """Line and full name of what is imported anywhere: at the top, in functions, for type checking, by name."""
+    package = module.rsplit(".", 1)[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, a.name) for a in node.names if (a.name, a.asname) != ("tactix", None))
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "tactix":
+            yield node.lineno, f"tactix.{node.attr}"  # what "import tactix" is for
+        elif isinstance(node, ast.ImportFrom):
+            up = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*up, *([node.module] if node.module else [])])
+            yield from ((node.lineno, f"{base}.{a.name}") for a in node.names)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in ("import_module", "__import__") and isinstance(node.args[0].value, str):
+                yield node.lineno, node.args[0].value
+
+
+def violations(source: str, module: str) -> list[str]:
+    """What a file of the core imports and must not."""
+    floor, out = floor_of(module), []
+    for line, name in imports(ast.parse(source), module):
+        top = name.split(".")[0]
+        if top == "tactix":
+            below = name == "tactix.__version__" or floor == "roof" or floor_of(name) in MAY_IMPORT[floor]
+        else:
+            below = top in sys.stdlib_module_names or top in LIBRARIES
+        if not below:
+            out.append(f"{module}:{line} imports {name}")
+        if top == "pluggy" and floor != "plugins":
+            out.append(f"{module}:{line} imports pluggy outside the plugins floor")
+    return out
+
+
+def eager(source: str) -> list[str]:
+    """Libraries that a file imports when it is itself imported."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or (
+            isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        ):
+            node.body = [ast.Pass()]
+    return sorted({name.split(".")[0] for _, name in imports(tree, "")} & LAZY)
+
+
+FILES = sorted(CORE.rglob("*.py"))
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(CORE.parent).with_suffix("").parts
+    return ".".join(parts)
+
+
+def test_there_is_a_core() -> None:
+    floors = {floor_of(module_of(p)) for p in FILES}
+    assert {"words", "contracts", "plugins"} <= floors
+    folders = {p.name for p in CORE.iterdir() if p.is_dir() and p.name != "__pycache__"}
+    assert folders <= set(MAY_IMPORT), "every folder of the core is a floor"
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_imports_go_down_only(path: Path) -> None:
+    assert violations(path.read_text(encoding="utf-8"), module_of(path)) == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_libraries_are_imported_inside_functions(path: Path) -> None:
+    assert eager(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [("tactix.words.dims", "from tactix.contracts import layer"),
+     ("tactix.words.dims", "import tactix.contracts.layer"),
+     ("tactix.words.dims", "from ..contracts.layer import Layer"),
+     ("tactix.contracts.tool", "from tactix import plugins"),
+     ("tactix.contracts.tool", "import tactix\ndef f():\n    return tactix.build"),
+     ("tactix.contracts.tool", "import tactix as everything"),
+     ("tactix.contracts.tool", "from tactix.config import BuilderConfig"),
+     ("tactix.plugins.session", "def f():\n    from tactix.network.definition import NetworkDefinition"),
+     ("tactix.network.verify", "if TYPE_CHECKING:\n    from tactix.fuse.trace import Trace"),
+     ("tactix.plan.schema", "from tactix.network.definition import NetworkDefinition"),
+     ("tactix.run.engine", "from tactix.select.bench import Bench"),
+     ("tactix.run.engine", "importlib.import_module('tactix.fuse.rewrite')"),
+     ("tactix.plan.schema", "from tactix.run.engine import Engine"),
+     ("tactix.builder", "import tactix_builtin"),
+     ("tactix.builder", "def f():\n    from tactix_sdk import Layer"),
+     ("tactix.network.definition", "import onnx"),
+     ("tactix.run.engine", "from cuda.bindings import driver"),
+     ("tactix.words.dims", "import pluggy")],
+)  # fmt: skip
+def test_the_check_sees(module: str, source: str) -> None:
+    assert len(violations(source, module)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [("tactix.plugins.session", "import pluggy\nfrom tactix import __version__ as v\nfrom tactix.words import dims"),
+     ("tactix.run.engine", "from tactix.plan.schema import Plan\nimport ctypes, numpy\nfrom . import context"),
+     ("tactix.builder", "import tactix\nfrom tactix.select.bench import Bench\ntactix.build()"),
+     ("tactix.run.engine", "import tactix\nv = tactix.__version__")],
+)  # fmt: skip
+def test_the_check_lets_pass(module: str, source: str) -> None:
+    assert violations(source, module) == []
+
+
+def test_the_check_of_eager_imports() -> None:
+    assert eager("import numpy as np\nclass A:\n    from ml_dtypes import bfloat16") == ["ml_dtypes", "numpy"]
+    lazy = "if TYPE_CHECKING:\n    import numpy\nclass A:\n    def g(self):\n        import rich"
+    assert eager(lazy) == []

@@ -68,5 +68,5 @@ def test_demo_succeeds(tmp_path: Path) -> None:
     demo = ROOT / "examples" / "digits" / "demo.py"
     done = subprocess.run([sys.executable, str(demo)], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    for text in ("accuracy: 0.99", "agree with ONNX Runtime", "Median latency", "conv2d_1 + ", "Rules that fired"):
+    for text in ("accuracy: 0.99", "agree with ONNX Runtime", "Median latency", "conv2d_1", "Rules that fired"):
         assert text in done.stdout, done.stdout

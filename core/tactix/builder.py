@@ -216,7 +216,7 @@ class Builder:
         host = {a.launcher for a in artifacts if a.host_code}
         found = [(k, self.session.launchers.provider(k), k in host) for k in sorted(launchers)]
         found += [(k, self.session.layers.provider(k), True) for k in sorted(layers)]
-        return tuple(Requirement(k, p.dist, p.version, "", False, host_code) for k, p, host_code in found)
+        return tuple(Requirement(k, p.dist, p.version, p.digest, False, host_code) for k, p, host_code in found)
 
 
 class _Reformats:

@@ -86,15 +86,19 @@ def median(call: Run, x: np.ndarray) -> float:
 
 def show_layers(engine: tactix.Engine) -> None:
     console.rule("3. what was chosen, and what fused")
-    rows = [[" + ".join(s["origin"]), s["tactic"], s["variant"], microseconds(s)] for s in engine.inspect()["steps"]]
-    console.print(table("Layers", ["layer", "tactic", "variant", "us at batch 1"], rows, right=["us at batch 1"]))
+    rows = [
+        [s["name"], ", ".join(s["origin"]), s["tactic"], s["variant"], microseconds(s)]
+        for s in engine.inspect()["steps"]
+    ]
+    columns = ["layer", "nodes of the model", "tactic", "variant", "us at batch 1"]
+    console.print(table("Layers", columns, rows, right=columns[-1:]))
     rules = sorted(engine.plan.ledger["rules"].items(), key=lambda kv: -kv[1])
     console.print(table("Rules that fired", ["times", "rule"], [(n, rule) for rule, n in rules], right=["times"]))
 
 
 def microseconds(step: dict[str, Any]) -> str:
-    """What was measured at build; an estimate is no time."""
-    return "not measured" if step["status"] == "estimated" else f"{step['seconds'] * 1e6:.2f}"
+    """What was measured at build, now or before: a time in the cache is one, too."""
+    return f"{step['seconds'] * 1e6:.2f}" if step["status"] in ("measured", "cached") else "not measured"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Steps of numpy references, and steps of machine code with the executor that runs them."""
+"""Steps of machine code: tables, the executor and its pool, libraries; and engines of such steps."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,15 +34,21 @@ from tactix.contracts.artifact import (
     workspace,
 )
 from tactix.contracts.launcher import LinkContext, Operand, Runnable, Step
-from tactix.contracts.layer import Layer
+from tactix.contracts.layer import Layer, NoAttrs
+from tactix.plan import container
+from tactix.plan.schema import Buffer, Plan, TensorIO
+from tactix.run.engine import Engine
+from tactix.run.runtime import Runtime
 from tactix.words.dims import Dim, ceildiv, sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import ExecutionError
-from tactix.words.tensor import LINEAR, NHWC, Format, TensorSpec, blocked
+from tactix.words.tensor import LINEAR, TensorSpec
+from tactix_builtin.allocators import allocators
+from tactix_builtin.devices import devices
 from tactix_builtin.devices.cpu import CpuDevice
+from tactix_builtin.flavours import flavours
 from tactix_builtin.launchers import launchers
 from tactix_builtin.launchers.elf import ElfLauncher, library
-from tactix_builtin.launchers.numpy_launcher import NumpyLauncher
 
 N = sym("n")
 F32 = DType.FP32
@@ -56,110 +63,9 @@ def _address(array: Any) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def _context(threads: int = 1, layers: Mapping[str, Layer] | None = None) -> LinkContext:
-    return LinkContext(CpuDevice(), threads, (layers or {}).__getitem__)
+def _context(threads: int = 1) -> LinkContext:
+    return LinkContext(CpuDevice(), threads, {}.__getitem__)
 
-
-# -- numpy -------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _RollAttrs:
-    by: Dim = 0
-    names: tuple[str, ...] = ()
-
-
-class _Roll(Layer):
-    """x rolled along its last axis, and the sum of x and an optional y."""
-
-    key = "test.Roll@1"
-    Attrs = _RollAttrs
-
-    def reference(self, attrs: _RollAttrs, *inputs: Any) -> tuple[Any, ...]:
-        assert type(attrs.by) is int
-        x, y = (*inputs, None)[:2]
-        return np.roll(x, attrs.by, -1), x if y is None else x + y
-
-
-ROLL = _Roll()
-
-
-def _roll_step(fmt: Format, dtype: DType, layer: Layer, attrs: Any, inputs: int = 2, rank: int = 4) -> Step:
-    spec = TensorSpec(dtype, (N, 19, 3, 5)[:rank])
-    artifact = KernelArtifact("tactix.numpy@1", params=region.encode(layer, attrs))
-    ids = [Operand(i, spec, fmt) for i in range(4)]
-    return Step("roll", artifact, tuple(ids[:inputs]), tuple(ids[2:]))
-
-
-def _run_roll(step: Step, rows: int, dtype: DType) -> tuple[list[Any], list[Any]]:
-    """Inputs and outputs as linear arrays; buffers 0, 1 are inputs, 2, 3 outputs."""
-    rng = np.random.default_rng(rows)
-    fmt, spec = step.outputs[0].format, step.outputs[0].spec
-    shape = spec.at({"n": rows})
-    arrays = [rng.integers(0, 3, shape).astype(dtype.numpy) for _ in range(2)]
-    memory = [fmt.pack(a) for a in arrays] + [fmt.pack(np.ones(shape, dtype.numpy)) for _ in range(2)]
-    run = NumpyLauncher().link([step], _context(layers={ROLL.key: ROLL}))
-    run.bind({"n": rows}, [0, 0, *(_address(m) for m in memory[2:])])
-    for i in range(2):
-        run.rebind(i, _address(memory[i]))
-    run.repeat(2)
-    return arrays, memory[2:]
-
-
-@pytest.mark.parametrize("fmt", [LINEAR, NHWC, blocked(16), blocked(8)])
-@pytest.mark.parametrize("dtype", [F32, DType.BF16, DType.INT8, DType.INT4, DType.FP8, DType.BOOL, DType.FP64])
-@pytest.mark.parametrize("rows", [0, 1, 3])
-def test_formats_and_dtypes(fmt: Format, dtype: DType, rows: int) -> None:
-    step = _roll_step(fmt, dtype, ROLL, _RollAttrs(N + 1))
-    (x, y), stored = _run_roll(step, rows, dtype)
-    want = [np.roll(x, rows + 1, -1), x + y]
-    for got, w in zip(stored, want, strict=True):
-        np.testing.assert_array_equal(fmt.unpack(got, w.shape), w)
-        np.testing.assert_array_equal(got, fmt.pack(w))  # the lanes past the channels are zero
-
-
-def test_symbols_inside_fused_bodies_and_absent_inputs() -> None:
-    inner = region.Body(1, (region.BodyNode("a", ROLL, _RollAttrs(N * 2), (0, -1), 2),), (1, 2))
-    outer = region.Body(
-        2,
-        (region.BodyNode("f", region.FUSED, inner, (0,), 2), region.BodyNode("b", ROLL, _RollAttrs(1), (2, 1), 2)),
-        (4, 5),
-    )
-    step = _roll_step(LINEAR, F32, region.FUSED, outer)
-    (x, y), (rolled, total) = _run_roll(step, 4, F32)
-    np.testing.assert_array_equal(rolled, np.roll(x, 9, -1))
-    np.testing.assert_array_equal(total, np.roll(x, 8, -1) + y)
-
-
-def test_a_reference_cannot_write_its_inputs() -> None:
-    class Writes(Layer):
-        key = ROLL.key
-        Attrs = _RollAttrs
-
-        def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
-            inputs[0][...] = 0
-            return inputs
-
-    step = _roll_step(LINEAR, F32, ROLL, _RollAttrs())
-    run = NumpyLauncher().link([step], _context(layers={ROLL.key: Writes()}))
-    memory = [np.ones((2, 19, 3, 5), np.float32) for _ in range(4)]
-    run.bind({"n": 2}, [_address(m) for m in memory])
-    with pytest.raises(ExecutionError, match=r"roll: test.Roll@1 failed.*read-only"):
-        run()
-
-
-def test_an_unknown_layer_or_attribute_is_told_when_linking() -> None:
-    step = _roll_step(LINEAR, F32, ROLL, _RollAttrs())
-    with pytest.raises(ExecutionError, match="roll"):
-        NumpyLauncher().link([step], _context())
-    params = {"layer": ROLL.key, "attrs": {"nobody": 1}}
-    with pytest.raises(ExecutionError, match="roll"):
-        NumpyLauncher().link(
-            [Step("roll", KernelArtifact("", params=params), (), ())], _context(layers={ROLL.key: ROLL})
-        )
-
-
-# -- machine code ------------------------------------------------------------------------------------------------------
 
 KERNELS = """
 #include <stdint.h>
@@ -366,28 +272,26 @@ def test_missing_kernels_and_missing_code_name_the_step() -> None:
             ElfLauncher().link([step], _context())
 
 
+def _in_four_threads(work: Callable[[int], None]) -> None:
+    """``work(seed)``, all at once; what any of them raises is raised."""
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(work, seed) for seed in range(4)]:
+            done.result()
+
+
 def test_runs_in_many_threads_give_right_answers() -> None:
     """One of them gets the pool, the others run alone."""
-    errors: list[BaseException] = []
 
     def work(seed: int) -> None:
-        try:
-            run: Runnable = ElfLauncher().link(_chain(12, 2), _context(1 + seed % 3))
-            for i in range(200):
-                n = 1 + (seed * 31 + i * 7) % 300
-                memory = [np.random.default_rng(i).standard_normal(n).astype(np.float32) for _ in range(3)]
-                run.bind({"n": n}, [_address(m) for m in memory])
-                run()
-                np.testing.assert_allclose(memory[2], _expected(memory[0], 12, 2), rtol=1e-4)
-        except BaseException as e:
-            errors.append(e)
+        run: Runnable = ElfLauncher().link(_chain(12, 2), _context(1 + seed % 3))
+        for i in range(200):
+            n = 1 + (seed * 31 + i * 7) % 300
+            memory = [np.random.default_rng(i).standard_normal(n).astype(np.float32) for _ in range(3)]
+            run.bind({"n": n}, [_address(m) for m in memory])
+            run()
+            np.testing.assert_allclose(memory[2], _expected(memory[0], 12, 2), rtol=1e-4)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert errors == []
+    _in_four_threads(work)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -425,3 +329,58 @@ def test_the_interpreter_exits_cleanly_with_workers_awake_and_asleep(tmp_path: P
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
         assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+# -- engines -----------------------------------------------------------------------------------------------------------
+
+
+class _Double(Layer):
+    key = "test.Double@1"
+
+    def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
+        return (inputs[0] * np.float32(2),)
+
+
+def _plan(length: int) -> Plan:
+    """The chain over x, doubled half-way by a numpy step; from an arena of two alternating buffers to y."""
+    spec = TensorSpec(F32, (N,))
+    params = region.encode(_Double(), NoAttrs())
+    steps = _chain(length, 2)
+    middle = length // 2
+    double = Step(
+        "double", KernelArtifact("tactix.numpy@1", params=params), steps[middle].inputs, steps[middle].outputs
+    )
+    last = replace(steps[-1], outputs=(_vector(3),))
+    buffers = [Buffer("input", "x", F32, (N,), LINEAR, N * 4)]
+    buffers += [Buffer("arena", f"t{i}", F32, (N,), LINEAR, N * 4, 0, length - 1) for i in range(2)]
+    buffers += [Buffer("output", "y", F32, (N,), LINEAR, N * 4)]
+    return Plan(
+        "chain", (TensorIO("x", 0, F32, spec.shape),), (TensorIO("y", 3, F32, spec.shape),), (), tuple(buffers),
+        (*steps[:middle], double, *steps[middle + 1 : -1], last),
+    )  # fmt: skip
+
+
+def _engine(path: Path, threads: int) -> Engine:
+    objects: dict[str, list[Any]] = {
+        "launchers": launchers(), "devices": devices(), "allocators": allocators(), "flavours": flavours(),
+        "layers": [_Double()],
+    }  # fmt: skip
+    session: Any = SimpleNamespace(**{name: {o.key: o for o in found} for name, found in objects.items()})
+    return Runtime(session=session, max_threads=threads).deserialize(path)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_engine_of_native_and_numpy_steps_in_four_threads(threads: int, tmp_path: Path) -> None:
+    path, length = tmp_path / "m.plan", 13
+    container.save(_plan(length), path)
+    engine = _engine(path, threads)
+    shared = engine.create_execution_context()
+
+    def work(seed: int) -> None:
+        for i in range(200):
+            x = np.random.default_rng(seed * 1000 + i).standard_normal(1 + (seed + 3 * i) % 97).astype(np.float32)
+            y = shared.run({"x": x})["y"] if seed == 0 else engine(x)
+            half = _expected(x, length // 2, 2) * np.float32(2)
+            np.testing.assert_allclose(y, _expected(half, length - length // 2 - 1, 2), rtol=1e-4, atol=1e-4)
+
+    _in_four_threads(work)

@@ -6,8 +6,10 @@
 matches a layer of that name at any version; ``P.ns.Name(..., alpha=1)`` also compares attributes; ``>> "n"`` binds the
 node. ``any_of(p, q)`` tries alternatives; ``pointwise(x, ...)`` matches any pointwise layer, ``anchor()`` a node that
 takes an epilogue. ``when`` and ``replace`` are called with the bound names that their parameters ask for: tensors as
-Value, nodes as Node. ``when`` returns True, or False or a text that says why not. ``replace`` returns a template: a
-pattern expression over Values, a Value, ``fuse(...)``, or a tuple of these, one per matched output.
+Value, nodes as Node; ``root`` is the matched node and ``graph`` answers questions about the rest of the network
+(uses, outputs, order, who depends on whom). ``when`` returns True, or False or a text that says why not. ``replace``
+returns a template: a pattern expression over Values and numbers, a Value, ``literal(array)``, ``fuse(...)``, or a
+tuple of these, one per matched output.
 """
 
 from __future__ import annotations

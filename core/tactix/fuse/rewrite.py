@@ -86,6 +86,7 @@ class Rewriter:
         self.view = View(self)
         self.limit = 1000 + 50 * len(self.alive)
         self._made: list[Node] = []
+        self._gone: list[Node] = []
 
     def run(self, cancelled: Callable[[], bool]) -> None:
         for phase in PHASES:
@@ -130,11 +131,10 @@ class Rewriter:
         made = self._ask(rule, m)
         if made is None or self._robs_output(rule, root, made):
             return None
-        self._made = []
+        self._made, self._gone = [], []
         near = self._replace(rule, m, made)
         if near is not None:
-            removed = tuple(n.name for n in m.nodes if n not in self.alive)
-            added = tuple(n.name for n in self._made if n in self.alive)
+            removed, added = tuple(n.name for n in self._gone), tuple(n.name for n in self._made)
             self.trace.firings.append(Firing(rule.key, removed, added, time.perf_counter() - start))
             self._check_end()
         return near
@@ -278,6 +278,7 @@ class Rewriter:
             if n not in self.alive or any(self.users.get(v) or self.view.is_output(v) for v in n.outputs):
                 continue
             del self.alive[n]
+            self._gone.append(n)
             self.net.discard(n)
             for v in n.given:
                 self.users[v] = [u for u in self.users.get(v, ()) if u[0] is not n]

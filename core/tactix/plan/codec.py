@@ -59,7 +59,7 @@ class Shelf:
         """Source text; empty where none is named."""
         name = r.text()
         if name and name not in self._texts:
-            self._texts[name] = Reader(self.code(r), r.path).parse(lambda b: b.decode(), "UTF-8 text")
+            self._texts[name] = Reader(self.code(r), parent=r).parse(lambda b: b.decode(), "UTF-8 text")
         return self._texts.get(name, "")
 
 

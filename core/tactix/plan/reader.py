@@ -22,10 +22,18 @@ _FORMAT = re.compile(r"linear|nhwc|c([2-9]|[1-9]\d{1,3})")
 class Reader:
     """A JSON value and its path in the header."""
 
-    __slots__ = ("path", "value")
+    __slots__ = ("_key", "_parent", "value")
 
-    def __init__(self, value: Any, path: str = "header") -> None:
-        self.value, self.path = value, path
+    def __init__(self, value: Any, key: str | int = "header", parent: Reader | None = None) -> None:
+        self.value, self._key, self._parent = value, key, parent
+
+    @property
+    def path(self) -> str:
+        """``header.steps[3].name``; spelled out only when something is wrong."""
+        own = f"[{self._key}]" if isinstance(self._key, int) else str(self._key)
+        if self._parent is None:
+            return own
+        return f"{self._parent.path}{own}" if isinstance(self._key, int) else f"{self._parent.path}.{own}"
 
     def fail(self, expected: str) -> NoReturn:
         raise PlanFormatError(f"expected {expected}, found {str(self.value)[:60]!r}", who=self.path)
@@ -41,7 +49,7 @@ class Reader:
         found = self.of(dict, "an object")
         if key not in found:
             raise PlanFormatError(f"no field {key!r}", who=self.path)
-        return Reader(found[key], f"{self.path}.{key}")
+        return Reader(found[key], key, self)
 
     def only(self, *keys: str) -> Reader:
         """Itself, if it is an object with these fields and no others."""
@@ -53,7 +61,7 @@ class Reader:
 
     def items(self) -> list[Reader]:
         """The elements of an array."""
-        return [Reader(v, f"{self.path}[{i}]") for i, v in enumerate(self.of(list, "an array"))]
+        return [Reader(v, i, self) for i, v in enumerate(self.of(list, "an array"))]
 
     def row(self, length: int) -> list[Reader]:
         """The elements of an array of that length."""
@@ -64,7 +72,7 @@ class Reader:
 
     def fields(self) -> dict[str, Reader]:
         """The values of an object by name."""
-        return {k: Reader(v, f"{self.path}.{k}") for k, v in self.of(dict, "an object").items()}
+        return {k: Reader(v, k, self) for k, v in self.of(dict, "an object").items()}
 
     def mapping(self) -> Mapping[str, Any]:
         """An object taken as it is."""

@@ -30,29 +30,31 @@ class Bound:
         self.memory: Memory | None = None
         self._ndarray = np.ndarray
 
-    def attach(self, memory: Memory) -> None:
-        """Bind shapes, weights and intermediate memory. Raises ShapeError."""
-        addresses = list(self.program.addresses)
-        for buffer, offset in self.layout.offsets.items():
-            addresses[buffer] = memory.address + offset
-        for buffer, address in zip(self.buffers, self.current, strict=True):
-            addresses[buffer] = address
-        try:
-            self.runnable.bind(self.layout.env, addresses)
-        except (ZeroDivisionError, OverflowError) as e:
-            raise ShapeError(f"the plan cannot run at {dict(self.layout.env)}", why=str(e)) from None
-        self.memory = memory
-
-    def run(self, addresses: list[int]) -> None:
-        """Run on inputs and outputs at these addresses."""
+    def run(self, addresses: list[int], memory: Memory) -> None:
+        """Run on inputs and outputs at these addresses. Raises ShapeError, ExecutionError."""
         current = self.current
-        if addresses != current:
+        if memory is not self.memory:
+            self._bind(addresses, memory)
+        elif addresses != current:
             rebind = self.runnable.rebind
             for i, address in enumerate(addresses):
                 if address != current[i]:
                     rebind(self.buffers[i], address)
             self.current = addresses
         self.runnable()
+
+    def _bind(self, ios: list[int], memory: Memory) -> None:
+        """Shapes, weights, intermediate memory, inputs and outputs."""
+        addresses = list(self.program.addresses)
+        for buffer, offset in self.layout.offsets.items():
+            addresses[buffer] = memory.address + offset
+        for buffer, address in zip(self.buffers, ios, strict=True):
+            addresses[buffer] = address
+        try:
+            self.runnable.bind(self.layout.env, addresses)
+        except (ZeroDivisionError, OverflowError) as e:
+            raise ShapeError(f"the plan cannot run at {dict(self.layout.env)}", why=str(e)) from None
+        self.current, self.memory = list(ios), memory  # a copy: the caller may change its list
 
     def accepts(self, arrays: Sequence[Any]) -> bool:
         """Whether these are numpy arrays that can be used as they are."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ BOUND = 8
 
 
 class ExecutionContext(Recorded):
-    """Runs an engine. Calls are serialised: for parallel runs take one context per thread.
+    """Runs an engine. Runs are one after the other: to run in parallel take one context per thread.
 
     Intermediate memory is allocated when the first shape is bound, unless ``set_device_memory`` gave some. Inputs and
     outputs must be aligned to their element size.
@@ -41,13 +42,14 @@ class ExecutionContext(Recorded):
         self._addresses = [0] * len(self._index)
         self._held: dict[str, Any] = {}
         self._profile = -1
-        self._bound: Bound | None = None
+        self._active: tuple[Bound, Memory] | None = None
         self._known: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()
         self._memory: Memory | None = None
         self._user_memory = False
         self._staging: dict[int, Memory] = {}
         self._closed = False
-        self._lock = threading.RLock()
+        self._state = threading.RLock()
+        self._running = threading.Lock()  # held while tables are changed and used; never waited for to queue work
 
     # -- shapes and profiles ---------------------------------------------------------------------------------------
 
@@ -61,8 +63,8 @@ class ExecutionContext(Recorded):
         count = len(self._program.plan.profiles)
         if not 0 <= index < count:
             raise InvalidArgument(f"no profile {index}", why=f"the engine has {count}")
-        with self._lock:
-            self._profile, self._bound = index, None
+        with self._state:
+            self._profile, self._active = index, None
             self._known.clear()
 
     def set_input_shape(self, name: str, shape: Sequence[int]) -> None:
@@ -75,10 +77,10 @@ class ExecutionContext(Recorded):
         )
         if not fits:
             raise ShapeError(f"input {name!r} is {show(io.shape)}, got {show(wanted)}")
-        with self._lock:
+        with self._state:
             if self._shapes[index] != wanted:
                 self._shapes = [wanted if i == index else s for i, s in enumerate(self._shapes)]
-                self._bound = None
+                self._active = None
 
     def get_tensor_shape(self, name: str) -> Shape:
         """The shape at the set input shapes; symbolic while some input has none. Raises InvalidArgument, ShapeError."""
@@ -97,19 +99,18 @@ class ExecutionContext(Recorded):
         Raises InvalidArgument, DTypeError, ShapeError.
         """
         index = self._tensor_index(name)
-        if isinstance(address, int):
-            self._held.pop(name, None)
-        else:
-            io = (*self._inputs, *self._outputs)[index]
-            array = as_input(io, address)
+        array = None
+        if not isinstance(address, numbers.Integral):
+            array = as_input((*self._inputs, *self._outputs)[index], address)
             if index >= len(self._inputs) and (array is not address or not array.flags.writeable):
                 raise InvalidArgument(f"output {name!r} needs a contiguous numpy array that can be written")
             if index < len(self._inputs):
                 self.set_input_shape(name, array.shape)
-            self._held[name] = array
-            address = address_of(array)
-        with self._lock:
-            self._addresses[index] = address
+        with self._state:
+            self._held.pop(name, None)
+            if array is not None:
+                self._held[name] = array
+            self._addresses[index] = int(address) if array is None else address_of(array)
 
     def get_tensor_address(self, name: str) -> int:
         """0 if none was set. Raises InvalidArgument."""
@@ -122,7 +123,7 @@ class ExecutionContext(Recorded):
         """
         if address % ALIGNMENT or address < 0 or size < 0:
             raise InvalidArgument(f"device memory of {size} bytes at {address:#x}", do=f"Align it to {ALIGNMENT} bytes")
-        with self._lock:
+        with self._state:
             self._user_memory = True
             self._use(Memory(address, size))
 
@@ -134,12 +135,12 @@ class ExecutionContext(Recorded):
         Raises InvalidArgument, ShapeError, AllocationError, ExecutionError.
         """
         try:
-            with self._lock:
-                bound = self._bound or self._activated(self._shapes)
-                if bindings != bound.current:
-                    bindings = [int(a) for a in bindings]
-                    self._check_addresses(bindings)
-                bound.run(bindings)
+            bound, memory = self._active or self._activated(self._shapes)
+            if bindings != bound.current:
+                bindings = [int(a) for a in bindings]
+                self._check_addresses(bindings)
+            with self._running:
+                bound.run(bindings, memory)
         except TactixError:
             with recording(self):
                 raise
@@ -150,25 +151,21 @@ class ExecutionContext(Recorded):
 
         True, or an error is raised; what fails in a stream is raised when it is synchronized.
         """
-        with recording(self), self._lock:
-            handle = stream if isinstance(stream, int) else stream.handle
+        handle = stream if isinstance(stream, int) else stream.handle
+        with recording(self):
             queue = self._program.device.stream_of(handle)
-            bound = self._bound or self._activated(self._shapes)
-            addresses, held = list(self._addresses), dict(self._held)
+            with self._state:
+                bound, memory = self._active or self._activated(self._shapes)
+                addresses, held = list(self._addresses), dict(self._held)
             self._check_addresses(addresses)
-            self._check_arrays(bound.layout)
-            queue.submit(partial(self._run_later, bound, self._needed_memory(bound.layout), addresses, held))
+            _check_arrays(bound.layout, held)
+            queue.submit(partial(self._run_later, bound, memory, addresses, held))
         return True
 
     def _run_later(self, bound: Bound, memory: Memory, addresses: list[int], held: dict[str, Any]) -> None:
         """``held`` keeps the caller's arrays alive until then."""
-        with recording(self), self._lock:
-            if bound.memory is not memory:  # the context has other memory by now, perhaps in use by later runs
-                bound.attach(memory)
-            bound.run(addresses)
-            if memory is not self._memory:
-                bound.memory = None
-                self._bound = None if bound is self._bound else self._bound
+        with recording(self), self._running:
+            bound.run(addresses, memory)
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Arrays by name in, new numpy arrays by name out. Raises as ``execute_v2``, and DTypeError."""
@@ -178,28 +175,29 @@ class ExecutionContext(Recorded):
     def infer(self, given: Sequence[Any]) -> list[Any]:
         """New output arrays for inputs in the engine's order. Raises as ``run``."""
         try:
-            with self._lock:
-                bound = self._bound
-                if bound is None or not bound.accepts(given):
-                    given = [as_input(io, x) for io, x in zip(self._inputs, given, strict=True)]
-                    bound = self._activated([x.shape for x in given])
-                outputs = [self._empty(shape, dtype) for shape, dtype in bound.results]
+            active = self._active
+            if active is None or not active[0].accepts(given):
+                given = [as_input(io, x) for io, x in zip(self._inputs, given, strict=True)]
+                active = self._activated([x.shape for x in given])
+            bound, memory = active
+            outputs = [self._empty(shape, dtype) for shape, dtype in bound.results]
+            with self._running:
                 if self._program.device.host_memory:
-                    bound.run([address_of(x) for x in (*given, *outputs)])
+                    bound.run([address_of(x) for x in (*given, *outputs)], memory)
                 else:
-                    self._run_staged(bound, given, outputs)
+                    self._run_staged(bound, memory, given, outputs)
         except TactixError:
             with recording(self):
                 raise
         return outputs
 
-    def _run_staged(self, bound: Bound, given: Sequence[Any], outputs: Sequence[Any]) -> None:
+    def _run_staged(self, bound: Bound, memory: Memory, given: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Through device memory of the context's own."""
         device = self._program.device
         addresses = [self._stage(i, x.nbytes) for i, x in enumerate((*given, *outputs))]
         for address, x in zip(addresses, given):
             device.copy_in(address, x)
-        bound.run(addresses)
+        bound.run(addresses, memory)
         for address, y in zip(addresses[len(given) :], outputs, strict=True):
             device.copy_out(y, address)
 
@@ -210,21 +208,20 @@ class ExecutionContext(Recorded):
 
     # -- binding ---------------------------------------------------------------------------------------------------
 
-    def _activated(self, shapes: Sequence[tuple[int, ...] | None]) -> Bound:
-        """The plan bound at these input shapes, with memory. After an error the context is as it was."""
-        if self._closed:
-            raise ExecutionError("the context is closed", who=self.name, do="Create another one")
-        key = tuple(shapes)
-        bound = self._known.get(key) or Bound(self._program, self._layout(shapes))
-        memory = self._needed_memory(bound.layout)
-        if bound.memory is not memory:
-            bound.attach(memory)
-        self._known[key] = bound
-        self._known.move_to_end(key)
-        while len(self._known) > BOUND:
-            self._known.popitem(last=False)
-        self._shapes, self._bound = shapes, bound
-        return bound
+    def _activated(self, shapes: Sequence[tuple[int, ...] | None]) -> tuple[Bound, Memory]:
+        """The plan linked at these input shapes, and memory for it. After an error the context is as it was."""
+        with self._state:
+            if self._closed:
+                raise ExecutionError("the context is closed", who=self.name, do="Create another one")
+            key = tuple(shapes)
+            bound = self._known.get(key) or Bound(self._program, self._layout(shapes))
+            memory = self._needed_memory(bound.layout)
+            self._known[key] = bound
+            self._known.move_to_end(key)
+            while len(self._known) > BOUND:
+                self._known.popitem(last=False)
+            self._shapes, self._active = shapes, (bound, memory)
+            return bound, memory
 
     def _layout(self, shapes: Sequence[tuple[int, ...] | None]) -> Layout:
         known = [s for s in shapes if s is not None]
@@ -247,7 +244,7 @@ class ExecutionContext(Recorded):
 
     def _use(self, memory: Memory | None) -> None:
         """From now on; shapes that were bound let go of the memory before."""
-        self._memory, self._bound = memory, None
+        self._memory, self._active = memory, None
         for bound in self._known.values():
             bound.memory = None
 
@@ -271,14 +268,9 @@ class ExecutionContext(Recorded):
             if not isinstance(address, int) or address <= 0:
                 raise InvalidArgument(f"tensor {name!r} has no address", do="Call set_tensor_address, or give it")
 
-    def _check_arrays(self, layout: Layout) -> None:
-        for name, array in self._held.items():
-            if array.shape != layout.shapes[name]:
-                raise ShapeError(f"{name!r} is {show(layout.shapes[name])}, its array is {show(array.shape)}")
-
     def close(self) -> None:
         """Give back memory and links; the context cannot run any more."""
-        with self._lock:
+        with self._running, self._state:
             self._closed = True
             self._use(None)
             self._known.clear()
@@ -295,3 +287,9 @@ class ExecutionContext(Recorded):
 def _fixed(shape: Shape) -> tuple[int, ...] | None:
     """A shape without symbols."""
     return tuple(d for d in shape if isinstance(d, int)) if all(isinstance(d, int) for d in shape) else None
+
+
+def _check_arrays(layout: Layout, held: Mapping[str, Any]) -> None:
+    for name, array in held.items():
+        if array.shape != layout.shapes[name]:
+            raise ShapeError(f"{name!r} is {show(layout.shapes[name])}, its array is {show(array.shape)}")

@@ -18,19 +18,29 @@ from tactix.network.evaluate import run_node
 from tactix.select.accuracy import departure
 from tactix.words.dims import Env, evaluate
 from tactix.words.errors import ExecutionError
+from tactix.words.tensor import TensorSpec
 
 ALIGNMENT = 64
 
 
 def sample(node: Node, env: Env, seed: int = 0) -> list[Any]:
-    """Random valid arrays for the node's given inputs at the shapes of ``env``; constants as they are."""
+    """Random valid arrays for the node's given inputs at the shapes of ``env``; what is known is as it must be."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
     specs = [None if v is None else replace(v.spec, shape=v.spec.at(dict(env)), value=None) for v in node.inputs]
     attrs = _resolved(node.layer, node.attrs, env)
     arrays = node.layer.sample(attrs, specs, rng)
-    return [v.const if v.const is not None else a for v, a in zip(node.inputs, arrays, strict=True) if v is not None]
+    return [_known(v.spec, a, env) for v, a in zip(node.inputs, arrays, strict=True) if v is not None]
+
+
+def _known(spec: TensorSpec, sampled: Any, env: Env) -> Any:
+    """The content of a constant or of a shape tensor, else the sample."""
+    if spec.const is not None or spec.value is None:
+        return sampled if spec.const is None else spec.const
+    import numpy as np
+
+    return np.array([evaluate(d, env) for d in spec.value], spec.dtype.numpy).reshape(spec.at(dict(env)))
 
 
 def _resolved(layer: Layer, attrs: Any, env: Env) -> Any:

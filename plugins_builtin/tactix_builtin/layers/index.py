@@ -12,7 +12,7 @@ from tactix.contracts.layer import Layer, random_array
 from tactix.words.dims import Shape, compare
 from tactix.words.errors import DTypeError, ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.layers.common import Array, Movement, Specs, axis_of, pick, required, same_dim
+from tactix_builtin.layers.common import Array, Movement, Specs, axis_of, pick, required, same_dim, wide
 from tactix_builtin.layers.shape import AxisAttrs
 
 
@@ -149,12 +149,13 @@ _UFUNCS = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maxim
 
 
 def _write(data: Array, where: Any, updates: Array, reduction: str) -> Array:
-    y = np.array(data)
     if reduction == "none":
+        y = np.array(data)
         y[where] = updates
-    else:
-        _UFUNCS[reduction].at(y, where, updates)
-    return y
+        return y
+    y = np.array(wide(data))
+    _UFUNCS[reduction].at(y, where, wide(updates))
+    return y.astype(data.dtype, copy=False)
 
 
 class Scatter(Movement):

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tactix.contracts.importer import Converter, Importer
 
-FAMILIES = ("ops_math", "ops_nn", "ops_shape", "ops_index", "ops_reduce", "ops_generate", "ops_resize", "ops_quantize")
+FAMILIES = (
+    "ops_math", "ops_nn", "ops_attention", "ops_shape", "ops_index", "ops_reduce", "ops_generate", "ops_resize",
+    "ops_quantize",
+)  # fmt: skip
 
 
 def importers() -> list[Importer]:

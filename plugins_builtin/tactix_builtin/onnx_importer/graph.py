@@ -66,8 +66,7 @@ class Walker:
             if name in here.values:
                 return here.values[name]
             if name in here.stored:
-                t = here.stored.pop(name)
-                array = self.weights.sparse(t) if hasattr(t, "indices") else self.weights.array(t)
+                array = self.weights.initializer(here.stored.pop(name))
                 here.values[name] = self.network.add_constant(array, name)
                 return here.values[name]
             here = here.parent

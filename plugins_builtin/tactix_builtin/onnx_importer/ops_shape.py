@@ -103,9 +103,8 @@ def space_to_depth(ctx: Context, node: Any) -> Value:
 def concat(ctx: Context, node: Any) -> Value:
     values = [ctx.tensor(i) for i in range(max(1, len(ctx.inputs)))]
     axis = ctx.attr("axis", 1) % max(1, values[0].spec.rank)
-    if len(values) == 1:
-        return values[0]
-    return ctx.layer("tactix.Concat", values, axis=axis)
+    filled = [v for v in values if v.spec.shape[axis] != 0] or values[:1]
+    return filled[0] if len(filled) == 1 else ctx.layer("tactix.Concat", filled, axis=axis)
 
 
 @CONVERTERS("Split")
@@ -116,7 +115,14 @@ def split(ctx: Context, node: Any) -> Any:
     if ctx.input(1) is not None:
         given = ctx.need_known(1, "sizes")
     sizes = given or even_parts(x.spec.shape[axis], ctx.attr("num_outputs", len(node.output)))
-    return [x] if len(sizes) == 1 else ctx.layers("tactix.Split", [x], axis=axis, sizes=tuple(sizes))
+    if sum(size != 0 for size in sizes) == 1:
+        return [x if size != 0 else _empty(ctx, x, axis) for size in sizes]
+    return ctx.layers("tactix.Split", [x], axis=axis, sizes=tuple(sizes))
+
+
+def _empty(ctx: Context, x: Value, axis: int) -> Value:
+    shape = (*x.spec.shape[:axis], 0, *x.spec.shape[axis + 1 :])
+    return ctx.layer("tactix.Fill", [], shape=shape, value=0, dtype=x.spec.dtype)
 
 
 @CONVERTERS("Slice")

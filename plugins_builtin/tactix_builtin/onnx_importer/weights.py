@@ -45,7 +45,7 @@ def dtype_of(code: int, who: str) -> DType:
 class Weights:
     """Reads tensors of one model. ``folder``: where its external files lie; None for a model in memory.
 
-    ``owned``: the model was parsed for this import, so bytes that became an array may be dropped from it.
+    ``owned``: the model was parsed for this import, so that bytes which became an array may be dropped from it.
     """
 
     def __init__(self, folder: Path | None, owned: bool = False) -> None:
@@ -62,11 +62,17 @@ class Weights:
         if t.data_location == EXTERNAL:
             return _shaped(self._external(t, dtype, math.prod(shape), who), dtype, shape, who)
         if t.HasField("raw_data"):
-            raw = np.frombuffer(t.raw_data, np.uint8)
-            if self.owned and raw.size > 1 << 16:
-                t.ClearField("raw_data")
-            return _shaped(raw, dtype, shape, who)
+            return _shaped(np.frombuffer(t.raw_data, np.uint8), dtype, shape, who)
         return _typed(t, dtype, shape, who)
+
+    def initializer(self, t: onnx.TensorProto | onnx.SparseTensorProto) -> Array:
+        """An initializer's elements; its bytes leave the model if that is owned. Raises ModelImportError."""
+        if hasattr(t, "indices"):
+            return self.sparse(t)
+        found = self.array(t)
+        if self.owned:
+            t.ClearField("raw_data")
+        return found
 
     def sparse(self, t: onnx.SparseTensorProto) -> Array:
         """A sparse tensor written out. Raises ModelImportError."""

@@ -8,16 +8,24 @@ from tactix.contracts.tactic import Tactic
 def all_tactics() -> list[Tactic]:
     """Every built-in CPU tactic."""
     from tactix_builtin.tactics import (
+        c_attention,
+        c_conv,
+        c_conv_general,
+        c_conv_transpose,
+        c_depthwise,
         c_gather,
+        c_gemm,
         c_move,
         c_norm,
         c_pointwise,
         c_pool,
         c_reduce,
         c_reformat,
+        c_rnn,
         c_softmax,
         numpy_ref,
     )
 
     own = (c_pointwise, c_reduce, c_softmax, c_norm, c_move, c_gather, c_pool, c_reformat, numpy_ref)
-    return [t for module in own for t in module.tactics()]
+    products = (c_gemm, c_conv, c_depthwise, c_conv_transpose, c_conv_general, c_attention, c_rnn)
+    return [t for module in (*own, *products) for t in module.tactics()]

@@ -74,14 +74,20 @@ def heads(node: Node) -> Heads | Reject:
     t = k.shape[2] if isinstance(k.shape[2], int) else v.shape[2]
     try:
         lead = broadcast_shapes(q.shape[:2], k.shape[:2], v.shape[:2])
-        strides = [broadcast_strides(x.shape[:2], lead) for x in (q, k, v)]
-        mask = broadcast_strides(masks[0].shape, (*lead, q.shape[2], t)) if masks else (0, 0, 0, 0)
+        of_q, of_k, of_v = (broadcast_strides(x.shape[:2], lead) for x in (q, k, v))
+        mask: Shape = broadcast_strides(masks[0].shape, (*lead, q.shape[2], t)) if masks else (0, 0, 0, 0)
     except ShapeError as problem:
         return Reject(str(problem))
+    at_q, at_k, at_v, *at_mask = anchor.inputs
     return Heads(
-        *anchor.inputs[:3], anchor.inputs[3] if masks else -1, lead, *strides, mask, prod(k.shape[:2]),
+        at_q, at_k, at_v, at_mask[0] if masks else -1, lead, of_q, of_k, of_v, mask, prod(k.shape[:2]),
         prod(v.shape[:2]), q.shape[2], t, d, e, a.scale, a.nan_to_zero, epi,
     )  # fmt: skip
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [AttentionTactic()]
 
 
 class AttentionTactic(Tactic):
@@ -107,14 +113,18 @@ class AttentionTactic(Tactic):
         size = prod(h.lead) * h.s * h.t
         if not symbols(size) <= set(ctx.opt):
             return None
-        lanes, rows = max(4, ctx.device.lanes), variant.knob("rows")
+        lanes, rows = max(4, ctx.device.lanes), int(variant.knob("rows"))
         step = c_tile.step_cycles(rows, 2) / rows / (2 * lanes)
-        return 1e-6 + evaluate(size, ctx.opt) * ((h.d + h.e) * step + 25 / lanes) / 3e9 / max(1, ctx.threads)
+        exponents = (25 + 40 * (rows % ROWS) / rows) / lanes
+        return 1e-6 + evaluate(size, ctx.opt) * ((h.d + h.e) * step + exponents) / 3e9 / max(1, ctx.threads)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         h = heads(node)
         assert isinstance(h, Heads)
         return _Kernel(h, node, variant, ctx).artifact()
+
+
+SOFTMAX_PARAMETERS = "float* s, int64_t keys, const float* mask, float* top, float* total, float* o, int64_t pitch"
 
 
 class _Kernel:
@@ -152,33 +162,39 @@ class _Kernel:
 
         Several rows at once, since one by itself would wait for its own maximum and sum.
         """
-        lanes, inf = self.tile.lanes, "tx_splat(__builtin_inff())"
-        each = range(rows)
-        s, o = [f"s + {r * KEYS}" for r in each], [f"o + {r * self.width}" for r in each]
+        lanes, each = self.tile.lanes, range(rows)
+        s = [f"s + {r * KEYS}" for r in each]
+        minus_inf = "-tx_splat(__builtin_inff())"
         peak = [f"tx_store_f32({s[r]} + j, x{r});\nmost{r} = tx_max_c(x{r}, most{r});" for r in each]
         whole = [f"const vf x{r} = {self._masked(s[r], r, '')};" for r in each]
-        last = [f"const vf x{r} = tx_select(tx_first(keys - j), {self._masked(s[r], r, 'keys - j')}, -{inf});" for r in each]
+        masked = [self._masked(s[r], r, "keys - j") for r in each]
+        last = [f"const vf x{r} = tx_select(tx_first(keys - j), {masked[r]}, {minus_inf});" for r in each]
         weights = [f"const vf p{r} = tx_exp_low(tx_load_f32({s[r]} + j) - base{r});" for r in each]
         stores = [f"tx_store_f32({s[r]} + j, p{r});\nsum{r} += p{r};" for r in each]
-        earlier = [f"tx_store_f32({x} + {n * lanes}, tx_load_f32({x} + {n * lanes}) * tx_splat(scale{r}[0]));"
-                   for r, x in enumerate(o) for n in range(self.tile.vectors)]  # fmt: skip
-        scales = [f"const vf scale{r} = tx_exp_low(tx_splat(old{r}) - base{r});\nold_sum{r} = total[{r}] * scale{r}[0];" for r in each]
-        self.functions.add(
-            f"softmax{rows}",
-            "float* s, int64_t keys, const float* mask, float* top, float* total, float* o, int64_t pitch",
-            [
-                *(f"vf most{r} = -{inf}, sum{r} = tx_zero();\nfloat old_sum{r} = 0.0f;" for r in each),
-                "int64_t j = 0;",
-                block(f"for (; j + {lanes} <= keys; j += {lanes})", *whole, *peak),
-                block("if (j < keys)", *last, *peak),
-                *(f"const float old{r} = top[{r}], peak{r} = tx_hmax(most{r});" for r in each),
-                *(f"top[{r}] = old{r} > peak{r} ? old{r} : peak{r};" for r in each),
-                *(f"const vf base{r} = tx_splat(top[{r}] == -__builtin_inff() ? 0.0f : top[{r}]);" for r in each),
-                block(f"for (j = 0; j < keys; j += {lanes})", *weights, *stores),
-                block("if (pitch)", *scales, loop("p", "0", str(self.panels), *earlier, "o += pitch;")),
-                *(f"total[{r}] = old_sum{r} + tx_hsum(sum{r});" for r in each),
-            ],
-        )
+        body = [
+            *(f"vf most{r} = {minus_inf}, sum{r} = tx_zero();\nfloat before{r} = 0.0f;" for r in each),
+            "int64_t j = 0;",
+            block(f"for (; j + {lanes} <= keys; j += {lanes})", *whole, *peak),
+            block("if (j < keys)", *last, *peak),
+            *(f"const float old{r} = top[{r}], peak{r} = tx_hmax(most{r});" for r in each),
+            *(f"top[{r}] = old{r} > peak{r} ? old{r} : peak{r};" for r in each),
+            *(f"const vf base{r} = tx_splat(top[{r}] == -__builtin_inff() ? 0.0f : top[{r}]);" for r in each),
+            block(f"for (j = 0; j < keys; j += {lanes})", *weights, *stores),
+            block("if (pitch)", *self._rescale(rows)),
+            *(f"total[{r}] = before{r} + tx_hsum(sum{r});" for r in each),
+        ]
+        self.functions.add(f"softmax{rows}", SOFTMAX_PARAMETERS, body)
+
+    def _rescale(self, rows: int) -> list[str]:
+        """What was summed over earlier blocks, in terms of the new maximum."""
+        lines, sums = [], []
+        for r in range(rows):
+            lines.append(f"const vf scale{r} = tx_splat(tx_exp_low(tx_splat(old{r}) - base{r})[0]);")
+            lines.append(f"before{r} = total[{r}] * scale{r}[0];")
+            for n in range(self.tile.vectors):
+                at = f"o + {r * self.width + n * self.tile.lanes}"
+                sums.append(f"tx_store_f32({at}, tx_load_f32({at}) * scale{r});")
+        return [*lines, loop("p", "0", str(self.panels), *sums, "o += pitch;")]
 
     def _masked(self, scores: str, row: int, count: str) -> str:
         """A vector of scaled scores plus mask, of which ``count`` are there."""
@@ -197,22 +213,18 @@ class _Kernel:
         tile = Tile(rows, 2, self.tile.lanes, c_tile.chains_for(rows, 2))
         self._scores(tile)
         self._weigh(tile)
-        block_size = rows * width
-        at_v = f"v + t * {self.panels * width}" if self.packs_v else f"v + t * {h.e}"
-        row_mask = f"mask + m * {self.args.dim(h.mask_strides[2])}" if h.mask_strides[2] != 0 else "mask"
-        row_mask += " + t" if h.mask_strides[3] != 0 else ""
-        call = f"a, s + m * {KEYS}, keys, {row_mask}, top + m, sum + m, o + m * {width}, t ? {block_size} : 0"
+        size = rows * width
+        at_v = f"v + t * {self.panels * width if self.packs_v else h.e}"
         walk = [
             f"const int64_t keys = {self.t} - t < {KEYS} ? {self.t} - t : {KEYS};",
             loop("j", "0", "keys", f"TX_NAME(scores{rows})(a, q, k + (t + j) * {h.d}, s + j);", step=width),
-            "int64_t m = 0;",
-            block(f"for (; m + {ROWS} <= {rows}; m += {ROWS})", f"TX_NAME(softmax{ROWS})({call});") if rows >= ROWS else "",
-            block(f"for (; m < {rows}; m++)", f"TX_NAME(softmax1)({call});") if rows % ROWS else "",
+            *self._rows_of_softmax(rows),
             loop("p", "0", str(self.panels),
-                 f"TX_NAME(weigh{rows})(a, s, {at_v} + p * {width}, keys, o + p * {block_size}, t == 0);"),
+                 f"TX_NAME(weigh{rows})(a, s, {at_v} + p * {width}, keys, o + p * {size}, t == 0);"),
         ]  # fmt: skip
+        aligned = "__attribute__((aligned(64)))"
         body = [
-            f"float s[{rows * KEYS}] __attribute__((aligned(64))), o[{self.panels * block_size}] __attribute__((aligned(64)));",
+            f"float s[{rows * KEYS}] {aligned}, o[{self.panels * size}] {aligned};",
             f"float top[{rows}], sum[{rows}];",
             loop("m", "0", str(rows), "top[m] = -__builtin_inff();", "sum[m] = 0.0f;"),
             loop("t", "0", self.t, *walk, step=KEYS),
@@ -221,6 +233,19 @@ class _Kernel:
         self.functions.add(
             f"unit{rows}", "const float* q, const float* k, const float* v, const float* mask, int64_t row", body
         )
+
+    def _rows_of_softmax(self, rows: int) -> list[str]:
+        """The softmax of all rows of a unit, some at a time."""
+        mask = self.h.mask_strides
+        at = f"mask + m * {self.args.dim(mask[2])}" if mask[2] != 0 else "mask"
+        at += " + t" if mask[3] != 0 else ""
+        call = f"a, s + m * {KEYS}, keys, {at}, top + m, sum + m, o + m * {self.width}, t ? {rows * self.width} : 0"
+        lines = ["int64_t m = 0;"]
+        if rows >= ROWS:
+            lines.append(block(f"for (; m + {ROWS} <= {rows}; m += {ROWS})", f"TX_NAME(softmax{ROWS})({call});"))
+        if rows % ROWS:
+            lines.append(block(f"for (; m < {rows}; m++)", f"TX_NAME(softmax1)({call});"))
+        return lines
 
     def _finish(self, tile: Tile) -> list[str]:
         h, size = self.h, tile.rows * self.width
@@ -269,9 +294,7 @@ class _Kernel:
         """Keys of every head as panels: (matrix, panel, d, width), zero past the last key."""
         h, width, lanes = self.h, self.width, self.tile.lanes
         panels = self.args.dim(self.key_panels)
-        turn = (
-            f"TX_NAME(turn)(in + j * {h.d} + i, {h.d}, left - j, {h.d} - i, out + i * {width} + j, {width});"
-        )  # fmt: skip
+        turn = f"TX_NAME(turn)(in + j * {h.d} + i, {h.d}, left - j, {h.d} - i, out + i * {width} + j, {width});"
         body = [
             f"const int64_t panel = u % {panels}, left = {self.t} - panel * {width};",
             f"const float* in = {self.args.input(h.k)} + (u / {panels} * {self.t} + panel * {width}) * {h.d};",

@@ -2,8 +2,8 @@
 
 A tile is some neighbouring pixels times some channel blocks. Rows of static width are cut into tiles whose taps beyond
 the border are left out; otherwise a first launch copies the input with its columns padded. Rows beyond the border are
-never visited. A first layer may read a linear image. Knobs: ``rows`` (pixels) and ``vectors`` (channel blocks) of a tile;
-``blocks``, the input channel blocks after which partial sums go to the workspace (0: all at once).
+never visited. A first layer may read a linear image. Knobs: ``rows`` (pixels) and ``vectors`` (channel blocks) of a
+tile; ``blocks``, the input channel blocks after which partial sums go to the workspace (0: all at once).
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ FEW_CHANNELS = 4
 """An image with at most so many channels is read linear: in blocks most lanes would be zero."""
 SLAB_BYTES = 1 << 19
 """A panel's weights that are larger than this are worth cutting by input channels."""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [ConvTactic()]
 
 
 class ConvTactic(Tactic):
@@ -73,7 +78,7 @@ def _shapes(win: Window, device: DeviceProperties) -> list[tuple[int, int]]:
     lanes = max(4, device.lanes)
     per_group = -(-win.co // win.group // lanes)
     width: Dim = win.out[0] * win.out[1] if win.is_pointwise else win.out[1]
-    found = {}
+    found: dict[tuple[int, int], None] = {}
     for most, vectors in c_tile.shapes(device):
         rows = -(-width // -(-width // most)) if isinstance(width, int) and width > 0 else most
         wide = min(vectors, per_group)
@@ -94,7 +99,7 @@ def _blocks(win: Window, vectors: int, lanes: int, source: Format) -> tuple[int,
 
 def cycles(win: Window, v: Variant, device: DeviceProperties, opt: dict[str, int] | None = None) -> float:
     """Cycles on one core, by the tile's cycles per step; unknown sizes count as 32."""
-    lanes, rows, vectors = max(4, device.lanes), v.knob("rows"), v.knob("vectors")
+    lanes, rows, vectors = max(4, device.lanes), int(v.knob("rows")), int(v.knob("vectors"))
     size = {s: 32 for d in (win.n, *win.out) for s in symbols(d)} | (opt or {})
     n, high, wide = (evaluate(d, size) for d in (win.n, *win.out))
     panels = -(-win.co // (vectors * lanes))
@@ -106,6 +111,6 @@ def cycles(win: Window, v: Variant, device: DeviceProperties, opt: dict[str, int
     for part in (rows, *c_tile.rest_sizes(rows, length if known else None)):
         tiles, left = divmod(left, part)
         total += tiles * (c_tile.step_cycles(part, vectors, c_tile.chains_for(part, vectors)) * depth + part * vectors)
-    blocks = v.knob("blocks")
+    blocks = int(v.knob("blocks"))
     passes = -(-channels // lanes // blocks) if blocks else 1
     return lines * panels * (total + (passes - 1) * length * vectors * 2.0)

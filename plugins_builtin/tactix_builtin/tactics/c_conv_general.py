@@ -7,6 +7,7 @@ columns. A transposed convolution is one with the taps reversed over an input wi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,6 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, Shape, ceildiv, evaluate, prod, symbols
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
-from tactix_builtin.tactics import c_tile
 from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, anchor_spec, epilogue
 from tactix_builtin.tactics.c_text import Args, block, decode, kernel, load, loop, splat, split, store
 from tactix_builtin.tactics.c_tile import Functions, Tile, by_rows, finish, flat, with_term
@@ -31,8 +31,8 @@ VECTORS = 2
 class Taps:
     """A convolution of stride ``strides`` over an input with ``stuffing - 1`` zeros between elements.
 
-    ``begins``: elements of padding before each axis. Weights: ``channel_stride`` and ``input_stride`` count kernels from
-    one output or input channel of a group to the next; ``reversed``: taps are stored last first.
+    ``begins``: elements of padding before each axis. Weights: ``channel_stride`` and ``input_stride`` count kernels
+    from one output or input channel of a group to the next; ``reversed``: taps are stored last first.
     """
 
     x: int
@@ -76,25 +76,37 @@ def taps_of(node: Node) -> Taps | Reject:
 
 
 def _forward(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> Taps:
-    x, w, y = node.given[inputs[0]].spec, node.given[inputs[1]].spec, anchor_spec(node)
+    x, y = node.given[inputs[0]].spec, anchor_spec(node)
     rank, ones = x.rank - 2, (1,) * (x.rank - 2)
+    co, channels, *kernel = _known(node, inputs[1])
     begins = tuple(a.pads[:rank]) or (0,) * rank
     return Taps(
-        inputs[0], inputs[1], x.shape[0], x.shape[1], w.shape[0], a.group, x.shape[2:], y.shape[2:], w.shape[2:],
-        a.strides or ones, a.dilations or ones, ones, begins, w.shape[1], 1, False, epi,
+        inputs[0], inputs[1], x.shape[0], channels * a.group, co, a.group, x.shape[2:], y.shape[2:], tuple(kernel),
+        a.strides or ones, a.dilations or ones, ones, begins, channels, 1, False, epi,
     )  # fmt: skip
 
 
 def _transposed(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> Taps:
-    x, w, y = node.given[inputs[0]].spec, node.given[inputs[1]].spec, anchor_spec(node)
+    x, y = node.given[inputs[0]].spec, anchor_spec(node)
     rank, ones = x.rank - 2, (1,) * (x.rank - 2)
+    channels, per_group, *kernel = _known(node, inputs[1])
     dilations = a.dilations or ones
     pads = a.pads[:rank] or (0,) * rank
-    begins = tuple(d * (k - 1) - p for d, k, p in zip(dilations, w.shape[2:], pads, strict=True))
+    begins = tuple(d * (k - 1) - p for d, k, p in zip(dilations, kernel, pads, strict=True))
     return Taps(
-        inputs[0], inputs[1], x.shape[0], x.shape[1], w.shape[1] * a.group, a.group, x.shape[2:], y.shape[2:],
-        w.shape[2:], ones, dilations, a.strides or ones, begins, 1, w.shape[1], True, epi,
+        inputs[0], inputs[1], x.shape[0], channels, per_group * a.group, a.group, x.shape[2:], y.shape[2:],
+        tuple(kernel), ones, dilations, a.strides or ones, begins, 1, per_group, True, epi,
     )  # fmt: skip
+
+
+def _known(node: Node, index: int) -> list[int]:
+    """The weights' shape."""
+    return [int(d) for d in node.given[index].spec.shape if isinstance(d, int)]
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [GeneralConvTactic()]
 
 
 class GeneralConvTactic(Tactic):
@@ -104,6 +116,7 @@ class GeneralConvTactic(Tactic):
     implements = ("tactix.Convolution@1", "tactix.ConvTranspose@1")
     source = "c"
     native = True
+    fallback = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         try:
@@ -115,7 +128,7 @@ class GeneralConvTactic(Tactic):
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         t = taps_of(node)
         assert isinstance(t, Taps)
-        steps = prod(t.out) * t.n * (t.co * (t.c // t.group) * prod(t.kernel))  # type: ignore[arg-type]
+        steps = prod(t.out) * t.n * (t.co * (t.c // t.group) * math.prod(t.kernel))
         if not symbols(steps) <= set(ctx.opt):
             return None
         return 2e-6 + evaluate(steps, ctx.opt) / max(4, ctx.device.lanes) / 3e9 / max(1, ctx.threads)
@@ -190,8 +203,8 @@ class _Kernel:
         t, tile = self.taps, Tile(rows, self.vectors, self.lanes)
         width = t.out[-1]
         left = "" if isinstance(width, int) and width % tile.width == 0 else f"({self.args.dim(width)} - col)"
-        stride = t.channel_stride * prod(t.kernel)  # type: ignore[operator]
-        step = tile.steps(1, lambda m, u: f"wt[{m * stride}]", "xt")  # type: ignore[operator]
+        stride = t.channel_stride * math.prod(t.kernel)
+        step = tile.steps(1, lambda m, u: f"wt[{m * stride}]", "xt")
         body = [tile.zero(), self._reduce(step), *finish(tile, t.epi, LineSite(self.args, t, self.lanes, left))]
         parameters = "const float* x, const float* w, int64_t image, int64_t channel, int64_t line, int64_t col"
         self.functions.add(f"t{rows}", parameters, body)
@@ -207,10 +220,13 @@ class _Kernel:
                 terms.append(f"i{i} * {self.args.dim(prod(self.padded[i + 1 :]) * row * strides[i])}")
         at, s = f"i{rank - 1} * {strides[-1]}", t.strides[-1]
         terms.append(at if s == 1 else f"{at} % {s} * {self.args.dim(self.pitch)} + {at} / {s}")
-        plane, count = self.args.dim(prod(self.padded) * row), prod(t.kernel)
+        plane, count = self.args.dim(prod(self.padded) * row), math.prod(t.kernel)
         place = f"{count} - 1 - ({tap})" if t.reversed else tap
-        head = f"const float *xt = x + c * {plane} + {' + '.join(terms)}, *wt = w + c * {t.input_stride * count} + {place};"  # type: ignore[operator]
-        body = f"{head}\n{step}"
+        x, w = (
+            f"const float* xt = x + c * {plane} + {' + '.join(terms)};",
+            f"w + c * {t.input_stride * count} + {place}",
+        )
+        body = f"{x}\nconst float* wt = {w};\n{step}"
         for i in reversed(range(rank)):
             body = loop(f"i{i}", "0", str(t.kernel[i]), body)
         return loop("c", "0", str(t.c // t.group), body)
@@ -220,20 +236,18 @@ class _Kernel:
         t, rank = self.taps, len(self.taps.kernel)
         lines, row = prod(t.out[:-1]), self.pitch * t.strides[-1]
         names = [f"o{i}" for i in range(rank - 1)]
-        places = [
-            f"o{i} * {self.args.dim(prod(self.padded[i + 1 :]) * row * t.strides[i])}" for i in range(rank - 1)
-        ]
-        inputs, plane = t.c // t.group, prod(self.padded) * row
-        weights = prod(t.kernel) * (t.channel_stride * self.rows if not t.reversed else t.input_stride * inputs)  # type: ignore[operator]
-        step = prod(t.kernel) * t.channel_stride
-        w = f"{self.args.input(t.w)} + group * {weights} + m * {step}"
+        places = [f"o{i} * {self.args.dim(prod(self.padded[i + 1 :]) * row * t.strides[i])}" for i in range(rank - 1)]
+        inputs, plane = t.c // t.group, self.args.dim(prod(self.padded) * row)
+        count = math.prod(t.kernel)
+        weights = count * (t.channel_stride * self.rows if not t.reversed else t.input_stride * inputs)
+        w = f"{self.args.input(t.w)} + group * {weights} + m * {count * t.channel_stride}"
         call = f"a, xl + q, {w}, image, group * {self.rows} + m, line, q"
         rows = [s for s in sizes if s <= self.rows]
         tiles = by_rows(rows, "m", str(self.rows), lambda s: f"TX_NAME(t{s})({call});")
         body = [
             decode("u", ["image", "group", "line"], ["0", str(t.group), self.args.dim(lines)]),
             decode("line", names, [self.args.dim(d) for d in t.out[:-1]]),
-            f"const float* xl = {self.args.sum(self.x, f'(image * {t.c} + group * {inputs}) * {self.args.dim(plane)}', *places)};",
+            f"const float* xl = {self.args.sum(self.x, f'(image * {t.c} + group * {inputs}) * {plane}', *places)};",
             loop("q", "0", self.args.dim(t.out[-1]), "int64_t m = 0;", tiles, step=self.vectors * self.lanes),
         ]
         return f"{split(self.args.dim(t.n * t.group * lines))}\n{loop('u', 'lo', 'hi', *body)}"
@@ -249,13 +263,15 @@ class _Kernel:
             place = f"({place}) * {self.args.dim(t.size[i])} + {where} / {t.stuffing[i]}"
         width, s = self.args.dim(t.size[-1]), t.strides[-1]
         column = f"(q * {s} + p - {self.args.dim(t.begins[-1])})"
-        value = f"inside && {self._inside('at', rank - 1)} ? {self.args.input(t.x)}[({place}) * {width} + at / {t.stuffing[-1]}] : 0.0f"
+        source = f"{self.args.input(t.x)}[({place}) * {width} + at / {t.stuffing[-1]}]"
+        value = f"inside && {self._inside('at', rank - 1)} ? {source} : 0.0f"
+        fill = [f"const int64_t at = {column};", f"*out++ = {value};"]
         sizes = [self.args.dim(d) for d in self.padded]
         body = [
             decode("r", ["plane", *names], ["0", *sizes]),
             f"const int inside = {' && '.join(inside)};",
             f"float* out = {self.x} + r * {self.args.dim(self.pitch * s)};",
-            loop("p", "0", str(s), loop("q", "0", self.args.dim(self.pitch), f"const int64_t at = {column};", f"*out++ = {value};")),
+            loop("p", "0", str(s), loop("q", "0", self.args.dim(self.pitch), *fill)),
         ]
         return f"{split(self.args.dim(t.n * t.c * prod(self.padded)))}\n{loop('r', 'lo', 'hi', *body)}"
 

@@ -18,8 +18,11 @@ INPUT_BYTES = 1 << 20
 """Bytes of input that one sweep over the panels reads: a part of the second cache."""
 
 
+PARAMETERS = "const float* x, const float* w, int64_t image, int64_t block, int64_t pixel, int64_t top, int64_t bottom"
+
+
 class ConvKernel:
-    """Writes one kernel. Loops: rows in blocks, panels, channel blocks, rows, tiles; inside a tile channels and taps."""
+    """Writes one kernel. Loops: blocks of rows, panels, channel blocks, rows, tiles; inside a tile channels, taps."""
 
     def __init__(self, node: Node, win: Window, variant: Variant, ctx: CompileContext) -> None:
         self.win, self.ctx = win, ctx
@@ -83,7 +86,7 @@ class ConvKernel:
         tile = Tile(size, self.tile.vectors, self.tile.lanes, c_tile.chains_for(size, self.tile.vectors, self._most()))
         inner = run is None or run.is_inner
         name = f"t{tile.name}" if inner or run is None else f"t{tile.name}at{run.start}"
-        parameters = "const float* x, const float* w, int64_t image, int64_t block, int64_t pixel, int64_t top, int64_t bottom"
+        parameters = PARAMETERS
         deep = str(self.deep)
         body = [tile.zero()]
         if self.sweep:
@@ -104,7 +107,7 @@ class ConvKernel:
         plane = self.args.dim(self.win.size[0] * self.pitch * self.cell)
         slab = self.slab
         kh, kw = self.win.kernel
-        if (kh, kw) == (1, 1):
+        if (kh, kw) == (1, 1) and not any(self.win.pads):
             return loop("c", "0", deep, self._cell(tile, f"x + c * {plane}", f"w + c * {slab}", 0, None))
         row = self.args.dim(self.pitch * (self.win.dilations[0] * self.cell))
         xr, wr = f"x + c * {plane} + i * {row}", f"w + c * {slab} + i * {kw * self.cell * tile.width}"
@@ -158,7 +161,7 @@ class ConvKernel:
         return self._planes() * self.cell * width * self.win.strides[0] * 4
 
     def _sweep(self, units: str, unit_bytes: int, head: list[str], body: list[str]) -> str:
-        """Loops over this thread's units (of one image at a time), in blocks, and panels; ``t`` is the block's first unit."""
+        """Loops over this thread's units, in blocks of one image, and panels; ``t`` is the block's first unit."""
         win = self.win
         most = max(1, INPUT_BYTES // unit_bytes)
         plane = self.args.dim(win.size[0] * self.pitch * self.cell)

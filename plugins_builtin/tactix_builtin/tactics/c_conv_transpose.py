@@ -26,6 +26,11 @@ from tactix_builtin.tactics.c_window import Window, formats, with_bias
 OFFERED = 3
 
 
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [ConvTransposeTactic()]
+
+
 class ConvTransposeTactic(Tactic):
     """float32, one or two spatial axes, constant weights, kernel equal to stride, one group, no pads."""
 
@@ -44,7 +49,7 @@ class ConvTransposeTactic(Tactic):
         if isinstance(found, Reject):
             return found
         width = win.size[1]
-        sizes = {}
+        sizes: dict[tuple[int, int], None] = {}
         for most, vectors in c_tile.shapes(device):
             rows = -(-width // -(-width // most)) if isinstance(width, int) else most
             sizes[rows, min(vectors, -(-win.co // lanes))] = None

@@ -14,7 +14,7 @@ from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_space import Space, collapse
+from tactix_builtin.tactics.c_space import collapse
 from tactix_builtin.tactics.c_text import Args, block, loop
 
 WIDTHS = (1, 2, 4, 8)
@@ -65,6 +65,7 @@ class _Writer:
         self.args, self.copy, self.width, self.ctx = args, copy, width, ctx
         self.element = f"uint{8 * width}_t"
         self.bits = str(8 * width)
+        self.constant = f"({self.element})0x{copy.value:x}ULL"
         self.space = collapse(copy.sizes, (copy.source_strides, copy.target_strides))
         self.swapped = self._swapped_loop()
 
@@ -99,12 +100,12 @@ class _Writer:
         q = "q" if begin == "0" else f"q + {begin} * {self.args.dim(target)}"
         p = "p" if begin == "0" else f"p + {begin} * {self.args.dim(source)}"
         if self.copy.source < 0 and target == 1:
-            return f"tx_fill_{self.bits}({q}, {self.copy.value}u, {count});"
+            return f"tx_fill_{self.bits}({q}, {self.constant}, {count});"
         if self.copy.source < 0:
             place = f"({q})[k * {self.args.dim(target)}]"
-            return loop("k", "0", count, f"{place} = {self.copy.value}u;")
+            return loop("k", "0", count, f"{place} = {self.constant};")
         if source == 1 and target == 1:
-            return f"tx_copy((char*)({q}), (const char*)({p}), {count} * {self.width});"
+            return f"tx_copy((char*)({q}), (const char*)({p}), ({count}) * {self.width});"
         if source == 0 and target == 1:
             return f"tx_fill_{self.bits}({q}, *({p}), {count});"
         if target == 1:
@@ -164,7 +165,3 @@ class _Writer:
         ]
         return [c_text.split(total), loop("o", "lo", "hi", *body)]
 
-
-def contiguous(space: Space) -> bool:
-    """Whether a copy is one run."""
-    return len(space.sizes) == 1 and all(s == (1,) for s in space.strides)

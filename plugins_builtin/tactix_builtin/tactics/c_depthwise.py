@@ -21,6 +21,11 @@ from tactix_builtin.tactics.c_tile import Tile
 from tactix_builtin.tactics.c_window import Run, Window, formats, window
 
 
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [DepthwiseTactic()]
+
+
 class DepthwiseTactic(Tactic):
     """float32, one or two spatial axes, constant weights, one output channel for each input channel."""
 
@@ -49,7 +54,7 @@ class DepthwiseTactic(Tactic):
         steps = win.n * win.out[0] * win.out[1] * (-(-win.c // max(4, ctx.device.lanes)))
         if not symbols(steps) <= set(ctx.opt):
             return None
-        cycles = win.taps * (0.5 + 2 / variant.knob("rows")) + 8
+        cycles = win.taps * (0.5 + 2 / int(variant.knob("rows"))) + 8
         return 5e-7 + evaluate(steps, ctx.opt) * cycles / 3e9 / max(1, ctx.threads)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
@@ -95,9 +100,9 @@ class DepthwiseKernel(ConvKernel):
                 if run is None or run.pattern[m][t]:
                     users.setdefault(m * win.strides[1] + t * win.dilations[1], []).append((m, t))
         weights = [f"const vf k{t} = tx_load_f32(wr + {t * lanes});" for t in taps]
-        columns = [
-            block("", f"const vf v = tx_load_f32(xr + {at * lanes});", *(f"{tile.acc(m, 0)} += v * k{t};" for m, t in found))
-            for at, found in sorted(users.items())
-        ]  # fmt: skip
+        columns = []
+        for at, found in sorted(users.items()):
+            sums = [f"{tile.acc(m, 0)} += v * k{t};" for m, t in found]
+            columns.append(block("", f"const vf v = tx_load_f32(xr + {at * lanes});", *sums))
         head = f"const float *xr = x + i * {row}, *wr = w + i * {win.kernel[1] * lanes};"
         return loop("i", "top", "bottom", head, *weights, *columns)

@@ -1,8 +1,8 @@
 """MatMul and Gemm on register tiles, with any pointwise epilogue.
 
-b lies in panels of as many columns as a tile has: packed at build where it is constant, else by a first launch into the
-workspace. Threads share out a grid of row tiles and panels. Knobs: ``rows`` and ``vectors`` of the tile; ``depth``, the
-steps of k after which partial sums go to the workspace, so that a block of a stays in the second cache (0: all at once).
+b lies in panels of as many columns as a tile has: packed at build where it is constant, else by a first launch into
+the workspace. Threads share out a grid of row tiles and panels. Knobs: ``rows`` and ``vectors`` of the tile; ``depth``,
+the steps of k after which partial sums go to the workspace, so that a block of a stays in the second cache (0: all).
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ DEEP = 1024
 BLOCK_BYTES = 1 << 19
 """Bytes of a that one sweep over the panels reads: a part of the second cache."""
 OFFERED = 4
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [GemmTactic()]
 
 
 class GemmTactic(Tactic):
@@ -51,11 +56,11 @@ class GemmTactic(Tactic):
         assert not isinstance(p, Reject)
         if not symbols(p.rows * p.n * p.k * p.b_count) <= set(ctx.opt):
             return None
-        m, k, count = (evaluate(d, ctx.opt) for d in (p.m, p.k, p.b_count))
-        total = _cycles(p, variant, ctx.device, ctx.opt) * evaluate(prod(p.batch), ctx.opt)
-        packing = 0 if p.constant_b else 0.2 * count * k * evaluate(p.n, ctx.opt)
-        bytes_b = 4 * k * evaluate(p.n, ctx.opt) * count
-        return 5e-7 + (total + packing) / 3e9 / max(1, ctx.threads) + bytes_b / 4e10 + m * 0.0
+        elements = evaluate(p.b_count * p.k * p.n, ctx.opt)
+        total = _cycles(p, variant, ctx.device, dict(ctx.opt)) * evaluate(prod(p.batch), ctx.opt)
+        packing = 0 if p.constant_b else 0.2 * elements
+        bytes_b = 4 * elements
+        return 5e-7 + (total + packing) / 3e9 / max(1, ctx.threads) + bytes_b / 4e10
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         p = product(node)
@@ -69,7 +74,7 @@ def tile_shapes(m: Dim, n: Dim, device: DeviceProperties) -> list[tuple[int, int
     options = list(c_tile.shapes(device))
     if isinstance(m, int) and m <= 4:
         options = [(m, v) for v in (2, 4, 8, 1)]
-    found = {}
+    found: dict[tuple[int, int], None] = {}
     for rows, wide in options:
         if isinstance(m, int) and m > 0:  # equal tiles: 10 of 13 rows rather than 9 of 14 and a rest of 4
             rows = -(-m // -(-m // rows))
@@ -85,12 +90,11 @@ def _is_small(m: Dim) -> bool:
     return isinstance(m, int) and m <= 32
 
 
-def _cycles(p: Product, v: Variant, device: DeviceProperties, opt: object = None) -> float:
+def _cycles(p: Product, v: Variant, device: DeviceProperties, opt: dict[str, int] | None = None) -> float:
     """Cycles of one product on one core, by the tile's cycles per step; unknown sizes count as 64."""
-    known = opt if isinstance(opt, dict) else {}
-    size = {s: 64 for d in (p.m, p.n, p.k) for s in symbols(d)} | known
+    size = {s: 64 for d in (p.m, p.n, p.k) for s in symbols(d)} | (opt or {})
     m, n, k = (evaluate(d, size) for d in (p.m, p.n, p.k))
-    rows, vectors = v.knob("rows"), v.knob("vectors")
+    rows, vectors = int(v.knob("rows")), int(v.knob("vectors"))
     panels = -(-n // (vectors * device.lanes))
     total, left = 0.0, m
     for size_ in (rows, *c_tile.rest_sizes(rows, p.m if isinstance(p.m, int) else None)):

@@ -21,6 +21,10 @@ from tactix_builtin.tactics import c_copy, c_text
 from tactix_builtin.tactics.c_copy import Copy, fill
 
 
+_AXIS_WISE = ("Concat", "Split", "Slice", "Pad")
+"""Layers that also work on nhwc and blocked storage."""
+
+
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
     return [MoveTactic()]
@@ -30,6 +34,7 @@ class MoveTactic(Tactic):
     """One variant per format; all tensors of the node share it."""
 
     key = "tactix.c_move@1"
+    implements = tuple(f"tactix.{name}@1" for name in ("Reshape", "Transpose", "Expand", "Tile", *_AXIS_WISE))
     source = "c"
     native = True
 
@@ -219,5 +224,3 @@ _MOVES: dict[str, Callable[[Any, Format], list[Copy]]] = {
     "Reshape": _reshape, "Transpose": _transpose, "Expand": _expand, "Tile": _tile, "Concat": _concat,
     "Split": _split, "Slice": _slice, "Pad": _pad,
 }  # fmt: skip
-_AXIS_WISE = frozenset({"Concat", "Split", "Slice", "Pad"})
-MoveTactic.implements = tuple(f"tactix.{name}@1" for name in _MOVES)

@@ -23,9 +23,9 @@ from tactix_builtin.tactics.c_tile import flat, is_row_major, mapped, with_term
 class Product:
     """``y[i, m, n] = epilogue(sum over k of a[i, m, k] b[i, k, n])`` for every index i over ``batch``.
 
-    ``a``, ``b``: given inputs; ``a_batch``, ``b_batch``: their strides along ``batch`` in matrices; ``b_count``: matrices
-    in b. ``transposed_a``: a is stored (k, m); ``transposed_b``: b is stored (n, k). ``lead``: the axes that the rows of
-    y flatten, batch first; ``epi`` has operand strides along ``(*lead, n)``.
+    ``a``, ``b``: given inputs. ``a_batch``, ``b_batch``: their strides along ``batch``, in matrices. ``b_count``:
+    matrices in b. ``transposed_a``: a is stored (k, m); ``transposed_b``: b is stored (n, k). ``lead``: the axes that
+    the rows of y flatten, batch first; ``epi`` has operand strides along ``(*lead, n)``.
     """
 
     a: int
@@ -73,17 +73,17 @@ def product(node: Node) -> Product | Reject:
         return epi
     anchor = node.anchor
     assert anchor is not None
-    specs = [node.given[i].spec if i >= 0 else None for i in anchor.inputs]
-    a, b = specs[0], specs[1]
+    inputs = (*anchor.inputs, -1)[:3]
+    a, b, bias = (node.given[i].spec if i >= 0 else None for i in inputs)
     assert a is not None
     assert b is not None
-    if any(s is not None and s.dtype is not DType.FP32 for s in specs):
+    if any(s is not None and s.dtype is not DType.FP32 for s in (a, b, bias)):
         return Reject("these kernels take float32")
     try:
         if anchor.layer.key.startswith("tactix.Gemm@"):
-            c = Operand(anchor.inputs[2], DType.FP32, specs[2].shape, (), False) if specs[2] is not None else None
-            return _gemm(anchor.attrs, a, b, anchor.inputs, _scaled(epi, anchor.attrs, c))
-        return _matmul(a, b, anchor.inputs, epi)
+            c = Operand(inputs[2], DType.FP32, bias.shape, (), False) if bias is not None else None
+            return _gemm(anchor.attrs, a, b, inputs, _scaled(epi, anchor.attrs, c))
+        return _matmul(a, b, inputs, epi)
     except ShapeError as e:
         return Reject(str(e))
 

@@ -1,8 +1,8 @@
 """LSTM and GRU: one product of all steps with the input weights, then the steps one after the other.
 
-Weights are packed so that a panel holds all gates of one vector of hidden units; a tile then has everything that the new
-state of these units needs. The first launch is shared by all threads. The second is split by direction and by rows of the
-batch, since a step needs the whole state of the step before: with one direction and one sequence it is one thread's work.
+Weights are packed so that a panel holds all gates of one vector of hidden units; a tile then has everything that the
+new state of these units needs. The first launch is shared by all threads. The second is split by direction and by rows
+of the batch, since a step needs the whole state of the step before: one direction of one sequence is one thread's work.
 """
 
 from __future__ import annotations
@@ -74,6 +74,11 @@ def recurrence(node: Node) -> Recurrence | Reject:
     )  # fmt: skip
 
 
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [RecurrentTactic()]
+
+
 class RecurrentTactic(Tactic):
     """float32, default activations, constant weights, layout 0, all directions, initial states."""
 
@@ -86,8 +91,8 @@ class RecurrentTactic(Tactic):
         r = recurrence(node)
         if isinstance(r, Reject):
             return r
-        rows = (6 if r.gates == 4 else 8) if c_tile.registers(device) == 32 else (2 if r.gates == 4 else 4)
-        return [Variant.of(rows=min(rows, r.batch) if isinstance(r.batch, int) else rows)]
+        most = one_pass(r.gates, device) if r.gates == 3 else 12 if c_tile.registers(device) == 32 else 6
+        return [Variant.of(rows=-(-r.batch // -(-r.batch // most)) if isinstance(r.batch, int) else most)]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         r = recurrence(node)
@@ -104,6 +109,11 @@ class RecurrentTactic(Tactic):
         r = recurrence(node)
         assert isinstance(r, Recurrence)
         return (_LSTM if r.gates == 4 else _GRU)(r, node, variant, ctx).artifact()
+
+
+def one_pass(gates: int, device: DeviceProperties) -> int:
+    """Most rows whose accumulators for all gates fit into the registers."""
+    return 24 // gates if c_tile.registers(device) == 32 else (2 if gates == 4 else 4)
 
 
 class _Kernel:
@@ -159,15 +169,16 @@ class _Kernel:
         )  # fmt: skip
         return Packed(r.bias, steps)
 
-    def _sizes(self, total: Dim) -> tuple[int, ...]:
-        rest = c_tile.rest_sizes(self.rows, total if isinstance(total, int) else None)
-        return rest if isinstance(total, int) and total < self.rows else (self.rows, *rest)
+    @staticmethod
+    def _sizes(most: int, total: Dim) -> tuple[int, ...]:
+        rest = c_tile.rest_sizes(most, total if isinstance(total, int) else None)
+        return rest if isinstance(total, int) and total < most else (most, *rest)
 
     def _tile(self, rows: int, vectors: int) -> Tile:
         return Tile(rows, vectors, self.lanes, c_tile.chains_for(rows, vectors))
 
     def _sum(self, tile: Tile, left: str, pitch: int, depth: int, right_pitch: int) -> str:
-        """Statements that sum over ``depth``; left rows lie ``pitch`` apart, right steps ``right_pitch``. Moves both."""
+        """Sum over ``depth``; rows of ``left`` lie ``pitch`` apart, steps of w ``right_pitch``. Both are moved on."""
         unroll = max(2, tile.chains)
 
         def element(m: int, u: int) -> str:
@@ -188,7 +199,8 @@ class _Kernel:
     def _project(self) -> str:
         """The first launch: ``g[direction][step, sample][block][gate][unit]``, biases included."""
         r, total = self.r, self.r.steps * self.r.batch
-        sizes = self._sizes(total)
+        most = one_pass(r.gates, self.ctx.device)
+        sizes = self._sizes(most, total)
         for rows in sizes:
             tile = self._tile(rows, r.gates)
             stores = []
@@ -199,7 +211,7 @@ class _Kernel:
             body = [tile.zero(), self._sum(tile, "x", r.inputs, r.inputs, self.width), *biases, *stores]
             parameters = "const float* x, const float* w, float* g" + ", const float* bias" * bool(self.b)
             self.functions.add(f"in{rows}", parameters, body)
-        count, tiles = self.args.dim(total), self.args.dim(ceildiv(total, self.rows))
+        count, tiles = self.args.dim(total), self.args.dim(ceildiv(total, most))
 
         def call(rows: int) -> str:
             x = f"{self.args.input(r.x)} + m * {r.inputs}"
@@ -208,42 +220,43 @@ class _Kernel:
             return f"TX_NAME(in{rows})(a, {x}, {self.w} + p * {r.inputs * self.width}, {g}{bias});"
 
         head = f"const int64_t d = p / {self.blocks}, j = p % {self.blocks};"
-        start = f"int64_t m = t[0] * {self.rows};\nconst int64_t end = t[1] * {self.rows} < {count} ? t[1] * {self.rows} : {count};"
+        end = f"const int64_t end = t[1] * {most} < {count} ? t[1] * {most} : {count};"
         clear = block("if (tid == 0)", f"memset({self.zeros}, 0, {self.args.dim(self.r.batch * (r.hidden * 4))});")
-        walk = loop("p", "t[2]", "t[3]", head, start, by_rows(sizes, "m", "end", call))
+        walk = loop("p", "t[2]", "t[3]", head, f"int64_t m = t[0] * {most};", end, by_rows(sizes, "m", "end", call))
         panels = r.directions * self.blocks
         return f"{clear}\nint64_t t[4];\nTX_NAME(grid)({tiles}, {panels}, tid, nt, t);\n{walk}"
 
     def _advance(self) -> str:
         """The second launch: all steps of some rows of the batch in one direction."""
         r, rows = self.r, self.rows
-        sizes = self._sizes(r.batch)
+        sizes = self._sizes(rows, r.batch)
         for size in sizes:
             self._step(size)
-        tiles, hidden = self.args.dim(ceildiv(r.batch, rows)), r.hidden
-        backward = "1" if r.reverse else "d == 1"
-        first = f"{self.args.input(r.h)} + (d * {self.batch} + m) * {hidden}" if r.h >= 0 else f"{self.zeros} + m * {hidden}"
-        y = f"{self.args.output(0)} + ((t * {r.directions} + d) * {self.batch} + m) * {hidden}"
-        g = f"{self.g} + ((d * {self.steps} + t) * {self.batch} + m) * {self.pitch}"
-        last = f"memcpy({self.args.output(1)} + (d * {self.batch} + m) * {hidden}, h, {{size}} * {hidden * 4});"
-
-        def call(size: int) -> str:
-            walk = [
-                f"const int64_t t = {backward} ? {self.steps} - 1 - i : i;",
-                f"float* y = {y};",
-                f"TX_NAME(step{size})(a, h, {g}, y, d, m);",
-                "h = y;",
-            ]
-            start = [f"const float* h = {first};", self._begin(size)]
-            return block("", *start, loop("i", "0", self.steps, *walk), last.format(size=size))
-
+        tiles = self.args.dim(ceildiv(r.batch, rows))
         body = [
             f"const int64_t d = q / {tiles}, from = q % {tiles} * {rows};",
             f"const int64_t end = from + {rows} < {self.batch} ? from + {rows} : {self.batch};",
             "int64_t m = from;",
-            by_rows(sizes, "m", "end", call),
+            by_rows(sizes, "m", "end", self._all_steps),
         ]
         return f"{split(f'{r.directions} * {tiles}')}\n{loop('q', 'lo', 'hi', *body)}"
+
+    def _all_steps(self, size: int) -> str:
+        """Every step of ``size`` rows from ``m``."""
+        r, hidden = self.r, self.r.hidden
+        backward = "1" if r.reverse else "d == 1"
+        state = f"(d * {self.batch} + m) * {hidden}"
+        first = f"{self.args.input(r.h)} + {state}" if r.h >= 0 else f"{self.zeros} + m * {hidden}"
+        g = f"{self.g} + ((d * {self.steps} + t) * {self.batch} + m) * {self.pitch}"
+        walk = [
+            f"const int64_t t = {backward} ? {self.steps} - 1 - i : i;",
+            f"float* y = {self.args.output(0)} + ((t * {r.directions} + d) * {self.batch} + m) * {hidden};",
+            f"TX_NAME(step{size})(a, h, {g}, y, d, m);",
+            "h = y;",
+        ]
+        last = f"memcpy({self.args.output(1)} + {state}, h, {size * hidden * 4});"
+        start = [f"const float* h = {first};", self._begin(size)]
+        return block("", *start, loop("i", "0", self.steps, *walk), last)
 
     def _begin(self, size: int) -> str:
         """Statements before the first step."""
@@ -253,25 +266,33 @@ class _Kernel:
         """Add ``step{size}(h, g, y, d, m)``: one step of ``size`` rows."""
         raise NotImplementedError
 
-    def _blocks(self, tile: Tile, state: str, offset: int, finish: Sequence[str]) -> str:
-        """For each block of units: the product of the state with the gates from ``offset``, saved to ``sums``; then more."""
-        r = self.r
-        body = [
-            f"const int64_t left = {r.hidden} - j * {self.lanes};",
-            f"const float *x = {state}, *w = {self.u} + (d * {self.blocks} + j) * {r.hidden * self.width} + {offset};",
-            tile.zero(),
-            self._sum(tile, "x", r.hidden, r.hidden, self.width),
-            tile.save("sums"),
-            *finish,
-        ]
-        head = f"float sums[{tile.rows * tile.width}] __attribute__((aligned(64)));"
-        return f"{head}\n{loop('j', '0', str(self.blocks), *body)}"
+    def _blocks(self, size: int, state: str, gates: tuple[int, int], finish: Sequence[str]) -> str:
+        """For each block of units: the state times the weights of those gates, saved to ``sums``; then more."""
+        r, (first, last) = self.r, gates
+        width = (last - first) * self.lanes
+        step = last - first if size <= one_pass(last - first, self.ctx.device) else 2
+        passes = []
+        for gate in range(first, last, step):
+            tile = self._tile(size, min(step, last - gate))
+            panel = f"{self.u} + (d * {self.blocks} + j) * {r.hidden * self.width} + {gate * self.lanes}"
+            save = tile.save(f"sums + {(gate - first) * self.lanes}", width)
+            product = self._sum(tile, "x", r.hidden, r.hidden, self.width)
+            passes.append(block("", f"const float *x = {state}, *w = {panel};", tile.zero(), product, save))
+        left = f"const int64_t left = {r.hidden} - j * {self.lanes};"
+        head = f"float sums[{size * width}] __attribute__((aligned(64)));"
+        return f"{head}\n{loop('j', '0', str(self.blocks), left, *passes, loop('i', '0', str(size), *finish))}"
 
-    def _gate(self, tile: Tile, gate: int, vector: int | None = None) -> str:
-        """Saved sum plus input product of a gate, in row ``i``."""
-        n = gate if vector is None else vector
-        sums = f"tx_load_f32(sums + i * {tile.width} + {n * self.lanes})"
-        return f"{sums} + tx_load_f32(g + i * {self.pitch} + j * {self.width} + {gate * self.lanes})"
+    def _sum_of(self, place: int, count: int) -> str:
+        """Saved sum number ``place`` of ``count``, in row ``i``."""
+        return f"tx_load_f32(sums + i * {count * self.lanes} + {place * self.lanes})"
+
+    def _input_of(self, gate: int) -> str:
+        """Input product of a gate, in row ``i``."""
+        return f"tx_load_f32(g + i * {self.pitch} + j * {self.width} + {gate * self.lanes})"
+
+    def _gate(self, gate: int, place: int, count: int) -> str:
+        """Both together."""
+        return f"{self._sum_of(place, count)} + {self._input_of(gate)}"
 
     def _state(self, pointer: str) -> str:
         """This block's vector of row ``i`` of a state."""
@@ -292,16 +313,16 @@ class _LSTM(_Kernel):
         return f"memcpy({self.args.output(2)} + {where}, {self.args.input(r.c)} + {where}, {size * r.hidden * 4});"
 
     def _step(self, size: int) -> None:
-        tile = self._tile(size, 4)
+        i, o, f, c = (self._gate(k, k, 4) for k in range(4))
         cell = [
-            f"const vf in = tx_sigmoid({self._gate(tile, 0)}), keep = tx_sigmoid({self._gate(tile, 2)});",
-            f"const vf new = keep * {self._state('c')} + in * tx_tanh({self._gate(tile, 3)});",
+            f"const vf in = tx_sigmoid({i}), keep = tx_sigmoid({f});",
+            f"const vf new = keep * {self._state('c')} + in * tx_tanh({c});",
             self._store("c", "new"),
-            self._store("y", f"tx_sigmoid({self._gate(tile, 1)}) * tx_tanh(new)"),
+            self._store("y", f"tx_sigmoid({o}) * tx_tanh(new)"),
         ]
         body = [
             f"float* c = {self.args.output(2)} + (d * {self.batch} + m) * {self.r.hidden};",
-            self._blocks(tile, "h", 0, [loop("i", "0", str(size), *cell)]),
+            self._blocks(size, "h", (0, 4), cell),
         ]
         self.functions.add(f"step{size}", "const float* h, const float* g, float* y, int64_t d, int64_t m", body)
 
@@ -325,32 +346,30 @@ class _GRU(_Kernel):
 
     def _after(self, size: int) -> list[str]:
         """The reset gate acts on the product with the state."""
-        tile = self._tile(size, 3)
-        inner = f"tx_load_f32(sums + i * {tile.width} + {2 * self.lanes})"
+        inner = self._sum_of(2, 3)
         if self.b:
-            inner = f"({inner} + tx_load_f32({self.b} + ((2 * d + 1) * {self.blocks} + j) * {self.width} + {2 * self.lanes}))"
-        new = f"tx_load_f32(g + i * {self.pitch} + j * {self.width} + {2 * self.lanes})"
+            at = f"((2 * d + 1) * {self.blocks} + j) * {self.width} + {2 * self.lanes}"
+            inner = f"({inner} + tx_load_f32({self.b} + {at}))"
         cell = [
-            f"const vf z = tx_sigmoid({self._gate(tile, 0)}), reset = tx_sigmoid({self._gate(tile, 1)});",
-            f"const vf n = tx_tanh({new} + reset * {inner});",
+            f"const vf z = tx_sigmoid({self._gate(0, 0, 3)}), reset = tx_sigmoid({self._gate(1, 1, 3)});",
+            f"const vf n = tx_tanh({self._input_of(2)} + reset * {inner});",
             self._store("y", f"n + z * ({self._state('h')} - n)"),
         ]
-        return [self._blocks(tile, "h", 0, [loop("i", "0", str(size), *cell)])]
+        return [self._blocks(size, "h", (0, 3), cell)]
 
     def _before(self, size: int) -> list[str]:
         """The reset gate acts on the state: its product is a second pass."""
-        gates, new = self._tile(size, 2), self._tile(size, 1)
         at = f"(d * {self.batch} + m) * {self.r.hidden}"
         first = [
-            self._store("z", f"tx_sigmoid({self._gate(gates, 0)})"),
-            self._store("rh", f"tx_sigmoid({self._gate(gates, 1)}) * {self._state('h')}"),
+            self._store("z", f"tx_sigmoid({self._gate(0, 0, 2)})"),
+            self._store("rh", f"tx_sigmoid({self._gate(1, 1, 2)}) * {self._state('h')}"),
         ]
         second = [
-            f"const vf n = tx_tanh({self._gate(new, 2, 0)});",
+            f"const vf n = tx_tanh({self._gate(2, 0, 1)});",
             self._store("y", f"n + {self._state('z')} * ({self._state('h')} - n)"),
         ]
         return [
             f"float *z = {self.buffers[0]} + {at}, *rh = {self.buffers[1]} + {at};",
-            block("", self._blocks(gates, "h", 0, [loop("i", "0", str(size), *first)])),
-            block("", self._blocks(new, "rh", 2 * self.lanes, [loop("i", "0", str(size), *second)])),
+            block("", self._blocks(size, "h", (0, 2), first)),
+            block("", self._blocks(size, "rh", (2, 3), second)),
         ]

@@ -5,13 +5,15 @@ A step of depth k takes ``vectors`` vectors of the packed right side, and one el
 registers. The right side lies in panels of ``width`` columns: ``[panel][k][width]``, zero past the last column.
 
     tile = Tile(8, 3, lanes=16)
-    body = [tile.zero(), loop("k", "0", "depth", tile.steps(1, lambda m, u: f"x[{m} * lda + k]")), *finish(tile, epi, site)]
+    sums = loop("k", "0", "depth", tile.steps(1, lambda m, u: f"x[{m} * lda + k]"), f"w += {tile.width};")
+    body = [tile.zero(), sums, *finish(tile, epi, site)]
 
 ``finish`` applies a node's epilogue and stores; a ``Site`` knows where things lie.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -68,16 +70,18 @@ class Tile:
         """Continue from the partial sums at ``pointer``: rows of ``width`` floats."""
         return "\n".join(f"{self.acc(m, n)} = tx_load_f32({pointer} + {self.at(m, n)});" for m, n in self.places())
 
-    def save(self, pointer: str) -> str:
-        """Leave the sums at ``pointer``."""
-        return "\n".join(f"tx_store_f32({pointer} + {self.at(m, n)}, {self.acc(m, n)});" for m, n in self.places())
+    def save(self, pointer: str, pitch: int = 0) -> str:
+        """Leave the sums at ``pointer``: rows of ``pitch`` floats, the tile's width if not given."""
+        return "\n".join(
+            f"tx_store_f32({pointer} + {self.at(m, n, pitch)}, {self.acc(m, n)});" for m, n in self.places()
+        )
 
-    def at(self, row: int, vector: int) -> int:
+    def at(self, row: int, vector: int, pitch: int = 0) -> int:
         """Offset in floats among saved sums."""
-        return row * self.width + vector * self.lanes
+        return row * (pitch or self.width) + vector * self.lanes
 
     def steps(self, count: int, element: Element, right: str = "w", pitch: str = "") -> str:
-        """``count`` steps of depth; ``right``: pointer to their vectors, ``pitch`` floats (the width) from step to step."""
+        """``count`` steps of depth; ``right`` points to their vectors, ``pitch`` floats (the width) apart."""
         return "\n".join(self._step(u, element, right, pitch) for u in range(count))
 
     def _step(self, u: int, element: Element, right: str, pitch: str) -> str:
@@ -98,12 +102,11 @@ class Tile:
 
 
 class Site(Protocol):
-    """Where a tile's results and epilogue operands lie.
+    """Where a tile's results and epilogue operands lie."""
 
-    ``left``: C expression of the columns from the tile's first to the last there is; empty if tiles are always full.
-    """
-
-    left: str
+    @property
+    def left(self) -> str:
+        """C expression of the columns from the tile's first to the last there is; empty if tiles are always full."""
 
     def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
         """The operand's vector for a row of the tile; with ``count``, only so many lanes may be read."""
@@ -138,7 +141,10 @@ def _by_rows(tile: Tile, epi: Epilogue, site: Site, guarded: bool) -> list[str]:
 
 
 def finish_saved(tile: Tile, epi: Epilogue, site: Site, sums: str, guarded: bool, scale: str = "") -> str:
-    """Epilogue and store of saved sums, row by row; ``guarded``: only columns that there are; ``scale``: as ``* by[m]``."""
+    """Epilogue and store of saved sums, row by row.
+
+    ``guarded``: only columns that there are. ``scale``: C text after each sum, such as ``* by[m]``.
+    """
     body = []
     for n in range(tile.vectors):
         at = n * tile.lanes
@@ -191,7 +197,10 @@ def rest_sizes(most: int, total: int | None) -> tuple[int, ...]:
 
 
 def by_rows(sizes: Sequence[int], row: str, end: str, call: Callable[[int], str]) -> str:
-    """Statements that cover rows [row, end), a variable and an expression, greedily; ``call(size)`` runs a tile at ``row``."""
+    """Statements that cover rows [row, end), a variable and an expression, greedily.
+
+    ``call(size)``: the statement that runs a tile of that size at ``row``.
+    """
     if len(sizes) == 1:
         return block(f"while ({row} < {end})", call(sizes[0]), f"{row} += {sizes[0]};")
     text = ""
@@ -202,14 +211,15 @@ def by_rows(sizes: Sequence[int], row: str, end: str, call: Callable[[int], str]
 
 
 def transpose(lanes: int) -> str:
-    """The function ``TX_NAME(turn)(in, pitch, rows, columns, out, out_pitch)``: at most ``lanes`` by ``lanes`` floats turned.
+    """The function ``TX_NAME(turn)(in, pitch, rows, columns, out, out_pitch)``: a matrix of floats turned.
 
-    ``columns`` vectors are written, with zeros past ``rows``.
+    It has at most ``lanes`` rows and columns; ``columns`` vectors are written, with zeros past ``rows``.
     """
     names = [f"r{i}" for i in range(lanes)]
     lines = [f"vf {', '.join(names)};"]
     full = "\n".join(f"{r} = tx_load_f32(in + {i} * pitch);" for i, r in enumerate(names))
-    part = "\n".join(f"{r} = rows > {i} ? tx_load_n_f32(in + {i} * pitch, columns) : tx_zero();" for i, r in enumerate(names))
+    some = "tx_load_n_f32(in + {} * pitch, columns)"
+    part = "\n".join(f"{r} = rows > {i} ? {some.format(i)} : tx_zero();" for i, r in enumerate(names))
     lines += [block(f"if (rows >= {lanes} && columns >= {lanes})", full), block("else", part)]
     half = lanes // 2
     while half:
@@ -222,7 +232,7 @@ def transpose(lanes: int) -> str:
 
 
 def _exchange(a: str, b: str, half: int, lanes: int) -> str:
-    """One step of a transposition: the upper half of each group of ``a`` changes places with the lower half of ``b``."""
+    """One step of a transposition: upper halves of the groups of ``a`` change places with lower halves of ``b``'s."""
     low = ", ".join(str(j if not j & half else lanes + j - half) for j in range(lanes))
     high = ", ".join(str(j + half if not j & half else lanes + j) for j in range(lanes))
     return f"{{ const vf u = TX_SHUFFLE({a}, {b}, {low}), v = TX_SHUFFLE({a}, {b}, {high}); {a} = u; {b} = v; }}"
@@ -237,7 +247,7 @@ SHUFFLE = """#ifndef TX_SHUFFLE
 #endif
 """
 
-GRID = """/* This thread's rectangle of a grid of units, chosen so that the largest is smallest; on a tie columns are cut. */
+GRID = """/* This thread's rectangle of a grid of units: the largest is as small as can be; on a tie columns are cut. */
 TX_INLINE void TX_NAME(grid)(int64_t rows, int64_t columns, int tid, int nt, int64_t* part) {
     int cut = 1;
     int64_t least = INT64_MAX;
@@ -275,7 +285,7 @@ class Functions:
 
 
 def flat(index: str, sizes: Sequence[str], strides: Sequence[Dim], args: Args) -> str:
-    """The offset of the row-major ``index`` over ``sizes`` in a tensor with those strides, as C; ``0`` where all are 0."""
+    """The offset of the row-major ``index`` over ``sizes`` in a tensor with those strides, as C; ``0`` if all are 0."""
     if all(s == 0 for s in strides):
         return "0"
     terms, inner = [], ""
@@ -290,7 +300,7 @@ def flat(index: str, sizes: Sequence[str], strides: Sequence[Dim], args: Args) -
 def is_row_major(sizes: Sequence[Dim], strides: Sequence[Dim]) -> bool:
     """Whether the strides are those of one stride over the flattened sizes."""
     kept = [(d, s) for d, s in zip(sizes, strides, strict=True) if d != 1]
-    return all(a[1] == b[0] * b[1] for a, b in zip(kept, kept[1:], strict=False))
+    return all(a[1] == b[0] * b[1] for a, b in itertools.pairwise(kept))
 
 
 def mapped(epi: Epilogue, change: Callable[[Scalar], Scalar]) -> Epilogue:

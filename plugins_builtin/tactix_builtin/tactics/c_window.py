@@ -197,7 +197,7 @@ class BlockedSite:
             n, *rest = operand.strides[:1] + operand.strides[2:]
             terms = [f"image * {self.args.dim(n)}"] * (n != 0) + [flat(where, spatial, rest, self.args)]
             return splat(operand.dtype, self.args.sum(self.args.input(operand.index), *terms))
-        base, sizes, strides = self._storage(operand, rank)
+        base, strides = self._storage(operand, rank)
         terms = [f"(block + {vector}) * {self.args.dim(strides[1])}", flat(where, spatial, strides[2:], self.args)]
         terms += [f"image * {self.args.dim(strides[0])}"] * (strides[0] != 0)
         return load(operand.dtype, self.args.sum(base, *terms))
@@ -205,17 +205,17 @@ class BlockedSite:
     def _step(self, row: str) -> str:
         return row if self.step == 1 else f"{row} * {self.step}"
 
-    def _storage(self, operand: Operand, rank: int) -> tuple[str, Shape, Shape]:
-        """Pointer, shape and strides (n, block, spatial...) of an operand's blocked storage."""
+    def _storage(self, operand: Operand, rank: int) -> tuple[str, Shape]:
+        """Pointer and strides (n, block, spatial...) of an operand's blocked storage."""
         shape: Shape = (1,) * (rank - len(operand.shape)) + operand.shape
         spatial = prod(shape[2:]) * self.lanes
         blocks = ceildiv(shape[1], self.lanes)
         inner = [prod(shape[i + 1 :]) * self.lanes if operand.strides[i] != 0 else 0 for i in range(2, rank)]
         strides = (spatial * blocks if operand.strides[0] != 0 else 0, spatial, *inner)
         if self.node.given[operand.index].const is None:
-            return self.args.input(operand.index), shape, strides
+            return self.args.input(operand.index), strides
         packed = pack_blocked(operand, rank, self.lanes)
-        return self.args.constant(f"o{operand.index}", packed, operand.dtype), shape, strides
+        return self.args.constant(f"o{operand.index}", packed, operand.dtype), strides
 
     def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
         plane = self.args.dim(self.win.out[0] * self.win.out[1])

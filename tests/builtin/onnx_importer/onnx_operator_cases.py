@@ -105,17 +105,12 @@ POINTWISE = [
     *unary(0.01, 5, "Log", "Sqrt"),
     *unary(-0.99, 0.99, "Asin", "Acos", "Atanh"),
     *unary(1.01, 5, "Acosh"),
-    case("Mish", F((3, 5))),
-    case("LeakyRelu", F((3, 5)), alpha=0.3),
-    case("Elu", F((3, 5)), alpha=1.7),
-    case("Selu", F((3, 5))),
-    case("Selu", F((3, 5)), alpha=1.1, gamma=2.0),
-    case("Celu", F((3, 5)), alpha=0.7),
-    case("HardSigmoid", F((3, 5)), alpha=0.4, beta=0.6),
+    case("Mish", F((3, 5))), case("LeakyRelu", F((3, 5)), alpha=0.3), case("Elu", F((3, 5)), alpha=1.7),
+    case("Selu", F((3, 5))), case("Selu", F((3, 5)), alpha=1.1, gamma=2.0),
+    case("Celu", F((3, 5)), alpha=0.7), case("HardSigmoid", F((3, 5)), alpha=0.4, beta=0.6),
     case("ThresholdedRelu", F((3, 5)), alpha=0.4),
     case("Shrink", F((3, 5)), lambd=0.4, bias=0.2),
-    case("Gelu", F((3, 5))),
-    case("Gelu", F((3, 5)), approximate="tanh"),
+    case("Gelu", F((3, 5))), case("Gelu", F((3, 5)), approximate="tanh"),
     case("Swish", F((3, 5)), alpha=1.5, opset=24, oracle="onnx"),
     case("PRelu", F((3, 5, 2)), F((5, 1))),
     *[case(op, F((3, 1, 5)), F((4, 1), 0.5, 2.0)) for op in ("Add", "Sub", "Mul", "Div", "Pow")],
@@ -156,13 +151,11 @@ POINTWISE = [
     *[case(op, Z((3, 5)), Z((5,))) for op in ("BitwiseAnd", "BitwiseOr", "BitwiseXor")],
     case("BitwiseNot", Z((3, 5))),
     *[case("Cast", F((3, 5), -9, 9), to=t) for t in (1, 6, 7, 9, 10, 11)],
-    case("Cast", Z((3, 5)), to=1),
-    case("Cast", B((3, 5)), to=6),
+    case("Cast", Z((3, 5)), to=1), case("Cast", B((3, 5)), to=6),
     case("CastLike", F((3, 5), -9, 9), Z((2,))),
-    case("Identity", F((3, 5))),
-    case("Dropout", F((3, 5))),
+    case("Identity", F((3, 5))), case("Dropout", F((3, 5))),
     case("Dropout", F((3, 5)), opset=7, ratio=0.4),
-]
+]  # fmt: skip
 CONVOLUTIONS = [
     case("Conv", X4, F((5, 6, 3, 3))),
     case("Conv", X4, F((5, 6, 3, 3)), F((5,)), pads=[1, 2, 0, 1], strides=[2, 3], dilations=[2, 1]),
@@ -340,10 +333,8 @@ SAMPLING = [
         for c in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
         if not (m == "cubic" and c == "align_corners")
     ],
-    *[
-        case("Resize", _R, None, None, K([1, 2, 8, 3]), mode="nearest", nearest_mode=n)
-        for n in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
-    ],
+    *[case("Resize", _R, None, None, K([1, 2, 8, 3]), nearest_mode=f"round_prefer_{n}") for n in ("floor", "ceil")],
+    *[case("Resize", _R, None, None, K([1, 2, 8, 3]), nearest_mode=n) for n in ("floor", "ceil")],
     case("Resize", _R, None, None, K([9, 4]), axes=[3, 2], mode="linear", opset=18),
     case("Resize", _R, None, None, K([1, 2, 3, 4]), mode="linear", antialias=1, opset=18),
     case("Resize", _R, None, None, K([1, 2, 3, 4]), mode="cubic", antialias=1, opset=18),

@@ -10,7 +10,7 @@ import pytest
 from onnx.helper import make_node
 
 from tactix.network.evaluate import evaluate
-from tactix.words.dims import Dim, evaluate_shape, floordiv, sym
+from tactix.words.dims import Dim, dmax, evaluate_shape, floordiv, sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError, UnsupportedOperator
 from tactix_builtin.onnx_importer.dim_text import dim_of
@@ -242,7 +242,7 @@ def test_slices_of_symbolic_axes() -> None:
     assert slice_bounds(S, 0, far, 1) == (0, S)
     assert slice_bounds(S + 4, 1, -1, 1) == (1, S + 2)
     assert slice_bounds(S + 4, -2, far, 1) == (S + 2, 2)
-    assert slice_bounds(S, far, -far, -1) == (S - 1, S)
+    assert slice_bounds(S, far, -far, -1) == (dmax(S - 1, 0), S)
     assert slice_bounds(N, 0, S, 1, fits=True) == (0, S)
     for start, end, step in ((0, -1, 1), (-3, far, 1), (1, 4, 2), (-1, -far, -2), (3, 0, -1)):
         first, count = slice_bounds(S, start, end, step)

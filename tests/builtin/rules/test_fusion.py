@@ -98,9 +98,10 @@ def test_a_wider_result_is_no_epilogue(net, apply):
     assert apply(net)[0] == ["GlobalAveragePool", "Add"]
 
 
-def test_an_operand_whose_size_may_repeat_or_not_is_no_epilogue(net):
-    y = net.add("MatMul", net.x("n", 5), net.random(5, 3))
-    net.mark_output(net.add("Add", y, net.x("m", 3, name="z")), "y")
+@pytest.mark.parametrize(("rows", "operand"), [("n", "m"), (4, "m"), ("n", 4)])
+def test_an_operand_whose_size_may_repeat_or_not_is_no_epilogue(net, rows, operand):
+    y = net.add("MatMul", net.x(rows, 5), net.random(5, 3))
+    net.mark_output(net.add("Add", y, net.x(operand, 3, name="z")), "y")
     out, _ = fuse(net, all_rules())
     assert [n.layer.name for n in out.nodes] == ["MatMul", "Add"]
 

@@ -37,6 +37,13 @@ def test_another_number_is_no_gelu(net, apply, layer, number):
     assert "Gelu" not in apply(net)[0][0]
 
 
+def test_a_number_of_higher_rank_is_no_gelu(net, apply):
+    x = net.x("n", 7)
+    e = net.add("Add", net.c(1), net.add("Erf", net.add("Div", x, net.c(2**0.5))))
+    net.mark_output(net.add("Mul", net.add("Mul", x, net.c([[[0.5]]])), e), "y")
+    assert "Gelu" not in apply(net)[0][0]
+
+
 def test_another_tensor_is_no_gelu(net, apply):
     x, z = net.x("n", 7), net.x("n", 7, name="z")
     e = net.add("Add", net.add("Erf", net.add("Div", x, net.c(2**0.5))), net.c(1))
@@ -69,6 +76,15 @@ def test_by_tanh_factored(net, apply):
     t = net.add("Add", net.add("Tanh", inner), net.c(1))
     net.mark_output(halved(net, x, t, "half first"), "y")
     assert apply(net)[0] == ["Gelu"]
+
+
+@pytest.mark.parametrize(("cubic", "factor"), [(0.05, 0.79788), (0.044715, 0.8)])
+def test_other_numbers_are_no_gelu(net, apply, cubic, factor):
+    x = net.x("n", 7)
+    inner = net.add("Add", x, net.add("Mul", net.c(cubic), cube(net, x, "power")))
+    t = net.add("Add", net.add("Tanh", net.add("Mul", inner, net.c(factor))), net.c(1))
+    net.mark_output(halved(net, x, t, "half first"), "y")
+    assert "Gelu" not in apply(net)[0][0]
 
 
 def test_a_part_that_others_read_stays(net, apply):

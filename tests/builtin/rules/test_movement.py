@@ -147,6 +147,14 @@ def test_tuples_over_rows_and_columns(net, apply, columns_first):
     assert ("GatherND" in apply(net)[0]) is columns_first
 
 
+@pytest.mark.parametrize("factor", [1, -1])
+def test_tuples_that_count_down_stay_a_gather(net, apply, factor):
+    x = net.x("n", 3)
+    rows = net.add("Mul", net.add("Reshape", counting(net, x, 0), shape=(sym("n"), 1)), net.c(factor, np.int64))
+    net.mark_output(net.add("Exp", net.add("GatherND", x, rows)), "y")
+    assert ("GatherND" in apply(net)[0]) is (factor == -1)
+
+
 def test_pairs_of_a_symmetric_product(net, apply):
     """Recommendation models take the lower triangle of a product by constant tuples, transposed there and back."""
     x = net.x("n", 4, 6)

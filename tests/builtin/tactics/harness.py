@@ -221,7 +221,7 @@ def compare(got: Any, expected: Any, budget: float | None, where: str) -> None:
     finite = np.isfinite(e)
     np.testing.assert_array_equal(g[~finite], e[~finite], err_msg=where)
     if finite.any():
-        limit = (BUDGETS[t] if budget is None else budget) * np.abs(e[finite]).max() + ABSOLUTE
+        limit = (BUDGETS.get(t, 0.0) if budget is None else budget) * np.abs(e[finite]).max() + ABSOLUTE
         error = np.abs(g[finite] - e[finite])
         assert not (~(error <= limit)).any(), f"{where}: error {np.nanmax(error)} over {limit} at {np.argmax(error)}"
 

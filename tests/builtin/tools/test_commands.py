@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tactix
 from tactix import cli
+from tactix_builtin.tools.progress import BuildProgress
 
 FAST = ["-O0", "--no-timing-cache"]
 Run = Callable[..., Any]
@@ -119,6 +122,27 @@ def test_frozen_build_misses_its_timings(model: str, tmp_path: Path) -> None:
     assert cli.main(["build", model, "-O1", "--frozen", "--timing-cache", cache]) == cli.BUILD
     assert cli.main(["build", model, "-O1", "--timing-cache", cache]) == 0
     assert cli.main(["build", model, "-O1", "--frozen", "--timing-cache", cache]) == 0
+
+
+def test_interrupted_build_writes_what_it_has(model: str, monkeypatch: pytest.MonkeyPatch, tool: Run) -> None:
+    begin = BuildProgress.phase
+
+    def phase(self: BuildProgress, name: str, total: int) -> None:
+        begin(self, name, total)
+        if name == "measure":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(BuildProgress, "phase", phase)
+    found = tool("build", model, "-O1", "--no-timing-cache", code=cli.INTERRUPTED)
+    steps = tool("inspect", found["plan"])["steps"]
+    assert steps
+    assert not {s["status"] for s in steps} & {"measured", "cached"}
+
+
+def test_interrupted_before_anything_is_known(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BuildProgress, "cancelled", lambda self: True)
+    assert cli.main(["build", model, *FAST]) == cli.INTERRUPTED
+    assert not Path(model).with_suffix(".plan").exists()
 
 
 def test_fixed_shapes_and_profiles(model: str, tmp_path: Path, tool: Run) -> None:

@@ -87,6 +87,7 @@ def test_nodes_beside_the_match_are_swept_too(net, x, run):
     out, trace = run(net, rule)
     assert sorted(n.layer.name for n in out.nodes) == ["Fused", "Leaky"]
     assert trace.firings[0].added == ("neg + relu",)
+    assert sorted(trace.firings[0].removed) == ["neg", "relu"]
 
 
 def test_fused_nodes_merge_flat(net, x, run):

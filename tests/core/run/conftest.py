@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -71,37 +72,40 @@ def numpy_step(name: str, layer: Layer, attrs: Any, inputs: Sequence[Operand], o
     return Step(name, artifact, tuple(inputs), tuple(outputs), info={"tactic": "test.numpy@1"})
 
 
-def affine_plan(rows: Dim | str = "batch", depth: int = 1, profile: tuple[int, int, int | None] = (0, 2, 64)) -> Plan:
-    """``h = x @ w`` in c16, then ``depth`` times ``y = y * 2 + rows + bias``, beginning with ``h``; outputs y and h."""
-    f32, n = DType.FP32, sym(rows) if isinstance(rows, str) else rows
-    x, bias = TensorSpec(f32, (n, 3)), TensorSpec(f32, (n,))
-    w, h = TensorSpec(f32, (3, 20)), TensorSpec(f32, (n, 20))
-    c16 = blocked(16)
-    weight = np.arange(60, dtype=np.float32) / 10
-    buffers = [
-        Buffer("input", "x", f32, x.shape, LINEAR, x.nbytes()),
-        Buffer("input", "bias", f32, bias.shape, LINEAR, bias.nbytes()),
-        Buffer("weight", "w", f32, w.shape, LINEAR, 240, blob="w"),
-        Buffer("output", "h", f32, h.shape, LINEAR, h.nbytes()),
-        Buffer("output", "y", f32, h.shape, LINEAR, h.nbytes()),
-        *(Buffer("arena", f"t{i}", f32, h.shape, c16, h.nbytes(c16), i, i + 1) for i in range(depth)),
-    ]
-    reads = [Operand(0, x, LINEAR), Operand(2, w, LINEAR)]
-    steps = [numpy_step("fc", LAYERS[0], NoAttrs(), reads, [Operand(5, h, c16)])]
+F32, C16 = DType.FP32, blocked(16)
+W = TensorSpec(F32, (3, 20))
+
+
+def _affine_steps(x: TensorSpec, bias: TensorSpec, h: TensorSpec, depth: int) -> list[Step]:
+    reads = [Operand(0, x, LINEAR), Operand(2, W, LINEAR)]
+    steps = [numpy_step("fc", LAYERS[0], NoAttrs(), reads, [Operand(5, h, C16)])]
     for i in range(depth):
-        target = Operand(6 + i, h, c16) if i + 1 < depth else Operand(4, h, LINEAR)
-        reads = [Operand(5 + i, h, c16), Operand(1, bias, LINEAR)]
-        steps.append(numpy_step(f"add{i}", LAYERS[1], ScaleAttrs(2.0, n), reads, [target]))
-    reads = [Operand(0, x, LINEAR), Operand(2, w, LINEAR)]
-    steps.append(numpy_step("again", LAYERS[0], NoAttrs(), reads, [Operand(3, h, LINEAR)]))
+        target = Operand(6 + i, h, C16) if i + 1 < depth else Operand(4, h, LINEAR)
+        chain = [Operand(5 + i, h, C16), Operand(1, bias, LINEAR)]
+        steps.append(numpy_step(f"add{i}", LAYERS[1], ScaleAttrs(2.0, x.shape[0]), chain, [target]))
+    return [*steps, numpy_step("again", LAYERS[0], NoAttrs(), reads, [Operand(3, h, LINEAR)])]
+
+
+def affine_plan(rows: int | str = "batch", depth: int = 1, profile: tuple[int, int, int | None] = (0, 2, 64)) -> Plan:
+    """``h = x @ w`` in c16, then ``depth`` times ``y = y * 2 + rows + bias``, beginning with ``h``; outputs y and h."""
+    n: Dim = sym(rows) if isinstance(rows, str) else rows
+    x, bias, h = TensorSpec(F32, (n, 3)), TensorSpec(F32, (n,)), TensorSpec(F32, (n, 20))
+    buffers = [
+        Buffer("input", "x", F32, x.shape, LINEAR, x.nbytes()),
+        Buffer("input", "bias", F32, bias.shape, LINEAR, bias.nbytes()),
+        Buffer("weight", "w", F32, W.shape, LINEAR, 240, blob="w"),
+        Buffer("output", "h", F32, h.shape, LINEAR, h.nbytes()),
+        Buffer("output", "y", F32, h.shape, LINEAR, h.nbytes()),
+        *(Buffer("arena", f"t{i}", F32, h.shape, C16, h.nbytes(C16), i, i + 1) for i in range(depth)),
+    ]
     return Plan(
         name="affine",
-        inputs=(TensorIO("x", 0, f32, x.shape), TensorIO("bias", 1, f32, bias.shape)),
-        outputs=(TensorIO("y", 4, f32, h.shape), TensorIO("h", 3, f32, h.shape)),
+        inputs=(TensorIO("x", 0, F32, x.shape), TensorIO("bias", 1, F32, bias.shape)),
+        outputs=(TensorIO("y", 4, F32, h.shape), TensorIO("h", 3, F32, h.shape)),
         profiles=(Profile("default", {rows: profile}),) if isinstance(rows, str) else (),
         buffers=tuple(buffers),
-        steps=tuple(steps),
-        blobs={"w": weight.tobytes()},
+        steps=tuple(_affine_steps(x, bias, h, depth)),
+        blobs={"w": (np.arange(60, dtype=np.float32) / 10).tobytes()},
         device={"kind": "cpu"},
     )
 
@@ -147,3 +151,15 @@ def feeds() -> Callable[[int, int], dict[str, Any]]:
         return {k: rng.standard_normal(s, dtype=np.float32) for k, s in shape.items()}
 
     return make  # type: ignore[return-value]
+
+
+@pytest.fixture
+def in_four_threads() -> Callable[[Callable[[int], None]], None]:
+    """Calls ``work(seed)`` in four threads at once, and raises what any of them raises."""
+
+    def run(work: Callable[[int], None]) -> None:
+        with ThreadPoolExecutor(4) as pool:
+            for done in [pool.submit(work, seed) for seed in range(4)]:
+                done.result()
+
+    return run

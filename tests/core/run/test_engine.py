@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -218,24 +217,15 @@ def test_an_engine_outlives_its_plan_and_file(sample: Any, session: Any, feeds: 
     assert bytes(kept.blobs["w"]) == sample.plan().blobs["w"]
 
 
-def test_threads_share_an_engine(sample: Any, session: Any, feeds: Feeds) -> None:
+def test_threads_share_an_engine(sample: Any, session: Any, feeds: Feeds, in_four_threads: Any) -> None:
     engine = Runtime(session=session).load(sample.plan(depth=3))
-    errors: list[BaseException] = []
 
     def work(seed: int) -> None:
-        try:
-            for i in range(200):
-                f = feeds(1 + (seed + i) % 9, seed * 1000 + i)
-                _check(engine, engine(**f), sample, f, 3)
-        except BaseException as e:
-            errors.append(e)
+        for i in range(200):
+            f = feeds(1 + (seed + i) % 9, seed * 1000 + i)
+            _check(engine, engine(**f), sample, f, 3)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert errors == []
+    in_four_threads(work)
 
 
 def test_a_step_that_fails_is_named(sample: Any, session: Any, feeds: Feeds) -> None:

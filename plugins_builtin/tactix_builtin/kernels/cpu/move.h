@@ -56,3 +56,9 @@ TX_INLINE void tx_copy(char* y, const char* x, int64_t n) {
     for (; i + 8 <= n; i += 8) memcpy(y + i, x + i, 8);
     for (; i < n; i++) y[i] = x[i];
 }
+
+/* An index that may count from the end; kept within the axis, since a kernel cannot raise. */
+TX_INLINE int64_t tx_index(int64_t i, int64_t size) {
+    i = i < 0 ? i + size : i;
+    return i < 0 ? 0 : i < size ? i : size - 1;
+}

@@ -1,0 +1,298 @@
+"""Max and average pooling in C, in 1 to 3 dimensions, with a pointwise epilogue; f32, f16 and bf16.
+
+In nhwc and ``cB`` a vector holds channels; in linear tensors it holds neighbouring windows of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words import dims
+from tactix.words.dims import Dim
+from tactix.words.dtypes import DType
+from tactix.words.errors import ShapeError
+from tactix.words.tensor import LINEAR, NHWC, Format, blocked
+from tactix_builtin.tactics import c_text
+from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, epilogue
+from tactix_builtin.tactics.c_space import strides_in
+from tactix_builtin.tactics.c_text import Args, block, loop
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [PoolTactic()]
+
+
+class PoolTactic(Tactic):
+    """One variant per format; input and output share it."""
+
+    key = "tactix.c_pool@1"
+    implements = ("tactix.MaxPool@1", "tactix.AveragePool@1")
+    source = "c"
+    native = True
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        spec = node.given[0].spec
+        if spec.dtype not in (DType.FP32, DType.FP16, DType.BF16):
+            return Reject(f"no pooling of {spec.dtype.value} in C")
+        if not 3 <= spec.rank <= 5:
+            return Reject(f"no pooling of rank {spec.rank} in C")
+        found = epilogue(node)
+        if isinstance(found, Reject):
+            return found
+        formats = (blocked(device.lanes), NHWC, LINEAR)
+        return [v for f in formats if (v := _variant(node, found, f))]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        seconds = c_text.traffic(node, variant, ctx)
+        slow = 4 if variant.input_format(0).is_linear else 1
+        return None if seconds is None else seconds * slow
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        found = epilogue(node)
+        assert isinstance(found, Epilogue)
+        pool = _Pool(c_text.Args(node), window_of(node), found, variant)
+        body = pool.linear() if variant.input_format(0).is_linear else pool.channels()
+        preludes = (*c_text.vector_preludes(), c_text.prelude("pool.h"))
+        return c_text.kernel(pool.args, body, ctx, preludes=preludes)
+
+
+def _variant(node: Node, found: Epilogue, fmt: Format) -> Variant | None:
+    formats = [fmt, *[LINEAR] * (len(node.given) - 1)]
+    for o in found.operands.values():
+        formats[o.index] = fmt if o.is_full else LINEAR
+    made = Variant.of(formats, [fmt] * len(node.outputs))
+    try:
+        strides = _operand_strides(node, found, made)
+    except ShapeError:
+        return None
+    return made if all(s[-1] in (0, 1) for s in strides.values()) else None
+
+
+def _operand_strides(node: Node, found: Epilogue, variant: Variant) -> dict[int, tuple[Dim, ...]]:
+    """Strides of each operand, by given input, along the output's storage dims. Raises ShapeError."""
+    fmt = variant.output_format(0)
+    return {
+        o.index: strides_in(node.given[o.index].spec, variant.input_format(o.index), found.shape, fmt)
+        for o in found.operands.values()
+    }
+
+
+@dataclass(frozen=True)
+class Window:
+    """Geometry along the spatial axes. ``average``: with pads counted if ``with_pads``."""
+
+    size: tuple[Dim, ...]
+    out: tuple[Dim, ...]
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[Dim, ...]
+    after: tuple[Dim, ...]
+    average: bool
+    with_pads: bool
+
+    @property
+    def rank(self) -> int:
+        return len(self.kernel)
+
+
+def window_of(node: Node) -> Window:
+    """The geometry of a node whose anchor pools."""
+    assert node.anchor is not None
+    a, n = node.anchor.attrs, len(node.anchor.attrs.kernel_shape)
+    pads = tuple(a.pads) or (0,) * 2 * n
+    shape = node.body.infer([v.spec for v in node.given])[node.body.arity].shape
+    average = node.anchor.layer.name == "AveragePool"
+    return Window(
+        node.given[0].spec.shape[2:], shape[2:], tuple(a.kernel_shape), tuple(a.strides) or (1,) * n,
+        tuple(a.dilations) or (1,) * n, pads[:n], pads[n:], average, average and a.count_include_pad,
+    )  # fmt: skip
+
+
+class _Pool:
+    """The text of one kernel. Axis ``i`` has names ``o<i>`` (window), ``b<i>`` (its first element), ``k<i>`` (tap)."""
+
+    def __init__(self, args: Args, window: Window, found: Epilogue, variant: Variant) -> None:
+        self.args, self.w, self.epilogue = args, window, found
+        self.format = variant.input_format(0)
+        spec = args.node.given[0].spec
+        self.dtype, self.batch, self.planes = spec.dtype, spec.shape[0], spec.shape[1]
+        self.x = args.input(0)
+        self.outputs = [args.output(j) for j in range(len(args.node.outputs))]
+        self.strides = _operand_strides(args.node, found, variant)
+        self.last = window.rank - 1
+        self.out_strides = c_text.contiguous_strides(self.format.storage_shape(found.shape))
+        self.pixel = self.args.dim({"linear": 1, "nhwc": self.planes}.get(self.format.name, self.format.lanes))
+
+    # Windows
+
+    def _begin(self, axis: int) -> str:
+        w = self.w
+        return f"const int64_t b{axis} = o{axis} * {w.strides[axis]} - {self.args.dim(w.before[axis])};"
+
+    def _range(self, axis: int) -> list[str]:
+        """Declare the first tap inside, the end of those inside, and how many count."""
+        w, a = self.w, axis
+        size = self.args.dim(w.size[a])
+        out = [
+            self._begin(a),
+            f"const int64_t f{a} = tx_first_tap(b{a}, {w.dilations[a]});",
+            f"const int64_t e{a} = tx_end_tap(b{a}, {w.dilations[a]}, {size}, {w.kernel[a]});",
+        ]
+        if w.with_pads:
+            padded = self.args.dim(w.size[a] + w.after[a])
+            out.append(f"const int64_t n{a} = tx_end_tap(b{a}, {w.dilations[a]}, {padded}, {w.kernel[a]});")
+        elif w.average:
+            out.append(f"const int64_t n{a} = e{a} - f{a};")
+        return out
+
+    def _inside(self) -> tuple[str, str]:
+        """Windows of the last axis that lie inside: from the first of them to behind the last."""
+        w, a = self.w, self.last
+        span = (w.kernel[a] - 1) * w.dilations[a] + 1
+        first = dims.dmin(dims.ceildiv(w.before[a], w.strides[a]), w.out[a])
+        end = f"({self.args.dim(w.size[a] + w.before[a] - span)} + {w.strides[a]}) / {w.strides[a]}"
+        return self.args.dim(first), end
+
+    def _taps(self, element: str, full: bool, acc: str = "acc") -> list[str]:
+        """Join every tap's ``element`` (a form of ``{p}``, a pointer) to ``acc``; ``full``: all taps of the last axis."""
+        w, a = self.w, self.last
+        join = f"{acc} = {acc} + v;" if w.average else f"{acc} = tx_max({acc}, v);"
+        if element.startswith("scalar"):
+            join = join.replace("tx_max", "TX_MAX")
+        kind, form = ("float", element[7:]) if element.startswith("scalar ") else ("vf", element)
+        step = f"{w.dilations[a]} * {self.pixel}"
+        one = [f"const {kind} v = {form.format(p=f'row + k{a} * {step}')};", join]
+        if full:
+            text = "\n".join(
+                block("", *(line.replace(f"k{a} *", f"{k} *") for line in one)) for k in range(w.kernel[a])
+            ) if w.kernel[a] <= 16 else loop(f"k{a}", "0", str(w.kernel[a]), *one)
+        else:
+            text = loop(f"k{a}", f"f{a}", f"e{a}", *one)
+        line = "0"
+        for i in range(w.rank):
+            here = f"b{i}" if i == a else f"b{i} + k{i} * {w.dilations[i]}"
+            line = f"({line}) * {self.args.dim(w.size[i])} + {here}" if i else here
+        text = f"const {c_text.ctype(self.dtype)}* row = plane + ({line}) * {self.pixel};\n{text}"
+        for i in reversed(range(a)):
+            text = loop(f"k{i}", f"f{i}", f"e{i}", text)
+        return [block("", text)]
+
+    def _count(self, full: bool) -> str:
+        """The number of elements that an average is over."""
+        counts = [f"n{i}" for i in range(self.w.rank)]
+        if full:
+            counts[-1] = str(self.w.kernel[-1])
+        return " * ".join(counts)
+
+    # Results
+
+    def _finish(self, value: str, names: Sequence[str], count: str, keep: str = "") -> list[str]:
+        """Epilogue and stores at the storage position ``names``, the last being where the vector begins."""
+
+        def place(o: Operand) -> str:
+            strides = self.strides[o.index]
+            base = f"{self.args.input(o.index)} + {self.args.offset(strides, names)}"
+            return c_text.splat(o.dtype, base) if strides[-1] == 0 else c_text.load(o.dtype, base, count or keep)
+
+        code = self.epilogue.emit([value], place)
+        out = list(code.statements)
+        for y, name, t in zip(self.outputs, code.results, code.dtypes, strict=True):
+            kept = {"vm": "tx_keep_m", "vf": "tx_keep"}.get("vm" if t is DType.BOOL else "vf" if t.is_float else "", "tx_keep_i")
+            held = f"{kept}({name}, {keep})" if keep else name
+            out.append(c_text.store(t, f"{y} + {self.args.offset(self.out_strides, names)}", held, count))
+        return out
+
+    # Channels in vectors
+
+    def channels(self) -> list[str]:
+        """nhwc and ``cB``: windows of the last axis one after the other, those at the ends with fewer taps."""
+        blocks = self.format.lanes > 1
+        planes = [("c", dims.ceildiv(self.planes, self.format.lanes))] if blocks else []
+        outer = [("n", self.batch), *planes, *((f"o{i}", self.w.out[i]) for i in range(self.last))]
+        total = self.args.dim(dims.prod(size for _, size in outer))
+        area = self.args.dim(dims.prod(self.w.size))
+        plane = f"(n * {self.args.dim(planes[0][1])} + c) * {area}" if blocks else f"n * {area}"
+        o, size = f"o{self.last}", self.args.dim(self.w.out[self.last])
+        first, end = self._inside()
+        body = [
+            c_text.decode("u", [name for name, _ in outer], [self.args.dim(s) for _, s in outer]),
+            f"const {c_text.ctype(self.dtype)}* plane = {self.x} + ({plane}) * {self.pixel};",
+            *(line for i in range(self.last) for line in self._range(i)),
+            f"const int64_t inside = {end}, end = inside < {size} ? inside : {size};",
+            f"int64_t {o} = 0;",
+            block(f"for (; {o} < {first}; {o}++)", *self._range(self.last), *self._vectors(False)),
+            block(f"for (; {o} < end; {o}++)", self._begin(self.last), *self._vectors(True)),
+            block(f"for (; {o} < {size}; {o}++)", *self._range(self.last), *self._vectors(False)),
+        ]
+        return [c_text.split(total), loop("u", "lo", "hi", *body)]
+
+    def _vectors(self, full: bool) -> list[str]:
+        if self.format.lanes > 1:
+            exact = dims.mod(self.planes, self.format.lanes) == 0
+            keep = "" if exact else f"({self.args.dim(self.planes)} - c * TX_LANES)"
+            names = ["n", "c", *(f"o{i}" for i in range(self.w.rank)), "0"]
+            return self._vector("0", names, "", keep, full)
+        c = self.args.dim(self.planes)
+        names = ["n", *(f"o{i}" for i in range(self.w.rank)), "c"]
+        return [
+            "int64_t c = 0;",
+            block(f"for (; c + TX_LANES <= {c}; c += TX_LANES)", *self._vector("c", names, "", "", full)),
+            block(f"if (c < {c})", *self._vector("c", names, f"{c} - c", "", full)),
+        ]
+
+    def _vector(self, channel: str, names: Sequence[str], count: str, keep: str, full: bool) -> list[str]:
+        element = c_text.load(self.dtype, "{p}" if channel == "0" else "{p} + c", count)
+        start = "tx_zero()" if self.w.average else "tx_splat(-__builtin_inff())"
+        mean = f"acc = acc / (float)({self._count(full)});" if self.w.average else ""
+        return [f"vf acc = {start};", *self._taps(element, full), mean, *self._finish("acc", names, count, keep)]
+
+    # Windows in vectors
+
+    def linear(self) -> list[str]:
+        """Windows of a row side by side; groups that are not wholly inside are computed one window after the other."""
+        outer = [("n", self.batch), ("c", self.planes), *((f"o{i}", self.w.out[i]) for i in range(self.last))]
+        total = self.args.dim(dims.prod(size for _, size in outer))
+        size = self.args.dim(self.w.out[self.last])
+        names = ["n", "c", *(f"o{i}" for i in range(self.last)), "g"]
+        first, end = self._inside()
+        plane = f"(n * {self.args.dim(self.planes)} + c) * {self.args.dim(dims.prod(self.w.size))}"
+        body = [
+            c_text.decode("u", [name for name, _ in outer], [self.args.dim(s) for _, s in outer]),
+            f"const {c_text.ctype(self.dtype)}* plane = {self.x} + {plane};",
+            *(line for i in range(self.last) for line in self._range(i)),
+            f"const int64_t inside = {end};",
+            loop("g", "0", size, *self._group(first, size, names), step="TX_LANES"),
+        ]
+        return [c_text.split(total), loop("u", "lo", "hi", *body)]
+
+    def _group(self, first: str, size: str, names: Sequence[str]) -> list[str]:
+        a = self.last
+        part = [
+            "float part[TX_LANES] = {0};",
+            loop(f"o{a}", "g", f"g + TX_LANES < {size} ? g + TX_LANES : {size}", *self._range(a), *self._single()),
+            "acc = tx_load_f32(part);",
+        ]
+        start = "tx_zero()" if self.w.average else "tx_splat(-__builtin_inff())"
+        inside = f"g >= {first} && g + TX_LANES <= inside && g + TX_LANES <= {size}"
+        whole = [f"const int64_t o{a} = g;", self._begin(a)]
+        if self.dtype is DType.FP32:
+            step = self.w.strides[a]
+            mean = f"acc = acc / (float)({self._count(True)});" if self.w.average else ""
+            fast = block(f"if ({inside})", *whole, *self._taps(f"tx_load_step({{p}}, {step})", True), mean)
+            return [f"vf acc = {start};", fast, block("else", *part), *self._finish("acc", names, f"{size} - g")]
+        return [f"vf acc = {start};", *part, *self._finish("acc", names, f"{size} - g")]
+
+    def _single(self) -> list[str]:
+        """One window, into ``part``."""
+        a, place = self.last, "*({p})"
+        element = f"tx_from_{self.dtype.value}({place})" if self.dtype is not DType.FP32 else place
+        start = "0.0f" if self.w.average else "-__builtin_inff()"
+        value = f"one / (float)({self._count(False)})" if self.w.average else "one"
+        return [f"float one = {start};", *self._taps(f"scalar {element}", False, "one"), f"part[o{a} - g] = {value};"]

@@ -1,0 +1,136 @@
+"""Reformat in C: between linear, nhwc and ``cB``, and plain copies; any movable dtype.
+
+To and from ``cB`` with B the device's lanes, 4-byte elements are turned in registers, a block of channels of B pixels at
+a time; unused lanes are written as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words import dims
+from tactix.words.tensor import Format
+from tactix_builtin.tactics import c_copy, c_text
+from tactix_builtin.tactics.c_copy import Copy
+from tactix_builtin.tactics.c_text import Args, loop
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [ReformatTactic()]
+
+
+class ReformatTactic(Tactic):
+    """The formats are those of the node's attributes."""
+
+    key = "tactix.c_reformat@1"
+    implements = ("tactix.Reformat@1",)
+    source = "c"
+    native = True
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        spec, a = node.given[0].spec, node.attrs
+        if not c_copy.movable(spec.dtype):
+            return Reject(f"no elements of {spec.dtype.value} in C")
+        if not a.source.fits(spec.rank) or not a.target.fits(spec.rank):
+            return Reject(f"a tensor of rank {spec.rank} cannot be {a.source.name} or {a.target.name}")
+        if a.source != a.target and a.source.lanes > 1 and a.target.lanes > 1:
+            return Reject(f"no reformat from {a.source.name} to {a.target.name}")
+        return [Variant.of([a.source], [a.target])]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        return c_text.traffic(node, variant, ctx)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args = c_text.Args(node)
+        source, target = node.attrs.source, node.attrs.target
+        if source == target or 1 == source.lanes == target.lanes:
+            body = c_copy.statements(args, [_plain(node, source, target)], node.given[0].spec.dtype.itemsize, ctx)
+        else:
+            body = _Blocks(args, node, source, target).text(ctx.device.lanes)
+        return c_text.kernel(args, body, ctx, preludes=c_copy.preludes())
+
+
+def _plain(node: Node, source: Format, target: Format) -> Copy:
+    """A copy, or the swap of channels with all spatial axes."""
+    spec = node.given[0].spec
+    if source == target:
+        n = dims.prod(source.storage_shape(spec.shape))
+        return Copy(0, 0, (n,), (1,), (1,))
+    n, c, space = spec.shape[0], spec.shape[1], dims.prod(spec.shape[2:])
+    if target.is_linear:
+        return Copy(0, 0, (n, c, space), (c * space, 1, c), (c * space, space, 1))
+    return Copy(0, 0, (n, space, c), (c * space, 1, space), (c * space, c, 1))
+
+
+class _Blocks:
+    """Between ``cB`` and linear or nhwc, one block of channels and a run of pixels at a time."""
+
+    def __init__(self, args: Args, node: Node, source: Format, target: Format) -> None:
+        spec = node.given[0].spec
+        self.args, self.width = args, spec.dtype.itemsize
+        self.to_blocks, self.lanes = target.lanes > 1, max(source.lanes, target.lanes)
+        self.channels_last = "nhwc" in (source.name, target.name)
+        self.element = f"uint{8 * self.width}_t"
+        self.batch, self.channels = spec.shape[:2]
+        self.space = dims.prod(spec.shape[2:])
+        self.blocks = dims.ceildiv(self.channels, self.lanes)
+
+    def text(self, lanes: int) -> list[str]:
+        c, space, blocks = (self.args.dim(d) for d in (self.channels, self.space, self.blocks))
+        step = f"{c}" if self.channels_last else "1"
+        own = f"(n * {space} + s) * {c} + cb * {self.lanes}" if self.channels_last else (
+            f"(n * {c} + cb * {self.lanes}) * {space} + s"
+        )  # fmt: skip
+        tiles = self.args.dim(dims.ceildiv(self.space, self.lanes))
+        blocked = f"((n * {blocks} + cb) * {space} + s) * {self.lanes}"
+        places = (own, blocked) if self.to_blocks else (blocked, own)
+        body = [
+            c_text.decode("o", ["n", "cb", "tile"], [self.args.dim(self.batch), blocks, tiles]),
+            f"const int64_t s = tile * {self.lanes};",
+            f"const int64_t left = {c} - cb * {self.lanes}, v = left < {self.lanes} ? left : {self.lanes};",
+            f"const int64_t run = {space} - s < {self.lanes} ? {space} - s : {self.lanes};",
+            f"const {self.element}* p = (const {self.element}*){self.args.bytes_in(0)} + {places[0]};",
+            f"{self.element}* q = ({self.element}*){self.args.bytes_out(0)} + {places[1]};",
+            *self._tile(lanes, step),
+        ]
+        total = self.args.dim(self.batch * self.blocks * dims.ceildiv(self.space, self.lanes))
+        return [c_text.split(total), loop("o", "lo", "hi", *body)]
+
+    def _tile(self, lanes: int, pixel: str) -> list[str]:
+        """Move ``run`` pixels of ``v`` channels from ``p`` to ``q``; ``pixel``: a linear or nhwc pixel's distance."""
+        if self.channels_last:
+            return self._rows(pixel)
+        if self.lanes == lanes and self.width == 4:
+            return self._turned()
+        space, b = self.args.dim(self.space), self.lanes
+        if self.to_blocks:
+            inner = loop("l", "0", str(b), f"q[k * {b} + l] = l < v ? p[l * {space} + k] : 0;")
+        else:
+            inner = loop("l", "0", "v", f"q[l * {space} + k] = p[k * {b} + l];")
+        return [loop("k", "0", "run", inner)]
+
+    def _rows(self, pixel: str) -> list[str]:
+        b = self.lanes
+        if self.to_blocks:
+            inner = loop("l", "0", str(b), f"q[k * {b} + l] = l < v ? p[k * {pixel} + l] : 0;")
+        else:
+            inner = loop("l", "0", "v", f"q[k * {pixel} + l] = p[k * {b} + l];")
+        return [loop("k", "0", "run", inner)]
+
+    def _turned(self) -> list[str]:
+        """Vectors along one axis are loaded, turned, and stored along the other."""
+        space = self.args.dim(self.space)
+        count, distance, kept = ("v", space, "run") if self.to_blocks else ("run", "TX_LANES", "TX_LANES")
+        stored, away, size = ("run", "TX_LANES", "TX_LANES") if self.to_blocks else ("v", space, "run")
+        zero = "(vi){0}"
+        return [
+            "vi r[TX_LANES];",
+            f"for (int k = 0; k < TX_LANES; k++) r[k] = k < {count} ? tx_load_n_i32(p + k * {distance}, {kept}) : {zero};",
+            "tx_transpose(r);",
+            f"for (int k = 0; k < TX_LANES; k++) if (k < {stored}) tx_store_n_i32(q + k * {away}, r[k], {size});",
+        ]

@@ -1,0 +1,45 @@
+"""The reference tactic: any node by its layers' numpy meaning. Always there, always slow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.contracts import region
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.region import FUSED
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words import dims
+from tactix.words.dims import Dim
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [NumpyTactic()]
+
+
+class NumpyTactic(Tactic):
+    """One variant: linear formats, no knobs."""
+
+    key = "tactix.numpy@1"
+    implements = ("*",)
+    source = "numpy"
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        return [Variant()]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        """20 us a layer and 20 ns an element: more than any C kernel is thought to need."""
+        total: Dim = 0
+        for v in (*node.given, *node.outputs):
+            total = total + v.spec.numel
+        known = dims.symbols(total) <= set(ctx.opt)
+        elements = dims.evaluate(total, ctx.opt) if known else 1 << 20
+        return 20e-6 * len(node.body.nodes) + 20e-9 * elements
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        """A node that lacks optional inputs is written as a body, which says where they are missing."""
+        absent = any(v is None for v in node.inputs)
+        layer, attrs = (FUSED, node.body) if absent else (node.layer, node.attrs)
+        return KernelArtifact(launcher="tactix.numpy@1", params=region.encode(layer, attrs), host_code=True)

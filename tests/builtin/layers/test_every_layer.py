@@ -1,0 +1,161 @@
+"""What holds for every layer: samples are valid, references give what inference says, 16-bit floats are wide inside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tactix.contracts import attrs as attribute
+from tactix.words.dtypes import DType
+from tactix.words.tensor import TensorSpec
+from tactix_builtin.layers import all_layers
+
+LAYERS = {x.name: x for x in all_layers()}
+
+_IMAGE = "f32 2 6 7 9"
+_STATE = "f32 1 3 6"
+
+EXAMPLES: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "Convolution": [({"pads": (1, 0, 1, 2), "strides": (2, 1)}, f"{_IMAGE}; f32 4 6 3 2; f32 4")],
+    "ConvTranspose": [({"strides": (2, 3)}, f"{_IMAGE}; f32 6 4 3 2; f32 4")],
+    "DeformableConvolution": [({}, "f32 1 2 5 6; f32 3 2 2 2; f32 1 8 4 5; f32 3; f32 1 4 4 5")],
+    "MatMul": [({}, "f32 3 4 5; f32 5 6")],
+    "Gemm": [({"transB": True, "alpha": 0.5}, "f32 4 5; f32 6 5; f32 6")],
+    "Einsum": [({"equation": "bij,bjk->bik"}, "f32 2 3 4; f32 2 4 5")],
+    "MaxPool": [({"kernel_shape": (3, 2), "ceil_mode": True, "strides": (2, 2)}, _IMAGE)],
+    "AveragePool": [({"kernel_shape": (3, 2), "pads": (1, 1, 1, 0)}, _IMAGE)],
+    "LpPool": [({"kernel_shape": (2, 2)}, _IMAGE)],
+    "GlobalAveragePool": [({}, _IMAGE)],
+    "GlobalMaxPool": [({}, _IMAGE)],
+    "GlobalLpPool": [({}, _IMAGE)],
+    "BatchNormalization": [({"epsilon": 9.0}, f"{_IMAGE}; f32 6; f32 6; f32 6; f32 6")],
+    "InstanceNormalization": [({}, f"{_IMAGE}; f32 6; f32 6")],
+    "GroupNormalization": [({"num_groups": 3}, f"{_IMAGE}; f32 6; f32 6")],
+    "LayerNormalization": [({"axis": 1}, "f32 3 4 5; f32 5; f32 4 5")],
+    "RMSNormalization": [({"axis": 2}, "f32 3 4 5; f32 5")],
+    "LpNormalization": [({"axis": 1}, "f32 3 4 5")],
+    "LRN": [({"size": 3}, _IMAGE)],
+    **{
+        f"Reduce{r}": [({"axes": (0, 2), "keepdims": k}, "f32 3 4 5") for k in (True, False)]
+        for r in ("Sum", "Mean", "Prod", "Max", "Min", "LogSumExp")
+    },
+    **{name: [({"axis": 1}, "f32 3 4 5")] for name in ("Softmax", "LogSoftmax", "Hardmax")},
+    "Reshape": [({"shape": (4, 15)}, "f32 3 4 5")],
+    "DynamicReshape": [({}, "f32 3 4; i64 2")],
+    "Transpose": [({"perm": (2, 0, 1)}, "f32 3 4 5")],
+    "Concat": [({"axis": 1}, "f32 3 4; f32 3 5; f32 3 1")],
+    "Split": [({"axis": 1, "sizes": (1, 4)}, "f32 3 5")],
+    "Slice": [({"begins": (1, 4), "sizes": (2, 3), "axes": (0, 1), "steps": (1, -2)}, "f32 3 5")],
+    "Expand": [({"shape": (2, 3, 5)}, "f32 3 1")],
+    "Pad": [({"pads": (1, 0, -1, 2), "value": 0.5}, "f32 3 4"), ({"pads": (1, 0, 1, 2), "mode": "edge"}, "f32 3 4")],
+    "Tile": [({"repeats": (2, 1)}, "f32 3 4")],
+    "Shape": [({"start": 1}, "f32 3 4 5")],
+    "Gather": [({"axis": 1}, "f32 3 4 5; i64 2 2")],
+    "GatherElements": [({"axis": 1}, "f32 3 4; i32 3 6")],
+    "GatherND": [({"batch_dims": 1}, "f32 3 4 5; i64 3 2 2")],
+    "ScatterND": [({}, "f32 6 4; i64 3 1; f32 3 4"), ({"reduction": "add"}, "f32 6 4; i64 9 1; f32 9 4")],
+    "ScatterElements": [({"axis": 1}, "f32 3 6; i64 3 4; f32 3 4")],
+    "TensorScatter": [({"axis": 1}, "f32 2 6 3; f32 2 2 3; i64 2")],
+    "ReverseSequence": [({}, "f32 5 3 2; i64 3")],
+    "Attention": [({"scale": 0.5}, "f32 2 3 4 5; f32 2 3 6 5; f32 2 3 6 7; f32 1 1 4 6")],
+    "LSTM": [({"hidden_size": 6}, f"f32 5 3 4; f32 1 24 4; f32 1 24 6; f32 1 48; i32 3; {_STATE}; {_STATE}; f32 1 18")],
+    "GRU": [({"hidden_size": 6, "layout": 1}, "f32 3 5 4; f32 1 18 4; f32 1 18 6; f32 1 36; i32 3; f32 3 1 6")],
+    "RNN": [({"hidden_size": 6, "direction": "bidirectional"}, "f32 5 3 4; f32 2 6 4; f32 2 6 6")],
+    "Fill": [({"shape": (2, 3), "value": 1.5}, "")],
+    "Dims": [({"values": (2, 3), "shape": (2, 1)}, "")],
+    "TopK": [({"k": 3, "axis": 1, "largest": False}, "f32 4 5")],
+    "ArgMax": [({"axis": 1}, "f32 4 5 2")],
+    "ArgMin": [({"axis": 1, "keepdims": False, "select_last_index": True}, "f32 4 5 2")],
+    "CumSum": [({"axis": 1, "exclusive": True}, "f32 4 5")],
+    "CumProd": [({"axis": 0, "reverse": True}, "f32 4 5")],
+    "Resize": [({"sizes": (1, 2, 9, 4), "mode": m}, "f32 1 2 5 7") for m in ("nearest", "linear", "cubic")],
+    "GridSample": [({}, "f32 2 3 5 6; f32 2 4 7 2")],
+    "RoiAlign": [({"output_height": 2, "output_width": 3}, "f32 2 3 9 9; f32 4 4; i64 4")],
+    "QuantizeLinear": [({"axis": 0, "saturate": True}, "f32 3 5; f32 3; i8 3")],
+    "DequantizeLinear": [({"axis": 1, "block_size": 2}, "i8 3 6; f32 3 3")],
+    **{name: [({}, "bool 3 1; bool 4")] for name in ("And", "Or", "Xor")},
+    **{name: [({}, "i32 3 1; i32 4")] for name in ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift")},
+    "Not": [({}, "bool 3 4")],
+    "BitwiseNot": [({}, "i32 3 4")],
+    "Where": [({}, "bool 3 1; f32 4; f32 3 4")],
+    "Cast": [({"to": DType.INT32}, "f32 3 4"), ({"to": DType.FP8}, "f32 3 4")],
+    **{
+        name: [({}, "f32 3 1; f32 4")]
+        for name in (
+            "Add", "Sub", "Mul", "Div", "Pow", "Mod", "Min", "Max", "PRelu", "Equal", "Less", "LessOrEqual", "Greater",
+            "GreaterOrEqual",
+        )
+    },
+}  # fmt: skip
+SCALARS_ONLY = {"Range"}
+
+
+def examples() -> list[Any]:
+    out = []
+    for name, layer in LAYERS.items():
+        found = EXAMPLES.get(name, [({}, "f32 3 5")] if layer.is_pointwise else [])
+        out += [pytest.param(name, attrs, text, id=f"{name}-{i}") for i, (attrs, text) in enumerate(found)]
+    return out
+
+
+def specs_of(text: str) -> list[TensorSpec]:
+    words = [part.split() for part in text.split(";") if part.strip()]
+    return [TensorSpec(DType(w[0]), tuple(map(int, w[1:]))) for w in words]
+
+
+def test_every_layer_has_an_example() -> None:
+    shown = set(EXAMPLES) | SCALARS_ONLY | {n for n, x in LAYERS.items() if x.is_pointwise}
+    assert shown == set(LAYERS)
+
+
+def test_keys_are_unique() -> None:
+    assert len(LAYERS) == len(all_layers())
+    assert all(x.key.startswith("tactix.") and x.key.endswith("@1") for x in LAYERS.values())
+
+
+@pytest.mark.parametrize(("name", "attrs", "text"), examples())
+def test_the_reference_gives_what_inference_says(name: str, attrs: dict[str, Any], text: str) -> None:
+    layer, specs = LAYERS[name], specs_of(text)
+    a = layer.Attrs(**attrs)
+    for seed in range(3):
+        arrays = layer.sample(a, specs, np.random.default_rng(seed))
+        assert [(x.dtype, x.shape) for x in arrays] == [(s.dtype.numpy, s.shape) for s in specs]
+        kept = [x.copy() for x in arrays]
+        outputs = layer.reference(a, *arrays)
+        inferred = layer.infer(a, specs)
+        assert [x.dtype for x in outputs] == [s.dtype.numpy for s in inferred]
+        if name != "DynamicReshape":
+            assert [x.shape for x in outputs] == [s.shape for s in inferred]
+        assert all(np.array_equal(x, k) for x, k in zip(arrays, kept, strict=True)), "an input was changed"
+
+
+@pytest.mark.parametrize("dtype", [DType.FP16, DType.BF16], ids=lambda t: t.name)
+@pytest.mark.parametrize(("name", "attrs", "text"), [p for p in examples() if "f32" in p.values[2]])
+def test_small_floats_are_rounded_once(name: str, attrs: dict[str, Any], text: str, dtype: DType) -> None:
+    """The result is that of float32 on the same numbers, rounded at the end."""
+    layer = LAYERS[name]
+    a = layer.Attrs(**attrs)
+    specs = specs_of(text.replace("f32", dtype.value))
+    arrays = layer.sample(a, specs, np.random.default_rng(0))
+    raised = [x.astype(np.float32) if s.dtype.is_float else x for x, s in zip(arrays, specs, strict=True)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for got, want in zip(layer.reference(a, *arrays), layer.reference(a, *raised), strict=True):
+            assert got.dtype == (dtype.numpy if want.dtype == np.float32 and name != "DequantizeLinear" else want.dtype)
+            assert np.array_equal(got.astype(np.float64), want.astype(got.dtype).astype(np.float64), equal_nan=True)
+
+
+@pytest.mark.parametrize(("name", "attrs", "text"), examples())
+def test_attributes_survive_json(name: str, attrs: dict[str, Any], text: str) -> None:
+    layer = LAYERS[name]
+    a = layer.Attrs(**attrs)
+    assert attribute.decode_fields(layer.Attrs, attribute.encode_fields(a)) == a
+
+
+@pytest.mark.parametrize("name", sorted(n for n, x in LAYERS.items() if x.commutative))
+def test_commutative_layers_are(name: str) -> None:
+    layer = LAYERS[name]
+    a, b = specs_of(EXAMPLES[name][0][1])
+    x, y = layer.sample(layer.Attrs(), [a, b], np.random.default_rng(0))
+    assert np.array_equal(layer.reference(layer.Attrs(), x, y)[0], layer.reference(layer.Attrs(), y, x)[0])

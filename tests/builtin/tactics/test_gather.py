@@ -1,0 +1,85 @@
+"""c_gather: axes, index dtypes, negative and wild indices, symbolic dims."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from harness import NATIVE, Case, check, check_all, node
+
+from tactix.contracts.tactic import Reject
+from tactix.words import dims
+from tactix.words.dtypes import DType
+from tactix.words.tensor import TensorSpec
+from tactix_builtin.tactics.c_gather import GatherTactic
+
+TACTIC = GatherTactic()
+
+
+def _f32(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("code", ["i64", "i32", "i8"])
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_gather_along_every_axis(axis, code):
+    x = _f32(5, 7, 20)
+    n = x.shape[axis]
+    cases = []
+    for shape in ((), (3,), (2, 4), (0,)):
+        i = np.asarray(np.random.default_rng(1).integers(-n, n, shape)).astype(DType(code).numpy)
+        cases.append(Case(node("Gather", [x, i], axis=axis), TACTIC, [x, i], nt=(1, 3)))
+    check_all(cases)
+
+
+@pytest.mark.parametrize("code", ["f64", "f16", "i64", "u8", "bool"])
+def test_gather_in_other_widths(code):
+    x = (_f32(9, 300) > 0).astype(DType(code).numpy)
+    i = np.array([8, 0, -1, 3])
+    check_all([Case(node("Gather", [x, i], axis=a), TACTIC, [x, i]) for a in (0, 1)])
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_gather_elements(axis):
+    x = _f32(4, 6, 5)
+    i = np.random.default_rng(1).integers(-x.shape[axis], x.shape[axis], (3, 2, 5))
+    check(node("GatherElements", [x, i], axis=axis), TACTIC, [x, i])
+    y, j = _f32(300), np.random.default_rng(2).integers(-300, 300, 77).astype(np.int32)
+    check(node("GatherElements", [y, j], axis=0), TACTIC, [y, j])
+
+
+@pytest.mark.parametrize("batch,depth", [(0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (2, 1)])
+def test_gather_nd(batch, depth):
+    x = _f32(4, 6, 5)
+    lead = x.shape[:batch]
+    bound = np.array(x.shape[batch : batch + depth])
+    i = np.random.default_rng(1).integers(-bound, bound, (*lead, 3, 2, depth))
+    check(node("GatherND", [x, i], batch_dims=batch), TACTIC, [x, i])
+
+
+def test_wild_indices_stay_inside():
+    x = _f32(5, 20)
+    n = node("Gather", [x, np.array([0])], axis=0)
+    wild, kept = np.array([7, -99, 2**40]), np.array([4, 0, 4])
+    case = Case(node("Gather", [x, wild], axis=0), TACTIC, [x, wild])
+    from harness import COMPILER, Run, _compile, _library
+
+    ((variant, artifact),) = _compile(case)
+    (binary,) = COMPILER.compile([artifact.code], NATIVE)
+    (y,) = Run(case.node, variant, artifact, {})(getattr(_library(binary), binary.symbol), [x, wild], 1)
+    np.testing.assert_array_equal(y, x[kept])
+    assert n.outputs[0].spec.shape == (1, 20)
+
+
+@pytest.mark.parametrize("env", [{"n": 1, "s": 1}, {"n": 3, "s": 7}, {"n": 0, "s": 3}])
+def test_symbolic_dims(env):
+    n, s = dims.sym("n"), dims.sym("s")
+    table, ids = TensorSpec(DType.FP32, (50, 24)), TensorSpec(DType.INT64, (n, s))
+    hidden = TensorSpec(DType.FP32, (n, s, 24))
+    first = np.array(0)
+    check_all([Case(node("Gather", [table, ids], axis=0), TACTIC, env=env),
+               Case(node("Gather", [hidden, first], constants=(1,), axis=1), TACTIC, env=env)])  # fmt: skip
+
+
+def test_what_it_rejects():
+    found = TACTIC.variants(node("Gather", [TensorSpec(DType.STRING, (3,)), np.array([0])], axis=0), NATIVE)
+    assert isinstance(found, Reject)

@@ -1,0 +1,79 @@
+"""c_reformat: every pair of formats, partial blocks, dtypes, symbolic dims; and the numpy tactic's params."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from harness import NATIVE, Case, check_all, devices, encode_and_back, fused, node
+
+from tactix.contracts import region
+from tactix.contracts.region import REFORMAT
+from tactix.contracts.tactic import CompileContext, Reject, Variant
+from tactix.words import dims
+from tactix.words.dtypes import DType
+from tactix.words.tensor import LINEAR, NHWC, TensorSpec, blocked
+from tactix_builtin.tactics.c_reformat import ReformatTactic
+from tactix_builtin.tactics.numpy_ref import NumpyTactic
+
+TACTIC = ReformatTactic()
+
+
+def _f32(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def _pairs(lanes: int):
+    all_formats = (LINEAR, NHWC, blocked(lanes))
+    return [(a, b) for a in all_formats for b in all_formats]
+
+
+@pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
+@pytest.mark.parametrize("shape", [(2, 32, 5, 7), (1, 3, 4, 9), (2, 35, 1, 1), (1, 20, 40), (3, 17), (0, 4, 3)], ids=str)
+def test_every_pair_of_formats(device, shape):
+    x = _f32(*shape)
+    check_all([Case(node(REFORMAT, [x], source=a, target=b), TACTIC, [x], device=device, nt=(1, 3))
+               for a, b in _pairs(device.lanes)])  # fmt: skip
+
+
+@pytest.mark.parametrize("code", ["f64", "f16", "i8", "bool", "bf16"])
+def test_other_widths(code):
+    x = np.random.default_rng(0).integers(0, 2, (2, 20, 3, 7)).astype(DType(code).numpy)
+    check_all([Case(node(REFORMAT, [x], source=a, target=b), TACTIC, [x]) for a, b in _pairs(16)])
+
+
+def test_blocks_that_are_not_the_devices():
+    x = _f32(2, 20, 3, 7)
+    pairs = [(LINEAR, blocked(4)), (blocked(4), LINEAR), (NHWC, blocked(6)), (blocked(6), NHWC), (LINEAR, blocked(5))]
+    check_all([Case(node(REFORMAT, [x], source=a, target=b), TACTIC, [x]) for a, b in pairs])
+
+
+@pytest.mark.parametrize("env", [{"n": 1, "c": 1, "s": 1}, {"n": 2, "c": 35, "s": 6}])
+def test_symbolic_dims(env):
+    x = TensorSpec(DType.FP32, tuple(dims.sym(s) for s in ("n", "c", "s", "s")))
+    check_all([Case(node(REFORMAT, [x], source=a, target=b), TACTIC, env=env) for a, b in _pairs(NATIVE.lanes)])
+
+
+def test_what_it_rejects():
+    x = _f32(2, 20, 3)
+    assert isinstance(TACTIC.variants(node(REFORMAT, [x], source=blocked(8), target=blocked(16)), NATIVE), Reject)
+    assert isinstance(TACTIC.variants(node(REFORMAT, [x[0, 0]], target=NHWC), NATIVE), Reject)
+
+
+def test_the_numpy_tactic_takes_everything_and_costs_more():
+    x = _f32(3, 5)
+    n = fused([x], [("Relu", [0], {}), ("Transpose", [1], {"perm": (1, 0)})], anchor=1)
+    tactic, ctx = NumpyTactic(), CompileContext(NATIVE)
+    (variant,) = tactic.variants(n, NATIVE)
+    artifact = tactic.compile(n, variant, ctx)
+    assert artifact.host_code
+    assert artifact.params == region.encode(n.layer, n.attrs)
+    assert encode_and_back(n)[1] == n.body
+    plain = node(REFORMAT, [x])
+    assert tactic.cost(plain, Variant(), ctx) > TACTIC.cost(plain, Variant(), ctx)
+
+
+def test_the_numpy_tactic_says_where_inputs_are_absent():
+    x = _f32(2, 3, 4, 4)
+    n = node("Convolution", [x, _f32(5, 3, 1, 1), None])
+    artifact = NumpyTactic().compile(n, Variant(), CompileContext(NATIVE))
+    assert artifact.params["body"]["nodes"][0]["inputs"] == [0, 1, -1]

@@ -106,8 +106,8 @@ def child(args: argparse.Namespace) -> None:
 def _tactix(args: argparse.Namespace, feed: dict[str, np.ndarray]) -> Any:
     import tactix
 
-    shapes = {k: v.shape for k, v in feed.items()} if args.tuned else None
-    engine = tactix.build(args.models, threads=args.threads, level=args.level, shapes=_open_shapes(args.models, shapes))
+    shapes = _open_shapes(args.models, {k: v.shape for k, v in feed.items()})
+    engine = tactix.build(args.models, threads=args.threads, level=args.level, shapes=shapes)
     memory = engine.inspect()["memory"]
     names = [io.name for io in engine.outputs]
 
@@ -118,10 +118,8 @@ def _tactix(args: argparse.Namespace, feed: dict[str, np.ndarray]) -> Any:
     return call, {"version": tactix.__version__, "memory": memory}
 
 
-def _open_shapes(path: Path, shapes: dict[str, tuple[int, ...]] | None) -> Any:
-    """Tune for these shapes, but take any."""
-    if shapes is None:
-        return None
+def _open_shapes(path: Path, shapes: dict[str, tuple[int, ...]]) -> Any:
+    """Tune for these shapes, but take from 1 to twice as much on every open axis."""
     import onnx
 
     out = {}
@@ -129,7 +127,8 @@ def _open_shapes(path: Path, shapes: dict[str, tuple[int, ...]] | None) -> Any:
         if value.name in shapes:
             fixed = [d.dim_value for d in value.type.tensor_type.shape.dim]
             opt = shapes[value.name]
-            low, high = (tuple(f or n for f, n in zip(fixed, (x,) * len(fixed), strict=True)) for x in (1, 4096))
+            low = tuple(f or 1 for f in fixed)
+            high = tuple(f or 2 * n for f, n in zip(fixed, opt, strict=True))
             out[value.name] = (low, opt, high)
     return out
 
@@ -180,7 +179,6 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--level", type=int, default=3, help="builder optimization level")
-    parser.add_argument("--tuned", action="store_true", default=True, help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path, help="also write the rows here")
     parser.add_argument("--child", choices=["tactix", "onnxruntime"], help=argparse.SUPPRESS)
     parser.add_argument("--inputs", type=Path, help=argparse.SUPPRESS)

@@ -38,7 +38,12 @@ class Table(list[Converter]):
 
 
 class Context:
-    """One node being converted. ``inputs``: None where an optional one is absent. ``opset``: version of its domain."""
+    """One node being converted. ``inputs``: None where an optional one is absent. ``opset``: version of its domain.
+
+    A converter must read or ``ignore`` every attribute that is given and is not the operator's default: one that it
+    does not look at is refused, so that nothing is lost in silence. It may return NotImplemented, before it adds
+    layers, to leave the node to the operator's function body.
+    """
 
     def __init__(
         self, walker: Walker, scope: Scope, node: onnx.NodeProto, name: str, domain: str, opset: int,
@@ -48,6 +53,7 @@ class Context:
         self.domain, self.op, self.opset = domain, node.op_type, opset
         self.inputs = tuple(inputs)
         self._attributes = {a.name: a for a in node.attribute}
+        self._read: set[str] = set()
         self._made = 0
 
     @property
@@ -108,13 +114,26 @@ class Context:
 
         Where the default is None, that of onnx's own description of the operator at this version counts.
         """
+        self._read.add(name)
         found = self._attributes.get(name)
         if found is None and default is None:
             found = defaults_of(self.domain, self.op, self.opset).get(name)
         return default if found is None else self.walker.attribute(found)
 
     def has_attr(self, name: str) -> bool:
+        self._read.add(name)
         return name in self._attributes
+
+    def ignore(self, *names: str) -> None:
+        """Say that attributes change nothing here."""
+        self._read.update(names)
+
+    def unread(self) -> list[str]:
+        """Attributes that differ from the operator's defaults, and that the converter has neither read nor ignored."""
+        defaults = defaults_of(self.domain, self.op, self.opset)
+        return [
+            name for name, a in self._attributes.items() if name not in self._read and not _same(a, defaults.get(name))
+        ]
 
     def dtype_attr(self, name: str, default: DType) -> DType:
         """An attribute that is an ONNX element type."""
@@ -179,12 +198,15 @@ class Context:
         raise UnsupportedOperator("cannot be imported", who=self.who, why=why, do=do)
 
 
+def _same(a: onnx.AttributeProto, default: onnx.AttributeProto | None) -> bool:
+    if default is None:
+        return False
+    return (a.i, a.f, a.s, list(a.ints)) == (default.i, default.f, default.s, list(default.ints))
+
+
 def import_as_layer(ctx: Context, layer: Layer) -> Result:
     """A node whose operator is a layer with the same attributes: those given, then the operator's defaults."""
     fields = {f.name: f for f in dataclasses.fields(layer.Attrs)}
-    for name in (a.name for a in ctx.node.attribute):
-        if name not in fields and ctx.attr(name) != _default(ctx, name):
-            ctx.fail(f"attribute {name!r} = {ctx.attr(name)!r} is not supported")
     attrs = {}
     for name, f in fields.items():
         value = ctx.attr(name)
@@ -195,11 +217,6 @@ def import_as_layer(ctx: Context, layer: Layer) -> Result:
     if wanted > len(out) and any(ctx.node.output[len(out) :]):
         ctx.fail(f"only {len(out)} of its {wanted} outputs are supported")
     return out
-
-
-def _default(ctx: Context, name: str) -> Any:
-    found = defaults_of(ctx.domain, ctx.op, ctx.opset).get(name)
-    return None if found is None else ctx.walker.attribute(found)
 
 
 def _fit(value: Any, default: Any, ctx: Context, name: str) -> Any:

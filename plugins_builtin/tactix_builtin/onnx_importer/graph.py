@@ -132,6 +132,8 @@ class Walker:
             result = claim.convert(ctx, ctx.node)
         elif claim is not None and claim.layer is not None:
             result = import_as_layer(ctx, claim.layer)
+        if result is not NotImplemented and (unread := ctx.unread()):
+            ctx.fail(f"attribute {unread[0]!r} = {ctx.attr(unread[0])!r} is not supported")
         if result is NotImplemented:
             body = self.catalog.function(ctx.node, ctx.opset) or self.catalog.typed_function(ctx)
             if body is None:

@@ -22,12 +22,15 @@ _PAST, _LENGTHS, _SCORES = 4, 6, 3
 @CONVERTERS("Attention")
 def attention(ctx: Context, node: Any) -> Any:
     """q, k, v of rank 3 (batch, sequence, heads dim) or 4, mask?, past key and value?, causal?; heads may be shared."""
+    ctx.ignore("softmax_precision", "qk_matmul_output_mode")
     rank = ctx.spec().rank
     scores = len(node.output) > _SCORES and node.output[_SCORES]
     causal, past = bool(ctx.attr("is_causal", 0)), ctx.input(_PAST) is not None
     if ctx.attr("softcap", 0.0) or ctx.input(_LENGTHS) is not None or scores or (causal and past):
         return NotImplemented
-    heads = [ctx.attr("q_num_heads"), *[ctx.attr("kv_num_heads")] * 2]
+    heads, factor = [ctx.attr("q_num_heads"), *[ctx.attr("kv_num_heads")] * 2], ctx.attr("scale")
+    if ctx.unread():
+        return NotImplemented
     q, k, v = (_split_heads(ctx, ctx.tensor(i), n) if rank == 3 else ctx.tensor(i) for i, n in enumerate(heads))
     if past:
         k = ctx.layer("tactix.Concat", [ctx.tensor(_PAST), k], axis=2)
@@ -35,7 +38,7 @@ def attention(ctx: Context, node: Any) -> Any:
     depth = q.spec.shape[3]
     if not isinstance(depth, int):
         return NotImplemented
-    scale = ctx.attr("scale", 1 / math.sqrt(depth))
+    scale = 1 / math.sqrt(depth) if factor is None else factor
     shared = [_repeated(ctx, x, q.spec.shape[1]) for x in (k, v)]
     mask = _mask(ctx, q, k, causal)
     y = ctx.layer("tactix.Attention", [q, *shared, mask], scale=float(scale), nan_to_zero=mask is not None)

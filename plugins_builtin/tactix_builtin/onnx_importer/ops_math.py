@@ -85,6 +85,7 @@ def _cast(ctx: Context, x: Value, to: DType) -> Value:
 @CONVERTERS("Dropout")
 def dropout(ctx: Context, node: Any) -> Any:
     """Nothing in inference: the mask keeps all."""
+    ctx.ignore("ratio", "seed", "is_test")
     training = ctx.known(2)
     if ctx.input(2) is not None and training != (0,):
         ctx.fail("training_mode is set, or only known by running")
@@ -97,6 +98,7 @@ def dropout(ctx: Context, node: Any) -> Any:
 @CONVERTERS("If")
 def branch(ctx: Context, node: Any) -> Any:
     """Only where the condition follows from constants and shapes: then the branch taken is all there is."""
+    ctx.ignore("then_branch", "else_branch")
     condition = ctx.known(0)
     if condition not in ((0,), (1,)):
         ctx.fail("its condition is only known by running", do="Export the model for one of the branches")

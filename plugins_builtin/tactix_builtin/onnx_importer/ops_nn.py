@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tactix.contracts.graph import Value
-from tactix.words.dims import Dim, ceildiv, dmax, floordiv, prod
+from tactix.words.dims import Dim, ceildiv, compare, dmax, floordiv, prod
 from tactix.words.errors import ModelImportError
 from tactix_builtin.onnx_importer.convert import Context, Table
 
@@ -22,6 +22,7 @@ def _resolved_pads(
     ctx: Context, size: Sequence[Dim], kernel: Sequence[Dim], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[Dim, ...]:
     """``pads``, or what ``auto_pad`` makes of the sizes: SAME gives ceil(size / stride) windows."""
+    ctx.ignore("pads")
     mode = ctx.attr("auto_pad", "NOTSET")
     if mode in ("NOTSET", ""):
         return tuple(ctx.attr("pads", (0,) * 2 * len(size)))
@@ -51,7 +52,16 @@ def _window(ctx: Context, kernel: Sequence[Dim]) -> dict[str, Any]:
 
 def convolution_fields(ctx: Context, weights: int) -> dict[str, Any]:
     """Attributes of a convolution whose weights are input ``weights``."""
-    return {"group": ctx.attr("group", 1), **_window(ctx, ctx.spec(weights).shape[2:])}
+    return {"group": ctx.attr("group", 1), **_window(ctx, _kernel(ctx, weights))}
+
+
+def _kernel(ctx: Context, weights: int) -> tuple[Dim, ...]:
+    """The spatial dims of the weights, which the node's own must not contradict."""
+    kernel = ctx.spec(weights).shape[2:]
+    for a, b in zip(ctx.attr("kernel_shape", kernel), kernel, strict=True):
+        if compare(a, b) in ("<", ">"):
+            raise ModelImportError(f"kernel_shape has {a} where the weights have {b}")
+    return kernel
 
 
 @CONVERTERS("Conv")
@@ -62,7 +72,7 @@ def conv(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("ConvTranspose")
 def conv_transpose(ctx: Context, node: Any) -> Value:
-    size, kernel = ctx.spec().shape[2:], ctx.spec(1).shape[2:]
+    size, kernel = ctx.spec().shape[2:], _kernel(ctx, 1)
     n = len(kernel)
     strides, dilations = ctx.attr("strides", (1,) * n), ctx.attr("dilations", (1,) * n)
     extra = ctx.attr("output_padding", (0,) * n)
@@ -86,7 +96,7 @@ def conv_transpose(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("DeformConv")
 def deformable_convolution(ctx: Context, node: Any) -> Value:
-    kernel = ctx.spec(1).shape[2:]
+    kernel = _kernel(ctx, 1)
     if len(kernel) != 2:
         ctx.fail(f"its kernel has {len(kernel)} axes; 2 are supported")
     groups = {name: ctx.attr(name, 1) for name in ("group", "offset_group")}
@@ -120,6 +130,7 @@ def pool(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("BatchNormalization")
 def batch_normalization(ctx: Context, node: Any) -> Any:
+    ctx.ignore("momentum", "is_test")
     if ctx.attr("training_mode", 0):
         ctx.fail("training_mode is set")
     if ctx.attr("spatial", 1) != 1:
@@ -133,6 +144,7 @@ def layer_normalization(ctx: Context, node: Any) -> Any:
     """Mean and deviation as further outputs are left to the operator's function body."""
     if any(node.output[1:]):
         return NotImplemented
+    ctx.ignore("stash_type")
     x = ctx.tensor()
     axis = ctx.attr("axis", -1) % x.spec.rank
     inputs = [x, ctx.tensor(1), ctx.input(2)]
@@ -141,6 +153,7 @@ def layer_normalization(ctx: Context, node: Any) -> Any:
 
 @CONVERTERS("RMSNormalization")
 def rms_normalization(ctx: Context, node: Any) -> Value:
+    ctx.ignore("stash_type")
     x = ctx.tensor()
     axis = ctx.attr("axis", -1) % x.spec.rank
     return ctx.layer("tactix.RMSNormalization", [x, ctx.tensor(1)], axis=axis, epsilon=ctx.attr("epsilon", 1e-5))
@@ -149,6 +162,7 @@ def rms_normalization(ctx: Context, node: Any) -> Value:
 @CONVERTERS("GroupNormalization")
 def group_normalization(ctx: Context, node: Any) -> Value:
     """Before operator set 21 scale and bias are per group: each is repeated for the group's channels."""
+    ctx.ignore("stash_type")
     x, groups = ctx.tensor(), ctx.attr("num_groups")
     parameters = [ctx.tensor(1), ctx.tensor(2)]
     channels = x.spec.shape[1]

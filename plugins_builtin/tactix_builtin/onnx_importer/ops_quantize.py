@@ -21,6 +21,7 @@ def _where(ctx: Context) -> dict[str, Any]:
 
 @CONVERTERS("QuantizeLinear")
 def quantize(ctx: Context, node: Any) -> Value:
+    ctx.ignore("precision")
     zero, dtype = ctx.input(2), DType.UINT8
     if ctx.attr("output_dtype", 0):
         dtype = ctx.dtype_attr("output_dtype", dtype)

@@ -15,6 +15,7 @@ _COMPOSED = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare")
 
 def _reduced(ctx: Context, layer: str, x: Value) -> Value:
     """``x`` reduced over the node's axes: all of them if none are given, unless the node says that means nothing."""
+    ctx.ignore("keepdims", "noop_with_empty_axes")
     rank = x.spec.rank
     axes = ctx.axes(1)
     if not axes:

@@ -61,6 +61,7 @@ def _old(ctx: Context, scales: tuple[float, ...]) -> Value:
 
 @CONVERTERS("Resize", since=11)
 def resize(ctx: Context, node: Any) -> Value:
+    ctx.ignore("keep_aspect_ratio_policy")
     x, rank = ctx.tensor(), ctx.spec().rank
     axes = tuple(a % rank for a in ctx.attr("axes", tuple(range(rank))))
     scales = _scales(ctx, 2)
@@ -73,10 +74,11 @@ def resize(ctx: Context, node: Any) -> Value:
         wanted = ctx.need_known(3, "sizes")
         for a, n, s in zip(axes, *_policy(ctx, [x.spec.shape[a] for a in axes], wanted), strict=True):
             sizes[a], full[a] = n, s
-    if tuple(sizes) == x.spec.shape and all(s == 1 for s in full):
+    modes = _modes(ctx, axes)
+    if tuple(sizes) == x.spec.shape and all(s == 1 for s in full) and not modes.get("roi"):
         return x
     scaled_by = tuple(full) if all(s > 0 for s in full) else ()
-    return ctx.layer("tactix.Resize", [x], sizes=tuple(sizes), scales=scaled_by, **_modes(ctx, axes))
+    return ctx.layer("tactix.Resize", [x], sizes=tuple(sizes), scales=scaled_by, **modes)
 
 
 def _policy(ctx: Context, have: Sequence[Dim], want: Sequence[Dim]) -> tuple[Sequence[Dim], Sequence[float]]:

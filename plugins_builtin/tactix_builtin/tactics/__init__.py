@@ -24,8 +24,9 @@ def all_tactics() -> list[Tactic]:
         c_rnn,
         c_softmax,
         numpy_ref,
+        view,
     )
 
-    own = (c_pointwise, c_reduce, c_softmax, c_norm, c_move, c_gather, c_pool, c_reformat, numpy_ref)
+    own = (c_pointwise, c_reduce, c_softmax, c_norm, c_move, c_gather, c_pool, c_reformat, numpy_ref, view)
     products = (c_gemm, c_conv, c_depthwise, c_conv_transpose, c_conv_general, c_attention, c_rnn)
     return [t for module in (*own, *products) for t in module.tactics()]

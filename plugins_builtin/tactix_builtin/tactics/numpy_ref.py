@@ -25,6 +25,7 @@ class NumpyTactic(Tactic):
     key = "tactix.numpy@1"
     implements = ("*",)
     source = "numpy"
+    fallback = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         return [Variant()]

@@ -25,3 +25,8 @@ class ViewTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         return KernelArtifact("", alias=True)
+
+
+def tactics() -> list[Tactic]:
+    """The tactic of this file."""
+    return [ViewTactic()]

@@ -141,6 +141,32 @@ def test_an_attribute_that_a_layer_lacks_is_refused(imported: Any, model: Any) -
         imported(model(nodes, {"x": (F32, [2])}, ["y"]), extra_layers=[ramp])
 
 
+def test_an_attribute_that_a_converter_does_not_look_at_is_refused(imported: Any, model: Any) -> None:
+    def plain(ctx: Any, node: Any) -> Any:
+        ctx.ignore("note")
+        return ctx.layer("tactix.Abs", [ctx.tensor()])
+
+    def net(**attrs: Any) -> Any:
+        nodes = [make_node("Spin", ["x"], ["y"], domain="acme", **attrs)]
+        table = [Converter("onnx", "acme::Spin", plain)]
+        return imported(model(nodes, {"x": (F32, [2])}, ["y"]), extra_converters=table)
+
+    assert len(net(note="any").nodes) == 1
+    with pytest.raises(UnsupportedOperator, match="attribute 'speed' = 3"):
+        net(speed=3)
+
+
+def test_an_operators_own_default_may_be_spelt_out(imported: Any, model: Any) -> None:
+    nodes = [make_node("Gemm", ["x", "x"], ["t"], alpha=1.0, transA=0), make_node("Relu", ["t"], ["y"])]
+    assert len(imported(model(nodes, {"x": (F32, [2, 2])}, ["y"])).nodes) == 2
+
+
+def test_a_kernel_shape_must_be_that_of_the_weights(imported: Any, model: Any) -> None:
+    nodes = [make_node("Conv", ["x", "w"], ["y"], kernel_shape=[3, 5])]
+    with pytest.raises(ModelImportError, match="kernel_shape has 5 where the weights have 3"):
+        imported(model(nodes, {"x": (F32, [1, 1, 9, 9])}, ["y"], {"w": np.zeros((1, 1, 3, 3), F32)}))
+
+
 def test_an_output_that_nothing_gives_is_refused(imported: Any, model: Any) -> None:
     nodes = [make_node("MaxPool", ["x"], ["y", "where"], kernel_shape=[2])]
     with pytest.raises(UnsupportedOperator, match="output 1 \\('where'\\)"):

@@ -28,7 +28,16 @@ def matmul(a: Any, b: Any, constant: bool, **more: Any) -> h.Case:
 
 @pytest.mark.parametrize("constant", [True, False])
 def test_odd_shapes(constant: bool) -> None:
-    sizes = [(1, 1, 1), (1, 3, 5), (3, 1, 17), (17, 40, 33), (128, 50, 48), (2, 64, 10), (5, 7, 300), (45, DEEP + 3, 50)]
+    sizes = [
+        (1, 1, 1),
+        (1, 3, 5),
+        (3, 1, 17),
+        (17, 40, 33),
+        (128, 50, 48),
+        (2, 64, 10),
+        (5, 7, 300),
+        (45, DEEP + 3, 50),
+    ]
     h.check_all([matmul(floats(m, k), floats(k, n), constant) for m, k, n in sizes])
 
 

@@ -1,0 +1,107 @@
+"""The attention kernel against numpy: odd sizes, masks of every shape, rows that may attend to nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import harness as h
+import numpy as np
+import pytest
+
+from tactix.contracts.tactic import CompileContext, Reject
+from tactix.words.dtypes import DType
+from tactix.words.tensor import TensorSpec
+from tactix_builtin.tactics.c_attention import KEYS, MAX_DIM, AttentionTactic
+
+ATTENTION = AttentionTactic()
+RNG = np.random.default_rng(15)
+
+
+def floats(*shape: int) -> Any:
+    return RNG.standard_normal(shape, dtype=np.float32)
+
+
+def attention(q: Any, k: Any, v: Any, mask: Any = None, symbols: Any = None, **more: Any) -> h.Case:
+    """A case; ``symbols``: the shapes of the inputs with names."""
+    arrays = [q, k, v] if mask is None else [q, k, v, mask]
+    options = {name: more.pop(name) for name in ("device", "nt") if name in more}
+    specs = arrays if symbols is None else [h.spec(x, s) for x, s in zip(arrays, symbols, strict=True)]
+    env = {}
+    for x, names in zip(arrays, symbols or [x.shape for x in arrays], strict=True):
+        env |= {s: d for s, d in zip(names, x.shape, strict=True) if isinstance(s, str)}
+    node = h.node("Attention", specs, scale=q.shape[-1] ** -0.5, **more)
+    return h.Case(node, ATTENTION, arrays, env=env, **options)
+
+
+def test_odd_sizes() -> None:
+    h.check_all([
+        attention(floats(1, 2, 20, 32), floats(1, 2, 20, 32), floats(1, 2, 20, 32), nt=(1, 3)),
+        attention(floats(2, 3, 17, 7), floats(2, 3, 33, 7), floats(2, 3, 33, 9)),
+        attention(floats(1, 1, 1, 1), floats(1, 1, 1, 1), floats(1, 1, 1, 1)),
+        attention(floats(1, 2, 3, 64), floats(1, 2, KEYS, 64), floats(1, 2, KEYS, 80)),
+        attention(floats(1, 2, 30, 24), floats(1, 2, 2 * KEYS + 1, 24), floats(1, 2, 2 * KEYS + 1, 32)),
+    ])  # fmt: skip
+
+
+def test_heads_broadcast() -> None:
+    h.check_all([
+        attention(floats(2, 3, 5, 16), floats(2, 1, 9, 16), floats(1, 3, 9, 16)),
+        attention(floats(1, 4, 5, 16), floats(2, 4, 9, 16), floats(2, 1, 9, 20)),
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("keys", [19, KEYS + 5])
+def test_masks_broadcast_along_any_axis(keys: int) -> None:
+    q, k, v = floats(2, 3, 9, 16), floats(2, 3, keys, 16), floats(2, 3, keys, 32)
+    shapes = [(2, 3, 9, keys), (2, 1, 1, keys), (1, 3, 9, 1), (9, keys), (keys,), (2, 1, 9, keys), (1, 1, 1, 1)]
+    h.check_all([attention(q, k, v, floats(*s)) for s in shapes])
+
+
+@pytest.mark.parametrize("nan_to_zero", [False, True])
+def test_rows_that_may_attend_to_nothing(nan_to_zero: bool) -> None:
+    keys = 2 * KEYS + 40
+    q, k, v = floats(2, 2, 19, 16), floats(2, 2, keys, 16), floats(2, 2, keys, 48)
+    mask = floats(2, 2, 19, keys)
+    mask[0, :, 3] = -np.inf
+    mask[:, :, 5:, : KEYS + 7] = -np.inf
+    mask[:, :, 6, 20:] = -np.inf
+    mask[1, 0, 2, 5] = np.nan
+    mask[1, 1, 4, 7] = np.inf
+    h.check_all([attention(q, k, v, mask, nan_to_zero=nan_to_zero)])
+
+
+def test_symbolic_sizes() -> None:
+    cases = []
+    for b, s, t in ((1, 1, 1), (2, 19, 40), (1, 5, KEYS + 3)):
+        names = [("b", 3, "s", 16), ("b", 3, "t", 16), ("b", 3, "t", 32), ("b", 1, "s", "t")]
+        cases.append(
+            attention(floats(b, 3, s, 16), floats(b, 3, t, 16), floats(b, 3, t, 32), floats(b, 1, s, t), names)
+        )
+    h.check_all(cases)
+
+
+def test_epilogue() -> None:
+    q, k, v, residual = floats(1, 2, 9, 16), floats(1, 2, 12, 16), floats(1, 2, 12, 24), floats(1, 2, 9, 24)
+    nodes = [("Attention", (0, 1, 2), {"scale": 0.25}), ("Add", (4, 3), {}), ("Gelu", (5,), {})]
+    h.check(h.fused([q, k, v, residual], nodes, anchor=0), ATTENTION, [q, k, v, residual])
+
+
+def test_every_instruction_set() -> None:
+    q, k, v, mask = floats(1, 2, 9, 10), floats(1, 2, 21, 10), floats(1, 2, 21, 16), floats(9, 21)
+    h.check_all([attention(q, k, v, mask, device=d) for d in h.devices()])
+
+
+def test_inputs_that_it_leaves_to_others() -> None:
+    half = TensorSpec(DType.FP16, (1, 2, 4, 8))
+    large = TensorSpec(DType.FP32, (1, 2, 4, MAX_DIM + 1))
+    for spec in (half, large):
+        assert isinstance(ATTENTION.variants(h.node("Attention", [spec] * 3), h.NATIVE), Reject)
+
+
+def test_cost_grows_with_the_keys() -> None:
+    costs = []
+    for t in (64, 256):
+        node = attention(floats(1, 2, 32, 16), floats(1, 2, t, 16), floats(1, 2, t, 16)).node
+        variant = ATTENTION.variants(node, h.NATIVE)[0]  # type: ignore[index]
+        costs.append(ATTENTION.cost(node, variant, CompileContext(h.NATIVE)) or 0.0)
+    assert 0 < 2 * costs[0] < costs[1]

@@ -1,0 +1,87 @@
+"""Depthwise convolution kernels against numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import harness as h
+import numpy as np
+
+from tactix.contracts.tactic import CompileContext, Reject
+from tactix_builtin.tactics.c_depthwise import DepthwiseTactic
+
+DEPTHWISE = DepthwiseTactic()
+RNG = np.random.default_rng(13)
+
+
+def floats(*shape: int) -> Any:
+    return RNG.standard_normal(shape, dtype=np.float32)
+
+
+def depthwise(x: Any, kernel: tuple[int, ...], bias: bool = True, symbols: Any = None, **more: Any) -> h.Case:
+    c = x.shape[1]
+    arrays = [x, floats(c, 1, *kernel), *([floats(c)] if bias else [])]
+    env = {} if symbols is None else {s: d for s, d in zip(symbols, x.shape, strict=True) if isinstance(s, str)}
+    inputs = [h.spec(x, symbols) if symbols else x, *arrays[1:]]
+    device = more.pop("device", h.NATIVE)
+    node = h.node("Convolution", inputs, range(1, len(inputs)), group=c, **more)
+    return h.Case(node, DEPTHWISE, arrays, env=env, device=device)
+
+
+def test_windows() -> None:
+    h.check_all([
+        depthwise(floats(1, 32, 14, 14), (3, 3), pads=(1, 1, 1, 1)),
+        depthwise(floats(2, 20, 13, 11), (3, 3), pads=(1, 0, 2, 1), strides=(2, 2)),
+        depthwise(floats(2, 20, 13, 45), (5, 5), False, pads=(2, 2, 2, 2)),
+        depthwise(floats(1, 20, 13, 11), (5, 3), pads=(2, 2, 2, 2), dilations=(2, 2)),
+        depthwise(floats(2, 24, 9, 9), (1, 1)),
+        depthwise(floats(1, 16, 2, 2), (7, 7), pads=(3, 3, 3, 3)),
+        depthwise(floats(2, 17, 37), (5,), pads=(2, 2)),
+    ])  # fmt: skip
+
+
+def test_symbolic_sizes() -> None:
+    cases = []
+    for n, high, wide in ((1, 4, 3), (2, 9, 33)):
+        names = ("n", 24, "high", "wide")
+        cases.append(depthwise(floats(n, 24, high, wide), (3, 3), symbols=names, pads=(1, 1, 1, 1)))
+        cases.append(depthwise(floats(n, 24, high, wide), (3, 3), symbols=names, strides=(2, 2), pads=(1, 1, 0, 0)))
+    h.check_all(cases)
+
+
+def test_epilogues() -> None:
+    x, w, b, residual, scale = (
+        floats(2, 20, 9, 9),
+        floats(20, 1, 3, 3),
+        floats(20),
+        floats(2, 20, 9, 9),
+        floats(2, 20, 1, 1),
+    )
+    conv = ("Convolution", (0, 1, 2), {"pads": (1, 1, 1, 1), "group": 20})
+    clip = h.fused([x, w, b], [conv, ("Clip", (3,), {"min": 0.0, "max": 6.0})], anchor=0, constants=[1, 2])
+    added = [conv, ("Add", (5, 3), {}), ("Mul", (6, 4), {})]
+    node = h.fused([x, w, b, residual, scale], added, anchor=0, constants=[1, 2])
+    sigmoid = h.fused([x, w, b], [conv, ("Sigmoid", (3,), {}), ("Mul", (3, 4), {})], [4, 5], 0, [1, 2])
+    h.check_all([
+        h.Case(clip, DEPTHWISE, [x, w, b]),
+        h.Case(node, DEPTHWISE, [x, w, b, residual, scale]),
+        h.Case(sigmoid, DEPTHWISE, [x, w, b]),
+    ])  # fmt: skip
+
+
+def test_every_instruction_set() -> None:
+    h.check_all([depthwise(floats(1, 19, 7, 9), (3, 3), pads=(1, 1, 1, 1), device=d) for d in h.devices()])
+
+
+def test_it_wants_one_output_channel_for_each_input_channel() -> None:
+    node = h.node("Convolution", [floats(1, 16, 8, 8), floats(32, 1, 3, 3)], [1], group=16)
+    assert isinstance(DEPTHWISE.variants(node, h.NATIVE), Reject)
+
+
+def test_cost_grows_with_the_window() -> None:
+    costs = []
+    for k in (3, 5):
+        case = depthwise(floats(1, 32, 14, 14), (k, k), pads=(k // 2,) * 4)
+        variant = DEPTHWISE.variants(case.node, h.NATIVE)[0]  # type: ignore[index]
+        costs.append(DEPTHWISE.cost(case.node, variant, CompileContext(h.NATIVE)) or 0.0)
+    assert 0 < costs[0] < costs[1]

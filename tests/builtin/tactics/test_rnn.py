@@ -1,0 +1,107 @@
+"""LSTM and GRU kernels against numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import harness as h
+import numpy as np
+
+from tactix.contracts.tactic import CompileContext, Reject
+from tactix_builtin.tactics.c_rnn import RecurrentTactic
+
+RNN = RecurrentTactic()
+RNG = np.random.default_rng(16)
+
+
+def floats(*shape: int) -> Any:
+    return RNG.standard_normal(shape, dtype=np.float32) * np.float32(0.4)
+
+
+def inputs_of(
+    kind: str, steps: int, batch: int, size: int, hidden: int, directions: int, bias: bool, state: bool
+) -> Any:
+    """x, w, r, bias, no lengths, and the initial states."""
+    gates = 4 if kind == "LSTM" else 3
+    weights = [floats(directions, gates * hidden, size), floats(directions, gates * hidden, hidden)]
+    biases = floats(directions, 2 * gates * hidden) if bias else None
+    states = [floats(directions, batch, hidden) for _ in range(2 if kind == "LSTM" else 1)] if state else []
+    return [floats(steps, batch, size), *weights, biases, None, *states]
+
+
+def recurrent(
+    kind: str, steps: int, batch: int, size: int, hidden: int, direction: str = "forward", bias: bool = True,
+    state: bool = True, symbolic: bool = False, **more: Any,
+) -> h.Case:  # fmt: skip
+    directions = 2 if direction == "bidirectional" else 1
+    arrays = inputs_of(kind, steps, batch, size, hidden, directions, bias, state)
+    specs, env = list(arrays), {}
+    if symbolic:
+        specs[0], env = h.spec(arrays[0], ("steps", "batch", size)), {"steps": steps, "batch": batch}
+        specs[5:] = [h.spec(x, (directions, "batch", hidden)) for x in arrays[5:]]
+    options = {name: more.pop(name) for name in ("device", "nt") if name in more}
+    constants = [1, 2, 3] if bias else [1, 2]
+    node = h.node(kind, specs, constants, hidden_size=hidden, direction=direction, **more)
+    return h.Case(node, RNN, [x for x in arrays if x is not None], env=env, **options)
+
+
+def test_lstm() -> None:
+    h.check_all([
+        recurrent("LSTM", 5, 1, 7, 16),
+        recurrent("LSTM", 1, 1, 1, 1),
+        recurrent("LSTM", 4, 3, 5, 19, "bidirectional", nt=(1, 2, 3)),
+        recurrent("LSTM", 3, 9, 5, 33, "reverse", bias=False, state=False),
+        recurrent("LSTM", 3, 23, 6, 40, activations=("Sigmoid", "Tanh", "Tanh")),
+    ])  # fmt: skip
+
+
+def test_gru_resets_before_or_after_the_product() -> None:
+    cases = []
+    for after in (False, True):
+        cases += [
+            recurrent("GRU", 5, 1, 7, 16, linear_before_reset=after),
+            recurrent("GRU", 4, 3, 5, 19, "bidirectional", linear_before_reset=after),
+            recurrent("GRU", 3, 9, 5, 33, "reverse", bias=False, state=False, linear_before_reset=after),
+        ]
+    h.check_all(cases)
+
+
+def test_symbolic_steps_and_batch() -> None:
+    cases = []
+    for steps, batch in ((1, 1), (6, 7), (2, 15)):
+        for kind in ("LSTM", "GRU"):
+            cases.append(recurrent(kind, steps, batch, 4, 20, "bidirectional", symbolic=True))
+    h.check_all(cases)
+
+
+def test_every_instruction_set() -> None:
+    cases = [
+        recurrent(kind, 3, batch, 5, 9, device=d) for d in h.devices() for kind in ("LSTM", "GRU") for batch in (1, 5)
+    ]
+    h.check_all(cases)
+
+
+def test_options_that_it_leaves_to_others() -> None:
+    arrays = inputs_of("LSTM", 3, 2, 5, 8, 1, True, True)
+    lengths = [*arrays[:4], np.array([1, 3], np.int32), *arrays[5:]]
+    nodes = [
+        h.node("LSTM", lengths, [1, 2, 3], hidden_size=8),
+        h.node("LSTM", [*arrays, floats(1, 24)], [1, 2, 3], hidden_size=8),
+        h.node("LSTM", arrays, [1, 2, 3], hidden_size=8, clip=3.0),
+        h.node("LSTM", arrays, [1, 2, 3], hidden_size=8, input_forget=True),
+        h.node("LSTM", arrays, [1, 2, 3], hidden_size=8, activations=("Sigmoid", "Relu", "Tanh")),
+        h.node("LSTM", arrays, [], hidden_size=8),
+        h.node("GRU", [floats(2, 3, 5), floats(1, 24, 5), floats(1, 24, 8)], [1, 2], hidden_size=8, layout=1),
+    ]
+    for node in nodes:
+        offered = RNN.variants(node, h.NATIVE)
+        assert isinstance(offered, Reject)
+        assert offered.reason
+
+
+def test_cost_grows_with_the_steps() -> None:
+    costs = []
+    for steps in (4, 40):
+        node = recurrent("GRU", steps, 1, 8, 16).node
+        costs.append(RNN.cost(node, RNN.variants(node, h.NATIVE)[0], CompileContext(h.NATIVE)) or 0.0)  # type: ignore[index]
+    assert 0 < 2 * costs[0] < costs[1]

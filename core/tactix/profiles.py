@@ -22,9 +22,10 @@ def _open(net: NetworkDefinition) -> Profile:
     for v in net.inputs:
         for axis, d in enumerate(v.spec.shape):
             if name := symbol_name(d):
-                opt = 1 if axis == 0 else DEFAULT_LENGTH
-                known = dims.get(name)
-                dims[name] = (0, min(opt, known[1]) if known else opt, net.limits.get(name))
+                high = net.limits.get(name)
+                opts = [1 if axis == 0 else DEFAULT_LENGTH, *([high] if high is not None else [])]
+                opts += [dims[name][1]] if name in dims else []
+                dims[name] = (0, min(opts), high)
     return Profile("default", dims)
 
 
@@ -36,21 +37,15 @@ def _from(net: NetworkDefinition, profile: OptimizationProfile) -> Profile:
         if name not in inputs:
             raise ConfigError(f"the profile sets {name!r}", why=f"the inputs are {', '.join(inputs) or 'none'}")
         shape = inputs[name].spec.shape
+        who, why = f"the profile of {name!r}", f"the input is {show(shape)}"
         if len(shape) != len(rows[0]):
-            raise ConfigError(
-                f"the profile of {name!r} has {len(rows[0])} dimensions", why=f"the input is {show(shape)}"
-            )
+            raise ConfigError(f"{who} has {len(rows[0])} dimensions", why=why)
         for d, low, opt, high in zip(shape, *rows, strict=True):
-            symbol = symbol_name(d)
             if isinstance(d, int) and (low, opt, high) != (d, d, d):
-                raise ConfigError(
-                    f"the profile of {name!r} changes a fixed dimension {d}", why=f"the input is {show(shape)}"
-                )
-            if symbol is not None:
+                raise ConfigError(f"{who} changes a fixed dimension {d}", why=why)
+            if symbol := symbol_name(d):
                 if high > net.limits.get(symbol, high):
-                    raise ConfigError(
-                        f"the profile of {name!r} goes to {high}", why=f"the network takes at most {net.limits[symbol]}"
-                    )
+                    raise ConfigError(f"{who} goes to {high}", why=f"the network takes at most {net.limits[symbol]}")
                 if symbol in given and dims[symbol] != (low, opt, high):
                     raise ConfigError(f"the profiles of {given[symbol]!r} and {name!r} disagree on {symbol!r}")
                 dims[symbol], given[symbol] = (low, opt, high), name

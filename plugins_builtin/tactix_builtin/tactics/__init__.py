@@ -15,6 +15,7 @@ def all_tactics() -> list[Tactic]:
         c_depthwise,
         c_gather,
         c_gemm,
+        c_generate,
         c_move,
         c_norm,
         c_pointwise,
@@ -27,6 +28,6 @@ def all_tactics() -> list[Tactic]:
         view,
     )
 
-    own = (c_pointwise, c_reduce, c_softmax, c_norm, c_move, c_gather, c_pool, c_reformat, numpy_ref, view)
+    own = (c_pointwise, c_reduce, c_softmax, c_norm, c_move, c_gather, c_generate, c_pool, c_reformat, numpy_ref, view)
     products = (c_gemm, c_conv, c_depthwise, c_conv_transpose, c_conv_general, c_attention, c_rnn)
     return [t for module in (*own, *products) for t in module.tactics()]

@@ -93,7 +93,7 @@ def tactics() -> list[Tactic]:
 class AttentionTactic(Tactic):
     """float32; any batch, heads and sequence lengths, symbolic ones too; a mask that broadcasts along any axis."""
 
-    key = "tactix.c.attention@1"
+    key = "tactix.c_attention@1"
     implements = ("tactix.Attention@1",)
     source = "c"
     native = True

@@ -35,7 +35,7 @@ def tactics() -> list[Tactic]:
 class ConvTactic(Tactic):
     """float32, one or two spatial axes, constant weights; groups of whole channel blocks."""
 
-    key = "tactix.c.conv@1"
+    key = "tactix.c_conv@1"
     implements = ("tactix.Convolution@1",)
     source = "c"
     native = True
@@ -104,7 +104,7 @@ def cycles(win: Window, v: Variant, device: DeviceProperties, opt: dict[str, int
     n, high, wide = (evaluate(d, size) for d in (win.n, *win.out))
     panels = -(-win.co // (vectors * lanes))
     channels = win.c // win.group
-    depth = (channels if v.input_format(win.x).is_linear else -(-channels // lanes) * lanes) * win.taps
+    depth = (channels + channels % 2) * win.taps  # steps are taken in pairs
     length, lines = (high * wide, n) if win.is_pointwise else (wide, n * high)
     known = isinstance(win.out[1], int) and (win.is_pointwise or row_runs(win, rows) is not None)
     total, left = 0.0, length

@@ -112,7 +112,7 @@ def tactics() -> list[Tactic]:
 class GeneralConvTactic(Tactic):
     """float32, any number of spatial axes, any groups, computed weights, symbolic sizes and pads."""
 
-    key = "tactix.c.conv_general@1"
+    key = "tactix.c_conv_general@1"
     implements = ("tactix.Convolution@1", "tactix.ConvTranspose@1")
     source = "c"
     native = True

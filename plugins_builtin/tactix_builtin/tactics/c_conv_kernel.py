@@ -34,6 +34,7 @@ class ConvKernel:
         lanes = self.tile.lanes
         self.cell = 1 if self.linear else lanes
         self.deep = -(-win.c // win.group // self.cell)
+        self.tail = win.c // win.group % self.cell
         self.panels = -(-win.co // self.tile.width)
         self.groups = win.group
         self.slab = win.taps * self.cell * self.tile.width
@@ -108,7 +109,8 @@ class ConvKernel:
         slab = self.slab
         kh, kw = self.win.kernel
         if (kh, kw) == (1, 1) and not any(self.win.pads):
-            return loop("c", "0", deep, self._cell(tile, f"x + c * {plane}", f"w + c * {slab}", 0, None))
+            one = self._cell(tile, f"x + c * {plane}", f"w + c * {slab}", 0, None)
+            return loop("c", "0", deep, self._cells(deep), one)
         row = self.args.dim(self.pitch * (self.win.dilations[0] * self.cell))
         xr, wr = f"x + c * {plane} + i * {row}", f"w + c * {slab} + i * {kw * self.cell * tile.width}"
         step, size = self.win.dilations[1] * self.cell, self.cell * tile.width
@@ -116,7 +118,15 @@ class ConvKernel:
             taps = [self._cell(tile, f"xr + {t * step}", f"wr + {t * size}", t, run) for t in range(kw)]
         else:
             taps = [loop("j", "0", str(kw), self._cell(tile, f"xr + j * {step}", f"wr + j * {size}", 0, None))]
-        return loop("c", "0", deep, loop("i", "top", "bottom", f"const float *xr = {xr}, *wr = {wr};", *taps))
+        rows = loop("i", "top", "bottom", f"const float *xr = {xr}, *wr = {wr};", *taps)
+        return loop("c", "0", deep, self._cells(deep), rows)
+
+    def _cells(self, deep: str) -> str:
+        """Declare the channels of block ``c``, where the last block has fewer."""
+        if not self.tail:
+            return ""
+        last = f"c + 1 == {deep}{' && last' if self.sweep else ''}"
+        return f"const int64_t cells = {last} ? {self.tail} : {self.cell};"
 
     def _cell(self, tile: Tile, x: str, w: str, tap: int, run: Run | None) -> str:
         """One tap of one channel block."""
@@ -129,7 +139,7 @@ class ConvKernel:
         body = tile.steps(unroll, element, "wc")
         if unroll < self.cell:
             advance = f"xc += {unroll}; wc += {unroll * tile.width};"
-            body = loop("k", "0", str(self.cell // unroll), body, advance)
+            body = loop("k", "0", "cells" if self.tail else str(self.cell), body, advance, step=unroll)
         return block("", f"const float *xc = {x}, *wc = {w};", body)
 
     def _pointwise(self) -> str:

@@ -34,7 +34,7 @@ def tactics() -> list[Tactic]:
 class ConvTransposeTactic(Tactic):
     """float32, one or two spatial axes, constant weights, kernel equal to stride, one group, no pads."""
 
-    key = "tactix.c.conv_transpose@1"
+    key = "tactix.c_conv_transpose@1"
     implements = ("tactix.ConvTranspose@1",)
     source = "c"
     native = True

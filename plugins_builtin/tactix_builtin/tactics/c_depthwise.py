@@ -29,7 +29,7 @@ def tactics() -> list[Tactic]:
 class DepthwiseTactic(Tactic):
     """float32, one or two spatial axes, constant weights, one output channel for each input channel."""
 
-    key = "tactix.c.depthwise@1"
+    key = "tactix.c_depthwise@1"
     implements = ("tactix.Convolution@1",)
     source = "c"
     native = True

@@ -35,7 +35,7 @@ def tactics() -> list[Tactic]:
 class GemmTactic(Tactic):
     """float32; any shapes, symbolic ones too."""
 
-    key = "tactix.c.gemm@1"
+    key = "tactix.c_gemm@1"
     implements = ("tactix.Gemm@1", "tactix.MatMul@1")
     source = "c"
     native = True

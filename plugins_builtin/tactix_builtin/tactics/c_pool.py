@@ -201,7 +201,7 @@ class _Pool:
             base = f"{self.args.input(o.index)} + {self.args.offset(strides, names)}"
             return c_text.splat(o.dtype, base) if strides[-1] == 0 else c_text.load(o.dtype, base, count or keep)
 
-        code = self.epilogue.emit([value], place)
+        code = self.epilogue.emit([value], place, tag="t")
         out = list(code.statements)
         for y, name, t in zip(self.outputs, code.results, code.dtypes, strict=True):
             kept = {"vm": "tx_keep_m", "vf": "tx_keep"}.get("vm" if t is DType.BOOL else "vf" if t.is_float else "", "tx_keep_i")
@@ -256,38 +256,51 @@ class _Pool:
     # Windows in vectors
 
     def linear(self) -> list[str]:
-        """Windows of a row side by side; groups that are not wholly inside are computed one window after the other."""
+        """Windows of a row side by side; those that are not wholly inside are computed one after the other."""
         outer = [("n", self.batch), ("c", self.planes), *((f"o{i}", self.w.out[i]) for i in range(self.last))]
         total = self.args.dim(dims.prod(size for _, size in outer))
         size = self.args.dim(self.w.out[self.last])
-        names = ["n", "c", *(f"o{i}" for i in range(self.last)), "g"]
         first, end = self._inside()
         plane = f"(n * {self.args.dim(self.planes)} + c) * {self.args.dim(dims.prod(self.w.size))}"
         body = [
             c_text.decode("u", [name for name, _ in outer], [self.args.dim(s) for _, s in outer]),
             f"const {c_text.ctype(self.dtype)}* plane = {self.x} + {plane};",
             *(line for i in range(self.last) for line in self._range(i)),
-            f"const int64_t inside = {end};",
-            loop("g", "0", size, *self._group(first, size, names), step="TX_LANES"),
+            f"const int64_t inside = {end}, end = inside < {size} ? inside : {size};",
+            block(f"for (int64_t g = 0, w; g < {size}; g += w)", *self._group(first, size)),
         ]
         return [c_text.split(total), loop("u", "lo", "hi", *body)]
 
-    def _group(self, first: str, size: str, names: Sequence[str]) -> list[str]:
-        a = self.last
-        part = [
+    def _group(self, first: str, size: str) -> list[str]:
+        """Up to a vector of windows from ``g`` on, ``w`` of them; the last vector inside overlaps the one before."""
+        names = ["n", "c", *(f"o{i}" for i in range(self.last)), "g"]
+        start = "tx_zero()" if self.w.average else "tx_splat(-__builtin_inff())"
+        singles = [
+            f"const int64_t stop = g < {first} ? {first} : g < end ? end : {size};",
+            "w = stop - g < TX_LANES ? stop - g : TX_LANES;",
             "float part[TX_LANES] = {0};",
-            loop(f"o{a}", "g", f"g + TX_LANES < {size} ? g + TX_LANES : {size}", *self._range(a), *self._single()),
+            loop(f"o{self.last}", "g", "g + w", *self._range(self.last), *self._single()),
             "acc = tx_load_f32(part);",
         ]
-        start = "tx_zero()" if self.w.average else "tx_splat(-__builtin_inff())"
-        inside = f"g >= {first} && g + TX_LANES <= inside && g + TX_LANES <= {size}"
-        whole = [f"const int64_t o{a} = g;", self._begin(a)]
-        if self.dtype is DType.FP32:
-            step = self.w.strides[a]
-            mean = f"acc = acc / (float)({self._count(True)});" if self.w.average else ""
-            fast = block(f"if ({inside})", *whole, *self._taps(f"tx_load_step({{p}}, {step})", True), mean)
-            return [f"vf acc = {start};", fast, block("else", *part), *self._finish("acc", names, f"{size} - g")]
-        return [f"vf acc = {start};", *part, *self._finish("acc", names, f"{size} - g")]
+        if self.dtype is not DType.FP32:
+            return [f"vf acc = {start};", *singles, *self._finish("acc", names, "w")]
+        mean = f"acc = acc / (float)({self._count(True)});" if self.w.average else ""
+        taps = self._taps(f"tx_load_step({{p}}, {self.w.strides[self.last]})", True)
+        return [
+            f"const int whole = g >= {first} && g < end && end - TX_LANES >= {first};",
+            f"vf acc = {start};",
+            block(
+                "if (whole)",
+                "w = TX_LANES;",
+                "g = g + TX_LANES <= end ? g : end - TX_LANES;",
+                f"const int64_t o{self.last} = g;",
+                self._begin(self.last),
+                *taps,
+                mean,
+            ),
+            block("else", *singles),
+            *self._finish("acc", names, "w"),
+        ]
 
     def _single(self) -> list[str]:
         """One window, into ``part``."""

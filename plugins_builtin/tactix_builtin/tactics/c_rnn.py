@@ -82,7 +82,7 @@ def tactics() -> list[Tactic]:
 class RecurrentTactic(Tactic):
     """float32, default activations, constant weights, layout 0, all directions, initial states."""
 
-    key = "tactix.c.rnn@1"
+    key = "tactix.c_rnn@1"
     implements = ("tactix.LSTM@1", "tactix.GRU@1")
     source = "c"
     native = True

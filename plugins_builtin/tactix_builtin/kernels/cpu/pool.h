@@ -6,8 +6,14 @@ TX_INLINE vf tx_load_step(const float* p, int64_t step) {
     vf v;
     if (step == 2) {
         const vf a = tx_load_f32(p), b = tx_load_f32(p + TX_LANES - 1);
+#ifdef __clang__
         for (int l = 0; l < TX_LANES; l++) v[l] = l < TX_LANES / 2 ? a[2 * l % TX_LANES] : b[(2 * l + 1) % TX_LANES];
         return v;
+#else
+        vi places;
+        for (int l = 0; l < TX_LANES; l++) places[l] = l < TX_LANES / 2 ? 2 * l : 2 * l + 1;
+        return __builtin_shuffle(a, b, places);
+#endif
     }
     for (int l = 0; l < TX_LANES; l++) v[l] = p[l * step];
     return v;

@@ -1,0 +1,82 @@
+"""Tensors of numbers in C: dims as data, ranges, one value everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dtypes import DType
+from tactix_builtin.tactics import c_text
+from tactix_builtin.tactics.c_text import Args, loop, split
+
+DTYPES = frozenset({
+    DType.FP64, DType.FP32, DType.INT64, DType.INT32, DType.INT16, DType.INT8,
+    DType.UINT64, DType.UINT32, DType.UINT16, DType.UINT8, DType.BOOL,
+})  # fmt: skip
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [GenerateTactic()]
+
+
+class GenerateTactic(Tactic):
+    """Dims: one store a number. Range and Fill: one pass."""
+
+    key = "tactix.c_generate@1"
+    implements = ("tactix.Dims@1", "tactix.Range@1", "tactix.Fill@1")
+    source = "c"
+    native = True
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        dtype = node.outputs[0].spec.dtype
+        if node.is_fused:
+            return Reject("no epilogues")
+        if dtype not in DTYPES:
+            return Reject(f"no {dtype.value} in C")
+        if node.kind == "tactix.Fill@1" and dtype.is_int and abs(node.attrs.value) > 2**53:
+            return Reject("the value is not exact as a double")
+        return [Variant()]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        return c_text.traffic(node, variant, ctx)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args = Args(node)
+        body = {"tactix.Dims@1": _dims, "tactix.Range@1": _range, "tactix.Fill@1": _fill}[node.kind](args, node)
+        return c_text.kernel(args, body, ctx)
+
+
+def _dims(args: Args, node: Node) -> list[str]:
+    y = args.output()
+    stores = [f"{y}[{i}] = {args.dim(d)};" for i, d in enumerate(node.attrs.values)]
+    return ["if (tid) return;", *stores]
+
+
+def _range(args: Args, node: Node) -> list[str]:
+    start, step, y = args.input(0), args.input(2), args.output()
+    n = args.dim(node.outputs[0].spec.numel)
+    kind = c_text.ctype(node.outputs[0].spec.dtype)
+    return [split(n, 64), loop("i", "lo", "hi", f"{y}[i] = ({kind})({start}[0] + ({kind})i * {step}[0]);")]
+
+
+def _fill(args: Args, node: Node) -> list[str]:
+    spec, y = node.outputs[0].spec, args.output()
+    value = _literal(node.attrs.value, spec.dtype)
+    return [split(args.dim(spec.numel), 64), loop("i", "lo", "hi", f"{y}[i] = {value};")]
+
+
+def _literal(value: float, dtype: DType) -> str:
+    """The number as a C expression of that dtype."""
+    if dtype is DType.BOOL:
+        return str(int(bool(value)))
+    if not dtype.is_float:
+        return f"({c_text.ctype(dtype)}){int(value)}LL"
+    if value != value:
+        return '__builtin_nanf("")'
+    if value in (float("inf"), float("-inf")):
+        return f"{'-' if value < 0 else ''}__builtin_inff()"
+    return f"({c_text.ctype(dtype)}){value!r}"

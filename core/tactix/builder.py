@@ -21,13 +21,14 @@ from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
 from tactix.plan.schema import Plan, Profile, Requirement
 from tactix.plugins.session import Session
-from tactix.profiles import ranges
+from tactix.profiles import ranges, with_unknown
 from tactix.select.bench import Bench
 from tactix.select.choose import Choice, Chooser
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import Bids, Candidate, Terms, bid
 from tactix.select.measure import Measurer
 from tactix.select.timing_cache import TimingCache, default_path
+from tactix.words.dims import symbol_name
 from tactix.words.error_recorder import ErrorRecorder
 from tactix.words.errors import BuildCancelled, ConfigError, ModelImportError, NoTacticError
 from tactix.words.logger import Logger
@@ -109,6 +110,7 @@ class Builder:
         start = time.monotonic()
         stage = self._stage(network, config)
         fused, trace = self._fuse(network, config)
+        stage.context = replace(stage.context, opt=with_unknown(fused, stage.context.opt))
         bids = self._bid(fused, stage)
         self._measure(bids, stage, start)
         monitor.phase("choose", 0)
@@ -164,8 +166,12 @@ class Builder:
         nodes = fused.nodes
         monitor.phase("bid", len(nodes))
         out: dict[Node, Bids] = {}
+        known = {d for v in fused.inputs for d in v.spec.shape}
         for i, n in enumerate(nodes):
-            out[n] = bid(n, stage.tactics, stage.context, terms)
+            told = any(d not in known for v in n.outputs for d in v.spec.shape if symbol_name(d))
+            known.update(d for v in n.outputs for d in v.spec.shape)
+            tactics = [t for t in stage.tactics if t.fallback] if told else stage.tactics
+            out[n] = bid(n, tactics, stage.context, terms)
             if BuilderFlag.NO_FALLBACK in config.flags and all(c.tactic.fallback for c in out[n].candidates):
                 reasons = "; ".join(f"{k}: {why}" for k, why in out[n].rejections) or "no other tactic implements it"
                 raise NoTacticError("only the reference could run it", who=f"{n.name} ({n.kind})", why=reasons)
@@ -182,6 +188,7 @@ class Builder:
         Measurer(
             bench, stage.toolchain, stage.cache, stage.context.device, stage.context.opt, stage.context.threads,
             config.frozen, config.builder_optimization_level, start + config.budget, monitor, self.logger.warning,
+            frozenset(stage.context.opt) - stage.profiles[0].dims.keys(),
         ).run(list(unique.values()))  # fmt: skip
         for b in bids.values():
             _copy_results(unique[b.signature], b)

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tactix.config import BuilderConfig, OptimizationProfile
 from tactix.network.definition import NetworkDefinition
 from tactix.plan.schema import Profile
-from tactix.words.dims import show, symbol_name
+from tactix.words.dims import show, symbol_name, symbols
 from tactix.words.errors import ConfigError
 
 DEFAULT_LENGTH = 128
 """What to tune for along a symbolic axis that is not the first, when no profile says; the first is a batch of 1."""
 
 
+UNKNOWN_LENGTH = 16
+"""What to tune for where only running tells."""
+
+
 def ranges(net: NetworkDefinition, config: BuilderConfig) -> list[Profile]:
     """One Profile per configured one, or one that takes any size. Raises ConfigError."""
     return [_from(net, p) for p in config.profiles] or [_open(net)]
+
+
+def with_unknown(net: NetworkDefinition, opt: Mapping[str, int]) -> dict[str, int]:
+    """``opt`` with a guess for each symbol that only running tells."""
+    found = {s for n in net.nodes for v in n.outputs for d in v.spec.shape for s in symbols(d)}
+    return {**dict.fromkeys(sorted(found), UNKNOWN_LENGTH), **opt}
 
 
 def _open(net: NetworkDefinition) -> Profile:

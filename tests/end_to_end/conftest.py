@@ -1,4 +1,4 @@
-"""Helpers beside these tests are importable; HYPOTHESIS_PROFILE=thorough draws many more random networks, new each time."""
+"""What lies beside these tests is importable; objects are cached in pytest's own cache, not in the user's."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import os
 import sys
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-CALM = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
-settings.register_profile("quick", max_examples=1, derandomize=True, **CALM)
-settings.register_profile("thorough", max_examples=10, **CALM)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault("TACTIX_CACHE_DIR", str(config.cache.mkdir("tactix-objects")))  # type: ignore[union-attr]

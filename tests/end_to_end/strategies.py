@@ -1,6 +1,6 @@
 """Random networks for hypothesis, with inputs for several shapes and how exact their outputs can be.
 
-A Grower adds layers whose attributes and inputs are drawn (``growers.py`` has one function a layer). Every layer is run
+A Grower adds layers whose attributes and inputs are drawn (``growers.py`` and ``movers.py`` have a function a kind). Every layer is run
 at once by its reference: on plain numbers, and several times on numbers disturbed by a few units in the last place. How
 far those runs fall apart is what rounding may do to a tensor; a layer that makes it large, or that overflows, is dropped.
 A tensor is *exact* if every correct implementation gives the same bits; only such ones go into layers that jump (Floor,
@@ -9,9 +9,9 @@ comparisons, ArgMax).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from tactix.network.definition import NetworkDefinition
 from tactix.network.evaluate import run_node
 from tactix.network.show import show
 from tactix.select.accuracy import BUDGET
-from tactix.words.dims import Dim, evaluate, evaluate_shape, sym
+from tactix.words.dims import Dim, evaluate, evaluate_shape, sym, symbol_name, symbols
 from tactix.words.dtypes import DType
 
 Array = Any
@@ -186,6 +186,10 @@ class Grower:
 
     def finish(self) -> Case:
         """Mark what nothing reads, and some more, as outputs."""
+        used = {s for v in self.pool for d in v.spec.shape for s in symbols(d)}
+        given = {symbol_name(d) for v in self.net.inputs for d in v.spec.shape}
+        if lost := sorted(used - given):
+            self.fresh(F32, [sym(s) for s in lost])
         read = {v for v in self.pool if v.producer for v in v.producer.given}
         for v in self.pool:
             if (v.producer is not None and v not in read) or self.flag(5):
@@ -196,14 +200,14 @@ class Grower:
         return Case(self.net, self.envs, feeds, slack)
 
 
-@dataclass
 class Case:
     """A network, inputs by name for each of ``envs``, and beside them what rounding does to each output."""
 
-    net: NetworkDefinition
-    envs: list[dict[str, int]]
-    feeds: list[dict[str, Array]]
-    slack: list[dict[str, float]] = field(default_factory=list)
+    def __init__(
+        self, net: NetworkDefinition, envs: list[dict[str, int]], feeds: list[dict[str, Array]],
+        slack: list[dict[str, float]],
+    ) -> None:  # fmt: skip
+        self.net, self.envs, self.feeds, self.slack = net, envs, feeds, slack
 
     def __repr__(self) -> str:
         return f"\n{show(self.net)}\nat {self.envs}\n"
@@ -289,26 +293,17 @@ def environments(draw: Callable[[Any], Any], count: int = 2) -> list[dict[str, i
     ]
 
 
-@st.composite
-def networks(draw: Callable[[Any], Any], low: int = 3, high: int = 12, kinds: Sequence[str] = ()) -> Case:
-    """A network of some layers, most of them reading what others made; with ``kinds`` only of those."""
-    from growers import GROWERS
+KINDS: dict[str, Callable[[Grower], None]] = {}
+"""Growers by name; importing ``growers`` and ``movers`` fills it."""
 
-    names = list(kinds or GROWERS)
+
+@st.composite
+def networks(draw: Callable[[Any], Any], low: int = 3, high: int = 12, only: Sequence[str] = ()) -> Case:
+    """A network of ``low`` to ``high`` layers (and what they need), most of them reading what others made."""
     g = Grower(draw, draw(environments()), draw(st.integers(0, 2**16)))
     for _ in range(draw(st.integers(low, high))):
-        grow(g, draw(st.sampled_from(names)))
+        with contextlib.suppress(Unfit):
+            KINDS[draw(st.sampled_from(only or list(KINDS)))](g)
     if not any(v.producer for v in g.pool):
         g.add("Relu", [g.fresh(F32, (sym("n"), 3))])
     return g.finish()
-
-
-def grow(g: Grower, kind: str) -> bool:
-    """Add a layer of that kind, and whatever it needs, if that suits."""
-    from growers import GROWERS
-
-    try:
-        GROWERS[kind](g)
-    except Unfit:
-        return False
-    return True

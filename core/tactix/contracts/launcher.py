@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.layer import Layer
 from tactix.words.dims import Env
+from tactix.words.errors import ExecutionError
 from tactix.words.tensor import Format, TensorSpec
 
 if TYPE_CHECKING:
@@ -78,3 +79,7 @@ class Launcher:
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
         """One runnable of consecutive steps that all name this launcher. Raises ExecutionError."""
         raise NotImplementedError(f"{self.key}: link")
+
+    def produce(self, step: Step, env: Env, addresses: Sequence[int], ctx: LinkContext) -> list[Any]:
+        """Run one step whose output shapes only running tells: new contiguous host arrays. Raises ExecutionError."""
+        raise ExecutionError(f"launcher {self.key} cannot run a step of unknown output shape", who=step.name)

@@ -93,6 +93,22 @@ class Plan:
         """Symbols that the input shapes give a value to."""
         return frozenset(n for io in self.inputs for d in io.shape if (n := dims.symbol_name(d)))
 
+    @functools.cached_property
+    def defined(self) -> Mapping[int, frozenset[str]]:
+        """Steps whose output shapes only running tells, with the symbols that they define."""
+        known, out = set(self.symbols), {}
+        for i, s in enumerate(self.steps):
+            named = {n for o in s.outputs for d in o.spec.shape if (n := dims.symbol_name(d))}
+            if fresh := frozenset(named - known):
+                out[i] = fresh
+                known |= fresh
+        return out
+
+    @property
+    def definers(self) -> tuple[int, ...]:
+        """The steps of ``defined``, in order."""
+        return tuple(self.defined)
+
 
 def validate(plan: Plan) -> Plan:
     """The plan itself, if ids, kinds, lifetimes and symbols fit together. Raises PlanFormatError."""
@@ -112,10 +128,11 @@ def _require(condition: bool, what: str, who: str) -> None:
 
 
 def _closed(plan: Plan, where: str, *values: Dim) -> None:
-    """Dims must follow from the input shapes."""
+    """Dims must follow from the input shapes, or from steps that define them."""
+    known = plan.symbols.union(*plan.defined.values())
     for d in values:
-        if isinstance(d, dims.Expr) and not dims.symbols(d) <= plan.symbols:
-            unknown = sorted(dims.symbols(d) - plan.symbols)
+        if isinstance(d, dims.Expr) and not dims.symbols(d) <= known:
+            unknown = sorted(dims.symbols(d) - known)
             raise PlanFormatError(f"dimension {unknown[0]!r} follows from no input shape", who=where)
 
 

@@ -15,6 +15,7 @@ from tactix.plan.schema import Plan, Profile, TensorIO
 from tactix.run.arrays import in_order
 from tactix.run.context import ExecutionContext
 from tactix.run.link import Layout, Options, Program
+from tactix.run.phased import PhasedContext
 from tactix.run.shapes import solve
 from tactix.words.dims import Shape, show
 from tactix.words.dtypes import DType
@@ -98,6 +99,8 @@ class Engine(Recorded):
 
         Raises ShapeError, also if a profile has no highest; InvalidArgument.
         """
+        if self.plan.definers:
+            raise ShapeError("the engine's memory depends on data", who=self.name)
         if shapes is not None:
             ordered = in_order(self.inputs, (), shapes)
             return self._program.layout(solve(self.inputs, [tuple(s) for s in ordered], ())).arena
@@ -113,7 +116,7 @@ class Engine(Recorded):
 
     def create_execution_context(self) -> ExecutionContext:
         """A context of the caller's own."""
-        context = ExecutionContext(self._program)
+        context = PhasedContext(self._program) if self.plan.definers else ExecutionContext(self._program)
         context.inherit_recorder(self)
         return context
 
@@ -149,7 +152,7 @@ class Engine(Recorded):
         """Bytes; the arena's at the shapes that the first profile is tuned for."""
         weights = self._program.weights.nbytes
         opt = {s: r[1] for p in self.profiles[:1] for s, r in p.dims.items()}
-        if not self.plan.symbols <= opt.keys():
+        if self.plan.definers or not self.plan.symbols <= opt.keys():
             return {"weights": weights}
         layout = self._at(opt)
         live = {i: self.plan.buffers[i] for i in layout.offsets}

@@ -17,8 +17,8 @@ from tactix.select.bench import Bench, reference, sample
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import Bids, Candidate
 from tactix.select.timing_cache import Timing, TimingCache
-from tactix.words.dims import Env
-from tactix.words.errors import AccuracyError, TactixError, TimingCacheError
+from tactix.words.dims import Env, symbols
+from tactix.words.errors import AccuracyError, ExecutionError, TactixError, TimingCacheError
 from tactix.words.progress import ProgressMonitor, SilentProgress
 
 ROUND_SECONDS = 0.002
@@ -42,6 +42,7 @@ class Measurer:
     deadline: float = float("inf")
     monitor: ProgressMonitor = field(default_factory=SilentProgress)
     log: Callable[[str], None] = lambda message: None
+    guessed: frozenset[str] = frozenset()
 
     def run(self, all_bids: Sequence[Bids]) -> None:
         """Settle every candidate of every node. Raises CompilerError, AccuracyError, TimingCacheError."""
@@ -99,7 +100,15 @@ class Measurer:
 
     def _race(self, b: Bids, candidates: Sequence[Candidate], binaries: Any) -> None:
         arrays = sample(b.node, self.env)
-        want = reference(b.node, arrays, self.env)
+        try:
+            want = reference(b.node, arrays, self.env)
+        except ExecutionError as e:
+            if not self._is_guessed(b):
+                raise
+            self.log(f"{b.node.name} is chosen by estimate: {e}")
+            for c in candidates:
+                _estimate(c)
+            return
         runners: list[tuple[Candidate, Runnable, Any]] = []
         for c in candidates:
             try:
@@ -116,6 +125,11 @@ class Measurer:
                 continue
             runners.append((c, runnable, self.bench.keep()))
         self._time(b, runners)
+
+    def _is_guessed(self, b: Bids) -> bool:
+        """Whether the node's shapes hold symbols that only running tells, so that the sizes may not fit each other."""
+        dims = (d for v in (*b.node.given, *b.node.outputs) for d in v.spec.shape)
+        return any(symbols(d) & self.guessed for d in dims)
 
     def _time(self, b: Bids, runners: Sequence[tuple[Candidate, Runnable, Any]]) -> None:
         for (c, _, _), times in zip(runners, interleave(self.bench.device, [r for _, r, _ in runners]), strict=True):

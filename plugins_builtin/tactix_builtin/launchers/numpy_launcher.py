@@ -26,6 +26,18 @@ class NumpyLauncher(Launcher):
         """Raises ExecutionError for params that are no layer, or a layer that is not there."""
         return NumpyRun([NumpyStep(s, *_decode(s, ctx)) for s in steps])
 
+    def produce(self, step: Step, env: Env, addresses: Sequence[int], ctx: LinkContext) -> list[Any]:
+        """The results in the outputs' formats. Raises ExecutionError."""
+        import numpy as np
+
+        made = NumpyStep(step, *_decode(step, ctx))
+        made.bind_inputs(env, addresses)
+        found = zip(step.outputs, made.results(), strict=True)
+        return [
+            np.ascontiguousarray(np.asarray(r).astype(o.spec.dtype.numpy, copy=False)).reshape(np.shape(r))
+            for o, r in found
+        ]
+
 
 def _decode(step: Step, ctx: LinkContext) -> tuple[Layer, Any]:
     try:
@@ -91,20 +103,37 @@ class NumpyStep:
         self._resolved: Any = None
 
     def bind(self, env: Env, addresses: Sequence[int]) -> None:
+        self.bind_inputs(env, addresses)
+        for s in self.outputs:
+            s.bind(env, addresses[s.operand.buffer])
+
+    def bind_inputs(self, env: Env, addresses: Sequence[int]) -> None:
         self._resolved = resolve(self.layer, self.attrs, env)
-        for s in (*self.inputs, *self.outputs):
+        for s in self.inputs:
             s.bind(env, addresses[s.operand.buffer] if s.operand.buffer >= 0 else 0)
 
-    def run(self) -> None:
+    def results(self) -> Sequence[Any]:
+        """The layer's outputs. Raises ExecutionError."""
         import numpy as np
 
         try:
             with np.errstate(all="ignore"):
-                results = self.layer.reference(self._resolved, *(s.read() for s in self.inputs))
-            for s, r in zip(self.outputs, results, strict=True):
+                return self.layer.reference(self._resolved, *(s.read() for s in self.inputs))
+        except Exception as e:
+            raise self._failed(e) from e
+
+    def run(self) -> None:
+        import numpy as np
+
+        found = self.results()
+        try:
+            for s, r in zip(self.outputs, found, strict=True):
                 s.write(np.asarray(r))
         except Exception as e:
-            raise ExecutionError(f"{self.layer.key} failed", who=self.name, why=f"{type(e).__name__}: {e}") from e
+            raise self._failed(e) from e
+
+    def _failed(self, e: Exception) -> ExecutionError:
+        return ExecutionError(f"{self.layer.key} failed", who=self.name, why=f"{type(e).__name__}: {e}")
 
 
 class NumpyRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,7 +134,7 @@ def scatter(
     full = ((d - 1) * s + r + e for d, s, r, e in zip(size, strides, reach, extra, strict=True))
     y: Array = np.zeros((batch, depth * group, *full), np.result_type(x, w))
     weights = w.reshape(group, channels // group, -1).swapaxes(1, 2)
-    taps = np.matmul(weights, x.reshape(batch, group, channels // group, -1))
+    taps = np.matmul(weights, x.reshape(batch, group, channels // group, math.prod(size)))
     taps = taps.reshape(batch, group, depth, *kernel, *size)
     for tap in itertools.product(*map(range, kernel)):
         part = taps[(slice(None),) * 3 + tap].reshape(batch, depth * group, *size)

@@ -99,7 +99,8 @@ class GroupNormalization(Layer):
 
     def reference(self, attrs: GroupNormalizationAttrs, *inputs: Array) -> tuple[Array, ...]:
         x = wide(inputs[0])
-        y = _standardized(x.reshape(x.shape[0], attrs.num_groups, -1), (2,), attrs.epsilon).reshape(x.shape)
+        groups = x.reshape(x.shape[0], attrs.num_groups, x.shape[1] // attrs.num_groups, *x.shape[2:])
+        y = _standardized(groups, tuple(range(2, groups.ndim)), attrs.epsilon).reshape(x.shape)
         y = y * _column(inputs[1], x.ndim) + _column(inputs[2], x.ndim)
         return (y.astype(inputs[0].dtype, copy=False),)
 

@@ -224,8 +224,9 @@ class DeformableConvolution(Layer):
         groups = attrs.offset_group
         offset = offset.reshape(len(x), groups, taps, 2, *out)
         weight = np.ones(1, x.dtype) if mask is None else wide(mask).reshape(len(x), groups, 1, taps, *out)
-        columns = self._columns(attrs, x.reshape(len(x), groups, -1, *x.shape[2:]), offset, kernel) * weight
-        columns = columns.reshape(len(x), attrs.group, depth * taps, -1)
+        grouped = x.reshape(len(x), groups, x.shape[1] // groups, *x.shape[2:])
+        columns = self._columns(attrs, grouped, offset, kernel) * weight
+        columns = columns.reshape(len(x), attrs.group, depth * taps, out[0] * out[1])
         y = np.matmul(w.reshape(attrs.group, m // attrs.group, -1), columns).reshape(len(x), m, *out)
         if bias is not None:
             y = y + wide(bias).reshape(-1, 1, 1)

@@ -3,7 +3,8 @@
 A tile is some neighbouring pixels times some channel blocks. Rows of static width are cut into tiles whose taps beyond
 the border are left out; otherwise a first launch copies the input with its columns padded. Rows beyond the border are
 never visited. A first layer may read a linear image. Knobs: ``rows`` (pixels) and ``vectors`` (channel blocks) of a
-tile; ``blocks``, the input channel blocks after which partial sums go to the workspace (0: all at once).
+tile; ``blocks``, the input channel blocks after which partial sums go to the workspace (0: all at once); ``span``,
+whether tiles go across rows.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tactix.words.dims import Dim, evaluate, symbols
 from tactix.words.tensor import LINEAR, Format, blocked
 from tactix_builtin.tactics import c_tile
 from tactix_builtin.tactics.c_conv_kernel import ConvKernel
+from tactix_builtin.tactics.c_conv_span import SpanKernel, can_span, pixels_of
 from tactix_builtin.tactics.c_window import Window, formats, row_runs, window
 
 OFFERED = 4
@@ -53,11 +55,11 @@ class ConvTactic(Tactic):
             return found
         outputs = (blocked(lanes),) * len(node.outputs)
         options = [
-            Variant.of(found, outputs, rows=rows, vectors=vectors, blocks=blocks)
-            for rows, vectors in _shapes(win, device)
+            Variant.of(found, outputs, rows=rows, vectors=vectors, blocks=blocks, span=span)
+            for rows, vectors, span in (*_shapes(win, device), *_spans(win, device))
             for blocks in _blocks(win, vectors, lanes, source)
         ]
-        return sorted(options, key=lambda v: cycles(win, v, device))[:OFFERED]
+        return c_tile.best(options, lambda v: cycles(win, v, device), OFFERED)
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = window(node)
@@ -70,22 +72,33 @@ class ConvTactic(Tactic):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window(node)
         assert isinstance(win, Window)
-        return ConvKernel(node, win, variant, ctx).artifact()
+        return (SpanKernel if variant.knob("span") else ConvKernel)(node, win, variant, ctx).artifact()
 
 
-def _shapes(win: Window, device: DeviceProperties) -> list[tuple[int, int]]:
-    """Tiles worth trying: equal ones along a row, panels that do not cross groups."""
+def _shapes(win: Window, device: DeviceProperties) -> list[tuple[int, int, bool]]:
+    """Tiles worth trying: equal ones along a row, panels that do not cross groups; and whether they span rows."""
     lanes = max(4, device.lanes)
     per_group = -(-win.co // win.group // lanes)
     width: Dim = win.out[0] * win.out[1] if win.is_pointwise else win.out[1]
-    found: dict[tuple[int, int], None] = {}
+    found: dict[tuple[int, int, bool], None] = {}
     for most, vectors in c_tile.shapes(device):
         rows = -(-width // -(-width // most)) if isinstance(width, int) and width > 0 else most
         wide = min(vectors, per_group)
         if win.group > 1:
             wide = max(v for v in range(1, wide + 1) if per_group % v == 0)
-        found[rows, wide] = None
+        found[rows, wide, False] = None
     return list(found)
+
+
+def _spans(win: Window, device: DeviceProperties) -> list[tuple[int, int, bool]]:
+    """Tiles across rows worth trying, for small images: equal ones."""
+    pixels, per_group = pixels_of(win), -(-win.co // win.group // max(4, device.lanes))
+    out = []
+    for most, vectors in c_tile.shapes(device):
+        fits = vectors <= per_group and (win.group == 1 or per_group % vectors == 0)
+        if pixels and vectors > 1 and fits and can_span(win, most):
+            out.append((-(-pixels // -(-pixels // most)), vectors, True))
+    return out
 
 
 def _blocks(win: Window, vectors: int, lanes: int, source: Format) -> tuple[int, ...]:
@@ -105,8 +118,9 @@ def cycles(win: Window, v: Variant, device: DeviceProperties, opt: dict[str, int
     panels = -(-win.co // (vectors * lanes))
     channels = win.c // win.group
     depth = (channels + channels % 2) * win.taps  # steps are taken in pairs
-    length, lines = (high * wide, n) if win.is_pointwise else (wide, n * high)
-    known = isinstance(win.out[1], int) and (win.is_pointwise or row_runs(win, rows) is not None)
+    whole = win.is_pointwise or dict(v.knobs).get("span")
+    length, lines = (high * wide, n) if whole else (wide, n * high)
+    known = isinstance(win.out[1], int) and (whole or row_runs(win, rows) is not None)
     total, left = 0.0, length
     for part in (rows, *c_tile.rest_sizes(rows, length if known else None)):
         tiles, left = divmod(left, part)

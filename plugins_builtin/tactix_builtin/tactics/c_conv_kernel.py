@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact, Packed
@@ -83,22 +83,25 @@ class ConvKernel:
         return -(-self.win.c // self.cell)
 
     def _function(self, size: int, run: Run | None) -> str:
-        """The function of a tile of ``size`` pixels; returns its name."""
+        """The function of a tile of ``size`` pixels of a row; returns its name."""
+        inner = None if run is None or run.is_inner else run
+        name = f"t{size}" if inner is None else f"t{size}at{inner.start}"
+        self._add(name, size, lambda tile, deep: self._reduce(tile, inner, deep))
+        return name
+
+    def _add(self, name: str, size: int, reduce: Callable[[Tile, str], str]) -> None:
+        """The function of a tile; ``reduce`` gives its sum over ``deep`` channel blocks."""
         tile = Tile(size, self.tile.vectors, self.tile.lanes, c_tile.chains_for(size, self.tile.vectors, self._most()))
-        inner = run is None or run.is_inner
-        name = f"t{tile.name}" if inner or run is None else f"t{tile.name}at{run.start}"
-        parameters = PARAMETERS
-        deep = str(self.deep)
+        parameters, deep = PARAMETERS, str(self.deep)
         body = [tile.zero()]
         if self.sweep:
             parameters += ", int64_t deep, float* part, int first, int last"
             body.append(block("if (!first)", tile.load("part")))
             deep = "deep"
-        body += [self._reduce(tile, None if inner else run, deep), tile.join()]
+        body += [reduce(tile, deep), tile.join()]
         if self.sweep:
             body.append(block("if (!last)", tile.save("part"), "return;"))
         self.functions.add(name, parameters, [*body, *finish(tile, self.win.epi, self.site)])
-        return name
 
     def _most(self) -> int:
         return 1 if self.linear else 4
@@ -129,12 +132,18 @@ class ConvKernel:
         return f"const int64_t cells = {last} ? {self.tail} : {self.cell};"
 
     def _cell(self, tile: Tile, x: str, w: str, tap: int, run: Run | None) -> str:
-        """One tap of one channel block."""
-        unroll = min(self.cell, 4 if tile.rows * tile.vectors <= 12 else 2)
+        """One tap of one channel block, for neighbouring pixels."""
         step = self.win.strides[1] * self.cell
+        places = [m * step if run is None or run.pattern[m][tap] else None for m in range(tile.rows)]
+        return self._channels(tile, x, w, places)
+
+    def _channels(self, tile: Tile, x: str, w: str, places: Sequence[int | None]) -> str:
+        """The channels of a block at ``x``; ``places``: where each row's pixel is, None where it has none."""
+        unroll = min(self.cell, 4 if tile.rows * tile.vectors <= 12 else 2)
 
         def element(m: int, u: int) -> str | None:
-            return f"xc[{m * step + u}]" if run is None or run.pattern[m][tap] else None
+            at = places[m]
+            return None if at is None else f"xc[{at + u}]"
 
         body = tile.steps(unroll, element, "wc")
         if unroll < self.cell:

@@ -55,7 +55,7 @@ class ConvTransposeTactic(Tactic):
             sizes[rows, min(vectors, -(-win.co // lanes))] = None
         outputs = (fmt,) * len(node.outputs)
         options = [Variant.of(found, outputs, rows=r, vectors=v, blocks=0) for r, v in sizes]
-        return sorted(options, key=lambda v: cycles(_taps_as_channels(win), v, device))[:OFFERED]
+        return c_tile.best(options, lambda v: cycles(_taps_as_channels(win), v, device), OFFERED)
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = spread(node)

@@ -164,4 +164,3 @@ class _Writer:
             f"tx_swap_{self.bits}(q + a * {sy} + b, p + b * {sx} + a, na, nb, {sy}, {sx});",
         ]
         return [c_text.split(total), loop("o", "lo", "hi", *body)]
-

@@ -6,8 +6,8 @@ For the tactics of anchored layers (GEMM, convolution, reductions, normalisation
     code = epi.emit(["acc0"], lambda leaf: load(leaf.dtype, f"{args.input(leaf.index)} + {offset}"))
     body = [*code.statements, *(store(t, pointer, r) for r, t in zip(code.results, code.dtypes))]
 
-``epi.emit`` asks ``place`` for each operand at the current position; ``Operand.strides`` says how it lies along the dims
-of the output: 0 where it repeats, so that ``args.offset(operand.strides, ["n", "c", "i"])`` is its element offset.
+``epi.emit`` asks ``place`` for each operand at the current position; ``Operand.strides`` says how it lies along the
+dims of the output: 0 where it repeats, so that ``args.offset(operand.strides, ["n", "c", "i"])`` is its element offset.
 A node that is not fused has the identity as epilogue: ``emit`` then gives the accumulators back.
 """
 
@@ -47,7 +47,7 @@ class Operand:
         return all(s == 0 for s in self.strides)
 
     def is_channel(self, per_batch: bool = False) -> bool:
-        """Whether it varies along axis 1 alone: ``(1, C, 1, 1)``; with ``per_batch`` along axes 0 and 1: ``(N, C, 1, 1)``."""
+        """Whether it varies along axis 1 alone, or with ``per_batch`` along axes 0 and 1."""
         varies = [i for i, s in enumerate(self.strides) if s != 0]
         return varies == [1] or (per_batch and varies == [0, 1])
 
@@ -80,8 +80,8 @@ class Epilogue:
     ) -> Code:
         """Statements, result names and dtypes. ``accumulators``: the C name of each of the anchor's outputs (``vf``).
 
-        ``place(operand)``: the C expression of its vector here, as ``c_text.load`` or ``splat`` give; each is asked once
-        and named. ``scalar``: single elements, as ``c_scalar.element`` gives, instead of vectors.
+        ``place(operand)``: the C expression of its vector here, as ``c_text.load`` or ``splat`` give; each is asked
+        once and named. ``scalar``: single elements, as ``c_scalar.element`` gives, instead of vectors.
         """
         heads, leaves = [], []
         for i, t in enumerate(self.dtypes):

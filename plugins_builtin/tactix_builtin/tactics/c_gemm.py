@@ -49,7 +49,7 @@ class GemmTactic(Tactic):
             for rows, vectors in tile_shapes(p.m, p.n, device)
             for depth in _depths(p)
         ]
-        return sorted(found, key=lambda v: _cycles(p, v, device))[:OFFERED]
+        return c_tile.best(found, lambda v: _cycles(p, v, device), OFFERED)
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         p = product(node)

@@ -20,7 +20,6 @@ from tactix.words.tensor import LINEAR, NHWC, Format, TensorSpec, blocked
 from tactix_builtin.tactics import c_copy, c_text
 from tactix_builtin.tactics.c_copy import Copy, fill
 
-
 _AXIS_WISE = ("Concat", "Split", "Slice", "Pad")
 """Layers that also work on nhwc and blocked storage."""
 
@@ -171,7 +170,7 @@ def _slice(node: Node, fmt: Format) -> list[Copy]:
 
 
 def _pad(node: Node, fmt: Format) -> list[Copy]:
-    """The inside, then for each axis the two slabs around it: over the inside of the axes before, all of those behind."""
+    """The inside, then for each axis the slabs on both sides: over the inside of earlier axes, all of later ones."""
     spec, out, pads = node.given[0].spec, node.outputs[0].spec, node.attrs.pads
     if node.attrs.mode != "constant":
         raise ShapeError(f"no padding of mode {node.attrs.mode} in C")

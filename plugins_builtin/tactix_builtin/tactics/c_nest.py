@@ -1,7 +1,7 @@
 """The loop nest of a pointwise kernel: outer loops shared between threads, the last loop in vectors.
 
-The last loop's strides are 0 or 1. Where it is short and its length known, its vectors are unrolled and the operands that
-the next loop does not move are loaded before that loop.
+The last loop's strides are 0 or 1. Where it is short and its length known, its vectors are unrolled and the operands
+that the next loop does not move are loaded before that loop.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ class Nest:
         return " ".join(f"{mark}{k} += {self.args.dim(s)};" for k, s in moves)
 
     def _unrolled(self, length: int, lanes: int, moved: Sequence[bool]) -> tuple[list[str], list[str]]:
-        before, inside = [], []
+        before: list[str] = []
+        inside: list[str] = []
         for v in range(-(-length // lanes)):
             left = length - v * lanes
             count = "count" if self.valid is not None else "" if left >= lanes else str(left)

@@ -1,7 +1,7 @@
 """Pointwise groups in C: any expression over broadcast operands, one loop nest, each element read and written once.
 
-float32, 16-bit floats, int32 and narrower, and bool run in vectors; other dtypes and mixtures element by element. Formats:
-linear, and for vectors also nhwc and ``cB`` with B the device's lanes.
+float32, 16-bit floats, int32 and narrower, and bool run in vectors; other dtypes and mixtures element by element.
+Formats: linear, and for vectors also nhwc and ``cB`` with B the device's lanes.
 """
 
 from __future__ import annotations
@@ -128,9 +128,7 @@ def _space(node: Node, group: Group, variant: Variant) -> tuple[Space, Dim | Non
     """The loops, and where blocks have unused lanes the number of channels: loop 1 then counts the blocks."""
     fmt = variant.output_format(0)
     sizes = fmt.storage_shape(group.shape)
-    strides = [
-        strides_in(node.given[i].spec, variant.input_format(i), group.shape, fmt) for i in group.program.leaves
-    ]
+    strides = [strides_in(node.given[i].spec, variant.input_format(i), group.shape, fmt) for i in group.program.leaves]
     strides.append(c_text.contiguous_strides(sizes))
     if fmt.lanes == 1 or dims.mod(group.shape[1], fmt.lanes) == 0:
         return collapse(sizes, strides), None

@@ -161,7 +161,7 @@ class _Pool:
         return self.args.dim(first), end
 
     def _taps(self, element: str, full: bool, acc: str = "acc") -> list[str]:
-        """Join every tap's ``element`` (a form of ``{p}``, a pointer) to ``acc``; ``full``: all taps of the last axis."""
+        """Join every tap's ``element``, a form of the pointer ``{p}``, to ``acc``; ``full``: all taps of the last axis."""
         w, a = self.w, self.last
         join = f"{acc} = {acc} + v;" if w.average else f"{acc} = tx_max({acc}, v);"
         if element.startswith("scalar"):
@@ -170,9 +170,11 @@ class _Pool:
         step = f"{w.dilations[a]} * {self.pixel}"
         one = [f"const {kind} v = {form.format(p=f'row + k{a} * {step}')};", join]
         if full:
-            text = "\n".join(
-                block("", *(line.replace(f"k{a} *", f"{k} *") for line in one)) for k in range(w.kernel[a])
-            ) if w.kernel[a] <= 16 else loop(f"k{a}", "0", str(w.kernel[a]), *one)
+            text = (
+                "\n".join(block("", *(line.replace(f"k{a} *", f"{k} *") for line in one)) for k in range(w.kernel[a]))
+                if w.kernel[a] <= 16
+                else loop(f"k{a}", "0", str(w.kernel[a]), *one)
+            )
         else:
             text = loop(f"k{a}", f"f{a}", f"e{a}", *one)
         line = "0"
@@ -204,7 +206,9 @@ class _Pool:
         code = self.epilogue.emit([value], place, tag="t")
         out = list(code.statements)
         for y, name, t in zip(self.outputs, code.results, code.dtypes, strict=True):
-            kept = {"vm": "tx_keep_m", "vf": "tx_keep"}.get("vm" if t is DType.BOOL else "vf" if t.is_float else "", "tx_keep_i")
+            kept = {"vm": "tx_keep_m", "vf": "tx_keep"}.get(
+                "vm" if t is DType.BOOL else "vf" if t.is_float else "", "tx_keep_i"
+            )
             held = f"{kept}({name}, {keep})" if keep else name
             out.append(c_text.store(t, f"{y} + {self.args.offset(self.out_strides, names)}", held, count))
         return out

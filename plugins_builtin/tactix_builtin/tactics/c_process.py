@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import tempfile
@@ -60,7 +61,7 @@ def run_all(
 
 
 def _start(index: int, command: Sequence[str], cwd: str, timeout: float) -> _Job:
-    log: Any = tempfile.TemporaryFile()
+    log: Any = tempfile.TemporaryFile()  # noqa: SIM115 - closed with its job
     quiet = {**os.environ, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0"}
     process = subprocess.Popen(
         command, cwd=cwd, env=quiet, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
@@ -82,8 +83,6 @@ def _finished(job: _Job, done: dict[int, Outcome]) -> bool:
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """The whole session: a compiler driver has children."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, 9) if hasattr(os, "killpg") else process.kill()
-    except ProcessLookupError:
-        pass
     process.wait()

@@ -1,7 +1,7 @@
 """Reductions in C: sums, means, extremes and products over any axes, and global pooling, with a pointwise epilogue.
 
-Where the last axis is reduced a vector runs along it (rows); else vectors hold neighbouring results (columns). Floats up
-to 32 bits run in vectors, other dtypes element by element. Spatial axes can also be reduced in nhwc and ``cB``.
+Where the last axis is reduced a vector runs along it (rows); else vectors hold neighbouring results (columns). Floats
+up to 32 bits run in vectors, other dtypes element by element. Spatial axes can also be reduced in nhwc and ``cB``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def plan_of(node: Node) -> Plan | Reject:
     name = anchor.layer.name
     if not c_text.has_ctype(x.dtype) or x.dtype.value == "bool":
         return Reject(f"no reduction of {x.dtype.value} in C")
-    axes = tuple(range(2, x.rank)) if name.startswith("Global") else tuple(sorted(a % x.rank for a in anchor.attrs.axes))
+    axes = (
+        tuple(range(2, x.rank)) if name.startswith("Global") else tuple(sorted(a % x.rank for a in anchor.attrs.axes))
+    )
     narrow = x.dtype.is_float and x.dtype.bits <= 32
     found = epilogue(node) if narrow else epilogue(node, vector=False)
     if isinstance(found, Reject) and narrow:

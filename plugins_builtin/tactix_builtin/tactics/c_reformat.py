@@ -1,7 +1,7 @@
 """Reformat in C: between linear, nhwc and ``cB``, and plain copies; any movable dtype.
 
-To and from ``cB`` with B the device's lanes, 4-byte elements are turned in registers, a block of channels of B pixels at
-a time; unused lanes are written as zero.
+To and from ``cB`` with B the device's lanes, 4-byte elements are turned in registers, a block of channels of B pixels
+at a time; unused lanes are written as zero.
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ class _Blocks:
         zero = "(vi){0}"
         return [
             "vi r[TX_LANES];",
-            f"for (int k = 0; k < TX_LANES; k++) r[k] = k < {count} ? tx_load_n_i32(p + k * {distance}, {kept}) : {zero};",
+            "for (int k = 0; k < TX_LANES; k++)",
+            f"    r[k] = k < {count} ? tx_load_n_i32(p + k * {distance}, {kept}) : {zero};",
             "tx_transpose(r);",
             f"for (int k = 0; k < TX_LANES; k++) if (k < {stored}) tx_store_n_i32(q + k * {away}, r[k], {size});",
         ]

@@ -1,7 +1,8 @@
 """Kernels that work row by row: statistics of a contiguous row, then a map of its elements with an epilogue.
 
-Loops tagged ``ROW`` make up a row, those before it tell rows apart. Operands: input 0, the output, then parameters of the
-anchor (``r0``..), then the epilogue's operands (``o0``..). Inside a row ``p`` points to its input, ``q0``.. to its outputs.
+Loops tagged ``ROW`` make up a row, those before it tell rows apart. Operands: input 0, the output, then parameters of
+the anchor (``r0``..), then the epilogue's operands (``o0``..). Inside a row ``p`` points to its input, ``q0``.. to its
+outputs.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ OUTER, ROW = "outer", "row"
 
 @dataclass
 class Rows:
-    """``space``: collapsed loops with strides of all operands; ``parameters``: given inputs that the anchor reads besides
-    input 0; the epilogue's operands follow in order of their variables."""
+    """``space``: collapsed loops with strides of all operands; ``parameters``: given inputs that the anchor reads
+    besides input 0; the epilogue's operands follow in order of their variables."""
 
     args: Args
     space: Space
@@ -84,8 +85,8 @@ class Rows:
     def sweep(self, names: Sequence[str], start: str, step: str, join: str, masked: str) -> list[str]:
         """Reduce the row: ``step`` of vector ``v`` and accumulator ``s``; ``join`` of ``a`` and ``b``.
 
-        ``names``: the accumulators, a power of two of them; the first has the result. ``masked``: the vector in place of
-        ``v`` where lanes beyond the end hold zeros and ``n`` are left.
+        ``names``: the accumulators, a power of two of them; the first has the result. ``masked``: the vector in place
+        of ``v`` where lanes beyond the end hold zeros and ``n`` are left.
         """
         n, ways = self.count, len(names)
 
@@ -125,9 +126,7 @@ class Rows:
         """The vector of parameter ``k`` at ``index``."""
         return self._operand(f"r{k}", 2 + k, self.dtype_of(self.parameters[k]), index, count, prefix, splats)
 
-    def _operand(
-        self, name: str, strides: int, dtype: DType, index: str, count: str, prefix: str, splats: bool
-    ) -> str:
+    def _operand(self, name: str, strides: int, dtype: DType, index: str, count: str, prefix: str, splats: bool) -> str:
         if self.space.strides[strides][-1] == 0:
             return f"{prefix}all_{name}" if splats else c_text.splat(dtype, prefix + name)
         return c_text.load(dtype, f"{prefix}{name} + {index}", count)

@@ -1,14 +1,15 @@
 """Scalar expressions as C: vectors of float32 (``emit_vector``) or single elements of any dtype (``emit_scalar``).
 
 ``emit_vector(results, leaves, dtypes)`` gives statements that compute the results from named leaves, and the results'
-names: ``const vf t0 = x0 * 2.0f; const vf t1 = tx_exp(t0);``. Common subexpressions are computed once. Inside, floats are
-``vf``, int32 and narrower ``vi``, bool ``vm``: what ``c_text.load`` gives and ``c_text.store`` takes. The statements need
-the preludes ``c_text.vector_preludes()``.
+names: ``const vf t0 = x0 * 2.0f; const vf t1 = tx_exp(t0);``. Common subexpressions are computed once. Inside, floats
+are ``vf``, int32 and narrower ``vi``, bool ``vm``: what ``c_text.load`` gives and ``c_text.store`` takes. The
+statements need the preludes ``c_text.vector_preludes()``.
 
 ``emit_scalar`` does the same for C numbers: ``float`` for 16- and 32-bit floats, ``uint8_t`` 0 or 1 for bool, else the
 dtype's own type.
 
-Both raise CannotEmit with a reason for what they do not know; ``why_not_vector`` and ``why_not_scalar`` give that reason.
+Both raise CannotEmit with a reason for what they do not know; ``why_not_vector`` and ``why_not_scalar`` give that
+reason.
 """
 
 from __future__ import annotations
@@ -28,7 +29,29 @@ from tactix_builtin.tactics import c_text
 WIDE = {DType.FP16: DType.FP32, DType.BF16: DType.FP32}
 VECTOR_INTS = (DType.INT32, DType.INT16, DType.UINT16, DType.INT8, DType.UINT8)
 LIBM = frozenset(
-    "exp expm1 log log1p sqrt erf tanh sin cos floor ceil trunc tan asin acos atan sinh cosh asinh acosh atanh".split()
+    [
+        "exp",
+        "expm1",
+        "log",
+        "log1p",
+        "sqrt",
+        "erf",
+        "tanh",
+        "sin",
+        "cos",
+        "floor",
+        "ceil",
+        "trunc",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "asinh",
+        "acosh",
+        "atanh",
+    ]
 )
 
 
@@ -96,7 +119,7 @@ def keeps_zero(results: Sequence[Scalar], dtypes: Sequence[DType]) -> bool:
     import numpy as np
 
     zeros = [np.zeros((), t.numpy) for t in dtypes]
-    return all(not expr.evaluate(r, zeros).astype(np.float64) != 0 for r in results)
+    return all(expr.evaluate(r, zeros).astype(np.float64) == 0 for r in results)
 
 
 class Emitter:
@@ -171,7 +194,9 @@ class Emitter:
             return self.variable_type(node.value)
         if node.op in expr.BOOLEAN:
             return DType.BOOL
-        args = node.args[1:] if node.op == "select" else node.args[:1] if node.op in ("pow", "shl", "shr") else node.args
+        args = (
+            node.args[1:] if node.op == "select" else node.args[:1] if node.op in ("pow", "shl", "shr") else node.args
+        )
         solid = [t for t in (self.types[id(a)] for a in args) if t is not None]
         return solid[0] if solid else DType.FP32
 
@@ -256,7 +281,7 @@ def fits(value: float, dtype: DType) -> bool:
 
 
 def int_literal(value: float, dtype: DType, saturate: bool = False) -> str:
-    """A C literal of an integer dtype. Raises CannotEmit for other numbers; ``saturate``: the nearest in range instead."""
+    """A C literal of an integer dtype; ``saturate``: of the nearest in range. Raises CannotEmit for other numbers."""
     low, high = int_range(dtype)
     if saturate and (value < low or value > high):
         value = low if value < low else high

@@ -57,15 +57,15 @@ def prelude(name: str) -> str:
 
 
 def vector_preludes() -> tuple[str, ...]:
-    """vec.h (types, masks, loads, stores), convert.h (dtypes), math.h (vector functions), scalar.h (scalar functions)."""
+    """Types, masks, loads and stores; other dtypes; vector functions; scalar functions."""
     return tuple(prelude(n) for n in ("vec.h", "convert.h", "math.h", "scalar.h"))
 
 
 class Args:
     """The argument list of one kernel. Each method returns a C name; asking twice gives the same name.
 
-    ``input(i)``: ``x0``, pointer to the given input ``i``. ``output(j)``: ``y0``. ``constant(name, packed)``: ``c_name``.
-    ``workspace(offset)``: ``w0``. ``dim(d)``: a literal, or ``d0`` for a symbolic one.
+    ``input(i)``: ``x0``, pointer to the given input ``i``. ``output(j)``: ``y0``. ``constant(name, packed)``:
+    ``c_name``. ``workspace(offset)``: ``w0``. ``dim(d)``: a literal, or ``d0`` for a symbolic one.
     """
 
     def __init__(self, node: Node) -> None:

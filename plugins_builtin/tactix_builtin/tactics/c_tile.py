@@ -14,13 +14,14 @@ registers. The right side lies in panels of ``width`` columns: ``[panel][k][widt
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tactix.contracts import expr
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.expr import Scalar
+from tactix.contracts.tactic import Variant
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix_builtin.tactics.c_epilogue import Epilogue, Operand
@@ -28,6 +29,8 @@ from tactix_builtin.tactics.c_text import Args, block, loop
 
 LIGHT = frozenset({"var", "const", "add", "sub", "mul", "min", "max", "neg", "abs", "select", "lt", "le", "eq"})
 LIGHT_NODES = 10
+FAR = 1.13
+"""Estimates this much above the best have never won."""
 LATENCY = 8
 """Independent accumulators that keep two FMA units of latency 4 busy."""
 
@@ -184,6 +187,12 @@ def chains_for(rows: int, vectors: int, most: int = 4) -> int:
 def step_cycles(rows: int, vectors: int, chains: int = 1) -> float:
     """Cycles of one step: FMA units, load ports, latency, and some for what the second cache must give."""
     return max(rows * vectors / 2, 0.55 * (rows + vectors), 4 / chains, 0.5) + 0.15 * vectors + 0.02 * rows
+
+
+def best(options: Iterable[Variant], cycles: Callable[[Variant], float], count: int) -> list[Variant]:
+    """At most ``count`` options in order of their cycles, none far beyond the first: measuring is for near ones."""
+    ranked = sorted(((cycles(v), i, v) for i, v in enumerate(options)), key=lambda t: t[:2])
+    return [v for c, _, v in ranked[:count] if c <= ranked[0][0] * FAR]
 
 
 def rest_sizes(most: int, total: int | None) -> tuple[int, ...]:

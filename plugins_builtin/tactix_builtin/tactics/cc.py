@@ -109,7 +109,9 @@ class CCompiler(Compiler):
 
     def _target(self, device: DeviceProperties) -> tuple[str, ...]:
         flags = target_flags(device)
-        return tuple(f.replace("x86-64-", "x86_64_") for f in flags) if {"ziglang", "zig"} & set(self.command) else flags
+        return (
+            tuple(f.replace("x86-64-", "x86_64_") for f in flags) if {"ziglang", "zig"} & set(self.command) else flags
+        )
 
     def _build(self, units: Sequence[Unit], flags: Sequence[str]) -> bytes:
         base = "\0".join((self.identity(), *flags))

@@ -43,7 +43,7 @@ def first_variants(case: h.Case, count: int) -> h.Case:
 
 
 def test_blocked_windows() -> None:
-    h.check_all([
+    cases = [
         conv(floats(1, 32, 14, 14), floats(32, 32, 3, 3), floats(32), pads=(1, 1, 1, 1), nt=(1, 2, 5)),
         conv(floats(2, 20, 13, 11), floats(40, 20, 3, 3), floats(40), pads=(1, 0, 2, 1), strides=(2, 1)),
         conv(floats(2, 20, 13, 11), floats(40, 20, 3, 2), pads=(1, 1, 2, 1), dilations=(2, 2)),
@@ -51,7 +51,8 @@ def test_blocked_windows() -> None:
         conv(floats(1, 17, 3, 2), floats(16, 17, 3, 3), pads=(2, 2, 2, 2)),
         conv(floats(2, 17, 37), floats(33, 17, 5), floats(33), pads=(2, 2)),
         conv(floats(1, 16, 1, 1), floats(16, 16, 3, 3), pads=(1, 1, 1, 1)),
-    ])  # fmt: skip
+    ]  # fmt: skip
+    h.check_all([first_variants(c, 3) for c in cases])
 
 
 def test_pointwise_convolution_takes_the_image_as_one_row() -> None:
@@ -86,6 +87,22 @@ def test_symbolic_sizes_copy_padded_columns() -> None:
         cases.append(conv(floats(n, 24, 8, 8), w, symbols=("n", 24, 8, 8), pads=(1, 1, 1, 1)))
     cases.append(conv(floats(1, 16, 5, 60), floats(16, 16, 3, 3), pads=(12,) * 4, dilations=(12, 12)))
     h.check_all([first_variants(c, 2) for c in cases])
+
+
+def test_tiles_of_small_images_span_rows() -> None:
+    cases = [
+        conv(floats(2, 20, 7, 7), floats(40, 20, 3, 3), floats(40), pads=(1, 1, 1, 1), nt=(1, 3)),
+        conv(floats(2, 17, 13, 9), floats(48, 17, 3, 3), symbols=("n", 17, 13, 9), pads=(1, 0, 0, 1), strides=(2, 2)),
+        conv(floats(1, 32, 5, 5), floats(96, 16, 3, 3), pads=(2, 2, 2, 2), dilations=(2, 2), group=2),
+    ]
+    only = []
+    for case in cases:
+        offered = CONV.variants(case.node, h.NATIVE)
+        assert not isinstance(offered, Reject)
+        spans = [v for v in offered if v.knob("span")]
+        assert spans, "a row is shorter than a tile"
+        only.append(replace(case, only=spans[:1]))
+    h.check_all(only)
 
 
 def test_partial_sums_and_groups() -> None:

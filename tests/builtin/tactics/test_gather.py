@@ -47,7 +47,7 @@ def test_gather_elements(axis):
     check(node("GatherElements", [y, j], axis=0), TACTIC, [y, j])
 
 
-@pytest.mark.parametrize("batch,depth", [(0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (2, 1)])
+@pytest.mark.parametrize(("batch", "depth"), [(0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (2, 1)])
 def test_gather_nd(batch, depth):
     x = _f32(4, 6, 5)
     lead = x.shape[:batch]

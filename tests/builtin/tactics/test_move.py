@@ -45,7 +45,8 @@ def test_other_layers_in_every_width(code):
     x = np.random.default_rng(0).integers(0, 2, (3, 6, 5)).astype(DType(code).numpy)
     cases = [
         node("Reshape", [x], shape=(9, 10)), node("Concat", [x, x[:, :1].copy()], axis=1),
-        node("Split", [x], axis=1, sizes=(1, 5)), node("Slice", [x], begins=(1, 4), sizes=(2, 3), axes=(0, 2), steps=(1, -2)),
+        node("Split", [x], axis=1, sizes=(1, 5)),
+        node("Slice", [x], begins=(1, 4), sizes=(2, 3), axes=(0, 2), steps=(1, -2)),
         node("Expand", [x], shape=(2, 3, 6, 5)), node("Tile", [x], repeats=(2, 1, 3)),
         node("Pad", [x], pads=(0, 1, 2, 3, 0, 1), value=1.0),
     ]  # fmt: skip
@@ -81,7 +82,7 @@ def test_concat_of_one_of_none_and_of_many():
     check_all([Case(node("Concat", parts, axis=1), TACTIC, parts) for parts in cases])
 
 
-@pytest.mark.parametrize("begins,sizes,axes,steps", [
+@pytest.mark.parametrize(("begins", "sizes", "axes", "steps"), [
     ((1,), (2,), (0,), (1,)), ((0, 2), (3, 5), (1, 3), (2, 3)), ((4,), (5,), (3,), (-1,)), ((16,), (16,), (1,), (1,)),
     ((3, 6, 0), (4, 2, 0), (1, 2, 3), (1, -4, 1)), ((31,), (32,), (1,), (-1,)), ((1, 1), (1, 30), (2, 1), (1, 1)),
 ])  # fmt: skip
@@ -107,7 +108,9 @@ def test_pads_around_partial_blocks_are_blocked_only_if_zero():
     assert _formats(check(node("Pad", [x], pads=pads, value=2.0), TACTIC, [x])) == {"linear", NHWC.name}
 
 
-@pytest.mark.parametrize("shapes", [((3, 1, 5), (3, 4, 5)), ((5,), (3, 4, 5)), ((1,), (300,)), ((), (2, 3)), ((3, 1), (1, 70))])
+@pytest.mark.parametrize(
+    "shapes", [((3, 1, 5), (3, 4, 5)), ((5,), (3, 4, 5)), ((1,), (300,)), ((), (2, 3)), ((3, 1), (1, 70))]
+)
 def test_expand(shapes):
     x = np.asarray(_f32(*shapes[0]))
     check(node("Expand", [x], shape=shapes[1]), TACTIC, [x])
@@ -121,7 +124,8 @@ def test_symbolic_dims(env):
         node("Transpose", [x], perm=(0, 2, 1, 3)), node("Transpose", [x], perm=(0, 2, 3, 1)),
         node("Reshape", [x], shape=(n, s, 96)), node("Concat", [x, x], axis=1), node("Concat", [x, x], axis=2),
         node("Split", [x], axis=2, sizes=(4, 8)), node("Slice", [x], begins=(0,), sizes=(s,), axes=(1,), steps=(1,)),
-        node("Expand", [TensorSpec(DType.FP32, (n, 1, 12, 8))], shape=(n, s, 12, 8)), node("Tile", [x], repeats=(1, 2, 1, s)),
+        node("Expand", [TensorSpec(DType.FP32, (n, 1, 12, 8))], shape=(n, s, 12, 8)),
+        node("Tile", [x], repeats=(1, 2, 1, s)),
         node("Pad", [x], pads=(0, s, 0, 0, 0, 0, 1, 1)),
     ]  # fmt: skip
     check_all([Case(c, TACTIC, env=env) for c in cases])

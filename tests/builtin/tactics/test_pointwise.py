@@ -19,7 +19,27 @@ from tactix_builtin.tactics.c_pointwise import PointwiseTactic
 
 TACTIC = PointwiseTactic()
 SPECIAL = np.array(
-    [0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 1e-30, 3e38, -3e38, 88.7, 89, -87.5, -104.5, 1, -1, 0.5, -0.5, 2.5],
+    [
+        0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        1e-40,
+        -1e-40,
+        1e-30,
+        3e38,
+        -3e38,
+        88.7,
+        89,
+        -87.5,
+        -104.5,
+        1,
+        -1,
+        0.5,
+        -0.5,
+        2.5,
+    ],
     np.float32,
 )
 
@@ -103,7 +123,14 @@ def test_broadcast_patterns(shapes):
 def test_blocked_and_nhwc_formats(device, channels):
     x = _f32(2, channels, 3, 7)
     cases = []
-    for shape in [(1, channels, 1, 1), (2, channels, 1, 1), (2, channels, 3, 7), (1,), (2, 1, 3, 7), (1, channels, 3, 7)]:
+    for shape in [
+        (1, channels, 1, 1),
+        (2, channels, 1, 1),
+        (2, channels, 3, 7),
+        (1,),
+        (2, 1, 3, 7),
+        (1, channels, 3, 7),
+    ]:
         b = _f32(*shape, seed=1)
         n = fused([x, b], [("Add", [0, 1], {}), ("Sigmoid", [2], {}), ("Mul", [3, 0], {})], results=(4, 3))
         cases.append(Case(n, TACTIC, [x, b], device=device))
@@ -117,7 +144,10 @@ def test_a_per_channel_operand_may_stay_linear_or_be_blocked():
     x, s = _f32(2, 20, 3, 7), _f32(2, 20, 1, 1)
     variants = check(node("Mul", [x, s]), TACTIC, [x, s])
     lanes = blocked(NATIVE.lanes)
-    assert {v.inputs for v in variants if v.outputs == (lanes,)} == {(lanes, variants[0].input_format(1)), (lanes, lanes)}
+    assert {v.inputs for v in variants if v.outputs == (lanes,)} == {
+        (lanes, variants[0].input_format(1)),
+        (lanes, lanes),
+    }
 
 
 DTYPES = ["f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8"]
@@ -134,7 +164,10 @@ def test_arithmetic_in_every_dtype(code):
     if t.is_float:
         cases = [c for c in cases if c.node.layer.name != "Div"]
         d = np.where(np.asarray(b, np.float32) == 0, 1, b).astype(t.numpy)
-        cases += [Case(node("Div", [a, d]), TACTIC, [a, d]), Case(node("Exp", [a / 50]), TACTIC, [(a / 50).astype(t.numpy)])]
+        cases += [
+            Case(node("Div", [a, d]), TACTIC, [a, d]),
+            Case(node("Exp", [a / 50]), TACTIC, [(a / 50).astype(t.numpy)]),
+        ]
     check_all(cases)
 
 
@@ -156,7 +189,9 @@ def test_casts(source):
     cases = [Case(node("Cast", [x], to=DType(t)), TACTIC, [x]) for t in CASTS]
     if source.startswith(("f", "b")) and source != "bool":
         y = (_f32(77) * 20).astype(DType(source).numpy)
-        cases += [Case(node("Cast", [y], to=DType(t)), TACTIC, [y]) for t in ("f64", "f32", "f16", "bf16", "i32", "bool")]
+        cases += [
+            Case(node("Cast", [y], to=DType(t)), TACTIC, [y]) for t in ("f64", "f32", "f16", "bf16", "i32", "bool")
+        ]
     check_all(cases)
 
 
@@ -165,7 +200,11 @@ def test_narrowing_floats_rounds_to_even_and_keeps_special_values():
     x = x.astype(np.float32)
     with np.errstate(all="ignore"):
         check_all(
-            [Case(node("Cast", [x], to=t), TACTIC, [x], budget=0, device=d) for t in (DType.FP16, DType.BF16) for d in devices()]
+            [
+                Case(node("Cast", [x], to=t), TACTIC, [x], budget=0, device=d)
+                for t in (DType.FP16, DType.BF16)
+                for d in devices()
+            ]
         )
 
 
@@ -183,9 +222,9 @@ def test_logic_and_select_over_mixed_dtypes():
 def test_quantise_and_dequantise_in_one_group():
     x = _f32(3, 50) * 40
     s = np.float32(0.3)
-    n = fused([x, np.asarray(s)], [("Div", [0, 1], {}), ("Round", [2], {}), ("Clip", [3], {"min": -128.0, "max": 127.0}),
-                                   ("Cast", [4], {"to": DType.INT8}), ("Cast", [5], {"to": DType.FP32}), ("Mul", [6, 1], {})],
-              results=(5, 7))  # fmt: skip
+    clip, to8, to32 = {"min": -128.0, "max": 127.0}, {"to": DType.INT8}, {"to": DType.FP32}
+    steps = [("Div", [0, 1], {}), ("Round", [2], {}), ("Clip", [3], clip), ("Cast", [4], to8), ("Cast", [5], to32)]
+    n = fused([x, np.asarray(s)], [*steps, ("Mul", [6, 1], {})], results=(5, 7))
     check(n, TACTIC, [x, np.asarray(s)])
 
 
@@ -241,7 +280,9 @@ def test_what_it_rejects_and_why():
     assert "has no C text" in _reason(node(pointwise("test.Odd@1")(lambda v: primitive(v)), [x]))
     assert "no C type" in _reason(node("Add", [spec(x.astype(np.complex64)), spec(x.astype(np.complex64))]))
     a, b = dims.sym("a"), dims.sym("b")
-    assert "not known before running" in _reason(node("Add", [TensorSpec(DType.FP32, (a,)), TensorSpec(DType.FP32, (b,))]))
+    assert "not known before running" in _reason(
+        node("Add", [TensorSpec(DType.FP32, (a,)), TensorSpec(DType.FP32, (b,))])
+    )
     two = fused([x, _f32(3, 4)], [("Relu", [0], {}), ("Add", [2, 1], {})], results=(2, 3))
     assert "different shapes" in _reason(two)
 

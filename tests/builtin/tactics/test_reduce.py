@@ -35,7 +35,15 @@ def test_every_operation_along_rows_and_columns(device):
     cases = []
     for op, (shape, axes) in itertools.product(
         FLOAT_OPS,
-        [((7, 100), (1,)), ((7, 100), (0,)), ((2, 3, 130), (1,)), ((5, 1), (1,)), ((1, 5), (0,)), ((9, 64), (-1,)), ((33, 3), (0,))],
+        [
+            ((7, 100), (1,)),
+            ((7, 100), (0,)),
+            ((2, 3, 130), (1,)),
+            ((5, 1), (1,)),
+            ((1, 5), (0,)),
+            ((9, 64), (-1,)),
+            ((33, 3), (0,)),
+        ],
     ):
         x = 1 + _f32(*shape) * np.float32(0.1)
         cases.append(Case(node(op, [x], axes=axes), TACTIC, [x], device=device, nt=(1, 3)))

@@ -28,7 +28,9 @@ def _pairs(lanes: int):
 
 
 @pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
-@pytest.mark.parametrize("shape", [(2, 32, 5, 7), (1, 3, 4, 9), (2, 35, 1, 1), (1, 20, 40), (3, 17), (0, 4, 3)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(2, 32, 5, 7), (1, 3, 4, 9), (2, 35, 1, 1), (1, 20, 40), (3, 17), (0, 4, 3)], ids=str
+)
 def test_every_pair_of_formats(device, shape):
     x = _f32(*shape)
     check_all([Case(node(REFORMAT, [x], source=a, target=b), TACTIC, [x], device=device, nt=(1, 3))

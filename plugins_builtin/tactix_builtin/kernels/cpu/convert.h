@@ -37,10 +37,43 @@ TX_INLINE uint16_t tx_to_f16(float f) {
     return (uint16_t)(sign | ((a - 0x38000000 + 0xfff + (a >> 13 & 1)) >> 13));
 }
 
-TX_INLINE vf tx_widen_bf16(tx_u16 h) { return (vf)(__builtin_convertvector(h, vu) << 16); }
+/* Lanes between 8 or 16 bits and 32: compilers split the generic form into single lanes. */
+#if TX_512
+TX_INLINE vi tx_wide_s8(tx_s8 v) { return (vi)_mm512_cvtepi8_epi32((__m128i)v); }
+TX_INLINE vi tx_wide_u8(tx_u8 v) { return (vi)_mm512_cvtepu8_epi32((__m128i)v); }
+TX_INLINE vi tx_wide_s16(tx_s16 v) { return (vi)_mm512_cvtepi16_epi32((__m256i)v); }
+TX_INLINE vi tx_wide_u16(tx_u16 v) { return (vi)_mm512_cvtepu16_epi32((__m256i)v); }
+TX_INLINE tx_u8 tx_low_8(vi x) { return (tx_u8)_mm512_cvtepi32_epi8((__m512i)x); }
+TX_INLINE tx_u16 tx_low_16(vi x) { return (tx_u16)_mm512_cvtepi32_epi16((__m512i)x); }
+TX_INLINE vm tx_mask_u8(tx_u8 v) { return _mm_test_epi8_mask((__m128i)v, (__m128i)v); }
+TX_INLINE tx_u8 tx_bytes_of(vm m) { return (tx_u8)_mm_maskz_set1_epi8(m, 1); }
+#else
+#if TX_256
+TX_INLINE vi tx_wide_s8(tx_s8 v) { return (vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)&v)); }
+TX_INLINE vi tx_wide_u8(tx_u8 v) { return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)&v)); }
+TX_INLINE tx_u8 tx_low_8(vi x) {
+    const __m256i first = _mm256_shuffle_epi8((__m256i)x, _mm256_set1_epi32(0x0c080400));
+    const __m128i both = _mm_unpacklo_epi32(_mm256_castsi256_si128(first), _mm256_extracti128_si256(first, 1));
+    tx_u8 v;
+    _mm_storel_epi64((__m128i*)&v, both);
+    return v;
+}
+#else
+TX_INLINE vi tx_wide_s8(tx_s8 v) { return __builtin_convertvector(v, vi); }
+TX_INLINE vi tx_wide_u8(tx_u8 v) { return __builtin_convertvector(v, vi); }
+TX_INLINE tx_u8 tx_low_8(vi x) { return __builtin_convertvector(x, tx_u8); }
+#endif
+TX_INLINE vi tx_wide_s16(tx_s16 v) { return __builtin_convertvector(v, vi); }
+TX_INLINE vi tx_wide_u16(tx_u16 v) { return __builtin_convertvector(v, vi); }
+TX_INLINE tx_u16 tx_low_16(vi x) { return __builtin_convertvector(x, tx_u16); }
+TX_INLINE vm tx_mask_u8(tx_u8 v) { return tx_truth(tx_wide_u8(v)); }
+TX_INLINE tx_u8 tx_bytes_of(vm m) { return tx_low_8(tx_mask_i(m)); }
+#endif
+
+TX_INLINE vf tx_widen_bf16(tx_u16 h) { return (vf)(tx_wide_u16(h) << 16); }
 TX_INLINE tx_u16 tx_narrow_bf16(vf x) {
     const vu u = (vu)x, rounded = u + 0x7fff + (u >> 16 & 1);
-    return __builtin_convertvector((vu)tx_select_i(tx_isnan(x), (vi)(u | 0x400000), (vi)rounded) >> 16, tx_u16);
+    return tx_low_16((vi)((vu)tx_select_i(tx_isnan(x), (vi)(u | 0x400000), (vi)rounded) >> 16));
 }
 TX_INLINE vf tx_widen_f16(tx_u16 h) {
 #if TX_512
@@ -68,15 +101,20 @@ TX_INLINE tx_u16 tx_narrow_f16(vf x) {
 TX_INLINE vf tx_as_f16(vf x) { return tx_widen_f16(tx_narrow_f16(x)); }
 TX_INLINE vf tx_as_bf16(vf x) { return tx_widen_bf16(tx_narrow_bf16(x)); }
 
-#define TX_WIDE_INT(v) __builtin_convertvector(v, vi)
-#define TX_MASK_OF(v) tx_truth(__builtin_convertvector(v, vi))
-#define TX_BYTES_OF(m) __builtin_convertvector(tx_mask_i(m), tx_u8)
-#define TX_NARROW_S8(x) __builtin_convertvector(x, tx_s8)
-#define TX_NARROW_U8(x) __builtin_convertvector(x, tx_u8)
-#define TX_NARROW_S16(x) __builtin_convertvector(x, tx_s16)
-#define TX_NARROW_U16(x) __builtin_convertvector(x, tx_u16)
+/* The first n elements of 1 or 2 bytes. */
+#if TX_512
+#define TX_LOAD_PART_1(s, p, n) (s) = (__typeof__(s))_mm_maskz_loadu_epi8(tx_first(n), p)
+#define TX_LOAD_PART_2(s, p, n) (s) = (__typeof__(s))_mm256_maskz_loadu_epi16(tx_first(n), p)
+#define TX_STORE_PART_1(p, s, n) _mm_mask_storeu_epi8(p, tx_first(n), (__m128i)(s))
+#define TX_STORE_PART_2(p, s, n) _mm256_mask_storeu_epi16(p, tx_first(n), (__m256i)(s))
+#else
+#define TX_LOAD_PART_1(s, p, n) memcpy(&(s), p, (size_t)((n) < TX_LANES ? (n) : TX_LANES))
+#define TX_LOAD_PART_2(s, p, n) memcpy(&(s), p, (size_t)((n) < TX_LANES ? (n) : TX_LANES) * 2)
+#define TX_STORE_PART_1(p, s, n) memcpy(p, &(s), (size_t)((n) < TX_LANES ? (n) : TX_LANES))
+#define TX_STORE_PART_2(p, s, n) memcpy(p, &(s), (size_t)((n) < TX_LANES ? (n) : TX_LANES) * 2)
+#endif
 
-#define TX_STORED_AS(name, value, stored, element, widen, narrow, all)                        \
+#define TX_STORED_AS(name, value, stored, element, size, widen, narrow, all)                  \
     TX_INLINE value tx_load_##name(const void* p) {                                           \
         stored s;                                                                             \
         memcpy(&s, p, sizeof s);                                                              \
@@ -84,7 +122,7 @@ TX_INLINE vf tx_as_bf16(vf x) { return tx_widen_bf16(tx_narrow_bf16(x)); }
     }                                                                                         \
     TX_INLINE value tx_load_n_##name(const void* p, int64_t n) {                              \
         stored s = {0};                                                                       \
-        memcpy(&s, p, (size_t)(n < TX_LANES ? n : TX_LANES) * sizeof(element));               \
+        TX_LOAD_PART_##size(s, p, n);                                                         \
         return widen(s);                                                                      \
     }                                                                                         \
     TX_INLINE void tx_store_##name(void* p, value x) {                                        \
@@ -93,17 +131,17 @@ TX_INLINE vf tx_as_bf16(vf x) { return tx_widen_bf16(tx_narrow_bf16(x)); }
     }                                                                                         \
     TX_INLINE void tx_store_n_##name(void* p, value x, int64_t n) {                           \
         const stored s = narrow(x);                                                           \
-        memcpy(p, &s, (size_t)(n < TX_LANES ? n : TX_LANES) * sizeof(element));               \
+        TX_STORE_PART_##size(p, s, n);                                                        \
     }                                                                                         \
     TX_INLINE value tx_splat_##name(const void* p) {                                          \
         const element e = *(const element*)p;                                                 \
         return all;                                                                           \
     }
 
-TX_STORED_AS(f16, vf, tx_u16, uint16_t, tx_widen_f16, tx_narrow_f16, tx_splat(tx_from_f16(e)))
-TX_STORED_AS(bf16, vf, tx_u16, uint16_t, tx_widen_bf16, tx_narrow_bf16, tx_splat(tx_from_bf16(e)))
-TX_STORED_AS(i8, vi, tx_s8, int8_t, TX_WIDE_INT, TX_NARROW_S8, tx_splat_i(e))
-TX_STORED_AS(u8, vi, tx_u8, uint8_t, TX_WIDE_INT, TX_NARROW_U8, tx_splat_i(e))
-TX_STORED_AS(i16, vi, tx_s16, int16_t, TX_WIDE_INT, TX_NARROW_S16, tx_splat_i(e))
-TX_STORED_AS(u16, vi, tx_u16, uint16_t, TX_WIDE_INT, TX_NARROW_U16, tx_splat_i(e))
-TX_STORED_AS(bool, vm, tx_u8, uint8_t, TX_MASK_OF, TX_BYTES_OF, tx_splat_m(e))
+TX_STORED_AS(f16, vf, tx_u16, uint16_t, 2, tx_widen_f16, tx_narrow_f16, tx_splat(tx_from_f16(e)))
+TX_STORED_AS(bf16, vf, tx_u16, uint16_t, 2, tx_widen_bf16, tx_narrow_bf16, tx_splat(tx_from_bf16(e)))
+TX_STORED_AS(i8, vi, tx_s8, int8_t, 1, tx_wide_s8, (tx_s8)tx_low_8, tx_splat_i(e))
+TX_STORED_AS(u8, vi, tx_u8, uint8_t, 1, tx_wide_u8, tx_low_8, tx_splat_i(e))
+TX_STORED_AS(i16, vi, tx_s16, int16_t, 2, tx_wide_s16, (tx_s16)tx_low_16, tx_splat_i(e))
+TX_STORED_AS(u16, vi, tx_u16, uint16_t, 2, tx_wide_u16, tx_low_16, tx_splat_i(e))
+TX_STORED_AS(bool, vm, tx_u8, uint8_t, 1, tx_mask_u8, tx_bytes_of, tx_splat_m(e))

@@ -1,0 +1,215 @@
+"""The C compiler plugin: finding, options, units, caching, errors, cancelling; and the harness itself."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from harness import NATIVE, V3, V4, Case, Run, check, check_all, devices, node
+
+from tactix.contracts.artifact import Source
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.tactic import CompileContext, Tactic, Variant
+from tactix.words.errors import BuildCancelled, CompilerError
+from tactix_builtin.tactics import c_text, cc
+from tactix_builtin.tactics.c_pointwise import PointwiseTactic
+from tactix_builtin.tactics.cc import CCompiler, find_compiler, required_features, target_flags, translation_units
+
+HEAD = "void TX_ENTRY(const int64_t* a, int tid, int nt)"
+
+
+def _write(value: str, helper: str = "", **more) -> Source:
+    """A kernel that writes a number to where its first argument points."""
+    return Source("c", f"{helper}\n{HEAD} {{ *(int64_t*)a[0] = {value}; }}\n", **more)
+
+
+def _run(binary, library) -> int:
+    out = ctypes.c_int64(-1)
+    args = (ctypes.c_int64 * 1)(ctypes.addressof(out))
+    getattr(library, binary.symbol)(args, 0, 1)
+    return out.value
+
+
+def _load(blob: bytes, folder):
+    path = folder / f"{len(list(folder.iterdir()))}.so"
+    path.write_bytes(blob)
+    return ctypes.CDLL(str(path))
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def slow(tmp_path):
+    """A compiler that never ends."""
+    script = tmp_path / "slow.py"
+    script.write_text("import sys, time\nprint('slow 1.0')\nif '--version' not in sys.argv: time.sleep(60)\n")
+    return [sys.executable, str(script)]
+
+
+def test_the_compiler_named_by_the_environment_comes_first(monkeypatch):
+    monkeypatch.setenv("CC", "somecc -m64")
+    assert find_compiler() == ("somecc", "-m64")
+
+
+def test_zig_comes_last_and_no_compiler_is_told_with_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(cc, "_has_zig", lambda: True)
+    assert find_compiler() == (sys.executable, "-m", "ziglang", "cc")
+    monkeypatch.setattr(cc, "_has_zig", lambda: False)
+    assert "pip install tactix[compiler]" in CCompiler().available()
+    with pytest.raises(CompilerError, match="no C compiler was found"):
+        CCompiler().compile([_write("1")], NATIVE)
+
+
+def test_a_compiler_that_cannot_be_run_is_an_error():
+    with pytest.raises(CompilerError, match="cannot be run"):
+        CCompiler(["/nonexistent/cc"]).compile([_write("1")], NATIVE)
+
+
+def test_identity_names_version_and_options():
+    said = CCompiler().identity()
+    assert cc.version(CCompiler().command) in said
+    assert "-O3" in said
+    assert "-ffast-math" not in said
+
+
+def test_target_flags_follow_from_the_device_alone():
+    v4 = DeviceProperties("cpu", "a", frozenset({*V4, *V3, "avx512_vnni", "avx512_bf16"}), 512)
+    assert target_flags(v4)[:3] == ("-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16")
+    assert "-DTX_LANES=16" in target_flags(v4)
+    assert target_flags(DeviceProperties("cpu", "b", frozenset(V3), 256)) == ("-march=x86-64-v3", "-DTX_LANES=8")
+    assert target_flags(DeviceProperties("cpu", "c", frozenset({"neon"}), 128))[0] == "-march=armv8-a"
+    assert required_features(v4) == tuple(sorted(v4.features))
+    assert required_features(DeviceProperties("cpu", "d", frozenset({"avx2", "fma", "erms"}), 256)) == ("avx2", "fma")
+
+
+def test_many_kernels_in_one_object(cache, tmp_path):
+    helper = "static int64_t TX_NAME(f)(void) { return %d; }"
+    sources = [_write("TX_NAME(f)()", helper % i) for i in range(9)]
+    binaries = CCompiler().compile([*sources, sources[3]], NATIVE)
+    assert len({b.digest for b in binaries}) == 1
+    assert binaries[9].symbol == binaries[3].symbol == f"k_{sources[3].digest[:16]}"
+    library = _load(binaries[0].blob, tmp_path)
+    assert [_run(b, library) for b in binaries] == [*range(9), 3]
+    assert not hasattr(library, binaries[0].symbol + "_f")
+
+
+def test_preludes_stand_once_in_a_unit(cache, tmp_path):
+    shared = "#include <stdint.h>\nstatic int64_t seven(void) { return 7; }\n"
+    sources = [_write(f"seven() + {i}", preludes=(shared,)) for i in range(4)]
+    (unit,) = translation_units(sources, 1)
+    assert unit.text.count("seven(void)") == 1
+    binaries = CCompiler().compile(sources, NATIVE)
+    library = _load(binaries[0].blob, tmp_path)
+    assert [_run(b, library) for b in binaries] == [7, 8, 9, 10]
+
+
+def test_options_of_a_source_reach_its_unit_alone(cache, tmp_path):
+    sources = [_write("NUMBER", flags=("-DNUMBER=5",)), _write("NUMBER", flags=("-DNUMBER=6",))]
+    assert len(translation_units(sources, 4)) == 2
+    binaries = CCompiler().compile(sources, NATIVE)
+    library = _load(binaries[0].blob, tmp_path)
+    assert [_run(b, library) for b in binaries] == [5, 6]
+
+
+def test_the_same_sources_give_the_same_bytes(tmp_path, monkeypatch):
+    sources = [_write(str(i)) for i in range(5)]
+    blobs = []
+    for k in range(2):
+        monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path / str(k)))
+        blobs.append(CCompiler().compile(sources[:: -1 if k else 1], NATIVE)[0].blob)
+    assert blobs[0] == blobs[1]
+    assert str(tmp_path).encode() not in blobs[0]
+
+
+def test_objects_come_from_the_cache(cache, monkeypatch):
+    binaries = CCompiler().compile([_write("11")], NATIVE)
+    assert list((cache / "objects").glob("*/*.so"))
+    monkeypatch.setattr(subprocess, "Popen", None)
+    assert CCompiler().compile([_write("11")], NATIVE)[0].blob == binaries[0].blob
+
+
+def test_errors_carry_the_compilers_words_and_the_source(cache):
+    with pytest.raises(CompilerError, match="undeclared_thing") as caught:
+        CCompiler().compile([_write("undeclared_thing")], NATIVE)
+    (kept,) = (cache / "failed").iterdir()
+    assert str(kept) in str(caught.value)
+    assert "undeclared_thing" in kept.read_text()
+    with pytest.raises(CompilerError, match="takes C"):
+        CCompiler().compile([Source("fortran", "")], NATIVE)
+
+
+def test_a_compiler_that_does_not_answer_is_stopped(cache, slow):
+    begin = time.monotonic()
+    with pytest.raises(CompilerError, match="no answer within"):
+        CCompiler(slow, timeout=0.3).compile([_write("1")], NATIVE)
+    assert time.monotonic() - begin < 30
+
+
+def test_compiling_can_be_cancelled(cache, slow):
+    compiler = CCompiler(slow)
+    timer = threading.Timer(0.3, compiler.cancel)
+    timer.start()
+    with pytest.raises(BuildCancelled):
+        compiler.compile([_write("1")], NATIVE)
+    timer.join()
+    compiler.resume()
+    assert not compiler._cancelled.is_set()
+
+
+@pytest.mark.skipif(not cc._has_zig(), reason="needs ziglang")
+def test_zig_compiles_kernels_too(cache, tmp_path, monkeypatch):
+    compiler = CCompiler([sys.executable, "-m", "ziglang", "cc"])
+    x = np.linspace(-5, 5, 77, dtype=np.float32)
+    n, tactic = node("Gelu", [x]), PointwiseTactic()
+    for device in devices():
+        artifact = tactic.compile(n, Variant(), CompileContext(device))
+        (binary,) = compiler.compile([artifact.code], device)
+        function = getattr(_load(binary.blob, tmp_path), binary.symbol)
+        (y,) = Run(n, Variant(), artifact, {})(function, [x], 1)
+        np.testing.assert_allclose(y, n.layer.reference(n.attrs, x)[0], atol=1e-6)
+
+
+class _Wrong(Tactic):
+    """A tactic whose kernel is ``body``."""
+
+    key, implements, body = "test.wrong@1", ("pointwise",), ""
+
+    def variants(self, n, device):
+        return [Variant()]
+
+    def compile(self, n, variant, ctx):
+        args = c_text.Args(n)
+        return c_text.kernel(args, [f"{self.body.format(x=args.input(0), y=args.output(0))}"], ctx)
+
+
+@pytest.mark.parametrize(("body", "message"), [
+    ("for (int i = 0; i < 6; i++) {y}[i] = {x}[i] > 0 ? {x}[i] : 0;", "wrote outside output 0"),
+    ("{y}[-1] = 0; for (int i = 0; i < 5; i++) {y}[i] = {x}[i] > 0 ? {x}[i] : 0;", "wrote outside output 0"),
+    ("for (int i = 0; i < 4; i++) {y}[i] = {x}[i] > 0 ? {x}[i] : 0;", "error inf"),
+    ("for (int i = 0; i < 5; i++) {y}[i] = {x}[i] > 0 ? {x}[i] : -0.1f;", "error"),
+    ("for (int i = 0; i < 5; i++) {y}[i] = {x}[i] > 0 ? {x}[i] : 0; ((float*){x})[0] = 7;", "wrote to input 0"),
+])  # fmt: skip
+def test_the_harness_finds_wrong_kernels(body, message):
+    tactic = _Wrong()
+    tactic.body = body
+    x = np.array([1, -2, 3, -4, 5], np.float32)
+    with pytest.raises(AssertionError, match=message):
+        check(node("Relu", [x]), tactic, [x])
+
+
+def test_the_harness_accepts_a_right_kernel():
+    tactic = _Wrong()
+    tactic.body = "if (tid == 0) for (int i = 0; i < 5; i++) {y}[i] = {x}[i] > 0 ? {x}[i] : 0;"
+    x = np.array([1, -2, 3, -4, 5], np.float32)
+    assert check_all([Case(node("Relu", [x]), tactic, [x])]) == [[Variant()]]

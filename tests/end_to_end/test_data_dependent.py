@@ -1,0 +1,101 @@
+"""Shapes that only running tells: phases, symbols bound on the way, several in a row."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tactix
+from tactix.network.definition import NetworkDefinition
+from tactix.words.errors import ExecutionError
+
+
+def config(**fields: object) -> tactix.BuilderConfig:
+    return tactix.BuilderConfig(timing_cache=False, builder_optimization_level=0, **fields)  # type: ignore[arg-type]
+
+
+def network(builder: tactix.Builder) -> NetworkDefinition:
+    """y = relu(range(0, limit) * 2) + 1; z = x reshaped to the given shape, its first axis summed."""
+    net = builder.create_network("data")
+    limit = net.add_input("limit", "f32", ())
+    x = net.add_input("x", "f32", ("n", 6))
+    shape = net.add_input("shape", "i64", (2,))
+    (r,) = net.add_layer("tactix.Range", [net.add_constant(np.float32(0)), limit, net.add_constant(np.float32(1))], symbol="count")
+    (y,) = net.add_layer("tactix.Mul", [r, net.add_constant(np.float32(2))])
+    (y,) = net.add_layer("tactix.Relu", [y])
+    (y,) = net.add_layer("tactix.Add", [y, net.add_constant(np.float32(1))])
+    (z,) = net.add_layer("tactix.DynamicReshape", [x, shape], symbol="z")
+    (w,) = net.add_layer("tactix.ReduceSum", [z], axes=(0,), keepdims=False)
+    net.mark_output(y, "y")
+    net.mark_output(z, "z")
+    net.mark_output(w, "w")
+    return net
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> tactix.Engine:
+    path: Path = tmp_path_factory.mktemp("plans") / "data.plan"
+    builder = tactix.Builder()
+    builder.build(network(builder), config()).save(path)
+    return tactix.load(path)
+
+
+def check(engine: tactix.Engine, limit: float, n: int, shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(n).standard_normal((n, 6), dtype=np.float32)
+    got = engine(np.float32(limit), x, np.array(shape))
+    np.testing.assert_allclose(got["y"], np.arange(0, limit, dtype=np.float32) * 2 + 1)
+    np.testing.assert_array_equal(got["z"], x.reshape(shape))
+    np.testing.assert_allclose(got["w"], x.reshape(shape).sum(0), rtol=1e-5, atol=1e-5)
+
+
+def test_right_at_every_content(engine: tactix.Engine) -> None:
+    for limit, n, shape in ((5, 2, (3, 4)), (0, 2, (12, 1)), (17.5, 4, (-1, 8)), (5, 2, (4, 3)), (1, 1, (1, 6))):
+        check(engine, limit, n, shape)
+
+
+def test_contexts_of_several_threads(engine: tactix.Engine) -> None:
+    failures: list[BaseException] = []
+
+    def work(k: int) -> None:
+        try:
+            for i in range(20):
+                check(engine, k + i, 2 + k, (-1, 3))
+        except BaseException as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+def test_execute_v2_copies_and_tells_the_shape(engine: tactix.Engine) -> None:
+    context = engine.create_execution_context()
+    arrays = [np.float32(3).reshape(()), np.ones((2, 6), np.float32), np.array([4, 3])]
+    room = [np.zeros(64, np.float32) for _ in engine.outputs]
+    for io, a in zip(engine.inputs, arrays, strict=True):
+        context.set_input_shape(io.name, a.shape)
+    assert context.execute_v2([a.__array_interface__["data"][0] for a in (*arrays, *room)])
+    assert context.get_tensor_shape("y") == (3,)
+    assert context.get_tensor_shape("z") == (4, 3)
+    np.testing.assert_array_equal(room[0][:3], [1, 3, 5])
+    np.testing.assert_array_equal(room[2][:3], [4, 4, 4])
+
+
+def test_content_that_makes_no_sense_is_named(engine: tactix.Engine) -> None:
+    with pytest.raises(ExecutionError, match="DynamicReshape"):
+        engine(np.float32(3), np.ones((2, 6), np.float32), np.array([5, 5]))
+    check(engine, 4, 2, (2, 6))
+
+
+def test_measuring_at_guessed_sizes() -> None:
+    builder = tactix.Builder()
+    plan = builder.build_plan(network(builder), tactix.BuilderConfig(timing_cache=False, builder_optimization_level=1))
+    statuses = {s.info["tactic"]: s.info["status"] for s in plan.steps}
+    assert statuses["tactix.c_pointwise@1"] == "measured"
+    assert statuses["tactix.numpy@1"] == "estimated"

@@ -22,6 +22,7 @@ from tactix.network.verify import verify
 from tactix.plan.schema import Plan, Profile, Requirement
 from tactix.plugins.session import Session
 from tactix.profiles import ranges, with_unknown
+from tactix.run.link import layer_keys
 from tactix.select.bench import Bench
 from tactix.select.choose import Choice, Chooser
 from tactix.select.compile import Toolchain, with_binary
@@ -219,7 +220,7 @@ class Builder:
     def _requirements(self, artifacts: Sequence[KernelArtifact]) -> tuple[Requirement, ...]:
         """Launchers and reference layers that the plan needs at run time, and who provides them."""
         launchers = {a.launcher for a in artifacts}
-        layers = {k for a in artifacts for k in _layer_keys(a.params)}
+        layers = {k for a in artifacts for k in layer_keys(a.params)}
         host = {a.launcher for a in artifacts if a.host_code}
         found = [(k, self.session.launchers.provider(k), k in host) for k in sorted(launchers)]
         found += [(k, self.session.layers.provider(k), True) for k in sorted(layers)]
@@ -238,14 +239,6 @@ class _Reformats:
             bid(node, self.stage.tactics, self.stage.context, terms).candidates,
             key=lambda c: (c.tactic.fallback, *c.order),
         )
-
-
-def _layer_keys(params: Any) -> set[str]:
-    """Layer keys anywhere in an artifact's params."""
-    if isinstance(params, Mapping):
-        own = {params["layer"]} if isinstance(params.get("layer"), str) else set()
-        return own.union(*(_layer_keys(v) for v in params.values()))
-    return set().union(*(_layer_keys(v) for v in params)) if isinstance(params, (list, tuple)) else set()
 
 
 def _copy_results(source: Bids, target: Bids) -> None:

@@ -27,10 +27,9 @@ class BuilderFlag(enum.Enum):
 
 
 class MemoryPoolType(enum.Enum):
-    """``WORKSPACE``: scratch bytes of one step. ``ARENA``: bytes of all activations together at the profile's opt."""
+    """``WORKSPACE``: scratch bytes of one step, at the shapes tuned for."""
 
     WORKSPACE = "workspace"
-    ARENA = "arena"
 
 
 @dataclass

@@ -16,7 +16,6 @@ from tactix.words.tensor import LINEAR, Format
 
 KINDS = ("input", "output", "arena", "workspace", "weight")
 WRITTEN = ("output", "arena", "workspace")
-ARGUMENTS = ("input", "output", "constant", "workspace", "scalar")
 
 
 @dataclass(frozen=True)

@@ -91,9 +91,9 @@ def test_symbolic_sizes_copy_padded_columns() -> None:
 
 def test_tiles_of_small_images_span_rows() -> None:
     cases = [
-        conv(floats(2, 20, 7, 7), floats(40, 20, 3, 3), floats(40), pads=(1, 1, 1, 1), nt=(1, 3)),
-        conv(floats(2, 17, 13, 9), floats(48, 17, 3, 3), symbols=("n", 17, 13, 9), pads=(1, 0, 0, 1), strides=(2, 2)),
-        conv(floats(1, 32, 5, 5), floats(96, 16, 3, 3), pads=(2, 2, 2, 2), dilations=(2, 2), group=2),
+        conv(floats(2, 20, 7, 7), floats(64, 20, 3, 3), floats(64), pads=(1, 1, 1, 1), nt=(1, 3)),
+        conv(floats(2, 17, 13, 9), floats(60, 17, 3, 3), symbols=("n", 17, 13, 9), pads=(1, 0, 0, 1), strides=(2, 2)),
+        conv(floats(1, 32, 5, 5), floats(128, 16, 3, 3), pads=(2, 2, 2, 2), dilations=(2, 2), group=2),
     ]
     only = []
     for case in cases:

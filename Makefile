@@ -22,7 +22,7 @@ test: $(VENV)/.test ## all tests, linters and type checks
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(PY) -m pytest $(PYTEST_ARGS)
+	$(PY) -m pytest -n auto $(PYTEST_ARGS)
 
 clean: ## remove what make and the tools have made
 	rm -rf $(VENV) .demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info core/*.egg-info

@@ -165,10 +165,17 @@ def measure(args: argparse.Namespace, path: Path) -> dict[str, Any]:
     tactix, ort = (statistics.median(s) for s in samples)
     memory = peers[0].facts["memory"]
     return {
-        "model": path.stem, "batch": args.batch, "threads": args.threads, "tactix_ms": tactix * 1e3, "ort_ms": ort * 1e3,
-        "ratio": tactix / ort, "error": error, "build_seconds": peers[0].facts["build_seconds"], "memory": memory,
+        "model": path.stem,
+        "batch": args.batch,
+        "threads": args.threads,
+        "tactix_ms": tactix * 1e3,
+        "ort_ms": ort * 1e3,
+        "ratio": tactix / ort,
+        "error": error,
+        "build_seconds": peers[0].facts["build_seconds"],
+        "memory": memory,
         "versions": {"tactix": peers[0].facts["version"], "onnxruntime": peers[1].facts["version"]},
-    }  # fmt: skip
+    }
 
 
 def main() -> int:

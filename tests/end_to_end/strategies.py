@@ -23,7 +23,7 @@ from tactix.network.definition import NetworkDefinition
 from tactix.network.evaluate import run_node
 from tactix.network.show import show
 from tactix.select.accuracy import BUDGET
-from tactix.words.dims import Dim, evaluate, evaluate_shape, sym, symbol_name, symbols
+from tactix.words.dims import Dim, evaluate, evaluate_shape, sym, symbol_name
 from tactix.words.dtypes import DType
 
 Array = Any
@@ -186,9 +186,8 @@ class Grower:
 
     def finish(self) -> Case:
         """Mark what nothing reads, and some more, as outputs."""
-        used = {s for v in self.pool for d in v.spec.shape for s in symbols(d)}
         given = {symbol_name(d) for v in self.net.inputs for d in v.spec.shape}
-        if lost := sorted(used - given):
+        if lost := [s for s in self.envs[0] if s not in given]:
             self.fresh(F32, [sym(s) for s in lost])
         read = {v for v in self.pool if v.producer for v in v.producer.given}
         for v in self.pool:

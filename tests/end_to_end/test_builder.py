@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +63,9 @@ def session(*tactics: Tactic, enable: bool = True) -> tactix.Session:
     return tactix.Session(plugins=[("test", Pack(*tactics))], enable=["test"] if enable else [])
 
 
-@pytest.fixture()
-def builder() -> Iterator[tactix.Builder]:
-    yield tactix.Builder()
+@pytest.fixture
+def builder() -> tactix.Builder:
+    return tactix.Builder()
 
 
 def relu(builder: tactix.Builder, shape: tuple[Any, ...] = ("n", 8)) -> NetworkDefinition:
@@ -121,15 +120,15 @@ def test_no_tactic_lists_every_reason(builder: tactix.Builder) -> None:
 
 def test_no_fallback_names_the_layer(builder: tactix.Builder) -> None:
     with pytest.raises(NoTacticError, match="only the reference"):
-        builder.build_plan(
-            relu(builder), config(tactic_sources={"numpy"}, flags={tactix.BuilderFlag.NO_FALLBACK})
-        )
+        builder.build_plan(relu(builder), config(tactic_sources={"numpy"}, flags={tactix.BuilderFlag.NO_FALLBACK}))
     plan = builder.build_plan(relu(builder), config(tactic_sources={"numpy"}))
     assert [s.info["tactic"] for s in plan.steps] == ["tactix.numpy@1"]
 
 
 def test_level_0_measures_nothing_and_level_3_does(builder: tactix.Builder) -> None:
-    assert {r["status"] for r in rows(builder.build_plan(relu(builder), config(builder_optimization_level=0)))} == {"estimated"}
+    assert {r["status"] for r in rows(builder.build_plan(relu(builder), config(builder_optimization_level=0)))} == {
+        "estimated"
+    }
     assert {r["status"] for r in rows(builder.build_plan(relu(builder), config()))} == {"measured"}
 
 
@@ -144,7 +143,8 @@ def test_frozen_needs_every_timing_and_then_gives_the_same_bytes(builder: tactix
     builder.build_plan(relu(builder), config(timing_cache=cache))
     assert json.loads(cache.read_text())["timings"]
     first, second = (
-        container.dump(tactix.Builder().build_plan(relu(builder), config(frozen=True, timing_cache=cache))) for _ in range(2)
+        container.dump(tactix.Builder().build_plan(relu(builder), config(frozen=True, timing_cache=cache)))
+        for _ in range(2)
     )
     assert first == second
 
@@ -172,7 +172,12 @@ def test_awkward_outputs(builder: tactix.Builder) -> None:
     engine = builder.build(net, config(builder_optimization_level=0))
     a = np.random.default_rng(0).standard_normal((4, 6), dtype=np.float32)
     got = engine(a)
-    want = {"same": a, "constant": np.arange(3, dtype=np.float32), "first": np.maximum(a, 0), "second": np.maximum(a, 0)}
+    want = {
+        "same": a,
+        "constant": np.arange(3, dtype=np.float32),
+        "first": np.maximum(a, 0),
+        "second": np.maximum(a, 0),
+    }
     want["view"] = want["first"].reshape(4, 2, 3)
     assert list(got) == list(want)
     for k, w in want.items():

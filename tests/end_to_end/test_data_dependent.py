@@ -23,7 +23,9 @@ def network(builder: tactix.Builder) -> NetworkDefinition:
     limit = net.add_input("limit", "f32", ())
     x = net.add_input("x", "f32", ("n", 6))
     shape = net.add_input("shape", "i64", (2,))
-    (r,) = net.add_layer("tactix.Range", [net.add_constant(np.float32(0)), limit, net.add_constant(np.float32(1))], symbol="count")
+    (r,) = net.add_layer(
+        "tactix.Range", [net.add_constant(np.float32(0)), limit, net.add_constant(np.float32(1))], symbol="count"
+    )
     (y,) = net.add_layer("tactix.Mul", [r, net.add_constant(np.float32(2))])
     (y,) = net.add_layer("tactix.Relu", [y])
     (y,) = net.add_layer("tactix.Add", [y, net.add_constant(np.float32(1))])

@@ -14,7 +14,19 @@ import tactix
 MODELS = Path(__file__).parent.parent / "models"
 SEQUENCE = {"lstm", "gru", "encoder", "decoder"}
 VOCABULARY = {"lstm": 50, "gru": 50, "recommender": 40, "encoder": 60, "decoder": 60}
-NO_FALLBACK = {"residual", "mobile", "unet", "lenet", "mlp", "lstm", "gru", "encoder", "decoder", "vision", "recommender"}
+NO_FALLBACK = {
+    "residual",
+    "mobile",
+    "unet",
+    "lenet",
+    "mlp",
+    "lstm",
+    "gru",
+    "encoder",
+    "decoder",
+    "vision",
+    "recommender",
+}
 
 
 def feed(name: str, session: onnxruntime.InferenceSession, batch: int, length: int) -> dict[str, np.ndarray]:
@@ -58,13 +70,17 @@ def test_agrees_with_onnxruntime(name: str, threads: int, tmp_path: Path) -> Non
         for k in names:
             scale = max(float(np.abs(want[k]).max()), 1e-6)
             assert got[k].shape == want[k].shape
-            assert float(np.abs(got[k] - want[k]).max()) <= 1e-4 * scale, f"{name}:{k} at batch {batch}, length {length}"
+            assert float(np.abs(got[k] - want[k]).max()) <= 1e-4 * scale, (
+                f"{name}:{k} at batch {batch}, length {length}"
+            )
             np.testing.assert_array_equal(got[k], outputs(built, arrays)[k])
 
 
 @pytest.mark.parametrize("name", sorted(NO_FALLBACK))
 def test_no_layer_runs_on_the_reference(name: str) -> None:
-    config = tactix.BuilderConfig(flags={tactix.BuilderFlag.NO_FALLBACK}, builder_optimization_level=0, timing_cache=False)
+    config = tactix.BuilderConfig(
+        flags={tactix.BuilderFlag.NO_FALLBACK}, builder_optimization_level=0, timing_cache=False
+    )
     tactics = {s["tactic"] for s in tactix.build(MODELS / f"{name}.onnx", config=config).inspect()["steps"]}
     assert "tactix.numpy@1" not in tactics
 

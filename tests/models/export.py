@@ -37,7 +37,9 @@ class Block(nn.Module):
             nn.Conv2d(width, cout, 1, bias=False), nn.BatchNorm2d(cout),
         )  # fmt: skip
         same = stride == 1 and cin == cout
-        self.skip = nn.Identity() if same else nn.Sequential(nn.Conv2d(cin, cout, 1, stride, bias=False), nn.BatchNorm2d(cout))
+        self.skip = (
+            nn.Identity() if same else nn.Sequential(nn.Conv2d(cin, cout, 1, stride, bias=False), nn.BatchNorm2d(cout))
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return functional.relu(self.body(x) + self.skip(x))
@@ -85,7 +87,9 @@ class UNet(nn.Module):
         super().__init__()
 
         def double(i: int, o: int) -> nn.Module:
-            return nn.Sequential(nn.Conv2d(i, o, 3, 1, 1), nn.BatchNorm2d(o), nn.ReLU(), nn.Conv2d(o, o, 3, 1, 1), nn.ReLU())
+            return nn.Sequential(
+                nn.Conv2d(i, o, 3, 1, 1), nn.BatchNorm2d(o), nn.ReLU(), nn.Conv2d(o, o, 3, 1, 1), nn.ReLU()
+            )
 
         self.down, self.deep, self.up = double(3, 16), double(16, 32), nn.ConvTranspose2d(32, 16, 2, 2)
         self.join, self.head = double(32, 16), nn.Conv2d(16, 2, 1)
@@ -147,7 +151,9 @@ class Encoder(nn.Module):
         super().__init__()
         from transformers import BertConfig, BertModel
 
-        small = BertConfig(vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
+        small = BertConfig(
+            vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
+        )
         self.model = BertModel._from_config(small, attn_implementation="sdpa")
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor) -> Any:
@@ -177,7 +183,12 @@ class Vision(nn.Module):
         from transformers import ViTConfig, ViTForImageClassification
 
         small = ViTConfig(
-            hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, image_size=32, patch_size=8
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=64,
+            image_size=32,
+            patch_size=8,
         )
         self.model = ViTForImageClassification._from_config(small, attn_implementation="sdpa")
 
@@ -206,11 +217,19 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], dict[str, Callable[[], torch.Te
     "mobile": (mobile, {"x": image(3, 32, 32)}, "batchnorm"),
     "unet": (UNet, {"x": image(3, 32, 32)}, "dynamo"),
     "lenet": (LeNet, {"x": image(1, 28, 28)}, "torchscript"),
-    "mlp": (lambda: nn.Sequential(nn.Linear(40, 24), nn.ReLU(), nn.Linear(24, 5)), {"x": lambda: torch.randn(2, 40)}, "dynamo"),
+    "mlp": (
+        lambda: nn.Sequential(nn.Linear(40, 24), nn.ReLU(), nn.Linear(24, 5)),
+        {"x": lambda: torch.randn(2, 40)},
+        "dynamo",
+    ),
     "lstm": (lambda: Tagger("LSTM", True), {"input_ids": tokens(50)}, "torchscript"),
     "gru": (lambda: Tagger("GRU", False), {"input_ids": tokens(50)}, "torchscript"),
     "recommender": (Recommender, {"dense": dense, "sparse": tokens(40, 5)}, "dynamo"),
-    "encoder": (Encoder, {"input_ids": tokens(60), "attention_mask": ones, "token_type_ids": lambda: ones() * 0}, "torchscript"),
+    "encoder": (
+        Encoder,
+        {"input_ids": tokens(60), "attention_mask": ones, "token_type_ids": lambda: ones() * 0},
+        "torchscript",
+    ),
     "decoder": (Decoder, {"input_ids": tokens(60), "attention_mask": ones}, "dynamo"),
     "vision": (Vision, {"pixel_values": image(3, 32, 32)}, "dynamo"),
 }
@@ -244,7 +263,12 @@ def export(name: str, path: Path) -> None:
         if exporter == "dynamo":
             dims = {n: torch.export.Dim(n, min=1, max=60) for n in ("batch", "seq")}
             shapes = tuple({i: dims[n] for i, n in a.items()} for a in axes.values())
-            options: dict[str, Any] = {"dynamo": True, "dynamic_shapes": shapes, "opset_version": 18, "external_data": False}
+            options: dict[str, Any] = {
+                "dynamo": True,
+                "dynamic_shapes": shapes,
+                "opset_version": 18,
+                "external_data": False,
+            }
         else:
             mode = torch.onnx.TrainingMode.PRESERVE if exporter == "batchnorm" else torch.onnx.TrainingMode.EVAL
             options = {"dynamo": False, "dynamic_axes": axes, "opset_version": 17, "training": mode}

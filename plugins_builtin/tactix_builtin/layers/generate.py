@@ -35,7 +35,8 @@ class Fill(Layer):
     def infer(self, attrs: FillAttrs, inputs: Specs) -> list[TensorSpec]:
         spec = TensorSpec(attrs.dtype, attrs.shape)
         whole = not attrs.dtype.is_float and is_tracked(attrs.shape)
-        return [replace(spec, value=(int(attrs.value),) * math.prod(spec.at({})) if whole else None)]
+        element = int(np.asarray(attrs.value).astype(attrs.dtype.numpy)) if whole else 0
+        return [replace(spec, value=(element,) * math.prod(spec.at({})) if whole else None)]
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         return (np.full(attrs.shape, attrs.value, attrs.dtype.numpy),)

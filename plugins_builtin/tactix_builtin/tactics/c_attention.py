@@ -2,7 +2,8 @@
 
 A first launch packs the keys, transposed, into panels (and the values, where their vectors do not fit). Then each unit,
 some query rows of one head, walks over blocks of keys with a running maximum and sum, as in FlashAttention (T. Dao et
-al., 2022), so that nothing larger than a block is kept. Threads share out the units. Knob: ``rows`` of a unit.
+al., 2022), so that nothing larger than a block is kept. Threads share out the units. Knobs: ``rows`` of a unit, ``vectors``
+of keys and of values that a tile takes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ KEYS = 256
 """Keys of a block: their scores, for the rows of a unit, stay in the first cache."""
 MAX_DIM = 1024
 ROWS = 4
-"""Rows whose softmax is taken together."""
+"""Most rows whose softmax is taken together."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +103,11 @@ class AttentionTactic(Tactic):
         h = heads(node)
         if isinstance(h, Reject):
             return h
-        options = (14, 12, 8) if c_tile.registers(device) == 32 else (6, 4)
-        if isinstance(h.s, int) and h.s > 0:
-            return [Variant.of(rows=r) for r in dict.fromkeys(-(-h.s // -(-h.s // r)) for r in options)]
-        return [Variant.of(rows=r) for r in options]
+        found: dict[tuple[int, int], None] = {}
+        for rows, vectors in ((12, 2), (6, 4), (14, 2)) if c_tile.registers(device) == 32 else ((6, 2), (4, 2)):
+            even = -(-h.s // -(-h.s // rows)) if isinstance(h.s, int) and h.s > 0 else rows
+            found[even, vectors] = None
+        return [Variant.of(rows=rows, vectors=vectors) for rows, vectors in found]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         h = heads(node)
@@ -113,15 +115,21 @@ class AttentionTactic(Tactic):
         size = prod(h.lead) * h.s * h.t
         if not symbols(size) <= set(ctx.opt):
             return None
-        lanes, rows = max(4, ctx.device.lanes), int(variant.knob("rows"))
-        step = c_tile.step_cycles(rows, 2) / rows / (2 * lanes)
-        exponents = (25 + 40 * (rows % ROWS) / rows) / lanes
+        lanes, rows, vectors = max(4, ctx.device.lanes), int(variant.knob("rows")), int(variant.knob("vectors"))
+        step = c_tile.step_cycles(rows, vectors) / rows / (vectors * lanes)
+        exponents = (20 + 20 / groups(rows)[-1]) / lanes
         return 1e-6 + evaluate(size, ctx.opt) * ((h.d + h.e) * step + exponents) / 3e9 / max(1, ctx.threads)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         h = heads(node)
         assert isinstance(h, Heads)
         return _Kernel(h, node, variant, ctx).artifact()
+
+
+def groups(rows: int) -> list[int]:
+    """Rows in about equal groups of at most ``ROWS``, the largest first."""
+    count = -(-rows // ROWS)
+    return [rows // count + (i < rows % count) for i in range(count)]
 
 
 SOFTMAX_PARAMETERS = "float* s, int64_t keys, const float* mask, float* top, float* total, float* o, int64_t pitch"
@@ -132,7 +140,7 @@ class _Kernel:
 
     def __init__(self, h: Heads, node: Node, variant: Variant, ctx: CompileContext) -> None:
         self.h, self.ctx = h, ctx
-        self.tile = Tile(variant.knob("rows"), 2, max(4, ctx.device.lanes))
+        self.tile = Tile(variant.knob("rows"), variant.knob("vectors"), max(4, ctx.device.lanes))
         self.args = Args(node)
         self.functions = Functions(self.args)
         self.width = self.tile.width
@@ -149,7 +157,7 @@ class _Kernel:
         args.phase(0)
         rest = c_tile.rest_sizes(self.tile.rows, h.s) if isinstance(h.s, int) else (4, 1)
         sizes = (self.tile.rows, *(r for r in rest if r < self.tile.rows))
-        for rows in (ROWS, 1):
+        for rows in sorted({n for size in sizes for n in groups(size)}):
             self._softmax(rows)
         for rows in sizes:
             self._unit(rows)
@@ -210,7 +218,8 @@ class _Kernel:
     def _unit(self, rows: int) -> None:
         """Some query rows of one head against all keys."""
         h, width = self.h, self.width
-        tile = Tile(rows, 2, self.tile.lanes, c_tile.chains_for(rows, 2))
+        vectors = self.tile.vectors
+        tile = Tile(rows, vectors, self.tile.lanes, c_tile.chains_for(rows, vectors))
         self._scores(tile)
         self._weigh(tile)
         size = rows * width
@@ -237,14 +246,13 @@ class _Kernel:
     def _rows_of_softmax(self, rows: int) -> list[str]:
         """The softmax of all rows of a unit, some at a time."""
         mask = self.h.mask_strides
-        at = f"mask + m * {self.args.dim(mask[2])}" if mask[2] != 0 else "mask"
-        at += " + t" if mask[3] != 0 else ""
-        call = f"a, s + m * {KEYS}, keys, {at}, top + m, sum + m, o + m * {self.width}, t ? {rows * self.width} : 0"
-        lines = ["int64_t m = 0;"]
-        if rows >= ROWS:
-            lines.append(block(f"for (; m + {ROWS} <= {rows}; m += {ROWS})", f"TX_NAME(softmax{ROWS})({call});"))
-        if rows % ROWS:
-            lines.append(block(f"for (; m < {rows}; m++)", f"TX_NAME(softmax1)({call});"))
+        at = "mask + t" if mask[3] != 0 else "mask"
+        size, m, lines = rows * self.width, 0, []
+        for count in groups(rows):
+            place = f"{at} + {m} * {self.args.dim(mask[2])}" if m and mask[2] != 0 else at
+            call = f"a, s + {m * KEYS}, keys, {place}, top + {m}, sum + {m}, o + {m * self.width}, t ? {size} : 0"
+            lines.append(f"TX_NAME(softmax{count})({call});")
+            m += count
         return lines
 
     def _finish(self, tile: Tile) -> list[str]:

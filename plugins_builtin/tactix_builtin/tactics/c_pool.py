@@ -161,7 +161,7 @@ class _Pool:
         return self.args.dim(first), end
 
     def _taps(self, element: str, full: bool, acc: str = "acc") -> list[str]:
-        """Join every tap's ``element``, a form of the pointer ``{p}``, to ``acc``; ``full``: all taps of the last axis."""
+        """Join every tap's ``element``, a form of pointer ``{p}``, to ``acc``; ``full``: all taps of the last axis."""
         w, a = self.w, self.last
         join = f"{acc} = {acc} + v;" if w.average else f"{acc} = tx_max({acc}, v);"
         if element.startswith("scalar"):

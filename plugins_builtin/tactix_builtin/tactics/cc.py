@@ -231,6 +231,7 @@ def executor_unit() -> list[Unit]:
     return [Unit(executor_text(), ())] if executor_text() else []
 
 
+@functools.cache
 def executor_digest() -> str:
     return hashlib.sha256(executor_text().encode()).hexdigest()
 

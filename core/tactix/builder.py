@@ -27,7 +27,7 @@ from tactix.select.bench import Bench
 from tactix.select.choose import Choice, Chooser
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import Bids, Candidate, Terms, bid
-from tactix.select.measure import Measurer
+from tactix.select.measure import Measurer, estimate
 from tactix.select.timing_cache import TimingCache, default_path
 from tactix.words.dims import symbol_name
 from tactix.words.error_recorder import ErrorRecorder
@@ -235,10 +235,10 @@ class _Reformats:
 
     def candidate(self, node: Node) -> Candidate:
         terms = Terms(level=1, lacks=self.stage.toolchain.lacks)
-        return min(
-            bid(node, self.stage.tactics, self.stage.context, terms).candidates,
-            key=lambda c: (c.tactic.fallback, *c.order),
-        )
+        offered = bid(node, self.stage.tactics, self.stage.context, terms).candidates
+        for c in offered:
+            estimate(c)
+        return min(offered, key=lambda c: (c.tactic.fallback, *c.order))
 
 
 def _copy_results(source: Bids, target: Bids) -> None:

@@ -234,6 +234,8 @@ def convolution(g: Grower) -> None:
 
 def conv_transpose(g: Grower) -> None:
     x = image(g, high=4)
+    if min(g.least(d) for d in x.spec.shape[2:]) < 1:
+        raise Unfit
     c, n = int(x.spec.shape[1]), x.spec.rank - 2  # type: ignore[arg-type]
     group = g.one([d for d in (1, c, 2) if c % d == 0])
     stride, kernel = g.int(1, 3), g.int(1, 4)

@@ -15,7 +15,7 @@ from typing import Any
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.region import FUSED
 from tactix.contracts.rule import Fuse, Literal, Op, Rule, call
-from tactix.fuse.match import Match, match_node
+from tactix.fuse.match import Match, fits, match_node
 from tactix.fuse.region import merge
 from tactix.fuse.trace import Firing, Trace
 from tactix.network.definition import NetworkDefinition, Use
@@ -185,7 +185,7 @@ class Rewriter:
     def _replace(self, rule: Rule, m: Match, templates: tuple[Any, ...]) -> list[Node] | None:
         """Put the templates in place of the root's outputs; the neighbours, or None if nothing changed."""
         root = m.nodes[0]
-        builder = _Builder(self, m, whole=len(templates) >= len(root.outputs))
+        builder = _Builder(self, m, len(templates) >= len(root.outputs), m.nodes if rule.exclusive else m.nodes[:1])
         leaving = dict.fromkeys(m.nodes)
         pairs: list[tuple[Value, Value]] = []
         for old, template in zip(root.outputs, templates, strict=False):
@@ -292,21 +292,24 @@ class Rewriter:
 class _Builder:
     """Makes the nodes of one rule's templates; an expression that stands twice is made once."""
 
-    def __init__(self, rewriter: Rewriter, m: Match, whole: bool) -> None:
-        self._rewriter, self._net, self._first = rewriter, rewriter.net, m.nodes[0]
-        self._origin = tuple(dict.fromkeys(o for n in m.nodes for o in n.origin))
+    def __init__(self, rewriter: Rewriter, m: Match, whole: bool, leaving: Sequence[Node]) -> None:
+        self._rewriter, self._net, self._first, self._leaving = rewriter, rewriter.net, m.nodes[0], leaving
+        in_order = sorted(m.nodes, key=self._net.position)
+        self._origin = tuple(dict.fromkeys(o for n in in_order for o in n.origin))
         self._made: dict[tuple[Any, ...], tuple[Value, ...]] = {}
         self._named = not whole
 
     def make(self, template: Any, old: Value) -> Value:
-        """The tensor that the template stands for; the first node takes the name of the match's root if that leaves."""
+        """The tensor that the template stands for; the first node takes the name of the one whose place it takes."""
         if not isinstance(template, Op):
             return self._operand(template, old)
         operands = self._operands(template, old)
+        name = self._first.name
         if not self._named:
-            self._net.free_name(self._first.name)
+            name = next((n.name for n in self._leaving if fits(template.layer, n)), name)
+            self._net.free_name(name)
         self._named = True
-        return self._add(template, operands, self._first.name)
+        return self._add(template, operands, name)
 
     def _operand(self, template: Any, old: Value) -> Value:
         import numpy as np

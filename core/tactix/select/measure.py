@@ -60,7 +60,7 @@ class Measurer:
             if self.monitor.cancelled() or time.monotonic() > self.deadline:
                 self.log(f"measuring stopped; {len(todo) - i} layers are chosen by estimate")
                 for c in (c for _, rest in todo[i:] for c in rest):
-                    _estimate(c)
+                    estimate(c)
                 break
             self._race(b, cs, binaries)
             self.monitor.step("measure", i + 1, b.node.name)
@@ -91,7 +91,7 @@ class Measurer:
         if c.artifact.alias:
             c.seconds, c.status = 0.0, "cached"
         elif c.tactic.fallback or self.level == 0:
-            _estimate(c)
+            estimate(c)
         elif found := self.cache.get(self.key(b, c)):
             _record(c, found, "cached")
         else:
@@ -107,7 +107,7 @@ class Measurer:
                 raise
             self.log(f"{b.node.name} is chosen by estimate: {e}")
             for c in candidates:
-                _estimate(c)
+                estimate(c)
             return
         runners: list[tuple[Candidate, Runnable, Any]] = []
         for c in candidates:
@@ -162,7 +162,8 @@ def _record(c: Candidate, t: Timing, status: str) -> None:
         _reject(c, f"departs from the reference by {t.error:.3g} times its budget")
 
 
-def _estimate(c: Candidate) -> None:
+def estimate(c: Candidate) -> None:
+    """Take the tactic's own estimate for the time."""
     c.seconds, c.status = 1e-3 if c.estimate is None else c.estimate, "estimated"
 
 

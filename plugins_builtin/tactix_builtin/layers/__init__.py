@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
 FAMILIES = (
     "elementwise", "activation", "logic", "conv", "matmul", "pool", "norm", "reduce", "softmax", "shape", "index",
-    "attention", "rnn", "generate", "sort", "resize", "sampling", "quantize",
+    "attention", "rnn", "generate", "sort", "resize", "sampling", "quantize", "dynamic",
+    "dynamic_resize",
 )  # fmt: skip
 
 

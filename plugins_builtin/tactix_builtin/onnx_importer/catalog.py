@@ -49,7 +49,10 @@ class Function:
 
 
 class Catalog:
-    """Index of converters, importing layers and the model's own functions."""
+    """Index of converters, importing layers and the model's own functions.
+
+    ``supported``: functions whose bodies were searched for unknown operators, by domain, name, overload and version.
+    """
 
     def __init__(self, converters: Any, layers: Iterable[Layer], functions: Iterable[onnx.FunctionProto]) -> None:
         self._converters: dict[str, list[Converter]] = {}
@@ -62,6 +65,7 @@ class Catalog:
                 form, _, op = name.partition(":")
                 if form == "onnx":
                     self._layers[op] = layer
+        self.supported: set[tuple[str, str, str, int]] = set()
         self._functions: dict[tuple[str, str, str], onnx.FunctionProto] = {}
         for f in functions:
             key = (domain_of(f.domain), f.name, f.overload)
@@ -142,6 +146,19 @@ def defaults_of(domain: str, op: str, version: int) -> Mapping[str, onnx.Attribu
     schema = schema_of(domain, op, version)
     found = schema.attributes.items() if schema else ()
     return {name: a.default_value for name, a in found if a.default_value.name}
+
+
+@functools.cache
+def attribute_types(domain: str, op: str, version: int) -> Mapping[str, tuple[int, ...]]:
+    """AttributeProto.AttributeType of an operator's attributes by name: at this version, and at the newest.
+
+    Bodies that onnx itself derives use newer attributes than their operator sets have.
+    """
+    out: dict[str, tuple[int, ...]] = {}
+    for schema in (schema_of(domain, op, version), schema_of(domain, op, (1 << 31) - 1)):
+        for name, a in schema.attributes.items() if schema else ():
+            out[name] = (*out.get(name, ()), int(a.type.value))
+    return out
 
 
 @functools.cache

@@ -85,6 +85,8 @@ class Context:
     def known(self, i: int) -> tuple[Dim, ...] | None:
         """The elements of a small input as dims, if they are whole and follow from constants and shapes."""
         found = self.input(i)
+        if found is not None and found.spec.numel == 0:
+            return ()
         return None if found is None else content(found.spec)
 
     def ints(self, i: int) -> tuple[int, ...] | None:
@@ -92,6 +94,11 @@ class Context:
         found = self.known(i)
         numbers = [d for d in found or () if isinstance(d, int)]
         return tuple(numbers) if found is not None and len(numbers) == len(found) else None
+
+    def late(self, i: int) -> bool:
+        """Whether an input is there whose elements only running tells."""
+        found = self.input(i)
+        return found is not None and found.spec.numel != 0 and self.known(i) is None
 
     def need_known(self, i: int, what: str) -> tuple[Dim, ...]:
         """``known`` of an input that must be. Raises UnsupportedOperator."""
@@ -163,6 +170,10 @@ class Context:
     def layer(self, layer: str | Layer, inputs: Sequence[Value | None], **attrs: Any) -> Value:
         """Add a layer; its first output."""
         return self.layers(layer, inputs, **attrs)[0]
+
+    def symbol(self) -> str:
+        """A name for dims that only running tells: no other tensor's dims have it."""
+        return self.walker.fresh(self.name)
 
     def constant(self, array: Any) -> Value:
         """A constant of the network."""

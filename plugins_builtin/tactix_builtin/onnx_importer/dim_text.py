@@ -14,11 +14,15 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Dim]] = {
 }  # fmt: skip
 
 
+LONGEST = 200
+"""Longest text that is read as arithmetic, in characters: longer ones could exhaust the parser."""
+
+
 def dim_of(text: str, plain: Collection[str]) -> Dim:
     """Arithmetic if all its names are in ``plain`` (dimensions that stand alone somewhere), else one symbol."""
     try:
-        found = _value(ast.parse(text, mode="eval").body, plain)
-    except (SyntaxError, ValueError, RecursionError):
+        found = _value(ast.parse(text, mode="eval").body, plain) if len(text) <= LONGEST else None
+    except (SyntaxError, ValueError, ArithmeticError, MemoryError, RecursionError):
         found = None
     return sym(text) if found is None else found
 

@@ -17,11 +17,12 @@ from tactix.contracts.symbolic import LIMIT
 from tactix.words.dims import Dim, sym
 from tactix.words.errors import ModelImportError, TactixError, UnsupportedOperator
 from tactix_builtin.onnx_importer import functions
-from tactix_builtin.onnx_importer.catalog import Catalog, Function, Opsets, domain_of, opsets_of
+from tactix_builtin.onnx_importer.catalog import Catalog, Function, Opsets, attribute_types, domain_of, opsets_of
 from tactix_builtin.onnx_importer.convert import Context, import_as_layer
 from tactix_builtin.onnx_importer.dim_text import dim_of
 from tactix_builtin.onnx_importer.order import name_of, ordered
-from tactix_builtin.onnx_importer.weights import Weights, dtype_of
+from tactix_builtin.onnx_importer.weights import RANK, Weights, dtype_of
+from tactix_builtin.onnx_importer.wellformed import COPIED, DEPTH, Key, check_attributes, recursion
 
 if TYPE_CHECKING:
     import onnx
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 _UNNAMED = ("", "?", "-1", "None")
 """Dimension names that exporters write for a dimension without one."""
 
-DEPTH = 64
-"""Deepest nesting of functions and subgraphs."""
+LARGEST = 1 << 48
+"""Most elements of a tensor: more fit no memory, and sizes in bytes must fit 64 bits."""
 
 
 class Scope:
@@ -56,6 +57,9 @@ class Walker:
     def __init__(self, network: NetworkDefinition, catalog: Catalog, weights: Weights) -> None:
         self.network, self.catalog, self.weights = network, catalog, weights
         self._dims: dict[Any, Value] = {}
+        self._symbols: dict[str, int] = {}
+        self._binder = functions.Binder(COPIED)
+        self._active: set[Key] = set()
 
     # -- names -----------------------------------------------------------------------------------------------------
 
@@ -89,11 +93,14 @@ class Walker:
             kind = v.type.WhichOneof("value")
             if kind != "tensor_type":
                 raise UnsupportedOperator("the model takes something that is no tensor", who=who, why=str(kind))
+            if len(v.type.tensor_type.shape.dim) > RANK:
+                raise UnsupportedOperator("its rank is too high", who=who, why=f"more than {RANK}")
             if not v.type.tensor_type.HasField("shape"):
                 raise ModelImportError("it has no rank", who=who, do="Give the input a shape; its dims may be symbols")
             shape = [_dim(d, f"{v.name}_{i}", plain) for i, d in enumerate(v.type.tensor_type.shape.dim)]
             dtype = dtype_of(v.type.tensor_type.elem_type, who)
             scope.values[v.name] = self.network.add_input(v.name, dtype, shape)
+            _check_size(scope.values[v.name], who)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
@@ -109,9 +116,12 @@ class Walker:
         domain = domain_of(node.domain)
         inputs = [self.find(scope, name) if name else None for name in node.input]
         version = scope.opsets.get(domain, 1)
+        check_attributes(node, index, attribute_types(domain, node.op_type, version))
         ctx = Context(self, scope, node, scope.prefix + name_of(index, node), domain, version, inputs)
         try:
             results = self._results(ctx)
+            for v in results:
+                _check_size(v, ctx.who)
             settled = [None if v is None else self._settle(ctx, v) for v in results]
         except ModelImportError as e:
             e.who = e.who or ctx.who
@@ -143,11 +153,16 @@ class Walker:
 
     def _expand(self, ctx: Context, function: Function) -> list[Value | None]:
         """A function's body in place of the node."""
+        key = (domain_of(function.proto.domain), function.proto.name, function.proto.overload)
+        if key in self._active:
+            raise recursion(key)
+        self._active.add(key)
         scope = Scope(function.opsets, f"{ctx.name}/", None, ctx.scope.depth + 1)
         for i, name in enumerate(function.proto.input):
             scope.values[name] = ctx.input(i)
         wanted = [name for name, used in zip(function.proto.output, ctx.node.output, strict=False) if used]
-        found = dict(zip(wanted, self.run(functions.bound_body(ctx.node, function), wanted, scope), strict=True))
+        found = dict(zip(wanted, self.run(self._binder.body(ctx.node, function), wanted, scope), strict=True))
+        self._active.discard(key)
         return [found.get(name) for name in function.proto.output]
 
     def inline(self, graph: onnx.GraphProto, ctx: Context) -> list[Value]:
@@ -180,9 +195,24 @@ class Walker:
             self._dims[key] = self.network.add_layer("tactix.Dims", [], f"{v.name}/dims", (ctx.name,), **fields)[0]
         return self._dims[key]
 
+    def fresh(self, name: str) -> str:
+        """The name, or with a number where it was given before."""
+        count = self._symbols[name] = self._symbols.get(name, -1) + 1
+        return f"{name}#{count}" if count else name
+
     def attribute(self, a: onnx.AttributeProto) -> Any:
         """An attribute's value: tensors as arrays, lists as tuples, text as str."""
         return functions.attribute_value(a, self.weights)
+
+
+def _check_size(v: Value | None, who: str) -> None:
+    """Raises ModelImportError for a tensor that no memory can hold."""
+    if v is None or v.const is not None:
+        return
+    sizes = [d for d in v.spec.shape if isinstance(d, int)]
+    if any(d < 0 for d in sizes) or math.prod(sizes) > LARGEST or v.spec.rank > RANK:
+        why = f"dims are 0 or more, elements at most {LARGEST}, axes at most {RANK}"
+        raise ModelImportError(f"no tensor is as {v.spec}", who=who, why=why)
 
 
 def _dim(d: onnx.TensorShapeProto.Dimension, fresh: str, plain: Collection[str]) -> Dim:

@@ -5,12 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tactix.words.errors import ModelImportError
+from tactix.words.errors import ModelImportError, TactixError
 
 if TYPE_CHECKING:
     import onnx
 
     from tactix.network.definition import NetworkDefinition
+
+
+LARGEST = (1 << 31) - 1
+"""Most bytes of a model in one file: protobuf's own limit."""
+
+AGAIN = "Export or download it again"
 
 
 class OnnxImporter:
@@ -38,10 +44,26 @@ class OnnxImporter:
         from tactix_builtin.onnx_importer.catalog import Catalog
         from tactix_builtin.onnx_importer.graph import import_model
         from tactix_builtin.onnx_importer.weights import Weights
+        from tactix_builtin.onnx_importer.wellformed import check_expansion
 
         model, folder = read(source)
         weights = Weights(folder, owned=not hasattr(source, "SerializeToString"))
-        import_model(model, network, Catalog(converters, network.layers.values(), model.functions), weights)
+        try:
+            catalog = Catalog(converters, network.layers.values(), model.functions)
+            check_expansion(model, catalog)
+            import_model(model, network, catalog, weights)
+        except ModelImportError:
+            raise
+        except Exception as e:
+            why = str(e) if isinstance(e, TactixError) else f"{type(e).__name__}: {e}"
+            raise ModelImportError("cannot be imported", who=shown(source), why=why) from e
+
+
+def shown(source: Any) -> str:
+    """What an error calls the model."""
+    if isinstance(source, (str, Path)):
+        return str(source)
+    return f"{len(source)} bytes" if isinstance(source, (bytes, bytearray, memoryview)) else type(source).__name__
 
 
 def _first_bytes(path: Path) -> bytes:
@@ -59,18 +81,35 @@ def read(source: Any) -> tuple[onnx.ModelProto, Path | None]:
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+    from tactix_builtin.onnx_importer.wellformed import check
+
     if isinstance(source, onnx.ModelProto):
+        check(source)
         return source, None
-    who = str(source) if isinstance(source, (str, Path)) else f"{len(source)} bytes"
-    try:
-        data = Path(source).read_bytes() if isinstance(source, (str, Path)) else bytes(source)
-    except OSError as e:
-        raise ModelImportError("cannot read the file", who=who, why=str(e)) from e
+    who = shown(source)
+    data = _bytes(source, who)
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
     except DecodeError as e:
-        raise ModelImportError("not an ONNX model", who=who, why=f"damaged or another format ({e})") from e
-    if not model.HasField("graph") or not model.opset_import:
-        raise ModelImportError("not an ONNX model", who=who, why="it has no graph or imports no operator set")
+        raise ModelImportError("not an ONNX model", who=who, why=f"damaged or another format ({e})", do=AGAIN) from e
+    try:
+        check(model)
+    except ModelImportError as e:
+        e.who = e.who or who
+        raise
     return model, Path(source).parent if isinstance(source, (str, Path)) else None
+
+
+def _bytes(source: Any, who: str) -> bytes:
+    """The content; read only if a model may be as large."""
+    try:
+        size = Path(source).stat().st_size if isinstance(source, (str, Path)) else len(source)
+        if size > LARGEST:
+            raise ModelImportError(
+                "too large for an ONNX model", who=who, why=f"{size} bytes, the format ends at {LARGEST}",
+                do="Export it with external data",
+            )  # fmt: skip
+        return Path(source).read_bytes() if isinstance(source, (str, Path)) else bytes(source)
+    except OSError as e:
+        raise ModelImportError("cannot read the file", who=who, why=str(e), do="Give a file that can be read") from e

@@ -31,13 +31,15 @@ def constant(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("ConstantOfShape")
 def constant_of_shape(ctx: Context, node: Any) -> Value:
-    shape = ctx.need_known(0, "dims")
     value = ctx.attr("value", np.zeros(1, np.float32))
-    return ctx.layer("tactix.Fill", [], shape=shape, value=value.item(), dtype=DType.of(value.dtype))
+    fields = {"value": value.item(), "dtype": DType.of(value.dtype)}
+    if ctx.late(0):
+        return ctx.layer("tactix.DynamicFill", [ctx.tensor()], symbol=ctx.symbol(), **fields)
+    return ctx.layer("tactix.Fill", [], shape=ctx.need_known(0, "dims"), **fields)
 
 
 @CONVERTERS("Range")
 def arange(ctx: Context, node: Any) -> Value:
     """Bounds that follow from shapes give a size; others give it a name of its own."""
     scalars = [ctx.reshape(ctx.tensor(i), ()) for i in range(3)]
-    return ctx.layer("tactix.Range", scalars, symbol=f"{ctx.name}_size")
+    return ctx.layer("tactix.Range", scalars, symbol=f"{ctx.symbol()}_size")

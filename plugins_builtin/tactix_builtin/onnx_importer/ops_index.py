@@ -75,6 +75,9 @@ def triangle(ctx: Context, node: Any) -> Value:
 def one_hot(ctx: Context, node: Any) -> Value:
     """``on`` where the counter along the new axis is the index (counted from the end if negative), else ``off``."""
     indices, values = ctx.tensor(), ctx.tensor(2)
+    if ctx.late(1):
+        fields = {"symbol": ctx.symbol(), "axis": ctx.attr("axis", -1)}
+        return ctx.layer("tactix.DynamicOneHot", [indices, ctx.tensor(1), values], **fields)
     (depth,) = ctx.need_known(1, "depths")
     rank = indices.spec.rank + 1
     axis = ctx.attr("axis", -1) % rank

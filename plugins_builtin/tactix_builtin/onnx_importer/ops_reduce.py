@@ -17,6 +17,10 @@ def _reduced(ctx: Context, layer: str, x: Value) -> Value:
     """``x`` reduced over the node's axes: all of them if none are given, unless the node says that means nothing."""
     ctx.ignore("keepdims", "noop_with_empty_axes")
     rank = x.spec.rank
+    if not ctx.has_attr("axes") and ctx.late(1):
+        flags = {name: bool(ctx.attr(name, d)) for name, d in (("keepdims", 1), ("noop_with_empty_axes", 0))}
+        reduction = layer.removeprefix("tactix.")
+        return ctx.layer("tactix.DynamicReduce", [x, ctx.tensor(1)], symbol=ctx.symbol(), reduction=reduction, **flags)
     axes = ctx.axes(1)
     if not axes:
         axes = () if ctx.attr("noop_with_empty_axes", 0) else tuple(range(rank))
@@ -54,20 +58,26 @@ def top_k_attribute(ctx: Context, node: Any) -> Any:
 
 @CONVERTERS("TopK", since=10)
 def top_k(ctx: Context, node: Any) -> Any:
+    if ctx.late(1):
+        return ctx.layers("tactix.DynamicTopK", [ctx.tensor(), ctx.tensor(1)], symbol=ctx.symbol(), **_order(ctx))
     (k,) = ctx.need_known(1, "numbers of elements")
     return _top_k(ctx, k)
 
 
 def _top_k(ctx: Context, k: Any) -> Any:
-    x = ctx.tensor()
-    axis = ctx.attr("axis", -1) % x.spec.rank
+    return ctx.layers("tactix.TopK", [ctx.tensor()], k=k, **_order(ctx))
+
+
+def _order(ctx: Context) -> dict[str, Any]:
     flags = {name: bool(ctx.attr(name, 1)) for name in ("largest", "sorted")}
-    return ctx.layers("tactix.TopK", [x], k=k, axis=axis, **flags)
+    return {"axis": ctx.attr("axis", -1) % ctx.spec().rank, **flags}
 
 
 @CONVERTERS("CumSum", "CumProd")
 def cumulative(ctx: Context, node: Any) -> Value:
     x = ctx.tensor()
-    axis = ctx.need_ints(1, "axes")[0] % x.spec.rank
     flags = {name: bool(ctx.attr(name, 0)) for name in ("exclusive", "reverse")}
+    if ctx.late(1):
+        return ctx.layer("tactix.DynamicCumulative", [x, ctx.tensor(1)], fold=ctx.op, **flags)
+    axis = ctx.need_ints(1, "axes")[0] % x.spec.rank
     return ctx.layer(f"tactix.{ctx.op}", [x], axis=axis, **flags)

@@ -10,6 +10,8 @@ import numpy as np
 
 from tactix.contracts.graph import Value
 from tactix.words.dims import Dim, floordiv
+from tactix.words.errors import ModelImportError
+from tactix_builtin.layers.dynamic_resize import fitted, scaled_size
 from tactix_builtin.onnx_importer.convert import Context, Table
 
 CONVERTERS = Table()
@@ -21,7 +23,7 @@ LARGEST_DENOMINATOR = 1000
 def scaled(size: Dim, scale: float) -> Dim:
     """``floor(size * scale)``: in float32 for numbers, by the scale's fraction for symbols."""
     if isinstance(size, int):
-        return int(np.floor(np.float32(size) * np.float32(scale)))
+        return scaled_size(size, scale)
     simple = Fraction(scale).limit_denominator(LARGEST_DENOMINATOR)
     ratio = simple if np.float32(float(simple)) == np.float32(scale) else Fraction(float(scale))
     return floordiv(size * ratio.numerator, ratio.denominator)
@@ -31,32 +33,34 @@ def _scales(ctx: Context, index: int) -> tuple[float, ...]:
     """Scales from a constant input; empty if it is absent or empty."""
     if ctx.input(index) is None or ctx.spec(index).shape == (0,):
         return ()
-    array = ctx.const(index)
-    if array is None:
-        ctx.fail("its scales are only known by running")
-    return tuple(float(v) for v in array)
+    return tuple(float(v) for v in ctx.const(index))
 
 
 @CONVERTERS("Upsample")
 def upsample(ctx: Context, node: Any) -> Value:
-    scales = tuple(ctx.attr("scales")) if ctx.has_attr("scales") else _scales(ctx, 1)
-    return _old(ctx, scales)
+    return _old(ctx)
 
 
 @CONVERTERS("Resize", since=10)
 def resize_first(ctx: Context, node: Any) -> Value:
-    return _old(ctx, _scales(ctx, 1))
+    return _old(ctx)
 
 
-def _old(ctx: Context, scales: tuple[float, ...]) -> Value:
+def _old(ctx: Context) -> Value:
     """Upsample and the first Resize: coordinates divided by the scale, rounded down."""
-    x = ctx.tensor()
+    x, mode = ctx.tensor(), ctx.attr("mode", "nearest")
+    fields = {"mode": "linear" if mode in ("bilinear", "linear") else mode, "nearest_mode": "floor"}
+    fields["coordinate_transformation_mode"] = "asymmetric"
+    if not ctx.has_attr("scales") and _is_late(ctx, 1):
+        return ctx.layer("tactix.DynamicResize", [x, None, ctx.tensor(1)], symbol=ctx.symbol(), **fields)
+    scales = tuple(ctx.attr("scales")) if ctx.has_attr("scales") else _scales(ctx, 1)
     sizes = tuple(scaled(d, s) for d, s in zip(x.spec.shape, scales, strict=True))
-    mode = ctx.attr("mode", "nearest")
-    fields = {"mode": "linear" if mode == "bilinear" else mode, "nearest_mode": "floor"}
-    return ctx.layer(
-        "tactix.Resize", [x], sizes=sizes, scales=scales, coordinate_transformation_mode="asymmetric", **fields
-    )
+    return ctx.layer("tactix.Resize", [x], sizes=sizes, scales=scales, **fields)
+
+
+def _is_late(ctx: Context, i: int) -> bool:
+    """Whether a tensor of floats is there that is no constant."""
+    return ctx.input(i) is not None and ctx.spec(i).shape != (0,) and ctx.const(i) is None
 
 
 @CONVERTERS("Resize", since=11)
@@ -64,6 +68,14 @@ def resize(ctx: Context, node: Any) -> Value:
     ctx.ignore("keep_aspect_ratio_policy")
     x, rank = ctx.tensor(), ctx.spec().rank
     axes = tuple(a % rank for a in ctx.attr("axes", tuple(range(rank))))
+    modes = _modes(ctx)
+    cropped = modes["coordinate_transformation_mode"] == "tf_crop_and_resize"
+    if _is_late(ctx, 2) or ctx.late(3) or (cropped and _is_late(ctx, 1)):
+        modes["keep_aspect_ratio_policy"] = ctx.attr("keep_aspect_ratio_policy", "stretch")
+        inputs = [x, *(ctx.input(i) for i in (1, 2, 3))]
+        return ctx.layer("tactix.DynamicResize", inputs, symbol=ctx.symbol(), axes=axes, **modes)
+    if cropped:
+        modes["roi"] = _region(ctx, axes)
     scales = _scales(ctx, 2)
     sizes = list(x.spec.shape)
     full = [1.0] * rank
@@ -74,7 +86,6 @@ def resize(ctx: Context, node: Any) -> Value:
         wanted = ctx.need_known(3, "sizes")
         for a, n, s in zip(axes, *_policy(ctx, [x.spec.shape[a] for a in axes], wanted), strict=True):
             sizes[a], full[a] = n, s
-    modes = _modes(ctx, axes)
     if tuple(sizes) == x.spec.shape and all(s == 1 for s in full) and not modes.get("roi"):
         return x
     scaled_by = tuple(full) if all(s > 0 for s in full) else ()
@@ -89,32 +100,26 @@ def _policy(ctx: Context, have: Sequence[Dim], want: Sequence[Dim]) -> tuple[Seq
     numbers = [(h, w) for h, w in zip(have, want, strict=True) if isinstance(h, int) and isinstance(w, int)]
     if len(numbers) != len(have):
         ctx.fail(f"keep_aspect_ratio_policy {policy!r} needs fixed sizes")
-    pick = min if policy == "not_larger" else max
-    scale = pick(w / h for h, w in numbers)
-    return [int(np.floor(scale * h + 0.5)) for h, _ in numbers], [scale] * len(have)
+    return fitted(*zip(*numbers, strict=True), policy)
 
 
-def _modes(ctx: Context, axes: tuple[int, ...]) -> dict[str, Any]:
-    mode = ctx.attr("coordinate_transformation_mode", "half_pixel")
-    fields = {
+def _modes(ctx: Context) -> dict[str, Any]:
+    return {
         "mode": ctx.attr("mode", "nearest"),
-        "coordinate_transformation_mode": mode,
+        "coordinate_transformation_mode": ctx.attr("coordinate_transformation_mode", "half_pixel"),
         "nearest_mode": ctx.attr("nearest_mode", "round_prefer_floor"),
         "cubic_coeff_a": ctx.attr("cubic_coeff_a", -0.75),
         "exclude_outside": bool(ctx.attr("exclude_outside", 0)),
         "extrapolation_value": ctx.attr("extrapolation_value", 0.0),
         "antialias": bool(ctx.attr("antialias", 0)),
     }
-    if mode == "tf_crop_and_resize":
-        fields["roi"] = _region(ctx, axes)
-    return fields
 
 
 def _region(ctx: Context, axes: tuple[int, ...]) -> tuple[float, ...]:
     """Starts and ends for every axis, 0 and 1 where the node names none."""
     given, rank = ctx.const(1), ctx.spec().rank
     if given is None:
-        ctx.fail("its region of interest is only known by running")
+        raise ModelImportError("its region of interest is missing")
     out = [0.0] * rank + [1.0] * rank
     for i, a in enumerate(axes):
         out[a], out[rank + a] = float(given[i]), float(given[len(axes) + i])

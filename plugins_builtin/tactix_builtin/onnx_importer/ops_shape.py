@@ -22,7 +22,7 @@ def reshape(ctx: Context, node: Any) -> Value:
     x, target = ctx.tensor(), ctx.attr("shape") if ctx.has_attr("shape") else ctx.known(1)
     allow_zero = bool(ctx.attr("allowzero", 0))
     if target is None:
-        fields = {"symbol": ctx.name, "allowzero": allow_zero}
+        fields = {"symbol": ctx.symbol(), "allowzero": allow_zero}
         return ctx.layer("tactix.DynamicReshape", [x, ctx.tensor(1)], **fields)
     return ctx.reshape(x, resolved(x.spec.shape, target, allow_zero))
 
@@ -38,6 +38,8 @@ def flatten(ctx: Context, node: Any) -> Value:
 @CONVERTERS("Squeeze")
 def squeeze(ctx: Context, node: Any) -> Value:
     x = ctx.tensor()
+    if not ctx.has_attr("axes") and ctx.late(1):
+        return ctx.layer("tactix.DynamicSqueeze", [x, ctx.tensor(1)], symbol=ctx.symbol())
     shape, axes = x.spec.shape, ctx.axes(1)
     if axes is None:
         gone = {i for i, d in enumerate(shape) if d == 1}
@@ -51,7 +53,10 @@ def squeeze(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("Unsqueeze")
 def unsqueeze(ctx: Context, node: Any) -> Value:
-    x, axes = ctx.tensor(), ctx.axes(1) or ()
+    x = ctx.tensor()
+    if not ctx.has_attr("axes") and ctx.late(1):
+        return ctx.layer("tactix.DynamicUnsqueeze", [x, ctx.tensor(1)], symbol=ctx.symbol())
+    axes = ctx.axes(1) or ()
     rank = x.spec.rank + len(axes)
     new = {a % rank for a in axes}
     rest = iter(x.spec.shape)
@@ -112,6 +117,9 @@ def split(ctx: Context, node: Any) -> Any:
     x = ctx.tensor()
     axis = ctx.attr("axis", 0) % x.spec.rank
     given = ctx.attr("split") if ctx.has_attr("split") else None
+    if ctx.late(1):
+        fields = {"symbol": ctx.symbol(), "axis": axis, "parts": len(node.output)}
+        return ctx.layers("tactix.DynamicSplit", [x, ctx.tensor(1)], **fields)
     if ctx.input(1) is not None:
         given = ctx.need_known(1, "sizes")
     sizes = given or even_parts(x.spec.shape[axis], ctx.attr("num_outputs", len(node.output)))
@@ -134,6 +142,9 @@ def slice_attributes(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("Slice", since=10)
 def slice_inputs(ctx: Context, node: Any) -> Value:
+    if any(map(ctx.late, range(1, 5))):
+        inputs = [ctx.tensor(), ctx.tensor(1), ctx.tensor(2), ctx.input(3), ctx.input(4)]
+        return ctx.layer("tactix.DynamicSlice", inputs, symbol=ctx.symbol())
     starts, ends = ctx.need_known(1, "starts"), ctx.need_known(2, "ends")
     axes = ctx.need_ints(3, "axes") if ctx.input(3) is not None else tuple(range(len(starts)))
     steps = ctx.need_ints(4, "steps") if ctx.input(4) is not None else (1,) * len(starts)
@@ -171,6 +182,8 @@ def _limited(ctx: Context, x: Value, full: Dim, end: Dim) -> bool:
 
 @CONVERTERS("Expand")
 def expand(ctx: Context, node: Any) -> Value:
+    if ctx.late(1):
+        return ctx.layer("tactix.DynamicExpand", [ctx.tensor(), ctx.tensor(1)], symbol=ctx.symbol())
     x, target = ctx.tensor(), ctx.need_known(1, "dims")
     shape = broadcast_shapes(x.spec.shape, target)
     return x if shape == x.spec.shape else ctx.layer("tactix.Expand", [x], shape=shape)
@@ -178,6 +191,8 @@ def expand(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("Tile")
 def tile(ctx: Context, node: Any) -> Value:
+    if ctx.late(1):
+        return ctx.layer("tactix.DynamicTile", [ctx.tensor(), ctx.tensor(1)], symbol=ctx.symbol())
     x, repeats = ctx.tensor(), ctx.need_known(1, "repeats")
     return x if all(r == 1 for r in repeats) else ctx.layer("tactix.Tile", [x], repeats=repeats)
 
@@ -189,6 +204,10 @@ def pad_attributes(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("Pad", since=11)
 def pad(ctx: Context, node: Any) -> Value:
+    late_value = ctx.input(2) is not None and ctx.const(2) is None
+    if late_value or any(map(ctx.late, (1, 3))):
+        inputs = [ctx.tensor(), ctx.tensor(1), ctx.input(2), ctx.input(3)]
+        return ctx.layer("tactix.DynamicPad", inputs, symbol=ctx.symbol(), mode=ctx.attr("mode", "constant"))
     pads, rank = ctx.need_known(1, "pads"), ctx.spec().rank
     if ctx.input(3) is not None:
         named = [a % rank for a in ctx.need_ints(3, "axes")]
@@ -199,7 +218,7 @@ def pad(ctx: Context, node: Any) -> Value:
     value = 0.0
     if ctx.input(2) is not None:
         array = ctx.const(2)
-        value = array.item() if array is not None else ctx.fail("its pad value is only known by running")
+        value = 0.0 if array is None else array.item()
     return _padded(ctx, pads, value)
 
 

@@ -14,17 +14,28 @@ if TYPE_CHECKING:
 Numbered = tuple[int, "onnx.NodeProto"]
 
 
+LONGEST = 1000
+"""Longest name of a node that is kept whole, in characters: names are joined as functions nest."""
+
+
 def name_of(index: int, node: onnx.NodeProto) -> str:
     """The node's name, or one from its operator and position."""
-    return node.name or f"{node.op_type}_{index}"
+    return (node.name or f"{node.op_type}_{index}")[:LONGEST]
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs that a node has as attributes."""
+    for a in node.attribute:
+        yield from a.graphs
+        if a.HasField("g"):
+            yield a.g
 
 
 def reads(node: onnx.NodeProto) -> Iterator[str]:
     """Names of the tensors that a node needs, those of the graph around its subgraphs included."""
     yield from (name for name in node.input if name)
-    for a in node.attribute:
-        for graph in (*a.graphs, *([a.g] if a.HasField("g") else ())):
-            yield from _free_names(graph)
+    for graph in subgraphs(node):
+        yield from _free_names(graph)
 
 
 def _free_names(graph: onnx.GraphProto) -> set[str]:

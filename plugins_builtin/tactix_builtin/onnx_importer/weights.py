@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tactix.words.dtypes import DType
-from tactix.words.errors import ModelImportError
+from tactix.words.errors import ModelImportError, UnsupportedOperator
 
 if TYPE_CHECKING:
     import onnx
@@ -24,6 +25,12 @@ ONNX_DTYPES: dict[int, DType] = {
     22: DType.INT4, 23: DType.FP4,
 }  # fmt: skip
 """TensorProto.DataType to DType."""
+
+RANK = 32
+"""Most axes of a tensor: what numpy takes since its first version."""
+
+SPARSE = 256 << 20
+"""Most bytes of a sparse tensor that is written out."""
 
 EXTERNAL = 1
 """TensorProto.DataLocation.EXTERNAL."""
@@ -56,9 +63,18 @@ class Weights:
     def array(self, t: onnx.TensorProto) -> Array:
         """The tensor's elements; read-only where they lie in a file or in the model. Raises ModelImportError."""
         who = f"tensor {t.name!r}" if t.name else "a tensor attribute"
-        dtype, shape = dtype_of(t.data_type, who), tuple(t.dims)
-        if any(d < 0 for d in shape) or t.HasField("segment"):
-            raise ModelImportError("it has a negative dimension or is cut in segments", who=who)
+        try:
+            return self._array(t, who)
+        except (ValueError, OverflowError, MemoryError) as e:
+            if isinstance(e, ModelImportError):
+                raise
+            raise ModelImportError("its data cannot be read", who=who, why=str(e), do="Export the model again") from e
+
+    def _array(self, t: onnx.TensorProto, who: str) -> Array:
+        shape = _shape(t.dims, who)
+        dtype = dtype_of(t.data_type, who)
+        if t.HasField("segment"):
+            raise ModelImportError("it is cut in segments", who=who, do="Export the model again, without segments")
         if t.data_location == EXTERNAL:
             return _shaped(self._external(t, dtype, math.prod(shape), who), dtype, shape, who)
         if t.HasField("raw_data"):
@@ -78,12 +94,10 @@ class Weights:
         """A sparse tensor written out. Raises ModelImportError."""
         values, where = self.array(t.values), self.array(t.indices)
         who = f"sparse tensor {t.values.name!r}"
-        out = np.zeros(tuple(t.dims), values.dtype)
-        flat = where if where.ndim == 1 else np.ravel_multi_index(tuple(where.T), tuple(t.dims), mode="wrap")
-        if values.ndim != 1 or len(flat) != len(values) or (flat.size and not 0 <= flat.min() <= flat.max() < out.size):
-            raise ModelImportError("its indices do not fit", who=who)
-        out.ravel()[flat] = values
-        return out
+        shape = _shape(t.dims, who)
+        if math.prod(shape) * values.dtype.itemsize > SPARSE:
+            raise UnsupportedOperator("it is too large", who=who, why=f"more than {SPARSE} bytes when written out")
+        return _dense(values, where, shape, who)
 
     def _external(self, t: onnx.TensorProto, dtype: DType, count: int, who: str) -> Array:
         entries = {e.key: e.value for e in t.external_data}
@@ -106,8 +120,14 @@ class Weights:
         """The bytes of an external file, which must lie in the model's folder."""
         if self.folder is None:
             raise ModelImportError("its data is in another file", who=who, do="Import the model by its path")
-        folder = self.folder.resolve()
-        path = (folder / location).resolve()
+        try:
+            folder = self.folder.resolve()
+            path = (folder / location).resolve()
+            return self._mapped(folder, path, location, who)
+        except (OSError, ValueError, RuntimeError) as e:  # names that no file can have, loops of links, no permission
+            raise ModelImportError(f"cannot read the file {location[:80]!r} with its data", who=who, why=str(e)) from e
+
+    def _mapped(self, folder: Path, path: Path, location: str, who: str) -> Array:
         if not location or Path(location).is_absolute() or not path.is_relative_to(folder):
             raise ModelImportError(
                 f"its data is in {location!r}, outside the model's folder", who=who, do="Put the file beside the model"
@@ -118,6 +138,27 @@ class Weights:
             empty = path.stat().st_size == 0
             self._files[path] = np.zeros(0, np.uint8) if empty else np.asarray(np.memmap(path, np.uint8, mode="r"))
         return self._files[path]
+
+
+def _shape(dims: Sequence[int], who: str) -> tuple[int, ...]:
+    if len(dims) > RANK or any(d < 0 for d in dims):
+        raise ModelImportError(
+            "its shape is none", who=who, why=f"it has {len(dims)} axes (there are at most {RANK}) or a negative dim",
+            do="Export the model again",
+        )  # fmt: skip
+    return tuple(dims)
+
+
+def _dense(values: Array, where: Array, shape: tuple[int, ...], who: str) -> Array:
+    """Values at places, which are indices of flat elements or one row of indices each; zeros elsewhere."""
+    ends = np.array(shape if where.ndim == 2 else [math.prod(shape)], np.int64)
+    rows = where.reshape(len(where), -1) if where.ndim in (1, 2) else np.zeros((0, 0))
+    fits = where.dtype == np.int64 and values.ndim == 1 and rows.shape == (len(values), len(ends))
+    if not fits or (rows < 0).any() or (rows >= ends).any():
+        raise ModelImportError("its indices do not fit", who=who, do="Export the model again")
+    out = np.zeros(shape, values.dtype)
+    out.reshape(-1)[where if where.ndim == 1 else np.ravel_multi_index(tuple(where.T), shape)] = values
+    return out
 
 
 def stored_bytes(dtype: DType, count: int) -> int:

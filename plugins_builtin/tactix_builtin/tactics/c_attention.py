@@ -2,8 +2,8 @@
 
 A first launch packs the keys, transposed, into panels (and the values, where their vectors do not fit). Then each unit,
 some query rows of one head, walks over blocks of keys with a running maximum and sum, as in FlashAttention (T. Dao et
-al., 2022), so that nothing larger than a block is kept. Threads share out the units. Knobs: ``rows`` of a unit, ``vectors``
-of keys and of values that a tile takes.
+al., 2022), so that nothing larger than a block is kept. Threads share out the units. Knobs: ``rows`` of a unit,
+``vectors`` of keys and of values that a tile takes.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tactix.contracts import expr, region
+from tactix.contracts import region
 from tactix.contracts.expr import Scalar
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
@@ -41,16 +41,6 @@ class Operand:
     strides: tuple[Dim, ...]
     is_full: bool
 
-    @property
-    def is_scalar(self) -> bool:
-        """Whether it is one element for all positions."""
-        return all(s == 0 for s in self.strides)
-
-    def is_channel(self, per_batch: bool = False) -> bool:
-        """Whether it varies along axis 1 alone, or with ``per_batch`` along axes 0 and 1."""
-        varies = [i for i, s in enumerate(self.strides) if s != 0]
-        return varies == [1] or (per_batch and varies == [0, 1])
-
 
 @dataclass(frozen=True)
 class Epilogue:
@@ -66,15 +56,6 @@ class Epilogue:
     accumulators: dict[int, int]
     shape: Shape
 
-    @property
-    def is_identity(self) -> bool:
-        """Whether the accumulators are the results."""
-        return all(r.op == "var" and r.value in self.accumulators for r in self.results)
-
-    @property
-    def result_dtypes(self) -> tuple[DType, ...]:
-        return tuple(expr.result_dtype(r, list(self.dtypes)) for r in self.results)
-
     def emit(
         self, accumulators: Sequence[str], place: Callable[[Operand], str], tag: str = "e", scalar: bool = False
     ) -> Code:
@@ -88,7 +69,7 @@ class Epilogue:
             if i in self.accumulators:
                 leaves.append(accumulators[self.accumulators[i]])
                 continue
-            kind = _scalar_kind(t) if scalar else "vf" if t.is_float else "vm" if t is DType.BOOL else "vi"
+            kind = _scalar_kind(t) if scalar else c_text.vector_type(t)
             heads.append(f"const {kind} {tag}x{i} = {place(self.operands[i])};")
             leaves.append(f"{tag}x{i}")
         code = (emit_scalar if scalar else emit_vector)(self.results, leaves, self.dtypes, tag)

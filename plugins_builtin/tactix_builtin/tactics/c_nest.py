@@ -130,10 +130,9 @@ class Nest:
         return before, inside
 
     def _load(self, k: int, o: Operand, name: str, index: str, count: str) -> str:
-        kind = "vf" if o.dtype.is_float else "vm" if o.dtype is DType.BOOL else "vi"
         pointer = self._pointer("p", k)
         value = c_text.splat(o.dtype, pointer) if o.splat else c_text.load(o.dtype, f"{pointer} + {index}", count)
-        return f"const {kind} {name} = {value};"
+        return f"const {c_text.vector_type(o.dtype)} {name} = {value};"
 
     def _pointer(self, mark: str, k: int) -> str:
         return f"{mark}{k}" if len(self.sizes) > 1 else (self.operands if mark == "p" else self.results)[k].base
@@ -175,8 +174,7 @@ class Nest:
         for k, (name, t) in enumerate(zip(code.results, code.dtypes, strict=True)):
             place = f"{self._pointer('q', k)} + {index}"
             if self.valid is not None:
-                keep = "tx_keep" if t.is_float else "tx_keep_m" if t is DType.BOOL else "tx_keep_i"
-                out.append(c_text.store(t, place, f"{keep}({name}, count)"))
+                out.append(c_text.store(t, place, c_text.keep(t, name, "count")))
             else:
                 out.append(c_text.store(t, place, name, count))
         return out

@@ -22,6 +22,9 @@ from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, epilogue
 from tactix_builtin.tactics.c_space import strides_in
 from tactix_builtin.tactics.c_text import Args, block, loop
 
+_UNROLLED = 16
+"""Taps of the last axis that are written out at most."""
+
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
@@ -160,31 +163,35 @@ class _Pool:
         end = f"({self.args.dim(w.size[a] + w.before[a] - span)} + {w.strides[a]}) / {w.strides[a]}"
         return self.args.dim(first), end
 
-    def _taps(self, element: str, full: bool, acc: str = "acc") -> list[str]:
-        """Join every tap's ``element``, a form of pointer ``{p}``, to ``acc``; ``full``: all taps of the last axis."""
+    def _taps(self, element: str, full: bool, single: bool = False) -> list[str]:
+        """Join every tap inside to ``acc``, or to the number ``one`` if ``single``.
+
+        ``element``: a form of the tap's pointer ``{p}``. ``full``: all taps of the last axis are inside.
+        """
         w, a = self.w, self.last
-        join = f"{acc} = {acc} + v;" if w.average else f"{acc} = tx_max({acc}, v);"
-        if element.startswith("scalar"):
-            join = join.replace("tx_max", "TX_MAX")
-        kind, form = ("float", element[7:]) if element.startswith("scalar ") else ("vf", element)
-        step = f"{w.dilations[a]} * {self.pixel}"
-        one = [f"const {kind} v = {form.format(p=f'row + k{a} * {step}')};", join]
-        if full:
-            text = (
-                "\n".join(block("", *(line.replace(f"k{a} *", f"{k} *") for line in one)) for k in range(w.kernel[a]))
-                if w.kernel[a] <= 16
-                else loop(f"k{a}", "0", str(w.kernel[a]), *one)
-            )
+        kind, acc, largest = ("float", "one", "TX_MAX") if single else ("vf", "acc", "tx_max")
+        join = f"{acc} = {acc} + v;" if w.average else f"{acc} = {largest}({acc}, v);"
+
+        def tap(k: str) -> list[str]:
+            return [f"const {kind} v = {element.format(p=f'row + {k} * {w.dilations[a]} * {self.pixel}')};", join]
+
+        if full and w.kernel[a] <= _UNROLLED:
+            text = "\n".join(block("", *tap(str(k))) for k in range(w.kernel[a]))
         else:
-            text = loop(f"k{a}", f"f{a}", f"e{a}", *one)
-        line = "0"
-        for i in range(w.rank):
-            here = f"b{i}" if i == a else f"b{i} + k{i} * {w.dilations[i]}"
-            line = f"({line}) * {self.args.dim(w.size[i])} + {here}" if i else here
-        text = f"const {c_text.ctype(self.dtype)}* row = plane + ({line}) * {self.pixel};\n{text}"
+            first, end = ("0", str(w.kernel[a])) if full else (f"f{a}", f"e{a}")
+            text = loop(f"k{a}", first, end, *tap(f"k{a}"))
+        text = f"const {c_text.ctype(self.dtype)}* row = plane + {self._row()};\n{text}"
         for i in reversed(range(a)):
             text = loop(f"k{i}", f"f{i}", f"e{i}", text)
         return [block("", text)]
+
+    def _row(self) -> str:
+        """Offset in the plane of the last axis's first tap, at the taps of the other axes."""
+        place = ""
+        for i in range(self.w.rank):
+            here = f"b{i}" if i == self.last else f"b{i} + k{i} * {self.w.dilations[i]}"
+            place = f"({place}) * {self.args.dim(self.w.size[i])} + {here}" if place else here
+        return f"({place}) * {self.pixel}"
 
     def _count(self, full: bool) -> str:
         """The number of elements that an average is over."""
@@ -206,10 +213,7 @@ class _Pool:
         code = self.epilogue.emit([value], place, tag="t")
         out = list(code.statements)
         for y, name, t in zip(self.outputs, code.results, code.dtypes, strict=True):
-            kept = {"vm": "tx_keep_m", "vf": "tx_keep"}.get(
-                "vm" if t is DType.BOOL else "vf" if t.is_float else "", "tx_keep_i"
-            )
-            held = f"{kept}({name}, {keep})" if keep else name
+            held = c_text.keep(t, name, keep) if keep else name
             out.append(c_text.store(t, f"{y} + {self.args.offset(self.out_strides, names)}", held, count))
         return out
 
@@ -312,4 +316,4 @@ class _Pool:
         element = f"tx_from_{self.dtype.value}({place})" if self.dtype is not DType.FP32 else place
         start = "0.0f" if self.w.average else "-__builtin_inff()"
         value = f"one / (float)({self._count(False)})" if self.w.average else "one"
-        return [f"float one = {start};", *self._taps(f"scalar {element}", False, "one"), f"part[o{a} - g] = {value};"]
+        return [f"float one = {start};", *self._taps(element, False, single=True), f"part[o{a} - g] = {value};"]

@@ -124,8 +124,7 @@ class Reduction:
     def _store(self, dtype: DType, place: str, name: str, count: str) -> str:
         if not self.whole_blocks:
             return c_text.store(dtype, place, name, count)
-        keep = "tx_keep" if dtype.is_float else "tx_keep_m" if dtype is DType.BOOL else "tx_keep_i"
-        return c_text.store(dtype, place, f"{keep}({name}, {count})")
+        return c_text.store(dtype, place, c_text.keep(dtype, name, count))
 
     # The last axis is reduced
 

@@ -162,6 +162,5 @@ class Rows:
         out = []
         for k, (name, _, dtype) in enumerate(self._all()):
             if name[0] in "ro" and self.space.strides[self._stride_index(k)][-1] == 0:
-                kind = "vf" if dtype.is_float else "vm" if dtype is DType.BOOL else "vi"
-                out.append(f"const {kind} mall_{name} = {c_text.splat(dtype, 'm' + name)};")
+                out.append(f"const {c_text.vector_type(dtype)} mall_{name} = {c_text.splat(dtype, 'm' + name)};")
         return out

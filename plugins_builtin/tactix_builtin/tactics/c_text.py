@@ -26,7 +26,6 @@ from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError, ShapeError
-from tactix.words.tensor import Format, TensorSpec
 
 LAUNCHER = "tactix.cpu.elf@1"
 
@@ -113,9 +112,9 @@ class Args:
         count = sum(a.kind == "scalar" for a in self._args)
         return self._add(art.scalar(d), f"d{count}", "int64_t")
 
-    def phase(self, value: int) -> None:
-        """For kernels of several launches: see ``launches``; the body reads the name ``phase``."""
-        self._add(Arg("phase", value), "phase", "int64_t")
+    def phase(self, value: int = 0) -> str:
+        """For kernels of several launches, see ``launches``: the name of the launch's number."""
+        return self._add(Arg("phase", value), "phase", "int64_t")
 
     def declarations(self) -> list[str]:
         """One C declaration for each name, to stand at the head of the function."""
@@ -192,6 +191,17 @@ def store(dtype: DType, pointer: str, value: str, count: str = "") -> str:
     return f"tx_store_{dtype.value}({pointer}, {value});"
 
 
+def keep(dtype: DType, value: str, count: str) -> str:
+    """A vector with zero after its first ``count`` lanes."""
+    kind = "" if dtype.is_float else "_m" if dtype is DType.BOOL else "_i"
+    return f"tx_keep{kind}({value}, {count})"
+
+
+def vector_type(dtype: DType) -> str:
+    """The C type of a loaded vector."""
+    return "vf" if dtype.is_float else "vm" if dtype is DType.BOOL else "vi"
+
+
 def kernel(
     args: Args,
     body: Iterable[str],
@@ -236,11 +246,6 @@ def broadcast_strides(shape: Sequence[Dim], out: Sequence[Dim]) -> tuple[Dim, ..
             raise ShapeError(f"whether {d} broadcasts to {o} is not known before running")
         strides.append(0 if d == 1 else s)
     return tuple(strides)
-
-
-def storage_strides(spec: TensorSpec, fmt: Format) -> tuple[Dim, ...]:
-    """Row-major strides of a tensor's storage, in elements, over ``fmt.storage_shape``."""
-    return contiguous_strides(fmt.storage_shape(spec.shape))
 
 
 def traffic(node: Node, variant: Variant, ctx: CompileContext, bandwidth: float = 8e9) -> float | None:

@@ -10,6 +10,7 @@ In a translation unit every kernel has its own ``TX_ENTRY`` (``k_`` and 16 digit
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -104,7 +105,15 @@ class CCompiler(Compiler):
         unique = {s.digest: s for s in sources}
         kernels = [unique[d] for d in sorted(unique)]
         units = [*translation_units(kernels, os.cpu_count() or 1), *executor_unit()]
-        blob = self._build(units, (*self._target(device), *FLAGS))
+        try:
+            blob = self._build(units, (*self._target(device), *FLAGS))
+        except OSError as e:
+            raise CompilerError(
+                "objects cannot be kept",
+                who=self.key,
+                why=str(e),
+                do="Set TACTIX_CACHE_DIR to a folder that can be written",
+            ) from None
         return [Binary(blob, symbol(s), s.text) for s in sources]
 
     def _target(self, device: DeviceProperties) -> tuple[str, ...]:
@@ -117,7 +126,7 @@ class CCompiler(Compiler):
         base = "\0".join((self.identity(), *flags))
         keys = [u.key(base) for u in units]
         whole = cache_file(hashlib.sha256("".join(keys).encode()).hexdigest() + ".so")
-        if not whole.is_file():
+        if not cached(whole):
             with tempfile.TemporaryDirectory(prefix="tactix-") as folder:
                 objects = self._compile_units(units, keys, flags, folder)
                 self._link(objects, folder, whole)
@@ -127,7 +136,7 @@ class CCompiler(Compiler):
         self, units: Sequence[Unit], keys: Sequence[str], flags: Sequence[str], folder: str
     ) -> list[Path]:
         paths = [cache_file(k + ".o") for k in keys]
-        missing = [i for i, p in enumerate(paths) if not p.is_file()]
+        missing = [i for i, p in enumerate(paths) if not cached(p)]
         commands = []
         for i in missing:
             Path(folder, f"u{i}.c").write_text(units[i].text, encoding="utf-8")
@@ -251,6 +260,15 @@ def cache_file(name: str) -> Path:
     return cache_folder() / "objects" / name[:2] / name
 
 
+def cached(place: Path) -> bool:
+    """Whether a file is in the cache; it then counts as new, so that no other process drops it now."""
+    try:
+        os.utime(place)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def store(made: Path, place: Path) -> None:
     """Put a file into the cache: whole or not at all, whoever else writes it."""
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -264,13 +282,14 @@ def store(made: Path, place: Path) -> None:
 @functools.cache
 def _prune_once() -> None:
     """Once per process: drop the oldest files while the cache holds more than 1 GiB."""
-    files = [(f.stat().st_mtime, f.stat().st_size, f) for f in (cache_folder() / "objects").glob("*/*") if f.is_file()]
-    total = sum(size for _, size, _ in files)
-    for _, size, f in sorted(files):
-        if total <= _CACHE_LIMIT:
-            return
-        f.unlink(missing_ok=True)
-        total -= size
+    with contextlib.suppress(OSError):
+        found = [(f.stat(), f) for f in (cache_folder() / "objects").glob("*/*") if f.is_file()]
+        total = sum(s.st_size for s, _ in found)
+        for s, f in sorted(found, key=lambda x: x[0].st_mtime):
+            if total <= _CACHE_LIMIT:
+                return
+            f.unlink(missing_ok=True)
+            total -= s.st_size
 
 
 def first_errors(output: str, count: int = 6) -> str:

@@ -29,7 +29,7 @@ from tactix.contracts.region import FUSED, STRUCTURAL, Body, BodyNode
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words import dims
 from tactix.words.dtypes import DType
-from tactix.words.tensor import Format, TensorSpec
+from tactix.words.tensor import TensorSpec
 from tactix_builtin.tactics.cc import CCompiler
 
 BUDGETS = {DType.FP64: 1e-12, DType.FP32: 1e-5, DType.FP16: 2e-3, DType.BF16: 1.6e-2}
@@ -335,7 +335,3 @@ def call(function: Any, arguments: Any, nt: int) -> None:
 def encode_and_back(n: Node) -> Any:
     """A node's layer and attributes through the plan's JSON."""
     return region.decode(region.encode(n.layer, n.attrs), layer)
-
-
-def blocked_shape(fmt: Format, shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple(int(d) for d in fmt.storage_shape(tuple(shape)))  # type: ignore[arg-type]

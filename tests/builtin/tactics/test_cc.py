@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 import threading
@@ -137,6 +138,25 @@ def test_objects_come_from_the_cache(cache, monkeypatch):
     assert list((cache / "objects").glob("*/*.so"))
     monkeypatch.setattr(subprocess, "Popen", None)
     assert CCompiler().compile([_write("11")], NATIVE)[0].blob == binaries[0].blob
+
+
+def test_a_cache_that_cannot_be_written_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(CompilerError, match="TACTIX_CACHE_DIR"):
+        CCompiler().compile([_write("1")], NATIVE)
+
+
+def test_the_oldest_objects_are_dropped_when_the_cache_is_full(cache, monkeypatch):
+    old = cache / "objects" / "aa" / "old.o"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"x" * 1000)
+    os.utime(old, (1, 1))
+    monkeypatch.setattr(cc, "_CACHE_LIMIT", 500)
+    cc._prune_once.cache_clear()
+    cc.store(old, cache / "objects" / "bb" / "new.o")
+    assert not old.exists()
+    assert (cache / "objects" / "bb").exists()
 
 
 def test_errors_carry_the_compilers_words_and_the_source(cache):

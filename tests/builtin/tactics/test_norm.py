@@ -71,6 +71,7 @@ def test_epilogues():
     check(g, TACTIC, [y, s[:6].copy(), b[:6].copy(), y])
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
 def test_nan_stays_in_its_row():
     x, s = _f32(4, 60), np.ones(60, np.float32)
     x[1, 3], x[2, 50] = np.nan, np.inf

@@ -24,7 +24,7 @@
 #define TXE_ABI 1
 #define TXE_MAX_THREADS 255     /* the thread count has 8 bits of a ticket */
 #define TXE_SPIN_NS 80000       /* workers stay awake this long after a run */
-#define TXE_BARRIER_SPINS 2000  /* then the barrier gives its core to others */
+#define TXE_BARRIER_SPINS 100  /* then the barrier gives its core to others */
 #define TXE_LINE 128            /* two cache lines: adjacent ones are fetched together */
 
 typedef void (*txe_kernel)(const int64_t *args, int tid, int nt);

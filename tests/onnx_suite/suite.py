@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""onnx's conformance suite through the product: import, build, run, compare with what the standard expects.
+
+    python tests/onnx_suite/suite.py [--kinds node,simple] [--sources numpy,view | all] [--jobs 2] [--match TEXT]
+                                     [--write docs/onnx.md] [--json out.json]
+
+A case passes if every output has the expected dtype and shape and agrees within the case's own tolerance.
+The reference and view tactics are the default: what they give does not hang on a compiler. Prints passed/total.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from cases import KINDS, Case, collect
+
+SEMANTIC = ("numpy", "view")
+LIMIT = 60
+"""Seconds for one case."""
+
+ROUNDED = 2**-6
+"""Two units in the last place of bfloat16, which onnx's own runner grants."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a case; ``error`` is empty if it passed."""
+
+    kind: str
+    name: str
+    operator: str
+    opset: int
+    error: str = ""
+
+    @property
+    def id(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+
+class Timeout(Exception):
+    """A case took too long."""
+
+
+def array_of(value: Any) -> Any:
+    """A tensor of a data set as an array; sequences and optionals as they are."""
+    import onnx
+
+    from tactix_builtin.onnx_importer.weights import Weights
+
+    if isinstance(value, onnx.TensorProto):
+        return Weights(None).array(value)
+    return value if value is None or isinstance(value, list) else np.asarray(value)
+
+
+def assert_agrees(got: Any, want: Any, rtol: float, atol: float) -> None:
+    """dtype, shape and numbers; of bfloat16, two units in the last place. Raises AssertionError."""
+    if isinstance(want, list):
+        assert isinstance(got, (list, tuple)), f"{type(got).__name__} where a sequence is expected"
+        assert len(got) == len(want), f"{len(got)} elements, expected are {len(want)}"
+        for g, w in zip(got, want, strict=True):
+            assert_agrees(g, w, rtol, atol)
+        return
+    got, want = np.asarray(got), np.asarray(want)
+    strings = want.dtype.kind in "OUST"
+    assert got.shape == want.shape, f"shape {got.shape}, expected is {want.shape}"
+    assert strings or got.dtype == want.dtype, f"dtype {got.dtype}, expected is {want.dtype}"
+    if strings or want.dtype.kind in "iub":
+        np.testing.assert_array_equal(got, want)
+        return
+    if want.dtype.kind != "c":
+        rtol = max(rtol, ROUNDED) if want.dtype.name == "bfloat16" else rtol
+        got, want = got.astype(np.float64), want.astype(np.float64)
+    np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
+
+
+def run_case(case: Case, builder: Any, sources: Sequence[str] | None) -> None:
+    """Raises whatever goes wrong."""
+    import tactix
+
+    model, data = case.load()
+    config = tactix.BuilderConfig(
+        tactic_sources=set(sources) if sources else None, builder_optimization_level=0, timing_cache=False, threads=1
+    )
+    engine = builder.build(builder.import_model(model), config)
+    for inputs, outputs in data:
+        found = engine(*map(array_of, inputs))
+        results = list(found.values()) if isinstance(found, dict) else [found]
+        for got, want in zip(results, map(array_of, outputs), strict=True):
+            assert_agrees(got, want, case.rtol, case.atol)
+
+
+_CASES: list[Case] = []
+_STATE: dict[str, Any] = {}
+
+
+def _start(sources: Sequence[str] | None) -> None:
+    import tactix
+
+    signal.signal(signal.SIGALRM, _too_long)
+    warnings.simplefilter("ignore")
+    _STATE["sources"] = sources
+    _STATE["builder"] = tactix.Builder(tactix.Logger(tactix.Severity.INTERNAL_ERROR))
+
+
+def _too_long(*_: Any) -> None:
+    raise Timeout(f"it took more than {LIMIT} seconds")
+
+
+def _attempt(index: int) -> Result:
+    case = _CASES[index]
+    facts = (case.kind, case.name, case.operator, case.opset)
+    signal.alarm(LIMIT)
+    try:
+        run_case(case, _STATE["builder"], _STATE["sources"])
+    except Exception as e:
+        return Result(*facts, error=_described(e))
+    finally:
+        signal.alarm(0)
+    return Result(*facts)
+
+
+def _described(e: Exception) -> str:
+    if isinstance(e, AssertionError):
+        lines = [line.strip() for line in str(e).splitlines() if line.strip()]
+        return f"wrong result: {'; '.join(lines[:4])}"[:300]
+    where = "" if type(e).__module__.startswith("tactix") else f" {traceback.extract_tb(e.__traceback__)[-1].name}"
+    return f"{type(e).__name__}{where}: {' '.join(str(e).split())}"[:400]
+
+
+def run_suite(cases: Iterable[Case], sources: Sequence[str] | None = SEMANTIC, jobs: int = 0) -> list[Result]:
+    """Results in the order of the cases, from so many processes (0: as many as there are cores)."""
+    _CASES[:] = cases
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    context = multiprocessing.get_context("fork")
+    with context.Pool(jobs or os.cpu_count() or 1, _start, (sources,)) as pool:
+        return pool.map(_attempt, range(len(_CASES)), chunksize=16)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--sources", default=",".join(SEMANTIC))
+    parser.add_argument("--jobs", type=int, default=0)
+    parser.add_argument("--match", default="")
+    parser.add_argument("--write", type=Path)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    sources = None if options.sources == "all" else options.sources.split(",")
+    cases = [c for c in collect(options.kinds.split(",")) if options.match in c.id]
+    results = run_suite(cases, sources, options.jobs)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(r) for r in results], indent=0))
+    if options.write:
+        from report import document
+
+        options.write.write_text(document(results))
+    for kind in dict.fromkeys(r.kind for r in results):
+        own = [r for r in results if r.kind == kind]
+        print(f"{kind}: {sum(not r.error for r in own)}/{len(own)}")
+    print(f"{sum(not r.error for r in results)}/{len(results)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

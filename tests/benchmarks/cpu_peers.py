@@ -28,7 +28,7 @@ LENGTHS = {"lstm_tagger": 64, "gru_tagger": 64}
 VOCABULARY = {"bert_base": 30522, "gpt2": 50257, "lstm_tagger": 10000, "gru_tagger": 10000, "dlrm": 10000}
 
 
-def make_inputs(path: Path, batch: int, seed: int = 3) -> dict[str, np.ndarray]:
+def make_inputs(path: Path, batch: int, seed: int = 3, length: int = 0) -> dict[str, np.ndarray]:
     """Random inputs of a model: normal floats, token ids below the vocabulary, a mask with a padded tail."""
     import onnx
 
@@ -41,7 +41,9 @@ def make_inputs(path: Path, batch: int, seed: int = 3) -> dict[str, np.ndarray]:
         if value.name in known:
             continue
         kind = value.type.tensor_type
-        dims = [d.dim_value or (batch if i == 0 else LENGTHS.get(name, 128)) for i, d in enumerate(kind.shape.dim)]
+        dims = [
+            d.dim_value or (batch if i == 0 else length or LENGTHS.get(name, 128)) for i, d in enumerate(kind.shape.dim)
+        ]
         if kind.elem_type == onnx.TensorProto.FLOAT:
             out[value.name] = rng.standard_normal(dims, dtype=np.float32)
         elif "mask" in value.name:

@@ -27,16 +27,20 @@ class NumpyLauncher(Launcher):
         return NumpyRun([NumpyStep(s, *_decode(s, ctx)) for s in steps])
 
     def produce(self, step: Step, env: Env, addresses: Sequence[int], ctx: LinkContext) -> list[Any]:
-        """The results in the outputs' formats. Raises ExecutionError."""
-        import numpy as np
-
+        """The results in the outputs' formats, in memory of their own. Raises ExecutionError."""
         made = NumpyStep(step, *_decode(step, ctx))
         made.bind_inputs(env, addresses)
         found = zip(step.outputs, made.results(), strict=True)
-        return [
-            np.ascontiguousarray(np.asarray(r).astype(o.spec.dtype.numpy, copy=False)).reshape(np.shape(r))
-            for o, r in found
-        ]
+        return [_owned(r, o.spec.dtype.numpy) for o, r in found]
+
+
+def _owned(result: Any, dtype: Any) -> Any:
+    """A contiguous array; a copy if it looks at other memory, which may be gone before the result is."""
+    import numpy as np
+
+    a = np.asarray(result)
+    fits = a.base is None and a.dtype == dtype and a.flags.carray
+    return a if fits else np.array(a, dtype, order="C")
 
 
 def _decode(step: Step, ctx: LinkContext) -> tuple[Layer, Any]:

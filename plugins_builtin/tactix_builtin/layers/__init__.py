@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 FAMILIES = (
     "elementwise", "activation", "logic", "conv", "matmul", "pool", "norm", "reduce", "softmax", "shape", "index",
     "attention", "rnn", "generate", "sort", "resize", "sampling", "quantize", "dynamic",
-    "dynamic_resize",
+    "dynamic_resize", "selection", "signal",
 )  # fmt: skip
 
 

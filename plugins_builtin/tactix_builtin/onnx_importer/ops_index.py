@@ -46,11 +46,15 @@ def scatter(ctx: Context, node: Any) -> Value:
     return ctx.layer("tactix.ScatterElements", [x, ctx.tensor(1), ctx.tensor(2)], axis=axis)
 
 
+LARGEST = 1 << 20
+"""Most elements of a counter that is stored; a longer one is made by running."""
+
+
 def counting(ctx: Context, size: Dim, axis: int, rank: int, offset: int = 0) -> Value:
     """``offset, offset + 1, ...`` along one of ``rank`` axes, int64."""
     shape: list[Dim] = [1] * rank
     shape[axis] = size
-    if isinstance(size, int):
+    if isinstance(size, int) and size <= LARGEST:
         return ctx.constant(np.arange(offset, offset + size).reshape([size if i == axis else 1 for i in range(rank)]))
     limit = ctx.layer("tactix.Dims", [], values=(size + offset,), shape=(), dtype=DType.INT64)
     numbers = ctx.layer("tactix.Range", [ctx.constant(np.int64(offset)), limit, ctx.constant(np.int64(1))])

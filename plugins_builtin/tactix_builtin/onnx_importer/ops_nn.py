@@ -173,8 +173,12 @@ def group_normalization(ctx: Context, node: Any) -> Value:
     return ctx.layer("tactix.GroupNormalization", [x, *parameters], **fields)
 
 
+LARGEST = 1 << 20
+"""Most elements of a repeated parameter that is stored."""
+
+
 def _repeated(ctx: Context, p: Value, groups: int, each: Dim) -> Value:
-    if p.const is not None and isinstance(each, int):
+    if p.const is not None and isinstance(each, int) and groups * each <= LARGEST:
         return ctx.constant(np.repeat(p.const, each))
     wide = ctx.layer("tactix.Expand", [ctx.reshape(p, (groups, 1))], shape=(groups, each))
     return ctx.reshape(wide, (groups * each,))

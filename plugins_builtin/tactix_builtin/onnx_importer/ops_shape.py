@@ -122,7 +122,9 @@ def split(ctx: Context, node: Any) -> Any:
         return ctx.layers("tactix.DynamicSplit", [x, ctx.tensor(1)], **fields)
     if ctx.input(1) is not None:
         given = ctx.need_known(1, "sizes")
-    sizes = given or even_parts(x.spec.shape[axis], ctx.attr("num_outputs", len(node.output)))
+    if ctx.attr("num_outputs", len(node.output)) != len(node.output):
+        raise ModelImportError(f"num_outputs is {ctx.attr('num_outputs')}, but it has {len(node.output)} outputs")
+    sizes = given or even_parts(x.spec.shape[axis], len(node.output))
     if sum(size != 0 for size in sizes) == 1:
         return [x if size != 0 else _empty(ctx, x, axis) for size in sizes]
     return ctx.layers("tactix.Split", [x], axis=axis, sizes=tuple(sizes))

@@ -120,9 +120,10 @@ def check_expansion(model: onnx.ModelProto, catalog: Catalog) -> None:
     bodies = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
     versions = opsets_of(model.opset_import)
     calls = {k: list(_calls(f.node, opsets_of(f.opset_import) or versions, catalog, bodies)) for k, f in bodies.items()}
+    own = {k: len(f.node) for k, f in bodies.items()}
     size: dict[Key, int] = {}
     for key in bodies:
-        _measure(key, calls, {k: len(f.node) for k, f in bodies.items()}, size)
+        _measure(key, calls, own, size)
     if sum(size[k] for k in _calls(model.graph.node, versions, catalog, bodies)) > EXPANDED:
         raise ModelImportError(
             "calls of the model's functions are too many", why=f"they stand for more than {EXPANDED} nodes",

@@ -11,7 +11,7 @@ from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
-from tactix.contracts.graph import Node
+from tactix.contracts.graph import Node, Value
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words import dims
 from tactix.words.dims import Dim, Shape
@@ -125,15 +125,9 @@ def _concat(node: Node, fmt: Format) -> list[Copy]:
     axis = node.attrs.axis % rank
     if axis == 1:
         _whole_blocks(fmt, [v.spec.shape[1] for v in node.given], "concatenating")
-    target = c_text.contiguous_strides(_storage(node.outputs[0].spec, fmt))
-    place = _storage_axis(fmt, axis, rank)
-    out: list[Copy] = []
-    begin: Dim = 0
-    for i, v in enumerate(node.given):
-        shape = _storage(v.spec, fmt)
-        out.append(Copy(i, 0, shape, c_text.contiguous_strides(shape), target, 0, begin * target[place]))
-        begin = begin + shape[place]
-    return out
+    whole = c_text.contiguous_strides(_storage(node.outputs[0].spec, fmt))
+    parts = _parts(node.given, fmt, _storage_axis(fmt, axis, rank), whole)
+    return [Copy(i, 0, shape, own, whole, 0, begin) for i, (shape, own, begin) in enumerate(parts)]
 
 
 def _split(node: Node, fmt: Format) -> list[Copy]:
@@ -141,13 +135,20 @@ def _split(node: Node, fmt: Format) -> list[Copy]:
     axis = node.attrs.axis % rank
     if axis == 1:
         _whole_blocks(fmt, node.attrs.sizes, "splitting")
-    source = c_text.contiguous_strides(_storage(node.given[0].spec, fmt))
-    place = _storage_axis(fmt, axis, rank)
-    out: list[Copy] = []
+    whole = c_text.contiguous_strides(_storage(node.given[0].spec, fmt))
+    parts = _parts(node.outputs, fmt, _storage_axis(fmt, axis, rank), whole)
+    return [Copy(0, j, shape, whole, own, begin) for j, (shape, own, begin) in enumerate(parts)]
+
+
+def _parts(
+    values: Sequence[Value], fmt: Format, place: int, whole: Sequence[Dim]
+) -> list[tuple[Shape, tuple[Dim, ...], Dim]]:
+    """Storage shape and strides of each part along storage axis ``place``, and where it begins in the whole."""
+    out = []
     begin: Dim = 0
-    for j, v in enumerate(node.outputs):
+    for v in values:
         shape = _storage(v.spec, fmt)
-        out.append(Copy(0, j, shape, source, c_text.contiguous_strides(shape), begin * source[place]))
+        out.append((shape, c_text.contiguous_strides(shape), begin * whole[place]))
         begin = begin + shape[place]
     return out
 

@@ -1,0 +1,40 @@
+"""What the attacks share: importing through the Builder, and what every refusal must say."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tactix
+from tactix.words.errors import ModelImportError
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault("TACTIX_CACHE_DIR", str(config.cache.mkdir("tactix-objects")))  # type: ignore[union-attr]
+
+
+@pytest.fixture(scope="session")
+def builder() -> tactix.Builder:
+    return tactix.Builder()
+
+
+@pytest.fixture(scope="session")
+def refusal(builder: tactix.Builder) -> Callable[[Any], tactix.TactixError]:
+    """A function that imports what must be refused; the error, which says what failed, and who, why or what to do."""
+
+    def refused(source: Any) -> tactix.TactixError:
+        with pytest.raises(ModelImportError) as caught:
+            builder.import_model(source)
+        e = caught.value
+        assert e.what
+        assert e.who or e.why or e.do
+        return e
+
+    return refused

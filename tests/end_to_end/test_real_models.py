@@ -1,0 +1,41 @@
+"""Exported networks at full size, where TACTIX_MODELS names their folder: one plan each, three shapes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import tactix
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+from cpu_peers import make_inputs
+
+FOLDER = os.environ.get("TACTIX_MODELS", "")
+FILES = sorted(Path(FOLDER).glob("*.onnx")) if FOLDER else []
+
+pytestmark = pytest.mark.models
+
+
+@pytest.mark.skipif(not FOLDER, reason="TACTIX_MODELS names no folder")
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_one_plan_at_three_shapes(path: Path, tmp_path: Path) -> None:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    plan = tmp_path / "model.plan"
+    tactix.build(path, level=1, timing_cache=tmp_path / "timings.json").save(plan)
+    engine = tactix.load(plan)
+    assert "tactix.numpy@1" not in {s["tactic"] for s in engine.inspect()["steps"]}
+    assert engine.inspect()["memory"]["ratio"] <= 1.2
+    for batch, length in ((1, 128), (3, 31), (2, 200)):
+        feed = make_inputs(path, batch, length=length)
+        want = session.run(None, feed)
+        got = engine(**feed)
+        for w, g in zip(want, got.values() if isinstance(got, dict) else [got], strict=True):
+            assert g.shape == w.shape
+            assert float(np.abs(g - w).max()) <= 1e-4 * float(np.abs(w).max()), f"batch {batch}, length {length}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tactix.config import BuilderConfig, OptimizationProfile
 from tactix.network.definition import NetworkDefinition
 from tactix.plan.schema import Profile
-from tactix.words.dims import show, symbol_name, symbols
+from tactix.words.dims import Expr, evaluate, show, symbol_name, symbols
 from tactix.words.errors import ConfigError
 
 DEFAULT_LENGTH = 128
@@ -16,6 +16,11 @@ DEFAULT_LENGTH = 128
 
 UNKNOWN_LENGTH = 16
 """What to tune for where only running tells."""
+
+
+MOST_DOUBLINGS = 12
+
+Range = tuple[int, int, int | None]
 
 
 def ranges(net: NetworkDefinition, config: BuilderConfig) -> list[Profile]:
@@ -30,7 +35,7 @@ def with_unknown(net: NetworkDefinition, opt: Mapping[str, int]) -> dict[str, in
 
 
 def _open(net: NetworkDefinition) -> Profile:
-    dims: dict[str, tuple[int, int, int | None]] = {}
+    dims: dict[str, Range] = {}
     for v in net.inputs:
         for axis, d in enumerate(v.spec.shape):
             if name := symbol_name(d):
@@ -38,12 +43,25 @@ def _open(net: NetworkDefinition) -> Profile:
                 opts = [1 if axis == 0 else DEFAULT_LENGTH, *([high] if high is not None else [])]
                 opts += [dims[name][1]] if name in dims else []
                 dims[name] = (0, min(opts), high)
-    return Profile("default", dims)
+    return Profile("default", _roomy(net, dims))
+
+
+def _roomy(net: NetworkDefinition, ranges: dict[str, Range]) -> dict[str, Range]:
+    """The ranges, tuned for more where else a tensor would have no elements: windows must fit."""
+    out = dict(ranges)
+    found = {d for n in net.nodes for v in n.outputs for d in v.spec.shape if isinstance(d, Expr)}
+    for d in sorted((d for d in found if symbols(d) <= out.keys()), key=str):
+        for k in range(MOST_DOUBLINGS):
+            more = {s: (out[s][0], out[s][1] << k, out[s][2]) for s in symbols(d)}
+            if evaluate(d, {s: r[1] for s, r in more.items()}) > 0:
+                out.update({s: r for s, r in more.items() if r[2] is None or r[1] <= r[2]})
+                break
+    return out
 
 
 def _from(net: NetworkDefinition, profile: OptimizationProfile) -> Profile:
     inputs = {v.name: v for v in net.inputs}
-    dims: dict[str, tuple[int, int, int | None]] = dict(_open(net).dims)
+    dims: dict[str, Range] = dict(_open(net).dims)
     given: dict[str, str] = {}
     for name, rows in profile.shapes.items():
         if name not in inputs:

@@ -31,6 +31,8 @@ def propagate(s: expr.Scalar, inputs: Sequence[TensorSpec], out: TensorSpec) -> 
     spread = [_spread(v, x.shape, sizes) for v, x in zip(known, inputs, strict=True) if v is not None]
     nodes, types = expr.walk([s]), [x.dtype for x in inputs]
     results = [_element(nodes, values, types) for values in zip(*spread, strict=True)]
+    if any(isinstance(r, int) and not -(1 << 63) <= r < 1 << 63 for r in results):
+        return None  # running wraps around, or is a float
     return None if any(r is None for r in results) else tuple(r for r in results if r is not None)
 
 

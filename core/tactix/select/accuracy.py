@@ -13,6 +13,8 @@ BUDGET = {
     DType.BF16: 3e-2,
     DType.FP8: 2e-1,
     DType.FP8E5M2: 4e-1,
+    DType.FP8FNUZ: 2e-1,
+    DType.FP8E5M2FNUZ: 4e-1,
 }
 """Largest difference relative to the reference's largest magnitude (at least 1e-3). Other dtypes must be equal."""
 

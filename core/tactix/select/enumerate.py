@@ -62,17 +62,7 @@ class Bids:
 
 def signature(node: Node, opt: Mapping[str, int]) -> str:
     """Digest of what decides how fast a node runs: layers, attributes, dtypes, shapes, which inputs are constant."""
-    specs = [
-        None
-        if v is None
-        else (
-            v.spec.dtype.value,
-            [str(d) for d in v.spec.shape],
-            evaluate_shape(v.spec.shape, opt),
-            v.const is not None,
-        )
-        for v in node.inputs
-    ]
+    specs = [None if v is None else _describe(v, opt) for v in node.inputs]
     text = json.dumps([_nameless(region.encode(node.layer, node.attrs)), specs], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 

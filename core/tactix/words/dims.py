@@ -52,12 +52,26 @@ class Atom:
 Monomial = tuple[Atom, ...]
 
 
-class Expr:
-    """A polynomial: sorted ``((atoms, coefficient), ...)``. Make one with ``sym`` and arithmetic."""
+LARGEST = 4096
+"""Most atoms of an expression: arithmetic on shapes may double it with every layer."""
 
-    __slots__ = ("_hash", "terms")
+DEEPEST = 50
+"""Deepest nesting of operations that are no polynomial."""
+
+
+class Expr:
+    """A polynomial: sorted ``((atoms, coefficient), ...)``. Make one with ``sym`` and arithmetic.
+
+    Raises ShapeError for one that is too large to be of use.
+    """
+
+    __slots__ = ("_hash", "depth", "size", "terms")
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
+        inside = [x for atoms, _ in terms for a in atoms for x in a.args if isinstance(x, Expr)]
+        self.size = sum(1 + len(atoms) for atoms, _ in terms) + sum(x.size for x in inside)
+        self.depth = 1 + max((x.depth for x in inside), default=0)
+        _check_size(self.size, self.depth, max(abs(c) for _, c in terms))
         self.terms = terms
         self._hash = hash(terms)
 
@@ -82,6 +96,8 @@ class Expr:
         return self * -1 + other
 
     def __mul__(self, other: Dim) -> Dim:
+        if isinstance(other, Expr):
+            _check_size(len(self.terms) * len(other.terms))
         return _normal(tuple((ma + mb, ca * cb) for ma, ca in _terms(self) for mb, cb in _terms(other)))
 
     __rmul__ = __mul__
@@ -103,6 +119,14 @@ class Expr:
 
     def __repr__(self) -> str:
         return f"Dim({self})"
+
+
+def _check_size(size: int, depth: int = 0, coefficient: int = 0) -> None:
+    if size > LARGEST or depth > DEEPEST or coefficient >= 1 << 63:
+        raise ShapeError(
+            "the formula of a dimension grows too large", why=f"{size} terms, {depth} levels deep",
+            do="Give the inputs fixed shapes",
+        )  # fmt: skip
 
 
 def _term_text(atoms: Monomial, coefficient: int) -> str:

@@ -21,17 +21,21 @@ class DType(enum.Enum):
     BF16 = "bf16"
     FP8 = "f8e4m3"
     FP8E5M2 = "f8e5m2"
+    FP8FNUZ = "f8e4m3fnuz"
+    FP8E5M2FNUZ = "f8e5m2fnuz"
     FP4 = "f4e2m1"
     INT64 = "i64"
     INT32 = "i32"
     INT16 = "i16"
     INT8 = "i8"
     INT4 = "i4"
+    INT2 = "i2"
     UINT64 = "u64"
     UINT32 = "u32"
     UINT16 = "u16"
     UINT8 = "u8"
     UINT4 = "u4"
+    UINT2 = "u2"
     BOOL = "bool"
     COMPLEX64 = "c64"
     COMPLEX128 = "c128"
@@ -39,7 +43,7 @@ class DType(enum.Enum):
 
     @property
     def bits(self) -> int:
-        """Width of one stored element; 4-bit types are stored one per byte outside packed weights."""
+        """Width of one stored element; 2- and 4-bit types are stored one per byte outside packed weights."""
         return _BITS[self]
 
     @property
@@ -78,12 +82,14 @@ _BITS = {
     DType.FP64: 64, DType.FP32: 32, DType.FP16: 16, DType.BF16: 16, DType.FP8: 8, DType.FP8E5M2: 8, DType.FP4: 4,
     DType.INT64: 64, DType.INT32: 32, DType.INT16: 16, DType.INT8: 8, DType.INT4: 4,
     DType.UINT64: 64, DType.UINT32: 32, DType.UINT16: 16, DType.UINT8: 8, DType.UINT4: 4,
+    DType.FP8FNUZ: 8, DType.FP8E5M2FNUZ: 8, DType.INT2: 2, DType.UINT2: 2,
     DType.BOOL: 8, DType.COMPLEX64: 64, DType.COMPLEX128: 128, DType.STRING: 64,
 }  # fmt: skip
 
 _ML_DTYPES = {
     DType.BF16: "bfloat16", DType.FP8: "float8_e4m3fn", DType.FP8E5M2: "float8_e5m2", DType.FP4: "float4_e2m1fn",
-    DType.INT4: "int4", DType.UINT4: "uint4",
+    DType.INT4: "int4", DType.UINT4: "uint4", DType.INT2: "int2", DType.UINT2: "uint2",
+    DType.FP8FNUZ: "float8_e4m3fnuz", DType.FP8E5M2FNUZ: "float8_e5m2fnuz",
 }  # fmt: skip
 
 _NUMPY = {

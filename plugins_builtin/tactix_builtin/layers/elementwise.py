@@ -86,7 +86,9 @@ class CastAttrs:
     saturate: bool = True
 
 
-_HIGHEST = {DType.FP8: 448.0, DType.FP8E5M2: 57344.0, DType.FP4: 6.0}
+_HIGHEST = {
+    DType.FP8: 448.0, DType.FP8E5M2: 57344.0, DType.FP8FNUZ: 240.0, DType.FP8E5M2FNUZ: 57344.0, DType.FP4: 6.0,
+}  # fmt: skip
 
 
 def _cast(x: Scalar, to: DType, saturate: bool) -> Scalar:

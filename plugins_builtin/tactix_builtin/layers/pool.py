@@ -63,15 +63,15 @@ class Pool(Layer):
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         x = wide(inputs[0])
         out = self.infer(attrs, [spec_of(inputs[0])])[0].at({})[2:]
-        view = _Geometry(x.shape[2:], attrs, out)
+        view = Geometry(x.shape[2:], attrs, out)
         return (self.reduce(attrs, x, view).astype(inputs[0].dtype, copy=False),)
 
-    def reduce(self, attrs: Any, x: Array, view: _Geometry) -> Array:
+    def reduce(self, attrs: Any, x: Array, view: Geometry) -> Array:
         """The numbers."""
         raise NotImplementedError(f"{self.key}: reduce")
 
 
-class _Geometry:
+class Geometry:
     """Attributes filled in for one input size."""
 
     def __init__(self, size: tuple[int, ...], attrs: Any, out: tuple[int, ...]) -> None:
@@ -97,7 +97,7 @@ class MaxPool(Pool):
 
     key = "tactix.MaxPool@1"
 
-    def reduce(self, attrs: PoolAttrs, x: Array, view: _Geometry) -> Array:
+    def reduce(self, attrs: PoolAttrs, x: Array, view: Geometry) -> Array:
         lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
         around = view.around(x, lowest)
         best = np.full((*x.shape[:2], *view.out), lowest, x.dtype)
@@ -112,7 +112,7 @@ class AveragePool(Pool):
     key = "tactix.AveragePool@1"
     Attrs = AveragePoolAttrs
 
-    def reduce(self, attrs: AveragePoolAttrs, x: Array, view: _Geometry) -> Array:
+    def reduce(self, attrs: AveragePoolAttrs, x: Array, view: Geometry) -> Array:
         ones = np.ones((1, 1, *x.shape[2:]), x.dtype)
         if attrs.count_include_pad:
             ones = win.padded(win.padded(ones, view.pads, 1), (0,) * len(view.pads), 0, view.extra)
@@ -127,7 +127,7 @@ class LpPool(Pool):
     key = "tactix.LpPool@1"
     Attrs = LpPoolAttrs
 
-    def reduce(self, attrs: LpPoolAttrs, x: Array, view: _Geometry) -> Array:
+    def reduce(self, attrs: LpPoolAttrs, x: Array, view: Geometry) -> Array:
         return view.sum(view.around(np.abs(x) ** attrs.p, 0)) ** (1 / attrs.p)
 
 

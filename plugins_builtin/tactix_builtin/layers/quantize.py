@@ -57,7 +57,7 @@ def spread(parameter: Array, shape: tuple[int, ...], axis: int, block: int) -> A
     return parameter.reshape([-1 if i == axis % len(shape) else 1 for i in range(len(shape))])
 
 
-_RANGE = {DType.INT4: (-8, 7), DType.UINT4: (0, 15)}
+_RANGE = {DType.INT4: (-8, 7), DType.UINT4: (0, 15), DType.INT2: (-2, 1), DType.UINT2: (0, 3)}
 
 
 def limits(dtype: DType) -> tuple[int, int]:

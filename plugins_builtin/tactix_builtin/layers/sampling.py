@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim, compare
+from tactix.words.dims import Dim, compare, sym
 from tactix.words.errors import InvalidArgument, ShapeError
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers import windows as win
@@ -111,6 +111,46 @@ class GridSample(Layer):
     def sample(self, attrs: GridSampleAttrs, inputs: Specs, rng: Any) -> list[Any]:
         x, grid = super().sample(attrs, inputs, rng)
         return [x, rng.uniform(-1.2, 1.2, grid.shape).astype(grid.dtype)]
+
+
+@dataclass(frozen=True)
+class AffineGridAttrs:
+    """``align_corners``: as in GridSample. ``symbol``: spatial dims are ``symbol_0``... where running tells them."""
+
+    symbol: str = "grid"
+    align_corners: bool = False
+
+
+class AffineGrid(Layer):
+    """Places for GridSample: theta (N, r, r + 1) times the coordinates of an image; inputs theta, size (N, C, ...)."""
+
+    key = "tactix.AffineGrid@1"
+    Attrs = AffineGridAttrs
+
+    def infer(self, attrs: AffineGridAttrs, inputs: Specs) -> list[TensorSpec]:
+        theta, size = required(self, inputs, 2)
+        n = size.shape[0] - 2
+        if theta.rank != 3 or n not in (2, 3):
+            raise ShapeError(f"{self.key}: theta {theta}, size {size}")
+        known = size.known()
+        spatial = tuple(sym(f"{attrs.symbol}_{i}") for i in range(n)) if known is None else known[2:]
+        return [TensorSpec(theta.dtype, (theta.shape[0], *spatial, n))]
+
+    def reference(self, attrs: AffineGridAttrs, *inputs: Array) -> tuple[Array, ...]:
+        theta, size = wide(inputs[0]), [int(n) for n in inputs[1][2:]]
+        axes = [self._coordinates(attrs, n) for n in size]
+        places = np.meshgrid(*axes, indexing="ij")[::-1]
+        points = np.stack([*places, np.ones(size)], axis=-1).astype(theta.dtype)
+        return (np.einsum("nij,...j->n...i", theta, points).astype(inputs[0].dtype, copy=False),)
+
+    def _coordinates(self, attrs: AffineGridAttrs, n: int) -> Array:
+        if attrs.align_corners:
+            return np.linspace(-1, 1, n) if n > 1 else np.array([-1.0])
+        return (2 * np.arange(n) + 1) / n - 1
+
+    def sample(self, attrs: AffineGridAttrs, inputs: Specs, rng: Any) -> list[Any]:
+        theta, size = super().sample(attrs, inputs, rng)
+        return [theta, np.full_like(size, 4)]
 
 
 @dataclass(frozen=True)
@@ -252,4 +292,4 @@ class DeformableConvolution(Layer):
         return y
 
 
-LAYERS: tuple[Layer, ...] = (GridSample(), RoiAlign(), DeformableConvolution())
+LAYERS: tuple[Layer, ...] = (GridSample(), AffineGrid(), RoiAlign(), DeformableConvolution())

@@ -54,7 +54,7 @@ class DFT(Layer):
         axis = attrs.axis % x.ndim
         length = attrs.length or None
         if not attrs.onesided:
-            y = (np.fft.ifft if attrs.inverse else np.fft.fft)(z, length, axis)
+            y: Array = (np.fft.ifft if attrs.inverse else np.fft.fft)(z, length, axis)
         elif attrs.inverse:
             y = np.fft.irfft(z, length, axis)
         else:

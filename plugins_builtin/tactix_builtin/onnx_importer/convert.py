@@ -82,6 +82,11 @@ class Context:
         found = self.input(i)
         return None if found is None else found.const
 
+    def array(self, i: int) -> Array:
+        """The array of input ``i``, which must be a constant. Raises UnsupportedOperator."""
+        found = self.const(i)
+        return self.fail(f"its input {i} is only known by running") if found is None else found
+
     def known(self, i: int) -> tuple[Dim, ...] | None:
         """The elements of a small input as dims, if they are whole and follow from constants and shapes."""
         found = self.input(i)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Binder:
-    """Copies bodies of functions, ``limit`` bytes at most: what calls copy may double with every level of calls."""
+    """Copies bodies of functions, so many bytes and nodes at most: both may double with every level of calls."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = self._left = limit
+    def __init__(self, most_bytes: int, most_nodes: int) -> None:
+        self._bytes, self._nodes = most_bytes, most_nodes
 
     def body(self, call: onnx.NodeProto, function: Function) -> list[onnx.NodeProto]:
         """The function's nodes with references to its attributes replaced by the call's, or by the defaults.
@@ -61,10 +61,11 @@ class Binder:
             graph.node.extend(nodes)
 
     def _take(self, message: Any) -> None:
-        self._left -= message.ByteSize()
-        if self._left < 0:
+        self._bytes -= message.ByteSize()
+        self._nodes -= 1
+        if self._bytes < 0 or self._nodes < 0:
             raise ModelImportError(
-                "calls of functions repeat too much", why=f"more than {self.limit} bytes of nodes would be copied",
+                "calls of functions repeat too much", why="their bodies would be copied too often",
                 do="Give functions their tensors as inputs",
             )  # fmt: skip
 

@@ -22,7 +22,7 @@ from tactix_builtin.onnx_importer.convert import Context, import_as_layer
 from tactix_builtin.onnx_importer.dim_text import dim_of
 from tactix_builtin.onnx_importer.order import name_of, ordered
 from tactix_builtin.onnx_importer.weights import RANK, Weights, dtype_of
-from tactix_builtin.onnx_importer.wellformed import COPIED, DEPTH, Key, check_attributes, recursion
+from tactix_builtin.onnx_importer.wellformed import COPIED, DEPTH, EXPANDED, Key, check_attributes, recursion
 
 if TYPE_CHECKING:
     import onnx
@@ -58,7 +58,7 @@ class Walker:
         self.network, self.catalog, self.weights = network, catalog, weights
         self._dims: dict[Any, Value] = {}
         self._symbols: dict[str, int] = {}
-        self._binder = functions.Binder(COPIED)
+        self._binder = functions.Binder(COPIED, EXPANDED)
         self._active: set[Key] = set()
 
     # -- names -----------------------------------------------------------------------------------------------------

@@ -104,3 +104,9 @@ def eye_like(ctx: Context, node: Any) -> Value:
     rows, columns = x.spec.shape
     row, column = counting(ctx, rows, 0, 2, ctx.attr("k", 0)), counting(ctx, columns, 1, 2)
     return ctx.cast(ctx.layer("tactix.Equal", [column, row]), ctx.dtype_attr("dtype", x.spec.dtype))
+
+
+@CONVERTERS("AffineGrid")
+def affine_grid(ctx: Context, node: Any) -> Value:
+    fields = {"symbol": ctx.symbol(), "align_corners": bool(ctx.attr("align_corners", 0))}
+    return ctx.layer("tactix.AffineGrid", [ctx.tensor(), ctx.tensor(1)], **fields)

@@ -111,7 +111,7 @@ def _number(ctx: Context, d: Dim) -> int:
 
 
 @CONVERTERS("MaxPool", "AveragePool", "LpPool")
-def pool(ctx: Context, node: Any) -> Value:
+def pool(ctx: Context, node: Any) -> Any:
     kernel = ctx.attr("kernel_shape")
     if not kernel:
         raise ModelImportError("kernel_shape is missing")
@@ -120,9 +120,25 @@ def pool(ctx: Context, node: Any) -> Value:
         fields["count_include_pad"] = bool(ctx.attr("count_include_pad", 0))
     if ctx.op == "LpPool":
         fields["p"] = ctx.attr("p", 2)
-    if ctx.attr("storage_order", 0):
-        ctx.fail("storage_order 1 is not supported")
+    if ctx.op == "MaxPool":
+        order = ctx.attr("storage_order", 0)
+        if len(node.output) > 1 and node.output[1]:
+            return ctx.layers("tactix.MaxPoolIndices", [ctx.tensor()], storage_order=order, **fields)
     return ctx.layer(f"tactix.{ctx.op}", [ctx.tensor()], **fields)
+
+
+@CONVERTERS("MaxUnpool")
+def max_unpool(ctx: Context, node: Any) -> Value:
+    fields = {name: tuple(ctx.attr(name, ())) for name in ("kernel_shape", "strides", "pads")}
+    inputs = [ctx.tensor(), ctx.tensor(1), ctx.input(2)]
+    return ctx.layer("tactix.MaxUnpool", inputs, symbol=ctx.symbol(), **fields)
+
+
+@CONVERTERS("Col2Im")
+def columns_to_image(ctx: Context, node: Any) -> Value:
+    fields = {name: tuple(ctx.attr(name, ())) for name in ("strides", "pads", "dilations")}
+    inputs = [ctx.tensor(i) for i in range(3)]
+    return ctx.layer("tactix.Col2Im", inputs, symbol=ctx.symbol(), **fields)
 
 
 # -- normalisation -------------------------------------------------------------------------------------------------
@@ -131,8 +147,6 @@ def pool(ctx: Context, node: Any) -> Value:
 @CONVERTERS("BatchNormalization")
 def batch_normalization(ctx: Context, node: Any) -> Any:
     ctx.ignore("momentum", "is_test")
-    if ctx.attr("training_mode", 0):
-        ctx.fail("training_mode is set")
     if ctx.attr("spatial", 1) != 1:
         ctx.fail("spatial = 0 is not supported")
     inputs = [ctx.tensor(i) for i in range(5)]

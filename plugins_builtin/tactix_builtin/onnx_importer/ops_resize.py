@@ -33,7 +33,7 @@ def _scales(ctx: Context, index: int) -> tuple[float, ...]:
     """Scales from a constant input; empty if it is absent or empty."""
     if ctx.input(index) is None or ctx.spec(index).shape == (0,):
         return ()
-    return tuple(float(v) for v in ctx.const(index))
+    return tuple(float(v) for v in ctx.array(index))
 
 
 @CONVERTERS("Upsample")
@@ -100,7 +100,7 @@ def _policy(ctx: Context, have: Sequence[Dim], want: Sequence[Dim]) -> tuple[Seq
     numbers = [(h, w) for h, w in zip(have, want, strict=True) if isinstance(h, int) and isinstance(w, int)]
     if len(numbers) != len(have):
         ctx.fail(f"keep_aspect_ratio_policy {policy!r} needs fixed sizes")
-    return fitted(*zip(*numbers, strict=True), policy)
+    return fitted([h for h, _ in numbers], [w for _, w in numbers], policy)
 
 
 def _modes(ctx: Context) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tactix.contracts.graph import Value
-from tactix.words.dims import Dim, broadcast_shapes, compare, floordiv, prod, symbol_name
+from tactix.words.dims import Dim, broadcast_shapes, compare, floordiv, prod, symbol_name, symbols
 from tactix.words.dtypes import DType
 from tactix.words.errors import ModelImportError
 from tactix_builtin.onnx_importer.convert import Context, Table
@@ -42,6 +42,8 @@ def squeeze(ctx: Context, node: Any) -> Value:
         return ctx.layer("tactix.DynamicSqueeze", [x, ctx.tensor(1)], symbol=ctx.symbol())
     shape, axes = x.spec.shape, ctx.axes(1)
     if axes is None:
+        if any(symbols(d) - set(ctx.network.symbols()) for d in shape):
+            ctx.fail("which axes have size 1 is only known by running")
         gone = {i for i, d in enumerate(shape) if d == 1}
     else:
         gone = {a % len(shape) for a in axes}

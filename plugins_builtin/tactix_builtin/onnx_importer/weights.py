@@ -21,8 +21,8 @@ Array = Any
 ONNX_DTYPES: dict[int, DType] = {
     1: DType.FP32, 2: DType.UINT8, 3: DType.INT8, 4: DType.UINT16, 5: DType.INT16, 6: DType.INT32, 7: DType.INT64,
     8: DType.STRING, 9: DType.BOOL, 10: DType.FP16, 11: DType.FP64, 12: DType.UINT32, 13: DType.UINT64,
-    14: DType.COMPLEX64, 15: DType.COMPLEX128, 16: DType.BF16, 17: DType.FP8, 19: DType.FP8E5M2, 21: DType.UINT4,
-    22: DType.INT4, 23: DType.FP4,
+    14: DType.COMPLEX64, 15: DType.COMPLEX128, 16: DType.BF16, 17: DType.FP8, 18: DType.FP8FNUZ, 19: DType.FP8E5M2,
+    20: DType.FP8E5M2FNUZ, 21: DType.UINT4, 22: DType.INT4, 23: DType.FP4, 25: DType.UINT2, 26: DType.INT2,
 }  # fmt: skip
 """TensorProto.DataType to DType."""
 
@@ -162,8 +162,8 @@ def _dense(values: Array, where: Array, shape: tuple[int, ...], who: str) -> Arr
 
 
 def stored_bytes(dtype: DType, count: int) -> int:
-    """Bytes of so many elements as ONNX stores them: 4-bit ones two in a byte."""
-    return (count + 1) // 2 if dtype.bits == 4 else count * dtype.itemsize
+    """Bytes of so many elements as ONNX stores them: 4-bit ones two in a byte, 2-bit ones four."""
+    return -(-count * dtype.bits // 8) if dtype.bits < 8 else count * dtype.itemsize
 
 
 def _shaped(raw: Array, dtype: DType, shape: tuple[int, ...], who: str) -> Array:
@@ -171,7 +171,7 @@ def _shaped(raw: Array, dtype: DType, shape: tuple[int, ...], who: str) -> Array
     count = math.prod(shape)
     if dtype is DType.STRING or raw.size != stored_bytes(dtype, count):
         raise ModelImportError(f"it has {raw.size} bytes, which do not fit {dtype.value}{shape}", who=who)
-    if dtype.bits == 4:
+    if dtype.bits < 8:
         return _unpacked(raw, dtype, count).reshape(shape)
     if raw.ctypes.data % dtype.itemsize:
         raw = raw.copy()
@@ -179,11 +179,12 @@ def _shaped(raw: Array, dtype: DType, shape: tuple[int, ...], who: str) -> Array
 
 
 def _unpacked(raw: Array, dtype: DType, count: int) -> Array:
-    """One element per byte from two: the low half comes first."""
-    nibbles = np.stack([raw & 15, raw >> 4], axis=-1).reshape(-1)[:count]
-    if dtype is DType.INT4:
-        nibbles = (nibbles ^ 8).astype(np.int8) - 8
-    return nibbles.view(dtype.numpy) if dtype is DType.FP4 else nibbles.astype(dtype.numpy)
+    """One element per byte from several: the lowest bits come first."""
+    mask, sign = (1 << dtype.bits) - 1, 1 << dtype.bits - 1
+    parts = np.stack([raw >> shift & mask for shift in range(0, 8, dtype.bits)], axis=-1).reshape(-1)[:count]
+    if dtype.is_signed_int:
+        parts = (parts ^ sign).astype(np.int8) - sign
+    return parts.view(dtype.numpy) if dtype.is_float else parts.astype(dtype.numpy)
 
 
 def _typed(t: onnx.TensorProto, dtype: DType, shape: tuple[int, ...], who: str) -> Array:
@@ -193,7 +194,7 @@ def _typed(t: onnx.TensorProto, dtype: DType, shape: tuple[int, ...], who: str) 
         data: Array = np.array([s.decode("utf-8", "replace") for s in t.string_data], object)
     else:
         data = np.asarray(getattr(t, _TYPED_FIELDS.get(dtype, "int32_data")))
-    if dtype.bits == 4:
+    if dtype.bits < 8:
         return _shaped(data.astype(np.uint8), dtype, shape, who)
     if dtype in (DType.COMPLEX64, DType.COMPLEX128):
         data = data.astype(np.float32 if dtype is DType.COMPLEX64 else np.float64).view(dtype.numpy)

@@ -121,7 +121,7 @@ def _turned_groups(root: Node, x: Value, turn: Node) -> list[list[int]] | None:
     if groups is None:
         return None
     axes = [[perm[i] for i in g] for g in groups]
-    return axes if all(g == list(range(g[0], g[0] + len(g))) for g in axes) else None
+    return axes if all(g and g == list(range(g[0], g[0] + len(g))) for g in axes) else None
 
 
 def _merged_before(root: Node, x: Value, turn: Node) -> Op:

@@ -73,7 +73,7 @@ def tile_shapes(m: Dim, n: Dim, device: DeviceProperties) -> list[tuple[int, int
     vectors = ceildiv(n, device.lanes)
     options = list(c_tile.shapes(device))
     if isinstance(m, int) and m <= 4:
-        options = [(m, v) for v in (2, 4, 8, 1)]
+        options = [(max(1, m), v) for v in (2, 4, 8, 1)]
     found: dict[tuple[int, int], None] = {}
     for rows, wide in options:
         if isinstance(m, int) and m > 0:  # equal tiles: 10 of 13 rows rather than 9 of 14 and a rest of 4

@@ -30,7 +30,7 @@ from tactix_builtin.tactics.c_text import Args, block, loop
 LIGHT = frozenset({"var", "const", "add", "sub", "mul", "min", "max", "neg", "abs", "select", "lt", "le", "eq"})
 LIGHT_NODES = 10
 FAR = 1.13
-"""Estimates this much above the best have never won."""
+"""Options whose estimate is this much above the best are not measured."""
 LATENCY = 8
 """Independent accumulators that keep two FMA units of latency 4 busy."""
 

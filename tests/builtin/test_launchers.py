@@ -215,7 +215,7 @@ def test_sleeping_workers_wake_up(option: str) -> None:
     told = np.zeros(8, np.int64)
     args, kernels = (np.array([v], np.int64) for v in (_address(told), lib.address("who")))
     pointers = np.array([_address(args)], np.int64)
-    table = np.array([1, 3, _address(kernels), _address(pointers)], np.int64)
+    table = np.array([1, 3, _address(kernels), _address(pointers), 0, 1 << 62], np.int64)
     for i in range(60):
         told[:] = 0
         assert lib.run(_address(table)) == 3
@@ -223,15 +223,28 @@ def test_sleeping_workers_wake_up(option: str) -> None:
         time.sleep(0.0005 * (i % 4))
 
 
-def _who(threads: int) -> set[int]:
-    """Thread counts that the threads of a run were told."""
+def _who(threads: int, runs: int = 1) -> set[int]:
+    """Thread counts that the threads of the last run were told."""
     told = np.zeros(64, np.int64)
     step = Step("who", _native("who", [Launch((tensor_in(0),))]), (_vector(0),), ())
     run = ElfLauncher().link([step], _context(threads))
     run.bind({"n": 1}, [_address(told)])
-    run()
+    for _ in range(runs):
+        told[:] = 0
+        run()
     count = int((told > 0).sum())
     return {count, *told[:count].tolist()}
+
+
+@pytest.fixture(autouse=True)
+def _always_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What these tests run is small."""
+    monkeypatch.setenv("TACTIX_ALWAYS_PARALLEL", "1")
+
+
+def test_small_work_stays_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACTIX_ALWAYS_PARALLEL", "0")
+    assert _who(4, runs=20) == {1}
 
 
 def test_every_thread_takes_part() -> None:
@@ -317,7 +330,7 @@ def test_the_interpreter_exits_cleanly_with_workers_awake_and_asleep(tmp_path: P
         args = np.array([told.ctypes.data], np.int64)
         pointers = np.array([args.ctypes.data], np.int64)
         kernels = np.array([lib.address("who")], np.int64)
-        table = np.array([1, 4, kernels.ctypes.data, pointers.ctypes.data], np.int64)
+        table = np.array([1, 4, kernels.ctypes.data, pointers.ctypes.data, 0, 1 << 62], np.int64)
         assert lib.run(table.ctypes.data) == 4
         stream = CpuDevice().create_stream()
         stream.submit(lambda: lib.repeat(table.ctypes.data, 1000))

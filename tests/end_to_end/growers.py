@@ -100,7 +100,10 @@ def prelu(g: Grower) -> None:
 
 def whole(g: Grower) -> None:
     x = g.take(INTS)
-    g.add(g.one(("Add", "Mul", "Sub", "Max", "Min", "BitwiseAnd", "BitwiseOr", "BitwiseXor")), ordered(g, x, partner(g, x)))
+    g.add(
+        g.one(("Add", "Mul", "Sub", "Max", "Min", "BitwiseAnd", "BitwiseOr", "BitwiseXor")),
+        ordered(g, x, partner(g, x)),
+    )
 
 
 def whole_division(g: Grower) -> None:
@@ -259,7 +262,12 @@ def attention(g: Grower) -> None:
 
 def recurrent(g: Grower) -> None:
     name, gates = g.one((("LSTM", 4), ("GRU", 3), ("RNN", 1)))
-    steps, batch, size, hidden = g.one((sym("s"), 3, 1)), g.one((sym("n"), 2, 1)), g.one((3, 1, 8)), g.one((4, 1, 16, 5))
+    steps, batch, size, hidden = (
+        g.one((sym("s"), 3, 1)),
+        g.one((sym("n"), 2, 1)),
+        g.one((3, 1, 8)),
+        g.one((4, 1, 16, 5)),
+    )
     direction = g.one(("forward", "reverse", "bidirectional"))
     d, layout = 2 if direction == "bidirectional" else 1, g.int(0, 1)
     constant, t = not g.flag(5), g.one((F32, F32, F32, F64))

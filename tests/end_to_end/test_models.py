@@ -54,7 +54,8 @@ def outputs(engine: Any, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", sorted(p.stem for p in MODELS.glob("*.onnx")))
-def test_agrees_with_onnxruntime(name: str, threads: int, tmp_path: Path) -> None:
+def test_agrees_with_onnxruntime(name: str, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACTIX_ALWAYS_PARALLEL", "1")
     path = MODELS / f"{name}.onnx"
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     built = tactix.build(path, level=1 if threads == 1 else 0, threads=threads, timing_cache=tmp_path / "timings.json")

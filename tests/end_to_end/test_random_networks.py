@@ -174,7 +174,9 @@ def rounding(node: Node, known: Mapping[Value, Array], env: dict[str, int]) -> l
 
 def check(bench: Fenced, node: Node, c: Candidate, known: Mapping[Value, Array], env: dict[str, int]) -> None:
     """Run a candidate: its outputs, their padding lanes, and that it wrote nothing else."""
-    where = f"{c.title} threads={bench.context.threads} at {env}\n{show_node(node)}\n{[str(v.spec) for v in node.given]}"
+    where = (
+        f"{c.title} threads={bench.context.threads} at {env}\n{show_node(node)}\n{[str(v.spec) for v in node.given]}"
+    )
     arrays = [known[v] for v in node.given]
     runnable, got = bench.prepare(node, c.artifact, c.variant, arrays, env)
     runnable()

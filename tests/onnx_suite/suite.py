@@ -2,7 +2,7 @@
 """onnx's conformance suite through the product: import, build, run, compare with what the standard expects.
 
     python tests/onnx_suite/suite.py [--kinds node,simple] [--sources numpy,view | all] [--jobs 2] [--match TEXT]
-                                     [--write docs/onnx.md] [--json out.json]
+                                     [--write docs/onnx.md] [--known FILE] [--json out.json]
 
 A case passes if every output has the expected dtype and shape and agrees within the case's own tolerance.
 The reference and view tactics are the default: what they give does not hang on a compiler. Prints passed/total.
@@ -28,6 +28,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 from cases import KINDS, Case, collect
+from report import document, reason
 
 SEMANTIC = ("numpy", "view")
 LIMIT = 60
@@ -159,6 +160,7 @@ def main() -> int:
     parser.add_argument("--match", default="")
     parser.add_argument("--write", type=Path)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--known", type=Path, help="write the failures and their reasons here")
     options = parser.parse_args()
     sources = None if options.sources == "all" else options.sources.split(",")
     cases = [c for c in collect(options.kinds.split(",")) if options.match in c.id]
@@ -166,9 +168,9 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps([asdict(r) for r in results], indent=0))
     if options.write:
-        from report import document
-
         options.write.write_text(document(results))
+    if options.known:
+        options.known.write_text("".join(f"{r.id}: {reason(r.error)}\n" for r in results if r.error))
     for kind in dict.fromkeys(r.kind for r in results):
         own = [r for r in results if r.kind == kind]
         print(f"{kind}: {sum(not r.error for r in own)}/{len(own)}")

@@ -71,7 +71,8 @@ class Expr:
         inside = [x for atoms, _ in terms for a in atoms for x in a.args if isinstance(x, Expr)]
         self.size = sum(1 + len(atoms) for atoms, _ in terms) + sum(x.size for x in inside)
         self.depth = 1 + max((x.depth for x in inside), default=0)
-        _check_size(self.size, self.depth, max(abs(c) for _, c in terms))
+        if self.depth > DEEPEST or self.size > LARGEST or any(abs(c) >> 63 for _, c in terms):
+            raise ShapeError("the formula of a dimension grows too large", do="Give the inputs fixed shapes")
         self.terms = terms
         self._hash = hash(terms)
 
@@ -96,8 +97,8 @@ class Expr:
         return self * -1 + other
 
     def __mul__(self, other: Dim) -> Dim:
-        if isinstance(other, Expr):
-            _check_size(len(self.terms) * len(other.terms))
+        if isinstance(other, Expr) and len(self.terms) * len(other.terms) > LARGEST:
+            raise ShapeError("the formula of a dimension grows too large", do="Give the inputs fixed shapes")
         return _normal(tuple((ma + mb, ca * cb) for ma, ca in _terms(self) for mb, cb in _terms(other)))
 
     __rmul__ = __mul__
@@ -119,14 +120,6 @@ class Expr:
 
     def __repr__(self) -> str:
         return f"Dim({self})"
-
-
-def _check_size(size: int, depth: int = 0, coefficient: int = 0) -> None:
-    if size > LARGEST or depth > DEEPEST or coefficient >= 1 << 63:
-        raise ShapeError(
-            "the formula of a dimension grows too large", why=f"{size} terms, {depth} levels deep",
-            do="Give the inputs fixed shapes",
-        )  # fmt: skip
 
 
 def _term_text(atoms: Monomial, coefficient: int) -> str:

@@ -20,7 +20,11 @@ from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.words.dims import Dim, Env, evaluate
 from tactix.words.errors import ExecutionError
 
-ABI = 1
+ABI = 2
+
+TRIALS, NEVER_SMALL = 5, 1 << 62
+"""First runs at a shape that are made on one thread, to see whether others are worth waking; with
+TACTIX_ALWAYS_PARALLEL=1 there are none, for tests."""
 
 
 class Library:
@@ -173,7 +177,8 @@ class ElfRun:
         base = self._slots.ctypes.data
         self._kernels = np.array(kernels, np.int64)
         self._args = np.array([base + 8 * s for s in layout.starts], np.int64)
-        self._table = np.array([len(kernels), threads, self._kernels.ctypes.data, self._args.ctypes.data], np.int64)
+        parts = [len(kernels), threads, self._kernels.ctypes.data, self._args.ctypes.data, 0, NEVER_SMALL]
+        self._table = np.array(parts, np.int64)
         self._address = ctypes.c_void_p(self._table.ctypes.data)
         self._run = self._executor.run if self._executor else _nothing
         self._repeat = self._executor.repeat if self._executor else _nothing
@@ -187,6 +192,7 @@ class ElfRun:
         self._slots[slots] = np.array(addresses, np.int64)[buffers] + values[offsets]
         slots, scalars = self._scalars
         self._slots[slots] = values[scalars]
+        self._table[4:] = 0 if os.environ.get("TACTIX_ALWAYS_PARALLEL") == "1" else TRIALS, NEVER_SMALL
 
     def rebind(self, buffer: int, address: int) -> None:
         view, values = self._view, self._values

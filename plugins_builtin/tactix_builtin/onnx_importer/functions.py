@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from tactix_builtin.onnx_importer.weights import Weights
 
 
+SMALLEST = 16
+"""About the bytes of the smallest node."""
+
+
 class Binder:
     """Copies bodies of functions, so many bytes and nodes at most: both may double with every level of calls."""
 
@@ -46,7 +50,7 @@ class Binder:
             if source is None:
                 continue
             if source is not a:
-                self._take(source)
+                self._take(source, has_graphs=bool(source.graphs) or source.HasField("g"))
             copied = out.attribute.add()
             copied.CopyFrom(source)
             copied.name = a.name
@@ -60,9 +64,10 @@ class Binder:
             del graph.node[:]
             graph.node.extend(nodes)
 
-    def _take(self, message: Any) -> None:
-        self._bytes -= message.ByteSize()
-        self._nodes -= 1
+    def _take(self, message: Any, has_graphs: bool = False) -> None:
+        size = message.ByteSize()
+        self._bytes -= size
+        self._nodes -= size // SMALLEST if has_graphs else 1
         if self._bytes < 0 or self._nodes < 0:
             raise ModelImportError(
                 "calls of functions repeat too much", why="their bodies would be copied too often",

@@ -31,11 +31,12 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
             yield a.g
 
 
-def reads(node: onnx.NodeProto) -> Iterator[str]:
+def reads(node: onnx.NodeProto) -> list[str]:
     """Names of the tensors that a node needs, those of the graph around its subgraphs included."""
-    yield from (name for name in node.input if name)
+    out = [name for name in node.input if name]
     for graph in subgraphs(node):
-        yield from _free_names(graph)
+        out += sorted(_free_names(graph))
+    return out
 
 
 def _free_names(graph: onnx.GraphProto) -> set[str]:
@@ -53,7 +54,7 @@ def ordered(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str], known: Cont
     maker = _makers(nodes, known)
     needed = _needed(nodes, outputs, maker)
     for i in sorted(needed):
-        for name in reads(nodes[i]):
+        for name in needed[i]:
             if name not in maker and name not in known:
                 raise ModelImportError(f"tensor {name!r} is made by nothing", who=f"node {name_of(i, nodes[i])!r}")
     return _sorted(nodes, needed, maker)
@@ -72,19 +73,20 @@ def _makers(nodes: Sequence[onnx.NodeProto], known: Container[str]) -> dict[str,
     return maker
 
 
-def _needed(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str], maker: dict[str, int]) -> set[int]:
-    seen: set[int] = set()
+def _needed(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str], maker: dict[str, int]) -> dict[int, Sequence[str]]:
+    """What each node that outputs need reads."""
+    seen: dict[int, Sequence[str]] = {}
     stack = [maker[name] for name in outputs if name in maker]
     while stack:
         i = stack.pop()
         if i not in seen:
-            seen.add(i)
-            stack += [maker[name] for name in reads(nodes[i]) if name in maker]
+            seen[i] = tuple(dict.fromkeys(reads(nodes[i])))
+            stack += [maker[name] for name in seen[i] if name in maker]
     return seen
 
 
-def _sorted(nodes: Sequence[onnx.NodeProto], needed: set[int], maker: dict[str, int]) -> list[Numbered]:
-    before = {i: {maker[name] for name in reads(nodes[i]) if name in maker} for i in needed}
+def _sorted(nodes: Sequence[onnx.NodeProto], needed: dict[int, Sequence[str]], maker: dict[str, int]) -> list[Numbered]:
+    before = {i: {maker[name] for name in names if name in maker} for i, names in needed.items()}
     after: dict[int, list[int]] = {i: [] for i in needed}
     for i, makers in before.items():
         for m in makers:

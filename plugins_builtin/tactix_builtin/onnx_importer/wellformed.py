@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 DEPTH = 64
 """Deepest nesting of functions and subgraphs."""
 
-EXPANDED = 1 << 18
+EXPANDED = 1 << 17
 """Most nodes that calls of the model's functions may stand for."""
 
 COPIED = 256 << 20

@@ -27,15 +27,10 @@ NOT_TENSORS = {
     "StringSplit", "TfIdfVectorizer", "ImageDecoder", "LabelEncoder",
 }  # fmt: skip
 CONTROL_FLOW = {"If", "Loop", "Scan", "LinearAttention"}
-SIZE_FROM_DATA = {"Compress", "NonMaxSuppression", "NonZero", "Unique"}
-RANDOM_OR_TRAINING = {"Adagrad", "Adam", "Bernoulli", "Momentum", "RandomUniformLike"}
-NOT_WRITTEN = {
-    "ArrayFeatureExtractor", "Binarizer", "BitCast", "Col2Im", "DFT", "Det", "MaxUnpool", "MelWeightMatrix", "STFT",
-    "TreeEnsemble",
-}  # fmt: skip
-UNSUPPORTED = NOT_TENSORS | CONTROL_FLOW | SIZE_FROM_DATA | RANDOM_OR_TRAINING | NOT_WRITTEN
+RANDOM = {"Bernoulli", "RandomUniformLike"}
+UNSUPPORTED = NOT_TENSORS | CONTROL_FLOW | RANDOM
 
-UNSUPPORTED_FORMS = ("training", "with_argmax", "maxunpool", "identity_sequence", "identity_opt", "range_float_type")
+UNSUPPORTED_FORMS = ("identity_sequence", "identity_opt", "affine_grid")
 """Parts of the names of cases that use a supported operator in an unsupported way."""
 
 DEPARTS = {

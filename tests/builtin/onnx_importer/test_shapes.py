@@ -190,10 +190,20 @@ def test_a_range_by_data_names_its_size(imported: Any, model: Any) -> None:
     assert got.tolist() == [2, 5, 8]
 
 
-def test_bounds_that_only_running_gives_are_refused(imported: Any, model: Any) -> None:
-    nodes = [make_node("Slice", ["x", "a", "b"], ["y"])]
-    with pytest.raises(UnsupportedOperator, match="starts"):
-        imported(model(nodes, {"x": (F32, [6]), "a": (np.int64, [1]), "b": (np.int64, [1])}, ["y"]))
+def test_bounds_that_only_running_gives_name_a_dim(imported: Any, model: Any) -> None:
+    nodes = [make_node("Slice", ["x", "a", "b"], ["y"], name="cut")]
+    net = imported(model(nodes, {"x": (F32, [6, 2]), "a": (np.int64, [1]), "b": (np.int64, [1])}, ["y"]))
+    assert net.outputs[0].spec.shape == (sym("cut_0"), 2)
+    x = np.arange(12, dtype=F32).reshape(6, 2)
+    got = evaluate(net, {"x": x, "a": np.array([-5]), "b": np.array([100])})["y"]
+    assert np.array_equal(got, x[1:])
+
+
+def test_nodes_of_one_name_give_different_dims(imported: Any, model: Any) -> None:
+    nodes = [make_node("NonZero", ["x"], ["a"], name="n"), make_node("NonZero", ["y"], ["b"], name="n")]
+    net = imported(model(nodes, {"x": (F32, [4]), "y": (F32, [4])}, ["a", "b"]))
+    got = evaluate(net, {"x": np.array([1, 0, 2, 0], F32), "y": np.array([0, 0, 3, 0], F32)})
+    assert (got["a"].tolist(), got["b"].tolist()) == ([[0, 2]], [[2]])
 
 
 # -- the arithmetic by itself ----------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
  *
  * GNU C11 for gcc, clang and zig cc; needs pthreads and nothing else of the plan. A pool of workers is made when it is
  * first needed. It serves one caller at a time: a caller that finds it busy runs alone. Workers spin for a while after
- * a run, then sleep. A forked child starts with no pool.
+ * a run, then sleep. A forked child starts with no pool. A table that one thread walks in less than it costs to wake
+ * another is not shared out: its first runs are made alone and timed.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -21,10 +22,11 @@
 #endif
 
 #define TXE_EXPORT __attribute__((visibility("default")))
-#define TXE_ABI 1
+#define TXE_ABI 2
 #define TXE_MAX_THREADS 255     /* the thread count has 8 bits of a ticket */
 #define TXE_SPIN_NS 80000       /* workers stay awake this long after a run */
 #define TXE_BARRIER_SPINS 100  /* then the barrier gives its core to others */
+#define TXE_SMALL_NS 50000      /* a table that takes less than this alone is run alone */
 #define TXE_LINE 128            /* two cache lines: adjacent ones are fetched together */
 
 typedef void (*txe_kernel)(const int64_t *args, int tid, int nt);
@@ -34,6 +36,8 @@ typedef struct {
     int64_t threads;
     const txe_kernel *kernels;
     const int64_t *const *args;
+    int64_t trials;   /* runs that are still to be made alone, to time them */
+    int64_t alone_ns; /* the shortest of them */
 } txe_table;
 
 /* Launches that a thread has finished since the pool began: written by that thread alone. */
@@ -229,8 +233,17 @@ TXE_EXPORT int tx_abi(void) {
     return TXE_ABI;
 }
 
-/* Run all launches once; returns the number of threads that took part. */
-TXE_EXPORT int tx_run(const txe_table *t) {
+static int txe_try_alone(txe_table *t) {
+    uint64_t start = txe_now();
+    txe_walk_alone(t);
+    int64_t took = (int64_t)(txe_now() - start);
+    if (took < t->alone_ns)
+        t->alone_ns = took;
+    t->trials = took > 10 * TXE_SMALL_NS ? 0 : t->trials - 1;
+    return 1;
+}
+
+static int txe_share(const txe_table *t) {
     int nt = (int)t->threads;
     if (nt > 1 && t->launches > 0 && txe_take()) {
         nt = txe_grow(nt);
@@ -246,11 +259,21 @@ TXE_EXPORT int tx_run(const txe_table *t) {
     return 1;
 }
 
-/* Run so many times; returns the threads of the last run. */
+/* Run all launches once; returns the number of threads that took part. */
+TXE_EXPORT int tx_run(txe_table *t) {
+    if (t->threads > 1 && t->trials > 0)
+        return txe_try_alone(t);
+    if (t->alone_ns >= TXE_SMALL_NS)
+        return txe_share(t);
+    txe_walk_alone(t);
+    return 1;
+}
+
+/* Run so many times on all threads, however small; returns the threads of the last run. */
 TXE_EXPORT int tx_repeat(const txe_table *t, int64_t times) {
     int nt = 0;
     for (int64_t i = 0; i < times; i++)
-        nt = tx_run(t);
+        nt = txe_share(t);
     return nt;
 }
 

@@ -82,7 +82,8 @@ class Assembler:
     def _step(self, n: Node, c: Candidate, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> None:
         constants = {name: self._packed(n, name, p) for name, p in c.artifact.constants}
         scratch = -1
-        if c.artifact.workspace != 0:
+        named = any(a.kind == "workspace" for launch in c.artifact.launches for a in launch.args)
+        if named or c.artifact.workspace != 0:
             spec = TensorSpec(DType.UINT8, (c.artifact.workspace,))
             scratch = self._buffer("workspace", f"{n.name}/workspace", spec, LINEAR)
         info = {

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 FAMILIES = (
     "elementwise", "activation", "logic", "conv", "matmul", "pool", "norm", "reduce", "softmax", "shape", "index",
     "attention", "rnn", "generate", "sort", "resize", "sampling", "quantize", "dynamic",
-    "dynamic_resize", "selection", "signal", "unpool", "bits",
+    "dynamic_resize", "selection", "signal", "unpool", "bits", "trees",
 )  # fmt: skip
 
 

@@ -1,0 +1,122 @@
+"""Ensembles of decision trees, and tables from keys to values: the operators of ``ai.onnx.ml`` that are no composition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.layer import Layer, random_array
+from tactix.words.errors import InvalidArgument, ShapeError
+from tactix.words.tensor import TensorSpec
+from tactix_builtin.layers.common import Array, Specs, pick, required
+
+MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER", "LEAF")
+"""What a node asks of its feature, by number: ``<= < >= > == !=`` its split, or whether it is in its set."""
+
+_MEMBER, _LEAF = 6, 7
+_TESTS = (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal)
+AGGREGATES = ("SUM", "AVERAGE", "MIN", "MAX")
+
+
+@dataclass(frozen=True)
+class TreeEnsembleAttrs:
+    """``targets``: numbers per sample. ``aggregate``: how those of the trees become one."""
+
+    targets: int = 1
+    aggregate: str = "SUM"
+
+
+class TreeEnsemble(Layer):
+    """x (N, features) through trees: (N, targets).
+
+    Inputs: x; of every node the feature, mode, split, next node if it holds and if not, and whether it holds for NaN;
+    the trees' roots; leaves, targets and weights of the entries; and optionally nodes and members of their sets.
+    """
+
+    key = "tactix.TreeEnsemble@1"
+    Attrs = TreeEnsembleAttrs
+
+    def infer(self, attrs: TreeEnsembleAttrs, inputs: Specs) -> list[TensorSpec]:
+        x, *_ = required(self, inputs, 11)
+        if x.rank != 2:
+            raise ShapeError(f"{self.key} takes (N, features), not {x}")
+        if attrs.aggregate not in AGGREGATES:
+            raise InvalidArgument(f"{self.key} knows no aggregate {attrs.aggregate!r}", do=f"It has {AGGREGATES}")
+        return [TensorSpec(x.dtype, (x.shape[0], attrs.targets))]
+
+    def reference(self, attrs: TreeEnsembleAttrs, *inputs: Array) -> tuple[Array, ...]:
+        x, feature, mode, split, yes, no, missing, roots, leaf, target, weight = inputs[:11]
+        sets = (pick(inputs, 11), pick(inputs, 12))
+        found = []
+        for root in roots:
+            place = np.full(len(x), root)
+            while (inner := mode[place] != _LEAF).any():
+                value = x[np.arange(len(x)), np.where(inner, feature[place], 0)]
+                holds = _holds(value, mode[place], split[place], place, sets) | (np.isnan(value) & missing[place])
+                place = np.where(inner, np.where(holds, yes[place], no[place]), place)
+            found.append(place)
+        leaves = np.stack(found, axis=1) if found else np.zeros((len(x), 0), np.int64)
+        return (_aggregated(attrs, leaves, len(mode), leaf, target, weight.astype(np.float64)).astype(x.dtype),)
+
+    def sample(self, attrs: TreeEnsembleAttrs, inputs: Specs, rng: Any) -> list[Any]:
+        """Every node a leaf, but for the first."""
+        given = required(self, inputs, 11)
+        out = [random_array(s, rng) for s in given]
+        count = given[1].at({})[0]
+        features, entries = given[0].at({})[1], given[8].at({})[0]
+        fresh = [0 * out[1] + features - 1, np.where(np.arange(count) == 0, 0, _LEAF), out[3], 0 * out[4] + 1,
+                 0 * out[5] + count - 1, out[6], 0 * out[7], np.arange(entries) % count,
+                 np.arange(entries) % attrs.targets, out[10]]  # fmt: skip
+        return [out[0], *(s.const if s.is_const else v.astype(s.dtype.numpy) for s, v in zip(given[1:], fresh))]
+
+
+def _holds(value: Array, mode: Array, split: Array, place: Array, sets: tuple[Array | None, Array | None]) -> Array:
+    out = np.select([mode == i for i in range(len(_TESTS))], [test(value, split) for test in _TESTS], False)
+    nodes, members = sets
+    if nodes is not None and members is not None:
+        inside = ((place[:, None] == nodes) & (value[:, None] == members)).any(axis=1)
+        out = np.where(mode == _MEMBER, inside, out)
+    return out
+
+
+def _aggregated(
+    attrs: TreeEnsembleAttrs, leaves: Array, nodes: int, leaf: Array, target: Array, weight: Array
+) -> Array:
+    """(N, targets) of the weights at the leaves (N, trees); 0 where no tree says anything."""
+    table, said = np.zeros((nodes, attrs.targets)), np.zeros((nodes, attrs.targets), bool)
+    np.add.at(table, (leaf, target), weight)
+    said[leaf, target] = True
+    if attrs.aggregate in ("SUM", "AVERAGE"):
+        total = table[leaves].sum(axis=1)
+        return total / max(1, leaves.shape[1]) if attrs.aggregate == "AVERAGE" else total
+    lowest = attrs.aggregate == "MIN"
+    values = np.where(said[leaves], table[leaves], np.inf if lowest else -np.inf)
+    best = (np.min if lowest else np.max)(values, axis=1)
+    return np.where(np.isfinite(best), best, 0)
+
+
+class Lookup(Layer):
+    """For each element of x the value of its key, or the default; NaN is a key too. Inputs: x, keys, values, default."""
+
+    key = "tactix.Lookup@1"
+
+    def infer(self, attrs: Any, inputs: Specs) -> list[TensorSpec]:
+        x, keys, values, default = required(self, inputs, 4)
+        if keys.shape != values.shape or default.dtype is not values.dtype:
+            raise ShapeError(f"{self.key}: keys {keys}, values {values}, default {default}")
+        return [TensorSpec(values.dtype, x.shape)]
+
+    def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
+        x, keys, values, default = inputs
+        order = np.argsort(keys, kind="stable")
+        place = np.minimum(np.searchsorted(keys, x, sorter=order), max(0, len(keys) - 1))
+        if not len(keys):
+            return (np.full(x.shape, default.reshape(()), values.dtype),)
+        found = order[place]
+        hit = (keys[found] == x) | ((keys[found] != keys[found]) & (x != x))
+        return (np.where(hit, values[found], default.reshape(())),)
+
+
+LAYERS: tuple[Layer, ...] = (TreeEnsemble(), Lookup())

@@ -1,0 +1,186 @@
+"""Classical models, ``ai.onnx.ml``: scalers, linear models, tables. Strings as keys or labels are not supported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.graph import Value
+from tactix.words.dims import prod
+from tactix.words.dtypes import DType
+from tactix_builtin.onnx_importer.convert import Context, Table
+
+CONVERTERS = Table()
+
+ML = "ai.onnx.ml"
+
+
+def float_input(ctx: Context) -> Value:
+    """The first input in float32."""
+    return ctx.cast(ctx.tensor(), DType.FP32)
+
+
+def floats(values: Sequence[float]) -> Any:
+    return np.array(values, np.float32)
+
+
+def two(ctx: Context, layer: str, a: Value, b: Any) -> Value:
+    """A pointwise layer of a tensor and a tensor or numbers of its dtype."""
+    other = b if isinstance(b, Value) else ctx.constant(np.asarray(b).astype(a.spec.dtype.numpy))
+    return ctx.layer(f"tactix.{layer}", [a, other])
+
+
+@CONVERTERS("Scaler", domain=ML)
+def scaler(ctx: Context, node: Any) -> Value:
+    centred = two(ctx, "Sub", float_input(ctx), ctx.attr("offset", (0.0,)))
+    return two(ctx, "Mul", centred, ctx.attr("scale", (1.0,)))
+
+
+@CONVERTERS("Normalizer", domain=ML)
+def normalizer(ctx: Context, node: Any) -> Value:
+    """Rows by their largest element, sum of magnitudes or length; a row whose norm is 0 stays."""
+    x, norm = float_input(ctx), ctx.attr("norm", "MAX")
+    last = {"axes": (x.spec.rank - 1,), "keepdims": True}
+    if norm == "MAX":
+        size = ctx.layer("tactix.ReduceMax", [x], **last)
+    elif norm == "L1":
+        size = ctx.layer("tactix.ReduceSum", [ctx.layer("tactix.Abs", [x])], **last)
+    else:
+        size = ctx.layer("tactix.Sqrt", [ctx.layer("tactix.ReduceSum", [two(ctx, "Mul", x, x)], **last)])
+    zero = two(ctx, "Equal", size, 0)
+    return two(ctx, "Div", x, ctx.layer("tactix.Where", [zero, ctx.scalar(1, size), size]))
+
+
+@CONVERTERS("Binarizer", domain=ML)
+def binarizer(ctx: Context, node: Any) -> Value:
+    above = two(ctx, "Greater", ctx.tensor(), ctx.attr("threshold", 0.0))
+    return ctx.cast(above, ctx.spec().dtype)
+
+
+@CONVERTERS("ArrayFeatureExtractor", domain=ML)
+def feature_extractor(ctx: Context, node: Any) -> Value:
+    x, places = ctx.tensor(), ctx.tensor(1)
+    x = ctx.reshape(x, (1, *x.spec.shape)) if x.spec.rank == 1 else x
+    flat = ctx.reshape(places, (places.spec.numel,))
+    return ctx.layer("tactix.Gather", [x, flat], axis=x.spec.rank - 1)
+
+
+@CONVERTERS("FeatureVectorizer", domain=ML)
+def feature_vectorizer(ctx: Context, node: Any) -> Value:
+    ctx.ignore("inputdimensions")
+    parts = [ctx.cast(ctx.tensor(i), DType.FP32) for i in range(len(ctx.inputs))]
+    rows = [ctx.reshape(p, (p.spec.shape[0] if p.spec.rank > 1 else 1, prod(p.spec.shape[p.spec.rank > 1 :])))
+            for p in parts]  # fmt: skip
+    return rows[0] if len(rows) == 1 else ctx.layer("tactix.Concat", rows, axis=1)
+
+
+@CONVERTERS("Imputer", domain=ML)
+def imputer(ctx: Context, node: Any) -> Value:
+    x = ctx.tensor()
+    kind = "float" if x.spec.dtype.is_float else "int64"
+    values, gone = ctx.attr(f"imputed_value_{kind}s", ()), ctx.attr(f"replaced_value_{kind}", 0)
+    ctx.ignore("replaced_value_float", "replaced_value_int64", "imputed_value_floats", "imputed_value_int64s")
+    missing = ctx.layer("tactix.IsNaN", [x]) if gone != gone else two(ctx, "Equal", x, gone)
+    filled = ctx.constant(np.array(values, x.spec.dtype.numpy))
+    return ctx.layer("tactix.Where", [missing, filled, x])
+
+
+@CONVERTERS("LabelEncoder", domain=ML)
+def label_encoder(ctx: Context, node: Any) -> Value:
+    kinds = {"int64s": np.int64, "floats": np.float32, "tensor": None}
+    keys, values = (_listed(ctx, what, kinds) for what in ("keys", "values"))
+    if keys is None or values is None or DType.STRING in (DType.of(keys.dtype), DType.of(values.dtype)):
+        ctx.fail("strings are not supported")
+    default = _default(ctx, values)
+    constants = [ctx.constant(a) for a in (keys.astype(ctx.spec().dtype.numpy), values, default)]
+    return ctx.layer("tactix.Lookup", [ctx.tensor(), *constants])
+
+
+def _listed(ctx: Context, what: str, kinds: dict[str, Any]) -> Any:
+    for kind, dtype in kinds.items():
+        if ctx.has_attr(f"{what}_{kind}"):
+            found = ctx.attr(f"{what}_{kind}")
+            return found.reshape(-1) if dtype is None else np.array(found, dtype)
+    return None
+
+
+def _default(ctx: Context, values: Any) -> Any:
+    ctx.ignore("default_float", "default_int64", "default_string")
+    if ctx.has_attr("default_tensor"):
+        return ctx.attr("default_tensor").reshape(()).astype(values.dtype)
+    plain = ctx.attr("default_int64", -1) if values.dtype.kind in "iu" else ctx.attr("default_float", -0.0)
+    return np.asarray(plain).astype(values.dtype)
+
+
+# -- linear models -------------------------------------------------------------------------------------------------
+
+
+def transformed(ctx: Context, scores: Value) -> Value:
+    """``post_transform`` of scores (N, classes)."""
+    kind = ctx.attr("post_transform", "NONE")
+    if kind == "NONE":
+        return scores
+    if kind == "LOGISTIC":
+        return ctx.layer("tactix.Sigmoid", [scores])
+    if kind == "SOFTMAX":
+        return ctx.layer("tactix.Softmax", [scores], axis=1)
+    if kind == "SOFTMAX_ZERO":
+        soft = ctx.layer("tactix.Softmax", [scores], axis=1)
+        return ctx.layer("tactix.Where", [two(ctx, "Equal", scores, 0), ctx.scalar(0, scores), soft])
+    return ctx.fail(f"post_transform {kind!r} is not supported")
+
+
+def linear_scores(ctx: Context, targets: int) -> Value:
+    """``x coefficients' + intercepts``."""
+    x = float_input(ctx)
+    x = ctx.reshape(x, (1, *x.spec.shape)) if x.spec.rank == 1 else x
+    weights = ctx.constant(floats(ctx.attr("coefficients")).reshape(targets, -1))
+    inputs = [x, weights]
+    if ctx.attr("intercepts", ()):
+        inputs.append(ctx.constant(floats(ctx.attr("intercepts"))))
+    return ctx.layer("tactix.Gemm", inputs, transB=True)
+
+
+@CONVERTERS("LinearRegressor", domain=ML)
+def linear_regressor(ctx: Context, node: Any) -> Value:
+    return transformed(ctx, linear_scores(ctx, ctx.attr("targets", 1)))
+
+
+@CONVERTERS("LinearClassifier", domain=ML)
+def linear_classifier(ctx: Context, node: Any) -> list[Value]:
+    ctx.ignore("multi_class")
+    labels = class_labels(ctx)
+    rows = len(ctx.attr("intercepts", ())) or len(labels)
+    scores = linear_scores(ctx, rows)
+    if rows == 1 and len(labels) == 2:
+        return binary_classes(ctx, scores, labels, even=False)
+    return [best_label(ctx, scores, labels), transformed(ctx, scores)]
+
+
+def class_labels(ctx: Context) -> tuple[int, ...]:
+    """Integer labels of the classes."""
+    ctx.ignore("classlabels_int64s", "classlabels_ints")
+    for name in ("classlabels_int64s", "classlabels_ints"):
+        if ctx.attr(name):
+            return tuple(ctx.attr(name))
+    return ctx.fail("labels that are strings are not supported")
+
+
+def best_label(ctx: Context, scores: Value, labels: Sequence[int]) -> Value:
+    """The label of the highest score, the first of equals."""
+    best = ctx.layer("tactix.ArgMax", [scores], axis=1, keepdims=False)
+    return ctx.layer("tactix.Gather", [ctx.constant(np.array(labels, np.int64)), best], axis=0)
+
+
+def binary_classes(ctx: Context, score: Value, labels: Sequence[int], even: bool) -> list[Value]:
+    """Label and scores of two classes from the score (N, 1) of the second; ``even``: it is a probability."""
+    if even:
+        both, threshold = [two(ctx, "Add", ctx.layer("tactix.Neg", [score]), 1.0), score], 0.5
+    else:
+        both, threshold = [ctx.layer("tactix.Neg", [score]), score], 0.0
+    second = ctx.reshape(two(ctx, "Greater", score, threshold), (score.spec.shape[0],))
+    values = [ctx.constant(np.int64(labels[i])) for i in (1, 0)]
+    label = ctx.layer("tactix.Where", [second, *values])
+    return [label, transformed(ctx, ctx.layer("tactix.Concat", both, axis=1))]

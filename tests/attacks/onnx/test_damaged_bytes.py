@@ -1,0 +1,120 @@
+"""Damaged files: cut, flipped, mixed up. They import or are refused; nothing else may come out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx_mutations import MUTATIONS, flipped
+
+import tactix
+from tactix.words.errors import ModelImportError
+
+MODELS = sorted((Path(__file__).parents[2] / "models").glob("*.onnx"))
+FLIPS = 40
+CHANGES = 60
+BUILDS = 6
+
+Refusal = Callable[[Any], tactix.TactixError]
+
+
+def outcome(builder: tactix.Builder, source: Any) -> Any:
+    """The network, or None if it was refused."""
+    try:
+        return builder.import_model(source)
+    except ModelImportError as e:
+        assert e.what
+        assert e.who or e.why or e.do
+        return None
+
+
+def test_an_empty_file_is_no_model(tmp_path: Path, refusal: Refusal) -> None:
+    path = tmp_path / "empty.onnx"
+    path.write_bytes(b"")
+    assert "no graph" in refusal(path).why
+    refusal(b"")
+
+
+@pytest.mark.parametrize("content", [b"hello, world\n" * 50, b"\x89PNG\r\n\x1a\n", b"\0" * 4096, b"\xff" * 4096, b"{}"])
+def test_other_formats_are_told(content: bytes, tmp_path: Path, refusal: Refusal) -> None:
+    path = tmp_path / "other.onnx"
+    path.write_bytes(content)
+    e = refusal(path)
+    assert "not an ONNX model" in e.what
+    assert str(path) in e.who
+
+
+@pytest.mark.parametrize("name", ["folder.onnx", "absent.onnx", "a" * 300 + ".onnx"])
+def test_what_is_no_file_is_told(name: str, tmp_path: Path, refusal: Refusal) -> None:
+    (tmp_path / "folder.onnx").mkdir()
+    assert name in refusal(tmp_path / name).who
+
+
+def test_a_file_beyond_the_format_is_not_read(tmp_path: Path, refusal: Refusal) -> None:
+    path = tmp_path / "large.onnx"
+    with path.open("wb") as f:
+        f.truncate(1 << 40)
+    e = refusal(path)
+    assert "too large" in e.what
+    assert "external data" in e.do
+
+
+@pytest.mark.parametrize(
+    "claim", [b"\x3a\xff\xff\xff\xff\x07", b"\x3a\x80\x80\x80\x80\x08", b"\x3a\xff\xff\xff\xff\x0f"]
+)
+def test_a_claim_of_gigabytes_allocates_nothing(claim: bytes, refusal: Refusal) -> None:
+    refusal(b"\x08\x08" + claim + b"\x0a\x00")
+
+
+@pytest.mark.parametrize("path", MODELS[::3], ids=lambda p: p.stem)
+def test_every_truncation_is_refused(path: Path, refusal: Refusal) -> None:
+    data = path.read_bytes()
+    ends = {*range(40), *range(0, len(data), max(1, len(data) // 60)), *range(len(data) - 30, len(data))}
+    for end in sorted(ends):
+        cut = data[:end]
+        e = refusal(cut)
+        assert "not an ONNX model" in e.what or "operator set" in str(e) or "made by nothing" in str(e)
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda p: p.stem)
+def test_flipped_bytes_import_or_are_refused(path: Path, builder: tactix.Builder) -> None:
+    rng = random.Random(path.stem)
+    data = path.read_bytes()
+    for _ in range(FLIPS):
+        outcome(builder, flipped(data, rng))
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda p: p.stem)
+def test_changed_fields_import_or_are_refused(path: Path, builder: tactix.Builder) -> None:
+    """Well-formed messages with wrong contents come further than flipped bytes."""
+    rng = random.Random(path.stem)
+    sound = onnx.load(str(path))
+    refused = 0
+    for _ in range(CHANGES):
+        changed = onnx.ModelProto()
+        changed.CopyFrom(sound)
+        rng.choice(MUTATIONS)(changed, rng)
+        refused += outcome(builder, changed) is None
+    assert 0 < refused < CHANGES
+
+
+@pytest.mark.parametrize("path", [p for p in MODELS if p.stem in ("lenet", "mlp", "gru")], ids=lambda p: p.stem)
+def test_what_still_imports_is_built_or_refused(path: Path, builder: tactix.Builder) -> None:
+    rng = random.Random(path.stem)
+    sound = onnx.load(str(path))
+    built = 0
+    for _ in range(BUILDS):
+        changed = onnx.ModelProto()
+        changed.CopyFrom(sound)
+        rng.choice(MUTATIONS)(changed, rng)
+        network = outcome(builder, changed)
+        config = tactix.BuilderConfig(builder_optimization_level=0, tactic_sources={"numpy"}, timing_cache=False)
+        try:
+            built += network is not None and builder.build_plan(network, config) is not None
+        except tactix.TactixError as e:
+            assert e.what
+    assert built

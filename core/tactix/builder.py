@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from tactix.fuse.rewrite import fuse
 from tactix.fuse.trace import Trace
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
+from tactix.plan.compat import device_facts
 from tactix.plan.schema import Plan, Profile, Requirement
 from tactix.plugins.session import Session
 from tactix.profiles import ranges, with_unknown
@@ -76,7 +78,7 @@ class Builder:
 
         Raises ModelImportError, UnsupportedOperator.
         """
-        if isinstance(source, (str, Path)) and not Path(source).is_file():
+        if isinstance(source, (str, Path)) and not os.path.isfile(source):
             raise ModelImportError("no such file", who=str(source))
         for importer in self.session.importers.values():
             if importer.claims(source):
@@ -211,7 +213,7 @@ class Builder:
             blobs=draft.blobs,
             ledger=ledger,
             requirements=self._requirements([s.artifact for s in steps]),
-            device=_facts(stage),
+            device={"key": stage.config.device, **device_facts(stage.context.device)},
             meta={"tactix": tactix.__version__, "threads": stage.context.threads, "registry": self.session.digest},
         )
         monitor.finish("assemble")
@@ -251,17 +253,6 @@ def _open_cache(config: BuilderConfig) -> TimingCache:
     if where is False:
         return TimingCache()
     return TimingCache(default_path() if where is None or where is True else Path(where))
-
-
-def _facts(stage: Stage) -> dict[str, Any]:
-    p = stage.context.device
-    return {
-        "key": stage.config.device,
-        "kind": p.kind,
-        "name": p.name,
-        "features": sorted(p.features),
-        "vector_bits": p.vector_bits,
-    }
 
 
 def _ledger(bids: Mapping[Node, Bids], choice: Choice, trace: Trace, stage: Stage) -> dict[str, Any]:

@@ -71,15 +71,6 @@ class BuilderConfig:
     enabled: set[str] = field(default_factory=set)
     progress_monitor: ProgressMonitor = field(default_factory=SilentProgress)
 
-    def set_flag(self, flag: BuilderFlag) -> None:
-        self.flags.add(flag)
-
-    def clear_flag(self, flag: BuilderFlag) -> None:
-        self.flags.discard(flag)
-
-    def get_flag(self, flag: BuilderFlag) -> bool:
-        return flag in self.flags
-
     def set_memory_pool_limit(self, pool: MemoryPoolType, size: int) -> None:
         """Limit a pool to so many bytes. Raises ConfigError if not positive."""
         if size <= 0:

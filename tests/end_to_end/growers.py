@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from strategies import ALL, BF16, BOOL, F16, F32, F64, FLOATS, I8, I32, I64, INTS, KINDS, NUMBERS, U8, Grower, Unfit
 
 from tactix.contracts.graph import Value
-from tactix.words.dims import Dim, evaluate_shape, prod, sym
+from tactix.words.dims import Dim, prod, sym
 from tactix.words.dtypes import DType
 
 # -- pointwise -------------------------------------------------------------------------------------------------------
 
-SMOOTH = ("Tanh", "Sigmoid", "Gelu", "Erf", "Softsign", "Softplus", "Mish", "HardSwish", "HardSigmoid", "Exp", "Sin", "Cos",
-          "Atan", "Asinh", "Swish", "Elu", "Selu", "Celu", "LeakyRelu", "Sinh", "Cosh")  # fmt: skip
+SMOOTH = (
+    "Tanh", "Sigmoid", "Gelu", "Erf", "Softsign", "Softplus", "Mish", "HardSwish", "HardSigmoid", "Exp", "Sin", "Cos",
+    "Atan", "Asinh", "Swish", "Elu", "Selu", "Celu", "LeakyRelu", "Sinh", "Cosh",
+)  # fmt: skip
 JUMPS = ("Floor", "Ceil", "Round", "Sign", "ThresholdedRelu", "Shrink")
 
 
@@ -357,5 +359,7 @@ def along_axis(g: Grower) -> None:
 
 
 KINDS.update((f.__name__, f) for f in (
-    unary, unary_of_positive, jump, clip, binary, divide, prelu, whole, whole_division, whole_unary, shift, comparison, logic, where, cast, matmul, matmul_transposed, gemm, convolution, conv_transpose, attention, recurrent, pool, global_pool, reduction, softmax, layer_norm, channel_norm, along_axis,
+    unary, convolution, reduction, pool, matmul, binary, softmax, layer_norm, conv_transpose, channel_norm, attention,
+    gemm, matmul_transposed, global_pool, recurrent, along_axis, clip, unary_of_positive, jump, divide, prelu, cast,
+    where, comparison, logic, whole, whole_unary, whole_division, shift,
 ))  # fmt: skip

@@ -22,7 +22,7 @@ REASONS = (
     (r"sequence_type|Sequence|SplitToSequence", "sequences are not tensors"),
     (r"optional_type|Optional", "optional values are not tensors"),
     (r"String|Regex|TfIdf|LabelEncoder", "strings"),
-    (r"::(Loop|Scan)\b|LinearAttention", "loops: Loop and Scan"),
+    (r"::(Loop|Scan)\b", "loops: Loop and Scan"),
     (r"condition is only known by running", "a branch that only running picks"),
     (r"RandomUniformLike|Bernoulli", "random numbers of no given generator"),
     (r"ImageDecoder", "decoding of image files"),
@@ -39,7 +39,7 @@ def reason(error: str) -> str:
     for pattern, words in REASONS:
         if re.search(pattern, error):
             return words
-    return re.sub(r"node '[^']*' ", "", error)[:160]
+    return re.sub(r"node '[^']*' |\S*\.onnx: ", "", error)[:160]
 
 
 def document(results: Sequence[Result]) -> str:

@@ -131,22 +131,23 @@ def select(condition: ScalarLike, a: ScalarLike, b: ScalarLike) -> Scalar:
     return _op("select", condition, a, b)
 
 
+def _named(make: Any, name: str) -> Any:
+    make.__name__, make.__doc__ = name, f"The scalar function ``{name}``."
+    return make
+
+
 def _unary(name: str) -> Callable[[ScalarLike], Scalar]:
     def make(x: ScalarLike) -> Scalar:
         return _op(name, x)
 
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"The scalar function ``{name}``."
-    return make
+    return _named(make, name)  # type: ignore[no-any-return]
 
 
 def _binary(name: str) -> Callable[[ScalarLike, ScalarLike], Scalar]:
     def make(a: ScalarLike, b: ScalarLike) -> Scalar:
         return _op(name, a, b)
 
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"The scalar function ``{name}``."
-    return make
+    return _named(make, name)  # type: ignore[no-any-return]
 
 
 UNARY = (

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tactix.contracts import attrs as attribute
 from tactix.contracts.graph import Node, Value
 from tactix.network.definition import NetworkDefinition
-from tactix.words.dims import evaluate_shape, symbol_name
+from tactix.words.dims import evaluate_shape, learn
 from tactix.words.errors import InvalidArgument, ShapeError
-from tactix.words.tensor import TensorSpec
 
 
 def bind_symbols(net: NetworkDefinition, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
@@ -20,9 +19,7 @@ def bind_symbols(net: NetworkDefinition, shapes: Mapping[str, tuple[int, ...]]) 
         shape = shapes[v.name]
         if len(shape) != v.spec.rank:
             raise ShapeError(f"input {v.name!r} has rank {v.spec.rank}, got shape {shape}")
-        for d, n in zip(v.spec.shape, shape, strict=True):
-            if name := symbol_name(d):
-                env.setdefault(name, n)
+        learn(v.spec.shape, shape, env)
     for v in net.inputs:  # a dim may use a symbol that only a later input gives
         if evaluate_shape(v.spec.shape, env) != tuple(shapes[v.name]):
             raise ShapeError(f"input {v.name!r} is {v.spec}, got shape {shapes[v.name]}")
@@ -40,14 +37,6 @@ def run_node(node: Node, inputs: list[Any], env: Mapping[str, int]) -> tuple[Any
     return node.layer.reference(attribute.resolve_fields(node.attrs, env), *inputs)
 
 
-def learn(specs: Iterable[TensorSpec], results: Sequence[Any], env: dict[str, int]) -> None:
-    """Bind the symbols of outputs that only running tells."""
-    for spec, result in zip(specs, results, strict=True):
-        for d, n in zip(spec.shape, result.shape, strict=True):
-            if name := symbol_name(d):
-                env.setdefault(name, n)
-
-
 def evaluate(net: NetworkDefinition, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Output arrays by name."""
     missing = [v.name for v in net.inputs if v.name not in inputs]
@@ -58,6 +47,7 @@ def evaluate(net: NetworkDefinition, inputs: Mapping[str, Any]) -> dict[str, Any
     known.update({v: v.const for v in net.constants})
     for n in net.nodes:
         results = run_node(n, [None if v is None else known[v] for v in n.inputs], env)
-        learn([v.spec for v in n.outputs], results, env)
+        for v, y in zip(n.outputs, results, strict=True):
+            learn(v.spec.shape, y.shape, env)
         known.update(zip(n.outputs, results, strict=True))
     return {k: known[v] for k, v in zip(net.output_names, net.outputs, strict=True)}

@@ -18,7 +18,7 @@ from tactix.run.context import ExecutionContext
 from tactix.run.link import Program
 from tactix.run.memory import Memory
 from tactix.run.shapes import solve
-from tactix.words.dims import Shape, evaluate, evaluate_shape, show, symbol_name
+from tactix.words.dims import Shape, evaluate, evaluate_shape, learn, show
 from tactix.words.error_recorder import recording
 from tactix.words.errors import ExecutionError, InvalidArgument
 
@@ -124,21 +124,16 @@ class PhasedContext(ExecutionContext):
         launcher = self._program.launchers[step.artifact.launcher]
         found = launcher.produce(step, env, addresses, self._program.context)
         for o, a in zip(step.outputs, found, strict=True):
-            learn(step.name, o.spec.shape, a.shape, env)
+            bind_shape(step.name, o.spec.shape, a.shape, env)
             arrays[o.buffer] = a
             addresses[o.buffer] = address_of(a)
 
 
-def learn(name: str, declared: Shape, shape: tuple[int, ...], env: dict[str, int]) -> None:
-    """Bind the bare symbols of a declared shape that have no value yet. Raises ExecutionError if the rest differs."""
+def bind_shape(name: str, declared: Shape, shape: tuple[int, ...], env: dict[str, int]) -> None:
+    """Bind the symbols of a declared shape that have no value yet. Raises ExecutionError if the rest differs."""
     if len(declared) == len(shape):
-        for d, n in zip(declared, shape, strict=True):
-            if symbol := symbol_name(d):
-                env.setdefault(symbol, n)
+        learn(declared, shape, env)
         if evaluate_shape(declared, env) == shape:
             return
-    raise ExecutionError(f"gave shape {show(shape)}", who=name, why=f"declared is {show(declared)} at {_text(env)}")
-
-
-def _text(env: Mapping[str, int]) -> str:
-    return ", ".join(f"{k} = {v}" for k, v in env.items())
+    known = ", ".join(f"{k} = {v}" for k, v in env.items())
+    raise ExecutionError(f"gave shape {show(shape)}", who=name, why=f"declared is {show(declared)} at {known}")

@@ -69,8 +69,8 @@ class Expr:
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
         inside = [x for atoms, _ in terms for a in atoms for x in a.args if isinstance(x, Expr)]
-        self.size = sum(1 + len(atoms) for atoms, _ in terms) + sum(x.size for x in inside)
-        self.depth = 1 + max((x.depth for x in inside), default=0)
+        self.size: int = sum(1 + len(atoms) for atoms, _ in terms) + sum(x.size for x in inside)
+        self.depth: int = 1 + max((x.depth for x in inside), default=0)
         if self.depth > DEEPEST or self.size > LARGEST or any(abs(c) >> 63 for _, c in terms):
             raise ShapeError("the formula of a dimension grows too large", do="Give the inputs fixed shapes")
         self.terms = terms
@@ -352,6 +352,13 @@ def _evaluate_atom(a: Atom, env: Env) -> int:
 
 def evaluate_shape(shape: Iterable[Dim], env: Env) -> tuple[int, ...]:
     return tuple(evaluate(d, env) for d in shape)
+
+
+def learn(shape: Iterable[Dim], sizes: Iterable[int], env: dict[str, int]) -> None:
+    """Bind the bare symbols of a shape that have no value yet."""
+    for d, n in zip(shape, sizes, strict=True):
+        if name := symbol_name(d):
+            env.setdefault(name, n)
 
 
 def show(shape: Iterable[Dim]) -> str:

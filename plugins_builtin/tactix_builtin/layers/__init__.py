@@ -11,6 +11,7 @@ FAMILIES = (
     "elementwise", "activation", "logic", "conv", "matmul", "pool", "norm", "reduce", "softmax", "shape", "index",
     "attention", "rnn", "generate", "sort", "resize", "sampling", "quantize", "dynamic",
     "dynamic_resize", "selection", "signal", "unpool", "bits", "trees",
+    "linear_attention",
 )  # fmt: skip
 
 

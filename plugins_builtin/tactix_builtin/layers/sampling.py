@@ -15,6 +15,7 @@ from tactix.words.errors import InvalidArgument, ShapeError
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers import windows as win
 from tactix_builtin.layers.common import Array, Specs, pick, required, same_dim, wide
+from tactix_builtin.layers.dynamic import length
 
 Taps = Callable[[Array], Iterator[tuple[Array, Array]]]
 """For a coordinate: places and their weights."""
@@ -129,7 +130,7 @@ class AffineGrid(Layer):
 
     def infer(self, attrs: AffineGridAttrs, inputs: Specs) -> list[TensorSpec]:
         theta, size = required(self, inputs, 2)
-        n = size.shape[0] - 2
+        n = length(size, self.key, "axes") - 2
         if theta.rank != 3 or n not in (2, 3):
             raise ShapeError(f"{self.key}: theta {theta}, size {size}")
         known = size.known()

@@ -1,4 +1,4 @@
-"""Ensembles of decision trees, and tables from keys to values: the operators of ``ai.onnx.ml`` that are no composition."""
+"""Ensembles of decision trees, and tables from keys to values: what of ``ai.onnx.ml`` is no composition."""
 
 from __future__ import annotations
 
@@ -98,7 +98,10 @@ def _aggregated(
 
 
 class Lookup(Layer):
-    """For each element of x the value of its key, or the default; NaN is a key too. Inputs: x, keys, values, default."""
+    """For each element of x the value of its key, or the default; NaN may be a key.
+
+    Inputs: x, keys, values, default.
+    """
 
     key = "tactix.Lookup@1"
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 FAMILIES = (
     "ops_math", "ops_nn", "ops_attention", "ops_shape", "ops_index", "ops_reduce", "ops_generate", "ops_resize",
-    "ops_quantize", "ops_signal", "ops_selection", "ops_training", "ops_legacy", "ops_ml", "ops_trees",
+    "ops_quantize", "ops_signal", "ops_selection", "ops_training", "ops_legacy", "ops_ml", "ops_trees", "ops_microsoft",
 )  # fmt: skip
 
 

@@ -81,6 +81,10 @@ class Catalog:
             return Claim(convert=max(fitting, key=lambda c: c.since).convert)
         return Claim(layer=self._layers[key]) if key in self._layers else None
 
+    def is_local(self, node: onnx.NodeProto) -> bool:
+        """Whether the model has a function of its own for the node."""
+        return (domain_of(node.domain), node.op_type, node.overload) in self._functions
+
     def function(self, node: onnx.NodeProto, version: int) -> Function | None:
         """The model's own function for the node, or the body that the operator set defines."""
         domain = domain_of(node.domain)
@@ -159,6 +163,14 @@ def attribute_types(domain: str, op: str, version: int) -> Mapping[str, tuple[in
         for name, a in schema.attributes.items() if schema else ():
             out[name] = (*out.get(name, ()), int(a.type.value))
     return out
+
+
+@functools.cache
+def input_counts(domain: str, op: str, version: int) -> tuple[int, int] | None:
+    """Fewest and most inputs of an operator, at this version or the newest."""
+    schemas = [schema_of(domain, op, version), schema_of(domain, op, (1 << 31) - 1)]
+    known = [s for s in schemas if s is not None]
+    return (min(s.min_input for s in known), max(s.max_input for s in known)) if known else None
 
 
 @functools.cache

@@ -17,12 +17,28 @@ from tactix.contracts.symbolic import LIMIT
 from tactix.words.dims import Dim, sym
 from tactix.words.errors import ModelImportError, TactixError, UnsupportedOperator
 from tactix_builtin.onnx_importer import functions
-from tactix_builtin.onnx_importer.catalog import Catalog, Function, Opsets, attribute_types, domain_of, opsets_of
+from tactix_builtin.onnx_importer.catalog import (
+    Catalog,
+    Function,
+    Opsets,
+    attribute_types,
+    domain_of,
+    input_counts,
+    opsets_of,
+)  # fmt: skip
 from tactix_builtin.onnx_importer.convert import Context, import_as_layer
 from tactix_builtin.onnx_importer.dim_text import dim_of
 from tactix_builtin.onnx_importer.order import name_of, ordered
 from tactix_builtin.onnx_importer.weights import RANK, Weights, dtype_of
-from tactix_builtin.onnx_importer.wellformed import COPIED, DEPTH, EXPANDED, Key, check_attributes, recursion
+from tactix_builtin.onnx_importer.wellformed import (
+    COPIED,
+    DEPTH,
+    EXPANDED,
+    Key,
+    check_attributes,
+    check_inputs,
+    recursion,
+)
 
 if TYPE_CHECKING:
     import onnx
@@ -116,7 +132,10 @@ class Walker:
         domain = domain_of(node.domain)
         inputs = [self.find(scope, name) if name else None for name in node.input]
         version = scope.opsets.get(domain, 1)
-        check_attributes(node, index, attribute_types(domain, node.op_type, version))
+        if not self.catalog.is_local(node):
+            check_inputs(node, index, input_counts(domain, node.op_type, version))
+        rank = inputs[0].spec.rank if inputs and inputs[0] is not None else None
+        check_attributes(node, index, attribute_types(domain, node.op_type, version), rank)
         ctx = Context(self, scope, node, scope.prefix + name_of(index, node), domain, version, inputs)
         try:
             results = self._results(ctx)

@@ -17,6 +17,7 @@ LARGEST = (1 << 31) - 1
 """Most bytes of a model in one file: protobuf's own limit."""
 
 AGAIN = "Export or download it again"
+CHECK = "See whether onnx.checker.check_model accepts the model"
 
 
 class OnnxImporter:
@@ -52,11 +53,12 @@ class OnnxImporter:
             catalog = Catalog(converters, network.layers.values(), model.functions)
             check_expansion(model, catalog)
             import_model(model, network, catalog, weights)
-        except ModelImportError:
+        except ModelImportError as e:
+            e.who, e.do = e.who or shown(source), e.do or CHECK
             raise
         except Exception as e:
             why = str(e) if isinstance(e, TactixError) else f"{type(e).__name__}: {e}"
-            raise ModelImportError("cannot be imported", who=shown(source), why=why) from e
+            raise ModelImportError("cannot be imported", who=shown(source), why=why, do=CHECK) from e
 
 
 def shown(source: Any) -> str:

@@ -155,7 +155,7 @@ def linear_classifier(ctx: Context, node: Any) -> list[Value]:
     rows = len(ctx.attr("intercepts", ())) or len(labels)
     scores = linear_scores(ctx, rows)
     if rows == 1 and len(labels) == 2:
-        return binary_classes(ctx, scores, labels, even=False)
+        return [second_label(ctx, scores, labels, 0.0), complement(ctx, transformed(ctx, scores))]
     return [best_label(ctx, scores, labels), transformed(ctx, scores)]
 
 
@@ -174,13 +174,12 @@ def best_label(ctx: Context, scores: Value, labels: Sequence[int]) -> Value:
     return ctx.layer("tactix.Gather", [ctx.constant(np.array(labels, np.int64)), best], axis=0)
 
 
-def binary_classes(ctx: Context, score: Value, labels: Sequence[int], even: bool) -> list[Value]:
-    """Label and scores of two classes from the score (N, 1) of the second; ``even``: it is a probability."""
-    if even:
-        both, threshold = [two(ctx, "Add", ctx.layer("tactix.Neg", [score]), 1.0), score], 0.5
-    else:
-        both, threshold = [ctx.layer("tactix.Neg", [score]), score], 0.0
-    second = ctx.reshape(two(ctx, "Greater", score, threshold), (score.spec.shape[0],))
-    values = [ctx.constant(np.int64(labels[i])) for i in (1, 0)]
-    label = ctx.layer("tactix.Where", [second, *values])
-    return [label, transformed(ctx, ctx.layer("tactix.Concat", both, axis=1))]
+def second_label(ctx: Context, score: Value, labels: Sequence[int], threshold: float) -> Value:
+    """The second of two labels where the score (N, 1) is above the threshold, else the first."""
+    above = ctx.reshape(two(ctx, "Greater", score, threshold), (score.spec.shape[0],))
+    return ctx.layer("tactix.Where", [above, *(ctx.constant(np.int64(labels[i])) for i in (1, 0))])
+
+
+def complement(ctx: Context, score: Value) -> Value:
+    """``1 - score`` beside the score (N, 1)."""
+    return ctx.layer("tactix.Concat", [two(ctx, "Add", ctx.layer("tactix.Neg", [score]), 1.0), score], axis=1)

@@ -12,7 +12,15 @@ from tactix.contracts.graph import Value
 from tactix.words.dtypes import DType
 from tactix_builtin.layers.trees import AGGREGATES, MODES
 from tactix_builtin.onnx_importer.convert import Context, Table
-from tactix_builtin.onnx_importer.ops_ml import ML, best_label, binary_classes, class_labels, float_input, transformed
+from tactix_builtin.onnx_importer.ops_ml import (
+    ML,
+    best_label,
+    class_labels,
+    complement,
+    float_input,
+    second_label,
+    transformed,
+)
 
 CONVERTERS = Table()
 
@@ -38,10 +46,10 @@ class Forest:
     def arrays(self, dtype: DType) -> list[Any]:
         """In the layer's order and dtypes."""
         ints, real = np.int64, dtype.numpy
-        kinds = (ints, ints, real, ints, ints, bool, ints, ints, ints, real)
+        kinds: tuple[Any, ...] = (ints, ints, real, ints, ints, bool, ints, ints, ints, real)
         values = (self.feature, self.mode, self.split, self.yes, self.no, self.missing, self.roots, self.leaf,
                   self.target, self.weight)  # fmt: skip
-        sets = [np.asarray(a).astype(k) for a, k in zip(self.members, (ints, real), strict=False)]
+        sets = [np.asarray(a).astype(k) for a, k in zip(self.members, kinds[1:], strict=False)]
         return [*(np.asarray(a).astype(k) for a, k in zip(values, kinds, strict=True)), *sets]
 
 
@@ -95,15 +103,26 @@ def _with_base(ctx: Context, scores: Value) -> Value:
 
 @CONVERTERS("TreeEnsembleClassifier", domain=ML)
 def tree_classifier(ctx: Context, node: Any) -> list[Value]:
-    """Two classes may have the scores of one only: probabilities if no weight is negative."""
     forest, labels = _forest(ctx, "class"), class_labels(ctx)
-    if len(labels) == 2 and len(set(forest.target)) == 1:
-        even = bool(np.all(np.asarray(forest.weight) >= 0)) and not len(_numbers(ctx, "base_values"))
-        forest.target = [0] * len(forest.target)
-        score = _with_base(ctx, _ensemble(ctx, float_input(ctx), forest, 1, "SUM"))
-        return binary_classes(ctx, score, labels, even)
-    scores = _with_base(ctx, _ensemble(ctx, float_input(ctx), forest, len(labels), "SUM"))
-    return [best_label(ctx, scores, labels), transformed(ctx, scores)]
+    single = len(labels) == 2 and len(set(forest.target)) == 1
+    even = bool(np.all(np.asarray(forest.weight) >= 0))
+    targets = 1 if single and forest.target[0] == 0 else len(labels)
+    scores = _with_base(ctx, _ensemble(ctx, float_input(ctx), forest, targets, "SUM"))
+    if not single:
+        return [best_label(ctx, scores, labels), transformed(ctx, scores)]
+    last = {"begins": (targets - 1,), "sizes": (1,), "axes": (1,), "steps": (1,)}
+    score = scores if targets == 1 else ctx.layer("tactix.Slice", [scores], **last)
+    label = second_label(ctx, score, labels, 0.5 if even else 0.0)
+    return [label, _both(ctx, score, even) if targets == 1 else transformed(ctx, scores)]
+
+
+def _both(ctx: Context, score: Value, even: bool) -> Value:
+    """Scores of two classes where the trees know one, as ONNX Runtime: probabilities if no weight is negative."""
+    logistic = ctx.attr("post_transform", "NONE") == "LOGISTIC"
+    if even and not logistic:
+        return complement(ctx, score)
+    pair = ctx.layer("tactix.Concat", [ctx.layer("tactix.Neg", [score]), score], axis=1)
+    return transformed(ctx, pair) if logistic else pair
 
 
 @CONVERTERS("TreeEnsemble", domain=ML, since=5)

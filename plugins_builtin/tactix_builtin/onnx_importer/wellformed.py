@@ -169,9 +169,25 @@ def recursion(key: Key) -> ModelImportError:
 # -- attributes --------------------------------------------------------------------------------------------------------
 
 
-def check_attributes(node: onnx.NodeProto, index: int, types: Mapping[str, Sequence[int]]) -> None:
-    """Raises ModelImportError for an attribute given twice, or of another kind than the operator's.
+def check_inputs(node: onnx.NodeProto, index: int, counts: tuple[int, int] | None) -> None:
+    """Raises ModelImportError for fewer or more inputs than the operator has; ``counts``: fewest and most."""
+    if counts is not None and not counts[0] <= len(node.input) <= counts[1]:
+        raise ModelImportError(
+            f"it has {len(node.input)} inputs", who=f"node {name_of(index, node)!r}",
+            why=f"{node.op_type} takes {counts[0]} to {counts[1]}", do="Export the model again",
+        )  # fmt: skip
 
+
+_ANY_AXIS = {"Flatten", "OneHot", "QuantizeLinear", "DequantizeLinear"}
+"""Operators whose axis may be the rank of the first input, or means nothing for scalars."""
+
+_POSITIVE = {"kernel_shape", "strides", "dilations"}
+
+
+def check_attributes(node: onnx.NodeProto, index: int, types: Mapping[str, Sequence[int]], rank: int | None) -> None:
+    """Raises ModelImportError for an attribute given twice, of another kind than the operator's, or out of its range.
+
+    ``rank``: of the first input, None if it has none.
     ``types``: each AttributeProto.AttributeType that may be, by name. Files of the first IR versions name no kind.
     """
     import onnx
@@ -187,3 +203,12 @@ def check_attributes(node: onnx.NodeProto, index: int, types: Mapping[str, Seque
             kind = onnx.AttributeProto.AttributeType.Name
             why = f"{node.op_type} takes {kind(wanted[0])}"
             raise ModelImportError(f"it is of kind {kind(a.type)}", who=who, why=why, do="Export the model again")
+        if a.name in types:
+            _check_range(a, None if node.op_type in _ANY_AXIS else rank, who)
+
+
+def _check_range(a: onnx.AttributeProto, rank: int | None, who: str) -> None:
+    if a.name in _POSITIVE and any(i < 1 for i in a.ints):
+        raise ModelImportError(f"it is {list(a.ints)[:9]}", who=who, why="each must be 1 or more")
+    if a.name == "axis" and rank is not None and not -rank <= a.i < max(rank, 1):
+        raise ModelImportError(f"it is {a.i}", who=who, why=f"the first input has {rank} axes")

@@ -20,6 +20,27 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("TACTIX_CACHE_DIR", str(config.cache.mkdir("tactix-objects")))  # type: ignore[union-attr]
 
 
+def checked(e: tactix.TactixError) -> tactix.TactixError:
+    """The error, if it tells enough."""
+    assert e.what
+    assert e.who or e.why or e.do
+    return e
+
+
+@pytest.fixture(scope="session")
+def outcome(builder: tactix.Builder) -> Callable[[Any], Any]:
+    """A function that imports; the network, or None if it was refused."""
+
+    def imported(source: Any) -> Any:
+        try:
+            return builder.import_model(source)
+        except ModelImportError as e:
+            checked(e)
+            return None
+
+    return imported
+
+
 @pytest.fixture(scope="session")
 def builder() -> tactix.Builder:
     return tactix.Builder()
@@ -32,9 +53,6 @@ def refusal(builder: tactix.Builder) -> Callable[[Any], tactix.TactixError]:
     def refused(source: Any) -> tactix.TactixError:
         with pytest.raises(ModelImportError) as caught:
             builder.import_model(source)
-        e = caught.value
-        assert e.what
-        assert e.who or e.why or e.do
-        return e
+        return checked(caught.value)
 
     return refused

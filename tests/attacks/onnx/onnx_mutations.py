@@ -108,7 +108,8 @@ def change_shape(m: Any, rng: random.Random) -> None:
 
 
 def drop(m: Any, rng: random.Random) -> None:
-    section = rng.choice([m.graph.node, m.graph.initializer, m.graph.input, m.graph.output, m.opset_import])
+    sections = [m.graph.node, m.graph.initializer, m.graph.input, m.graph.output, m.opset_import]
+    section = rng.choice([s for s in sections if s])
     del section[rng.randrange(len(section))]
 
 

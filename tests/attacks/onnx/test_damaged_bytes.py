@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -12,24 +13,14 @@ import pytest
 from onnx_mutations import MUTATIONS, flipped
 
 import tactix
-from tactix.words.errors import ModelImportError
 
 MODELS = sorted((Path(__file__).parents[2] / "models").glob("*.onnx"))
-FLIPS = 40
-CHANGES = 60
-BUILDS = 6
+FLIPS = 100
+CHANGES = 150
+BUILDS = 20
 
 Refusal = Callable[[Any], tactix.TactixError]
-
-
-def outcome(builder: tactix.Builder, source: Any) -> Any:
-    """The network, or None if it was refused."""
-    try:
-        return builder.import_model(source)
-    except ModelImportError as e:
-        assert e.what
-        assert e.who or e.why or e.do
-        return None
+Outcome = Callable[[Any], Any]
 
 
 def test_an_empty_file_is_no_model(tmp_path: Path, refusal: Refusal) -> None:
@@ -48,7 +39,7 @@ def test_other_formats_are_told(content: bytes, tmp_path: Path, refusal: Refusal
     assert str(path) in e.who
 
 
-@pytest.mark.parametrize("name", ["folder.onnx", "absent.onnx", "a" * 300 + ".onnx"])
+@pytest.mark.parametrize("name", ["folder.onnx", "absent.onnx", "a" * 300 + ".onnx", "a\0b.onnx"])
 def test_what_is_no_file_is_told(name: str, tmp_path: Path, refusal: Refusal) -> None:
     (tmp_path / "folder.onnx").mkdir()
     assert name in refusal(tmp_path / name).who
@@ -76,20 +67,20 @@ def test_every_truncation_is_refused(path: Path, refusal: Refusal) -> None:
     ends = {*range(40), *range(0, len(data), max(1, len(data) // 60)), *range(len(data) - 30, len(data))}
     for end in sorted(ends):
         cut = data[:end]
-        e = refusal(cut)
-        assert "not an ONNX model" in e.what or "operator set" in str(e) or "made by nothing" in str(e)
+        text = str(refusal(cut))
+        assert any(told in text for told in ("not an ONNX model", "no importer", "operator set", "made by nothing"))
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda p: p.stem)
-def test_flipped_bytes_import_or_are_refused(path: Path, builder: tactix.Builder) -> None:
+def test_flipped_bytes_import_or_are_refused(path: Path, outcome: Outcome) -> None:
     rng = random.Random(path.stem)
     data = path.read_bytes()
     for _ in range(FLIPS):
-        outcome(builder, flipped(data, rng))
+        outcome(flipped(data, rng))
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda p: p.stem)
-def test_changed_fields_import_or_are_refused(path: Path, builder: tactix.Builder) -> None:
+def test_changed_fields_import_or_are_refused(path: Path, outcome: Outcome) -> None:
     """Well-formed messages with wrong contents come further than flipped bytes."""
     rng = random.Random(path.stem)
     sound = onnx.load(str(path))
@@ -98,12 +89,12 @@ def test_changed_fields_import_or_are_refused(path: Path, builder: tactix.Builde
         changed = onnx.ModelProto()
         changed.CopyFrom(sound)
         rng.choice(MUTATIONS)(changed, rng)
-        refused += outcome(builder, changed) is None
+        refused += outcome(changed) is None
     assert 0 < refused < CHANGES
 
 
 @pytest.mark.parametrize("path", [p for p in MODELS if p.stem in ("lenet", "mlp", "gru")], ids=lambda p: p.stem)
-def test_what_still_imports_is_built_or_refused(path: Path, builder: tactix.Builder) -> None:
+def test_what_still_imports_is_built_or_refused(path: Path, outcome: Outcome, builder: tactix.Builder) -> None:
     rng = random.Random(path.stem)
     sound = onnx.load(str(path))
     built = 0
@@ -111,10 +102,10 @@ def test_what_still_imports_is_built_or_refused(path: Path, builder: tactix.Buil
         changed = onnx.ModelProto()
         changed.CopyFrom(sound)
         rng.choice(MUTATIONS)(changed, rng)
-        network = outcome(builder, changed)
+        network = outcome(changed)
         config = tactix.BuilderConfig(builder_optimization_level=0, tactic_sources={"numpy"}, timing_cache=False)
-        try:
-            built += network is not None and builder.build_plan(network, config) is not None
-        except tactix.TactixError as e:
-            assert e.what
+        if network is not None:
+            with contextlib.suppress(tactix.TactixError):
+                builder.build_plan(network, config)
+                built += 1
     assert built

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from tactix.contracts import attrs as attribute
-from tactix.network.evaluate import learn
+from tactix.words.dims import learn
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers import all_layers
 
 LAYERS = {x.name: x for x in all_layers()}
 
+_ENTRIES = "i64 4; i64 4; f32 4"
 _IMAGE = "f32 2 6 7 9"
 _STATE = "f32 1 3 6"
 
@@ -105,6 +106,15 @@ EXAMPLES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "MaxUnpool": [({"kernel_shape": (2, 2), "strides": (2, 2)}, "f32 1 2 3 3; i64 1 2 3 3; i64 4")],
     "Col2Im": [({}, "f32 2 12 9; i64 2; i64 2")],
     "BitCast": [({"to": DType.FP32}, "i32 3 4")],
+    "TreeEnsemble": [
+        ({"targets": 2, "aggregate": a}, f"f32 6 3; i64 4; i64 4; f32 4; i64 4; i64 4; bool 4; i64 2; {_ENTRIES}")
+        for a in ("SUM", "AVERAGE", "MIN", "MAX")
+    ],
+    "LinearAttention": [
+        ({"q_num_heads": 4, "kv_num_heads": 2, "update_rule": r},
+         "f32 2 3 12; f32 2 3 6; f32 2 3 10; f32 2 2 3 5; f32 2 3 2; f32 2 3 2") for r in ("gated", "delta")
+    ],
+    "Lookup": [({}, "i64 3 4; i64 5; f32 5; f32 1")],
     "TrainingDropout": [({"seed": 3}, "f32 3 4; f32; bool")],
     "QuantizeLinear": [({"axis": 0, "saturate": True}, "f32 3 5; f32 3; i8 3")],
     "DequantizeLinear": [({"axis": 1, "block_size": 2}, "i8 3 6; f32 3 3")],
@@ -161,7 +171,8 @@ def test_the_reference_gives_what_inference_says(name: str, attrs: dict[str, Any
         inferred = layer.infer(a, specs)
         assert [x.dtype for x in outputs] == [s.dtype.numpy for s in inferred]
         env: dict[str, int] = {}
-        learn(inferred, outputs, env)
+        for s, y in zip(inferred, outputs, strict=True):
+            learn(s.shape, y.shape, env)
         assert [x.shape for x in outputs] == [s.at(env) for s in inferred]
         assert all(np.array_equal(x, k) for x, k in zip(arrays, kept, strict=True)), "an input was changed"
 

@@ -26,7 +26,7 @@ NOT_TENSORS = {
     "SequenceInsert", "SequenceLength", "SequenceMap", "SplitToSequence", "StringConcat", "StringNormalizer",
     "StringSplit", "TfIdfVectorizer", "ImageDecoder", "LabelEncoder",
 }  # fmt: skip
-CONTROL_FLOW = {"If", "Loop", "Scan", "LinearAttention"}
+CONTROL_FLOW = {"If", "Loop", "Scan"}
 RANDOM = {"Bernoulli", "RandomUniformLike"}
 UNSUPPORTED = NOT_TENSORS | CONTROL_FLOW | RANDOM
 

@@ -1,0 +1,120 @@
+"""Operators of ``ai.onnx.ml`` against ONNX Runtime, trees drawn at random."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from tactix.network.evaluate import evaluate
+from tactix.words.errors import UnsupportedOperator
+
+F32 = np.float32
+RNG = np.random.default_rng(11)
+X = RNG.standard_normal((9, 4), F32)
+ROUND = np.round(X)
+
+
+def check(op: str, arrays: list[Any], attrs: dict[str, Any], outputs: int, imported: Any, model: Any) -> list[Any]:
+    """Outputs, after comparing them with ONNX Runtime's."""
+    import onnxruntime as ort
+
+    names = [f"o{i}" for i in range(outputs)]
+    node = onnx.helper.make_node(op, [f"i{i}" for i in range(len(arrays))], names, domain="ai.onnx.ml", **attrs)
+    feed = {f"i{i}": a for i, a in enumerate(arrays)}
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
+    declared = {k: (a.dtype, a.shape) for k, a in feed.items()}
+    proto = model([node], declared, names, opset_imports=opsets)
+    wanted = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]).run(names, feed)
+    found = evaluate(imported(proto), feed)
+    for name, want in zip(names, wanted, strict=True):
+        assert (found[name].dtype, found[name].shape) == (want.dtype, want.shape)
+        np.testing.assert_allclose(found[name], want, rtol=1e-5, atol=1e-6)
+    return [found[n] for n in names]
+
+
+SMALL = RNG.standard_normal(12).tolist()
+
+PLAIN: list[tuple[str, list[Any], dict[str, Any], int]] = [
+    ("Scaler", [X], {"offset": [1.0, -2.0, 0.5, 0.0], "scale": [2.0, 0.5, 1.0, 3.0]}, 1),
+    ("Scaler", [X], {"offset": [0.5], "scale": [2.0]}, 1),
+    ("Normalizer", [np.abs(X)], {"norm": "MAX"}, 1),
+    ("Normalizer", [X], {"norm": "L1"}, 1),
+    ("Normalizer", [np.vstack([X, 0 * X[:1]])], {"norm": "L2"}, 1),
+    ("Binarizer", [X], {"threshold": 0.25}, 1),
+    ("ArrayFeatureExtractor", [X, np.array([[2, 0, 2]])], {}, 1),
+    ("FeatureVectorizer", [X, X[:, :1]], {"inputdimensions": [4, 1]}, 1),
+    ("Imputer", [np.where(X > 1, np.nan, X).astype(F32)],
+     {"imputed_value_floats": [1.0, 2.0, 3.0, 4.0], "replaced_value_float": float("nan")}, 1),
+    ("LabelEncoder", [ROUND.astype(np.int64)],
+     {"keys_int64s": [1, -1, 0], "values_floats": [0.5, 2.5, -3.0], "default_float": 9.0}, 1),
+    ("LabelEncoder", [ROUND], {"keys_floats": [1.0, -1.0], "values_int64s": [4, 7]}, 1),
+    *(("LinearRegressor", [X], {"coefficients": SMALL, "intercepts": [0.1, 0.2, 0.3], "targets": 3,
+       "post_transform": p}, 1) for p in ("NONE", "SOFTMAX", "LOGISTIC")),
+    *(("LinearClassifier", [X], {"coefficients": SMALL, "intercepts": [0.1, 0.2, 0.3], "classlabels_ints": [5, 3, 9],
+       "multi_class": 1, "post_transform": p}, 2) for p in ("NONE", "SOFTMAX", "LOGISTIC")),
+    *(("LinearClassifier", [X], {"coefficients": SMALL[:4], "intercepts": [0.1], "classlabels_ints": [3, 8],
+       "post_transform": p}, 2) for p in ("NONE", "LOGISTIC")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "arrays", "attrs", "outputs"), PLAIN, ids=[f"{c[0]}-{i}" for i, c in enumerate(PLAIN)])
+def test_agrees_with_onnx_runtime(
+    op: str, arrays: list[Any], attrs: dict[str, Any], outputs: int, imported: Any, model: Any
+) -> None:
+    check(op, arrays, attrs, outputs, imported, model)
+
+
+def forest(rng: np.random.Generator, trees: int, kind: str, ids: int, low: float) -> dict[str, list[Any]]:
+    """Attributes of random trees of depth 3 over 4 features; each leaf has a weight of at least ``low``."""
+    names = ("treeids", "nodeids", "featureids", "modes", "values", "truenodeids", "falsenodeids")
+    out: dict[str, list[Any]] = {f"nodes_{n}": [] for n in names}
+    out.update({f"{kind}_{n}": [] for n in ("treeids", "nodeids", "ids", "weights")})
+    modes = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"]
+    for tree in range(trees):
+        for node in range(15):
+            leaf = node >= 7
+            row = (tree, node, rng.integers(4), "LEAF" if leaf else str(rng.choice(modes)), rng.standard_normal(),
+                   0 if leaf else 2 * node + 1, 0 if leaf else 2 * node + 2)  # fmt: skip
+            for name, value in zip(names, row, strict=True):
+                out[f"nodes_{name}"].append(value if isinstance(value, (str, float)) else int(value))
+            if leaf:
+                entry = (tree, node, int(rng.integers(ids)), float(rng.uniform(low, 1)))
+                for name, value in zip(("treeids", "nodeids", "ids", "weights"), entry, strict=True):
+                    out[f"{kind}_{name}"].append(value)
+    return out
+
+
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+def test_a_forest_regresses(aggregate: str, imported: Any, model: Any) -> None:
+    attrs = forest(np.random.default_rng(3), 5, "target", 1, -1)
+    check("TreeEnsembleRegressor", [X], {**attrs, "n_targets": 1, "aggregate_function": aggregate,
+          "base_values": [0.5]}, 1, imported, model)  # fmt: skip
+
+
+@pytest.mark.parametrize("transform", ["NONE", "SOFTMAX"])
+def test_a_forest_classifies(transform: str, imported: Any, model: Any) -> None:
+    attrs = forest(np.random.default_rng(4), 5, "class", 3, 0)
+    labels, _ = check("TreeEnsembleClassifier", [X], {**attrs, "classlabels_int64s": [4, 2, 7],
+                      "post_transform": transform}, 2, imported, model)  # fmt: skip
+    assert set(labels.tolist()) <= {2, 4, 7}
+
+
+@pytest.mark.parametrize("known", [0, 1])
+@pytest.mark.parametrize(("low", "transform"), [(0, "NONE"), (-1, "NONE"), (-1, "LOGISTIC"), (0, "LOGISTIC")])
+def test_a_forest_of_one_class_tells_two_apart(
+    low: float, transform: str, known: int, imported: Any, model: Any
+) -> None:
+    attrs = forest(np.random.default_rng(5), 1, "class", 1, low)
+    attrs["class_ids"] = [known] * len(attrs["class_ids"])
+    check("TreeEnsembleClassifier", [X], {**attrs, "classlabels_int64s": [0, 1], "post_transform": transform}, 2,
+          imported, model)  # fmt: skip
+
+
+def test_strings_are_refused(imported: Any, model: Any) -> None:
+    attrs = {"keys_strings": ["a"], "values_int64s": [1]}
+    node = onnx.helper.make_node("LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", **attrs)
+    with pytest.raises(UnsupportedOperator, match="strings"):
+        imported(model([node], {"x": (np.int64, [3])}, ["y"]))

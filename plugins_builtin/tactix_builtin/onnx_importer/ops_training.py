@@ -71,7 +71,7 @@ def _regular(ctx: Context, m: Arithmetic, x: Value, g: Value) -> Value:
 def adagrad(ctx: Context, node: Any) -> list[Value]:
     m, rate = Arithmetic(ctx), ctx.tensor()
     slower = m.add(m.mul(ctx.cast(ctx.tensor(1), rate.spec.dtype), ctx.attr("decay_factor", 0.0)), 1.0)
-    rate, epsilon = m.div(rate, slower), ctx.attr("epsilon", 0.0)
+    rate, epsilon = m.div(rate, slower), ctx.attr("epsilon")
 
     def update(x: Value, g: Value, h: Value) -> tuple[Value, ...]:
         g = _regular(ctx, m, x, g)
@@ -85,7 +85,7 @@ def adagrad(ctx: Context, node: Any) -> list[Value]:
 def adam(ctx: Context, node: Any) -> list[Value]:
     m, rate = Arithmetic(ctx), ctx.tensor()
     alpha, beta = ctx.attr("alpha", 0.9), ctx.attr("beta", 0.999)
-    epsilon, after = ctx.attr("epsilon", 0.0), ctx.attr("norm_coefficient_post", 0.0)
+    epsilon, after = ctx.attr("epsilon"), ctx.attr("norm_coefficient_post", 0.0)
     count = ctx.cast(ctx.tensor(1), rate.spec.dtype)
     grown = [m.sub(1.0, m.power(ctx.scalar(v, rate), count)) for v in (beta, alpha)]
     corrected = m.div(m.mul(rate, m.sqrt(grown[0])), grown[1])

@@ -50,9 +50,10 @@ def _fold_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.MatMul", [x, t])[0], "y")
 
 
-def _known(root: Node) -> bool:
-    values = [v.spec.value for v in root.outputs]
-    return not root.is_fused and any(v is not None and is_static(v) for v in values)
+def _known(root: Node, graph: Any) -> bool:
+    """Whether an output that something reads is known; a node stays for its outputs that are not."""
+    read = [v.spec.value for v in root.outputs if graph.uses(v) or graph.is_output(v)]
+    return not root.is_fused and any(value is not None and is_static(value) for value in read)
 
 
 def _known_content(root: Node) -> tuple[Any, ...]:

@@ -17,53 +17,29 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "build": "tactix.api",
-    "load": "tactix.api",
-    "load_or_build": "tactix.api",
-    "Builder": "tactix.builder",
-    "BuilderConfig": "tactix.config",
-    "BuilderFlag": "tactix.config",
-    "MemoryPoolType": "tactix.config",
-    "OptimizationProfile": "tactix.config",
-    "ProgressMonitor": "tactix.words.progress",
-    "NetworkDefinition": "tactix.network.definition",
-    "Session": "tactix.plugins.session",
-    "Plan": "tactix.plan.schema",
-    "Runtime": "tactix.run.runtime",
-    "Engine": "tactix.run.engine",
-    "ExecutionContext": "tactix.run.context",
-    "DType": "tactix.words.dtypes",
-    "Logger": "tactix.words.logger",
-    "Severity": "tactix.words.logger",
-    "ErrorRecorder": "tactix.words.error_recorder",
-    "ErrorCode": "tactix.words.errors",
-    "TactixError": "tactix.words.errors",
+    "tactix.api": "build load load_or_build",
+    "tactix.builder": "Builder",
+    "tactix.config": "BuilderConfig BuilderFlag MemoryPoolType OptimizationProfile",
+    "tactix.network.definition": "NetworkDefinition",
+    "tactix.plan.schema": "Plan",
+    "tactix.plugins.session": "Session",
+    "tactix.run.context": "ExecutionContext",
+    "tactix.run.engine": "Engine",
+    "tactix.run.runtime": "Runtime",
+    "tactix.words.dtypes": "DType",
+    "tactix.words.error_recorder": "ErrorRecorder",
+    "tactix.words.errors": "ErrorCode TactixError",
+    "tactix.words.logger": "Logger Severity",
+    "tactix.words.progress": "ProgressMonitor",
 }
 
+_WHERE = {name: home for home, names in _HOMES.items() for name in names.split()}
+
 __all__ = [
-    "__version__",
-    "Builder",
-    "BuilderConfig",
-    "BuilderFlag",
-    "DType",
-    "Engine",
-    "ErrorCode",
-    "ErrorRecorder",
-    "ExecutionContext",
-    "Logger",
-    "MemoryPoolType",
-    "NetworkDefinition",
-    "OptimizationProfile",
-    "Plan",
-    "ProgressMonitor",
-    "Runtime",
-    "Session",
-    "Severity",
-    "TactixError",
-    "build",
-    "load",
-    "load_or_build",
-]
+    "__version__", "Builder", "BuilderConfig", "BuilderFlag", "DType", "Engine", "ErrorCode", "ErrorRecorder",
+    "ExecutionContext", "Logger", "MemoryPoolType", "NetworkDefinition", "OptimizationProfile", "Plan",
+    "ProgressMonitor", "Runtime", "Session", "Severity", "TactixError", "build", "load", "load_or_build",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from tactix.api import build, load, load_or_build
@@ -83,9 +59,9 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _WHERE:
         raise AttributeError(f"module 'tactix' has no attribute {name!r}")
-    found = getattr(importlib.import_module(_HOMES[name]), name)
+    found = getattr(importlib.import_module(_WHERE[name]), name)
     globals()[name] = found
     return found
 

@@ -12,7 +12,7 @@ from tactix.contracts.graph import Node, Value
 from tactix.contracts.launcher import Operand, Step
 from tactix.contracts.region import REFORMAT, ReformatAttrs
 from tactix.network.definition import NetworkDefinition
-from tactix.plan.schema import Buffer, TensorIO
+from tactix.plan.schema import Buffer, Plan, TensorIO
 from tactix.select.choose import produced_format
 from tactix.select.enumerate import Candidate
 from tactix.words.dims import Dim
@@ -20,6 +20,7 @@ from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, Format, TensorSpec
 
 Reformatter = Callable[[Node], Candidate]
+Planner = Callable[[Any], Plan]
 
 
 @dataclass
@@ -34,10 +35,12 @@ class Assembled:
 
 
 class Assembler:
-    """Walks the nodes in order. ``reformatter`` gives the candidate for a change of format."""
+    """Walks the nodes in order. ``reformatter``: the candidate for a change of format; ``planner``: a body's plan."""
 
-    def __init__(self, net: NetworkDefinition, chosen: Mapping[Node, Candidate], reformatter: Reformatter) -> None:
-        self.net, self.chosen, self.reformatter = net, chosen, reformatter
+    def __init__(
+        self, net: NetworkDefinition, chosen: Mapping[Node, Candidate], reformatter: Reformatter, planner: Planner
+    ) -> None:
+        self.net, self.chosen, self.reformatter, self.planner = net, chosen, reformatter, planner
         self.out = Assembled()
         self._where: dict[tuple[Value, Format], int] = {}
         self._final: dict[Value, str] = {}
@@ -46,7 +49,7 @@ class Assembler:
     def run(self) -> Assembled:
         for v in self.net.inputs:
             self._where[v, LINEAR] = self._buffer("input", v.name, v.spec, LINEAR)
-            self.out.inputs.append(TensorIO(v.name, self._where[v, LINEAR], v.spec.dtype, v.spec.shape))
+            self.out.inputs.append(TensorIO(v.name, self._where[v, LINEAR], v.spec.dtype, v.spec.shape, v.spec.element))
         self._claim_outputs()
         for n in self.net.nodes:
             self._node(n)
@@ -96,13 +99,14 @@ class Assembler:
             "seconds": c.seconds,
             "status": c.status,
         }
-        self.out.steps.append(Step(n.name, c.artifact, tuple(inputs), tuple(outputs), constants, scratch, info=info))
+        plans = tuple(self.planner(body) for body in n.layer.bodies(n.attrs))
+        self.out.steps.append(Step(n.name, c.artifact, tuple(inputs), tuple(outputs), constants, scratch, info, plans))
 
     def _place(self, v: Value, fmt: Format) -> Operand:
         """The buffer that a node writes."""
         if v in self._final:
             buffer = self._buffer("output", self._final[v], v.spec, LINEAR)
-            self.out.outputs.append(TensorIO(self._final[v], buffer, v.spec.dtype, v.spec.shape))
+            self.out.outputs.append(TensorIO(self._final[v], buffer, v.spec.dtype, v.spec.shape, v.spec.element))
         else:
             buffer = self._buffer("arena", v.name, v.spec, fmt)
         self._where[v, fmt] = buffer
@@ -134,7 +138,7 @@ class Assembler:
         if self._final.get(v) == name:
             return
         buffer = self._buffer("output", name, v.spec, LINEAR)
-        self.out.outputs.append(TensorIO(name, buffer, v.spec.dtype, v.spec.shape))
+        self.out.outputs.append(TensorIO(name, buffer, v.spec.dtype, v.spec.shape, v.spec.element))
         have = LINEAR if v.const is not None or (v, LINEAR) in self._where else produced_format(v, self.chosen)
         self._reformat(v, have, LINEAR, buffer)
 
@@ -142,6 +146,7 @@ class Assembler:
 
     def _buffer(self, kind: str, name: str, spec: TensorSpec, fmt: Format, blob: str = "") -> int:
         size: Dim = spec.nbytes(fmt)
+        kind = "object" if kind == "arena" and spec.dtype.on_host else kind
         self.out.buffers.append(Buffer(kind, name, spec.dtype, spec.shape, fmt, size, blob=blob))
         return len(self.out.buffers) - 1
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tactix
 from tactix.assemble import Assembler
 from tactix.config import BuilderConfig, BuilderFlag, MemoryPoolType
-from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import Device
 from tactix.contracts.graph import Node
+from tactix.contracts.launcher import Step
 from tactix.contracts.tactic import CompileContext, Tactic
 from tactix.fuse.rewrite import fuse
 from tactix.fuse.trace import Trace
@@ -35,6 +37,7 @@ from tactix.words.dims import symbol_name
 from tactix.words.error_recorder import ErrorRecorder
 from tactix.words.errors import BuildCancelled, ConfigError, ModelImportError, NoTacticError
 from tactix.words.logger import Logger
+from tactix.words.progress import Quiet
 
 if TYPE_CHECKING:
     from tactix.run.engine import Engine
@@ -109,23 +112,35 @@ class Builder:
         verify(network, deep=BuilderFlag.DEBUG in config.flags)
         for pack in sorted(config.enabled):
             self.session.enable(pack)
-        monitor = config.progress_monitor
         start = time.monotonic()
         stage = self._stage(network, config)
-        fused, trace = self._fuse(network, config)
-        stage.context = replace(stage.context, opt=with_unknown(fused, stage.context.opt))
+        plan = self._plan(network, stage, start)
+        stage.cache.save()
+        self.logger.info(
+            f"built {network.name or 'network'}: {len(plan.steps)} steps in {time.monotonic() - start:.1f} s"
+        )
+        return plan
+
+    def _plan(
+        self, network: NetworkDefinition, stage: Stage, start: float, given: frozenset[str] = frozenset()
+    ) -> Plan:
+        """The plan of a network, or of a body inside one; ``given``: symbols of the network around it."""
+        monitor = stage.config.progress_monitor
+        fused, trace = self._fuse(network, stage.config)
+        context = replace(stage.context, opt=with_unknown(fused, stage.context.opt))
+        stage = replace(stage, context=context)
         bids = self._bid(fused, stage)
         self._measure(bids, stage, start)
         monitor.phase("choose", 0)
         options = {n: bids[n].candidates for n in fused.nodes}
         choice = Chooser(fused.nodes, options, fused.outputs, stage.context.opt).run()
         monitor.finish("choose")
-        plan = self._assemble(fused, choice, stage, _ledger(bids, choice, trace, stage))
-        stage.cache.save()
-        self.logger.info(
-            f"built {network.name or 'network'}: {len(plan.steps)} steps in {time.monotonic() - start:.1f} s"
-        )
-        return plan
+        values = [*fused.inputs, *(v for n in fused.nodes for v in n.outputs)]
+        known = {n for v in values for d in v.spec.shape if (n := symbol_name(d))}
+        quiet = replace(stage.config, progress_monitor=Quiet(monitor))
+        body = replace(stage, profiles=[Profile("body", {})], config=quiet)
+        inner = partial(self._plan, stage=body, start=start, given=given | known)
+        return self._assemble(fused, choice, stage, _ledger(bids, choice, trace, stage), inner, given)
 
     # -- stages ----------------------------------------------------------------------------------------------------
 
@@ -173,7 +188,8 @@ class Builder:
         for i, n in enumerate(nodes):
             told = any(d not in known for v in n.outputs for d in v.spec.shape if symbol_name(d))
             known.update(d for v in n.outputs for d in v.spec.shape)
-            tactics = [t for t in stage.tactics if t.fallback] if told else stage.tactics
+            told = told or bool(n.layer.bodies(n.attrs)) or any(v.spec.dtype.on_host for v in (*n.given, *n.outputs))
+            tactics = [t for t in stage.tactics if t.produces] if told else stage.tactics
             out[n] = bid(n, tactics, stage.context, terms)
             if BuilderFlag.NO_FALLBACK in config.flags and all(c.tactic.fallback for c in out[n].candidates):
                 reasons = "; ".join(f"{k}: {why}" for k, why in out[n].rejections) or "no other tactic implements it"
@@ -196,11 +212,14 @@ class Builder:
         for b in bids.values():
             _copy_results(unique[b.signature], b)
 
-    def _assemble(self, fused: NetworkDefinition, choice: Choice, stage: Stage, ledger: dict[str, Any]) -> Plan:
+    def _assemble(
+        self, fused: NetworkDefinition, choice: Choice, stage: Stage, ledger: dict[str, Any],
+        inner: Callable[[Any], Plan], given: frozenset[str],
+    ) -> Plan:  # fmt: skip
         monitor = stage.config.progress_monitor
         monitor.phase("assemble", 0)
         reformats = _Reformats(stage)
-        draft = Assembler(fused, choice.candidates, reformats.candidate).run()
+        draft = Assembler(fused, choice.candidates, reformats.candidate, inner).run()
         binaries = stage.toolchain.compile((s.artifact for s in draft.steps), stage.context.device)
         steps = [replace(s, artifact=with_binary(s.artifact, binaries)) for s in draft.steps]
         plan = Plan(
@@ -208,25 +227,28 @@ class Builder:
             inputs=tuple(draft.inputs),
             outputs=tuple(draft.outputs),
             profiles=tuple(stage.profiles),
+            given=given,
             buffers=tuple(draft.buffers),
             steps=tuple(steps),
-            blobs=draft.blobs,
+            blobs=dict(ChainMap(draft.blobs, *(p.blobs for s in steps for p in s.plans))),
             ledger=ledger,
-            requirements=self._requirements([s.artifact for s in steps]),
+            requirements=self._requirements(steps),
             device={"key": stage.config.device, **device_facts(stage.context.device)},
             meta={"tactix": tactix.__version__, "threads": stage.context.threads, "registry": self.session.digest},
         )
         monitor.finish("assemble")
         return plan
 
-    def _requirements(self, artifacts: Sequence[KernelArtifact]) -> tuple[Requirement, ...]:
+    def _requirements(self, steps: Sequence[Step]) -> tuple[Requirement, ...]:
         """Launchers and reference layers that the plan needs at run time, and who provides them."""
+        artifacts = [s.artifact for s in steps]
         launchers = {a.launcher for a in artifacts}
         layers = {k for a in artifacts for k in layer_keys(a.params)}
         host = {a.launcher for a in artifacts if a.host_code}
         found = [(k, self.session.launchers.provider(k), k in host) for k in sorted(launchers)]
         found += [(k, self.session.layers.provider(k), True) for k in sorted(layers)]
-        return tuple(Requirement(k, p.dist, p.version, p.digest, False, host_code) for k, p, host_code in found)
+        own = [Requirement(k, p.dist, p.version, p.digest, False, host_code) for k, p, host_code in found]
+        return tuple(dict.fromkeys((*own, *(r for s in steps for p in s.plans for r in p.requirements))))
 
 
 class _Reformats:

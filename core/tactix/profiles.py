@@ -30,7 +30,7 @@ def ranges(net: NetworkDefinition, config: BuilderConfig) -> list[Profile]:
 
 def with_unknown(net: NetworkDefinition, opt: Mapping[str, int]) -> dict[str, int]:
     """``opt`` with a guess for each symbol that only running tells."""
-    found = {s for n in net.nodes for v in n.outputs for d in v.spec.shape for s in symbols(d)}
+    found = {s for v in net.values for d in v.spec.shape for s in symbols(d)}
     return {**dict.fromkeys(sorted(found), UNKNOWN_LENGTH), **opt}
 
 

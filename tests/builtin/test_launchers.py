@@ -56,7 +56,7 @@ EXECUTOR = Path(tactix_builtin.__file__).parent / "kernels" / "cpu" / "executor.
 
 
 def test_what_the_plugin_offers() -> None:
-    assert [x.key for x in launchers()] == ["tactix.cpu.elf@1", "tactix.numpy@1"]
+    assert [x.key for x in launchers()] == ["tactix.control@1", "tactix.cpu.elf@1", "tactix.numpy@1"]
 
 
 def _address(array: Any) -> int:

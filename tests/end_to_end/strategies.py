@@ -22,10 +22,10 @@ import tactix
 from tactix.contracts.graph import Node, Value
 from tactix.network.definition import NetworkDefinition
 from tactix.network.evaluate import run_node
-from tactix.network.show import show
 from tactix.select.accuracy import BUDGET
 from tactix.words.dims import Dim, evaluate, evaluate_shape, sym, symbol_name
 from tactix.words.dtypes import DType
+from tactix_sdk.show import show
 
 Array = Any
 Arrays = list[Array]

@@ -57,7 +57,7 @@ def test_known_failures_have_a_reason() -> None:
 
 
 def test_every_failure_has_a_reason_in_few_words(results: list[Result]) -> None:
-    assert sorted({reason(r.error) for r in results if r.error and "Error" in reason(r.error)}) == []
+    assert sorted({reason(r.error, r.name) for r in results if r.error and "Error" in reason(r.error, r.name)}) == []
 
 
 def test_every_kind_is_there(cases: list[Any]) -> None:

@@ -13,6 +13,20 @@ from tactix.words.errors import InvalidArgument
 from tactix.words.tensor import Format
 
 
+class Scoped:
+    """An attribute that is told the values of symbols, such as a network inside a layer. No plan holds it."""
+
+    name: str
+
+    def symbols(self) -> frozenset[str]:
+        """Those that it needs, and maybe more."""
+        raise NotImplementedError
+
+    def at(self, env: Mapping[str, int]) -> Scoped:
+        """The same with these values."""
+        raise NotImplementedError
+
+
 def encode(v: Any) -> Any:
     """A JSON value; dims, dtypes, formats, tuples and non-finite floats are tagged."""
     if isinstance(v, float) and not math.isfinite(v):
@@ -27,6 +41,8 @@ def encode(v: Any) -> Any:
         return {"format": v.name}
     if isinstance(v, (tuple, list)):
         return [encode(x) for x in v]
+    if isinstance(v, Scoped):
+        return {"scoped": v.name}
     raise InvalidArgument(f"an attribute cannot hold a {type(v).__name__}: {v!r}")
 
 
@@ -61,10 +77,20 @@ def decode_fields(schema: Any, j: Mapping[str, Any]) -> Any:
     return schema(**{k: decode(v) for k, v in j.items()})
 
 
+def symbols_in(v: Any) -> frozenset[str]:
+    """Symbols of the dims in an attribute value, or in all fields of an attribute dataclass."""
+    if isinstance(v, (dims.Expr, Scoped)):
+        return dims.symbols(v) if isinstance(v, dims.Expr) else v.symbols()
+    fields = (getattr(v, f.name) for f in dataclasses.fields(v)) if dataclasses.is_dataclass(v) else ()
+    return frozenset().union(*map(symbols_in, v if isinstance(v, tuple) else fields))
+
+
 def resolve(v: Any, env: Mapping[str, int]) -> Any:
     """The value with every symbolic dim evaluated."""
     if isinstance(v, dims.Expr):
         return dims.evaluate(v, env)
+    if isinstance(v, Scoped):
+        return v.at(env)
     if isinstance(v, tuple):
         return tuple(resolve(x, env) for x in v)
     return v

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from tactix.contracts.device import Device
 
 
+Call = Callable[[Sequence[Any]], list[Any]]
+"""Inputs to outputs, both as a plan orders them."""
+
+
 @dataclass(frozen=True)
 class Operand:
     """A tensor of a step: the id of its buffer, and how to read it. The spec carries no content.
@@ -33,6 +37,7 @@ class Step:
     """One artifact with its operands. ``constants``: name to buffer. ``workspace``: scratch buffer, or -1.
 
     ``info``: JSON for people (tactic, variant, origin, layers, seconds); nothing at run time depends on it.
+    ``plans``: plans of the layer's bodies.
     """
 
     name: str
@@ -42,6 +47,7 @@ class Step:
     constants: Mapping[str, int] = field(default_factory=dict)
     workspace: int = -1
     info: Mapping[str, Any] = field(default_factory=dict)
+    plans: tuple[Any, ...] = ()
 
 
 class Runnable(Protocol):
@@ -67,7 +73,6 @@ class LinkContext:
     device: Device
     threads: int
     layer: Callable[[str], Layer]
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Launcher:
@@ -80,6 +85,12 @@ class Launcher:
         """One runnable of consecutive steps that all name this launcher. Raises ExecutionError."""
         raise NotImplementedError(f"{self.key}: link")
 
-    def produce(self, step: Step, env: Env, addresses: Sequence[int], ctx: LinkContext) -> list[Any]:
-        """Run one step whose output shapes only running tells: new contiguous host arrays. Raises ExecutionError."""
+    def produce(
+        self, step: Step, env: Env, values: Sequence[Any], bodies: Sequence[Call], ctx: LinkContext
+    ) -> list[Any]:
+        """Run one step of which only running tells the output shapes, or that takes or gives Python objects.
+
+        ``values``: the inputs as linear host arrays, lists of these for sequences, None for an empty optional.
+        ``bodies``: the step's plans. The results have memory of their own. Raises ExecutionError.
+        """
         raise ExecutionError(f"launcher {self.key} cannot run a step of unknown output shape", who=step.name)

@@ -23,13 +23,15 @@ class Layer:
     """An operation. Subclass it, set ``key``, and give ``infer`` and ``reference``.
 
     ``key``: ``namespace.Name@version``. ``Attrs``: a frozen dataclass whose fields are ints, floats, strings, bools,
-    dims, dtypes or tuples of them. ``commutative``: the first two inputs may be swapped. ``imports``: operators of
+    dims, dtypes or tuples of them. ``commutative``: the first two inputs may be swapped.
+    ``takes_objects``: inputs may be sequences or optionals. ``imports``: operators of
     model formats that mean this layer with attributes of the same names, as ``"onnx:domain::Op"``.
     """
 
     key: str
     Attrs: Any = NoAttrs
     commutative: bool = False
+    takes_objects: bool = False
     imports: tuple[str, ...] = ()
 
     def infer(self, attrs: Any, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:
@@ -39,6 +41,10 @@ class Layer:
     def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
         """The meaning: numpy arrays in, a tuple of numpy arrays out. Attributes hold ints where they held dims."""
         raise NotImplementedError(f"{self.key}: reference")
+
+    def bodies(self, attrs: Any) -> tuple[Any, ...]:
+        """Networks that running the layer runs: branches, loops. A plan holds a plan of each in the layer's step."""
+        return ()
 
     def sample(self, attrs: Any, inputs: Sequence[TensorSpec | None], rng: Any) -> list[Any]:
         """Random valid inputs of fixed shapes, for timing and for tests; override where values are constrained."""

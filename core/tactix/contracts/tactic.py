@@ -68,7 +68,8 @@ class Tactic:
     ``key``: ``namespace.name@version``. ``implements``: node kinds (an anchor's key, ``"pointwise"``, ``"*"``).
     ``device``: the device kind. ``source``: the family that ``config.tactic_sources`` switches. ``native``: whether it
     runs machine code of its author, so that a third party's is measured in a child process. ``fallback``: it is asked
-    only where no other tactic is left.
+    only where no other tactic is left. ``produces``: its launcher runs steps by ``produce``, too: those whose output
+    shapes only running tells, over Python objects, and with bodies.
     """
 
     key: str
@@ -77,6 +78,7 @@ class Tactic:
     source: str = ""
     native: bool = False
     fallback: bool = False
+    produces: bool = False
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         """The choices for this node, best guess first; or why there is none. Must be pure."""

@@ -84,6 +84,7 @@ class Rewriter:
         self.users: dict[Value, list[Use]] = net.users()
         self.alive = dict.fromkeys(net.nodes)
         self.view = View(self)
+        self._kept = set(net.definers().values())
         self.limit = 1000 + 50 * len(self.alive)
         self._made: list[Node] = []
         self._gone: list[Node] = []
@@ -275,7 +276,11 @@ class Rewriter:
         stack = [node]
         while stack:
             n = stack.pop()
-            if n not in self.alive or any(self.users.get(v) or self.view.is_output(v) for v in n.outputs):
+            if (
+                n not in self.alive
+                or n in self._kept
+                or any(self.users.get(v) or self.view.is_output(v) for v in n.outputs)
+            ):
                 continue
             del self.alive[n]
             self._gone.append(n)

@@ -10,12 +10,13 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tactix.contracts.attrs import symbols_in
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim, sym
+from tactix.words.dims import Dim, sym, symbol_name, symbols
 from tactix.words.dtypes import DType
 from tactix.words.errors import InvalidArgument, NetworkError, TactixError
-from tactix.words.tensor import TensorSpec
+from tactix.words.tensor import Element, TensorSpec
 
 Use = tuple[Node, int]
 
@@ -36,14 +37,19 @@ class NetworkDefinition:
 
     # -- building ------------------------------------------------------------------------------------------------
 
-    def add_input(self, name: str, dtype: Any, shape: Sequence[Dim | str | None]) -> Value:
-        """A tensor that the caller gives. A str names a symbolic dim; None or -1 makes one called ``name_axis``."""
+    def add_input(
+        self, name: str, dtype: Any, shape: Sequence[Dim | str | None], element: Element | None = None
+    ) -> Value:
+        """A tensor that the caller gives. A str names a symbolic dim; None or -1 makes one called ``name_axis``.
+
+        ``element``: what a sequence or optional holds.
+        """
         if not name or name in {v.name for v in self.inputs}:
             raise InvalidArgument(
                 f"input name {name!r} is {'taken' if name else 'empty'}", do="Give each input its own"
             )
         dims = tuple(self._dim(d, f"{name}_{i}") for i, d in enumerate(shape))
-        value = Value(self._unique(name), TensorSpec(DType.of(dtype), dims))
+        value = Value(self._unique(name), TensorSpec(DType.of(dtype), dims, element=element))
         self.inputs.append(value)
         return value
 
@@ -64,6 +70,8 @@ class NetworkDefinition:
         import numpy as np
 
         a = np.asarray(array)
+        if DType.of(a.dtype).on_host:
+            raise InvalidArgument("a constant of text", do="Add a tactix.Text layer")
         value = Value(self._unique(name or "constant"), TensorSpec(DType.of(a.dtype), a.shape, const=a))
         self.constants.append(value)
         return value
@@ -155,10 +163,10 @@ class NetworkDefinition:
     def nodes(self) -> tuple[Node, ...]:
         """Nodes that outputs need, producers first, else in order of adding. Raises NetworkError on a cycle."""
         needed = self._needed()
-        waiting = {n: len({v.producer for v in n.given if v.producer is not None}) for n in needed}
+        waiting = {n: len(before) for n, before in needed.items()}
         users: dict[Node, list[Node]] = {n: [] for n in needed}
-        for n in needed:
-            for p in {v.producer for v in n.given if v.producer is not None}:
+        for n, before in needed.items():
+            for p in before:
                 users[p].append(n)
         ready = [(self._position[n], n.name, n) for n, k in waiting.items() if not k]
         heapq.heapify(ready)
@@ -175,15 +183,29 @@ class NetworkDefinition:
             raise NetworkError("the layers form a cycle", who=", ".join(stuck[:5]))
         return tuple(out)
 
-    def _needed(self) -> list[Node]:
-        seen: dict[Node, None] = {}
+    def _needed(self) -> dict[Node, set[Node]]:
+        """What outputs need: each node with those that must run before it."""
+        definers = self.definers()
+        seen: dict[Node, set[Node]] = {}
         stack = [v.producer for v in self._outputs.values() if v.producer is not None]
         while stack:
             n = stack.pop()
             if n not in seen:
-                seen[n] = None
-                stack += [v.producer for v in n.given if v.producer is not None]
-        return list(seen)
+                seen[n] = {v.producer for v in n.given if v.producer is not None}
+                if definers:
+                    seen[n] |= {definers[s] for s in symbols_in(n.attrs) & definers.keys()} - {n}
+                stack += seen[n]
+        return seen
+
+    def definers(self) -> dict[str, Node]:
+        """Symbols that only running tells, with the nodes that tell them."""
+        known, out = set(self.symbols()), {}
+        for n in self._position:
+            for s in (s for v in n.outputs for d in v.spec.shape if (s := symbol_name(d)) and s not in known):
+                known.add(s)
+                if not any(s in symbols(d) for v in n.given for d in v.spec.shape) and s not in symbols_in(n.attrs):
+                    out[s] = n
+        return out
 
     def users(self) -> dict[Value, list[Use]]:
         """Where each tensor is read, as (node, input index)."""
@@ -194,14 +216,19 @@ class NetworkDefinition:
                     out.setdefault(v, []).append((n, i))
         return out
 
+    @property
+    def values(self) -> Iterator[Value]:
+        """Inputs, and what all layers give, needed or not."""
+        yield from self.inputs
+        for n in self._position:
+            yield from n.outputs
+
     def position(self, node: Node) -> float:
         """Where the node stands in the order of adding."""
         return self._position[node]
 
     def symbols(self) -> tuple[str, ...]:
         """Names of the symbols in the inputs' shapes, sorted."""
-        from tactix.words.dims import symbols
-
         return tuple(sorted({s for v in self.inputs for d in v.spec.shape for s in symbols(d)}))
 
     def __iter__(self) -> Iterator[Node]:

@@ -11,10 +11,14 @@ from tactix.network.definition import NetworkDefinition
 from tactix.words.dims import evaluate_shape, learn
 from tactix.words.errors import InvalidArgument, ShapeError
 
+_NONE: Mapping[str, int] = {}
 
-def bind_symbols(net: NetworkDefinition, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """Values of the symbols from input shapes. Raises ShapeError where they disagree."""
-    env: dict[str, int] = {}
+
+def bind_symbols(
+    net: NetworkDefinition, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, int] = _NONE
+) -> dict[str, int]:
+    """Values of the symbols from input shapes. Raises ShapeError where they disagree. ``given``: some more values."""
+    env = dict(given)
     for v in net.inputs:
         shape = shapes[v.name]
         if len(shape) != v.spec.rank:
@@ -37,17 +41,17 @@ def run_node(node: Node, inputs: list[Any], env: Mapping[str, int]) -> tuple[Any
     return node.layer.reference(attribute.resolve_fields(node.attrs, env), *inputs)
 
 
-def evaluate(net: NetworkDefinition, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Output arrays by name."""
+def evaluate(net: NetworkDefinition, inputs: Mapping[str, Any], given: Mapping[str, int] = _NONE) -> dict[str, Any]:
+    """Output arrays by name. ``given``: values of symbols that no input shape tells."""
     missing = [v.name for v in net.inputs if v.name not in inputs]
     if missing:
         raise InvalidArgument(f"no array for input {missing[0]!r}", do=f"Give: {', '.join(v.name for v in net.inputs)}")
-    env = bind_symbols(net, {v.name: inputs[v.name].shape for v in net.inputs})
+    env = bind_symbols(net, {v.name: getattr(inputs[v.name], "shape", ()) for v in net.inputs}, given)
     known: dict[Value, Any] = {v: inputs[v.name] for v in net.inputs}
     known.update({v: v.const for v in net.constants})
     for n in net.nodes:
         results = run_node(n, [None if v is None else known[v] for v in n.inputs], env)
         for v, y in zip(n.outputs, results, strict=True):
-            learn(v.spec.shape, y.shape, env)
+            learn(v.spec.shape, getattr(y, "shape", ()), env)
         known.update(zip(n.outputs, results, strict=True))
     return {k: known[v] for k, v in zip(net.output_names, net.outputs, strict=True)}

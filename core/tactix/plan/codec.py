@@ -5,22 +5,24 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from tactix.contracts import attrs as attribute
 from tactix.contracts.artifact import Binary, KernelArtifact, Launch, Packed, decode_launch, encode_launch
 from tactix.contracts.launcher import Operand, Step
 from tactix.plan.reader import LIMIT, Reader
-from tactix.plan.schema import Buffer, Plan, Profile, Requirement, TensorIO, validate
+from tactix.plan.schema import DEEPEST, Buffer, Plan, Profile, Requirement, TensorIO, validate
 from tactix.words import dims
 from tactix.words.dims import Shape
+from tactix.words.dtypes import DType
 from tactix.words.errors import PlanFormatError
-from tactix.words.tensor import TensorSpec
+from tactix.words.tensor import Element, TensorSpec
 
-PLAN = ("name", "inputs", "outputs", "profiles", "buffers", "steps", "ledger", "requirements", "device", "meta")
-IO = ("name", "buffer", "dtype", "shape")
+PLAN = tuple(f.name for f in fields(Plan) if f.name != "blobs")
+IO = ("name", "buffer", "dtype", "shape", "element")
 BUFFER = ("kind", "name", "dtype", "shape", "format", "nbytes", "first", "last", "blob")
-STEP = ("name", "artifact", "inputs", "outputs", "constants", "workspace", "info")
+STEP = ("name", "artifact", "inputs", "outputs", "constants", "workspace", "info", "plans")
 ARTIFACT = ("launcher", "launches", "code", "workspace", "constants", "requires", "params", "host_code")
 CODE = ("blob", "symbol", "source")
 REQUIREMENT = ("key", "dist", "version", "digest", "embedded", "host_code")
@@ -69,7 +71,13 @@ class Shelf:
 def encode_plan(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
     """The header (without the table of blobs) and all blobs, in the order in which a run first needs them."""
     shelf = Shelf()
-    header = {
+    header = _encode_header(plan, shelf)
+    weights, rest = {b.blob: plan.blobs[b.blob] for b in plan.buffers if b.blob}, {**plan.blobs, **shelf.blobs}
+    return header, {**weights, **{k: rest[k] for k in sorted(rest) if k not in weights}}
+
+
+def _encode_header(plan: Plan, shelf: Shelf) -> dict[str, Any]:
+    return {
         "name": plan.name,
         "inputs": [_encode_io(io) for io in plan.inputs],
         "outputs": [_encode_io(io) for io in plan.outputs],
@@ -80,10 +88,8 @@ def encode_plan(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
         "requirements": [{k: getattr(r, k) for k in REQUIREMENT} for r in plan.requirements],
         "device": plain(plan.device),
         "meta": plain(plan.meta),
+        "given": sorted(plan.given),
     }
-    weights = {b.blob: plan.blobs[b.blob] for b in plan.buffers if b.blob}
-    rest = {**plan.blobs, **shelf.blobs}
-    return header, {**weights, **{k: rest[k] for k in sorted(rest) if k not in weights}}
 
 
 def plain(value: Any) -> Any:
@@ -104,7 +110,12 @@ def _encode_shape(shape: Shape) -> list[Any]:
 
 
 def _encode_io(io: TensorIO) -> dict[str, Any]:
-    return {"name": io.name, "buffer": io.buffer, "dtype": io.dtype.value, "shape": _encode_shape(io.shape)}
+    own = {"name": io.name, "buffer": io.buffer, "dtype": io.dtype.value, "shape": _encode_shape(io.shape)}
+    return own | {"element": _encode_element(io.element)}
+
+
+def _encode_element(e: Element | None) -> Any:
+    return None if e is None else [*map(attribute.encode, (e.dtype, e.shape, e.none)), _encode_element(e.of)]
 
 
 def _encode_buffer(b: Buffer) -> dict[str, Any]:
@@ -126,6 +137,7 @@ def _encode_step(s: Step, shelf: Shelf) -> dict[str, Any]:
         "constants": dict(s.constants),
         "workspace": s.workspace,
         "info": plain(s.info),
+        "plans": [_encode_header(p, shelf) for p in s.plans],
     }
 
 
@@ -161,28 +173,40 @@ def _encode_code(a: KernelArtifact, shelf: Shelf) -> dict[str, Any] | None:
 
 def decode_plan(header: Any, blobs: Mapping[str, Any]) -> Plan:
     """A validated plan. ``blobs``: content by name. Raises PlanFormatError."""
-    h = Reader(header).only(*PLAN)
-    shelf = Shelf(blobs)
-    return validate(
-        Plan(
-            name=h.at("name").text(),
-            inputs=tuple(_io(r) for r in h.at("inputs").items()),
-            outputs=tuple(_io(r) for r in h.at("outputs").items()),
-            profiles=tuple(_profile(r) for r in h.at("profiles").items()),
-            buffers=tuple(_buffer(r) for r in h.at("buffers").items()),
-            steps=tuple(_step(r, shelf) for r in h.at("steps").items()),
-            blobs=blobs,
-            ledger=h.at("ledger").mapping(),
-            requirements=tuple(_requirement(r) for r in h.at("requirements").items()),
-            device=h.at("device").mapping(),
-            meta=h.at("meta").mapping(),
-        )
+    return validate(_plan(Reader(header), Shelf(blobs), blobs))
+
+
+def _plan(r: Reader, shelf: Shelf, blobs: Mapping[str, Any], depth: int = 0) -> Plan:
+    h = r.only(*PLAN)
+    if depth > DEEPEST:
+        raise PlanFormatError(f"plans lie more than {DEEPEST} deep in each other", who=r.path)
+    return Plan(
+        name=h.at("name").text(),
+        inputs=tuple(_io(r) for r in h.at("inputs").items()),
+        outputs=tuple(_io(r) for r in h.at("outputs").items()),
+        profiles=tuple(_profile(r) for r in h.at("profiles").items()),
+        buffers=tuple(_buffer(r) for r in h.at("buffers").items()),
+        steps=tuple(_step(r, shelf, blobs, depth) for r in h.at("steps").items()),
+        blobs=blobs,
+        ledger=h.at("ledger").mapping(),
+        requirements=tuple(_requirement(r) for r in h.at("requirements").items()),
+        device=h.at("device").mapping(),
+        meta=h.at("meta").mapping(),
+        given=frozenset(s.text() for s in h.at("given").items()),
     )
 
 
 def _io(r: Reader) -> TensorIO:
     r.only(*IO)
-    return TensorIO(r.at("name").text(), r.at("buffer").integer(), r.at("dtype").dtype(), r.at("shape").shape())
+    own = (r.at("name").text(), r.at("buffer").integer(), r.at("dtype").dtype(), r.at("shape").shape())
+    return TensorIO(*own, r.at("element").parse(_element, "an element"))
+
+
+def _element(j: Any) -> Element | None:
+    if j is None:
+        return None
+    dtype, shape, none = map(attribute.decode, j[:3])
+    return Element(DType.of(dtype), shape, _element(j[3]), none)
 
 
 def _profile(r: Reader) -> Profile:
@@ -210,7 +234,7 @@ def _buffer(r: Reader) -> Buffer:
     )
 
 
-def _step(r: Reader, shelf: Shelf) -> Step:
+def _step(r: Reader, shelf: Shelf, blobs: Mapping[str, Any], depth: int) -> Step:
     r.only(*STEP)
     return Step(
         name=r.at("name").text(),
@@ -220,6 +244,7 @@ def _step(r: Reader, shelf: Shelf) -> Step:
         constants={k: v.integer() for k, v in r.at("constants").fields().items()},
         workspace=r.at("workspace").integer(-1),
         info=r.at("info").mapping(),
+        plans=tuple(_plan(p, shelf, blobs, depth + 1) for p in r.at("plans").items()),
     )
 
 

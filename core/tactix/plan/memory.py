@@ -6,7 +6,7 @@ Inference", 2020), in a few orders; the best result is taken.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tactix.words.errors import InvalidArgument
 
@@ -46,14 +46,12 @@ def lower_bound(sizes: Sequence[int], lifetimes: Lifetimes, alignment: int = 64)
     return most
 
 
-def _orders(sizes: Sequence[int], lifetimes: Lifetimes) -> list[list[int]]:
+def _orders(sizes: Sequence[int], lifetimes: Lifetimes) -> Iterator[list[int]]:
     """By size; by time; by size times duration; the largest come first."""
     ids = range(len(sizes))
-    return [
-        sorted(ids, key=lambda i: (-sizes[i], lifetimes[i])),
-        sorted(ids, key=lambda i: (lifetimes[i][0], -sizes[i])),
-        sorted(ids, key=lambda i: (-sizes[i] * (1 + lifetimes[i][1] - lifetimes[i][0]), lifetimes[i])),
-    ]
+    yield sorted(ids, key=lambda i: (-sizes[i], lifetimes[i]))
+    yield sorted(ids, key=lambda i: (lifetimes[i][0], -sizes[i]))
+    yield sorted(ids, key=lambda i: (-sizes[i] * (1 + lifetimes[i][1] - lifetimes[i][0]), lifetimes[i]))
 
 
 def _place(sizes: Sequence[int], lifetimes: Lifetimes, order: Sequence[int]) -> tuple[list[int], int]:

@@ -12,10 +12,12 @@ from tactix.words import dims
 from tactix.words.dims import Dim, Shape
 from tactix.words.dtypes import DType
 from tactix.words.errors import PlanFormatError
-from tactix.words.tensor import LINEAR, Format
+from tactix.words.tensor import LINEAR, Element, Format
 
-KINDS = ("input", "output", "arena", "workspace", "weight")
-WRITTEN = ("output", "arena", "workspace")
+KINDS = ("input", "output", "arena", "workspace", "weight", "object")
+WRITTEN = ("output", "arena", "workspace", "object")
+DEEPEST = 16
+"""How deep plans may lie in each other."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Buffer:
     """One piece of memory; its id is its place in ``plan.buffers``.
 
     ``kind``: one of KINDS. ``nbytes``: size in storage of that format. ``first``, ``last``: steps between which an
-    arena or workspace buffer is live. ``blob``: name of a weight's content.
+    arena or workspace buffer is live. ``blob``: name of a weight's content. An object has no memory.
     """
 
     kind: str
@@ -45,6 +47,7 @@ class TensorIO:
     buffer: int
     dtype: DType
     shape: Shape
+    element: Element | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Plan:
 
     ``blobs``: name to bytes-like content: weights, and after loading also machine code. ``ledger``: how it was built.
     ``device``: facts of the target. ``meta``: versions and builder options. The last three are JSON.
+    ``given``: symbols that the plan around this one knows.
     """
 
     name: str
@@ -86,31 +90,41 @@ class Plan:
     requirements: tuple[Requirement, ...] = ()
     device: Mapping[str, Any] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
+    given: frozenset[str] = frozenset()
 
     @functools.cached_property
     def symbols(self) -> frozenset[str]:
-        """Symbols that the input shapes give a value to."""
-        return frozenset(n for io in self.inputs for d in io.shape if (n := dims.symbol_name(d)))
+        """Symbols that the input shapes or the plan around this one give a value to."""
+        return self.given | frozenset(n for io in self.inputs for d in io.shape if (n := dims.symbol_name(d)))
 
     @functools.cached_property
-    def defined(self) -> Mapping[int, frozenset[str]]:
-        """Steps whose output shapes only running tells, with the symbols that they define."""
+    def produced(self) -> Mapping[int, frozenset[str]]:
+        """Steps for ``Launcher.produce``, with the symbols that they define: output shapes that only running tells.
+
+        So do steps that hold plans, and steps over Python objects.
+        """
         known, out = set(self.symbols), {}
         for i, s in enumerate(self.steps):
             named = {n for o in s.outputs for d in o.spec.shape if (n := dims.symbol_name(d))}
-            if fresh := frozenset(named - known):
+            fresh = frozenset(named - known)
+            if fresh or s.plans or any(o.spec.dtype.on_host for o in (*s.inputs, *s.outputs)):
                 out[i] = fresh
                 known |= fresh
         return out
 
     @property
-    def definers(self) -> tuple[int, ...]:
-        """The steps of ``defined``, in order."""
-        return tuple(self.defined)
+    def known(self) -> frozenset[str]:
+        """All symbols that have a value at the end of a run."""
+        return self.symbols.union(*self.produced.values())
 
 
-def validate(plan: Plan) -> Plan:
-    """The plan itself, if ids, kinds, lifetimes and symbols fit together. Raises PlanFormatError."""
+def validate(plan: Plan, around: frozenset[str] = frozenset(), depth: int = 0) -> Plan:
+    """The plan itself, if ids, kinds, lifetimes and symbols fit together. Raises PlanFormatError.
+
+    ``around``: symbols of the plan that this one lies in.
+    """
+    _require(plan.given <= around, f"nothing gives it {sorted(plan.given - around)[:1]}", f"plan {plan.name!r}")
+    _require(depth <= DEEPEST, f"plans lie more than {DEEPEST} deep in each other", f"plan {plan.name!r}")
     for i, b in enumerate(plan.buffers):
         _buffer(plan, b, f"buffer {i} ({b.name})")
     _interface(plan)
@@ -118,6 +132,8 @@ def validate(plan: Plan) -> Plan:
         _profile(p)
     for i, s in enumerate(plan.steps):
         _step(plan, i, s, f"step {i} ({s.name})")
+        for p in s.plans:
+            validate(p, plan.known, depth + 1)
     return plan
 
 
@@ -128,7 +144,7 @@ def _require(condition: bool, what: str, who: str) -> None:
 
 def _closed(plan: Plan, where: str, *values: Dim) -> None:
     """Dims must follow from the input shapes, or from steps that define them."""
-    known = plan.symbols.union(*plan.defined.values())
+    known = plan.known
     for d in values:
         if isinstance(d, dims.Expr) and not dims.symbols(d) <= known:
             unknown = sorted(dims.symbols(d) - known)
@@ -137,6 +153,8 @@ def _closed(plan: Plan, where: str, *values: Dim) -> None:
 
 def _buffer(plan: Plan, b: Buffer, where: str) -> None:
     _require(b.kind in KINDS, f"unknown kind {b.kind!r}", where)
+    fits = b.kind in ("object", "input", "output") if b.dtype.on_host else b.kind != "object"
+    _require(fits, f"a {b.dtype.value} in a buffer of kind {b.kind}", where)
     _require((b.kind == "weight") == bool(b.blob), "a weight, and nothing else, names a blob", where)
     _require(b.format.fits(len(b.shape)), f"format {b.format.name} does not fit rank {len(b.shape)}", where)
     _closed(plan, where, b.nbytes, *b.shape)

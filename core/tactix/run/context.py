@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import threading
 from collections import OrderedDict
@@ -27,8 +28,10 @@ class ExecutionContext(Recorded):
     """Runs an engine. Runs are one after the other: to run in parallel take one context per thread.
 
     Intermediate memory is allocated when the first shape is bound, unless ``set_device_memory`` gave some. Inputs and
-    outputs must be aligned to their element size.
+    outputs must be aligned to their element size. ``phased``: whether it runs steps by ``Launcher.produce``.
     """
+
+    phased = False
 
     def __init__(self, program: Program, name: str = "") -> None:
         import numpy as np
@@ -41,6 +44,7 @@ class ExecutionContext(Recorded):
         self._shapes: Sequence[tuple[int, ...] | None] = [_fixed(io.shape) for io in plan.inputs]
         self._addresses = [0] * len(self._index)
         self._held: dict[str, Any] = {}
+        self._allocators: dict[int, Any] = {}
         self._profile = -1
         self._active: tuple[Bound, Memory] | None = None
         self._known: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()
@@ -112,6 +116,30 @@ class ExecutionContext(Recorded):
                 self._held[name] = array
             self._addresses[index] = int(address) if array is None else address_of(array)
 
+    def set_output_allocator(self, name: str, allocator: Any) -> None:
+        """Let an object place an output in ``execute_async_v3``; None ends that. Raises InvalidArgument.
+
+        Once the shape is known, ``allocator.reallocate_output(name, memory, size, alignment)`` gives the address
+        (``memory``: the one that is set, 0 for none; ``size`` in bytes), and ``notify_shape(name, shape)`` is called.
+        """
+        index = self._tensor_index(name)
+        if index < len(self._inputs):
+            raise InvalidArgument(f"{name!r} is an input")
+        with self._state:
+            self._allocators[index] = allocator
+            if allocator is None:
+                del self._allocators[index]
+
+    def _placed(self, addresses: Sequence[int], shapes: Mapping[str, tuple[int, ...]]) -> list[int]:
+        """The addresses, some by output allocators."""
+        out = list(addresses)
+        for i, allocator in self._allocators.items():
+            io = self._outputs[i - len(self._inputs)]
+            size = math.prod(shapes[io.name]) * io.dtype.itemsize
+            out[i] = int(allocator.reallocate_output(io.name, out[i], max(1, size), ALIGNMENT))
+            allocator.notify_shape(io.name, shapes[io.name])
+        return out
+
     def get_tensor_address(self, name: str) -> int:
         """0 if none was set. Raises InvalidArgument."""
         return self._addresses[self._tensor_index(name)]
@@ -156,7 +184,7 @@ class ExecutionContext(Recorded):
             queue = self._program.device.stream_of(handle)
             with self._state:
                 bound, memory = self._active or self._activated(self._shapes)
-                addresses, held = list(self._addresses), dict(self._held)
+                addresses, held = self._placed(self._addresses, bound.layout.shapes), dict(self._held)
             self._check_addresses(addresses)
             _check_arrays(bound.layout, held)
             queue.submit(partial(self._run_later, bound, memory, addresses, held))

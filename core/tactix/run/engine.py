@@ -15,12 +15,11 @@ from tactix.plan.schema import Plan, Profile, TensorIO
 from tactix.run.arrays import in_order
 from tactix.run.context import ExecutionContext
 from tactix.run.link import Layout, Options, Program
-from tactix.run.phased import PhasedContext
 from tactix.run.shapes import solve
 from tactix.words.dims import Shape, show
 from tactix.words.dtypes import DType
 from tactix.words.error_recorder import Recorded
-from tactix.words.errors import InvalidArgument, ShapeError
+from tactix.words.errors import InvalidArgument, PlanCompatibilityError, ShapeError
 
 
 class Engine(Recorded):
@@ -34,9 +33,16 @@ class Engine(Recorded):
     AllocationError, ExecutionError when called.
     """
 
-    def __init__(self, plan: Plan, session: Any, device: Device, options: Options) -> None:
+    def __init__(
+        self, plan: Plan, session: Any, device: Device, options: Options,
+        context: type[ExecutionContext] = ExecutionContext,
+    ) -> None:  # fmt: skip
         import numpy as np
 
+        if plan.produced and not context.phased:
+            why = "it has shapes that follow from data, branches or loops"
+            raise PlanCompatibilityError("this flavour cannot run the plan", why=why, do="Use the flavour 'default'")
+        self._context = context
         self._program = Program(plan, session, device, options)
         self.plan = self._program.plan
         self._own = threading.local()
@@ -99,7 +105,7 @@ class Engine(Recorded):
 
         Raises ShapeError, also if a profile has no highest; InvalidArgument.
         """
-        if self.plan.definers:
+        if self.plan.produced:
             raise ShapeError("the engine's memory depends on data", who=self.name)
         if shapes is not None:
             ordered = in_order(self.inputs, (), shapes)
@@ -116,7 +122,7 @@ class Engine(Recorded):
 
     def create_execution_context(self) -> ExecutionContext:
         """A context of the caller's own."""
-        context = PhasedContext(self._program) if self.plan.definers else ExecutionContext(self._program)
+        context = self._context(self._program)
         context.inherit_recorder(self)
         return context
 
@@ -152,7 +158,7 @@ class Engine(Recorded):
         """Bytes; the arena's at the shapes that the first profile is tuned for."""
         weights = self._program.weights.nbytes
         opt = {s: r[1] for p in self.profiles[:1] for s, r in p.dims.items()}
-        if self.plan.definers or not self.plan.symbols <= opt.keys():
+        if self.plan.produced or not self.plan.symbols <= opt.keys():
             return {"weights": weights}
         layout = self._at(opt)
         live = {i: self.plan.buffers[i] for i in layout.offsets}
@@ -178,4 +184,5 @@ def _step(s: Step) -> dict[str, Any]:
         "outputs": [f"{o.spec} {o.format.name}" for o in s.outputs],
         "host_code": s.artifact.host_code,
         **s.info,
+        **({"bodies": [[_step(x) for x in p.steps] for p in s.plans]} if s.plans else {}),
     }

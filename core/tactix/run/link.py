@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -39,7 +40,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Layout:
-    """A bound shape: shapes of inputs and outputs by name, offsets in the arena by buffer, bytes of the arena."""
+    """A bound shape: shapes of inputs and outputs by name, bytes of the arena, offsets and sizes in it by buffer."""
 
     env: Env
     shapes: Mapping[str, tuple[int, ...]]
@@ -62,7 +63,13 @@ class Program:
         self.weights = Weights(plan, device, self.allocator, options.copy_weights)
         self.plan = replace(plan, blobs=self.weights.blobs)
         self.addresses = [self.weights.addresses.get(b.blob, 0) for b in plan.buffers]
+        self.bodies = {
+            i: [Program(p, session, device, options) for p in s.plans] for i, s in enumerate(plan.steps) if s.plans
+        }
         self._doubtful = _doubtful(plan)
+        self._placed = [i for i, b in enumerate(plan.buffers) if b.kind in ("arena", "workspace")]
+        self._lifetimes = [(plan.buffers[i].first, plan.buffers[i].last) for i in self._placed]
+        self._sizes = {b.nbytes: b.name for b in plan.buffers} | {d: step for step, d, _ in self._doubtful}
         self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -86,28 +93,22 @@ class Program:
 
     def _layout(self, env: Env) -> Layout:
         plan = self.plan
-        known: dict[Dim, int] = {}
-        sizes = {i: _size(b.nbytes, env, known, b.name) for i, b in enumerate(plan.buffers)}
+        known = {d: _size(d, env, who) for d, who in self._sizes.items()}
+        sizes = dict(zip(self._placed, [known[plan.buffers[i].nbytes] for i in self._placed], strict=True))
         for step, nbytes, buffer in self._doubtful:
-            if _size(nbytes, env, known, step) > sizes[buffer]:
+            if known[nbytes] > known[plan.buffers[buffer].nbytes]:
                 raise ShapeError("a tensor is larger than its buffer", who=step, why=f"at {dict(env)}")
-        ids = [i for i, b in enumerate(plan.buffers) if b.kind in ("arena", "workspace")]
-        lifetimes = [(plan.buffers[i].first, plan.buffers[i].last) for i in ids]
-        offsets, total = plan_memory([sizes[i] for i in ids], lifetimes)
+        offsets, total = plan_memory(list(sizes.values()), self._lifetimes)
         shapes = {io.name: evaluated(io, env) for io in (*plan.inputs, *plan.outputs)}
-        return Layout(env, shapes, dict(zip(ids, offsets, strict=True)), total, sizes)
+        return Layout(env, shapes, dict(zip(sizes, offsets, strict=True)), total, sizes)
 
 
-def _size(d: Dim, env: Env, known: dict[Dim, int], who: str) -> int:
+def _size(d: Dim, env: Env, who: str) -> int:
     """A size in bytes."""
-    if d not in known:
-        try:
-            known[d] = dims.evaluate(d, env)
-        except ZeroDivisionError:
-            known[d] = -1
-    if not 0 <= known[d] < SIZE_LIMIT:
-        raise ShapeError(f"size {d} makes no sense at {dict(env)}", who=who)
-    return known[d]
+    with contextlib.suppress(ZeroDivisionError):
+        if 0 <= (found := dims.evaluate(d, env)) < SIZE_LIMIT:
+            return found
+    raise ShapeError(f"size {d} makes no sense at {dict(env)}", who=who)
 
 
 def _doubtful(plan: Plan) -> list[tuple[str, Dim, int]]:

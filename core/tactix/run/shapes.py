@@ -9,14 +9,17 @@ from tactix.words.dims import Env, Expr, evaluate_shape, show, symbol_name
 from tactix.words.errors import ShapeError
 
 Shapes = Sequence[tuple[int, ...]]
+_NONE: Env = {}
 
 
-def solve(inputs: Sequence[TensorIO], shapes: Shapes, profiles: Sequence[Profile]) -> dict[str, int]:
+def solve(
+    inputs: Sequence[TensorIO], shapes: Shapes, profiles: Sequence[Profile], given: Env = _NONE
+) -> dict[str, int]:
     """Values of the symbols; ``shapes`` stand beside ``inputs``.
 
-    They must lie in one of the profiles, if there are any. Raises ShapeError.
+    They must lie in one of the profiles, if there are any. ``given``: some more values. Raises ShapeError.
     """
-    env: dict[str, int] = {}
+    env = dict(given)
     owner: dict[str, str] = {}
     for io, shape in zip(inputs, shapes, strict=True):
         _match(io, shape, env, owner)
@@ -35,7 +38,7 @@ def _match(io: TensorIO, shape: tuple[int, ...], env: dict[str, int], owner: dic
         if isinstance(d, int) and d != n:
             raise ShapeError(f"input {io.name!r} is {show(io.shape)}, got {show(shape)}")
         if symbol is not None and env.setdefault(symbol, n) != n:
-            first = owner[symbol]
+            first = owner.get(symbol, io.name)
             raise ShapeError(
                 f"inputs {first!r} and {io.name!r} disagree on dimension {symbol!r}: {env[symbol]} and {n}"
                 if first != io.name

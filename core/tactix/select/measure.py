@@ -90,7 +90,7 @@ class Measurer:
         """True if nothing needs to run for this candidate."""
         if c.artifact.alias:
             c.seconds, c.status = 0.0, "cached"
-        elif c.tactic.fallback or self.level == 0:
+        elif c.tactic.fallback or c.tactic.produces or self.level == 0:
             estimate(c)
         elif found := self.cache.get(self.key(b, c)):
             _record(c, found, "cached")

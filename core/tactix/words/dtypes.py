@@ -23,6 +23,7 @@ class DType(enum.Enum):
     FP8E5M2 = "f8e5m2"
     FP8FNUZ = "f8e4m3fnuz"
     FP8E5M2FNUZ = "f8e5m2fnuz"
+    FP8E8M0 = "f8e8m0"
     FP4 = "f4e2m1"
     INT64 = "i64"
     INT32 = "i32"
@@ -40,6 +41,8 @@ class DType(enum.Enum):
     COMPLEX64 = "c64"
     COMPLEX128 = "c128"
     STRING = "str"
+    SEQUENCE = "seq"
+    OPTIONAL = "opt"
 
     @property
     def bits(self) -> int:
@@ -64,6 +67,11 @@ class DType(enum.Enum):
         return self.value[0] in "iu"
 
     @property
+    def on_host(self) -> bool:
+        """Whether values are Python objects, which lie in no device memory: text, sequences (lists), optionals."""
+        return self in _OBJECTS
+
+    @property
     def numpy(self) -> np.dtype[Any]:
         """The numpy dtype; ml_dtypes gives those that numpy lacks."""
         found: np.dtype[Any] = _numpy(self)
@@ -84,19 +92,23 @@ _BITS = {
     DType.UINT64: 64, DType.UINT32: 32, DType.UINT16: 16, DType.UINT8: 8, DType.UINT4: 4,
     DType.FP8FNUZ: 8, DType.FP8E5M2FNUZ: 8, DType.INT2: 2, DType.UINT2: 2,
     DType.BOOL: 8, DType.COMPLEX64: 64, DType.COMPLEX128: 128, DType.STRING: 64,
+    DType.FP8E8M0: 8, DType.SEQUENCE: 64, DType.OPTIONAL: 64,
 }  # fmt: skip
+
+_OBJECTS = frozenset({DType.STRING, DType.SEQUENCE, DType.OPTIONAL})
 
 _ML_DTYPES = {
     DType.BF16: "bfloat16", DType.FP8: "float8_e4m3fn", DType.FP8E5M2: "float8_e5m2", DType.FP4: "float4_e2m1fn",
     DType.INT4: "int4", DType.UINT4: "uint4", DType.INT2: "int2", DType.UINT2: "uint2",
     DType.FP8FNUZ: "float8_e4m3fnuz", DType.FP8E5M2FNUZ: "float8_e5m2fnuz",
+    DType.FP8E8M0: "float8_e8m0fnu",
 }  # fmt: skip
 
 _NUMPY = {
     DType.FP64: "float64", DType.FP32: "float32", DType.FP16: "float16", DType.INT64: "int64", DType.INT32: "int32",
     DType.INT16: "int16", DType.INT8: "int8", DType.UINT64: "uint64", DType.UINT32: "uint32", DType.UINT16: "uint16",
     DType.UINT8: "uint8", DType.BOOL: "bool", DType.COMPLEX64: "complex64", DType.COMPLEX128: "complex128",
-    DType.STRING: "object",
+    DType.STRING: "object", DType.SEQUENCE: "object", DType.OPTIONAL: "object",
 }  # fmt: skip
 
 

@@ -32,3 +32,10 @@ class SilentProgress:
 
     def cancelled(self) -> bool:
         return False
+
+
+class Quiet(SilentProgress):
+    """Shows nothing, and stops where another monitor does."""
+
+    def __init__(self, monitor: ProgressMonitor) -> None:
+        self.cancelled = monitor.cancelled  # type: ignore[method-assign]

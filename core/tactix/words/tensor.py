@@ -83,8 +83,30 @@ def blocked(lanes: int) -> Format:
 
 
 @dataclass(frozen=True)
+class Element:
+    """What a sequence or an optional holds: tensors, or sequences ``of`` something.
+
+    A dim that differs between elements is None; so is the shape, if ranks differ or are not known. ``none``: there is
+    no element yet that could tell.
+    """
+
+    dtype: DType
+    shape: tuple[Dim | None, ...] | None = None
+    of: Element | None = None
+    none: bool = False
+
+    def __str__(self) -> str:
+        if self.of is not None:
+            return f"{self.dtype.value}<{self.of}>"
+        dims = "..." if self.shape is None else ", ".join("?" if d is None else str(d) for d in self.shape)
+        return f"{self.dtype.value}({dims})"
+
+
+@dataclass(frozen=True)
 class TensorSpec:
     """dtype and shape of a tensor, and its content where that is known before running.
+
+    A sequence or optional is one value of shape (), with an ``element``.
 
     ``value``: the elements in row-major order as dims, for integer shape tensors. ``const``: the array of a constant.
     """
@@ -93,6 +115,7 @@ class TensorSpec:
     shape: Shape
     value: tuple[Dim, ...] | None = None
     const: Any = None
+    element: Element | None = None
 
     @property
     def rank(self) -> int:
@@ -125,4 +148,5 @@ class TensorSpec:
         return replace(self, value=None, const=None)
 
     def __str__(self) -> str:
-        return f"{self.dtype.value}{show(self.shape)}"
+        held = show(self.shape) if self.element is None else f"<{self.element}>"
+        return f"{self.dtype.value}{held}"

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class DefaultFlavour:
-    """An Engine over the plan itself."""
+    """An Engine over the plan itself; its contexts are phased where the plan needs it."""
 
     key = "default"
 
@@ -17,4 +17,8 @@ class DefaultFlavour:
         """An engine. Raises PlanCompatibilityError, AllocationError."""
         from tactix.run.engine import Engine
 
-        return Engine(plan, session, device, options)
+        if not plan.produced:
+            return Engine(plan, session, device, options)
+        from tactix_builtin.flavours.phased import PhasedContext
+
+        return Engine(plan, session, device, options, PhasedContext)

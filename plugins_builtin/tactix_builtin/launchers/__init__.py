@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 def launchers() -> list[Launcher]:
     """The built-in launchers."""
+    from tactix_builtin.launchers.control import ControlLauncher
     from tactix_builtin.launchers.elf import ElfLauncher
     from tactix_builtin.launchers.numpy_launcher import NumpyLauncher
 
-    return [ElfLauncher(), NumpyLauncher()]
+    return [ControlLauncher(), ElfLauncher(), NumpyLauncher()]

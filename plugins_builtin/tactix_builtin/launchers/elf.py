@@ -11,6 +11,7 @@ import hashlib
 import os
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
@@ -55,7 +56,8 @@ class Library:
 
 _libraries: dict[str, Library] = {}
 _executors: dict[int, Library] = {}
-_loading = threading.Lock()
+_tables: weakref.WeakValueDictionary[tuple[int, ...], Table] = weakref.WeakValueDictionary()
+_loading, _linking = threading.Lock(), threading.Lock()
 _serial = count(1)
 
 
@@ -106,28 +108,46 @@ class ElfLauncher(Launcher):
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
         """Raises ExecutionError for code that is missing, cannot be loaded, or lacks a kernel."""
-        return ElfRun(steps, ctx.threads)
+        key = tuple(map(id, steps))
+        with _linking:
+            table = _tables.get(key)
+            if table is None:
+                table = _tables[key] = Table(steps)
+        return ElfRun(table, ctx.threads)
 
 
-class Layout:
-    """Argument slots of all launches in a row, and what goes into each."""
+class Table:
+    """Argument slots of all launches in a row, and what goes into each: what all runs of these steps share."""
 
-    def __init__(self) -> None:
+    def __init__(self, steps: Sequence[Step]) -> None:
+        import numpy as np
+
+        self.steps = tuple(steps)  # their ids are the key of this table: they must live as long
         self.size = 0
         self.starts: list[int] = []
-        self.pointers: list[tuple[int, int, int]] = []  # slot, buffer, index of the offset
-        self.scalars: list[tuple[int, int]] = []  # slot, index of the value
-        self.dims: dict[Dim, int] = {}
-
-    def add(self, step: Step, launch: Launch) -> None:
-        self.starts.append(self.size)
-        for arg in launch.args:
-            value = self.dims.setdefault(arg.value, len(self.dims))
-            if arg.kind == "scalar":
-                self.scalars.append((self.size, value))
-            else:
-                self.pointers.append((self.size, _buffer(step, arg), value))
-            self.size += 1
+        self.users: dict[int, list[tuple[int, int]]] = {}
+        self.executor: Library | None = None
+        pointers: list[tuple[int, int, int]] = []  # slot, buffer, index of the offset
+        scalars: list[tuple[int, int]] = []  # slot, index of the value
+        known: dict[Dim, int] = {}
+        kernels = []
+        for step, launch, lib, address in _kernels(steps):
+            kernels.append(address)
+            self.executor = self.executor or _executor(lib)
+            self.starts.append(self.size)
+            for arg in launch.args:
+                value = known.setdefault(arg.value, len(known))
+                if arg.kind == "scalar":
+                    scalars.append((self.size, value))
+                else:
+                    pointers.append((self.size, _buffer(step, arg), value))
+                self.size += 1
+        for slot, buffer, offset in pointers:
+            self.users.setdefault(buffer, []).append((slot, offset))
+        self.dims = list(known)
+        self.kernels = np.array(kernels, np.int64)
+        self.pointers = np.array(pointers, np.int64).reshape(-1, 3).T
+        self.scalars = np.array(scalars, np.int64).reshape(-1, 2).T
 
 
 def _buffer(step: Step, arg: Arg) -> int:
@@ -157,40 +177,28 @@ def _kernels(steps: Sequence[Step]) -> Iterator[tuple[Step, Launch, Library, int
 class ElfRun:
     """All launches as one native call."""
 
-    def __init__(self, steps: Sequence[Step], threads: int) -> None:
+    def __init__(self, table: Table, threads: int) -> None:
         import numpy as np
 
-        layout, kernels, self._executor = Layout(), [], None
-        for step, launch, lib, address in _kernels(steps):
-            layout.add(step, launch)
-            kernels.append(address)
-            self._executor = self._executor or _executor(lib)
-        self._dims = list(layout.dims)
-        self._slots = np.zeros(max(1, layout.size), np.int64)
+        self._shared, self._users = table, table.users
+        self._slots = np.zeros(max(1, table.size), np.int64)
         self._view = memoryview(self._slots.data)
-        self._pointers = np.array(layout.pointers, np.int64).reshape(-1, 3).T
-        self._scalars = np.array(layout.scalars, np.int64).reshape(-1, 2).T
-        self._users: dict[int, list[tuple[int, int]]] = {}
-        for slot, buffer, offset in layout.pointers:
-            self._users.setdefault(buffer, []).append((slot, offset))
-        self._values = [0] * len(self._dims)
-        base = self._slots.ctypes.data
-        self._kernels = np.array(kernels, np.int64)
-        self._args = np.array([base + 8 * s for s in layout.starts], np.int64)
-        parts = [len(kernels), threads, self._kernels.ctypes.data, self._args.ctypes.data, 0, NEVER_SMALL]
+        self._values = [0] * len(table.dims)
+        self._args = np.array(table.starts, np.int64) * 8 + self._slots.ctypes.data
+        parts = [len(table.kernels), threads, table.kernels.ctypes.data, self._args.ctypes.data, 0, NEVER_SMALL]
         self._table = np.array(parts, np.int64)
         self._address = ctypes.c_void_p(self._table.ctypes.data)
-        self._run = self._executor.run if self._executor else _nothing
-        self._repeat = self._executor.repeat if self._executor else _nothing
+        self._run = table.executor.run if table.executor else _nothing
+        self._repeat = table.executor.repeat if table.executor else _nothing
 
     def bind(self, env: Env, addresses: Sequence[int]) -> None:
         import numpy as np
 
-        self._values = [evaluate(d, env) for d in self._dims]
+        self._values = [evaluate(d, env) for d in self._shared.dims]
         values = np.array(self._values, np.int64)
-        slots, buffers, offsets = self._pointers
+        slots, buffers, offsets = self._shared.pointers
         self._slots[slots] = np.array(addresses, np.int64)[buffers] + values[offsets]
-        slots, scalars = self._scalars
+        slots, scalars = self._shared.scalars
         self._slots[slots] = values[scalars]
         self._table[4:] = 0 if os.environ.get("TACTIX_ALWAYS_PARALLEL") == "1" else TRIALS, NEVER_SMALL
 

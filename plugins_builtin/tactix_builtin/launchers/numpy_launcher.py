@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from tactix.contracts import attrs as attribute
-from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step
+from tactix.contracts.launcher import Call, Launcher, LinkContext, Operand, Runnable, Step
 from tactix.contracts.layer import Layer
 from tactix.contracts.region import FUSED, decode
 from tactix.words.dims import Env, evaluate_shape
+from tactix.words.dtypes import DType
 from tactix.words.errors import ExecutionError, TactixError
 
 
@@ -26,21 +27,42 @@ class NumpyLauncher(Launcher):
         """Raises ExecutionError for params that are no layer, or a layer that is not there."""
         return NumpyRun([NumpyStep(s, *_decode(s, ctx)) for s in steps])
 
-    def produce(self, step: Step, env: Env, addresses: Sequence[int], ctx: LinkContext) -> list[Any]:
-        """The results in the outputs' formats, in memory of their own. Raises ExecutionError."""
-        made = NumpyStep(step, *_decode(step, ctx))
-        made.bind_inputs(env, addresses)
-        found = zip(step.outputs, made.results(), strict=True)
-        return [_owned(r, o.spec.dtype.numpy) for o, r in found]
+    def produce(
+        self, step: Step, env: Env, values: Sequence[Any], bodies: Sequence[Call], ctx: LinkContext
+    ) -> list[Any]:
+        """The results in memory of their own. Raises ExecutionError."""
+        layer, attrs = _decode(step, ctx)
+        found = _computed(step.name, layer, resolve(layer, attrs, env), values)
+        return [owned(r, o.spec.dtype) for o, r in zip(step.outputs, found, strict=True)]
 
 
-def _owned(result: Any, dtype: Any) -> Any:
-    """A contiguous array; a copy if it looks at other memory, which may be gone before the result is."""
+def owned(result: Any, dtype: DType | None = None) -> Any:
+    """A contiguous array; a copy if it looks at other memory, which may be gone before the result is. In lists, too."""
     import numpy as np
 
+    if isinstance(result, (list, tuple)):
+        return [owned(x) for x in result]
+    if result is None or dtype in (DType.SEQUENCE, DType.OPTIONAL):
+        return result if result is None else owned(result)
     a = np.asarray(result)
-    fits = a.base is None and a.dtype == dtype and a.flags.carray
-    return a if fits else np.array(a, dtype, order="C")
+    wanted = a.dtype if dtype is None else dtype.numpy
+    fits = a.base is None and a.dtype == wanted and a.flags.carray
+    return a if fits else np.array(a, wanted, order="C")
+
+
+def _computed(name: str, layer: Layer, attrs: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    """The layer's outputs. Raises ExecutionError."""
+    import numpy as np
+
+    try:
+        with np.errstate(all="ignore"):
+            return layer.reference(attrs, *inputs)
+    except Exception as e:
+        raise _failed(name, layer, e) from e
+
+
+def _failed(name: str, layer: Layer, e: Exception) -> ExecutionError:
+    return ExecutionError(f"{layer.key} failed", who=name, why=f"{type(e).__name__}: {e}")
 
 
 def _decode(step: Step, ctx: LinkContext) -> tuple[Layer, Any]:
@@ -107,37 +129,21 @@ class NumpyStep:
         self._resolved: Any = None
 
     def bind(self, env: Env, addresses: Sequence[int]) -> None:
-        self.bind_inputs(env, addresses)
         for s in self.outputs:
             s.bind(env, addresses[s.operand.buffer])
-
-    def bind_inputs(self, env: Env, addresses: Sequence[int]) -> None:
         self._resolved = resolve(self.layer, self.attrs, env)
         for s in self.inputs:
             s.bind(env, addresses[s.operand.buffer] if s.operand.buffer >= 0 else 0)
 
-    def results(self) -> Sequence[Any]:
-        """The layer's outputs. Raises ExecutionError."""
-        import numpy as np
-
-        try:
-            with np.errstate(all="ignore"):
-                return self.layer.reference(self._resolved, *(s.read() for s in self.inputs))
-        except Exception as e:
-            raise self._failed(e) from e
-
     def run(self) -> None:
         import numpy as np
 
-        found = self.results()
+        found = _computed(self.name, self.layer, self._resolved, [s.read() for s in self.inputs])
         try:
             for s, r in zip(self.outputs, found, strict=True):
                 s.write(np.asarray(r))
         except Exception as e:
-            raise self._failed(e) from e
-
-    def _failed(self, e: Exception) -> ExecutionError:
-        return ExecutionError(f"{self.layer.key} failed", who=self.name, why=f"{type(e).__name__}: {e}")
+            raise _failed(self.name, self.layer, e) from e
 
 
 class NumpyRun:

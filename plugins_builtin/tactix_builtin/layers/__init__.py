@@ -11,7 +11,7 @@ FAMILIES = (
     "elementwise", "activation", "logic", "conv", "matmul", "pool", "norm", "reduce", "softmax", "shape", "index",
     "attention", "rnn", "generate", "sort", "resize", "sampling", "quantize", "dynamic",
     "dynamic_resize", "selection", "signal", "unpool", "bits", "trees",
-    "linear_attention",
+    "linear_attention", "text", "text_features", "random", "image", "sequences", "control",
 )  # fmt: skip
 
 

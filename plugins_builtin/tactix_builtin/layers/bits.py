@@ -9,7 +9,7 @@ import numpy as np
 
 from tactix.contracts.layer import Layer
 from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError
+from tactix.words.errors import DTypeError, InvalidArgument
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers.common import Array, Specs, pick, required, wide
 
@@ -36,6 +36,37 @@ class BitCast(Layer):
 
     def reference(self, attrs: BitCastAttrs, *inputs: Array) -> tuple[Array, ...]:
         return (np.ascontiguousarray(inputs[0]).view(attrs.to.numpy).reshape(inputs[0].shape),)
+
+
+@dataclass(frozen=True)
+class CastToExponentAttrs:
+    """``rounding``: ``up``, ``down`` or ``nearest``. ``saturate``: what is too large becomes the largest, not NaN."""
+
+    rounding: str = "up"
+    saturate: bool = True
+
+
+class CastToExponent(Layer):
+    """The powers of two next to the magnitudes of x, as float8 e8m0 (OCP Microscaling Formats, 1.0, section 5.4.1)."""
+
+    key = "tactix.CastToExponent@1"
+    Attrs = CastToExponentAttrs
+
+    def infer(self, attrs: CastToExponentAttrs, inputs: Specs) -> list[TensorSpec]:
+        (x,) = required(self, inputs, 1)
+        if attrs.rounding not in ("up", "down", "nearest"):
+            raise InvalidArgument(f"{self.key}: rounding {attrs.rounding!r}", do="Use up, down or nearest")
+        return [TensorSpec(DType.FP8E8M0, x.shape)]
+
+    def reference(self, attrs: CastToExponentAttrs, *inputs: Array) -> tuple[Array, ...]:
+        bits = inputs[0].astype(np.float32).view(np.uint32)
+        exponent, fraction = bits >> 23 & 0xFF, bits & 0x7FFFFF
+        # between two powers, half way goes up, but for the subnormal: it goes to its even neighbour
+        half = (fraction > 0x400000) | ((fraction == 0x400000) & (exponent > 0))
+        up = {"up": fraction > 0, "down": np.zeros_like(half), "nearest": half}[attrs.rounding] & (exponent < 0xFF)
+        if attrs.saturate:
+            up &= exponent < 0xFE
+        return ((exponent + up).astype(np.uint8).view(DType.FP8E8M0.numpy),)
 
 
 @dataclass(frozen=True)
@@ -71,4 +102,4 @@ class TrainingDropout(Layer):
         return [out[0], *(x if x is None else np.full_like(x, v) for x, v in zip(out[1:], (0.25, True), strict=False))]
 
 
-LAYERS: tuple[Layer, ...] = (BitCast(), TrainingDropout())
+LAYERS: tuple[Layer, ...] = (BitCast(), CastToExponent(), TrainingDropout())

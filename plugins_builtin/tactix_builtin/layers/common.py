@@ -21,6 +21,9 @@ Array = Any
 
 Specs = Sequence[TensorSpec | None]
 
+RANK = 32
+"""So many axes are shown in errors."""
+
 
 def required(layer: Layer, inputs: Specs, count: int) -> list[TensorSpec]:
     """The first ``count`` inputs, which must be there. Raises InvalidArgument."""
@@ -45,6 +48,14 @@ def axis_of(axis: int, rank: int, who: str) -> int:
     if not -rank <= axis < rank:
         raise ShapeError(f"{who}: axis {axis} of a tensor of rank {rank}")
     return axis % rank
+
+
+def axes_of(axes: Sequence[int], rank: int, who: str) -> tuple[int, ...]:
+    """Non-negative axes in the order given. Raises ShapeError, also for one that is named twice."""
+    found = tuple(axis_of(a, rank, who) for a in axes)
+    if len(set(found)) != len(found):
+        raise ShapeError(f"{who}: axes {list(axes)[:RANK]} name one twice")
+    return found
 
 
 def same_dim(a: Dim, b: Dim, who: str, what: str) -> None:

@@ -19,7 +19,7 @@ from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers import reduce as reductions
 from tactix_builtin.layers import sort
-from tactix_builtin.layers.common import Array, Specs, axis_of, optional, pick, required
+from tactix_builtin.layers.common import Array, Specs, axes_of, axis_of, optional, pick, required
 from tactix_builtin.layers.shape import Pad, PadAttrs
 
 _REDUCTIONS = {x.name: x for x in reductions.LAYERS}
@@ -106,7 +106,7 @@ class DynamicReduce(Dynamic):
         return [fresh(attrs, 0 if every else x.rank - count)]
 
     def reference(self, attrs: DynamicReduceAttrs, *inputs: Array) -> tuple[Array, ...]:
-        x, axes = inputs[0], tuple(axis_of(a, inputs[0].ndim, self.key) for a in numbers(inputs[1]))
+        x, axes = inputs[0], axes_of(numbers(inputs[1]), inputs[0].ndim, self.key)
         if not axes and not attrs.noop_with_empty_axes:
             axes = tuple(range(x.ndim))
         static = reductions.ReduceAttrs(axes, attrs.keepdims)
@@ -152,7 +152,10 @@ class DynamicSqueeze(Dynamic):
         return [fresh(attrs, x.rank - length(axes, self.key, "axes"))]
 
     def reference(self, attrs: DynamicAttrs, *inputs: Array) -> tuple[Array, ...]:
-        return (inputs[0].squeeze(tuple(numbers(inputs[1]))),)
+        axes = axes_of(numbers(inputs[1]), inputs[0].ndim, self.key)
+        if any(inputs[0].shape[a] != 1 for a in axes):
+            raise ShapeError(f"{self.key}: axes {axes} of {inputs[0].shape} do not all have size 1")
+        return (inputs[0].squeeze(axes),)
 
     def settings(self, attrs: Any, x: Array, specs: Specs, rng: Any) -> Sequence[Any]:
         return [[i for i, n in enumerate(x.shape) if n == 1]]
@@ -168,7 +171,8 @@ class DynamicUnsqueeze(Dynamic):
         return [fresh(attrs, x.rank + length(axes, self.key, "axes"))]
 
     def reference(self, attrs: DynamicAttrs, *inputs: Array) -> tuple[Array, ...]:
-        return (np.expand_dims(inputs[0], tuple(numbers(inputs[1]))),)
+        axes = numbers(inputs[1])
+        return (np.expand_dims(inputs[0], axes_of(axes, inputs[0].ndim + len(axes), self.key)),)
 
     def settings(self, attrs: Any, x: Array, specs: Specs, rng: Any) -> Sequence[Any]:
         return [range(specs[0].at({})[0])] if specs[0] is not None else []
@@ -184,7 +188,8 @@ class DynamicSlice(Dynamic):
         x, starts = required(self, inputs, 2)
         axes = optional(inputs, 3)
         known = tuple(range(length(starts, self.key, "starts"))) if axes is None else axes.known()
-        named = [a % x.rank for a in known or range(x.rank) if isinstance(a, int)]
+        fixed = [a for a in known or range(x.rank) if isinstance(a, int)]
+        named = axes_of(fixed, x.rank, self.key)
         new = fresh(attrs, x.rank)
         return [tuple(new[i] if i in named else d for i, d in enumerate(x.shape))]
 
@@ -192,7 +197,7 @@ class DynamicSlice(Dynamic):
         x, starts, ends = inputs[0], numbers(inputs[1]), numbers(inputs[2])
         axes, steps = pick(inputs, 3), pick(inputs, 4)
         where = [slice(None)] * x.ndim
-        order = range(len(starts)) if axes is None else numbers(axes)
+        order = axes_of(range(len(starts)) if axes is None else numbers(axes), x.ndim, self.key)
         strides = [1] * len(starts) if steps is None else numbers(steps)
         for a, *bounds in zip(order, starts, ends, strides, strict=True):
             where[a] = slice(*bounds)
@@ -224,7 +229,7 @@ class DynamicPad(Dynamic):
 
     def reference(self, attrs: DynamicPadAttrs, *inputs: Array) -> tuple[Array, ...]:
         x, given, value, axes = inputs[0], numbers(inputs[1]), pick(inputs, 2), pick(inputs, 3)
-        order = range(x.ndim) if axes is None else [axis_of(a, x.ndim, self.key) for a in numbers(axes)]
+        order = range(x.ndim) if axes is None else axes_of(numbers(axes), x.ndim, self.key)
         pads: list[Dim] = [0] * (2 * x.ndim)
         for i, a in enumerate(order):
             pads[a], pads[x.ndim + a] = given[i], given[len(order) + i]

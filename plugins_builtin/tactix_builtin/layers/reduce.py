@@ -10,7 +10,7 @@ import numpy as np
 from tactix.contracts.layer import Layer
 from tactix.words.dims import Shape, dmax, dmin
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.layers.common import Array, Specs, axis_of, float_only, required, track, wide
+from tactix_builtin.layers.common import Array, Specs, axes_of, float_only, required, track, wide
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class ReduceAttrs:
 
 def reduced(shape: Shape, axes: tuple[int, ...], keepdims: bool, who: str) -> Shape:
     """The shape without the axes, or with 1 in their place. Raises ShapeError."""
-    gone = {axis_of(a, len(shape), who) for a in axes}
+    gone = set(axes_of(axes, len(shape), who))
     return tuple(1 if i in gone else d for i, d in enumerate(shape) if keepdims or i not in gone)
 
 

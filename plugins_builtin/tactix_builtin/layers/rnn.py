@@ -7,6 +7,7 @@ batch first in x, y and the states.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim
+from tactix.words.dims import Dim, show
 from tactix.words.errors import InvalidArgument, ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.layers.common import Array, Specs, pick, required, same_dim, wide
+from tactix_builtin.layers.common import Array, Specs, optional, pick, required, same_dim, wide
 
 DIRECTIONS = ("forward", "reverse", "bidirectional")
 
@@ -66,7 +67,7 @@ _SHAPED: dict[str, tuple[Callable[[Array, float, float], Array], tuple[float, fl
     "leakyrelu": (lambda x, a, b: np.where(x < 0, a * x, x), (0.01, 0.0)),
     "thresholdedrelu": (lambda x, a, b: np.where(x > a, x, 0), (1.0, 0.0)),
     "affine": (lambda x, a, b: a * x + b, (1.0, 0.0)),
-    "scaledtanh": (lambda x, a, b: a * np.tanh(b * x), (1.0, 1.0)),
+    "scaledtanh": (lambda x, a, b: a * np.tanh(b * x), (math.nan, math.nan)),
     "hardsigmoid": (lambda x, a, b: np.clip(a * x + b, 0, 1), (0.2, 0.5)),
     "elu": (lambda x, a, b: np.where(x < 0, a * np.expm1(x), x), (1.0, 0.0)),
 }
@@ -90,6 +91,8 @@ def _activation(name: str, alphas: Iterator[float], betas: Iterator[float]) -> A
     function, (alpha, beta) = _SHAPED[name]
     a = next(alphas, alpha)
     b = next(betas, beta) if name in _TAKES_BETA else beta
+    if math.isnan(a + b):
+        raise InvalidArgument(f"ONNX gives activation {name!r} no default alpha and beta", do="Give both")
     return lambda x: function(x, a, b).astype(x.dtype, copy=False)
 
 
@@ -105,16 +108,30 @@ class Recurrent(Layer):
         x, w, r = required(self, inputs, 3)
         if x.rank != 3 or attrs.direction not in DIRECTIONS:
             raise ShapeError(f"{self.key}: x {x}, direction {attrs.direction!r}")
+        activation_functions(attrs, self.functions)
         hidden, directions = attrs.hidden_size or r.shape[-1], attrs.directions
         steps, batch = x.shape[:2] if attrs.layout == 0 else x.shape[1::-1]
-        for want, s in (((self.gates * hidden, x.shape[2]), w), ((self.gates * hidden, hidden), r)):
-            for a, b in zip((directions, *want), s.shape, strict=True):
-                same_dim(a, b, self.key, f"a dim of the weights {s}")
         y: tuple[Dim, ...] = (steps, directions, batch, hidden)
         last: tuple[Dim, ...] = (directions, batch, hidden)
         if attrs.layout:
             y, last = (batch, steps, directions, hidden), (batch, directions, hidden)
+        rows = self.gates * hidden
+        self._check("weights", (directions, rows, x.shape[2]), w)
+        self._check("weights", (directions, rows, hidden), r)
+        self._check("bias", (directions, 2 * rows), optional(inputs, 3))
+        self._check("lengths", (batch,), optional(inputs, 4))
+        for i in range(self.states):
+            self._check("initial state", last, optional(inputs, 5 + i))
+        self._check("peepholes", (directions, 3 * hidden), optional(inputs, 7))
         return [TensorSpec(x.dtype, y), *[TensorSpec(x.dtype, last)] * self.states]
+
+    def _check(self, what: str, want: tuple[Dim, ...], s: TensorSpec | None) -> None:
+        if s is None:
+            return
+        if s.rank != len(want):
+            raise ShapeError(f"{self.key}: the {what} {s} are not of shape {show(want)}")
+        for a, b in zip(want, s.shape, strict=True):
+            same_dim(a, b, self.key, f"a dim of the {what} {s}, which are {show(want)},")
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         x, w, r = (wide(a) for a in inputs[:3])

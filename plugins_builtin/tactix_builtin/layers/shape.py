@@ -13,7 +13,7 @@ from tactix.words.dims import Shape as DimShape
 from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.layers.common import Array, Movement, Specs, axis_of, required, same_dim
+from tactix_builtin.layers.common import Array, Movement, Specs, axes_of, axis_of, required, same_dim
 
 
 @dataclass(frozen=True)
@@ -171,14 +171,14 @@ class Slice(Movement):
         (x,) = inputs
         if not len(attrs.begins) == len(attrs.sizes) == len(attrs.axes) == len(attrs.steps):
             raise InvalidArgument(f"{self.key}: begins, sizes, axes and steps differ in length")
-        out = list(x.shape)
-        for begin, size, axis, step in zip(attrs.begins, attrs.sizes, attrs.axes, attrs.steps, strict=True):
+        out, axes = list(x.shape), axes_of(attrs.axes, x.rank, self.key)
+        for begin, size, axis, step in zip(attrs.begins, attrs.sizes, axes, attrs.steps, strict=True):
             last = begin + (size - 1) * step
             ends = (begin, last) if step > 0 else (last, begin)
             empty = compare(size, 1) in ("<", "<=")
             if not empty and (compare(ends[0], 0) == "<" or compare(ends[1], x.shape[axis]) in (">", ">=", "==")):
                 raise ShapeError(f"{self.key}: elements {ends[0]} to {ends[1]} of axis {axis} of {x}")
-            out[axis_of(axis, x.rank, self.key)] = size
+            out[axis] = size
         return [tuple(out)]
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:

@@ -12,7 +12,7 @@ from tactix.words.dims import Dim, floordiv, sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.layers.common import Array, Specs, axis_of, pick, required, wide
+from tactix_builtin.layers.common import Array, Specs, axis_of, pick, required, same_dim, wide
 from tactix_builtin.layers.dynamic import numbers
 
 
@@ -203,4 +203,23 @@ class Det(Layer):
         return (np.asarray(np.linalg.det(wide(inputs[0]))).astype(inputs[0].dtype, copy=False),)
 
 
-LAYERS: tuple[Layer, ...] = (DFT(), DynamicDFT(), STFT(), DynamicSTFT(), MelWeightMatrix(), Det())
+class Inverse(Layer):
+    """The inverse of each matrix (..., n, n); of a singular one, NaN."""
+
+    key = "tactix.Inverse@1"
+
+    def infer(self, attrs: Any, inputs: Specs) -> list[TensorSpec]:
+        (x,) = required(self, inputs, 1)
+        if x.rank < 2:
+            raise ShapeError(f"{self.key} takes matrices, not {x}")
+        same_dim(x.shape[-2], x.shape[-1], self.key, "the number of rows and columns")
+        return [x.plain()]
+
+    def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
+        x = wide(inputs[0])
+        singular = np.linalg.det(x) == 0
+        y = np.linalg.inv(np.where(singular[..., None, None], np.eye(x.shape[-1], dtype=x.dtype), x))
+        return (np.where(singular[..., None, None], np.nan, y).astype(inputs[0].dtype, copy=False),)
+
+
+LAYERS: tuple[Layer, ...] = (DFT(), DynamicDFT(), STFT(), DynamicSTFT(), MelWeightMatrix(), Det(), Inverse())

@@ -103,7 +103,9 @@ class Catalog:
             return None
         import onnx
 
-        types = [_type_of(v.spec) if v is not None else onnx.TypeProto() for v in ctx.inputs]
+        from tactix_builtin.onnx_importer.types import type_of
+
+        types = [type_of(v.spec) if v is not None else onnx.TypeProto() for v in ctx.inputs]
         best = max((v for v in versions if v <= ctx.opset), default=min(versions))
         text = schema.get_context_dependent_function_with_opset_version(
             best, ctx.node.SerializeToString(), [t.SerializeToString() for t in types]
@@ -189,12 +191,3 @@ def _schema_body(domain: str, op: str, version: int) -> onnx.FunctionProto | Non
 
 def _body_opsets(proto: onnx.FunctionProto, version: int) -> Opsets:
     return opsets_of(proto.opset_import) or {MAIN: version}
-
-
-def _type_of(spec: Any) -> onnx.TypeProto:
-    import onnx
-
-    from tactix_builtin.onnx_importer.weights import ONNX_DTYPES
-
-    code = next(c for c, t in ONNX_DTYPES.items() if t is spec.dtype)
-    return onnx.helper.make_tensor_type_proto(code, [d if isinstance(d, int) else str(d) for d in spec.shape])

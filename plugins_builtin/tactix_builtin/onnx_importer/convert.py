@@ -167,6 +167,8 @@ class Context:
         name = f"{self.name}/{found.name.lower()}" if self._made else self.name
         self._made += 1
         given = list(inputs)
+        if any(v is not None and v.spec.element is not None for v in given) and not found.takes_objects:
+            self.fail(f"{found.name} takes no sequences or optionals")
         while given and given[-1] is None:
             given.pop()
         out: tuple[Value, ...] = self.network.add_layer(found, given, name, origin=(self.name,), **attrs)
@@ -176,14 +178,24 @@ class Context:
         """Add a layer; its first output."""
         return self.layers(layer, inputs, **attrs)[0]
 
+    def declared(self, i: int) -> tuple[int | None, ...] | None:
+        """The shape that the model declares for output ``i``, None for dims that it leaves open; or None."""
+        graph = self.scope.graph
+        values = () if graph is None else (*graph.value_info, *graph.output)
+        found = next((v.type for v in values if v.name == self.node.output[i]), None)
+        if found is None or not found.tensor_type.HasField("shape"):
+            return None
+        return tuple(d.dim_value if d.HasField("dim_value") else None for d in found.tensor_type.shape.dim)
+
     def symbol(self) -> str:
         """A name for dims that only running tells: no other tensor's dims have it."""
         return self.walker.fresh(self.name)
 
     def constant(self, array: Any) -> Value:
         """A constant of the network."""
-        out: Value = self.network.add_constant(array, f"{self.name}/constant")
-        return out
+        import numpy as np
+
+        return self.walker.constant(np.asarray(array), f"{self.name}/constant")
 
     def scalar(self, value: float, like: Value) -> Value:
         """A constant number in another tensor's dtype."""

@@ -5,18 +5,22 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tactix.contracts import attrs as attribute
 from tactix.contracts.graph import Node, Value
+from tactix.words.dtypes import DType
 from tactix.words.errors import ModelImportError, UnsupportedOperator
 from tactix_builtin.onnx_importer.catalog import Catalog, Function, Opsets, domain_of
-from tactix_builtin.onnx_importer.order import Numbered, name_of
+from tactix_builtin.onnx_importer.order import Numbered, name_of, subgraphs
+from tactix_builtin.onnx_importer.origins import origin_of
+from tactix_builtin.onnx_importer.survey import Refusal, Survey
+from tactix_builtin.onnx_importer.wellformed import DEPTH
 
 if TYPE_CHECKING:
     import onnx
 
-    from tactix_builtin.onnx_importer.graph import Scope
     from tactix_builtin.onnx_importer.weights import Weights
 
 
@@ -75,41 +79,56 @@ class Binder:
             )  # fmt: skip
 
 
-SHOWN = 200
-"""So many nodes without a meaning are named."""
+class Search:
+    """Finds nodes without a meaning before the walk gets to them, inside function bodies too.
 
+    ``layers``: those of the network. Each function is searched once, or functions that call functions would take
+    exponential time.
+    """
 
-def check_supported(catalog: Catalog, nodes: Iterable[Numbered], scope: Scope) -> None:
-    """Raises UnsupportedOperator that lists every node without a meaning, inside function bodies too."""
-    found: list[str] = []
-    domains: set[str] = set()
-    _collect(catalog, nodes, scope.opsets, scope.prefix, found, domains)
-    if found:
-        more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        raise UnsupportedOperator(
-            f"{len(found)} nodes have an operator that no installed plugin provides",
-            why="; ".join(found[:SHOWN]) + more,
-            do=f"Install a pack with converters or layers for {', '.join(sorted(domains))}",
-        )
+    def __init__(self, catalog: Catalog, layers: Any, survey: Survey) -> None:
+        self.catalog, self.layers, self.survey = catalog, layers, survey
+        self._origins: dict[tuple[str, str, int], tuple[str, str]] = {}
 
-
-def _collect(
-    catalog: Catalog, nodes: Iterable[Numbered], opsets: Opsets, prefix: str, found: list[str], domains: set[str]
-) -> None:
-    """Each function is searched once, or functions that call functions would take exponential time."""
-    for index, node in nodes:
-        domain = domain_of(node.domain)
-        version = opsets.get(domain, 1)
-        name = prefix + name_of(index, node)
-        if not catalog.knows(node, opsets):
-            found.append(f"node {name!r}: {domain}::{node.op_type} (opset {version})")
-            domains.add(f"{domain}::{node.op_type}")
-        elif catalog.claim(domain, node.op_type, version) is None:
-            body = catalog.function(node, version)
+    def nodes(self, nodes: Iterable[Numbered], opsets: Opsets, prefix: str, depth: int = 0) -> None:
+        """Tell the survey of each."""
+        for index, node in nodes:
+            if not self.catalog.knows(node, opsets):
+                self.survey.expect(self._refusal(index, node, opsets, prefix))
+                continue
+            domain = domain_of(node.domain)
+            version = opsets.get(domain, 1)
             key = (domain, node.op_type, node.overload, version)
-            if body is not None and key not in catalog.supported:
-                catalog.supported.add(key)
-                _collect(catalog, enumerate(body.proto.node), body.opsets, f"{name}/", found, domains)
+            if key in self.catalog.supported or self.catalog.claim(domain, node.op_type, version) is not None:
+                continue
+            body = self.catalog.function(node, version)
+            if body is not None and depth < DEPTH:
+                self.catalog.supported.add(key)
+                inner = f"{prefix}{name_of(index, node)}/"
+                self.nodes(enumerate(body.proto.node), body.opsets, inner, depth + 1)
+
+    def subgraphs(self, index: int, node: onnx.NodeProto, opsets: Opsets, prefix: str) -> None:
+        """Tell the survey of those in graphs of a node that the walk does not reach."""
+        for graph in subgraphs(node):
+            inner = f"{prefix}{name_of(index, node)}/"
+            self.nodes(enumerate(graph.node), opsets, inner)
+            for i, n in enumerate(graph.node):
+                self.subgraphs(i, n, opsets, inner)
+
+    def _refusal(self, index: int, node: onnx.NodeProto, opsets: Opsets, prefix: str) -> Refusal:
+        domain = domain_of(node.domain)
+        key = (domain, node.op_type, opsets.get(domain, 1))
+        if key not in self._origins:
+            self._origins[key] = origin_of(*key, self.layers)
+        why, do = self._origins[key]
+        return replace(refusal(index, node, opsets, prefix), what=why, do=do, supported=False)
+
+
+def refusal(index: int, node: onnx.NodeProto, opsets: Opsets, prefix: str) -> Refusal:
+    """A refusal that gives no reason yet."""
+    domain = domain_of(node.domain)
+    name = prefix + name_of(index, node)
+    return Refusal(name, f"{domain}::{node.op_type}", opsets.get(domain, 1), index, prefix.rstrip("/"), "")
 
 
 _SCALARS = {1: "f", 2: "i"}
@@ -135,6 +154,8 @@ def attribute_value(a: onnx.AttributeProto, weights: Weights) -> Any:
         return weights.sparse(a.sparse_tensor)
     if a.type == kinds.GRAPH:
         return a.g
+    if a.type == kinds.TYPE_PROTO:
+        return a.tp
     raise UnsupportedOperator(
         f"attribute {a.name!r} is of a kind without meaning here", why=kinds.AttributeType.Name(a.type)
     )
@@ -161,7 +182,7 @@ def _compute(v: Value, known: dict[Node, Sequence[Any] | None]) -> Any:
         return v.const
     if node not in known:
         known[node] = None
-        if len(known) > LONGEST or not _is_light(node):
+        if len(known) > LONGEST or not (_is_light(node) and _is_constant(node)):
             return None
         inputs = [None if x is None else _compute(x, known) for x in node.inputs]
         if any(x is not None and a is None for x, a in zip(node.inputs, inputs, strict=True)):
@@ -169,6 +190,11 @@ def _compute(v: Value, known: dict[Node, Sequence[Any] | None]) -> Any:
         known[node] = node.layer.reference(attribute.resolve_fields(node.attrs, {}), *inputs)
     results = known[node]
     return None if results is None else results[v.index]
+
+
+def _is_constant(node: Node) -> bool:
+    """Whether every run gives the same, and arrays of numbers."""
+    return not node.layer.name.startswith("Random") and all(v.spec.dtype is not DType.STRING for v in node.outputs)
 
 
 def _is_light(node: Node) -> bool:

@@ -6,6 +6,7 @@ elements that are expressions of the input shapes become one ``tactix.Dims`` lay
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,9 @@ import numpy as np
 
 from tactix.contracts.graph import Value
 from tactix.contracts.symbolic import LIMIT
-from tactix.words.dims import Dim, sym
-from tactix.words.errors import ModelImportError, TactixError, UnsupportedOperator
+from tactix.words.dims import Dim, sym, symbols
+from tactix.words.errors import ModelImportError, UnsupportedOperator
+from tactix.words.tensor import TensorSpec
 from tactix_builtin.onnx_importer import functions
 from tactix_builtin.onnx_importer.catalog import (
     Catalog,
@@ -29,7 +31,10 @@ from tactix_builtin.onnx_importer.catalog import (
 from tactix_builtin.onnx_importer.convert import Context, import_as_layer
 from tactix_builtin.onnx_importer.dim_text import dim_of
 from tactix_builtin.onnx_importer.order import name_of, ordered
-from tactix_builtin.onnx_importer.weights import RANK, Weights, dtype_of
+from tactix_builtin.onnx_importer.subgraph import BODIES, NESTED, Window
+from tactix_builtin.onnx_importer.survey import LOST, Survey, Unreached
+from tactix_builtin.onnx_importer.types import object_type
+from tactix_builtin.onnx_importer.weights import ONNX_DTYPES, RANK, Weights, dtype_of
 from tactix_builtin.onnx_importer.wellformed import (
     COPIED,
     DEPTH,
@@ -51,31 +56,70 @@ _UNNAMED = ("", "?", "-1", "None")
 LARGEST = 1 << 48
 """Most elements of a tensor: more fit no memory, and sizes in bytes must fit 64 bits."""
 
+LEFT = frozenset({"tactix.Dims@1", "tactix.DequantizeLinear@1"})
+"""Layers whose results stay theirs although they are known: rules look for them."""
+
 
 class Scope:
-    """Names of one graph: values, and initializers not yet read. A subgraph's scope sees its parent's names."""
+    """Names of one graph: values, and initializers not yet read.
+
+    A subgraph's scope sees its parent's names; where it is a network of its own, through a window.
+    """
 
     def __init__(self, opsets: Opsets, prefix: str = "", parent: Scope | None = None, depth: int = 0) -> None:
         self.opsets, self.prefix, self.parent, self.depth = opsets, prefix, parent, depth
         self.values: dict[str, Value | None] = {}
         self.stored: dict[str, Any] = {}
+        self.graph: onnx.GraphProto | None = None
+        self.window: Window | None = None
         if depth > DEPTH:
             raise ModelImportError("functions or subgraphs are nested too deeply", who=prefix, why=f"more than {DEPTH}")
 
     def __contains__(self, name: object) -> bool:
         here = name in self.values or name in self.stored
-        return here or (self.parent is not None and name in self.parent)
+        around = self.parent if self.window is None else self.window
+        return here or (around is not None and name in around)
 
 
 class Walker:
-    """Fills one network from one model."""
+    """Fills one network from one model. ``survey``: collects the nodes that are refused; ``finish`` it at the end.
 
-    def __init__(self, network: NetworkDefinition, catalog: Catalog, weights: Weights) -> None:
+    ``origins``: of each constant that was computed, the layer's result that it was.
+    """
+
+    def __init__(
+        self, network: NetworkDefinition, catalog: Catalog, weights: Weights, survey: Survey | None = None
+    ) -> None:
         self.network, self.catalog, self.weights = network, catalog, weights
+        self.survey = survey or Survey()
+        self._search = functions.Search(catalog, network.layers, self.survey)
+        self.origins: dict[Value, Value] = {}
         self._dims: dict[Any, Value] = {}
         self._symbols: dict[str, int] = {}
         self._binder = functions.Binder(COPIED, EXPANDED)
         self._active: set[Key] = set()
+        self._around: Walker | None = None
+        self._depth, self._imported = 0, [0]
+
+    def inside(self, network: NetworkDefinition, ctx: Context, nodes: int) -> tuple[Walker, Scope]:
+        """A walker for a body of so many nodes, which becomes a network of its own. Raises ModelImportError."""
+        self._imported[0] += nodes
+        if self._depth >= NESTED or self._imported[0] > BODIES:
+            raise ModelImportError(
+                "bodies of loops and branches are nested too deeply",
+                why=f"at most {NESTED} levels and {BODIES} nodes, counted as often as they are read",
+            )
+        inner = Walker(network, self.catalog, self.weights, self.survey)
+        inner._symbols, inner._binder, inner._active = self._symbols, self._binder, self._active
+        inner._around, inner._depth, inner._imported = self, self._depth + 1, self._imported
+        scope = Scope(ctx.scope.opsets, f"{ctx.name}/", None, ctx.scope.depth + 1)
+        scope.window = Window(self, ctx.scope, network)
+        return inner, scope
+
+    def known_symbols(self) -> frozenset[str]:
+        """Symbols that have a value here, those of the networks around this one included."""
+        here = frozenset(s for v in self.network.values for d in v.spec.shape for s in symbols(d))
+        return here if self._around is None else here | self._around.known_symbols()
 
     # -- names -----------------------------------------------------------------------------------------------------
 
@@ -84,16 +128,28 @@ class Walker:
         here: Scope | None = scope
         while here is not None:
             if name in here.values:
+                if here.values[name] is LOST:
+                    raise Unreached
                 return here.values[name]
             if name in here.stored:
-                array = self.weights.initializer(here.stored.pop(name))
-                here.values[name] = self.network.add_constant(array, name)
+                here.values[name] = self.constant(self.weights.initializer(here.stored.pop(name)), name)
+                return here.values[name]
+            if here.window is not None and name in here.window:
+                here.values[name] = here.window.find(name)
                 return here.values[name]
             here = here.parent
         raise ModelImportError(f"tensor {name!r} is made by nothing")
 
+    def constant(self, array: Any, name: str) -> Value:
+        """A constant; text is made by a layer, as weights are numbers."""
+        if array.dtype != object:
+            return self.network.add_constant(array, name)
+        attrs: dict[str, Any] = {"values": tuple(array.reshape(-1)), "shape": array.shape}
+        return self.network.add_layer("tactix.Text", [], name, (name,), **attrs)[0]
+
     def store(self, graph: onnx.GraphProto, scope: Scope) -> None:
         """Note the initializers of a graph."""
+        scope.graph = graph
         named = [(t.name, t) for t in graph.initializer] + [(t.values.name, t) for t in graph.sparse_initializer]
         for name, t in named:
             if name in scope.stored:
@@ -106,9 +162,13 @@ class Walker:
         plain = {d.dim_param for v in given for d in v.type.tensor_type.shape.dim}
         for v in given:
             who = f"input {v.name!r}"
-            kind = v.type.WhichOneof("value")
-            if kind != "tensor_type":
-                raise UnsupportedOperator("the model takes something that is no tensor", who=who, why=str(kind))
+            if v.type.WhichOneof("value") in ("sequence_type", "optional_type"):
+                dtype, element = object_type(v.type, who)
+                scope.values[v.name] = self.network.add_input(v.name, dtype, (), element)
+                continue
+            if v.type.WhichOneof("value") != "tensor_type":
+                kind = str(v.type.WhichOneof("value"))
+                raise UnsupportedOperator("the model takes something that is no tensor", who=who, why=kind)
             if len(v.type.tensor_type.shape.dim) > RANK:
                 raise UnsupportedOperator("its rank is too high", who=who, why=f"more than {RANK}")
             if not v.type.tensor_type.HasField("shape"):
@@ -123,36 +183,68 @@ class Walker:
     def run(self, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], scope: Scope) -> list[Value | None]:
         """Convert the nodes that the outputs need; the values of the outputs."""
         order = ordered(nodes, outputs, scope)
-        functions.check_supported(self.catalog, order, scope)
+        self._search.nodes(order, scope.opsets, scope.prefix)
         for index, node in order:
             self._convert(index, node, scope)
         return [self.find(scope, name) for name in outputs]
 
     def _convert(self, index: int, node: onnx.NodeProto, scope: Scope) -> None:
+        """One node. Behind one that is refused the walk goes on where the shapes of its outputs are declared."""
+        made: Sequence[Value | None] | None = None
+        own = (index, node, scope.opsets, scope.prefix)
+        if not (self.survey.expecting and self.survey.is_unknown(functions.refusal(*own))):
+            inputs = self._inputs(index, node, scope)
+            try:
+                made = None if inputs is None else self._converted(index, node, scope, inputs)
+            except Unreached:
+                made = None
+            except Exception as e:
+                self.survey.refuse(functions.refusal(*own), e)
+        for i, name in enumerate(node.output):
+            if name:
+                scope.values[name] = self._stand_in(name, scope) if made is None else made[i]
+
+    def _inputs(self, index: int, node: onnx.NodeProto, scope: Scope) -> list[Value | None] | None:
+        """None if one of them is not there since a node was refused."""
+        try:
+            return [self.find(scope, name) if name else None for name in node.input]
+        except Unreached:
+            self.survey.unreached += 1
+            self._search.subgraphs(index, node, scope.opsets, scope.prefix)
+            return None
+        except ModelImportError as e:
+            e.add_note(f"read by {functions.refusal(index, node, scope.opsets, scope.prefix).place}")
+            raise
+
+    def _stand_in(self, name: str, scope: Scope) -> Value:
+        """A value of the type that the model declares for a tensor, in place of what a refused node would make."""
+        t = self.survey.type_of(scope.graph, name, main=not scope.prefix)
+        if t is None or t.tensor_type.elem_type not in ONNX_DTYPES:
+            return LOST
+        plain = self.network.symbols()
+        shape = tuple(_dim(d, f"{name}_{i}", plain) for i, d in enumerate(t.tensor_type.shape.dim))
+        return Value(name, TensorSpec(ONNX_DTYPES[t.tensor_type.elem_type], shape))
+
+    def _converted(
+        self, index: int, node: onnx.NodeProto, scope: Scope, inputs: list[Value | None]
+    ) -> list[Value | None]:
         domain = domain_of(node.domain)
-        inputs = [self.find(scope, name) if name else None for name in node.input]
         version = scope.opsets.get(domain, 1)
         if not self.catalog.is_local(node):
-            check_inputs(node, index, input_counts(domain, node.op_type, version))
-        rank = inputs[0].spec.rank if inputs and inputs[0] is not None else None
-        check_attributes(node, index, attribute_types(domain, node.op_type, version), rank)
+            check_inputs(node, input_counts(domain, node.op_type, version))
+        first = inputs[0].spec if inputs and inputs[0] is not None else None
+        rank = None if first is None or first.element is not None else first.rank
+        check_attributes(node, attribute_types(domain, node.op_type, version), rank)
         ctx = Context(self, scope, node, scope.prefix + name_of(index, node), domain, version, inputs)
-        try:
-            results = self._results(ctx)
-            for v in results:
-                _check_size(v, ctx.who)
-            settled = [None if v is None else self._settle(ctx, v) for v in results]
-        except ModelImportError as e:
-            e.who = e.who or ctx.who
-            raise
-        except Exception as e:
-            why = str(e) if isinstance(e, TactixError) else f"{type(e).__name__}: {e}"
-            raise ModelImportError("cannot be imported", who=ctx.who, why=why) from e
+        results = self._results(ctx)
+        for v in results:
+            _check_size(v, ctx.who)
+        settled = [None if v is None else self._settle(ctx, v) for v in results]
+        self.origins.update({s: v for s, v in zip(settled, results) if s and v and s.const is not None is v.const})
         for i, name in enumerate(node.output):
             if name and (i >= len(settled) or settled[i] is None):
                 ctx.fail(f"output {i} ({name!r}) is not supported")
-            if name:
-                scope.values[name] = settled[i]
+        return settled
 
     def _results(self, ctx: Context) -> list[Value | None]:
         claim = self.catalog.claim(ctx.domain, ctx.op, ctx.opset)
@@ -176,12 +268,17 @@ class Walker:
         if key in self._active:
             raise recursion(key)
         self._active.add(key)
+        try:
+            return self._body(ctx, function)
+        finally:
+            self._active.discard(key)
+
+    def _body(self, ctx: Context, function: Function) -> list[Value | None]:
         scope = Scope(function.opsets, f"{ctx.name}/", None, ctx.scope.depth + 1)
         for i, name in enumerate(function.proto.input):
             scope.values[name] = ctx.input(i)
         wanted = [name for name, used in zip(function.proto.output, ctx.node.output, strict=False) if used]
         found = dict(zip(wanted, self.run(self._binder.body(ctx.node, function), wanted, scope), strict=True))
-        self._active.discard(key)
         return [found.get(name) for name in function.proto.output]
 
     def inline(self, graph: onnx.GraphProto, ctx: Context) -> list[Value]:
@@ -194,7 +291,7 @@ class Walker:
 
     def _settle(self, ctx: Context, v: Value) -> Value:
         """The value, or what it is known to be."""
-        if v.producer is None or v.producer.layer.key == "tactix.Dims@1":
+        if v.producer is None or v.producer.layer.key in LEFT or v.spec.dtype.on_host:
             return v
         sizes = [d for d in v.spec.shape if isinstance(d, int)]
         if v.spec.value is not None:
@@ -240,15 +337,21 @@ def _dim(d: onnx.TensorShapeProto.Dimension, fresh: str, plain: Collection[str])
     return sym(fresh) if d.dim_param in _UNNAMED else dim_of(d.dim_param, plain)
 
 
-def import_model(model: onnx.ModelProto, network: NetworkDefinition, catalog: Catalog, weights: Weights) -> None:
-    """The model's main graph into the network."""
-    walker = Walker(network, catalog, weights)
+def import_model(
+    model: onnx.ModelProto, network: NetworkDefinition, catalog: Catalog, weights: Weights, survey: Survey
+) -> None:
+    """The model's main graph into the network. Raises ModelImportError; what the survey found, too."""
+    walker = Walker(network, catalog, weights, survey)
     scope = Scope(opsets_of(model.opset_import))
     graph = model.graph
     walker.store(graph, scope)
     walker.add_inputs(graph, scope)
     names = [o.name for o in graph.output]
-    for name, value in zip(names, walker.run(graph.node, names, scope), strict=True):
+    values: list[Value | None] = []
+    with contextlib.suppress(Unreached):
+        values = walker.run(graph.node, names, scope)
+    survey.finish()
+    for name, value in zip(names, values, strict=True):
         if value is None:
             raise ModelImportError(f"output {name!r} is empty")
         if name in network.output_names:

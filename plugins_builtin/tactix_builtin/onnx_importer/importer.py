@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import mmap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +14,8 @@ if TYPE_CHECKING:
     import onnx
 
     from tactix.network.definition import NetworkDefinition
+    from tactix_builtin.onnx_importer.survey import Survey
+    from tactix_builtin.onnx_importer.weights import Weights
 
 
 LARGEST = (1 << 31) - 1
@@ -42,23 +47,45 @@ class OnnxImporter:
         the network. Raises ModelImportError for a model that is damaged, UnsupportedOperator with all nodes that no
         converter, layer or function body gives a meaning.
         """
-        from tactix_builtin.onnx_importer.catalog import Catalog
-        from tactix_builtin.onnx_importer.graph import import_model
+        from tactix_builtin.onnx_importer.survey import Survey
         from tactix_builtin.onnx_importer.weights import Weights
-        from tactix_builtin.onnx_importer.wellformed import check_expansion
 
         model, folder = read(source)
         weights = Weights(folder, owned=not hasattr(source, "SerializeToString"))
-        try:
-            catalog = Catalog(converters, network.layers.values(), model.functions)
-            check_expansion(model, catalog)
-            import_model(model, network, catalog, weights)
-        except ModelImportError as e:
-            e.who, e.do = e.who or shown(source), e.do or CHECK
-            raise
-        except Exception as e:
-            why = str(e) if isinstance(e, TactixError) else f"{type(e).__name__}: {e}"
-            raise ModelImportError("cannot be imported", who=shown(source), why=why, do=CHECK) from e
+        fill(network, model, converters, weights, Survey(functools.partial(locate, source)), shown(source))
+
+
+def fill(
+    network: NetworkDefinition, model: onnx.ModelProto, converters: Any, weights: Weights, survey: Survey, who: str
+) -> None:
+    """A parsed model into the network. ``who``: what errors call it. Raises ModelImportError, UnsupportedOperator."""
+    from tactix_builtin.onnx_importer.catalog import Catalog
+    from tactix_builtin.onnx_importer.graph import import_model
+    from tactix_builtin.onnx_importer.wellformed import check_expansion
+
+    try:
+        catalog = Catalog(converters, network.layers.values(), model.functions)
+        check_expansion(model, catalog)
+        import_model(model, network, catalog, weights, survey)
+    except ModelImportError as e:
+        e.who, e.do = e.who or who, e.do or CHECK
+        raise
+    except Exception as e:
+        why = str(e) if isinstance(e, TactixError) else f"{type(e).__name__}: {e}"
+        raise ModelImportError("cannot be imported", who=who, why=why, do=CHECK) from e
+
+
+def locate(source: Any, positions: Sequence[int]) -> Mapping[int, int]:
+    """Bytes of the file at which nodes of the main graph begin; of a model in memory nothing is known."""
+    from tactix_builtin.onnx_importer.wire import node_offsets
+
+    try:
+        if isinstance(source, (str, Path)):
+            with open(source, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return node_offsets(data, positions)
+        return {} if hasattr(source, "SerializeToString") else node_offsets(memoryview(source).cast("B"), positions)
+    except OSError:  # the file went away since it was read: positions among the nodes must do
+        return {}
 
 
 def shown(source: Any) -> str:
@@ -84,6 +111,7 @@ def read(source: Any) -> tuple[onnx.ModelProto, Path | None]:
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     from tactix_builtin.onnx_importer.wellformed import check
+    from tactix_builtin.onnx_importer.wire import check_count
 
     if isinstance(source, onnx.ModelProto):
         check(source)
@@ -92,11 +120,11 @@ def read(source: Any) -> tuple[onnx.ModelProto, Path | None]:
     data = _bytes(source, who)
     model = onnx.ModelProto()
     try:
+        check_count(data)
         model.ParseFromString(data)
+        check(model)
     except DecodeError as e:
         raise ModelImportError("not an ONNX model", who=who, why=f"damaged or another format ({e})", do=AGAIN) from e
-    try:
-        check(model)
     except ModelImportError as e:
         e.who = e.who or who
         raise

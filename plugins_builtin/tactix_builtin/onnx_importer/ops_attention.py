@@ -31,7 +31,7 @@ def attention(ctx: Context, node: Any) -> Any:
     heads, factor = [ctx.attr("q_num_heads"), *[ctx.attr("kv_num_heads")] * 2], ctx.attr("scale")
     if ctx.unread():
         return NotImplemented
-    q, k, v = (_split_heads(ctx, ctx.tensor(i), n) if rank == 3 else ctx.tensor(i) for i, n in enumerate(heads))
+    q, k, v = (split_heads(ctx, ctx.tensor(i), n) if rank == 3 else ctx.tensor(i) for i, n in enumerate(heads))
     if past:
         k = ctx.layer("tactix.Concat", [ctx.tensor(_PAST), k], axis=2)
         v = ctx.layer("tactix.Concat", [ctx.tensor(_PAST + 1), v], axis=2)
@@ -39,26 +39,26 @@ def attention(ctx: Context, node: Any) -> Any:
     if not isinstance(depth, int):
         return NotImplemented
     scale = 1 / math.sqrt(depth) if factor is None else factor
-    shared = [_repeated(ctx, x, q.spec.shape[1]) for x in (k, v)]
+    shared = [repeated(ctx, x, q.spec.shape[1]) for x in (k, v)]
     mask = _mask(ctx, q, k, causal)
     y = ctx.layer("tactix.Attention", [q, *shared, mask], scale=float(scale), nan_to_zero=mask is not None)
-    return [_joined_heads(ctx, y) if rank == 3 else y, *([k, v] if past else [])]
+    return [joined_heads(ctx, y) if rank == 3 else y, *([k, v] if past else [])]
 
 
-def _split_heads(ctx: Context, x: Value, heads: int) -> Value:
+def split_heads(ctx: Context, x: Value, heads: int) -> Value:
     """(batch, sequence, heads dim) to (batch, heads, sequence, dim)."""
     batch, sequence, width = x.spec.shape
     split = ctx.reshape(x, (batch, sequence, heads, floordiv(width, heads)))
     return ctx.layer("tactix.Transpose", [split], perm=(0, 2, 1, 3))
 
 
-def _joined_heads(ctx: Context, x: Value) -> Value:
+def joined_heads(ctx: Context, x: Value) -> Value:
     batch, heads, sequence, depth = x.spec.shape
     turned = ctx.layer("tactix.Transpose", [x], perm=(0, 2, 1, 3))
     return ctx.reshape(turned, (batch, sequence, heads * depth))
 
 
-def _repeated(ctx: Context, x: Value, heads: Dim) -> Value:
+def repeated(ctx: Context, x: Value, heads: Dim) -> Value:
     """Each head of keys or values for as many query heads as share it."""
     batch, own, sequence, depth = x.spec.shape
     if own == heads:

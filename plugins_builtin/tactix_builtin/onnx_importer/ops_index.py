@@ -9,6 +9,7 @@ import numpy as np
 from tactix.contracts.graph import Value
 from tactix.words.dims import Dim, symbol_name
 from tactix.words.dtypes import DType
+from tactix_builtin.layers.common import axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
 
 CONVERTERS = Table()
@@ -18,7 +19,7 @@ CONVERTERS = Table()
 def gather(ctx: Context, node: Any) -> Value:
     """A symbol that counts through a constant table cannot exceed it: the network notes that."""
     data, indices = ctx.tensor(), ctx.tensor(1)
-    axis = ctx.attr("axis", 0) % max(1, data.spec.rank)
+    axis = axis_of(ctx.attr("axis", 0), max(1, data.spec.rank), ctx.op)
     symbol, rows = symbol_name(_count(indices)), data.spec.shape[axis]
     if data.const is not None and symbol is not None and isinstance(rows, int):
         ctx.network.limit(symbol, rows)
@@ -42,7 +43,7 @@ def _count(v: Value) -> Dim:
 def scatter(ctx: Context, node: Any) -> Value:
     """The old name of ScatterElements."""
     x = ctx.tensor()
-    axis = ctx.attr("axis", 0) % x.spec.rank
+    axis = axis_of(ctx.attr("axis", 0), x.spec.rank, ctx.op)
     return ctx.layer("tactix.ScatterElements", [x, ctx.tensor(1), ctx.tensor(2)], axis=axis)
 
 
@@ -84,7 +85,7 @@ def one_hot(ctx: Context, node: Any) -> Value:
         return ctx.layer("tactix.DynamicOneHot", [indices, ctx.tensor(1), values], **fields)
     (depth,) = ctx.need_known(1, "depths")
     rank = indices.spec.rank + 1
-    axis = ctx.attr("axis", -1) % rank
+    axis = axis_of(ctx.attr("axis", -1), rank, ctx.op)
     if not indices.spec.dtype.is_int or indices.spec.dtype is not DType.INT64:
         indices = ctx.cast(indices, DType.INT64)
     shape = (*indices.spec.shape[:axis], 1, *indices.spec.shape[axis:])

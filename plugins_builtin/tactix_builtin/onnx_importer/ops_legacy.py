@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tactix.contracts.graph import Value
+from tactix_builtin.layers.common import axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
 
 CONVERTERS = Table()
@@ -18,7 +19,7 @@ def aligned(ctx: Context, node: Any) -> Value:
     ctx.ignore("consumed_inputs")
     a, b = ctx.tensor(), ctx.tensor(1)
     if ctx.attr("broadcast", 0) and ctx.has_attr("axis"):
-        axis = ctx.attr("axis") % max(1, a.spec.rank)
+        axis = axis_of(ctx.attr("axis"), max(1, a.spec.rank), ctx.op)
         b = ctx.reshape(b, (*b.spec.shape, *(1,) * (a.spec.rank - axis - b.spec.rank)))
     return ctx.layer(f"tactix.{ctx.op}", [a, b])
 

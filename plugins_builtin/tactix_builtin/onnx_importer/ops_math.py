@@ -10,6 +10,7 @@ import numpy as np
 from tactix.contracts.graph import Value
 from tactix.words.dtypes import DType
 from tactix_builtin.onnx_importer.convert import Context, Table
+from tactix_builtin.onnx_importer.ops_text import cast_text
 
 CONVERTERS = Table()
 
@@ -76,9 +77,13 @@ def cast_like(ctx: Context, node: Any) -> Value:
 
 def _cast(ctx: Context, x: Value, to: DType) -> Value:
     if DType.STRING in (to, x.spec.dtype):
-        ctx.fail("casts from and to strings are not supported")
+        return cast_text(ctx, x, to)
     if x.spec.dtype is to:
         return x
+    if to is DType.FP8E8M0:
+        attrs = {"rounding": ctx.attr("round_mode", "up"), "saturate": bool(ctx.attr("saturate", 1))}
+        return ctx.layer("tactix.CastToExponent", [ctx.cast(x, DType.FP32)], **attrs)
+    ctx.ignore("round_mode")
     return ctx.layer("tactix.Cast", [x], to=to, saturate=bool(ctx.attr("saturate", 1)))
 
 
@@ -90,13 +95,3 @@ def dropout(ctx: Context, node: Any) -> Any:
     if len(ctx.node.output) < 2 or not ctx.node.output[1]:
         return [x]
     return [x, ctx.layer("tactix.Fill", [], shape=x.spec.shape, value=1, dtype=DType.BOOL)]
-
-
-@CONVERTERS("If")
-def branch(ctx: Context, node: Any) -> Any:
-    """Only where the condition follows from constants and shapes: then the branch taken is all there is."""
-    ctx.ignore("then_branch", "else_branch")
-    condition = ctx.known(0)
-    if condition not in ((0,), (1,)):
-        ctx.fail("its condition is only known by running", do="Export the model for one of the branches")
-    return ctx.inline(ctx.attr("then_branch" if condition == (1,) else "else_branch"))

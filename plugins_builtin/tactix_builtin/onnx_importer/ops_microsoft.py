@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from tactix.contracts.graph import Value
-from tactix.words.dims import ceildiv, floordiv
+from tactix.words.dims import floordiv
 from tactix.words.dtypes import DType
+from tactix_builtin.layers.common import axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
+from tactix_builtin.onnx_importer.ops_index import triangle
 from tactix_builtin.onnx_importer.ops_ml import two
+from tactix_builtin.onnx_importer.ops_nn import convolution_fields, window_fields
 
 CONVERTERS = Table()
 
 MICROSOFT = "com.microsoft"
+
+
+# -- products ------------------------------------------------------------------------------------------------------
 
 
 @CONVERTERS("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
@@ -36,6 +40,100 @@ def _turned(ctx: Context, x: Value, last: bool, batch: bool) -> Value:
     if last and len(perm) > 1:
         perm[-2:] = perm[:-3:-1]
     return x if perm == sorted(perm) else ctx.layer("tactix.Transpose", [x], perm=tuple(perm))
+
+
+@CONVERTERS("FusedMatMulActivation", domain=MICROSOFT)
+def matmul_with_activation(ctx: Context, node: Any) -> Value:
+    return _activated(ctx, fused_matmul(ctx, node), _named_factors(ctx))
+
+
+@CONVERTERS("FusedGemm", domain=MICROSOFT)
+def gemm_with_activation(ctx: Context, node: Any) -> Value:
+    factors = {name: ctx.attr(name, 1.0) for name in ("alpha", "beta")}
+    flags = {name: bool(ctx.attr(name, 0)) for name in ("transA", "transB")}
+    y = ctx.layer("tactix.Gemm", [ctx.tensor(), ctx.tensor(1), ctx.input(2)], **factors, **flags)
+    return _activated(ctx, y, _named_factors(ctx))
+
+
+_FACTORS: dict[str, tuple[str, ...]] = {
+    "Relu": (), "Sigmoid": (), "Tanh": (), "Softplus": (), "Softsign": (), "HardSwish": (), "Gelu": (),
+    "LeakyRelu": ("alpha",), "ThresholdedRelu": ("alpha",), "Elu": ("alpha",), "Celu": ("alpha",),
+    "Selu": ("alpha", "gamma"), "HardSigmoid": ("alpha", "beta"), "Clip": ("min", "max"),
+}  # fmt: skip
+"""Activations that products and convolutions have, each a layer of that name, and its factors in order."""
+
+
+def _named_factors(ctx: Context) -> dict[str, float]:
+    """``activation_alpha`` and the like, where the model gives them."""
+    ctx.ignore("activation_axis")
+    names = [n for n in ("alpha", "beta", "gamma") if ctx.has_attr(f"activation_{n}")]
+    return {n: float(ctx.attr(f"activation_{n}")) for n in names}
+
+
+def _activated(ctx: Context, y: Value, factors: dict[str, float]) -> Value:
+    """``y`` through the node's ``activation``; factors that it does not take are not meant for it."""
+    name = ctx.attr("activation", "")
+    if not name:
+        return y
+    if name not in _FACTORS:
+        ctx.fail(f"its activation {name!r} is not supported", do=f"There are: {', '.join(_FACTORS)}")
+    return ctx.layer(f"tactix.{name}", [y], **{k: v for k, v in factors.items() if k in _FACTORS[name]})
+
+
+# -- convolution and pooling ---------------------------------------------------------------------------------------
+
+
+def first_channels(ctx: Context, x: Value) -> Value:
+    """(N, spatial..., C) as (N, C, spatial...)."""
+    rank = x.spec.rank
+    return ctx.layer("tactix.Transpose", [x], perm=(0, rank - 1, *range(1, rank - 1)))
+
+
+def last_channels(ctx: Context, x: Value) -> Value:
+    """(N, C, spatial...) as (N, spatial..., C)."""
+    return ctx.layer("tactix.Transpose", [x], perm=(0, *range(2, x.spec.rank), 1))
+
+
+def refuse_same_pads(ctx: Context) -> None:
+    """Raises UnsupportedOperator for pads that follow from sizes, which are elsewhere with channels last."""
+    if ctx.attr("auto_pad", "NOTSET").startswith("SAME"):
+        ctx.fail("auto_pad is not supported with channels last", do="Write the pads out")
+
+
+@CONVERTERS("FusedConv", domain=MICROSOFT)
+def conv_with_activation(ctx: Context, node: Any) -> Value:
+    """Inputs x, weights, bias?, and a tensor that is added before the activation?."""
+    inputs = [ctx.tensor(), ctx.tensor(1), ctx.input(2)]
+    y = ctx.layer("tactix.Convolution", inputs, **convolution_fields(ctx, 1))
+    y = y if ctx.input(3) is None else two(ctx, "Add", y, ctx.tensor(3))
+    return _activated(ctx, y, _listed_factors(ctx))
+
+
+def _listed_factors(ctx: Context) -> dict[str, float]:
+    """``activation_params`` in the order of the activation's factors."""
+    given: Sequence[float] = ctx.attr("activation_params", ())
+    return dict(zip(_FACTORS.get(ctx.attr("activation", ""), ()), map(float, given), strict=False))
+
+
+@CONVERTERS("NhwcConv", "NhwcFusedConv", domain=MICROSOFT)
+def nhwc_conv(ctx: Context, node: Any) -> Value:
+    """Channels last in x, y and what is added; the weights are as those of Conv."""
+    refuse_same_pads(ctx)
+    inputs = [first_channels(ctx, ctx.tensor()), ctx.tensor(1), ctx.input(2)]
+    y = last_channels(ctx, ctx.layer("tactix.Convolution", inputs, **convolution_fields(ctx, 1)))
+    y = y if ctx.input(3) is None else two(ctx, "Add", y, ctx.tensor(3))
+    return _activated(ctx, y, _listed_factors(ctx))
+
+
+@CONVERTERS("NhwcMaxPool", domain=MICROSOFT)
+def nhwc_max_pool(ctx: Context, node: Any) -> Value:
+    refuse_same_pads(ctx)
+    kernel = ctx.attr("kernel_shape")
+    fields = {"kernel_shape": kernel, "ceil_mode": bool(ctx.attr("ceil_mode", 0)), **window_fields(ctx, kernel)}
+    return last_channels(ctx, ctx.layer("tactix.MaxPool", [first_channels(ctx, ctx.tensor())], **fields))
+
+
+# -- activations ---------------------------------------------------------------------------------------------------
 
 
 @CONVERTERS("Gelu", domain=MICROSOFT)
@@ -59,19 +157,45 @@ def quick_gelu(ctx: Context, node: Any) -> Value:
     return ctx.layer("tactix.Swish", [ctx.tensor()], alpha=ctx.attr("alpha", 1.702))
 
 
+@CONVERTERS("BiasSplitGelu", domain=MICROSOFT)
+def gated_gelu(ctx: Context, node: Any) -> Value:
+    """The left half of ``x + bias`` times Gelu of the right half."""
+    total = two(ctx, "Add", ctx.tensor(), ctx.tensor(1))
+    half = floordiv(total.spec.shape[-1], 2)
+    left, right = ctx.layers("tactix.Split", [total], axis=total.spec.rank - 1, sizes=(half, half))
+    return two(ctx, "Mul", left, ctx.layer("tactix.Gelu", [right]))
+
+
+@CONVERTERS("GemmFastGelu", domain=MICROSOFT)
+def matmul_with_gelu(ctx: Context, node: Any) -> Value:
+    y = ctx.layer("tactix.MatMul", [ctx.tensor(), ctx.tensor(1)])
+    y = y if ctx.input(2) is None else two(ctx, "Add", y, ctx.tensor(2))
+    return ctx.layer("tactix.Gelu", [y], approximate="tanh")
+
+
+@CONVERTERS("BiasAdd", domain=MICROSOFT)
+def bias_and_residual(ctx: Context, node: Any) -> Value:
+    return two(ctx, "Add", two(ctx, "Add", ctx.tensor(), ctx.tensor(1)), ctx.tensor(2))
+
+
 # -- normalisation -------------------------------------------------------------------------------------------------
 
 
 @CONVERTERS("SimplifiedLayerNormalization")
 @CONVERTERS("SimplifiedLayerNormalization", domain=MICROSOFT)
 def simplified_normalization(ctx: Context, node: Any) -> Any:
-    """Division by the root mean square: the older name of RMSNormalization."""
-    if any(node.output[1:]):
-        ctx.fail("the inverse deviation as an output is not supported")
+    """Division by the root mean square: the older name of RMSNormalization. Its inverse is the second output."""
     ctx.ignore("stash_type")
     x = ctx.tensor()
-    fields = {"axis": ctx.attr("axis", -1) % x.spec.rank, "epsilon": ctx.attr("epsilon", 1e-5)}
-    return ctx.layer("tactix.RMSNormalization", [x, ctx.tensor(1)], **fields)
+    axis, epsilon = axis_of(ctx.attr("axis", -1), x.spec.rank, ctx.op), ctx.attr("epsilon", 1e-5)
+    y = ctx.layer("tactix.RMSNormalization", [x, ctx.tensor(1)], axis=axis, epsilon=epsilon)
+    if not any(node.output[1:]):
+        return y
+    wide = ctx.cast(x, DType.FP32)
+    axes = tuple(range(axis, x.spec.rank))
+    mean = ctx.layer("tactix.ReduceMean", [two(ctx, "Mul", wide, wide)], axes=axes, keepdims=True)
+    root = ctx.layer("tactix.Sqrt", [two(ctx, "Add", mean, epsilon)])
+    return [y, ctx.layer("tactix.Reciprocal", [root])]
 
 
 @CONVERTERS("SkipLayerNormalization", domain=MICROSOFT)
@@ -129,104 +253,77 @@ def _places(ctx: Context, ids: Value) -> Value:
 
 
 def _lengths(ctx: Context, node: Any, ids: Value) -> Value | None:
+    """Words of each sample that the mask, 0 and 1, lets through; 0 without a mask."""
+    ctx.ignore("mask_index_type")
     if len(node.output) < 2 or not node.output[1]:
-        ctx.ignore("mask_index_type")
         return None
-    if ctx.attr("mask_index_type", 0) != 0 and ctx.input(7) is not None:
+    if ctx.input(7) is not None:
         return ctx.layer("tactix.ReduceSum", [ctx.tensor(7)], axes=(1,), keepdims=False)
     return ctx.layer("tactix.Fill", [], shape=(ids.spec.shape[0],), value=0, dtype=DType.INT32)
 
 
-# -- rotation ------------------------------------------------------------------------------------------------------
+@CONVERTERS("GroupNorm", domain=MICROSOFT)
+def group_norm(ctx: Context, node: Any) -> Value:
+    """Inputs x (N, H, W, C), or (N, C, H, W) with ``channels_last`` 0, scale and bias (C,)."""
+    return _grouped(ctx, ctx.tensor())
 
 
-@CONVERTERS("RotaryEmbedding", domain=MICROSOFT)
-def rotary_embedding(ctx: Context, node: Any) -> Value:
-    """Pairs of each head turned by the angle of their place; inputs x, places, cosines, sines (length, half)."""
-    ctx.ignore("is_packed_batching", "scale")
-    x, heads, part = ctx.tensor(), ctx.attr("num_heads", 0), ctx.attr("rotary_embedding_dim", 0)
-    flat, shape = x.spec.rank == 3, x.spec.shape
-    half = ctx.spec(2).shape[1]
-    if flat:
-        size = floordiv(shape[2], heads) if heads else half * 2
-        x = ctx.reshape(x, (*shape[:2], floordiv(shape[2], size), size))
-    else:
-        x = ctx.layer("tactix.Transpose", [x], perm=(0, 2, 1, 3))
-    cosine, sine = (_angles(ctx, ctx.tensor(i), x) for i in (2, 3))
-    width = part or half * 2
-    turned = _rotated(ctx, _columns(ctx, x, 0, width), cosine, sine, bool(ctx.attr("interleaved", 0)))
-    if width != x.spec.shape[3]:
-        rest = _columns(ctx, x, width, x.spec.shape[3] - width)
-        turned = ctx.layer("tactix.Concat", [turned, rest], axis=3)
-    return ctx.reshape(turned, shape) if flat else ctx.layer("tactix.Transpose", [turned], perm=(0, 2, 1, 3))
+@CONVERTERS("SkipGroupNorm", domain=MICROSOFT)
+def skip_group_norm(ctx: Context, node: Any) -> list[Value]:
+    """Of ``x + skip + bias``, the second output; skip as x, (N, 1, 1, C) or (N, C)."""
+    x, skip, bias = ctx.tensor(), ctx.tensor(3), ctx.input(4)
+    if skip.spec.rank == 2:
+        spatial = (1,) * (x.spec.rank - 2)
+        batch, channels = skip.spec.shape
+        skip = ctx.reshape(skip, (batch, *spatial, channels) if _channels_last(ctx) else (batch, channels, *spatial))
+    total = two(ctx, "Add", x, skip)
+    if bias is not None:
+        wide = bias if _channels_last(ctx) else ctx.reshape(bias, (*bias.spec.shape, *(1,) * (x.spec.rank - 2)))
+        total = two(ctx, "Add", total, wide)
+    return [_grouped(ctx, total), total]
 
 
-def _angles(ctx: Context, table: Value, x: Value) -> Value:
-    """Rows (batch, sequence, 1, half) of a table: at the places, or from the one place on."""
-    batch, sequence = x.spec.shape[:2]
-    places = ctx.tensor(1)
-    if places.spec.numel == 1 and (batch, sequence) != (1, 1):
-        steps = ctx.layer("tactix.Range", [ctx.constant(np.int64(0)), _size(ctx, sequence), ctx.constant(np.int64(1))])
-        places = two(ctx, "Add", ctx.reshape(places, (1, 1)), ctx.reshape(steps, (1, sequence)))
-    rows = ctx.layer("tactix.Gather", [table, places], axis=0)
-    return ctx.reshape(rows, (*rows.spec.shape[:2], 1, rows.spec.shape[2]))
+def _channels_last(ctx: Context) -> bool:
+    return bool(ctx.attr("channels_last", 1))
 
 
-def _size(ctx: Context, d: Any) -> Value:
-    if isinstance(d, int):
-        return ctx.constant(np.int64(d))
-    return ctx.layer("tactix.Dims", [], values=(d,), shape=(), dtype=DType.INT64)
+def _grouped(ctx: Context, x: Value) -> Value:
+    parameters = [ctx.cast(ctx.tensor(i), x.spec.dtype) for i in (1, 2)]
+    fields = {"num_groups": ctx.attr("groups"), "epsilon": ctx.attr("epsilon", 1e-5)}
+    ordered = first_channels(ctx, x) if _channels_last(ctx) else x
+    y = ctx.layer("tactix.GroupNormalization", [ordered, *parameters], **fields)
+    y = ctx.layer("tactix.Swish", [y]) if ctx.attr("activation", 0) else y
+    return last_channels(ctx, y) if _channels_last(ctx) else y
 
 
-def _columns(ctx: Context, x: Value, begin: Any, size: Any, step: int = 1) -> Value:
-    """Elements along the last axis."""
-    if (begin, size, step) == (0, x.spec.shape[-1], 1):
-        return x
-    fields = {"begins": (begin,), "sizes": (size,), "axes": (x.spec.rank - 1,), "steps": (step,)}
-    return ctx.layer("tactix.Slice", [x], **fields)
+# -- others --------------------------------------------------------------------------------------------------------
+
+CONVERTERS("Trilu", domain=MICROSOFT)(triangle)
 
 
-def _rotated(ctx: Context, x: Value, cosine: Value, sine: Value, interleaved: bool) -> Value:
-    half = floordiv(x.spec.shape[-1], 2)
-    first, second = (_columns(ctx, x, i if interleaved else i * half, half, 2 if interleaved else 1) for i in (0, 1))
-    real = two(ctx, "Sub", two(ctx, "Mul", first, cosine), two(ctx, "Mul", second, sine))
-    imaginary = two(ctx, "Add", two(ctx, "Mul", first, sine), two(ctx, "Mul", second, cosine))
-    if not interleaved:
-        return ctx.layer("tactix.Concat", [real, imaginary], axis=3)
-    pairs = [ctx.reshape(v, (*v.spec.shape, 1)) for v in (real, imaginary)]
-    return ctx.reshape(ctx.layer("tactix.Concat", pairs, axis=4), x.spec.shape)
+@CONVERTERS("Inverse", domain=MICROSOFT)
+def inverse(ctx: Context, node: Any) -> Value:
+    return ctx.layer("tactix.Inverse", [ctx.tensor()])
 
 
-# -- quantised -----------------------------------------------------------------------------------------------------
+@CONVERTERS("Unique", domain=MICROSOFT)
+def unique(ctx: Context, node: Any) -> list[Value]:
+    """Values in order of their first occurrence, where each element's is, and how often each occurs."""
+    y, _, places, counts = ctx.layers("tactix.Unique", [ctx.tensor()], symbol=ctx.symbol(), axis=None, sorted=False)
+    return [y, places, counts]
 
 
-@CONVERTERS("MatMulNBits", domain=MICROSOFT)
-def matmul_bits(ctx: Context, node: Any) -> Value:
-    """``a`` times a matrix (K, N) of 4 or 8 bits in blocks along K; written out in ``a``'s dtype at import."""
-    k, n, bits, block = (ctx.attr(name) for name in ("K", "N", "bits", "block_size"))
-    ctx.ignore("accuracy_level", "weight_prepacked")
-    if bits not in (2, 4, 8) or ctx.input(4) is not None:
-        ctx.fail(f"weights of {bits} bits, or with an order of groups, are not supported")
-    blocks = int(ceildiv(k, block))  # type: ignore[arg-type]
-    scale = ctx.array(2).reshape(n, blocks, 1).astype(np.float32)
-    zero = _zero_points(ctx, n, blocks, bits)
-    numbers = _fields(ctx.array(1).reshape(n, -1), bits)[:, : blocks * block].reshape(n, blocks, block)
-    weights = ((numbers.astype(np.float32) - zero) * scale).reshape(n, -1)[:, :k].T
-    a = ctx.tensor()
-    y = ctx.layer("tactix.MatMul", [a, ctx.constant(np.ascontiguousarray(weights).astype(a.spec.dtype.numpy))])
-    return y if ctx.input(5) is None else two(ctx, "Add", y, ctx.tensor(5))
-
-
-def _zero_points(ctx: Context, n: int, blocks: int, bits: int) -> Any:
-    if ctx.input(3) is None:
-        return np.float32(1 << bits - 1)
-    given = ctx.array(3)
-    if given.dtype.kind == "u" and given.dtype.itemsize == 1:
-        given = _fields(given.reshape(n, -1), bits)[:, :blocks]
-    return given.reshape(n, blocks, 1).astype(np.float32)
-
-
-def _fields(raw: Any, bits: int) -> Any:
-    """Numbers of so many bits from bytes (rows, bytes), the lowest bits first."""
-    parts = [raw >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)]
-    return np.stack(parts, axis=-1).reshape(len(raw), -1)
+@CONVERTERS("CDist", domain=MICROSOFT)
+def distances(ctx: Context, node: Any) -> Value:
+    """Distances (M, K) of the rows of a (M, N) and b (K, N), by a product: ``a a - 2 a b + b b``."""
+    metric = ctx.attr("metric", "sqeuclidean")
+    if metric not in ("sqeuclidean", "euclidean"):
+        ctx.fail(f"its metric {metric!r} is not supported", do="Use sqeuclidean or euclidean")
+    a, b = ctx.tensor(), ctx.tensor(1)
+    squares = [
+        ctx.layer("tactix.ReduceSum", [two(ctx, "Mul", x, x)], axes=(1,), keepdims=not i) for i, x in enumerate((a, b))
+    ]
+    product = two(ctx, "Mul", ctx.layer("tactix.MatMul", [a, ctx.layer("tactix.Transpose", [b], perm=(1, 0))]), -2)
+    y = two(ctx, "Add", two(ctx, "Add", product, squares[0]), squares[1])
+    y = two(ctx, "Max", y, 0)
+    return y if metric == "sqeuclidean" else ctx.layer("tactix.Sqrt", [y])

@@ -1,4 +1,4 @@
-"""Classical models, ``ai.onnx.ml``: scalers, linear models, tables. Strings as keys or labels are not supported."""
+"""Classical models, ``ai.onnx.ml``: scalers, linear models, tables. Labels of classes must be numbers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tactix.contracts.graph import Value
 from tactix.words.dims import prod
 from tactix.words.dtypes import DType
 from tactix_builtin.onnx_importer.convert import Context, Table
+from tactix_builtin.onnx_importer.ops_text import is_text, known
 
 CONVERTERS = Table()
 
@@ -88,18 +89,46 @@ def imputer(ctx: Context, node: Any) -> Value:
 
 
 @CONVERTERS("LabelEncoder", domain=ML)
+def label_encoder_of_strings(ctx: Context, node: Any) -> Value:
+    """Version 1: strings to their places in a list, or the reverse."""
+    names = np.array(ctx.attr("classes_strings", ()), object)
+    ctx.ignore("default_string", "default_int64")
+    to_text = not is_text(ctx.tensor())
+    keys, values = (np.arange(len(names)), names) if to_text else (names, np.arange(len(names)))
+    return lookup(ctx, keys, values, ctx.attr("default_string") if to_text else ctx.attr("default_int64"))
+
+
+@CONVERTERS("LabelEncoder", domain=ML, since=2)
 def label_encoder(ctx: Context, node: Any) -> Value:
-    kinds = {"int64s": np.int64, "floats": np.float32, "tensor": None}
-    keys, values = (_listed(ctx, what, kinds) for what in ("keys", "values"))
-    if keys is None or values is None or DType.STRING in (DType.of(keys.dtype), DType.of(values.dtype)):
-        ctx.fail("strings are not supported")
-    default = _default(ctx, values)
-    constants = [ctx.constant(a) for a in (keys.astype(ctx.spec().dtype.numpy), values, default)]
-    return ctx.layer("tactix.Lookup", [ctx.tensor(), *constants])
+    keys, values = _listed(ctx, "keys"), _listed(ctx, "values")
+    if keys is None or values is None:
+        ctx.fail("it has no keys or no values")
+    return lookup(ctx, keys, values, _default(ctx, values))
 
 
-def _listed(ctx: Context, what: str, kinds: dict[str, Any]) -> Any:
-    for kind, dtype in kinds.items():
+@CONVERTERS("CategoryMapper", domain=ML)
+def category_mapper(ctx: Context, node: Any) -> Value:
+    names, numbers = np.array(ctx.attr("cats_strings", ()), object), np.array(ctx.attr("cats_int64s", ()), np.int64)
+    ctx.ignore("default_int64", "default_string")
+    if is_text(ctx.tensor()):
+        return lookup(ctx, names, numbers, ctx.attr("default_int64", -1))
+    return lookup(ctx, numbers, names, ctx.attr("default_string", "_Unused"))
+
+
+def lookup(ctx: Context, keys: Any, values: Any, default: Any) -> Value:
+    """For each element of the input the value of its key; keys may be strings only if the input is."""
+    x = ctx.tensor()
+    if is_text(x) != (DType.of(keys.dtype) is DType.STRING):
+        ctx.fail(f"keys {DType.of(keys.dtype).value} do not fit elements {x.spec.dtype.value}")
+    tables = (keys.astype(x.spec.dtype.numpy), values, np.asarray(default).astype(values.dtype))
+    return ctx.layer("tactix.Lookup", [x, *(known(ctx, a) for a in tables)])
+
+
+_LISTS = {"int64s": np.int64, "floats": np.float32, "strings": object, "tensor": None}
+
+
+def _listed(ctx: Context, what: str) -> Any:
+    for kind, dtype in _LISTS.items():
         if ctx.has_attr(f"{what}_{kind}"):
             found = ctx.attr(f"{what}_{kind}")
             return found.reshape(-1) if dtype is None else np.array(found, dtype)
@@ -107,11 +136,26 @@ def _listed(ctx: Context, what: str, kinds: dict[str, Any]) -> Any:
 
 
 def _default(ctx: Context, values: Any) -> Any:
+    """Of the same kind as the values; others that are given say nothing."""
     ctx.ignore("default_float", "default_int64", "default_string")
     if ctx.has_attr("default_tensor"):
-        return ctx.attr("default_tensor").reshape(()).astype(values.dtype)
-    plain = ctx.attr("default_int64", -1) if values.dtype.kind in "iu" else ctx.attr("default_float", -0.0)
-    return np.asarray(plain).astype(values.dtype)
+        return ctx.attr("default_tensor").reshape(())
+    if DType.of(values.dtype) is DType.STRING:
+        return ctx.attr("default_string", "_Unused")
+    return ctx.attr("default_int64", -1) if values.dtype.kind in "iu" else ctx.attr("default_float", -0.0)
+
+
+@CONVERTERS("OneHotEncoder", domain=ML)
+def one_hot_encoder(ctx: Context, node: Any) -> Value:
+    """Numbers are compared as integers."""
+    x, zeros = ctx.tensor(), bool(ctx.attr("zeros", 1))
+    kind = ("cats_strings", object) if is_text(x) else ("cats_int64s", np.int64)
+    categories = known(ctx, np.array(ctx.attr(kind[0], ()), kind[1]))
+    whole = x if is_text(x) else ctx.cast(x, DType.INT64)
+    if is_text(x) or not zeros:
+        return ctx.layer("tactix.OneHotCategories", [whole, categories], zeros=zeros)
+    column = ctx.reshape(whole, (*x.spec.shape, 1))
+    return ctx.cast(ctx.layer("tactix.Equal", [column, categories]), DType.FP32)
 
 
 # -- linear models -------------------------------------------------------------------------------------------------

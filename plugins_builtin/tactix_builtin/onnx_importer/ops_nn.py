@@ -10,6 +10,7 @@ import numpy as np
 from tactix.contracts.graph import Value
 from tactix.words.dims import Dim, ceildiv, compare, dmax, floordiv, prod
 from tactix.words.errors import ModelImportError
+from tactix_builtin.layers.common import axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
 
 CONVERTERS = Table()
@@ -42,7 +43,7 @@ def _same(mode: str, totals: Sequence[Dim]) -> tuple[Dim, ...]:
     return (*small, *large) if mode == "SAME_UPPER" else (*large, *small)
 
 
-def _window(ctx: Context, kernel: Sequence[Dim]) -> dict[str, Any]:
+def window_fields(ctx: Context, kernel: Sequence[Dim]) -> dict[str, Any]:
     """strides, dilations and pads of a node on x (N, C, spatial...)."""
     n = len(kernel)
     strides, dilations = ctx.attr("strides", (1,) * n), ctx.attr("dilations", (1,) * n)
@@ -52,7 +53,7 @@ def _window(ctx: Context, kernel: Sequence[Dim]) -> dict[str, Any]:
 
 def convolution_fields(ctx: Context, weights: int) -> dict[str, Any]:
     """Attributes of a convolution whose weights are input ``weights``."""
-    return {"group": ctx.attr("group", 1), **_window(ctx, _kernel(ctx, weights))}
+    return {"group": ctx.attr("group", 1), **window_fields(ctx, _kernel(ctx, weights))}
 
 
 def _kernel(ctx: Context, weights: int) -> tuple[Dim, ...]:
@@ -101,7 +102,7 @@ def deformable_convolution(ctx: Context, node: Any) -> Value:
         ctx.fail(f"its kernel has {len(kernel)} axes; 2 are supported")
     groups = {name: ctx.attr(name, 1) for name in ("group", "offset_group")}
     inputs = [ctx.tensor(), ctx.tensor(1), ctx.tensor(2), ctx.input(3), ctx.input(4)]
-    return ctx.layer("tactix.DeformableConvolution", inputs, **groups, **_window(ctx, kernel))
+    return ctx.layer("tactix.DeformableConvolution", inputs, **groups, **window_fields(ctx, kernel))
 
 
 def _number(ctx: Context, d: Dim) -> int:
@@ -115,7 +116,7 @@ def pool(ctx: Context, node: Any) -> Any:
     kernel = ctx.attr("kernel_shape")
     if not kernel:
         raise ModelImportError("kernel_shape is missing")
-    fields = {"kernel_shape": kernel, "ceil_mode": bool(ctx.attr("ceil_mode", 0)), **_window(ctx, kernel)}
+    fields = {"kernel_shape": kernel, "ceil_mode": bool(ctx.attr("ceil_mode", 0)), **window_fields(ctx, kernel)}
     if ctx.op == "AveragePool":
         fields["count_include_pad"] = bool(ctx.attr("count_include_pad", 0))
     if ctx.op == "LpPool":
@@ -160,7 +161,7 @@ def layer_normalization(ctx: Context, node: Any) -> Any:
         return NotImplemented
     ctx.ignore("stash_type")
     x = ctx.tensor()
-    axis = ctx.attr("axis", -1) % x.spec.rank
+    axis = axis_of(ctx.attr("axis", -1), x.spec.rank, ctx.op)
     inputs = [x, ctx.tensor(1), ctx.input(2)]
     return ctx.layer("tactix.LayerNormalization", inputs, axis=axis, epsilon=ctx.attr("epsilon", 1e-5))
 
@@ -169,7 +170,7 @@ def layer_normalization(ctx: Context, node: Any) -> Any:
 def rms_normalization(ctx: Context, node: Any) -> Value:
     ctx.ignore("stash_type")
     x = ctx.tensor()
-    axis = ctx.attr("axis", -1) % x.spec.rank
+    axis = axis_of(ctx.attr("axis", -1), x.spec.rank, ctx.op)
     return ctx.layer("tactix.RMSNormalization", [x, ctx.tensor(1)], axis=axis, epsilon=ctx.attr("epsilon", 1e-5))
 
 
@@ -217,7 +218,8 @@ def softmax_flat(ctx: Context, node: Any) -> Value:
 @CONVERTERS("Softmax", "LogSoftmax", "Hardmax", since=13)
 def softmax(ctx: Context, node: Any) -> Value:
     x = ctx.tensor()
-    return ctx.layer(f"tactix.{ctx.op}", [x], axis=ctx.attr("axis", -1) % max(1, x.spec.rank))
+    axis = axis_of(ctx.attr("axis", -1), max(1, x.spec.rank), ctx.op)
+    return ctx.layer(f"tactix.{ctx.op}", [x], axis=axis)
 
 
 # -- recurrent -----------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any
 
 from tactix.contracts.graph import Value
 from tactix.words.dtypes import DType
+from tactix_builtin.layers.common import axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
 from tactix_builtin.onnx_importer.ops_nn import convolution_fields
 
@@ -13,10 +14,10 @@ CONVERTERS = Table()
 
 
 def _where(ctx: Context) -> dict[str, Any]:
-    """Axis and block of the scales, the axis counted from 0."""
-    rank = ctx.spec().rank
-    axis = ctx.attr("axis", 1)
-    return {"axis": axis % rank if -rank <= axis < rank else 0, "block_size": ctx.attr("block_size", 0)}
+    """Axis and block of the scales, the axis counted from 0; one scale for all has none."""
+    rank, axis = ctx.spec().rank, ctx.attr("axis", 1)
+    single = ctx.spec(1).numel == 1
+    return {"axis": 0 if single else axis_of(axis, rank, ctx.op), "block_size": ctx.attr("block_size", 0)}
 
 
 @CONVERTERS("QuantizeLinear")

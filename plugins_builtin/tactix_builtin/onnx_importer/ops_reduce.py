@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tactix.contracts.graph import Value
+from tactix_builtin.layers.common import axes_of, axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
 
 CONVERTERS = Table()
@@ -24,12 +25,9 @@ def _reduced(ctx: Context, layer: str, x: Value) -> Value:
     axes = ctx.axes(1)
     if not axes:
         axes = () if ctx.attr("noop_with_empty_axes", 0) else tuple(range(rank))
-    for a in axes:
-        if not -rank <= a < rank:
-            ctx.fail(f"axis {a} of a tensor of rank {rank}")
     if not axes:
         return x
-    ordered = tuple(sorted({a % rank for a in axes}))
+    ordered = tuple(sorted(axes_of(axes, rank, ctx.op)))
     return ctx.layer(layer, [x], axes=ordered, keepdims=bool(ctx.attr("keepdims", 1)))
 
 
@@ -70,7 +68,7 @@ def _top_k(ctx: Context, k: Any) -> Any:
 
 def _order(ctx: Context) -> dict[str, Any]:
     flags = {name: bool(ctx.attr(name, 1)) for name in ("largest", "sorted")}
-    return {"axis": ctx.attr("axis", -1) % ctx.spec().rank, **flags}
+    return {"axis": axis_of(ctx.attr("axis", -1), ctx.spec().rank, ctx.op), **flags}
 
 
 @CONVERTERS("CumSum", "CumProd")
@@ -79,5 +77,5 @@ def cumulative(ctx: Context, node: Any) -> Value:
     flags = {name: bool(ctx.attr(name, 0)) for name in ("exclusive", "reverse")}
     if ctx.late(1):
         return ctx.layer("tactix.DynamicCumulative", [x, ctx.tensor(1)], fold=ctx.op, **flags)
-    axis = ctx.need_ints(1, "axes")[0] % x.spec.rank
+    axis = axis_of(ctx.need_ints(1, "axes")[0], x.spec.rank, ctx.op)
     return ctx.layer(f"tactix.{ctx.op}", [x], axis=axis, **flags)

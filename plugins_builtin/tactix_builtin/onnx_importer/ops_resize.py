@@ -11,6 +11,7 @@ import numpy as np
 from tactix.contracts.graph import Value
 from tactix.words.dims import Dim, floordiv
 from tactix.words.errors import ModelImportError
+from tactix_builtin.layers.common import axes_of
 from tactix_builtin.layers.dynamic_resize import fitted, scaled_size
 from tactix_builtin.onnx_importer.convert import Context, Table
 
@@ -67,7 +68,7 @@ def _is_late(ctx: Context, i: int) -> bool:
 def resize(ctx: Context, node: Any) -> Value:
     ctx.ignore("keep_aspect_ratio_policy")
     x, rank = ctx.tensor(), ctx.spec().rank
-    axes = tuple(a % rank for a in ctx.attr("axes", tuple(range(rank))))
+    axes = axes_of(ctx.attr("axes", tuple(range(rank))), rank, ctx.op)
     modes = _modes(ctx)
     cropped = modes["coordinate_transformation_mode"] == "tf_crop_and_resize"
     if _is_late(ctx, 2) or ctx.late(3) or (cropped and _is_late(ctx, 1)):

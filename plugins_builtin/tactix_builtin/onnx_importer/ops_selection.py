@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tactix.contracts.graph import Value
+from tactix_builtin.layers.common import axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
 
 CONVERTERS = Table()
@@ -12,7 +13,7 @@ CONVERTERS = Table()
 
 def _axis(ctx: Context) -> int | None:
     axis = ctx.attr("axis")
-    return None if axis is None else axis % ctx.spec().rank
+    return None if axis is None else axis_of(axis, ctx.spec().rank, ctx.op)
 
 
 @CONVERTERS("NonZero")

@@ -8,6 +8,7 @@ from tactix.contracts.graph import Value
 from tactix.words.dims import Dim, broadcast_shapes, compare, floordiv, prod, symbol_name, symbols
 from tactix.words.dtypes import DType
 from tactix.words.errors import ModelImportError
+from tactix_builtin.layers.common import axes_of, axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
 from tactix_builtin.onnx_importer.dims_of import even_parts, resolved, slice_bounds
 
@@ -30,8 +31,10 @@ def reshape(ctx: Context, node: Any) -> Value:
 @CONVERTERS("Flatten")
 def flatten(ctx: Context, node: Any) -> Value:
     x = ctx.tensor()
-    axis = ctx.attr("axis", 1)
-    axis = axis + x.spec.rank if axis < 0 else axis
+    axis, rank = ctx.attr("axis", 1), x.spec.rank
+    if not -rank <= axis <= rank:
+        raise ModelImportError(f"axis {axis} of a tensor of rank {rank}")
+    axis = axis + rank if axis < 0 else axis
     return ctx.reshape(x, (prod(x.spec.shape[:axis]), prod(x.spec.shape[axis:])))
 
 
@@ -46,8 +49,8 @@ def squeeze(ctx: Context, node: Any) -> Value:
             ctx.fail("which axes have size 1 is only known by running")
         gone = {i for i, d in enumerate(shape) if d == 1}
     else:
-        gone = {a % len(shape) for a in axes}
-        for a in gone:
+        gone = set(axes_of(axes, len(shape), ctx.op))
+        for a in sorted(gone):
             if compare(shape[a], 1) in ("<", ">"):
                 raise ModelImportError(f"axis {a} has size {shape[a]}, not 1")
     return ctx.reshape(x, tuple(d for i, d in enumerate(shape) if i not in gone))
@@ -60,7 +63,7 @@ def unsqueeze(ctx: Context, node: Any) -> Value:
         return ctx.layer("tactix.DynamicUnsqueeze", [x, ctx.tensor(1)], symbol=ctx.symbol())
     axes = ctx.axes(1) or ()
     rank = x.spec.rank + len(axes)
-    new = {a % rank for a in axes}
+    new = axes_of(axes, rank, ctx.op)
     rest = iter(x.spec.shape)
     return ctx.reshape(x, tuple(1 if i in new else next(rest) for i in range(rank)))
 
@@ -109,7 +112,7 @@ def space_to_depth(ctx: Context, node: Any) -> Value:
 @CONVERTERS("Concat")
 def concat(ctx: Context, node: Any) -> Value:
     values = [ctx.tensor(i) for i in range(max(1, len(ctx.inputs)))]
-    axis = ctx.attr("axis", 1) % max(1, values[0].spec.rank)
+    axis = axis_of(ctx.attr("axis", 1), max(1, values[0].spec.rank), ctx.op)
     filled = [v for v in values if v.spec.shape[axis] != 0] or values[:1]
     return filled[0] if len(filled) == 1 else ctx.layer("tactix.Concat", filled, axis=axis)
 
@@ -117,7 +120,7 @@ def concat(ctx: Context, node: Any) -> Value:
 @CONVERTERS("Split")
 def split(ctx: Context, node: Any) -> Any:
     x = ctx.tensor()
-    axis = ctx.attr("axis", 0) % x.spec.rank
+    axis = axis_of(ctx.attr("axis", 0), x.spec.rank, ctx.op)
     given = ctx.attr("split") if ctx.has_attr("split") else None
     if ctx.late(1):
         fields = {"symbol": ctx.symbol(), "axis": axis, "parts": len(node.output)}
@@ -158,10 +161,10 @@ def slice_inputs(ctx: Context, node: Any) -> Value:
 def _sliced(ctx: Context, starts: Any, ends: Any, axes: tuple[int, ...], steps: tuple[int, ...]) -> Value:
     x = ctx.tensor()
     begins, sizes, cut, strides = [], [], [], []
+    axes = axes_of(axes, x.spec.rank, ctx.op)
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         if step == 0:
             raise ModelImportError("a step is 0")
-        axis %= x.spec.rank
         full = x.spec.shape[axis]
         begin, size = slice_bounds(full, start, end, step, fits=_limited(ctx, x, full, end))
         if (begin, size, step) != (0, full, 1):
@@ -214,7 +217,7 @@ def pad(ctx: Context, node: Any) -> Value:
         return ctx.layer("tactix.DynamicPad", inputs, symbol=ctx.symbol(), mode=ctx.attr("mode", "constant"))
     pads, rank = ctx.need_known(1, "pads"), ctx.spec().rank
     if ctx.input(3) is not None:
-        named = [a % rank for a in ctx.need_ints(3, "axes")]
+        named = axes_of(ctx.need_ints(3, "axes"), rank, ctx.op)
         full: list[Dim] = [0 for _ in range(2 * rank)]
         for i, a in enumerate(named):
             full[a], full[rank + a] = pads[i], pads[len(named) + i]

@@ -32,8 +32,10 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def reads(node: onnx.NodeProto) -> list[str]:
-    """Names of the tensors that a node needs, those of the graph around its subgraphs included."""
+    """Names of the tensors that a node needs: of the graph around its subgraphs, and of a gradient, too."""
     out = [name for name in node.input if name]
+    if node.op_type == "Gradient" and node.domain == "ai.onnx.preview.training":
+        out += [name.decode() for a in node.attribute for name in (a.s, *a.strings) if name]
     for graph in subgraphs(node):
         out += sorted(_free_names(graph))
     return out

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tactix.words.errors import ModelImportError, UnsupportedOperator
 from tactix_builtin.onnx_importer.catalog import MAIN, Catalog, domain_of, opsets_of
-from tactix_builtin.onnx_importer.order import name_of, subgraphs
+from tactix_builtin.onnx_importer.order import subgraphs
 
 if TYPE_CHECKING:
     import onnx
@@ -169,13 +169,11 @@ def recursion(key: Key) -> ModelImportError:
 # -- attributes --------------------------------------------------------------------------------------------------------
 
 
-def check_inputs(node: onnx.NodeProto, index: int, counts: tuple[int, int] | None) -> None:
+def check_inputs(node: onnx.NodeProto, counts: tuple[int, int] | None) -> None:
     """Raises ModelImportError for fewer or more inputs than the operator has; ``counts``: fewest and most."""
     if counts is not None and not counts[0] <= len(node.input) <= counts[1]:
-        raise ModelImportError(
-            f"it has {len(node.input)} inputs", who=f"node {name_of(index, node)!r}",
-            why=f"{node.op_type} takes {counts[0]} to {counts[1]}", do="Export the model again",
-        )  # fmt: skip
+        why = f"{node.op_type} takes {counts[0]} to {counts[1]}"
+        raise ModelImportError(f"it has {len(node.input)} inputs", why=why, do="Export the model again")
 
 
 _ANY_AXIS = {"Flatten", "OneHot", "QuantizeLinear", "DequantizeLinear"}
@@ -184,7 +182,7 @@ _ANY_AXIS = {"Flatten", "OneHot", "QuantizeLinear", "DequantizeLinear"}
 _POSITIVE = {"kernel_shape", "strides", "dilations"}
 
 
-def check_attributes(node: onnx.NodeProto, index: int, types: Mapping[str, Sequence[int]], rank: int | None) -> None:
+def check_attributes(node: onnx.NodeProto, types: Mapping[str, Sequence[int]], rank: int | None) -> None:
     """Raises ModelImportError for an attribute given twice, of another kind than the operator's, or out of its range.
 
     ``rank``: of the first input, None if it has none.
@@ -194,7 +192,7 @@ def check_attributes(node: onnx.NodeProto, index: int, types: Mapping[str, Seque
 
     seen = set()
     for a in node.attribute:
-        who = f"attribute {a.name!r} of node {name_of(index, node)!r}"
+        who = f"attribute {a.name!r}"
         if a.name in seen:
             raise ModelImportError("it is given twice", who=who, do="Export the model again")
         seen.add(a.name)

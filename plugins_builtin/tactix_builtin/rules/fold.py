@@ -26,9 +26,9 @@ NOT_FOLDED = frozenset({"DequantizeLinear"})
 def _foldable(root: Node) -> bool | str:
     if root.is_fused or any(v.const is None for v in root.given) or not is_static(root.attrs):
         return False
-    if root.layer.name in NOT_FOLDED or root.layer.name.startswith("Random"):
+    if root.layer.name in NOT_FOLDED or root.layer.name.startswith("Random") or root.layer.bodies(root.attrs):
         return False
-    if not all(is_static(v.spec.shape) for v in root.outputs):
+    if not all(is_static(v.spec.shape) and not v.spec.dtype.on_host for v in root.outputs):
         return False
     size = evaluate(sum((v.spec.nbytes() for v in root.outputs), 0), {})
     limit = max(MAX_BYTES, MAX_GROWTH * sum(v.const.nbytes for v in root.given))

@@ -24,10 +24,12 @@ def all_tactics() -> list[Tactic]:
         c_reformat,
         c_rnn,
         c_softmax,
+        control,
         numpy_ref,
         view,
     )
 
-    own = (c_pointwise, c_reduce, c_softmax, c_norm, c_move, c_gather, c_generate, c_pool, c_reformat, numpy_ref, view)
+    own = (c_pointwise, c_reduce, c_softmax, c_norm, c_move, c_gather, c_generate, c_pool, c_reformat)
+    hosts = (control, numpy_ref, view)
     products = (c_gemm, c_conv, c_depthwise, c_conv_transpose, c_conv_general, c_attention, c_rnn)
-    return [t for module in (*own, *products) for t in module.tactics()]
+    return [t for module in (*own, *products, *hosts) for t in module.tactics()]

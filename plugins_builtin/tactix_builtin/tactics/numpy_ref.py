@@ -26,9 +26,10 @@ class NumpyTactic(Tactic):
     implements = ("*",)
     source = "numpy"
     fallback = True
+    produces = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        return [Variant()]
+        return Reject("it runs other plans") if node.layer.bodies(node.attrs) else [Variant()]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         """20 us a layer and 20 ns an element: more than any C kernel is thought to need."""

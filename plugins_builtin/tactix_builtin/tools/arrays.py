@@ -7,7 +7,9 @@ from typing import Any
 
 from tactix.plan.schema import Plan, TensorIO
 from tactix.words.dims import evaluate_shape, show, symbol_name
+from tactix.words.dtypes import DType
 from tactix.words.errors import InvalidArgument, ShapeError
+from tactix.words.tensor import Element
 from tactix_builtin.tools.options import merged
 
 Arrays = dict[str, Any]
@@ -73,21 +75,33 @@ def random(plan: Plan, symbols: Mapping[str, int], seed: int = 0, below: int = 2
     rng = np.random.default_rng(seed)
     out: Arrays = {}
     for io in plan.inputs:
-        shape = evaluate_shape(io.shape, symbols)
-        if io.dtype.is_float:
-            out[io.name] = rng.standard_normal(shape, np.float32).astype(io.dtype.numpy)
-        else:
-            high = 2 if io.dtype.value == "bool" else below
-            out[io.name] = rng.integers(0, high, shape).astype(io.dtype.numpy)
+        out[io.name] = _random(io.dtype, evaluate_shape(io.shape, symbols), io.element, rng, below)
     return out
+
+
+def _random(dtype: DType, shape: tuple[int, ...], element: Element | None, rng: Any, below: int) -> Any:
+    """Text is digits; a sequence has two elements, and an optional one; what has no shape is of shape ()."""
+    import numpy as np
+
+    if element is not None:
+        held = tuple(d if isinstance(d, int) else 2 for d in element.shape or ())
+        made = [_random(element.dtype, held, element.of, rng, below) for _ in range(2)]
+        return made if dtype is DType.SEQUENCE else made[0]
+    if dtype.is_float:
+        return rng.standard_normal(shape, np.float32).astype(dtype.numpy)
+    whole = rng.integers(0, 2 if dtype is DType.BOOL else below, shape)
+    return whole.astype(str).astype(object) if dtype is DType.STRING else whole.astype(dtype.numpy)
 
 
 def describe(arrays: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Name, dtype, shape, and the range of values of each array."""
     import numpy as np
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, x in arrays.items():
+        if x is None or isinstance(x, list):
+            rows.append({"name": name, "dtype": "nothing" if x is None else f"{len(x)} elements", "shape": []})
+            continue
         numeric = x.size and x.dtype.kind not in "OSU"
         wide = np.asarray(x, np.float64) if numeric else None
         facts = {} if wide is None else {"min": float(wide.min()), "max": float(wide.max()), "mean": float(wide.mean())}

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
 from rich.console import Console
 
+from tactix.cli import OK, OTHER
 from tactix.plugins.session import Session
 from tactix_builtin.tools import options, show, source
+
+SHOWN = 200
+"""So many refused nodes are printed."""
 
 
 @click.command("inspect")
@@ -17,11 +22,11 @@ from tactix_builtin.tools import options, show, source
 @click.option("--candidates", is_flag=True, help="Also list what else was measured for each layer.")
 @options.json_option
 @click.pass_obj
-def command(session: Session, /, file: str, shapes: Any, candidates: bool, as_json: bool) -> None:
+def command(session: Session, /, file: str, shapes: Any, candidates: bool, as_json: bool) -> int:
     """Show FILE: a plan or an ONNX model. Nothing of it is run.
 
     Of a plan: inputs and outputs, layers with the tactic of each, rules that fired, memory. Of a model: inputs and
-    outputs, nodes per operator, and every operator that no plugin gives a meaning.
+    outputs, nodes per operator, and every node that cannot be imported with the reason. Exit code 1 if there is one.
     """
     if source.is_plan(file):
         from tactix_builtin.tools import plan_report
@@ -37,6 +42,7 @@ def command(session: Session, /, file: str, shapes: Any, candidates: bool, as_js
         show.print_json(facts)
     else:
         printer(show.console(), facts)
+    return OTHER if facts.get("refused") or facts.get("unreadable") else OK
 
 
 def print_model(console: Console, facts: dict[str, Any]) -> None:
@@ -47,6 +53,31 @@ def print_model(console: Console, facts: dict[str, Any]) -> None:
     console.print(show.table("Operators", ["operator", "nodes", "known", "where"], rows, right=["nodes"]))
     if facts["unsupported"]:
         console.print(f"no plugin knows {', '.join(facts['unsupported'])}", style="bold red")
+    _print_refused(console, facts)
+    for name, why in facts["unreadable"].items():
+        console.print(f"weight {name!r}: {why}", style="bold red", markup=False)
+
+
+def _print_refused(console: Console, facts: dict[str, Any]) -> None:
+    rows = [[r["node"], r["operator"], r["opset"], _where(r), r["reason"]] for r in facts["refused"][:SHOWN]]
+    if not rows:
+        return
+    title = f"Cannot be imported: {facts['refused_count']} of {facts['nodes']} nodes"
+    console.print(show.table(title, ["node", "operator", "opset", "where", "reason"], rows, right=["opset"]))
+    if facts["refused_count"] > SHOWN:
+        console.print(f"and {facts['refused_count'] - SHOWN} more; --json lists them")
+    if facts["not_reached"]:
+        console.print(f"{facts['not_reached']} nodes behind these could not be looked at: their inputs have no shape")
+    for cure in dict.fromkeys(r["do"] for r in facts["refused"] if r["do"]):
+        console.print(f"- {cure}", markup=False)
+    for pack, why in facts["packs_not_in_use"].items():
+        console.print(f"installed, but not in use: {pack} ({why})", markup=False)
+
+
+def _where(row: dict[str, Any]) -> str:
+    """Its number, and the byte of the file where that is known."""
+    at = f"number {row['index']}" + (f" of the body of {row['graph']}" if row["graph"] else "")
+    return at if row["offset"] is None else f"{at}, byte {row['offset']}"
 
 
 def _first(row: dict[str, Any]) -> str:
@@ -64,7 +95,7 @@ def print_plan(console: Console, facts: dict[str, Any]) -> None:
     for p in facts["profiles"]:
         ranges = ", ".join(f"{s} {_range(r)}" for s, r in p["dims"].items())
         console.print(f"profile {p['name']}: {ranges or 'all shapes are fixed'}")
-    rows = [[i, s["name"], s["tactic"], s["variant"], _time(s), s["status"]] for i, s in enumerate(facts["steps"])]
+    rows = list(_rows(facts["steps"]))
     columns = ["#", "layer", "tactic", "variant", "time", "by"]
     console.print(show.table("Layers", columns, rows, right=["#", "time"]))
     for s in facts["steps"]:
@@ -74,6 +105,15 @@ def print_plan(console: Console, facts: dict[str, Any]) -> None:
     _print_memory(console, facts["memory"])
     needs = ", ".join(f"{r['key']} ({r['dist']} {r['version']})" for r in facts["requirements"])
     console.print(f"needs at run time: {needs or 'nothing'}")
+
+
+def _rows(steps: list[dict[str, Any]], level: int = 0) -> Iterator[list[Any]]:
+    """A line per layer; those of a body stand below their layer, further in."""
+    for i, s in enumerate(steps):
+        indent = "  " * level
+        yield [f"{indent}{i}", f"{indent}{s['name']}", s["tactic"], s["variant"], _time(s), s["status"]]
+        for body in s.get("bodies", ()):
+            yield from _rows(body, level + 1)
 
 
 def _print_io(console: Console, facts: dict[str, Any]) -> None:
@@ -103,6 +143,9 @@ def _print_candidates(console: Console, step: dict[str, Any]) -> None:
 
 def _print_memory(console: Console, m: dict[str, Any]) -> None:
     at = ", ".join(f"{s} {n}" for s, n in m["symbols"].items())
+    if "arena" not in m:
+        console.print(f"memory: weights {show.size(m['weights'])}; that of activations depends on data")
+        return
     weights, arena, least = (show.size(m[k]) for k in ("weights", "arena", "lower_bound"))
     console.print(f"memory{f' at {at}' if at else ''}: weights {weights}, activations {arena}", end="")
     console.print(f", {m['ratio']:.3f} times the lower bound {least}")

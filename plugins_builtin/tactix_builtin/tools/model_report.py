@@ -1,13 +1,23 @@
-"""What is in an ONNX file, before anything is built: io, operators, and every one that no plugin gives a meaning."""
+"""What is in an ONNX file, before anything is built: io, operators, and every node that cannot be imported."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from tactix.network.definition import NetworkDefinition
+from tactix.words.dtypes import DType
+from tactix.words.errors import ModelImportError
 from tactix_builtin.onnx_importer.catalog import Catalog, domain_of, opsets_of
-from tactix_builtin.onnx_importer.importer import read
+from tactix_builtin.onnx_importer.importer import fill, locate, read
+from tactix_builtin.onnx_importer.survey import Refusal, Survey
+from tactix_builtin.onnx_importer.weights import RANK, Array, Weights, dtype_of
+from tactix_builtin.tools.inspect_shapes import inferred
 
 if TYPE_CHECKING:
     import onnx
@@ -17,24 +27,21 @@ if TYPE_CHECKING:
 NAMED = 5
 """So many nodes of an operator are named."""
 
+LARGEST = 1 << 31
+"""Most elements of a tensor that zeros may stand for."""
+
 
 def report(path: str, session: Session) -> dict[str, Any]:
-    """JSON: io, opsets, counts, operators with ``supported`` and their first nodes. Raises ModelImportError."""
-    model, _ = read(path)
+    """JSON: io, opsets, counts, operators with ``supported`` and their first nodes, and what ``survey`` tells.
+
+    Raises ModelImportError for a file that is no model, or whose graph is none.
+    """
+    model, folder = read(path)
     catalog = Catalog(session.converters, session.layers.values(), model.functions)
     opsets = opsets_of(model.opset_import)
-    rows: dict[str, dict[str, Any]] = {}
-    for node in _nodes(model):
-        name = f"{domain_of(node.domain)}::{node.op_type}"
-        if name not in rows:
-            rows[name] = {"operator": name, "count": 0, "supported": catalog.knows(node, opsets), "nodes": []}
-        row = rows[name]
-        row["count"] += 1
-        if len(row["nodes"]) < NAMED:
-            row["nodes"].append(node.name or (node.output[0] if node.output else ""))
-    operators = sorted(rows.values(), key=lambda r: (r["supported"], -r["count"], r["operator"]))
+    operators = _operators(model, catalog, opsets)
     weights = {t.name for t in model.graph.initializer}
-    return {
+    facts = {
         "kind": "model",
         "file": path,
         "name": model.graph.name,
@@ -47,6 +54,78 @@ def report(path: str, session: Session) -> dict[str, Any]:
         "operators": operators,
         "unsupported": [r["operator"] for r in operators if not r["supported"]],
     }
+    return facts | survey(path, model, folder, session)
+
+
+def _operators(model: onnx.ModelProto, catalog: Catalog, opsets: dict[str, int]) -> list[dict[str, Any]]:
+    """A row per operator, unknown ones first."""
+    rows: dict[str, dict[str, Any]] = {}
+    for node in _nodes(model):
+        name = f"{domain_of(node.domain)}::{node.op_type}"
+        if name not in rows:
+            rows[name] = {"operator": name, "count": 0, "supported": catalog.knows(node, opsets), "nodes": []}
+        row = rows[name]
+        row["count"] += 1
+        if len(row["nodes"]) < NAMED:
+            row["nodes"].append(node.name or (node.output[0] if node.output else ""))
+    return sorted(rows.values(), key=lambda r: (r["supported"], -r["count"], r["operator"]))
+
+
+def survey(path: str, model: onnx.ModelProto, folder: Path | None, session: Session) -> dict[str, Any]:
+    """JSON: ``refused`` nodes with places and reasons, how many, nodes ``not_reached``, ``unreadable`` weights.
+
+    Imports the model into a network that is thrown away; the model loses its weights.
+    """
+    found = Survey(functools.partial(locate, path), functools.partial(inferred, path))
+    weights = Lenient(folder)
+    try:
+        fill(NetworkDefinition(session.layers), model, session.converters, weights, found, path)
+    except ModelImportError:
+        if not found.count:
+            raise
+    refusals = found.refusals()
+    unknown = any(not r.supported for r in refusals)
+    return {
+        "refused": [_row(r) for r in refusals],
+        "refused_count": found.count,
+        "not_reached": found.unreached,
+        "unreadable": weights.unreadable,
+        "packs_not_in_use": _idle(session) if unknown else {},
+    }
+
+
+def _row(r: Refusal) -> dict[str, Any]:
+    names = ("node", "operator", "opset", "index", "graph", "offset", "supported", "reason", "do")
+    return {name: getattr(r, name) for name in names}
+
+
+def _idle(session: Session) -> dict[str, str]:
+    """Packs that are installed but give nothing, and why."""
+    out = ("disabled", "incompatible", "tombstone")
+    return {p.namespace: ". ".join(filter(None, (p.reason, p.cure))) for p in session.plugins() if p.status in out}
+
+
+class Lenient(Weights):
+    """Gives zeros for weights whose data cannot be read, and remembers why: operators are judged without them."""
+
+    def __init__(self, folder: Path | None) -> None:
+        super().__init__(folder, owned=True)
+        self.unreadable: dict[str, str] = {}
+
+    def initializer(self, t: Any) -> Array:
+        try:
+            return super().initializer(t)
+        except ModelImportError as e:
+            return self._zeros(t, e)
+
+    def _zeros(self, t: Any, e: ModelImportError) -> Array:
+        """One zero seen as the tensor's shape; the error if it has none."""
+        values = getattr(t, "values", t)
+        dtype = dtype_of(values.data_type, e.who)
+        if dtype is DType.STRING or any(d < 0 for d in t.dims) or len(t.dims) > RANK or math.prod(t.dims) > LARGEST:
+            raise e
+        self.unreadable[values.name] = f"{e.what}: {e.why}" if e.why else e.what
+        return np.broadcast_to(np.zeros((), dtype.numpy), tuple(t.dims))
 
 
 def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:

@@ -16,10 +16,6 @@ from tactix_builtin.tools.options import Shapes
 def report(path: str, shapes: Shapes, candidates: bool = False) -> dict[str, Any]:
     """JSON: io, profiles, steps, rules, memory, requirements, device. Raises PlanFormatError, ShapeError."""
     plan = load(path)
-    rows = plan.ledger.get("nodes", {})
-    steps = [{"name": s.name, **s.info, "launcher": s.artifact.launcher, "format": _formats(s)} for s in plan.steps]
-    if candidates:
-        steps = [{**s, "candidates": rows.get(s["name"], {}).get("candidates", [])} for s in steps]
     return {
         "kind": "plan",
         "file": path,
@@ -28,7 +24,7 @@ def report(path: str, shapes: Shapes, candidates: bool = False) -> dict[str, Any
         "inputs": [_io(io) for io in plan.inputs],
         "outputs": [_io(io) for io in plan.outputs],
         "profiles": [{"name": p.name, "dims": {s: list(r) for s, r in sorted(p.dims.items())}} for p in plan.profiles],
-        "steps": steps,
+        "steps": _steps(plan, candidates),
         "rules": plan.ledger.get("rules", {}),
         "memory": memory(plan, sizes(plan, shapes)),
         "requirements": [{"key": r.key, "dist": r.dist, "version": r.version} for r in plan.requirements],
@@ -37,8 +33,19 @@ def report(path: str, shapes: Shapes, candidates: bool = False) -> dict[str, Any
     }
 
 
+def _steps(plan: Plan, candidates: bool) -> list[dict[str, Any]]:
+    ledger = plan.ledger.get("nodes", {})
+    rows = []
+    for s in plan.steps:
+        row = {"name": s.name, **s.info, "launcher": s.artifact.launcher, "format": _formats(s)}
+        row |= {"candidates": ledger.get(s.name, {}).get("candidates", [])} if candidates else {}
+        rows.append(row | ({"bodies": [_steps(p, candidates) for p in s.plans]} if s.plans else {}))
+    return rows
+
+
 def _io(io: Any) -> dict[str, Any]:
-    return {"name": io.name, "dtype": io.dtype.value, "shape": [d if isinstance(d, int) else str(d) for d in io.shape]}
+    dtype = io.dtype.value if io.element is None else f"{io.dtype.value}<{io.element}>"
+    return {"name": io.name, "dtype": dtype, "shape": [d if isinstance(d, int) else str(d) for d in io.shape]}
 
 
 def _formats(step: Any) -> str:
@@ -47,13 +54,18 @@ def _formats(step: Any) -> str:
 
 
 def memory(plan: Plan, symbols: dict[str, int]) -> dict[str, Any]:
-    """Bytes of weights, of the arena, and the least that any arena could have, for these sizes."""
+    """Bytes of weights, of the arena, and the least that any arena could have, for these sizes.
+
+    The arena of a plan with produced steps is known by running only.
+    """
+    weights = {b.blob: dims.evaluate(b.nbytes, symbols) for b in plan.buffers if b.kind == "weight"}
+    if plan.produced:
+        return {"symbols": symbols, "weights": sum(weights.values())}
     live = [b for b in plan.buffers if b.kind in ("arena", "workspace")]
     bytes_of = [dims.evaluate(b.nbytes, symbols) for b in live]
     lifetimes = [(b.first, b.last) for b in live]
     arena = plan_memory(bytes_of, lifetimes)[1]
     least = lower_bound(bytes_of, lifetimes)
-    weights = {b.blob: dims.evaluate(b.nbytes, symbols) for b in plan.buffers if b.kind == "weight"}
     return {
         "symbols": symbols,
         "weights": sum(weights.values()),

@@ -269,6 +269,49 @@ EXPANSIONS: dict[str, Case] = {
     "a dimension of 10 MB": (dims("n" * 10_000_000, 4), None),
 }  # fmt: skip
 
+
+def varint(number: int) -> bytes:
+    """7 bits per byte, lowest first."""
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
+
+
+def message(field: int, content: bytes) -> bytes:
+    """A field with a length in protobuf's wire format."""
+    return varint(field << 3 | 2) + varint(len(content)) + content
+
+
+def many(*path: int, count: int = 5 << 20, before: bytes = b"") -> Callable[[], bytes]:
+    """A file with a field of no content ``count`` times, under fields of a ModelProto."""
+
+    def make() -> bytes:
+        content = before + message(path[-1], b"") * count
+        for field in reversed(path[:-1]):
+            content = message(field, content)
+        return b"\x08\x0a\x42\x02\x10\x12" + content  # IR version 10, operator set 18
+
+    return make
+
+
+GROUP = bytes([15 << 3 | 3, 15 << 3 | 4])
+"""An empty group, which parsers skip."""
+
+MANY: dict[str, Case] = {
+    "as many nodes as may be": (many(7, 1, count=(1 << 20) - 2), ""),
+    "nodes": (many(7, 1), "too many parts"),
+    "nodes behind a group": (many(7, 1, before=GROUP), "too many parts"),
+    "attributes": (many(7, 1, 5), "too many parts"),
+    "graphs of an attribute": (many(7, 1, 5, 11), "too many parts"),
+    "nodes of a branch": (many(7, 1, 5, 6, 1), "too many parts"),
+    "initializers": (many(7, 5), "too many parts"),
+    "entries of external data": (many(7, 5, 13), "too many parts"),
+    "inputs": (many(7, 11), "too many parts"),
+    "dims of an input": (many(7, 11, 2, 1, 2, 1), "too many parts"),
+    "shapes inside the graph": (many(7, 13), "too many parts"),
+    "functions": (many(25), "too many parts"),
+    "operator sets": (many(8), "too many parts"),
+    "names that a node reads": (many(7, 1, 1), ""),
+}
+
 LONG: dict[str, Case] = {"50000 nodes in a chain": (lambda: chain(50_000), None)}
 
 
@@ -280,7 +323,7 @@ def main(table: dict[str, Case]) -> None:
     builder.import_model(model([make_node("Relu", ["x"], ["y"])]))
     for name, (make, _) in table.items():
         source = make()
-        data = source if "300 deep" in name else source.SerializeToString()
+        data = source if "300 deep" in name or isinstance(source, bytes) else source.SerializeToString()
         del source
         before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
         try:
@@ -295,4 +338,4 @@ def main(table: dict[str, Case]) -> None:
 
 
 if __name__ == "__main__":
-    main({"expansions": EXPANSIONS, "long": LONG}[sys.argv[1]])
+    main({"expansions": EXPANSIONS, "many": MANY, "long": LONG}[sys.argv[1]])

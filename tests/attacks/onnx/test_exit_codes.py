@@ -11,7 +11,7 @@ import pytest
 from onnx.helper import make_node
 from onnx_hostile import laughs, model, nested_ifs
 
-from tactix.cli import MODEL, main
+from tactix.cli import MODEL, OTHER, main
 
 LENET = Path(__file__).parents[2] / "models" / "lenet.onnx"
 
@@ -48,3 +48,16 @@ def test_a_damaged_model_ends_with_the_code_for_models(name: str, tmp_path: Path
     assert error["type"] in ("ModelImportError", "UnsupportedOperator")
     assert "Traceback" not in told.err
     assert not (tmp_path / "out.plan").exists()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_inspecting_a_damaged_model_ends_with_a_code_of_its_own(name: str, tmp_path: Path, capsys: Any) -> None:
+    """What is no model is an error; a model with a node that contradicts itself is described."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(FILES[name]())
+    code = main(["inspect", str(path), "--json"])
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    assert code == (OTHER if name == "a wrong shape" else MODEL)
+    assert ("refused" in document) == (code == OTHER)
+    assert "Traceback" not in told.err

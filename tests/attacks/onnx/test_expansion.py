@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from onnx_hostile import EXPANSIONS, LONG
+from onnx_hostile import EXPANSIONS, LONG, MANY
 
 HANGS = 300
 """Seconds after which a child process hangs."""
@@ -47,6 +47,15 @@ def test_what_would_be_huge_is_refused_or_left_to_running(name: str) -> None:
     assert (told.lower() in error.lower()) if told else not error
     assert "MemoryError" not in error
     assert "RecursionError" not in error
+    assert grown < EXTRA
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_a_file_of_many_empty_parts_is_refused_or_small(name: str) -> None:
+    error, grown = rows("many")[name]
+    told = MANY[name][1]
+    assert told in error if told else "LEAKED" not in error
+    assert "MemoryError" not in error
     assert grown < EXTRA
 
 

@@ -110,7 +110,7 @@ GRAPHS: dict[str, Case] = {
     "an operator of no name": (lambda: model([make_node("", ["x"], ["y"])]), "ai.onnx::"),
     "an unknown operator": (lambda: model([make_node("Nonsense", ["x"], ["y"])]), "ai.onnx::Nonsense"),
     "an input that is a sequence": (
-        changed(lambda m: m.graph.input[0].type.sequence_type.elem_type.tensor_type.SetInParent()), "no tensor"
+        changed(lambda m: m.graph.input[0].type.sequence_type.elem_type.tensor_type.SetInParent()), "type 0"
     ),
     "an input without a type": (changed(lambda m: m.graph.input[0].ClearField("type")), "'x'"),
     "an input without a shape": (changed(lambda m: m.graph.input[0].type.tensor_type.ClearField("shape")), "no rank"),
@@ -156,7 +156,7 @@ TENSORS: dict[str, Case] = {
 }
 
 ATTRIBUTES: dict[str, Case] = {
-    "a string for ints": (node("Transpose", [2, 3], perm="ab"), "'perm' of node 'it': it is of kind STRING"),
+    "a string for ints": (node("Transpose", [2, 3], perm="ab"), "'perm' of node 'it' (ai.onnx::Transpose, opset 18)"),
     "floats for ints": (node("Transpose", [2, 3], perm=[1.0, 0.0]), "FLOATS"),
     "an int for ints": (node("MaxPool", [1, 1, 8, 8], kernel_shape=2), "'kernel_shape'"),
     "a float for an int": (node("Softmax", [2, 3], axis=1.0), "FLOAT"),

@@ -65,6 +65,7 @@ EXAMPLES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "LSTM": [({"hidden_size": 6}, f"f32 5 3 4; f32 1 24 4; f32 1 24 6; f32 1 48; i32 3; {_STATE}; {_STATE}; f32 1 18")],
     "GRU": [({"hidden_size": 6, "layout": 1}, "f32 3 5 4; f32 1 18 4; f32 1 18 6; f32 1 36; i32 3; f32 3 1 6")],
     "RNN": [({"hidden_size": 6, "direction": "bidirectional"}, "f32 5 3 4; f32 2 6 4; f32 2 6 6")],
+    "CastToExponent": [({"rounding": r}, "f32 3 4") for r in ("up", "down", "nearest")],
     "Fill": [({"shape": (2, 3), "value": 1.5}, "")],
     "Dims": [({"values": (2, 3), "shape": (2, 1)}, "")],
     "TopK": [({"k": 3, "axis": 1, "largest": False}, "f32 4 5")],
@@ -102,6 +103,7 @@ EXAMPLES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "MelWeightMatrix": [({}, "i64; i64; i64; f32; f32")],
     "AffineGrid": [({"align_corners": c}, "f32 2 2 3; i64 4") for c in (True, False)],
     "Det": [({}, "f32 2 3 3")],
+    "Inverse": [({}, "f32 2 3 3")],
     "MaxPoolIndices": [({"kernel_shape": (3, 2), "pads": (1, 1, 0, 0), "storage_order": o}, _IMAGE) for o in (0, 1)],
     "MaxUnpool": [({"kernel_shape": (2, 2), "strides": (2, 2)}, "f32 1 2 3 3; i64 1 2 3 3; i64 4")],
     "Col2Im": [({}, "f32 2 12 9; i64 2; i64 2")],
@@ -115,6 +117,25 @@ EXAMPLES: dict[str, list[tuple[dict[str, Any], str]]] = {
          "f32 2 3 12; f32 2 3 6; f32 2 3 10; f32 2 2 3 5; f32 2 3 2; f32 2 3 2") for r in ("gated", "delta")
     ],
     "Lookup": [({}, "i64 3 4; i64 5; f32 5; f32 1")],
+    "Text": [({"values": ("a", "", "b"), "shape": (3, 1)}, "")],
+    "TextEqual": [({}, "str 3 1; str 4")],
+    "StringConcat": [({}, "str 3 1; str 4"), ({}, "str; str")],
+    "StringSplit": [({}, "str 3 4"), ({"delimiter": ","}, "str 5"), ({"maxsplit": 1}, "str"), ({}, "str 0 2")],
+    "RegexFullMatch": [({"pattern": "[a-z ]+"}, "str 3 4")],
+    "StringNormalizer": [({"stopwords": ("a", "b")}, "str 9"), ({"case_change_action": "LOWER"}, "str 1 4")],
+    "FormatText": [({}, "f64 3 4"), ({}, "bool 3")],
+    "ParseText": [({"to": t}, "str 3 4") for t in (DType.FP32, DType.INT8, DType.BOOL, DType.BF16, DType.COMPLEX64)],
+    "TfIdfVectorizer": [
+        ({"pool_strings": ("a", "B", "a", "B"), "ngram_counts": (0, 2), "ngram_indexes": (3, 0, 1), "mode": m,
+          "max_gram_length": 2, "max_skip_count": 1, "weights": (1.0, 2.0, 3.0)}, "str 3 9")
+        for m in ("TF", "IDF", "TFIDF")
+    ],
+    "OneHotCategories": [({}, "str 3 4; str 5"), ({}, "i64 3; i64 2")],
+    "RandomNormal": [({"shape": (3, 4), "seed": 1.0}, ""), ({"dtype": DType.BF16}, "")],
+    "RandomUniform": [({"shape": (3, 4), "dtype": DType.FP16, "low": -1.0}, "")],
+    "RandomBernoulli": [({"dtype": DType.INT32, "seed": 2.5}, "f32 3 4")],
+    "RandomMultinomial": [({"sample_size": 5, "seed": -3.0}, "f32 3 4")],
+    "ImageDecoder": [({"pixel_format": p}, "u8 40") for p in ("RGB", "BGR", "Grayscale")] + [({}, "u8 9")],
     "TrainingDropout": [({"seed": 3}, "f32 3 4; f32; bool")],
     "QuantizeLinear": [({"axis": 0, "saturate": True}, "f32 3 5; f32 3; i8 3")],
     "DequantizeLinear": [({"axis": 1, "block_size": 2}, "i8 3 6; f32 3 3")],
@@ -133,7 +154,7 @@ EXAMPLES: dict[str, list[tuple[dict[str, Any], str]]] = {
     },
 }  # fmt: skip
 SCALARS_ONLY = {"Range"}
-OWN_DTYPE = {"DequantizeLinear", "MelWeightMatrix"}
+OWN_DTYPE = {"Dequantize", "DequantizeLinear", "MelWeightMatrix"}
 
 
 def examples() -> list[Any]:
@@ -150,7 +171,8 @@ def specs_of(text: str) -> list[TensorSpec]:
 
 
 def test_every_layer_has_an_example() -> None:
-    shown = set(EXAMPLES) | SCALARS_ONLY | {n for n, x in LAYERS.items() if x.is_pointwise}
+    objects = {n for n, x in LAYERS.items() if x.takes_objects}  # test_sequences.py and test_control.py
+    shown = set(EXAMPLES) | SCALARS_ONLY | objects | {n for n, x in LAYERS.items() if x.is_pointwise}
     assert shown == set(LAYERS)
 
 

@@ -15,24 +15,17 @@ import pytest
 
 from tactix.network.definition import NetworkDefinition
 from tactix.network.evaluate import evaluate
-from tactix.words.errors import ModelImportError, UnsupportedOperator
-from tactix_builtin.onnx_importer.weights import ONNX_DTYPES, Weights
+from tactix.words.errors import UnsupportedOperator
+from tactix_builtin.onnx_importer.weights import Weights
 
 OPERATOR_SET = 28
 """Operators of later sets are not looked at."""
 
-NOT_TENSORS = {
-    "ConcatFromSequence", "OptionalGetElement", "OptionalHasElement", "RegexFullMatch", "SequenceAt", "SequenceErase",
-    "SequenceInsert", "SequenceLength", "SequenceMap", "SplitToSequence", "StringConcat", "StringNormalizer",
-    "StringSplit", "TfIdfVectorizer", "ImageDecoder", "LabelEncoder",
-}  # fmt: skip
-CONTROL_FLOW = {"If", "Loop", "Scan"}
+ELSEWHERE = {"If", "Loop", "Scan", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceMap"}
+"""Operators over what is no tensor, and with bodies: tests/onnx_suite runs them in engines."""
+
 RANDOM = {"Bernoulli", "RandomUniformLike"}
-UNSUPPORTED = NOT_TENSORS | CONTROL_FLOW | RANDOM
-
-UNSUPPORTED_FORMS = ("identity_sequence", "identity_opt", "affine_grid")
-"""Parts of the names of cases that use a supported operator in an unsupported way."""
-
+"""Their numbers are those of onnx's generator: only dtypes and shapes are compared."""
 DEPARTS = {
     "test_resize_downsample_scales_linear_align_corners": "a whole output size counts, as in ONNX Runtime",
     "test_resize_downsample_scales_cubic_align_corners": "a whole output size counts, as in ONNX Runtime",
@@ -52,7 +45,7 @@ def cases() -> list[Any]:
 
         found = collect_testcases(None)
     versions = [{o.domain: o.version for o in c.model.opset_import}.get("", 0) for c in found]
-    return [c for c, v in zip(found, versions, strict=True) if v <= OPERATOR_SET and c.name not in DEPARTS]
+    return [c for c, v in zip(found, versions, strict=True) if v <= OPERATOR_SET and is_looked_at(c)]
 
 
 def arrays(values: Sequence[Any]) -> list[Any]:
@@ -85,13 +78,10 @@ def network_of(c: Any, imported: Callable[..., NetworkDefinition]) -> NetworkDef
         return imported(with_constants(c.model, c.data_sets[0][0]))
 
 
-def is_expected_to_fail(c: Any) -> bool:
+def is_looked_at(c: Any) -> bool:
     kinds = {v.type.WhichOneof("value") for v in (*c.model.graph.input, *c.model.graph.output)}
-    codes = {v.type.tensor_type.elem_type for v in (*c.model.graph.input, *c.model.graph.output)}
-    codes |= {a.i for n in c.model.graph.node for a in n.attribute if a.name == "to"}
     operators = {n.op_type for n in c.model.graph.node}
-    foreign = kinds != {"tensor_type"} or not codes <= set(ONNX_DTYPES) or 8 in codes
-    return bool(foreign or operators & UNSUPPORTED or any(part in c.name for part in UNSUPPORTED_FORMS))
+    return kinds == {"tensor_type"} and not operators & ELSEWHERE and c.name not in DEPARTS
 
 
 def compare(c: Any, net: NetworkDefinition) -> None:
@@ -101,6 +91,10 @@ def compare(c: Any, net: NetworkDefinition) -> None:
         got = evaluate(net, {v.name: feed[v.name] for v in net.inputs})
         for name, want in zip(net.output_names, arrays(outputs), strict=True):
             assert (got[name].dtype, got[name].shape) == (want.dtype, want.shape), c.name
+            if want.dtype == object:
+                assert got[name].tolist() == want.tolist(), c.name
+            if want.dtype == object or RANDOM & {n.op_type for n in c.model.graph.node}:
+                continue
             wide = [x if x.dtype.kind in "biuc" else x.astype(np.float64) for x in (got[name], want)]
             rtol = 2**-6 if any(part in c.name for part in ROUNDED) else max(c.rtol, 1e-5)
             np.testing.assert_allclose(*wide, rtol=rtol, atol=max(c.atol, 1e-6), err_msg=c.name)
@@ -113,14 +107,8 @@ def test_gives_what_the_standard_says(
     own = [c for c in cases if c.name.startswith(f"test_{letter}")]
     assert own
     for c in own:
-        try:
-            net = network_of(c, imported)
-        except ModelImportError:
-            if not is_expected_to_fail(c):
-                raise
-        else:
-            compare(c, net)
+        compare(c, network_of(c, imported))
 
 
-def test_most_cases_are_supported(cases: list[Any]) -> None:
-    assert sum(not is_expected_to_fail(c) for c in cases) > 0.8 * len(cases)
+def test_most_cases_are_looked_at(cases: list[Any]) -> None:
+    assert len(cases) > 1500

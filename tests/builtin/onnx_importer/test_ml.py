@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from tactix.network.evaluate import evaluate
-from tactix.words.errors import UnsupportedOperator
+from tactix.words.errors import InvalidArgument, UnsupportedOperator
 
 F32 = np.float32
 RNG = np.random.default_rng(11)
@@ -25,13 +25,16 @@ def check(op: str, arrays: list[Any], attrs: dict[str, Any], outputs: int, impor
     node = onnx.helper.make_node(op, [f"i{i}" for i in range(len(arrays))], names, domain="ai.onnx.ml", **attrs)
     feed = {f"i{i}": a for i, a in enumerate(arrays)}
     opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
-    declared = {k: (a.dtype, a.shape) for k, a in feed.items()}
+    declared = {k: (8 if a.dtype == object else a.dtype, a.shape) for k, a in feed.items()}
     proto = model([node], declared, names, opset_imports=opsets)
     wanted = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]).run(names, feed)
     found = evaluate(imported(proto), feed)
     for name, want in zip(names, wanted, strict=True):
         assert (found[name].dtype, found[name].shape) == (want.dtype, want.shape)
-        np.testing.assert_allclose(found[name], want, rtol=1e-5, atol=1e-6)
+        if want.dtype == object:
+            assert found[name].tolist() == want.tolist()
+        else:
+            np.testing.assert_allclose(found[name], want, rtol=1e-5, atol=1e-6)
     return [found[n] for n in names]
 
 
@@ -113,8 +116,68 @@ def test_a_forest_of_one_class_tells_two_apart(
           imported, model)  # fmt: skip
 
 
-def test_strings_are_refused(imported: Any, model: Any) -> None:
+WORDS = np.array([["a", "b", ""], ["c", "a", "b"]], object)
+TABLES = {"int64s": [4, -1, 7], "floats": [0.5, -2.0, 3.5], "strings": ["a", "b", "c"]}
+LOOKED_UP = {"int64s": np.array([[4, 7], [-1, 3]]), "floats": np.array([0.5, 3.5, 9.0], F32), "strings": WORDS}
+
+
+@pytest.mark.parametrize("keys", TABLES)
+@pytest.mark.parametrize("values", TABLES)
+def test_labels_of_every_kind(keys: str, values: str, imported: Any, model: Any) -> None:
+    attrs: dict[str, Any] = {f"keys_{keys}": TABLES[keys], f"values_{values}": TABLES[values]}
+    given = {"default_int64": 8, "default_float": 8.5, "default_string": "?"}
+    for more in ({}, given):
+        check("LabelEncoder", [LOOKED_UP[keys]], {**attrs, **more}, 1, imported, model)
+
+
+def test_labels_that_are_tensors(imported: Any, model: Any) -> None:
+    def tensor(values: Any) -> onnx.TensorProto:
+        return onnx.numpy_helper.from_array(np.array(values))
+
+    nan = float("nan")
+    x = np.array([nan, 2.0, 1.0, 5.0])
+    attrs = {"keys_tensor": tensor([1.0, nan]), "values_tensor": tensor(np.array([3, 4], np.int16)),
+             "default_tensor": tensor(np.array([-9], np.int16))}  # fmt: skip
+    node = onnx.helper.make_node("LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", **attrs)
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("ai.onnx.ml", 4)]
+    y = evaluate(imported(model([node], {"x": (x.dtype, x.shape)}, ["y"], opset_imports=opsets)), {"x": x})["y"]
+    assert y.dtype == np.int16
+    assert y.tolist() == [4, -9, 3, -9]
+
+
+def test_the_first_version_of_labels(imported: Any, model: Any) -> None:
+    attrs = {"classes_strings": ["a", "b"], "default_string": "?", "default_int64": -3}
+    node = onnx.helper.make_node("LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", **attrs)
+    pairs = [(WORDS, [[0, 1, -3], [-3, 0, 1]]), (np.array([[1, 0, 7]]), [["b", "a", "?"]])]
+    for x, want in pairs:
+        y = evaluate(imported(model([node], {"x": (8 if x is WORDS else x.dtype, x.shape)}, ["y"])), {"x": x})["y"]
+        assert y.tolist() == want
+
+
+def test_keys_of_another_kind_are_refused(imported: Any, model: Any) -> None:
     attrs = {"keys_strings": ["a"], "values_int64s": [1]}
     node = onnx.helper.make_node("LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", **attrs)
-    with pytest.raises(UnsupportedOperator, match="strings"):
-        imported(model([node], {"x": (np.int64, [3])}, ["y"]))
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
+    with pytest.raises(UnsupportedOperator, match="keys str do not fit elements i64"):
+        imported(model([node], {"x": (np.int64, [3])}, ["y"], opset_imports=opsets))
+
+
+@pytest.mark.parametrize("x", [WORDS, np.array([[5, 2, 5], [8, 2, -1]])], ids=["strings", "numbers"])
+def test_categories_are_mapped(x: Any, imported: Any, model: Any) -> None:
+    check("CategoryMapper", [x], {"cats_strings": ["a", "b"], "cats_int64s": [5, 2], "default_string": "none",
+          "default_int64": -7}, 1, imported, model)  # fmt: skip
+
+
+@pytest.mark.parametrize("x", [LOOKED_UP["int64s"], np.array([[4.0, 7.9]], F32), WORDS], ids=["i64", "f32", "str"])
+def test_categories_as_columns(x: Any, imported: Any, model: Any) -> None:
+    name = "cats_strings" if x is WORDS else "cats_int64s"
+    cats = TABLES[name.removeprefix("cats_")]
+    (y,) = check("OneHotEncoder", [x], {name: cats}, 1, imported, model)
+    assert y.sum() > 0
+    bad = onnx.helper.make_node("OneHotEncoder", ["x"], ["y"], domain="ai.onnx.ml", zeros=0, **{name: cats[:1]})
+    declared = {"x": (8 if x is WORDS else x.dtype, x.shape)}
+    if x is WORDS:
+        node = onnx.helper.make_node("OneHotEncoder", ["x"], ["y"], domain="ai.onnx.ml", zeros=0, **{name: [*cats, ""]})
+        assert evaluate(imported(model([node], declared, ["y"])), {"x": x})["y"].sum() == x.size
+    with pytest.raises(InvalidArgument, match="in no category"):
+        evaluate(imported(model([bad], declared, ["y"])), {"x": x})

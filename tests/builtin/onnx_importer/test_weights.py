@@ -85,7 +85,7 @@ def test_a_sparse_tensor_with_bad_indices(where: list[int]) -> None:
         ({"raw_data": b"123"}, "3 bytes"),
         ({"dims": [-1, 6]}, "negative"),
         ({"data_type": 99}, "element type 99"),
-        ({"data_type": TensorProto.FLOAT8E8M0}, "no tactix dtype"),
+        ({"data_type": TensorProto.FLOAT8E8M0}, "8 bytes"),
     ],
 )
 def test_a_damaged_tensor_is_told(change: dict[str, Any], words: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -193,7 +194,7 @@ def test_inspect_damaged_plan(plan: str, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_inspect_model_names_every_unknown_operator(tmp_path: Path, tool: Run) -> None:
-    found = tool("inspect", write_model(tmp_path / "m.onnx", "Wobble", "nobody"))
+    found = tool("inspect", write_model(tmp_path / "m.onnx", "Wobble", "nobody"), code=cli.OTHER)
     assert found["unsupported"] == ["nobody::Wobble"]
     rows = {r["operator"]: r for r in found["operators"]}
     assert rows["ai.onnx::Conv"]["count"] == 2
@@ -289,3 +290,29 @@ def test_plugins_list(tool: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert own["provides"]["tools"] == ["bench", "build", "compare", "inspect", "plugins", "run"]
     assert cli.main(["plugins", "list", "--keys"]) == 0
     assert "tactix.Convolution@1" in capsys.readouterr().out
+
+
+LOOPED = """
+<ir_version: 8, opset_import: ["" : 20]>
+g (float[n] x, int64 times, string[2] words) => (float[m] y, string[2] twice) {
+  go = Constant <value = bool {1}> ()
+  twice = StringConcat (words, words)
+  y = Loop (times, go, x) <
+    body = b (int64 i, bool c, float[a] v) => (bool c2, float[d] v2) { c2 = Identity (c) v2 = Concat <axis = 0> (v, x) }
+  >
+}
+"""
+
+
+def test_bodies_and_text_pass_through_the_tools(tmp_path: Path, tool: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    path, plan = str(tmp_path / "looped.onnx"), str(tmp_path / "looped.plan")
+    onnx.save(onnx.parser.parse_model(LOOPED), path)
+    tool("build", path, "-o", plan, *FAST)
+    assert cli.main(["inspect", plan]) == 0
+    text = capsys.readouterr().out
+    assert "Concat" in text
+    assert "depends on data" in text
+    steps = tool("inspect", plan)["steps"]
+    assert [len(s["bodies"]) for s in steps if s["kind"] == "tactix.Loop@1"] == [1]
+    assert {x["name"] for x in tool("run", plan)["outputs"]} == {"y", "twice"}
+    tool("compare", path, *FAST)

@@ -8,8 +8,8 @@ import numpy as np
 
 from tactix.contracts.region import FUSED
 from tactix.fuse.region import merge
-from tactix.network.show import show, show_node
 from tactix.words.dims import sym
+from tactix_sdk.show import show, show_node
 
 
 def test_every_line(net):

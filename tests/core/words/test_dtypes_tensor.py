@@ -9,7 +9,7 @@ from tactix.words.errors import DTypeError, InvalidArgument
 from tactix.words.tensor import LINEAR, NHWC, Format, TensorSpec, blocked
 
 
-@pytest.mark.parametrize("dtype", [d for d in DType if d is not DType.STRING])
+@pytest.mark.parametrize("dtype", [d for d in DType if not d.on_host])
 def test_dtype_and_its_numpy_twin(dtype: DType) -> None:
     assert DType.of(dtype.numpy) is dtype
     assert DType.of(dtype.value) is dtype
@@ -20,11 +20,12 @@ def test_dtype_and_its_numpy_twin(dtype: DType) -> None:
 
 
 def test_kinds_of_dtypes() -> None:
-    eight = {"FP8", "FP8E5M2", "FP8FNUZ", "FP8E5M2FNUZ"}
+    eight = {"FP8", "FP8E5M2", "FP8FNUZ", "FP8E5M2FNUZ", "FP8E8M0"}
     assert {d.name for d in DType if d.is_float} == {"FP64", "FP32", "FP16", "BF16", "FP4", *eight}
     assert {d.name for d in DType if d.is_signed_int} == {"INT64", "INT32", "INT16", "INT8", "INT4", "INT2"}
     assert {d.name for d in DType if d.is_int} == {f"{u}INT{b}" for u in ("", "U") for b in (64, 32, 16, 8, 4, 2)}
     assert DType.of(np.dtype("U5")) is DType.STRING
+    assert {d.name for d in DType if d.on_host} == {"STRING", "SEQUENCE", "OPTIONAL"}
     with pytest.raises(DTypeError, match="no tactix dtype for"):
         DType.of(np.dtype("datetime64[s]"))
 

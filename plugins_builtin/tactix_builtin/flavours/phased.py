@@ -1,0 +1,256 @@
+"""Running plans in which a shape follows from data, a value is a Python object, or a step has bodies.
+
+Such steps are produced one by one: they give arrays or objects, whose shapes bind the symbols that their outputs name.
+The ordinary steps between two of them are a segment, laid out and bound when its symbols have changed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.launcher import Call, Operand, Runnable, Step
+from tactix.plan.memory import plan_memory
+from tactix.run.arrays import address_of
+from tactix.run.context import ExecutionContext
+from tactix.run.link import Program
+from tactix.run.memory import Memory
+from tactix.run.shapes import solve
+from tactix.words.dims import Env, Shape, evaluate, evaluate_shape, learn, show
+from tactix.words.dtypes import DType
+from tactix.words.error_recorder import recording
+from tactix.words.errors import ExecutionError, InvalidArgument
+from tactix_builtin.flavours.values import as_value
+
+NOTHING: Env = {}
+
+
+class Segment:
+    """The ordinary steps [first, stop) of a program; their memory is its own as long as it lives."""
+
+    def __init__(self, program: Program, first: int, stop: int) -> None:
+        plan = program.plan
+        self.program, self.steps = program, plan.steps[first:stop]
+        buffers = plan.buffers
+        self.own = [i for i, b in enumerate(buffers) if b.kind in ("arena", "workspace") and first <= b.first < stop]
+        # a buffer that a later segment reads keeps its place to the end of this one
+        self.lives = [(buffers[i].first, min(buffers[i].last, stop)) for i in self.own]
+        outputs = [o for s in self.steps for o in s.outputs if buffers[o.buffer].kind == "output"]
+        self.outputs = [(o.buffer, o.spec.shape, o.spec.dtype.numpy) for o in outputs]
+        self.shapes: list[tuple[int, ...]] = []
+        touched = {o.buffer for s in self.steps for o in (*s.inputs, *s.outputs) if o.buffer >= 0}
+        self.outer = sorted(touched - set(self.own))
+        self.runnable: Runnable | None = None
+        self.places: list[int] = []
+        self._env: dict[str, int] | None = None
+        self._memory = Memory(0, 0)
+        self._bound: list[int] = []
+
+    def run(self, env: Env, held: dict[int, Any], addresses: list[int]) -> None:
+        """Make its outputs, place its buffers, bind what changed, run."""
+        fresh = env != self._env
+        if fresh:
+            self._lay_out(env)
+        for (buffer, _, dtype), shape in zip(self.outputs, self.shapes, strict=True):
+            made = held[buffer] = np.empty(shape, dtype)
+            addresses[buffer] = address_of(made)
+        for i, place in zip(self.own, self.places, strict=True):
+            addresses[i] = place
+        if not self.steps:
+            return
+        if fresh or self.runnable is None:
+            self._bind(env, addresses)
+        else:
+            self._rebind(addresses)
+        assert self.runnable is not None
+        self.runnable()
+
+    def _lay_out(self, env: Env) -> None:
+        self._env = None
+        sizes = [evaluate(self.program.plan.buffers[i].nbytes, env) for i in self.own]
+        offsets, total = plan_memory(sizes, self.lives)
+        if self._memory.size < total:
+            self._memory = Memory.allocate(self.program.allocator, total)
+        self.places = [self._memory.address + offset for offset in offsets]
+        self.shapes = [evaluate_shape(shape, env) for _, shape, _ in self.outputs]
+
+    def _bind(self, env: Env, addresses: list[int]) -> None:
+        if self.runnable is None:
+            self.runnable = self.program.device.link(self.steps, self.program.launchers, self.program.context)
+        self.runnable.bind(env, addresses)
+        self._env, self._bound = dict(env), [addresses[b] for b in self.outer]
+
+    def _rebind(self, addresses: list[int]) -> None:
+        assert self.runnable is not None
+        for k, b in enumerate(self.outer):
+            if addresses[b] != self._bound[k]:
+                self._bound[k] = addresses[b]
+                self.runnable.rebind(b, addresses[b])
+
+
+class PhasedContext(ExecutionContext):
+    """An ExecutionContext for plans with produced steps. Output shapes are known after each run.
+
+    ``execute_v2`` and ``execute_async_v3`` copy outputs to the given addresses, which must have room for what the run
+    gives, or to where an output allocator says.
+    """
+
+    phased = True
+
+    def __init__(self, program: Program, name: str = "") -> None:
+        super().__init__(program, name)
+        if not program.device.host_memory:
+            raise ExecutionError("data-dependent shapes, branches and loops run in host memory only", who=self.name)
+        stops = (*program.plan.produced, len(program.plan.steps))
+        starts = (0, *(k + 1 for k in program.plan.produced))
+        self._segments = [(Segment(program, a, b), b) for a, b in zip(starts, stops, strict=True)]
+        self._inner: dict[int, list[PhasedContext]] = {}
+        self._results: dict[str, tuple[int, ...]] = {}
+        self._solved: tuple[Any, Env, dict[str, int]] | None = None
+
+    def get_tensor_shape(self, name: str) -> Shape:
+        """As of the last run, for an output; symbolic before it."""
+        index = self._tensor_index(name)
+        if index < len(self._inputs):
+            return super().get_tensor_shape(name)
+        return self._results.get(name, self._outputs[index - len(self._inputs)].shape)
+
+    def infer(self, given: Sequence[Any]) -> list[Any]:
+        with recording(self), self._running:
+            values = [as_value(io, x) for io, x in zip(self._inputs, given, strict=True)]
+            self._shapes = self._shapes_of(values)
+            return self._noted(self.call(values))
+
+    def execute_v2(self, bindings: list[int]) -> bool:
+        with recording(self), self._running:
+            self._check_addresses(bindings)
+            self._copy_out(self._outputs_of(bindings), bindings)
+        return True
+
+    def execute_async_v3(self, stream: Any = 0) -> bool:
+        handle = stream if isinstance(stream, int) else stream.handle
+        addresses, held = list(self._addresses), dict(self._held)
+        self._program.device.stream_of(handle).submit(partial(self._run_held, addresses, held))
+        return True
+
+    def _run_held(self, addresses: list[int], held: Mapping[str, Any]) -> None:
+        """``held`` keeps the caller's arrays alive until then."""
+        with recording(self), self._running:
+            outputs = self._outputs_of(addresses)
+            placed = self._placed(addresses, self._results)
+            self._check_addresses(placed)
+            self._copy_out(outputs, placed)
+
+    def _copy_out(self, outputs: Sequence[Any], addresses: Sequence[int]) -> None:
+        for address, y in zip(addresses[len(self._inputs) :], outputs, strict=True):
+            ctypes.memmove(address, address_of(y), y.nbytes)
+
+    def _outputs_of(self, bindings: Sequence[int]) -> list[Any]:
+        """The outputs for inputs at addresses."""
+        for io in (*self._inputs, *self._outputs):
+            if io.dtype.on_host:
+                raise InvalidArgument(f"{io.name!r} is {io.dtype.value}, which has no address", do="Call run()")
+        if None in self._shapes:
+            raise InvalidArgument("an input has no shape yet", do="Call set_input_shape")
+        self._check_addresses([*bindings[: len(self._inputs)], *(1 for _ in self._outputs)])
+        shapes = [s for s in self._shapes if s is not None]
+        given = zip(self._inputs, shapes, bindings, strict=False)
+        return self._noted(self.call([_view(io.dtype, shape, address) for io, shape, address in given]))
+
+    def _noted(self, results: list[Any]) -> list[Any]:
+        """The outputs, whose shapes are kept."""
+        self._results = {io.name: _shape(io.dtype, y) for io, y in zip(self._outputs, results, strict=True)}
+        return results
+
+    # -- one run ---------------------------------------------------------------------------------------------------
+
+    def call(self, values: Sequence[Any], given: Env = NOTHING) -> list[Any]:
+        """All segments and produced steps in order; new outputs. ``given``: symbols of the plan around this one."""
+        program = self._program
+        env = self._symbols(values, given)
+        addresses = list(program.addresses)
+        held: dict[int, Any] = {}
+        for io, x in zip(self._inputs, values, strict=True):
+            _hold(io.buffer, x, io.dtype, held, addresses)
+        for segment, k in self._segments:
+            segment.run(env, held, addresses)
+            if k < len(program.plan.steps):
+                self._produce(k, env, held, addresses)
+        return [held[io.buffer] for io in self._outputs]
+
+    def _symbols(self, values: Sequence[Any], given: Env) -> dict[str, int]:
+        """Symbols that the shapes of the inputs give, beside those that are given."""
+        shapes = self._shapes_of(values)
+        if self._solved is None or self._solved[0] != shapes or self._solved[1] != given:
+            env = solve(self._inputs, shapes, self._program.plan.profiles, given)
+            self._solved = (shapes, dict(given), env)
+        return dict(self._solved[2])
+
+    def _shapes_of(self, values: Sequence[Any]) -> list[tuple[int, ...]]:
+        return [_shape(io.dtype, x) for io, x in zip(self._inputs, values, strict=True)]
+
+    def _produce(self, k: int, env: dict[str, int], held: dict[int, Any], addresses: list[int]) -> None:
+        """Run a step that tells shapes, and bind its symbols."""
+        program = self._program
+        step: Step = program.plan.steps[k]
+        values = [_value(o, env, held, addresses) for o in step.inputs]
+        bodies = self._bodies(k, env)
+        found = program.launchers[step.artifact.launcher].produce(step, env, values, bodies, program.context)
+        for o, y in zip(step.outputs, found, strict=True):
+            bind_shape(step.name, o.spec.shape, _shape(o.spec.dtype, y), env)
+            _hold(o.buffer, y, o.spec.dtype, held, addresses)
+
+    def _bodies(self, k: int, env: Env) -> list[Call]:
+        if k not in self._program.bodies:
+            return []
+        if k not in self._inner:
+            self._inner[k] = [PhasedContext(p) for p in self._program.bodies[k]]
+        return [partial(c.call, given=env) for c in self._inner[k]]
+
+    def close(self) -> None:
+        super().close()
+        self._segments.clear()
+        self._inner.clear()
+
+
+def _shape(dtype: DType, x: Any) -> tuple[int, ...]:
+    """Of a tensor; a sequence or optional is one object."""
+    return () if dtype in (DType.SEQUENCE, DType.OPTIONAL) else x.shape  # type: ignore[no-any-return]
+
+
+def _hold(buffer: int, x: Any, dtype: DType, held: dict[int, Any], addresses: list[int]) -> None:
+    held[buffer] = x
+    addresses[buffer] = 0 if dtype.on_host else address_of(x)
+
+
+def _value(o: Operand, env: Env, held: Mapping[int, Any], addresses: Sequence[int]) -> Any:
+    """An operand as a linear array or an object."""
+    if o.buffer in held:
+        x = held[o.buffer]
+        return x if o.spec.dtype.on_host else x.reshape(evaluate_shape(o.spec.shape, env))
+    storage = evaluate_shape(o.format.storage_shape(o.spec.shape), env)
+    return o.format.unpack(_view(o.spec.dtype, storage, addresses[o.buffer]), evaluate_shape(o.spec.shape, env))
+
+
+def _view(dtype: DType, shape: tuple[int, ...], address: int) -> Any:
+    """A read-only array over memory."""
+    size = math.prod(shape) * dtype.itemsize
+    memory: Any = (ctypes.c_char * size).from_address(address) if size else None
+    out = np.ndarray(shape, dtype.numpy, memory)
+    out.flags.writeable = False
+    return out
+
+
+def bind_shape(name: str, declared: Shape, shape: tuple[int, ...], env: dict[str, int]) -> None:
+    """Bind the symbols of a declared shape that have no value yet. Raises ExecutionError if the rest differs."""
+    if len(declared) == len(shape):
+        learn(declared, shape, env)
+        if evaluate_shape(declared, env) == shape:
+            return
+    known = ", ".join(f"{k} = {v}" for k, v in env.items())
+    raise ExecutionError(f"gave shape {show(shape)}", who=name, why=f"declared is {show(declared)} at {known}")

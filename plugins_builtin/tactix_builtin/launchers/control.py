@@ -1,0 +1,33 @@
+"""Runs steps with bodies: branches and loops. Each body is a plan of its own, run as often as the step says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tactix.contracts.launcher import Call, Launcher, LinkContext, Step
+from tactix.words.dims import Env
+from tactix.words.errors import ExecutionError
+from tactix_builtin.launchers.numpy_launcher import owned
+from tactix_builtin.layers.control import RUN, Running
+
+
+class ControlLauncher(Launcher):
+    """``params``: ``{"control": "If" | "Loop" | "Scan", ...}`` with the layer's numbers."""
+
+    key = "tactix.control@1"
+    device = "cpu"
+
+    def produce(
+        self, step: Step, env: Env, values: Sequence[Any], bodies: Sequence[Call], ctx: LinkContext
+    ) -> list[Any]:
+        """The results in memory of their own. Raises ExecutionError, and what a body raises."""
+        params = step.artifact.params
+        run = RUN.get(params.get("control", ""))
+        if run is None or not bodies:
+            raise ExecutionError("it is no branch or loop", who=step.name, do="Build the plan again")
+        try:
+            found = run(Running(params, bodies, [o.spec for o in step.outputs], env), values)
+        except (KeyError, IndexError, TypeError, ValueError) as e:
+            raise ExecutionError("it cannot be run", who=step.name, why=f"{type(e).__name__}: {e}") from e
+        return [owned(y, o.spec.dtype) for o, y in zip(step.outputs, found, strict=True)]

@@ -206,6 +206,23 @@ def test_a_fault_in_a_body_names_the_step() -> None:
     assert engine(rand(6), np.array(1), np.array([3, 2])).shape == (3, 2)
 
 
+def test_an_exported_decoding_loop() -> None:
+    path = Path(__file__).parents[1] / "models" / "loops" / "greedy.onnx"
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    engine = tactix.build(path, level=0, timing_cache=False)
+    lengths = set()
+    for batch, steps, end in ((3, 7, 3), (1, 12, 3), (5, 1, 0), (2, 0, 0), (1, 40, 7)):
+        feed = {"tokens": np.arange(batch) + 1, "steps": np.array(steps), "end": np.array(end)}
+        found, hidden = session.run(None, feed)
+        got = engine(**feed)
+        np.testing.assert_array_equal(got["found"], found)
+        np.testing.assert_allclose(got["hidden"], hidden, rtol=1e-5, atol=1e-6)
+        lengths.add(len(found))
+    assert len(lengths) > 3
+
+
 class Output:
     """An output allocator over numpy memory."""
 

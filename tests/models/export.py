@@ -251,6 +251,41 @@ def randomise(model: nn.Module) -> None:
             nn.init.normal_(m.bias, std=0.1)
 
 
+class Greedy(nn.Module):
+    """Greedy decoding with a recurrent cell: a while loop with a growing state, a branch, and an early end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.read = nn.Embedding(50, 16), nn.Linear(16, 16)
+        self.carry, self.head = nn.Linear(16, 16), nn.Linear(16, 50)
+
+    def forward(self, tokens: torch.Tensor, steps: int, end: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = torch.zeros_like(self.embed(tokens))
+        found = tokens.unsqueeze(0)
+        i, done = 0, False
+        while i < steps and not done:
+            hidden = torch.tanh(self.read(self.embed(tokens)) + self.carry(hidden))
+            tokens = self.head(hidden).argmax(1)
+            if bool(tokens.max() > 40):
+                hidden = hidden * 0.5
+            found = torch.cat([found, tokens.unsqueeze(0)], 0)
+            done = bool((tokens == end).all())
+            i += 1
+        return found, hidden
+
+
+def export_loop(path: Path) -> None:
+    """Write Greedy as torch's scripting exporter does: Loop and If."""
+    torch.manual_seed(0)
+    args = (torch.tensor([1, 2, 3]), 7, torch.tensor(3))
+    path.parent.mkdir(exist_ok=True)
+    torch.onnx.export(
+        torch.jit.script(Greedy().eval()), args, str(path), dynamo=False, opset_version=17,
+        input_names=["tokens", "steps", "end"], output_names=["found", "hidden"], dynamic_axes={"tokens": {0: "batch"}},
+    )  # fmt: skip
+    strip(path)
+
+
 def export(name: str, path: Path) -> None:
     """Write one model in one file."""
     make, inputs, exporter = MODELS[name]
@@ -273,8 +308,16 @@ def export(name: str, path: Path) -> None:
             mode = torch.onnx.TrainingMode.PRESERVE if exporter == "batchnorm" else torch.onnx.TrainingMode.EVAL
             options = {"dynamo": False, "dynamic_axes": axes, "opset_version": 17, "training": mode}
         torch.onnx.export(model, args, str(path), input_names=list(inputs), **options)
+    strip(path)
+
+
+def strip(path: Path) -> None:
+    """Remove traces of the exporting machine's files."""
     proto = onnx.load(str(path))
-    for node in proto.graph.node:  # traces of the exporting machine's files
+    graphs = [proto.graph]
+    for graph in graphs:
+        graphs += [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
+    for node in (node for graph in graphs for node in graph.node):
         node.doc_string = ""
         del node.metadata_props[:]
     del proto.metadata_props[:]
@@ -291,6 +334,7 @@ def main() -> None:
         path = out / f"{name}.onnx"
         export(name, path)
         print(f"{name}: {path.stat().st_size / 1e3:.0f} kB")
+    export_loop(out / "loops" / "greedy.onnx")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from tactix.assemble import Assembler
 from tactix.config import BuilderConfig, BuilderFlag, MemoryPoolType
 from tactix.contracts.device import Device
 from tactix.contracts.graph import Node
-from tactix.contracts.launcher import Step
+from tactix.contracts.launcher import LinkContext, Step
 from tactix.contracts.tactic import CompileContext, Tactic
 from tactix.fuse.rewrite import fuse
 from tactix.fuse.trace import Trace
@@ -26,7 +26,7 @@ from tactix.plan.compat import device_facts
 from tactix.plan.schema import Plan, Profile, Requirement
 from tactix.plugins.session import Session
 from tactix.profiles import ranges, with_unknown
-from tactix.run.link import layer_keys
+from tactix.run.link import allocator_of, layer_keys
 from tactix.select.bench import Bench
 from tactix.select.choose import Choice, Chooser
 from tactix.select.compile import Toolchain, with_binary
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Stage:
-    """What one build carries from floor to floor."""
+    """What one build carries from floor to floor. ``here``: whether what is built for runs here, to be measured."""
 
     config: BuilderConfig
     device: Device
@@ -54,6 +54,7 @@ class Stage:
     tactics: Sequence[Tactic]
     cache: TimingCache
     profiles: list[Profile]
+    here: bool
 
 
 class Builder:
@@ -146,10 +147,12 @@ class Builder:
 
     def _stage(self, network: NetworkDefinition, config: BuilderConfig) -> Stage:
         device = self.session.devices[config.device]
-        if why := device.available():
-            raise ConfigError(f"device {config.device} is not here", why=why)
+        if not config.target and (why := device.available()):
+            do = "Name a target to build without it"
+            raise ConfigError(f"device {config.device} is not here", why=why, do=do)
         profiles = ranges(network, config)
-        properties = device.properties()
+        properties = device.target(config.target) if config.target else device.properties()
+        here = not device.available() and properties.features <= device.properties().features
         opt = {name: r[1] for name, r in profiles[0].dims.items()}
         context = CompileContext(properties, opt, config.thread_count(properties.cores))
         tactics = self.session.active_tactics()
@@ -164,7 +167,7 @@ class Builder:
                 self.logger.warning(
                     f"no compiler for {language}: {why}; layers without another tactic run on the reference"
                 )
-        return Stage(config, device, context, toolchain, tactics, _open_cache(config), profiles)
+        return Stage(config, device, context, toolchain, tactics, _open_cache(config), profiles, here)
 
     def _fuse(self, network: NetworkDefinition, config: BuilderConfig) -> tuple[NetworkDefinition, Trace]:
         rules = [r for r in self.session.active_rules() if r.numerics in config.numerics]
@@ -203,10 +206,12 @@ class Builder:
         unique: dict[str, Bids] = {}
         for b in bids.values():
             unique.setdefault(b.signature, b).names.append(b.node.name)
-        bench = Bench(stage.device, self.session.launchers, self.session.layers.__getitem__, stage.context.threads)
+        context = LinkContext(stage.device, stage.context.threads, self.session.layers.__getitem__)
+        bench = Bench(context, self.session.launchers, allocator_of(self.session, stage.device) if stage.here else None)
+        deadline = start + config.budget if stage.here else 0.0
         Measurer(
             bench, stage.toolchain, stage.cache, stage.context.device, stage.context.opt, stage.context.threads,
-            config.frozen, config.builder_optimization_level, start + config.budget, monitor, self.logger.warning,
+            config.frozen, config.builder_optimization_level, deadline, monitor, self.logger.warning,
             frozenset(stage.context.opt) - stage.profiles[0].dims.keys(),
         ).run(list(unique.values()))  # fmt: skip
         for b in bids.values():

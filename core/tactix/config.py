@@ -55,7 +55,8 @@ class BuilderConfig:
     2 two, 3 four, 4 eight, 5 all. ``tactic_sources``: names of families that may bid, None for all.
     ``timing_cache``: a file, None for the user's own, False for none. ``frozen``: a timing that is not in the cache is
     an error. ``budget``: seconds after which measuring stops. ``threads``: of one inference; 0 means TACTIX_NUM_THREADS
-    or all usable cores. ``enabled``: packs that may touch layers of others.
+    or all usable cores. ``enabled``: packs that may touch layers of others. ``target``: what to build for, if not this
+    machine's device as it is: ``x86-64-v3``, ``sm_90``; what cannot run here is chosen by cached timings and estimates.
     """
 
     flags: set[BuilderFlag] = field(default_factory=set)
@@ -68,6 +69,7 @@ class BuilderConfig:
     budget: float = float("inf")
     threads: int = 0
     device: str = "tactix.cpu@1"
+    target: str = ""
     enabled: set[str] = field(default_factory=set)
     progress_monitor: ProgressMonitor = field(default_factory=SilentProgress)
 

@@ -19,9 +19,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 import tactix
-from tactix.contracts.graph import Node, Value
+from tactix.contracts.graph import Node, Value, run_node
 from tactix.network.definition import NetworkDefinition
-from tactix.network.evaluate import run_node
 from tactix.select.accuracy import BUDGET
 from tactix.words.dims import Dim, evaluate, evaluate_shape, sym, symbol_name
 from tactix.words.dtypes import DType

@@ -26,12 +26,12 @@ from tactix.contracts.graph import Node, Value
 from tactix.contracts.tactic import CompileContext
 from tactix.fuse.rewrite import fuse
 from tactix.network.definition import NetworkDefinition
-from tactix.network.evaluate import evaluate
 from tactix.network.verify import verify
 from tactix.select.bench import Bench
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import Bids, Candidate, Terms, bid
 from tactix.select.timing_cache import Timing, TimingCache
+from tactix_sdk.evaluate import evaluate
 from tactix_sdk.show import show, show_node
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
+from tactix.words.errors import InvalidArgument
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,10 @@ class Device:
 
     def properties(self) -> DeviceProperties:
         raise NotImplementedError(f"{self.key}: properties")
+
+    def target(self, name: str) -> DeviceProperties:
+        """Facts of a level or a model of such devices, which need not be here. Raises InvalidArgument."""
+        raise InvalidArgument(f"no target {name!r}", who=self.key, why="the device has none")
 
     def available(self) -> str:
         """Empty if the device is here, else why not."""

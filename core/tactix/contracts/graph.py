@@ -5,9 +5,10 @@ Only ``tactix.network`` makes and rewires them; everybody else reads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tactix.contracts import attrs as attribute
 from tactix.contracts.layer import Layer
 from tactix.contracts.region import FUSED, Body, BodyNode
 from tactix.words.tensor import TensorSpec
@@ -83,3 +84,11 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<node {self.name} {self.layer.key}({', '.join(v.name if v else '-' for v in self.inputs)})>"
+
+
+def run_node(node: Node, inputs: list[Any], env: Mapping[str, int]) -> tuple[Any, ...]:
+    """The node's outputs by its reference; ``inputs`` stand beside ``node.inputs``."""
+    if node.is_fused:
+        known = node.body.run([x for x in inputs if x is not None], env)
+        return tuple(known[i] for i in node.body.results)
+    return node.layer.reference(attribute.resolve_fields(node.attrs, env), *inputs)

@@ -54,7 +54,7 @@ class Program:
 
     def __init__(self, plan: Plan, session: Any, device: Device, options: Options) -> None:
         self.device = device
-        self.allocator = _allocator(session, device, options.allocator)
+        self.allocator = allocator_of(session, device, options.allocator)
         _check_requirements(plan, session)
         self.launchers: dict[str, Launcher] = {
             key: session.launchers[key] for key in sorted({s.artifact.launcher for s in plan.steps})
@@ -124,7 +124,8 @@ def _doubtful(plan: Plan) -> list[tuple[str, Dim, int]]:
     return out
 
 
-def _allocator(session: Any, device: Device, key: str) -> Allocator:
+def allocator_of(session: Any, device: Device, key: str = "") -> Allocator:
+    """The first allocator for the device, or the one of that key. Raises PluginError."""
     for a in session.allocators.values():
         if a.device == device.kind and key in ("", a.key):
             return a  # type: ignore[no-any-return]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tactix.contracts import attrs as attribute
+from tactix.contracts.allocator import Allocator
 from tactix.contracts.artifact import KernelArtifact
-from tactix.contracts.device import Device
-from tactix.contracts.graph import Node
+from tactix.contracts.graph import Node, run_node
 from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step
 from tactix.contracts.layer import Layer
 from tactix.contracts.region import FUSED, Body
 from tactix.contracts.tactic import Variant
-from tactix.network.evaluate import run_node
 from tactix.select.accuracy import departure
 from tactix.words.dims import Env, evaluate
 from tactix.words.errors import ExecutionError
@@ -65,14 +65,15 @@ def reference(node: Node, arrays: Sequence[Any], env: Env) -> list[Any]:
 
 
 class Bench:
-    """Links candidates of one node over the same arrays."""
+    """Links candidates of one node over the same arrays. ``allocator``: where the device reads no host memory."""
 
     def __init__(
-        self, device: Device, launchers: Mapping[str, Launcher], layer: Callable[[str], Layer], threads: int
+        self, context: LinkContext, launchers: Mapping[str, Launcher], allocator: Allocator | None = None
     ) -> None:
-        self.device, self.launchers = device, launchers
-        self.context = LinkContext(device, threads, layer)
+        self.context, self.device, self.launchers, self.allocator = context, context.device, launchers, allocator
         self._held: list[Any] = []
+        self._addresses: list[int] = []
+        self._outputs: list[int] = []
 
     def prepare(
         self, node: Node, artifact: KernelArtifact, variant: Variant, arrays: Sequence[Any], env: Env
@@ -80,7 +81,7 @@ class Bench:
         """A bound runnable, and its outputs in storage shape."""
         import numpy as np
 
-        self._held = []
+        self._held, self._addresses = [], []
         inputs = [
             Operand(self._hold(variant.input_format(i).pack(a)), v.spec.plain(), variant.input_format(i))
             for i, (v, a) in enumerate(zip(node.given, arrays, strict=True))
@@ -100,22 +101,32 @@ class Bench:
         scratch = self._hold(np.empty(size, np.uint8)) if size else -1
         step = Step(node.name, artifact, tuple(inputs), tuple(outputs), constants, scratch)
         runnable = self.device.link([step], self.launchers, self.context)
-        runnable.bind(env, [a.__array_interface__["data"][0] for a in self._held])
-        return runnable, [self._held[o.buffer] for o in outputs]
+        runnable.bind(env, self._addresses)
+        self._outputs = [o.buffer for o in outputs]
+        return runnable, [self._held[i] for i in self._outputs]
 
     def keep(self) -> list[Any]:
         """The arrays of the last ``prepare``: hold them as long as its runnable runs."""
         return self._held
 
     def check(self, node: Node, variant: Variant, got: Sequence[Any], want: Sequence[Any]) -> float:
-        """The largest departure of any output, in units of its budget."""
+        """The largest departure of any output, in units of its budget; of what was prepared last."""
+        for i in () if self.device.host_memory else self._outputs:
+            self.device.copy_out(self._held[i], self._addresses[i])
         return max(
             departure(variant.output_format(i).unpack(g, w.shape), w, v.spec.dtype)
             for i, (v, g, w) in enumerate(zip(node.outputs, got, want, strict=True))
         )
 
     def _hold(self, array: Any) -> int:
-        self._held.append(_aligned(array))
+        made = _aligned(array)
+        address = made.__array_interface__["data"][0]
+        if not self.device.host_memory and self.allocator is not None:
+            address = self.allocator.allocate(max(1, made.nbytes), ALIGNMENT)
+            weakref.finalize(made, self.allocator.deallocate, address).atexit = False
+            self.device.copy_in(address, made)
+        self._held.append(made)
+        self._addresses.append(address)
         return len(self._held) - 1
 
     @staticmethod

@@ -18,7 +18,6 @@ from tactix.contracts.attrs import Scoped, symbols_in
 from tactix.contracts.launcher import Call
 from tactix.contracts.layer import Layer
 from tactix.network.definition import NetworkDefinition
-from tactix.network.evaluate import evaluate
 from tactix.words.dims import evaluate as evaluate_dim
 from tactix.words.dims import symbols
 from tactix.words.errors import ExecutionError
@@ -53,6 +52,8 @@ class Bodies(Scoped):
 
 
 def _call(network: NetworkDefinition, env: Mapping[str, int], values: Sequence[Any]) -> list[Any]:
+    from tactix_sdk.evaluate import evaluate
+
     names = [v.name for v in network.inputs]
     return list(evaluate(network, dict(zip(names, values, strict=True)), env).values())
 

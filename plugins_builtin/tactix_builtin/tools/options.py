@@ -98,6 +98,10 @@ def build_options(function: F) -> F:
         click.option("--frozen", is_flag=True, help="Fail where a timing is not in the cache."),
         click.option("--enable", metavar="PACK", multiple=True, help="Let a pack touch layers of others."),
         click.option("--exact", is_flag=True, help="No fusion that changes rounding."),
+        click.option("--lower-precision", is_flag=True, help="Allow bfloat16 products where the device has them."),
+        click.option("--device", default="cpu", show_default=True, help="Device to build for: a kind or a key."),
+        click.option("--target", default="", metavar="NAME",
+                     help="Level or model of device, if not this machine's: x86-64-v3, armv8."),
         click.option("--no-fallback", is_flag=True, help="Fail where only the reference could run a layer."),
     ])(function)  # fmt: skip
 
@@ -108,13 +112,17 @@ def settings(options: dict[str, Any], shapes: Shapes | None = None) -> dict[str,
 
     if options["no_timing_cache"] and options["timing_cache"]:
         raise click.UsageError("--timing-cache and --no-timing-cache contradict each other")
-    flags = {BuilderFlag.EXACT_NUMERICS: options["exact"], BuilderFlag.NO_FALLBACK: options["no_fallback"]}
+    named = {"exact": BuilderFlag.EXACT_NUMERICS, "no_fallback": BuilderFlag.NO_FALLBACK,
+             "lower_precision": BuilderFlag.LOWER_PRECISION}  # fmt: skip
+    device = options["device"]
     out: dict[str, Any] = {
         "level": options["opt_level"],
         "threads": options["threads"],
         "frozen": options["frozen"],
         "enable": options["enable"],
-        "flags": {flag for flag, on in flags.items() if on},
+        "flags": {flag for name, flag in named.items() if options[name]},
+        "device": device if "@" in device else f"tactix.{device}@1",
+        "target": options["target"],
         "timing_cache": False if options["no_timing_cache"] else options["timing_cache"],
         "shapes": profile(options, shapes or {}),
     }

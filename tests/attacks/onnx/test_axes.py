@@ -11,7 +11,7 @@ from onnx.helper import make_node
 from onnx_hostile import ints, model
 
 import tactix
-from tactix.network.evaluate import evaluate
+from tactix_sdk.evaluate import evaluate
 
 Refusal = Callable[[Any], tactix.TactixError]
 F = np.float32

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from tactix.network.evaluate import bind_symbols, run_node
+from tactix.contracts.graph import run_node
 from tactix.words.dims import learn
+from tactix_sdk.evaluate import bind_symbols
 
 Arrays = list[Any]
 

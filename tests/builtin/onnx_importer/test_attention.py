@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx.helper import make_node
 
-from tactix.network.evaluate import evaluate
+from tactix_sdk.evaluate import evaluate
 
 F32 = np.float32
 RNG = np.random.default_rng(0)

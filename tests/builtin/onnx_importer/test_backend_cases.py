@@ -14,9 +14,9 @@ import onnx
 import pytest
 
 from tactix.network.definition import NetworkDefinition
-from tactix.network.evaluate import evaluate
 from tactix.words.errors import UnsupportedOperator
 from tactix_builtin.onnx_importer.weights import Weights
+from tactix_sdk.evaluate import evaluate
 
 OPERATOR_SET = 28
 """Operators of later sets are not looked at."""

@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx.helper import make_function, make_node, make_opsetid
 
-from tactix.network.evaluate import evaluate
 from tactix.words.errors import ModelImportError, UnsupportedOperator
+from tactix_sdk.evaluate import evaluate
 
 F32 = np.float32
 OPSETS = [make_opsetid("", 18), make_opsetid("local", 1)]

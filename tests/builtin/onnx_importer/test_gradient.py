@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 import pytest
 
-from tactix.network.evaluate import evaluate
 from tactix.words.errors import UnsupportedOperator
+from tactix_sdk.evaluate import evaluate
 
 PREVIEW = "ai.onnx.preview.training"
 F64 = np.float64

@@ -13,10 +13,10 @@ from onnx.helper import make_node
 from tactix.contracts.expr import Scalar
 from tactix.contracts.importer import Converter
 from tactix.contracts.layer import pointwise
-from tactix.network.evaluate import evaluate
 from tactix.words.dims import sym
 from tactix.words.errors import ModelImportError, UnsupportedOperator
 from tactix_builtin.onnx_importer import converters, importers
+from tactix_sdk.evaluate import evaluate
 
 F32 = np.float32
 

@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
-from tactix.network.evaluate import evaluate
 from tactix.words.errors import InvalidArgument, UnsupportedOperator
+from tactix_sdk.evaluate import evaluate
 
 F32 = np.float32
 RNG = np.random.default_rng(11)

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from tactix.network.definition import NetworkDefinition
-from tactix.network.evaluate import evaluate
 from tactix.network.verify import verify
 from tactix_builtin.layers import all_layers
 from tactix_builtin.onnx_importer import converters, importers
+from tactix_sdk.evaluate import evaluate
 
 FOLDER = os.environ.get("TACTIX_MODELS")
 pytestmark = [pytest.mark.models, pytest.mark.skipif(not FOLDER, reason="TACTIX_MODELS is not set")]

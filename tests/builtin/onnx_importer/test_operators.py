@@ -14,8 +14,9 @@ import onnx
 import pytest
 from onnx_operator_cases import CASES, Case, K
 
+from tactix.contracts.graph import run_node
 from tactix.network.definition import NetworkDefinition
-from tactix.network.evaluate import bind_symbols, run_node
+from tactix_sdk.evaluate import bind_symbols
 
 
 def one_node(c: Case, arrays: Sequence[Any], symbolic: bool) -> onnx.ModelProto:

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx.helper import make_node
 
-from tactix.network.evaluate import evaluate
+from tactix_sdk.evaluate import evaluate
 
 OPSETS = (7, 8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19, 20, 21, 22, 23)
 

@@ -10,8 +10,8 @@ import pytest
 
 from tactix.fuse.rewrite import Rewriter
 from tactix.fuse.trace import Trace
-from tactix.network.evaluate import evaluate
 from tactix_builtin.rules import all_rules
+from tactix_sdk.evaluate import evaluate
 
 P = np.full((8, 9), 0.5, np.float32)
 

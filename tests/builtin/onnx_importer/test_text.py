@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
-from tactix.network.evaluate import evaluate
 from tactix.words.errors import DTypeError, ModelImportError
+from tactix_sdk.evaluate import evaluate
 
 STRING = onnx.TensorProto.STRING
 X = np.array([["a", "b,c", ""], ["été", "a b", "B"]], object)

@@ -12,9 +12,9 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from tactix.network.evaluate import evaluate
 from tactix.words.errors import ModelImportError
 from tactix_builtin.onnx_importer.weights import Weights
+from tactix_sdk.evaluate import evaluate
 
 VALUES = np.array([[0, 1, 2], [5, 6, 7]])
 DTYPES = [

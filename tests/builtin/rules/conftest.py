@@ -14,11 +14,11 @@ from tactix.contracts.rule import Rule
 from tactix.fuse.rewrite import fuse
 from tactix.fuse.trace import Trace
 from tactix.network.definition import NetworkDefinition
-from tactix.network.evaluate import evaluate
 from tactix.network.verify import verify
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers import all_layers
 from tactix_builtin.rules import all_rules
+from tactix_sdk.evaluate import evaluate
 
 LAYERS = {layer.key: layer for layer in all_layers()}
 RULES = {rule.key.removeprefix("tactix."): rule for rule in all_rules()}

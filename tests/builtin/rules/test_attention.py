@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tactix.fuse.rewrite import fuse
-from tactix.network.evaluate import evaluate
 from tactix.words.dims import sym
 from tactix_builtin.rules import all_rules
+from tactix_sdk.evaluate import evaluate
 
 
 def heads(net, name, positions, dim=4):

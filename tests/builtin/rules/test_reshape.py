@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tactix.fuse.rewrite import fuse
-from tactix.network.evaluate import evaluate
 from tactix.words.dims import sym
 from tactix_builtin.rules import all_rules
+from tactix_sdk.evaluate import evaluate
 
 N = sym("n")
 

@@ -13,10 +13,10 @@ from tactix.contracts.layer import Layer, PointwiseLayer, pointwise
 from tactix.fuse.rewrite import fuse
 from tactix.fuse.trace import Trace
 from tactix.network.definition import NetworkDefinition
-from tactix.network.evaluate import evaluate
 from tactix.network.verify import verify
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
+from tactix_sdk.evaluate import evaluate
 
 ADD = PointwiseLayer("toy.Add@1", lambda a, b: a + b, commutative=True)
 SUB = PointwiseLayer("toy.Sub@1", lambda a, b: a - b)

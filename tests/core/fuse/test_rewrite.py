@@ -7,8 +7,8 @@ import pytest
 
 from tactix.contracts.rule import P, Rule, const, literal, var
 from tactix.fuse.rewrite import fuse
-from tactix.network.evaluate import evaluate
 from tactix.words.errors import InternalError, ShapeError
+from tactix_sdk.evaluate import evaluate
 
 DOUBLE_NEG = Rule("toy.double_neg", P.toy.Neg(P.toy.Neg(var("x"))), lambda x: x)
 RELU_TWICE = Rule("toy.relu_twice", P.toy.Relu(P.toy.Relu(var("x"))), lambda x: P.toy.Relu(x), benefit=2)

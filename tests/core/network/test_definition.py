@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tactix.contracts.layer import PointwiseLayer
-from tactix.network.evaluate import evaluate
 from tactix.words.dims import sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import InvalidArgument, NetworkError, ShapeError
+from tactix_sdk.evaluate import evaluate
 
 
 def test_inputs_name_their_dims(net):

@@ -7,9 +7,9 @@ import pytest
 
 from tactix.contracts.region import FUSED
 from tactix.fuse.region import merge
-from tactix.network.evaluate import bind_symbols, evaluate
 from tactix.words.dims import sym
 from tactix.words.errors import InvalidArgument, ShapeError
+from tactix_sdk.evaluate import bind_symbols, evaluate
 
 
 def ones(*shape):

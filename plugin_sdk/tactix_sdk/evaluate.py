@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tactix.contracts import attrs as attribute
-from tactix.contracts.graph import Node, Value
+from tactix.contracts.graph import Value, run_node
 from tactix.network.definition import NetworkDefinition
 from tactix.words.dims import evaluate_shape, learn
 from tactix.words.errors import InvalidArgument, ShapeError
@@ -31,14 +30,6 @@ def bind_symbols(
         if env.get(name, 0) > highest:
             raise ShapeError(f"dimension {name!r} is {env[name]}, the network takes at most {highest}")
     return env
-
-
-def run_node(node: Node, inputs: list[Any], env: Mapping[str, int]) -> tuple[Any, ...]:
-    """The node's outputs by its reference; ``inputs`` stand beside ``node.inputs``."""
-    if node.is_fused:
-        known = node.body.run([x for x in inputs if x is not None], env)
-        return tuple(known[i] for i in node.body.results)
-    return node.layer.reference(attribute.resolve_fields(node.attrs, env), *inputs)
 
 
 def evaluate(net: NetworkDefinition, inputs: Mapping[str, Any], given: Mapping[str, int] = _NONE) -> dict[str, Any]:

@@ -161,7 +161,8 @@ class Builder:
                 known = sorted({t.source for t in tactics})
                 raise ConfigError(f"no tactic source {sorted(unknown)[0]!r}", do=f"There are: {', '.join(known)}")
             tactics = [t for t in tactics if t.source in config.tactic_sources]
-        toolchain = Toolchain(self.session.compilers.values())
+        own = {key for key, launcher in self.session.launchers.items() if launcher.device == device.kind}
+        toolchain = Toolchain(c for c in self.session.compilers.values() if c.launcher in own)
         for language, why in toolchain.missing.items():
             if language not in toolchain.by_language:
                 self.logger.warning(

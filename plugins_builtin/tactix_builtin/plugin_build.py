@@ -30,9 +30,9 @@ def tactix_converters() -> list[Converter]:
 
 @hookimpl
 def tactix_rules() -> list[Rule]:
-    from tactix_builtin.rules import all_rules
+    from tactix_builtin.rules import all_rules, lowering_rules
 
-    return all_rules()
+    return [*all_rules(), *lowering_rules()]
 
 
 @hookimpl

@@ -215,7 +215,8 @@ def test_sleeping_workers_wake_up(option: str) -> None:
     told = np.zeros(8, np.int64)
     args, kernels = (np.array([v], np.int64) for v in (_address(told), lib.address("who")))
     pointers = np.array([_address(args)], np.int64)
-    table = np.array([1, 3, _address(kernels), _address(pointers), 0, 1 << 62], np.int64)
+    times = np.full(1, 1 << 62, np.int64)
+    table = np.array([1, 3, _address(kernels), _address(pointers), 0, 1 << 62, 1, _address(times)], np.int64)
     for i in range(60):
         told[:] = 0
         assert lib.run(_address(table)) == 3
@@ -245,6 +246,36 @@ def _always_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_small_work_stays_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACTIX_ALWAYS_PARALLEL", "0")
     assert _who(4, runs=20) == {1}
+
+
+def test_runs_of_tiny_launches_are_one_threads_work() -> None:
+    """Between launches that are shared out; nobody starts before what stands before is done."""
+    lib = library(_compiled())
+    told = np.zeros((6, 8), np.int64)
+    pointers = np.array([_address(row) for row in told], np.int64)
+    args = np.array([_address(pointers[i:]) for i in range(6)], np.int64)
+    kernels = np.full(6, lib.address("who"), np.int64)
+    times = np.array([0, 1 << 62, 5, 5, 1 << 62, 9], np.int64)
+    table = np.array([6, 3, _address(kernels), _address(args), 0, 1 << 62, 5, _address(times)], np.int64)
+    for _ in range(50):
+        told[:] = 0
+        assert lib.run(_address(table)) == 3
+        assert told.astype(bool).sum(1).tolist() == [1, 3, 1, 1, 3, 1]
+        assert told[:, 0].tolist() == [1, 3, 1, 1, 3, 1]
+
+
+def test_trial_runs_time_every_launch() -> None:
+    lib = library(_compiled())
+    told, times = np.zeros(8, np.int64), np.full(2, 1 << 62, np.int64)
+    pointer = np.array([_address(told)], np.int64)
+    args, kernels = np.full(2, _address(pointer), np.int64), np.full(2, lib.address("who"), np.int64)
+    table = np.array([2, 3, _address(kernels), _address(args), 3, 1 << 62, 2, _address(times)], np.int64)
+    for _ in range(3):
+        assert lib.run(_address(table)) == 1
+    assert table[4] == 0
+    assert (times < 1 << 40).all()
+    assert table[5] >= times.sum()
+    assert table[6] == len(times) - (times < 1500).all()
 
 
 def test_every_thread_takes_part() -> None:
@@ -330,7 +361,9 @@ def test_the_interpreter_exits_cleanly_with_workers_awake_and_asleep(tmp_path: P
         args = np.array([told.ctypes.data], np.int64)
         pointers = np.array([args.ctypes.data], np.int64)
         kernels = np.array([lib.address("who")], np.int64)
-        table = np.array([1, 4, kernels.ctypes.data, pointers.ctypes.data, 0, 1 << 62], np.int64)
+        times = np.full(1, 1 << 62, np.int64)
+        fields = [1, 4, kernels.ctypes.data, pointers.ctypes.data, 0, 1 << 62, 1, times.ctypes.data]
+        table = np.array(fields, np.int64)
         assert lib.run(table.ctypes.data) == 4
         stream = CpuDevice().create_stream()
         stream.submit(lambda: lib.repeat(table.ctypes.data, 1000))

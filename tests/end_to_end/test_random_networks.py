@@ -23,6 +23,7 @@ import tactix
 from tactix.config import BuilderFlag
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node, Value
+from tactix.contracts.launcher import LinkContext
 from tactix.contracts.tactic import CompileContext
 from tactix.fuse.rewrite import fuse
 from tactix.network.definition import NetworkDefinition
@@ -132,14 +133,13 @@ class Fenced(Bench):
         self._raw: list[tuple[Array, int, int]] = []
         return super().prepare(*args)
 
-    def _hold(self, array: Any) -> int:
+    def aligned(self, array: Any) -> Any:
         raw = np.full(array.nbytes + 3 * FENCE, FILL, np.uint8)
         start = 2 * FENCE - raw.__array_interface__["data"][0] % FENCE
         inner = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
         inner[...] = array
         self._raw.append((raw, start, start + array.nbytes))
-        self._held.append(inner)
-        return len(self._held) - 1
+        return inner
 
     def intact(self) -> bool:
         return all((r[:a] == FILL).all() and (r[b:] == FILL).all() for r, a, b in self._raw)
@@ -214,7 +214,7 @@ def test_every_candidate_computes_what_the_reference_says(case: Case, threads: i
     net = rewritten(case.net)
     all_bids = bids_of(net, found[target % len(found)], threads)
     device = session.devices["tactix.cpu@1"]
-    bench = Fenced(device, session.launchers, session.layers.__getitem__, threads)
+    bench = Fenced(LinkContext(device, threads, session.layers.__getitem__), session.launchers)
     for env, feed in zip(case.envs, case.feeds, strict=True):
         known = inside(net, feed, env)
         for b in all_bids:

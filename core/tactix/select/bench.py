@@ -119,7 +119,7 @@ class Bench:
         )
 
     def _hold(self, array: Any) -> int:
-        made = _aligned(array)
+        made = self.aligned(array)
         address = made.__array_interface__["data"][0]
         if not self.device.host_memory and self.allocator is not None:
             address = self.allocator.allocate(max(1, made.nbytes), ALIGNMENT)
@@ -128,6 +128,17 @@ class Bench:
         self._held.append(made)
         self._addresses.append(address)
         return len(self._held) - 1
+
+    @staticmethod
+    def aligned(array: Any) -> Any:
+        """A contiguous copy that starts at a cache line."""
+        import numpy as np
+
+        raw = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+        start = -raw.__array_interface__["data"][0] % ALIGNMENT
+        out = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        out[...] = array
+        return out
 
     @staticmethod
     def _garbage(spec: Any, fmt: Any, env: Env) -> Any:
@@ -139,14 +150,3 @@ class Bench:
         if out.size:
             out.view(np.uint8).fill(0xA5) if out.ndim else out.fill(1)
         return out
-
-
-def _aligned(array: Any) -> Any:
-    """A contiguous copy that starts at a cache line."""
-    import numpy as np
-
-    raw = np.empty(array.nbytes + ALIGNMENT, np.uint8)
-    start = -raw.__array_interface__["data"][0] % ALIGNMENT
-    out = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    out[...] = array
-    return out

@@ -21,11 +21,11 @@ from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.words.dims import Dim, Env, evaluate
 from tactix.words.errors import ExecutionError
 
-ABI = 2
+ABI = 3
 
-TRIALS, NEVER_SMALL = 5, 1 << 62
-"""First runs at a shape that are made on one thread, to see whether others are worth waking; with
-TACTIX_ALWAYS_PARALLEL=1 there are none, for tests."""
+TRIALS, NEVER_SMALL = 16, 1 << 62
+"""First runs at a shape that are made on one thread, to see whether others are worth waking, and for which launches;
+with TACTIX_ALWAYS_PARALLEL=1 there are none, for tests."""
 
 
 class Library:
@@ -185,8 +185,10 @@ class ElfRun:
         self._view = memoryview(self._slots.data)
         self._values = [0] * len(table.dims)
         self._args = np.array(table.starts, np.int64) * 8 + self._slots.ctypes.data
-        parts = [len(table.kernels), threads, table.kernels.ctypes.data, self._args.ctypes.data, 0, NEVER_SMALL]
-        self._table = np.array(parts, np.int64)
+        count = len(table.kernels)
+        self._times = np.full(max(1, count), NEVER_SMALL, np.int64)
+        parts = [count, threads, table.kernels.ctypes.data, self._args.ctypes.data, 0, NEVER_SMALL, count]
+        self._table = np.array([*parts, self._times.ctypes.data], np.int64)
         self._address = ctypes.c_void_p(self._table.ctypes.data)
         self._run = table.executor.run if table.executor else _nothing
         self._repeat = table.executor.repeat if table.executor else _nothing
@@ -200,7 +202,9 @@ class ElfRun:
         self._slots[slots] = np.array(addresses, np.int64)[buffers] + values[offsets]
         slots, scalars = self._shared.scalars
         self._slots[slots] = values[scalars]
-        self._table[4:] = 0 if os.environ.get("TACTIX_ALWAYS_PARALLEL") == "1" else TRIALS, NEVER_SMALL
+        self._times.fill(NEVER_SMALL)
+        trials = 0 if os.environ.get("TACTIX_ALWAYS_PARALLEL") == "1" else TRIALS
+        self._table[4:7] = trials, NEVER_SMALL, len(self._shared.kernels)
 
     def rebind(self, buffer: int, address: int) -> None:
         view, values = self._view, self._values

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 FAMILIES = (
     "elementwise", "activation", "logic", "conv", "matmul", "pool", "norm", "reduce", "softmax", "shape", "index",
-    "attention", "rnn", "generate", "sort", "resize", "sampling", "quantize", "dynamic",
+    "attention", "rnn", "generate", "sort", "resize", "sampling", "quantize", "integer", "wide", "dynamic",
     "dynamic_resize", "selection", "signal", "unpool", "bits", "trees",
     "linear_attention", "text", "text_features", "random", "image", "sequences", "control",
 )  # fmt: skip

@@ -8,13 +8,20 @@ if TYPE_CHECKING:
     from tactix.contracts.rule import Rule
 
 TOPICS = (
-    "fold", "canonical", "broadcast", "reshape", "movement", "affine", "index", "conv", "matmul", "gelu", "norm",
-    "attention", "rnn", "epilogue", "pointwise",
+    "fold", "canonical", "broadcast", "reshape", "movement", "affine", "index", "quantize", "conv", "matmul", "gelu",
+    "norm", "attention", "rnn", "epilogue", "pointwise",
 )  # fmt: skip
 
 
 def all_rules() -> list[Rule]:
-    """Every built-in rule."""
+    """Every built-in rule but those that lower precision."""
     from importlib import import_module
 
     return [rule for topic in TOPICS for rule in import_module(f"{__name__}.{topic}").RULES]
+
+
+def lowering_rules() -> list[Rule]:
+    """The built-in rules that lower precision: they fire only where a build allows it."""
+    from tactix_builtin.rules.lower_precision import RULES
+
+    return list(RULES)

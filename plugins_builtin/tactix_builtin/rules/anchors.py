@@ -13,7 +13,8 @@ TAKE_EPILOGUES = frozenset({
     "tactix.LayerNormalization", "tactix.RMSNormalization", "tactix.GroupNormalization",
     "tactix.InstanceNormalization", "tactix.Softmax", "tactix.LogSoftmax", "tactix.MaxPool", "tactix.AveragePool",
     "tactix.GlobalAveragePool", "tactix.GlobalMaxPool", "tactix.ReduceSum", "tactix.ReduceMean", "tactix.ReduceMax",
-    "tactix.ReduceMin", "tactix.ReduceProd",
+    "tactix.ReduceMin", "tactix.ReduceProd", "tactix.IntegerConvolution", "tactix.IntegerMatMul",
+    "tactix.WideConvolution", "tactix.WideMatMul",
 })  # fmt: skip
 """Layers whose kernels hold each result in a register before it is stored."""
 

@@ -28,6 +28,8 @@ from tactix_builtin.tactics.c_tile import Functions, Tile, by_rows, finish_saved
 KEYS = 256
 """Keys of a block: their scores, for the rows of a unit, stay in the first cache."""
 MAX_DIM = 1024
+NEVER = -1e30
+"""A mask at or below it hides a key, whatever its score: nothing is computed for keys after the last that is not."""
 ROWS = 4
 """Most rows whose softmax is taken together."""
 
@@ -177,7 +179,7 @@ class _Kernel:
         whole = [f"const vf x{r} = {self._masked(s[r], r, '')};" for r in each]
         masked = [self._masked(s[r], r, "keys - j") for r in each]
         last = [f"const vf x{r} = tx_select(tx_first(keys - j), {masked[r]}, {minus_inf});" for r in each]
-        weights = [f"const vf p{r} = tx_exp_low(tx_load_f32({s[r]} + j) - base{r});" for r in each]
+        weights = [f"const vf p{r} = tx_exp2((tx_load_f32({s[r]} + j) - base{r}) * TX_LOG2E);" for r in each]
         stores = [f"tx_store_f32({s[r]} + j, p{r});\nsum{r} += p{r};" for r in each]
         body = [
             *(f"vf most{r} = {minus_inf}, sum{r} = tx_zero();\nfloat before{r} = 0.0f;" for r in each),
@@ -225,7 +227,7 @@ class _Kernel:
         size = rows * width
         at_v = f"v + t * {self.panels * width if self.packs_v else h.e}"
         walk = [
-            f"const int64_t keys = {self.t} - t < {KEYS} ? {self.t} - t : {KEYS};",
+            f"const int64_t keys = last - t < {KEYS} ? last - t : {KEYS};",
             loop("j", "0", "keys", f"TX_NAME(scores{rows})(a, q, k + (t + j) * {h.d}, s + j);", step=width),
             *self._rows_of_softmax(rows),
             loop("p", "0", str(self.panels),
@@ -236,12 +238,36 @@ class _Kernel:
             f"float s[{rows * KEYS}] {aligned}, o[{self.panels * size}] {aligned};",
             f"float top[{rows}], sum[{rows}];",
             loop("m", "0", str(rows), "top[m] = -__builtin_inff();", "sum[m] = 0.0f;"),
-            loop("t", "0", self.t, *walk, step=KEYS),
+            *self._last_key(rows),
+            loop("t", "0", "last", *walk, step=KEYS),
             *self._finish(tile),
         ]
         self.functions.add(
             f"unit{rows}", "const float* q, const float* k, const float* v, const float* mask, int64_t row", body
         )
+
+    def _last_key(self, rows: int) -> list[str]:
+        """Declare ``last``: the keys after which the mask lets none of the rows see any, in whole vectors.
+
+        All of them if some row has none at all: what it gives is then for the softmax to say.
+        """
+        if self.h.mask < 0 or self.h.mask_strides[3] == 0:
+            return [f"const int64_t last = {self.t};"]
+        stride, never = self.h.mask_strides[2], float_literal(NEVER)
+        hidden = f"tx_any(tx_not(tx_le(tx_load_f32(row + n - {self.tile.lanes}), tx_splat({never}))))"
+        body = [
+            f"int64_t n = {self.t};",
+            f"for (; n % {self.tile.lanes} && row[n - 1] <= {never}; n--);",
+            f"if (n % {self.tile.lanes} == 0) while (n > 0 && !{hidden}) n -= {self.tile.lanes};",
+            "most = n > most ? n : most; least = n < least ? n : least;",
+        ]
+        count = rows if stride != 0 else 1
+        row = f"const float* row = mask + m * {self.args.dim(stride)};"
+        self.functions.add(f"last{rows}", "const float* mask, int64_t* last", [
+            f"int64_t most = 0, least = {self.t};", loop("m", "0", str(count), row, *body),
+            f"*last = least ? most : {self.t};",
+        ])  # fmt: skip
+        return ["int64_t last;", f"TX_NAME(last{rows})(a, mask, &last);"]
 
     def _rows_of_softmax(self, rows: int) -> list[str]:
         """The softmax of all rows of a unit, some at a time."""

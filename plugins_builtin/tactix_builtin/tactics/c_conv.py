@@ -18,13 +18,15 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, evaluate, symbols
 from tactix.words.tensor import LINEAR, Format, blocked
 from tactix_builtin.tactics import c_tile
-from tactix_builtin.tactics.c_conv_kernel import ConvKernel
+from tactix_builtin.tactics.c_conv_kernel import ConvKernel, GatherKernel, gathered
 from tactix_builtin.tactics.c_conv_span import SpanKernel, can_span, pixels_of
 from tactix_builtin.tactics.c_window import Window, formats, row_runs, window
 
 OFFERED = 4
 FEW_CHANNELS = 4
 """An image with at most so many channels is read linear: in blocks most lanes would be zero."""
+STREAM = 3.5
+"""Bytes of weights that come from memory per cycle: the first tile of a panel waits for them."""
 SLAB_BYTES = 1 << 19
 """A panel's weights that are larger than this are worth cutting by input channels."""
 
@@ -54,9 +56,10 @@ class ConvTactic(Tactic):
         if isinstance(found, Reject):
             return found
         outputs = (blocked(lanes),) * len(node.outputs)
+        win = win if source.is_linear else gathered(win)
         options = [
             Variant.of(found, outputs, rows=rows, vectors=vectors, blocks=blocks, span=span)
-            for rows, vectors, span in (*_shapes(win, device), *_spans(win, device))
+            for rows, vectors, span in (*_shapes(win, source, device), *_spans(win, device))
             for blocks in _blocks(win, vectors, lanes, source)
         ]
         return c_tile.best(options, lambda v: cycles(win, v, device), OFFERED)
@@ -67,21 +70,29 @@ class ConvTactic(Tactic):
         size = win.n * win.out[0] * win.out[1] * win.size[0] * win.size[1]
         if not symbols(size) <= set(ctx.opt):
             return None
+        if not variant.input_format(win.x).is_linear:
+            win = gathered(win)
         return 5e-7 + cycles(win, variant, ctx.device, dict(ctx.opt)) / 3e9 / max(1, ctx.threads)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window(node)
         assert isinstance(win, Window)
+        if not variant.input_format(win.x).is_linear and gathered(win) is not win:
+            return GatherKernel(node, win, variant, ctx).artifact()
         return (SpanKernel if variant.knob("span") else ConvKernel)(node, win, variant, ctx).artifact()
 
 
-def _shapes(win: Window, device: DeviceProperties) -> list[tuple[int, int, bool]]:
-    """Tiles worth trying: equal ones along a row, panels that do not cross groups; and whether they span rows."""
+def _shapes(win: Window, source: Format, device: DeviceProperties) -> list[tuple[int, int, bool]]:
+    """Tiles worth trying: equal ones along a row, panels that do not cross groups; and whether they span rows.
+
+    In a linear image neighbouring taps share elements, which the compiler keeps: half the registers are left for that.
+    """
     lanes = max(4, device.lanes)
     per_group = -(-win.co // win.group // lanes)
     width: Dim = win.out[0] * win.out[1] if win.is_pointwise else win.out[1]
     found: dict[tuple[int, int, bool], None] = {}
-    for most, vectors in c_tile.shapes(device):
+    half = c_tile.registers(device) // 2
+    for most, vectors in ((half // 2, 2), (half - 2, 1)) if source.is_linear else c_tile.shapes(device):
         rows = -(-width // -(-width // most)) if isinstance(width, int) and width > 0 else most
         wide = min(vectors, per_group)
         if win.group > 1:
@@ -96,7 +107,7 @@ def _spans(win: Window, device: DeviceProperties) -> list[tuple[int, int, bool]]
     out = []
     for most, vectors in c_tile.shapes(device):
         fits = vectors <= per_group and (win.group == 1 or per_group % vectors == 0)
-        if pixels and vectors > 1 and fits and can_span(win, most):
+        if pixels and fits and can_span(win, most):
             out.append((-(-pixels // -(-pixels // most)), vectors, True))
     return out
 
@@ -121,10 +132,11 @@ def cycles(win: Window, v: Variant, device: DeviceProperties, opt: dict[str, int
     whole = win.is_pointwise or dict(v.knobs).get("span")
     length, lines = (high * wide, n) if whole else (wide, n * high)
     known = isinstance(win.out[1], int) and (whole or row_runs(win, rows) is not None)
+    wait = max(0.0, vectors * lanes * 4 / STREAM - c_tile.step_cycles(min(rows, length), vectors)) * depth
     total, left = 0.0, length
     for part in (rows, *c_tile.rest_sizes(rows, length if known else None)):
         tiles, left = divmod(left, part)
         total += tiles * (c_tile.step_cycles(part, vectors, c_tile.chains_for(part, vectors)) * depth + part * vectors)
     blocks = int(v.knob("blocks"))
     passes = -(-channels // lanes // blocks) if blocks else 1
-    return lines * panels * (total + (passes - 1) * length * vectors * 2.0)
+    return panels * (n * wait + lines * (total + (passes - 1) * length * vectors * 2.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact, Packed
@@ -16,6 +17,11 @@ from tactix_builtin.tactics.c_window import BlockedSite, Run, Window, row_runs
 
 INPUT_BYTES = 1 << 20
 """Bytes of input that one sweep over the panels reads: a part of the second cache."""
+PANEL_BYTES = 1 << 14
+"""Weights of a panel that are fewer stay in the first cache, and are not asked for ahead."""
+NEAR, FAR = 16, 128
+"""Steps that weights are asked for ahead: into the first cache; into the second where few tiles share a panel."""
+FEW_TILES = 4
 
 
 PARAMETERS = "const float* x, const float* w, int64_t image, int64_t block, int64_t pixel, int64_t top, int64_t bottom"
@@ -91,7 +97,8 @@ class ConvKernel:
 
     def _add(self, name: str, size: int, reduce: Callable[[Tile, str], str]) -> None:
         """The function of a tile; ``reduce`` gives its sum over ``deep`` channel blocks."""
-        tile = Tile(size, self.tile.vectors, self.tile.lanes, c_tile.chains_for(size, self.tile.vectors, self._most()))
+        chains = c_tile.chains_for(size, self.tile.vectors, self._most())
+        tile = Tile(size, self.tile.vectors, self.tile.lanes, chains, *self._ahead())
         parameters, deep = PARAMETERS, str(self.deep)
         body = [tile.zero()]
         if self.sweep:
@@ -103,6 +110,14 @@ class ConvKernel:
             body.append(block("if (!last)", tile.save("part"), "return;"))
         self.functions.add(name, parameters, [*body, *finish(tile, self.win.epi, self.site)])
 
+    def _ahead(self) -> tuple[int, int]:
+        """Steps that weights are asked for ahead, see Tile."""
+        if self.deep * self.slab * 4 <= PANEL_BYTES:
+            return 0, 0
+        high, wide = self.win.out
+        few = isinstance(high, int) and isinstance(wide, int) and high * wide <= FEW_TILES * self.tile.rows
+        return NEAR, FAR if few else 0
+
     def _most(self) -> int:
         return 1 if self.linear else 4
 
@@ -112,7 +127,8 @@ class ConvKernel:
         slab = self.slab
         kh, kw = self.win.kernel
         if (kh, kw) == (1, 1) and not any(self.win.pads):
-            one = self._cell(tile, f"x + c * {plane}", f"w + c * {slab}", 0, None)
+            more = f"x + (c + 1) * {plane}" if self.deep > 1 else ""
+            one = self._cell(tile, f"x + c * {plane}", f"w + c * {slab}", 0, None, more)
             return loop("c", "0", deep, self._cells(deep), one)
         row = self.args.dim(self.pitch * (self.win.dilations[0] * self.cell))
         xr, wr = f"x + c * {plane} + i * {row}", f"w + c * {slab} + i * {kw * self.cell * tile.width}"
@@ -131,14 +147,17 @@ class ConvKernel:
         last = f"c + 1 == {deep}{' && last' if self.sweep else ''}"
         return f"const int64_t cells = {last} ? {self.tail} : {self.cell};"
 
-    def _cell(self, tile: Tile, x: str, w: str, tap: int, run: Run | None) -> str:
+    def _cell(self, tile: Tile, x: str, w: str, tap: int, run: Run | None, more: str = "") -> str:
         """One tap of one channel block, for neighbouring pixels."""
         step = self.win.strides[1] * self.cell
         places = [m * step if run is None or run.pattern[m][tap] else None for m in range(tile.rows)]
-        return self._channels(tile, x, w, places)
+        return self._channels(tile, x, w, places, more)
 
-    def _channels(self, tile: Tile, x: str, w: str, places: Sequence[int | None]) -> str:
-        """The channels of a block at ``x``; ``places``: where each row's pixel is, None where it has none."""
+    def _channels(self, tile: Tile, x: str, w: str, places: Sequence[int | None], more: str = "") -> str:
+        """The channels of a block at ``x``; ``places``: where each row's pixel is, None where it has none.
+
+        ``more``: where the next block's first pixel is, asked for ahead, a pixel at each step.
+        """
         unroll = min(self.cell, 4 if tile.rows * tile.vectors <= 12 else 2)
 
         def element(m: int, u: int) -> str | None:
@@ -146,10 +165,16 @@ class ConvKernel:
             return None if at is None else f"xc[{at + u}]"
 
         body = tile.steps(unroll, element, "wc")
+        head = f"const float *xc = {x}, *wc = {w};"
         if unroll < self.cell:
             advance = f"xc += {unroll}; wc += {unroll * tile.width};"
+            if more:
+                step = self.win.strides[1] * self.cell
+                head += f"\nconst float* xn = {more};"
+                body += "\n" + "\n".join(f"__builtin_prefetch(xn + {u * step}, 0, 3);" for u in range(unroll))
+                advance += f" xn += {unroll * step};"
             body = loop("k", "0", "cells" if self.tail else str(self.cell), body, advance, step=unroll)
-        return block("", f"const float *xc = {x}, *wc = {w};", body)
+        return block("", head, body)
 
     def _pointwise(self) -> str:
         """All pixels of an image in a row."""
@@ -281,4 +306,28 @@ class ConvKernel:
             f"memcpy(out + {win.pads[1] * self.cell}, {source} + r * {width}, {width} * 4);",
             f"memset(out + {pitch} - {win.pads[3] * self.cell}, 0, {right});",
         ]
+        return f"int64_t lo, hi;\ntx_split({rows}, 1, tid, nt, &lo, &hi);\n{loop('r', 'lo', 'hi', *body)}"
+
+
+def gathered(win: Window) -> Window:
+    """For windows of one pixel some pixels apart: the pointwise convolution over the pixels that are read."""
+    alone = win.kernel == (1, 1) and win.strides != (1, 1) and not any(win.pads)
+    return replace(win, size=win.out, strides=(1, 1)) if alone else win
+
+
+class GatherKernel(ConvKernel):
+    """A first launch copies the pixels that are read, so that they lie side by side."""
+
+    def __init__(self, node: Node, win: Window, variant: Variant, ctx: CompileContext) -> None:
+        super().__init__(node, gathered(win), variant, ctx)
+        self.whole, self.copied = win, True
+
+    def _copy(self) -> str:
+        win, cell = self.whole, self.cell
+        high, wide = (self.args.dim(d) for d in win.size)
+        lines, width = (self.args.dim(d) for d in win.out)
+        place = f"((r / {lines} * {high} + r % {lines} * {win.strides[0]}) * {wide} + q * {win.strides[1]}) * {cell}"
+        copy = f"tx_store_f32(out + q * {cell}, tx_load_f32({self.args.input(win.x)} + {place}));"
+        rows = self.args.dim(win.n * self._planes() * win.out[0])
+        body = [f"float* out = {self.x} + r * {width} * {cell};", loop("q", "0", width, copy)]
         return f"int64_t lo, hi;\ntx_split({rows}, 1, tid, nt, &lo, &hi);\n{loop('r', 'lo', 'hi', *body)}"

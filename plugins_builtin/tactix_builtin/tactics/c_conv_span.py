@@ -39,7 +39,11 @@ class SpanKernel(ConvKernel):
         assert pixels is not None
         cases = []
         for i, start in enumerate(range(0, pixels, rows)):
-            self._add(f"t{i}", min(rows, pixels - start), lambda tile, deep, start=start: self._taps(tile, start, deep))  # type: ignore[misc]
+
+            def taps(tile: Tile, deep: str, start: int = start) -> str:
+                return self._taps(tile, start, deep)
+
+            self._add(f"t{i}", min(rows, pixels - start), taps)
             cases.append(f"case {i}: {self._call(f't{i}', 'xp', str(start), '0', '0')} break;")
         body = loop("q", "t", "t + next - u", block("switch (q)", *cases))
         return self._sweep(str(len(cases)), 1, [], [body])

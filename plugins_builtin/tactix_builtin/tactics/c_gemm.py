@@ -1,8 +1,10 @@
 """MatMul and Gemm on register tiles, with any pointwise epilogue.
 
 b lies in panels of as many columns as a tile has: packed at build where it is constant, else by a first launch into
-the workspace. Threads share out a grid of row tiles and panels. Knobs: ``rows`` and ``vectors`` of the tile; ``depth``,
-the steps of k after which partial sums go to the workspace, so that a block of a stays in the second cache (0: all).
+the workspace. The rows of a matrix are cut into about equal tiles; threads share out a grid of row tiles and panels.
+While the tiles of a block multiply with one panel, they fetch the next one into the second cache, line by line.
+Knobs: ``rows`` and ``vectors`` of the largest tile; ``depth``, the steps of k after which partial sums go to the
+workspace, so that a block of a stays in the second cache (0: all).
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ from tactix_builtin.tactics.c_tile import GRID, Functions, Tile, by_rows, finish
 
 DEPTH = 384
 DEEP = 1024
-BLOCK_BYTES = 1 << 19
-"""Bytes of a that one sweep over the panels reads: a part of the second cache."""
+L2_BYTES = 1 << 20
+"""The second cache, where the device does not tell."""
+LINE = 16
+"""Floats of a cache line, as far as fetching goes."""
 OFFERED = 4
 
 
@@ -96,12 +100,41 @@ def _cycles(p: Product, v: Variant, device: DeviceProperties, opt: dict[str, int
     m, n, k = (evaluate(d, size) for d in (p.m, p.n, p.k))
     rows, vectors = int(v.knob("rows")), int(v.knob("vectors"))
     panels = -(-n // (vectors * device.lanes))
-    total, left = 0.0, m
-    for size_ in (rows, *c_tile.rest_sizes(rows, p.m if isinstance(p.m, int) else None)):
-        tiles, left = divmod(left, size_)
-        total += tiles * c_tile.step_cycles(size_, vectors, c_tile.chains_for(size_, vectors))
+    tiles = max(1, -(-m // rows))
+    (least, more), total = divmod(m, tiles), 0.0
+    for count, height in ((more, least + 1), (tiles - more, least)):
+        for size_ in _pieces(height, _sizes(p.m, rows)) * (count > 0):
+            total += count * c_tile.step_cycles(size_, vectors, c_tile.chains_for(size_, vectors))
     far = 1.1 if k >= DEEP and not v.knob("depth") and m > 32 else 1.0
     return total * panels * k * far
+
+
+def _sizes(m: Dim, rows: int) -> tuple[int, ...]:
+    """Heights of the tiles that m rows are cut into: two that differ by one; lower ones too where m is not known."""
+    if isinstance(m, int):
+        least, more = divmod(m, max(1, -(-m // rows)))
+        return tuple(n for n in (least + 1, least) if n and (n == least or more)) or (1,)
+    return (rows, *(n for n in dict.fromkeys((rows - 1, 16, 8, 4, 2, 1)) if 0 < n < rows))
+
+
+def _pieces(height: int, sizes: Sequence[int]) -> list[int]:
+    """The tiles that a number of rows is run by."""
+    out = []
+    for n in sizes:
+        count, height = divmod(height, n)
+        out += [n] * count
+    return out
+
+
+def _unroll(tile: Tile) -> int:
+    return 4 if tile.rows * tile.vectors <= 12 else 2
+
+
+def _lines_ahead(p: Product, tile: Tile, opt: dict[str, int]) -> int:
+    """Cache lines of the next panel to fetch per round of steps, so that all row tiles together fetch all of it."""
+    m = evaluate(p.m, opt) if symbols(p.m) <= opt.keys() else 64
+    tiles = -(-m // tile.rows)
+    return -(-_unroll(tile) * tile.vectors // tiles) if p.constant_b and tiles > 1 else 0
 
 
 @dataclass
@@ -130,6 +163,7 @@ class _Kernel:
         self.partial_bytes: Dim = p.rows * panels * (self.tile.width * 4) if self.depth else 0
         self.packed_bytes: Dim = 0 if p.constant_b else p.b_count * panels * p.k * (self.tile.width * 4)
         self.x = self.args.input(p.a)
+        self.lines = _lines_ahead(p, self.tile, dict(ctx.opt))
 
     def artifact(self) -> KernelArtifact:
         if self.p.constant_b:
@@ -137,7 +171,7 @@ class _Kernel:
         else:
             self.w, phases = self.args.workspace(self.partial_bytes), 2
         self.partial = self.args.workspace(0) if self.depth else ""
-        sizes = self._sizes()
+        sizes = _sizes(self.p.m, self.tile.rows)
         for rows in sizes:
             self._function(Tile(rows, self.tile.vectors, self.tile.lanes, c_tile.chains_for(rows, self.tile.vectors)))
         body = [self._multiply(sizes)]
@@ -148,15 +182,11 @@ class _Kernel:
         helpers = f"{GRID}{self.functions.text()}"
         return kernel(self.args, body, self.ctx, helpers=helpers, workspace=size, phases=phases)
 
-    def _sizes(self) -> tuple[int, ...]:
-        m = self.p.m if isinstance(self.p.m, int) else None
-        rest = c_tile.rest_sizes(self.tile.rows, m)
-        return rest if m is not None and m < self.tile.rows else (self.tile.rows, *rest)
-
     def _function(self, tile: Tile) -> None:
         left = "" if isinstance(self.p.n, int) and self.p.n % tile.width == 0 else f"({self.names.n} - col)"
         site = RowSite(self.args, self.p.lead, self.p.n, tile.lanes, left)
         parameters = "const float* x, const float* w, int64_t row, int64_t col"
+        parameters += ", const float* ahead, int64_t stride" * bool(self.lines)
         body = [tile.zero()]
         if self.depth:
             parameters += ", int64_t depth, float* part, int first, int last"
@@ -167,10 +197,12 @@ class _Kernel:
         self.functions.add(f"t{tile.name}", parameters, [*body, *finish(tile, self.p.epi, site)])
 
     def _steps(self, tile: Tile, depth: str) -> list[str]:
-        unroll = 4 if tile.rows * tile.vectors <= 12 else 2
+        unroll = _unroll(tile)
         step = f"{unroll} * {self.names.m}" if self.p.transposed_a else str(unroll)
         one = self.names.m if self.p.transposed_a else "1"
-        body = [tile.steps(unroll, self._element), f"x += {step};", f"w += {unroll * tile.width};"]
+        fetch = [f"__builtin_prefetch(ahead + {i * LINE}, 0, 2);" for i in range(self.lines)]
+        fetch += ["ahead += stride;"] * bool(fetch)
+        body = [*fetch, tile.steps(unroll, self._element), f"x += {step};", f"w += {unroll * tile.width};"]
         rest = [tile.steps(1, self._element), f"x += {one};", f"w += {tile.width};"]
         lines = ["int64_t k = 0;", block(f"for (; k + {unroll} <= {depth}; k += {unroll})", *body)]
         if not depth.isdigit() or int(depth) % unroll:
@@ -192,42 +224,63 @@ class _Kernel:
         if self.depth:
             head = f"const int64_t depth = {s.k} - k0 < {self.depth} ? {s.k} - k0 : {self.depth};"
             walk = loop("k0", "0", s.k, head, walk, step=self.depth)
-        return f"int64_t g[4];\nTX_NAME(grid)({units}, {s.panels}, tid, nt, g);\n{walk}"
+        return "\n".join(["int64_t g[4];", f"TX_NAME(grid)({units}, {s.panels}, tid, nt, g);", *self._cuts(), walk])
+
+    def _cuts(self) -> list[str]:
+        """Declare how rows fall into tiles, ``more`` of ``least + 1`` and then those of ``least``, and these into
+        blocks: about equal ones, whose part of a takes up to half of the second cache."""
+        s, depth = self.names, self.depth or (self.p.k if isinstance(self.p.k, int) else 512)
+        half = int(self.ctx.device.facts.get("l2", L2_BYTES)) // 2
+        most = max(1, half // (4 * self.tile.rows * max(1, depth)))
+        return [
+            f"const int64_t least = {s.tiles} ? {s.m} / {s.tiles} : 0, more = {s.tiles} ? {s.m} % {s.tiles} : 0;",
+            f"const int64_t blocks = (g[1] - g[0] + {most - 1}) / {most};",
+            "const int64_t each = blocks ? (g[1] - g[0] + blocks - 1) / blocks : 1;",
+        ]
 
     def _count(self, sizes: tuple[Dim, ...]) -> str:
         return self.args.dim(prod(sizes))
 
     def _block(self, batched: bool, k0: str) -> list[str]:
-        """Declare the next block of row tiles: one matrix of a, and no more rows than the second cache holds."""
-        s, p, rows = self.names, self.p, self.tile.rows
-        depth = self.depth or (p.k if isinstance(p.k, int) else 512)
-        most = max(1, BLOCK_BYTES // (4 * rows * max(1, depth)))
+        """Declare the next block of row tiles, of one matrix of a: tiles [t, end) of it, its first row in y."""
+        s, p = self.names, self.p
         lines = [f"const int64_t item = u / {s.tiles}, t = u % {s.tiles};" if batched else "const int64_t t = u;"]
-        lines.append(f"next = u + {most} < g[1] ? u + {most} : g[1];")
-        a, b, row = "0", "0", ""
+        lines.append("next = u + each < g[1] ? u + each : g[1];")
+        a, b, row = "0", "0", "0"
         if batched:
             lines.append(f"if (next > u - t + {s.tiles}) next = u - t + {s.tiles};")
             sizes = [self.args.dim(d) for d in p.batch]
             a, b = flat("item", sizes, p.a_batch, self.args), flat("item", sizes, p.b_batch, self.args)
-            row = f"item * {s.m} + "
-        lines.append(f"const int64_t end = (t + next - u) * {rows} < {s.m} ? (t + next - u) * {rows} : {s.m};")
+            row = f"item * {s.m}"
         matrix = f"({a}) * {s.m} * {s.k}" if a != "0" else "0"
         start = "0" if k0 == "0" else f"k0 * {s.m}" if p.transposed_a else k0
         lines.append(f"const float* xb = {self.args.sum(self.x, matrix, start)};")
         panel = f"({b}) * {s.panels} * {s.k} * {self.tile.width}" if b != "0" else "0"
         lines.append(f"const float* wb = {self.args.sum(self.w, panel)};")
-        return [*lines, f"const int64_t row0 = {row}t * {rows};"]
+        return [*lines, f"const int64_t end = t + next - u, row0 = {row};"]
 
     def _panel(self, sizes: tuple[int, ...], k0: str, depth: str) -> list[str]:
         s, width = self.names, self.tile.width
         step = "1" if self.p.transposed_a else s.k
-        common = f"a, xb + r * {step}, wb + (p * {s.k} + {k0}) * {width}, row0 + r - t * {self.tile.rows}, p * {width}"
+        common = f"a, xb + r * {step}, wb + (p * {s.k} + {k0}) * {width}, row0 + r, p * {width}"
+        if self.lines:
+            common += f", ahead, ahead < stop ? {self.lines * LINE} : 0"
         if self.depth:
-            rows = self.args.dim(self.p.rows)
-            part = f"{self.partial} + (p * {rows} + row0 + r - t * {self.tile.rows}) * {width}"
+            part = f"{self.partial} + (p * {self.args.dim(self.p.rows)} + row0 + r) * {width}"
             common += f", {depth}, {part}, k0 == 0, k0 + {self.depth} >= {s.k}"
-        calls = by_rows(sizes, "r", "end", lambda rows: f"TX_NAME(t{rows}x{self.tile.vectors})({common});")
-        return [f"int64_t r = t * {self.tile.rows};", calls]
+        calls = by_rows(sizes, "r", "last", lambda rows: f"TX_NAME(t{rows}x{self.tile.vectors})({common});")
+        first, after = (f"{at} * least + ({at} < more ? {at} : more)" for at in ("i", "(i + 1)"))
+        fetched = f"ahead += {depth} / {_unroll(self.tile)} * {self.lines * LINE};" if self.lines else ""
+        walk = loop("i", "t", "end", f"int64_t r = {first};", f"const int64_t last = {after};", calls, fetched)
+        return [*self._ahead(k0, depth), walk]
+
+    def _ahead(self, k0: str, depth: str) -> list[str]:
+        """Declare what to fetch during a panel: the next one, after the last the first of the next depth."""
+        if not self.lines:
+            return []
+        k, width = self.names.k, self.tile.width
+        after = f"(p + 1) * {k}" if k0 == "0" else f"(p + 1 < g[3] ? (p + 1) * {k} : g[2] * {k} + depth) + k0"
+        return [f"const float* ahead = wb + ({after}) * {width};", f"const float* stop = ahead + {depth} * {width};"]
 
     def _pack(self) -> str:
         """The first launch: every matrix of b into panels."""

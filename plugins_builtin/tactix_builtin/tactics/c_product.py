@@ -48,20 +48,20 @@ class Product:
         """Rows of y, batch included."""
         return prod(self.lead)
 
-    def pack_b(self, width: int) -> Packed:
-        """A constant b as panels: (matrices, panels, k, width), zero past column n."""
+    def pack_b(self, width: int, depth: int = 0) -> Packed:
+        """A constant b as panels: (matrices, panels, k or ``depth``, width), zero past column n and past row k."""
         n, k, count = (int(d) for d in (self.n, self.k, self.b_count))  # type: ignore[arg-type]
-        panels = int(ceildiv(n, width))  # type: ignore[arg-type]
-        pad = panels * width - n
+        panels, deep = int(ceildiv(n, width)), max(depth, k)  # type: ignore[arg-type]
+        wide, high = (0, panels * width - n), (0, deep - k)
         if self.transposed_b:
             steps: tuple[tuple[str, Any], ...] = (
-                ("reshape", (count, n, k)), ("pad", ((0, 0), (0, pad), (0, 0))),
-                ("reshape", (count, panels, width, k)), ("transpose", (0, 1, 3, 2)),
+                ("reshape", (count, n, k)), ("pad", ((0, 0), wide, high)),
+                ("reshape", (count, panels, width, deep)), ("transpose", (0, 1, 3, 2)),
             )  # fmt: skip
         else:
             steps = (
-                ("reshape", (count, k, n)), ("pad", ((0, 0), (0, 0), (0, pad))),
-                ("reshape", (count, k, panels, width)), ("transpose", (0, 2, 1, 3)),
+                ("reshape", (count, k, n)), ("pad", ((0, 0), high, wide)),
+                ("reshape", (count, deep, panels, width)), ("transpose", (0, 2, 1, 3)),
             )  # fmt: skip
         return Packed(self.b, steps)
 

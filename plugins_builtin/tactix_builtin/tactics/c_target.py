@@ -1,6 +1,7 @@
 """Compiler options that follow from the device, and the features a kernel compiled with them needs.
 
 Never the machine that compiles: a plan may be built for another one, and the same input must give the same bytes.
+The compiler may use no more than the device says that it has: a level of x86-64 counts where it is there as a whole.
 """
 
 from __future__ import annotations
@@ -9,21 +10,35 @@ import platform
 
 from tactix.contracts.device import DeviceProperties
 
-_V4 = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
-_V3 = ("avx2", "fma", "bmi1", "bmi2", "f16c")
-_EXTRAS = {
+_OPTIONS = {
+    "pni": "-msse3", "ssse3": "-mssse3", "sse41": "-msse4.1", "sse42": "-msse4.2", "popcnt": "-mpopcnt",
+    "cx16": "-mcx16", "lahflm": "-msahf", "avx": "-mavx", "avx2": "-mavx2", "fma": "-mfma", "f16c": "-mf16c",
+    "bmi1": "-mbmi", "bmi2": "-mbmi2", "abm": "-mlzcnt", "movbe": "-mmovbe", "avx512f": "-mavx512f",
+    "avx512bw": "-mavx512bw", "avx512cd": "-mavx512cd", "avx512dq": "-mavx512dq", "avx512vl": "-mavx512vl",
     "avx512vnni": "-mavx512vnni", "avx512bf16": "-mavx512bf16", "avx512vbmi": "-mavx512vbmi", "avxvnni": "-mavxvnni",
     "amxtile": "-mamx-tile", "amxint8": "-mamx-int8", "amxbf16": "-mamx-bf16",
 }  # fmt: skip
+"""Options by feature, in the order in which they are given."""
+_NAMES = tuple(_OPTIONS)
+_LEVELS = {
+    "x86-64-v4": frozenset(_NAMES[: _NAMES.index("avx512vl") + 1]),
+    "x86-64-v3": frozenset(_NAMES[: _NAMES.index("movbe") + 1]),
+    "x86-64-v2": frozenset(_NAMES[: _NAMES.index("lahflm") + 1]),
+    "x86-64": frozenset[str](),
+}
+"""What ``-march`` of that name allows, the widest first."""
 _ARM = {"neon", "asimd", "aarch64", "arm64", "armv8"}
+_ZIG = {"-march=armv8-a": "-mcpu=generic", "-march=x86-64": "-march=x86_64"}
 
 
 def _plain(feature: str) -> str:
     return feature.lower().replace("_", "").replace("-", "")
 
 
-def _has(have: set[str], level: tuple[str, ...], short: str) -> bool:
-    return short in have or have.issuperset(level)
+def _features(device: DeviceProperties) -> set[str]:
+    """Plain names; a device may name a whole level instead of what is in it."""
+    have = {_plain(f) for f in device.features}
+    return have.union(*(held for level, held in _LEVELS.items() if _plain(level) in have))
 
 
 def is_arm(device: DeviceProperties) -> bool:
@@ -37,21 +52,19 @@ def target_flags(device: DeviceProperties) -> tuple[str, ...]:
     lanes = f"-DTX_LANES={max(4, device.lanes)}"
     if is_arm(device):
         return ("-march=armv8-a", lanes)
-    have = {_plain(f) for f in device.features}
-    width = f"-mprefer-vector-width={max(128, device.vector_bits)}"
-    if _has(have, _V4, "x8664v4"):
-        return ("-march=x86-64-v4", *(flag for f, flag in _EXTRAS.items() if f in have), width, lanes)
-    if _has(have, ("avx2", "fma"), "x8664v3"):
-        return ("-march=x86-64-v3", *(["-mavxvnni"] if "avxvnni" in have else []), lanes)
-    return ("-march=x86-64-v2" if "sse42" in have or "x8664v2" in have else "-march=x86-64", lanes)
+    have = _features(device)
+    level, held = next((level, held) for level, held in _LEVELS.items() if held <= have)
+    more = [option for f, option in _OPTIONS.items() if f in have - held]
+    width = [f"-mprefer-vector-width={max(128, device.vector_bits)}"] if "avx512f" in have else []
+    return (f"-march={level}", *more, *width, lanes)
+
+
+def zig_flags(device: DeviceProperties) -> tuple[str, ...]:
+    """The same as ``zig cc`` spells them."""
+    return tuple(_ZIG.get(f, f.replace("-march=x86-64-", "-march=x86_64_")) for f in target_flags(device))
 
 
 def required_features(device: DeviceProperties) -> tuple[str, ...]:
     """The device's features that ``target_flags`` lets the compiler use, by the names that the device gives them."""
-    march = target_flags(device)[0]
-    used = set(_ARM | {"sse42", "x8664v2"})
-    if march == "-march=x86-64-v4":
-        used |= {*_V4, *_V3, *_EXTRAS, "x8664v4", "x8664v3"}
-    elif march == "-march=x86-64-v3":
-        used |= {*_V3, "avxvnni", "x8664v3"}
+    used = _ARM if is_arm(device) else {"sse2", *_OPTIONS, *map(_plain, _LEVELS)}
     return tuple(sorted(f for f in device.features if _plain(f) in used))

@@ -40,12 +40,17 @@ Element = Callable[[int, int], "str | None"]
 
 @dataclass(frozen=True)
 class Tile:
-    """``chains``: sets of accumulators that successive steps take in turn, where one set is too few to hide latency."""
+    """``chains``: sets of accumulators that successive steps take in turn, where one set is too few to hide latency.
+
+    ``near`` and ``far``: how many steps ahead the right side is asked for into the first and second cache; 0: not.
+    """
 
     rows: int
     vectors: int
     lanes: int
     chains: int = 1
+    near: int = 0
+    far: int = 0
 
     @property
     def width(self) -> int:
@@ -92,7 +97,10 @@ class Tile:
         if not rows:
             return ""
         start = f"{u} * {pitch}" if pitch else str(u * self.width)
-        lines = [f"const vf b{n} = tx_load_f32({right} + {start} + {n * self.lanes});" for n in range(self.vectors)]
+        places = [f"{right} + {start} + {n * self.lanes}" for n in range(self.vectors)]
+        lines = [f"const vf b{n} = tx_load_f32({p});" for n, p in enumerate(places)]
+        for steps, level in ((self.near, 3), (self.far, 2)):
+            lines += [f"__builtin_prefetch({p} + {steps * self.width}, 0, {level});" for p in places if steps]
         for m, e in rows:
             sums = " ".join(f"{self.acc(m, n, u % self.chains)} += v * b{n};" for n in range(self.vectors))
             lines.append(f"{{ const vf v = tx_splat({e}); {sums} }}")
@@ -143,10 +151,13 @@ def _by_rows(tile: Tile, epi: Epilogue, site: Site, guarded: bool) -> list[str]:
     return [*head, finish_saved(tile, epi, site, "sums", guarded)]
 
 
-def finish_saved(tile: Tile, epi: Epilogue, site: Site, sums: str, guarded: bool, scale: str = "") -> str:
+def finish_saved(
+    tile: Tile, epi: Epilogue, site: Site, sums: str, guarded: bool, scale: str = "", rows: str = ""
+) -> str:
     """Epilogue and store of saved sums, row by row.
 
-    ``guarded``: only columns that there are. ``scale``: C text after each sum, such as ``* by[m]``.
+    ``guarded``: only columns that there are. ``scale``: C text after each sum, such as ``* by[m]``. ``rows``: C text
+    of how many rows there are, all of them if not given.
     """
     body = []
     for n in range(tile.vectors):
@@ -154,7 +165,7 @@ def finish_saved(tile: Tile, epi: Epilogue, site: Site, sums: str, guarded: bool
         value = f"tx_load_f32({sums} + m * {tile.width} + {at}){scale}"
         text = _one(epi, site, value, "m", n, f"{site.left} - {at}" * guarded)
         body.append(block(f"if ({site.left} > {at})", text) if guarded else text)
-    return loop("m", "0", str(tile.rows), *body)
+    return loop("m", "0", rows or str(tile.rows), *body)
 
 
 def _one(epi: Epilogue, site: Site, value: str, row: str, vector: int, count: str) -> str:

@@ -15,7 +15,7 @@ from tactix.words.tensor import LINEAR, Format
 from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, anchor_spec, epilogue
 from tactix_builtin.tactics.c_scalar import keeps_zero
 from tactix_builtin.tactics.c_text import Args, load, splat, store
-from tactix_builtin.tactics.c_tile import flat, with_term
+from tactix_builtin.tactics.c_tile import flat, is_row_major, with_term
 
 PATTERNS = 5
 """Most kinds of tiles in a row; each is a function of its own."""
@@ -192,15 +192,21 @@ class BlockedSite:
     def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
         rank = len(self.win.epi.shape)
         where = f"(pixel + {self._step(row)})"
-        spatial = [self.args.dim(d) for d in self.win.out[2 - (rank - 2) :]]
         if not varies_by_channel(operand):
             n, *rest = operand.strides[:1] + operand.strides[2:]
-            terms = [f"image * {self.args.dim(n)}"] * (n != 0) + [flat(where, spatial, rest, self.args)]
+            terms = [f"image * {self.args.dim(n)}"] * (n != 0) + [self._flat(where, rest)]
             return splat(operand.dtype, self.args.sum(self.args.input(operand.index), *terms))
         base, strides = self._storage(operand, rank)
-        terms = [f"(block + {vector}) * {self.args.dim(strides[1])}", flat(where, spatial, strides[2:], self.args)]
+        terms = [f"(block + {vector}) * {self.args.dim(strides[1])}", self._flat(where, strides[2:])]
         terms += [f"image * {self.args.dim(strides[0])}"] * (strides[0] != 0)
         return load(operand.dtype, self.args.sum(base, *terms))
+
+    def _flat(self, pixel: str, strides: Sequence[Dim]) -> str:
+        """The offset of an output pixel in an operand with those strides along the spatial axes."""
+        spatial = self.win.out[2 - len(strides) :]
+        if is_row_major(spatial, strides) and strides[-1] != 0:
+            return f"{pixel} * {self.args.dim(strides[-1])}"
+        return flat(pixel, [self.args.dim(d) for d in spatial], strides, self.args)
 
     def _step(self, row: str) -> str:
         return row if self.step == 1 else f"{row} * {self.step}"

@@ -30,7 +30,7 @@ from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import CompilerError
 from tactix_builtin.tactics.c_process import Outcome, run_all
-from tactix_builtin.tactics.c_target import required_features, target_flags
+from tactix_builtin.tactics.c_target import required_features, target_flags, zig_flags
 
 __all__ = ["CCompiler", "compilers", "required_features", "target_flags"]
 
@@ -117,10 +117,7 @@ class CCompiler(Compiler):
         return [Binary(blob, symbol(s), s.text) for s in sources]
 
     def _target(self, device: DeviceProperties) -> tuple[str, ...]:
-        flags = target_flags(device)
-        return (
-            tuple(f.replace("x86-64-", "x86_64_") for f in flags) if {"ziglang", "zig"} & set(self.command) else flags
-        )
+        return zig_flags(device) if {"ziglang", "zig"} & set(self.command) else target_flags(device)
 
     def _build(self, units: Sequence[Unit], flags: Sequence[str]) -> bytes:
         base = "\0".join((self.identity(), *flags))
@@ -299,10 +296,10 @@ def first_errors(output: str, count: int = 6) -> str:
     return "; ".join((errors or lines or ["it said nothing"])[:count])
 
 
-def keep(text: str) -> Path:
+def keep(text: str, suffix: str = ".c") -> Path:
     """Write a failed source into the cache folder, for the user to look at."""
     folder = cache_folder() / "failed"
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.c"
+    path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}{suffix}"
     path.write_text(text, encoding="utf-8")
     return path

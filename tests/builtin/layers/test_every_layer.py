@@ -139,6 +139,10 @@ EXAMPLES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "TrainingDropout": [({"seed": 3}, "f32 3 4; f32; bool")],
     "QuantizeLinear": [({"axis": 0, "saturate": True}, "f32 3 5; f32 3; i8 3")],
     "DequantizeLinear": [({"axis": 1, "block_size": 2}, "i8 3 6; f32 3 3")],
+    "IntegerConvolution": [({"pads": (1, 0, 1, 2), "pad_value": 3}, "u8 2 6 7 9; i8 4 6 3 2; i32 4")],
+    "WideConvolution": [({"pads": (1, 0, 1, 2)}, "bf16 2 6 7 9; bf16 4 6 3 2; f32 4")],
+    "WideMatMul": [({}, "f16 3 4 5; f16 5 6; f32 6")],
+    "IntegerMatMul": [({}, "i8 3 4 5; i8 5 6; i32 6")],
     **{name: [({}, "bool 3 1; bool 4")] for name in ("And", "Or", "Xor")},
     **{name: [({}, "i32 3 1; i32 4")] for name in ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift")},
     "Not": [({}, "bool 3 4")],
@@ -154,7 +158,7 @@ EXAMPLES: dict[str, list[tuple[dict[str, Any], str]]] = {
     },
 }  # fmt: skip
 SCALARS_ONLY = {"Range"}
-OWN_DTYPE = {"Dequantize", "DequantizeLinear", "MelWeightMatrix"}
+OWN_DTYPE = {"Dequantize", "WideConvolution", "WideMatMul", "DequantizeLinear", "MelWeightMatrix"}
 
 
 def examples() -> list[Any]:

@@ -13,8 +13,8 @@ import ctypes
 import mmap
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,35 +30,32 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
+from tactix_builtin.devices.cpu import LEVELS, CpuDevice, target
 from tactix_builtin.tactics.cc import CCompiler
 
 BUDGETS = {DType.FP64: 1e-12, DType.FP32: 1e-5, DType.FP16: 2e-3, DType.BF16: 1.6e-2}
 """Largest error relative to the largest finite reference value; integers and bool must be equal."""
 ABSOLUTE = 1e-7
 """Error that is always allowed for floats."""
-V3 = ("avx2", "bmi1", "bmi2", "f16c", "fma", "sse4_2")
-V4 = ("avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
-EXTRAS = ("avx512_vnni", "avx512_bf16", "avx512_vbmi")
-
-
-def _cpu_flags() -> set[str]:
-    try:
-        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as f:
-            return next((set(line.split(":")[1].split()) for line in f if line.startswith("flags")), set())
-    except OSError:
-        return set()
+V3, V4 = (tuple(sorted(LEVELS[level][2])) for level in ("x86-64-v3", "x86-64-v4"))
+EXTRAS = {"avx512_vnni", "avx512_bf16", "avx512_vbmi"}
 
 
 def devices() -> list[DeviceProperties]:
-    """CPU targets that this machine can run, the widest first."""
-    have = _cpu_flags()
-    levels = [("v4", 512, (*V4, *V3, *EXTRAS)), ("v3", 256, V3), ("v2", 128, ("sse4_2",))]
-    needs = {"v4": V4, "v3": V3, "v2": ("sse4_2",)}
-    return [
-        DeviceProperties("cpu", name, frozenset(f for f in features if f in have), bits, cores=2)
-        for name, bits, features in levels
-        if have.issuperset(needs[name])
-    ] or [DeviceProperties("cpu", "generic", frozenset(), 128, cores=2)]
+    """CPU targets that this machine can run, the widest first; TACTIX_TEST_TARGET leaves the one of that name alone.
+
+    Their names: ``v4`` (with extras that are here), ``v3``, ``v2``, ``armv8``.
+    """
+    here = CpuDevice().properties().features
+    found = []
+    for level in sorted((x for x in LEVELS if here >= LEVELS[x][2]), reverse=True):
+        more = EXTRAS & here if level == "x86-64-v4" else frozenset[str]()
+        made = target(level)
+        found.append(replace(made, name=level.removeprefix("x86-64-"), features=made.features | more, cores=2))
+    wanted = os.environ.get("TACTIX_TEST_TARGET")
+    chosen = [d for d in found if wanted in (None, d.name)]
+    assert chosen or not wanted, f"this machine runs {[d.name for d in found]}, not {wanted}"
+    return chosen or [DeviceProperties("cpu", "generic", frozenset(), 128, cores=2)]
 
 
 NATIVE = devices()[0]
@@ -247,6 +244,10 @@ class Buffer:
         """The content as an array."""
         return self._bytes[self._offset : self._offset + self.size].view(dtype).reshape(shape)
 
+    def image(self) -> tuple[Any, int]:
+        """Its bytes with those around it, whole pages, and where among them it starts."""
+        return self._bytes, self._offset
+
     def intact(self) -> bool:
         """Whether the bytes before and behind still hold the fill."""
         before, behind = self._bytes[: self._offset], self._bytes[self._offset + self.size :]
@@ -267,7 +268,12 @@ class Run:
         """Run all launches with ``nt`` threads one after the other; returns the outputs, linear."""
         self.fill(arrays)
         for launch in self.artifact.launches:
-            call(function, self.arguments(launch), nt)
+            values = self.arguments(launch)
+            call(function, (ctypes.c_int64 * max(1, len(values)))(*values), nt)
+        return self.results(arrays, where)
+
+    def results(self, arrays: Sequence[Any], where: str) -> list[Any]:
+        """The outputs, linear, after a run on these inputs; nothing else may have changed."""
         for name, b in self.buffers().items():
             assert b.intact(), f"{where}: wrote outside {name}"
         for i, (b, x) in enumerate(zip(self.inputs, arrays, strict=True)):
@@ -292,19 +298,19 @@ class Run:
             source = None if packed.index < 0 else given[packed.index].const
             self.constants[name] = _buffer_of(packed.apply(source))
 
-    def arguments(self, launch: Launch) -> Any:
-        """The launch's argument array."""
+    def arguments(self, launch: Launch, at: Callable[[Buffer], int] = lambda b: b.address) -> list[int]:
+        """The launch's arguments; ``at`` tells where a buffer lies."""
         values = []
         for a in launch.args:
             if a.kind == "scalar":
                 values.append(dims.evaluate(a.value, self.env))
             elif a.kind == "workspace":
-                values.append(self.workspace.address + dims.evaluate(a.value, self.env))
+                values.append(at(self.workspace) + dims.evaluate(a.value, self.env))
             elif a.kind == "constant":
-                values.append(self.constants[a.name].address)
+                values.append(at(self.constants[a.name]))
             else:
-                values.append({"input": self.inputs, "output": self.outputs}[a.kind][a.index].address)
-        return (ctypes.c_int64 * max(1, len(values)))(*values)
+                values.append(at({"input": self.inputs, "output": self.outputs}[a.kind][a.index]))
+        return values
 
     def output(self, j: int, where: str) -> Any:
         """Output ``j`` as a linear array, its padding lanes checked."""

@@ -105,3 +105,16 @@ def test_cost_grows_with_the_keys() -> None:
         variant = ATTENTION.variants(node, h.NATIVE)[0]  # type: ignore[index]
         costs.append(ATTENTION.cost(node, variant, CompileContext(h.NATIVE)) or 0.0)
     assert 0 < 2 * costs[0] < costs[1]
+
+
+def test_keys_that_no_row_may_see_are_left_out() -> None:
+    cases = []
+    for keys in (5, 37, KEYS + 40):
+        q, k, v = floats(1, 2, 37, 10), floats(1, 2, keys, 10), floats(1, 2, keys, 20)
+        hidden = np.arange(keys) > np.arange(37)[:, None]
+        for never in (-np.inf, np.finfo(np.float32).min):
+            causal = np.where(hidden, np.float32(never), floats(37, keys))
+            none = causal.copy()
+            none[[3, 36]] = never  # rows that see nothing
+            cases += [attention(q, k, v, m, nan_to_zero=True) for m in (causal, none, causal[7:8], none[3:4])]
+    h.check_all(cases)

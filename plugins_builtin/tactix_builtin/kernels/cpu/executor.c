@@ -1,4 +1,5 @@
-/* Runs the launches of a plan. Every thread walks all launches; after each there is a barrier.
+/* Runs the launches of a plan. Every thread walks all launches; after each there is a barrier, but for runs of launches
+ * so short that one thread makes them by itself while the others wait at the next barrier.
  *
  * GNU C11 for gcc, clang and zig cc; needs pthreads and nothing else of the plan. A pool of workers is made when it is
  * first needed. It serves one caller at a time: a caller that finds it busy runs alone. Workers spin for a while after
@@ -22,11 +23,12 @@
 #endif
 
 #define TXE_EXPORT __attribute__((visibility("default")))
-#define TXE_ABI 2
+#define TXE_ABI 3
 #define TXE_MAX_THREADS 255     /* the thread count has 8 bits of a ticket */
 #define TXE_SPIN_NS 80000       /* workers stay awake this long after a run */
 #define TXE_BARRIER_SPINS 100  /* then the barrier gives its core to others */
 #define TXE_SMALL_NS 50000      /* a table that takes less than this alone is run alone */
+#define TXE_TINY_NS 1500        /* a launch that takes less than this alone is not shared out */
 #define TXE_LINE 128            /* two cache lines: adjacent ones are fetched together */
 
 typedef void (*txe_kernel)(const int64_t *args, int tid, int nt);
@@ -38,6 +40,8 @@ typedef struct {
     const int64_t *const *args;
     int64_t trials;   /* runs that are still to be made alone, to time them */
     int64_t alone_ns; /* the shortest of them */
+    int64_t barriers; /* of a run that is shared out: one after each launch, but within runs of tiny ones */
+    int64_t *launch_ns; /* the shortest time of each launch in those runs */
 } txe_table;
 
 /* Launches that a thread has finished since the pool began: written by that thread alone. */
@@ -146,14 +150,31 @@ static void txe_barrier(int tid, int nt, uint64_t count) {
     }
 }
 
+static int txe_tiny(const txe_table *t, int64_t i) {
+    return t->launch_ns[i] < TXE_TINY_NS;
+}
+
 /* The table may be gone once the last barrier is reached: nothing of it is read then. */
 static void txe_walk(const txe_table *t, int tid, int nt, uint64_t count) {
-    const txe_kernel *kernels = t->kernels;
-    const int64_t *const *args = t->args;
-    for (uint64_t end = count + (uint64_t)t->launches; count < end;) {
-        (*kernels++)(*args++, tid, nt);
+    const int64_t launches = t->launches;
+    for (int64_t i = 0; i < launches;) {
+        if (txe_tiny(t, i)) {
+            for (; i < launches && txe_tiny(t, i); i++)
+                if (tid == 0)
+                    t->kernels[i](t->args[i], 0, 1);
+        } else {
+            t->kernels[i](t->args[i], tid, nt);
+            i++;
+        }
         txe_barrier(tid, nt, ++count);
     }
+}
+
+static int64_t txe_count_barriers(const txe_table *t) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < t->launches; i++)
+        count += !(i && txe_tiny(t, i) && txe_tiny(t, i - 1));
+    return count;
 }
 
 static void txe_walk_alone(const txe_table *t) {
@@ -219,7 +240,7 @@ static void txe_leave(void) {
 static void txe_post(const txe_table *t, int nt) {
     txe_pool.table = t;
     txe_pool.start = txe_pool.base;
-    txe_pool.base += (uint64_t)t->launches;
+    txe_pool.base += (uint64_t)t->barriers;
     uint32_t job = (atomic_load_explicit(&txe_pool.ticket, memory_order_relaxed) >> 8) + 1;
     atomic_store(&txe_pool.ticket, job << 8 | (uint32_t)nt);
     if (atomic_load(&txe_pool.sleepers))
@@ -234,12 +255,18 @@ TXE_EXPORT int tx_abi(void) {
 }
 
 static int txe_try_alone(txe_table *t) {
-    uint64_t start = txe_now();
-    txe_walk_alone(t);
-    int64_t took = (int64_t)(txe_now() - start);
-    if (took < t->alone_ns)
-        t->alone_ns = took;
-    t->trials = took > 10 * TXE_SMALL_NS ? 0 : t->trials - 1;
+    uint64_t start = txe_now(), before = start;
+    for (int64_t i = 0; i < t->launches; i++) {
+        t->kernels[i](t->args[i], 0, 1);
+        uint64_t after = txe_now();
+        if ((int64_t)(after - before) < t->launch_ns[i])
+            t->launch_ns[i] = (int64_t)(after - before);
+        before = after;
+    }
+    if ((int64_t)(before - start) < t->alone_ns)
+        t->alone_ns = (int64_t)(before - start);
+    t->trials = (int64_t)(before - start) > 100 * TXE_SMALL_NS ? 0 : t->trials - 1;
+    t->barriers = txe_count_barriers(t);
     return 1;
 }
 

@@ -140,7 +140,16 @@ TX_INLINE vf tx_tanh(vf x) {
     const vf e = tx_expm1(2.0f * tx_min_c(tx_abs(x), tx_splat(10.0f)));
     return tx_copysign(e / (e + 2.0f), x);
 }
-TX_INLINE vf tx_sigmoid(vf x) { return 1.0f / (1.0f + tx_exp(tx_neg(x))); }
+/* 1 / d for d >= 1, infinity and NaN: a table look-up and one step of Newton's method take half a division's time. */
+TX_INLINE vf tx_invert(vf d) {
+#if TX_512
+    const __m512 r = _mm512_rcp14_ps((__m512)d), e = _mm512_fnmadd_ps((__m512)d, r, _mm512_set1_ps(1.0f));
+    return (vf)_mm512_mask_fmadd_ps(r, tx_lt(d, tx_splat(__builtin_inff())), e, r);
+#else
+    return 1.0f / d;
+#endif
+}
+TX_INLINE vf tx_sigmoid(vf x) { return tx_invert(1.0f + tx_exp(tx_neg(x))); }
 
 /* erfc(a) for a >= 0, within 1.2e-7 absolute. */
 TX_INLINE vf tx_erfc_positive(vf a) {

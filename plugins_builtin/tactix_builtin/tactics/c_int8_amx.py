@@ -1,0 +1,168 @@
+"""IntegerMatMul, and WideMatMul of bfloat16, on the AMX matrix unit of x86-64.
+
+Blocks of 32 rows and 32 columns: two tiles of a times two of b into four tiles of sums, which begin with the bias of
+their columns. b lies in the panels of c_int8_gemm. The rows that fill no tile are copied, with zeros behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import ceildiv, evaluate, symbols
+from tactix_builtin.tactics import c_int8_tile as byte
+from tactix_builtin.tactics.c_int8_gemm import DotKernel, DotProduct, dot_product, fills_tiles
+from tactix_builtin.tactics.c_int8_tile import BYTES, DEEP, HALVES, HIGH, SIDE, Dot, DotTile
+from tactix_builtin.tactics.c_product import RowSite
+from tactix_builtin.tactics.c_text import block, kernel, loop
+from tactix_builtin.tactics.c_text import prelude as text_of
+from tactix_builtin.tactics.c_tile import GRID
+
+BLOCK_BYTES = 1 << 19
+"""Bytes of a that one sweep over the panels reads."""
+RATES = {BYTES: 1.8e12, HALVES: 9e11}
+"""Operations per second of a core, for estimates."""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [ByteAmxTactic(), HalfAmxTactic()]
+
+
+class ByteAmxTactic(Tactic):
+    """u8 or i8 times constant i8, of a depth that fills tiles; rows may be symbolic."""
+
+    key = "tactix.c_int8_amx@1"
+    implements: tuple[str, ...] = ("tactix.IntegerMatMul@1",)
+    source = "c"
+    native = True
+    dot: Dot = BYTES
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        p = dot_product(node, self.dot)
+        if isinstance(p, Reject):
+            return p
+        if not fills_tiles(p, device):
+            return Reject("it needs AMX, a depth that fills tiles, and more than a few rows")
+        return [Variant.of(rows=SIDE, vectors=SIDE // HIGH)]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        p = dot_product(node, self.dot)
+        assert isinstance(p, DotProduct)
+        if not symbols(p.m) <= set(ctx.opt):
+            return None
+        rows, columns = (-(-evaluate(d, ctx.opt) // SIDE) * SIDE for d in (p.m, p.n))
+        work = 2 * rows * columns * p.k / RATES[self.dot] + rows * columns * 2e-10
+        return 1e-6 + work / max(1, ctx.threads) + p.k * p.n * self.dot.size / 4e10
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        p = dot_product(node, self.dot)
+        assert isinstance(p, DotProduct)
+        return _Kernel(p, node, variant, ctx).artifact()
+
+
+class HalfAmxTactic(ByteAmxTactic):
+    """bf16 times constant bf16, of a depth that fills tiles; rows may be symbolic."""
+
+    key = "tactix.c_bf16_amx@1"
+    implements = ("tactix.WideMatMul@1", "tactix.MatMul@1", "tactix.Gemm@1")
+    dot = HALVES
+
+
+class _Kernel(DotKernel):
+    """Writes one kernel."""
+
+    def artifact(self) -> KernelArtifact:
+        """The kernel as data."""
+        p, dot, axis = self.p, self.p.dot, 0 if self.p.turned else 1
+        first = byte.starts(self.node, p.inputs, self.panels * SIDE, axis, dot, flipped=False)
+        self.x = self.args.input(p.inputs[0])
+        self.w = self.args.constant("b", self._packed(), dot.weights)
+        self.first = self.args.constant("first", first, dot.sums)
+        self._finish()
+        body = self._blocks()
+        helpers = f"{text_of('amx.h')}{GRID}{self._product()}{self.functions.text()}"
+        made = kernel(self.args, [body], self.ctx, helpers=helpers, preludes=byte.preludes())
+        return byte.without_fma(made) if byte.rounds_sums(p.epi.results) else made
+
+    def _finish(self) -> None:
+        """The function that takes ``rows`` rows of sums to the outputs."""
+        p = self.p
+        left = "" if p.n % SIDE == 0 else f"({p.n} - col)"
+        site = RowSite(self.args, p.lead, p.n, self.lanes, left)
+        tile = DotTile(p.dot, (0,), SIDE // HIGH, self.lanes)
+        body = tile.finish_saved(p.epi, site, "rows", False)
+        if left:
+            body = "\n".join([
+                block(f"if ({left} >= {SIDE})", body), block("else", tile.finish_saved(p.epi, site, "rows", True)),
+            ])  # fmt: skip
+        parameters = f"const {p.dot.element}* sums, int64_t rows, int64_t row, int64_t col"
+        self.functions.add("finish", parameters, [body])
+
+    def _product(self) -> str:
+        """The function that multiplies two tiles of rows with a panel."""
+        p = self.p
+        call = "dpbf16ps" if p.dot is HALVES else "dpbssd" if p.flip else "dpbusd"
+        depth = p.k * p.dot.size
+        step = [
+            f"_tile_loadd(4, x0 + k, {depth});", f"_tile_loadd(5, x1 + k, {depth});",
+            f"_tile_loadd(6, w + k * {SIDE}, {4 * SIDE});", f"_tile_loadd(7, w + k * {SIDE} + {DEEP}, {4 * SIDE});",
+            *(f"_tile_{call}({2 * t + c}, {4 + t}, {6 + c});" for t in range(2) for c in range(2)),
+        ]  # fmt: skip
+        at = [
+            (2 * t + c, f"first + {c * HIGH}", f"sums + {t * HIGH * SIDE + c * HIGH}") for t in (0, 1) for c in (0, 1)
+        ]
+        body = [
+            *(f"_tile_loadd({n}, {start}, 0);" for n, start, _ in at),
+            loop("k", "0", str(depth), *step, step=DEEP),
+            *(f"_tile_stored({n}, {place}, {4 * SIDE});" for n, _, place in at),
+        ]
+        kind = p.dot.element
+        head = (
+            f"TX_RARE void TX_NAME(product)(const uint8_t* x0, const uint8_t* x1, "
+            f"const int8_t* w, const {kind}* first, {kind}* sums)"
+        )
+        return block(head, *body) + "\n"
+
+    @staticmethod
+    def _rest(x: str, m: str, depth: int) -> list[str]:
+        """Copy the rows that fill no tile."""
+        return [
+            f"const int64_t odd = {m} % {HIGH};",
+            f"memcpy(rest, {x} + ({m} - odd) * {depth}, odd * {depth});",
+            f"memset(rest + odd * {depth}, 0, ({HIGH} - odd) * {depth});",
+        ]
+
+    def _blocks(self) -> str:
+        """Loops over this thread's blocks: rows that stay in the cache, panels, rows."""
+        p, m = self.p, self.args.dim(self.p.m)
+        depth = p.k * p.dot.size
+        most = max(1, BLOCK_BYTES // (SIDE * depth))
+        tiles = self.args.dim(ceildiv(p.m, SIDE))
+        x = f"(const uint8_t*){self.x}"
+        inner = [
+            f"const int64_t row = t * {SIDE}, rows = {m} - row < {SIDE} ? {m} - row : {SIDE};",
+            f"const uint8_t* upper = rows < {HIGH} ? rest : {x} + row * {depth};",
+            f"const uint8_t* lower = rows < {SIDE} ? rest : upper + {HIGH * depth};",
+            f"TX_NAME(product)(upper, lower, panel, {self.first} + p * {SIDE}, sums);",
+            f"TX_NAME(finish)(a, sums, rows, row, p * {SIDE});",
+        ]
+        panel = [
+            f"const int8_t* panel = (const int8_t*){self.w} + p * {depth * SIDE};",
+            loop("t", "u", "next", *inner),
+        ]
+        walk = [
+            f"const int64_t next = u + {most} < g[1] ? u + {most} : g[1];",
+            loop("p", "g[2]", "g[3]", *panel),
+        ]
+        return "\n".join([
+            "int64_t g[4];", f"TX_NAME(grid)({tiles}, {self.panels}, tid, nt, g);",
+            "if (g[0] >= g[1] || g[2] >= g[3]) return;",
+            f"uint8_t rest[{HIGH * depth}] __attribute__((aligned(64)));",
+            f"{p.dot.element} sums[{SIDE * SIDE}] __attribute__((aligned(64)));",
+            block(f"if (g[1] == {tiles} && {m} % {SIDE})", *self._rest(x, m, depth)),
+            "TX_NAME(begin)();", loop("u", "g[0]", "g[1]", *walk, step=most), "_tile_release();",
+        ])  # fmt: skip

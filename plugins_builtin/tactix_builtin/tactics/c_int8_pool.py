@@ -1,0 +1,80 @@
+"""MaxPool of bytes in the blocked format: a pixel of one channel block is one short vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dtypes import DType
+from tactix.words.tensor import blocked
+from tactix_builtin.tactics import c_text
+from tactix_builtin.tactics.c_scalar import int_range
+from tactix_builtin.tactics.c_text import Args, block, kernel, loop
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [BytePoolTactic()]
+
+
+class BytePoolTactic(Tactic):
+    """u8 or i8, two spatial axes of known size."""
+
+    key = "tactix.c_int8_pool@1"
+    implements = ("tactix.MaxPool@1",)
+    source = "c"
+    native = True
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        x = node.given[0].spec
+        if node.is_fused or x.dtype not in (DType.INT8, DType.UINT8) or x.rank != 4:
+            return Reject("this kernel takes bytes of rank 4, and no epilogue")
+        known = (*x.shape[1:], *node.outputs[0].spec.shape[1:], *node.attrs.pads)
+        if not all(isinstance(d, int) for d in known) or 0 in known[:6]:
+            return Reject("the sizes of the image are not known, or it is empty")
+        fmt = blocked(max(4, device.lanes))
+        return [Variant.of([fmt], [fmt])]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        return c_text.traffic(node, variant, ctx)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args, a, lanes = Args(node), node.attrs, max(4, ctx.device.lanes)
+        x, y = node.given[0].spec, node.outputs[0].spec
+        (high, wide), (out_high, out_wide) = x.shape[2:], y.shape[2:]
+        (kh, kw), (sy, sx), (dy, dx) = a.kernel_shape, a.strides or (1, 1), a.dilations or (1, 1)
+        top, left = (a.pads or (0, 0))[:2]
+        kind, low = "tx_u8" if x.dtype is DType.UINT8 else "tx_s8", int_range(x.dtype)[0]
+        tap = _larger(kind, f"row + (bx + j * {dx}) * {lanes}", lanes)
+        start = f"const char* row = plane + (by + i * {dy}) * {wide * lanes};"  # type: ignore[operator]
+        pixel = [
+            f"const int64_t bx = x * {sx} - {left};",
+            f"const int64_t fx = tx_first_tap(bx, {dx}), ex = tx_end_tap(bx, {dx}, {wide}, {kw});",
+            f"{kind} best = ({kind}){{0}} + ({low});",
+            loop("i", "fy", "ey", start, loop("j", "fx", "ex", tap)),
+            f"memcpy(out + x * {lanes}, &best, {lanes});",
+        ]  # fmt: skip
+        body = [
+            f"const int64_t by = u % {out_high} * {sy} - {top};",
+            f"const int64_t fy = tx_first_tap(by, {dy}), ey = tx_end_tap(by, {dy}, {high}, {kh});",
+            f"const char* plane = {args.bytes_in(0)} + u / {out_high} * {high * wide * lanes};",  # type: ignore[operator]
+            f"char* out = {args.bytes_out(0)} + u * {out_wide * lanes};",  # type: ignore[operator]
+            loop("x", "0", str(out_wide), *pixel),
+        ]
+        total = args.dim(x.shape[0] * (-(-int(x.shape[1]) // lanes) * out_high))  # type: ignore[arg-type]
+        preludes = (*c_text.vector_preludes(), c_text.prelude("pool.h"))
+        return kernel(args, [c_text.split(total), loop("u", "lo", "hi", *body)], ctx, preludes=preludes)
+
+
+def _larger(kind: str, pointer: str, lanes: int) -> str:
+    """Statements that keep the larger of ``best`` and the bytes at a pointer."""
+    return block(
+        "",
+        f"{kind} v;",
+        f"memcpy(&v, {pointer}, {lanes});",
+        "const __typeof__(v > best) m = v > best;",
+        f"best = ({kind})((v & ({kind})m) | (best & ~({kind})m));",
+    )

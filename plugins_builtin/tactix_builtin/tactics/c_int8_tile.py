@@ -1,0 +1,279 @@
+"""Register tiles of sums of byte products in int32, and their way to the node's outputs; also of bfloat16 in float32.
+
+A step takes a group of four bytes of the left side for each row, in all lanes, and ``vectors`` vectors of the right
+side, which lies as ``[step][column][group]``. Left sides are unsigned; signed ones are read with their top bits
+flipped, and the sums start 128 times the column's weights lower. Bytes equal the reference's: where sums of floats are
+rounded to them, kernels are compiled without contracting products and sums into FMA.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact, Packed, Source
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.expr import Scalar, maximum, minimum, round_, walk
+from tactix.contracts.graph import Node
+from tactix.words.dtypes import DType
+from tactix_builtin.tactics import c_text
+from tactix_builtin.tactics.c_epilogue import Epilogue
+from tactix_builtin.tactics.c_scalar import float_literal, int_range
+from tactix_builtin.tactics.c_text import block, loop
+from tactix_builtin.tactics.c_tile import Site
+
+UNROLL = 2
+LIGHT_RESULTS = 24
+"""Statements of an epilogue that may be repeated for every accumulator."""
+
+
+def preludes() -> tuple[str, ...]:
+    """Everything that these kernels include."""
+    return (*c_text.vector_preludes(), c_text.prelude("int8.h"), c_text.prelude("bf16.h"))
+
+
+def rounds_sums(results: Sequence[Scalar]) -> bool:
+    """Whether a sum of floats is rounded to whole numbers: contracted into FMA it could round to another one."""
+    rounded = [n for n in walk(results) if n.op == "round"]
+    return any(n.op in ("add", "sub") for n in walk([a for r in rounded for a in r.args]))
+
+
+def without_fma(artifact: KernelArtifact) -> KernelArtifact:
+    """The artifact whose floats are rounded after every operation, as the reference's are."""
+    assert isinstance(artifact.code, Source)
+    return replace(artifact, code=replace(artifact.code, flags=(*artifact.code.flags, "-ffp-contract=off")))
+
+
+SIDE, HIGH, DEEP = 32, 16, 64
+"""Of the AMX matrix unit: rows and columns of a block of four tiles; rows of a tile; bytes of a tile's rows."""
+
+
+def has_tiles(device: DeviceProperties, dot: Dot) -> bool:
+    """Whether the device has a matrix unit for such products, and vectors for the rest."""
+    return device.has("amx_tile", dot.tiles, "avx512f", "avx512bw", "avx512dq", "avx512vl") and device.lanes == 16
+
+
+def shapes(device: DeviceProperties) -> tuple[tuple[int, int], ...]:
+    """Tiles (rows, vectors) that fill the registers."""
+    return ((14, 2), (9, 3), (6, 4), (28, 1)) if device.lanes == 16 else ((4, 2), (3, 3), (8, 1))
+
+
+@dataclass(frozen=True)
+class Dot:
+    """How groups of four bytes are multiplied and summed.
+
+    ``size``: bytes of an element; ``call``: the C function; ``tiles``: the feature of matrix units that do it;
+    ``dtypes``: that both sides may have.
+    """
+
+    size: int
+    call: str
+    sums: DType
+    weights: DType
+    tiles: str
+    dtypes: tuple[DType, ...]
+
+    @property
+    def group(self) -> int:
+        """Elements of a group."""
+        return 4 // self.size
+
+    @property
+    def element(self) -> str:
+        """The C type of a sum."""
+        return c_text.ctype(self.sums)
+
+    @property
+    def vector(self) -> str:
+        """The C type of sums."""
+        return c_text.vector_type(self.sums)
+
+
+BYTES = Dot(1, "tx_dot4", DType.INT32, DType.INT8, "amx_int8", (DType.UINT8, DType.INT8))
+HALVES = Dot(2, "tx_dot2", DType.FP32, DType.BF16, "amx_bf16", (DType.BF16,))
+
+
+@dataclass(frozen=True)
+class DotTile:
+    """``offsets``: bytes from the left side's pointer to each row. ``flip``: the left side is signed bytes."""
+
+    dot: Dot
+    offsets: tuple[int, ...]
+    vectors: int
+    lanes: int
+    flip: bool = False
+
+    @property
+    def rows(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self.vectors * self.lanes
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """Every (row, vector)."""
+        return [(m, n) for m in range(self.rows) for n in range(self.vectors)]
+
+    def start(self, pointer: str) -> str:
+        """Declare the sums, those of a column beginning with the number at ``pointer``."""
+        kind, load = self.dot.vector, self._load
+        first = [f"const {kind} z{n} = {load(f'{pointer} + {n * self.lanes}')};" for n in range(self.vectors)]
+        return "\n".join([*first, f"{kind} {', '.join(f's{m}_{n} = z{n}' for m, n in self.places)};"])
+
+    def _load(self, pointer: str) -> str:
+        return c_text.load(self.dot.sums, pointer)
+
+    def run(self, count: int, x: str = "x", w: str = "w") -> str:
+        """``count`` steps; moves both pointers behind them."""
+        whole, rest = divmod(count, UNROLL)
+        lines = []
+        if whole > 1:
+            lines.append(loop("q", "0", str(whole), self._steps(UNROLL, x, w)))
+        elif whole:
+            lines.append(self._steps(UNROLL, x, w))
+        return "\n".join([*lines, *([self._steps(rest, x, w)] if rest else [])])
+
+    def _steps(self, count: int, x: str, w: str) -> str:
+        quads = [self._step(w, u, lambda m, u=u: f"tx_quad({x} + {self.offsets[m] + 4 * u})") for u in range(count)]  # type: ignore[misc]
+        return "\n".join([*quads, f"{x} += {4 * count}; {w} += {4 * count * self.width};"])
+
+    def last(self, bytes_left: int, x: str = "x", w: str = "w") -> str:
+        """One step of fewer than four bytes."""
+        return self._step(w, 0, lambda m: f"tx_quad_n({x} + {self.offsets[m]}, {bytes_left})")
+
+    def _step(self, w: str, u: int, quad: Any) -> str:
+        at = 4 * u * self.width
+        lines = [f"const vi b{n} = tx_load_i32({w} + {at + 4 * n * self.lanes});" for n in range(self.vectors)]
+        for m in range(self.rows):
+            sums = " ".join(f"s{m}_{n} = {self.dot.call}(s{m}_{n}, v, b{n});" for n in range(self.vectors))
+            lines.append(f"{{ const vi v = {f'tx_flip({quad(m)})' if self.flip else quad(m)}; {sums} }}")
+        return block("", *lines)
+
+    def finish(self, epi: Epilogue, site: Site) -> list[str]:
+        """Epilogue and stores: in registers, or through memory where it is long or columns may be missing."""
+        short = len(epi.emit(["z"], lambda o: "0").statements) <= LIGHT_RESULTS
+        full = [result(epi, site, f"s{m}_{n}", str(m), n, "", self.dot) for m, n in self.places]
+        if short and not site.left:
+            return full
+        if not short:
+            return self._through_memory(epi, site, bool(site.left))
+        rest = self._through_memory(epi, site, True)
+        return [block(f"if ({site.left} >= {self.width})", *full), block("else", *rest)]
+
+    def _through_memory(self, epi: Epilogue, site: Site, guarded: bool) -> list[str]:
+        lines = [f"{self.dot.element} sums[{self.rows * self.width}] __attribute__((aligned(64)));"]
+        for m, n in self.places:
+            lines.append(c_text.store(self.dot.sums, f"sums + {m * self.width + n * self.lanes}", f"s{m}_{n}"))
+        return [*lines, self.finish_saved(epi, site, str(self.rows), guarded)]
+
+    def finish_saved(self, epi: Epilogue, site: Site, rows: str, guarded: bool) -> str:
+        """Epilogue and stores of ``sums``, the tile's rows in memory; ``guarded``: only columns that there are."""
+        body = []
+        for n in range(self.vectors):
+            at = n * self.lanes
+            sums = self._load(f"sums + m * {self.width} + {at}")
+            text = result(epi, site, sums, "m", n, f"{site.left} - {at}" * guarded, self.dot)
+            body.append(block(f"if ({site.left} > {at})", text) if guarded else text)
+        return loop("m", "0", rows, *body)
+
+
+def result(epi: Epilogue, site: Site, value: str, row: str, vector: int, count: str, dot: Dot = BYTES) -> str:
+    """The statements that take one vector of sums to the node's outputs."""
+    bytes_ = [rounded_part(r) for r in epi.results]
+    inner = replace(epi, results=tuple(in_floats(b.x if b else r) for b, r in zip(bytes_, epi.results, strict=True)))
+    code = inner.emit(["z"], lambda operand: site.place(operand, row, vector, count))
+    puts = []
+    for j, (b, name, dtype) in enumerate(zip(bytes_, code.results, code.dtypes, strict=True)):
+        final = b.text(name) if b else name
+        puts.append(site.put(j, b.dtype if b else dtype, final, row, vector, count))
+    return block("", f"const {dot.vector} z = {value};", *code.statements, *puts)
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """The end of a Quantize layer: ``x`` rounded, kept within a range, ``zero`` added."""
+
+    x: Scalar
+    zero: int
+    dtype: DType
+
+    def text(self, name: str) -> str:
+        low, high = int_range(self.dtype)
+        return f"tx_rounded({name}, {float_literal(high - self.zero)}, {low - self.zero}, {self.zero})"
+
+
+def rounded_part(s: Scalar) -> Rounded | None:
+    """What a result rounds to bytes, if it ends as Quantize does: one instruction each instead of several."""
+    if s.op != "cast" or s.value not in (DType.UINT8, DType.INT8):
+        return None
+    names: list[str] = []
+    ends: list[float] = []
+    node = s.args[0]
+    while node.op in ("max", "min", "add") and node.args[1].op == "const" and len(names) < 3:
+        names.append(node.op)
+        ends.append(float(node.args[1].value))
+        node = node.args[0]
+    low, high = int_range(s.value)
+    if names != ["max", "min", "add"] or ends[:2] != [low, high] or node.op != "round" or not ends[2].is_integer():
+        return None
+    return Rounded(node.args[0], int(ends[2]), s.value)
+
+
+def in_floats(s: Scalar) -> Scalar:
+    """The expression with what is rounded to bytes and read again kept as whole floats, which is the same."""
+    args = tuple(in_floats(a) for a in s.args)
+    if s.op == "cast" and s.value is DType.FP32 and (b := rounded_part(s.args[0])):
+        low, high = int_range(b.dtype)
+        whole = maximum(minimum(round_(in_floats(b.x)), float(high - b.zero)), float(low - b.zero))
+        return whole + float(b.zero) if b.zero else whole
+    if s.op == "sub" and args[0].op == "add" and args[0].args[1] is s.args[1] and s.args[0].op == "cast":
+        return args[0].args[0]
+    return _BUILD[s.op](*args) if s.op in _BUILD else s
+
+
+_BUILD: dict[str, Callable[..., Scalar]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
+    "max": maximum, "min": minimum, "round": round_,
+}  # fmt: skip
+
+
+def starts(node: Node, inputs: Sequence[int], size: int, axis: int, dot: Dot = BYTES, flipped: bool = True) -> Packed:
+    """Numbers that the sums begin with, one for each output channel, zeros up to ``size``.
+
+    ``inputs``: which given inputs are x, weights and bias, -1 if absent; ``axis``: the output channels of the weights;
+    ``flipped``: whether signed bytes of x are read as unsigned ones, 128 higher.
+    """
+    import numpy as np
+
+    x, weights, bias = (*inputs, -1)[:3]
+    w = node.given[weights].spec.const
+    count, signed = w.shape[axis], flipped and node.given[x].spec.dtype is DType.INT8
+    if not signed and bias >= 0:
+        return Packed(bias, (("cast", dot.sums.value), ("pad", ((0, size - count),))))
+    other = tuple(i for i in range(w.ndim) if i != axis)
+    total = np.zeros(size, dot.sums.numpy)
+    if bias >= 0:
+        total[:count] = node.given[bias].spec.const
+    if signed:
+        total[:count] -= (128 * w.astype(np.int64).sum(axis=other)).astype(np.int32)
+    return Packed(-1, array=total)
+
+
+def step_cycles(rows: int, vectors: int) -> float:
+    """Cycles of one step: two products or loads at a time, and five of latency hidden by ten sums."""
+    return max(rows * vectors / 2, 0.5 * (rows + vectors), 5.0 if rows * vectors < 10 else 0.0) + 0.1 * vectors
+
+
+def finish_cycles(rows: int, vectors: int) -> float:
+    """Cycles of an epilogue."""
+    return 5.0 * rows * vectors
+
+
+def constant_channels(node: Node, inputs: Sequence[int]) -> bool:
+    """Whether these given inputs are constants."""
+    return all(i < 0 or node.given[i].spec.is_const for i in inputs)

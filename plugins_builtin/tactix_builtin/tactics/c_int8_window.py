@@ -1,0 +1,241 @@
+"""What convolutions over bytes, and over bfloat16, share: geometry, the padded input, results in the blocked format.
+
+A first launch copies inputs that have pads, with the pads' value around them, so that the sums need no borders.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tactix.contracts.artifact import Packed
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import Reject
+from tactix.words.dims import Dim, Shape
+from tactix.words.dtypes import DType
+from tactix.words.tensor import LINEAR, Format, TensorSpec
+from tactix_builtin.tactics import c_int8_tile as byte
+from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, anchor_spec, epilogue
+from tactix_builtin.tactics.c_int8_tile import Dot
+from tactix_builtin.tactics.c_text import Args, block, load, loop, splat, store
+
+FEW_CHANNELS = 4
+"""An image with at most so many channels is read linear, four bytes to a pixel."""
+
+
+@dataclass(frozen=True)
+class DotWindow:
+    """A convolution over two spatial axes; one axis gets a first one of size 1.
+
+    ``inputs``: given ones for x, w and the bias. Sizes are (rows, columns); ``pads`` are top, left, bottom, right.
+    """
+
+    inputs: tuple[int, int, int]
+    n: Dim
+    c: int
+    co: int
+    group: int
+    size: tuple[int, int]
+    out: tuple[int, int]
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    pads: tuple[int, int, int, int]
+    fill: int
+    flip: bool
+    dot: Dot
+    epi: Epilogue
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether every output pixel is made of the one input pixel at its place."""
+        return self.kernel == (1, 1) and self.strides == (1, 1) and not any(self.pads)
+
+    @property
+    def pixels(self) -> int:
+        """Output pixels of an image."""
+        return self.out[0] * self.out[1]
+
+
+def dot_window(node: Node, dot: Dot = byte.BYTES) -> DotWindow | Reject:
+    """The geometry of a convolution with constant weights; or why blocked kernels cannot take it."""
+    epi, anchor = epilogue(node), node.anchor
+    if isinstance(epi, Reject):
+        return epi
+    assert anchor is not None
+    inputs: Any = (*anchor.inputs, -1)[:3]
+    x, w = (node.given[i].spec for i in inputs[:2])
+    a, rank, y = anchor.attrs, x.rank - 2, anchor_spec(node)
+    if x.rank not in (3, 4) or not byte.constant_channels(node, inputs[1:]):
+        return Reject("these kernels take one or two spatial axes, constant weights and a constant bias")
+    if any(v.dtype not in dot.dtypes for v in (x, w)):
+        return Reject("the tensors have other dtypes than this kernel's")
+    pads = tuple(a.pads) or (0,) * 2 * rank
+    if reason := _why_not(node, (x, w, y), pads, epi):
+        return Reject(reason)
+
+    def two(values: object, default: int = 1) -> tuple[int, int]:
+        return (*(default,) * (2 - rank), *(tuple(values) or (default,) * rank))  # type: ignore[arg-type, return-value]
+
+    flat: Any = pads if rank == 2 else (0, pads[0], 0, pads[1])
+    channels: Any = x.shape[1]
+    return DotWindow(
+        inputs, x.shape[0], channels, int(w.const.shape[0]), a.group, two(x.shape[2:]), two(y.shape[2:]),
+        two(w.const.shape[2:]), two(a.strides), two(a.dilations), flat, getattr(a, "pad_value", 0) & 255,
+        x.dtype is DType.INT8, dot, epi,
+    )  # fmt: skip
+
+
+def _why_not(node: Node, specs: tuple[TensorSpec, TensorSpec, TensorSpec], pads: Shape, epi: Epilogue) -> str:
+    """Why sizes, pads or operands do not suit; empty if they do."""
+    x, w, y = specs
+    if not all(isinstance(d, int) and d > 0 for d in (*x.shape[1:], *w.shape, *y.shape[1:])) or x.shape[0] == 0:
+        return "the sizes of the image are not known, or a tensor is empty"
+    if not all(isinstance(p, int) and p >= 0 for p in pads) or any(v.spec.shape != y.shape for v in node.outputs):
+        return "pads are negative or not known, or an output has another shape"
+    if any(not _is_site(o, epi) for o in epi.operands.values()):
+        return "epilogue operands are one number, one per channel, or as large as the output"
+    return ""
+
+
+def _is_site(o: Operand, epi: Epilogue) -> bool:
+    return o.is_full or not any(o.strides) or per_channel(o, epi)
+
+
+def per_channel(o: Operand, epi: Epilogue) -> bool:
+    """Whether the operand has one element for each channel."""
+    others = [s for i, s in enumerate(o.strides) if i != 1]
+    return o.strides[1] == 1 and not any(others) and o.shape[len(o.shape) - len(epi.shape) + 1] == epi.shape[1]
+
+
+def fills_tiles(win: DotWindow, device: DeviceProperties) -> bool:
+    """Whether the device's matrix unit takes the convolution: it is then the fastest by far."""
+    fits = win.group == 1 and win.pixels >= byte.HIGH // 2 and win.c * win.dot.size % byte.DEEP == 0
+    return fits and byte.has_tiles(device, win.dot)
+
+
+def formats(node: Node, win: DotWindow, source: Format, fmt: Format) -> tuple[Format, ...] | Reject:
+    """Formats of the given inputs: ``source`` for x, ``fmt`` for full operands, linear for the rest."""
+    out = [LINEAR] * len(node.given)
+    for o in win.epi.operands.values():
+        if o.is_full:
+            out[o.index] = fmt
+        elif any(o.strides) and node.given[o.index].const is None:
+            return Reject("an epilogue operand with one element for each channel is not constant")
+    if out[win.inputs[0]] not in (LINEAR, source):
+        return Reject("one tensor would be needed in two formats")
+    out[win.inputs[0]] = source
+    return tuple(out)
+
+
+@dataclass(frozen=True)
+class DotSite:
+    """Results in the blocked format; implements c_tile.Site.
+
+    The kernel's C variables: ``image``, ``block`` (of the tile's first vector), ``pixel`` (of its first row).
+    """
+
+    node: Node
+    args: Args
+    win: DotWindow
+    lanes: int
+    left: str
+
+    @property
+    def blocks(self) -> int:
+        """Channel blocks of the output."""
+        return -(-self.win.co // self.lanes)
+
+    def _at(self, row: str, vector: int) -> str:
+        return f"((image * {self.blocks} + block + {vector}) * {self.win.pixels} + pixel + {row}) * {self.lanes}"
+
+    def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
+        if operand.is_full:
+            return load(operand.dtype, f"{self.args.input(operand.index)} + {self._at(row, vector)}")
+        if not any(operand.strides):
+            return splat(operand.dtype, self.args.input(operand.index))
+        size = self.blocks * self.lanes
+        packed = Packed(operand.index, (("reshape", (self.win.co,)), ("pad", ((0, size - self.win.co),))))
+        name = self.args.constant(f"o{operand.index}", packed, operand.dtype)
+        return load(operand.dtype, f"{name} + (block + {vector}) * {self.lanes}")
+
+    def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
+        if self.win.co % self.lanes:
+            kind = "" if dtype.is_float else "_m" if dtype is DType.BOOL else "_i"
+            value = f"tx_keep{kind}({value}, {self.win.co} - (block + {vector}) * {self.lanes})"
+        return store(dtype, f"{self.args.output(output)} + {self._at(row, vector)}", value)
+
+
+@dataclass(frozen=True)
+class Source:
+    """How sums read the input: ``planes`` of ``high`` rows of ``wide`` pixels an image, each of ``cell`` channels.
+
+    ``bytes``: of a pixel.
+    """
+
+    cell: int
+    bytes: int
+    planes: int
+    high: int
+    wide: int
+    copied: bool
+
+    @property
+    def plane(self) -> int:
+        """Bytes."""
+        return self.high * self.wide * self.bytes
+
+    @property
+    def image(self) -> int:
+        """Bytes."""
+        return self.planes * self.plane
+
+
+def source_of(win: DotWindow, lanes: int, linear: bool) -> Source:
+    """The input as it lies, or padded, four channels to a pixel if it is linear."""
+    top, left, bottom, right = win.pads
+    cell = FEW_CHANNELS if linear else lanes
+    copied = linear or any(win.pads)
+    return Source(
+        cell, cell * win.dot.size, -(-win.c // cell), win.size[0] + top + bottom, win.size[1] + left + right, copied
+    )
+
+
+def copy(args: Args, win: DotWindow, source: Source, target: str, linear: bool) -> str:
+    """The first launch: every row of every plane with what stands for pads around it."""
+    high, wide, cell = win.size[0], win.size[1], source.bytes
+    top, left, _, right = win.pads
+    row = source.wide * cell
+    fill = f"memset(out, {win.fill}, {row});"
+    x = f"(const uint8_t*){args.input(win.inputs[0])}"
+    if linear:
+        inner = _joined(args, win, left * cell)
+    else:
+        inner = [f"memcpy(out + {left * cell}, {x} + (p * {high} + y) * {wide * cell}, {wide * cell});"]
+    edges = [f"memset(out, {win.fill}, {left * cell});"] if left else []
+    if right:
+        edges.append(f"memset(out + {row - right * cell}, {win.fill}, {right * cell});")
+    body = [
+        f"const int64_t p = r / {source.high}, y = r % {source.high} - {top};",
+        f"uint8_t* out = (uint8_t*){target} + r * {row};",
+        block(f"if (y < 0 || y >= {high})", fill, "continue;"),
+        *edges,
+        *inner,
+    ]
+    total = args.dim(win.n * (source.planes * source.high))
+    return f"int64_t lo, hi;\ntx_split({total}, 1, tid, nt, &lo, &hi);\n{loop('r', 'lo', 'hi', *body)}"
+
+
+def _joined(args: Args, win: DotWindow, offset: int) -> list[str]:
+    """Join the channels of every pixel of a linear row, ``offset`` bytes into the padded one."""
+    high, wide = win.size
+    element, pixel_type = ("uint8_t", "uint32_t") if win.dot.size == 1 else ("uint16_t", "uint64_t")
+    taken = [f"in[{c} * {high * wide} + i]" for c in range(win.c)]
+    pixel = " | ".join(f"({pixel_type}){t} << {8 * win.dot.size * c}" for c, t in enumerate(taken))
+    x = f"(const {element}*){args.input(win.inputs[0])}"
+    return [
+        f"const {element}* in = {x} + (p * {win.c * high} + y) * {wide};",
+        f"{pixel_type}* to = ({pixel_type}*)(out + {offset});",
+        loop("i", "0", str(wide), f"to[i] = {pixel};"),
+    ]

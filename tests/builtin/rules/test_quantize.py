@@ -1,0 +1,141 @@
+"""Quantised models become integer products; models in lower precision bfloat16 ones: what fires, and the numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.builtin.rules.conftest import compare, names
+
+from tactix.fuse.rewrite import fuse
+from tactix.network.verify import verify
+from tactix.words.dtypes import DType
+from tactix_builtin.rules import all_rules, lowering_rules
+
+SCALE, ZERO = 0.04, 119
+
+
+def quantized(net: Any, x: Any, scale: float = SCALE, zero: int = ZERO, dtype: Any = np.uint8) -> Any:
+    """Quantised and dequantised, as quantisers write it."""
+    s, z = net.c(scale), net.c(zero, dtype)
+    y = net.add("QuantizeLinear", x, s, z, dtype=DType.of(dtype))
+    return net.add("DequantizeLinear", y, s, z)
+
+
+def weights(net: Any, *shape: int, axis: int = 0) -> Any:
+    """Signed weights with a scale for each output channel."""
+    w = net.rng.integers(-127, 128, shape)
+    scales = 0.01 + net.rng.random(shape[axis]) / 100
+    zeros = net.c(np.zeros(shape[axis]), np.int8)
+    return net.add("DequantizeLinear", net.c(w, np.int8), net.c(scales), zeros, axis=axis), scales
+
+
+def run(net: Any, rules: list[Any], seed: int = 0) -> tuple[Any, dict[str, Any]]:
+    out, _ = fuse(net, rules)
+    verify(out, deep=True)
+    rng = np.random.default_rng(seed)
+    return out, {v.name: rng.standard_normal(v.spec.at({"n": 2})).astype(np.float32) for v in net.inputs}
+
+
+def within_one_unit(net: Any, out: Any, inputs: dict[str, Any], unit: float) -> None:
+    from tactix_sdk.evaluate import evaluate
+
+    before, after = evaluate(net, inputs), evaluate(out, inputs)
+    for name, want in before.items():
+        assert np.abs(after[name] - want).max() <= unit * 1.001
+
+
+def test_convolution_between_quantised_tensors(net: Any) -> None:
+    w, scales = weights(net, 6, 4, 3, 3)
+    b = net.c(net.rng.integers(-500, 500, 6), np.int32)
+    bias = net.add("DequantizeLinear", b, net.c(scales * SCALE), net.c(np.zeros(6), np.int32), axis=0)
+    y = net.add("Convolution", quantized(net, net.x("n", 4, 9, 9)), w, bias, pads=(1, 1, 1, 1))
+    net.mark_output(quantized(net, y, 0.1, 3), "y")
+    out, inputs = run(net, all_rules())
+    assert names(out) == ["Mul+Quantize", "IntegerConvolution+Cast+Mul+Quantize+Dequantize"]
+    within_one_unit(net, out, inputs, 0.1)
+
+
+def test_a_residual_sum_is_read_as_bytes(net: Any) -> None:
+    x = quantized(net, net.x("n", 4, 6, 6), 0.05, 0)
+    w, _ = weights(net, 4, 4, 1, 1)
+    y = quantized(net, net.add("Convolution", x, w), 0.1, 120)
+    y = quantized(net, net.add("Add", y, x), 0.12, 0)
+    net.mark_output(net.add("GlobalAveragePool", y), "y")
+    out, inputs = run(net, all_rules())
+    kinds = names(out)
+    assert kinds[1].startswith("IntegerConvolution+Cast+Mul+Quantize+Dequantize")
+    assert {v.spec.dtype for v in out.nodes[1].given if v.const is None} == {DType.UINT8}
+    within_one_unit(net, out, inputs, 0.12)
+
+
+@pytest.mark.parametrize("layer", ["MatMul", "Gemm"])
+def test_matrices(net: Any, layer: str) -> None:
+    w, _ = weights(net, 12, 6, axis=1)
+    x = quantized(net, net.x("n", 12), dtype=np.int8, zero=-7)
+    y = net.add(layer, x, w, *([net.random(6)] if layer == "Gemm" else []))
+    net.mark_output(net.add("Relu", y), "y")
+    out, inputs = run(net, all_rules())
+    term = "+Add" if layer == "Gemm" else ""
+    assert names(out) == ["Mul+Quantize", f"IntegerMatMul+Cast+Mul{term}+Relu"]
+    compare(net, out, inputs)
+
+
+def test_what_is_not_exact_is_quantised_by_itself(net: Any) -> None:
+    x = net.add("Softmax", net.x("n", 12), axis=1)
+    w, _ = weights(net, 12, 6, axis=1)
+    net.mark_output(net.add("MatMul", quantized(net, x, 1 / 255, 0), w), "y")
+    out, inputs = run(net, all_rules())
+    assert names(out) == ["Softmax", "QuantizeLinear", "IntegerMatMul+Cast+Mul"]
+    compare(net, out, inputs)
+
+
+def test_blocked_or_computed_scales_stay(net: Any) -> None:
+    x = quantized(net, net.x("n", 12))
+    s = net.add("Relu", net.x(name="s"))
+    w = net.add("DequantizeLinear", net.c(np.ones((12, 6)), np.int8), s)
+    net.mark_output(net.add("MatMul", x, w), "y")
+    out, _ = fuse(net, all_rules())
+    assert "MatMul" in names(out)
+
+
+def test_weights_alone_are_dequantised_at_build(net: Any) -> None:
+    w, _ = weights(net, 12, 6, axis=1)
+    net.mark_output(net.add("MatMul", net.x("n", 12), w), "y")
+    out, inputs = run(net, all_rules())
+    assert names(out) == ["MatMul"]
+    compare(net, out, inputs)
+
+
+def test_pooling_and_reshaping_keep_bytes(net: Any) -> None:
+    x = net.add("MaxPool", quantized(net, net.x("n", 4, 6, 6)), kernel_shape=(2, 2), strides=(2, 2))
+    y = quantized(net, net.add("Reshape", quantized(net, x), shape=(x.spec.shape[0], 36)))
+    w, _ = weights(net, 36, 6, axis=1)
+    net.mark_output(net.add("MatMul", y, w), "y")
+    out, inputs = run(net, all_rules())
+    assert names(out) == ["Mul+Quantize", "MaxPool", "Reshape", "IntegerMatMul+Cast+Mul"]
+    compare(net, out, inputs)
+
+
+@pytest.mark.parametrize("rule", lowering_rules(), ids=lambda r: r.key)
+def test_lower_precision(net: Any, rule: Any) -> None:
+    rule.example(net)
+    out, _ = fuse(net, [rule])
+    verify(out, deep=True)
+    rng = np.random.default_rng(1)
+    env = dict.fromkeys(net.symbols(), 3)
+    inputs = {v.name: rng.standard_normal(v.spec.at(env)).astype(np.float32) for v in net.inputs}
+    compare(net, out, inputs, rtol=2e-2)
+    assert rule.numerics == "lower-precision"
+    assert fuse(out, [rule])[1].counts == {}
+
+
+def test_lower_precision_leaves_the_rest_wide(net: Any) -> None:
+    x = net.x("n", 4, 6, 6)
+    y = net.add("Relu", net.add("Convolution", x, net.random(4, 4, 1, 1), net.random(4)))
+    z = net.add("Convolution", y, net.random(4, 4, 1, 1))
+    net.mark_output(net.add("Add", z, y), "y")
+    out, inputs = run(net, [*all_rules(), *lowering_rules()])
+    assert names(out) == ["Cast", "WideConvolution+Relu+Cast", "WideConvolution+Add"]
+    compare(net, out, inputs, rtol=2e-2)

@@ -1,0 +1,85 @@
+"""IntegerMatMul in C: equal to the reference for any sizes, both signs of x, extreme numbers, and any epilogue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import harness as h
+import numpy as np
+import pytest
+from bytes_cases import DTYPES, biases, on_every_target, product, requantised, whole_range
+
+from tactix.contracts.tactic import CompileContext, Reject
+from tactix.words.dtypes import DType
+from tactix.words.tensor import TensorSpec
+from tactix_builtin.tactics import c_int8_gemm
+
+(GEMM,) = c_int8_gemm.tactics()
+SIZES = [(1, 768, 100), (13, 37, 50), (128, 64, 96), (5, 3, 17), (30, 130, 33), (16, 1, 1), (2, 66, 300)]
+
+
+def gemm(dtype: Any, m: int, k: int, n: int, **more: Any) -> h.Case:
+    return product("IntegerMatMul", whole_range(dtype, m, k), whole_range(np.int8, k, n), GEMM, **more)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sizes_that_fill_no_tile(dtype: Any) -> None:
+    cases = [gemm(dtype, *size) for size in SIZES]
+    h.check_all([*cases, *(requantised(c) for c in cases), gemm(dtype, 9, 20, 40, bias=False)])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_extreme_numbers_do_not_saturate_on_the_way(dtype: Any) -> None:
+    info = np.iinfo(dtype)
+    cases = []
+    for a in (info.min, info.max):
+        for b in (-128, 127):
+            x, w = np.full((6, 516), a, dtype), np.full((516, 40), b, np.int8)
+            cases.append(product("IntegerMatMul", x, w, GEMM))
+            cases.append(requantised(cases[-1], zero=0))
+    on_every_target(cases)
+
+
+def test_every_instruction_set() -> None:
+    on_every_target([requantised(gemm(t, 11, 70, 50)) for t in DTYPES])
+
+
+def test_symbolic_rows_and_batches() -> None:
+    for rows in (1, 14, 45):
+        x, w = whole_range(np.uint8, 2, rows, 24), whole_range(np.int8, 24, 40)
+        h.check_all([product("IntegerMatMul", x, w, GEMM, symbols=("n", "rows", 24), nt=(1, 3))])
+
+
+def test_floats_with_long_epilogues() -> None:
+    x, w, b = whole_range(np.uint8, 20, 64), whole_range(np.int8, 64, 48), biases(48)
+    factor = np.full(48, 1e-5, np.float32)
+    nodes = [
+        ("IntegerMatMul", (0, 1, 2), {}),
+        ("Cast", (4,), {"to": DType.FP32}),
+        ("Mul", (5, 3), {}),
+        ("Gelu", (6,), {}),
+    ]
+    node = h.fused([x, w, b, factor], nodes, [6, 7], anchor=0, constants=[1, 2, 3])
+    h.check(node, GEMM, [x, w, b, factor])
+
+
+@pytest.mark.parametrize(("zero", "dtype"), [(0, np.uint8), (255, np.uint8), (-128, np.int8), (127, np.int8)])
+def test_zero_points_at_the_ends(zero: int, dtype: Any) -> None:
+    h.check_all([requantised(gemm(dtype, 20, 32, 48), zero=zero)])
+
+
+def test_what_it_leaves_to_others() -> None:
+    a, b = TensorSpec(DType.UINT8, (4, 8)), TensorSpec(DType.INT8, (8, 4))
+    assert isinstance(GEMM.variants(h.node("IntegerMatMul", [a, b]), h.NATIVE), Reject)
+    empty = h.node("IntegerMatMul", [a, np.zeros((8, 0), np.int8)], [1])
+    assert isinstance(GEMM.variants(empty, h.NATIVE), Reject)
+
+
+def test_cost_grows_with_the_work() -> None:
+    ctx = CompileContext(h.NATIVE)
+    costs = []
+    for m in (1, 16, 128):
+        node = gemm(np.uint8, m, 256, 256).node
+        costs.append(GEMM.cost(node, GEMM.variants(node, h.NATIVE)[0], ctx))  # type: ignore[index]
+    assert None not in costs
+    assert costs == sorted(costs, key=lambda c: c or 0.0)

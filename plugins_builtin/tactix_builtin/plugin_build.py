@@ -37,16 +37,18 @@ def tactix_rules() -> list[Rule]:
 
 @hookimpl
 def tactix_tactics() -> list[Tactic]:
+    from tactix_builtin.cuda.tactics import all_tactics as cuda_tactics
     from tactix_builtin.tactics import all_tactics
 
-    return all_tactics()
+    return [*all_tactics(), *cuda_tactics()]
 
 
 @hookimpl
 def tactix_compilers() -> list[Compiler]:
+    from tactix_builtin import cuda
     from tactix_builtin.tactics.cc import compilers
 
-    return compilers()
+    return [*compilers(), *cuda.compilers()]
 
 
 @hookimpl

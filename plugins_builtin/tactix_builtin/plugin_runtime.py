@@ -23,23 +23,26 @@ def tactix_layers() -> list[Layer]:
 
 @hookimpl
 def tactix_launchers() -> list[Launcher]:
+    from tactix_builtin import cuda
     from tactix_builtin.launchers import launchers
 
-    return launchers()
+    return [*launchers(), *cuda.launchers()]
 
 
 @hookimpl
 def tactix_devices() -> list[Device]:
+    from tactix_builtin import cuda
     from tactix_builtin.devices import devices
 
-    return devices()
+    return [*devices(), *cuda.devices()]
 
 
 @hookimpl
 def tactix_allocators() -> list[Allocator]:
+    from tactix_builtin import cuda
     from tactix_builtin.allocators import allocators
 
-    return allocators()
+    return [*allocators(), *cuda.allocators()]
 
 
 @hookimpl

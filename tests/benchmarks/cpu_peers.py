@@ -1,216 +1,212 @@
 #!/usr/bin/env python3
-"""tactix beside ONNX Runtime on exported models: the same inputs, threads and run; medians and agreement.
+"""tactix beside ONNX Runtime and OpenVINO on exported models: the same inputs, shapes, threads and run.
 
-    python tests/benchmarks/cpu_peers.py --models DIR [--names resnet50,mlp] [--batch 1] [--threads 1] [--json out.json]
+    python tests/benchmarks/cpu_peers.py --models DIR [--only resnet50,mlp] [--precision fp32,bf16,int8]
+        [--batch 1,8] [--threads 1,2] [--rounds 5] [--quantized DIR] [--write docs/benchmarks.md] [--quick]
 
-Each engine runs in a process of its own; rounds of the two are interleaved. DIR holds NAME.onnx files.
-Prints a Markdown table; exits 1 if an output departs from ONNX Runtime by more than 1e-4 relative.
+Each engine runs in a process of its own, with shapes fixed to the inputs; rounds of the engines are interleaved, and so
+are samples of what the machine can do (roofline.c): a figure is the median over rounds. DIR holds NAME.onnx files; a
+manifest.json beside them may say which have no batch (`"batch8": false`), and --quantized holds the Q/DQ files.
+A batch above 1 is measured for models with an open first axis.
+
+fp32: OpenVINO is held to float32. bf16: tactix may lower precision, OpenVINO does as it likes, ONNX Runtime cannot.
+int8: the Q/DQ files, the rest as under bf16. Prints Markdown tables; exits 1 if tactix fails, or departs from
+ONNX Runtime by more than the precision allows.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
-import platform
+import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import peer_report as report
+from peer_engines import ENGINES, installed
+from peer_inputs import has_batch, make_inputs
+from peer_process import Peer, PeerFailed
+from peer_report import Row, Setting
+from roofline import Machine, Work, count
 
-NAMES = ("resnet50", "mobilenet_v2", "bert_base", "gpt2", "unet32", "lstm_tagger", "dlrm", "lenet", "mlp")
-LENGTHS = {"lstm_tagger": 64, "gru_tagger": 64}
-VOCABULARY = {"bert_base": 30522, "gpt2": 50257, "lstm_tagger": 10000, "gru_tagger": 10000, "dlrm": 10000}
+__all__ = ["main", "make_inputs"]
 
-
-def make_inputs(path: Path, batch: int, seed: int = 3, length: int = 0) -> dict[str, np.ndarray]:
-    """Random inputs of a model: normal floats, token ids below the vocabulary, a mask with a padded tail."""
-    import onnx
-
-    name = path.name.split(".")[0]
-    rng = np.random.default_rng(seed)
-    graph = onnx.load(str(path), load_external_data=False).graph
-    known = {t.name for t in graph.initializer}
-    out: dict[str, np.ndarray] = {}
-    for value in graph.input:
-        if value.name in known:
-            continue
-        kind = value.type.tensor_type
-        dims = [
-            d.dim_value or (batch if i == 0 else length or LENGTHS.get(name, 128)) for i, d in enumerate(kind.shape.dim)
-        ]
-        if kind.elem_type == onnx.TensorProto.FLOAT:
-            out[value.name] = rng.standard_normal(dims, dtype=np.float32)
-        elif "mask" in value.name:
-            out[value.name] = np.ones(dims, np.int64)
-            out[value.name][1:, dims[1] * 3 // 4 :] = 0
-        elif "type" in value.name:
-            out[value.name] = np.zeros(dims, np.int64)
-        else:
-            out[value.name] = rng.integers(0, VOCABULARY.get(name, 100), dims)
-    return out
+ALLOWED = {"fp32": 1e-4, "bf16": 0.1, "int8": 0.3}
+"""Largest departure from ONNX Runtime, relative to the output's largest magnitude; ONNX Runtime's own int8 rounds."""
 
 
-class Peer:
-    """One engine in a child process: ``ready`` seconds, then timed rounds on request."""
-
-    def __init__(self, engine: str, args: argparse.Namespace, path: Path, inputs: Path, outputs: Path) -> None:
-        command = [sys.executable, __file__, "--child", engine, "--models", str(path), "--inputs", str(inputs)]
-        command += ["--outputs", str(outputs), "--threads", str(args.threads), "--level", str(args.level)]
-        env = {**os.environ, "OMP_NUM_THREADS": str(args.threads), "TACTIX_NUM_THREADS": str(args.threads)}
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
-        self.facts = self._read()
-
-    def _read(self) -> Any:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit(f"a benchmark process ended with code {self.process.wait()}")
-        return json.loads(line)
-
-    def round(self) -> list[float]:
-        """Seconds of single calls."""
-        assert self.process.stdin is not None
-        self.process.stdin.write("go\n")
-        self.process.stdin.flush()
-        found: list[float] = self._read()
-        return found
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
-
-
-def child(args: argparse.Namespace) -> None:
-    """Load the engine, save its outputs, then time a round for every line on stdin."""
-    feed = dict(np.load(args.inputs))
-    start = time.perf_counter()
-    call, facts = (_tactix if args.child == "tactix" else _onnxruntime)(args, feed)
-    facts["build_seconds"] = time.perf_counter() - start
-    np.savez(args.outputs, **{str(i): y for i, y in enumerate(call())})
-    print(json.dumps(facts), flush=True)
-    for _ in sys.stdin:
-        times: list[float] = []
-        end = time.perf_counter() + 0.7
-        while len(times) < 3 or (time.perf_counter() < end and len(times) < 20000):
-            t = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - t)
-        print(json.dumps(times), flush=True)
-
-
-def _tactix(args: argparse.Namespace, feed: dict[str, np.ndarray]) -> Any:
-    import tactix
-
-    shapes = _open_shapes(args.models, {k: v.shape for k, v in feed.items()})
-    engine = tactix.build(args.models, threads=args.threads, level=args.level, shapes=shapes)
-    memory = engine.inspect()["memory"]
-    names = [io.name for io in engine.outputs]
-
-    def call() -> list[np.ndarray]:
-        y = engine(**feed)
-        return [y[n] for n in names] if isinstance(y, dict) else [y]
-
-    return call, {"version": tactix.__version__, "memory": memory}
-
-
-def _open_shapes(path: Path, shapes: dict[str, tuple[int, ...]]) -> Any:
-    """Tune for these shapes, but take from 1 to twice as much on every open axis."""
-    import onnx
-
-    out = {}
-    for value in onnx.load(str(path), load_external_data=False).graph.input:
-        if value.name in shapes:
-            fixed = [d.dim_value for d in value.type.tensor_type.shape.dim]
-            opt = shapes[value.name]
-            low = tuple(f or 1 for f in fixed)
-            high = tuple(f or 2 * n for f, n in zip(fixed, opt, strict=True))
-            out[value.name] = (low, opt, high)
-    return out
-
-
-def _onnxruntime(args: argparse.Namespace, feed: dict[str, np.ndarray]) -> Any:
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = args.threads
-    options.log_severity_level = 3
-    session = ort.InferenceSession(str(args.models), options, providers=["CPUExecutionProvider"])
-    return lambda: session.run(None, feed), {"version": ort.__version__}
-
-
-def compare(a: Path, b: Path) -> float:
-    """Largest difference relative to the reference's largest magnitude."""
-    x, y = np.load(a), np.load(b)
+def departure(ours: Path, theirs: Path) -> float:
+    """Largest difference relative to the largest magnitude there; infinite if shapes differ."""
+    x, y = np.load(ours), np.load(theirs)
+    if any(x[k].shape != y[k].shape for k in y.files):
+        return float("inf")
     return max(float(np.abs(x[k] - y[k]).max() / max(np.abs(y[k]).max(), 1e-12)) for k in y.files)
 
 
-def measure(args: argparse.Namespace, path: Path) -> dict[str, Any]:
-    """One model: both engines, interleaved rounds."""
-    with tempfile.TemporaryDirectory() as folder:
-        inputs, ours, theirs = (Path(folder) / f for f in ("in.npz", "tactix.npz", "ort.npz"))
-        np.savez(inputs, **make_inputs(path, args.batch))
-        peers = [Peer("tactix", args, path, inputs, ours), Peer("onnxruntime", args, path, inputs, theirs)]
-        samples: list[list[float]] = [[], []]
-        for _ in range(args.rounds):
-            for i, p in enumerate(peers):
-                samples[i].append(statistics.median(p.round()))
-        error = compare(ours, theirs)
-        for p in peers:
-            p.close()
-    tactix, ort = (statistics.median(s) for s in samples)
-    memory = peers[0].facts["memory"]
-    return {
-        "model": path.stem,
-        "batch": args.batch,
-        "threads": args.threads,
-        "tactix_ms": tactix * 1e3,
-        "ort_ms": ort * 1e3,
-        "ratio": tactix / ort,
-        "error": error,
-        "build_seconds": peers[0].facts["build_seconds"],
-        "memory": memory,
-        "versions": {"tactix": peers[0].facts["version"], "onnxruntime": peers[1].facts["version"]},
-    }
+class Benchmark:
+    """One run: the machine's own process, the engines to compare, and what the command line asked for."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.machine = Machine()
+        self.engines = [e for e in args.engines if installed(e)]
+
+    def row(self, path: Path, setting: Setting) -> Row:
+        """Measure one model."""
+        row = Row(path.stem)
+        feed = make_inputs(path, setting.batch)
+        work = self._work(path, {name: x.shape for name, x in feed.items()}, setting)
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            inputs = Path(folder, "in.npz")
+            np.savez(inputs, **feed)  # type: ignore[arg-type]
+            peers = {}
+            for e in self.engines:
+                self._say(f"{setting.title}: {path.stem}: preparing {e}")
+                with self._noting(row, e):
+                    peers[e] = self._start(e, path, setting, inputs)
+                    stack.callback(peers[e].close)
+                    row.facts[e] = peers[e].facts
+            self._rounds(row, peers, work, setting)
+            outputs = [Path(folder, f"{e}.npz") for e in ("tactix", "onnxruntime")]
+            if all(f.exists() for f in outputs):
+                row.error = departure(*outputs)
+        return row
+
+    def _work(self, path: Path, shapes: dict[str, tuple[int, ...]], setting: Setting) -> Work | None:
+        """None where tactix cannot import the model: that engine then says why."""
+        from tactix.words.errors import TactixError
+
+        with contextlib.suppress(TactixError):
+            return count(path, shapes, setting.precision)
+        return None
+
+    def _start(self, engine: str, path: Path, setting: Setting, inputs: Path) -> Peer:
+        return Peer(
+            engine, path.absolute(), setting.threads, self.args.timeout, inputs=inputs,
+            outputs=inputs.with_name(f"{engine}.npz"), precision=setting.precision, level=self.args.level,
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def _noting(self, row: Row, engine: str) -> Iterator[None]:
+        try:
+            yield
+        except PeerFailed as e:
+            row.failures[engine] = str(e)
+
+    def _rounds(self, row: Row, peers: dict[str, Peer], work: Work | None, setting: Setting) -> None:
+        """In turns, each round beginning with another engine."""
+        samples: dict[str, list[float]] = {e: [] for e in peers}
+        floors: list[float] = []
+        for turn in range(self.args.rounds):
+            self._say(f"{setting.title}: {row.model}: round {turn + 1} of {self.args.rounds}")
+            order = list(peers)
+            for e in order[turn % max(1, len(order)) :] + order[: turn % max(1, len(order))]:
+                if e not in row.failures:
+                    with self._noting(row, e):
+                        samples[e].append(peers[e].round(self.args.seconds))
+            if work:
+                floors.append(self.machine.least_seconds(work, setting.precision, setting.threads))
+        row.seconds = {e: statistics.median(s) for e, s in samples.items() if s and e not in row.failures}
+        row.floor = statistics.median(floors) if floors else None
+
+    def table(self, paths: Sequence[Path], setting: Setting) -> tuple[str, list[Row]]:
+        """The section of a document, and its rows; they are also printed one by one."""
+        print(f"\n### {setting.title}\n\n{report.table_head(self.engines)}", flush=True)
+        rows = []
+        for path in paths:
+            rows.append(self.row(path, setting))
+            self._say("")
+            print(report.table_row(rows[-1], self.engines), flush=True)
+        end = f"{report.summary(rows, self.engines)}\n\n{report.versions(rows)}; {report.machine()}."
+        print(f"\n{end}", flush=True)
+        lines = [report.table_head(self.engines), *(report.table_row(r, self.engines) for r in rows)]
+        return "\n".join([f"`{self.args.command}`", "", *lines, "", end]), rows
+
+    @staticmethod
+    def _say(text: str) -> None:
+        """Progress, on one line of a terminal."""
+        if sys.stderr.isatty():
+            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def models(args: argparse.Namespace, setting: Setting) -> list[Path]:
+    """The files of a setting, smallest first."""
+    folder = args.quantized if setting.precision == "int8" else args.models
+    found = sorted(folder.glob("*.onnx"), key=lambda p: (_size(p), p.stem)) if folder else []
+    facts = args.models / "manifest.json"
+    manifest = json.loads(facts.read_text()) if facts.exists() else {}
+    batched = {p for p in found if has_batch(p) and manifest.get(p.stem, {}).get("batch8", True)}
+    return [p for p in found if (not args.only or p.stem in args.only) and (setting.batch == 1 or p in batched)]
+
+
+def _size(path: Path) -> int:
+    """Bytes with the weights that stand in a file beside it."""
+    beside = path.with_name(path.name + ".data")
+    return path.stat().st_size + (beside.stat().st_size if beside.exists() else 0)
+
+
+def arguments() -> argparse.Namespace:
+    def words(text: str) -> list[str]:
+        return [w for w in text.split(",") if w]
+
+    def numbers(text: str) -> list[int]:
+        return [int(w) for w in words(text)]
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--models", type=Path, default=Path(os.environ.get("TACTIX_MODELS", "models")), help="folder of NAME.onnx")
+    add("--quantized", type=Path, help="folder of Q/DQ NAME.onnx, for int8")
+    add("--only", type=words, default=[], help="these models, comma-separated")
+    add("--engines", type=words, default=list(ENGINES), help=f"default: those installed of {','.join(ENGINES)}")
+    add("--precision", type=words, default=["fp32"], help="fp32, bf16, int8 (default: fp32)")
+    add("--batch", type=numbers, default=[1], help="default: 1")
+    add("--threads", type=numbers, default=[1], help="default: 1")
+    add("--rounds", type=int, default=5, help="default: 5")
+    add("--seconds", type=float, default=0.3, help="of one round, at least 3 calls (default: 0.3)")
+    add("--level", type=int, default=3, help="optimization level of the tactix builds (default: 3)")
+    add("--timeout", type=float, default=900, help="seconds for one answer of an engine (default: 900)")
+    add("--quick", action="store_true", help="2 rounds of 0.05 s, to see that all works")
+    add("--write", type=Path, help="also put the tables between the markers of this document")
+    args = parser.parse_args()
+    if args.quick:
+        args.rounds, args.seconds = 2, 0.05
+    wrong = set(args.precision) - set(ALLOWED) or set(args.engines) - set(ENGINES)
+    if wrong:
+        parser.error(f"unknown: {', '.join(sorted(wrong))}")
+    if "int8" in args.precision and not args.quantized:
+        parser.error("int8 needs --quantized")
+    args.command = _shown(sys.argv[1:])
+    return args
+
+
+def _shown(words: Sequence[str]) -> str:
+    """The command as another machine would run it: without the folders' names."""
+    hidden = {"--models": "MODELS", "--quantized": "QUANTIZED", "--write": "docs/benchmarks.md"}
+    pairs = zip(["", *words], words)
+    return f"python tests/benchmarks/cpu_peers.py {shlex.join(hidden.get(last, w) for last, w in pairs)}".strip()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", type=Path, default=Path(os.environ.get("TACTIX_MODELS", "models")), help="folder")
-    parser.add_argument("--names", default=",".join(NAMES), help="comma-separated models")
-    parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--level", type=int, default=3, help="builder optimization level")
-    parser.add_argument("--json", type=Path, help="also write the rows here")
-    parser.add_argument("--child", choices=["tactix", "onnxruntime"], help=argparse.SUPPRESS)
-    parser.add_argument("--inputs", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--outputs", type=Path, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.child:
-        child(args)
-        return 0
-    print(f"Python {platform.python_version()}, numpy {np.__version__}, {args.threads} threads, batch {args.batch}\n")
-    print("| model | tactix ms | ONNX Runtime ms | ratio | largest error | build s | arena / bound |")
-    print("|---|---|---|---|---|---|---|")
-    rows = []
-    for name in args.names.split(","):
-        r = measure(args, args.models / f"{name}.onnx")
-        rows.append(r)
-        print(
-            f"| {r['model']} | {r['tactix_ms']:.4g} | {r['ort_ms']:.4g} | {r['ratio']:.2f} | {r['error']:.1e} "
-            f"| {r['build_seconds']:.1f} | {r['memory']['ratio']:.2f} |",
-            flush=True,
-        )
-    if args.json:
-        args.json.write_text(json.dumps(rows, indent=1))
-    return int(any(r["error"] > 1e-4 for r in rows))
+    args = arguments()
+    benchmark = Benchmark(args)
+    wrong = False
+    for setting in (Setting(p, b, t) for p in args.precision for b in args.batch for t in args.threads):
+        paths = models(args, setting)
+        if not paths:
+            print(f"\nno model for {setting.title}", file=sys.stderr)
+            continue
+        text, rows = benchmark.table(paths, setting)
+        wrong = wrong or any("tactix" in r.failures or (r.error or 0) > ALLOWED[setting.precision] for r in rows)
+        if args.write:
+            report.write(args.write, {setting.title: text})
+    benchmark.machine.close()
+    return int(wrong)
 
 
 if __name__ == "__main__":

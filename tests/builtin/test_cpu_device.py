@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
 from tactix.contracts.launcher import LinkContext, Step
 from tactix.words.errors import AllocationError, ExecutionError, InvalidArgument
 from tactix_builtin.allocators import allocators
@@ -229,3 +230,32 @@ def test_measuring_counts_all_runs() -> None:
     run = device.link(_steps("a:x"), {"x": _Recorder("x", log)}, SimpleNamespace())  # type: ignore[dict-item, arg-type]
     assert device.measure(run, 7) > 0
     assert log == [("repeat", "a", 7)]
+
+
+@pytest.mark.parametrize("level", cpu.LEVELS)
+def test_a_target_has_the_features_of_its_level_alone(level: str) -> None:
+    here, found = CpuDevice().properties(), CpuDevice().target(level)
+    arch, bits, features = cpu.LEVELS[level]
+    assert (found.kind, found.features, found.vector_bits) == ("cpu", features, bits)
+    assert found.cores == here.cores
+    if here.features >= features:
+        assert (found.name, found.memory, found.facts) == (here.name, here.memory, here.facts)
+    else:
+        assert (found.name, found.facts) == (level, {"arch": arch})
+
+
+def test_levels_hold_each_other() -> None:
+    v2, v3, v4, arm = (cpu.LEVELS[level][2] for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8"))
+    assert v2 < v3 < v4
+    assert v4 <= cpu.X86
+    assert not arm & v4
+    assert {"amx_tile", "avx512_vnni"} <= cpu.X86 - v4
+
+
+def test_a_target_that_this_machine_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = DeviceProperties("cpu", "Old One", frozenset({"sse2", "avx"}), 256, 3, 1 << 30, {"arch": "x86_64", "l2": 99})
+    monkeypatch.setattr(cpu, "_properties", lambda: old)
+    found = cpu.target("x86-64-v3")
+    assert (found.name, found.memory, found.facts, found.cores) == ("x86-64-v3", 0, {"arch": "x86_64"}, 3)
+    with pytest.raises(InvalidArgument, match=r"no level 'x86-64-v9'.*x86-64-v2.*armv8"):
+        cpu.target("x86-64-v9")

@@ -44,7 +44,18 @@ def _features(device: DeviceProperties) -> set[str]:
 def is_arm(device: DeviceProperties) -> bool:
     """Whether the device speaks AArch64; a device without features is taken for this machine's kind."""
     have = {_plain(f) for f in device.features}
-    return bool(have & _ARM) or (not have and platform.machine().lower() in ("aarch64", "arm64"))
+    return bool(have & _ARM) or (not have and _here() == "aarch64")
+
+
+def foreign(device: DeviceProperties) -> str:
+    """The device's architecture, ``aarch64`` or ``x86_64``, if this machine is not of it, else empty."""
+    arch = "aarch64" if is_arm(device) else "x86_64"
+    return arch if device.features and arch != _here() else ""
+
+
+def _here() -> str:
+    machine = platform.machine().lower()
+    return {"arm64": "aarch64", "amd64": "x86_64"}.get(machine, machine)
 
 
 def target_flags(device: DeviceProperties) -> tuple[str, ...]:
@@ -52,6 +63,8 @@ def target_flags(device: DeviceProperties) -> tuple[str, ...]:
     lanes = f"-DTX_LANES={max(4, device.lanes)}"
     if is_arm(device):
         return ("-march=armv8-a", lanes)
+    if not device.features and _here() != "x86_64":
+        return (lanes,)
     have = _features(device)
     level, held = next((level, held) for level, held in _LEVELS.items() if held <= have)
     more = [option for f, option in _OPTIONS.items() if f in have - held]

@@ -1,8 +1,11 @@
 """The C compiler: kernel texts to one shared object, by whatever C compiler is there.
 
-Found in this order: ``$CC``, ``cc``, ``gcc``, ``clang``, ``python -m ziglang cc``. Sources are gathered in as many
-translation units as there are cores, compiled side by side, and linked with the executor. Objects are cached by content
-under the user's cache folder (``TACTIX_CACHE_DIR`` sets another one); equal sources give equal bytes.
+Found in this order: ``$CC``, ``cc``, ``gcc``, ``clang``, ``python -m ziglang cc``; for a device of another architecture
+``<architecture>-linux-gnu-gcc``, else ziglang, unless ``$CC`` is set. Objects are compiled side by side and linked with
+the executor; they are cached by content under the user's cache folder (``TACTIX_CACHE_DIR`` sets another one); equal
+sources give equal bytes. With GCC every kernel is a translation unit of its own, so that builds share objects kernel by
+kernel, and preludes are precompiled. Other compilers would read them anew for each kernel: they get as many units as
+there are cores.
 
 In a translation unit every kernel has its own ``TX_ENTRY`` (``k_`` and 16 digits of its digest) and ``TX_NAME(x)``
 (that name, ``_``, ``x``); preludes stand in front, each once.
@@ -20,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -30,7 +34,7 @@ from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import CompilerError
 from tactix_builtin.tactics.c_process import Outcome, run_all
-from tactix_builtin.tactics.c_target import required_features, target_flags, zig_flags
+from tactix_builtin.tactics.c_target import foreign, required_features, target_flags, zig_flags
 
 __all__ = ["CCompiler", "compilers", "required_features", "target_flags"]
 
@@ -40,6 +44,8 @@ FLAGS = (
 )  # fmt: skip
 LINK_FLAGS = ("-shared", "-s", "-pthread", "-lm")
 _CACHE_LIMIT = 1 << 30
+_SHARED_BY = 4
+"""Units that must begin alike before a header is precompiled for them: it costs about as much as reading it twice."""
 
 
 def compilers() -> list[Compiler]:
@@ -47,12 +53,17 @@ def compilers() -> list[Compiler]:
     return [CCompiler()]
 
 
+Head = tuple[tuple[str, ...], str]
+"""Options and text of a header."""
+
+
 @dataclass(frozen=True)
 class Unit:
-    """A translation unit: its text, and the options that its sources ask for."""
+    """A translation unit: its text, the options that its sources ask for, and the preludes that it begins with."""
 
     text: str
     flags: tuple[str, ...]
+    head: str = ""
 
     def key(self, identity: str) -> str:
         return hashlib.sha256("\0".join((identity, *self.flags, self.text)).encode()).hexdigest()
@@ -96,6 +107,9 @@ class CCompiler(Compiler):
 
     def compile(self, sources: Sequence[Source], device: DeviceProperties) -> list[Binary]:
         """Binaries with one common blob, symbols ``k_...``. Raises CompilerError, BuildCancelled."""
+        arch = foreign(device)
+        if arch and not self._command and "CC" not in os.environ:
+            return self._cross(arch).compile(sources, device)
         reason = self.available()
         if reason:
             raise CompilerError("kernels cannot be compiled", who=self.key, why=reason)
@@ -104,7 +118,8 @@ class CCompiler(Compiler):
                 raise CompilerError(f"it takes C, not {s.language}", who=self.key)
         unique = {s.digest: s for s in sources}
         kernels = [unique[d] for d in sorted(unique)]
-        units = [*translation_units(kernels, os.cpu_count() or 1), *executor_unit()]
+        count = len(kernels) if self._precompiles else os.cpu_count() or 1
+        units = [*translation_units(kernels, count), *executor_unit()]
         try:
             blob = self._build(units, (*self._target(device), *FLAGS))
         except OSError as e:
@@ -115,6 +130,21 @@ class CCompiler(Compiler):
                 do="Set TACTIX_CACHE_DIR to a folder that can be written",
             ) from None
         return [Binary(blob, symbol(s), s.text) for s in sources]
+
+    def _cross(self, arch: str) -> CCompiler:
+        """The one for another architecture. Raises CompilerError."""
+        command = cross_compiler(arch)
+        if not command:
+            why, do = f"no C compiler for {arch} was found", "`pip install tactix[compiler]` installs one"
+            raise CompilerError("kernels cannot be compiled", who=self.key, why=why, do=do)
+        other = CCompiler(command, self.timeout)
+        other._cancelled = self._cancelled
+        return other
+
+    @property
+    def _precompiles(self) -> bool:
+        """Whether headers can be compiled beforehand without changing the code that comes out: GCC."""
+        return "Free Software Foundation" in told(self.command)
 
     def _target(self, device: DeviceProperties) -> tuple[str, ...]:
         return zig_flags(device) if {"ziglang", "zig"} & set(self.command) else target_flags(device)
@@ -134,16 +164,43 @@ class CCompiler(Compiler):
     ) -> list[Path]:
         paths = [cache_file(k + ".o") for k in keys]
         missing = [i for i, p in enumerate(paths) if not cached(p)]
+        heads = self._heads([units[i] for i in missing], flags, folder) if self._precompiles else {}
         commands = []
         for i in missing:
-            Path(folder, f"u{i}.c").write_text(units[i].text, encoding="utf-8")
-            own = (*flags, *units[i].flags, f"-ffile-prefix-map={folder}=.", f"-frandom-seed={keys[i][:16]}")
+            u = units[i]
+            head = heads.get((u.flags, u.head))
+            Path(folder, f"u{i}.c").write_text(u.text.removeprefix(u.head) if head else u.text, encoding="utf-8")
+            own = [*flags, *u.flags, f"-ffile-prefix-map={folder}=.", f"-frandom-seed={keys[i][:16]}"]
+            own += ["-include", head] if head else []
             commands.append([*self.command, *own, "-c", f"u{i}.c", "-o", f"u{i}.o"])
         outcomes = run_all(commands, folder, self.timeout, self._cancelled)
         for i, outcome in zip(missing, outcomes, strict=True):
             self._check(outcome, units[i].text)
             store(Path(folder, f"u{i}.o"), paths[i])
         return paths
+
+    def _heads(self, units: Sequence[Unit], flags: Sequence[str], folder: str) -> dict[Head, str]:
+        """Headers in ``folder``, by options and text, that are precompiled for units that begin with them.
+
+        Only what is in the cache or pays for itself. Units that cannot use the precompiled form read the header itself.
+        """
+        base = "\0".join((self.identity(), *self.command, *flags))
+        counts = Counter((u.flags, u.head) for u in units if u.head)
+        places = {k: cache_file(Unit(k[1], k[0]).key(base) + ".gch") for k in counts}
+        used = [k for k, n in counts.items() if cached(places[k]) or n >= _SHARED_BY]
+        names = {k: f"head{i}.h" for i, k in enumerate(used)}
+        made = [k for k in used if not places[k].exists()]
+        commands = []
+        for k in used:
+            Path(folder, names[k]).write_text(k[1], encoding="utf-8")
+            commands += [[*self.command, *flags, *k[0], "-x", "c-header", names[k]]] if k in made else []
+        outcomes = run_all(commands, folder, self.timeout, self._cancelled)
+        for k, outcome in zip(made, outcomes, strict=True):
+            if outcome.code == 0:
+                store(Path(folder, f"{names[k]}.gch"), places[k])
+        for k in (k for k in used if k not in made):
+            shutil.copyfile(places[k], Path(folder, f"{names[k]}.gch"))
+        return names
 
     def _link(self, objects: Sequence[Path], folder: str, target: Path) -> None:
         platform_flags = () if sys.platform in ("darwin", "win32") else ("-Wl,--build-id=none", "-Wl,-z,noexecstack")
@@ -172,22 +229,35 @@ def find_compiler() -> tuple[str, ...]:
     return (sys.executable, "-m", "ziglang", "cc") if _has_zig() else ()
 
 
+def cross_compiler(arch: str, libc: str = "gnu") -> tuple[str, ...]:
+    """The words of a C compiler for another architecture (``aarch64``, ``x86_64``) under Linux, or none."""
+    path = shutil.which(f"{arch}-linux-gnu-gcc")
+    if path:
+        return (path,)
+    return (sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-linux-{libc}") if _has_zig() else ()
+
+
 def _has_zig() -> bool:
     from importlib.util import find_spec
 
     return find_spec("ziglang") is not None
 
 
-@functools.cache
 def version(command: tuple[str, ...]) -> str:
     """The first line that the compiler says of itself. Raises CompilerError if it cannot be run."""
+    lines = told(command).splitlines()
+    return lines[0] if lines else " ".join(command)
+
+
+@functools.cache
+def told(command: tuple[str, ...]) -> str:
+    """What the compiler says of itself. Raises CompilerError if it cannot be run."""
     try:
-        said = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+        return subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError) as e:
         raise CompilerError(
             f"the compiler {' '.join(command) or '(none)'} cannot be run", why=str(e), do="Check CC"
         ) from None
-    return said.splitlines()[0] if said else " ".join(command)
 
 
 def symbol(source: Source) -> str:
@@ -208,14 +278,21 @@ def translation_units(sources: Sequence[Source], count: int) -> list[Unit]:
             lightest = loads.index(min(loads))
             bins[lightest].append(s)
             loads[lightest] += len(s.text) + 200
-        out += [Unit(unit_text(b), flags) for b in bins]
+        for b in bins:
+            head = unit_head(b)
+            out.append(Unit((head or "#include <stdint.h>\n") + unit_body(b), flags, head))
     return out
 
 
-def unit_text(sources: Sequence[Source]) -> str:
-    """Preludes in order of first use, then each kernel between its own macros."""
+def unit_head(sources: Sequence[Source]) -> str:
+    """Preludes in order of first use."""
     preludes = dict.fromkeys(p for s in sources for p in s.preludes)
-    parts = [f'#line 1 "prelude{i}.h"\n{p}' for i, p in enumerate(preludes)] or ["#include <stdint.h>\n"]
+    return "".join(f'#line 1 "prelude{i}.h"\n{p}\n' for i, p in enumerate(preludes))
+
+
+def unit_body(sources: Sequence[Source]) -> str:
+    """Each kernel between its own macros."""
+    parts = []
     for s in sources:
         name = symbol(s)
         parts.append(

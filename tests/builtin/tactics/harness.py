@@ -31,6 +31,7 @@ from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.devices.cpu import LEVELS, CpuDevice, target
+from tactix_builtin.tactics.c_target import foreign
 from tactix_builtin.tactics.cc import CCompiler
 
 BUDGETS = {DType.FP64: 1e-12, DType.FP32: 1e-5, DType.FP16: 2e-3, DType.BF16: 1.6e-2}
@@ -44,15 +45,15 @@ EXTRAS = {"avx512_vnni", "avx512_bf16", "avx512_vbmi"}
 def devices() -> list[DeviceProperties]:
     """CPU targets that this machine can run, the widest first; TACTIX_TEST_TARGET leaves the one of that name alone.
 
-    Their names: ``v4`` (with extras that are here), ``v3``, ``v2``, ``armv8``.
+    Their names: ``v4`` (with extras that are here), ``v3``, ``v2``, ``armv8``; the last is emulated if it is asked for.
     """
     here = CpuDevice().properties().features
     found = []
-    for level in sorted((x for x in LEVELS if here >= LEVELS[x][2]), reverse=True):
+    wanted = os.environ.get("TACTIX_TEST_TARGET")
+    for level in sorted((x for x in LEVELS if here >= LEVELS[x][2] or wanted == x == "armv8"), reverse=True):
         more = EXTRAS & here if level == "x86-64-v4" else frozenset[str]()
         made = target(level)
         found.append(replace(made, name=level.removeprefix("x86-64-"), features=made.features | more, cores=2))
-    wanted = os.environ.get("TACTIX_TEST_TARGET")
     chosen = [d for d in found if wanted in (None, d.name)]
     assert chosen or not wanted, f"this machine runs {[d.name for d in found]}, not {wanted}"
     return chosen or [DeviceProperties("cpu", "generic", frozenset(), 128, cores=2)]
@@ -142,6 +143,11 @@ def check_all(cases: Sequence[Case]) -> list[list[Variant]]:
     """Check many cases with one call of the compiler per device. Returns the variants of each."""
     made = [_compile(c) for c in cases]
     for device in {id(c.device): c.device for c in cases}.values():
+        if foreign(device):
+            import emulated
+
+            emulated.check_all([x for x in zip(cases, made, strict=True) if x[0].device is device], device)
+            continue
         mine = [item for c, items in zip(cases, made, strict=True) if c.device is device for item in items]
         native = [a for _, a in mine if a.code is not None]
         binaries = COMPILER.compile([a.code for a in native], device) if native else []
@@ -175,7 +181,7 @@ def _library(binary: Binary) -> Any:
 
 
 def _check_case(case: Case, items: Any, library: Any, symbols: Mapping[int, Binary]) -> None:
-    arrays = list(case.arrays) if case.arrays is not None else _sample(case)
+    arrays = arrays_of(case)
     expected = reference(case.node, arrays, case.env)
     for variant, artifact in items:
         for nt in case.nt:
@@ -187,8 +193,11 @@ def _check_case(case: Case, items: Any, library: Any, symbols: Mapping[int, Bina
                 compare(g, np.asarray(e), case.budget, f"{where} output {j}")
 
 
-def _sample(case: Case) -> list[Any]:
+def arrays_of(case: Case) -> list[Any]:
+    """The given inputs, or random ones."""
     n = case.node
+    if case.arrays is not None:
+        return list(case.arrays)
     specs = [
         None if v is None else TensorSpec(v.spec.dtype, v.spec.at(dict(case.env)), const=v.spec.const) for v in n.inputs
     ]

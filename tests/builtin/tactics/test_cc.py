@@ -140,6 +140,30 @@ def test_objects_come_from_the_cache(cache, monkeypatch):
     assert CCompiler().compile([_write("11")], NATIVE)[0].blob == binaries[0].blob
 
 
+def test_builds_share_objects_and_a_header_kernel_by_kernel(cache, tmp_path):
+    prelude = "#include <stdint.h>\nstatic inline int64_t seven(void) { return 7; }\n"
+    sources = [_write(f"seven() + {i}", preludes=(prelude,)) for i in range(6)]
+    CCompiler().compile(sources[:5], NATIVE)
+    before = {p.name for p in (cache / "objects").glob("*/*.o")}
+    (binary,) = CCompiler().compile(sources[4:5], NATIVE)
+    assert {p.name for p in (cache / "objects").glob("*/*.o")} == before
+    assert _run(binary, _load(binary.blob, tmp_path)) == 11
+    CCompiler().compile(sources, NATIVE)
+    assert len({p.name for p in (cache / "objects").glob("*/*.o")} - before) == 1
+    assert len(list((cache / "objects").glob("*/*.gch"))) == 1
+
+
+def test_a_precompiled_header_does_not_change_the_code(cache, tmp_path, monkeypatch):
+    prelude = "#include <stdint.h>\nstatic inline int64_t twice(int64_t x) { return 2 * x; }\n"
+    sources = [_write(f"twice({i})", preludes=(prelude,)) for i in range(5)]
+    blobs = [CCompiler().compile(sources, NATIVE)[0].blob]
+    monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path / "other"))
+    monkeypatch.setattr(cc, "_SHARED_BY", 100)
+    blobs.append(CCompiler().compile(sources, NATIVE)[0].blob)
+    assert not list((tmp_path / "other" / "objects").glob("*/*.gch"))
+    assert blobs[0] == blobs[1]
+
+
 def test_a_cache_that_cannot_be_written_is_an_error(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path / "file"))

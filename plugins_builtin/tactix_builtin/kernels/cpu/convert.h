@@ -80,6 +80,8 @@ TX_INLINE vf tx_widen_f16(tx_u16 h) {
     return (vf)_mm512_cvtph_ps((__m256i)h);
 #elif TX_256 && defined(__F16C__)
     return (vf)_mm256_cvtph_ps((__m128i)h);
+#elif TX_NEON
+    return (vf)vcvt_f32_f16((float16x4_t)h);
 #else
     vf x;
     for (int l = 0; l < TX_LANES; l++) x[l] = tx_from_f16(h[l]);
@@ -91,6 +93,8 @@ TX_INLINE tx_u16 tx_narrow_f16(vf x) {
     return (tx_u16)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 #elif TX_256 && defined(__F16C__)
     return (tx_u16)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#elif TX_NEON
+    return (tx_u16)vcvt_f16_f32((float32x4_t)x);
 #else
     tx_u16 h;
     for (int l = 0; l < TX_LANES; l++) h[l] = tx_to_f16(x[l]);

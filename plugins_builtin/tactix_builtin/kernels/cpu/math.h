@@ -212,5 +212,7 @@ TX_LANEWISE1(tx_atan, atanf)
 TX_LANEWISE1(tx_sinh, sinhf)
 TX_LANEWISE1(tx_cosh, coshf)
 TX_LANEWISE1(tx_asinh, asinhf)
-TX_LANEWISE1(tx_acosh, acoshf)
+/* Not every C library gives NaN below 1. */
+TX_RARE float tx_acosh_float(float x) { return x < 1.0f ? __builtin_nanf("") : acoshf(x); }
+TX_LANEWISE1(tx_acosh, tx_acosh_float)
 TX_LANEWISE1(tx_atanh, atanhf)

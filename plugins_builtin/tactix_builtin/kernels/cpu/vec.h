@@ -107,6 +107,8 @@ TX_INLINE int tx_any(vm m) {
     return _mm256_movemask_ps((__m256)m) != 0;
 #elif TX_128
     return _mm_movemask_ps((__m128)m) != 0;
+#elif TX_NEON
+    return vmaxvq_u32((uint32x4_t)m) != 0;
 #else
     int32_t any = 0;
     for (int l = 0; l < TX_LANES; l++) any |= m[l];

@@ -1,0 +1,197 @@
+"""An NVIDIA GPU through the driver API: its primary context, streams, events, copies, and the link of a plan.
+
+What a thread does inside ``Stream.submit`` goes into that stream and is not waited for. Outside of it everything is in
+the default stream and has happened when the call returns.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from tactix.contracts.device import Device, DeviceProperties
+from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
+from tactix.words.errors import ExecutionError, InvalidArgument, TactixError
+from tactix_builtin.cuda.driver import Driver
+from tactix_builtin.cuda.modules import Modules
+from tactix_builtin.cuda.stream import CudaEvent, CudaStream
+from tactix_builtin.cuda.target import VECTOR_BITS, facts_of, features, target
+from tactix_builtin.devices.cpu import Segments
+
+__all__ = ["CudaDevice", "target", "the_device"]
+
+INSTALL = "`pip install tactix[cuda]` installs it"
+WARM = 32
+"""Runs before a measurement starts: a graph of many runs is made then."""
+
+
+class _Local(threading.local):
+    """Of a thread: whether the context is current, and the stream that it submits to."""
+
+    active = False
+    stream: CudaStream | None = None
+
+
+class CudaDevice(Device):
+    """``ordinal``: as the driver counts. ``driver``: what to call it by; cuda-python's binding is imported if None."""
+
+    key = "tactix.cuda@1"
+    kind = "cuda"
+
+    def __init__(self, ordinal: int = 0, driver: Driver | None = None) -> None:
+        self.ordinal = ordinal
+        self.local = _Local()
+        self.modules = Modules(self)
+        self._given = driver
+        self._lock = threading.RLock()  # the garbage collector may come back to it in the same thread
+        self._context: Any = None
+
+    # -- what is there ---------------------------------------------------------------------------------------------
+
+    def available(self) -> str:
+        try:
+            self.driver.call("cuInit", 0)
+            count = int(self.driver.call("cuDeviceGetCount"))
+        except ImportError as e:
+            return f"cuda-python is not installed ({e}); {INSTALL}"
+        except TactixError as e:
+            return str(e)
+        except (RuntimeError, OSError) as e:  # what the binding raises without a driver
+            return f"no NVIDIA driver: {str(e).splitlines()[0]}"
+        return "" if self.ordinal < count else f"the driver shows {count} devices, {self.ordinal} is not among them"
+
+    @functools.cached_property
+    def driver(self) -> Driver:
+        return self._given or Driver()
+
+    @functools.cached_property
+    def native(self) -> Any:
+        """The driver's handle."""
+        self.driver.call("cuInit", 0)
+        return self.driver.call("cuDeviceGet", self.ordinal)
+
+    @functools.cached_property
+    def default_stream(self) -> CudaStream:
+        return CudaStream(self, 0)
+
+    def attribute(self, name: str) -> int:
+        """An attribute by the end of its name in ``CUdevice_attribute``."""
+        key = getattr(self.driver.api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self.driver.call("cuDeviceGetAttribute", key, self.native))
+
+    def properties(self) -> DeviceProperties:
+        return self._properties
+
+    def target(self, name: str) -> DeviceProperties:
+        """An architecture: ``sm_80``, ``sm_90``, ``sm_90a``, ... Raises InvalidArgument."""
+        return target(name)
+
+    @functools.cached_property
+    def _properties(self) -> DeviceProperties:
+        call, ask = self.driver.call, self.attribute
+        capability = 10 * ask("COMPUTE_CAPABILITY_MAJOR") + ask("COMPUTE_CAPABILITY_MINOR")
+        facts = facts_of(
+            capability, ask("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"), ask("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+            ask("MAX_REGISTERS_PER_MULTIPROCESSOR"), ask("MAX_THREADS_PER_MULTIPROCESSOR"), ask("L2_CACHE_SIZE"),
+        )  # fmt: skip
+        return DeviceProperties(
+            kind="cuda",
+            name=str(call("cuDeviceGetName", 256, self.native).split(b"\0")[0], "utf-8", "replace"),
+            features=features(capability),
+            vector_bits=VECTOR_BITS,
+            cores=ask("MULTIPROCESSOR_COUNT"),
+            memory=int(call("cuDeviceTotalMem", self.native)),
+            facts=facts,
+        )
+
+    # -- contexts and streams --------------------------------------------------------------------------------------
+
+    def activate(self) -> None:
+        """Make the device's primary context current on this thread. Raises ExecutionError."""
+        with self._lock:
+            if self._context is None:
+                self._context = self.driver.call("cuDevicePrimaryCtxRetain", self.native)
+        self.driver.call("cuCtxSetCurrent", self._context)
+        self.local.active = True
+
+    def current(self) -> CudaStream:
+        """The stream that this thread submits to, else the default stream."""
+        return self.local.stream or self.default_stream
+
+    def settle(self) -> None:
+        """Outside of ``Stream.submit`` wait for what was done."""
+        if self.local.stream is None:
+            self.driver.call("cuStreamSynchronize", self.default_stream.native)
+
+    def create_stream(self) -> CudaStream:
+        return CudaStream.create(self)
+
+    def create_event(self) -> CudaEvent:
+        return CudaEvent(self)
+
+    def stream_of(self, handle: int) -> CudaStream:
+        """The driver's stream with that handle, whoever made it; 0 is the default stream. Raises InvalidArgument."""
+        if handle < 0:
+            raise InvalidArgument(f"no stream has handle {handle}", who=self.key)
+        return CudaStream(self, handle) if handle else self.default_stream
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    def copy_in(self, address: int, array: Any) -> None:
+        import numpy as np
+
+        source = np.ascontiguousarray(array)
+        if not source.nbytes:
+            return
+        self.activate()
+        place, stream = self.driver.api.CUdeviceptr(address), self.current().native
+        self.driver.call("cuMemcpyHtoDAsync", place, source.__array_interface__["data"][0], source.nbytes, stream)
+        self.settle()
+
+    def copy_out(self, array: Any, address: int) -> None:
+        """``array`` must be contiguous and writable; it is filled at return. Raises InvalidArgument."""
+        if not (array.flags.c_contiguous and array.flags.writeable):
+            raise InvalidArgument("cannot copy into an array that is read-only or not contiguous", who=self.key)
+        if not array.nbytes:
+            return
+        self.activate()
+        place, stream = self.driver.api.CUdeviceptr(address), self.current().native
+        self.driver.call("cuMemcpyDtoHAsync", array.__array_interface__["data"][0], place, array.nbytes, stream)
+        self.driver.call("cuStreamSynchronize", stream)
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def link(self, steps: Sequence[Step], launchers: Mapping[str, Launcher], ctx: LinkContext) -> Runnable:
+        """Consecutive steps of one launcher are its to run as one graph. Raises ExecutionError."""
+        parts: list[Runnable] = []
+        for key, group in groupby(steps, key=lambda s: s.artifact.launcher):
+            own = list(group)
+            found = launchers.get(key)
+            if found is None or found.device != self.kind:
+                why = f"it is for {found.device}" if found else "there is none"
+                raise ExecutionError(f"launcher {key!r} cannot run on {self.kind}", who=own[0].name, why=why)
+            parts.append(found.link(own, ctx))
+        return parts[0] if len(parts) == 1 else Segments(parts)
+
+    def measure(self, runnable: Runnable, times: int) -> float:
+        """Between two events, after some runs that are not counted."""
+        begin, end = self.create_event(), self.create_event()
+        stream = self.current()
+
+        def work() -> None:
+            runnable.repeat(min(times, WARM))
+            begin.record(stream)
+            runnable.repeat(times)
+            end.record(stream)
+
+        stream.submit(work)
+        return end.elapsed(begin)
+
+
+@functools.cache
+def the_device() -> CudaDevice:
+    """The one of this process, shared by all that need it; nothing is asked of the driver yet."""
+    return CudaDevice()

@@ -1,0 +1,32 @@
+// Names for types and marks that generated kernels use. No header is included.
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long int64_t;
+typedef unsigned long uint64_t;
+
+#define TX_INLINE static __device__ __forceinline__
+#define TX_RARE static __device__ __noinline__
+#define TX_INF __int_as_float(0x7f800000)
+#define TX_NAN __int_as_float(0x7fc00000)
+#ifndef INT64_MIN
+#define INT64_MIN (-9223372036854775807LL - 1)
+#endif
+
+// N neighbouring elements, moved by one instruction where they are at most 16 bytes.
+template <class T, int N>
+struct alignas(sizeof(T) * N) tx_pack {
+  T v[N];
+};
+struct alignas(16) tx_bytes16 {
+  uint64_t v[2];
+};
+
+// An index that may count from the end; kept within the axis, since a kernel cannot raise.
+TX_INLINE int64_t tx_index(int64_t i, int64_t size) {
+  i = i < 0 ? i + size : i;
+  return i < 0 ? 0 : i < size ? i : size - 1;
+}

@@ -1,0 +1,38 @@
+// 16-bit floats, and extremes that keep NaN, by PTX assembly. Conversions round to nearest even.
+TX_INLINE float tx_from_f16(uint16_t h) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+  return f;
+}
+TX_INLINE uint16_t tx_to_f16(float f) {
+  uint16_t h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+  return h;
+}
+TX_INLINE float tx_from_bf16(uint16_t h) { return __uint_as_float((uint32_t)h << 16); }
+TX_INLINE uint16_t tx_to_bf16(float f) {
+  uint16_t h;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f));
+  return h;
+}
+// Two results in one word, the first in its low half.
+TX_INLINE uint32_t tx_pair_f16(float a, float b) {
+  uint32_t w;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(b), "f"(a));
+  return w;
+}
+TX_INLINE uint32_t tx_pair_bf16(float a, float b) {
+  uint32_t w;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(b), "f"(a));
+  return w;
+}
+TX_INLINE float tx_fmax(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+TX_INLINE float tx_fmin(float a, float b) {
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}

@@ -1,0 +1,50 @@
+// Loads and stores of V neighbouring elements as the numbers that generated code computes with; pointers are aligned
+// to V elements.
+#define TX_PLAIN(name, type)                                        \
+  template <int V>                                                  \
+  TX_INLINE void tx_load_##name(type* x, const type* p) {           \
+    const tx_pack<type, V> s = *(const tx_pack<type, V>*)p;         \
+    _Pragma("unroll") for (int k = 0; k < V; k++) x[k] = s.v[k];    \
+  }                                                                 \
+  template <int V>                                                  \
+  TX_INLINE void tx_store_##name(type* p, const type* x) {          \
+    tx_pack<type, V> s;                                             \
+    _Pragma("unroll") for (int k = 0; k < V; k++) s.v[k] = x[k];    \
+    *(tx_pack<type, V>*)p = s;                                      \
+  }
+TX_PLAIN(f64, double)
+TX_PLAIN(f32, float)
+TX_PLAIN(i64, int64_t)
+TX_PLAIN(i32, int32_t)
+TX_PLAIN(i16, int16_t)
+TX_PLAIN(i8, int8_t)
+TX_PLAIN(u64, uint64_t)
+TX_PLAIN(u32, uint32_t)
+TX_PLAIN(u16, uint16_t)
+TX_PLAIN(u8, uint8_t)
+TX_PLAIN(bool, uint8_t)
+
+#define TX_HALF(name)                                                                     \
+  template <int V>                                                                        \
+  TX_INLINE void tx_load_##name(float* x, const uint16_t* p) {                            \
+    const tx_pack<uint16_t, V> s = *(const tx_pack<uint16_t, V>*)p;                       \
+    _Pragma("unroll") for (int k = 0; k < V; k++) x[k] = tx_from_##name(s.v[k]);          \
+  }                                                                                       \
+  template <int V>                                                                        \
+  TX_INLINE void tx_store_##name(uint16_t* p, const float* x) {                           \
+    if (V == 1) {                                                                         \
+      *p = tx_to_##name(x[0]);                                                            \
+      return;                                                                             \
+    }                                                                                     \
+    tx_pack<uint32_t, (V + 1) / 2> s;                                                     \
+    _Pragma("unroll") for (int k = 0; k + 1 < V; k += 2) s.v[k / 2] = tx_pair_##name(x[k], x[k + 1]); \
+    *(tx_pack<uint32_t, (V + 1) / 2>*)p = s;                                              \
+  }
+TX_HALF(f16)
+TX_HALF(bf16)
+
+// numpy's remainder: of the divisor's sign.
+TX_RARE float tx_mod_float(float a, float b) {
+  const float r = fmodf(a, b);
+  return r == 0.0f ? copysignf(0.0f, b) : (r < 0.0f) != (b < 0.0f) ? r + b : r;
+}

@@ -1,0 +1,147 @@
+"""NVRTC: kernel texts to cubins, one for each source. It needs no GPU, no headers and no other compiler.
+
+A kernel's entry is ``TX_ENTRY`` (``k_`` and 16 digits of its digest); ``TX_NAME(x)`` is that name, ``_``, ``x``.
+Preludes stand in front. Cubins are cached by content in the folder of the C compiler's objects; equal sources give
+equal bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tactix.contracts.artifact import Binary, Source
+from tactix.contracts.compiler import Compiler
+from tactix.contracts.device import DeviceProperties
+from tactix.words.errors import BuildCancelled, CompilerError
+from tactix_builtin.cuda.target import architecture
+from tactix_builtin.tactics.cc import cache_file, cached, first_errors, keep, store, symbol
+
+FLAGS = ("-default-device", "--std=c++17")
+INSTALL = "`pip install tactix[cuda]` installs it"
+
+
+class NvrtcCompiler(Compiler):
+    """``cancel()`` from another thread stops a running ``compile`` between two sources with BuildCancelled."""
+
+    key = "tactix.nvrtc@1"
+    language = "cuda_c"
+    launcher = "tactix.cuda.cubin@1"
+
+    def __init__(self) -> None:
+        self._cancelled = threading.Event()
+
+    def available(self) -> str:
+        return why_missing()
+
+    def identity(self) -> str:
+        return " ".join((version(), *FLAGS))
+
+    def cancel(self) -> None:
+        """Stop every compilation of this compiler, now and until ``resume``."""
+        self._cancelled.set()
+
+    def resume(self) -> None:
+        """Allow compilations again."""
+        self._cancelled.clear()
+
+    def compile(self, sources: Sequence[Source], device: DeviceProperties) -> list[Binary]:
+        """One Binary per source, each with a cubin of its own. Raises CompilerError, BuildCancelled."""
+        if reason := self.available():
+            raise CompilerError("kernels cannot be compiled", who=self.key, why=reason)
+        for s in sources:
+            if s.language != self.language:
+                raise CompilerError(f"it takes {self.language}, not {s.language}", who=self.key)
+        unique = {s.digest: s for s in sources}
+        flags = (f"--gpu-architecture={architecture(device)}", *FLAGS)
+        try:
+            with ThreadPoolExecutor(max(1, min(len(unique), os.cpu_count() or 1))) as workers:
+                cubins = dict(zip(unique, workers.map(lambda s: self._cubin(s, flags), unique.values()), strict=True))
+        except OSError as e:
+            do = "Set TACTIX_CACHE_DIR to a folder that can be written"
+            raise CompilerError("cubins cannot be kept", who=self.key, why=str(e), do=do) from None
+        return [Binary(cubins[s.digest], symbol(s), s.text) for s in sources]
+
+    def _cubin(self, source: Source, flags: Sequence[str]) -> bytes:
+        if self._cancelled.is_set():
+            raise BuildCancelled("compiling was cancelled")
+        text, options = unit_text(source), (*flags, *source.flags)
+        key = hashlib.sha256("\0".join((version(), *options, text)).encode()).hexdigest()
+        place = cache_file(key + ".cubin")
+        if not cached(place):
+            made = compile_text(text, options, symbol(source))
+            with tempfile.TemporaryDirectory(prefix="tactix-") as folder:
+                Path(folder, "cubin").write_bytes(made)
+                store(Path(folder, "cubin"), place)
+            return made
+        return place.read_bytes()
+
+
+def unit_text(source: Source) -> str:
+    """Preludes, then the kernel under its own names; compilers count its lines as the source has them."""
+    name = symbol(source)
+    preludes = [f'#line 1 "prelude{i}.cuh"\n{p}\n' for i, p in enumerate(source.preludes)]
+    names = f"#define TX_ENTRY {name}\n#define TX_NAME(x) {name}_##x\n"
+    return "".join((*preludes, names, f'#line 1 "{name}.cu"\n', source.text, "\n"))
+
+
+def compile_text(text: str, options: Sequence[str], name: str) -> bytes:
+    """The cubin of one translation unit. Raises CompilerError with NVRTC's own words."""
+    from cuda.bindings import nvrtc
+
+    program = _checked(*nvrtc.nvrtcCreateProgram(text.encode(), f"{name}.cu".encode(), 0, [], []))
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
+        if int(status):
+            why, do = first_errors(_log(program)), f"The source was kept as {keep(text, '.cu')}"
+            raise CompilerError(f"NVRTC failed with {options[0]}", who=name, why=why, do=do)
+        cubin = bytearray(_checked(*nvrtc.nvrtcGetCUBINSize(program)))
+        _checked(*nvrtc.nvrtcGetCUBIN(program, cubin))
+        return bytes(cubin)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _log(program: Any) -> str:
+    from cuda.bindings import nvrtc
+
+    log = bytearray(_checked(*nvrtc.nvrtcGetProgramLogSize(program)))
+    _checked(*nvrtc.nvrtcGetProgramLog(program, log))
+    return log.rstrip(b"\0").decode(errors="replace")
+
+
+def _checked(status: Any, *out: Any) -> Any:
+    if int(status):
+        raise CompilerError("NVRTC failed", why=getattr(status, "name", str(status)))
+    return out[0] if out else None
+
+
+@functools.cache
+def why_missing() -> str:
+    """Empty if NVRTC can be called, else why not."""
+    try:
+        version()
+    except ImportError as e:
+        return f"cuda-python is not installed ({e}); {INSTALL}"
+    except (RuntimeError, OSError) as e:  # what the binding raises without the library
+        return f"NVRTC is not installed ({str(e).splitlines()[0]}); {INSTALL}"
+    except CompilerError as e:
+        return str(e)
+    return ""
+
+
+@functools.cache
+def version() -> str:
+    """``nvrtc 13.0``. Raises ImportError, RuntimeError, CompilerError."""
+    from cuda.bindings import nvrtc
+
+    status, major, minor = nvrtc.nvrtcVersion()
+    _checked(status)
+    return f"nvrtc {major}.{minor}"

@@ -1,0 +1,58 @@
+"""Kernels of several entries: each has its own parameters and launch, all share one source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.contracts.artifact import KernelArtifact, Launch, Packed, Source
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext
+from tactix.words.dims import Dim, dmax
+from tactix_builtin.cuda.tactics import text
+from tactix_builtin.cuda.target import required_features
+from tactix_builtin.tactics.c_text import block
+
+STATIC_SHARED = 48 << 10
+"""Bytes of shared memory that every device gives a block without being asked."""
+
+
+class Entry(text.Args):
+    """One kernel of a source; ``symbol`` names it where it is not the artifact's entry."""
+
+    def __init__(self, node: Node, threads: int, symbol: str = "") -> None:
+        super().__init__(node)
+        self.threads, self.symbol = threads, symbol
+
+    def kernel(self, *body: str, blocks: int = 1) -> str:
+        """The kernel's text; ``blocks``: how many of them a multiprocessor should hold at least."""
+        name = f"TX_NAME({self.symbol})" if self.symbol else "TX_ENTRY"
+        bounds = f"__launch_bounds__({self.threads}, {blocks})"
+        return block(f'extern "C" __global__ void {bounds} {name}({self.parameters()})', *body) + "\n"
+
+    def launch(self, grid: Dim, shared_bytes: int = 0) -> Launch:
+        """The launch of at least one block with the parameters asked for so far."""
+        grids = (dmax(grid, 1),)
+        return Launch(self.arguments(), grids, (self.threads,), shared_bytes=shared_bytes, symbol=self.symbol)
+
+
+def artifact(
+    texts: Sequence[str],
+    launches: Sequence[Launch],
+    entries: Sequence[Entry],
+    ctx: CompileContext,
+    *,
+    more: Sequence[str] = (),
+    workspace: Dim = 0,
+) -> KernelArtifact:
+    """The artifact of some entries with their texts and launches, in order; ``more``: names of preludes."""
+    constants: dict[str, Packed] = {}
+    for e in entries:
+        constants |= e.constants
+    return KernelArtifact(
+        launcher=text.LAUNCHER,
+        launches=tuple(launches),
+        code=Source("cuda_c", "\n".join(texts), text.preludes(*more)),
+        workspace=workspace,
+        constants=tuple(constants.items()),
+        requires=required_features(ctx.device),
+    )

@@ -1,0 +1,131 @@
+"""Pointwise groups in CUDA: any expression over broadcast operands, each element read and written once.
+
+A thread takes neighbours along the last loop, as many as one access of 16 bytes holds of the widest dtype. Formats:
+linear and nhwc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.contracts import region
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words import dims
+from tactix.words.dims import Dim
+from tactix.words.dtypes import DType
+from tactix.words.errors import ShapeError
+from tactix.words.tensor import LINEAR, NHWC
+from tactix_builtin.cuda.tactics import scalar, text
+from tactix_builtin.cuda.tactics.text import Args
+from tactix_builtin.tactics import c_pointwise
+from tactix_builtin.tactics.c_pointwise import Group
+from tactix_builtin.tactics.c_space import Space
+from tactix_builtin.tactics.c_text import block
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [PointwiseTactic()]
+
+
+def group_of(node: Node) -> Group | Reject:
+    """What to compute; or why this tactic cannot."""
+    body = node.body
+    if body.anchor is not None:
+        return Reject("the node is not pointwise")
+    program = region.program(body)
+    dtypes = tuple(node.given[i].spec.dtype for i in program.leaves)
+    shape = node.outputs[0].spec.shape
+    if any(v.spec.shape != shape for v in node.outputs):
+        return Reject("the results have different shapes")
+    reason = scalar.why_not(program.results, dtypes)
+    return Reject(reason) if reason else Group(program, dtypes, shape, True)
+
+
+class PointwiseTactic(Tactic):
+    """One variant per format that all full operands share; operands that broadcast stay linear where they can."""
+
+    key = "tactix.cuda_pointwise@1"
+    implements = ("pointwise",)
+    device = "cuda"
+    source = "cuda_c"
+    native = True
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        group = group_of(node)
+        if isinstance(group, Reject):
+            return group
+        formats = [LINEAR, NHWC] if len(group.shape) >= 3 else [LINEAR]
+        try:
+            return [v for f in formats for v in c_pointwise._variants(node, group, f)]
+        except ShapeError as e:
+            return Reject(e.what)
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        return text.traffic(node, variant, ctx)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        group = group_of(node)
+        assert isinstance(group, Group)
+        space, _ = c_pointwise._space(node, group, variant)
+        writer = _Writer(Args(node), group, space)
+        return text.kernel(writer.args, writer.body(), ctx, text.blocks(writer.threads))
+
+
+class _Writer:
+    """The text of one kernel: threads over vectors of the last loop."""
+
+    def __init__(self, args: Args, group: Group, space: Space) -> None:
+        self.args, self.group, self.space = args, group, space
+        self.out_types = [v.spec.dtype for v in args.node.outputs]
+        moves = [*zip(group.dtypes, space.strides, strict=False), *((t, space.strides[-1]) for t in self.out_types)]
+        single = len(space.sizes) == 1
+        self.width = text.vector_width(space.sizes[-1], moves, whole=not single)
+        self.rest = single and not text.divides(self.width, space.sizes[-1])
+        self.vectors: Dim = dims.ceildiv(space.sizes[-1], self.width)
+        self.threads = dims.prod(space.sizes[:-1]) * self.vectors
+
+    def body(self) -> list[str]:
+        if 0 in self.space.sizes:
+            return []
+        kind = text.index_type(dims.prod(self.space.sizes))
+        names = [f"i{k}" for k in range(len(self.space.sizes) - 1)]
+        sizes = [self.args.dim(s) for s in (*self.space.sizes[:-1], self.vectors)]
+        head = text.flat(self.args, kind, self.threads)
+        head.append(text.decode(kind, "t", [*names, "u"], sizes))
+        if not self.rest:
+            return [*head, f"const {kind} i = u * {self.width};", *self._elements(names, self.width)]
+        n = self.args.dim(self.space.sizes[-1])
+        return [
+            *head,
+            block(f"if (u * {self.width} + {self.width} <= {n})",
+                  f"const {kind} i = u * {self.width};", *self._elements(names, self.width)),
+            block("else", block(f"for ({kind} i = u * {self.width}; i < {n}; i++)", *self._elements(names, 1))),
+        ]  # fmt: skip
+
+    def _place(self, base: str, strides: Sequence[Dim], names: Sequence[str]) -> str:
+        return f"{base} + ({self.args.offset(strides, [*names, 'i'])})"
+
+    def _elements(self, names: Sequence[str], v: int) -> list[str]:
+        """Load, compute and store ``v`` elements from ``i`` on."""
+        loads: list[str] = []
+        leaves: dict[int, str] = {}
+        for k, i in enumerate(self.group.program.leaves):
+            strides = self.space.strides[k]
+            place = self._place(self.args.input(i), strides, names)
+            more, leaves[k] = text.fetch(self.args, f"a{k}", place, self.group.dtypes[k], strides[-1], v)
+            loads += more
+        code = scalar.emit(self.group.program.results, leaves, self.group.dtypes)
+        arrays = [f"{text.number_type(t)} r{j}[{v}];" for j, t in enumerate(code.dtypes)]
+        sets = [f"r{j}[k] = {name};" for j, name in enumerate(code.results)]
+        return [*loads, *arrays, *text.lanes(v, *code.statements, *sets), *self._stores(code.dtypes, names, v)]
+
+    def _stores(self, dtypes: Sequence[DType], names: Sequence[str], v: int) -> list[str]:
+        strides = self.space.strides[-1]
+        out = []
+        for j, t in enumerate(dtypes):
+            out += text.put(self.args, f"r{j}", self._place(self.args.output(j), strides, names), t, 1, v)
+        return out

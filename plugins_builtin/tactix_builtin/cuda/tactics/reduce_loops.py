@@ -1,0 +1,204 @@
+"""The text of a reduction kernel: results side by side, in rows or in columns of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.tactic import CompileContext
+from tactix.words import dims
+from tactix.words.dims import Dim
+from tactix.words.dtypes import DType
+from tactix_builtin.cuda.tactics import scalar, text
+from tactix_builtin.cuda.tactics.fused import Around
+from tactix_builtin.cuda.tactics.scalar import CudaEmitter
+from tactix_builtin.cuda.tactics.text import BLOCK, Args
+from tactix_builtin.tactics import c_scalar
+from tactix_builtin.tactics.c_reduce import KEPT, REDUCED
+from tactix_builtin.tactics.c_reduce_loops import OPERATIONS
+from tactix_builtin.tactics.c_space import Space
+from tactix_builtin.tactics.c_text import block
+
+_ACROSS = 32
+"""Threads side by side in a block of columns."""
+_SHARED = 32768
+"""Bytes of accumulators that a block of columns shares at most."""
+
+
+class Reduction:
+    """``space``: strides of the operands before the anchor, of the outputs, and of the operands behind."""
+
+    def __init__(self, args: Args, name: str, space: Space, around: Around, ctx: CompileContext) -> None:
+        self.args, self.space, self.around, self.ctx = args, space, around, ctx
+        self.operation = OPERATIONS[name]
+        self.kept = [i for i, t in enumerate(space.tags) if t == KEPT]
+        self.reduced = [i for i, t in enumerate(space.tags) if t == REDUCED]
+        self.length: Dim = dims.prod(space.sizes[i] for i in self.reduced)
+        self.results: Dim = dims.prod(space.sizes[i] for i in self.kept)
+        self.dtype = around.spec.dtype
+        self.wide = self._wide_type()
+        self.behind = len(around.before)
+        reach = [v.spec.numel for v in (*args.node.given, *args.node.outputs)]
+        self.kind = text.index_type(self.length * self.results, *reach)
+        self.is_rows = not self.kept or self.kept[-1] != len(space.sizes) - 1
+
+    def _wide_type(self) -> str:
+        """The C type of accumulators."""
+        if self.dtype.is_float:
+            return "double" if self.dtype is DType.FP64 else "float"
+        return "uint64_t" if self.dtype is DType.UINT64 else "int64_t"
+
+    def kernel(self) -> KernelArtifact:
+        if self.is_rows:
+            return self._rows()
+        return self._columns()
+
+    # Shared parts
+
+    def _join(self) -> str:
+        """The structure that joins two accumulators."""
+        forms = {"tx_hmax": "TX_MAX({a}, {b})", "tx_hmin": "TX_MIN({a}, {b})"}
+        if self.wide == "float":
+            forms = {"tx_hmax": "tx_fmax({a}, {b})", "tx_hmin": "tx_fmin({a}, {b})"}
+        form = forms.get(self.operation.lanes, self.operation.scalar).format(a="a", b="b")
+        method = f"TX_INLINE {self.wide} join({self.wide} a, {self.wide} b) {{ return {form}; }}"
+        return block("struct TX_NAME(op)", method) + ";"
+
+    def _start(self) -> str:
+        emitter = CudaEmitter([], [], "")
+        if self.dtype.is_float:
+            return emitter.literal(self.operation.start, DType.FP64 if self.wide == "double" else DType.FP32)
+        return c_scalar.int_literal(self.operation.start, self.dtype, saturate=True)
+
+    def _decode(self, index: str, loops: Sequence[int], width: int = 1) -> str:
+        """Declare the coordinates of ``index``, which counts groups of ``width`` along the last loop."""
+        sizes = [self.args.dim(self.space.sizes[i]) for i in loops[:-1]]
+        sizes += [self.args.dim(dims.floordiv(self.space.sizes[i], width)) for i in loops[-1:]]
+        if width == 1 or not loops:
+            return text.decode(self.kind, index, [f"i{i}" for i in loops], sizes)
+        names = [*(f"i{i}" for i in loops[:-1]), "group"]
+        last = f"const {self.kind} i{loops[-1]} = group * {width};"
+        return text.decode(self.kind, index, names, sizes) + "\n" + last
+
+    def _offset(self, position: int, loops: Sequence[int]) -> str:
+        strides = self.space.strides[position]
+        return self.args.offset([strides[i] for i in loops], [f"i{i}" for i in loops])
+
+    def _load(self, width: int) -> tuple[list[str], list[str], str]:
+        """Loads of ``width`` elements at the coordinates; then, for each lane, statements and the element."""
+        loads: list[str] = []
+        leaves = {}
+        loops = range(len(self.space.sizes))
+        for position, (v, o) in enumerate(self.around.before.items()):
+            place = f"{self.args.input(o.index)} + ({self._offset(position, loops)})"
+            step = self.space.strides[position][-1]
+            more, leaves[v] = text.fetch(self.args, f"a{v}", place, o.dtype, step, width)
+            loads += more
+        code = scalar.emit([self.around.source], leaves, self.around.dtypes, "s")
+        return loads, list(code.statements), code.results[0]
+
+    def _finish(self, acc: str, width: int) -> list[str]:
+        """From the accumulators of ``width`` results to memory."""
+        loads: list[str] = []
+        leaves = dict.fromkeys(self.around.made, "y")
+        for position, (v, o) in enumerate(self.around.after.items(), self.behind + 1):
+            place = f"{self.args.input(o.index)} + ({self._offset(position, self.kept)})"
+            step = self.space.strides[position][self.kept[-1]] if self.kept else 0
+            more, leaves[v] = text.fetch(self.args, f"b{v}", place, o.dtype, step, width)
+            loads += more
+        code = scalar.emit(self.around.results, leaves, self.around.dtypes, "t")
+        kind = text.number_type(self.dtype)
+        value = f"{acc} / ({self.wide}){self.args.dim(self.length)}" if self.operation.mean else acc
+        sets = [f"r{j}[k] = {name};" for j, name in enumerate(code.results)]
+        arrays = [f"{text.number_type(t)} r{j}[{width}];" for j, t in enumerate(code.dtypes)]
+        out = [*loads, *arrays, *text.lanes(width, f"const {kind} y = ({kind})({value});", *code.statements, *sets)]
+        for j, t in enumerate(code.dtypes):
+            place = f"{self.args.output(j)} + ({self._offset(self.behind, self.kept)})"
+            out += text.put(self.args, f"r{j}", place, t, 1, width)
+        return out
+
+    def _moves(self, loops: Sequence[int], positions: Sequence[int], types: Sequence[DType]) -> int:
+        """The widest vector along the last of the loops."""
+        moves = [(t, (*(s for i, s in enumerate(self.space.strides[p]) if i != loops[-1]),
+                      self.space.strides[p][loops[-1]])) for p, t in zip(positions, types, strict=True)]  # fmt: skip
+        return text.vector_width(self.space.sizes[loops[-1]], moves)
+
+    # The last axis is reduced
+
+    def _rows(self) -> KernelArtifact:
+        before = [o.dtype for o in self.around.before.values()]
+        width = self._moves(self.reduced, range(self.behind), before) if self.reduced else 1
+        expected = text.known(self.length, self.ctx)
+        threads = 1 if expected <= 8 else 32 if expected <= 4096 else BLOCK
+        loads, statements, element = self._load(width)
+        steps = [*loads, *text.lanes(width, *statements, f"acc = TX_NAME(op)::join(acc, ({self.wide}){element});")]
+        step, n = f"j += {threads * width}", self.args.dim(self.length)
+        loop = block(f"for ({self.kind} j = lane * {width}; j < {n}; {step})", self._decode("j", self.reduced), *steps)
+        per = BLOCK // threads
+        body = [
+            f"const {self.kind} row = ({self.kind})blockIdx.x * {per} + (int)threadIdx.x / {threads};",
+            f"if (row >= {self.args.dim(self.results)}) return;",
+            f"const int lane = threadIdx.x % {threads};",
+            self._decode("row", self.kept),
+            f"{self.wide} acc = {self._start()};",
+            *self._guarded(loop),
+            f"acc = tx_reduce<{threads}, TX_NAME(op)>(acc);",
+            block("if (lane == 0)", *self._finish("acc", 1)),
+        ]
+        return self._kernel(body, dims.ceildiv(self.results, per), BLOCK)
+
+    def _guarded(self, loop: str) -> list[str]:
+        """Nothing where there is nothing to reduce: sizes of 0 cannot divide."""
+        return [] if self.length == 0 else [loop]
+
+    def _kernel(self, body: Sequence[str], grid: Dim, threads: int) -> KernelArtifact:
+        held = [] if 0 in (self.space.sizes[i] for i in self.kept) else body
+        return text.kernel(
+            self.args, held, self.ctx, grid, threads=threads, helpers=self._join(), more=("block.cuh",)
+        )  # fmt: skip
+
+    # The last axis is kept
+
+    def _columns(self) -> KernelArtifact:
+        around = self.around
+        types = [*(o.dtype for o in around.before.values()), *(o.dtype for o in around.after.values())]
+        positions = [*range(self.behind), *range(self.behind + 1, len(self.space.strides))]
+        outputs = [v.spec.dtype for v in self.args.node.outputs]
+        width = self._moves(self.kept, [*positions, *[self.behind] * len(outputs)], [*types, *outputs])
+        expected = text.known(self.length, self.ctx)
+        deep = 1 if expected <= 8 else 8 if expected <= 256 else 32
+        across = BLOCK if deep == 1 else _ACROSS
+        width = min(width, _SHARED // (deep * across * (4 if self.wide == "float" else 8)))
+        while width > 2 and text.known(self.results, self.ctx) < width * across * self.ctx.device.cores // 2:
+            width //= 2
+        groups = dims.floordiv(self.results, width)
+        loads, statements, element = self._load(width)
+        steps = [*loads, *text.lanes(width, *statements,
+                                     f"acc[k] = TX_NAME(op)::join(acc[k], ({self.wide}){element});")]  # fmt: skip
+        n = self.args.dim(self.length)
+        loop = block(f"for ({self.kind} j = deep; j < {n}; j += {deep})", self._decode("j", self.reduced), *steps)
+        place = self._decode("c", self.kept, width)
+        body = [
+            f"const int deep = threadIdx.x / {across}, lane = threadIdx.x % {across};",
+            f"const {self.kind} c = ({self.kind})blockIdx.x * {across} + lane;",
+            f"const bool inside = c < {self.args.dim(groups)};",
+            f"{self.wide} acc[{width}];",
+            *text.lanes(width, f"acc[k] = {self._start()};"),
+            *self._guarded(block("if (inside)", place, loop)),
+            *self._across(deep, across, width),
+            block("if (inside && deep == 0)", place, *self._finish("acc[k]", width)),
+        ]
+        return self._kernel(body, dims.ceildiv(groups, across), deep * across)
+
+    def _across(self, deep: int, across: int, width: int) -> list[str]:
+        """Join the accumulators of the rows of threads into those of the first."""
+        if deep == 1:
+            return []
+        mine, other = f"part[threadIdx.x * {width} + k]", f"part[(d * {across} + lane) * {width} + k]"
+        inner = text.lanes(width, f"acc[k] = TX_NAME(op)::join(acc[k], {other});")
+        return [
+            f"__shared__ {self.wide} part[{deep * across * width}];",
+            *text.lanes(width, f"{mine} = acc[k];"),
+            "__syncthreads();",
+            block("if (deep == 0)", block(f"for (int d = 1; d < {deep}; d++)", *inner)),
+        ]

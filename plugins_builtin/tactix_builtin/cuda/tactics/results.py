@@ -1,0 +1,102 @@
+"""Where sums become results: eight neighbours of a row through the epilogue, with the widest accesses that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import Reject
+from tactix.words.dims import Dim, Shape, prod
+from tactix.words.dtypes import DType
+from tactix_builtin.cuda.tactics import scalar, text
+from tactix_builtin.cuda.tactics.text import Args
+from tactix_builtin.tactics.c_epilogue import Epilogue, Operand
+from tactix_builtin.tactics.c_text import block, contiguous_strides
+from tactix_builtin.tactics.c_tile import flat, is_row_major
+
+WIDTH = 8
+"""Neighbouring sums that a kernel hands over at a time."""
+
+
+def why_not(epi: Epilogue) -> str:
+    """Empty if the epilogue can be written, else the reason."""
+    return scalar.why_not(epi.results, epi.dtypes)
+
+
+def checked(epi: Epilogue) -> Epilogue | Reject:
+    """The epilogue, if it can be written."""
+    reason = why_not(epi)
+    return Reject(reason) if reason else epi
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Results in rows of n elements; the rows flatten the axes ``lead``, operand strides are along ``(*lead, n)``.
+
+    ``pointers``: names by given input where it is not read as it is. The kernel's C variables: ``row`` (int64_t),
+    ``col`` (int) of the first of the sums ``v``.
+    """
+
+    args: Args
+    node: Node
+    epi: Epilogue
+    lead: Shape
+    n: Dim
+    pointers: Mapping[int, str] = field(default_factory=dict)
+
+    def width(self) -> int:
+        """Neighbours that one access takes."""
+        strides = contiguous_strides((*self.lead, self.n))
+        moves = [(v.spec.dtype, strides) for v in self.node.outputs]
+        moves += [(o.dtype, o.strides) for o in self.epi.operands.values() if o.strides[-1] != 0]
+        return min(WIDTH, text.vector_width(self.n, moves))
+
+    def store(self, count: int = WIDTH) -> str:
+        """Statements that turn ``count`` sums into results; nothing is done past the last column."""
+        width = min(self.width(), count)
+        body = self._group(width)
+        if width == count:
+            return block(f"if (col < {self.args.dim(self.n)})", "const int at = col, first = 0;", *body)
+        head = f"for (int first = 0; first < {count}; first += {width})"
+        inner = block(f"if (col + first < {self.args.dim(self.n)})", "const int at = col + first;", *body)
+        return f"#pragma unroll\n{block(head, inner)}"
+
+    def _group(self, width: int) -> list[str]:
+        epi, loads = self.epi, []
+        leaves = dict.fromkeys(epi.accumulators, "v[first + k]")
+        for v, operand in epi.operands.items():
+            lines, name = text.fetch(
+                self.args, f"o{v}", self._place(operand), operand.dtype, operand.strides[-1], width
+            )
+            loads += lines
+            leaves[v] = name
+        code = scalar.emit(epi.results, leaves, epi.dtypes, "e")
+        kinds = [text.number_type(t) for t in code.dtypes]
+        arrays = [f"{kind} r{j}[{width}];" for j, kind in enumerate(kinds)]
+        sets = [f"r{j}[k] = {r};" for j, r in enumerate(code.results)]
+        stores = [self._put(j, t, width) for j, t in enumerate(code.dtypes)]
+        return [*loads, *arrays, *text.lanes(width, *code.statements, *sets), *stores]
+
+    def _place(self, operand: Operand) -> str:
+        """The pointer to an operand's element of this row, at the column."""
+        pointer = self.pointers.get(operand.index) or self.args.input(operand.index)
+        column = "at" if operand.strides[-1] != 0 else "0"
+        return self.args.sum(pointer, self._offset(operand.strides[:-1]), column)
+
+    def _offset(self, strides: Shape) -> str:
+        if all(s == 0 for s in strides):
+            return "0"
+        if is_row_major(self.lead, strides):
+            step = next(s for d, s in reversed(list(zip(self.lead, strides, strict=True))) if d != 1)
+            return f"row * {self.args.dim(step)}"
+        return flat("row", [self.args.dim(d) for d in self.lead], strides, self.args)
+
+    def _put(self, output: int, dtype: DType, width: int) -> str:
+        place = f"{self.args.output(output)} + row * {self.args.dim(self.n)} + at"
+        return "\n".join(text.put(self.args, f"r{output}", place, dtype, 1, width))
+
+    @property
+    def count(self) -> Dim:
+        """Rows."""
+        return prod(self.lead)

@@ -1,0 +1,310 @@
+"""Softmax, LogSoftmax and normalisations in CUDA, with pointwise layers before and behind; f32, f16 and bf16, linear.
+
+A row belongs to a warp, or to a whole block where it is long. Rows of known length stay in registers, so that every
+element is read once; longer ones, and those of unknown length, are read again for each pass. Mean and variance take
+two passes, so that nothing cancels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words import dims
+from tactix.words.dims import Dim
+from tactix.words.dtypes import DType
+from tactix.words.errors import ShapeError
+from tactix_builtin.cuda.tactics import fused, scalar, text
+from tactix_builtin.cuda.tactics.fused import Around
+from tactix_builtin.cuda.tactics.text import Args
+from tactix_builtin.tactics import c_norm, c_text
+from tactix_builtin.tactics.c_epilogue import Operand
+from tactix_builtin.tactics.c_rows import OUTER, ROW
+from tactix_builtin.tactics.c_scalar import float_literal
+from tactix_builtin.tactics.c_space import Space, collapse
+from tactix_builtin.tactics.c_text import block
+
+FLOATS = (DType.FP32, DType.FP16, DType.BF16)
+_REGISTERS = 32
+"""Elements of a row that one thread keeps at most."""
+_SHORT = 16
+"""Elements of a row that one thread reads as well as a warp does."""
+_LARGEST = 1024
+"""Threads of the largest block."""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [RowsTactic()]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``space``: strides of the node's outputs, then of ``operands``, by variable; then of the parameters.
+
+    ``parameters``: given inputs that hold scale and bias. An operand stands in ``order`` as (before, variable).
+    """
+
+    around: Around
+    space: Space
+    order: tuple[tuple[bool, int], ...]
+    parameters: tuple[int, ...]
+
+    def operand(self, key: tuple[bool, int]) -> Operand:
+        """The operand of an entry of ``order``."""
+        return (self.around.before if key[0] else self.around.after)[key[1]]
+
+
+def plan_of(node: Node) -> Plan | Reject:
+    """How the node's tensor falls into rows, or why it does not."""
+    found = fused.around(node)
+    if isinstance(found, Reject):
+        return found
+    if found.spec.dtype not in FLOATS:
+        return Reject(f"no rows of {found.spec.dtype.value} in CUDA")
+    parameters = tuple(i for i in found.parameters if i >= 0)
+    if any(node.given[i].spec.dtype not in FLOATS for i in parameters):
+        return Reject("a parameter is not of f32, f16 or bf16")
+    order = (*((True, v) for v in found.before), *((False, v) for v in found.after))
+    try:
+        return Plan(found, _space(node, found, order, parameters), order, parameters)
+    except ShapeError as e:
+        return Reject(e.what)
+
+
+def _space(node: Node, found: Around, order: Sequence[tuple[bool, int]], parameters: Sequence[int]) -> Space:
+    """Loops over the rows and along them. Raises ShapeError."""
+    assert node.anchor is not None
+    shape, name, rank = found.shape, node.anchor.layer.name, len(found.shape)
+    operands = [(found.before if first else found.after)[v].strides for first, v in order]
+    strides = [c_text.contiguous_strides(shape), *operands]
+    if name in ("InstanceNormalization", "GroupNormalization"):
+        groups: Dim = shape[1] if name == "InstanceNormalization" else node.anchor.attrs.num_groups
+        strides += [(0, 1, *(0 for _ in shape[2:]))] * len(parameters)
+        sizes = (shape[0], groups, dims.floordiv(shape[1], groups), *shape[2:])
+        tags = [OUTER, OUTER] + [ROW] * (rank - 1)
+        return _with_row(collapse(sizes, [c_norm._grouped(s, shape, groups) for s in strides], tags))
+    strides += [c_text.broadcast_strides(node.given[i].spec.shape, shape) for i in parameters]
+    axis = node.anchor.attrs.axis % rank
+    end = axis + 1 if name.endswith("Softmax") else rank
+    loops = [*range(axis), *range(end, rank), *range(axis, end)]
+    tags = [ROW if axis <= i < end else OUTER for i in loops]
+    return _with_row(collapse([shape[i] for i in loops], [[s[i] for i in loops] for s in strides], tags))
+
+
+def _with_row(space: Space) -> Space:
+    """With a row of one element where the row's axes all have length 1."""
+    if space.tags[-1] == ROW:
+        return space
+    if space.tags == (None,):
+        return Space((1,), space.strides, (ROW,))
+    return Space((*space.sizes, 1), tuple((*s, 1) for s in space.strides), (*space.tags, ROW))
+
+
+class RowsTactic(Tactic):
+    """Knob: ``threads`` that share a row."""
+
+    key = "tactix.cuda_rows@1"
+    implements = ("tactix.Softmax@1", "tactix.LogSoftmax@1", *c_norm.NormTactic.implements)
+    device = "cuda"
+    source = "cuda_c"
+    native = True
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        plan = plan_of(node)
+        if isinstance(plan, Reject):
+            return plan
+        length = _length(plan.space)
+        if not isinstance(length, int):
+            return [Variant.of(threads=t) for t in ((1, 32) if _columns(plan) else (32, 256))]
+        width = _width(plan, node)
+        busy = [t for t in (32, 128, 256, 512, _LARGEST) if t == 32 or t * width < 2 * length]
+        kept = [t for t in busy if -(-length // (t * width)) * width <= _REGISTERS]
+        own = [1] if _columns(plan) or length <= _SHORT else []
+        return [Variant.of(threads=t) for t in [*own, *(kept[: 2 - len(own)] or [_LARGEST])]]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        seconds, plan = text.traffic(node, variant, ctx), plan_of(node)
+        if seconds is None or isinstance(plan, Reject):
+            return seconds
+        length, threads = text.known(_length(plan.space), ctx), int(variant.knob("threads"))
+        if threads == 1 or _columns(plan):
+            return seconds * (1 if threads == 1 else 4)
+        return seconds * (1 + threads / 1e5 if length <= 32 * threads else length / (32 * threads))
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        plan = plan_of(node)
+        assert isinstance(plan, Plan)
+        assert node.anchor is not None
+        rows = Rows(Args(node), plan, int(variant.knob("threads")))
+        name = node.anchor.layer.name
+        if name.endswith("Softmax"):
+            statistics = _softmax(rows, name == "LogSoftmax")
+        else:
+            statistics = _normal(rows, name != "RMSNormalization", node.anchor.attrs.epsilon)
+        body = rows.body(*statistics)
+        return text.kernel(rows.args, body, ctx, rows.blocks, threads=rows.block, more=("block.cuh",))
+
+
+def _columns(plan: Plan) -> bool:
+    """Whether neighbours in memory belong to different rows."""
+    return plan.space.strides[0][-1] != 1
+
+
+def _length(space: Space) -> Dim:
+    return dims.prod(s for s, t in zip(space.sizes, space.tags, strict=True) if t == ROW)
+
+
+def _width(plan: Plan, node: Node) -> int:
+    """Neighbours of a row that a thread takes at once."""
+    types = [node.given[plan.operand(k).index].spec.dtype for k in plan.order]
+    types += [node.given[i].spec.dtype for i in plan.parameters]
+    first, *rest = plan.space.strides
+    moves = [*((v.spec.dtype, first) for v in node.outputs), *zip(types, rest, strict=True)]
+    return text.vector_width(plan.space.sizes[-1], moves) if first[-1] == 1 else 1
+
+
+class Rows:
+    """The text of one kernel. ``x`` is the element of a row, ``p0``.. the parameters beside it."""
+
+    def __init__(self, args: Args, plan: Plan, threads: int) -> None:
+        self.args, self.plan, self.threads = args, plan, threads
+        self.space, self.width = plan.space, _width(plan, args.node)
+        self.outer = [i for i, t in enumerate(self.space.tags) if t != ROW]
+        self.inner = [i for i, t in enumerate(self.space.tags) if t == ROW]
+        self.length = _length(self.space)
+        self.count: Dim = dims.prod(self.space.sizes[i] for i in self.outer)
+        self.block = {1: text.BLOCK, 32: 128}.get(threads, threads)
+        self.blocks: Dim = dims.ceildiv(self.count, self.block // threads)
+        self.steps = self._steps()
+        self.kind = text.index_type(self.length * self.count, *(v.spec.numel for v in args.node.given))
+
+    def _steps(self) -> int:
+        """Vectors of a row that a thread keeps; 0 where rows are read again."""
+        if not isinstance(self.length, int):
+            return 0
+        steps = -(-self.length // (self.threads * self.width))
+        return steps if steps * self.width <= _REGISTERS else 0
+
+    @property
+    def n(self) -> str:
+        """Elements of a row."""
+        return self.args.dim(self.length)
+
+    def body(self, statistics: Sequence[str], value: Callable[[str], str]) -> list[str]:
+        """All statements: those that need whole rows, then ``value`` of each ``x`` behind them."""
+        if 0 in self.space.sizes:
+            return []
+        per = self.block // self.threads
+        row = f"({self.kind})blockIdx.x * {per} + (int)threadIdx.x / {self.threads}" if per > 1 else "blockIdx.x"
+        head = [f"const {self.kind} row = {row};", f"if (row >= {self.args.dim(self.count)}) return;"]
+        head.append(f"const int lane = threadIdx.x % {self.threads};")
+        head.append(self._decode("row", self.outer))
+        kept = [f"float v[{self.steps * self.width}];", *self._sweep([], True)] if self.steps else []
+        return [*head, *kept, *statistics, *self._sweep(self._finish(value), False)]
+
+    def reduce(self, name: str, op: str, start: str, term: str, keep: bool = False) -> list[str]:
+        """Declare ``name``: all ``term`` of ``x`` of the row joined by ``op`` from ``start`` on.
+
+        ``keep``: in registers, ``x`` is the term from now on.
+        """
+        steps = [f"const float x = {self._kept()};", f"const float z = {term};", f"{name} = {op}::join({name}, z);"]
+        step = text.lanes(self.width, *steps, *([f"{self._kept()} = z;"] if keep else []))
+        return [
+            f"float {name} = {start};",
+            *self._sweep(step, False),
+            f"{name} = tx_reduce<{self.threads}, {op}>({name});",
+        ]
+
+    def _kept(self) -> str:
+        return f"v[e * {self.width} + k]" if self.steps else "v[k]"
+
+    def _sweep(self, body: Sequence[str], first: bool) -> list[str]:
+        """``body`` for each vector of the row that this thread has, at ``j``; ``first``: keep it in registers."""
+        step = self.threads * self.width
+        loads = self._loads() if first or not self.steps else []
+        if not self.steps:
+            loads = [f"float v[{self.width}];", *loads]
+        inside = [self._decode("j", self.inner), *loads, *body]
+        if not self.steps:
+            return [block(f"for ({self.kind} j = lane * {self.width}; j < {self.n}; j += {step})", *inside)]
+        head = f"const {self.kind} j = e * {step} + lane * {self.width};"
+        guarded = inside if self.length == self.steps * step else [block(f"if (j < {self.n})", *inside)]
+        return ["#pragma unroll", block(f"for (int e = 0; e < {self.steps}; e++)", head, *guarded)]
+
+    def _decode(self, index: str, loops: Sequence[int]) -> str:
+        """Declare the coordinates of ``index`` along the loops."""
+        names = [f"i{i}" for i in loops]
+        return text.decode(self.kind, index, names, [self.args.dim(self.space.sizes[i]) for i in loops])
+
+    def _fetch(self, name: str, index: int, position: int) -> tuple[list[str], str]:
+        """Load given input ``index``, whose strides stand at ``position``."""
+        strides = self.space.strides[position]
+        place = f"{self.args.input(index)} + ({self._offset(position)})"
+        return text.fetch(self.args, name, place, self.args.node.given[index].spec.dtype, strides[-1], self.width)
+
+    def _offset(self, position: int) -> str:
+        loops = sorted([*self.outer, *self.inner])
+        strides = self.space.strides[position]
+        return self.args.offset([strides[i] for i in loops], [f"i{i}" for i in loops])
+
+    def _operands(self, before: bool, tag: str) -> tuple[list[str], dict[int, str]]:
+        loads: list[str] = []
+        leaves = {}
+        for position, key in enumerate(self.plan.order, 1):
+            if key[0] == before:
+                more, leaves[key[1]] = self._fetch(f"{tag}{key[1]}", self.plan.operand(key).index, position)
+                loads += more
+        return loads, leaves
+
+    def _loads(self) -> list[str]:
+        """The anchor's first input, into ``v``."""
+        around = self.plan.around
+        loads, leaves = self._operands(True, "a")
+        code = scalar.emit([around.source], leaves, around.dtypes, "s")
+        return [*loads, *text.lanes(self.width, *code.statements, f"{self._kept()} = {code.results[0]};")]
+
+    def _finish(self, value: Callable[[str], str]) -> list[str]:
+        """The anchor's result, what follows it, and the stores."""
+        around, base = self.plan.around, 1 + len(self.plan.order)
+        loads, leaves = self._operands(False, "b")
+        named = []
+        for k, index in enumerate(self.plan.parameters):
+            more, name = self._fetch(f"p{k}", index, base + k)
+            loads += more
+            named.append(f"const float f{k} = {name};")
+        leaves |= {around.own: "x", **dict.fromkeys(around.made, "y")}
+        code = scalar.emit(around.results, leaves, around.dtypes, "t")
+        heads = [f"const float x = {self._kept()};", *named, f"const float y = {value('x')};"]
+        sets = [f"r{j}[k] = {name};" for j, name in enumerate(code.results)]
+        arrays = [f"{text.number_type(t)} r{j}[{self.width}];" for j, t in enumerate(code.dtypes)]
+        stores = [line for j, t in enumerate(code.dtypes) for line in text.put(
+            self.args, f"r{j}", f"{self.args.output(j)} + ({self._offset(0)})", t,
+            1 if self.width == 1 else self.space.strides[0][-1], self.width)]  # fmt: skip
+        return [*loads, *arrays, *text.lanes(self.width, *heads, *code.statements, *sets), *stores]
+
+
+def _softmax(rows: Rows, log: bool) -> tuple[list[str], Callable[[str], str]]:
+    """Statements and the result, as ``Rows.body`` takes them."""
+    top = rows.reduce("top", "tx_largest", "-TX_INF", "x")
+    keep = not log and rows.steps > 0 and not rows.plan.around.reads_source
+    total = rows.reduce("total", "tx_sum", "0.0f", "expf(x - top)", keep)
+    if log:
+        return [*top, *total, "const float scale = logf(total);"], lambda x: f"{x} - top - scale"
+    form = "{x} * scale" if keep else "expf({x} - top) * scale"
+    return [*top, *total, "const float scale = 1.0f / total;"], lambda x: form.format(x=x)
+
+
+def _normal(rows: Rows, centre: bool, epsilon: float) -> tuple[list[str], Callable[[str], str]]:
+    """Statements and the result, as ``Rows.body`` takes them."""
+    mean = [*rows.reduce("mean", "tx_sum", "0.0f", "x"), f"mean /= (float){rows.n};"] if centre else []
+    term = "(x - mean) * (x - mean)" if centre else "x * x"
+    squares = rows.reduce("squares", "tx_sum", "0.0f", term)
+    root = f"const float scale = 1.0f / sqrtf(squares / (float){rows.n} + {float_literal(epsilon)});"
+    factors = "".join(f" {op} f{k}" for k, op in zip(range(len(rows.plan.parameters)), "*+", strict=False))
+    form = "({x} - mean) * scale" if centre else "{x} * scale"
+    return [*mean, *squares, root], lambda x: form.format(x=x) + factors

@@ -1,0 +1,76 @@
+"""Scalar expressions as CUDA C: single elements in float32 for floats of up to 32 bits, else in the dtype's own type.
+
+As ``c_scalar.emit_scalar``; the statements need the preludes of ``text.preludes()``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from tactix.contracts import expr
+from tactix.contracts.expr import Scalar
+from tactix.words.dtypes import DType
+from tactix_builtin.tactics.c_scalar import WIDE, CannotEmit, Code, _emit
+from tactix_builtin.tactics.c_scalar_ops import ScalarEmitter
+
+
+class CudaEmitter(ScalarEmitter):
+    """The C table, with what differs on the device."""
+
+    def literal(self, value: float, dtype: DType) -> str:
+        if not dtype.is_float or math.isfinite(value):
+            return super().literal(value, dtype)
+        special = "TX_NAN" if math.isnan(value) else "TX_INF" if value > 0 else "-TX_INF"
+        return f"((double)({special}))" if dtype is DType.FP64 else f"({special})"
+
+    def operation(self, node: Scalar, dtype: DType) -> str:
+        if node.op == "primitive":
+            return _primitive(node, [self.arg(a, dtype) for a in node.args])
+        if node.op == "cast" and node.value not in WIDE:
+            return self._widened(node, dtype)
+        return super().operation(node, dtype)
+
+    def _widened(self, node: Scalar, dtype: DType) -> str:
+        """A cast to what shows that 16-bit floats are computed in float32: they are rounded first."""
+        narrow = expr.result_dtype(node.args[0], self.dtypes)
+        if narrow not in WIDE:
+            return super().operation(node, dtype)
+        text = f"tx_from_{narrow.value}(tx_to_{narrow.value}({self.arg(node.args[0], DType.FP32)}))"
+        return text if dtype is DType.FP32 else self.convert(text, DType.FP32, dtype)
+
+    def _special(self, node: Scalar) -> str:
+        t = self.common_type(node.args)
+        if node.op == "isnan" or not t.is_float:
+            return super()._special(node)
+        return f"fabs{'' if t is DType.FP64 else 'f'}({self.arg(node.args[0], t)}) == TX_INF"
+
+    def _float(self, node: Scalar, dtype: DType) -> str:
+        if node.op == "pow" and (power := self.value(node.args[1])) in (2, 3):
+            x = self.arg(node.args[0], dtype)
+            return " * ".join([x] * int(power))
+        if node.op in ("min", "max") and dtype is not DType.FP64:
+            return f"tx_f{node.op}({self.arg(node.args[0], dtype)}, {self.arg(node.args[1], dtype)})"
+        return super()._float(node, dtype)
+
+
+def _primitive(node: Scalar, names: Sequence[str]) -> str:
+    text = dict(node.value.texts).get("cuda")
+    if text is None:
+        raise CannotEmit(f"primitive {node.value.name} has no CUDA text")
+    return str(text.format(*names))
+
+
+def emit(results: Sequence[Scalar], leaves: Mapping[int, str], dtypes: Sequence[DType], tag: str = "t") -> Code:
+    """Statements for one element; ``leaves`` name the variables that the results have. Raises CannotEmit."""
+    named = [leaves.get(i, "") for i in range(len(dtypes))]
+    return _emit(CudaEmitter(named, dtypes, tag), results, dtypes)
+
+
+def why_not(results: Sequence[Scalar], dtypes: Sequence[DType]) -> str:
+    """Empty if ``emit`` can do it, else the reason."""
+    try:
+        emit(results, {i: f"x{i}" for i in range(len(dtypes))}, dtypes)
+    except CannotEmit as e:
+        return e.what
+    return ""

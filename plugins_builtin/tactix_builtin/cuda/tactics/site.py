@@ -1,0 +1,83 @@
+"""One thread per result, or per run of channels in nhwc: where it stands, and what it does with the anchor's result.
+
+Names of the coordinates: ``n``, ``c``, and ``o0``.. along the spatial axes.
+"""
+
+from __future__ import annotations
+
+from tactix.contracts.tactic import Variant
+from tactix.words import dims
+from tactix.words.dims import Dim
+from tactix.words.dtypes import DType
+from tactix.words.tensor import NHWC
+from tactix_builtin.cuda.tactics import scalar, text
+from tactix_builtin.cuda.tactics.fused import Around
+from tactix_builtin.cuda.tactics.text import Args
+from tactix_builtin.tactics import c_text
+from tactix_builtin.tactics.c_space import strides_in
+
+
+class Site:
+    """``columns``: neighbouring results along the last spatial axis that a thread makes; those from ``o<last>`` on.
+
+    ``also``: dtypes that a thread reads runs of channels of, besides the first input's. Raises ShapeError where an
+    operand cannot be walked in the format.
+    """
+
+    def __init__(
+        self, args: Args, around: Around, variant: Variant, columns: int = 1, also: tuple[DType, ...] = ()
+    ) -> None:
+        self.args, self.around, self.columns = args, around, columns
+        fmt = variant.output_format(0)
+        self.sizes = fmt.storage_shape(around.shape)
+        rank = len(around.shape) - 2
+        spatial = [f"o{i}" for i in range(rank)]
+        self.names = ["n", *spatial, "c"] if fmt == NHWC else ["n", "c", *spatial]
+        self.column = rank if fmt == NHWC else rank + 1
+        self.target = c_text.contiguous_strides(self.sizes)
+        self.strides = {
+            v: strides_in(args.node.given[o.index].spec, variant.input_format(o.index), around.shape, fmt)
+            for v, o in around.after.items()
+        }
+        self.width = self._width(also) if fmt == NHWC else 1
+        self.groups: list[Dim] = list(self.sizes)
+        self.groups[-1] = dims.floordiv(self.sizes[-1], self.width)
+        self.groups[self.column] = dims.ceildiv(self.groups[self.column], columns)
+        self.threads: Dim = dims.prod(self.groups)
+        given = [v.spec.numel for v in args.node.given]
+        self.kind = text.index_type(*given, *(v.spec.numel for v in args.node.outputs))
+
+    def _width(self, also: tuple[DType, ...]) -> int:
+        types = (self.around.spec.dtype, *also, *(v.spec.dtype for v in self.args.node.outputs))
+        moves = [(t, (1,)) for t in types]
+        moves += [(self.around.after[v].dtype, s) for v, s in self.strides.items()]  # type: ignore[misc]
+        return text.vector_width(self.sizes[-1], moves)
+
+    def head(self) -> list[str]:
+        """Declare the coordinates of this thread, or leave."""
+        sizes = [self.args.dim(s) for s in self.groups]
+        names = list(self.names)
+        more = []
+        for i, step in ((len(names) - 1, self.width), (self.column, self.columns)):
+            if step != 1:
+                more.append(f"const {self.kind} {names[i]} = g{i} * {step};")
+                names[i] = f"g{i}"
+        return [*text.flat(self.args, self.kind, self.threads), text.decode(self.kind, "t", names, sizes), *more]
+
+    def finish(self, value: str) -> list[str]:
+        """What follows the anchor, whose result in lane ``k`` is ``value``, and the stores at the coordinates."""
+        around, v = self.around, self.width
+        loads: list[str] = []
+        leaves = dict.fromkeys(around.made, "y_")
+        for var, o in around.after.items():
+            place = f"{self.args.input(o.index)} + ({self.args.offset(self.strides[var], self.names)})"
+            more, leaves[var] = text.fetch(self.args, f"b{var}", place, o.dtype, self.strides[var][-1], v)
+            loads += more
+        code = scalar.emit(around.results, leaves, around.dtypes, "t")
+        arrays = [f"{text.number_type(t)} r{j}[{v}];" for j, t in enumerate(code.dtypes)]
+        sets = [f"r{j}[k] = {name};" for j, name in enumerate(code.results)]
+        out = [*loads, *arrays, *text.lanes(v, f"const float y_ = {value};", *code.statements, *sets)]
+        place = self.args.offset(self.target, self.names)
+        for j, t in enumerate(code.dtypes):
+            out += text.put(self.args, f"r{j}", f"{self.args.output(j)} + ({place})", t, 1, v)
+        return out

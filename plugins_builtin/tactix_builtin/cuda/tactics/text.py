@@ -1,0 +1,160 @@
+"""Writing CUDA kernels: parameters, launch grids, index types, vector accesses.
+
+A kernel is one ``__global__`` function whose parameters are the launch's arguments in order. Tensors, constants and
+workspaces start at addresses that 16 divides; accesses of V elements follow from that and from strides.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from importlib import resources
+
+from tactix.contracts.artifact import Arg, KernelArtifact, Launch, Source
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Variant
+from tactix.words import dims
+from tactix.words.dims import Dim
+from tactix.words.dtypes import DType
+from tactix_builtin.cuda.target import required_features
+from tactix_builtin.tactics import c_scalar, c_text
+from tactix_builtin.tactics.c_text import block
+
+LAUNCHER = "tactix.cuda.cubin@1"
+BLOCK = 256
+"""Threads of a block, unless a kernel says otherwise."""
+BANDWIDTH = 3e12
+"""Bytes per second that estimates assume."""
+_WIDEST = 16
+"""Bytes that one access moves at most."""
+
+
+@functools.cache
+def prelude(name: str) -> str:
+    """A prelude text of ``cuda/kernels`` by file name."""
+    return resources.files("tactix_builtin.cuda.kernels").joinpath(name).read_text(encoding="utf-8")
+
+
+def preludes(*more: str) -> tuple[str, ...]:
+    """Types, 16-bit floats, functions of single numbers, vector accesses; then ``more`` of ``cuda/kernels``."""
+    own = [prelude(n) for n in ("base.cuh", "half.cuh")]
+    return (*own, c_text.prelude("scalar.h"), prelude("vector.cuh"), *map(prelude, more))
+
+
+class Args(c_text.Args):
+    """The argument list of a kernel as parameters of a ``__global__`` function."""
+
+    def parameters(self) -> str:
+        """The parameter list, one for each name given so far."""
+        return ", ".join(f"{self._parameter(self._types[n])} {n}" for n in self._args.values())
+
+    def _parameter(self, ctype: str) -> str:
+        return f"{ctype} __restrict__" if ctype.endswith("*") else f"const {ctype}"
+
+    def arguments(self) -> tuple[Arg, ...]:
+        """The arguments in the parameters' order."""
+        return tuple(self._args)
+
+
+def kernel(
+    args: Args,
+    body: Iterable[str],
+    ctx: CompileContext,
+    grid: Dim,
+    *,
+    threads: int = BLOCK,
+    helpers: str = "",
+    more: Sequence[str] = (),
+) -> KernelArtifact:
+    """The artifact of a kernel of ``grid`` blocks (at least one is started) with that body."""
+    head = f'extern "C" __global__ void __launch_bounds__({threads}) TX_ENTRY({args.parameters()})'
+    text = block(head, *body)
+    return KernelArtifact(
+        launcher=LAUNCHER,
+        launches=(Launch(args.arguments(), (dims.dmax(grid, 1),), (threads,)),),
+        code=Source("cuda_c", f"{helpers}\n{text}\n" if helpers else f"{text}\n", preludes(*more)),
+        constants=tuple(args.constants.items()),
+        requires=required_features(ctx.device),
+    )
+
+
+def index_type(*counts: Dim) -> str:
+    """The C type for positions below all those counts: ``int`` where they are known to be small."""
+    small = all(isinstance(n, int) and n < 2**31 - 2**16 for n in counts)
+    return "int" if small else "int64_t"
+
+
+def flat(args: Args, kind: str, total: Dim) -> list[str]:
+    """Declare ``t``, this thread's number, and leave where it is not below ``total``."""
+    return [
+        f"const {kind} t = ({kind})blockIdx.x * {BLOCK} + (int)threadIdx.x;",
+        f"if (t >= {args.dim(total)}) return;",
+    ]
+
+
+def blocks(total: Dim, each: int = BLOCK) -> Dim:
+    """Blocks of ``each`` threads for so many."""
+    return dims.ceildiv(total, each)
+
+
+def decode(kind: str, index: str, names: Sequence[str], sizes: Sequence[str]) -> str:
+    """Declare ``names`` as the row-major coordinates of ``index``, of the C type ``kind``."""
+    return c_text.decode(index, names, sizes).replace("const int64_t ", f"const {kind} ")
+
+
+def divides(k: int, *values: Dim) -> bool:
+    """Whether ``k`` divides all values, whatever the symbols are."""
+    return all(dims.mod(v, k) == 0 for v in values)
+
+
+def vector_width(last: Dim, moves: Sequence[tuple[DType, Sequence[Dim]]], whole: bool = True) -> int:
+    """Neighbours along the last loop, of ``last`` steps, that a thread takes with accesses of up to 16 bytes.
+
+    ``moves``: dtype and strides of every operand. ``whole``: the loop's length must be a multiple of the width.
+    """
+    v = _WIDEST // max((t.itemsize for t, _ in moves), default=_WIDEST)
+    while v > 1 and not ((not whole or divides(v, last)) and all(_even(v, s) for _, s in moves)):
+        v //= 2
+    return max(v, 1)
+
+
+def _even(v: int, strides: Sequence[Dim]) -> bool:
+    return strides[-1] != 1 or divides(v, *strides[:-1])
+
+
+def number_type(dtype: DType) -> str:
+    """The C type that elements of a dtype are computed in."""
+    return c_text.ctype(c_scalar.WIDE.get(dtype, dtype))
+
+
+def fetch(args: Args, name: str, place: str, dtype: DType, step: Dim, v: int) -> tuple[list[str], str]:
+    """Statements that load ``v`` elements, ``step`` apart, from the pointer ``place`` on; and lane ``k``'s text."""
+    kind = number_type(dtype)
+    if step == 0 or v == 1:
+        return [f"const {kind} {name} = {c_scalar.element(dtype, f'*({place})')};"], name
+    if step == 1:
+        return [f"{kind} {name}[{v}];", f"tx_load_{dtype.value}<{v}>({name}, {place});"], f"{name}[k]"
+    one = c_scalar.element(dtype, f"({place})[k * {args.dim(step)}]")
+    return [f"{kind} {name}[{v}];", *lanes(v, f"{name}[k] = {one};")], f"{name}[k]"
+
+
+def put(args: Args, name: str, place: str, dtype: DType, step: Dim, v: int) -> list[str]:
+    """Statements that store the array ``name`` of ``v`` numbers from the pointer ``place`` on."""
+    if step == 1:
+        return [f"tx_store_{dtype.value}<{v}>({place}, {name});"]
+    return lanes(v, f"({place})[k * {args.dim(step)}] = {c_scalar.stored(dtype, f'{name}[k]')};")
+
+
+def lanes(v: int, *body: str) -> list[str]:
+    """An unrolled loop over the ``v`` lanes ``k``."""
+    return ["#pragma unroll", block(f"for (int k = 0; k < {v}; k++)", *body)]
+
+
+def known(d: Dim, ctx: CompileContext, default: int = 1 << 30) -> int:
+    """A dim at the shapes that the kernel is tuned for."""
+    return dims.evaluate(d, ctx.opt) if dims.symbols(d) <= set(ctx.opt) else default
+
+
+def traffic(node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+    """Seconds to move the node's tensors once, and to start a kernel."""
+    return c_text.traffic(node, variant, ctx, BANDWIDTH)

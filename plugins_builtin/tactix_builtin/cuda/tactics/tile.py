@@ -1,0 +1,186 @@
+"""Tiles of products: their shapes, what they cost, and the C text that multiplies one (see kernels/tile.cuh)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.tactic import Variant
+from tactix.words.dtypes import DType
+from tactix_builtin.tactics.c_text import block
+
+KINDS = {DType.FP16: "f16", DType.BF16: "bf16", DType.FP32: "f32"}
+"""How operands of a dtype are multiplied; ``tf32`` is another way for float32."""
+PRELUDES = ("ptx.cuh", "tile.cuh")
+CLOCK = 1.7e9
+LATENCY = 700
+"""Cycles from the start of a copy to its arrival, mostly from the second cache."""
+START = 2e-6
+"""Seconds to start a kernel and to drain it."""
+BANDWIDTH = 3e12
+OFFERED = 8
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A block's tile of ``rows`` by ``cols``, by ``down`` x ``across`` warps, of ``slices`` of each stage of k.
+
+    ``chunks``: 16 bytes each, of k in a stage; ``stages`` lie in shared memory. ``kind``: see KINDS.
+    """
+
+    rows: int
+    cols: int
+    chunks: int
+    down: int
+    across: int
+    slices: int
+    stages: int
+    kind: str
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return 2 if self.kind in ("f16", "bf16") else 4
+
+    @property
+    def depth(self) -> int:
+        """Elements of k in a stage."""
+        return self.chunks * 16 // self.size
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.down * self.across * self.slices
+
+    @property
+    def stage_bytes(self) -> int:
+        return (self.rows + self.cols) * self.chunks * 16
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory: the stages, and later in their place what warps hand over."""
+        handed = self.down * self.across * 16 * (self.cols // self.across + 8) * 4
+        joined = self.rows * self.cols * 4 if self.slices > 1 else 0
+        return max(self.stages * self.stage_bytes, handed, joined)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that a multiprocessor should hold at least: exact tiles hide latency by more warps."""
+        return 256 // self.threads if self.kind == "f32" else 1
+
+    @property
+    def registers(self) -> int:
+        """An estimate of what a thread needs."""
+        rows, cols = self.rows // self.down, self.cols // self.across
+        return min(255, rows * cols // 32 + (rows + cols) // 2 + 60)
+
+    def struct(self) -> str:
+        """The constants that tx_product asks for."""
+        values = {
+            "DOWN": self.down, "ACROSS": self.across, "SLICES": self.slices, "STAGES": self.stages,
+            "WARP_ROWS": self.rows // self.down, "WARP_COLS": self.cols // self.across, "STEPS": self.chunks // 2,
+            "STAGE_BYTES": self.stage_bytes, "A_BYTES": self.rows * self.chunks * 16,
+        }  # fmt: skip
+        return block("struct TX_NAME(tile)", *(f"static const int {k} = {v};" for k, v in values.items())) + ";\n"
+
+    def warp(self, turned_a: bool = False, turned_b: bool = False) -> str:
+        """The C type of a warp's part; turned: rows of that operand's stage run along k."""
+        a = self.rows * self.size // 16 if turned_a else self.chunks
+        b = self.cols * self.size // 16 if turned_b else self.chunks
+        flags = f"{a}, {b}, {str(turned_a).lower()}, {str(turned_b).lower()}"
+        shape = f"{self.rows // self.down}, {self.cols // self.across}, {flags}"
+        return f"tx_exact<{shape}>" if self.kind == "f32" else f"tx_tensor<tx_{self.kind}, {shape}>"
+
+
+def tile_of(variant: Variant) -> Tile:
+    """The tile that a variant's knobs say."""
+    return Tile(*(variant.knob(name) for name in Tile.__dataclass_fields__))
+
+
+_TENSOR = (  # rows, cols, chunks, down, across, slices, stages
+    (256, 128, 4, 4, 2, 1, 4), (128, 256, 4, 2, 4, 1, 4), (256, 128, 8, 4, 2, 1, 3), (128, 256, 8, 2, 4, 1, 3),
+    (128, 128, 8, 2, 4, 1, 3), (128, 128, 4, 2, 2, 1, 4), (128, 128, 8, 2, 2, 1, 3), (256, 64, 8, 4, 2, 1, 3),
+    (128, 64, 8, 4, 2, 1, 3), (128, 64, 8, 2, 2, 1, 4), (64, 128, 8, 2, 4, 1, 4), (64, 64, 8, 2, 2, 1, 4),
+    (64, 64, 8, 2, 2, 2, 4), (64, 64, 8, 2, 4, 1, 3), (64, 32, 8, 2, 2, 2, 5), (64, 32, 8, 4, 1, 1, 5),
+    (32, 64, 8, 2, 2, 2, 5), (32, 128, 8, 1, 4, 1, 4), (32, 32, 8, 2, 1, 4, 6), (32, 32, 16, 2, 1, 4, 4),
+    (16, 64, 16, 1, 2, 4, 4), (16, 128, 8, 1, 4, 2, 4), (16, 32, 16, 1, 1, 4, 5), (32, 16, 8, 2, 1, 4, 6),
+)  # fmt: skip
+_EXACT = (
+    (128, 128, 4, 4, 2, 1, 3), (128, 128, 8, 4, 2, 1, 2), (128, 64, 8, 4, 1, 1, 2), (64, 128, 4, 2, 2, 1, 3),
+    (64, 64, 8, 2, 1, 2, 3), (64, 64, 8, 2, 2, 1, 3), (32, 64, 8, 1, 2, 2, 3), (32, 32, 8, 1, 1, 4, 4),
+    (16, 64, 8, 1, 2, 4, 4), (32, 128, 4, 1, 4, 1, 4),
+)  # fmt: skip
+
+
+def tiles(kind: str, device: DeviceProperties) -> list[Tile]:
+    """Every tile that the device has room for."""
+    limit = int(device.facts.get("shared_per_block", 48 << 10))
+    found = [Tile(*numbers, kind) for numbers in (_EXACT if kind == "f32" else _TENSOR)]
+    return [t for t in found if t.shared_bytes <= limit]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A product's sizes at the shapes it is tuned for: ``batch`` times (m, k) by (k, n).
+
+    ``stored``: elements of all a, where it has fewer than ``batch m k``, as windows do; 0: it has not.
+    """
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    stored: int = 0
+
+
+def seconds(w: Work, tile: Tile, splits: int, device: DeviceProperties) -> float:
+    """An estimate: waves of blocks over the multiprocessors, each bound by products, shared memory or latency."""
+    cores = max(1, device.cores)
+    blocks = w.batch * -(-w.m // tile.rows) * -(-w.n // tile.cols) * splits
+    stages = -(-w.k // (tile.depth * splits))
+    per_stage = _stage_cycles(tile, device)
+    room = _resident(tile, device)
+    waves, together = -(-blocks // (cores * room)), min(room, -(-blocks // cores))
+    latency = LATENCY / max(1, tile.stages - 1)
+    cycles = waves * stages * max(per_stage * together, latency) + waves * (LATENCY + tile.rows * tile.cols / 64)
+    traffic = tile.size * ((w.stored or w.batch * w.m * w.k) + w.batch * (w.k * w.n + w.m * w.n))
+    reduce = START + w.batch * w.m * w.n * 4 * (splits + 1) / BANDWIDTH if splits > 1 else 0.0
+    return START + max(cycles / CLOCK, traffic / BANDWIDTH) + reduce
+
+
+def _stage_cycles(tile: Tile, device: DeviceProperties) -> float:
+    """Cycles of one stage on a multiprocessor by itself."""
+    products = tile.rows * tile.cols * tile.depth
+    hopper = device.has("sm_90")
+    rate = {"f32": 128, "tf32": 512 + 128 * hopper}.get(tile.kind, 1024 + 256 * hopper)
+    warp_rows, warp_cols = tile.rows // tile.down, tile.cols // tile.across
+    read = tile.down * tile.across * (warp_rows + warp_cols) * tile.chunks * 16
+    if tile.kind == "f32":
+        read = products * 8 * 4 // 64
+    warps = tile.threads // 32
+    hidden = 1.0 if warps >= 8 else 1.15 if warps >= 4 else 1.5
+    return max(products / rate * hidden, (read + tile.stage_bytes) / 128) + 30
+
+
+def _resident(tile: Tile, device: DeviceProperties) -> int:
+    """Blocks that a multiprocessor holds."""
+    shared = int(device.facts.get("shared_per_multiprocessor", 64 << 10)) // (tile.shared_bytes + 1024)
+    registers = int(device.facts.get("registers_per_multiprocessor", 65536)) // (tile.registers * tile.threads)
+    threads = int(device.facts.get("threads_per_multiprocessor", 1024)) // tile.threads
+    return max(1, min(shared, registers, threads))
+
+
+def splits_for(w: Work, tile: Tile, device: DeviceProperties) -> tuple[int, ...]:
+    """Numbers of parts of k worth trying: more only while multiprocessors are idle and stages are many."""
+    blocks = w.batch * -(-w.m // tile.rows) * -(-w.n // tile.cols)
+    stages = -(-w.k // tile.depth)
+    return tuple(s for s in (1, 2, 4, 8) if s == 1 or (blocks * s <= 2 * device.cores and stages // s >= 3))
+
+
+def best(works: Sequence[Work], found: Iterable[Tile], device: DeviceProperties) -> list[tuple[Tile, int]]:
+    """The tiles and splits of the least estimates over some likely shapes, best first."""
+    ranked: list[tuple[float, int, tuple[Tile, int]]] = []
+    for tile in found:
+        for splits in sorted({s for w in works for s in splits_for(w, tile, device)}):
+            ranked.append((sum(seconds(w, tile, splits, device) for w in works), len(ranked), (tile, splits)))
+    return [choice for _, _, choice in sorted(ranked)[:OFFERED]]

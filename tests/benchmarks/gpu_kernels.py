@@ -1,0 +1,187 @@
+"""Times the generated CUDA kernels against torch, layer by layer.
+
+``python tests/benchmarks/gpu_kernels.py [part of a name]``
+
+The layers of ResNet-50 and BERT-base at batch 1, 8 and 128 in float16. Both sides: a CUDA graph of 20 repeats, the
+median of seven replays between events. Prints microseconds, TFLOPS, torch's time over ours, and the variant that won.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / "gpu"), str(TESTS / "builtin" / "cuda"), str(TESTS / "builtin" / "tactics")]
+
+import gpu_cases  # noqa: E402
+import harness as h  # noqa: E402
+
+from tactix.contracts.graph import Node  # noqa: E402
+from tactix.contracts.tactic import CompileContext, Reject, Tactic  # noqa: E402
+from tactix.select.bench import sample  # noqa: E402
+from tactix.select.compile import Toolchain, with_binary  # noqa: E402
+from tactix_builtin.cuda.device import CudaDevice, the_device  # noqa: E402
+from tactix_builtin.cuda.nvrtc import NvrtcCompiler  # noqa: E402
+from tactix_builtin.cuda.tactics import attention, conv, gemm, gemv  # noqa: E402
+
+REPEATS, ROUNDS = 20, 7
+RESNET = [  # channels, height, output channels, kernel, stride, with a residual
+    (3, 224, 64, 7, 2, False), (64, 56, 64, 1, 1, False), (64, 56, 64, 3, 1, False), (64, 56, 256, 1, 1, True),
+    (256, 56, 64, 1, 1, False), (256, 56, 128, 1, 1, False), (128, 56, 128, 3, 2, False), (256, 56, 512, 1, 2, False),
+    (128, 28, 512, 1, 1, True), (512, 28, 128, 1, 1, False), (128, 28, 128, 3, 1, False), (256, 28, 256, 3, 2, False),
+    (512, 28, 1024, 1, 2, False), (256, 14, 1024, 1, 1, True), (1024, 14, 256, 1, 1, False),
+    (256, 14, 256, 3, 1, False), (512, 14, 512, 3, 2, False), (1024, 14, 2048, 1, 2, False), (512, 7, 2048, 1, 1, True),
+    (2048, 7, 512, 1, 1, False), (512, 7, 512, 3, 1, False),
+]  # fmt: skip
+BERT = [("qkv", 768, 2304, False), ("out", 768, 768, False), ("up", 768, 3072, True), ("down", 3072, 768, False)]
+SEQUENCE, HEADS, DIM = 128, 12, 64
+
+
+@dataclass
+class Layer:
+    """A node, the tactics to try, its operations, and the same in torch."""
+
+    name: str
+    node: Node
+    tactics: list[Tactic]
+    flops: float
+    peer: Callable[[], Any]
+
+
+def half(*shape: int) -> Any:
+    made = np.random.default_rng(len(shape)).standard_normal(shape, dtype=np.float32)
+    return (made / np.sqrt(shape[1] if len(shape) == 4 else shape[0])).astype(np.float16)
+
+
+def on_gpu(array: Any, last: bool = False) -> Any:
+    import torch
+
+    t = torch.from_numpy(array).cuda()
+    return t.contiguous(memory_format=torch.channels_last) if last else t
+
+
+def resnet(batch: int) -> Iterator[Layer]:
+    import torch
+
+    for c, size, co, k, stride, rest in RESNET:
+        x, w, b, pad = half(batch, c, size, size), half(co, c, k, k), half(co), k // 2
+        out = (size + 2 * pad - k) // stride + 1
+        y = half(batch, co, out, out)
+        nodes: list[Any] = [("Convolution", (0, 1, 2), {"strides": (stride,) * 2, "pads": (pad,) * 4})]
+        nodes += [("Add", (4, 3), {}), ("Relu", (5,), {})] if rest else [("Relu", (3,), {})]
+        arrays = [x, w, b, *([y] if rest else [])]
+        node = h.fused(arrays, nodes, anchor=0, constants=[1, 2])
+        tx, tw, tb, ty = on_gpu(x, True), on_gpu(w, True), on_gpu(b), on_gpu(y, True)
+
+        def peer(
+            tx: Any = tx, tw: Any = tw, tb: Any = tb, ty: Any = ty, s: int = stride, p: int = pad, r: bool = rest
+        ) -> Any:
+            z = torch.nn.functional.conv2d(tx, tw, tb, s, p)
+            return torch.relu_(z.add_(ty) if r else z)
+
+        name = f"conv b{batch} {c}x{size} -> {co} k{k} s{stride}{' +res' if rest else ''}"
+        yield Layer(name, node, conv.tactics(), 2.0 * batch * out * out * co * c * k * k, peer)
+    yield matrix(f"fc b{batch}", batch, 2048, 1000, False)
+
+
+def matrix(name: str, m: int, k: int, n: int, gelu: bool) -> Layer:
+    import torch
+
+    x, w, b = half(m, k), half(k, n), half(n)
+    nodes: list[Any] = [("MatMul", (0, 1), {}), ("Add", (3, 2), {}), *([("Gelu", (4,), {})] if gelu else [])]
+    tx, tw, tb = on_gpu(x), on_gpu(np.ascontiguousarray(w.T)), on_gpu(b)
+
+    def peer() -> Any:
+        z = torch.nn.functional.linear(tx, tw, tb)
+        return torch.nn.functional.gelu(z) if gelu else z
+
+    node = h.fused([x, w, b], nodes, anchor=0, constants=[1, 2])
+    return Layer(name, node, [*gemm.tactics(), *gemv.tactics()], 2.0 * m * k * n, peer)
+
+
+def bert(batch: int) -> Iterator[Layer]:
+    import torch
+
+    for name, k, n, gelu in BERT:
+        yield matrix(f"bert b{batch} {name}", batch * SEQUENCE, k, n, gelu)
+    q, k_, v = (half(batch, HEADS, SEQUENCE, DIM) for _ in range(3))
+    tensors = [on_gpu(x) for x in (q, k_, v)]
+    node = h.node("Attention", [q, k_, v], scale=DIM**-0.5)
+    flops = 4.0 * batch * HEADS * SEQUENCE * SEQUENCE * DIM
+    yield Layer(
+        f"bert b{batch} attention", node, attention.tactics(), flops,
+        lambda: torch.nn.functional.scaled_dot_product_attention(*tensors),
+    )  # fmt: skip
+
+
+def torch_seconds(peer: Callable[[], Any]) -> float:
+    import torch
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            peer()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(REPEATS):
+            peer()
+    times = []
+    for _ in range(ROUNDS):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) * 1e-3 / REPEATS)
+    return statistics.median(times)
+
+
+def our_seconds(device: CudaDevice, layer: Layer) -> tuple[float, str]:
+    """The least median over all variants, and which it was."""
+    properties, runs, best = device.properties(), gpu_cases.bench(device), (float("inf"), "none")
+    arrays = sample(layer.node, {})
+    made = []
+    for tactic in layer.tactics:
+        offered = tactic.variants(layer.node, properties)
+        if not isinstance(offered, Reject):
+            made += [(tactic, v, tactic.compile(layer.node, v, CompileContext(properties))) for v in offered]
+    binaries = Toolchain([NvrtcCompiler()]).compile([a for _, _, a in made], properties)
+    for tactic, variant, artifact in made:
+        runnable, _ = runs.prepare(layer.node, with_binary(artifact, binaries), variant, arrays, {})
+        device.measure(runnable, REPEATS)
+        seconds = statistics.median(device.measure(runnable, REPEATS) / REPEATS for _ in range(ROUNDS))
+        best = min(best, (seconds, f"{tactic.key.split('.')[1]} {variant}"))
+    return best
+
+
+def main() -> None:
+    device = the_device()
+    if why := device.available():
+        raise SystemExit(why)
+    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    print(f"{'layer':44} {'us':>8} {'TFLOPS':>7} {'torch us':>9} {'ratio':>6}  variant")
+    for batch in (1, 8, 128):
+        for layer in itertools.chain(resnet(batch), bert(batch)):
+            if wanted not in layer.name:
+                continue
+            seconds, variant = our_seconds(device, layer)
+            peer = torch_seconds(layer.peer)
+            rate = layer.flops / seconds * 1e-12
+            print(
+                f"{layer.name:44} {seconds * 1e6:8.2f} {rate:7.1f} {peer * 1e6:9.2f} {peer / seconds:6.2f}  {variant}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

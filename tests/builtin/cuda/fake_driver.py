@@ -1,0 +1,244 @@
+"""A driver in which device memory is the host's, and kernels are Python functions of their arguments.
+
+As the real one it copies arguments when a graph's node is made or set, and runs what was instantiated.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+from tactix_builtin.cuda.device import CudaDevice
+from tactix_builtin.cuda.driver import Driver
+
+ERRORS = {1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY", 209: "CUDA_ERROR_NO_BINARY_FOR_GPU",
+          500: "CUDA_ERROR_NOT_FOUND", 700: "CUDA_ERROR_ILLEGAL_ADDRESS"}  # fmt: skip
+ATTRIBUTES = {
+    "COMPUTE_CAPABILITY_MAJOR": 9, "COMPUTE_CAPABILITY_MINOR": 0, "MULTIPROCESSOR_COUNT": 132,
+    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 232448, "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": 233472,
+    "MAX_REGISTERS_PER_MULTIPROCESSOR": 65536, "MAX_THREADS_PER_MULTIPROCESSOR": 2048, "L2_CACHE_SIZE": 60 << 20,
+    "MEMORY_POOLS_SUPPORTED": 1,
+}  # fmt: skip
+
+
+class Names:
+    """Stands for an enumeration: every member is its name."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
+
+
+class PlainTypes:
+    """In place of the binding's types: handles are integers, structures hold what is set."""
+
+    CUdevice_attribute = CUmemPool_attribute = CUfunction_attribute = Names()
+    CUkernelNodeAttrID = CUlaunchAttributeID = Names()
+    CUstream = CUdeviceptr = cuuint64_t = CUfunction = int
+    CUDA_KERNEL_NODE_PARAMS = CUlaunchConfig = CUlaunchAttribute = SimpleNamespace
+
+    @staticmethod
+    def CUkernelNodeAttrValue() -> Any:
+        return SimpleNamespace(clusterDim=SimpleNamespace())
+
+    CUlaunchAttributeValue = CUkernelNodeAttrValue
+
+
+@dataclass
+class FakeKernel:
+    """What a symbol runs: ``body(grid, *args)``, with so many arguments."""
+
+    arity: int
+    body: Callable[..., None] = lambda grid, *args: None
+
+
+@dataclass
+class Ran:
+    """A launch as the driver keeps it."""
+
+    symbol: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared: int
+    args: tuple[int, ...]
+    cluster: tuple[int, ...] = ()
+
+
+@dataclass
+class FakeApi:
+    """``log``: names of the functions called; ``ran``: what was launched; ``fail``: status by function name."""
+
+    kernels: dict[str, FakeKernel] = field(default_factory=dict)
+    types: Any = PlainTypes
+    log: list[str] = field(default_factory=list)
+    ran: list[Ran] = field(default_factory=list)
+    fail: dict[str, int] = field(default_factory=dict)
+    memory: dict[int, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._numbers = count(1)
+        self._symbols: dict[int, str] = {}
+        self._graphs: dict[int, list[Ran]] = {}
+        self._limits: dict[str, int] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("cu") or name == "cuuint64_t":
+            return getattr(self.types, name)
+
+        def call(*args: Any) -> tuple[Any, ...]:
+            self.log.append(name)
+            if name in self.fail:
+                return (self.fail[name], None)
+            made = getattr(self, f"_{name}", lambda *_: ())(*args)
+            return made if isinstance(made, tuple) and made[:1] == (500,) else (0, *made)
+
+        return call
+
+    # -- errors, devices -------------------------------------------------------------------------------------------
+
+    def cuGetErrorName(self, status: int) -> tuple[int, bytes]:
+        return 0, ERRORS[int(status)].encode()
+
+    def cuGetErrorString(self, status: int) -> tuple[int, bytes]:
+        return 0, b"the text"
+
+    def _cuDeviceGetCount(self) -> tuple[int]:
+        return (1,)
+
+    def _cuDeviceGet(self, ordinal: int) -> tuple[int]:
+        return (ordinal,)
+
+    def _cuDeviceGetName(self, size: int, device: int) -> tuple[bytes]:
+        return (b"Fake GPU".ljust(size, b"\0"),)
+
+    def _cuDeviceTotalMem(self, device: int) -> tuple[int]:
+        return (1 << 30,)
+
+    def _cuDeviceGetAttribute(self, key: Any, device: int) -> tuple[int]:
+        name = getattr(key, "name", key)
+        return (ATTRIBUTES[str(name).removeprefix("CU_DEVICE_ATTRIBUTE_")],)
+
+    def _cuDevicePrimaryCtxRetain(self, device: int) -> tuple[int]:
+        return (next(self._numbers),)
+
+    _cuStreamCreate = _cuEventCreate = _cuModuleLoadData = _cuDeviceGetDefaultMemPool = _cuDevicePrimaryCtxRetain
+
+    def _cuEventElapsedTime(self, a: int, b: int) -> tuple[float]:
+        return (1000.0 * (b - a),)
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    def _cuMemAlloc(self, size: int) -> tuple[int]:
+        held = (ctypes.c_ubyte * (size + 512))()
+        address = -(-ctypes.addressof(held) // 512) * 512
+        self.memory[address] = held
+        return (address,)
+
+    def _cuMemAllocAsync(self, size: int, stream: Any) -> tuple[int]:
+        return self._cuMemAlloc(size)
+
+    def _cuMemFree(self, address: Any, stream: Any = 0) -> tuple[()]:
+        del self.memory[int(address)]
+        return ()
+
+    _cuMemFreeAsync = _cuMemFree
+
+    def _cuMemcpyHtoDAsync(self, to: Any, source: Any, size: int, stream: Any) -> tuple[()]:
+        ctypes.memmove(int(to), int(source), size)
+        return ()
+
+    _cuMemcpyDtoHAsync = _cuMemcpyHtoDAsync
+
+    # -- kernels ---------------------------------------------------------------------------------------------------
+
+    def _cuModuleGetFunction(self, module: int, name: bytes) -> tuple[Any, ...]:
+        if name.decode() not in self.kernels:
+            return (500, None)
+        handle = next(self._numbers)
+        self._symbols[handle] = name.decode()
+        return (self.types.CUfunction(handle),)
+
+    def _cuFuncSetAttribute(self, function: Any, attribute: Any, value: int) -> tuple[()]:
+        self._limits[self._symbols[int(function)]] = value
+        return ()
+
+    def _kept(self, function: Any, grid: Any, block: Any, shared: int, arguments: int) -> Ran:
+        symbol = self._symbols[int(function)]
+        assert min(*grid, *block) > 0
+        assert shared <= self._limits.get(symbol, 48 << 10)
+        places = (ctypes.c_void_p * self.kernels[symbol].arity).from_address(arguments)
+        args = tuple(ctypes.c_int64.from_address(p or 0).value for p in places)
+        return Ran(symbol, tuple(grid), tuple(block), shared, args)
+
+    def _of(self, p: Any) -> Ran:
+        grid, block = (p.gridDimX, p.gridDimY, p.gridDimZ), (p.blockDimX, p.blockDimY, p.blockDimZ)
+        return self._kept(p.func, grid, block, p.sharedMemBytes, p.kernelParams)
+
+    def _run(self, launches: Sequence[Ran]) -> tuple[()]:
+        for r in launches:
+            self.ran.append(copy.copy(r))
+            self.kernels[r.symbol].body(r.grid, *r.args)
+        return ()
+
+    def _cuLaunchKernel(self, function: Any, *rest: Any) -> tuple[()]:
+        shared, _stream, arguments, _extra = rest[6:]
+        return self._run([self._kept(function, rest[:3], rest[3:6], shared, arguments)])
+
+    def _cuLaunchKernelEx(self, config: Any, function: Any, arguments: int, extra: int) -> tuple[()]:
+        grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
+        block = (config.blockDimX, config.blockDimY, config.blockDimZ)
+        made = self._kept(function, grid, block, config.sharedMemBytes, arguments)
+        made.cluster = _xyz(config.attrs[0].value)
+        return self._run([made])
+
+    # -- graphs: a node's handle is its graph's times 10000 and its place ------------------------------------------
+
+    def _cuGraphCreate(self, flags: int) -> tuple[int]:
+        graph = next(self._numbers)
+        self._graphs[graph] = []
+        return (graph,)
+
+    def _cuGraphAddKernelNode(self, graph: int, after: Any, number: int, params: Any) -> tuple[int]:
+        nodes = self._graphs[graph]
+        assert [a % 10000 for a in after] == ([len(nodes) - 1] if nodes else [])
+        assert number == len(after)
+        nodes.append(self._of(params))
+        return (graph * 10000 + len(nodes) - 1,)
+
+    def _cuGraphKernelNodeSetAttribute(self, node: int, kind: Any, value: Any) -> tuple[()]:
+        self._graphs[node // 10000][node % 10000].cluster = _xyz(value)
+        return ()
+
+    def _cuGraphInstantiate(self, graph: int, flags: int) -> tuple[int]:
+        made = next(self._numbers)
+        self._graphs[made] = [copy.copy(r) for r in self._graphs[graph]]
+        return (made,)
+
+    def _cuGraphExecKernelNodeSetParams(self, executable: int, node: int, params: Any) -> tuple[()]:
+        kept, fresh = self._graphs[executable][node % 10000], self._of(params)
+        fresh.cluster = kept.cluster
+        self._graphs[executable][node % 10000] = fresh
+        return ()
+
+    def _cuGraphLaunch(self, executable: int, stream: Any) -> tuple[()]:
+        return self._run(self._graphs[executable])
+
+    def _cuGraphExecDestroy(self, graph: int) -> tuple[()]:
+        del self._graphs[graph]
+        return ()
+
+    _cuGraphDestroy = _cuGraphExecDestroy
+
+
+def _xyz(value: Any) -> tuple[int, int, int]:
+    return value.clusterDim.x, value.clusterDim.y, value.clusterDim.z
+
+
+def fake_device(kernels: dict[str, FakeKernel] | None = None, types: Any = PlainTypes) -> tuple[CudaDevice, FakeApi]:
+    """A device that runs these kernels, and the driver under it."""
+    api = FakeApi(kernels or {}, types)
+    return CudaDevice(driver=Driver(api)), api

@@ -1,0 +1,198 @@
+"""Nodes for matrix products, convolutions and attention on a GPU: odd sizes, every way of lying, every epilogue kind.
+
+``TABLE``: groups of cases by name, made when asked; the same are compiled, run on the host, and run on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import harness as h
+import numpy as np
+import simt
+
+from tactix.contracts.tactic import Tactic
+from tactix.words import dims
+from tactix.words.dtypes import DType
+from tactix.words.tensor import TensorSpec
+from tactix_builtin.cuda.tactics import attention, conv, direct_conv, gemm, gemv
+
+(GEMM,), (TF32_GEMM,) = gemm.tactics(), gemm.lower_precision_tactics()
+(GEMV,) = gemv.tactics()
+(CONV,), (TF32_CONV,) = conv.tactics(), conv.lower_precision_tactics()
+(DIRECT,) = direct_conv.tactics()
+(ATTENTION,) = attention.tactics()
+DTYPES = ("f16", "bf16", "f32")
+TF32_BUDGET = 200.0
+"""float32's budget is for exact products: 2e-5 of the largest result. Ten bits of mantissa give about 1e-3."""
+_RNG = np.random.default_rng(11)
+
+
+def real(dtype: str, *shape: int) -> Any:
+    """Normal numbers."""
+    return _RNG.standard_normal(shape, dtype=np.float32).astype(DType(dtype).numpy)
+
+
+def plain(tactic: Tactic, layer: str, arrays: Sequence[Any], constants: Sequence[int] = (), **attrs: Any) -> simt.Case:
+    budget = TF32_BUDGET if tactic in (TF32_GEMM, TF32_CONV) else 1.0
+    return simt.Case(h.node(layer, arrays, constants, **attrs), tactic, list(arrays), budget=budget)
+
+
+def group(tactic: Tactic, arrays: Sequence[Any], nodes: Any, constants: Sequence[int], **more: Any) -> simt.Case:
+    return simt.Case(h.fused(arrays, nodes, constants=constants, anchor=0, **more), tactic, list(arrays))
+
+
+def turned(tactic: Tactic, dtype: str, m: int, k: int, n: int) -> list[simt.Case]:
+    """Gemm with a and b as they are and transposed, b given and constant."""
+    out = []
+    for ta in (False, True):
+        for tb in (False, True):
+            a, b = real(dtype, *((k, m) if ta else (m, k))), real(dtype, *((n, k) if tb else (k, n)))
+            for constants in ((), (1,)):
+                attrs = {"transA": ta, "transB": tb, "alpha": 0.5, "beta": 2.0}
+                out.append(plain(tactic, "Gemm", [a, b, real(dtype, n)], constants, **attrs))
+    return out
+
+
+def batches(tactic: Tactic, dtype: str) -> list[simt.Case]:
+    """Matrices that repeat along the batch axes, vectors, scalars of one element."""
+    matrices = [((2, 3, 20, 24), (3, 24, 17)), ((3, 20, 24), (2, 1, 24, 8))]
+    shapes = [*matrices, ((2, 20, 24), (24,)), ((24,), (2, 24, 5)), ((7,), (7,))]
+    return [plain(tactic, "MatMul", [real(dtype, *a), real(dtype, *b)], c) for a, b in shapes for c in ((), (1,))]
+
+
+def epilogues(tactic: Tactic, dtype: str, m: int, k: int, n: int) -> list[simt.Case]:
+    """Bias, factor of a row, residual, activation, a comparison, a rounded second result."""
+    a, b, bias, row, rest = (real(dtype, *s) for s in ((m, k), (k, n), (n,), (m, 1), (m, n)))
+    long: list[Any] = [
+        ("MatMul", (0, 1), {}),
+        ("Add", (5, 2), {}),
+        ("Mul", (6, 3), {}),
+        ("Gelu", (7,), {}),
+        ("Add", (8, 4), {}),
+    ]
+    arrays = [a, b, bias, row, rest]
+    two = [*long, ("Cast", (9,), {"to": DType.BF16}), ("Greater", (4, 3), {})]
+    wide = [real("bf16", m, k), real("bf16", k, n), real("f32", n)]
+    return [
+        group(tactic, arrays, long, [1, 2]),
+        group(tactic, arrays, two, [1], results=[9, 10, 11]),
+        plain(tactic, "WideMatMul", wide, [1, 2]),
+    ]
+
+
+def symbolic(tactic: Tactic, dtype: str) -> list[simt.Case]:
+    """Rows, batch, and both matrices of symbolic sizes."""
+    s, n = dims.sym("s"), dims.sym("n")
+    t = DType(dtype)
+    const = TensorSpec(t, (40, 24), const=real(dtype, 40, 24))
+    rows = h.node("MatMul", [TensorSpec(t, (n, s, 40)), const])
+    all_of_it = h.node("MatMul", [TensorSpec(t, (n, 2, s, 33)), TensorSpec(t, (n, 2, 33, s))])
+    return [simt.Case(x, tactic, env=e) for x in (rows, all_of_it) for e in ({"n": 1, "s": 1}, {"n": 3, "s": 37})]
+
+
+def gemms(dtype: str) -> list[simt.Case]:
+    sizes = [(17, 33, 19), (5, 2, 3), (40, 24, 72)]
+    turns = [c for size in sizes for c in turned(GEMM, dtype, *size)]
+    return [*turns, *batches(GEMM, dtype), *epilogues(GEMM, dtype, 37, 300, 50), *symbolic(GEMM, dtype)]
+
+
+def tf32_gemms() -> list[simt.Case]:
+    return [*turned(TF32_GEMM, "f32", 40, 36, 72), *batches(TF32_GEMM, "f32")]
+
+
+def gemvs(dtype: str) -> list[simt.Case]:
+    sizes = [(1, 520, 30), (3, 33, 19), (8, 64, 9), (16, 96, 40)]
+    out = [c for size in sizes for c in epilogues(GEMV, dtype, *size)]
+    gemm_attrs = {"transA": True, "transB": True, "alpha": 0.5}
+    out.append(plain(GEMV, "Gemm", [real(dtype, 70, 1), real(dtype, 20, 70), real(dtype, 20)], [1], **gemm_attrs))
+    return [*out, plain(GEMV, "MatMul", [real(dtype, 70), real(dtype, 70, 20)], [1])]
+
+
+IMAGES: list[tuple[tuple[int, ...], int, tuple[int, ...], dict[str, Any]]] = [
+    ((2, 3, 17, 15), 20, (7, 7), {"strides": (2, 2), "pads": (3, 3, 3, 3)}),
+    ((2, 16, 9, 7), 24, (3, 3), {"pads": (1, 1, 1, 1)}),
+    ((1, 24, 8, 8), 9, (1, 1), {}),
+    ((2, 12, 8, 9), 16, (1, 1), {"strides": (2, 2)}),
+    ((1, 40, 10, 9), 33, (3, 2), {"strides": (2, 1), "dilations": (2, 3), "pads": (1, 0, 2, 3)}),
+    ((1, 1, 9, 9), 8, (5, 5), {}),
+    ((1, 4, 9, 9), 8, (3, 3), {}),
+    ((2, 8, 20), 12, (5,), {"strides": (2,), "pads": (2, 2)}),
+]
+GROUPED: list[tuple[tuple[int, ...], int, tuple[int, ...], dict[str, Any]]] = [
+    ((2, 16, 9, 7), 16, (3, 3), {"group": 16, "pads": (1, 1, 1, 1)}),
+    ((1, 12, 8, 9), 12, (3, 5), {"group": 12, "strides": (2, 2), "dilations": (1, 2), "pads": (0, 3, 1, 1)}),
+    ((2, 8, 5, 6), 12, (3, 3), {"group": 4}),
+    ((1, 6, 6, 6), 18, (2, 2), {"group": 6}),
+    ((1, 7, 6, 6), 7, (3, 3), {"group": 7}),
+]  # fmt: skip
+
+
+def images(tactic: Tactic, dtype: str, table: Any) -> list[simt.Case]:
+    out = []
+    for size, co, kernel, attrs in table:
+        w = real(dtype, co, size[1] // attrs.get("group", 1), *kernel)
+        out.append(plain(tactic, "Convolution", [real(dtype, *size), w, real(dtype, co)], [1, 2], **attrs))
+    return out
+
+
+def residual(dtype: str) -> simt.Case:
+    """Gates of channels, a residual image, a constant image, and two results."""
+    shapes = [(2, 16, 9, 7), (24, 16, 3, 3), (24,), (2, 24, 9, 7), (2, 24, 1, 1), (24, 9, 7)]
+    nodes = [
+        ("Convolution", (0, 1, 2), {"pads": (1, 1, 1, 1)}), ("Mul", (6, 4), {}), ("Add", (7, 3), {}),
+        ("Add", (8, 5), {}), ("Relu", (9,), {}),
+    ]  # fmt: skip
+    return group(CONV, [real(dtype, *s) for s in shapes], nodes, [1, 2, 5], results=[9, 10])
+
+
+def symbolic_images(dtype: str) -> list[simt.Case]:
+    t, n, s = DType(dtype), dims.sym("n"), dims.sym("s")
+    out = []
+    for c in (3, 16):
+        w = TensorSpec(t, (12, c, 3, 3), const=real(dtype, 12, c, 3, 3))
+        node = h.node("Convolution", [TensorSpec(t, (n, c, s, 8)), w], strides=(2, 2), pads=(1, 1, 1, 1))
+        out += [simt.Case(node, CONV, env=e) for e in ({"n": 1, "s": 5}, {"n": 3, "s": 16})]
+    return out
+
+
+def convs(dtype: str) -> list[simt.Case]:
+    return [*images(CONV, dtype, IMAGES), residual(dtype), *symbolic_images(dtype)]
+
+
+def attentions(dtype: str) -> list[simt.Case]:
+    """Lengths and dims that fill no tile, masks along each axis, a causal one, rows that see nothing."""
+
+    def make(q: Any, k: Any, e: int, *mask: Any, constants: Sequence[int] = (), **attrs: Any) -> simt.Case:
+        arrays = [real(dtype, *q), real(dtype, *k), real(dtype, *k[:3], e), *mask]
+        return plain(ATTENTION, "Attention", arrays, constants, scale=0.2, **attrs)
+
+    causal = np.triu(np.full((140, 140), -np.inf, np.float32), 1).astype(DType(dtype).numpy)
+    blind = real(dtype, 1, 1, 20, 30)
+    blind[0, 0, 3] = -np.inf
+    s, t, n = (dims.sym(x) for x in "stn")
+    specs = [TensorSpec(DType(dtype), (n, 2, x, 64)) for x in (s, t, t)]
+    free = h.node("Attention", specs, scale=0.125)
+    return [
+        make((2, 2, 70, 64), (2, 2, 90, 64), 64),
+        make((1, 2, 33, 40), (1, 1, 150, 40), 24, real(dtype, 1, 1, 1, 150)),
+        make((1, 1, 5, 128), (1, 1, 200, 128), 96, real(dtype, 5, 200)),
+        make((2, 1, 20, 33), (2, 1, 20, 33), 7, real(dtype, 2, 1, 20, 1)),
+        make((1, 2, 140, 32), (1, 2, 140, 32), 32, causal, constants=[3]),
+        make((1, 2, 20, 32), (1, 2, 30, 32), 32, blind),
+        make((1, 2, 20, 32), (1, 2, 30, 32), 32, blind, nan_to_zero=True),
+        *(simt.Case(free, ATTENTION, env=e) for e in ({"n": 1, "s": 1, "t": 1}, {"n": 2, "s": 17, "t": 70})),
+    ]
+
+
+TABLE: dict[str, Callable[[], list[simt.Case]]] = {
+    **{f"gemm {t}": partial(gemms, t) for t in DTYPES},
+    "gemm tf32": tf32_gemms,
+    **{f"gemv {t}": partial(gemvs, t) for t in DTYPES},
+    **{f"conv {t}": partial(convs, t) for t in DTYPES},
+    "conv tf32": lambda: images(TF32_CONV, "f32", IMAGES[:3]),
+    **{f"direct {t}": partial(images, DIRECT, t, GROUPED) for t in DTYPES},
+    **{f"attention {t}": partial(attentions, t) for t in DTYPES[:2]},
+}

@@ -1,0 +1,281 @@
+// CUDA kernels as C++ on the host: every thread is a fiber, a barrier passes control on. One block at a time.
+// Asynchronous copies happen as late as they may, or at once, as `eager` says; both must give the same.
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __noinline__
+#define __shared__ static  // one block at a time
+#define __launch_bounds__(...)
+#define __align__(n) alignas(n)
+
+struct alignas(8) float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+static float2 make_float2(float x, float y) { return {x, y}; }
+static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+static float __uint_as_float(uint32_t x) { float f; memcpy(&f, &x, 4); return f; }
+static float __int_as_float(int x) { float f; memcpy(&f, &x, 4); return f; }
+static uint32_t __float_as_uint(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
+static float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+
+// -- threads -----------------------------------------------------------------------------------------------------------
+
+struct simt_index { uint32_t x; };
+static thread_local simt_index threadIdx, blockIdx, blockDim, gridDim;
+static const int SIMT_STACK = 128 << 10;
+
+struct simt_copy { char* to; const char* from; int bytes; bool ok; };
+struct simt_fiber {
+  ucontext_t context;
+  bool done = false;
+  int group = -1;
+  long generation = 0;
+  std::vector<std::vector<simt_copy>> pending;
+};
+struct simt_group { int size, arrived; long generation; };
+
+static std::vector<simt_fiber> simt_fibers;
+static std::vector<char*> simt_stacks;  // kept from block to block
+static std::vector<simt_group> simt_groups;  // warps, then the block
+static ucontext_t simt_scheduler;
+static char* simt_shared;
+static long simt_shared_bytes;
+static bool simt_eager;
+static char simt_error[256];
+static uint32_t simt_slots[64][32][8];
+
+static void simt_fail(const char* what) {
+  if (!simt_error[0]) snprintf(simt_error, sizeof simt_error, "block %u thread %u: %s", blockIdx.x, threadIdx.x, what);
+}
+extern "C" void __ubsan_handle_type_mismatch_v1(void*, void*) { simt_fail("misaligned access"); }
+static void simt_release(simt_group& g) {
+  if (g.size && g.arrived == g.size) g.arrived = 0, g.generation++;
+}
+static void simt_wait(int group) {
+  simt_fiber& f = simt_fibers[threadIdx.x];
+  simt_group& g = simt_groups[group];
+  const uint32_t own = threadIdx.x;
+  f.group = group;
+  f.generation = g.generation;
+  g.arrived++;
+  simt_release(g);
+  swapcontext(&f.context, &simt_scheduler);
+  threadIdx.x = own;
+}
+static void __syncthreads() { simt_wait((int)simt_groups.size() - 1); }
+static void __syncwarp(uint32_t = 0xffffffffu) { simt_wait(threadIdx.x / 32); }
+static uint32_t (*simt_publish(const uint32_t* x, int count))[8] {
+  uint32_t(*slots)[8] = simt_slots[threadIdx.x / 32];
+  memcpy(slots[threadIdx.x % 32], x, count * 4);
+  __syncwarp();
+  return slots;
+}
+template <class T>
+static T simt_from(T x, uint32_t lane) {
+  uint32_t words[2];
+  memcpy(words, &x, sizeof(T));
+  T y;
+  memcpy(&y, simt_publish(words, sizeof(T) / 4)[lane % 32], sizeof(T));
+  __syncwarp();
+  return y;
+}
+template <class T>
+static T __shfl_xor_sync(uint32_t, T x, int mask) { return simt_from(x, threadIdx.x % 32 ^ mask); }
+template <class T>
+static T __shfl_sync(uint32_t, T x, int lane) { return simt_from(x, lane); }
+
+template <class F>
+struct simt_call;
+template <class... P>
+struct simt_call<void (*)(P...)> {
+  template <size_t... I>
+  static void go(void (*f)(P...), const int64_t* a, std::index_sequence<I...>) { f((P)a[I]...); }
+};
+static void (*simt_body)();
+static void simt_start() {
+  const uint32_t own = threadIdx.x;
+  simt_body();
+  simt_fiber& f = simt_fibers[own];
+  f.done = true;
+  for (int g : {(int)own / 32, (int)simt_groups.size() - 1}) simt_groups[g].size--, simt_release(simt_groups[g]);
+}
+static bool simt_ready(simt_fiber& f) {
+  return !f.done && (f.group < 0 || simt_groups[f.group].generation != f.generation);
+}
+// Runs a warp until the block's barrier holds it, so that what lacks a barrier reads too early. Whether it moved.
+static bool simt_warp(int warp, int threads) {
+  bool any = false;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int t = warp * 32; t < threads && t < warp * 32 + 32; t++) {
+      if (!simt_ready(simt_fibers[t])) continue;
+      any = moved = true;
+      threadIdx.x = t;
+      simt_fibers[t].group = -1;
+      swapcontext(&simt_scheduler, &simt_fibers[t].context);
+    }
+  }
+  return any;
+}
+static void simt_block(int threads, bool backward) {
+  simt_fibers = std::vector<simt_fiber>(threads);
+  simt_groups.assign((threads + 31) / 32, {32, 0, 0});
+  simt_groups.push_back({threads, 0, 0});
+  while ((int)simt_stacks.size() < threads) simt_stacks.push_back((char*)malloc(SIMT_STACK));
+  for (int t = 0; t < threads; t++) {
+    simt_fiber& f = simt_fibers[t];
+    f.pending.resize(1);
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = simt_stacks[t];
+    f.context.uc_stack.ss_size = SIMT_STACK;
+    f.context.uc_link = &simt_scheduler;
+    makecontext(&f.context, simt_start, 0);
+  }
+  const int warps = (threads + 31) / 32;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int w = 0; w < warps; w++) moved |= simt_warp(backward ? warps - 1 - w : w, threads);
+  }
+  for (simt_fiber& f : simt_fibers)
+    if (!f.done) return simt_fail("waits for ever at a barrier");
+}
+static const char* simt_launch(void (*body)(), int grid, int threads, long shared, int eager) {
+  simt_error[0] = 0;
+  simt_body = body;
+  simt_eager = eager;
+  simt_shared_bytes = shared;
+  simt_shared = (char*)aligned_alloc(128, (shared + 255) / 128 * 128);
+  blockDim.x = threads, gridDim.x = grid;
+  for (int b = 0; b < grid && !simt_error[0]; b++) {
+    blockIdx.x = b;
+    memset(simt_shared, 0xff, shared);
+    simt_block(threads, eager);
+  }
+  free(simt_shared);
+  return simt_error;
+}
+// One launchable function of a kernel: addresses and integers as the launch's arguments.
+#define SIMT_KERNEL(name)                                                                                           \
+  static const int64_t* name##_args;                                                                               \
+  template <class... P>                                                                                            \
+  static void name##_with(void (*f)(P...)) {                                                                       \
+    simt_call<void (*)(P...)>::go(f, name##_args, std::index_sequence_for<P...>());                                \
+  }                                                                                                                \
+  extern "C" const char* run_##name(const int64_t* a, int grid, int threads, long shared, int eager) {             \
+    name##_args = a;                                                                                               \
+    return simt_launch([] { name##_with(name); }, grid, threads, shared, eager);                                   \
+  }
+
+// -- what the preludes have in assembly ----------------------------------------------------------------------------------
+
+typedef uint64_t tx_shared_t;
+#define TX_SHARED(name) char* name = simt_shared
+
+static tx_shared_t tx_shared(const void* p) { return (tx_shared_t)p; }
+static char* simt_place(tx_shared_t at, int bytes) {
+  const int64_t offset = (char*)at - simt_shared;
+  if (offset < 0 || offset + bytes > simt_shared_bytes) return simt_fail("outside shared memory"), simt_shared;
+  if (offset % bytes) simt_fail("misaligned in shared memory");
+  return (char*)at;
+}
+static void simt_do(const simt_copy& c) {
+  if (c.ok)
+    memcpy(c.to, c.from, c.bytes);
+  else
+    memset(c.to, 0, c.bytes);
+}
+template <int BYTES>
+static void tx_copy(tx_shared_t to, const void* from, bool ok) {
+  if (ok && (uintptr_t)from % BYTES) simt_fail("misaligned copy");
+  const simt_copy c = {simt_place(to, BYTES), (const char*)from, BYTES, ok};
+  if (simt_eager || BYTES == 2)
+    simt_do(c);
+  else
+    simt_fibers[threadIdx.x].pending.back().push_back(c);
+}
+static void tx_copy_commit() { simt_fibers[threadIdx.x].pending.emplace_back(); }
+template <int LEFT>
+static void tx_copy_wait() {
+  auto& pending = simt_fibers[threadIdx.x].pending;
+  while ((int)pending.size() - 1 > LEFT) {
+    for (const simt_copy& c : pending.front()) simt_do(c);
+    pending.erase(pending.begin());
+  }
+}
+static void simt_load4(uint32_t (&r)[4], tx_shared_t at, bool transposed) {
+  const int lane = threadIdx.x % 32;
+  const char* row = simt_place(at, 16);
+  uint64_t address = (uint64_t)row;
+  uint32_t(*slots)[8] = simt_publish((uint32_t*)&address, 2);
+  for (int i = 0; i < 4; i++) {
+    const char* rows[8];
+    for (int k = 0; k < 8; k++) memcpy(&rows[k], slots[i * 8 + k], 8);
+    uint16_t e[2];
+    for (int k = 0; k < 2; k++) {
+      const int a = lane / 4, b = lane % 4 * 2 + k;
+      memcpy(&e[k], transposed ? rows[b] + a * 2 : rows[a] + b * 2, 2);
+    }
+    r[i] = e[0] | (uint32_t)e[1] << 16;
+  }
+  __syncwarp();
+}
+static void tx_load4(uint32_t (&r)[4], tx_shared_t at) { simt_load4(r, at, false); }
+static void tx_load4_transposed(uint32_t (&r)[4], tx_shared_t at) { simt_load4(r, at, true); }
+static uint32_t tx_read_shared(tx_shared_t at) { return *(uint32_t*)simt_place(at, 4); }
+static float4 tx_read_shared4(tx_shared_t at) { return *(float4*)simt_place(at, 16); }
+
+static float tx_from_f16(uint16_t h) { _Float16 x; memcpy(&x, &h, 2); return (float)x; }
+static uint16_t tx_to_f16(float f) { _Float16 x = (_Float16)f; uint16_t h; memcpy(&h, &x, 2); return h; }
+static float tx_from_bf16(uint16_t h) { return __uint_as_float((uint32_t)h << 16); }
+static uint16_t tx_to_bf16(float f) {
+  uint32_t u = __float_as_uint(f);
+  return f != f ? 0x7fc0 : (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+static uint32_t tx_pair_f16(float a, float b) { return tx_to_f16(a) | (uint32_t)tx_to_f16(b) << 16; }
+static uint32_t tx_pair_bf16(float a, float b) { return tx_to_bf16(a) | (uint32_t)tx_to_bf16(b) << 16; }
+static float tx_exp2(float x) { return exp2f(x); }
+static float tx_fmax(float a, float b) { return a != a ? a : b != b ? b : a > b ? a : b; }
+static float tx_fmin(float a, float b) { return a != a ? a : b != b ? b : a < b ? a : b; }
+
+// Fragments as the PTX ISA lays them out ("Matrix Fragments for mma.m16n8k16", "... for mma.m16n8k8").
+template <float (*FROM)(uint16_t)>
+static void simt_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bool wide) {
+  const uint32_t own[6] = {a[0], a[1], a[2], a[3], b0, b1};
+  uint32_t(*s)[8] = simt_publish(own, 6);
+  const int lane = threadIdx.x % 32;
+  for (int i = 0; i < 4; i++) {
+    const int row = lane / 4 + i / 2 * 8, col = lane % 4 * 2 + i % 2;
+    for (int k = 0; k < (wide ? 8 : 16); k++) {
+      const int t = wide ? k % 4 : k % 8 / 2, high = wide ? k / 4 : k / 8, half = wide ? 0 : k % 2 * 16;
+      const uint32_t x = s[row % 8 * 4 + t][high * 2 + row / 8], y = s[col * 4 + t][4 + high];
+      d[i] += wide ? __uint_as_float(x) * __uint_as_float(y) : FROM((uint16_t)(x >> half)) * FROM((uint16_t)(y >> half));
+    }
+  }
+  __syncwarp();
+}
+struct tx_f16 {
+  static const int size = 2;
+  static void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { simt_mma<tx_from_f16>(d, a, b0, b1, false); }
+  static uint32_t pack(float low, float high) { return tx_pair_f16(low, high); }
+  static void round(uint32_t&) {}
+};
+struct tx_bf16 {
+  static const int size = 2;
+  static void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { simt_mma<tx_from_bf16>(d, a, b0, b1, false); }
+  static uint32_t pack(float low, float high) { return tx_pair_bf16(low, high); }
+  static void round(uint32_t&) {}
+};
+struct tx_tf32 {
+  static const int size = 4;
+  static void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { simt_mma<tx_from_f16>(d, a, b0, b1, true); }
+  static void round(uint32_t& x) { x = (x + 0x1000) & 0xffffe000u; }
+};

@@ -1,0 +1,125 @@
+"""Runs CUDA kernels on the host, a fiber for each thread, and compares them with the layers' numpy references.
+
+The text that the device would get is compiled as C++ with ``simt.h`` in place of the preludes that are assembly: the
+layouts of fragments, addresses, bounds, alignment and barriers are checked; speed and the assembly itself are not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import harness as h
+import numpy as np
+import pytest
+
+from tactix.contracts.artifact import KernelArtifact, Launch, Source
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.select.accuracy import departure
+from tactix.words import dims
+from tactix.words.dtypes import DType
+from tactix_builtin.cuda.tactics import text
+from tactix_builtin.cuda.target import target
+
+HERE = Path(__file__).parent
+DEVICE = target("sm_90")
+ASSEMBLY = ("ptx.cuh", "half.cuh")
+FLAGS = ("-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-fno-strict-aliasing", "-fsanitize=alignment")
+
+
+@dataclass
+class Case:
+    """A node, a tactic, and inputs (random ones if None). ``only``: which variants, all if None."""
+
+    node: Node
+    tactic: Tactic
+    arrays: Sequence[Any] | None = None
+    env: Mapping[str, int] = field(default_factory=dict)
+    only: Sequence[Variant] | None = None
+    budget: float = 1.0
+
+
+def check_all(cases: Sequence[Case], cache: Path) -> None:
+    """Compile all variants of all cases as one library, run each twice, and assert that results are right."""
+    chosen = [(c, v) for c in cases for v in _variants(c)]
+    made = [(c, v, c.tactic.compile(c.node, v, CompileContext(DEVICE, dict(c.env)))) for c, v in chosen]
+    library = _library([a for _, _, a in made], cache)
+    for i, (case, variant, artifact) in enumerate(made):
+        arrays = list(case.arrays) if case.arrays is not None else _sample(case)
+        want = h.reference(case.node, arrays, case.env)
+        for eager in (0, 1):
+            where = f"{case.node.name} [{variant}] eager={eager}"
+            got = _run(library, f"k{i}", case, variant, artifact, arrays, eager, where)
+            for g, e in zip(got, want, strict=True):
+                far = departure(g, np.asarray(e), DType.of(np.asarray(e).dtype))
+                assert far <= case.budget, f"{where}: {far} times the budget"
+
+
+def _variants(case: Case) -> Sequence[Variant]:
+    offered = case.only or case.tactic.variants(case.node, DEVICE)
+    assert not isinstance(offered, Reject), offered.reason
+    assert offered
+    return offered
+
+
+def _sample(case: Case) -> list[Any]:
+    return h.arrays_of(h.Case(case.node, case.tactic, env=case.env))  # type: ignore[no-any-return]
+
+
+def _library(artifacts: Sequence[KernelArtifact], cache: Path) -> Any:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("needs g++")
+    source = _source(artifacts)
+    path = cache / f"{hashlib.sha256((source + (HERE / 'simt.h').read_text()).encode()).hexdigest()[:24]}.so"
+    if not path.exists():
+        cpp = path.with_suffix(".cpp")
+        cpp.write_text(source)
+        done = subprocess.run([compiler, *FLAGS, "-I", HERE, cpp, "-o", path], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[:4000]
+    return ctypes.CDLL(str(path))
+
+
+def _source(artifacts: Sequence[KernelArtifact]) -> str:
+    assembly = {text.prelude(n) for n in ASSEMBLY}
+    preludes: dict[str, None] = {}
+    bodies = []
+    for i, a in enumerate(artifacts):
+        assert isinstance(a.code, Source)
+        preludes |= dict.fromkeys(p for p in a.code.preludes if p not in assembly)
+        names = "\n".join(f"SIMT_KERNEL({_name(f'k{i}', launch)})" for launch in a.launches)
+        macros = f"#undef TX_ENTRY\n#undef TX_NAME\n#define TX_ENTRY k{i}\n#define TX_NAME(x) k{i}_##x"
+        bodies.append(f"{macros}\n{a.code.text}\n{names}")
+    return "\n".join(['#include "simt.h"', *preludes, *bodies])
+
+
+def _name(entry: str, launch: Launch) -> str:
+    return f"{entry}_{launch.symbol}" if launch.symbol else entry
+
+
+def _run(
+    library: Any, name: str, case: Case, variant: Variant, artifact: KernelArtifact, arrays: Sequence[Any], eager: int,
+    where: str,
+) -> list[Any]:  # fmt: skip
+    run = h.Run(case.node, variant, artifact, case.env)
+    run.fill(arrays)
+    for launch in artifact.launches:
+        function = library[f"run_{_name(name, launch)}"]
+        function.restype = ctypes.c_char_p
+        function.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_int)
+        (grid,), (block,) = (tuple(dims.evaluate(d, case.env) for d in s) for s in (launch.grid, launch.block))
+        shared = dims.evaluate(launch.shared_bytes, case.env)
+        numbers = list(run.arguments(launch))
+        arguments = (ctypes.c_int64 * max(1, len(numbers)))(*numbers)
+        problem = function(ctypes.addressof(arguments), grid, block, shared, eager)
+        assert not problem, f"{where}: {problem.decode()}"
+    for what, b in run.buffers().items():
+        assert b.intact(), f"{where}: wrote outside {what}"
+    return [run.output(j, where) for j in range(len(run.outputs))]

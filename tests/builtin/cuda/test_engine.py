@@ -1,0 +1,76 @@
+"""A whole build and its engine on a device that is not host memory, over a driver that stands for CUDA's."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections.abc import Sequence
+from pathlib import Path
+
+import cuda_engine as e
+import numpy as np
+import pytest
+from fake_driver import FakeApi, FakeKernel, fake_device
+
+from tactix.plan import container
+from tactix.run.runtime import Runtime
+from tactix.words.errors import ConfigError, PlanCompatibilityError
+from tactix_builtin.cuda import device as real
+from tactix_builtin.cuda.device import CudaDevice
+from tactix_builtin.cuda.memory import RecyclingAllocator
+from tactix_builtin.cuda.nvrtc import why_missing
+from tactix_builtin.tactics.cc import symbol
+
+pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
+
+
+def combine(sign: int) -> FakeKernel:
+    def body(grid: Sequence[int], x: int, y: int, z: int, n: int) -> None:
+        a, b, c = (np.frombuffer((ctypes.c_float * n).from_address(p), np.float32) for p in (x, y, z))
+        c[:] = a + sign * b
+
+    return FakeKernel(4, body)
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> tuple[CudaDevice, FakeApi]:
+    made = fake_device({symbol(e.RIGHT.code): combine(1), symbol(e.WRONG.code): combine(-1)})
+    monkeypatch.setattr(real, "the_device", lambda: made[0])
+    return made
+
+
+def test_build_and_run(here: tuple[CudaDevice, FakeApi], tmp_path: Path) -> None:
+    built = e.builder()
+    plan = built.build_plan(e.sums(built), e.config())
+    e.check_candidates(plan)
+    assert plan.device["kind"] == "cuda"
+    container.save(plan, tmp_path / "plan")
+    engine = Runtime(session=built.session).deserialize(tmp_path / "plan")
+    assert engine.device is here[0]
+    e.check_engine(engine)
+    e.check_addresses(engine, here[0], RecyclingAllocator(here[0]))
+
+
+def test_memory_comes_back(here: tuple[CudaDevice, FakeApi]) -> None:
+    built = e.builder()
+    engine = built.build(e.sums(built), e.config())
+    e.check_engine(engine)
+    assert here[1].memory
+    del engine
+    gc.collect()
+    assert not here[1].memory
+
+
+@pytest.mark.parametrize("name", ["sm_80", "sm_90", "sm_100"])
+def test_a_build_for_a_device_that_is_not_here(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    device, api = fake_device()
+    api.fail["cuInit"] = 500
+    monkeypatch.setattr(real, "the_device", lambda: device)
+    built = e.builder()
+    with pytest.raises(ConfigError, match="CUDA_ERROR_NOT_FOUND"):
+        built.build_plan(e.sums(built), e.config())
+    plan = built.build_plan(e.sums(built), e.config(target=name))
+    assert name in plan.device["features"]
+    assert len(plan.steps) == 4
+    with pytest.raises(PlanCompatibilityError, match="is not here"):
+        Runtime(session=built.session).load(plan)

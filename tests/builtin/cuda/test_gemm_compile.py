@@ -1,0 +1,91 @@
+"""Kernels of the products table compile for every architecture, keep to its shared memory, and spill no registers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import simt
+from product_cases import GEMM, TABLE, plain, real
+
+from tactix.contracts.artifact import KernelArtifact, Source
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.tactic import CompileContext, Reject, Variant
+from tactix.words import dims
+from tactix.words.tensor import TensorSpec
+from tactix_builtin.cuda import nvrtc
+from tactix_builtin.cuda.tactics import tile
+from tactix_builtin.cuda.target import architecture, target
+
+TARGETS = ("sm_80", "sm_90")
+pytestmark = pytest.mark.skipif(bool(nvrtc.why_missing()), reason="needs NVRTC")
+
+
+def usage(artifact: KernelArtifact, device: DeviceProperties) -> tuple[list[int], list[int]]:
+    """Registers and bytes spilled of every kernel, as the assembler tells."""
+    from cuda.bindings import nvrtc as api
+
+    assert isinstance(artifact.code, Source)
+    _, program = api.nvrtcCreateProgram(nvrtc.unit_text(artifact.code).encode(), b"kernel.cu", 0, [], [])
+    options = [f"--gpu-architecture={architecture(device)}", *nvrtc.FLAGS, "--ptxas-options=-v", "-w"]
+    (status,) = api.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
+    _, size = api.nvrtcGetProgramLogSize(program)
+    log = bytearray(size)
+    api.nvrtcGetProgramLog(program, log)
+    api.nvrtcDestroyProgram(program)
+    text = log.decode()
+    assert not int(status), text[:3000]
+    registers, spilled = (re.findall(rf"{what}", text) for what in (r"Used (\d+) registers", r"(\d+) bytes spill"))
+    return [int(n) for n in registers], [int(n) for n in spilled]
+
+
+def fits(artifact: KernelArtifact, device: DeviceProperties, env: dict[str, int]) -> None:
+    """What a launch asks for is there."""
+    for launch in artifact.launches:
+        (threads,) = launch.block
+        assert isinstance(threads, int)
+        assert threads % 32 == 0
+        assert threads <= 1024
+        shared = dims.evaluate(launch.shared_bytes, env)
+        assert shared <= device.facts["shared_per_block"]
+        assert all(1 <= dims.evaluate(g, env) < 1 << 31 for g in launch.grid)
+    registers, spilled = usage(artifact, device)
+    assert len(registers) == len(artifact.launches)
+    for n, launch in zip(sorted(registers), sorted(artifact.launches, key=lambda x: str(x.block)), strict=True):
+        assert n * max(int(b) for x in artifact.launches for b in x.block) <= 65536, launch  # type: ignore[arg-type]
+    assert not any(spilled), spilled
+
+
+@pytest.mark.parametrize("arch", TARGETS)
+@pytest.mark.parametrize("name", TABLE)
+def test_the_table_compiles(name: str, arch: str) -> None:
+    device = target(arch)
+    for case in TABLE[name]()[::4]:
+        env = dict(case.env)
+        offered = case.tactic.variants(case.node, device)
+        assert not isinstance(offered, Reject)
+        fits(case.tactic.compile(case.node, offered[0], CompileContext(device, env)), device, env)
+
+
+@pytest.mark.parametrize("arch", TARGETS)
+@pytest.mark.parametrize("kind", ["f16", "f32"])
+def test_no_tile_spills(kind: str, arch: str) -> None:
+    device = target(arch)
+    case: Any = plain(GEMM, "MatMul", [real(kind, 300, 768), real(kind, 768, 320)], [1])
+    for t in tile.tiles(kind, device):
+        artifact = GEMM.compile(case.node, Variant.of(**vars(t), split=1), CompileContext(device))
+        fits(artifact, device, {})
+
+
+def test_grids_of_odd_shapes() -> None:
+    s = dims.sym("s")
+    const = TensorSpec(simt.DType.FP16, (40, 130), const=real("f16", 40, 130))
+    node = simt.h.node("MatMul", [TensorSpec(simt.DType.FP16, (s, 40)), const])
+    t = next(t for t in tile.tiles("f16", simt.DEVICE) if (t.rows, t.cols) == (128, 128))
+    made = GEMM.compile(node, Variant.of(**vars(t), split=2), CompileContext(simt.DEVICE))
+    product, reduce = made.launches
+    assert [dims.evaluate(product.grid[0], {"s": n}) for n in (1, 128, 129)] == [4, 4, 8]
+    assert [dims.evaluate(reduce.grid[0], {"s": n}) for n in (1, 129)] == [1, -(-129 * 17 // 128)]
+    assert dims.evaluate(made.workspace, {"s": 3}) == 3 * 136 * 4 * 2
+    assert product.shared_bytes == t.shared_bytes

@@ -1,0 +1,117 @@
+"""Products, convolutions and attention: the kernels that a GPU would get run on the host, and are right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import simt
+from product_cases import CONV, GEMM, TABLE, TF32_BUDGET, TF32_GEMM, epilogues, images, plain, real
+
+from tactix.contracts.artifact import KernelArtifact, Source
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.tensor import TensorSpec
+from tactix_builtin.cuda.tactics import attention, tile
+from tactix_builtin.cuda.target import target
+
+
+def few(case: simt.Case) -> simt.Case:
+    """The best variant, and the best that cuts k."""
+    offered = case.tactic.variants(case.node, simt.DEVICE)
+    assert not isinstance(offered, Reject), offered.reason
+    cut = [v for v in offered if dict(v.knobs).get("split", 1) > 1 or dict(v.knobs).get("slices", 1) > 1]
+    return replace(case, only=[*offered[:1], *cut[:1]])
+
+
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_results_are_those_of_the_reference(name: str, tmp_path: Path) -> None:
+    simt.check_all([few(c) for c in TABLE[name]()], tmp_path)
+
+
+def every_tile(kind: str, splits: tuple[int, ...]) -> list[Variant]:
+    return [Variant.of(**vars(t), split=s) for t in tile.tiles(kind, simt.DEVICE) for s in splits]
+
+
+@pytest.mark.parametrize("kind", ["f16", "f32", "tf32"])
+def test_every_tile(kind: str, tmp_path: Path) -> None:
+    dtype, tactic = ("f16", GEMM) if kind == "f16" else ("f32", TF32_GEMM if kind == "tf32" else GEMM)
+    case = plain(tactic, "MatMul", [real(dtype, 70, 200), real(dtype, 200, 72)], [1])
+    simt.check_all([replace(case, only=every_tile(kind, (1, 2)))], tmp_path)
+
+
+class Mutated(Tactic):
+    """A tactic whose text is changed in one place."""
+
+    def __init__(self, tactic: Tactic, old: str, new: str) -> None:
+        self.tactic, self.old, self.new = tactic, old, new
+
+    def variants(self, node: Node, device: Any) -> Any:
+        return self.tactic.variants(node, device)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        made = self.tactic.compile(node, variant, ctx)
+        assert isinstance(made.code, Source)
+        before = (*made.code.preludes, made.code.text)
+        texts = [t.replace(self.old, self.new) for t in before]
+        if texts == list(before):
+            raise LookupError(self.old)
+        return replace(made, code=replace(made.code, preludes=tuple(texts[:-1]), text=texts[-1]))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("tx_copy_wait<C::STAGES - 2>();", "tx_copy_wait<C::STAGES - 1>();"),
+        ("- 2>();\n    __syncthreads();", "- 2>();"),
+        ("if (row0 + r >= 37) return;", "if (row0 + r >= 36) return;"),
+        ("ok[j] && s < left", "ok[j] && s + 16 < left"),
+        ("i * 16 + m % 2 * 8 + r, step * 2 + m / 2", "i * 16 + m / 2 * 8 + r, step * 2 + m % 2"),
+    ],
+)  # fmt: skip
+def test_a_fault_is_noticed(old: str, new: str, tmp_path: Path) -> None:
+    case = epilogues(GEMM, "f16", 37, 300, 50)[0]
+    wrong = replace(few(case), tactic=Mutated(GEMM, old, new))
+    with pytest.raises(AssertionError, match=r"times the budget|block"):
+        simt.check_all([wrong], tmp_path)
+
+
+def test_which_masks_are_causal() -> None:
+    causal = np.triu(np.full((5, 5), -np.inf, np.float32), 1)
+    assert attention.hidden_after(causal) == 0
+    assert attention.hidden_after(np.triu(np.full((3, 5), -65504.0, np.float16), 3)[None]) == 2
+    assert attention.hidden_after(np.zeros((5, 5), np.float32)) is None
+    assert attention.hidden_after(causal.T) is None
+    assert attention.hidden_after(np.full((5, 5), -np.inf, np.float32)) is None
+
+
+def test_what_is_left_to_others() -> None:
+    a, b = TensorSpec(simt.DType.INT32, (4, 8)), TensorSpec(simt.DType.INT32, (8, 4))
+    assert isinstance(GEMM.variants(simt.h.node("MatMul", [a, b]), simt.DEVICE), Reject)
+    (grouped,) = images(CONV, "f16", [((1, 8, 5, 5), 8, (3, 3), {"group": 2})])
+    assert isinstance(CONV.variants(grouped.node, simt.DEVICE), Reject)
+    old = plain(GEMM, "MatMul", [real("f16", 4, 8), real("f16", 8, 4)])
+    assert isinstance(GEMM.variants(old.node, target("sm_75")), Reject)
+    assert TF32_BUDGET * 2e-5 < 5e-3
+
+
+def test_estimates_grow_with_the_work_and_prefer_full_waves() -> None:
+    ctx = CompileContext(simt.DEVICE)
+    costs = []
+    for m in (64, 4096, 65536):
+        x, w = TensorSpec(simt.DType.FP16, (m, 1024)), real("f16", 1024, 1024)
+        node = simt.h.node("MatMul", [x, w], [1])
+        offered = GEMM.variants(node, simt.DEVICE)
+        assert not isinstance(offered, Reject)
+        assert len(offered) <= tile.OFFERED
+        costs.append(GEMM.cost(node, offered[0], ctx) or 0.0)
+    assert costs == sorted(costs)
+    assert costs[0] < costs[2] / 10
+    small, large = (tile.tiles("f16", simt.DEVICE)[i] for i in (11, 0))
+    assert tile.seconds(tile.Work(1, 196, 256, 1024), small, 1, simt.DEVICE) < tile.seconds(
+        tile.Work(1, 196, 256, 1024), large, 1, simt.DEVICE
+    )

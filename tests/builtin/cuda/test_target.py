@@ -1,0 +1,66 @@
+"""Architectures by name: features, what loads where, and the device that a build may aim at."""
+
+from __future__ import annotations
+
+import pytest
+
+from tactix.contracts.device import DeviceProperties
+from tactix.words.errors import InvalidArgument
+from tactix_builtin.cuda.target import SPECIFIC, TARGETS, architecture, capability, features, required_features, target
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_target_is_complete(name: str) -> None:
+    p = target(name)
+    assert p.kind == "cuda"
+    assert name in p.name
+    assert p.has(name)
+    assert architecture(p) == name
+    assert p.cores >= 40
+    assert p.memory >= 16 << 30
+    assert p.facts["capability"] == capability(name)
+    assert p.facts["shared_per_block"] <= p.facts["shared_per_multiprocessor"]
+    assert not any(f.endswith("a") for f in p.features)
+
+
+def test_features_grow_with_the_architecture() -> None:
+    assert {"sm_80", "sm_90"} <= target("sm_90").features
+    assert not target("sm_80").has("sm_90")
+    assert target("sm_90").facts["shared_per_block"] == 232448
+    assert target("sm_90").cores == 132
+
+
+@pytest.mark.parametrize("number", sorted(SPECIFIC))
+def test_an_architecture_of_its_own(number: int) -> None:
+    assert f"sm_{number}a" in features(number)
+    assert [f for f in features(number) if f.endswith("a") and f.startswith("sm_")] == [f"sm_{number}a"]
+
+
+@pytest.mark.parametrize(
+    ("built", "runs", "loads"),
+    [(80, 80, True), (80, 86, True), (80, 89, True), (86, 80, False), (80, 90, False), (90, 80, False),
+     (90, 90, True), (90, 100, False), (100, 103, True), (103, 100, False), (120, 121, True), (75, 80, False)],
+)  # fmt: skip
+def test_code_loads_within_a_major_version(built: int, runs: int, loads: bool) -> None:
+    plain = frozenset(f for f in features(built) if not f.endswith("a"))
+    needed = required_features(DeviceProperties("cuda", "built for", plain))
+    assert DeviceProperties("cuda", "runs on", features(runs)).has(*needed) is loads
+
+
+def test_specific_code_loads_on_its_architecture_alone() -> None:
+    needed = required_features(target("sm_90a"))
+    assert needed == ("cubin_90a",)
+    assert DeviceProperties("cuda", "H200", features(90)).has(*needed)
+    assert not target("sm_90").has(*needed)
+    assert architecture(DeviceProperties("cuda", "H200", features(90))) == "sm_90a"
+
+
+@pytest.mark.parametrize("name", ["sm_81", "sm_80a", "90", "sm_", "", "sm_90b", "compute_90"])
+def test_there_is_no_such_architecture(name: str) -> None:
+    with pytest.raises(InvalidArgument, match="no architecture"):
+        target(name)
+
+
+def test_a_newer_device_than_is_known() -> None:
+    assert {"sm_130", "cubin_130", "sm_90"} <= features(130)
+    assert "cubin_90" not in features(130)

@@ -1,0 +1,133 @@
+"""Every tactic with machine code on other instruction sets than the widest: right, or rejected with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import emulated
+import harness as h
+import pytest
+from target_cases import TACTICS, integer_products, pointwise, reductions, table
+
+from tactix.contracts.artifact import Source
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.tactic import Reject
+from tactix.words.errors import CompilerError
+from tactix_builtin.devices.cpu import CpuDevice, target
+from tactix_builtin.tactics import cc
+from tactix_builtin.tactics.c_target import foreign, required_features, target_flags, zig_flags
+from tactix_builtin.tactics.cc import CCompiler, cross_compiler
+
+TILES = {"amx_tile", "amx_int8", "amx_bf16"}
+AMX = {"tactix.c_gemm_amx@1", "tactix.c_int8_amx@1", "tactix.c_bf16_amx@1", "tactix.c_int8_amx_conv@1",
+       "tactix.c_bf16_amx_conv@1"}  # fmt: skip
+LEVELS = ("x86-64-v3", "x86-64-v2", "armv8")
+
+
+def described(name: str, *features: str, bits: int = 128) -> DeviceProperties:
+    return DeviceProperties("cpu", name, frozenset(features), bits, cores=2)
+
+
+def taken(cases: Sequence[h.Case]) -> list[h.Case]:
+    """The cases that their tactics take."""
+    return [c for c in cases if not isinstance(c.tactic.variants(c.node, c.device), Reject)]
+
+
+def compiled(cases: Sequence[h.Case]) -> list[Any]:
+    return [item for c in cases for item in h._compile(c)]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_tactic_bids_or_tells_why_not(level: str) -> None:
+    cases = table(target(level))
+    answers = [(c.tactic.key, c.tactic.variants(c.node, c.device)) for c in cases]
+    assert {k for k, _ in answers} == TACTICS.keys(), "every native tactic needs a case in target_cases.table"
+    rejected = {k: a.reason for k, a in answers if isinstance(a, Reject)}
+    assert rejected.keys() == AMX
+    assert all("AMX" in reason for reason in rejected.values())
+
+
+def test_the_nodes_for_the_matrix_unit_are_taken_where_there_is_one() -> None:
+    widest = target("x86-64-v4")
+    cases = table(replace(widest, features=widest.features | TILES))
+    assert {c.tactic.key for c in taken(cases)} == TACTICS.keys()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_kernels_need_what_the_level_has(level: str) -> None:
+    device = target(level)
+    for _, artifact in compiled(taken(table(device))):
+        assert set(artifact.requires) == device.features
+
+
+@pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v2"])
+def test_every_tactic_is_right(level: str) -> None:
+    device = target(level)
+    if not CpuDevice().properties().has(*device.features):
+        pytest.skip(f"this machine is not of {level}")
+    h.check_all(taken(table(replace(device, name=level))))
+
+
+OLD = (described("x86-64", "sse2"), described("avx", "sse2", "sse4_2", "avx", bits=256))
+
+
+@pytest.mark.parametrize("device", OLD, ids=lambda d: d.name)
+def test_vectors_without_intrinsics_are_right(device: DeviceProperties) -> None:
+    if not CpuDevice().properties().has(*device.features):
+        pytest.skip("this machine lacks the instructions")
+    cases = [*pointwise(), *reductions(), *integer_products()]
+    h.check_all([replace(c, device=device) for c in cases])
+
+
+def test_every_tactic_on_arm() -> None:
+    if not emulated.compiler():
+        pytest.skip("there is no C compiler for 64-bit ARM; ziglang has one")
+    cases = taken(table(target("armv8")))
+    items = [(c, h._compile(c)) for c in cases]
+    assert emulated.objects([a for _, own in items for _, a in own], target("armv8"))
+    if emulated.emulator() is None:
+        pytest.skip("everything compiles; there is no qemu-aarch64 to run it")
+    emulated.check_all(items, target("armv8"))
+
+
+FLAGS: list[tuple[tuple[str, ...], int, tuple[str, ...]]] = [
+    (("avx2", "fma"), 256, ("-march=x86-64", "-mavx2", "-mfma", "-DTX_LANES=8")),
+    (("avx2", "fma", "f16c", "erms"), 256, ("-march=x86-64", "-mavx2", "-mfma", "-mf16c", "-DTX_LANES=8")),
+    (("sse2", "sse4_2"), 128, ("-march=x86-64", "-msse4.2", "-DTX_LANES=4")),
+    (("x86-64-v3",), 256, ("-march=x86-64-v3", "-DTX_LANES=8")),
+    (("x86-64-v2", "avx"), 256, ("-march=x86-64-v2", "-mavx", "-DTX_LANES=8")),
+    (("neon", "sve"), 128, ("-march=armv8-a", "-DTX_LANES=4")),
+]
+
+
+@pytest.mark.parametrize(("features", "bits", "flags"), FLAGS)
+def test_the_compiler_may_use_what_the_device_has(features: Any, bits: int, flags: Any) -> None:
+    device = described("a", *features, bits=bits)
+    assert target_flags(device) == flags
+    assert set(required_features(device)) == set(features) - {"erms", "sve"}
+
+
+def test_levels_are_options_of_the_compilers() -> None:
+    marches = [target_flags(target(level))[0] for level in LEVELS]
+    assert marches == ["-march=x86-64-v3", "-march=x86-64-v2", "-march=armv8-a"]
+    spelled = [zig_flags(target(level))[0] for level in LEVELS]
+    assert spelled == ["-march=x86_64_v3", "-march=x86_64_v2", "-mcpu=generic"]
+    assert zig_flags(OLD[1])[:3] == ("-march=x86_64", "-msse4.2", "-mavx")
+    assert "-mprefer-vector-width=512" in target_flags(target("x86-64-v4"))
+
+
+def test_code_for_another_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    level = "armv8" if foreign(target("armv8")) else "x86-64-v3"
+    arch, machine = {"armv8": ("aarch64", 183), "x86-64-v3": ("x86_64", 62)}[level]
+    source = Source("c", "void TX_ENTRY(const int64_t* a, int tid, int nt) {}")
+    assert foreign(target(level)) == arch
+    assert not foreign(CpuDevice().properties())
+    if cross_compiler(arch):
+        (made,) = CCompiler().compile([source], target(level))
+        assert int.from_bytes(made.blob[18:20], "little") == machine
+    monkeypatch.setattr(cc, "cross_compiler", lambda arch: ())
+    with pytest.raises(CompilerError, match="no C compiler for"):
+        CCompiler().compile([source], target(level))

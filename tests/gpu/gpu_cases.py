@@ -1,0 +1,45 @@
+"""Runs table cases on the GPU: every variant against the reference, within the dtype's budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import simt
+
+from tactix.contracts.launcher import LinkContext
+from tactix.contracts.tactic import CompileContext, Reject
+from tactix.select.bench import Bench, reference, sample
+from tactix.select.compile import Toolchain, with_binary
+from tactix_builtin.cuda import launchers
+from tactix_builtin.cuda.device import CudaDevice
+from tactix_builtin.cuda.memory import PoolAllocator
+from tactix_builtin.cuda.nvrtc import NvrtcCompiler
+from tactix_builtin.layers import all_layers
+
+
+def bench(device: CudaDevice) -> Bench:
+    """A bench over the device's own pool."""
+    found = {x.key: x for x in all_layers()}
+    context = LinkContext(device, 1, found.__getitem__)
+    return Bench(context, {x.key: x for x in launchers()}, PoolAllocator(device))
+
+
+def check_all(device: CudaDevice, cases: Sequence[simt.Case]) -> None:
+    """Compile all variants of all cases, run each twice, and assert that results are right."""
+    properties, runs = device.properties(), bench(device)
+    made = []
+    for case in cases:
+        offered = case.only or case.tactic.variants(case.node, properties)
+        assert not isinstance(offered, Reject), offered.reason
+        made += [
+            (case, v, case.tactic.compile(case.node, v, CompileContext(properties, dict(case.env)))) for v in offered
+        ]
+    binaries = Toolchain([NvrtcCompiler()]).compile([a for _, _, a in made], properties)
+    for case, variant, artifact in made:
+        arrays = list(case.arrays) if case.arrays is not None else sample(case.node, case.env)
+        want = reference(case.node, arrays, case.env)
+        runnable, got = runs.prepare(case.node, with_binary(artifact, binaries), variant, arrays, case.env)
+        for _ in range(2):
+            runnable()
+            far = runs.check(case.node, variant, got, want)
+            assert far <= case.budget, f"{case.node.name} [{variant}]: {far} times the budget"

@@ -1,0 +1,18 @@
+"""Every variant of the gemm tactics on the GPU, within the budget of the reference."""
+
+from __future__ import annotations
+
+import gpu_cases
+import pytest
+from product_cases import TABLE
+
+from tactix_builtin.cuda.device import CudaDevice
+
+pytestmark = pytest.mark.gpu
+NAMES = [n for n in TABLE if n.split()[0] in ("gemm", "gemv")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_results_are_those_of_the_reference(device: CudaDevice, name: str) -> None:
+    gpu_cases.check_all(device, TABLE[name]())

@@ -7,7 +7,7 @@ code generators. Two structural layers are the core's own: FUSED and REFORMAT; n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tactix.contracts import attrs as attribute
@@ -143,6 +143,13 @@ class ReformatLayer(Layer):
 FUSED = FusedLayer()
 REFORMAT = ReformatLayer()
 STRUCTURAL: tuple[Layer, ...] = (FUSED, REFORMAT)
+
+
+def resolve(layer: Layer, attrs: Any, env: Mapping[str, int]) -> Any:
+    """Attributes with symbols replaced, through all nested bodies."""
+    if layer is not FUSED:
+        return attribute.resolve_fields(attrs, env)
+    return replace(attrs, nodes=tuple(replace(n, attrs=resolve(n.layer, n.attrs, env)) for n in attrs.nodes))
 
 
 def encode(layer: Layer, attrs: Any) -> dict[str, Any]:

@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tactix.contracts import attrs as attribute
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.graph import Node, run_node
 from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step
-from tactix.contracts.layer import Layer
-from tactix.contracts.region import FUSED, Body
+from tactix.contracts.region import resolve
 from tactix.contracts.tactic import Variant
 from tactix.select.accuracy import departure
 from tactix.words.dims import Env, evaluate
@@ -29,7 +27,7 @@ def sample(node: Node, env: Env, seed: int = 0) -> list[Any]:
 
     rng = np.random.default_rng(seed)
     specs = [None if v is None else replace(v.spec, shape=v.spec.at(dict(env)), value=None) for v in node.inputs]
-    attrs = _resolved(node.layer, node.attrs, env)
+    attrs = resolve(node.layer, node.attrs, env)
     arrays = node.layer.sample(attrs, specs, rng)
     return [_known(v.spec, a, env) for v, a in zip(node.inputs, arrays, strict=True) if v is not None]
 
@@ -41,13 +39,6 @@ def _known(spec: TensorSpec, sampled: Any, env: Env) -> Any:
     import numpy as np
 
     return np.array([evaluate(d, env) for d in spec.value], spec.dtype.numpy).reshape(spec.at(dict(env)))
-
-
-def _resolved(layer: Layer, attrs: Any, env: Env) -> Any:
-    if layer is not FUSED:
-        return attribute.resolve_fields(attrs, env)
-    nodes = tuple(replace(n, attrs=attribute.resolve_fields(n.attrs, env)) for n in attrs.nodes)
-    return Body(attrs.arity, nodes, attrs.results, attrs.anchor)
 
 
 def reference(node: Node, arrays: Sequence[Any], env: Env) -> list[Any]:

@@ -60,7 +60,7 @@ class CudaDevice(Device):
         except TactixError as e:
             return str(e)
         except (RuntimeError, OSError) as e:  # what the binding raises without a driver
-            return f"no NVIDIA driver: {str(e).splitlines()[0]}"
+            return f"no NVIDIA driver: {str(e).splitlines()[0].rstrip('.')}"
         return "" if self.ordinal < count else f"the driver shows {count} devices, {self.ordinal} is not among them"
 
     @functools.cached_property

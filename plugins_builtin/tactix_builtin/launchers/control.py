@@ -9,7 +9,6 @@ from tactix.contracts.launcher import Call, Launcher, LinkContext, Step
 from tactix.words.dims import Env
 from tactix.words.errors import ExecutionError
 from tactix_builtin.launchers.numpy_launcher import owned
-from tactix_builtin.layers.control import RUN, Running
 
 
 class ControlLauncher(Launcher):
@@ -22,6 +21,8 @@ class ControlLauncher(Launcher):
         self, step: Step, env: Env, values: Sequence[Any], bodies: Sequence[Call], ctx: LinkContext
     ) -> list[Any]:
         """The results in memory of their own. Raises ExecutionError, and what a body raises."""
+        from tactix_builtin.layers.control import RUN, Running  # not when a plan without bodies is loaded
+
         params = step.artifact.params
         run = RUN.get(params.get("control", ""))
         if run is None or not bodies:

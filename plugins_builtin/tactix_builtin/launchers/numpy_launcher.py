@@ -5,13 +5,11 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from tactix.contracts import attrs as attribute
 from tactix.contracts.launcher import Call, Launcher, LinkContext, Operand, Runnable, Step
 from tactix.contracts.layer import Layer
-from tactix.contracts.region import FUSED, decode
+from tactix.contracts.region import decode, resolve
 from tactix.words.dims import Env, evaluate_shape
 from tactix.words.dtypes import DType
 from tactix.words.errors import ExecutionError, TactixError
@@ -42,10 +40,10 @@ def owned(result: Any, dtype: DType | None = None) -> Any:
 
     if isinstance(result, (list, tuple)):
         return [owned(x) for x in result]
-    if result is None or dtype in (DType.SEQUENCE, DType.OPTIONAL):
-        return result if result is None else owned(result)
+    if result is None:
+        return None
     a = np.asarray(result)
-    wanted = a.dtype if dtype is None else dtype.numpy
+    wanted = a.dtype if dtype is None or dtype is DType.OPTIONAL else dtype.numpy
     fits = a.base is None and a.dtype == wanted and a.flags.carray
     return a if fits else np.array(a, wanted, order="C")
 
@@ -70,13 +68,6 @@ def _decode(step: Step, ctx: LinkContext) -> tuple[Layer, Any]:
         return decode(step.artifact.params, ctx.layer)
     except (TactixError, LookupError, TypeError, ValueError) as e:
         raise ExecutionError("its layer cannot be had", who=step.name, why=repr(e)) from e
-
-
-def resolve(layer: Layer, attrs: Any, env: Env) -> Any:
-    """Attributes with symbols replaced, through all nested bodies."""
-    if layer is not FUSED:
-        return attribute.resolve_fields(attrs, env)
-    return replace(attrs, nodes=tuple(replace(n, attrs=resolve(n.layer, n.attrs, env)) for n in attrs.nodes))
 
 
 class Slot:

@@ -23,6 +23,15 @@ def generator(seed: float | None) -> Any:
     return np.random.default_rng(None if seed is None else int(np.float64(seed).view(np.uint64)))
 
 
+class Drawn(Layer):
+    """Floats of the shape and dtype that the attributes name; no inputs."""
+
+    def infer(self, attrs: Any, inputs: Specs) -> list[TensorSpec]:
+        out = TensorSpec(attrs.dtype, attrs.shape)
+        float_only(out, self.key)
+        return [out]
+
+
 @dataclass(frozen=True)
 class RandomNormalAttrs:
     """``seed``: every run gives the same numbers; None: each run gives others."""
@@ -34,16 +43,11 @@ class RandomNormalAttrs:
     seed: float | None = None
 
 
-class RandomNormal(Layer):
+class RandomNormal(Drawn):
     """Numbers of the normal distribution with that mean and standard deviation; no inputs."""
 
     key = "tactix.RandomNormal@1"
     Attrs = RandomNormalAttrs
-
-    def infer(self, attrs: RandomNormalAttrs, inputs: Specs) -> list[TensorSpec]:
-        out = TensorSpec(attrs.dtype, attrs.shape)
-        float_only(out, self.key)
-        return [out]
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         numbers = generator(attrs.seed).normal(attrs.mean, attrs.scale, attrs.shape)
@@ -61,16 +65,11 @@ class RandomUniformAttrs:
     seed: float | None = None
 
 
-class RandomUniform(Layer):
+class RandomUniform(Drawn):
     """Numbers anywhere from ``low`` to ``high``, which only rounding reaches; no inputs."""
 
     key = "tactix.RandomUniform@1"
     Attrs = RandomUniformAttrs
-
-    def infer(self, attrs: RandomUniformAttrs, inputs: Specs) -> list[TensorSpec]:
-        out = TensorSpec(attrs.dtype, attrs.shape)
-        float_only(out, self.key)
-        return [out]
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         numbers = generator(attrs.seed).uniform(attrs.low, attrs.high, attrs.shape)

@@ -180,10 +180,8 @@ class Context:
 
     def declared(self, i: int) -> tuple[int | None, ...] | None:
         """The shape that the model declares for output ``i``, None for dims that it leaves open; or None."""
-        graph = self.scope.graph
-        values = () if graph is None else (*graph.value_info, *graph.output)
-        found = next((v.type for v in values if v.name == self.node.output[i]), None)
-        if found is None or not found.tensor_type.HasField("shape"):
+        found = self.walker.survey.type_of(self.scope.graph, self.node.output[i], main=False)
+        if found is None:
             return None
         return tuple(d.dim_value if d.HasField("dim_value") else None for d in found.tensor_type.shape.dim)
 

@@ -36,20 +36,22 @@ class MoveTactic(Tactic):
     implements = tuple(f"tactix.{name}@1" for name in ("Reshape", "Transpose", "Expand", "Tile", *_AXIS_WISE))
     source = "c"
     native = True
+    language = "C"
+
+    def formats(self, device: DeviceProperties) -> tuple[Format, ...]:
+        """Formats beside the linear one, for layers that keep to an axis."""
+        return (blocked(device.lanes), NHWC)
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         if node.is_fused:
             return Reject("elements are moved, not computed: no epilogue")
         if not c_copy.movable(node.given[0].spec.dtype):
-            return Reject(f"no elements of {node.given[0].spec.dtype.value} in C")
-        rank = node.outputs[0].spec.rank
-        formats = [LINEAR]
-        if node.layer.name in _AXIS_WISE and rank > 2:
-            formats += [blocked(device.lanes), NHWC]
+            return Reject(f"no elements of {node.given[0].spec.dtype.value} in {self.language}")
+        axis_wise = node.layer.name in _AXIS_WISE and node.outputs[0].spec.rank > 2
         found, reason = [], ""
-        for f in formats:
+        for f in (LINEAR, *self.formats(device)) if axis_wise else (LINEAR,):
             try:
-                _copies(node, f)
+                copies(node, f)
             except ShapeError as e:
                 reason = reason or e.what
             else:
@@ -62,11 +64,11 @@ class MoveTactic(Tactic):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args = c_text.Args(node)
         width = node.given[0].spec.dtype.itemsize
-        body = c_copy.statements(args, _copies(node, variant.output_format(0)), width, ctx)
+        body = c_copy.statements(args, copies(node, variant.output_format(0)), width, ctx)
         return c_text.kernel(args, body, ctx, preludes=c_copy.preludes())
 
 
-def _copies(node: Node, fmt: Format) -> list[Copy]:
+def copies(node: Node, fmt: Format) -> list[Copy]:
     """The copies that make the outputs. Raises ShapeError where the format or the symbols do not allow it."""
     return _MOVES[node.layer.name](node, fmt)
 

@@ -7,7 +7,7 @@ Formats: linear, and for vectors also nhwc and ``cB`` with B the device's lanes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tactix.contracts import region
 from tactix.contracts.artifact import KernelArtifact
@@ -40,8 +40,8 @@ class Group:
     vector: bool
 
 
-def group_of(node: Node) -> Group | Reject:
-    """What to compute; or why this tactic cannot."""
+def whole_group(node: Node) -> Group | Reject:
+    """What to compute; or why it is no work for one loop over elements."""
     body = node.body
     if body.anchor is not None:
         return Reject("the node is not pointwise")
@@ -50,10 +50,16 @@ def group_of(node: Node) -> Group | Reject:
     shape = node.outputs[0].spec.shape
     if any(v.spec.shape != shape for v in node.outputs):
         return Reject("the results have different shapes")
-    if not c_scalar.why_not_vector(program.results, dtypes):
-        return Group(program, dtypes, shape, True)
-    reason = c_scalar.why_not_scalar(program.results, dtypes)
-    return Reject(reason) if reason else Group(program, dtypes, shape, False)
+    return Group(program, dtypes, shape, True)
+
+
+def group_of(node: Node) -> Group | Reject:
+    """What to compute; or why this tactic cannot."""
+    group = whole_group(node)
+    if isinstance(group, Reject) or not c_scalar.why_not_vector(group.program.results, group.dtypes):
+        return group
+    reason = c_scalar.why_not_scalar(group.program.results, group.dtypes)
+    return Reject(reason) if reason else replace(group, vector=False)
 
 
 class PointwiseTactic(Tactic):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tactix.contracts import region
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -21,7 +20,7 @@ from tactix.words.tensor import LINEAR, NHWC
 from tactix_builtin.cuda.tactics import scalar, text
 from tactix_builtin.cuda.tactics.text import Args
 from tactix_builtin.tactics import c_pointwise
-from tactix_builtin.tactics.c_pointwise import Group
+from tactix_builtin.tactics.c_pointwise import Group, whole_group
 from tactix_builtin.tactics.c_space import Space
 from tactix_builtin.tactics.c_text import block
 
@@ -33,16 +32,11 @@ def tactics() -> list[Tactic]:
 
 def group_of(node: Node) -> Group | Reject:
     """What to compute; or why this tactic cannot."""
-    body = node.body
-    if body.anchor is not None:
-        return Reject("the node is not pointwise")
-    program = region.program(body)
-    dtypes = tuple(node.given[i].spec.dtype for i in program.leaves)
-    shape = node.outputs[0].spec.shape
-    if any(v.spec.shape != shape for v in node.outputs):
-        return Reject("the results have different shapes")
-    reason = scalar.why_not(program.results, dtypes)
-    return Reject(reason) if reason else Group(program, dtypes, shape, True)
+    group = whole_group(node)
+    if isinstance(group, Reject):
+        return group
+    reason = scalar.why_not(group.program.results, group.dtypes)
+    return Reject(reason) if reason else group
 
 
 class PointwiseTactic(Tactic):

@@ -8,7 +8,7 @@ PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test clean
+.PHONY: help venv demo test sanitize clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ test: $(VENV)/.test ## all tests, linters and type checks
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) -m pytest -n auto $(PYTEST_ARGS)
+
+sanitize: $(VENV)/.test ## a few CUDA kernels under NVIDIA's compute-sanitizer (needs a GPU and the CUDA toolkit)
+	$(PY) tests/gpu/sanitize.py
 
 clean: ## remove what make and the tools have made
 	rm -rf $(VENV) .demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info core/*.egg-info

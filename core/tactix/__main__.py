@@ -1,5 +1,6 @@
-"""``python -m tactix``."""
+"""``python -m tactix``: what the command ``tactix`` does."""
 
-from tactix.cli import main
+from importlib.metadata import entry_points
 
-raise SystemExit(main())
+(command,) = {e.value: e for e in entry_points(group="console_scripts", name="tactix")}.values()
+raise SystemExit(command.load()())

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tactix.config import BuilderConfig, OptimizationProfile
-from tactix.words.errors import ConfigError
+from tactix.config import PRECISIONS, BuilderConfig, OptimizationProfile
+from tactix.words.errors import ConfigError, UntrustedPlan
 
 if TYPE_CHECKING:
     from tactix.plugins.session import Session
@@ -20,17 +20,13 @@ Range = tuple[int, ...] | tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...
 
 
 def configure(
-    config: BuilderConfig | None = None,
-    *,
-    shapes: dict[str, Range] | None = None,
-    enable: Iterable[str] = (),
-    progress: Any = None,
-    level: int | None = None,
-    **fields: Any,
-) -> BuilderConfig:
+    config: BuilderConfig | None = None, *, shapes: dict[str, Range] | None = None, enable: Iterable[str] = (),
+    progress: Any = None, level: int | None = None, precision: str = "fp32", **fields: Any,
+) -> BuilderConfig:  # fmt: skip
     """A configuration from keywords: fields of BuilderConfig, and ``shapes`` (opt, or (min, opt, max), by input name).
 
-    Raises ConfigError for a keyword that is none.
+    ``precision``: ``tf32``, ``fp16`` or ``bf16`` sets the flag of that name. Raises ConfigError for a keyword that is
+    none.
     """
     out = dataclasses.replace(config) if config else BuilderConfig()
     known = {f.name for f in dataclasses.fields(BuilderConfig)}
@@ -40,6 +36,9 @@ def configure(
         setattr(out, name, value)
     if level is not None:
         out.builder_optimization_level = level
+    if precision not in ("fp32", *(f.value for f in PRECISIONS)):
+        raise ConfigError(f"no precision {precision!r}", do="Choose fp32, tf32, fp16 or bf16")
+    out.flags = out.flags | {f for f in PRECISIONS if f.value == precision}
     if progress is not None:
         out.progress_monitor = progress
     if shapes:
@@ -57,13 +56,9 @@ def _profile(shapes: dict[str, Range]) -> OptimizationProfile:
 
 
 def build(
-    model: Any,
-    *,
-    config: BuilderConfig | None = None,
-    session: Session | None = None,
-    logger: Logger | None = None,
+    model: Any, *, config: BuilderConfig | None = None, session: Session | None = None, logger: Logger | None = None,
     **options: Any,
-) -> Engine:
+) -> Engine:  # fmt: skip
     """An engine for a model: a path, bytes, or an object that an importer knows. Options: see ``configure``.
 
     Raises ModelImportError, UnsupportedOperator, NoTacticError, CompilerError, ConfigError.
@@ -78,28 +73,35 @@ def build(
     return builder.build(network, settings)
 
 
-def load(
-    plan: str | Path | bytes, *, session: Session | None = None, logger: Logger | None = None, **options: Any
-) -> Engine:
-    """An engine from a plan file or its bytes. Raises PlanFormatError, PlanCompatibilityError, PluginError."""
+def load(plan: str | Path | bytes, *, verify: bool | None = None, **options: Any) -> Engine:
+    """An engine from a plan file or its bytes. Options: those of ``Runtime``; ``verify``: see ``deserialize`` there.
+
+    Raises PlanFormatError, PlanCompatibilityError, UntrustedPlan, PluginError.
+    """
     from tactix.run.runtime import Runtime
 
-    return Runtime(logger=logger, session=session, **options).deserialize(plan)
+    return Runtime(**options).deserialize(plan, verify=verify)
 
 
 def load_or_build(model: str | Path, *, cache: str | Path, **options: Any) -> Engine:
     """The engine of a model file, from ``cache`` (a folder) if it was built before with the same options.
 
-    The file name holds a digest of the model's content, the options and the version of tactix.
+    The file name holds a digest of the model's content, the options and the version of tactix. A cached plan that
+    nobody vouches for is built again.
     """
     import tactix
+    from tactix.words.logger import Logger
 
     digest = hashlib.sha256(Path(model).read_bytes())
     shown = {k: v for k, v in sorted(options.items()) if k not in ("progress", "logger", "session", "config")}
     digest.update(repr((tactix.__version__, shown, options.get("config"))).encode())
     path = Path(cache) / f"{Path(model).stem}-{digest.hexdigest()[:16]}.plan"
+    session, logger = options.get("session"), options.get("logger")
     if path.exists():
-        return load(path, session=options.get("session"), logger=options.get("logger"))
+        try:
+            return load(path, session=session, logger=logger)
+        except UntrustedPlan as e:
+            (logger or Logger()).warning(f"{path} is built again: {e.what}")
     engine = build(model, **options)
     path.parent.mkdir(parents=True, exist_ok=True)
     engine.save(path)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact
@@ -40,11 +42,14 @@ class Assembler:
     def __init__(
         self, net: NetworkDefinition, chosen: Mapping[Node, Candidate], reformatter: Reformatter, planner: Planner
     ) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
         self.net, self.chosen, self.reformatter, self.planner = net, chosen, reformatter, planner
         self.out = Assembled()
         self._where: dict[tuple[Value, Format], int] = {}
         self._final: dict[Value, str] = {}
         self._weights: dict[tuple[Any, ...], int] = {}
+        self._pool, self._contents = ThreadPoolExecutor(os.cpu_count()), dict[int, Any]()
 
     def run(self) -> Assembled:
         for v in self.net.inputs:
@@ -55,6 +60,7 @@ class Assembler:
             self._node(n)
         for name, v in zip(self.net.output_names, self.net.outputs, strict=True):
             self._output(name, v)
+        self._fill()
         self._lifetimes()
         return self.out
 
@@ -116,7 +122,7 @@ class Assembler:
         """The buffer in which to read a tensor in that format; adds a change of format where it is not there yet."""
         if (v, fmt) not in self._where:
             if v.const is not None:
-                self._where[v, fmt] = self._weight(v.name, fmt.pack(v.const))
+                self._where[v, fmt] = self._weight(v.name, partial(fmt.pack, v.const))
             else:
                 have = produced_format(v, self.chosen)
                 self._where[v, fmt] = self._reformat(
@@ -144,31 +150,33 @@ class Assembler:
 
     # -- buffers ---------------------------------------------------------------------------------------------------
 
-    def _buffer(self, kind: str, name: str, spec: TensorSpec, fmt: Format, blob: str = "") -> int:
+    def _buffer(self, kind: str, name: str, spec: TensorSpec, fmt: Format) -> int:
         size: Dim = spec.nbytes(fmt)
         kind = "object" if kind == "arena" and spec.dtype.on_host else kind
-        self.out.buffers.append(Buffer(kind, name, spec.dtype, spec.shape, fmt, size, blob=blob))
+        self.out.buffers.append(Buffer(kind, name, spec.dtype, spec.shape, fmt, size))
         return len(self.out.buffers) - 1
 
     def _packed(self, n: Node, name: str, packed: Any) -> int:
-        source = n.given[packed.index] if packed.index >= 0 else None
-        key = (source, packed.steps, None if source else id(packed.array))
+        source = n.given[packed.index] if packed.index >= 0 else n
+        key = (source, packed.steps, id(packed.array))
         if key not in self._weights:
-            array = packed.apply(None if source is None else source.const)
-            label = f"{n.name}/{name}" if source is None else f"{source.name}/packed"
-            self._weights[key] = self._weight(label, array)
+            label = f"{n.name}/{name}" if source is n else f"{source.name}/packed"
+            self._weights[key] = self._weight(label, partial(packed.apply, [v.const for v in n.given]))
         return self._weights[key]
 
-    def _weight(self, name: str, array: Any) -> int:
-        """A buffer with content; equal contents are stored once."""
-        import numpy as np
+    def _weight(self, name: str, make: Callable[[], Any]) -> int:
+        """A buffer whose content another thread makes."""
+        self._contents[len(self.out.buffers)] = self._pool.submit(_content, make)
+        return self._buffer("weight", name, TensorSpec(DType.UINT8, (0,)), LINEAR)
 
-        data = np.ascontiguousarray(array)
-        raw: Any = data.reshape(-1).view(np.uint8).data if data.size else b""
-        blob = hashlib.sha256(raw).hexdigest()
-        self.out.blobs.setdefault(blob, raw)
-        spec = TensorSpec(DType.of(data.dtype), data.shape)
-        return self._buffer("weight", name, spec, LINEAR, blob)
+    def _fill(self) -> None:
+        """Weights to their buffers; equal contents are stored once."""
+        with self._pool:
+            for i, content in self._contents.items():
+                blob, raw, s = content.result()
+                self.out.blobs.setdefault(blob, raw)
+                held = self.out.buffers[i]
+                self.out.buffers[i] = replace(held, dtype=s.dtype, shape=s.shape, nbytes=s.nbytes(), blob=blob)
 
     def _lifetimes(self) -> None:
         """First and last step that touch each arena and workspace buffer."""
@@ -183,6 +191,15 @@ class Assembler:
                 self.out.buffers[i] = replace(held, first=first.get(i, 0), last=last.get(i, 0))
         order = {name: i for i, name in enumerate(self.net.output_names)}
         self.out.outputs.sort(key=lambda io: order[io.name])
+
+
+def _content(make: Callable[[], Any]) -> tuple[str, Any, TensorSpec]:
+    """Name, bytes and spec of a weight."""
+    import numpy as np
+
+    data = np.ascontiguousarray(make())
+    raw: Any = data.reshape(-1).view(np.uint8).data if data.size else b""
+    return hashlib.sha256(raw).hexdigest(), raw, TensorSpec(DType.of(data.dtype), data.shape)
 
 
 def _used_inputs(artifact: KernelArtifact) -> set[int] | None:

@@ -17,6 +17,7 @@ from tactix.config import BuilderConfig, BuilderFlag, MemoryPoolType
 from tactix.contracts.device import Device
 from tactix.contracts.graph import Node
 from tactix.contracts.launcher import LinkContext, Step
+from tactix.contracts.rule import Rule
 from tactix.contracts.tactic import CompileContext, Tactic
 from tactix.fuse.rewrite import fuse
 from tactix.fuse.trace import Trace
@@ -30,12 +31,13 @@ from tactix.run.link import allocator_of, layer_keys
 from tactix.select.bench import Bench
 from tactix.select.choose import Choice, Chooser
 from tactix.select.compile import Toolchain, with_binary
-from tactix.select.enumerate import Bids, Candidate, Terms, bid
+from tactix.select.enumerate import Bids, Candidate, Terms, bid, likeness
 from tactix.select.measure import Measurer, estimate
+from tactix.select.precision import LOWER, Precisions, slower
 from tactix.select.timing_cache import TimingCache, default_path
 from tactix.words.dims import symbol_name
 from tactix.words.error_recorder import ErrorRecorder
-from tactix.words.errors import BuildCancelled, ConfigError, ModelImportError, NoTacticError
+from tactix.words.errors import AccuracyError, BuildCancelled, ConfigError, ModelImportError, NoTacticError
 from tactix.words.logger import Logger
 from tactix.words.progress import Quiet
 
@@ -51,20 +53,24 @@ class Stage:
     device: Device
     context: CompileContext
     toolchain: Toolchain
+    rules: Sequence[Rule]
     tactics: Sequence[Tactic]
+    precisions: Precisions
     cache: TimingCache
     profiles: list[Profile]
     here: bool
+    bench: Bench
+
+
+Attempt = tuple[Stage, NetworkDefinition, Trace, dict[Node, Bids], Choice]
+"""One way to fuse a network, and what is fastest then."""
 
 
 class Builder:
     """Makes networks, configurations and engines. ``session``: the plugins; by default all that are installed."""
 
     def __init__(
-        self,
-        logger: Logger | None = None,
-        session: Session | None = None,
-        error_recorder: ErrorRecorder | None = None,
+        self, logger: Logger | None = None, session: Session | None = None, error_recorder: ErrorRecorder | None = None
     ) -> None:
         self.logger = logger or Logger()
         self.session = session or Session(door="build", logger=self.logger)
@@ -96,10 +102,12 @@ class Builder:
 
     def build(self, network: NetworkDefinition, config: BuilderConfig | None = None) -> Engine:
         """Plan and load. Raises what ``build_plan`` raises."""
+        return self._load(self.build_plan(network, config), config is None or config.sign)
+
+    def _load(self, plan: Plan, sign: bool = True) -> Engine:
         from tactix.run.runtime import Runtime
 
-        plan = self.build_plan(network, config)
-        return Runtime(logger=self.logger, session=self.session, max_threads=plan.meta["threads"]).load(plan)
+        return Runtime(self.logger, self.session, max_threads=plan.meta["threads"], sign=sign).load(plan)
 
     def build_plan(self, network: NetworkDefinition, config: BuilderConfig | None = None) -> Plan:
         """Fuse, select, assemble. Raises NetworkError, ConfigError, NoTacticError, CompilerError, BuildCancelled."""
@@ -116,32 +124,67 @@ class Builder:
         start = time.monotonic()
         stage = self._stage(network, config)
         plan = self._plan(network, stage, start)
+        if BuilderFlag.VERSION_COMPATIBLE in config.flags and BuilderFlag.EXCLUDE_LEAN_RUNTIME not in config.flags:
+            plan = self.session.flavours["lean"].embed(plan)  # type: ignore[attr-defined]
+        stage.precisions.check()
         stage.cache.save()
-        self.logger.info(
-            f"built {network.name or 'network'}: {len(plan.steps)} steps in {time.monotonic() - start:.1f} s"
-        )
+        took = f"{time.monotonic() - start:.1f} s"
+        self.logger.info(f"built {network.name or 'network'}: {len(plan.steps)} steps in {took}")
         return plan
 
     def _plan(
         self, network: NetworkDefinition, stage: Stage, start: float, given: frozenset[str] = frozenset()
     ) -> Plan:
         """The plan of a network, or of a body inside one; ``given``: symbols of the network around it."""
+        complete = partial(self._complete, start=start, given=given)
+        return stage.bench.final(self._tried(network, stage, start), complete, self._load)  # type: ignore[no-any-return]
+
+    def _complete(
+        self, stage: Stage, fused: NetworkDefinition, trace: Trace, bids: dict[Node, Bids], choice: Choice,
+        start: float, given: frozenset[str],
+    ) -> Plan:  # fmt: skip
         monitor = stage.config.progress_monitor
-        fused, trace = self._fuse(network, stage.config)
-        context = replace(stage.context, opt=with_unknown(fused, stage.context.opt))
-        stage = replace(stage, context=context)
-        bids = self._bid(fused, stage)
-        self._measure(bids, stage, start)
-        monitor.phase("choose", 0)
-        options = {n: bids[n].candidates for n in fused.nodes}
-        choice = Chooser(fused.nodes, options, fused.outputs, stage.context.opt).run()
-        monitor.finish("choose")
         values = [*fused.inputs, *(v for n in fused.nodes for v in n.outputs)]
         known = {n for v in values for d in v.spec.shape if (n := symbol_name(d))}
         quiet = replace(stage.config, progress_monitor=Quiet(monitor))
         body = replace(stage, profiles=[Profile("body", {})], config=quiet)
         inner = partial(self._plan, stage=body, start=start, given=given | known)
         return self._assemble(fused, choice, stage, _ledger(bids, choice, trace, stage), inner, given)
+
+    def _tried(self, network: NetworkDefinition, stage: Stage, start: float) -> list[Attempt]:
+        """Where lower precision is allowed: with all nodes in it, none, or without those that it makes slower."""
+        lowering = {r.key for r in stage.rules if r.numerics in LOWER}
+        try:
+            tried = [self._attempt(network, stage, start, lambda name: False)]
+        except (AccuracyError, NoTacticError) as e:
+            if not lowering:
+                raise
+            self.logger.warning(f"no layer is lowered: {e}")
+            return [self._attempt(network, stage, start, lambda name: True)]
+        if tried[0][2].counts.keys() & lowering:
+            wide, kept = self._attempt(network, stage, start, lambda name: True), frozenset[str]()
+            while more := slower(tried[-1][-1], wide[-1]) - kept:
+                kept |= more
+                tried.append(self._attempt(network, stage, start, kept.__contains__))
+            tried.append(wide)
+        return tried
+
+    def _attempt(self, network: NetworkDefinition, stage: Stage, start: float, stays: Callable[[str], bool]) -> Attempt:
+        monitor = stage.config.progress_monitor
+        monitor.phase("fuse", 0)
+        fused, trace = fuse(network, [stage.precisions.gated(r, stays) for r in stage.rules], monitor.cancelled)
+        if monitor.cancelled():
+            raise BuildCancelled("the build was cancelled before any tactic was known")
+        verify(fused, deep=BuilderFlag.DEBUG in stage.config.flags)
+        monitor.finish("fuse")
+        stage = replace(stage, context=replace(stage.context, opt=with_unknown(fused, stage.context.opt)))
+        bids = self._bid(fused, stage)
+        self._measure(bids, stage, start)
+        monitor.phase("choose", 0)
+        options = {n: bids[n].candidates for n in fused.nodes}
+        choice = Chooser(fused.nodes, options, fused.outputs, stage.context.opt, stage.device.costs).run()
+        monitor.finish("choose")
+        return stage, fused, trace, bids, choice
 
     # -- stages ----------------------------------------------------------------------------------------------------
 
@@ -155,7 +198,14 @@ class Builder:
         here = not device.available() and properties.features <= device.properties().features
         opt = {name: r[1] for name, r in profiles[0].dims.items()}
         context = CompileContext(properties, opt, config.thread_count(properties.cores))
-        tactics = self.session.active_tactics()
+        crossing, bare = BuilderFlag.GPU_FALLBACK in config.flags, BuilderFlag.VERSION_COMPATIBLE in config.flags
+        precisions, kind = Precisions(config.numerics, config.layer_precisions), device.kind
+        rules = [r for r in self.session.active_rules() if r.numerics in precisions.kinds and r.device in ("", kind)]
+        tactics = [t for t in self.session.active_tactics() if t.numerics in precisions.kinds]
+        ways = {r.numerics for r in rules} | {t.numerics for t in tactics if t.device == kind}
+        for lower in sorted(LOWER & config.numerics - ways):
+            self.logger.warning(f"{config.device} has no way to compute in {lower}: the flag changes nothing")
+        tactics = [t for t in tactics if (crossing or not t.crosses) and not (bare and t.vendor)]
         if config.tactic_sources is not None:
             if unknown := config.tactic_sources - {t.source for t in tactics}:
                 known = sorted({t.source for t in tactics})
@@ -165,20 +215,12 @@ class Builder:
         toolchain = Toolchain(c for c in self.session.compilers.values() if c.launcher in own)
         for language, why in toolchain.missing.items():
             if language not in toolchain.by_language:
-                self.logger.warning(
-                    f"no compiler for {language}: {why}; layers without another tactic run on the reference"
-                )
-        return Stage(config, device, context, toolchain, tactics, _open_cache(config), profiles, here)
-
-    def _fuse(self, network: NetworkDefinition, config: BuilderConfig) -> tuple[NetworkDefinition, Trace]:
-        rules = [r for r in self.session.active_rules() if r.numerics in config.numerics]
-        config.progress_monitor.phase("fuse", 0)
-        fused, trace = fuse(network, rules, config.progress_monitor.cancelled)
-        if config.progress_monitor.cancelled():
-            raise BuildCancelled("the build was cancelled before any tactic was known")
-        verify(fused, deep=BuilderFlag.DEBUG in config.flags)
-        config.progress_monitor.finish("fuse")
-        return fused, trace
+                self.logger.warning(f"no compiler for {language}: {why}; the reference runs what has no other tactic")
+        cache = _open_cache(config)
+        link = LinkContext(device, context.threads, self.session.layers.__getitem__)
+        allocator = allocator_of(self.session, device) if here else None
+        bench = (device.bench or Bench)(link, self.session.launchers, allocator)
+        return Stage(config, device, context, toolchain, rules, tactics, precisions, cache, profiles, here, bench)
 
     def _bid(self, fused: NetworkDefinition, stage: Stage) -> dict[Node, Bids]:
         """Bids of every node; nodes with one signature share them."""
@@ -188,15 +230,20 @@ class Builder:
         nodes = fused.nodes
         monitor.phase("bid", len(nodes))
         out: dict[Node, Bids] = {}
+        shared: dict[Any, Bids] = {}
         known = {d for v in fused.inputs for d in v.spec.shape}
         for i, n in enumerate(nodes):
             told = any(d not in known for v in n.outputs for d in v.spec.shape if symbol_name(d))
             known.update(d for v in n.outputs for d in v.spec.shape)
             told = told or bool(n.layer.bodies(n.attrs)) or any(v.spec.dtype.on_host for v in (*n.given, *n.outputs))
-            tactics = [t for t in stage.tactics if t.produces] if told else stage.tactics
-            out[n] = bid(n, tactics, stage.context, terms)
-            if BuilderFlag.NO_FALLBACK in config.flags and all(c.tactic.fallback for c in out[n].candidates):
-                reasons = "; ".join(f"{k}: {why}" for k, why in out[n].rejections) or "no other tactic implements it"
+            exact = bool(stage.precisions.of(n))
+            tactics = [t for t in stage.tactics if (t.produces or not told) and not (exact and t.numerics in LOWER)]
+            key = n if told else (exact, likeness(n, tactics, stage.context))
+            found = out[n] = shared.get(key) or bid(n, tactics, stage.context, terms)
+            if not all(c.tactic.fallback for c in found.candidates):
+                shared[key] = found  # but not the reference's, which names its node
+            elif BuilderFlag.NO_FALLBACK in config.flags:
+                reasons = "; ".join(f"{k}: {why}" for k, why in found.rejections) or "no other tactic implements it"
                 raise NoTacticError("only the reference could run it", who=f"{n.name} ({n.kind})", why=reasons)
             monitor.step("bid", i + 1, n.name)
         monitor.finish("bid")
@@ -204,19 +251,19 @@ class Builder:
 
     def _measure(self, bids: Mapping[Node, Bids], stage: Stage, start: float) -> None:
         config, monitor = stage.config, stage.config.progress_monitor
-        unique: dict[str, Bids] = {}
+        unique: dict[tuple[str, ...], Bids] = {}
         for b in bids.values():
-            unique.setdefault(b.signature, b).names.append(b.node.name)
-        context = LinkContext(stage.device, stage.context.threads, self.session.layers.__getitem__)
-        bench = Bench(context, self.session.launchers, allocator_of(self.session, stage.device) if stage.here else None)
+            unique.setdefault((b.signature, *(c.title for c in b.candidates)), b)
         deadline = start + config.budget if stage.here else 0.0
         Measurer(
-            bench, stage.toolchain, stage.cache, stage.context.device, stage.context.opt, stage.context.threads,
+            stage.bench, stage.toolchain, stage.cache, stage.context.device, stage.context.opt, stage.context.threads,
             config.frozen, config.builder_optimization_level, deadline, monitor, self.logger.warning,
             frozenset(stage.context.opt) - stage.profiles[0].dims.keys(),
         ).run(list(unique.values()))  # fmt: skip
         for b in bids.values():
-            _copy_results(unique[b.signature], b)
+            same = unique[b.signature, *(c.title for c in b.candidates)]
+            for a, c in zip(same.candidates, b.candidates, strict=True):
+                c.seconds, c.spread, c.error, c.status, c.reason = a.seconds, a.spread, a.error, a.status, a.reason
 
     def _assemble(
         self, fused: NetworkDefinition, choice: Choice, stage: Stage, ledger: dict[str, Any],
@@ -224,24 +271,17 @@ class Builder:
     ) -> Plan:  # fmt: skip
         monitor = stage.config.progress_monitor
         monitor.phase("assemble", 0)
-        reformats = _Reformats(stage)
-        draft = Assembler(fused, choice.candidates, reformats.candidate, inner).run()
+        draft = Assembler(fused, choice.candidates, partial(_reformat, stage), inner).run()
         binaries = stage.toolchain.compile((s.artifact for s in draft.steps), stage.context.device)
         steps = [replace(s, artifact=with_binary(s.artifact, binaries)) for s in draft.steps]
         plan = Plan(
-            name=fused.name,
-            inputs=tuple(draft.inputs),
-            outputs=tuple(draft.outputs),
-            profiles=tuple(stage.profiles),
-            given=given,
-            buffers=tuple(draft.buffers),
-            steps=tuple(steps),
+            fused.name, tuple(draft.inputs), tuple(draft.outputs), tuple(stage.profiles), tuple(draft.buffers),
+            tuple(steps), given=given, ledger=ledger, requirements=self._requirements(steps),
             blobs=dict(ChainMap(draft.blobs, *(p.blobs for s in steps for p in s.plans))),
-            ledger=ledger,
-            requirements=self._requirements(steps),
             device={"key": stage.config.device, **device_facts(stage.context.device)},
-            meta={"tactix": tactix.__version__, "threads": stage.context.threads, "registry": self.session.digest},
-        )
+            meta={"tactix": tactix.__version__, "threads": stage.context.threads, "registry": self.session.digest,
+                  "max_aux_streams": stage.config.max_aux_streams},
+        )  # fmt: skip
         monitor.finish("assemble")
         return plan
 
@@ -257,23 +297,12 @@ class Builder:
         return tuple(dict.fromkeys((*own, *(r for s in steps for p in s.plans for r in p.requirements))))
 
 
-class _Reformats:
+def _reformat(stage: Stage, node: Node) -> Candidate:
     """The first candidate for a change of format, by estimate."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-
-    def candidate(self, node: Node) -> Candidate:
-        terms = Terms(level=1, lacks=self.stage.toolchain.lacks)
-        offered = bid(node, self.stage.tactics, self.stage.context, terms).candidates
-        for c in offered:
-            estimate(c)
-        return min(offered, key=lambda c: (c.tactic.fallback, *c.order))
-
-
-def _copy_results(source: Bids, target: Bids) -> None:
-    for a, b in zip(source.candidates, target.candidates, strict=True):
-        b.seconds, b.spread, b.error, b.status, b.reason = a.seconds, a.spread, a.error, a.status, a.reason
+    offered = bid(node, stage.tactics, stage.context, Terms(level=1, lacks=stage.toolchain.lacks)).candidates
+    for c in offered:
+        estimate(c)
+    return min(offered, key=lambda c: (c.tactic.fallback, *c.order))
 
 
 def _open_cache(config: BuilderConfig) -> TimingCache:
@@ -285,35 +314,25 @@ def _open_cache(config: BuilderConfig) -> TimingCache:
 
 def _ledger(bids: Mapping[Node, Bids], choice: Choice, trace: Trace, stage: Stage) -> dict[str, Any]:
     """Every decision of the build, as JSON."""
-    nodes = {}
-    for n, b in bids.items():
-        chosen = choice.candidates[n]
-        rows = [_candidate_row(c, c is chosen) for c in sorted(b.candidates, key=lambda c: c.order)]
-        nodes[n.name] = {
-            "kind": n.kind,
-            "origin": list(n.origin),
-            "candidates": rows,
-            "rejections": [{"tactic": k, "reason": why} for k, why in b.rejections],
-        }
     return {
-        "nodes": nodes,
+        "nodes": {n.name: _node_row(n, b, choice.candidates[n]) for n, b in bids.items()},
         "fusion": trace.to_json(),
         "rules": trace.counts,
-        "near_ties": [
-            {"node": a, "chosen": b, "other": c}
-            for a, b, c in choice.near_ties({n: b.candidates for n, b in bids.items()})
-        ],
         "predicted_seconds": choice.seconds,
-        "starts": choice.starts,
         "timing_cache": {"hits": stage.cache.hits, "misses": stage.cache.misses},
         "opt": dict(stage.context.opt),
     }
 
 
+def _node_row(n: Node, b: Bids, chosen: Candidate) -> dict[str, Any]:
+    rows = [_candidate_row(c, c is chosen) for c in sorted(b.candidates, key=lambda c: c.order)]
+    rejections = [{"tactic": k, "reason": why} for k, why in b.rejections]
+    return {"kind": n.kind, "origin": list(n.origin), "candidates": rows, "rejections": rejections}
+
+
 def _candidate_row(c: Candidate, chosen: bool) -> dict[str, Any]:
-    finite = c.seconds != float("inf")
     row = {"tactic": c.tactic.key, "variant": str(c.variant), "status": c.status, "chosen": chosen}
-    if finite:
+    if c.seconds != float("inf"):
         row |= {"seconds": c.seconds, "spread": round(c.spread, 4)}
     if c.error and c.error != float("inf"):
         row["error"] = c.error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,15 +14,28 @@ from tactix.words.progress import ProgressMonitor, SilentProgress
 class BuilderFlag(enum.Enum):
     """Switches of a build.
 
-    ``EXACT_NUMERICS``: only rules that do not change rounding. ``LOWER_PRECISION``: also rules that lose precision.
-    ``NO_FALLBACK``: a layer that only the reference tactic can run is an error. ``DEBUG``: check the network after
-    every stage.
+    ``EXACT_NUMERICS``: only rules that do not change rounding. ``FP16``, ``BF16``, ``TF32``: what is float32 in the
+    model may be computed with that precision where it is faster; inputs and outputs keep their dtypes, as does what has
+    other dtypes in the model. With both of 16 bits, FP16 where weights fit its range.
+    ``NO_FALLBACK``: a layer that only the reference tactic can run is an error. ``GPU_FALLBACK``: what no tactic can
+    run on a device with memory of its own may run on the host. ``VERSION_COMPATIBLE``: no tactic
+    bids whose steps need the version of a vendor's library that the build had, and the plan holds the lean runtime, so
+    that other versions can run it; ``EXCLUDE_LEAN_RUNTIME`` leaves that out. ``DEBUG``: check the network after every
+    stage.
     """
 
     EXACT_NUMERICS = "exact_numerics"
-    LOWER_PRECISION = "lower_precision"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    TF32 = "tf32"
     NO_FALLBACK = "no_fallback"
+    GPU_FALLBACK = "gpu_fallback"
+    VERSION_COMPATIBLE = "version_compatible"
+    EXCLUDE_LEAN_RUNTIME = "exclude_lean_runtime"
     DEBUG = "debug"
+
+
+PRECISIONS = {BuilderFlag.FP16, BuilderFlag.BF16, BuilderFlag.TF32}
 
 
 class MemoryPoolType(enum.Enum):
@@ -57,6 +69,8 @@ class BuilderConfig:
     an error. ``budget``: seconds after which measuring stops. ``threads``: of one inference; 0 means TACTIX_NUM_THREADS
     or all usable cores. ``enabled``: packs that may touch layers of others. ``target``: what to build for, if not this
     machine's device as it is: ``x86-64-v3``, ``sm_90``; what cannot run here is chosen by cached timings and estimates.
+    ``layer_precisions``: see ``set_layer_precision``. ``sign``: whether ``engine.save`` signs with the local key.
+    ``max_aux_streams``: how many steps a GPU may run beside one: 0 is one after the other, -1 leaves it to the device.
     """
 
     flags: set[BuilderFlag] = field(default_factory=set)
@@ -71,6 +85,9 @@ class BuilderConfig:
     device: str = "tactix.cpu@1"
     target: str = ""
     enabled: set[str] = field(default_factory=set)
+    layer_precisions: dict[str, str] = field(default_factory=dict)
+    sign: bool = True
+    max_aux_streams: int = -1
     progress_monitor: ProgressMonitor = field(default_factory=SilentProgress)
 
     def set_memory_pool_limit(self, pool: MemoryPoolType, size: int) -> None:
@@ -84,6 +101,15 @@ class BuilderConfig:
         self.profiles.append(profile)
         return len(self.profiles) - 1
 
+    def set_layer_precision(self, pattern: str, precision: str) -> None:
+        """Compute layers of that name in the model (``*`` as in file names) in ``fp32``, ``fp16`` or ``bf16``, obeyed.
+
+        Of several patterns that fit a name the last counts. Raises ConfigError for another precision.
+        """
+        if precision not in ("fp32", "fp16", "bf16"):
+            raise ConfigError(f"no layer precision {precision!r}", who=pattern, do="Choose fp32, fp16 or bf16")
+        self.layer_precisions = {**self.layer_precisions, pattern: precision}
+
     def enable(self, pack: str) -> None:
         """Let a pack's rules and tactics touch layers that are not its own."""
         self.enabled.add(pack)
@@ -92,28 +118,24 @@ class BuilderConfig:
         """Raises ConfigError for settings that make no sense."""
         if self.builder_optimization_level not in range(6):
             raise ConfigError(f"builder_optimization_level {self.builder_optimization_level}", do="Choose 0 to 5")
-        if self.budget < 0 or self.threads < 0:
-            raise ConfigError(f"budget {self.budget} s, {self.threads} threads", do="Neither can be negative")
-        if {BuilderFlag.EXACT_NUMERICS, BuilderFlag.LOWER_PRECISION} <= self.flags:
-            raise ConfigError("EXACT_NUMERICS and LOWER_PRECISION contradict each other")
+        if self.budget < 0 or self.threads < 0 or self.max_aux_streams < -1:
+            what = f"budget {self.budget} s, {self.threads} threads, {self.max_aux_streams} auxiliary streams"
+            raise ConfigError(what, do="None can be negative; -1 auxiliary streams are as many as help")
+        if BuilderFlag.EXACT_NUMERICS in self.flags and not self.numerics <= {"exact"}:
+            raise ConfigError("EXACT_NUMERICS and a lower precision contradict each other")
+        if BuilderFlag.EXCLUDE_LEAN_RUNTIME in self.flags and BuilderFlag.VERSION_COMPATIBLE not in self.flags:
+            raise ConfigError("EXCLUDE_LEAN_RUNTIME without VERSION_COMPATIBLE", why="no other plan holds one")
         if self.frozen and self.timing_cache is False:
             raise ConfigError("frozen needs a timing cache")
 
     @property
     def numerics(self) -> frozenset[str]:
-        """Kinds of rules that may fire."""
-        allowed = {"exact"}
-        if BuilderFlag.EXACT_NUMERICS not in self.flags:
-            allowed.add("reassociates")
-        if BuilderFlag.LOWER_PRECISION in self.flags:
-            allowed.add("lower-precision")
-        return frozenset(allowed)
+        """Kinds of rules that may fire, and of tactics that may bid."""
+        own = set() if BuilderFlag.EXACT_NUMERICS in self.flags else {"reassociates"}
+        return frozenset({"exact", *own, *(f.value for f in self.flags & PRECISIONS)})
 
     def thread_count(self, cores: int) -> int:
         """Intra-op threads of a device with so many cores. Raises ConfigError for a bad TACTIX_NUM_THREADS."""
-        text = os.environ.get("TACTIX_NUM_THREADS", "")
-        if self.threads or not text:
-            return self.threads or cores
-        if not text.isdigit() or int(text) < 1:
-            raise ConfigError(f"TACTIX_NUM_THREADS is {text!r}", do="Set it to a positive integer")
-        return int(text)
+        from tactix.run.runtime import default_threads
+
+        return self.threads or default_threads(cores)

@@ -17,6 +17,7 @@ from tactix.contracts.layer import Layer, NoAttrs, PointwiseLayer, pointwise
 from tactix.contracts.region import Body, BodyNode, Program, program
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.contracts.tool import Tool
+from tactix.contracts.trust import Seal, TrustStore
 from tactix.plugins.hookspecs import hookimpl
 from tactix.words.dims import Dim, Shape
 from tactix.words.dtypes import DType
@@ -55,8 +56,9 @@ __all__ = [
     "LINEAR", "NHWC", "Allocator", "Binary", "Body", "BodyNode", "Calibrator", "CompileContext", "Compiler",
     "Converter", "DType", "Device", "DeviceProperties", "Dim", "Format", "Importer", "KernelArtifact", "Launch",
     "Launcher", "Layer", "LinkContext", "NoAttrs", "Node", "Operand", "P", "PointwiseLayer", "Primitive", "Program",
-    "Reject", "Rule", "Runnable", "RuntimeFlavour", "Scalar", "Shape", "Source", "Step", "Tactic", "TensorSpec",
-    "Tool", "Value", "Variant", "abs_", "and_", "any_of", "blocked", "cast", "ceil", "const", "cos", "eq", "erf",
-    "exp", "expm1", "floor", "fuse", "hookimpl", "literal", "log", "log1p", "maximum", "minimum", "not_", "or_",
-    "pointwise", "pow_", "program", "round_", "rsqrt", "select", "sin", "sqrt", "tanh", "var",
+    "Reject", "Rule", "Runnable", "RuntimeFlavour", "Scalar", "Seal", "Shape", "Source", "Step", "Tactic",
+    "TensorSpec", "Tool", "TrustStore", "Value", "Variant", "abs_", "and_", "any_of", "blocked", "cast", "ceil",
+    "const", "cos", "eq", "erf", "exp", "expm1", "floor", "fuse", "hookimpl", "literal", "log", "log1p", "maximum",
+    "minimum", "not_", "or_", "pointwise", "pow_", "program", "round_", "rsqrt", "select", "sin", "sqrt", "tanh",
+    "var",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the built-ins offer at run time: the meaning of layers, launchers, devices, allocators, flavours."""
+"""What the built-ins offer at run time: the meaning of layers, launchers, devices, allocators, flavours, trust."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tactix.contracts.flavour import RuntimeFlavour
     from tactix.contracts.launcher import Launcher
     from tactix.contracts.layer import Layer
+    from tactix.contracts.trust import TrustStore
 
 
 @hookimpl
@@ -50,3 +51,10 @@ def tactix_flavours() -> list[RuntimeFlavour]:
     from tactix_builtin.flavours import flavours
 
     return flavours()
+
+
+@hookimpl
+def tactix_trust_stores() -> list[TrustStore]:
+    from tactix_builtin.trust import trust_stores
+
+    return trust_stores()

@@ -2,11 +2,13 @@
 """What a build costs: seconds of each phase, processor time and memory; cold, warm, and without measuring.
 
     python tests/benchmarks/build_cost.py --models DIR [--only resnet50,bert_base,mlp] [--threads 2] [--level 3]
+    python tests/benchmarks/build_cost.py --models DIR --levels 0,1,2,3,4,5
 
 Every build is a fresh process. Cold: neither timings nor objects are cached; warm: the same again; level 0: cold, all
 chosen by estimate. Seconds begin when tactix is imported, and hold loading the plan. Processor seconds hold the
 compiler's, and tell more than seconds where other work shares the machine. Memory is the peak of the building process,
-beside three times the weights and 500 MB. Prints Markdown.
+beside three times the weights and 500 MB. ``--levels``: cold builds at these levels instead, with how many kernels were
+measured, and the least processor time of a call (with one thread, its time on an idle machine). Prints Markdown.
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 PHASES = ("import", "fuse", "bid", "compile", "measure", "choose", "assemble")
+LEVEL_COLUMNS = ("model", "level", "seconds", "processor s", "kernels measured", "call, processor ms")
 COLUMNS = ("model", "build", "seconds", "processor s", *PHASES, "rest", "peak MB", "3 x weights + 500 MB")
 
 
@@ -46,6 +49,21 @@ class Clock:
         return False
 
 
+def least_call(engine: Any, times: int = 30) -> float:
+    """Processor seconds of the fastest of some calls at the shapes that the engine is tuned for."""
+    import numpy as np
+
+    opt = {name: r[1] for name, r in engine.profiles[0].dims.items()}
+    shapes = [tuple(d if isinstance(d, int) else opt[str(d)] for d in io.shape) for io in engine.inputs]
+    arrays = [np.ones(s, io.dtype.numpy) for s, io in zip(shapes, engine.inputs, strict=True)]
+    found = []
+    for _ in range(times):
+        start = time.process_time()
+        engine(*arrays)
+        found.append(time.process_time() - start)
+    return min(found)
+
+
 def child(model: Path, level: int, threads: int) -> None:
     """Build once and print the facts as JSON."""
     import numpy  # noqa: F401 - not ours to count
@@ -63,7 +81,10 @@ def child(model: Path, level: int, threads: int) -> None:
         "phases": clock.seconds,
         "peak": own.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         "weights": engine.inspect()["memory"]["weights"],
-    }
+        "measured": len({str(c) for n in engine.plan.ledger["nodes"].values() for c in n["candidates"]
+                         if c["status"] == "measured"}),
+        "call": least_call(engine),
+    }  # fmt: skip
     print(json.dumps(facts))
 
 
@@ -98,6 +119,15 @@ def measure(model: Path, level: int, threads: int, env: Mapping[str, str]) -> No
                 print(row(model.stem, kind, facts), flush=True)
 
 
+def measure_levels(model: Path, levels: Sequence[int], threads: int, env: Mapping[str, str]) -> None:
+    """Print a row for a cold build of each level."""
+    for level in levels:
+        with tempfile.TemporaryDirectory(prefix="tactix-cache-") as folder:
+            f = build(model, level, threads, {**env, "TACTIX_CACHE_DIR": folder})
+        times = f"{f['seconds']:.2f} | {f['processor']:.2f} | {f['measured']} | {f['call'] * 1e3:.4g}"
+        print(f"| {model.stem} | {level} | {times} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = Path(os.environ.get("TACTIX_MODELS", "models"))
@@ -105,6 +135,7 @@ def main() -> None:
     parser.add_argument("--only", default="resnet50,bert_base,mlp", help="comma-separated models")
     parser.add_argument("--threads", type=int, default=2, help="that the plan is built for (default: 2)")
     parser.add_argument("--level", type=int, default=3, help="optimization level (default: 3)")
+    parser.add_argument("--levels", default="", help="comma-separated levels to compare")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
@@ -118,9 +149,13 @@ def main() -> None:
             prefix="tactix-cache-"
         ) as folder:  # as after an installation: bytecode is there
             build(min(files, key=lambda f: f.stat().st_size), 1, 1, {**env, "TACTIX_CACHE_DIR": folder})
-        print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
+        columns = LEVEL_COLUMNS if args.levels else COLUMNS
+        print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
         for f in files:
-            measure(f, args.level, args.threads, env)
+            if args.levels:
+                measure_levels(f, [int(n) for n in args.levels.split(",")], args.threads, env)
+            else:
+                measure(f, args.level, args.threads, env)
 
 
 if __name__ == "__main__":

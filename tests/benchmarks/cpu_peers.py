@@ -9,7 +9,7 @@ are samples of what the machine can do (roofline.c): a figure is the median over
 manifest.json beside them may say which have no batch (`"batch8": false`), and --quantized holds the Q/DQ files.
 A batch above 1 is measured for models with an open first axis.
 
-fp32: OpenVINO is held to float32. bf16: tactix may lower precision, OpenVINO does as it likes, ONNX Runtime cannot.
+fp32: OpenVINO is held to float32. bf16: tactix may compute in bfloat16, OpenVINO does as it likes, ONNX Runtime cannot.
 int8: the Q/DQ files, the rest as under bf16. Prints Markdown tables; exits 1 if tactix fails, or departs from
 ONNX Runtime by more than the precision allows.
 """

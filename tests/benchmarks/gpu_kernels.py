@@ -30,7 +30,15 @@ from tactix.select.bench import sample  # noqa: E402
 from tactix.select.compile import Toolchain, with_binary  # noqa: E402
 from tactix_builtin.cuda.device import CudaDevice, the_device  # noqa: E402
 from tactix_builtin.cuda.nvrtc import NvrtcCompiler  # noqa: E402
-from tactix_builtin.cuda.tactics import attention, conv, gemm, gemv  # noqa: E402
+from tactix_builtin.cuda.tactics import (  # noqa: E402
+    attention,
+    conv,
+    gemm,
+    gemv,
+    hopper_conv,
+    hopper_gemm,
+    hopper_stem,
+)
 
 REPEATS, ROUNDS = 20, 7
 RESNET = [  # channels, height, output channels, kernel, stride, with a residual
@@ -88,7 +96,8 @@ def resnet(batch: int) -> Iterator[Layer]:
             return torch.relu_(z.add_(ty) if r else z)
 
         name = f"conv b{batch} {c}x{size} -> {co} k{k} s{stride}{' +res' if rest else ''}"
-        yield Layer(name, node, conv.tactics(), 2.0 * batch * out * out * co * c * k * k, peer)
+        tactics = [*conv.tactics(), *hopper_conv.tactics(), *hopper_stem.tactics()]
+        yield Layer(name, node, tactics, 2.0 * batch * out * out * co * c * k * k, peer)
     yield matrix(f"fc b{batch}", batch, 2048, 1000, False)
 
 
@@ -104,7 +113,7 @@ def matrix(name: str, m: int, k: int, n: int, gelu: bool) -> Layer:
         return torch.nn.functional.gelu(z) if gelu else z
 
     node = h.fused([x, w, b], nodes, anchor=0, constants=[1, 2])
-    return Layer(name, node, [*gemm.tactics(), *gemv.tactics()], 2.0 * m * k * n, peer)
+    return Layer(name, node, [*gemm.tactics(), *hopper_gemm.tactics(), *gemv.tactics()], 2.0 * m * k * n, peer)
 
 
 def bert(batch: int) -> Iterator[Layer]:

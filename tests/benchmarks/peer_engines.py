@@ -29,13 +29,12 @@ LEAST_CALLS, MOST_CALLS = 3, 20000
 
 
 def tactix(args: argparse.Namespace, feed: Feed) -> tuple[Call, dict[str, Any]]:
-    """Lower precision is allowed but for ``fp32``."""
+    """bfloat16 is allowed but for ``fp32``."""
     import tactix
-    from tactix.config import BuilderFlag
 
-    flags = set() if args.precision == "fp32" else {BuilderFlag.LOWER_PRECISION}
+    precision = "fp32" if args.precision == "fp32" else "bf16"
     shapes = {name: x.shape for name, x in feed.items()}
-    engine = tactix.build(args.model, threads=args.threads, level=args.level, shapes=shapes, flags=flags)
+    engine = tactix.build(args.model, threads=args.threads, level=args.level, shapes=shapes, precision=precision)
     arrays = [feed[io.name] for io in engine.inputs]
     names = [io.name for io in engine.outputs]
 

@@ -62,7 +62,7 @@ class ToyLauncher(Launcher):
         return Run(steps)
 
 class ToyDevice(Device):
-    key, kind = "toy.device@1", "toy"
+    key, kind, host_memory = "toy.device@1", "toy", True
     def properties(self):
         return DeviceProperties("toy", "toy")
     def copy_in(self, address, array):

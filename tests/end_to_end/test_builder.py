@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import numpy as np
 import pytest
 
 import tactix
+from tactix.api import configure
+from tactix.config import BuilderFlag
 from tactix.contracts.artifact import KernelArtifact, Launch, Source, scalar, tensor_in, tensor_out
 from tactix.contracts.tactic import Reject, Tactic, Variant
 from tactix.network.definition import NetworkDefinition
@@ -23,6 +27,7 @@ from tactix.words.errors import (
     NoTacticError,
     TimingCacheError,
 )
+from tactix_sdk.evaluate import evaluate
 
 WRONG = "void TX_ENTRY(const int64_t* a, int tid, int nt) { if (!tid) ((float*)a[1])[0] = (float)a[2] + (float)nt; }"
 RIGHT = """void TX_ENTRY(const int64_t* a, int tid, int nt) {
@@ -108,6 +113,50 @@ def test_a_third_party_tactic_competes_when_enabled_and_only_then() -> None:
     built = tactix.Builder(session=session(right, enable=False))
     plan = built.build_plan(relu(built), config(tactic_sources={"test"}, enabled={"test"}))
     assert [s.info["tactic"] for s in plan.steps] == ["test.right@1"]
+
+
+@pytest.mark.parametrize("by_signature", [True, False])
+def test_nodes_of_one_signature_share_what_tactics_bid_by_it(by_signature: bool) -> None:
+    asked: list[str] = []
+
+    class Asked(CTactic):
+        def compile(self, node: Any, variant: Any, ctx: Any) -> KernelArtifact:
+            asked.append(node.name)
+            return super().compile(node, variant, ctx)
+
+    tactic = Asked("test.asked@1", RIGHT)
+    tactic.by_signature = by_signature
+    b = tactix.Builder(session=session(tactic))
+    net = b.create_network()
+    for name, shape in (("a", ("n", 8)), ("b", ("n", 8)), ("c", ("n", 9))):
+        (y,) = net.add_layer("tactix.Relu", [net.add_input(f"{name}x", "f32", shape)], name=name)
+        net.mark_output(y)
+    b.build_plan(net, config(builder_optimization_level=0))
+    assert asked == (["a", "c"] if by_signature else ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_layers_that_share_bids_keep_their_own_weights(builder: tactix.Builder, threads: int) -> None:
+    rng = np.random.default_rng(3)
+    weights = [rng.standard_normal((64, 64), dtype=np.float32) for _ in range(3)]
+    weights[1][5, 7] = np.inf
+    kernels = [rng.standard_normal((16, 16, 3, 3), dtype=np.float32) for _ in range(2)]
+    net = builder.create_network()
+    x, image = net.add_input("x", "f32", (16, 64)), net.add_input("image", "f32", (1, 16, 28, 28))
+    for i, w in enumerate(weights):
+        net.mark_output(net.add_layer("tactix.MatMul", [x, net.add_constant(w)])[0], f"y{i}")
+    for i, w in enumerate(kernels):
+        pads = {"pads": (1, 1, 1, 1), "strides": (1, 1), "dilations": (1, 1), "group": 1}
+        net.mark_output(net.add_layer("tactix.Convolution", [image, net.add_constant(w)], **pads)[0], f"z{i}")
+    feeds = {
+        "x": np.abs(rng.standard_normal((16, 64), dtype=np.float32)) + np.float32(0.1),
+        "image": rng.standard_normal((1, 16, 28, 28), dtype=np.float32),
+    }
+    want = evaluate(net, feeds)
+    for level in (0, 2):
+        got = builder.build(net, config(builder_optimization_level=level, threads=threads))(feeds)
+        for name, y in want.items():
+            assert np.allclose(got[name], y, rtol=1e-4, atol=1e-4), (level, name)
 
 
 def test_no_tactic_lists_every_reason(builder: tactix.Builder) -> None:
@@ -233,3 +282,67 @@ def test_load_or_build_builds_once(tmp_path: Path) -> None:
     assert plan.stat().st_mtime_ns == before
     tactix.load_or_build(model, cache=tmp_path, level=1, timing_cache=False)
     assert len(list(tmp_path.glob("*.plan"))) == 2
+
+
+def test_lower_precision_is_taken_where_it_is_faster_alone() -> None:
+    rng = np.random.default_rng(2)
+    builder = tactix.Builder()
+    net = builder.create_network()
+    w = net.add_constant(rng.standard_normal((1, 1, 3, 3), dtype=np.float32))
+    (y,) = net.add_layer("tactix.Convolution", [net.add_input("x", "f32", (1, 1, 32, 32)), w])
+    (y,) = net.add_layer("tactix.Reshape", [y], shape=(1, 900))
+    for size in ((900, 2048), (2048, 2048), (2048, 4)):
+        w = net.add_constant(rng.standard_normal(size, dtype=np.float32) / np.float32(size[0] ** 0.5))
+        (y,) = net.add_layer("tactix.Relu", [net.add_layer("tactix.MatMul", [y, w])[0]])
+    net.mark_output(y, "y")
+
+    def plan(*flags: BuilderFlag) -> Any:
+        config = tactix.BuilderConfig(flags=set(flags), builder_optimization_level=0, timing_cache=False)
+        return builder.build_plan(net, config)
+
+    wide, lowered = plan(), plan(BuilderFlag.BF16)
+    assert lowered.ledger["predicted_seconds"] < wide.ledger["predicted_seconds"]
+    kinds = [s.info["kind"] for s in lowered.steps]
+    assert "tactix.Convolution@1" in kinds
+    assert "tactix.WideMatMul@1" in kinds
+    assert "tactix.bf16_matmul" in lowered.ledger["rules"]
+
+
+def test_a_device_without_a_precision_says_so_and_computes_in_float32() -> None:
+    warned: list[str] = []
+
+    class Log(tactix.Logger):
+        def log(self, severity: Any, message: str) -> None:
+            warned.append(message)
+
+    builder = tactix.Builder(Log())
+    for flag in (BuilderFlag.FP16, BuilderFlag.TF32):
+        made = builder.build_plan(relu(builder), config(flags={flag}))
+        assert {o.spec.dtype.value for s in made.steps for o in (*s.inputs, *s.outputs)} == {"f32"}
+    assert [m.split(" has no way ")[1][:19] for m in warned if "has no way" in m] == [
+        "to compute in fp16:", "to compute in tf32:",
+    ]  # fmt: skip
+
+
+def test_precision_as_a_keyword() -> None:
+    assert configure(precision="bf16").flags == {BuilderFlag.BF16}
+    given = config(flags={BuilderFlag.DEBUG})
+    assert configure(given, precision="fp16").flags == {BuilderFlag.DEBUG, BuilderFlag.FP16}
+    assert configure(given).flags == given.flags == {BuilderFlag.DEBUG}
+    with pytest.raises(ConfigError, match="fp32, tf32, fp16 or bf16"):
+        configure(precision="int8")
+    for precision in ("tf32", "fp16", "bf16"):
+        with pytest.raises(ConfigError, match="EXACT_NUMERICS"):
+            configure(precision=precision, flags={BuilderFlag.EXACT_NUMERICS}).check()
+
+
+def test_loading_imports_no_layers_importers_or_builder(tmp_path: Path) -> None:
+    tactix.build(Path(__file__).parents[1] / "models" / "mlp.onnx", level=0, timing_cache=False).save(tmp_path / "m")
+    code = """import sys, numpy, tactix
+e = tactix.load(sys.argv[1])
+e(*[numpy.zeros([d if isinstance(d, int) else 1 for d in i.shape], i.dtype.numpy) for i in e.inputs])
+print(*sys.modules)"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "m")], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "tactix_builtin.launchers.elf" in loaded
+    assert not loaded & {"tactix.builder", "tactix_builtin.layers", "onnx", "email.parser", "difflib"}

@@ -260,6 +260,14 @@ def test_output_allocators_place_what_only_running_sizes() -> None:
         context.set_output_allocator("x", Output())
 
 
+def test_memory_that_depends_on_data_is_the_contexts_own() -> None:
+    engine = build(BRANCH)
+    with pytest.raises(InvalidArgument, match="the plan's memory depends on data"):
+        engine.create_execution_context_without_device_memory()
+    with pytest.raises(InvalidArgument, match="the plan's memory depends on data"):
+        engine.create_execution_context().set_device_memory(64, 1 << 20)
+
+
 def test_output_allocators_where_shapes_are_known() -> None:
     builder = tactix.Builder()
     net = builder.create_network("plain")

@@ -18,6 +18,15 @@ agrees within the case's own tolerance. Nothing is skipped: what is not supporte
 
 """
 
+ON_CUDA = "## On CUDA\n"
+
+CUDA_HEAD = """
+Written by `tests/onnx_suite/suite.py --device tactix.cuda@1 --write docs/onnx.md` on a machine with a GPU: the same
+cases, with onnx {version}. With `BuilderFlag.GPU_FALLBACK` what has no kernel runs on the host, between copies; a case
+counts as *on the GPU alone* where nothing did.
+
+"""
+
 REASONS = (
     (r"which axes have size 1", "a rank that only running tells"),
     (r"of its branches is", "branches of different ranks"),
@@ -30,6 +39,8 @@ def reason(error: str, name: str = "") -> str:
     """Why a case fails, in a few words; the error itself, without the node's name, if it is none of the known ones."""
     if "bernoulli" in name:
         return "random numbers of onnx's own generator"
+    if re.search("attention.*fp16", name) and error.startswith("wrong result"):
+        return "weights of attention rounded to float16 before the second product"
     for pattern, words in REASONS:
         if re.search(pattern, error):
             return words
@@ -42,6 +53,39 @@ def document(results: Sequence[Result]) -> str:
 
     parts = [HEAD.format(version=onnx.__version__), _totals(results), _operators(results), _failures(results)]
     return "\n".join(parts)
+
+
+def on_cuda(results: Sequence[Result]) -> str:
+    """The part of the document about a GPU."""
+    import onnx
+
+    groups: dict[str, list[Result]] = defaultdict(list)
+    hosted: dict[str, list[Result]] = defaultdict(list)
+    for r in results:
+        groups[r.kind].append(r)
+        for layer in r.host:
+            hosted[layer].append(r)
+    rows = [(kind, *_on_gpu(own)) for kind, own in groups.items()]
+    head = ("kind", "on the GPU alone", "passed", "total")
+    by_layer = sorted(hosted.items(), key=lambda item: (-len(item[1]), item[0]))
+    return "\n".join([
+        ON_CUDA + CUDA_HEAD.format(version=onnx.__version__) + _table(head, [*rows, ("all", *_on_gpu(results))]),
+        "### Layers that ran on the host\n",
+        _table(("layer", "cases"), [(f"`{layer}`", len(own)) for layer, own in by_layer]),
+        _failures(results).replace("## Failures", "### Failures on CUDA"),
+    ])  # fmt: skip
+
+
+def _on_gpu(results: Sequence[Result]) -> tuple[int, int, int]:
+    return sum(not r.error and not r.host for r in results), *_count(results)
+
+
+def joined(before: str, part: str) -> str:
+    """The document with one part written anew: that about CUDA, which is its end, or all before it."""
+    general, _, cuda = before.partition(ON_CUDA)
+    if part.startswith(ON_CUDA):
+        return f"{general.rstrip()}\n\n{part}" if general else part
+    return f"{part.rstrip()}\n\n{ON_CUDA}{cuda}" if cuda else part
 
 
 def _totals(results: Sequence[Result]) -> str:

@@ -3,9 +3,12 @@
 
     python tests/onnx_suite/suite.py [--kinds node,simple] [--sources numpy,view | all] [--jobs 2] [--match TEXT]
                                      [--write docs/onnx.md] [--known FILE] [--json out.json]
+                                     [--device tactix.cuda@1]
 
 A case passes if every output has the expected dtype and shape and agrees within the case's own tolerance.
 The reference, view and control tactics are the default: what they give hangs on no compiler. Prints passed/total.
+On a GPU all tactics bid, and what none of its kernels can do runs on the host (GPU_FALLBACK); ``--write`` then writes
+the part of the document that is about CUDA, and without ``--device`` the rest of it.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +31,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 from cases import KINDS, Case, collect
-from report import document, reason
+from report import document, joined, on_cuda, reason
 
+CPU = "tactix.cpu@1"
 SEMANTIC = ("numpy", "view", "control")
 LIMIT = 60
 """Seconds for one case."""
@@ -40,13 +44,14 @@ ROUNDED = 2**-6
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a case; ``error`` is empty if it passed."""
+    """What became of a case; ``error`` is empty if it passed. ``host``: layers that ran on the host beside a GPU."""
 
     kind: str
     name: str
     operator: str
     opset: int
     error: str = ""
+    host: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -89,32 +94,43 @@ def assert_agrees(got: Any, want: Any, rtol: float, atol: float) -> None:
     np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
 
 
-def run_case(case: Case, builder: Any, sources: Sequence[str] | None) -> None:
-    """Raises whatever goes wrong."""
+def run_case(case: Case, builder: Any, sources: Sequence[str] | None, device: str = CPU) -> tuple[str, ...]:
+    """The layers that ran on the host beside a GPU. Raises whatever goes wrong."""
     import tactix
 
     model, data = case.load()
     config = tactix.BuilderConfig(
-        tactic_sources=set(sources) if sources else None, builder_optimization_level=0, timing_cache=False, threads=1
-    )
+        tactic_sources=set(sources) if sources else None, builder_optimization_level=0, timing_cache=False, threads=1,
+        device=device, flags=set() if device == CPU else {tactix.BuilderFlag.GPU_FALLBACK},
+    )  # fmt: skip
     engine = builder.build(builder.import_model(model), config)
     for inputs, outputs in data:
         found = engine(*map(array_of, inputs))
         results = list(found.values()) if isinstance(found, dict) else [found]
         for got, want in zip(results, map(array_of, outputs), strict=True):
             assert_agrees(got, want, case.rtol, case.atol)
+    return tuple(sorted(set(_crossing(engine.plan))))
+
+
+def _crossing(plan: Any) -> Iterator[str]:
+    """Kinds of the nodes that a plan for a GPU runs on the host, those of its bodies included."""
+    for s in plan.steps:
+        if s.artifact.launcher == "tactix.cuda.host@1":
+            yield s.info["kind"]
+        for p in s.plans:
+            yield from _crossing(p)
 
 
 _CASES: list[Case] = []
 _STATE: dict[str, Any] = {}
 
 
-def _start(sources: Sequence[str] | None) -> None:
+def _start(sources: Sequence[str] | None, device: str) -> None:
     import tactix
 
     signal.signal(signal.SIGALRM, _too_long)
     warnings.simplefilter("ignore")
-    _STATE["sources"] = sources
+    _STATE["sources"], _STATE["device"] = sources, device
     _STATE["builder"] = tactix.Builder(tactix.Logger(tactix.Severity.INTERNAL_ERROR))
 
 
@@ -127,12 +143,12 @@ def _attempt(index: int) -> Result:
     facts = (case.kind, case.name, case.operator, case.opset)
     signal.alarm(LIMIT)
     try:
-        run_case(case, _STATE["builder"], _STATE["sources"])
+        host = run_case(case, _STATE["builder"], _STATE["sources"], _STATE["device"])
     except Exception as e:
         return Result(*facts, error=_described(e))
     finally:
         signal.alarm(0)
-    return Result(*facts)
+    return Result(*facts, host=host)
 
 
 def _described(e: Exception) -> str:
@@ -143,32 +159,37 @@ def _described(e: Exception) -> str:
     return f"{type(e).__name__}{where}: {' '.join(str(e).split())}"[:400]
 
 
-def run_suite(cases: Iterable[Case], sources: Sequence[str] | None = SEMANTIC, jobs: int = 0) -> list[Result]:
+def run_suite(
+    cases: Iterable[Case], sources: Sequence[str] | None = SEMANTIC, jobs: int = 0, device: str = CPU
+) -> list[Result]:
     """Results in the order of the cases, from so many processes (0: as many as there are cores)."""
     _CASES[:] = cases
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     context = multiprocessing.get_context("fork")
-    with context.Pool(jobs or os.cpu_count() or 1, _start, (sources,)) as pool:
+    with context.Pool(jobs or os.cpu_count() or 1, _start, (sources, device)) as pool:
         return pool.map(_attempt, range(len(_CASES)), chunksize=16)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--sources", default=",".join(SEMANTIC))
+    parser.add_argument("--sources", default="")
+    parser.add_argument("--device", default=CPU)
     parser.add_argument("--jobs", type=int, default=0)
     parser.add_argument("--match", default="")
     parser.add_argument("--write", type=Path)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--known", type=Path, help="write the failures and their reasons here")
     options = parser.parse_args()
-    sources = None if options.sources == "all" else options.sources.split(",")
+    given = options.sources or ("all" if options.device != CPU else ",".join(SEMANTIC))
+    sources = None if given == "all" else given.split(",")
     cases = [c for c in collect(options.kinds.split(",")) if options.match in c.id]
-    results = run_suite(cases, sources, options.jobs)
+    results = run_suite(cases, sources, options.jobs, options.device)
     if options.json:
         options.json.write_text(json.dumps([asdict(r) for r in results], indent=0))
     if options.write:
-        options.write.write_text(document(results))
+        part = document(results) if options.device == CPU else on_cuda(results)
+        options.write.write_text(joined(options.write.read_text() if options.write.exists() else "", part))
     if options.known:
         options.known.write_text("".join(f"{r.id}: {reason(r.error, r.name)}\n" for r in results if r.error))
     for kind in dict.fromkeys(r.kind for r in results):

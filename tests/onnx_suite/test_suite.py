@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from cases import KINDS, collect
-from report import document, reason
+from report import document, joined, on_cuda, reason
 from suite import Result, assert_agrees, run_suite
 
 KNOWN = Path(__file__).with_name("known_failures.txt")
@@ -79,6 +79,27 @@ def test_the_document_counts(results: list[Result]) -> None:
     text = document(results)
     assert f"| all | {sum(not r.error for r in results)} | {len(results)} |" in text
     assert all(f"`{r.name}`" in text for r in results if r.error)
+
+
+def test_the_part_about_a_gpu() -> None:
+    results = [
+        Result("node", "test_a", "A", 13), Result("node", "test_b", "B", 13, "", ("tactix.B@1",)),
+        Result("simple", "test_c", "C", 13, "wrong result: far off"),
+        Result("node", "test_attention_4d_fp16", "Attention", 23, "wrong result: 1 / 192"),
+    ]  # fmt: skip
+    text = on_cuda(results)
+    assert "| node | 1 | 2 | 3 |" in text
+    assert "| all | 1 | 2 | 4 |" in text
+    assert "| `tactix.B@1` | 1 |" in text
+    assert "rounded to float16" in text
+    general = document(results[:2])
+    both = joined(joined("", general), text)
+    assert both.startswith(general.rstrip())
+    assert both.endswith(text)
+    assert joined(both, text) == both
+    again = joined(both, document(results[:1]))
+    assert again.endswith(text)
+    assert "| all | 1 | 1 |" in again
 
 
 @pytest.mark.parametrize(

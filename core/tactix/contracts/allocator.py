@@ -1,4 +1,4 @@
-"""Allocator: where device memory comes from."""
+"""Allocator: where device memory comes from. A plugin's, or a user's own in ``Runtime(allocator=...)``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from typing import Protocol
 
 
 class Allocator(Protocol):
-    """Thread-safe. ``key``: name in config; ``device``: the device kind."""
+    """Thread-safe. ``key``: name in config; ``device``: the device kind.
+
+    ``stream``: a handle where memory is had, or given back, in the order of that stream, as by TensorRT's
+    IGpuAsyncAllocator; 0 for memory that any stream may use at once, or that none uses any longer.
+    """
 
     key: str
     device: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,18 +102,19 @@ class Packed:
     """A constant made of the node's constant input ``index`` by a closed list of steps, so that refit can redo it.
 
     Steps: ``("cast", dtype)``, ``("reshape", dims)``, ``("transpose", axes)``, ``("pad", ((before, after), ...))``.
-    With ``index`` -1 the ``array`` itself is meant.
+    With ``index`` -1 the ``array`` itself is meant, or, of a function, what it gives for the node's given inputs.
     """
 
     index: int
     steps: tuple[tuple[str, Any], ...] = ()
     array: Any = field(default=None, compare=False, repr=False)
 
-    def apply(self, source: Any) -> Any:
-        """The packed array; ``source`` is the constant input."""
+    def apply(self, given: Sequence[Any]) -> Any:
+        """The packed array; ``given`` are the node's given inputs, of which the constant ones are looked at."""
         import numpy as np
 
-        x = self.array if self.index < 0 else source
+        made = self.array(given) if callable(self.array) else self.array
+        x = made if self.index < 0 else given[self.index]
         for name, what in self.steps:
             if name not in _PACK:
                 raise InvalidArgument(f"packing knows no step {name!r}", do=f"It has: {', '.join(_PACK)}")
@@ -135,8 +136,9 @@ class KernelArtifact:
 
     ``launcher``: key of the launcher that runs it. ``code``: Source before compiling, Binary after, None where the
     launcher needs none. ``params``: JSON for the launcher. ``workspace``: bytes of scratch memory during the step.
-    ``requires``: device features without which it must not run. ``host_code``: whether it runs code in the host
-    process. ``alias``: output 0 is the memory of input 0, seen with another shape; there is nothing to launch.
+    ``requires``: device features without which it must not run. ``host_code``: whether it brings code that runs in
+    the host process, although its launcher says that it runs none. ``alias``: output 0 is the memory of input 0, seen
+    with another shape; there is nothing to launch.
     """
 
     launcher: str
@@ -170,15 +172,3 @@ def encode_launch(launch: Launch) -> dict[str, Any]:
     if launch.symbol:
         out["symbol"] = launch.symbol
     return out
-
-
-def decode_launch(j: Mapping[str, Any]) -> Launch:
-    """Inverse of ``encode_launch``; raises InvalidArgument."""
-    try:
-        args = tuple(Arg(str(k), int(i), str(n), dims.from_json(v)) for k, i, n, v in j["args"])
-        shapes = {n: tuple(dims.from_json(d) for d in j.get(n, ())) for n in ("grid", "block", "cluster")}
-        return Launch(
-            args, **shapes, shared_bytes=dims.from_json(j.get("shared_bytes", 0)), symbol=str(j.get("symbol", ""))
-        )
-    except (KeyError, TypeError, ValueError) as e:
-        raise InvalidArgument("not a launch", why=str(e)) from None

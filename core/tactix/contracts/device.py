@@ -36,6 +36,19 @@ class DeviceProperties:
         return self.vector_bits // 32
 
 
+@dataclass(frozen=True)
+class Costs:
+    """What choosing reckons with beside the times of kernels.
+
+    ``launch``: seconds that each launch of an artifact takes in a network beyond what it takes when measured alone.
+    ``reformat``, ``bandwidth``: seconds for each change of format, and bytes per second read plus written.
+    """
+
+    launch: float = 0.0
+    reformat: float = 1e-6
+    bandwidth: float = 6e9
+
+
 class Stream(Protocol):
     """A queue of work in order."""
 
@@ -61,15 +74,40 @@ class Event(Protocol):
         """Seconds since the earlier event."""
 
 
+Bind = Callable[[list[tuple[int, ...]]], tuple[Sequence[tuple[tuple[int, ...], Any]], Callable[[list[int]], None]]]
+"""From the shapes of inputs to the shapes and numpy dtypes of outputs, and what runs at addresses of both."""
+
+
+class Exchange(Protocol):
+    """Of a context on a device whose memory is not the host's: between callers' arrays and addresses."""
+
+    def run(self, inputs: Sequence[Any], given: Sequence[Any], stream: Any, bind: Bind) -> list[Any]:
+        """New outputs for arrays beside the plan's inputs. ``stream``: what ``stream_of`` takes, None for any."""
+
+    def locate(self, io: Any, given: Any) -> Any:
+        """An array in the device's memory: its ``address`` and ``shape``. Raises InvalidArgument, DTypeError."""
+
+    def fetch(self, io: Any, given: Any) -> Any:
+        """What lies in the device's memory as an array of the host, anything else as it is."""
+
+
 class Device:
     """``kind``: ``cpu``, ``cuda``, ...; one instance per physical device.
 
     ``host_memory``: whether its addresses are the host's, so that arrays and plan files are used where they lie.
+    ``alignment``: what addresses of inputs and outputs must be multiples of, in bytes. ``spread``: bytes up to which an
+    intermediate tensor's memory is not used again for some steps, so that these can run beside its own.
+    ``costs``: by default those of a plain transposing copy on one core. ``bench``: what measures candidates in place of
+    ``tactix.select.bench.Bench``, of which it is a subclass.
     """
 
     key: str
     kind: str
     host_memory: bool = False
+    alignment: int = 1
+    spread: int = 0
+    costs = Costs()
+    bench: Any = None
 
     def properties(self) -> DeviceProperties:
         raise NotImplementedError(f"{self.key}: properties")
@@ -82,19 +120,32 @@ class Device:
         """Empty if the device is here, else why not."""
         return ""
 
+    def persistent_cache(self) -> int:
+        """The most bytes of its cache in which weights can stay from run to run."""
+        return 0
+
     def create_stream(self) -> Stream:
         raise NotImplementedError(f"{self.key}: create_stream")
 
     def create_event(self) -> Event:
         raise NotImplementedError(f"{self.key}: create_event")
 
-    def stream_of(self, handle: int) -> Stream:
-        """The stream that a handle names. Raises InvalidArgument."""
+    def stream_of(self, stream: Any) -> Stream:
+        """The stream that a handle names, or an object that stands for one. Raises InvalidArgument."""
         raise NotImplementedError(f"{self.key}: stream_of")
 
     def copy_in(self, address: int, array: Any) -> None:
         """Host array to device memory."""
         raise NotImplementedError(f"{self.key}: copy_in")
+
+    def copy_all(self, pairs: Sequence[tuple[int, Any]]) -> None:
+        """Contiguous host arrays to their addresses, which ascend."""
+        for address, array in pairs:
+            self.copy_in(address, array)
+
+    def exchange(self, allocator: Any) -> Exchange:
+        """For one context. ``allocator``: of memory to pass arrays through. Not asked for with ``host_memory``."""
+        raise NotImplementedError(f"{self.key}: exchange")
 
     def copy_out(self, array: Any, address: int) -> None:
         """Device memory to host array."""

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
 
 
+class TempfileControlFlag(enum.Flag):
+    """Where a flavour may keep what it must load as files. With both, in memory."""
+
+    ALLOW_IN_MEMORY_FILES = 1
+    ALLOW_TEMPORARY_FILES = 2
+
+
 class RuntimeFlavour(Protocol):
-    """``key``: ``default``, ``lean``, ``dispatch`` or another name in a namespace."""
+    """``key``: ``default``, ``lean``, ``dispatch`` or another name in a namespace.
+
+    One with a method ``open(runtime, source, verify)`` gets the plan's file or bytes before anything reads them, and
+    gives the engine by itself: that they may run here is then its own concern.
+    """
 
     key: str
 

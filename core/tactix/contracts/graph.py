@@ -37,14 +37,9 @@ class Node:
     __slots__ = ("attrs", "inputs", "layer", "name", "origin", "outputs")
 
     def __init__(
-        self,
-        name: str,
-        layer: Layer,
-        attrs: Any,
-        inputs: Sequence[Value | None],
-        outputs: Sequence[Value] = (),
+        self, name: str, layer: Layer, attrs: Any, inputs: Sequence[Value | None], outputs: Sequence[Value] = (),
         origin: Sequence[str] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.name, self.layer, self.attrs = name, layer, attrs
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.origin = tuple(origin) or (name,)

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tactix.contracts.artifact import KernelArtifact
-from tactix.contracts.layer import Layer
 from tactix.words.dims import Env
 from tactix.words.errors import ExecutionError
+from tactix.words.logger import Logger
 from tactix.words.tensor import Format, TensorSpec
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
+    from tactix.contracts.layer import Layer
 
 
 Call = Callable[[Sequence[Any]], list[Any]]
@@ -68,18 +69,31 @@ class Runnable(Protocol):
 
 @dataclass(frozen=True)
 class LinkContext:
-    """What a launcher gets to link: the device, intra-op threads, and how to find a layer by key."""
+    """What a launcher gets to link: the device, intra-op threads, how to find a layer by key, whom to warn.
+
+    ``weights``: bytes of the plan's constant buffers. ``max_aux_streams``: how many steps may run beside one, where the
+    device can do that; -1 leaves it to the device. ``persistent_cache_limit``: bytes of its cache for weights.
+    """
 
     device: Device
     threads: int
     layer: Callable[[str], Layer]
+    weights: Mapping[int, int] = field(default_factory=dict, hash=False)
+    max_aux_streams: int = -1
+    persistent_cache_limit: int = 0
+    warn: Callable[[str], None] = Logger().warning
 
 
 class Launcher:
-    """``key``: what artifacts name. ``device``: the device kind."""
+    """``key``: what artifacts name. ``device``: the device kind.
+
+    ``host_code``: whether it runs code out of plans in this process, which then must be trusted. Its own code, layers
+    of plugins, and code of a device are none.
+    """
 
     key: str
     device: str = "cpu"
+    host_code: bool = True
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
         """One runnable of consecutive steps that all name this launcher. Raises ExecutionError."""

@@ -72,15 +72,9 @@ class PointwiseLayer(Layer):
     """A layer that is one scalar expression of its broadcast inputs: it fuses anywhere, on every device."""
 
     def __init__(
-        self,
-        key: str,
-        function: Callable[..., expr.Scalar],
-        attrs: Any = NoAttrs,
-        *,
-        commutative: bool = False,
-        imports: tuple[str, ...] = (),
-        doc: str | None = None,
-    ) -> None:
+        self, key: str, function: Callable[..., expr.Scalar], attrs: Any = NoAttrs, *, commutative: bool = False,
+        imports: tuple[str, ...] = (), doc: str | None = None,
+    ) -> None:  # fmt: skip
         self.key, self.function, self.Attrs = key, function, attrs
         self.commutative, self.imports, self.__doc__ = commutative, imports, doc
 

@@ -14,6 +14,7 @@ tuple of these, one per matched output.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -125,7 +126,7 @@ def literal(array: Any) -> Literal:
     return Literal(array)
 
 
-NUMERICS = ("exact", "reassociates", "lower-precision")
+NUMERICS = ("exact", "reassociates", "fp16", "bf16")
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,9 +134,10 @@ class Rule:
     """One rewrite.
 
     ``key``: ``namespace.name``. ``benefit``: higher is tried first. ``numerics``: ``exact``, ``reassociates`` (rounding
-    differs) or ``lower-precision``; builder flags gate the last. ``exclusive``: interior tensors must have no use
-    outside the match. ``example``: a function of a NetworkDefinition that adds a case on which the rule fires.
-    ``phase``: ``canonical`` rules run to a fixpoint before ``fuse`` rules.
+    differs), or what float32 is lowered to, ``fp16`` or ``bf16``; builder flags gate these. ``device``: the kind of
+    devices that it is for, empty for all. ``exclusive``: interior tensors must have no use outside the match.
+    ``example``: a function of a NetworkDefinition that adds a case on which the rule fires. ``phase``: ``canonical``
+    rules run to a fixpoint before ``fuse`` rules.
     """
 
     key: str
@@ -147,6 +149,7 @@ class Rule:
     exclusive: bool = True
     example: Callable[[Any], None] | None = None
     phase: str = "canonical"
+    device: str = ""
     where: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -162,7 +165,12 @@ class Rule:
 
 def call(function: Callable[..., Any], bound: Mapping[str, Any]) -> Any:
     """Call with the bound names that the function's parameters ask for; a parameter with a default may be unbound."""
+    names = _parameters(function)
+    return function(**(bound if names is None else {name: bound[name] for name in names if name in bound}))
+
+
+@functools.lru_cache(4096)
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...] | None:
+    """Their names; None if it takes any."""
     parameters = inspect.signature(function).parameters.values()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return function(**bound)
-    return function(**{p.name: bound[p.name] for p in parameters if p.name in bound})
+    return None if any(p.kind is p.VAR_KEYWORD for p in parameters) else tuple(p.name for p in parameters)

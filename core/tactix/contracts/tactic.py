@@ -69,7 +69,13 @@ class Tactic:
     ``device``: the device kind. ``source``: the family that ``config.tactic_sources`` switches. ``native``: whether it
     runs machine code of its author, so that a third party's is measured in a child process. ``fallback``: it is asked
     only where no other tactic is left. ``produces``: its launcher runs steps by ``produce``, too: those whose output
-    shapes only running tells, over Python objects, and with bodies.
+    shapes only running tells, over Python objects, and with bodies. ``by_signature``: it looks at dtypes, shapes and
+    attributes, at no names, and of the content of constants at nothing but whether it is finite, so that its bids for a
+    node hold for every other of the same signature; constants it packs by reference. ``crosses``: its steps run on the
+    host beside a device with memory of its own; it is asked only where ``BuilderFlag.GPU_FALLBACK`` allows it.
+    ``vendor``: its steps need a library of the device's maker in the very version that the build had; not asked under
+    ``VERSION_COMPATIBLE``. ``numerics``: ``exact``, or ``tf32`` if it rounds float32 operands so: builder flags gate
+    that, and the accuracy gate then grants float16's budget.
     """
 
     key: str
@@ -79,13 +85,17 @@ class Tactic:
     native: bool = False
     fallback: bool = False
     produces: bool = False
+    by_signature: bool = False
+    crosses: bool = False
+    vendor: bool = False
+    numerics: str = "exact"
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         """The choices for this node, best guess first; or why there is none. Must be pure."""
         raise NotImplementedError(f"{self.key}: variants")
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        """An estimate in seconds to prune and to choose by without measuring; None if unknown."""
+        """An estimate in seconds to prune and to choose by without measuring; None if unknown, infinite to withdraw."""
         return None
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:

@@ -38,9 +38,8 @@ def match_node(pattern: Any, node: Node) -> Iterator[Match]:
 def _match_op(op: Op, node: Node, so_far: Match) -> Iterator[Match]:
     if not fits(op.layer, node) or any(getattr(node.attrs, k, None) != v for k, v in op.attrs):
         return
-    here: Match | None = so_far.enter(node)
-    if op.bind and here is not None:
-        here = here.bind(op.bind, node)
+    entered = so_far.enter(node)
+    here = entered.bind(op.bind, node) if op.bind else entered
     if here is None:
         return
     if op.inputs is None:

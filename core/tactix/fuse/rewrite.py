@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from tactix.contracts.graph import Node, Value
@@ -175,11 +175,11 @@ class Rewriter:
 
     def _leaks(self, m: Match) -> bool:
         inside = set(m.nodes)
-        return any(
-            self.view.is_output(v) or any(user not in inside for user, _ in self.users.get(v, ()))
-            for n in m.nodes[1:]
-            for v in n.outputs
-        )
+        return any(self._needed(v, inside) for n in m.nodes[1:] for v in n.outputs)
+
+    def _needed(self, v: Value, inside: Collection[Node] = ()) -> bool:
+        """Whether the caller or a node outside reads the tensor."""
+        return self.view.is_output(v) or any(user not in inside for user, _ in self.users.get(v, ()))
 
     # -- replacing -------------------------------------------------------------------------------------------------
 
@@ -217,12 +217,7 @@ class Rewriter:
         nodes = sorted(template.nodes, key=self._order(template.nodes))
         inside = set(nodes)
         last = nodes[-1]
-        kept = [
-            v
-            for n in nodes
-            for v in n.outputs
-            if n is last or self.view.is_output(v) or any(u not in inside for u, _ in self.users.get(v, ()))
-        ]
+        kept = [v for n in nodes for v in n.outputs if n is last or self._needed(v, inside)]
         body, inputs = merge(nodes, kept)
         outside = [v.producer for v in inputs if v.producer is not None]
         if len(kept) > len(last.outputs) and _reaches(outside, inside):
@@ -276,11 +271,7 @@ class Rewriter:
         stack = [node]
         while stack:
             n = stack.pop()
-            if (
-                n not in self.alive
-                or n in self._kept
-                or any(self.users.get(v) or self.view.is_output(v) for v in n.outputs)
-            ):
+            if n not in self.alive or n in self._kept or any(map(self._needed, n.outputs)):
                 continue
             del self.alive[n]
             self._gone.append(n)
@@ -295,13 +286,14 @@ class Rewriter:
 
 
 class _Builder:
-    """Makes the nodes of one rule's templates; an expression that stands twice is made once."""
+    """Makes the nodes of one rule's templates; an expression or literal that stands twice is made once."""
 
     def __init__(self, rewriter: Rewriter, m: Match, whole: bool, leaving: Sequence[Node]) -> None:
         self._rewriter, self._net, self._first, self._leaving = rewriter, rewriter.net, m.nodes[0], leaving
         in_order = sorted(m.nodes, key=self._net.position)
         self._origin = tuple(dict.fromkeys(o for n in in_order for o in n.origin))
         self._made: dict[tuple[Any, ...], tuple[Value, ...]] = {}
+        self._literals: dict[Literal, Value] = {}
         self._named = not whole
 
     def make(self, template: Any, old: Value) -> Value:
@@ -325,8 +317,12 @@ class _Builder:
             operands = self._operands(template, old)
             tail = "/" + template.layer.split("@")[0].rsplit(".", 1)[-1]
             return self._add(template, operands, self._first.name.removesuffix(tail) + tail)
-        array = template.array if isinstance(template, Literal) else np.asarray(template, old.spec.dtype.numpy)
-        return self._net.add_constant(array, f"{self._first.name}/const")
+        name = f"{self._first.name}/const"
+        if not isinstance(template, Literal):
+            return self._net.add_constant(np.asarray(template, old.spec.dtype.numpy), name)
+        if template not in self._literals:
+            self._literals[template] = self._net.add_constant(template.array, name)
+        return self._literals[template]
 
     def _operands(self, template: Op, old: Value) -> list[Value | None]:
         return [None if t is None else self._operand(t, old) for t in template.inputs or ()]

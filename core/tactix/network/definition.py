@@ -77,15 +77,9 @@ class NetworkDefinition:
         return value
 
     def add_layer(
-        self,
-        layer: str | Layer,
-        inputs: Sequence[Value | None],
-        name: str = "",
-        origin: Sequence[str] = (),
-        attrs: Any = None,
-        position: float | None = None,
-        **fields: Any,
-    ) -> tuple[Value, ...]:
+        self, layer: str | Layer, inputs: Sequence[Value | None], name: str = "", origin: Sequence[str] = (),
+        attrs: Any = None, position: float | None = None, **fields: Any,
+    ) -> tuple[Value, ...]:  # fmt: skip
         """Append a layer and infer its outputs. Raises InvalidArgument, ShapeError, DTypeError naming the layer."""
         found = self.find_layer(layer)
         unique = self._unique(name or found.name.lower())

@@ -1,7 +1,8 @@
-"""Checks that a network is well formed: a table of named conditions, each over a node or the whole network."""
+"""Checks that a network is well formed: a table of named conditions, and one over every node."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from tactix.contracts.graph import Node
@@ -14,23 +15,14 @@ def _has_outputs(net: NetworkDefinition) -> str:
 
 
 def _known_sources(net: NetworkDefinition) -> str:
-    known = set(net.inputs) | set(net.constants)
-    nodes = net.nodes
-    made = {v for n in nodes for v in n.outputs}
-    for n in nodes:
-        for v in n.given:
-            if v not in made and v not in known:
-                return f"layer {n.name!r} reads {v.name!r}, which belongs to another network"
-    return ""
+    known = {*net.inputs, *net.constants, *(v for n in net.nodes for v in n.outputs)}
+    strange = ((n.name, v.name) for n in net.nodes for v in n.given if v not in known)
+    return next((f"layer {n!r} reads {v!r}, which belongs to another network" for n, v in strange), "")
 
 
 def _unique_names(net: NetworkDefinition) -> str:
-    seen: set[str] = set()
-    for n in net.nodes:
-        if n.name in seen:
-            return f"two layers are named {n.name!r}"
-        seen.add(n.name)
-    return ""
+    often = (name for name, count in Counter(n.name for n in net.nodes).items() if count > 1)
+    return next((f"two layers are named {name!r}" for name in often), "")
 
 
 def _specs_hold(node: Node) -> str:
@@ -42,7 +34,6 @@ def _specs_hold(node: Node) -> str:
 
 
 NETWORK_CHECKS: tuple[Callable[[NetworkDefinition], str], ...] = (_has_outputs, _known_sources, _unique_names)
-NODE_CHECKS: tuple[Callable[[Node], str], ...] = (_specs_hold,)
 
 
 def verify(net: NetworkDefinition, *, deep: bool = False) -> None:
@@ -51,6 +42,5 @@ def verify(net: NetworkDefinition, *, deep: bool = False) -> None:
         if why := check(net):
             raise NetworkError("the network is not well formed", who=net.name, why=why)
     for node in net.nodes if deep else ():
-        for node_check in NODE_CHECKS:
-            if why := node_check(node):
-                raise NetworkError("the network is not well formed", who=node.name, why=why)
+        if why := _specs_hold(node):
+            raise NetworkError("the network is not well formed", who=node.name, why=why)

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 from tactix.contracts import attrs as attribute
-from tactix.contracts.artifact import Binary, KernelArtifact, Launch, Packed, decode_launch, encode_launch
+from tactix.contracts.artifact import Arg, Binary, KernelArtifact, Launch, Packed, encode_launch
 from tactix.contracts.launcher import Operand, Step
 from tactix.plan.reader import LIMIT, Reader
 from tactix.plan.schema import DEEPEST, Buffer, Plan, Profile, Requirement, TensorIO, validate
 from tactix.words import dims
-from tactix.words.dims import Shape
-from tactix.words.dtypes import DType
+from tactix.words.dims import Dim, Shape
 from tactix.words.errors import PlanFormatError
 from tactix.words.tensor import Element, TensorSpec
 
-PLAN = tuple(f.name for f in fields(Plan) if f.name != "blobs")
+T = TypeVar("T")
+
+PLAN = tuple(f.name for f in fields(Plan) if f.name not in ("blobs", "seal"))
 IO = ("name", "buffer", "dtype", "shape", "element")
 BUFFER = ("kind", "name", "dtype", "shape", "format", "nbytes", "first", "last", "blob")
 STEP = ("name", "artifact", "inputs", "outputs", "constants", "workspace", "info", "plans")
 ARTIFACT = ("launcher", "launches", "code", "workspace", "constants", "requires", "params", "host_code")
 CODE = ("blob", "symbol", "source")
+LAUNCH: dict[str, Callable[[Reader], Any]] = {
+    **dict.fromkeys(("grid", "block", "cluster"), Reader.shape), "shared_bytes": Reader.dim, "symbol": Reader.text,
+}  # fmt: skip
 REQUIREMENT = ("key", "dist", "version", "digest", "embedded", "host_code")
 
 
@@ -78,16 +82,13 @@ def encode_plan(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _encode_header(plan: Plan, shelf: Shelf) -> dict[str, Any]:
     return {
-        "name": plan.name,
+        **{k: plain(getattr(plan, k)) for k in ("name", "ledger", "device", "meta")},
         "inputs": [_encode_io(io) for io in plan.inputs],
         "outputs": [_encode_io(io) for io in plan.outputs],
         "profiles": [{"name": p.name, "dims": {k: list(v) for k, v in p.dims.items()}} for p in plan.profiles],
         "buffers": [_encode_buffer(b) for b in plan.buffers],
         "steps": [_encode_step(s, shelf) for s in plan.steps],
-        "ledger": plain(plan.ledger),
         "requirements": [{k: getattr(r, k) for k in REQUIREMENT} for r in plan.requirements],
-        "device": plain(plan.device),
-        "meta": plain(plan.meta),
         "given": sorted(plan.given),
     }
 
@@ -120,25 +121,15 @@ def _encode_element(e: Element | None) -> Any:
 
 def _encode_buffer(b: Buffer) -> dict[str, Any]:
     own = {k: getattr(b, k) for k in ("kind", "name", "first", "last", "blob")}
-    return own | {
-        "dtype": b.dtype.value,
-        "shape": _encode_shape(b.shape),
-        "format": b.format.name,
-        "nbytes": dims.to_json(b.nbytes),
-    }
+    own |= {"dtype": b.dtype.value, "shape": _encode_shape(b.shape), "format": b.format.name}
+    return own | {"nbytes": dims.to_json(b.nbytes)}
 
 
 def _encode_step(s: Step, shelf: Shelf) -> dict[str, Any]:
-    return {
-        "name": s.name,
-        "artifact": encode_artifact(s.artifact, shelf),
-        "inputs": [_encode_operand(o) for o in s.inputs],
-        "outputs": [_encode_operand(o) for o in s.outputs],
-        "constants": dict(s.constants),
-        "workspace": s.workspace,
-        "info": plain(s.info),
-        "plans": [_encode_header(p, shelf) for p in s.plans],
-    }
+    inputs, outputs = ([_encode_operand(o) for o in side] for side in (s.inputs, s.outputs))
+    own = {"name": s.name, "inputs": inputs, "outputs": outputs, "workspace": s.workspace, "info": plain(s.info)}
+    own |= {"artifact": encode_artifact(s.artifact, shelf), "constants": dict(s.constants)}
+    return own | {"plans": [_encode_header(p, shelf) for p in s.plans]}
 
 
 def _encode_operand(o: Operand) -> list[Any]:
@@ -180,33 +171,34 @@ def _plan(r: Reader, shelf: Shelf, blobs: Mapping[str, Any], depth: int = 0) -> 
     h = r.only(*PLAN)
     if depth > DEEPEST:
         raise PlanFormatError(f"plans lie more than {DEEPEST} deep in each other", who=r.path)
+
+    def each(key: str, read: Callable[[Reader], T]) -> tuple[T, ...]:
+        return tuple(map(read, h.at(key).items()))
+
+    steps = tuple(_step(r, shelf, blobs, depth) for r in h.at("steps").items())
     return Plan(
-        name=h.at("name").text(),
-        inputs=tuple(_io(r) for r in h.at("inputs").items()),
-        outputs=tuple(_io(r) for r in h.at("outputs").items()),
-        profiles=tuple(_profile(r) for r in h.at("profiles").items()),
-        buffers=tuple(_buffer(r) for r in h.at("buffers").items()),
-        steps=tuple(_step(r, shelf, blobs, depth) for r in h.at("steps").items()),
-        blobs=blobs,
-        ledger=h.at("ledger").mapping(),
-        requirements=tuple(_requirement(r) for r in h.at("requirements").items()),
-        device=h.at("device").mapping(),
-        meta=h.at("meta").mapping(),
-        given=frozenset(s.text() for s in h.at("given").items()),
-    )
+        h.at("name").text(), each("inputs", _io), each("outputs", _io), each("profiles", _profile),
+        each("buffers", _buffer), steps, blobs, h.at("ledger").mapping(), each("requirements", _requirement),
+        h.at("device").mapping(), h.at("meta").mapping(), frozenset(each("given", Reader.text)),
+    )  # fmt: skip
 
 
 def _io(r: Reader) -> TensorIO:
     r.only(*IO)
     own = (r.at("name").text(), r.at("buffer").integer(), r.at("dtype").dtype(), r.at("shape").shape())
-    return TensorIO(*own, r.at("element").parse(_element, "an element"))
+    return TensorIO(*own, _element(r.at("element")))
 
 
-def _element(j: Any) -> Element | None:
-    if j is None:
+def _element(r: Reader) -> Element | None:
+    if r.value is None:
         return None
-    dtype, shape, none = map(attribute.decode, j[:3])
-    return Element(DType.of(dtype), shape, _element(j[3]), none)
+    dtype, shape, none, of = r.row(4)
+    sizes = None if shape.value is None else tuple(map(_optional_dim, shape.items()))
+    return Element(dtype.at("dtype").dtype(), sizes, _element(of), none.flag())
+
+
+def _optional_dim(r: Reader) -> Dim | None:
+    return None if r.value is None else (r.at("dim") if type(r.value) is dict else r).dim()
 
 
 def _profile(r: Reader) -> Profile:
@@ -222,30 +214,19 @@ def _range(r: Reader) -> tuple[int, int, int | None]:
 def _buffer(r: Reader) -> Buffer:
     r.only(*BUFFER)
     return Buffer(
-        kind=r.at("kind").text(),
-        name=r.at("name").text(),
-        dtype=r.at("dtype").dtype(),
-        shape=r.at("shape").shape(),
-        format=r.at("format").format(),
-        nbytes=r.at("nbytes").dim(),
-        first=r.at("first").integer(-1),
-        last=r.at("last").integer(-1),
-        blob=r.at("blob").text(),
-    )
+        r.at("kind").text(), r.at("name").text(), r.at("dtype").dtype(), r.at("shape").shape(),
+        r.at("format").format(), r.at("nbytes").dim(), r.at("first").integer(-1), r.at("last").integer(-1),
+        r.at("blob").text(),
+    )  # fmt: skip
 
 
 def _step(r: Reader, shelf: Shelf, blobs: Mapping[str, Any], depth: int) -> Step:
     r.only(*STEP)
-    return Step(
-        name=r.at("name").text(),
-        artifact=decode_artifact(r.at("artifact"), shelf),
-        inputs=tuple(_operand(o) for o in r.at("inputs").items()),
-        outputs=tuple(_operand(o) for o in r.at("outputs").items()),
-        constants={k: v.integer() for k, v in r.at("constants").fields().items()},
-        workspace=r.at("workspace").integer(-1),
-        info=r.at("info").mapping(),
-        plans=tuple(_plan(p, shelf, blobs, depth + 1) for p in r.at("plans").items()),
-    )
+    inputs, outputs = (tuple(map(_operand, r.at(side).items())) for side in ("inputs", "outputs"))
+    constants = {k: v.integer() for k, v in r.at("constants").fields().items()}
+    plans = tuple(_plan(p, shelf, blobs, depth + 1) for p in r.at("plans").items())
+    own = (inputs, outputs, constants, r.at("workspace").integer(-1), r.at("info").mapping(), plans)
+    return Step(r.at("name").text(), decode_artifact(r.at("artifact"), shelf), *own)
 
 
 def _operand(r: Reader) -> Operand:
@@ -269,16 +250,14 @@ def decode_artifact(r: Reader, shelf: Shelf) -> KernelArtifact:
 
 
 def _launch(r: Reader) -> Launch:
-    for arg in r.at("args").items():
-        kind, index, name, value = arg.row(4)
-        kind.text(), index.integer(-LIMIT), name.text(), value.dim()
-    fields = r.fields()
-    for optional in ("grid", "block", "cluster"):
-        if optional in fields:
-            fields[optional].shape()
-    if "shared_bytes" in fields:
-        fields["shared_bytes"].dim()
-    return r.parse(decode_launch, "a launch")
+    given = r.only("args", *(LAUNCH.keys() & r.fields())).fields()
+    args = tuple(map(_argument, given.pop("args").items()))
+    return Launch(args, **{name: LAUNCH[name](value) for name, value in given.items()})
+
+
+def _argument(r: Reader) -> Arg:
+    kind, index, name, value = r.row(4)
+    return Arg(kind.text(), index.integer(-LIMIT), name.text(), value.dim())
 
 
 def _code(r: Reader, shelf: Shelf) -> Binary:

@@ -41,14 +41,8 @@ def warnings(plan: Plan, properties: DeviceProperties, version: str) -> list[str
 
 def device_facts(properties: DeviceProperties) -> dict[str, Any]:
     """What a plan keeps of its target device."""
-    return {
-        "kind": properties.kind,
-        "name": properties.name,
-        "features": sorted(properties.features),
-        "vector_bits": properties.vector_bits,
-        "cores": properties.cores,
-        "memory": properties.memory,
-    }
+    own = {fact: getattr(properties, fact) for fact in ("kind", "name", "vector_bits", "cores", "memory")}
+    return own | {"features": sorted(properties.features)}
 
 
 def _required(plan: Plan) -> dict[str, list[str]]:

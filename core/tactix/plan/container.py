@@ -2,10 +2,11 @@
 
     0   8 bytes  magic              16  u64  header length      32  32 bytes  sha256 of the header
     8   u32      format version     24  u64  file length        64  header, then blobs at multiples of 64
-    12  u32      zero
+    12  u32      signature length
 
-All integers are little-endian; padding is zero. The header holds ``blobs``: name to [offset, length, sha256], offsets
-counted from the first multiple of 64 after the header.
+All integers are little-endian; padding is zero. A signature follows the header: the sha256 of what is in it, and what a
+trust store wrote; its length counts both, and is 0 without one. The header holds ``blobs``: name to [offset, length,
+sha256], offsets counted from the first multiple of 64 after header and signature.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import hashlib
 import json
 import mmap
 import os
-import secrets
+import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tactix.contracts.trust import Seal
 from tactix.plan.codec import decode_plan, encode_plan
 from tactix.plan.reader import Reader
 from tactix.plan.schema import Plan
@@ -29,9 +32,16 @@ MAGIC = b"\x89tactix\n"
 VERSION = 1
 ALIGNMENT = 64
 HEADER_LIMIT = 64 << 20
+SIGNATURE_LIMIT = 64 << 10
+MARKS = 1 << 18
+NESTING = 200
+CURE = "Build it here; one built elsewhere with VERSION_COMPATIBLE runs with the flavour 'dispatch'"
+REMEDY = "Build the plan again, or copy it again"
+_NO_MARKS = bytes(set(range(256)) - set(b'[]{},"'))
 PROLOGUE = struct.Struct("<8sIIQQ32s")
 
 Range = tuple[int, int, str]
+Sign = Callable[[bytes], bytes]
 
 
 def align(n: int) -> int:
@@ -47,18 +57,23 @@ def raw(content: Any) -> memoryview:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def dump(plan: Plan) -> bytes:
-    """The file's bytes; the same for plans that say the same. Raises PlanFormatError."""
-    return b"".join(_pieces(plan))
+def dump(plan: Plan, sign: Sign | None = None) -> bytes:
+    """The file's bytes; the same for plans that say the same. Raises PlanFormatError.
+
+    ``sign``: gives a signature for the sha256 of the header; without it, a plan that was loaded keeps the one it had.
+    """
+    return b"".join(_pieces(plan, sign))
 
 
-def save(plan: Plan, path: str | Path) -> None:
+def save(plan: Plan, path: str | Path, sign: Sign | None = None) -> None:
     """Write the file; readers see the old one or the whole new one. Raises PlanFormatError, OSError."""
+    import secrets
+
     path = Path(path)
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with open(scratch, "xb") as f:
-            for piece in _pieces(plan):
+            for piece in _pieces(plan, sign):
                 f.write(piece)
             f.flush()
             os.fsync(f.fileno())
@@ -68,7 +83,7 @@ def save(plan: Plan, path: str | Path) -> None:
         raise
 
 
-def _pieces(plan: Plan) -> Iterator[bytes | memoryview]:
+def _pieces(plan: Plan, sign: Sign | None) -> Iterator[bytes | memoryview]:
     header, blobs = encode_plan(plan)
     table: dict[str, list[Any]] = {}
     end = 0
@@ -77,17 +92,24 @@ def _pieces(plan: Plan) -> Iterator[bytes | memoryview]:
         table[name] = [align(end), view.nbytes, hashlib.sha256(view).hexdigest()]
         end = align(end) + view.nbytes
     text = _canonical({**header, "blobs": table})
-    start = align(PROLOGUE.size + len(text))
-    total = start + end if end else PROLOGUE.size + len(text)
-    yield PROLOGUE.pack(MAGIC, VERSION, 0, len(text), total, hashlib.sha256(text).digest())
-    yield text
-    at = PROLOGUE.size + len(text)
+    digest = hashlib.sha256(text).digest()
+    signature = _signature(plan.seal, digest, sign)
+    at = PROLOGUE.size + len(text) + len(signature)
+    total = align(at) + end if end else at
+    yield PROLOGUE.pack(MAGIC, VERSION, len(signature), len(text), total, digest)
+    yield text + signature
     for content in blobs.values():
         view = raw(content)
         if view.nbytes:
             yield bytes(align(at) - at)
             yield view
             at = align(at) + view.nbytes
+
+
+def _signature(seal: Seal | None, digest: bytes, sign: Sign | None) -> bytes:
+    """A new one, or the one that a plan came with if it still fits, after its own sha256; empty for none."""
+    content = sign(digest) if sign else seal.signature if seal and seal.digest == digest else b""
+    return hashlib.sha256(content).digest() + content if content else b""
 
 
 def _canonical(header: Mapping[str, Any]) -> bytes:
@@ -103,74 +125,110 @@ def _canonical(header: Mapping[str, Any]) -> bytes:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def load(source: str | Path | bytes | bytearray | memoryview, *, verify: bool = False) -> Plan:
-    """A plan from a file, whose weights are then mapped and not read, or from bytes.
+def load(
+    source: str | Path | bytes | bytearray | memoryview, *, verify: bool | None = None,
+    admit: Callable[[Seal], Any] | None = None,
+) -> Plan:  # fmt: skip
+    """A plan from a file, whose weights are then mapped, or from bytes.
 
-    Machine code is always checked against its sha256; all blobs are with ``verify``. Raises PlanFormatError, OSError.
+    Machine code is always checked against its sha256; all blobs are with ``verify``, by default if the plan is signed.
+    ``admit`` sees the seal before anything is decoded, and raises to refuse it. Raises PlanFormatError, OSError.
     """
+    try:
+        return _load(source, verify, admit)
+    except PlanFormatError as e:
+        e.who = ": ".join(filter(None, (str(source) if isinstance(source, (str, Path)) else "", e.who)))
+        e.do = e.do or REMEDY
+        raise
+
+
+def _load(source: Any, verify: bool | None, admit: Callable[[Seal], Any] | None) -> Plan:
     data = _map(source) if isinstance(source, (str, Path)) else memoryview(source).toreadonly().cast("B")
-    length, digest = _prologue(bytes(data[: PROLOGUE.size]), data.nbytes)
-    end = PROLOGUE.size + length
-    header = _parse(bytes(data[PROLOGUE.size : end]), digest)
+    length, signed, digest = _prologue(bytes(data[: PROLOGUE.size]), data.nbytes)
+    text, end = bytes(data[PROLOGUE.size : PROLOGUE.size + length]), PROLOGUE.size + length + signed
+    seal = _seal(text, digest, bytes(data[PROLOGUE.size + length : end]))
+    if admit:
+        admit(seal)
+    header = _parse(text)
     table = _table(header.pop("blobs"))
     _check_layout(data, end, table)
     start = align(end)
     blobs = {name: data[start + at : start + at + n] for name, (at, n, _) in table.items()}
-    if verify:
-        for name, (_, _, want) in table.items():
-            if hashlib.sha256(blobs[name]).hexdigest() != want:
-                raise PlanFormatError("content does not fit its sha256", who=f"blob {name!r}")
-    return decode_plan(header, blobs)
-
-
-def read_header(path: str | Path) -> dict[str, Any]:
-    """The JSON header alone: io, steps, ledger, requirements, blob table. Raises PlanFormatError, OSError."""
-    with open(path, "rb") as f:
-        length, digest = _prologue(f.read(PROLOGUE.size), os.fstat(f.fileno()).st_size)
-        return _parse(f.read(length), digest)
+    if verify or (verify is None and signed):
+        _check_blobs(blobs, table)
+    return replace(decode_plan(header, blobs), seal=seal)
 
 
 def _map(path: str | Path) -> memoryview:
     with open(path, "rb") as f:
         if os.fstat(f.fileno()).st_size < PROLOGUE.size:
-            _damaged("too short for a plan")
+            raise PlanFormatError("too short for a plan")
         return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def _damaged(what: str) -> NoReturn:
-    raise PlanFormatError(what, do="Build the plan again, or copy it again")
-
-
-def _prologue(start: bytes, size: int) -> tuple[int, bytes]:
-    """Length and sha256 of the header."""
+def _prologue(start: bytes, size: int) -> tuple[int, int, bytes]:
+    """Lengths of header and signature, sha256 of the header."""
     if len(start) < PROLOGUE.size:
-        _damaged("too short for a plan")
-    magic, version, zero, length, total, digest = PROLOGUE.unpack(start)
+        raise PlanFormatError("too short for a plan")
+    magic, version, signed, length, total, digest = PROLOGUE.unpack(start)
     if magic != MAGIC:
-        _damaged("not a tactix plan")
+        raise PlanFormatError("not a tactix plan")
     if version != VERSION:
-        raise PlanFormatError(
-            f"plan format {version}", why=f"this tactix reads format {VERSION}", do="Build the plan again"
-        )
-    if zero or total != size:
-        _damaged(f"the file has {size} bytes, its prologue says {total}")
-    if length > HEADER_LIMIT or PROLOGUE.size + length > size:
-        _damaged(f"a header of {length} bytes")
-    return length, digest
+        raise PlanFormatError(f"plan format {version}", why=f"this tactix reads format {VERSION}", do=CURE)
+    if total != size:
+        why = "it was cut off" if size < total else "something was added"
+        raise PlanFormatError(f"the file has {size} bytes, its prologue says {total}", why=why)
+    if length > HEADER_LIMIT or signed > SIGNATURE_LIMIT or PROLOGUE.size + length + signed > size:
+        raise PlanFormatError(f"a header of {length} bytes, a signature of {signed}")
+    return length, signed, digest
 
 
-def _parse(text: bytes, digest: bytes) -> dict[str, Any]:
+def _seal(text: bytes, digest: bytes, signature: bytes) -> Seal:
+    """The seal of a header with that sha256. The signature's own one is against accidents."""
     if hashlib.sha256(text).digest() != digest:
-        _damaged("the header does not fit its sha256")
+        raise PlanFormatError("the header does not fit its sha256")
+    content = signature[len(digest) :]
+    if signature and (not content or hashlib.sha256(content).digest() != signature[: len(digest)]):
+        raise PlanFormatError("the signature does not fit its sha256")
+    return Seal(digest, content)
+
+
+def _check_blobs(blobs: Mapping[str, memoryview], table: Mapping[str, Range]) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, found in zip(blobs, pool.map(hashlib.sha256, blobs.values()), strict=True):
+            if found.hexdigest() != table[name][2]:
+                raise PlanFormatError("content does not fit its sha256", who=f"blob {name!r}")
+
+
+def _parse(text: bytes) -> dict[str, Any]:
+    _check_growth(text)
     try:
         header = json.loads(
             text.decode("ascii"), object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite
         )
+        if b"\\ud" in text:  # halves of characters could be printed nowhere
+            json.dumps(header, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as e:
         raise PlanFormatError("the header is no JSON", why=str(e)[:200]) from None
     if not isinstance(header, dict) or "blobs" not in header:
-        _damaged("the header has no table of blobs")
+        raise PlanFormatError("the header has no table of blobs")
     return header
+
+
+def _check_growth(text: bytes) -> None:
+    """Refuse JSON that takes far more memory than its text, or that is nested deeply."""
+    marks, most = re.sub(rb"(?s)\\.", b"", text).translate(None, _NO_MARKS), MARKS + len(text) // 8
+    if marks.count(b'"') <= most:
+        marks = b"".join(marks.split(b'"')[::2])  # what is not in quotes
+    if len(marks) > most:
+        raise PlanFormatError(f"the header has {len(marks)} commas and brackets in {len(text)} bytes")
+    marks = marks.replace(b",", b"")
+    for _ in range(NESTING):
+        marks = marks.replace(b"[]", b"").replace(b"{}", b"")
+    if marks:
+        raise PlanFormatError(f"the header is no JSON, or nested more than {NESTING} deep")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -209,4 +267,4 @@ def _check_layout(data: memoryview, end: int, table: Mapping[str, Range]) -> Non
                 raise PlanFormatError("padding is not zero", who=f"blob {name!r}")
             at = start + offset + length
     if at != data.nbytes:
-        _damaged(f"{data.nbytes - at} bytes after the last blob")
+        raise PlanFormatError(f"{data.nbytes - at} bytes after the last blob")

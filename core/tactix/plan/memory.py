@@ -12,6 +12,9 @@ from tactix.words.errors import InvalidArgument
 
 Lifetimes = Sequence[tuple[int, int]]
 
+CROWD = 1024
+"""Among more tensors that live together no gap is looked for: that would take time that grows with their square."""
+
 
 def plan_memory(sizes: Sequence[int], lifetimes: Lifetimes, alignment: int = 64) -> tuple[list[int], int]:
     """Offsets in bytes, and the bytes of the arena.
@@ -64,7 +67,8 @@ def _place(sizes: Sequence[int], lifetimes: Lifetimes, order: Sequence[int]) -> 
         if not size:
             continue
         first, last = lifetimes[i]
-        offset = _fit(size, _taken(begun[last] & ~ended[first] & placed, order, offsets, sizes))
+        others = begun[last] & ~ended[first] & placed
+        offset = _fit(size, _taken(others, order, offsets, sizes)) if others.bit_count() <= CROWD else top
         offsets[i] = offset
         top = max(top, offset + size)
         placed |= 1 << rank

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tactix.contracts.artifact import Arg
 from tactix.contracts.launcher import Step
+from tactix.contracts.trust import Seal
 from tactix.words import dims
 from tactix.words.dims import Dim, Shape
 from tactix.words.dtypes import DType
 from tactix.words.errors import PlanFormatError
-from tactix.words.tensor import LINEAR, Element, Format
+from tactix.words.tensor import LINEAR, Element, Format, TensorSpec
 
 KINDS = ("input", "output", "arena", "workspace", "weight", "object")
 WRITTEN = ("output", "arena", "workspace", "object")
+_NAMES = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)? ([A-Za-z0-9][A-Za-z0-9.!+_-]*)?")
 DEEPEST = 16
 """How deep plans may lie in each other."""
 
@@ -76,7 +80,8 @@ class Plan:
 
     ``blobs``: name to bytes-like content: weights, and after loading also machine code. ``ledger``: how it was built.
     ``device``: facts of the target. ``meta``: versions and builder options. The last three are JSON.
-    ``given``: symbols that the plan around this one knows.
+    ``given``: symbols that the plan around this one knows. ``seal``: of the file that it was read from; None for a plan
+    that was made in this process.
     """
 
     name: str
@@ -91,6 +96,7 @@ class Plan:
     device: Mapping[str, Any] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
     given: frozenset[str] = frozenset()
+    seal: Seal | None = field(default=None, repr=False)
 
     @functools.cached_property
     def symbols(self) -> frozenset[str]:
@@ -112,7 +118,7 @@ class Plan:
                 known |= fresh
         return out
 
-    @property
+    @functools.cached_property
     def known(self) -> frozenset[str]:
         """All symbols that have a value at the end of a run."""
         return self.symbols.union(*self.produced.values())
@@ -130,10 +136,19 @@ def validate(plan: Plan, around: frozenset[str] = frozenset(), depth: int = 0) -
     _interface(plan)
     for p in plan.profiles:
         _profile(p)
+    for r in plan.requirements:
+        named = _NAMES.fullmatch(f"{r.dist} {r.version}") is not None
+        _require(named, "no name and version of a package", f"requirement {r.key!r}")
+    ready = {-1, *(i for i, b in enumerate(plan.buffers) if b.kind in ("input", "weight"))}
     for i, s in enumerate(plan.steps):
         _step(plan, i, s, f"step {i} ({s.name})")
+        early = [o.buffer for o in s.inputs if o.buffer not in ready]
+        _require(not early, f"reads buffer {early[:1]} before it is written", f"step {i} ({s.name})")
+        ready.update(o.buffer for o in s.outputs)
         for p in s.plans:
             validate(p, plan.known, depth + 1)
+    for io in plan.outputs:
+        _require(io.buffer in ready, "no step writes it", f"output {io.name!r}")
     return plan
 
 
@@ -176,8 +191,11 @@ def _interface(plan: Plan) -> None:
             _require(bool(io.name) and io.name not in names, "empty or repeated name", where)
             _require(0 <= io.buffer < len(plan.buffers) and io.buffer not in taken, f"buffer {io.buffer}", where)
             b = plan.buffers[io.buffer]
-            fits = (b.kind, b.dtype, b.shape, b.format) == (kind, io.dtype, io.shape, LINEAR)
+            nbytes = TensorSpec(io.dtype, io.shape).nbytes()
+            fits = (b.kind, b.dtype, b.shape, b.format, b.nbytes) == (kind, io.dtype, io.shape, LINEAR, nbytes)
             _require(fits, f"does not fit buffer {io.buffer}", where)
+            held = io.dtype in (DType.SEQUENCE, DType.OPTIONAL)
+            _require(held == (io.element is not None), "sequences and optionals, and no others, have elements", where)
             names.add(io.name)
             taken.add(io.buffer)
     loose = [i for i, b in enumerate(plan.buffers) if b.kind in ("input", "output") and i not in taken]
@@ -191,30 +209,29 @@ def _profile(p: Profile) -> None:
 
 
 def _step(plan: Plan, index: int, s: Step, where: str) -> None:
-    for o in (*s.inputs, *s.outputs):
-        _closed(plan, where, *o.spec.shape)
-        _require(o.format.fits(o.spec.rank), f"format {o.format.name} does not fit rank {o.spec.rank}", where)
     used = [o.buffer for o in s.inputs if o.buffer != -1] + [*s.constants.values()]
     written = [o.buffer for o in s.outputs] + ([s.workspace] if s.workspace != -1 else [])
     for b in (*used, *written):
         _require(0 <= b < len(plan.buffers), f"no buffer {b}", where)
         live = plan.buffers[b]
         _require(live.first < 0 or live.first <= index <= live.last, f"buffer {b} is not live", where)
+    for o in (*s.inputs, *s.outputs):
+        _closed(plan, where, *o.spec.shape)
+        _require(o.format.fits(o.spec.rank), f"format {o.format.name} does not fit rank {o.spec.rank}", where)
+        fits = o.buffer == -1 or o.spec.dtype.on_host == plan.buffers[o.buffer].dtype.on_host
+        _require(fits, f"reads buffer {o.buffer} as {o.spec.dtype.value}", where)
     for b in written:
         _require(plan.buffers[b].kind in WRITTEN, f"writes buffer {b}, which is a {plan.buffers[b].kind}", where)
     _closed(plan, where, s.artifact.workspace)
     for launch in s.artifact.launches:
         _closed(plan, where, *launch.grid, *launch.block, *launch.cluster, launch.shared_bytes)
         for a in launch.args:
-            _require(_argument_fits(s, a.kind, a.index, a.name), f"argument {a.kind} {a.index} {a.name}", where)
+            _require(_argument_fits(s, a), f"argument {a.kind} {a.index} {a.name}", where)
             _closed(plan, where, a.value)
 
 
-def _argument_fits(s: Step, kind: str, index: int, name: str) -> bool:
-    if kind == "input":
-        return 0 <= index < len(s.inputs) and s.inputs[index].buffer >= 0
-    if kind == "output":
-        return 0 <= index < len(s.outputs)
-    if kind == "constant":
-        return name in s.constants
-    return kind == "scalar" or (kind == "workspace" and s.workspace >= 0)
+def _argument_fits(s: Step, a: Arg) -> bool:
+    sides = {"input": s.inputs, "output": s.outputs}
+    if a.kind in sides:
+        return 0 <= a.index < len(sides[a.kind]) and sides[a.kind][a.index].buffer >= 0
+    return {"constant": a.name in s.constants, "scalar": True, "workspace": s.workspace >= 0}.get(a.kind, False)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tactix.contracts.rule import Rule
     from tactix.contracts.tactic import Tactic
     from tactix.contracts.tool import Tool
+    from tactix.contracts.trust import TrustStore
 
 API = (1, 0)
 """Major and minor version of this file. A plugin's ``TACTIX_API`` names the lowest minor that it needs."""
@@ -57,6 +58,10 @@ class RuntimeHooks(Protocol):
     @hookspec
     def tactix_flavours(self) -> list[RuntimeFlavour]:
         """Runtime flavours; the key is a name, bare or ``namespace.name``."""
+
+    @hookspec
+    def tactix_trust_stores(self) -> list[TrustStore]:
+        """Trust stores; the key is a name, bare or ``namespace.name``."""
 
 
 class BuildHooks(Protocol):

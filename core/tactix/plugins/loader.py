@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import os
@@ -56,20 +55,24 @@ def _scan() -> tuple[Found, ...]:
         text = dist.read_text("entry_points.txt") or ""
         if "tactix." in text:  # most have no business here: their other metadata are not even opened
             try:
-                out.setdefault(normal(dist.name), _found(dist))  # of two copies on the path Python imports the first
+                name, found = _found(dist)
+                out.setdefault(name, found)  # of two copies on the path Python imports the first
             except Exception as e:
                 where = str(dist.locate_file(""))
                 out[f"{where} {len(out)}"] = [_unreadable(where, e)]
     return tuple(sorted(f for found in out.values() for f in found))
 
 
-def _found(dist: Any) -> list[Found]:
+def _found(dist: Any) -> tuple[str, list[Found]]:
+    """Its name, and its entry points. The metadata are no mail to be parsed: that would take longer than all else."""
+    text = next(filter(None, map(dist.read_text, ("METADATA", "PKG-INFO"))))
+    name, version = (re.findall(rf"(?mi)^{field}: *(\S+)", text)[0] for field in ("Name", "Version"))
     out = []
     for ep in dist.entry_points:
         if group := _GROUP.fullmatch(ep.group):
-            provider = Provider(dist.name, dist.version, functools.partial(installed_files, dist, ep.value))
+            provider = Provider(name, version, functools.partial(installed_files, dist, ep.value))
             out.append(Found(ep.name, provider, group[1], int(group[2]), ep.value, ep.load))
-    return out
+    return normal(name), out
 
 
 def _unreadable(where: str, e: Exception) -> Found:
@@ -102,14 +105,9 @@ class Settings:
 
     @classmethod
     def read(
-        cls,
-        discover: bool,
-        only: Iterable[str] | None,
-        enable: Iterable[str],
-        disable: Iterable[str],
-        strict: bool | None,
-        trace: bool | None,
-    ) -> Settings:
+        cls, discover: bool, only: Iterable[str] | None, enable: Iterable[str], disable: Iterable[str],
+        strict: bool | None, trace: bool | None,
+    ) -> Settings:  # fmt: skip
         """Arguments first; TACTIX_NO_DISCOVERY, TACTIX_PLUGINS, TACTIX_DISABLE and the other switches add to them."""
         listed = _words("TACTIX_PLUGINS")
         allowed = None if only is None else frozenset(only)
@@ -302,6 +300,8 @@ def _check_hook(hook: str, options: Options, here: frozenset[str]) -> None:
 
 
 def _suggest(hook: str, known: Iterable[str]) -> str:
+    import difflib
+
     near = difflib.get_close_matches(hook, sorted(known), 1)
     return f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(sorted(known))}"
 

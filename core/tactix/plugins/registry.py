@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -88,6 +87,7 @@ KINDS: Mapping[str, Kind] = {
     "devices": _kind("device", "namespace.name@version", _OWNED),
     "allocators": _kind("allocator", "name or namespace.name", _LOOSE),
     "flavours": _kind("flavour", "name or namespace.name", _LOOSE),
+    "trust_stores": _kind("trust store", "name or namespace.name", _LOOSE),
 }
 """By the name of the hook without ``tactix_``."""
 
@@ -112,9 +112,6 @@ class Registry(Mapping[str, T]):
                 raise _duplicate(kind, found[e.key], e)
             found[e.key] = e
         self._entries = found
-        self._latest: dict[str, str] = {}
-        for key in sorted(found, key=lambda k: int(k.rpartition("@")[2]) if "@" in k else 0):
-            self._latest[key.split("@")[0]] = key
 
     def __getitem__(self, key: str) -> T:
         return self.entry(key).object
@@ -149,13 +146,6 @@ class Registry(Mapping[str, T]):
         """Who provides the object of a key. Raises MissingKey."""
         return self.entry(key).provider
 
-    def latest(self, name: str) -> T:
-        """The highest version of ``namespace.Name``. Raises MissingKey."""
-        key = self._latest.get(name)
-        if key is None:
-            raise self._missing(name, list(self._latest))
-        return self[key]
-
     @property
     def digest(self) -> str:
         """sha256 over the sorted keys with the distribution and version of each."""
@@ -163,6 +153,8 @@ class Registry(Mapping[str, T]):
         return hashlib.sha256(repr(rows).encode()).hexdigest()
 
     def _missing(self, key: str, known: list[str]) -> MissingKey:
+        import difflib
+
         why, do = self._explain(key.split(".")[0] if "." in key and ":" not in key else OWN)
         if why:
             return MissingKey(f"{self.kind.noun} {key!r} is unavailable", why=why, do=do, key=key)

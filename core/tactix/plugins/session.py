@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -36,27 +34,9 @@ if TYPE_CHECKING:
     from tactix.contracts.launcher import Launcher
     from tactix.contracts.layer import Layer
     from tactix.contracts.tool import Tool
+    from tactix.contracts.trust import TrustStore
 
 _SELF = Provider(OWN, __version__)
-
-
-@dataclass(frozen=True)
-class PluginInfo:
-    """One pack as ``tactix plugins list`` shows it.
-
-    ``status``: ``active``, ``inert`` (some of its rules or tactics are), ``disabled``, ``incompatible``, ``tombstone``;
-    ``reason`` says why, ``cure`` what to do. ``counts``: its objects by registry. ``milliseconds``: spent in its code.
-    """
-
-    namespace: str
-    dist: str
-    version: str
-    doors: tuple[str, ...]
-    status: str
-    reason: str = ""
-    cure: str = ""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    milliseconds: float = 0.0
 
 
 class Session:
@@ -75,17 +55,10 @@ class Session:
     """
 
     def __init__(
-        self,
-        door: str = "build",
-        plugins: Iterable[Any] = (),
-        discover: bool = True,
-        enable: Iterable[str] = (),
-        disable: Iterable[str] = (),
-        only: Iterable[str] | None = None,
-        strict: bool | None = None,
-        logger: Logger | None = None,
-        trace: bool | None = None,
-    ) -> None:
+        self, door: str = "build", plugins: Iterable[Any] = (), discover: bool = True, enable: Iterable[str] = (),
+        disable: Iterable[str] = (), only: Iterable[str] | None = None, strict: bool | None = None,
+        logger: Logger | None = None, trace: bool | None = None,
+    ) -> None:  # fmt: skip
         if door not in HOOKS:
             raise ConfigError(f"no door {door!r}", do=f"There are: {', '.join(HOOKS)}")
         self.door = door
@@ -94,7 +67,7 @@ class Session:
         self._enabled = {OWN, *self._settings.enable}
         self._asked = set(self._settings.named)
         self._given = [_given(p) for p in plugins]
-        self._names = [n for n in KINDS if door == "build" or f"tactix_{n}" in HOOKS[door]]
+        self.kinds = [n for n in KINDS if door == "build" or f"tactix_{n}" in HOOKS[door]]
         self._lock = threading.RLock()
         self._manager: pluggy.PluginManager | None = None
         self._plugins: list[Plugin] = []
@@ -115,6 +88,7 @@ class Session:
     devices: Registry[Device]
     allocators: Registry[Allocator]
     flavours: Registry[RuntimeFlavour]
+    trust_stores: Registry[TrustStore]
 
     def __getattr__(self, name: str) -> Any:
         if name in KINDS:  # the first use of a registry; from then on it is an attribute
@@ -122,9 +96,15 @@ class Session:
         raise AttributeError(f"a session has no {name!r}")
 
     @property
+    def signer(self) -> Callable[[bytes], bytes] | None:
+        """What signs plans that are made here; None if there is no trust store called ``local``."""
+        local = self.trust_stores.get("local")
+        return local.sign if local else None
+
+    @property
     def digest(self) -> str:
         """sha256 over the digests of all registries of the door."""
-        return hashlib.sha256(repr([(n, self._registry(n).digest) for n in self._names]).encode()).hexdigest()
+        return hashlib.sha256(repr([(n, self._registry(n).digest) for n in self.kinds]).encode()).hexdigest()
 
     def tombstones(self) -> tuple[Tombstone, ...]:
         """What has failed so far, in the order of the plugins."""
@@ -155,7 +135,7 @@ class Session:
     def _is_inert(self, e: Entry[Any], foreign: Callable[[str, Any], bool]) -> bool:
         return e.namespace not in self._enabled and foreign(e.namespace, e.object)
 
-    def _inert(self) -> dict[str, str]:
+    def inert(self) -> dict[str, str]:
         """What of each pack is inert, in words."""
         rules = Counter(e.namespace for e in self.rules.entries() if self._is_inert(e, _foreign_rule))
         tactics = Counter(e.namespace for e in self.tactics.entries() if self._is_inert(e, _foreign_tactic))
@@ -166,12 +146,12 @@ class Session:
         return out
 
     def _report_inert(self) -> None:
-        for namespace, what in self._inert().items():
+        for namespace, what in self.inert().items():
             with self._lock:
                 if namespace in self._reported:
                     continue
                 self._reported.add(namespace)
-            self.logger.info(f"{namespace}: {what} inert (they touch foreign layers); {_enable_cure(namespace)}")
+            self.logger.info(f"{namespace}: {what} inert (they touch foreign layers); {enable_cure(namespace)}")
 
     # -- loading ---------------------------------------------------------------------------------------------------
 
@@ -217,6 +197,8 @@ class Session:
             self.logger.warning(f"TACTIX_PLUGINS: there is no plugin {name!r}. {self._spelling(name)}")
 
     def _spelling(self, namespace: str) -> str:
+        import difflib
+
         near = difflib.get_close_matches(namespace, sorted({OWN, *(p.namespace for p in self._plugins)}), 1)
         return f"Did you mean {near[0]!r}?" if near else "Install a distribution that provides it"
 
@@ -249,7 +231,7 @@ class Session:
     # -- collecting ------------------------------------------------------------------------------------------------
 
     def _registry(self, name: str) -> Registry[Any]:
-        if name not in self._names:
+        if name not in self.kinds:
             raise ConfigError(f"the {self.door} door has no {name}", do="Use Session(door='build')")
         with self._lock:
             if name not in self.__dict__:
@@ -296,37 +278,13 @@ class Session:
             return "the built-in plugins were not found", "Install tactix, or do not turn discovery off"
         return f"there is no plugin {namespace!r}", self._spelling(namespace)
 
-    # -- telling ---------------------------------------------------------------------------------------------------
-
-    def plugins(self) -> list[PluginInfo]:
-        """Every pack that was found or given, used or not, by namespace; asks all its hooks."""
-        counts: dict[tuple[str, Provider], Counter[str]] = {}
-        for name in self._names:
-            for e in self._registry(name).entries():
-                counts.setdefault((e.namespace, e.provider), Counter())[name] += 1
-        inert = self._inert() if self.door == "build" else {}
-        groups: dict[tuple[str, Provider], list[Plugin]] = {}
-        for p in self._plugins:
-            groups.setdefault((p.namespace, p.provider), []).append(p)
-        return [_info(groups[k], counts.get(k, Counter()), inert) for k in sorted(groups)]
+    def found(self) -> tuple[Plugin, ...]:
+        """Every pack that was found or given, used or not, once per door, by namespace."""
+        self._load()
+        return tuple(self._plugins)
 
 
-_WORST = ("tombstone", "incompatible", "disabled", "active")
-
-
-def _info(group: list[Plugin], counts: Counter[str], inert: Mapping[str, str]) -> PluginInfo:
-    p = min(group, key=lambda p: _WORST.index(p.status))
-    status, reason, cure = p.status, p.reason, p.cure
-    if status == "active" and p.namespace in inert:
-        status, reason = "inert", f"{inert[p.namespace]} touch foreign layers"
-        cure = _enable_cure(p.namespace)
-    doors = tuple(sorted({d for q in group for d in q.doors}))
-    spent = sum(q.milliseconds for q in group)
-    who = p.provider
-    return PluginInfo(p.namespace, who.dist, who.version, doors, status, reason, cure, dict(counts), spent)
-
-
-def _enable_cure(namespace: str) -> str:
+def enable_cure(namespace: str) -> str:
     return f"enable with config.enable({namespace!r}) or --enable {namespace}"
 
 

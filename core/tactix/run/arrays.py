@@ -16,11 +16,11 @@ _addressof = ctypes.addressof
 
 
 def address_of(array: Any) -> int:
-    """Where a contiguous array starts."""
+    """Where a contiguous array starts; or one in device memory, which has an ``address``."""
     try:
         return _addressof(_from_buffer(array))  # three times as fast as the array interface
     except (TypeError, ValueError, BufferError):  # read-only, empty, or a dtype that buffers do not know
-        return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
+        return getattr(array, "address", 0) or array.__array_interface__["data"][0]  # type: ignore[no-any-return]
 
 
 def as_input(io: TensorIO, given: Any) -> Any:

@@ -16,13 +16,13 @@ class Bound:
     ``memory``: what the tables point into; None if they have to be bound before the next run.
     """
 
-    def __init__(self, program: Program, layout: Layout) -> None:
+    def __init__(self, program: Program, layout: Layout, cached: int = 0) -> None:
         import numpy as np
 
         plan = program.plan
         ios = (*plan.inputs, *plan.outputs)
         self.program, self.layout = program, layout
-        self.runnable = program.link()
+        self.runnable = program.link(cached)
         self.buffers = [io.buffer for io in ios]
         self.expected = [(io.dtype.numpy, layout.shapes[io.name]) for io in plan.inputs]
         self.results = [(layout.shapes[io.name], io.dtype.numpy) for io in plan.outputs]
@@ -58,7 +58,8 @@ class Bound:
 
     def accepts(self, arrays: Sequence[Any]) -> bool:
         """Whether these are numpy arrays that can be used as they are."""
-        for x, (dtype, shape) in zip(arrays, self.expected, strict=True):
-            if x.__class__ is not self._ndarray or x.dtype != dtype or x.shape != shape or not x.flags.carray:
+        ndarray = self._ndarray
+        for x, (dtype, shape) in zip(arrays, self.expected):
+            if x.__class__ is not ndarray or x.dtype != dtype or x.shape != shape or not x.flags.carray:
                 return False
-        return True
+        return len(arrays) == len(self.expected)

@@ -6,19 +6,18 @@ import math
 import numbers
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tactix.contracts.device import Stream
 from tactix.run.arrays import address_of, as_input, in_order
 from tactix.run.bound import Bound
-from tactix.run.link import Layout, Program
+from tactix.run.link import SIZE_LIMIT, Layout, Program
 from tactix.run.memory import ALIGNMENT, Memory
 from tactix.run.shapes import solve
 from tactix.words.dims import Shape, show
 from tactix.words.error_recorder import Recorded, recording
-from tactix.words.errors import ExecutionError, InvalidArgument, ShapeError, TactixError
+from tactix.words.errors import AllocationError, ExecutionError, InvalidArgument, ShapeError, TactixError
 
 BOUND = 8
 """Shapes that stay linked in a context."""
@@ -28,7 +27,8 @@ class ExecutionContext(Recorded):
     """Runs an engine. Runs are one after the other: to run in parallel take one context per thread.
 
     Intermediate memory is allocated when the first shape is bound, unless ``set_device_memory`` gave some. Inputs and
-    outputs must be aligned to their element size. ``phased``: whether it runs steps by ``Launcher.produce``.
+    outputs must be aligned to their element size, and to what the device asks for. ``phased``: whether it runs steps by
+    ``Launcher.produce``.
     """
 
     phased = False
@@ -50,8 +50,11 @@ class ExecutionContext(Recorded):
         self._known: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()
         self._memory: Memory | None = None
         self._user_memory = False
-        self._staging: dict[int, Memory] = {}
-        self._closed = False
+        device = program.device
+        self._exchange = None if device.host_memory else device.exchange(program.allocator)
+        self._later: tuple[Any, Callable[[], None]] | None = None
+        self._closed, self._cached = False, 0
+        self._multiples = [max(device.alignment, min(8, io.dtype.itemsize)) for io in (*plan.inputs, *plan.outputs)]
         self._state = threading.RLock()
         self._running = threading.Lock()  # held while tables are changed and used; never waited for to queue work
 
@@ -100,20 +103,19 @@ class ExecutionContext(Recorded):
     def set_tensor_address(self, name: str, address: Any) -> None:
         """Where an input or output lies: an address, or a contiguous array, which is kept and gives an input's shape.
 
-        Raises InvalidArgument, DTypeError, ShapeError.
+        The array must lie in the device's memory, ready. Raises InvalidArgument, DTypeError, ShapeError.
         """
         index = self._tensor_index(name)
         array = None
         if not isinstance(address, numbers.Integral):
-            array = as_input((*self._inputs, *self._outputs)[index], address)
-            if index >= len(self._inputs) and (array is not address or not array.flags.writeable):
-                raise InvalidArgument(f"output {name!r} needs a contiguous numpy array that can be written")
+            io = (*self._inputs, *self._outputs)[index]
+            array = (self._exchange.locate if self._exchange else as_input)(io, address)
             if index < len(self._inputs):
                 self.set_input_shape(name, array.shape)
+            elif self._exchange is None and (array is not address or not array.flags.writeable):
+                raise InvalidArgument(f"output {name!r} needs a contiguous numpy array that can be written")
         with self._state:
-            self._held.pop(name, None)
-            if array is not None:
-                self._held[name] = array
+            self._later, self._held[name] = None, array
             self._addresses[index] = int(address) if array is None else address_of(array)
 
     def set_output_allocator(self, name: str, allocator: Any) -> None:
@@ -126,7 +128,7 @@ class ExecutionContext(Recorded):
         if index < len(self._inputs):
             raise InvalidArgument(f"{name!r} is an input")
         with self._state:
-            self._allocators[index] = allocator
+            self._allocators[index], self._later = allocator, None
             if allocator is None:
                 del self._allocators[index]
 
@@ -147,13 +149,40 @@ class ExecutionContext(Recorded):
     def set_device_memory(self, address: int, size: int) -> None:
         """Use the caller's memory for intermediate tensors; it must outlive the context. Raises InvalidArgument.
 
+        Contexts that never run at the same time may share it.
+
         ``address``: a multiple of 64. ``size``: at least ``engine.device_memory_size`` of the shapes to come.
         """
+        if self.phased:
+            raise InvalidArgument("the plan's memory depends on data", who=self.name, do="Let the context allocate it")
         if address % ALIGNMENT or address < 0 or size < 0:
             raise InvalidArgument(f"device memory of {size} bytes at {address:#x}", do=f"Align it to {ALIGNMENT} bytes")
         with self._state:
             self._user_memory = True
             self._use(Memory(address, size))
+
+    @property
+    def device_memory(self) -> int:
+        """Address of the intermediate memory, 0 if there is none. To set it vouches for the size."""
+        return self._memory.address if self._memory else 0
+
+    @device_memory.setter
+    def device_memory(self, address: int) -> None:
+        self.set_device_memory(address, SIZE_LIMIT)
+
+    @property
+    def persistent_cache_limit(self) -> int:
+        """Bytes of the device's cache in which weights stay from run to run; 0, the default: none. InvalidArgument."""
+        return self._cached
+
+    @persistent_cache_limit.setter
+    def persistent_cache_limit(self, size: int) -> None:
+        most = self._program.device.persistent_cache()
+        if not 0 <= size <= most:
+            raise InvalidArgument(f"a persistent cache of {size} bytes", why=f"the device has {most}")
+        with self._state:
+            self._cached, self._active = size, None
+            self._known.clear()
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -178,35 +207,51 @@ class ExecutionContext(Recorded):
                 raise
         return True
 
-    def execute_async_v3(self, stream: int | Stream = 0) -> bool:
+    def execute_async_v3(self, stream: Any = 0) -> bool:
         """Run on the set addresses: in a stream, or before it returns with 0. Later changes do not touch this run.
 
-        True, or an error is raised; what fails in a stream is raised when it is synchronized.
+        ``stream``: a handle, or an object that the device knows as a stream. True, or an error is raised; what fails in
+        a stream is raised when it is synchronized.
         """
-        handle = stream if isinstance(stream, int) else stream.handle
         with recording(self):
-            queue = self._program.device.stream_of(handle)
-            with self._state:
-                bound, memory = self._active or self._activated(self._shapes)
-                addresses, held = self._placed(self._addresses, bound.layout.shapes), dict(self._held)
-            self._check_addresses(addresses)
-            _check_arrays(bound.layout, held)
-            queue.submit(partial(self._run_later, bound, memory, addresses, held))
+            queue, later = self._program.device.stream_of(stream), self._later
+            if later is None or later[0] is not self._active:
+                later = self._settled()
+            queue.submit(later[1])
         return True
+
+    def _settled(self) -> tuple[Any, Callable[[], None]]:
+        """A run at the addresses as they are; kept for as long as nothing is set. Raises as ``execute_async_v3``."""
+        with self._state:
+            bound, memory = active = self._active or self._activated(self._shapes)
+            addresses, held = self._placed(self._addresses, bound.layout.shapes), dict(self._held)
+            self._check_addresses(addresses)
+            for name, array in held.items():
+                if array is not None and array.shape != (wanted := bound.layout.shapes[name]):
+                    raise ShapeError(f"{name!r} is {show(wanted)}, its array is {show(array.shape)}")
+            later = active, partial(self._run_later, bound, memory, addresses, held)
+            self._later = None if self._allocators else later
+            return later
 
     def _run_later(self, bound: Bound, memory: Memory, addresses: list[int], held: dict[str, Any]) -> None:
         """``held`` keeps the caller's arrays alive until then."""
         with recording(self), self._running:
             bound.run(addresses, memory)
 
-    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """Arrays by name in, new numpy arrays by name out. Raises as ``execute_v2``, and DTypeError."""
-        arrays = in_order(self._inputs, (), feeds)
-        return dict(zip((io.name for io in self._outputs), self.infer(arrays), strict=True))
+    def run(self, feeds: Mapping[str, Any], stream: Any = None) -> dict[str, Any]:
+        """Arrays by name in, new arrays by name out: numpy's, and the device's own for inputs that lie on it.
 
-    def infer(self, given: Sequence[Any]) -> list[Any]:
+        ``stream``: where the device has some. Raises as ``execute_v2``, and DTypeError.
+        """
+        outputs = self.infer(in_order(self._inputs, (), feeds), stream)
+        return {io.name: y for io, y in zip(self._outputs, outputs, strict=True)}
+
+    def infer(self, given: Sequence[Any], stream: Any = None) -> list[Any]:
         """New output arrays for inputs in the engine's order. Raises as ``run``."""
         try:
+            if self._exchange is not None:
+                with self._running:
+                    return self._exchange.run(self._inputs, given, stream, self._prepared)
             active = self._active
             if active is None or not active[0].accepts(given):
                 given = [as_input(io, x) for io, x in zip(self._inputs, given, strict=True)]
@@ -214,29 +259,18 @@ class ExecutionContext(Recorded):
             bound, memory = active
             outputs = [self._empty(shape, dtype) for shape, dtype in bound.results]
             with self._running:
-                if self._program.device.host_memory:
-                    bound.run([address_of(x) for x in (*given, *outputs)], memory)
-                else:
-                    self._run_staged(bound, memory, given, outputs)
+                bound.run([address_of(x) for x in (*given, *outputs)], memory)
         except TactixError:
             with recording(self):
                 raise
+        except MemoryError as e:
+            raise AllocationError("no memory for inputs and outputs", who=self.name, why=str(e)) from None
         return outputs
 
-    def _run_staged(self, bound: Bound, memory: Memory, given: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Through device memory of the context's own."""
-        device = self._program.device
-        addresses = [self._stage(i, x.nbytes) for i, x in enumerate((*given, *outputs))]
-        for address, x in zip(addresses, given):
-            device.copy_in(address, x)
-        bound.run(addresses, memory)
-        for address, y in zip(addresses[len(given) :], outputs, strict=True):
-            device.copy_out(y, address)
-
-    def _stage(self, index: int, size: int) -> int:
-        if index not in self._staging or self._staging[index].size < size:
-            self._staging[index] = Memory.allocate(self._program.allocator, max(1, size))
-        return self._staging[index].address
+    def _prepared(self, shapes: list[tuple[int, ...]]) -> tuple[Any, Any]:
+        """What outputs of these input shapes will be, and what runs at addresses."""
+        bound, memory = (self._active if shapes == self._shapes else None) or self._activated(shapes)
+        return bound.results, partial(bound.run, memory=memory)
 
     # -- binding ---------------------------------------------------------------------------------------------------
 
@@ -246,7 +280,7 @@ class ExecutionContext(Recorded):
             if self._closed:
                 raise ExecutionError("the context is closed", who=self.name, do="Create another one")
             key = tuple(shapes)
-            bound = self._known.get(key) or Bound(self._program, self._layout(shapes))
+            bound = self._known.get(key) or Bound(self._program, self._layout(shapes), self._cached)
             memory = self._needed_memory(bound.layout)
             self._known[key] = bound
             self._known.move_to_end(key)
@@ -268,15 +302,18 @@ class ExecutionContext(Recorded):
         """The context's memory, larger than before if the shape needs it."""
         memory = self._memory
         if memory is None or (memory.size < layout.arena and not self._user_memory):
+            before = memory.size if memory else 0
+            self._program.logger.info(f"{self.name}: {layout.arena} bytes for a context, {before} before")
             memory = Memory.allocate(self._program.allocator, layout.arena)
             self._use(memory)
         if memory.size < layout.arena:
-            raise InvalidArgument(f"{memory.size} bytes of device memory", why=f"these shapes need {layout.arena}")
+            what, why = f"{memory.size} bytes of device memory", f"these shapes need {layout.arena}"
+            raise InvalidArgument(what, who=self.name, why=why, do="Call set_device_memory")
         return memory
 
     def _use(self, memory: Memory | None) -> None:
         """From now on; shapes that were bound let go of the memory before."""
-        self._memory, self._active = memory, None
+        self._memory, self._active, self._later = memory, None, None
         for bound in self._known.values():
             bound.memory = None
 
@@ -296,9 +333,11 @@ class ExecutionContext(Recorded):
             raise InvalidArgument(
                 f"{len(addresses)} addresses for {len(self._index)} tensors", do=f"In order: {', '.join(self._index)}"
             )
-        for name, address in zip(self._index, addresses, strict=True):
+        for name, address, multiple in zip(self._index, addresses, self._multiples, strict=True):
             if not isinstance(address, int) or address <= 0:
                 raise InvalidArgument(f"tensor {name!r} has no address", do="Call set_tensor_address, or give it")
+            if address % multiple:
+                raise InvalidArgument(f"tensor {name!r} lies at {address:#x}", do=f"Align it to {multiple} bytes")
 
     def close(self) -> None:
         """Give back memory and links; the context cannot run any more."""
@@ -307,7 +346,7 @@ class ExecutionContext(Recorded):
             self._use(None)
             self._known.clear()
             self._held.clear()
-            self._staging.clear()
+            self._exchange = self._exchange and self._program.device.exchange(self._program.allocator)
 
     def __enter__(self) -> ExecutionContext:
         return self
@@ -319,9 +358,3 @@ class ExecutionContext(Recorded):
 def _fixed(shape: Shape) -> tuple[int, ...] | None:
     """A shape without symbols."""
     return tuple(d for d in shape if isinstance(d, int)) if all(isinstance(d, int) for d in shape) else None
-
-
-def _check_arrays(layout: Layout, held: Mapping[str, Any]) -> None:
-    for name, array in held.items():
-        if array.shape != layout.shapes[name]:
-            raise ShapeError(f"{name!r} is {show(layout.shapes[name])}, its array is {show(array.shape)}")

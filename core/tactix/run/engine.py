@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tactix.contracts.device import Device
-from tactix.contracts.launcher import Step
 from tactix.plan import container
-from tactix.plan.memory import lower_bound
-from tactix.plan.schema import Plan, Profile, TensorIO
+from tactix.plan.schema import Plan, TensorIO
 from tactix.run.arrays import in_order
 from tactix.run.context import ExecutionContext
 from tactix.run.link import Layout, Options, Program
@@ -19,7 +17,7 @@ from tactix.run.shapes import solve
 from tactix.words.dims import Shape, show
 from tactix.words.dtypes import DType
 from tactix.words.error_recorder import Recorded
-from tactix.words.errors import InvalidArgument, PlanCompatibilityError, ShapeError
+from tactix.words.errors import InvalidArgument, PlanCompatibilityError, PluginError, ShapeError
 
 
 class Engine(Recorded):
@@ -27,7 +25,8 @@ class Engine(Recorded):
 
     ``engine(x)``, ``engine(x, y)``, ``engine(name=x)`` and ``engine({"name": x})`` run it on numpy arrays, objects with
     ``__dlpack__`` or ``__array__``, or lists of numbers. The result is one new array if there is one output, else a
-    dict of arrays by name. Dtypes must fit exactly. Each calling thread has a context of its own.
+    dict of arrays by name: numpy's, or the device's for inputs that lie in its memory. Dtypes must fit exactly. Each
+    calling thread has a context of its own.
 
     Raises PlanCompatibilityError, PluginError, AllocationError when made; InvalidArgument, ShapeError, DTypeError,
     AllocationError, ExecutionError when called.
@@ -44,28 +43,14 @@ class Engine(Recorded):
             raise PlanCompatibilityError("this flavour cannot run the plan", why=why, do="Use the flavour 'default'")
         self._context = context
         self._program = Program(plan, session, device, options)
-        self.plan = self._program.plan
+        self.plan = plan = self._program.plan
+        self.name, self.inputs, self.outputs, self.profiles = plan.name, plan.inputs, plan.outputs, plan.profiles
         self._own = threading.local()
         self._ndarray = np.ndarray
         self._names = [io.name for io in plan.outputs]
+        self._session, self._sign = session, options.sign and plan.seal is None
 
     # -- facts -----------------------------------------------------------------------------------------------------
-
-    @property
-    def name(self) -> str:
-        return self.plan.name
-
-    @property
-    def inputs(self) -> tuple[TensorIO, ...]:
-        return self.plan.inputs
-
-    @property
-    def outputs(self) -> tuple[TensorIO, ...]:
-        return self.plan.outputs
-
-    @property
-    def profiles(self) -> tuple[Profile, ...]:
-        return self.plan.profiles
 
     @property
     def device(self) -> Device:
@@ -126,6 +111,12 @@ class Engine(Recorded):
         context.inherit_recorder(self)
         return context
 
+    def create_execution_context_without_device_memory(self) -> ExecutionContext:
+        """One that runs in what ``set_device_memory`` gives it. Raises InvalidArgument where that depends on data."""
+        context = self.create_execution_context()
+        context.set_device_memory(0, 0)
+        return context
+
     def __call__(self, *args: Any, **named: Any) -> Any:
         try:
             context = self._own.context
@@ -137,52 +128,19 @@ class Engine(Recorded):
         return outputs[0] if len(outputs) == 1 else dict(zip(self._names, outputs, strict=True))
 
     def save(self, path: str | Path) -> None:
-        """Write the plan file. Raises OSError."""
-        container.save(self.plan, path)
+        """Write the plan file, signed by the local key if it was made in this process. Raises ConfigError, OSError.
+
+        One that was loaded keeps its signature.
+        """
+        container.save(self.plan, path, self._session.signer if self._sign else None)
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
     def inspect(self) -> dict[str, Any]:
-        """io, steps and memory as JSON."""
-        return {
-            "name": self.name,
-            "device": dict(self.plan.device),
-            "inputs": [_describe(io) for io in self.inputs],
-            "outputs": [_describe(io) for io in self.outputs],
-            "profiles": [{"name": p.name, "dims": {k: list(v) for k, v in p.dims.items()}} for p in self.profiles],
-            "steps": [_step(s) for s in self.plan.steps],
-            "memory": self._memory(),
-        }
-
-    def _memory(self) -> dict[str, Any]:
-        """Bytes; the arena's at the shapes that the first profile is tuned for."""
-        weights = self._program.weights.nbytes
-        opt = {s: r[1] for p in self.profiles[:1] for s, r in p.dims.items()}
-        if self.plan.produced or not self.plan.symbols <= opt.keys():
-            return {"weights": weights}
-        layout = self._at(opt)
-        live = {i: self.plan.buffers[i] for i in layout.offsets}
-        least = lower_bound([layout.sizes[i] for i in live], [(b.first, b.last) for b in live.values()])
-        ratio = layout.arena / least if least else 1.0
-        return {"weights": weights, "arena": layout.arena, "lower_bound": least, "ratio": ratio}
+        """io, steps and memory as JSON, in flavours that have an inspector. Raises PluginError in others."""
+        raise PluginError("the runtime's flavour has no inspector", who=self.name, do="Use the flavour 'default'")
 
     def __repr__(self) -> str:
         taken, given = (", ".join(f"{io.name}: {io.dtype.value}{show(io.shape)}" for io in ios)
                         for ios in (self.inputs, self.outputs))  # fmt: skip
         return f"<engine {self.name or 'without name'}: {taken} -> {given}>"
-
-
-def _describe(io: TensorIO) -> dict[str, Any]:
-    return {"name": io.name, "dtype": io.dtype.value, "shape": [d if isinstance(d, int) else str(d) for d in io.shape]}
-
-
-def _step(s: Step) -> dict[str, Any]:
-    return {
-        "name": s.name,
-        "launcher": s.artifact.launcher,
-        "inputs": [f"{o.spec} {o.format.name}" for o in s.inputs],
-        "outputs": [f"{o.spec} {o.format.name}" for o in s.outputs],
-        "host_code": s.artifact.host_code,
-        **s.info,
-        **({"bodies": [[_step(x) for x in p.steps] for p in s.plans]} if s.plans else {}),
-    }

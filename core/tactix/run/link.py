@@ -6,13 +6,12 @@ import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable
-from tactix.contracts.region import STRUCTURAL
 from tactix.plan.memory import plan_memory
 from tactix.plan.schema import Plan
 from tactix.run.memory import Weights
@@ -20,22 +19,30 @@ from tactix.run.shapes import evaluated
 from tactix.words import dims
 from tactix.words.dims import Dim, Env
 from tactix.words.errors import PlanCompatibilityError, PluginError, ShapeError
+from tactix.words.logger import Logger
 
 LAYOUTS = 64
 """Shapes whose memory layout is kept."""
 
 SIZE_LIMIT = 1 << 47
 
-_STRUCTURAL = {layer.key for layer in STRUCTURAL}
+LINGER = 8
+"""Steps for which the memory of small tensors is not used again, where steps run beside each other."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How an engine runs: intra-op threads, and whether weights are copied out of the plan file."""
+    """How an engine runs: intra-op threads, and whether weights are copied out of the plan file.
+
+    ``sign``: whether a plan that was made in this process is signed when it is saved. ``allocator``: a key or an
+    object; empty for the device's first. ``logger``: is told where memory goes.
+    """
 
     threads: int = 1
     copy_weights: bool = False
-    allocator: str = ""
+    allocator: str | Allocator = ""
+    sign: bool = True
+    logger: Logger = field(default_factory=Logger)
 
 
 @dataclass(frozen=True)
@@ -52,20 +59,29 @@ class Layout:
 class Program:
     """A plan on a device. Immutable for its users. Raises PlanCompatibilityError, PluginError, AllocationError."""
 
-    def __init__(self, plan: Plan, session: Any, device: Device, options: Options) -> None:
+    def __init__(
+        self, plan: Plan, session: Any, device: Device, options: Options, weights: Weights | None = None
+    ) -> None:
         self.device = device
         self.allocator = allocator_of(session, device, options.allocator)
-        _check_requirements(plan, session)
+        check_requirements(plan, session)
         self.launchers: dict[str, Launcher] = {
             key: session.launchers[key] for key in sorted({s.artifact.launcher for s in plan.steps})
         }
-        self.context = LinkContext(device, options.threads, session.layers.__getitem__)
-        self.weights = Weights(plan, device, self.allocator, options.copy_weights)
+        sizes = {i: b.nbytes for i, b in enumerate(plan.buffers) if b.kind == "weight" and isinstance(b.nbytes, int)}
+        aux, self.logger = plan.meta.get("max_aux_streams"), options.logger
+        self.context = LinkContext(
+            device, options.threads, lambda key: session.layers[key], sizes, aux if isinstance(aux, int) else -1,
+            warn=self.logger.warning,
+        )  # fmt: skip
+        self.weights = weights or Weights(plan, device, self.allocator, options.copy_weights)
+        self.logger.info(f"{plan.name or 'a plan'}: {self.weights.nbytes} bytes of weights on {device.kind}")
         self.plan = replace(plan, blobs=self.weights.blobs)
         self.addresses = [self.weights.addresses.get(b.blob, 0) for b in plan.buffers]
         self.bodies = {
-            i: [Program(p, session, device, options) for p in s.plans] for i, s in enumerate(plan.steps) if s.plans
-        }
+            i: [Program(p, session, device, options, self.weights) for p in s.plans]
+            for i, s in enumerate(plan.steps) if s.plans
+        }  # fmt: skip
         self._doubtful = _doubtful(plan)
         self._placed = [i for i, b in enumerate(plan.buffers) if b.kind in ("arena", "workspace")]
         self._lifetimes = [(plan.buffers[i].first, plan.buffers[i].last) for i in self._placed]
@@ -73,9 +89,10 @@ class Program:
         self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
         self._lock = threading.Lock()
 
-    def link(self) -> Runnable:
-        """All steps as one callable, not bound yet. Raises ExecutionError."""
-        return self.device.link(self.plan.steps, self.launchers, self.context)
+    def link(self, cached: int = 0) -> Runnable:
+        """All steps as one callable, not bound yet; ``cached``: bytes of weights to keep so. Raises ExecutionError."""
+        context = replace(self.context, persistent_cache_limit=cached) if cached else self.context
+        return self.device.link(self.plan.steps, self.launchers, context)
 
     def layout(self, env: Env) -> Layout:
         """Sizes and offsets for those symbols; kept for the next time. Raises ShapeError."""
@@ -93,17 +110,19 @@ class Program:
 
     def _layout(self, env: Env) -> Layout:
         plan = self.plan
-        known = {d: _size(d, env, who) for d, who in self._sizes.items()}
+        known = {d: size_at(d, env, who) for d, who in self._sizes.items()}
         sizes = dict(zip(self._placed, [known[plan.buffers[i].nbytes] for i in self._placed], strict=True))
         for step, nbytes, buffer in self._doubtful:
             if known[nbytes] > known[plan.buffers[buffer].nbytes]:
                 raise ShapeError("a tensor is larger than its buffer", who=step, why=f"at {dict(env)}")
-        offsets, total = plan_memory(list(sizes.values()), self._lifetimes)
+        apart = self.device.spread if self.context.max_aux_streams else 0
+        lives = [(a, b + LINGER * (n <= apart)) for n, (a, b) in zip(sizes.values(), self._lifetimes, strict=True)]
+        offsets, total = plan_memory(list(sizes.values()), lives)
         shapes = {io.name: evaluated(io, env) for io in (*plan.inputs, *plan.outputs)}
         return Layout(env, shapes, dict(zip(sizes, offsets, strict=True)), total, sizes)
 
 
-def _size(d: Dim, env: Env, who: str) -> int:
+def size_at(d: Dim, env: Env, who: str) -> int:
     """A size in bytes."""
     with contextlib.suppress(ZeroDivisionError):
         if 0 <= (found := dims.evaluate(d, env)) < SIZE_LIMIT:
@@ -113,33 +132,33 @@ def _size(d: Dim, env: Env, who: str) -> int:
 
 def _doubtful(plan: Plan) -> list[tuple[str, Dim, int]]:
     """Operands that are not known to fit their buffers for every shape: step, bytes, buffer."""
-    out = []
+    out: dict[tuple[str, Dim, int], None] = {}
     for s in plan.steps:
         found: Sequence[tuple[Dim, int]] = [(o.spec.nbytes(o.format), o.buffer) for o in (*s.inputs, *s.outputs)]
         if s.workspace >= 0:
             found = [*found, (s.artifact.workspace, s.workspace)]
         for nbytes, b in found:
-            if b >= 0 and nbytes != plan.buffers[b].nbytes and (s.name, nbytes, b) not in out:
-                out.append((s.name, nbytes, b))
-    return out
+            if b >= 0 and nbytes != plan.buffers[b].nbytes:
+                out[s.name, nbytes, b] = None
+    return list(out)
 
 
-def allocator_of(session: Any, device: Device, key: str = "") -> Allocator:
-    """The first allocator for the device, or the one of that key. Raises PluginError."""
-    for a in session.allocators.values():
-        if a.device == device.kind and key in ("", a.key):
+def allocator_of(session: Any, device: Device, wanted: str | Allocator = "") -> Allocator:
+    """The first allocator for the device, the one of that key, or the one that is given. Raises PluginError."""
+    for a in session.allocators.values() if isinstance(wanted, str) else (wanted,):
+        if a.device == device.kind and wanted in ("", a.key, a):
             return a  # type: ignore[no-any-return]
-    raise PluginError(f"no allocator {key!r} for {device.kind}", do=f"There are: {', '.join(session.allocators)}")
+    raise PluginError(f"no allocator {wanted!r} for {device.kind}", do=f"There are: {', '.join(session.allocators)}")
 
 
-def _check_requirements(plan: Plan, session: Any) -> None:
+def check_requirements(plan: Plan, session: Any) -> None:
     """Everything that is missing, with the command that would install it. Raises PlanCompatibilityError."""
     missing: dict[str, str] = {}
-    for what, registry, keys in (
-        ("launcher", session.launchers, {s.artifact.launcher for s in plan.steps}),
-        ("layer", session.layers, {k for s in plan.steps for k in layer_keys(s.artifact.params)}),
-    ):
-        missing.update({k: what for k in keys if k not in registry})
+    for what, keys in (
+        ("launcher", {s.artifact.launcher for s in plan.steps}),
+        ("layer", {k for s in plan.steps for k in layer_keys(s.artifact.params)}),
+    ):  # layers are imported only where some are named
+        missing.update({k: what for k in keys if k not in getattr(session, f"{what}s")})
     if missing:
         dists = {f"{r.dist}=={r.version}" for r in plan.requirements if r.key in missing and r.dist}
         do = f"pip install {' '.join(sorted(dists))}" if dists else "Install the plugins that provide them"
@@ -150,7 +169,10 @@ def _check_requirements(plan: Plan, session: Any) -> None:
 def layer_keys(params: Any) -> set[str]:
     """Keys of the layers that an artifact's params name, but the core's own."""
     if isinstance(params, Mapping):
-        own = params.get("layer")
-        found = {own} if isinstance(own, str) and own not in _STRUCTURAL else set()
+        found: set[str] = set()
+        if isinstance(own := params.get("layer"), str):
+            from tactix.contracts.region import STRUCTURAL  # with the layers: not for plans of compiled steps alone
+
+            found = {own} - {layer.key for layer in STRUCTURAL}
         return found.union(*(layer_keys(v) for v in params.values()))
     return set().union(*(layer_keys(v) for v in params)) if isinstance(params, (list, tuple)) else set()

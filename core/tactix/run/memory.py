@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device
-from tactix.plan.schema import Plan
+from tactix.plan.schema import Buffer, Plan
 from tactix.run.arrays import address_of
 
 ALIGNMENT = 64
@@ -40,7 +40,7 @@ class Memory:
 
 
 class Weights:
-    """Addresses of a plan's blobs: in the mapped file where the device can read it there, else in device memory.
+    """Addresses of the blobs of a plan and its bodies: in the mapped file if the device reads it, else in its memory.
 
     A copy keeps the order of the blobs, so that weights follow each other as steps need them. ``blobs``: the content;
     a host copy takes the place of the original, so that the plan need not keep both. Raises AllocationError.
@@ -49,7 +49,7 @@ class Weights:
     def __init__(self, plan: Plan, device: Device, allocator: Allocator, copy: bool) -> None:
         import numpy as np
 
-        used = {b.blob: memoryview(plan.blobs[b.blob]).cast("B") for b in plan.buffers if b.blob}
+        used = {b.blob: memoryview(plan.blobs[b.blob]).cast("B") for b in _buffers(plan) if b.blob}
         arrays: dict[str, Any] = {name: np.frombuffer(b, np.uint8) for name, b in used.items() if len(b)}
         self.nbytes = sum(a.nbytes for a in arrays.values())
         self.blobs = dict(plan.blobs)
@@ -65,8 +65,15 @@ class Weights:
             offsets[name] = end
             end += -(-a.nbytes // ALIGNMENT) * ALIGNMENT
         self._memory = memory = Memory.allocate(allocator, end)
-        for name, a in arrays.items():
-            device.copy_in(memory.address + offsets[name], a)
-            if device.host_memory:
-                self.blobs[name] = memory.view(offsets[name], a.nbytes).data
-        return {name: memory.address + offset for name, offset in offsets.items()}
+        addresses = {name: memory.address + offset for name, offset in offsets.items()}
+        device.copy_all(list(zip(addresses.values(), arrays.values(), strict=True)))
+        if device.host_memory:
+            self.blobs |= {name: memory.view(offsets[name], a.nbytes).data for name, a in arrays.items()}
+        return addresses
+
+
+def _buffers(plan: Plan) -> Iterator[Buffer]:
+    """Those of its bodies, too: they may share weights, which are then had once."""
+    yield from plan.buffers
+    for p in (p for s in plan.steps for p in s.plans):
+        yield from _buffers(p)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tactix
+from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device
+from tactix.contracts.flavour import TempfileControlFlag
+from tactix.contracts.trust import Seal
 from tactix.plan import compat, container
 from tactix.plan.schema import Plan, validate
+from tactix.run.admission import host_steps, refusal
 from tactix.run.engine import Engine
-from tactix.run.link import Options
+from tactix.run.link import Options, check_requirements
 from tactix.words.error_recorder import Recorded, Recorder, recording
-from tactix.words.errors import ConfigError, InvalidArgument, PlanCompatibilityError
+from tactix.words.errors import ConfigError, InvalidArgument, PlanCompatibilityError, TactixError
 from tactix.words.logger import Logger
 
 if TYPE_CHECKING:
@@ -24,30 +30,34 @@ class Runtime(Recorded):
     """Loads plans onto one device.
 
     ``session``: the plugins, by default all that are installed. ``device``: a key or a kind; by default what the plan
-    was built for. ``max_threads``: of one inference; 0 means TACTIX_NUM_THREADS or all usable cores. ``copy_weights``:
+    was built for. ``allocator``: a key or an object, by default the device's first.
+    ``max_threads``: of one inference; 0 means TACTIX_NUM_THREADS or all usable cores. ``copy_weights``:
     read weights into memory of their own (huge pages where the system has them) instead of mapping the file.
-    ``engine_host_code_allowed`` is only kept: nothing is held back by it.
+    ``sign``: whether an engine signs its plan when it saves it, if it was made in this process.
+
+    A plan from a file is trusted if a trust store vouches for it. One that is not runs its host code only with
+    ``engine_host_code_allowed``; ``strict`` refuses it whatever it brings, allowed or not.
+
+    ``lean_runtime``: see ``load_runtime``. ``tempfile_control_flags``: where a lean runtime may be kept; without
+    memory, in a new folder in ``temporary_directory``, by default the system's.
 
     Raises ConfigError, InvalidArgument.
     """
 
-    engine_host_code_allowed = False
+    lean_runtime: str | Path = ""
+    temporary_directory: str | None = None
+    tempfile_control_flags = TempfileControlFlag.ALLOW_IN_MEMORY_FILES | TempfileControlFlag.ALLOW_TEMPORARY_FILES
 
     def __init__(
-        self,
-        logger: Logger | None = None,
-        session: Session | None = None,
-        *,
-        flavour: str = "default",
-        device: str = "",
-        allocator: str = "",
-        max_threads: int = 0,
-        copy_weights: bool = False,
+        self, logger: Logger | None = None, session: Session | None = None, *, flavour: str = "default",
+        device: str = "", allocator: str | Allocator = "", max_threads: int = 0, copy_weights: bool = False,
+        engine_host_code_allowed: bool = False, strict: bool = False, sign: bool = True,
         error_recorder: Recorder | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.logger = logger or Logger()
         self._session = session
         self.flavour, self.device, self.allocator, self.copy_weights = flavour, device, allocator, copy_weights
+        self.engine_host_code_allowed, self.strict, self.sign = engine_host_code_allowed, strict, sign
         self.error_recorder = error_recorder
         self.max_threads = max_threads or default_threads()
 
@@ -71,20 +81,47 @@ class Runtime(Recorded):
             raise InvalidArgument(f"max_threads is {threads!r}", do="Give a positive integer")
         self._max_threads = threads
 
-    def deserialize(self, source: str | Path | bytes | bytearray | memoryview, *, verify: bool = False) -> Engine:
-        """An engine from a plan file, which is mapped, or its bytes. ``verify``: check the weights' sha256, too.
+    def deserialize(self, source: str | Path | bytes | bytearray | memoryview, *, verify: bool | None = None) -> Engine:
+        """An engine from a plan file, which is mapped, or its bytes.
 
-        Raises PlanFormatError, PlanCompatibilityError, PluginError, AllocationError, OSError.
+        ``verify``: whether to check the weights' sha256, too; by default those of signed plans. Raises PlanFormatError,
+        PlanCompatibilityError, UntrustedPlan, PluginError, AllocationError, OSError.
         """
         with recording(self):
-            return self.load(container.load(source, verify=verify))
+            flavour = self.session.flavours[self.flavour]
+            if hasattr(flavour, "open"):
+                return flavour.open(self, source, verify)  # type: ignore[no-any-return]
+            return self.load(container.load(source, verify=verify, admit=self._vouched))
+
+    def load_runtime(self, path: str | Path) -> Runtime:
+        """One like this that hands plans to the lean runtime at that path, a wheel or a folder. That is not checked."""
+        out = copy.copy(self)
+        out.flavour, out.lean_runtime = "dispatch", path
+        return out
+
+    def check(self, source: str | Path | bytes | Plan) -> list[str]:
+        """All reasons why the default flavour cannot run a plan here; empty if it can. Nothing of it is run."""
+        try:
+            plan = source if isinstance(source, Plan) else container.load(source)
+        except TactixError as e:
+            return [str(e)]
+        reasons: list[str] = []
+        tests: list[Callable[[Plan], None]] = [self._check_trust, lambda p: self._admit(p, self._device(p)),
+                                               lambda p: check_requirements(p, self.session)]  # fmt: skip
+        for test in tests:
+            try:
+                test(plan)
+            except TactixError as e:
+                reasons += getattr(e, "reasons", ()) or (str(e),)
+        return reasons
 
     def load(self, plan: Plan) -> Engine:
         """An engine of a plan in memory. Raises as ``deserialize``."""
         with recording(self):
             device = self._device(validate(plan))
+            self._check_trust(plan)
             self._admit(plan, device)
-            options = Options(self.max_threads, self.copy_weights, self.allocator)
+            options = Options(self.max_threads, self.copy_weights, self.allocator, self.sign, self.logger)
             engine = self.session.flavours[self.flavour].load(plan, self.session, device, options)
             engine.inherit_recorder(self)
             return engine  # type: ignore[no-any-return]
@@ -102,19 +139,30 @@ class Runtime(Recorded):
             do=f"There are: {', '.join(devices) or 'none'}",
         )  # fmt: skip
 
+    def _vouched(self, seal: Seal) -> bool:
+        """Raises UntrustedPlan for a forged signature."""
+        return any(store.vouches(seal) for store in self.session.trust_stores.values())
+
+    def _check_trust(self, plan: Plan) -> None:
+        if plan.seal is None or self._vouched(plan.seal):
+            return
+        steps = host_steps(plan, self.session.launchers)
+        if self.strict or (steps and not self.engine_host_code_allowed):
+            raise refusal(plan, plan.seal, steps)
+
     def _admit(self, plan: Plan, device: Device) -> None:
         properties = device.properties()
         if reasons := compat.check(plan, properties, tactix.__version__):
-            raise PlanCompatibilityError("the plan cannot run here", reasons=tuple(reasons), do="Build it here")
+            raise PlanCompatibilityError("the plan cannot run here", reasons=tuple(reasons), do=container.CURE)
         for text in compat.warnings(plan, properties, tactix.__version__):
             self.logger.warning(f"plan {plan.name or 'without name'}: {text}")
 
 
-def default_threads() -> int:
-    """TACTIX_NUM_THREADS, or the processors that this process may use. Raises ConfigError."""
+def default_threads(cores: int = 0) -> int:
+    """TACTIX_NUM_THREADS, or so many cores; 0 means those that this process may use. Raises ConfigError."""
     text = os.environ.get("TACTIX_NUM_THREADS", "")
     if not text:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return cores or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     if not text.isdigit() or int(text) < 1:
         raise ConfigError(f"TACTIX_NUM_THREADS is {text!r}", do="Set it to a positive integer")
     return int(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tactix.contracts.graph import Node
 from tactix.words.dtypes import DType
 
 BUDGET = {
@@ -18,6 +19,17 @@ BUDGET = {
 }
 """Largest difference relative to the reference's largest magnitude (at least 1e-3). Other dtypes must be equal."""
 
+SLACK = {"tf32": BUDGET[DType.FP16] / BUDGET[DType.FP32]}
+"""Budgets that a tactic's kind of numerics grants: tf32 has the mantissa of float16."""
+
+
+def slack(node: Node, numerics: str) -> float:
+    """How many budgets of its output a tactic of that kind of numerics may use: halves on the way round more."""
+    made = node.body.infer([v.spec for v in node.given])[node.body.arity :]
+    out = BUDGET.get(node.outputs[0].spec.dtype, float("inf"))
+    coarsest = max(BUDGET.get(x.dtype, 0.0) for x in made) if len(node.outputs) == 1 else 0.0
+    return max(SLACK.get(numerics, 1.0), coarsest / out)
+
 
 def departure(got: Any, want: Any, dtype: DType) -> float:
     """The largest difference in units of the budget: at most 1 passes. Not finite where the reference is: infinite."""
@@ -27,13 +39,14 @@ def departure(got: Any, want: Any, dtype: DType) -> float:
         return float("inf")
     if dtype not in BUDGET:
         return 0.0 if np.array_equal(got, want) else float("inf")
-    a, b = np.asarray(got, np.float64), np.asarray(want, np.float64)
-    if not np.array_equal(np.isnan(a), np.isnan(b)) or not np.array_equal(np.isposinf(a), np.isposinf(b)):
-        return float("inf")
-    finite = np.isfinite(b)
-    if not np.array_equal(np.isfinite(a), finite):
-        return float("inf")
-    if not finite.any():
-        return 0.0
-    scale = max(float(np.abs(b[finite]).max()), 1e-3)
-    return float(np.abs(a[finite] - b[finite]).max()) / (BUDGET[dtype] * scale)
+    wide: Any = np.float32 if dtype.bits <= 16 else np.float64
+    a, b = np.asarray(got, wide), np.asarray(want, wide)
+    with np.errstate(all="ignore"):
+        worst = float(np.abs(a - b).max(initial=0))
+    if not np.isfinite(worst):
+        finite = np.isfinite(b)
+        if any(not np.array_equal(f(a), f(b)) for f in (np.isnan, np.isposinf, np.isfinite)):
+            return float("inf")
+        a, b = a[finite], b[finite]
+        worst = float(np.abs(a - b).max(initial=0))
+    return worst / (BUDGET[dtype] * max(float(np.abs(b).max(initial=0)), 1e-3))

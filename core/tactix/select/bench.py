@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.artifact import KernelArtifact
-from tactix.contracts.graph import Node, run_node
+from tactix.contracts.graph import Node, Value, run_node
 from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step
 from tactix.contracts.region import resolve
 from tactix.contracts.tactic import Variant
 from tactix.select.accuracy import departure
 from tactix.words.dims import Env, evaluate
 from tactix.words.errors import ExecutionError
-from tactix.words.tensor import TensorSpec
+from tactix.words.tensor import Format, TensorSpec
 
 ALIGNMENT = 64
 
@@ -62,9 +62,20 @@ class Bench:
         self, context: LinkContext, launchers: Mapping[str, Launcher], allocator: Allocator | None = None
     ) -> None:
         self.context, self.device, self.launchers, self.allocator = context, context.device, launchers, allocator
-        self._held: list[Any] = []
-        self._addresses: list[int] = []
-        self._outputs: list[int] = []
+        self._held, self._addresses, self._outputs = list[Any](), list[int](), list[int]()
+
+    def trial(self, node: Node, env: Env) -> tuple[list[Any], list[Any]]:
+        """Sample inputs for ``prepare``, and the outputs that ``check`` compares with. Raises ExecutionError."""
+        arrays = sample(node, env)
+        return arrays, reference(node, arrays, env)
+
+    def measure(self, runnable: Runnable, times: int) -> float:
+        """Seconds that so many runs of what ``prepare`` gave take together."""
+        return self.device.measure(runnable, times)
+
+    def final(self, tried: Sequence[Any], complete: Callable[..., Any], load: Callable[[Any], Any]) -> Any:
+        """The plan of the network that is fastest of those tried; ``load`` makes an engine of a plan, to be timed."""
+        return complete(*min(tried, key=lambda attempt: attempt[-1].seconds))
 
     def prepare(
         self, node: Node, artifact: KernelArtifact, variant: Variant, arrays: Sequence[Any], env: Env
@@ -73,21 +84,11 @@ class Bench:
         import numpy as np
 
         self._held, self._addresses = [], []
-        inputs = [
-            Operand(self._hold(variant.input_format(i).pack(a)), v.spec.plain(), variant.input_format(i))
-            for i, (v, a) in enumerate(zip(node.given, arrays, strict=True))
-        ]
-        outputs = [
-            Operand(
-                self._hold(self._garbage(v.spec, variant.output_format(i), env)),
-                v.spec.plain(),
-                variant.output_format(i),
-            )
-            for i, v in enumerate(node.outputs)
-        ]
-        constants = {
-            name: self._hold(p.apply(arrays[p.index] if p.index >= 0 else None)) for name, p in artifact.constants
-        }
+        read = [variant.input_format(i) for i in range(len(node.given))]
+        made = [variant.output_format(i) for i in range(len(node.outputs))]
+        inputs = [self._operand(v, f, f.pack(a)) for v, f, a in zip(node.given, read, arrays, strict=True)]
+        outputs = [self._operand(v, f, self._garbage(v.spec, f, env)) for v, f in zip(node.outputs, made, strict=True)]
+        constants = {name: self._hold(p.apply(arrays)) for name, p in artifact.constants}
         size = evaluate(artifact.workspace, env)
         scratch = self._hold(np.empty(size, np.uint8)) if size else -1
         step = Step(node.name, artifact, tuple(inputs), tuple(outputs), constants, scratch)
@@ -108,6 +109,9 @@ class Bench:
             departure(variant.output_format(i).unpack(g, w.shape), w, v.spec.dtype)
             for i, (v, g, w) in enumerate(zip(node.outputs, got, want, strict=True))
         )
+
+    def _operand(self, v: Value, fmt: Format, array: Any) -> Operand:
+        return Operand(self._hold(array), v.spec.plain(), fmt)
 
     def _hold(self, array: Any) -> int:
         made = self.aligned(array)

@@ -1,55 +1,44 @@
 """Choose one candidate for every node so that the whole network is fastest, changes of format included.
 
 Coordinate descent from several starts: each node's fastest candidate, and for every format the candidates that use it
-most. A change of format is charged by the bytes that it moves, once per tensor and format.
+most. A change of format is charged by the bytes that it moves, once per tensor and format; every launch by what it
+costs on the device beside its own time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from tactix.contracts.device import Costs
 from tactix.contracts.graph import Node, Value
 from tactix.select.enumerate import Candidate
 from tactix.words.dims import Env, evaluate
 from tactix.words.tensor import LINEAR, Format
-
-REFORMAT_OVERHEAD = 1e-6
-REFORMAT_BANDWIDTH = 6e9
-"""Seconds for each change of format, and bytes per second read plus written: a plain transposing copy on one core."""
 
 NEAR_TIE = 0.03
 
 
 @dataclass
 class Choice:
-    """The chosen candidates, by node; the predicted seconds; what was found beside."""
+    """The chosen candidates, by node, and the predicted seconds."""
 
     candidates: dict[Node, Candidate]
     seconds: float
-    starts: dict[str, float] = field(default_factory=dict)
-
-    def near_ties(self, options: Mapping[Node, Sequence[Candidate]]) -> list[tuple[str, str, str]]:
-        """Nodes whose second best was within 3 %: (node, chosen, other)."""
-        out = []
-        for node, chosen in self.candidates.items():
-            for c in options[node]:
-                if c is not chosen and abs(c.seconds - chosen.seconds) <= NEAR_TIE * chosen.seconds:
-                    out.append((node.name, chosen.title, c.title))
-        return out
 
 
 class Chooser:
     """One network's nodes with their options."""
 
     def __init__(
-        self, nodes: Sequence[Node], options: Mapping[Node, Sequence[Candidate]], outputs: Sequence[Value], env: Env
-    ):
+        self, nodes: Sequence[Node], options: Mapping[Node, Sequence[Candidate]], outputs: Sequence[Value], env: Env,
+        costs: Costs = Costs(),  # noqa: B008
+    ):  # fmt: skip
         self.nodes = nodes
         self.options = {
             n: sorted((c for c in options[n] if c.status != "rejected"), key=lambda c: c.order) for n in nodes
         }
-        self.outputs = set(outputs)
+        self.outputs, self.launch = set(outputs), costs.launch
         self.reads: dict[Value, list[tuple[Node, int]]] = {}
         for n in nodes:
             for i, v in enumerate(n.given):
@@ -57,29 +46,19 @@ class Chooser:
                     self.reads.setdefault(v, []).append((n, i))
         made = [v for n in nodes for v in n.outputs]
         self.move = {
-            v: 2 * evaluate(v.spec.nbytes(), env) / REFORMAT_BANDWIDTH + REFORMAT_OVERHEAD for v in {*self.reads, *made}
+            v: 2 * evaluate(v.spec.nbytes(), env) / costs.bandwidth + costs.reformat + costs.launch
+            for v in {*self.reads, *made}
         }
 
     def run(self) -> Choice:
-        best: Choice | None = None
-        starts: dict[str, float] = {}
-        for name, start in self._starts().items():
-            found = self._descend(start)
-            starts[name] = found.seconds
-            if best is None or found.seconds < best.seconds - 1e-12:
-                best = found
-        assert best is not None
-        best.starts = starts
-        return best
+        return min(map(self._descend, self._starts()), key=lambda found: round(found.seconds, 12))
 
-    def _starts(self) -> dict[str, dict[Node, Candidate]]:
+    def _starts(self) -> list[dict[Node, Candidate]]:
         formats = {f for cs in self.options.values() for c in cs for f in (*c.variant.inputs, *c.variant.outputs)}
-        out = {"fastest": {n: cs[0] for n, cs in self.options.items()}}
+        starts = [{n: cs[0] for n, cs in self.options.items()}]
         for f in sorted(formats | {LINEAR}):
-            out[f.name] = {
-                n: min(cs, key=lambda c: (-self._count(n, c, f), *c.order)) for n, cs in self.options.items()
-            }
-        return out
+            starts += [{n: min(cs, key=lambda c: (-self._count(n, c, f), *c.order)) for n, cs in self.options.items()}]
+        return starts
 
     @staticmethod
     def _count(n: Node, c: Candidate, f: Format) -> int:
@@ -97,15 +76,18 @@ class Chooser:
                     chosen[n] = best
             if not changed:
                 break
-        seconds = sum(c.seconds for c in chosen.values()) + sum(self._moves(v, chosen) for v in self.move)
+        seconds = sum(map(self._cost, chosen.values())) + sum(self._moves(v, chosen) for v in self.move)
         return Choice(chosen, seconds)
+
+    def _cost(self, c: Candidate) -> float:
+        return c.seconds + self.launch * len(c.artifact.launches)
 
     def _local(self, n: Node, c: Candidate, chosen: dict[Node, Candidate]) -> float:
         """Seconds of the node and of all changes of format around it."""
         before = chosen[n]
         chosen[n] = c
         around = {v for v in (*n.given, *n.outputs) if v in self.move}
-        total = c.seconds + sum(self._moves(v, chosen) for v in sorted(around, key=lambda v: v.name))
+        total = self._cost(c) + sum(self._moves(v, chosen) for v in sorted(around, key=lambda v: v.name))
         chosen[n] = before
         return total
 

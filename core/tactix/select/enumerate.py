@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from tactix.contracts import region
@@ -55,7 +56,6 @@ class Bids:
 
     signature: str
     node: Node
-    names: list[str] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     rejections: list[tuple[str, str]] = field(default_factory=list)
 
@@ -65,6 +65,18 @@ def signature(node: Node, opt: Mapping[str, int]) -> str:
     specs = [None if v is None else _describe(v, opt) for v in node.inputs]
     text = json.dumps([_nameless(region.encode(node.layer, node.attrs)), specs], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def likeness(node: Node, tactics: Sequence[Tactic], ctx: CompileContext) -> Any:
+    """What nodes have in common that share their bids; the node itself where a tactic looks at more."""
+    import numpy as np
+
+    if not all(t.by_signature or t.fallback for t in _asked(tactics, node.kind, ctx.device)):
+        return node
+    consts = [v.const for v in node.given]
+    with np.errstate(all="ignore"):  # a sum is quick, but may overflow
+        finite = [c is None or bool(np.isfinite(c.sum()) or np.isfinite(c).all()) for c in consts]
+    return signature(node, ctx.opt), *finite, *((node.given.index(v), v.spec.value) for v in node.given)
 
 
 def _describe(v: Value, opt: Mapping[str, int]) -> Any:
@@ -100,7 +112,7 @@ def bid(node: Node, tactics: Sequence[Tactic], ctx: CompileContext, terms: Terms
             f"no tactic can run it on {ctx.device.kind}",
             who=f"{node.name} ({node.kind})",
             why=reasons,
-            do="Allow more tactic sources, or install a pack that implements it",
+            do="Allow more tactic sources (beside a GPU the host: GPU_FALLBACK), or install a pack that implements it",
         )
     return bids
 
@@ -118,14 +130,16 @@ def _ask(bids: Bids, tactic: Tactic, ctx: CompileContext, terms: Terms) -> None:
             bids.rejections.append((tactic.key, offered.reason))
             return
         ranked = _rank(node, tactic, offered, ctx)
-        for cost, variant in ranked[:limit]:
+        asked = [(cost, variant) for cost, variant in ranked[:limit] if cost != inf]
+        for cost, variant in asked:
             candidate = Candidate(tactic, variant, tactic.compile(node, variant, ctx), cost)
             if why := terms.lacks(candidate.artifact) or _too_large(candidate.artifact, ctx, terms.workspace):
                 bids.rejections.append((candidate.title, why))
             else:
                 bids.candidates.append(candidate)
-        for _, variant in ranked[limit:]:
-            bids.rejections.append((f"{tactic.key} [{variant}]", "not asked at this optimization level"))
+        for cost, variant in (r for r in ranked if r not in asked):
+            why = "not worth it at the sizes tuned for" if cost == inf else "not asked at this optimization level"
+            bids.rejections.append((f"{tactic.key} [{variant}]", why))
     except TactixError as e:
         bids.rejections.append((tactic.key, str(e)))
     except Exception as e:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from tactix.contracts.artifact import Binary
-from tactix.contracts.device import Device, DeviceProperties
+from tactix.contracts.device import DeviceProperties
 from tactix.contracts.launcher import Runnable
-from tactix.select.bench import Bench, reference, sample
+from tactix.select.accuracy import slack
+from tactix.select.bench import Bench
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import Bids, Candidate
 from tactix.select.timing_cache import Timing, TimingCache
@@ -54,7 +54,9 @@ class Measurer:
             raise TimingCacheError(
                 "a frozen build needs every timing", who=b.node.name, why=why, do="Build once without frozen"
             )
-        binaries = self._compile([c for _, cs in todo for c in cs])
+        self.monitor.phase("compile", sum(len(cs) for _, cs in todo))
+        binaries = self.toolchain.compile((c.artifact for _, cs in todo for c in cs), self.properties)
+        self.monitor.finish("compile")
         self.monitor.phase("measure", len(todo))
         for i, (b, cs) in enumerate(todo):
             if self.monitor.cancelled() or time.monotonic() > self.deadline:
@@ -68,22 +70,12 @@ class Measurer:
         for b in all_bids:
             _require_one(b)
 
-    def _compile(self, candidates: Sequence[Candidate]) -> Mapping[str, Binary]:
-        self.monitor.phase("compile", len(candidates))
-        binaries = self.toolchain.compile((c.artifact for c in candidates), self.properties)
-        self.monitor.finish("compile")
-        return binaries
-
     def key(self, b: Bids, c: Candidate) -> str:
         """The timing cache's key of a candidate."""
-        device = [
-            self.properties.kind,
-            self.properties.name,
-            sorted(self.properties.features),
-            dict(self.properties.facts),
-        ]
-        parts = [b.signature, c.tactic.key, c.variant.id, c.artifact.digest, device, self.threads]
-        parts.append(self.toolchain.identity(c.artifact))
+        p = self.properties
+        device = [p.kind, p.name, sorted(p.features), dict(p.facts)]
+        own = [b.signature, c.tactic.key, c.variant.id, c.artifact.digest]
+        parts = [*own, device, self.threads, self.toolchain.identity(c.artifact)]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:40]
 
     def _settle(self, b: Bids, c: Candidate) -> bool:
@@ -99,9 +91,8 @@ class Measurer:
         return True
 
     def _race(self, b: Bids, candidates: Sequence[Candidate], binaries: Any) -> None:
-        arrays = sample(b.node, self.env)
         try:
-            want = reference(b.node, arrays, self.env)
+            arrays, want = self.bench.trial(b.node, self.env)
         except ExecutionError as e:
             if not self._is_guessed(b):
                 raise
@@ -115,7 +106,7 @@ class Measurer:
                 artifact = with_binary(c.artifact, binaries)
                 runnable, got = self.bench.prepare(b.node, artifact, c.variant, arrays, self.env)
                 runnable.repeat(1)
-                c.error = self.bench.check(b.node, c.variant, got, want)
+                c.error = self.bench.check(b.node, c.variant, got, want) / slack(b.node, c.tactic.numerics)
             except TactixError as e:
                 _reject(c, str(e))
                 continue
@@ -132,22 +123,22 @@ class Measurer:
         return any(symbols(d) & self.guessed for d in dims)
 
     def _time(self, b: Bids, runners: Sequence[tuple[Candidate, Runnable, Any]]) -> None:
-        for (c, _, _), times in zip(runners, interleave(self.bench.device, [r for _, r, _ in runners]), strict=True):
+        for (c, _, _), times in zip(runners, interleave(self.bench.measure, [r for _, r, _ in runners]), strict=True):
             best = min(times)
             timing = Timing(best, median(times) / best - 1 if best else 0.0, c.error)
             _record(c, timing, "measured")
             self.cache.put(self.key(b, c), timing)
 
 
-def interleave(device: Device, runnables: Sequence[Runnable]) -> list[list[float]]:
+def interleave(measure: Callable[[Runnable, int], float], runnables: Sequence[Runnable]) -> list[list[float]]:
     """Seconds of one run, several samples for each, taken in turns until a winner stands out or the rounds are over."""
-    first = [device.measure(r, 1) for r in runnables]
+    first = [measure(r, 1) for r in runnables]
     times = [max(1, min(10000, int(ROUND_SECONDS / max(t, 1e-7)))) for t in first]
     samples: list[list[float]] = [[] for _ in runnables]
     racing = list(range(len(runnables)))
     for turn in range(ROUNDS):
         for i in racing:
-            samples[i].append(device.measure(runnables[i], times[i]) / times[i])
+            samples[i].append(measure(runnables[i], times[i]) / times[i])
         best = min((min(samples[i]) for i in racing), default=0.0)
         racing = [i for i in racing if min(samples[i]) <= best * HOPELESS]
         ranked = sorted(min(samples[i]) for i in racing)

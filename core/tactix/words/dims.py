@@ -55,8 +55,8 @@ Monomial = tuple[Atom, ...]
 LARGEST = 4096
 """Most atoms of an expression: arithmetic on shapes may double it with every layer."""
 
-DEEPEST = 50
-"""Deepest nesting of operations that are no polynomial."""
+DEEPEST, FACTORS = 50, 64
+"""Deepest nesting of operations that are no polynomial; most entries of a product in JSON."""
 
 
 class Expr:
@@ -381,16 +381,17 @@ def _term_json(atoms: Monomial, c: int) -> Any:
     return parts[0] if len(parts) == 1 else ["*", *parts]
 
 
-def from_json(j: Any, depth: int = 0) -> Dim:
-    """Inverse of ``to_json``; raises InvalidArgument on anything else."""
-    if isinstance(j, int) and not isinstance(j, bool):
+def from_json(j: Any, depth: int = 0, inside: str = "") -> Dim:
+    """Inverse of ``to_json``; raises InvalidArgument on anything else, and on what might grow when it is multiplied."""
+    if type(j) is int and not abs(j) >> 63:
         return j
     if isinstance(j, str) and j:
         return sym(j)
-    if isinstance(j, list) and len(j) >= 2 and depth < 64 and isinstance(j[0], str):
-        args = [from_json(x, depth + 1) for x in j[1:]]
+    flat = isinstance(j, list) and 2 <= len(j) <= (FACTORS if j[0] == "*" else LARGEST) and isinstance(j[0], str)
+    if flat and depth < 64 and (inside != "*" or j[0] in _BUILD):
+        args = [from_json(x, depth + 1, j[0]) for x in j[1:]]
         if j[0] == "+":
-            return functools.reduce(lambda a, b: a + b, args)
+            return _normal(t for a in args for t in _terms(a))
         if j[0] == "*":
             return prod(args)
         if j[0] in _BUILD and len(args) == 2:

@@ -130,6 +130,12 @@ class PlanCompatibilityError(TactixError):
         self.reasons = reasons
 
 
+class UntrustedPlan(TactixError):
+    """A plan whose host code nobody vouches for, or whose signature does not fit it."""
+
+    code = ErrorCode.UNSUPPORTED_STATE
+
+
 class AllocationError(TactixError, MemoryError):
     """Memory that could not be had."""
 

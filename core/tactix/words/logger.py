@@ -48,26 +48,3 @@ class Logger:
 
     def verbose(self, msg: str) -> None:
         self.log(Severity.VERBOSE, msg)
-
-
-_LEVELS = {
-    Severity.INTERNAL_ERROR: 50,
-    Severity.ERROR: 40,
-    Severity.WARNING: 30,
-    Severity.INFO: 20,
-    Severity.VERBOSE: 10,
-}
-
-
-class StdlibLogger(Logger):
-    """Hands messages to Python's ``logging``, whose levels and handlers decide; VERBOSE becomes DEBUG."""
-
-    def __init__(self, name: str = "tactix", min_severity: Severity = Severity.VERBOSE) -> None:
-        import logging
-
-        super().__init__(min_severity)
-        self._target = logging.getLogger(name)
-
-    def log(self, severity: Severity, msg: str) -> None:
-        if severity <= self.min_severity:
-            self._target.log(_LEVELS[Severity(severity)], "%s", msg)

@@ -6,10 +6,13 @@ import contextlib
 import ctypes
 import mmap
 import threading
+from typing import Any
 
 from tactix.words.errors import AllocationError, InvalidArgument
 
 HUGE_PAGE = 2 << 20
+_PRIVATE: dict[str, Any] = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+"""A mapping that is shared, as is the default, gets no huge pages."""
 
 
 class ArenaAllocator:
@@ -30,7 +33,7 @@ class ArenaAllocator:
             alignment = max(alignment, HUGE_PAGE)
         slack = alignment if alignment > mmap.PAGESIZE else 0
         try:
-            piece = mmap.mmap(-1, max(1, size) + slack)
+            piece = mmap.mmap(-1, max(1, size) + slack, **_PRIVATE)
         except (OSError, ValueError, OverflowError) as e:
             raise AllocationError(f"cannot have {size} bytes of host memory", why=str(e)) from None
         if size >= HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):

@@ -22,22 +22,27 @@ def devices() -> list[Device]:
 
 
 def launchers() -> list[Launcher]:
-    """What runs cubins."""
+    """What runs cubins, what calls libraries between them, and what runs steps on the host beside them."""
+    from tactix_builtin.cuda.cublaslt.launcher import CublasLtLauncher
+    from tactix_builtin.cuda.cudnn.launcher import CudnnLauncher
+    from tactix_builtin.cuda.host_launcher import HostLauncher
     from tactix_builtin.cuda.launcher import CubinLauncher
 
-    return [CubinLauncher()]
+    return [CubinLauncher(), CublasLtLauncher(), CudnnLauncher(), HostLauncher()]
 
 
 def allocators() -> list[Allocator]:
-    """The driver's pool, and pieces that are used again; the first by key is the default."""
+    """The driver's pool, pieces that are used again, pycuda's pool; the first by key is the default."""
     from tactix_builtin.cuda.device import the_device
+    from tactix_builtin.cuda.foreign import PycudaAllocator
     from tactix_builtin.cuda.memory import PoolAllocator, RecyclingAllocator
 
-    return [PoolAllocator(the_device()), RecyclingAllocator(the_device())]
+    return [kind(the_device()) for kind in (PoolAllocator, RecyclingAllocator, PycudaAllocator)]
 
 
 def compilers() -> list[Compiler]:
-    """NVRTC."""
+    """NVRTC, and what makes plans of cuDNN."""
+    from tactix_builtin.cuda.cudnn.compiler import CudnnCompiler
     from tactix_builtin.cuda.nvrtc import NvrtcCompiler
 
-    return [NvrtcCompiler()]
+    return [NvrtcCompiler(), CudnnCompiler()]

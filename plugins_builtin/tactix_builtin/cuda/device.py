@@ -10,16 +10,23 @@ import functools
 import threading
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tactix.contracts.device import Device, DeviceProperties
+from tactix.contracts.allocator import Allocator
+from tactix.contracts.device import Costs, Device, DeviceProperties
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.words.errors import ExecutionError, InvalidArgument, TactixError
+from tactix_builtin.cuda.capture import Recorder
 from tactix_builtin.cuda.driver import Driver
+from tactix_builtin.cuda.launcher import GraphLauncher, link
 from tactix_builtin.cuda.modules import Modules
-from tactix_builtin.cuda.stream import CudaEvent, CudaStream
+from tactix_builtin.cuda.stream import CudaEvent, CudaStream, handle_of
 from tactix_builtin.cuda.target import VECTOR_BITS, facts_of, features, target
 from tactix_builtin.devices.cpu import Segments
+
+if TYPE_CHECKING:
+    from tactix_builtin.cuda.bench import CudaBench
+    from tactix_builtin.cuda.exchange import CudaExchange
 
 __all__ = ["CudaDevice", "target", "the_device"]
 
@@ -36,18 +43,26 @@ class _Local(threading.local):
 
 
 class CudaDevice(Device):
-    """``ordinal``: as the driver counts. ``driver``: what to call it by; cuda-python's binding is imported if None."""
+    """``ordinal``: as the driver counts. ``driver``: what to call it by; cuda-python's binding is imported if None.
+
+    ``alignment``: of the widest access of a thread, and of what tensor maps and the libraries take.
+    """
 
     key = "tactix.cuda@1"
     kind = "cuda"
+    alignment = 16
+    spread = 256 << 10
+    costs = Costs(launch=7e-7, reformat=2e-6, bandwidth=1.5e12)
 
     def __init__(self, ordinal: int = 0, driver: Driver | None = None) -> None:
         self.ordinal = ordinal
         self.local = _Local()
         self.modules = Modules(self)
+        self.recorder = Recorder(self)
         self._given = driver
         self._lock = threading.RLock()  # the garbage collector may come back to it in the same thread
         self._context: Any = None
+        self._set_aside = 0
 
     # -- what is there ---------------------------------------------------------------------------------------------
 
@@ -86,7 +101,7 @@ class CudaDevice(Device):
         return self._properties
 
     def target(self, name: str) -> DeviceProperties:
-        """An architecture: ``sm_80``, ``sm_90``, ``sm_90a``, ... Raises InvalidArgument."""
+        """``sm_80``, ``sm_90``, ``sm_90a``, ``h200``, ... Raises InvalidArgument."""
         return target(name)
 
     @functools.cached_property
@@ -106,6 +121,25 @@ class CudaDevice(Device):
             memory=int(call("cuDeviceTotalMem", self.native)),
             facts=facts,
         )
+
+    @property
+    def bench(self) -> type[CudaBench]:
+        """What checks and times candidates on it."""
+        from tactix_builtin.cuda.bench import CudaBench
+
+        return CudaBench
+
+    def persistent_cache(self) -> int:
+        return self.attribute("MAX_PERSISTING_L2_CACHE_SIZE")
+
+    def set_aside(self, size: int) -> None:
+        """Keep at least so many bytes of the L2 cache for accesses that ask for it; all of the process have them."""
+        self.activate()
+        with self._lock:
+            if size > self._set_aside:
+                kind = self.driver.api.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+                self.driver.call("cuCtxSetLimit", kind, size)
+                self._set_aside = size
 
     # -- contexts and streams --------------------------------------------------------------------------------------
 
@@ -132,11 +166,12 @@ class CudaDevice(Device):
     def create_event(self) -> CudaEvent:
         return CudaEvent(self)
 
-    def stream_of(self, handle: int) -> CudaStream:
-        """The driver's stream with that handle, whoever made it; 0 is the default stream. Raises InvalidArgument."""
-        if handle < 0:
-            raise InvalidArgument(f"no stream has handle {handle}", who=self.key)
-        return CudaStream(self, handle) if handle else self.default_stream
+    def stream_of(self, stream: Any) -> CudaStream:
+        """By a handle (0: the default), or an object of whoever made it, see ``handle_of``. Raises InvalidArgument."""
+        if isinstance(stream, CudaStream):
+            return stream
+        handle = handle_of(stream)
+        return CudaStream(self, handle, stream) if handle else self.default_stream
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
@@ -162,13 +197,48 @@ class CudaDevice(Device):
         self.driver.call("cuMemcpyDtoHAsync", array.__array_interface__["data"][0], place, array.nbytes, stream)
         self.driver.call("cuStreamSynchronize", stream)
 
+    def fill(self, address: int, byte: int, size: int) -> None:
+        """Set all bytes of some memory."""
+        if size:
+            self.activate()
+            place, stream = self.driver.api.CUdeviceptr(address), self.current().native
+            self.driver.call("cuMemsetD8Async", place, byte, size, stream)
+            self.settle()
+
+    def copy_within(self, address: int, source: int, size: int) -> None:
+        """From one place of the device's memory to another."""
+        self.activate()
+        places = (self.driver.api.CUdeviceptr(a) for a in (address, source))
+        self.driver.call("cuMemcpyDtoDAsync", *places, size, self.current().native)
+        self.settle()
+
+    def copy_all(self, pairs: Sequence[tuple[int, Any]]) -> None:
+        """Through pinned memory, neighbours together."""
+        from tactix_builtin.cuda.pinned import upload
+
+        upload(self, pairs)
+
+    def ordinal_of(self, address: int) -> int:
+        """The device whose memory an address is in. Raises CudaFailure for none."""
+        self.activate()
+        key = self.driver.api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        return int(self.driver.call("cuPointerGetAttribute", key, address))
+
+    def exchange(self, allocator: Allocator) -> CudaExchange:
+        from tactix_builtin.cuda.exchange import CudaExchange
+
+        return CudaExchange(self, allocator)
+
     # -- running ---------------------------------------------------------------------------------------------------
 
     def link(self, steps: Sequence[Step], launchers: Mapping[str, Launcher], ctx: LinkContext) -> Runnable:
-        """Consecutive steps of one launcher are its to run as one graph. Raises ExecutionError."""
+        """Consecutive steps are one graph where all their launchers make graphs. Raises ExecutionError."""
         parts: list[Runnable] = []
-        for key, group in groupby(steps, key=lambda s: s.artifact.launcher):
+        for key, group in groupby(steps, key=lambda s: _graph_or(launchers, s.artifact.launcher)):
             own = list(group)
+            if not key:
+                parts.append(link([(launchers[s.artifact.launcher], s) for s in own], ctx))  # type: ignore[misc]
+                continue
             found = launchers.get(key)
             if found is None or found.device != self.kind:
                 why = f"it is for {found.device}" if found else "there is none"
@@ -189,6 +259,12 @@ class CudaDevice(Device):
 
         stream.submit(work)
         return end.elapsed(begin)
+
+
+def _graph_or(launchers: Mapping[str, Launcher], key: str) -> str:
+    """Empty for a launcher that makes graphs, else the key."""
+    found = launchers.get(key)
+    return "" if isinstance(found, GraphLauncher) and found.device == CudaDevice.kind else key
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""A run of kernels as one executable CUDA graph: kernel nodes in a chain, their arguments in one table.
+"""A run of kernels as one executable CUDA graph: nodes in branches, their arguments in one table.
 
 The driver copies arguments into a node when the node is made or set, so that runs that are under way are not touched by
 what is bound later.
@@ -12,32 +12,46 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tactix.contracts.launcher import LinkContext
 from tactix.words.dims import Env
 from tactix.words.errors import ExecutionError, TactixError
+from tactix_builtin.cuda.capture import CapturedNode
+from tactix_builtin.cuda.driver import CudaFailure
 from tactix_builtin.cuda.launcher import AXES, SHARED, KernelTable, Start
+from tactix_builtin.cuda.maps import MapMemory
+from tactix_builtin.cuda.modules import Kernel
+from tactix_builtin.cuda.order import LANES, Follows, Regions, follows, in_lanes
+from tactix_builtin.cuda.persisting import Window, windows
 
 if TYPE_CHECKING:
     from tactix_builtin.cuda.device import CudaDevice
 
 GRID, BLOCK, THREADS = (2**31 - 1, 65535, 65535), (1024, 1024, 64), 1024
 """What a launch may have at most, on every device (CUDA C++ Programming Guide, "Technical Specifications")."""
-COPIES, MOST_NODES = 20, 2000
+COPIES, MOST_NODES = 20, 100
 """How often a graph for measuring runs the kernels, and how many nodes it has at most."""
+UNGRAPHABLE = frozenset({801, *range(900, 909), 910})
+"""CUDA_ERROR_NOT_SUPPORTED, those of stream capture, and GRAPH_EXEC_UPDATE_FAILURE: kernels go one by one then."""
 
 
 class Node:
-    """A launch at bound shapes. ``params``: what the driver takes for a kernel node; they point into the table."""
+    """A kernel at bound shapes. ``params``: what the driver takes for a kernel node; they point into the table.
 
-    def __init__(self, start: Start, geometry: Sequence[int], arguments: int, device: CudaDevice) -> None:
-        self.start, self.device = start, device
+    ``window``: memory to keep in the L2 cache.
+    """
+
+    window: Window | None = None
+
+    def __init__(self, start: Start, kernel: Kernel, geometry: Sequence[int], arguments: int, device: CudaDevice):
+        self.start, self.kernel, self.device = start, kernel, device
         self.grid, self.block = geometry[:AXES], geometry[AXES : 2 * AXES]
         self.cluster, self.shared = geometry[2 * AXES : SHARED], geometry[SHARED]
         self.arguments = arguments
         self._check()
         with blaming(start.step):
-            start.kernel.allow_shared(self.shared)
+            kernel.allow_shared(self.shared)
         self.params = device.driver.api.CUDA_KERNEL_NODE_PARAMS()
-        self.params.func = start.kernel.native
+        self.params.func = kernel.native
         self.params.gridDimX, self.params.gridDimY, self.params.gridDimZ = self.grid
         self.params.blockDimX, self.params.blockDimY, self.params.blockDimZ = self.block
         self.params.sharedMemBytes = self.shared
@@ -51,70 +65,89 @@ class Node:
             why = f"a device takes {GRID} of {BLOCK}, of no more than {THREADS} threads"
             raise ExecutionError(what, who=self.start.step, why=why)
 
-    @property
-    def clustered(self) -> bool:
-        return self.cluster != [1] * AXES
-
-    def attribute(self, of_node: bool) -> tuple[Any, Any]:
-        """The cluster dimensions as a launch attribute: id and value."""
-        api = self.device.driver.api
-        value = (api.CUkernelNodeAttrValue if of_node else api.CUlaunchAttributeValue)()
-        value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = self.cluster
+    def attributes(self, of_node: bool) -> list[tuple[Any, Any]]:
+        """Ids and values: the cluster dimensions and the window, of a launch that has them."""
+        api, out = self.device.driver.api, []
+        make = api.CUkernelNodeAttrValue if of_node else api.CUlaunchAttributeValue
         kind = api.CUkernelNodeAttrID if of_node else api.CUlaunchAttributeID
-        return kind.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, value
+        if self.cluster != [1] * AXES:
+            value = make()
+            value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = self.cluster
+            out.append((kind.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, value))
+        if self.window is not None:
+            out.append((kind.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, self.window.fill(make(), api)))
+        return out
+
+    def add(self, graph: Any, after: Sequence[Any]) -> Any:
+        """Put it into a graph behind others; gives the driver's node."""
+        call = self.device.driver.call
+        made = call("cuGraphAddKernelNode", graph, after, len(after), self.params)
+        for attribute in self.attributes(of_node=True):
+            call("cuGraphKernelNodeSetAttribute", made, *attribute)
+        return made
+
+    def update(self, executable: Any, handles: Sequence[Any]) -> None:
+        """Give nodes that ``add`` made the arguments that the table has now."""
+        for handle in handles:
+            self.device.driver.call("cuGraphExecKernelNodeSetParams", executable, handle, self.params)
 
     def launch(self, stream: Any) -> None:
         """Without a graph."""
         call = self.device.driver.call
         with blaming(self.start.step):
-            if self.clustered:
-                call("cuLaunchKernelEx", self._config(stream), self.params.func, self.arguments, 0)
+            if attributes := self.attributes(of_node=False):
+                call("cuLaunchKernelEx", self._config(stream, attributes), self.params.func, self.arguments, 0)
             else:
                 more = (self.shared, stream, self.arguments, 0)
-                call("cuLaunchKernel", self.start.kernel.native, *self.grid, *self.block, *more)
+                call("cuLaunchKernel", self.kernel.native, *self.grid, *self.block, *more)
 
-    def _config(self, stream: Any) -> Any:
+    def _config(self, stream: Any, attributes: Sequence[tuple[Any, Any]]) -> Any:
         api = self.device.driver.api
-        config, attribute = api.CUlaunchConfig(), api.CUlaunchAttribute()
+        config, made = api.CUlaunchConfig(), [api.CUlaunchAttribute() for _ in attributes]
         config.gridDimX, config.gridDimY, config.gridDimZ = self.grid
         config.blockDimX, config.blockDimY, config.blockDimZ = self.block
         config.sharedMemBytes, config.hStream = self.shared, stream
-        attribute.id, attribute.value = self.attribute(of_node=False)
-        config.attrs, config.numAttrs = [attribute], 1
+        for one, (kind, value) in zip(made, attributes, strict=True):
+            one.id, one.value = kind, value
+        config.attrs, config.numAttrs = made, len(made)
         return config
 
 
 class Graph:
-    """Nodes in a chain, ``copies`` times over, instantiated."""
+    """Nodes in the order that ``order`` asks for, ``copies`` times one after the other, instantiated."""
 
-    def __init__(self, nodes: Sequence[Node], device: CudaDevice, copies: int = 1) -> None:
+    def __init__(
+        self, nodes: Sequence[Node | CapturedNode], order: Follows, device: CudaDevice, copies: int = 1
+    ) -> None:
         call = self._call = device.driver.call
         graph = call("cuGraphCreate", 0)
-        handles: list[Any] = []
+        last = sorted(set(range(len(nodes))) - {k for before in order for k in before})
+        made: list[list[Any]] = []
         try:
-            for node in [*nodes] * copies:
-                with blaming(node.start.step):
-                    handles.append(call("cuGraphAddKernelNode", graph, handles[-1:], len(handles[-1:]), node.params))
-                    if node.clustered:
-                        call("cuGraphKernelNodeSetAttribute", handles[-1], *node.attribute(of_node=True))
+            for _ in range(copies):
+                ends = [made[-1][k] for k in last] if made else []
+                made.append([])
+                for node, before in zip(nodes, order, strict=True):
+                    with blaming(node.start.step):
+                        made[-1].append(node.add(graph, [made[-1][k] for k in before] or ends))
             self._exec = call("cuGraphInstantiate", graph, 0)
         except TactixError:
             call("cuGraphDestroy", graph)
             raise
-        self._handles = {id(n): handles[i :: len(nodes)] for i, n in enumerate(nodes)}
-        weakref.finalize(self, _destroy, device, graph, self._exec).atexit = False
+        self._handles = {id(n): [own[i] for own in made] for i, n in enumerate(nodes)}
+        weakref.finalize(self, _destroy, device, graph, self._exec, tuple(nodes)).atexit = False
 
-    def update(self, node: Node) -> None:
+    def update(self, node: Node | CapturedNode) -> None:
         """Give a node its new arguments, for runs that are launched from now on."""
-        for handle in self._handles[id(node)]:
-            self._call("cuGraphExecKernelNodeSetParams", self._exec, handle, node.params)
+        with blaming(node.start.step):
+            node.update(self._exec, self._handles[id(node)])
 
     def launch(self, stream: Any) -> None:
         self._call("cuGraphLaunch", self._exec, stream)
 
 
-def _destroy(device: CudaDevice, graph: Any, executable: Any) -> None:
-    """Runs that are under way come to their end: the driver waits with it."""
+def _destroy(device: CudaDevice, graph: Any, executable: Any, _nodes: object) -> None:
+    """Runs that are under way come to their end: the driver waits with it. Code of the nodes is there until then."""
     with contextlib.suppress(TactixError):  # after a fatal error there is nothing left to destroy
         device.activate()
         device.driver.call("cuGraphExecDestroy", executable)
@@ -132,19 +165,26 @@ def blaming(step: str) -> Iterator[None]:
 
 
 class CudaRun:
-    """All launches of some steps. ``plain``: why they are launched one by one; empty if they are one graph."""
+    """All launches of some steps. ``plain``: why they are launched one by one; empty if they are one graph.
 
-    def __init__(self, table: KernelTable, device: CudaDevice, plain: str = "") -> None:
+    ``order``: what each of ``nodes`` follows, once there is a graph.
+    """
+
+    def __init__(self, table: KernelTable, device: CudaDevice, ctx: LinkContext, plain: str = "") -> None:
         import numpy as np
 
         self.plain = plain
-        self.nodes: list[Node] = []
-        self._table, self._device = table, device
+        self.nodes: list[Node | CapturedNode] = []
+        self.order: Follows = []
+        self._table, self._device, self._ctx = table, device, ctx
+        self._regions: Regions | None = None
         self._slots = np.zeros(max(1, table.size), np.int64)
         # what a kernel gets is a list of where its arguments are
         self._places = self._slots.ctypes.data + 8 * np.arange(max(1, table.size), dtype=np.int64)
+        self._maps, self._map_index = MapMemory(len(table.maps)), {slot: i for i, slot in enumerate(table.maps)}
+        self._places[list(table.maps)] = self._maps.places
         self._values: list[int] = []
-        self._by_start: dict[int, Node] = {}
+        self._by_start: dict[int, Node | CapturedNode] = {}
         self._stale: set[int] = set()
         self._graph: Graph | None = None
         self._many: tuple[Graph, int] | None = None
@@ -161,21 +201,45 @@ class CudaRun:
         slots, scalars = table.scalars
         self._slots[slots] = values[scalars]
         device.activate()
-        first = int(self._places.ctypes.data)
+        for slot in table.maps:
+            self._encode(slot)
         self._by_start = {
-            i: Node(start, geometry, first + 8 * start.first, device)
+            i: self._node(start, geometry)
             for i, (start, geometry) in enumerate(zip(table.starts, table.geometry_at(self._values), strict=True))
             if 0 not in geometry[:AXES]
         }
         self.nodes = list(self._by_start.values())
+        self._regions = Regions(addresses, table.sizes_at(self._values)) if self._ctx.max_aux_streams else None
+        for i, window in windows(table.users, addresses, self._ctx, device).items():
+            if isinstance(node := self._by_start.get(i), Node):
+                node.window = window
         self._stale.clear()
         self._many = self._graph = None
+
+    def _node(self, start: Start, geometry: Sequence[int]) -> Node | CapturedNode:
+        if isinstance(start.kernel, Kernel):
+            arguments = int(self._places.ctypes.data) + 8 * start.first
+            return Node(start, start.kernel, geometry, arguments, self._device)
+        with blaming(start.step):
+            return CapturedNode(start, start.kernel, self._slots[start.first :][: start.count], self._device)
 
     def rebind(self, buffer: int, address: int) -> None:
         for slot, offset, start in self._table.users.get(buffer, ()):
             self._slots[slot] = address + self._values[offset]
             self._stale.add(start)
+            if slot in self._map_index:
+                self._encode(slot)
         self._many = None
+        if self._regions is not None and self._regions.move(buffer, address):
+            self._graph = None  # what must follow what has changed
+
+    def _encode(self, slot: int) -> None:
+        """Make the tensor map that an argument stands for, once its address is known."""
+        address = int(self._slots[slot])
+        if address:
+            made, numbers = self._table.maps[slot]
+            encoded = made.encode(self._device.driver, address, [self._values[i] for i in numbers])
+            self._maps.put(self._map_index[slot], encoded)
 
     def __call__(self) -> None:
         """In the stream that the thread submits to; outside of ``submit`` the results are there at return."""
@@ -192,7 +256,7 @@ class CudaRun:
         copies = min(COPIES, MOST_NODES // max(1, len(self.nodes)))
         if not self.plain and self.nodes and times >= copies > 1:
             if self._many is None:
-                self._many = Graph(self.nodes, self._device, copies), copies
+                self._many = Graph(self.nodes, self._ordered(), self._device, copies), copies
             for _ in range(times // copies):
                 self._many[0].launch(stream)
             left = times % copies
@@ -203,15 +267,39 @@ class CudaRun:
     def _once(self, stream: Any) -> None:
         if not self.nodes:
             return
+        try:
+            if not self.plain:
+                self._fresh_graph().launch(stream)
+        except CudaFailure as e:
+            if e.status not in UNGRAPHABLE:
+                raise
+            self.plain = f"no CUDA graph: {e}"
+            self._ctx.warn(f"kernels are launched one by one, which takes longer: {self.plain}")
         if self.plain:
             self._launch_all(stream)
-            return
+
+    def _fresh_graph(self) -> Graph:
+        """The graph, with the addresses of now."""
         if self._graph is None:
-            self._graph = Graph(self.nodes, self._device)
+            self._graph = Graph(self.nodes, self._ordered(), self._device)
             self._stale.clear()
         elif self._stale:
             self._freshen()
-        self._graph.launch(stream)
+        return self._graph
+
+    def _ordered(self) -> Follows:
+        """What every node follows, at the addresses of now."""
+        if self._regions is None:
+            self.order = [[i - 1] if i else [] for i in range(len(self.nodes))]
+            return self.order
+        accesses = self._table.accesses
+        self.order = follows([accesses[i] for i in self._by_start], self._regions.spans())
+        most, wide = self._ctx.max_aux_streams + 1, [False] * len(self.nodes)
+        if not most:
+            cores = self._device.properties().cores
+            most, wide = LANES, [not isinstance(n, Node) or math.prod(n.grid) >= cores for n in self.nodes]
+        self.order = in_lanes(self.order, most, wide)
+        return self.order
 
     def _freshen(self) -> None:
         """Bring new addresses to the nodes that use them."""

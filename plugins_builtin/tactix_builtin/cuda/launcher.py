@@ -1,17 +1,19 @@
-"""Runs cubins: one table of arguments for all launches of the steps, and one CUDA graph that makes them."""
+"""Launchers whose steps become one CUDA graph: one table of arguments for all launches. The first runs cubins."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tactix.contracts.artifact import Arg, Binary, Launch
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.words.dims import Dim, Env, evaluate
-from tactix.words.errors import ExecutionError, ShapeError
+from tactix.words.errors import ExecutionError, ShapeError, TactixError
+from tactix_builtin.cuda.maps import TensorMap, maps_of
 from tactix_builtin.cuda.modules import Kernel
+from tactix_builtin.cuda.order import Access, access, extents
 
 if TYPE_CHECKING:
     from tactix_builtin.cuda.device import CudaDevice
@@ -21,24 +23,63 @@ SHARED = 3 * AXES
 """Where the geometry of a launch has its shared memory: after grid, block and cluster."""
 
 
-class CubinLauncher(Launcher):
-    """Steps whose code is a cubin.
+class Bound(Protocol):
+    """A library's call for shapes that are fixed."""
 
-    Every argument of a kernel is eight bytes: an address, or a ``long long``. ``Launch.symbol`` x names the kernel
-    ``TX_NAME(x)``. A launch whose grid has a zero is left out: there is nothing to do.
+    def enqueue(self, arguments: Sequence[int], stream: int) -> None:
+        """Put the work into the stream of that handle, which may be capturing. Raises ExecutionError."""
+
+
+class Call(Protocol):
+    """A library's function instead of a kernel: what it puts into a stream becomes part of the graph."""
+
+    def bind(self, arguments: Sequence[int]) -> Bound:
+        """Settle what follows from the numbers among the arguments. Raises ExecutionError."""
+
+
+class GraphLauncher(Launcher):
+    """Steps of all such launchers that follow each other run as one CUDA graph.
+
+    Every argument is eight bytes: an address, or a ``long long``. A launch whose grid has a zero is left out: there is
+    nothing to do. Launches run beside each other where the memory of their arguments allows it; with
+    ``params["cooperative"]`` never beside another one that has it (see order.py).
     """
 
-    key = "tactix.cuda.cubin@1"
     device = "cuda"
+    host_code = False
+
+    def starts(self, step: Step, device: CudaDevice) -> Iterable[tuple[Launch, Kernel | Call]]:
+        """The step's launches in order, and what each starts. Raises ExecutionError."""
+        raise NotImplementedError(f"{self.key}: starts")
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
         """Raises ExecutionError for code that is missing, cannot be loaded, or lacks a kernel."""
-        from tactix_builtin.cuda.device import CudaDevice
-        from tactix_builtin.cuda.graph import CudaRun
+        return link([(self, s) for s in steps], ctx)
 
-        if not isinstance(ctx.device, CudaDevice):
-            raise ExecutionError(f"{self.key} runs on {CudaDevice.key}, not on {ctx.device.key}", who=steps[0].name)
-        return CudaRun(KernelTable(steps, ctx.device), ctx.device, why_plain())
+
+class CubinLauncher(GraphLauncher):
+    """Steps whose code is a cubin; ``Launch.symbol`` x names the kernel ``TX_NAME(x)``.
+
+    A launch's first arguments may be tensor maps of what lies at the address, see maps.py.
+    """
+
+    key = "tactix.cuda.cubin@1"
+
+    def starts(self, step: Step, device: CudaDevice) -> Iterable[tuple[Launch, Kernel | Call]]:
+        return [(x, kernel_of(step, x, device)) for x in step.artifact.launches]
+
+
+def link(steps: Sequence[tuple[GraphLauncher, Step]], ctx: LinkContext) -> Runnable:
+    """One run of steps with their launchers. Raises ExecutionError."""
+    from tactix_builtin.cuda.device import CudaDevice
+    from tactix_builtin.cuda.graph import CudaRun
+
+    launcher, first = steps[0]
+    if not isinstance(ctx.device, CudaDevice):
+        raise ExecutionError(f"{launcher.key} runs on {CudaDevice.key}, not on {ctx.device.key}", who=first.name)
+    table = KernelTable(steps, ctx.device)
+    ctx.device.modules.keep(ctx, (s.kernel for s in table.starts if isinstance(s.kernel, Kernel)))
+    return CudaRun(table, ctx.device, ctx, why_plain())
 
 
 def why_plain() -> str:
@@ -50,10 +91,10 @@ def why_plain() -> str:
 
 @dataclass(frozen=True)
 class Start:
-    """One launch: the step that it belongs to, its kernel, its first argument's slot, how many it has."""
+    """One launch: the step that it belongs to, what it starts, its first argument's slot, how many it has."""
 
     step: str
-    kernel: Kernel
+    kernel: Kernel | Call
     first: int
     count: int
 
@@ -61,18 +102,26 @@ class Start:
 class KernelTable:
     """Argument slots of all launches in a row, and what goes into each: what does not depend on shapes."""
 
-    def __init__(self, steps: Sequence[Step], device: CudaDevice) -> None:
+    def __init__(self, steps: Sequence[tuple[GraphLauncher, Step]], device: CudaDevice) -> None:
         import numpy as np
 
         self.starts: list[Start] = []
         self.size = 0
         self.users: dict[int, list[tuple[int, int, int]]] = {}
+        self.accesses: list[Access] = []
+        self.extents: dict[int, set[int]] = {}  # by buffer that something writes; indices of its sizes
+        self.maps: dict[int, tuple[TensorMap, list[int]]] = {}  # by slot; indices of its dims
         pointers: list[tuple[int, int, int]] = []  # slot, buffer, index of the offset
         scalars: list[tuple[int, int]] = []  # slot, index of the value
         geometry: list[list[int]] = []  # indices of grid, block, cluster, shared memory
         known: dict[Dim, int] = {}
-        for step, launch, kernel in _launches(steps, device):
+        for step, launch, kernel, maps in _launches(steps, device):
             start = Start(step.name, kernel, self.size, len(launch.args))
+            self.accesses.append(access(step, launch))
+            for buffer, nbytes in extents(step):
+                self.extents.setdefault(buffer, set()).add(known.setdefault(nbytes, len(known)))
+            for slot, m in enumerate(maps, self.size):
+                self.maps[slot] = m, [known.setdefault(d, len(known)) for d in m.dims]
             for slot, arg in enumerate(launch.args, self.size):
                 value = known.setdefault(arg.value, len(known))
                 if arg.kind == "scalar" or (arg.kind == "workspace" and step.workspace < 0):  # of no bytes
@@ -92,6 +141,10 @@ class KernelTable:
     def evaluate(self, env: Env) -> list[int]:
         """Every number that the launches need, at these shapes. Raises ShapeError."""
         return [evaluate(d, env) for d in self.dims]
+
+    def sizes_at(self, values: Sequence[int]) -> dict[int, int]:
+        """Bytes that the launches touch of every buffer but constants."""
+        return {b: max(values[i] for i in indices) for b, indices in self.extents.items()}
 
     def geometry_at(self, values: Sequence[int]) -> list[list[int]]:
         """Grid, block, cluster, shared memory of every launch."""
@@ -115,17 +168,25 @@ def buffer_of(step: Step, arg: Arg) -> int:
     return found
 
 
-def _launches(steps: Sequence[Step], device: CudaDevice) -> Iterator[tuple[Step, Launch, Kernel]]:
-    for s in steps:
-        code = s.artifact.code
-        if not isinstance(code, Binary):
-            raise ExecutionError("it has no machine code", who=s.name, do="Compile it when the plan is built")
-        for launch in s.artifact.launches:
-            try:
-                yield s, launch, device.modules.kernel(code, launch.symbol)
-            except ExecutionError as e:
-                e.who = e.who or s.name
-                raise
+def kernel_of(step: Step, launch: Launch, device: CudaDevice) -> Kernel:
+    """The kernel that a launch names in the step's machine code. Raises ExecutionError."""
+    code = step.artifact.code
+    if not isinstance(code, Binary):
+        raise ExecutionError("it has no machine code", who=step.name, do="Compile it when the plan is built")
+    return device.modules.kernel(code, launch.symbol)
+
+
+def _launches(
+    steps: Sequence[tuple[GraphLauncher, Step]], device: CudaDevice
+) -> Iterator[tuple[Step, Launch, Kernel | Call, Sequence[TensorMap]]]:
+    for launcher, s in steps:
+        try:
+            maps = maps_of(s.artifact)
+            for i, (launch, start) in enumerate(launcher.starts(s, device)):
+                yield s, launch, start, maps[i] if maps else ()
+        except TactixError as e:
+            e.who = e.who or s.name
+            raise
 
 
 def _geometry(launch: Launch, step: Step) -> list[Dim]:

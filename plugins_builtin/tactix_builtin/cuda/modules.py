@@ -1,12 +1,16 @@
-"""Machine code on the device: a cubin is loaded once per process and content."""
+"""Machine code on the device: a cubin is loaded once as long as something has kernels of it."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tactix.contracts.artifact import Binary
-from tactix.words.errors import ExecutionError
+from tactix.contracts.launcher import LinkContext
+from tactix.words.errors import ExecutionError, TactixError
 from tactix_builtin.cuda.driver import NOT_FOUND, WRONG_BINARY, CudaFailure
 
 if TYPE_CHECKING:
@@ -16,28 +20,49 @@ FREE_SHARED = 48 << 10
 """Bytes of dynamic shared memory that a kernel may have without asking."""
 
 
-class Kernel:
-    """A kernel on the device. ``native``: the driver's handle."""
+class Module:
+    """A cubin on the device, unloaded with this object."""
 
-    def __init__(self, device: CudaDevice, native: Any) -> None:
+    def __init__(self, device: CudaDevice, blob: bytes) -> None:
+        device.activate()
+        self.native = device.driver.call("cuModuleLoadData", blob)
+        weakref.finalize(self, _unload, device, self.native).atexit = False
+
+
+def _unload(device: CudaDevice, native: Any) -> None:
+    """Once nothing runs that may be code of it."""
+    with contextlib.suppress(TactixError):  # after a fatal error there is nothing left to unload
+        device.activate()
+        device.driver.call("cuCtxSynchronize")
+        device.driver.call("cuModuleUnload", native)
+
+
+class Kernel:
+    """A kernel on the device, whose module it keeps. ``native``: the driver's handle."""
+
+    def __init__(self, device: CudaDevice, module: Module, native: Any) -> None:
         self.device, self.native = device, native
+        self._module = module
         self._shared = FREE_SHARED
+        self._lock = threading.Lock()
 
     def allow_shared(self, size: int) -> None:
         """Let launches have so many bytes of dynamic shared memory. Raises CudaFailure if the device has less."""
-        if size > self._shared:
-            attribute = self.device.driver.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            self.device.driver.call("cuFuncSetAttribute", self.native, attribute, size)
-            self._shared = size
+        with self._lock:  # contexts of several threads ask for different sizes
+            if size > self._shared:
+                attribute = self.device.driver.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                self.device.driver.call("cuFuncSetAttribute", self.native, attribute, size)
+                self._shared = size
 
 
 class Modules:
-    """All that is loaded on a device."""
+    """What is loaded on a device. Engines keep their kernels, so that their contexts find them."""
 
     def __init__(self, device: CudaDevice) -> None:
         self._device = device
-        self._modules: dict[str, Any] = {}
-        self._kernels: dict[tuple[str, str], Kernel] = {}
+        self._modules: weakref.WeakValueDictionary[str, Module] = weakref.WeakValueDictionary()
+        self._kernels: weakref.WeakValueDictionary[tuple[str, str], Kernel] = weakref.WeakValueDictionary()
+        self._kept: weakref.WeakKeyDictionary[LinkContext, set[Kernel]] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()
 
     def kernel(self, code: Binary, symbol: str = "") -> Kernel:
@@ -45,26 +70,33 @@ class Modules:
         name = f"{code.symbol}_{symbol}" if symbol else code.symbol
         key = (code.digest, name)
         with self._lock:
-            if key not in self._kernels:
-                self._kernels[key] = self._find(self._module(code), name)
-            return self._kernels[key]
+            found = self._kernels.get(key)
+            if found is None:
+                found = self._kernels[key] = self._find(self._module(code), name)
+            return found
 
-    def _module(self, code: Binary) -> Any:
-        if code.digest not in self._modules:
-            self._device.activate()
+    def keep(self, owner: LinkContext, kernels: Iterable[Kernel]) -> None:
+        """As long as the owner lives."""
+        with self._lock:
+            self._kept.setdefault(owner, set()).update(kernels)
+
+    def _module(self, code: Binary) -> Module:
+        found = self._modules.get(code.digest)
+        if found is None:
             try:
-                self._modules[code.digest] = self._device.driver.call("cuModuleLoadData", bytes(code.blob))
+                found = self._modules[code.digest] = Module(self._device, bytes(code.blob))
             except CudaFailure as e:
                 if e.status in WRONG_BINARY:
                     here = self._device.properties()
                     do = f"Build the plan for {here.name}, of compute capability {here.facts['capability'] / 10}"
                     raise ExecutionError("machine code for another device", why=e.why, do=do) from None
                 raise
-        return self._modules[code.digest]
+        return found
 
-    def _find(self, module: Any, name: str) -> Kernel:
+    def _find(self, module: Module, name: str) -> Kernel:
         try:
-            return Kernel(self._device, self._device.driver.call("cuModuleGetFunction", module, name.encode()))
+            native = self._device.driver.call("cuModuleGetFunction", module.native, name.encode())
+            return Kernel(self._device, module, native)
         except CudaFailure as e:
             if e.status == NOT_FOUND:
                 raise ExecutionError(f"its machine code has no kernel {name!r}") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tactix.contracts.device import DeviceProperties
@@ -17,6 +18,9 @@ from tactix.words.errors import InvalidArgument
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 VECTOR_BITS = 128
 """The widest access of one thread."""
+
+COLD = 96 * MIB
+"""What a measurement goes round through, so that no cache holds it: more than a Hopper's L2, of 50 to 60."""
 
 LADDER = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)
 """Compute capabilities that kernels are written for: ten times the major version, plus the minor one."""
@@ -37,6 +41,11 @@ TARGETS: Mapping[str, tuple[str, int, int, int, int, int]] = {
 multiprocessor and of a block, of the L2 cache. From NVIDIA's data sheets and the tables of the Programming Guide."""
 
 
+PRODUCTS: Mapping[str, tuple[str, str, int, int, int]] = {"h200": ("sm_90", "NVIDIA H200", 132, 141 * GIB, 60 * MIB)}
+"""Products that are targets by a name of their own: as the driver describes them, so that timings taken on one are
+found. Architecture, name, multiprocessors, and bytes of memory and of the L2 cache."""
+
+
 def features(capability: int) -> frozenset[str]:
     """What a device of that compute capability (90 for 9.0) has."""
     lower = [c for c in LADDER if c <= capability] or [capability]
@@ -46,13 +55,18 @@ def features(capability: int) -> frozenset[str]:
 
 
 def target(name: str) -> DeviceProperties:
-    """A device of an architecture that need not be here: ``sm_80``, or ``sm_90a`` for code that runs on 9.0 alone.
+    """A device that need not be here: ``sm_80``, ``sm_90a`` for code that runs on 9.0 alone, or a product, ``h200``.
 
     Raises InvalidArgument.
     """
+    if name in PRODUCTS:
+        known, product, cores, memory, l2 = PRODUCTS[name]
+        like, have = target(known), features(capability(known))
+        facts = {**like.facts, "l2": l2}
+        return replace(like, name=product, features=have, cores=cores, memory=memory, facts=facts)
     plain = name.removesuffix("a")
     if plain not in TARGETS or (name != plain and capability(plain) not in SPECIFIC):
-        raise InvalidArgument(f"no architecture {name!r}", do=f"There are: {', '.join(TARGETS)}")
+        raise InvalidArgument(f"no architecture {name!r}", do=f"There are: {', '.join((*TARGETS, *PRODUCTS))}")
     product, cores, memory, shared_sm, shared_block, l2 = TARGETS[plain]
     have = features(capability(plain))
     if name == plain:
@@ -62,10 +76,14 @@ def target(name: str) -> DeviceProperties:
 
 
 def facts_of(capability: int, block: int, multiprocessor: int, registers: int, threads: int, l2: int) -> dict[str, Any]:
-    """Bytes of shared memory that a block may have, and of a multiprocessor; its registers and threads; bytes of L2."""
+    """Bytes of shared memory that a block may have, and of a multiprocessor; its registers and threads; bytes of L2.
+
+    ``cold``: how timings of a cache were taken.
+    """
     return {
         "capability": capability, "shared_per_block": block, "shared_per_multiprocessor": multiprocessor,
         "registers_per_multiprocessor": registers, "threads_per_multiprocessor": threads, "l2": l2,
+        "cold": COLD,
     }  # fmt: skip
 
 

@@ -10,16 +10,18 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count, groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tactix.contracts.device import Device, DeviceProperties, Stream
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.words.dims import Env
 from tactix.words.errors import ExecutionError, InvalidArgument
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _V2 = frozenset({"sse2", "pni", "ssse3", "sse4_1", "sse4_2", "popcnt", "cx16", "lahf_lm"})
 _V3 = _V2 | {"avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "abm", "movbe"}
@@ -68,6 +70,8 @@ class WorkerStream:
     _handles = count(1)
 
     def __init__(self) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
         self.handle = next(self._handles)
         self._worker = ThreadPoolExecutor(1, f"tactix-stream-{self.handle}")
         self._lock = threading.Lock()
@@ -161,8 +165,9 @@ class CpuDevice(Device):
     def create_event(self) -> CpuEvent:
         return CpuEvent()
 
-    def stream_of(self, handle: int) -> Stream:
-        """The caller's own thread for 0, else a stream that is still referenced. Raises InvalidArgument."""
+    def stream_of(self, stream: Any) -> Stream:
+        """The caller's own thread for 0, else a stream or its handle, still referenced. Raises InvalidArgument."""
+        handle = getattr(stream, "handle", stream)
         if handle == 0:
             return self._caller
         found = self._streams.get(handle)
@@ -175,6 +180,13 @@ class CpuDevice(Device):
 
         source = np.ascontiguousarray(array)
         ctypes.memmove(address, source.__array_interface__["data"][0], source.nbytes)
+
+    def copy_all(self, pairs: Sequence[tuple[int, Any]]) -> None:
+        """By several threads."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(self.copy_in, *zip(*pairs)))
 
     def copy_out(self, array: Any, address: int) -> None:
         """``array`` must be contiguous and writable. Raises InvalidArgument."""

@@ -11,5 +11,7 @@ if TYPE_CHECKING:
 def flavours() -> list[RuntimeFlavour]:
     """The built-in flavours."""
     from tactix_builtin.flavours.default import DefaultFlavour
+    from tactix_builtin.flavours.dispatch import DispatchFlavour
+    from tactix_builtin.flavours.lean import LeanFlavour
 
-    return [DefaultFlavour()]
+    return [DefaultFlavour(), DispatchFlavour(), LeanFlavour()]

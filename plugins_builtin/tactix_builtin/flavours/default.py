@@ -15,10 +15,10 @@ class DefaultFlavour:
 
     def load(self, plan: Any, session: Any, device: Device, options: Any) -> Any:
         """An engine. Raises PlanCompatibilityError, AllocationError."""
-        from tactix.run.engine import Engine
+        from tactix_builtin.flavours.inspector import InspectedEngine
 
         if not plan.produced:
-            return Engine(plan, session, device, options)
+            return InspectedEngine(plan, session, device, options)
         from tactix_builtin.flavours.phased import PhasedContext
 
-        return Engine(plan, session, device, options, PhasedContext)
+        return InspectedEngine(plan, session, device, options, PhasedContext)

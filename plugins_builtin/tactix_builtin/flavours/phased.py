@@ -6,25 +6,21 @@ The ordinary steps between two of them are a segment, laid out and bound when it
 
 from __future__ import annotations
 
-import ctypes
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from tactix.contracts.launcher import Call, Operand, Runnable, Step
+from tactix.contracts.launcher import Call, Runnable, Step
 from tactix.plan.memory import plan_memory
-from tactix.run.arrays import address_of
 from tactix.run.context import ExecutionContext
-from tactix.run.link import Program
-from tactix.run.memory import Memory
+from tactix.run.link import Program, size_at
+from tactix.run.memory import ALIGNMENT, Memory
 from tactix.run.shapes import solve
-from tactix.words.dims import Env, Shape, evaluate, evaluate_shape, learn, show
+from tactix.words.dims import Env, Shape, evaluate_shape, learn, show
 from tactix.words.dtypes import DType
 from tactix.words.error_recorder import recording
-from tactix.words.errors import ExecutionError, InvalidArgument
+from tactix.words.errors import ExecutionError, InvalidArgument, ShapeError
+from tactix_builtin.flavours.held import Held, Mirrored, read
 from tactix_builtin.flavours.values import as_value
 
 NOTHING: Env = {}
@@ -45,24 +41,29 @@ class Segment:
         self.shapes: list[tuple[int, ...]] = []
         touched = {o.buffer for s in self.steps for o in (*s.inputs, *s.outputs) if o.buffer >= 0}
         self.outer = sorted(touched - set(self.own))
+        given = [(s.name, o.buffer, o.spec.nbytes(o.format)) for s in self.steps for o in (*s.inputs, *s.outputs)]
+        scratch = [(s.name, s.workspace, s.artifact.workspace) for s in self.steps]
+        self.needs = [need for need in (*given, *scratch) if need[1] >= 0]
         self.runnable: Runnable | None = None
         self.places: list[int] = []
         self._env: dict[str, int] | None = None
         self._memory = Memory(0, 0)
         self._bound: list[int] = []
 
-    def run(self, env: Env, held: dict[int, Any], addresses: list[int]) -> None:
+    def run(self, env: Env, held: Held) -> None:
         """Make its outputs, place its buffers, bind what changed, run."""
-        fresh = env != self._env
+        fresh, addresses = env != self._env, held.addresses
         if fresh:
             self._lay_out(env)
         for (buffer, _, dtype), shape in zip(self.outputs, self.shapes, strict=True):
-            made = held[buffer] = np.empty(shape, dtype)
-            addresses[buffer] = address_of(made)
+            held.make(buffer, shape, dtype)
         for i, place in zip(self.own, self.places, strict=True):
             addresses[i] = place
         if not self.steps:
             return
+        held.place(self.outer)
+        if fresh:
+            self._check_room(env, held)
         if fresh or self.runnable is None:
             self._bind(env, addresses)
         else:
@@ -70,9 +71,18 @@ class Segment:
         assert self.runnable is not None
         self.runnable()
 
+    def _check_room(self, env: Env, held: Held) -> None:
+        """Raises ShapeError for a step that reads or writes beyond a buffer."""
+        buffers = self.program.plan.buffers
+        for name, b, nbytes in self.needs:
+            value, need = held.values.get(b), size_at(nbytes, env, name)
+            room = size_at(buffers[b].nbytes, env, name) if value is None else value.nbytes
+            if need and (need > room or not held.addresses[b]):
+                raise ShapeError(f"{need} bytes in buffer {b}, which has {room}", who=name, why=f"at {dict(env)}")
+
     def _lay_out(self, env: Env) -> None:
         self._env = None
-        sizes = [evaluate(self.program.plan.buffers[i].nbytes, env) for i in self.own]
+        sizes = [size_at(self.program.plan.buffers[i].nbytes, env, self.program.plan.buffers[i].name) for i in self.own]
         offsets, total = plan_memory(sizes, self.lives)
         if self._memory.size < total:
             self._memory = Memory.allocate(self.program.allocator, total)
@@ -82,7 +92,10 @@ class Segment:
     def _bind(self, env: Env, addresses: list[int]) -> None:
         if self.runnable is None:
             self.runnable = self.program.device.link(self.steps, self.program.launchers, self.program.context)
-        self.runnable.bind(env, addresses)
+        try:
+            self.runnable.bind(env, addresses)
+        except (ZeroDivisionError, OverflowError) as e:
+            raise ShapeError(f"the plan cannot run at {dict(env)}", why=str(e)) from None
         self._env, self._bound = dict(env), [addresses[b] for b in self.outer]
 
     def _rebind(self, addresses: list[int]) -> None:
@@ -104,8 +117,6 @@ class PhasedContext(ExecutionContext):
 
     def __init__(self, program: Program, name: str = "") -> None:
         super().__init__(program, name)
-        if not program.device.host_memory:
-            raise ExecutionError("data-dependent shapes, branches and loops run in host memory only", who=self.name)
         stops = (*program.plan.produced, len(program.plan.steps))
         starts = (0, *(k + 1 for k in program.plan.produced))
         self._segments = [(Segment(program, a, b), b) for a, b in zip(starts, stops, strict=True)]
@@ -120,8 +131,11 @@ class PhasedContext(ExecutionContext):
             return super().get_tensor_shape(name)
         return self._results.get(name, self._outputs[index - len(self._inputs)].shape)
 
-    def infer(self, given: Sequence[Any]) -> list[Any]:
+    def infer(self, given: Sequence[Any], stream: Any = None) -> list[Any]:
+        """Arrays of the device are copied to the host first; results are the host's. ``stream`` waits for nothing."""
         with recording(self), self._running:
+            if self._exchange is not None:
+                given = [self._exchange.fetch(io, x) for io, x in zip(self._inputs, given, strict=True)]
             values = [as_value(io, x) for io, x in zip(self._inputs, given, strict=True)]
             self._shapes = self._shapes_of(values)
             return self._noted(self.call(values))
@@ -133,9 +147,8 @@ class PhasedContext(ExecutionContext):
         return True
 
     def execute_async_v3(self, stream: Any = 0) -> bool:
-        handle = stream if isinstance(stream, int) else stream.handle
         addresses, held = list(self._addresses), dict(self._held)
-        self._program.device.stream_of(handle).submit(partial(self._run_held, addresses, held))
+        self._program.device.stream_of(stream).submit(partial(self._run_held, addresses, held))
         return True
 
     def _run_held(self, addresses: list[int], held: Mapping[str, Any]) -> None:
@@ -148,7 +161,7 @@ class PhasedContext(ExecutionContext):
 
     def _copy_out(self, outputs: Sequence[Any], addresses: Sequence[int]) -> None:
         for address, y in zip(addresses[len(self._inputs) :], outputs, strict=True):
-            ctypes.memmove(address, address_of(y), y.nbytes)
+            self._program.device.copy_in(address, y)
 
     def _outputs_of(self, bindings: Sequence[int]) -> list[Any]:
         """The outputs for inputs at addresses."""
@@ -157,10 +170,11 @@ class PhasedContext(ExecutionContext):
                 raise InvalidArgument(f"{io.name!r} is {io.dtype.value}, which has no address", do="Call run()")
         if None in self._shapes:
             raise InvalidArgument("an input has no shape yet", do="Call set_input_shape")
-        self._check_addresses([*bindings[: len(self._inputs)], *(1 for _ in self._outputs)])
+        self._check_addresses([*bindings[: len(self._inputs)], *(ALIGNMENT for _ in self._outputs)])
         shapes = [s for s in self._shapes if s is not None]
         given = zip(self._inputs, shapes, bindings, strict=False)
-        return self._noted(self.call([_view(io.dtype, shape, address) for io, shape, address in given]))
+        device = self._program.device
+        return self._noted(self.call([read(device, io.dtype, shape, address) for io, shape, address in given]))
 
     def _noted(self, results: list[Any]) -> list[Any]:
         """The outputs, whose shapes are kept."""
@@ -173,15 +187,14 @@ class PhasedContext(ExecutionContext):
         """All segments and produced steps in order; new outputs. ``given``: symbols of the plan around this one."""
         program = self._program
         env = self._symbols(values, given)
-        addresses = list(program.addresses)
-        held: dict[int, Any] = {}
+        held = Held(program) if program.device.host_memory else Mirrored(program)
         for io, x in zip(self._inputs, values, strict=True):
-            _hold(io.buffer, x, io.dtype, held, addresses)
+            held.put(io.buffer, x, io.dtype)
         for segment, k in self._segments:
-            segment.run(env, held, addresses)
+            segment.run(env, held)
             if k < len(program.plan.steps):
-                self._produce(k, env, held, addresses)
-        return [held[io.buffer] for io in self._outputs]
+                self._produce(k, env, held)
+        return [held.found(io.buffer) for io in self._outputs]
 
     def _symbols(self, values: Sequence[Any], given: Env) -> dict[str, int]:
         """Symbols that the shapes of the inputs give, beside those that are given."""
@@ -194,16 +207,16 @@ class PhasedContext(ExecutionContext):
     def _shapes_of(self, values: Sequence[Any]) -> list[tuple[int, ...]]:
         return [_shape(io.dtype, x) for io, x in zip(self._inputs, values, strict=True)]
 
-    def _produce(self, k: int, env: dict[str, int], held: dict[int, Any], addresses: list[int]) -> None:
+    def _produce(self, k: int, env: dict[str, int], held: Held) -> None:
         """Run a step that tells shapes, and bind its symbols."""
         program = self._program
         step: Step = program.plan.steps[k]
-        values = [_value(o, env, held, addresses) for o in step.inputs]
+        values = [held.value(o, env) for o in step.inputs]
         bodies = self._bodies(k, env)
         found = program.launchers[step.artifact.launcher].produce(step, env, values, bodies, program.context)
         for o, y in zip(step.outputs, found, strict=True):
             bind_shape(step.name, o.spec.shape, _shape(o.spec.dtype, y), env)
-            _hold(o.buffer, y, o.spec.dtype, held, addresses)
+            held.put(o.buffer, y, o.spec.dtype)
 
     def _bodies(self, k: int, env: Env) -> list[Call]:
         if k not in self._program.bodies:
@@ -220,30 +233,11 @@ class PhasedContext(ExecutionContext):
 
 def _shape(dtype: DType, x: Any) -> tuple[int, ...]:
     """Of a tensor; a sequence or optional is one object."""
-    return () if dtype in (DType.SEQUENCE, DType.OPTIONAL) else x.shape  # type: ignore[no-any-return]
-
-
-def _hold(buffer: int, x: Any, dtype: DType, held: dict[int, Any], addresses: list[int]) -> None:
-    held[buffer] = x
-    addresses[buffer] = 0 if dtype.on_host else address_of(x)
-
-
-def _value(o: Operand, env: Env, held: Mapping[int, Any], addresses: Sequence[int]) -> Any:
-    """An operand as a linear array or an object."""
-    if o.buffer in held:
-        x = held[o.buffer]
-        return x if o.spec.dtype.on_host else x.reshape(evaluate_shape(o.spec.shape, env))
-    storage = evaluate_shape(o.format.storage_shape(o.spec.shape), env)
-    return o.format.unpack(_view(o.spec.dtype, storage, addresses[o.buffer]), evaluate_shape(o.spec.shape, env))
-
-
-def _view(dtype: DType, shape: tuple[int, ...], address: int) -> Any:
-    """A read-only array over memory."""
-    size = math.prod(shape) * dtype.itemsize
-    memory: Any = (ctypes.c_char * size).from_address(address) if size else None
-    out = np.ndarray(shape, dtype.numpy, memory)
-    out.flags.writeable = False
-    return out
+    if dtype in (DType.SEQUENCE, DType.OPTIONAL):
+        return ()
+    if not hasattr(x, "shape"):
+        raise ExecutionError(f"a {type(x).__name__} where a {dtype.value} is declared", do="Build the plan again")
+    return x.shape  # type: ignore[no-any-return]
 
 
 def bind_shape(name: str, declared: Shape, shape: tuple[int, ...], env: dict[str, int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tactix.contracts.launcher import Call, Launcher, LinkContext, Step
+from tactix.contracts.launcher import Call, Launcher, LinkContext, Runnable, Step
 from tactix.words.dims import Env
 from tactix.words.errors import ExecutionError
 from tactix_builtin.launchers.numpy_launcher import owned
@@ -16,6 +16,11 @@ class ControlLauncher(Launcher):
 
     key = "tactix.control@1"
     device = "cpu"
+    host_code = False
+
+    def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
+        """Raises ExecutionError: steps with bodies are produced."""
+        raise ExecutionError("it is no branch or loop", who=steps[0].name, do="Build the plan again")
 
     def produce(
         self, step: Step, env: Env, values: Sequence[Any], bodies: Sequence[Call], ctx: LinkContext
@@ -29,6 +34,6 @@ class ControlLauncher(Launcher):
             raise ExecutionError("it is no branch or loop", who=step.name, do="Build the plan again")
         try:
             found = run(Running(params, bodies, [o.spec for o in step.outputs], env), values)
+            return [owned(y, o.spec.dtype) for o, y in zip(step.outputs, found, strict=True)]
         except (KeyError, IndexError, TypeError, ValueError) as e:
             raise ExecutionError("it cannot be run", who=step.name, why=f"{type(e).__name__}: {e}") from e
-        return [owned(y, o.spec.dtype) for o, y in zip(step.outputs, found, strict=True)]

@@ -10,10 +10,10 @@ import ctypes
 import functools
 import hashlib
 import os
-import tempfile
+import sys
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -22,11 +22,23 @@ from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.words.dims import Dim, Env, evaluate
 from tactix.words.errors import ExecutionError
 
-ABI = 3
+ABI = 4
 
-TRIALS, NEVER_SMALL = 16, 1 << 62
-"""First runs at a shape that are made on one thread, to see whether others are worth waking, and for which launches;
-with TACTIX_ALWAYS_PARALLEL=1 there are none, for tests."""
+TRIALS = 16
+"""First runs at a shape that are timed on one thread, then shared out, then in turns, to see which launches are worth
+waking other threads for; with TACTIX_ALWAYS_PARALLEL=1 there are none, and all are shared out, for tests."""
+TABLE_WORDS = 18
+"""Of txe_table, 8 bytes each."""
+
+PYTHON = ("PyCapsule_GetPointer", "PyEval_SaveThread", "PyEval_RestoreThread", "PyBool_FromLong")
+"""What tx_call uses of the interpreter, in the order of txe_python."""
+
+
+class _Method(ctypes.Structure):
+    """PyMethodDef."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int),
+                ("doc", ctypes.c_char_p))  # fmt: skip
 
 
 class Library:
@@ -38,23 +50,55 @@ class Library:
             self.abi = int(self.handle.tx_abi())
         except (OSError, AttributeError) as e:
             raise ExecutionError("machine code cannot be loaded", why=str(e)) from None
+        if self.abi != ABI:
+            raise ExecutionError(
+                f"machine code with ABI {self.abi}", why=f"this launcher knows {ABI}", do="Build again"
+            )
         self.run = self._entry("tx_run", ctypes.c_void_p)
+        self.start = self._entry("tx_start", ctypes.c_void_p, ctypes.c_int64)
         self.repeat = self._entry("tx_repeat", ctypes.c_void_p, ctypes.c_int64)
         self.set_threads = self._entry("tx_set_threads", ctypes.c_int)
         self._addresses: dict[str, int] = {}
+        self._method = self._builtin()
 
     def _entry(self, name: str, *types: Any) -> Any:
         function = getattr(self.handle, name)
         function.argtypes, function.restype = types, ctypes.c_int
         return function
 
+    def _builtin(self) -> _Method | None:
+        """tx_call as a method of Python; None in another interpreter than CPython."""
+        if sys.implementation.name != "cpython":
+            return None
+        found = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in PYTHON]
+        functions: Any = (ctypes.c_size_t * len(PYTHON)).in_dll(self.handle, "tx_python")
+        functions[:] = found
+        no_arguments = 4  # METH_NOARGS
+        return _Method(b"run", self.address("tx_call"), no_arguments, None)
+
+    def runner(self, table: int) -> Callable[..., Any]:
+        """Runs the table at that address: a builtin function, else, several times as slow to call, by ctypes."""
+        if self._method is None:
+            return functools.partial(self.run, ctypes.c_void_p(table))
+        return _new_function(ctypes.byref(self._method), _new_capsule(table, None, None), None)  # type: ignore[no-any-return]
+
     def address(self, symbol: str) -> int:
-        """Of a kernel. Raises AttributeError."""
+        """Of a kernel. Raises AttributeError, or ValueError for what cannot be a name."""
         if symbol not in self._addresses:
-            self._addresses[symbol] = ctypes.cast(getattr(self.handle, symbol), ctypes.c_void_p).value or 0
+            self._addresses[symbol] = ctypes.cast(self.handle[symbol], ctypes.c_void_p).value or 0
         return self._addresses[symbol]
 
 
+def _interpreter(name: str, *types: Any) -> Any:
+    """A function of CPython that gives an object; one that is not there cannot be called."""
+    function = getattr(getattr(ctypes, "pythonapi", None), name, None)
+    if function is not None:
+        function.argtypes, function.restype = types, ctypes.py_object
+    return function
+
+
+_new_function = _interpreter("PyCFunction_NewEx", ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+_new_capsule = _interpreter("PyCapsule_New", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _libraries: dict[str, Library] = {}
 _executors: dict[int, Library] = {}
 _tables: weakref.WeakValueDictionary[tuple[int, ...], Table] = weakref.WeakValueDictionary()
@@ -71,16 +115,11 @@ def library(content: bytes) -> Library:
         return _libraries[digest]
 
 
-def _executor(own: Library) -> Library:
-    """The library whose executor the process uses for plans of that ABI."""
-    if own.abi != ABI:
-        raise ExecutionError(f"machine code with ABI {own.abi}", why=f"this launcher knows {ABI}", do="Build again")
-    return _executors.setdefault(own.abi, own)
-
-
 def _load(content: bytes) -> ctypes.CDLL:
     if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
         return _load_memory(content)
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="tactix-") as folder:
         path = os.path.join(folder, f"plan-{next(_serial)}.so")
         with open(path, "xb") as f:
@@ -94,8 +133,9 @@ def _load_memory(content: bytes) -> ctypes.CDLL:
         with open(fd, "wb", closefd=False) as f:
             f.write(content)
         # The loader takes a path that it has seen for the same library, and numbers of closed files come again: so
-        # every load spells its path in another way, with "/" and "/." for the bits of a serial number.
-        spelling = "".join("/." if bit == "1" else "/" for bit in f"{next(_serial):b}")
+        # every load spells its path in another way, with "/" and "/." for the bits of the inode's number, which no
+        # other file has as long as the library is there, whichever copy of this module has loaded it.
+        spelling = "".join("/." if bit == "1" else "/" for bit in f"{os.fstat(fd).st_ino:b}")
         return ctypes.CDLL(f"/proc/self/fd{spelling}/{fd}")
     finally:
         os.close(fd)
@@ -134,7 +174,7 @@ class Table:
         kernels = []
         for step, launch, lib, address in _kernels(steps):
             kernels.append(address)
-            self.executor = self.executor or _executor(lib)
+            self.executor = self.executor or _executors.setdefault(lib.abi, lib)
             self.starts.append(self.size)
             for arg in launch.args:
                 value = known.setdefault(arg.value, len(known))
@@ -171,7 +211,7 @@ def _kernels(steps: Sequence[Step]) -> Iterator[tuple[Step, Launch, Library, int
             symbol = launch.symbol or code.symbol
             try:
                 yield s, launch, lib, lib.address(symbol)
-            except AttributeError:
+            except (AttributeError, ValueError):
                 raise ExecutionError(f"its machine code has no kernel {symbol!r}", who=s.name) from None
 
 
@@ -190,11 +230,12 @@ class ElfRun(functools.partial[None]):
         slots = np.zeros(max(1, table.size), np.int64)
         args = np.array(table.starts, np.int64) * 8 + slots.ctypes.data
         count = len(table.kernels)
-        times = np.full(max(1, count), NEVER_SMALL, np.int64)
-        parts = [count, threads, table.kernels.ctypes.data, args.ctypes.data, 0, NEVER_SMALL, count]
-        native = np.array([*parts, times.ctypes.data], np.int64)
-        address = ctypes.c_void_p(native.ctypes.data)
-        self = super().__new__(cls, table.executor.run if table.executor else _nothing, address)
+        times = np.zeros((3, max(1, count)), np.int64)
+        native = np.zeros(TABLE_WORDS, np.int64)
+        native[:4] = count, threads, table.kernels.ctypes.data, args.ctypes.data
+        native[4:7] = [row.ctypes.data for row in times]
+        address = native.ctypes.data
+        self = super().__new__(cls, table.executor.runner(address) if table.executor else _nothing)
         self._slots, self._table, self._times, self._args, self._address = slots, native, times, args, address
         return self
 
@@ -202,7 +243,8 @@ class ElfRun(functools.partial[None]):
         self._shared, self._users = table, table.users
         self._view = memoryview(self._slots.data)
         self._values = [0] * len(table.dims)
-        self._repeat = table.executor.repeat if table.executor else _nothing
+        self._start: Any = table.executor.start if table.executor else _nothing
+        self._repeat: Any = table.executor.repeat if table.executor else _nothing
 
     def bind(self, env: Env, addresses: Sequence[int]) -> None:
         import numpy as np
@@ -213,9 +255,7 @@ class ElfRun(functools.partial[None]):
         self._slots[slots] = np.array(addresses, np.int64)[buffers] + values[offsets]
         slots, scalars = self._shared.scalars
         self._slots[slots] = values[scalars]
-        self._times.fill(NEVER_SMALL)
-        trials = 0 if os.environ.get("TACTIX_ALWAYS_PARALLEL") == "1" else TRIALS
-        self._table[4:7] = trials, NEVER_SMALL, len(self._shared.kernels)
+        self._start(self._address, 0 if os.environ.get("TACTIX_ALWAYS_PARALLEL") == "1" else TRIALS)
 
     def rebind(self, buffer: int, address: int) -> None:
         view, values = self._view, self._values

@@ -20,6 +20,7 @@ class NumpyLauncher(Launcher):
 
     key = "tactix.numpy@1"
     device = "cpu"
+    host_code = False
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
         """Raises ExecutionError for params that are no layer, or a layer that is not there."""
@@ -30,8 +31,11 @@ class NumpyLauncher(Launcher):
     ) -> list[Any]:
         """The results in memory of their own. Raises ExecutionError."""
         layer, attrs = _decode(step, ctx)
-        found = _computed(step.name, layer, resolve(layer, attrs, env), values)
-        return [owned(r, o.spec.dtype) for o, r in zip(step.outputs, found, strict=True)]
+        try:
+            found = _computed(step.name, layer, resolve(layer, attrs, env), values)
+            return [owned(r, o.spec.dtype) for o, r in zip(step.outputs, found, strict=True)]
+        except (ValueError, TypeError, ArithmeticError) as e:
+            raise _failed(step.name, layer, e) from e
 
 
 def owned(result: Any, dtype: DType | None = None) -> Any:
@@ -66,7 +70,7 @@ def _failed(name: str, layer: Layer, e: Exception) -> ExecutionError:
 def _decode(step: Step, ctx: LinkContext) -> tuple[Layer, Any]:
     try:
         return decode(step.artifact.params, ctx.layer)
-    except (TactixError, LookupError, TypeError, ValueError) as e:
+    except (TactixError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as e:
         raise ExecutionError("its layer cannot be had", who=step.name, why=repr(e)) from e
 
 
@@ -100,7 +104,9 @@ class Slot:
             self.array = None
 
     def read(self) -> Any:
-        """The linear array."""
+        """The linear array. Raises ValueError where there is no memory."""
+        if self.array is None:
+            raise ValueError(f"buffer {self.operand.buffer} has no memory")
         return self.operand.format.unpack(self.array, self.shape)
 
     def write(self, result: Any) -> None:
@@ -120,19 +126,24 @@ class NumpyStep:
         self._resolved: Any = None
 
     def bind(self, env: Env, addresses: Sequence[int]) -> None:
-        for s in self.outputs:
-            s.bind(env, addresses[s.operand.buffer])
-        self._resolved = resolve(self.layer, self.attrs, env)
-        for s in self.inputs:
-            s.bind(env, addresses[s.operand.buffer] if s.operand.buffer >= 0 else 0)
+        try:
+            for s in self.outputs:
+                s.bind(env, addresses[s.operand.buffer])
+            self._resolved = resolve(self.layer, self.attrs, env)
+            for s in self.inputs:
+                s.bind(env, addresses[s.operand.buffer] if s.operand.buffer >= 0 else 0)
+        except (ValueError, TypeError, ArithmeticError) as e:
+            raise _failed(self.name, self.layer, e) from e
 
     def run(self) -> None:
         import numpy as np
 
-        found = _computed(self.name, self.layer, self._resolved, [s.read() for s in self.inputs])
         try:
+            found = _computed(self.name, self.layer, self._resolved, [s.read() for s in self.inputs])
             for s, r in zip(self.outputs, found, strict=True):
                 s.write(np.asarray(r))
+        except ExecutionError:
+            raise
         except Exception as e:
             raise _failed(self.name, self.layer, e) from e
 

@@ -145,7 +145,7 @@ class GlobalAveragePool(GlobalPool):
     """The mean over the spatial axes."""
 
     key = "tactix.GlobalAveragePool@1"
-    imports = ("onnx:ai.onnx::GlobalAveragePool",)
+    imports: tuple[str, ...] = ("onnx:ai.onnx::GlobalAveragePool",)
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         x = inputs[0]

@@ -11,8 +11,9 @@ from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers.common import Array, Specs, optional, pick, required
-from tactix_builtin.layers.conv import Convolution, ConvolutionAttrs
+from tactix_builtin.layers.conv import Convolution, ConvolutionAttrs, ConvTranspose, ConvTransposeAttrs
 from tactix_builtin.layers.matmul import MatMul
+from tactix_builtin.layers.pool import GlobalAveragePool
 
 HALVES = (DType.BF16, DType.FP16)
 
@@ -40,6 +41,23 @@ class WideConvolution(Layer):
         return Convolution().reference(attrs, x, w, *inputs[2:])
 
 
+class WideConvTranspose(Layer):
+    """As ConvTranspose, summed in float32 and not rounded. x, w: 16-bit floats; b: f32 or absent; y: f32."""
+
+    key = "tactix.WideConvTranspose@1"
+    Attrs = ConvTransposeAttrs
+
+    def infer(self, attrs: ConvTransposeAttrs, inputs: Specs) -> list[TensorSpec]:
+        x, w = required(self, inputs, 2)
+        _check(self, x, w, optional(inputs, 2))
+        (y,) = ConvTranspose().infer(attrs, inputs)
+        return [TensorSpec(DType.FP32, y.shape)]
+
+    def reference(self, attrs: ConvTransposeAttrs, *inputs: Array) -> tuple[Array, ...]:
+        x, w = (v.astype(np.float32) for v in inputs[:2])
+        return ConvTranspose().reference(attrs, x, w, *inputs[2:])
+
+
 class WideMatMul(Layer):
     """``a @ b + c`` summed in float32, not rounded. a (..., m, k), b (k, n): 16-bit floats; c: (n,) f32 or absent."""
 
@@ -57,4 +75,20 @@ class WideMatMul(Layer):
         return (y if c is None else y + c,)
 
 
-LAYERS: tuple[Layer, ...] = (WideConvolution(), WideMatMul())
+class WideGlobalAveragePool(GlobalAveragePool):
+    """The mean over the spatial axes, not rounded. x (N, C, spatial...): 16-bit floats; y (N, C, 1...): f32."""
+
+    key = "tactix.WideGlobalAveragePool@1"
+    imports: tuple[str, ...] = ()
+
+    def infer(self, attrs: Any, inputs: Specs) -> list[TensorSpec]:
+        (y,) = super().infer(attrs, inputs)
+        if y.dtype not in HALVES:
+            raise DTypeError(f"{self.key} takes 16-bit floats, not {y}")
+        return [TensorSpec(DType.FP32, y.shape)]
+
+    def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
+        return super().reference(attrs, inputs[0].astype(np.float32))
+
+
+LAYERS: tuple[Layer, ...] = (WideConvolution(), WideConvTranspose(), WideMatMul(), WideGlobalAveragePool())

@@ -51,7 +51,7 @@ class OnnxImporter:
         from tactix_builtin.onnx_importer.weights import Weights
 
         model, folder = read(source)
-        weights = Weights(folder, owned=not hasattr(source, "SerializeToString"))
+        weights = Weights(folder, not hasattr(source, "SerializeToString"), source if folder else None)
         fill(network, model, converters, weights, Survey(functools.partial(locate, source)), shown(source))
 
 
@@ -106,12 +106,15 @@ def _looks_like_model(head: bytes) -> bool:
 
 
 def read(source: Any) -> tuple[onnx.ModelProto, Path | None]:
-    """The model without its external data, and the folder for that. Raises ModelImportError."""
+    """The model without its external data, and the folder for that; of a file without its large weights, too.
+
+    Raises ModelImportError.
+    """
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     from tactix_builtin.onnx_importer.wellformed import check
-    from tactix_builtin.onnx_importer.wire import check_count
+    from tactix_builtin.onnx_importer.wire import check_count, without_weights
 
     if isinstance(source, onnx.ModelProto):
         check(source)
@@ -121,7 +124,7 @@ def read(source: Any) -> tuple[onnx.ModelProto, Path | None]:
     model = onnx.ModelProto()
     try:
         check_count(data)
-        model.ParseFromString(data)
+        model.ParseFromString(data if isinstance(data, bytes) else without_weights(data))
         check(model)
     except DecodeError as e:
         raise ModelImportError("not an ONNX model", who=who, why=f"damaged or another format ({e})", do=AGAIN) from e
@@ -131,8 +134,8 @@ def read(source: Any) -> tuple[onnx.ModelProto, Path | None]:
     return model, Path(source).parent if isinstance(source, (str, Path)) else None
 
 
-def _bytes(source: Any, who: str) -> bytes:
-    """The content; read only if a model may be as large."""
+def _bytes(source: Any, who: str) -> bytes | mmap.mmap:
+    """The content, of a file that is not empty mapped; only if a model may be as large."""
     try:
         size = Path(source).stat().st_size if isinstance(source, (str, Path)) else len(source)
         if size > LARGEST:
@@ -140,6 +143,9 @@ def _bytes(source: Any, who: str) -> bytes:
                 "too large for an ONNX model", who=who, why=f"{size} bytes, the format ends at {LARGEST}",
                 do="Export it with external data",
             )  # fmt: skip
-        return Path(source).read_bytes() if isinstance(source, (str, Path)) else bytes(source)
+        if not size or not isinstance(source, (str, Path)):
+            return b"" if not size else bytes(source)
+        with open(source, "rb") as f:
+            return mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as e:
         raise ModelImportError("cannot read the file", who=who, why=str(e), do="Give a file that can be read") from e

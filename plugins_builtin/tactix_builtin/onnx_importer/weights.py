@@ -11,6 +11,7 @@ import numpy as np
 
 from tactix.words.dtypes import DType
 from tactix.words.errors import ModelImportError, UnsupportedOperator
+from tactix_builtin.onnx_importer.wire import OWN
 
 if TYPE_CHECKING:
     import onnx
@@ -54,11 +55,12 @@ class Weights:
     """Reads tensors of one model. ``folder``: where its external files lie; None for a model in memory.
 
     ``owned``: the model was parsed for this import, so that bytes which became an array may be dropped from it.
+    ``file``: the model's own, which holds the weights that ``wire.without_weights`` left there.
     """
 
-    def __init__(self, folder: Path | None, owned: bool = False) -> None:
+    def __init__(self, folder: Path | None, owned: bool = False, file: str | Path | None = None) -> None:
         self.folder = folder
-        self.owned = owned
+        self.owned, self.file = owned, file
         self._files: dict[Path, Array] = {}
 
     def array(self, t: onnx.TensorProto) -> Array:
@@ -102,6 +104,8 @@ class Weights:
 
     def _external(self, t: onnx.TensorProto, dtype: DType, count: int, who: str) -> Array:
         entries = {e.key: e.value for e in t.external_data}
+        if entries.get("location") == OWN and self.file:
+            return np.fromfile(self.file, np.uint8, int(entries["length"]), offset=int(entries["offset"]))
         file = self._open(entries.get("location", ""), who)
         size = stored_bytes(dtype, count)
         try:

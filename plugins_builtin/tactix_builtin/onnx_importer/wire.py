@@ -1,9 +1,9 @@
-"""A file in protobuf's wire format: how many messages it has and where nodes lie, without parsing or copying it."""
+"""A file in protobuf's wire format: how many messages it has, where nodes and weights lie, without parsing it."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tactix.words.errors import ModelImportError
@@ -17,8 +17,17 @@ SMALL = 1 << 20
 MESSAGES = 1 << 20
 """Most messages of a model: as few as two bytes of the file make one of about 300 bytes of memory."""
 
-_GRAPH, _NODE = 7, 1
-"""ModelProto.graph and GraphProto.node."""
+LARGE = 1 << 16
+"""Bytes of a weight from which on it stays in the file while the rest is parsed."""
+
+OWN = "\0"
+"""The location of external data that lie in the model's own file: a name that no file can have."""
+
+_GRAPH, _NODE, _INITIALIZER = 7, 1, 5
+"""ModelProto.graph, GraphProto.node and GraphProto.initializer."""
+
+_RAW, _EXTERNAL, _LOCATION = 9, 13, 14
+"""TensorProto.raw_data, external_data and data_location."""
 
 
 @functools.cache
@@ -29,14 +38,20 @@ def _inner(kind: Any) -> dict[int, Any]:
 
 def fields(data: Buffer, at: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Number, begin and end of each field's content that has a length; ends where the bytes are damaged."""
+    return ((number, start, stop) for number, _, start, stop in _fields(data, at, end))
+
+
+def _fields(data: Buffer, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """The same, with where the whole field begins before its content."""
     while at < end:
+        begin = at
         tag, at = _varint(data, at, end)
         kind = tag & 7
         if kind == 2:
             size, at = _varint(data, at, end)
             if at + size > end:
                 return
-            yield (tag & 0xFFFFFFFF) >> 3, at, at + size
+            yield (tag & 0xFFFFFFFF) >> 3, begin, at, at + size
             at += size
         elif kind == 0:
             at = _varint(data, at, end)[1]
@@ -78,6 +93,48 @@ def check_count(data: Buffer) -> None:
                 raise ModelImportError("the model has too many parts", why=why, do="Split the model, if it is sound")
             if start < stop and (inner := _inner(kinds[number])):
                 stack.append((start, stop, inner))
+
+
+def without_weights(data: Buffer) -> bytes:
+    """The model with the large raw data of its main graph's initializers replaced by references to its own file."""
+
+    def raw(number: int, start: int, stop: int) -> bytes:
+        if number != _RAW:
+            return b""
+        pairs = (("location", OWN), ("offset", str(start)), ("length", str(stop - start)))
+        entries = (_field(1, k.encode()) + _field(2, v.encode()) for k, v in pairs)
+        return b"".join(_field(_EXTERNAL, e) for e in entries) + bytes([_LOCATION << 3, 1])
+
+    def initializer(number: int, start: int, stop: int) -> bytes:
+        if number != _INITIALIZER or stop - start < LARGE:
+            return b""
+        if any(n == _EXTERNAL for n, _, _ in fields(data, start, stop)):
+            return b""
+        return _field(_INITIALIZER, _rewritten(data, start, stop, raw))
+
+    def graph(number: int, start: int, stop: int) -> bytes:
+        return _field(_GRAPH, _rewritten(data, start, stop, initializer)) if number == _GRAPH else b""
+
+    return _rewritten(data, 0, len(data), graph)
+
+
+def _rewritten(data: Buffer, at: int, end: int, change: Callable[[int, int, int], bytes]) -> bytes:
+    """A message with some fields replaced: ``change`` of number, begin and end gives the new field, empty for none."""
+    parts = []
+    for number, begin, start, stop in _fields(data, at, end):
+        if new := change(number, start, stop):
+            parts += [data[at:begin], new]
+            at = stop
+    return b"".join((*parts, data[at:end]))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field with a length; numbers below 16."""
+    size, left = bytearray(), len(content)
+    while left > 127:
+        size.append(left & 127 | 128)
+        left >>= 7
+    return bytes([number << 3 | 2, *size, left]) + content
 
 
 def node_offsets(data: Buffer, wanted: Iterable[int]) -> dict[int, int]:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 TOPICS = (
     "fold", "canonical", "broadcast", "reshape", "movement", "affine", "index", "quantize", "conv", "matmul", "gelu",
-    "norm", "attention", "rnn", "epilogue", "pointwise",
+    "norm", "attention", "heads", "rnn", "epilogue", "pointwise",
 )  # fmt: skip
 
 
@@ -22,6 +22,6 @@ def all_rules() -> list[Rule]:
 
 def lowering_rules() -> list[Rule]:
     """The built-in rules that lower precision: they fire only where a build allows it."""
-    from tactix_builtin.rules.lower_precision import RULES
+    from tactix_builtin.rules import lower_precision, rounded, sixteen
 
-    return list(RULES)
+    return [*lower_precision.RULES, *rounded.RULES, *sixteen.RULES]

@@ -14,7 +14,8 @@ TAKE_EPILOGUES = frozenset({
     "tactix.InstanceNormalization", "tactix.Softmax", "tactix.LogSoftmax", "tactix.MaxPool", "tactix.AveragePool",
     "tactix.GlobalAveragePool", "tactix.GlobalMaxPool", "tactix.ReduceSum", "tactix.ReduceMean", "tactix.ReduceMax",
     "tactix.ReduceMin", "tactix.ReduceProd", "tactix.IntegerConvolution", "tactix.IntegerMatMul",
-    "tactix.WideConvolution", "tactix.WideMatMul",
+    "tactix.WideConvolution", "tactix.WideConvTranspose", "tactix.WideMatMul",
+    "tactix.WideGlobalAveragePool", "tactix.TokenAttention",
 })  # fmt: skip
 """Layers whose kernels hold each result in a register before it is stored."""
 

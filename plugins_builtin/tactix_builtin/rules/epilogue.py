@@ -9,7 +9,7 @@ import numpy as np
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Fuse, Rule, fuse, pointwise
 from tactix_builtin.rules.anchors import broadcasts_surely, in_vectors, takes_epilogue
-from tactix_builtin.rules.facts import used_only_by
+from tactix_builtin.rules.facts import awaits_reader, used_only_by
 
 MAX_NODES = 24
 """Most layers in one fused node: beyond it, generated kernels run out of registers."""
@@ -25,10 +25,12 @@ def _candidate(root: Node, v: Value, graph: Any) -> bool:
 
 
 def _host(root: Node, graph: Any) -> Node | None:
-    """The anchored node to join; of several the last in order, when all other operands are there."""
-    hosts = [v.producer for v in root.given if _candidate(root, v, graph)]
+    """The anchored node to join; of several the widest and last in order, when all other operands are there."""
+    if awaits_reader(root, graph):
+        return None
+    hosts = {v.producer: v.spec.dtype.bits for v in root.given if _candidate(root, v, graph)}
     free = [h for h in hosts if not any(h is not o and graph.depends(o, h) for o in hosts)]
-    return max(free, key=graph.position, default=None)
+    return max(free, key=lambda h: (hosts[h], graph.position(h)), default=None)
 
 
 def _join(root: Node, graph: Any) -> Fuse:

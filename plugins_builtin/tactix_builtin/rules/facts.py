@@ -76,3 +76,11 @@ def used_only_by(graph: Any, value: Value, node: Node) -> bool:
     """Whether the node alone reads the tensor, however often."""
     uses = graph.uses(value)
     return bool(uses) and not graph.is_output(value) and all(n is node for n, _ in uses)
+
+
+def awaits_reader(node: Node, graph: Any) -> bool:
+    """Whether the node only widens halves for one pointwise node: then it joins that one, so that halves are stored."""
+    if node.layer.key != "tactix.Cast@1" or node.attrs.to is not DType.FP32 or node.given[0].spec.dtype.bits != 16:
+        return False
+    shape, reader = node.outputs[0].spec.shape, graph.only_use(node.outputs[0])
+    return reader is not None and reader.body.anchor is None and reader.outputs[0].spec.shape == shape

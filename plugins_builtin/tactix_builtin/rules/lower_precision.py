@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.rule import Fuse, Op, P, Rule, const, fuse, literal, var
+from tactix.contracts.rule import Fuse, Op, P, Rule, any_of, const, fuse, literal, var
 from tactix.words.dtypes import DType
 from tactix_builtin.rules.anchors import takes_epilogue
 from tactix_builtin.rules.epilogue import MAX_NODES
 from tactix_builtin.rules.facts import again, fields_of
+from tactix_builtin.rules.rounded import rounded, roundings
 
-LOWER = "lower-precision"
+_low = partial(Rule, numerics="bf16", device="cpu", phase="fuse")
+RECURRENT = (P.tactix.LSTM, P.tactix.GRU)
 
 
 def _halved(w: Any) -> Any:
@@ -36,14 +39,13 @@ def _bias(root: Node) -> Value | None:
 
 
 def _conv_when(root: Node, x: Value, w: Value) -> bool:
-    b = _bias(root)
-    return (
-        root.attrs.group == 1 and x.spec.rank in (3, 4) and (b is None or b.const is not None) and _floats(root, x, w)
-    )
+    b, group = _bias(root), root.attrs.group
+    taken = group == 1 or group == x.spec.shape[1] == w.spec.shape[0]
+    return taken and x.spec.rank in (3, 4) and (b is None or b.const is not None) and _floats(root, x, w)
 
 
-def _conv(root: Node, x: Value, w: Value) -> Op:
-    inputs = [P.tactix.Cast(x, to=DType.BF16), _halved(w.const), *root.inputs[2:]]
+def _conv(root: Node, x: Value, w: Value, graph: Any) -> Op:
+    inputs = [rounded(x, root, graph), _halved(w.const), *root.inputs[2:]]
     return Op("tactix.WideConvolution@1", again(root, inputs).inputs, fields_of(root.attrs))
 
 
@@ -54,6 +56,25 @@ def _conv_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.Convolution", [x, w, b])[0], "y")
 
 
+def _spread_when(root: Node, x: Value, w: Value) -> bool:
+    """Whether windows do not overlap: then each tap is a product."""
+    a, b, rank = root.attrs, _bias(root), x.spec.rank - 2
+    plain = a.group == 1 and not any((*a.pads, *a.output_padding)) and set(a.dilations) <= {1}
+    apart = plain and rank in (1, 2) and tuple(a.strides or (1,) * rank) == w.const.shape[2:]
+    return apart and (b is None or b.const is not None) and _floats(root, x, w)
+
+
+def _spread(root: Node, x: Value, w: Value, graph: Any) -> Op:
+    inputs = [rounded(x, root, graph), _halved(w.const), *root.inputs[2:]]
+    return Op("tactix.WideConvTranspose@1", tuple(inputs), fields_of(root.attrs))
+
+
+def _spread_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 3, 5, 4])
+    w = net.add_constant(np.random.default_rng(4).standard_normal((3, 4, 2, 2), dtype=np.float32))
+    net.mark_output(net.add_layer("tactix.ConvTranspose", [x, w], strides=(2, 2))[0], "y")
+
+
 # -- matrices --------------------------------------------------------------------------------------------------------
 
 
@@ -61,8 +82,8 @@ def _matmul_when(root: Node, x: Value, w: Value) -> bool:
     return x.spec.rank >= 2 and w.spec.rank == 2 and _floats(root, x, w)
 
 
-def _matmul(x: Value, w: Value) -> Op:
-    return P.tactix.WideMatMul(P.tactix.Cast(x, to=DType.BF16), _halved(w.const))
+def _matmul(root: Node, x: Value, w: Value, graph: Any) -> Op:
+    return P.tactix.WideMatMul(rounded(x, root, graph), _halved(w.const))
 
 
 def _matmul_example(net: Any) -> None:
@@ -77,9 +98,9 @@ def _gemm_when(root: Node, x: Value, w: Value) -> bool:
     return not a.transA and a.alpha == 1 and a.beta == 1 and (b is None or b.spec.shape == (n,)) and _floats(root, x, w)
 
 
-def _gemm(root: Node, x: Value, w: Value) -> Op:
+def _gemm(root: Node, x: Value, w: Value, graph: Any) -> Op:
     weights = np.ascontiguousarray(w.const.T) if root.attrs.transB else w.const
-    return P.tactix.WideMatMul(P.tactix.Cast(x, to=DType.BF16), _halved(weights), *root.inputs[2:])
+    return P.tactix.WideMatMul(rounded(x, root, graph), _halved(weights), *root.inputs[2:])
 
 
 def _gemm_example(net: Any) -> None:
@@ -89,17 +110,38 @@ def _gemm_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.Gemm", [x, w, b], transB=True)[0], "y")
 
 
+# -- recurrent layers ------------------------------------------------------------------------------------------------
+
+
+def _recurrent_when(root: Node, x: Value, w: Value, r: Value) -> bool:
+    return all(_floats(root, x, v) for v in (w, r)) and all(v is None for v in root.inputs[4:5] + root.inputs[7:])
+
+
+def _recurrent(root: Node, x: Value, w: Value, r: Value, graph: Any) -> tuple[Op, ...]:
+    op = again(root, [rounded(x, root, graph), _halved(w.const), _halved(r.const), *root.inputs[3:]])
+    return tuple(P.tactix.Cast(op.out(i), to=DType.FP32) for i in range(len(root.outputs)))
+
+
+def _recurrent_example(net: Any) -> None:
+    rng = np.random.default_rng(9)
+    x = net.add_input("x", "f32", ["t", "n", 3])
+    w, r = (net.add_constant(rng.standard_normal((1, 6, k), dtype=np.float32)) for k in (3, 2))
+    for i, v in enumerate(net.add_layer("tactix.GRU", [x, w, r], hidden_size=2)):
+        net.mark_output(v, f"y{i}")
+
+
 # -- rounded where it is made ----------------------------------------------------------------------------------------
 
 
-def _maker(root: Node, x: Value) -> Node | None:
+def _maker(root: Node, x: Value, graph: Any) -> Node | None:
     """The anchored node that makes the tensor, if it may give the rounded one beside it."""
     p = x.producer
-    return p if p is not None and takes_epilogue(p) and len(p.body.nodes) < MAX_NODES else None
+    fits = p is not None and takes_epilogue(p) and len(p.body.nodes) < MAX_NODES
+    return p if fits and roundings(x, graph) == [root] else None
 
 
-def _beside(root: Node, x: Value) -> Fuse:
-    return fuse(_maker(root, x), root)
+def _beside(root: Node, x: Value, graph: Any) -> Fuse:
+    return fuse(_maker(root, x, graph), root)
 
 
 def _beside_example(net: Any) -> None:
@@ -110,21 +152,29 @@ def _beside_example(net: Any) -> None:
 
 
 RULES = (
-    Rule(
+    _low(
         "tactix.rounded_beside", P.tactix.Cast(var("x"), to=DType.BF16), _beside,
-        lambda root, x: _maker(root, x) is not None,
-        benefit=15, numerics=LOWER, exclusive=False, example=_beside_example, phase="fuse",
+        lambda root, x, graph: _maker(root, x, graph) is not None,
+        benefit=15, exclusive=False, example=_beside_example,
     ),
-    Rule(
+    _low(
         "tactix.bf16_convolution", P.tactix.Convolution(var("x"), const("w")), _conv, _conv_when,
-        benefit=90, numerics=LOWER, example=_conv_example, phase="fuse",
+        benefit=90, example=_conv_example,
     ),
-    Rule(
+    _low(
+        "tactix.bf16_conv_transpose", P.tactix.ConvTranspose(var("x"), const("w")), _spread, _spread_when,
+        benefit=90, example=_spread_example,
+    ),
+    _low(
         "tactix.bf16_matmul", P.tactix.MatMul(var("x"), const("w")), _matmul, _matmul_when,
-        benefit=90, numerics=LOWER, example=_matmul_example, phase="fuse",
+        benefit=90, example=_matmul_example,
     ),
-    Rule(
+    _low(
         "tactix.bf16_gemm", P.tactix.Gemm(var("x"), const("w")), _gemm, _gemm_when,
-        benefit=90, numerics=LOWER, example=_gemm_example, phase="fuse",
+        benefit=90, example=_gemm_example,
+    ),
+    _low(
+        "tactix.bf16_recurrent", any_of(*(layer(var("x"), const("w"), const("r")) for layer in RECURRENT)), _recurrent,
+        _recurrent_when, benefit=90, example=_recurrent_example,
     ),
 )  # fmt: skip

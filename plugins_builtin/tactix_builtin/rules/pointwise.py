@@ -12,7 +12,7 @@ from tactix.contracts.region import program
 from tactix.contracts.rule import Fuse, Rule, fuse, pointwise
 from tactix_builtin.rules.anchors import broadcasts_surely, in_vectors
 from tactix_builtin.rules.epilogue import MAX_NODES
-from tactix_builtin.rules.facts import used_only_by
+from tactix_builtin.rules.facts import awaits_reader, used_only_by
 
 CHEAP = frozenset({
     "var", "const", "add", "sub", "mul", "neg", "abs", "min", "max", "lt", "le", "eq", "and", "or", "xor", "not",
@@ -43,7 +43,7 @@ def _fits(root: Node, p: Node) -> bool:
 def _owned(root: Node, graph: Any) -> Node | None:
     """A pointwise producer that only this node reads, of results as large, or cheap to compute again."""
     shape = root.outputs[0].spec.shape
-    for v in root.given:
+    for v in () if awaits_reader(root, graph) else root.given:
         p = v.producer
         if p is None or not _fits(root, p) or not all(used_only_by(graph, o, root) for o in p.outputs):
             continue
@@ -59,7 +59,7 @@ def _repeats_cheaply(root: Node, p: Node) -> bool:
 def _shared(root: Node, graph: Any) -> Node | None:
     """A pointwise producer that others read too, if its results can be written beside this node's in one loop."""
     shape = root.outputs[0].spec.shape
-    for v in root.given:
+    for v in () if awaits_reader(root, graph) else root.given:
         p = v.producer
         if p is None or not _fits(root, p) or any(o.spec.shape != shape for o in (*p.outputs, *root.outputs)):
             continue

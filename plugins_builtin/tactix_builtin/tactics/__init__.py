@@ -9,9 +9,11 @@ def all_tactics() -> list[Tactic]:
     """Every built-in CPU tactic."""
     from tactix_builtin.tactics import (
         c_attention,
+        c_bf16_amx_conv,
         c_bf16_conv,
         c_bf16_gemm,
         c_conv,
+        c_conv_amx,
         c_conv_general,
         c_conv_transpose,
         c_depthwise,
@@ -56,7 +58,8 @@ def all_tactics() -> list[Tactic]:
         view,
     )
     products = (c_gemm, c_gemm_amx, c_attention, c_rnn)
-    convolutions = (c_conv, c_winograd, c_depthwise, c_conv_transpose, c_conv_general)
-    dots = (c_int8_amx, c_int8_amx_conv, c_int8_gemm, c_int8_conv, c_int8_depthwise, c_bf16_gemm, c_bf16_conv)
+    convolutions = (c_conv, c_conv_amx, c_winograd, c_depthwise, c_conv_transpose, c_conv_general)
+    dots = (c_int8_amx, c_int8_amx_conv, c_int8_gemm, c_int8_conv, c_int8_depthwise)
+    halves = (c_bf16_gemm, c_bf16_conv, c_bf16_amx_conv)
     bytes_ = (c_int8_pointwise, c_int8_pool, c_int8_quantize)
-    return [t for module in (*own, *products, *convolutions, *dots, *bytes_) for t in module.tactics()]
+    return [t for module in (*own, *products, *convolutions, *dots, *halves, *bytes_) for t in module.tactics()]

@@ -9,17 +9,15 @@ al., 2022), so that nothing larger than a block is kept. Threads share out the u
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Dim, Shape, broadcast_shapes, ceildiv, evaluate, prod, symbols
+from tactix.words.dims import ceildiv, evaluate, prod, symbols
 from tactix.words.dtypes import DType
-from tactix.words.errors import ShapeError
-from tactix_builtin.tactics import c_text, c_tile
-from tactix_builtin.tactics.c_epilogue import Epilogue, epilogue
+from tactix_builtin.tactics import c_heads, c_text, c_tile
+from tactix_builtin.tactics.c_heads import Heads, Matrices
 from tactix_builtin.tactics.c_product import RowSite
 from tactix_builtin.tactics.c_scalar import float_literal
 from tactix_builtin.tactics.c_text import Args, block, broadcast_strides, kernel, loop, split
@@ -34,58 +32,12 @@ ROWS = 4
 """Most rows whose softmax is taken together."""
 
 
-@dataclass(frozen=True)
-class Heads:
-    """q: (b, h, s, d), k: (b, h, t, d), v: (b, h, t, e) at given inputs; strides along (b, h) count matrices.
-
-    ``mask``: given input, or -1, with its strides along (b, h, s, t).
-    """
-
-    q: int
-    k: int
-    v: int
-    mask: int
-    lead: Shape
-    q_strides: Shape
-    k_strides: Shape
-    v_strides: Shape
-    mask_strides: Shape
-    k_count: Dim
-    v_count: Dim
-    s: Dim
-    t: Dim
-    d: int
-    e: int
-    scale: float
-    nan_to_zero: bool
-    epi: Epilogue
-
-
 def heads(node: Node) -> Heads | Reject:
-    """What an Attention node, fused or not, computes; or why this kernel cannot take it."""
-    epi, anchor = epilogue(node), node.anchor
-    if isinstance(epi, Reject):
-        return epi
-    assert anchor is not None
-    q, k, v, *masks = (node.given[i].spec for i in anchor.inputs if i >= 0)
-    if any(x.dtype is not DType.FP32 for x in (q, k, v, *masks)):
-        return Reject("this kernel takes float32")
-    d, e, a = q.shape[3], v.shape[3], anchor.attrs
-    d = k.shape[3] if not isinstance(d, int) else d
-    if not isinstance(d, int) or not isinstance(e, int) or not 0 < d <= MAX_DIM or not 0 < e <= MAX_DIM:
-        return Reject(f"this kernel takes known dims up to {MAX_DIM}")
-    t = k.shape[2] if isinstance(k.shape[2], int) else v.shape[2]
-    try:
-        lead = broadcast_shapes(q.shape[:2], k.shape[:2], v.shape[:2])
-        of_q, of_k, of_v = (broadcast_strides(x.shape[:2], lead) for x in (q, k, v))
-        mask: Shape = broadcast_strides(masks[0].shape, (*lead, q.shape[2], t)) if masks else (0, 0, 0, 0)
-    except ShapeError as problem:
-        return Reject(str(problem))
-    at_q, at_k, at_v, *at_mask = anchor.inputs
-    return Heads(
-        at_q, at_k, at_v, at_mask[0] if masks else -1, lead, of_q, of_k, of_v, mask, prod(k.shape[:2]),
-        prod(v.shape[:2]), q.shape[2], t, d, e, a.scale, a.nan_to_zero, epi,
-    )  # fmt: skip
+    """What the node computes; or why this kernel cannot take it."""
+    h = c_heads.heads(node, (DType.FP32,), MAX_DIM)
+    if isinstance(h, Heads) and h.mask >= 0 and node.given[h.mask].spec.dtype is not DType.FP32:
+        return Reject("this kernel takes a float32 mask")
+    return h
 
 
 def tactics() -> list[Tactic]:
@@ -97,9 +49,10 @@ class AttentionTactic(Tactic):
     """float32; any batch, heads and sequence lengths, symbolic ones too; a mask that broadcasts along any axis."""
 
     key = "tactix.c_attention@1"
-    implements = ("tactix.Attention@1",)
+    implements = c_heads.LAYERS
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         h = heads(node)
@@ -147,15 +100,15 @@ class _Kernel:
         self.functions = Functions(self.args)
         self.width = self.tile.width
         self.panels = -(-h.e // self.width)
-        self.packs_v = h.e % self.width != 0
+        self.packs_v = h.tokens or h.e % self.width != 0
         self.s, self.t = self.args.dim(h.s), self.args.dim(h.t)
         self.key_panels = ceildiv(h.t, self.width)
 
     def artifact(self) -> KernelArtifact:
         h, args = self.h, self.args
-        keys = h.k_count * self.key_panels * (h.d * self.width * 4)
-        values = h.v_count * h.t * (self.panels * self.width * 4) if self.packs_v else 0
-        self.keys, self.values = args.workspace(0), args.workspace(keys) if self.packs_v else args.input(h.v)
+        keys = prod(h.k.count) * self.key_panels * (h.d * self.width * 4)
+        values = prod(h.v.count) * h.t * (self.panels * self.width * 4) if self.packs_v else 0
+        self.keys, self.values = args.workspace(0), args.workspace(keys) if self.packs_v else args.input(h.v.index)
         args.phase(0)
         rest = c_tile.rest_sizes(self.tile.rows, h.s) if isinstance(h.s, int) else (4, 1)
         sizes = (self.tile.rows, *(r for r in rest if r < self.tile.rows))
@@ -243,7 +196,9 @@ class _Kernel:
             *self._finish(tile),
         ]
         self.functions.add(
-            f"unit{rows}", "const float* q, const float* k, const float* v, const float* mask, int64_t row", body
+            f"unit{rows}",
+            "const float* q, const float* k, const float* v, const float* mask, int64_t row, int64_t column",
+            body,
         )
 
     def _last_key(self, rows: int) -> list[str]:
@@ -286,20 +241,20 @@ class _Kernel:
         nothing = f"memset(o + p * {size} + m * {self.width}, 0, {self.width * 4});" if h.nan_to_zero else ""
         bad = loop("p", "0", str(self.panels), nothing) if nothing else ""
         value = "0.0f" if h.nan_to_zero else '__builtin_nanf("")'
-        left = f"({h.e} - col)" if h.e % self.width else ""
-        site = RowSite(self.args, (*h.lead, h.s), h.e, tile.lanes, left)
+        left = f"({h.e} - at)" if h.e % self.width else ""
+        site = RowSite(self.args, h.rows, h.width, tile.lanes, left)
         stores = finish_saved(tile, h.epi, site, f"(o + p * {size})", bool(left), " * tx_splat(sum[m])")
         return [
             loop("m", "0", str(tile.rows), "if (sum[m] > 0.0f) sum[m] = 1.0f / sum[m];",
                  block("else", f"sum[m] = {value};", bad)),
-            loop("p", "0", str(self.panels), f"const int64_t col = p * {self.width};", stores),
+            loop("p", "0", str(self.panels), f"const int64_t at = p * {self.width}, col = column + at;", stores),
         ]  # fmt: skip
 
     def _scores(self, tile: Tile) -> None:
         """Products of the query rows with one panel of keys."""
-        d = self.h.d
+        d, pitch = self.h.d, self.args.dim(self.h.q.pitch)
         unroll = 2 if d % 2 == 0 else 1
-        body = tile.steps(unroll, lambda m, u: f"q[{m * d + u}]", "k")
+        body = tile.steps(unroll, lambda m, u: f"q[{m} * {pitch} + {u}]", "k")
         sums = [f"tx_store_f32(s + {m * KEYS + n * tile.lanes}, {tile.acc(m, n)});" for m, n in tile.places()]
         walk = loop("i", "0", str(d // unroll), body, f"q += {unroll}; k += {unroll * tile.width};")
         parameters = "const float* q, const float* k, float* s"
@@ -327,26 +282,30 @@ class _Kernel:
     def _pack_keys(self) -> str:
         """Keys of every head as panels: (matrix, panel, d, width), zero past the last key."""
         h, width, lanes = self.h, self.width, self.tile.lanes
-        panels = self.args.dim(self.key_panels)
-        turn = f"TX_NAME(turn)(in + j * {h.d} + i, {h.d}, left - j, {h.d} - i, out + i * {width} + j, {width});"
+        panels, pitch = self.args.dim(self.key_panels), self.args.dim(h.k.pitch)
+        turn = f"TX_NAME(turn)(in + j * {pitch} + i, {pitch}, left - j, {h.d} - i, out + i * {width} + j, {width});"
         body = [
             f"const int64_t panel = u % {panels}, left = {self.t} - panel * {width};",
-            f"const float* in = {self.args.input(h.k)} + (u / {panels} * {self.t} + panel * {width}) * {h.d};",
+            f"const float* in = {self._matrix(h.k, f'u / {panels}')} + panel * {width} * {pitch};",
             f"float* out = {self.keys} + u * {h.d * width};",
             loop("i", "0", str(h.d), loop("j", "0", str(width), turn, step=lanes), step=lanes),
         ]
-        return block("", f"{split(self.args.dim(h.k_count * self.key_panels))}", loop("u", "lo", "hi", *body))
+        return block("", f"{split(self.args.dim(prod(h.k.count) * self.key_panels))}", loop("u", "lo", "hi", *body))
 
     def _pack_values(self) -> str:
         """Value rows with zeros after them, up to whole panels."""
         if not self.packs_v:
             return ""
         h, pitch = self.h, self.panels * self.width
-        body = [
-            f"memcpy({self.values} + u * {pitch}, {self.args.input(h.v)} + u * {h.e}, {h.e * 4});",
-            f"memset({self.values} + u * {pitch} + {h.e}, 0, {(pitch - h.e) * 4});",
-        ]
-        return block("", f"{split(self.args.dim(h.v_count * h.t))}", loop("u", "lo", "hi", *body))
+        row = f"{self._matrix(h.v, f'u / {self.t}')} + u % {self.t} * {self.args.dim(h.v.pitch)}"
+        body = [f"memcpy({self.values} + u * {pitch}, {row}, {h.e * 4});"]
+        if pitch > h.e:
+            body.append(f"memset({self.values} + u * {pitch} + {h.e}, 0, {(pitch - h.e) * 4});")
+        return block("", f"{split(self.args.dim(prod(h.v.count) * h.t))}", loop("u", "lo", "hi", *body))
+
+    def _matrix(self, m: Matrices, item: str) -> str:
+        """Where one of an operand's own matrices begins."""
+        return m.pointer(self.args, item, m.count)
 
     def _units(self, sizes: tuple[int, ...]) -> str:
         h, rows, args = self.h, self.tile.rows, self.args
@@ -359,14 +318,15 @@ class _Kernel:
             step = [f"r * {args.dim(h.mask_strides[2])}"] * (h.mask_strides[2] != 0)
             mask = args.sum(args.input(h.mask), flat("item", sizes_of, h.mask_strides[:2], args), *step)
 
-        def head(strides: Shape) -> str:
-            return f"({flat('item', sizes_of, strides, args)})"
+        def head(m: Matrices) -> str:
+            return f"({flat('item', sizes_of, broadcast_strides(m.count, h.lead), args)})"
 
         def call(size: int) -> str:
-            q = f"{args.input(h.q)} + ({head(h.q_strides)} * {self.s} + r) * {h.d}"
-            k = f"{self.keys} + {head(h.k_strides)} * {keys}"
-            v = f"{self.values} + {head(h.v_strides)} * {self.t} * {v_pitch}"
-            return f"TX_NAME(unit{size})(a, {q}, {k}, {v}, {mask}, item * {self.s} + r);"
+            q = f"{h.q.pointer(args, 'item', h.lead)} + r * {args.dim(h.q.pitch)}"
+            k = f"{self.keys} + {head(h.k)} * {keys}"
+            v = f"{self.values} + {head(h.v)} * {self.t} * {v_pitch}"
+            row, column = h.place(args, "item", "r")
+            return f"TX_NAME(unit{size})(a, {q}, {k}, {v}, {mask}, {row}, {column});"
 
         body = [
             f"const int64_t item = u / {tiles}, from = u % {tiles} * {rows};",

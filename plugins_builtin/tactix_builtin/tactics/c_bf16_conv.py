@@ -9,6 +9,7 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_builtin.tactics import c_int8_conv as conv
+from tactix_builtin.tactics.c_bf16_amx_conv import suits
 from tactix_builtin.tactics.c_int8_tile import HALVES
 from tactix_builtin.tactics.c_int8_window import dot_window
 
@@ -25,10 +26,13 @@ class HalfConvTactic(Tactic):
     implements = ("tactix.WideConvolution@1", "tactix.Convolution@1")
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         win = dot_window(node, HALVES)
-        return win if isinstance(win, Reject) else conv.offered(node, win, device)
+        if isinstance(win, Reject):
+            return win
+        return Reject("the matrix unit is faster") if suits(win, device) else conv.offered(node, win, device)
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = dot_window(node, HALVES)

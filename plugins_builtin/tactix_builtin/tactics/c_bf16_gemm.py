@@ -24,6 +24,7 @@ class HalfGemmTactic(Tactic):
     implements = ("tactix.WideMatMul@1", "tactix.MatMul@1", "tactix.Gemm@1")
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         p = gemm.dot_product(node, HALVES)

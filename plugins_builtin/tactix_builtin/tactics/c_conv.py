@@ -43,6 +43,7 @@ class ConvTactic(Tactic):
     implements = ("tactix.Convolution@1",)
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         win = window(node)

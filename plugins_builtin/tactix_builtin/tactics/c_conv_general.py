@@ -116,6 +116,7 @@ class GeneralConvTactic(Tactic):
     implements = ("tactix.Convolution@1", "tactix.ConvTranspose@1")
     source = "c"
     native = True
+    by_signature = True
     fallback = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

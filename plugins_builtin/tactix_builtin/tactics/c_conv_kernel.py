@@ -10,8 +10,9 @@ from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Variant
 from tactix.words.dims import Dim, ceildiv
+from tactix.words.dtypes import DType
 from tactix_builtin.tactics import c_tile
-from tactix_builtin.tactics.c_text import Args, block, kernel, loop
+from tactix_builtin.tactics.c_text import Args, block, ctype, kernel, loop
 from tactix_builtin.tactics.c_tile import GRID, Functions, Tile, by_rows, finish
 from tactix_builtin.tactics.c_window import BlockedSite, Run, Window, row_runs
 
@@ -24,14 +25,11 @@ NEAR, FAR = 16, 128
 FEW_TILES = 4
 
 
-PARAMETERS = "const float* x, const float* w, int64_t image, int64_t block, int64_t pixel, int64_t top, int64_t bottom"
-
-
 class ConvKernel:
     """Writes one kernel. Loops: blocks of rows, panels, channel blocks, rows, tiles; inside a tile channels, taps."""
 
     def __init__(self, node: Node, win: Window, variant: Variant, ctx: CompileContext) -> None:
-        self.win, self.ctx = win, ctx
+        self.win, self.ctx, self.element = win, ctx, ctype(win.dtype)
         self.linear = variant.input_format(win.x).is_linear
         self.tile = Tile(variant.knob("rows"), variant.knob("vectors"), max(4, ctx.device.lanes))
         self.sweep: int = variant.knob("blocks")
@@ -56,7 +54,7 @@ class ConvKernel:
     def artifact(self) -> KernelArtifact:
         """The kernel as data."""
         win, size = self.win, self._workspace()
-        self.x = self.args.workspace(size - self._copy_bytes()) if self.copied else self.args.input(win.x)
+        self.x = self.args.workspace(size - self._copy_bytes(), self.element) if self.copied else self.args.input(win.x)
         self.w = self.args.constant("w", self._packed())
         self.partial = self.args.workspace(0) if self.sweep else ""
         body = [self._pointwise() if self.flat else self._windowed()]
@@ -83,7 +81,7 @@ class ConvKernel:
         return partial + (self._copy_bytes() if self.copied else 0)
 
     def _copy_bytes(self) -> Dim:
-        return self.win.n * self._planes() * self.win.size[0] * self.pitch * (self.cell * 4)
+        return self.win.n * self._planes() * self.win.size[0] * self.pitch * (self.cell * self.win.dtype.itemsize)
 
     def _planes(self) -> int:
         return -(-self.win.c // self.cell)
@@ -99,7 +97,8 @@ class ConvKernel:
         """The function of a tile; ``reduce`` gives its sum over ``deep`` channel blocks."""
         chains = c_tile.chains_for(size, self.tile.vectors, self._most())
         tile = Tile(size, self.tile.vectors, self.tile.lanes, chains, *self._ahead())
-        parameters, deep = PARAMETERS, str(self.deep)
+        place, deep = "int64_t image, int64_t block, int64_t pixel, int64_t top, int64_t bottom", str(self.deep)
+        parameters = f"const {self.element}* x, const float* w, {place}"
         body = [tile.zero()]
         if self.sweep:
             parameters += ", int64_t deep, float* part, int first, int last"
@@ -137,7 +136,7 @@ class ConvKernel:
             taps = [self._cell(tile, f"xr + {t * step}", f"wr + {t * size}", t, run) for t in range(kw)]
         else:
             taps = [loop("j", "0", str(kw), self._cell(tile, f"xr + j * {step}", f"wr + j * {size}", 0, None))]
-        rows = loop("i", "top", "bottom", f"const float *xr = {xr}, *wr = {wr};", *taps)
+        rows = loop("i", "top", "bottom", f"const {self.element}* xr = {xr};\nconst float* wr = {wr};", *taps)
         return loop("c", "0", deep, self._cells(deep), rows)
 
     def _cells(self, deep: str) -> str:
@@ -159,18 +158,19 @@ class ConvKernel:
         ``more``: where the next block's first pixel is, asked for ahead, a pixel at each step.
         """
         unroll = min(self.cell, 4 if tile.rows * tile.vectors <= 12 else 2)
+        half = self.win.dtype is DType.BF16
 
         def element(m: int, u: int) -> str | None:
             at = places[m]
-            return None if at is None else f"xc[{at + u}]"
+            return None if at is None else f"tx_from_bf16(xc[{at + u}])" if half else f"xc[{at + u}]"
 
         body = tile.steps(unroll, element, "wc")
-        head = f"const float *xc = {x}, *wc = {w};"
+        head = f"const {self.element}* xc = {x};\nconst float* wc = {w};"
         if unroll < self.cell:
             advance = f"xc += {unroll}; wc += {unroll * tile.width};"
             if more:
                 step = self.win.strides[1] * self.cell
-                head += f"\nconst float* xn = {more};"
+                head += f"\nconst {self.element}* xn = {more};"
                 body += "\n" + "\n".join(f"__builtin_prefetch(xn + {u * step}, 0, 3);" for u in range(unroll))
                 advance += f" xn += {unroll * step};"
             body = loop("k", "0", "cells" if self.tail else str(self.cell), body, advance, step=unroll)
@@ -219,7 +219,7 @@ class ConvKernel:
         group = f" + p / {self.panels // self.groups} * {self.deep} * {plane}" if self.groups > 1 else ""
         panel = [
             *self._block(),
-            f"const float* xp = {self.x} + image * {image}{group};",
+            f"const {self.element}* xp = {self.x} + image * {image}{group};",
             f"const float* wp = {self.w} + p * {self.deep * self.slab};",
         ]
         if self.sweep:
@@ -263,7 +263,7 @@ class ConvKernel:
             f"const int64_t first = y * {win.strides[0]} - {win.pads[0]}, below = {high} - first;",
             f"const int64_t top = first < 0 ? (-first + {d - 1}) / {d} : 0;",
             f"const int64_t reach = below > 0 ? (below + {d - 1}) / {d} : 0, bottom = reach < {kh} ? reach : {kh};",
-            f"const float* xl = xp + first * {self.args.dim(self.pitch * self.cell)};",
+            f"const {self.element}* xl = xp + first * {self.args.dim(self.pitch * self.cell)};",
         ]
 
         def call(name: str) -> Callable[[str], str]:
@@ -298,12 +298,13 @@ class ConvKernel:
         win = self.win
         rows = self.args.dim(win.n * self._planes() * win.size[0])
         pitch, width = (self.args.dim(d * self.cell) for d in (self.pitch, win.size[1]))
-        left, right = win.pads[1] * self.cell * 4, win.pads[3] * self.cell * 4
+        size = win.dtype.itemsize
+        left, right = win.pads[1] * self.cell * size, win.pads[3] * self.cell * size
         source = self.args.input(win.x)
         body = [
-            f"float* out = {self.x} + r * {pitch};",
+            f"{self.element}* out = {self.x} + r * {pitch};",
             f"memset(out, 0, {left});",
-            f"memcpy(out + {win.pads[1] * self.cell}, {source} + r * {width}, {width} * 4);",
+            f"memcpy(out + {win.pads[1] * self.cell}, {source} + r * {width}, {width} * {size});",
             f"memset(out + {pitch} - {win.pads[3] * self.cell}, 0, {right});",
         ]
         return f"int64_t lo, hi;\ntx_split({rows}, 1, tid, nt, &lo, &hi);\n{loop('r', 'lo', 'hi', *body)}"

@@ -24,6 +24,7 @@ from tactix_builtin.tactics.c_epilogue import anchor_spec, epilogue
 from tactix_builtin.tactics.c_window import Window, formats, with_bias
 
 OFFERED = 3
+DTYPES = (DType.FP32, DType.BF16)
 
 
 def tactics() -> list[Tactic]:
@@ -32,12 +33,13 @@ def tactics() -> list[Tactic]:
 
 
 class ConvTransposeTactic(Tactic):
-    """float32, one or two spatial axes, constant weights, kernel equal to stride, one group, no pads."""
+    """float32 or bf16, one or two spatial axes, constant weights, kernel equal to stride, one group, no pads."""
 
     key = "tactix.c_conv_transpose@1"
-    implements = ("tactix.ConvTranspose@1",)
+    implements = ("tactix.ConvTranspose@1", "tactix.WideConvTranspose@1")
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         win = spread(node)
@@ -79,8 +81,8 @@ def spread(node: Node) -> Window | Reject:
     assert anchor is not None
     x, w = (node.given[i].spec for i in anchor.inputs[:2])
     a, rank = anchor.attrs, x.rank - 2
-    if rank not in (1, 2) or not w.is_const or x.dtype is not DType.FP32 or w.dtype is not DType.FP32:
-        return Reject("these kernels take float32, one or two spatial axes and constant weights")
+    if rank not in (1, 2) or not w.is_const or x.dtype not in DTYPES or w.dtype is not x.dtype:
+        return Reject("these kernels take float32 or bf16, one or two spatial axes and constant weights")
     kernel = tuple(int(k) for k in w.const.shape[2:])
     plain = not any(a.pads) and not any(a.output_padding) and set(a.dilations) <= {1} and a.group == 1
     if not plain or tuple(a.strides or (1,) * rank) != kernel:
@@ -97,7 +99,7 @@ def spread(node: Node) -> Window | Reject:
     out = anchor_spec(node).shape[2:]
     return Window(
         anchor.inputs[0], anchor.inputs[1], x.shape[0], int(w.const.shape[0]), int(w.const.shape[1]), 1,
-        two(x.shape[2:]), two(out), two(kernel), two(kernel), (1, 1), (0, 0, 0, 0), biased,
+        two(x.shape[2:]), two(out), two(kernel), two(kernel), (1, 1), (0, 0, 0, 0), biased, x.dtype,
     )  # fmt: skip
 
 
@@ -128,6 +130,7 @@ class SpreadKernel(ConvKernel):
         steps: tuple[tuple[str, Any], ...] = (
             ("reshape", (win.c, win.co, win.taps)), ("pad", pad),
             ("reshape", (self.deep, cell, self.per_tap, width, win.taps)), ("transpose", (4, 2, 0, 1, 3)),
+            ("cast", "f32"),
         )  # fmt: skip
         return Packed(win.w, steps)
 

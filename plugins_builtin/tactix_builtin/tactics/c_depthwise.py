@@ -13,10 +13,11 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import evaluate, symbols
+from tactix.words.dtypes import DType
 from tactix.words.tensor import blocked
 from tactix_builtin.tactics import c_tile
 from tactix_builtin.tactics.c_conv_kernel import ConvKernel
-from tactix_builtin.tactics.c_text import block, loop
+from tactix_builtin.tactics.c_text import block, load, loop
 from tactix_builtin.tactics.c_tile import Tile
 from tactix_builtin.tactics.c_window import Run, Window, formats, window
 
@@ -26,16 +27,20 @@ def tactics() -> list[Tactic]:
     return [DepthwiseTactic()]
 
 
+DTYPES = (DType.FP32, DType.BF16)
+
+
 class DepthwiseTactic(Tactic):
-    """float32, one or two spatial axes, constant weights, one output channel for each input channel."""
+    """float32 or bf16, one or two spatial axes, constant weights, one output channel for each input channel."""
 
     key = "tactix.c_depthwise@1"
-    implements = ("tactix.Convolution@1",)
+    implements = ("tactix.Convolution@1", "tactix.WideConvolution@1")
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        win = window(node)
+        win = window(node, DTYPES)
         if isinstance(win, Reject):
             return win
         if not win.group == win.c == win.co:
@@ -49,7 +54,7 @@ class DepthwiseTactic(Tactic):
         return [Variant.of(found, (fmt,) * len(node.outputs), rows=r, vectors=1, blocks=0) for r in sizes]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        win = window(node)
+        win = window(node, DTYPES)
         assert isinstance(win, Window)
         steps = win.n * win.out[0] * win.out[1] * (-(-win.c // max(4, ctx.device.lanes)))
         if not symbols(steps) <= set(ctx.opt):
@@ -58,7 +63,7 @@ class DepthwiseTactic(Tactic):
         return 5e-7 + evaluate(steps, ctx.opt) * cycles / 3e9 / max(1, ctx.threads)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        win = window(node)
+        win = window(node, DTYPES)
         assert isinstance(win, Window)
         return DepthwiseKernel(node, win, variant, ctx).artifact()
 
@@ -86,7 +91,7 @@ class DepthwiseKernel(ConvKernel):
         win, lanes = self.win, self.tile.lanes
         steps: tuple[tuple[str, Any], ...] = (
             ("reshape", (win.c, win.taps)), ("pad", ((0, self.panels * lanes - win.c), (0, 0))),
-            ("reshape", (self.panels, lanes, win.taps)), ("transpose", (0, 2, 1)),
+            ("reshape", (self.panels, lanes, win.taps)), ("transpose", (0, 2, 1)), ("cast", "f32"),
         )  # fmt: skip
         return Packed(win.w, steps)
 
@@ -103,6 +108,6 @@ class DepthwiseKernel(ConvKernel):
         columns = []
         for at, found in sorted(users.items()):
             sums = [f"{tile.acc(m, 0)} += v * k{t};" for m, t in found]
-            columns.append(block("", f"const vf v = tx_load_f32(xr + {at * lanes});", *sums))
-        head = f"const float *xr = x + i * {row}, *wr = w + i * {win.kernel[1] * lanes};"
+            columns.append(block("", f"const vf v = {load(win.dtype, f'xr + {at * lanes}')};", *sums))
+        head = f"const {self.element}* xr = x + i * {row};\nconst float* wr = w + i * {win.kernel[1] * lanes};"
         return loop("i", "top", "bottom", head, *weights, *columns)

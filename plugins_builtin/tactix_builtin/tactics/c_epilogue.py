@@ -14,7 +14,8 @@ A node that is not fused has the identity as epilogue: ``emit`` then gives the a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from tactix.contracts import region
 from tactix.contracts.expr import Scalar
@@ -47,7 +48,7 @@ class Epilogue:
     """``operands``: variable index to Operand; ``accumulators``: variable index to the anchor's output number.
 
     ``results``: one expression per output of the node; ``dtypes``: of every variable, accumulators as the anchor's
-    outputs are declared. ``shape``: of every output.
+    outputs are declared. ``shape``: of every output. ``emitted``: what was emitted before, by the names given.
     """
 
     results: tuple[Scalar, ...]
@@ -55,6 +56,7 @@ class Epilogue:
     operands: dict[int, Operand]
     accumulators: dict[int, int]
     shape: Shape
+    emitted: dict[tuple[Any, ...], Code] = field(init=False, default_factory=dict, compare=False, repr=False)
 
     def emit(
         self, accumulators: Sequence[str], place: Callable[[Operand], str], tag: str = "e", scalar: bool = False
@@ -72,7 +74,11 @@ class Epilogue:
             kind = _scalar_kind(t) if scalar else c_text.vector_type(t)
             heads.append(f"const {kind} {tag}x{i} = {place(self.operands[i])};")
             leaves.append(f"{tag}x{i}")
-        code = (emit_scalar if scalar else emit_vector)(self.results, leaves, self.dtypes, tag)
+        key = (*leaves, tag, scalar)
+        if key not in self.emitted:
+            emit = emit_scalar if scalar else emit_vector
+            self.emitted[key] = emit(self.results, leaves, self.dtypes, tag)
+        code = self.emitted[key]
         return Code((*heads, *code.statements), code.results, code.dtypes)
 
 

@@ -29,6 +29,7 @@ class GatherTactic(Tactic):
     implements = ("tactix.Gather@1", "tactix.GatherElements@1", "tactix.GatherND@1")
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         data, indices = (v.spec for v in node.given[:2])

@@ -43,6 +43,7 @@ class GemmTactic(Tactic):
     implements = ("tactix.Gemm@1", "tactix.MatMul@1")
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         p = product(node)

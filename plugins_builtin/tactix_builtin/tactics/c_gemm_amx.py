@@ -13,21 +13,25 @@ of a that hold an infinity or NaN are multiplied by vectors instead, since a par
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 import numpy as np
 
-from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, ceildiv, evaluate, symbols
+from tactix_builtin.tactics.c_epilogue import Epilogue
 from tactix_builtin.tactics.c_product import Product, RowSite, product
 from tactix_builtin.tactics.c_text import Args, block, kernel, loop, prelude, split
-from tactix_builtin.tactics.c_tile import GRID, Functions, Tile, finish_saved
+from tactix_builtin.tactics.c_tile import GRID, Functions, Site, Tile, finish_saved
 
 FEATURES = ("amx_tile", "amx_bf16", "avx512f", "avx512bw", "avx512dq", "avx512vl")
 WIDTH, DEPTH, HIGH = 32, 32, 16
 """Columns of a panel; k of a step; rows of a tile."""
+FEWEST = 8
+"""Rows of a below which a tile is mostly empty."""
 GROUP = 16
 """Row tiles that are multiplied with a slab before the next slab."""
 SLABS = (12, 10, 9, 8, 7)
@@ -59,6 +63,7 @@ class AmxGemmTactic(Tactic):
     implements = ("tactix.Gemm@1", "tactix.MatMul@1")
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         if not device.has(*FEATURES) or device.lanes != 16:
@@ -68,7 +73,7 @@ class AmxGemmTactic(Tactic):
             return p
         if not p.constant_b or p.batch or p.transposed_a or p.b_count != 1:
             return Reject("it takes one constant right side, and rows of a")
-        if p.k == 0 or p.n == 0 or (isinstance(p.m, int) and p.m < 8):
+        if p.k == 0 or p.n == 0 or (isinstance(p.m, int) and p.m < FEWEST):
             return Reject("there are too few rows or columns")
         if not np.isfinite(node.given[p.b].const).all():
             return Reject("a weight is not finite")
@@ -79,14 +84,22 @@ class AmxGemmTactic(Tactic):
         assert isinstance(p, Product)
         if not symbols(p.m) <= set(ctx.opt):
             return None
-        m, n, k = (-(-evaluate(d, ctx.opt) // u) * u for d, u in ((p.m, HIGH), (p.n, WIDTH), (p.k, DEPTH)))
-        cutting = 1e-10 * n * k / max(1, 4 * m // (GROUP * HIGH)) + 2e-10 * m * k
-        return 2e-6 + (2 * m * n * k / FLOPS + cutting) / max(1, ctx.threads) + 4 * n * k / 4e10
+        if evaluate(p.m, ctx.opt) < FEWEST:
+            return inf
+        m, n, k = (evaluate(d, ctx.opt) for d in (p.m, p.n, p.k))
+        return seconds(m, n, k, ctx.threads)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         p = product(node)
         assert isinstance(p, Product)
-        return _Kernel(p, node, ctx).artifact()
+        return _GemmKernel(p, node, ctx).artifact()
+
+
+def seconds(m: int, n: int, k: int, threads: int, images: int = 1) -> float:
+    """An estimate of ``images`` products of m rows and k with one matrix of n columns."""
+    m, n, k = (-(-d // unit) * unit for d, unit in ((m, HIGH), (n, WIDTH), (k, DEPTH)))
+    cutting = 1e-10 * n * k / max(1, 4 * m // (GROUP * HIGH)) + 2e-10 * m * k
+    return 2e-6 + images * (2 * m * n * k / FLOPS + cutting) / max(1, threads) + 4 * n * k / 4e10
 
 
 def slab_steps(steps: int) -> int:
@@ -94,22 +107,37 @@ def slab_steps(steps: int) -> int:
     return min(SLABS, key=lambda s: (-(-steps // s) * s, SLABS.index(s))) if steps > SLABS[0] else steps
 
 
-class _Kernel:
-    """Writes one kernel."""
+class PartsKernel:
+    """Writes one kernel: ``images`` times ``m`` rows of a, cut into parts of ``depth`` elements each, times b.
 
-    def __init__(self, p: Product, node: Node, ctx: CompileContext) -> None:
-        self.p, self.ctx = p, ctx
+    What a subclass tells: b as panels, where elements of a row lie, and where results go, at the C variables ``image``,
+    ``row`` and ``col``.
+    """
+
+    def __init__(self, node: Node, ctx: CompileContext, m: Dim, n: int, depth: int, epi: Epilogue, images: Dim) -> None:
+        self.m, self.n, self.epi, self.images, self.ctx = m, n, epi, images, ctx
         self.args = Args(node)
         self.functions = Functions(self.args)
-        assert isinstance(p.k, int)
-        steps = -(-p.k // DEPTH)
+        steps = -(-depth // DEPTH)
         self.slab = slab_steps(steps)
         self.steps = -(-steps // self.slab) * self.slab
-        self.rows = min(evaluate(p.m, ctx.opt) if symbols(p.m) <= set(ctx.opt) else 128, GROUP * HIGH)
+        self.rows = min(evaluate(m, ctx.opt) if symbols(m) <= set(ctx.opt) else 128, GROUP * HIGH)
         self.pass_steps = self._pass_steps()
         pairs = max(1, self.rows // (2 * HIGH))
         self.rate = next(r for r in (1, 2, 4, 8, 16) if r * pairs >= HIGH)
-        self.tiles: Dim = ceildiv(p.m, HIGH)
+        self.tiles: Dim = ceildiv(m, HIGH)
+
+    def panels(self) -> Packed:
+        """b as (panels, steps of k, columns of a panel), zero past its end."""
+        raise NotImplementedError
+
+    def place(self) -> list[str]:
+        """C lines that declare, for ``step`` of a row: pointer ``x``, ``half`` to its last 16, ``left`` elements."""
+        raise NotImplementedError
+
+    def site(self) -> tuple[Site, str]:
+        """Where results go, and C text to stand before."""
+        raise NotImplementedError
 
     def _pass_steps(self) -> int:
         """Steps after which partial sums are put aside, so that the parts of a group of rows stay in the cache."""
@@ -119,11 +147,13 @@ class _Kernel:
         return -(-self.steps // (passes * self.slab)) * self.slab
 
     def artifact(self) -> KernelArtifact:
-        p, args = self.p, self.args
-        panels, groups = -(-int(p.n) // WIDTH), ceildiv(p.m, GROUP * HIGH)  # type: ignore[arg-type]
-        parts, flags = self.tiles * (self.steps * 3072), ceildiv(self.tiles * self.steps, 16) * 64
+        """The kernel as data."""
+        args, panels = self.args, -(-self.n // WIDTH)
+        groups: Dim = self.images * ceildiv(self.m, GROUP * HIGH)
+        cells = self.images * self.tiles * self.steps
+        parts, flags = cells * 3072, ceildiv(cells, 16) * 64
         sums: Dim = groups * (panels * GROUP * HIGH * WIDTH * 4) if self.pass_steps < self.steps else 0
-        self.x, self.w = args.input(p.a), args.constant("b", p.pack_b(WIDTH, self.steps * DEPTH))
+        self.w = args.constant("b", self.panels())
         self.parts, self.flags = args.workspace(0, "uint16_t"), args.workspace(parts, "int32_t")
         self.sums = args.workspace(parts + flags) if sums != 0 else ""
         self._finish()
@@ -133,21 +163,22 @@ class _Kernel:
 
     def _finish(self) -> None:
         """Functions that write results: of 32 rows, of one row, and of one row that is multiplied by vectors."""
-        p = self.p
-        left = "" if int(p.n) % WIDTH == 0 else f"({p.n} - col)"  # type: ignore[arg-type]
-        site = RowSite(self.args, p.lead, p.n, 16, left)
+        site, before = self.site()
+        where = "int64_t image, int64_t row, int64_t col"
         for rows in (2 * HIGH, 1):
             tile = Tile(rows, 2, 16)
-            body = finish_saved(tile, p.epi, site, "sums", False)
-            if left:
-                rest = finish_saved(tile, p.epi, site, "sums", True)
-                body = f"{block(f'if ({left} >= {WIDTH})', body)}\n{block('else', rest)}"
-            self.functions.add(f"finish{rows}", "const float* sums, int64_t row, int64_t col", [body])
-        walk = loop("k", "0", str(p.k), "s0 += tx_splat(x[k]) * tx_load_f32(w + k * 32);",
-                    "s1 += tx_splat(x[k]) * tx_load_f32(w + k * 32 + 16);")  # fmt: skip
-        self.functions.add("vectors", "const float* x, const float* w, int64_t row, int64_t col", [
-            "vf s0 = tx_zero(), s1 = tx_zero();", walk, "float sums[32] __attribute__((aligned(64)));",
-            "tx_store_f32(sums, s0);", "tx_store_f32(sums + 16, s1);", "TX_NAME(finish1)(a, sums, row, col);",
+            body = finish_saved(tile, self.epi, site, "sums", False)
+            if site.left:
+                rest = finish_saved(tile, self.epi, site, "sums", True)
+                body = f"{block(f'if ({site.left} >= {WIDTH})', body)}\n{block('else', rest)}"
+            self.functions.add(f"finish{rows}", f"const float* sums, {where}", ["(void)image;", before, body])
+        walk = loop("k", "0", "(left < 32 ? left : 32)", "const vf v = tx_splat(x[k < 16 ? k : k - 16 + half]);",
+                    f"const float* b = w + (step * {DEPTH} + k) * 32;", "s0 += v * tx_load_f32(b);",
+                    "s1 += v * tx_load_f32(b + 16);")  # fmt: skip
+        self.functions.add("vectors", f"const float* w, {where}", [
+            "vf s0 = tx_zero(), s1 = tx_zero();", loop("step", "0", str(self.steps), *self.place(), walk),
+            "float sums[32] __attribute__((aligned(64)));", "tx_store_f32(sums, s0);", "tx_store_f32(sums + 16, s1);",
+            "TX_NAME(finish1)(a, sums, image, row, col);",
         ])  # fmt: skip
 
     def _round(self, tiles: int) -> str:
@@ -183,28 +214,25 @@ class _Kernel:
 
     def _cut(self) -> str:
         """The first launch: rows of a as parts ``[tile][step][part][row][k]``; whether any is not finite."""
-        m, steps = self.args.dim(self.p.m), self.steps
-        rows = [
-            f"const float* x = {self.x} + row * {self.p.k} + step * {DEPTH};",
-            f"const int64_t left = row < {m} ? {self.p.k} - step * {DEPTH} : 0;",
-            f"bad |= TX_NAME(cut_row)(x, left, {self.parts} + u * 1536 + r * 32);",
-        ]
+        steps, tiles = self.steps, self.args.dim(self.tiles)
         body = [
-            f"const int64_t step = u % {steps};", "int bad = 0;",
-            loop("r", "0", str(HIGH), f"const int64_t row = u / {steps} * {HIGH} + r;", *rows),
+            f"const int64_t step = u % {steps}, image = u / {steps} / {tiles};", "int bad = 0;", "(void)image;",
+            loop("r", "0", str(HIGH), f"const int64_t row = u / {steps} % {tiles} * {HIGH} + r;", *self.place(),
+                 f"bad |= TX_NAME(cut_row)(x, half, left, {self.parts} + u * 1536 + r * 32);"),
             f"{self.flags}[u] = bad;",
         ]  # fmt: skip
-        return f"{split(self.args.dim(self.tiles * steps))}\n{loop('u', 'lo', 'hi', *body)}"
+        return f"{split(self.args.dim(self.images * self.tiles * steps))}\n{loop('u', 'lo', 'hi', *body)}"
 
     def _multiply(self, panels: int, groups: str) -> str:
-        m, size = self.args.dim(self.p.m), GROUP * HIGH
+        m, size, each = self.args.dim(self.m), GROUP * HIGH, self.args.dim(ceildiv(self.m, GROUP * HIGH))
         group = [
-            f"const int64_t row0 = u * {size}, rows = {m} - row0 < {size} ? {m} - row0 : {size};",
-            f"const int64_t tiles = (rows + {HIGH - 1}) / {HIGH};",
+            f"const int64_t image = u / {each}, row0 = u % {each} * {size};",
+            f"const int64_t rows = {m} - row0 < {size} ? {m} - row0 : {size}, tiles = (rows + {HIGH - 1}) / {HIGH};",
+            f"const int64_t first = (image * {self.args.dim(self.tiles)} + row0 / {HIGH}) * {self.steps};",
             "int bad = 0;",
-            loop("i", "0", f"tiles * {self.steps}", f"bad |= {self.flags}[u * {GROUP * self.steps} + i];"),
+            loop("i", "first", f"first + tiles * {self.steps}", f"bad |= {self.flags}[i];"),
             block("if (bad)", f"if (d + {self.pass_steps} >= {self.steps})", self._by_vectors(), "continue;"),
-            f"const uint16_t* rows_of_a = {self.parts} + (u * {GROUP * self.steps} + d) * 1536;",
+            f"const uint16_t* rows_of_a = {self.parts} + (first + d) * 1536;",
             "int at = 0;",
             *self._cut_slab(f"{self.w} + (g[2] * {self.steps} + d) * 1024", "slabs[0]", "0"),
             loop("p", "g[2]", "g[3]", *self._panel(groups)),
@@ -222,8 +250,7 @@ class _Kernel:
         return [loop("j", begin, str(self.slab * HIGH), cut)]
 
     def _by_vectors(self) -> str:
-        call = (f"TX_NAME(vectors)(a, {self.x} + (row0 + r) * {self.p.k}, {self.w} + p * {self.steps * 1024}, "
-                f"row0 + r, p * {WIDTH});")  # fmt: skip
+        call = f"TX_NAME(vectors)(a, {self.w} + p * {self.steps * 1024}, image, row0 + r, p * {WIDTH});"
         return loop("p", "g[2]", "g[3]", loop("r", "0", "rows", call))
 
     def _panel(self, groups: str) -> list[str]:
@@ -249,9 +276,32 @@ class _Kernel:
         ]
         last = [
             f"const int64_t row = row0 + t * {HIGH};",
-            f"if (rows - t * {HIGH} >= 32) TX_NAME(finish32)(a, sums + t * 512, row, p * {WIDTH});",
+            f"if (rows - t * {HIGH} >= 32) TX_NAME(finish32)(a, sums + t * 512, image, row, p * {WIDTH});",
             "else " + loop("r", "0", f"rows - t * {HIGH}",
-                           f"TX_NAME(finish1)(a, sums + t * 512 + r * 32, row + r, p * {WIDTH});"),
+                           f"TX_NAME(finish1)(a, sums + t * 512 + r * 32, image, row + r, p * {WIDTH});"),
         ]  # fmt: skip
         return [f"float* sums = {sums};", loop("k", "d", "end", *walk, step=slab),
                 block(f"if (end == {steps})", loop("t", "0", "tiles", *last, step=2))]  # fmt: skip
+
+
+class _GemmKernel(PartsKernel):
+    """Rows of a row-major matrix, into one."""
+
+    def __init__(self, p: Product, node: Node, ctx: CompileContext) -> None:
+        assert isinstance(p.k, int)
+        assert isinstance(p.n, int)
+        super().__init__(node, ctx, p.m, p.n, p.k, p.epi, 1)
+        self.p, self.k, self.x = p, p.k, self.args.input(p.a)
+
+    def panels(self) -> Packed:
+        return self.p.pack_b(WIDTH, self.steps * DEPTH)
+
+    def place(self) -> list[str]:
+        return [
+            f"const float* x = {self.x} + row * {self.k} + step * {DEPTH};",
+            f"const int64_t half = 16, left = row < {self.args.dim(self.m)} ? {self.k} - step * {DEPTH} : 0;",
+        ]
+
+    def site(self) -> tuple[Site, str]:
+        left = f"({self.n} - col)" if self.n % WIDTH else ""
+        return RowSite(self.args, self.p.lead, self.n, 16, left), ""

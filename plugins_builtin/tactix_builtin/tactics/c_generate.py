@@ -30,6 +30,7 @@ class GenerateTactic(Tactic):
     implements = ("tactix.Dims@1", "tactix.Range@1", "tactix.Fill@1")
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         dtype = node.outputs[0].spec.dtype

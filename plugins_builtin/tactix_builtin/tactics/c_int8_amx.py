@@ -1,7 +1,8 @@
 """IntegerMatMul, and WideMatMul of bfloat16, on the AMX matrix unit of x86-64.
 
 Blocks of 32 rows and 32 columns: two tiles of a times two of b into four tiles of sums, which begin with the bias of
-their columns. b lies in the panels of c_int8_gemm. The rows that fill no tile are copied, with zeros behind them.
+their columns. b lies in the panels of c_int8_gemm. The rows that fill no tile are copied, with zeros behind them. While
+the unit multiplies a block, the vector unit takes the sums of the block before to the outputs, a few rows at each step.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from tactix_builtin.tactics.c_text import block, kernel, loop
 from tactix_builtin.tactics.c_text import prelude as text_of
 from tactix_builtin.tactics.c_tile import GRID
 
-BLOCK_BYTES = 1 << 19
-"""Bytes of a that one sweep over the panels reads."""
+BLOCK_BYTES = 5 << 18
+"""Bytes of a that one sweep over the panels reads: most of the second cache, for each sweep reads all of b."""
 RATES = {BYTES: 1.8e12, HALVES: 9e11}
 """Operations per second of a core, for estimates."""
 
@@ -32,6 +33,39 @@ def tactics() -> list[Tactic]:
     return [ByteAmxTactic(), HalfAmxTactic()]
 
 
+def two_sums(kind: str) -> str:
+    """Declares the sums of the block that is multiplied, and of the one before."""
+    return f"{kind} sums[2][{SIDE * SIDE}] __attribute__((aligned(64)));\nconst {kind}* old = sums[1];\nint at = 0;"
+
+
+def multiply(call: str, upper: str, lower: str, pitch: int) -> list[str]:
+    """One step of a block: tiles of rows ``pitch`` bytes apart times the step of a panel at ``w``, which moves on."""
+    return [
+        f"_tile_loadd(4, {upper}, {pitch});", f"_tile_loadd(6, w, {4 * SIDE});",
+        f"_tile_loadd(7, w + {DEEP}, {4 * SIDE});", f"_tile_loadd(5, {lower}, {pitch});",
+        *(f"_tile_{call}({2 * t + c}, {4 + t}, {6 + c});" for t in range(2) for c in range(2)),
+        f"w += {DEEP * SIDE};",
+    ]  # fmt: skip
+
+
+def ask_ahead() -> list[str]:
+    """Ask for so many ``lines`` of the panel after, at ``next``, which moves on."""
+    return [
+        loop("q", "0", "lines", f"__builtin_prefetch(next + q * {DEEP}, 0, 2);"), f"next += lines * {DEEP};",
+    ]  # fmt: skip
+
+
+def tiles_from(first: str) -> list[str]:
+    """Load the four tiles of sums, all rows the same."""
+    return [f"_tile_loadd({2 * t + c}, {first} + {c * HIGH}, 0);" for t in range(2) for c in range(2)]
+
+
+def tiles_to(sums: str) -> list[str]:
+    """Store the four tiles of sums as 32 rows."""
+    at = [(2 * t + c, t * HIGH * SIDE + c * HIGH) for t in range(2) for c in range(2)]
+    return [f"_tile_stored({n}, {sums} + {place}, {4 * SIDE});" for n, place in at]
+
+
 class ByteAmxTactic(Tactic):
     """u8 or i8 times constant i8, of a depth that fills tiles; rows may be symbolic."""
 
@@ -39,6 +73,7 @@ class ByteAmxTactic(Tactic):
     implements: tuple[str, ...] = ("tactix.IntegerMatMul@1",)
     source = "c"
     native = True
+    by_signature = True
     dot: Dot = BYTES
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
@@ -82,14 +117,16 @@ class _Kernel(DotKernel):
         self.x = self.args.input(p.inputs[0])
         self.w = self.args.constant("b", self._packed(), dot.weights)
         self.first = self.args.constant("first", first, dot.sums)
-        self._finish()
+        pending = f"const {dot.element}* sums, int64_t row, int64_t stop, int64_t col"
+        self.functions.add("rest", pending, [self._finish(SIDE)])
+        self._product(pending)
         body = self._blocks()
-        helpers = f"{text_of('amx.h')}{GRID}{self._product()}{self.functions.text()}"
+        helpers = f"{text_of('amx.h')}{GRID}{self.functions.text()}"
         made = kernel(self.args, [body], self.ctx, helpers=helpers, preludes=byte.preludes())
         return byte.without_fma(made) if byte.rounds_sums(p.epi.results) else made
 
-    def _finish(self) -> None:
-        """The function that takes ``rows`` rows of sums to the outputs."""
+    def _finish(self, most: int) -> str:
+        """Statements that take at most so many rows of ``sums`` from ``row`` on to the outputs."""
         p = self.p
         left = "" if p.n % SIDE == 0 else f"({p.n} - col)"
         site = RowSite(self.args, p.lead, p.n, self.lanes, left)
@@ -99,33 +136,23 @@ class _Kernel(DotKernel):
             body = "\n".join([
                 block(f"if ({left} >= {SIDE})", body), block("else", tile.finish_saved(p.epi, site, "rows", True)),
             ])  # fmt: skip
-        parameters = f"const {p.dot.element}* sums, int64_t rows, int64_t row, int64_t col"
-        self.functions.add("finish", parameters, [body])
+        rows = f"const int64_t rows = stop - row < {most} ? stop - row : {most};"
+        return block("", rows, body, "row += rows;", f"sums += rows * {SIDE};")
 
-    def _product(self) -> str:
-        """The function that multiplies two tiles of rows with a panel."""
+    def _product(self, pending: str) -> None:
+        """The function that multiplies two tiles of rows with a panel, and meanwhile finishes the block before."""
         p = self.p
         call = "dpbf16ps" if p.dot is HALVES else "dpbssd" if p.flip else "dpbusd"
-        depth = p.k * p.dot.size
+        depth, kind = p.k * p.dot.size, p.dot.element
         step = [
-            f"_tile_loadd(4, x0 + k, {depth});", f"_tile_loadd(5, x1 + k, {depth});",
-            f"_tile_loadd(6, w + k * {SIDE}, {4 * SIDE});", f"_tile_loadd(7, w + k * {SIDE} + {DEEP}, {4 * SIDE});",
-            *(f"_tile_{call}({2 * t + c}, {4 + t}, {6 + c});" for t in range(2) for c in range(2)),
+            *multiply(call, "upper + k", "lower + k", depth), *ask_ahead(), self._finish(-(-SIDE * DEEP // depth)),
         ]  # fmt: skip
-        at = [
-            (2 * t + c, f"first + {c * HIGH}", f"sums + {t * HIGH * SIDE + c * HIGH}") for t in (0, 1) for c in (0, 1)
-        ]
-        body = [
-            *(f"_tile_loadd({n}, {start}, 0);" for n, start, _ in at),
-            loop("k", "0", str(depth), *step, step=DEEP),
-            *(f"_tile_stored({n}, {place}, {4 * SIDE});" for n, _, place in at),
-        ]
-        kind = p.dot.element
-        head = (
-            f"TX_RARE void TX_NAME(product)(const uint8_t* x0, const uint8_t* x1, "
-            f"const int8_t* w, const {kind}* first, {kind}* sums)"
+        parameters = (
+            "const uint8_t* upper, const uint8_t* lower, const int8_t* w, const int8_t* next, int64_t lines, "
+            f"const {kind}* first, {kind}* made, {pending}"
         )
-        return block(head, *body) + "\n"
+        walk = loop("k", "0", str(depth), *step, step=DEEP)
+        self.functions.add("product", parameters, [*tiles_from("first"), walk, *tiles_to("made")])
 
     @staticmethod
     def _rest(x: str, m: str, depth: int) -> list[str]:
@@ -144,25 +171,28 @@ class _Kernel(DotKernel):
         tiles = self.args.dim(ceildiv(p.m, SIDE))
         x = f"(const uint8_t*){self.x}"
         inner = [
-            f"const int64_t row = t * {SIDE}, rows = {m} - row < {SIDE} ? {m} - row : {SIDE};",
-            f"const uint8_t* upper = rows < {HIGH} ? rest : {x} + row * {depth};",
-            f"const uint8_t* lower = rows < {SIDE} ? rest : upper + {HIGH * depth};",
-            f"TX_NAME(product)(upper, lower, panel, {self.first} + p * {SIDE}, sums);",
-            f"TX_NAME(finish)(a, sums, rows, row, p * {SIDE});",
+            f"const int64_t from = t * {SIDE}, end = from + {SIDE} < {m} ? from + {SIDE} : {m};",
+            f"const uint8_t* upper = end - from < {HIGH} ? rest : {x} + from * {depth};",
+            f"const uint8_t* lower = end - from < {SIDE} ? rest : upper + {HIGH * depth};",
+            f"TX_NAME(product)(a, upper, lower, panel, after + (t - u) * lines * {depth}, lines, "
+            f"{self.first} + p * {SIDE}, sums[at], old, row, stop, col);",
+            f"old = sums[at]; row = from; stop = end; col = p * {SIDE}; at = 1 - at;",
         ]
         panel = [
-            f"const int8_t* panel = (const int8_t*){self.w} + p * {depth * SIDE};",
+            f"const int8_t* panel = (const int8_t*){self.w} + p * {depth * SIDE}, *after = panel + {depth * SIDE};",
             loop("t", "u", "next", *inner),
         ]
         walk = [
             f"const int64_t next = u + {most} < g[1] ? u + {most} : g[1];",
+            f"const int64_t lines = ({SIDE - 1} + next - u) / (next - u);",
             loop("p", "g[2]", "g[3]", *panel),
         ]
         return "\n".join([
             "int64_t g[4];", f"TX_NAME(grid)({tiles}, {self.panels}, tid, nt, g);",
             "if (g[0] >= g[1] || g[2] >= g[3]) return;",
             f"uint8_t rest[{HIGH * depth}] __attribute__((aligned(64)));",
-            f"{p.dot.element} sums[{SIDE * SIDE}] __attribute__((aligned(64)));",
+            two_sums(p.dot.element), "int64_t row = 0, stop = 0, col = 0;",
             block(f"if (g[1] == {tiles} && {m} % {SIDE})", *self._rest(x, m, depth)),
-            "TX_NAME(begin)();", loop("u", "g[0]", "g[1]", *walk, step=most), "_tile_release();",
+            "TX_NAME(begin)();", loop("u", "g[0]", "g[1]", *walk, step=most),
+            "TX_NAME(rest)(a, old, row, stop, col);", "_tile_release();",
         ])  # fmt: skip

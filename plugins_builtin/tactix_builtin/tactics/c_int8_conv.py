@@ -40,6 +40,7 @@ class ByteConvTactic(Tactic):
     implements = ("tactix.IntegerConvolution@1",)
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         win = window.dot_window(node)

@@ -1,4 +1,4 @@
-"""Depthwise IntegerConvolution in the blocked format.
+"""Depthwise IntegerConvolution in blocked formats.
 
 A thread copies a band of one channel block's rows, with pads, to its stack. Four neighbouring pixels are then loaded
 and turned once, so that a lane holds one channel's four bytes: the taps of as many output pixels as fit in them, each
@@ -8,6 +8,7 @@ one product with weights shifted to its place.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
@@ -41,6 +42,7 @@ class ByteDepthwiseTactic(Tactic):
     implements = ("tactix.IntegerConvolution@1",)
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         win = window.dot_window(node)
@@ -51,10 +53,9 @@ class ByteDepthwiseTactic(Tactic):
         lanes = max(4, device.lanes)
         if win.dilations[1] != 1 or _reach(win) * _pitch(win) * lanes > BAND_BYTES or _weights(win) > MOST_WEIGHTS:
             return Reject("columns are dilated, or rows or windows are too large")
-        found = window.formats(node, win, blocked(lanes), blocked(lanes))
-        if isinstance(found, Reject):
-            return found
-        return [Variant.of(found, (blocked(lanes),) * len(node.outputs))]
+        wide = [blocked(4 * lanes)] if win.c % (4 * lanes) == 0 else []
+        found = [window.variant_of(node, win, fmt, fmt, blocked(lanes)) for fmt in (*wide, blocked(lanes))]
+        return [v for v in found if isinstance(v, Variant)] or found[0]  # type: ignore[return-value]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = window.dot_window(node)
@@ -67,7 +68,7 @@ class ByteDepthwiseTactic(Tactic):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window.dot_window(node)
         assert not isinstance(win, Reject)
-        return _Kernel(node, win, ctx).artifact()
+        return _Kernel(node, win, variant, ctx).artifact()
 
 
 def _pitch(win: DotWindow) -> int:
@@ -97,7 +98,7 @@ def _weights(win: DotWindow) -> int:
 class _Kernel:
     """Writes one kernel."""
 
-    def __init__(self, node: Node, win: DotWindow, ctx: CompileContext) -> None:
+    def __init__(self, node: Node, win: DotWindow, variant: Variant, ctx: CompileContext) -> None:
         self.node, self.win, self.ctx = node, win, ctx
         self.lanes = max(4, ctx.device.lanes)
         self.blocks = -(-win.c // self.lanes)
@@ -106,28 +107,29 @@ class _Kernel:
         most = max(1, BAND_BYTES // self.row)
         self.lines = max(1, min(win.out[0], (most - _reach(win)) // win.strides[0] + 1))
         self.args = Args(node)
-        self.site = DotSite(node, self.args, win, self.lanes, "")
+        self.cell = variant.input_format(win.inputs[0]).lanes
+        self.site = DotSite(node, self.args, win, self.lanes, "", variant)
 
     def artifact(self) -> KernelArtifact:
         """The kernel as data."""
         made = kernel(self.args, self._body(), self.ctx, preludes=byte.preludes())
         return byte.without_fma(made) if byte.rounds_sums(self.win.epi.results) else made
 
-    def _packed(self) -> Packed:
+    def _packed(self, given: Sequence[Any]) -> Any:
         """Weights as [block][row tap][load][pixel of the group][channel][4], zero where a pixel's tap is another's."""
         import numpy as np
 
         win, kw = self.win, self.win.kernel[1]
-        w = self.node.given[win.inputs[1]].spec.const.reshape(win.c, win.kernel[0], kw)
+        w = given[win.inputs[1]].reshape(win.c, win.kernel[0], kw)
         out = np.zeros((self.blocks * self.lanes, win.kernel[0], self.shared, self.quads * 4), np.int8)
         for r in range(self.shared):
             out[: win.c, :, r, r * win.strides[1] : r * win.strides[1] + kw] = w
         shaped = out.reshape(self.blocks, self.lanes, win.kernel[0], self.shared, self.quads, 4)
-        return Packed(-1, array=np.ascontiguousarray(shaped.transpose(0, 2, 4, 3, 1, 5)))
+        return shaped.transpose(0, 2, 4, 3, 1, 5)
 
     def _body(self) -> list[str]:
         win, lanes, bands = self.win, self.lanes, -(-self.win.out[0] // self.lines)
-        w = self.args.constant("w", self._packed(), DType.INT8)
+        w = self.args.constant("w", Packed(-1, array=self._packed), DType.INT8)
         size = self.blocks * lanes
         first = self.args.constant("first", byte.starts(self.node, win.inputs, size, 0), DType.INT32)
         count = _weights(win)
@@ -157,7 +159,7 @@ class _Kernel:
         source = f"(const uint8_t*){self.args.input(win.inputs[0])}"
         inside = [
             f"memset(out, {win.fill}, {left * lanes});" if left else "",
-            f"memcpy(out + {left * lanes}, {source} + (plane * {high} + at) * {wide * lanes}, {wide * lanes});",
+            *self._pixels(f"out + {left * lanes}", f"{source} + "),
             f"memset(out + {(left + wide) * lanes}, {win.fill}, {right * lanes});" if right else "",
         ]
         rows = f"(lines - 1) * {win.strides[0]} + {_reach(win)}"
@@ -168,6 +170,15 @@ class _Kernel:
             block("else", *inside),
         ]
         return [loop("r", "0", rows, *body)]
+
+    def _pixels(self, target: str, source: str) -> list[str]:
+        """One row of the channel block: it stands by itself, or is a part of every pixel's cell."""
+        (high, wide), lanes, many = self.win.size, self.lanes, self.cell // self.lanes
+        if many == 1:
+            return [f"memcpy({target}, {source}(plane * {high} + at) * {wide * lanes}, {wide * lanes});"]
+        place = f"(plane / {many} * {high} + at) * {wide * self.cell} + plane % {many} * {lanes}"
+        move = f"memcpy({target} + i * {lanes}, in + i * {self.cell}, {lanes});"
+        return [f"const uint8_t* in = {source}{place};", loop("i", "0", str(wide), move)]
 
     def _line(self) -> list[str]:
         """One output row: groups of pixels, and those that are left."""

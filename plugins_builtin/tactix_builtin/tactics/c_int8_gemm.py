@@ -91,6 +91,7 @@ class ByteGemmTactic(Tactic):
     implements = ("tactix.IntegerMatMul@1",)
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         p = dot_product(node)

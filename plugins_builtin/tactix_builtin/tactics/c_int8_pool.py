@@ -1,4 +1,4 @@
-"""MaxPool of bytes in the blocked format: a pixel of one channel block is one short vector."""
+"""MaxPool of bytes in a blocked format: a pixel of one channel block is one vector."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class BytePoolTactic(Tactic):
     implements = ("tactix.MaxPool@1",)
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         x = node.given[0].spec
@@ -35,19 +36,20 @@ class BytePoolTactic(Tactic):
         known = (*x.shape[1:], *node.outputs[0].spec.shape[1:], *node.attrs.pads)
         if not all(isinstance(d, int) for d in known) or 0 in known[:6]:
             return Reject("the sizes of the image are not known, or it is empty")
-        fmt = blocked(max(4, device.lanes))
-        return [Variant.of([fmt], [fmt])]
+        lanes = max(4, device.lanes)
+        wide = [blocked(4 * lanes)] if x.shape[1] % (4 * lanes) == 0 else []  # type: ignore[operator]
+        return [Variant.of([fmt], [fmt]) for fmt in (blocked(lanes), *wide)]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         return c_text.traffic(node, variant, ctx)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        args, a, lanes = Args(node), node.attrs, max(4, ctx.device.lanes)
+        args, a, lanes = Args(node), node.attrs, variant.input_format(0).lanes
         x, y = node.given[0].spec, node.outputs[0].spec
         (high, wide), (out_high, out_wide) = x.shape[2:], y.shape[2:]
         (kh, kw), (sy, sx), (dy, dx) = a.kernel_shape, a.strides or (1, 1), a.dilations or (1, 1)
         top, left = (a.pads or (0, 0))[:2]
-        kind, low = "tx_u8" if x.dtype is DType.UINT8 else "tx_s8", int_range(x.dtype)[0]
+        kind, low = "pixel", int_range(x.dtype)[0]
         tap = _larger(kind, f"row + (bx + j * {dx}) * {lanes}", lanes)
         start = f"const char* row = plane + (by + i * {dy}) * {wide * lanes};"  # type: ignore[operator]
         pixel = [
@@ -66,7 +68,8 @@ class BytePoolTactic(Tactic):
         ]
         total = args.dim(x.shape[0] * (-(-int(x.shape[1]) // lanes) * out_high))  # type: ignore[arg-type]
         preludes = (*c_text.vector_preludes(), c_text.prelude("pool.h"))
-        return kernel(args, [c_text.split(total), loop("u", "lo", "hi", *body)], ctx, preludes=preludes)
+        pixel_of = f"typedef {c_text.ctype(x.dtype)} pixel __attribute__((vector_size({lanes})));"
+        return kernel(args, [pixel_of, c_text.split(total), loop("u", "lo", "hi", *body)], ctx, preludes=preludes)
 
 
 def _larger(kind: str, pointer: str, lanes: int) -> str:

@@ -20,7 +20,7 @@ from tactix.contracts.graph import Node
 from tactix.words.dtypes import DType
 from tactix_builtin.tactics import c_text
 from tactix_builtin.tactics.c_epilogue import Epilogue
-from tactix_builtin.tactics.c_scalar import float_literal, int_range
+from tactix_builtin.tactics.c_scalar import Code, float_literal, int_range
 from tactix_builtin.tactics.c_text import block, loop
 from tactix_builtin.tactics.c_tile import Site
 
@@ -184,14 +184,40 @@ class DotTile:
 
 def result(epi: Epilogue, site: Site, value: str, row: str, vector: int, count: str, dot: Dot = BYTES) -> str:
     """The statements that take one vector of sums to the node's outputs."""
-    bytes_ = [rounded_part(r) for r in epi.results]
-    inner = replace(epi, results=tuple(in_floats(b.x if b else r) for b, r in zip(bytes_, epi.results, strict=True)))
-    code = inner.emit(["z"], lambda operand: site.place(operand, row, vector, count))
+    bytes_, code = _emitted(epi, site, "z", row, vector, count, "e")
     puts = []
     for j, (b, name, dtype) in enumerate(zip(bytes_, code.results, code.dtypes, strict=True)):
         final = b.text(name) if b else name
         puts.append(site.put(j, b.dtype if b else dtype, final, row, vector, count))
     return block("", f"const {dot.vector} z = {value};", *code.statements, *puts)
+
+
+def results(epi: Epilogue, site: Site, values: tuple[str, str], row: str, places: Sequence[str]) -> str:
+    """The same of two neighbouring vectors of int32 sums.
+
+    ``places``: for each output a pointer to 32 bytes where both stand together, or nothing if they do not.
+    """
+    lines, halves = [f"const vi z{n} = {value};" for n, value in enumerate(values)], []
+    for n in range(2):
+        bytes_, code = _emitted(epi, site, f"z{n}", row, n, "", f"e{n}_")
+        lines += code.statements
+        halves.append(code)
+    for j, (b, dtype, place) in enumerate(zip(bytes_, halves[0].dtypes, places, strict=True)):
+        names = [h.results[j] for h in halves]
+        if b and place:
+            lines.append(f"tx_store_two_{b.dtype.value}({place}, {', '.join(b.whole(x) for x in names)});")
+            continue
+        lines += [site.put(j, b.dtype if b else dtype, b.text(x) if b else x, row, n, "") for n, x in enumerate(names)]
+    return block("", *lines)
+
+
+def _emitted(
+    epi: Epilogue, site: Site, name: str, row: str, vector: int, count: str, tag: str
+) -> tuple[list[Rounded | None], Code]:
+    """Which results are rounded to bytes, and the statements up to that."""
+    bytes_ = [rounded_part(r) for r in epi.results]
+    inner = replace(epi, results=tuple(in_floats(b.x if b else r) for b, r in zip(bytes_, epi.results, strict=True)))
+    return bytes_, inner.emit([name], lambda operand: site.place(operand, row, vector, count), tag)
 
 
 @dataclass(frozen=True)
@@ -205,6 +231,11 @@ class Rounded:
     def text(self, name: str) -> str:
         low, high = int_range(self.dtype)
         return f"tx_rounded({name}, {float_literal(high - self.zero)}, {low - self.zero}, {self.zero})"
+
+    def whole(self, name: str) -> str:
+        """Whole numbers that are yet to be kept within the range."""
+        high = float_literal(int_range(self.dtype)[1] - self.zero)
+        return f"tx_nearest(tx_min_c({name}, tx_splat({high})))" + f" + {self.zero}" * (self.zero != 0)
 
 
 def rounded_part(s: Scalar) -> Rounded | None:
@@ -251,17 +282,21 @@ def starts(node: Node, inputs: Sequence[int], size: int, axis: int, dot: Dot = B
     import numpy as np
 
     x, weights, bias = (*inputs, -1)[:3]
-    w = node.given[weights].spec.const
-    count, signed = w.shape[axis], flipped and node.given[x].spec.dtype is DType.INT8
+    shape = node.given[weights].spec.const.shape
+    count, signed = shape[axis], flipped and node.given[x].spec.dtype is DType.INT8
     if not signed and bias >= 0:
         return Packed(bias, (("cast", dot.sums.value), ("pad", ((0, size - count),))))
-    other = tuple(i for i in range(w.ndim) if i != axis)
-    total = np.zeros(size, dot.sums.numpy)
-    if bias >= 0:
-        total[:count] = node.given[bias].spec.const
-    if signed:
-        total[:count] -= (128 * w.astype(np.int64).sum(axis=other)).astype(np.int32)
-    return Packed(-1, array=total)
+    other = tuple(i for i in range(len(shape)) if i != axis)
+
+    def totals(given: Sequence[Any]) -> Any:
+        out = np.zeros(size, dot.sums.numpy)
+        if bias >= 0:
+            out[:count] = given[bias]
+        if signed:
+            out[:count] -= (128 * given[weights].astype(np.int64).sum(axis=other)).astype(np.int32)
+        return out
+
+    return Packed(-1, array=totals)
 
 
 def step_cycles(rows: int, vectors: int) -> float:

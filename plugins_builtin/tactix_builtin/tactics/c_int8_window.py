@@ -11,7 +11,7 @@ from typing import Any
 from tactix.contracts.artifact import Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
-from tactix.contracts.tactic import Reject
+from tactix.contracts.tactic import Reject, Variant
 from tactix.words.dims import Dim, Shape
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, Format, TensorSpec
@@ -111,16 +111,26 @@ def per_channel(o: Operand, epi: Epilogue) -> bool:
 
 def fills_tiles(win: DotWindow, device: DeviceProperties) -> bool:
     """Whether the device's matrix unit takes the convolution: it is then the fastest by far."""
-    fits = win.group == 1 and win.pixels >= byte.HIGH // 2 and win.c * win.dot.size % byte.DEEP == 0
-    return fits and byte.has_tiles(device, win.dot)
+    deep = win.c * win.dot.size % byte.DEEP == 0 or is_image(win)
+    return win.group == 1 and win.pixels >= byte.HIGH // 2 and deep and byte.has_tiles(device, win.dot)
 
 
-def formats(node: Node, win: DotWindow, source: Format, fmt: Format) -> tuple[Format, ...] | Reject:
-    """Formats of the given inputs: ``source`` for x, ``fmt`` for full operands, linear for the rest."""
+def is_image(win: DotWindow) -> bool:
+    """Whether bytes of so few channels come that rows of them are joined into cells, one or two rows to a cell."""
+    return win.dot is byte.BYTES and win.c <= FEW_CHANNELS and win.strides[0] <= 2 and win.dilations == (1, 1)
+
+
+def formats(
+    node: Node, win: DotWindow, source: Format, fmt: Format, of_bytes: Format | None = None
+) -> tuple[Format, ...] | Reject:
+    """Formats of the given inputs: ``source`` for x, ``fmt`` for full operands, linear for the rest.
+
+    ``of_bytes``: for full operands of bytes, if another one.
+    """
     out = [LINEAR] * len(node.given)
     for o in win.epi.operands.values():
         if o.is_full:
-            out[o.index] = fmt
+            out[o.index] = of_bytes if of_bytes and o.dtype in byte.BYTES.dtypes else fmt
         elif any(o.strides) and node.given[o.index].const is None:
             return Reject("an epilogue operand with one element for each channel is not constant")
     if out[win.inputs[0]] not in (LINEAR, source):
@@ -129,11 +139,20 @@ def formats(node: Node, win: DotWindow, source: Format, fmt: Format) -> tuple[Fo
     return tuple(out)
 
 
+def variant_of(node: Node, win: DotWindow, source: Format, of_bytes: Format, fmt: Format) -> Variant | Reject:
+    """x in ``source``, what else is bytes and full in ``of_bytes``, and what is full and wider in ``fmt``."""
+    found = formats(node, win, source, fmt, of_bytes)
+    if isinstance(found, Reject):
+        return found
+    return Variant.of(found, [of_bytes if v.spec.dtype in byte.BYTES.dtypes else fmt for v in node.outputs])
+
+
 @dataclass(frozen=True)
 class DotSite:
     """Results in the blocked format; implements c_tile.Site.
 
     The kernel's C variables: ``image``, ``block`` (of the tile's first vector), ``pixel`` (of its first row).
+    ``variant``: tells formats with blocks of several vectors.
     """
 
     node: Node
@@ -141,18 +160,26 @@ class DotSite:
     win: DotWindow
     lanes: int
     left: str
+    variant: Variant | None = None
 
     @property
     def blocks(self) -> int:
         """Channel blocks of the output."""
         return -(-self.win.co // self.lanes)
 
-    def _at(self, row: str, vector: int) -> str:
-        return f"((image * {self.blocks} + block + {vector}) * {self.win.pixels} + pixel + {row}) * {self.lanes}"
+    def _at(self, fmt: Format | None, row: str, vector: int) -> str:
+        """Where the vector lies in a tensor of that format; of blocks of one vector if there is none."""
+        many = fmt.lanes // self.lanes if fmt else 1
+        start, part = (f"block + {vector}", "") if many == 1 else (
+            f"(block + {vector}) / {many}", f" + (block + {vector}) % {many} * {self.lanes}"
+        )  # fmt: skip
+        pixel = f"(image * {self.blocks // many} + {start}) * {self.win.pixels} + pixel + {row}"
+        return f"({pixel}) * {self.lanes * many}{part}"
 
     def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
         if operand.is_full:
-            return load(operand.dtype, f"{self.args.input(operand.index)} + {self._at(row, vector)}")
+            at = self._at(self.variant.input_format(operand.index) if self.variant else None, row, vector)
+            return load(operand.dtype, f"{self.args.input(operand.index)} + {at}")
         if not any(operand.strides):
             return splat(operand.dtype, self.args.input(operand.index))
         size = self.blocks * self.lanes
@@ -160,11 +187,18 @@ class DotSite:
         name = self.args.constant(f"o{operand.index}", packed, operand.dtype)
         return load(operand.dtype, f"{name} + (block + {vector}) * {self.lanes}")
 
+    def both(self, output: int, row: str) -> str:
+        """Pointer to where two neighbouring vectors of a result stand together; empty if they do not."""
+        if self.variant is None or self.variant.output_format(output).lanes == self.lanes:
+            return ""
+        return f"{self.args.output(output)} + {self._at(self.variant.output_format(output), row, 0)}"
+
     def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
         if self.win.co % self.lanes:
             kind = "" if dtype.is_float else "_m" if dtype is DType.BOOL else "_i"
             value = f"tx_keep{kind}({value}, {self.win.co} - (block + {vector}) * {self.lanes})"
-        return store(dtype, f"{self.args.output(output)} + {self._at(row, vector)}", value)
+        at = self._at(self.variant.output_format(output) if self.variant else None, row, vector)
+        return store(dtype, f"{self.args.output(output)} + {at}", value)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ class MoveTactic(Tactic):
     implements = tuple(f"tactix.{name}@1" for name in ("Reshape", "Transpose", "Expand", "Tile", *_AXIS_WISE))
     source = "c"
     native = True
+    by_signature = True
     language = "C"
 
     def formats(self, device: DeviceProperties) -> tuple[Format, ...]:

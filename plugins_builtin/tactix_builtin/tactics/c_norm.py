@@ -66,6 +66,7 @@ class NormTactic(Tactic):
     )
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         plan = plan_of(node)

@@ -69,6 +69,7 @@ class PointwiseTactic(Tactic):
     implements = ("pointwise",)
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         group = group_of(node)

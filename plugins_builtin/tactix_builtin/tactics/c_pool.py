@@ -38,6 +38,7 @@ class PoolTactic(Tactic):
     implements = ("tactix.MaxPool@1", "tactix.AveragePool@1")
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         spec = node.given[0].spec

@@ -47,9 +47,7 @@ def plan_of(node: Node) -> Plan | Reject:
     name = anchor.layer.name
     if not c_text.has_ctype(x.dtype) or x.dtype.value == "bool":
         return Reject(f"no reduction of {x.dtype.value} in C")
-    axes = (
-        tuple(range(2, x.rank)) if name.startswith("Global") else tuple(sorted(a % x.rank for a in anchor.attrs.axes))
-    )
+    axes = tuple(range(2, x.rank)) if "Global" in name else tuple(sorted(a % x.rank for a in anchor.attrs.axes))
     narrow = x.dtype.is_float and x.dtype.bits <= 32
     found = epilogue(node) if narrow else epilogue(node, vector=False)
     if isinstance(found, Reject) and narrow:
@@ -64,6 +62,7 @@ class ReduceTactic(Tactic):
     implements = tuple(f"tactix.{name}@1" for name in OPERATIONS)
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         plan = plan_of(node)

@@ -42,6 +42,7 @@ OPERATIONS = {
     "ReduceMin": Operation("tx_min({a}, {b})", "TX_MIN({a}, {b})", "tx_hmin", float("inf")),
     "ReduceProd": Operation("{a} * {b}", "{a} * {b}", "tx_hprod", 1.0),
     "GlobalAveragePool": _MEAN,
+    "WideGlobalAveragePool": _MEAN,
     "GlobalMaxPool": _MAX,
 }
 

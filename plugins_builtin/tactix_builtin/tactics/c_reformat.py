@@ -1,7 +1,7 @@
 """Reformat in C: between linear, nhwc and ``cB``, and plain copies; any movable dtype.
 
 To and from ``cB`` with B the device's lanes, 4-byte elements are turned in registers, a block of channels of B pixels
-at a time; unused lanes are written as zero.
+at a time; unused lanes are written as zero. Between blocked formats one block's length is a multiple of the other's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tactix.words import dims
 from tactix.words.tensor import Format
 from tactix_builtin.tactics import c_copy, c_text
 from tactix_builtin.tactics.c_copy import Copy
-from tactix_builtin.tactics.c_text import Args, loop
+from tactix_builtin.tactics.c_text import Args, block, loop
 
 
 def tactics() -> list[Tactic]:
@@ -31,6 +31,7 @@ class ReformatTactic(Tactic):
     implements = ("tactix.Reformat@1",)
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         spec, a = node.given[0].spec, node.attrs
@@ -38,7 +39,8 @@ class ReformatTactic(Tactic):
             return Reject(f"no elements of {spec.dtype.value} in C")
         if not a.source.fits(spec.rank) or not a.target.fits(spec.rank):
             return Reject(f"a tensor of rank {spec.rank} cannot be {a.source.name} or {a.target.name}")
-        if a.source != a.target and a.source.lanes > 1 and a.target.lanes > 1:
+        lanes = sorted((a.source.lanes, a.target.lanes))
+        if lanes[1] % lanes[0]:
             return Reject(f"no reformat from {a.source.name} to {a.target.name}")
         return [Variant.of([a.source], [a.target])]
 
@@ -50,6 +52,8 @@ class ReformatTactic(Tactic):
         source, target = node.attrs.source, node.attrs.target
         if source == target or 1 == source.lanes == target.lanes:
             body = c_copy.statements(args, [_plain(node, source, target)], node.given[0].spec.dtype.itemsize, ctx)
+        elif min(source.lanes, target.lanes) > 1:
+            body = _pieces(args, node, source.lanes, target.lanes)
         else:
             body = _Blocks(args, node, source, target).text(ctx.device.lanes)
         return c_text.kernel(args, body, ctx, preludes=c_copy.preludes())
@@ -65,6 +69,28 @@ def _plain(node: Node, source: Format, target: Format) -> Copy:
     if target.is_linear:
         return Copy(0, 0, (n, c, space), (c * space, 1, c), (c * space, space, 1))
     return Copy(0, 0, (n, space, c), (c * space, 1, space), (c * space, c, 1))
+
+
+def _pieces(args: Args, node: Node, source: int, target: int) -> list[str]:
+    """Between blocks of which one is a multiple of the other: the shorter ones' pixels move as a whole."""
+    spec = node.given[0].spec
+    many, size = max(source, target) // min(source, target), min(source, target) * spec.dtype.itemsize
+    space, short = args.dim(dims.prod(spec.shape[2:])), dims.ceildiv(spec.shape[1], min(source, target))
+    long = dims.ceildiv(spec.shape[1], max(source, target)) * many
+    there, pieces = args.dim(short), args.dim(long)
+    places = (
+        f"((n * {there} + piece) * {space} + s) * {size}",
+        f"((n * {pieces} / {many} + piece / {many}) * {space} + s) * {size * many} + piece % {many} * {size}",
+    )
+    x, y = places if target > source else places[::-1]
+    body = [
+        c_text.decode("o", ["n", "piece"], [args.dim(spec.shape[0]), pieces if target > source else there]),
+        f"const char* in = {args.bytes_in(0)};", f"char* out = {args.bytes_out(0)};",
+        block(f"if (piece < {there})", loop("s", "0", space, f"memcpy(out + {y}, in + {x}, {size});")),
+        block("else", loop("s", "0", space, f"memset(out + {y}, 0, {size});")),
+    ]  # fmt: skip
+    total = args.dim(spec.shape[0] * (long if target > source else short))
+    return [c_text.split(total), loop("o", "lo", "hi", *body)]
 
 
 class _Blocks:

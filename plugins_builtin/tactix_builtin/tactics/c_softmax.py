@@ -36,6 +36,7 @@ class SoftmaxTactic(Tactic):
     implements = ("tactix.Softmax@1", "tactix.LogSoftmax@1")
     source = "c"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         if node.given[0].spec.dtype not in (DType.FP32, DType.FP16, DType.BF16):

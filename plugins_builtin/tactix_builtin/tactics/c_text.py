@@ -14,7 +14,6 @@ Every name is a typed pointer or an ``int64_t``; offsets between dims are comput
 from __future__ import annotations
 
 import functools
-import textwrap
 from collections.abc import Iterable, Sequence
 from importlib import resources
 
@@ -143,7 +142,7 @@ class Args:
 
 
 def indent(text: str) -> str:
-    return textwrap.indent(text, "    ")
+    return "\n".join(f"    {line}" if line.strip() else line for line in text.split("\n"))
 
 
 def block(head: str, *body: str) -> str:

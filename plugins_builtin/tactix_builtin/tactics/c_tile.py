@@ -27,7 +27,7 @@ from tactix.words.dtypes import DType
 from tactix_builtin.tactics.c_epilogue import Epilogue, Operand
 from tactix_builtin.tactics.c_text import Args, block, loop
 
-LIGHT = frozenset({"var", "const", "add", "sub", "mul", "min", "max", "neg", "abs", "select", "lt", "le", "eq"})
+LIGHT = frozenset({"var", "const", "add", "sub", "mul", "min", "max", "neg", "abs", "select", "lt", "le", "eq", "cast"})
 LIGHT_NODES = 10
 FAR = 1.13
 """Options whose estimate is this much above the best are not measured."""
@@ -43,6 +43,7 @@ class Tile:
     """``chains``: sets of accumulators that successive steps take in turn, where one set is too few to hide latency.
 
     ``near`` and ``far``: how many steps ahead the right side is asked for into the first and second cache; 0: not.
+    ``pairs``: a step is of two bfloat16 in 32 bits on both sides; elements are then vectors of such pairs.
     """
 
     rows: int
@@ -51,6 +52,7 @@ class Tile:
     chains: int = 1
     near: int = 0
     far: int = 0
+    pairs: bool = False
 
     @property
     def width(self) -> int:
@@ -98,13 +100,17 @@ class Tile:
             return ""
         start = f"{u} * {pitch}" if pitch else str(u * self.width)
         places = [f"{right} + {start} + {n * self.lanes}" for n in range(self.vectors)]
-        lines = [f"const vf b{n} = tx_load_f32({p});" for n, p in enumerate(places)]
+        kind, load = ("vi", "tx_load_i32") if self.pairs else ("vf", "tx_load_f32")
+        lines = [f"const {kind} b{n} = {load}({p});" for n, p in enumerate(places)]
         for steps, level in ((self.near, 3), (self.far, 2)):
             lines += [f"__builtin_prefetch({p} + {steps * self.width}, 0, {level});" for p in places if steps]
         for m, e in rows:
-            sums = " ".join(f"{self.acc(m, n, u % self.chains)} += v * b{n};" for n in range(self.vectors))
-            lines.append(f"{{ const vf v = tx_splat({e}); {sums} }}")
+            sums = " ".join(self._add(self.acc(m, n, u % self.chains), n) for n in range(self.vectors))
+            lines.append(f"{{ const {kind} v = {e if self.pairs else f'tx_splat({e})'}; {sums} }}")
         return block("", *lines)
+
+    def _add(self, acc: str, vector: int) -> str:
+        return f"{acc} = tx_dot2({acc}, v, b{vector});" if self.pairs else f"{acc} += v * b{vector};"
 
     def join(self) -> str:
         """Add the chains up."""

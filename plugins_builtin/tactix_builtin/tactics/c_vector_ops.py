@@ -55,6 +55,11 @@ class VectorEmitter(Emitter):
             ("vi", "vm"): f"tx_truth({text})",
         }[kinds]
 
+    def result(self, node: Scalar, dtype: DType) -> str:
+        """Storing rounds to 16 bits."""
+        rounded = node.op == "cast" and node.value is dtype and dtype in c_scalar.WIDE
+        return super().result(node.args[0] if rounded else node, dtype)
+
     def operation(self, node: Scalar, dtype: DType) -> str:
         if node.op == "cast":
             return self._cast(node, dtype)
@@ -105,12 +110,24 @@ class VectorEmitter(Emitter):
 
     def _infix(self, node: Scalar) -> str:
         a, b = node.args
-        if node.op == "add":
-            for one, other in ((a, b), (b, a)):
-                if self.value(one) == 1 and other.op == "erf":
-                    return f"tx_erf_plus1({self.arg(other.args[0], DType.FP32)})"
+        if (other := self._beside_one(node)) and other.op == "erf":
+            return f"tx_erf_plus1({self.arg(other.args[0], DType.FP32)})"
+        if node.op == "div" and (other := self._beside_one(b)) and other.op == "exp":
+            return self._logistic(a, other.args[0])
         left, right = (self.arg(x, DType.FP32) if (v := self.value(x)) is None else float_literal(v) for x in (a, b))
         return f"{left} {_INFIX[node.op]} {right}"
+
+    def _beside_one(self, node: Scalar) -> Scalar | None:
+        """What is added to one."""
+        pairs = (node.args, node.args[::-1]) if node.op == "add" else ()
+        return next((other for one, other in pairs if self.value(one) == 1), None)
+
+    def _logistic(self, a: Scalar, exponent: Scalar) -> str:
+        """``a / (1 + exp(exponent))`` without a division."""
+        negated = exponent.args[0] if exponent.op == "neg" else None
+        y = self.arg(negated or exponent, DType.FP32)
+        text = f"tx_sigmoid({y if negated else f'tx_neg({y})'})"
+        return text if self.value(a) == 1 else f"{self.arg(a, DType.FP32)} * {text}"
 
     def _extreme(self, node: Scalar) -> str:
         a, b = node.args

@@ -26,7 +26,7 @@ class Window:
     """A convolution over two spatial axes; one axis gets a first one of size 1.
 
     ``x``, ``w``: given inputs. Sizes are (rows, columns); ``pads`` are top, left, bottom, right. ``epi`` includes the
-    bias, its operand strides are along (n, channel, row, column).
+    bias, its operand strides are along (n, channel, row, column). ``dtype``: of x and w.
     """
 
     x: int
@@ -42,6 +42,7 @@ class Window:
     dilations: tuple[int, int]
     pads: tuple[int, int, int, int]
     epi: Epilogue
+    dtype: DType
 
     @property
     def taps(self) -> int:
@@ -58,7 +59,7 @@ class Window:
         return 0 <= at < self.size[1]  # type: ignore[operator]
 
 
-def window(node: Node) -> Window | Reject:
+def window(node: Node, dtypes: Sequence[DType] = (DType.FP32,)) -> Window | Reject:
     """The geometry of a Convolution node with constant weights, fused or not; or why blocked kernels cannot take it."""
     epi = epilogue(node)
     if isinstance(epi, Reject):
@@ -66,8 +67,9 @@ def window(node: Node) -> Window | Reject:
     anchor = node.anchor
     assert anchor is not None
     x, w = (node.given[i].spec for i in anchor.inputs[:2])
-    if x.rank not in (3, 4) or not w.is_const or x.dtype is not DType.FP32 or w.dtype is not DType.FP32:
-        return Reject("these kernels take float32, one or two spatial axes and constant weights")
+    if x.rank not in (3, 4) or not w.is_const or x.dtype not in dtypes or w.dtype is not x.dtype:
+        types = " or ".join(t.value for t in dtypes)
+        return Reject(f"these kernels take {types}, one or two spatial axes and constant weights")
     a, rank = anchor.attrs, x.rank - 2
     pads = tuple(a.pads) or (0,) * 2 * rank
     if not all(isinstance(p, int) and p >= 0 for p in pads) or not isinstance(x.shape[1], int):
@@ -85,7 +87,7 @@ def window(node: Node) -> Window | Reject:
 
     return Window(
         anchor.inputs[0], anchor.inputs[1], x.shape[0], x.shape[1], int(w.const.shape[0]), a.group, two(x.shape[2:]),
-        two(y.shape[2:]), two(w.const.shape[2:]), two(a.strides), two(a.dilations), flat_pads, with_bias,  # type: ignore[arg-type]
+        two(y.shape[2:]), two(w.const.shape[2:]), two(a.strides), two(a.dilations), flat_pads, with_bias, x.dtype,  # type: ignore[arg-type]
     )  # fmt: skip
 
 

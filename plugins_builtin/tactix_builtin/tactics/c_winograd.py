@@ -47,6 +47,7 @@ class WinogradTactic(Tactic):
     implements = ("tactix.Convolution@1",)
     source = "winograd"
     native = True
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         win = window(node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +97,7 @@ class WinogradKernel:
     def artifact(self) -> KernelArtifact:
         """The kernel as data."""
         pieces: Dim = self.win.n * self.blocks if self.shared else max(1, self.ctx.threads)
-        self.x, self.w = self.args.input(self.win.x), self.args.constant("u", self._packed())
+        self.x, self.w = self.args.input(self.win.x), self.args.constant("u", Packed(-1, array=self._packed))
         self.v = self.args.workspace(0)
         self._patches()
         self._products()
@@ -107,17 +108,17 @@ class WinogradKernel:
             phases=3 if self.shared else 1,
         )  # fmt: skip
 
-    def _packed(self) -> Packed:
+    def _packed(self, given: Sequence[Any]) -> Any:
         """Turned weights as (place, panel, input channel, width), zero past the channels."""
         import numpy as np
 
         win, width, channels = self.win, self.tile.width, self.deep * self.lanes
-        w: Any = self.args.node.given[win.w].spec.const
+        w = given[win.w]
         w = np.pad(w.reshape(win.co, win.c, 9), ((0, self.panels * width - win.co), (0, channels - win.c), (0, 0)))
         w = np.ascontiguousarray(w.reshape(self.panels, width, channels, 9).transpose(3, 0, 2, 1)).reshape(9, -1)
         g = np.kron(np.array(self.turn.weights), np.array(self.turn.weights))
         turned = (g @ w.astype(np.float64)).astype(np.float32)
-        return Packed(-1, array=turned.reshape(-1, self.panels, channels, width))
+        return turned.reshape(-1, self.panels, channels, width)
 
     def _turned(self, statements: tuple[str, ...], element: str, put: str, out: int) -> str:
         """One pass over the pointers ``element`` with ``{i}`` for 0 to ``a``; ``put`` stores the result ``{r}``."""

@@ -119,7 +119,7 @@ class CCompiler(Compiler):
         unique = {s.digest: s for s in sources}
         kernels = [unique[d] for d in sorted(unique)]
         count = len(kernels) if self._precompiles else os.cpu_count() or 1
-        units = [*translation_units(kernels, count), *executor_unit()]
+        units = [*translation_units(kernels, count), Unit(executor_text(), ())]
         try:
             blob = self._build(units, (*self._target(device), *FLAGS))
         except OSError as e:
@@ -305,13 +305,9 @@ def unit_body(sources: Sequence[Source]) -> str:
 
 @functools.cache
 def executor_text() -> str:
-    """The source of the executor that is linked into every shared object; empty if there is none."""
-    file = resources.files("tactix_builtin.kernels.cpu").joinpath("executor.c")
-    return file.read_text(encoding="utf-8") if file.is_file() else ""
-
-
-def executor_unit() -> list[Unit]:
-    return [Unit(executor_text(), ())] if executor_text() else []
+    """The source of the executor that is linked into every shared object."""
+    folder = resources.files("tactix_builtin.kernels.cpu")
+    return "\n".join(folder.joinpath(f"{name}.c").read_text(encoding="utf-8") for name in ("threads", "executor"))
 
 
 @functools.cache

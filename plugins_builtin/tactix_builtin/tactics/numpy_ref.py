@@ -44,4 +44,4 @@ class NumpyTactic(Tactic):
         """A node that lacks optional inputs is written as a body, which says where they are missing."""
         absent = any(v is None for v in node.inputs)
         layer, attrs = (FUSED, node.body) if absent else (node.layer, node.attrs)
-        return KernelArtifact(launcher="tactix.numpy@1", params=region.encode(layer, attrs), host_code=True)
+        return KernelArtifact(launcher="tactix.numpy@1", params=region.encode(layer, attrs))

@@ -14,8 +14,9 @@ class ViewTactic(Tactic):
     """Any device; linear format only."""
 
     key = "tactix.view@1"
-    implements = ("tactix.Reshape@1",)
+    implements: tuple[str, ...] = ("tactix.Reshape@1",)
     source = "view"
+    by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         return Reject("an epilogue needs a kernel") if node.is_fused else [Variant()]

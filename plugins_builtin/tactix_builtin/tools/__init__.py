@@ -14,7 +14,12 @@ _TOOLS = {
     "bench": "Measure latency and throughput of a plan or a model.",
     "inspect": "Show what is in a plan or a model.",
     "compare": "Compare a model's outputs with ONNX Runtime or another reference.",
+    "lean-wheel": "Write the wheel of the lean runtime.",
     "plugins": "Show the installed plugins.",
+    "sign": "Sign a plan, so that its code runs where the key is trusted.",
+    "verify": "Check a plan's bytes and its signature.",
+    "trust": "Trust a plan by its digest.",
+    "keys": "Keys that sign plans, and keys that are trusted.",
 }
 
 
@@ -24,4 +29,4 @@ def tools() -> list[Tool]:
 
 
 def _command(name: str) -> Callable[[], Any]:
-    return lambda: importlib.import_module(f"tactix_builtin.tools.{name}").command
+    return lambda: importlib.import_module(f"tactix_builtin.tools.{name.replace('-', '_')}").command

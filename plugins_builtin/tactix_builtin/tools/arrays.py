@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tactix.plan.schema import Plan, TensorIO
-from tactix.words.dims import evaluate_shape, show, symbol_name
+from tactix.words.dims import evaluate_shape, show, sym, symbol_name
 from tactix.words.dtypes import DType
 from tactix.words.errors import InvalidArgument, ShapeError
 from tactix.words.tensor import Element
@@ -40,8 +40,29 @@ def feed(plan: Plan, options: Mapping[str, Any]) -> Arrays:
     """Input arrays as ``input_options`` asks. Raises InvalidArgument, ShapeError."""
     if options["inputs"]:
         return load(options["inputs"])
+    plan = plan if isinstance(plan, Plan) else _in_our_words(plan)
     symbols = sizes(plan, merged(options["shapes"]))
     return random(plan, symbols, options["seed"], options["int_below"])
+
+
+def _in_our_words(plan: Any) -> Plan:
+    """Inputs and profiles of a plan that a lean runtime has loaded, whose classes are its own."""
+    inputs = [
+        TensorIO(io.name, io.buffer, DType(io.dtype.value), tuple(map(_our_dim, io.shape)), _our_element(io.element))
+        for io in plan.inputs
+    ]
+    return Plan(plan.name, tuple(inputs), (), plan.profiles, (), ())
+
+
+def _our_dim(d: Any) -> Any:
+    return d if d is None or isinstance(d, int) else sym(str(d))
+
+
+def _our_element(e: Any) -> Element | None:
+    if e is None:
+        return None
+    shape = None if e.shape is None else tuple(map(_our_dim, e.shape))
+    return Element(DType(e.dtype.value), shape, _our_element(e.of), e.none)
 
 
 def sizes(plan: Plan, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from tactix.cli import INTERRUPTED, OK
 from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
+from tactix_builtin.cli import INTERRUPTED, OK
 from tactix_builtin.tools import options, show, source
 
 
@@ -20,13 +20,15 @@ from tactix_builtin.tools import options, show, source
 @click.argument("model", type=options.FILE)
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="The plan file; default: MODEL's, with .plan.")
 @click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--no-sign", is_flag=True, help="Do not sign the plan with the local key.")
 @options.shapes_option
 @options.build_options
 @options.json_option
 @click.pass_obj
 def command(
-    session: Session, /, model: str, output: str | None, quiet: bool, shapes: Any, as_json: bool, **build: Any
-) -> int:
+    session: Session, /, model: str, output: str | None, quiet: bool, no_sign: bool, shapes: Any, as_json: bool,
+    **build: Any,
+) -> int:  # fmt: skip
     """Build a plan of MODEL: import, fuse, measure tactics, write.
 
     Without shapes the plan takes any size along symbolic dimensions and is tuned for a batch of 1. --shapes fixes the
@@ -36,10 +38,13 @@ def command(
     path = Path(output or Path(model).with_suffix(".plan"))
     if path.resolve() == Path(model).resolve():
         raise click.UsageError("the plan would overwrite the model; give -o")
+    sign = None if no_sign else session.signer
+    if sign:
+        sign(bytes(32))  # a key that cannot be had is better found before the build
     start = time.monotonic()
     plan, stopped = source.build(model, session, build, options.merged(shapes), quiet or as_json)
     path.parent.mkdir(parents=True, exist_ok=True)
-    container.save(plan, path)
+    container.save(plan, path, sign)
     facts = summary(plan, path, time.monotonic() - start)
     if as_json:
         show.print_json(facts)

@@ -7,9 +7,9 @@ from typing import Any
 import click
 from rich.console import Console
 
-from tactix.cli import MISMATCH, OK
 from tactix.plugins.session import Session
 from tactix.words.errors import AccuracyError
+from tactix_builtin.cli import MISMATCH, OK
 from tactix_builtin.tools import arrays, options, peers, show, source
 from tactix_builtin.tools.agreement import Agreement, agree
 
@@ -23,6 +23,7 @@ COLUMNS = ["output", "against", "max abs", "max rel", "cosine", "outside", "verd
 @click.option("--rtol", type=float, default=1e-4, show_default=True, help="Tolerance relative to each element.")
 @click.option("--atol", type=float, help="Absolute tolerance; default: rtol times the output's largest magnitude.")
 @options.input_options
+@options.trust_options
 @options.build_options
 @options.json_option
 @click.pass_obj

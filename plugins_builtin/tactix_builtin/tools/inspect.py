@@ -8,8 +8,9 @@ from typing import Any
 import click
 from rich.console import Console
 
-from tactix.cli import OK, OTHER
 from tactix.plugins.session import Session
+from tactix.words.errors import PlanFormatError, ShapeError
+from tactix_builtin.cli import OK, OTHER
 from tactix_builtin.tools import options, show, source
 
 SHOWN = 200
@@ -20,29 +21,51 @@ SHOWN = 200
 @click.argument("file", type=options.FILE)
 @click.option("--shapes", type=options.SHAPES, multiple=True, help="Input shapes that memory is computed for.")
 @click.option("--candidates", is_flag=True, help="Also list what else was measured for each layer.")
+@click.option("--check", is_flag=True, help="Only say whether the plan can run here: every reason why not.")
 @options.json_option
 @click.pass_obj
-def command(session: Session, /, file: str, shapes: Any, candidates: bool, as_json: bool) -> int:
+def command(session: Session, /, file: str, shapes: Any, candidates: bool, check: bool, as_json: bool) -> int:
     """Show FILE: a plan or an ONNX model. Nothing of it is run.
 
     Of a plan: inputs and outputs, layers with the tactic of each, rules that fired, memory. Of a model: inputs and
     outputs, nodes per operator, and every node that cannot be imported with the reason. Exit code 1 if there is one.
+    With --check, 5 if the plan cannot run here; one that holds its lean runtime may still run with --flavour dispatch.
     """
+    if source.is_plan(file) and check:
+        from tactix_builtin.tools.plan_check import check_plan
+
+        return check_plan(file, session, as_json)
     if source.is_plan(file):
-        from tactix_builtin.tools import plan_report
+        show_plan(file, options.merged(shapes), candidates, None if as_json else show.console())
+        return OK
+    from tactix_builtin.tools import model_report
 
-        facts = plan_report.report(file, options.merged(shapes), candidates)
-        printer = print_plan
-    else:
-        from tactix_builtin.tools import model_report
-
-        facts = model_report.report(file, session)
-        printer = print_model
+    facts = model_report.report(file, session)
     if as_json:
         show.print_json(facts)
     else:
-        printer(show.console(), facts)
+        print_model(show.console(), facts)
     return OTHER if facts.get("refused") or facts.get("unreadable") else OK
+
+
+def show_plan(file: str, shapes: options.Shapes, candidates: bool, console: Console | None) -> None:
+    """Print what is in a plan, as JSON without a console. Raises PlanFormatError, ShapeError, InvalidArgument.
+
+    Its notes for people may hold any JSON, which need not be what tactix writes there.
+    """
+    from tactix_builtin.tools import plan_report
+
+    try:
+        facts = plan_report.report(file, shapes, candidates)
+        if console is None:
+            show.print_json(facts)
+        else:
+            print_plan(console, facts)
+    except (LookupError, TypeError, AttributeError) as e:
+        why = f"{type(e).__name__}: {e}"
+        raise PlanFormatError("its notes cannot be shown", who=file, why=why, do="Build the plan again") from e
+    except ArithmeticError as e:
+        raise ShapeError("a size makes no sense at these shapes", who=file, why=str(e), do="Give others") from e
 
 
 def print_model(console: Console, facts: dict[str, Any]) -> None:
@@ -90,30 +113,38 @@ def _first(row: dict[str, Any]) -> str:
 
 def print_plan(console: Console, facts: dict[str, Any]) -> None:
     who = f"tactix {facts['meta'].get('tactix', '?')}, for {facts['device'].get('name', '?')}"
-    console.print(f"{facts['file']}: {facts['name']}, {show.size(facts['bytes'])}, by {who}")
+    show.line(console, f"{facts['file']}: {facts['name']}, {show.size(facts['bytes'])}, by {who}")
     _print_io(console, facts)
     for p in facts["profiles"]:
         ranges = ", ".join(f"{s} {_range(r)}" for s, r in p["dims"].items())
-        console.print(f"profile {p['name']}: {ranges or 'all shapes are fixed'}")
+        show.line(console, f"profile {p['name']}: {ranges or 'all shapes are fixed'}")
     rows = list(_rows(facts["steps"]))
     columns = ["#", "layer", "tactic", "variant", "time", "by"]
     console.print(show.table("Layers", columns, rows, right=["#", "time"]))
     for s in facts["steps"]:
         _print_candidates(console, s)
     rules = ", ".join(f"{name} {n}" for name, n in facts["rules"].items())
-    console.print(f"rules that fired: {rules or 'none'}")
+    show.line(console, f"rules that fired: {rules or 'none'}")
     _print_memory(console, facts["memory"])
     needs = ", ".join(f"{r['key']} ({r['dist']} {r['version']})" for r in facts["requirements"])
-    console.print(f"needs at run time: {needs or 'nothing'}")
+    show.line(console, f"needs at run time: {needs or 'nothing'}")
 
 
 def _rows(steps: list[dict[str, Any]], level: int = 0) -> Iterator[list[Any]]:
-    """A line per layer; those of a body stand below their layer, further in."""
+    """A line per layer, and per copy around those on the host; those of a body stand below their layer, further in."""
     for i, s in enumerate(steps):
-        indent = "  " * level
+        indent, copied = "  " * level, s.get("copies", {})
+        yield from _copies(indent, "copy to the host", copied.get("to_host"))
         yield [f"{indent}{i}", f"{indent}{s['name']}", s["tactic"], s["variant"], _time(s), s["status"]]
+        yield from _copies(indent, "copy to the device", copied.get("to_device"))
         for body in s.get("bodies", ()):
             yield from _rows(body, level + 1)
+
+
+def _copies(indent: str, what: str, copied: dict[str, Any] | None) -> Iterator[list[Any]]:
+    if copied:
+        size = "depends on data" if copied["bytes"] is None else show.size(copied["bytes"])
+        yield ["", f"{indent}{what}: {', '.join(copied['names'])}", "", size, _time(copied), "estimated"]
 
 
 def _print_io(console: Console, facts: dict[str, Any]) -> None:
@@ -147,5 +178,5 @@ def _print_memory(console: Console, m: dict[str, Any]) -> None:
         console.print(f"memory: weights {show.size(m['weights'])}; that of activations depends on data")
         return
     weights, arena, least = (show.size(m[k]) for k in ("weights", "arena", "lower_bound"))
-    console.print(f"memory{f' at {at}' if at else ''}: weights {weights}, activations {arena}", end="")
-    console.print(f", {m['ratio']:.3f} times the lower bound {least}")
+    ratio = f"{m['ratio']:.3f} times the lower bound {least}"
+    show.line(console, f"memory{f' at {at}' if at else ''}: weights {weights}, activations {arena}, {ratio}")

@@ -17,6 +17,7 @@ from tactix_builtin.onnx_importer.catalog import Catalog, domain_of, opsets_of
 from tactix_builtin.onnx_importer.importer import fill, locate, read
 from tactix_builtin.onnx_importer.survey import Refusal, Survey
 from tactix_builtin.onnx_importer.weights import RANK, Array, Weights, dtype_of
+from tactix_builtin.pack_info import packs
 from tactix_builtin.tools.inspect_shapes import inferred
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _row(r: Refusal) -> dict[str, Any]:
 def _idle(session: Session) -> dict[str, str]:
     """Packs that are installed but give nothing, and why."""
     out = ("disabled", "incompatible", "tombstone")
-    return {p.namespace: ". ".join(filter(None, (p.reason, p.cure))) for p in session.plugins() if p.status in out}
+    return {p.namespace: ". ".join(filter(None, (p.reason, p.cure))) for p in packs(session) if p.status in out}
 
 
 class Lenient(Weights):

@@ -81,6 +81,17 @@ def input_options(function: F) -> F:
     ])(function)  # fmt: skip
 
 
+def trust_options(function: F) -> F:
+    """What runs a plan, and what one may do that nobody vouches for; ``source.open_engine`` takes the keywords."""
+    return _stack([
+        click.option("--allow-host-code", is_flag=True, help="Run the code of a plan that nobody vouches for."),
+        click.option("--strict", is_flag=True, help="Refuse a plan that nobody vouches for, even if it has none."),
+        click.option("--flavour", default="default", show_default=True,
+                     help="What runs a plan: dispatch for the lean runtime in it, lean for that of this version."),
+        click.option("--lean-runtime", type=click.Path(exists=True), help="A lean runtime to run it: wheel or folder."),
+    ])(function)  # fmt: skip
+
+
 def build_options(function: F) -> F:
     """What says how to build; the tool gets it as keywords, which ``settings`` understands."""
     return _stack([
@@ -98,11 +109,18 @@ def build_options(function: F) -> F:
         click.option("--frozen", is_flag=True, help="Fail where a timing is not in the cache."),
         click.option("--enable", metavar="PACK", multiple=True, help="Let a pack touch layers of others."),
         click.option("--exact", is_flag=True, help="No fusion that changes rounding."),
-        click.option("--lower-precision", is_flag=True, help="Allow bfloat16 products where the device has them."),
+        click.option("--precision", type=click.Choice(["fp32", "tf32", "fp16", "bf16"]), default="fp32",
+                     show_default=True, help="What float32 layers may be computed in, where that is faster."),
+        click.option("--layer-precision", metavar="LAYER:TYPE", multiple=True,
+                     help="Precision of layers by name (* as in file names), obeyed: '*/norm*:fp32'."),
         click.option("--device", default="cpu", show_default=True, help="Device to build for: a kind or a key."),
         click.option("--target", default="", metavar="NAME",
                      help="Level or model of device, if not this machine's: x86-64-v3, armv8."),
         click.option("--no-fallback", is_flag=True, help="Fail where only the reference could run a layer."),
+        click.option("--gpu-fallback", is_flag=True, help="What no kernel can do may run on the host, beside a GPU."),
+        click.option("--version-compatible", is_flag=True,
+                     help="Other versions can run the plan: it holds its runtime, and needs no vendor's library."),
+        click.option("--exclude-lean-runtime", is_flag=True, help="Leave the runtime out of such a plan."),
     ])(function)  # fmt: skip
 
 
@@ -113,7 +131,9 @@ def settings(options: dict[str, Any], shapes: Shapes | None = None) -> dict[str,
     if options["no_timing_cache"] and options["timing_cache"]:
         raise click.UsageError("--timing-cache and --no-timing-cache contradict each other")
     named = {"exact": BuilderFlag.EXACT_NUMERICS, "no_fallback": BuilderFlag.NO_FALLBACK,
-             "lower_precision": BuilderFlag.LOWER_PRECISION}  # fmt: skip
+             "gpu_fallback": BuilderFlag.GPU_FALLBACK,
+             "version_compatible": BuilderFlag.VERSION_COMPATIBLE,
+             "exclude_lean_runtime": BuilderFlag.EXCLUDE_LEAN_RUNTIME}  # fmt: skip
     device = options["device"]
     out: dict[str, Any] = {
         "level": options["opt_level"],
@@ -123,6 +143,8 @@ def settings(options: dict[str, Any], shapes: Shapes | None = None) -> dict[str,
         "flags": {flag for name, flag in named.items() if options[name]},
         "device": device if "@" in device else f"tactix.{device}@1",
         "target": options["target"],
+        "precision": options["precision"],
+        "layer_precisions": _layer_precisions(options["layer_precision"]),
         "timing_cache": False if options["no_timing_cache"] else options["timing_cache"],
         "shapes": profile(options, shapes or {}),
     }
@@ -131,6 +153,16 @@ def settings(options: dict[str, Any], shapes: Shapes | None = None) -> dict[str,
     if options["budget"] is not None:
         out["budget"] = options["budget"]
     return out
+
+
+def _layer_precisions(items: tuple[str, ...]) -> dict[str, str]:
+    """Precisions by pattern, of items ``pattern:precision``."""
+    from tactix.config import BuilderConfig
+
+    config = BuilderConfig()
+    for item in items:
+        config.set_layer_precision(*item.rpartition(":")[::2])
+    return config.layer_precisions
 
 
 def profile(options: dict[str, Any], fixed: Shapes) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from tactix.plan.memory import lower_bound, plan_memory
 from tactix.plan.schema import Plan
 from tactix.words import dims
 from tactix_builtin.tools.arrays import sizes
+from tactix_builtin.tools.crossing import copies
 from tactix_builtin.tools.options import Shapes
 
 
@@ -24,7 +25,7 @@ def report(path: str, shapes: Shapes, candidates: bool = False) -> dict[str, Any
         "inputs": [_io(io) for io in plan.inputs],
         "outputs": [_io(io) for io in plan.outputs],
         "profiles": [{"name": p.name, "dims": {s: list(r) for s, r in sorted(p.dims.items())}} for p in plan.profiles],
-        "steps": _steps(plan, candidates),
+        "steps": _steps(plan, candidates, sizes(plan, shapes)),
         "rules": plan.ledger.get("rules", {}),
         "memory": memory(plan, sizes(plan, shapes)),
         "requirements": [{"key": r.key, "dist": r.dist, "version": r.version} for r in plan.requirements],
@@ -33,13 +34,14 @@ def report(path: str, shapes: Shapes, candidates: bool = False) -> dict[str, Any
     }
 
 
-def _steps(plan: Plan, candidates: bool) -> list[dict[str, Any]]:
-    ledger = plan.ledger.get("nodes", {})
+def _steps(plan: Plan, candidates: bool, symbols: dict[str, int]) -> list[dict[str, Any]]:
+    ledger, copied = plan.ledger.get("nodes", {}), copies(plan, symbols)
     rows = []
-    for s in plan.steps:
+    for i, s in enumerate(plan.steps):
         row = {"name": s.name, **s.info, "launcher": s.artifact.launcher, "format": _formats(s)}
         row |= {"candidates": ledger.get(s.name, {}).get("candidates", [])} if candidates else {}
-        rows.append(row | ({"bodies": [_steps(p, candidates) for p in s.plans]} if s.plans else {}))
+        row |= {"copies": copied[i]} if i in copied else {}
+        rows.append(row | ({"bodies": [_steps(p, candidates, symbols) for p in s.plans]} if s.plans else {}))
     return rows
 
 

@@ -9,6 +9,7 @@ import click
 
 from tactix.plugins.registry import KINDS
 from tactix.plugins.session import Session
+from tactix_builtin.pack_info import packs
 from tactix_builtin.tools import options, show
 
 
@@ -23,14 +24,14 @@ def command() -> None:
 @click.pass_obj
 def list_plugins(session: Session, /, keys: bool, as_json: bool) -> None:
     """List packs: distribution, namespace, doors, state, and how much each provides."""
-    packs = [_pack(session, info) for info in session.plugins()]
+    found = [_pack(session, info) for info in packs(session)]
     if as_json:
-        show.print_json({"packs": packs, "digest": session.digest})
+        show.print_json({"packs": found, "digest": session.digest})
         return
     console = show.console()
     columns = ["namespace", "distribution", "doors", "state", "provides", "ms"]
-    console.print(show.table("", columns, map(_row, packs), right=["ms"]))
-    for p in packs:
+    console.print(show.table("", columns, map(_row, found), right=["ms"]))
+    for p in found:
         if p["reason"]:
             console.print(f"{p['namespace']}: {p['reason']}. {p['cure']}", markup=False, soft_wrap=True)
         for kind, names in p["provides"].items() if keys else ():

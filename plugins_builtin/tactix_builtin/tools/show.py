@@ -51,7 +51,17 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], 
 def _cell(value: object) -> str:
     from rich.markup import escape
 
-    return escape(str(value))
+    return escape(clean(str(value)))
+
+
+def clean(text: str) -> str:
+    """Without what a terminal would obey: files name their tensors as they like."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+
+
+def line(console: Console, text: str) -> None:
+    """Print text as it is, but for control characters."""
+    console.print(clean(text), markup=False)
 
 
 def size(count: float) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tactix.api import configure
 from tactix.builder import Builder
-from tactix.plan.container import MAGIC, load
+from tactix.plan.container import MAGIC
 from tactix.plan.schema import Plan
 from tactix.run.runtime import Runtime, default_threads
 from tactix_builtin.tools.options import Shapes, settings
@@ -51,10 +51,16 @@ def open_engine(
     path: str, session: Session, options: dict[str, Any], shapes: Shapes | None = None, quiet: bool = False
 ) -> Engine:
     """The engine of a plan file, or of a model that is built first. Raises KeyboardInterrupt if Ctrl-C stopped that."""
-    plan, stopped = (load(path), False) if is_plan(path) else build(path, session, options, shapes, quiet)
+    trust = {"strict": options["strict"], "engine_host_code_allowed": options["allow_host_code"]}
+    runtime = Runtime(session.logger, session, flavour=options["flavour"], max_threads=threads(options), **trust)
+    if options["lean_runtime"]:
+        runtime = runtime.load_runtime(options["lean_runtime"])
+    if is_plan(path):
+        return runtime.deserialize(path)
+    plan, stopped = build(path, session, options, shapes, quiet)
     if stopped:
         raise KeyboardInterrupt
-    return Runtime(session.logger, session, max_threads=threads(options)).load(plan)
+    return runtime.load(plan)
 
 
 def caller(engine: Engine, feed: dict[str, Any]) -> Callable[[], list[Any]]:

@@ -1,12 +1,14 @@
 """A driver in which device memory is the host's, and kernels are Python functions of their arguments.
 
-As the real one it copies arguments when a graph's node is made or set, and runs what was instantiated.
+As the real one it copies arguments when a graph's node is made or set, and runs what was instantiated: of the nodes
+that may run, the one that was made last goes first.
 """
 
 from __future__ import annotations
 
 import copy
 import ctypes
+import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -17,12 +19,12 @@ from tactix_builtin.cuda.device import CudaDevice
 from tactix_builtin.cuda.driver import Driver
 
 ERRORS = {1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY", 209: "CUDA_ERROR_NO_BINARY_FOR_GPU",
-          500: "CUDA_ERROR_NOT_FOUND", 700: "CUDA_ERROR_ILLEGAL_ADDRESS"}  # fmt: skip
+          500: "CUDA_ERROR_NOT_FOUND", 700: "CUDA_ERROR_ILLEGAL_ADDRESS", 801: "CUDA_ERROR_NOT_SUPPORTED"}  # fmt: skip
 ATTRIBUTES = {
     "COMPUTE_CAPABILITY_MAJOR": 9, "COMPUTE_CAPABILITY_MINOR": 0, "MULTIPROCESSOR_COUNT": 132,
     "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 232448, "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": 233472,
     "MAX_REGISTERS_PER_MULTIPROCESSOR": 65536, "MAX_THREADS_PER_MULTIPROCESSOR": 2048, "L2_CACHE_SIZE": 60 << 20,
-    "MEMORY_POOLS_SUPPORTED": 1,
+    "MEMORY_POOLS_SUPPORTED": 1, "MAX_PERSISTING_L2_CACHE_SIZE": 37 << 20, "MAX_ACCESS_POLICY_WINDOW_SIZE": 128 << 20,
 }  # fmt: skip
 
 
@@ -37,13 +39,16 @@ class PlainTypes:
     """In place of the binding's types: handles are integers, structures hold what is set."""
 
     CUdevice_attribute = CUmemPool_attribute = CUfunction_attribute = Names()
-    CUkernelNodeAttrID = CUlaunchAttributeID = Names()
-    CUstream = CUdeviceptr = cuuint64_t = CUfunction = int
+    CUpointer_attribute = Names()
+    CUkernelNodeAttrID = CUlaunchAttributeID = CUstreamCaptureMode = Names()
+    CUtensorMapDataType = CUtensorMapInterleave = CUtensorMapSwizzle = Names()
+    CUtensorMapL2promotion = CUtensorMapFloatOOBfill = CUaccessProperty = CUlimit = Names()
+    CUstream = CUdeviceptr = cuuint64_t = cuuint32_t = CUfunction = int
     CUDA_KERNEL_NODE_PARAMS = CUlaunchConfig = CUlaunchAttribute = SimpleNamespace
 
     @staticmethod
     def CUkernelNodeAttrValue() -> Any:
-        return SimpleNamespace(clusterDim=SimpleNamespace())
+        return SimpleNamespace(clusterDim=SimpleNamespace(), accessPolicyWindow=SimpleNamespace())
 
     CUlaunchAttributeValue = CUkernelNodeAttrValue
 
@@ -66,11 +71,24 @@ class Ran:
     shared: int
     args: tuple[int, ...]
     cluster: tuple[int, ...] = ()
+    window: tuple[Any, ...] = ()
+
+
+@dataclass
+class Work:
+    """What a library put into a stream."""
+
+    symbol: str
+    run: Callable[[], None]
 
 
 @dataclass
 class FakeApi:
-    """``log``: names of the functions called; ``ran``: what was launched; ``fail``: status by function name."""
+    """``log``: names of the functions called; ``ran``: what was launched; ``fail``: status by function name.
+
+    ``ordinals``: devices of addresses, 0 where not given; ``launched``: streams of graphs; ``waits``: streams, and
+    those that they wait for.
+    """
 
     kernels: dict[str, FakeKernel] = field(default_factory=dict)
     types: Any = PlainTypes
@@ -78,15 +96,22 @@ class FakeApi:
     ran: list[Ran] = field(default_factory=list)
     fail: dict[str, int] = field(default_factory=dict)
     memory: dict[int, Any] = field(default_factory=dict)
+    maps: list[tuple[Any, ...]] = field(default_factory=list)
+    ordinals: dict[int, int] = field(default_factory=dict)
+    launched: list[int] = field(default_factory=list)
+    waits: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._numbers = count(1)
+        self._numbers = count(1000)  # neither a status nor a handle with a meaning of its own
         self._symbols: dict[int, str] = {}
         self._graphs: dict[int, list[Ran]] = {}
+        self.edges: dict[int, list[list[int]]] = {}
         self._limits: dict[str, int] = {}
+        self._recorded: dict[int, int] = {}
+        self._capturing: dict[int, list[Any]] = {}
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("cu") or name == "cuuint64_t":
+        if not name.startswith("cu") or name in ("cuuint32_t", "cuuint64_t"):
             return getattr(self.types, name)
 
         def call(*args: Any) -> tuple[Any, ...]:
@@ -138,6 +163,12 @@ class FakeApi:
         self.memory[address] = held
         return (address,)
 
+    def _cuMemHostAlloc(self, size: int, flags: int) -> tuple[int]:
+        return self._cuMemAlloc(size)
+
+    def _cuPointerGetAttribute(self, key: Any, address: int) -> tuple[int]:
+        return (self.ordinals.get(address, 0),)
+
     def _cuMemAllocAsync(self, size: int, stream: Any) -> tuple[int]:
         return self._cuMemAlloc(size)
 
@@ -145,13 +176,30 @@ class FakeApi:
         del self.memory[int(address)]
         return ()
 
-    _cuMemFreeAsync = _cuMemFree
+    _cuMemFreeAsync = _cuMemFreeHost = _cuMemFree
 
     def _cuMemcpyHtoDAsync(self, to: Any, source: Any, size: int, stream: Any) -> tuple[()]:
         ctypes.memmove(int(to), int(source), size)
         return ()
 
-    _cuMemcpyDtoHAsync = _cuMemcpyHtoDAsync
+    _cuMemcpyDtoHAsync = _cuMemcpyDtoDAsync = _cuMemcpyHtoDAsync
+
+    def _cuMemsetD8Async(self, to: Any, byte: int, size: int, stream: Any) -> tuple[()]:
+        ctypes.memset(int(to), byte, size)
+        return ()
+
+    # -- tensor maps: the first word is the address ------------------------------------------------------------------
+
+    def _cuTensorMapEncodeTiled(self, kind: Any, rank: int, address: int, *given: Any) -> tuple[Any]:
+        return self._map("tiled", address, *given[:4])
+
+    def _cuTensorMapEncodeIm2col(self, kind: Any, rank: int, address: int, *given: Any) -> tuple[Any]:
+        return self._map("windows", address, *given[:7])
+
+    def _map(self, name: str, address: int, *given: Any) -> tuple[Any]:
+        plain = [tuple(int(n) for n in x) if isinstance(x, list) else int(x) for x in given]
+        self.maps.append((name, address, *plain))
+        return (SimpleNamespace(opaque=[address, *range(15)]),)
 
     # -- kernels ---------------------------------------------------------------------------------------------------
 
@@ -178,10 +226,46 @@ class FakeApi:
         grid, block = (p.gridDimX, p.gridDimY, p.gridDimZ), (p.blockDimX, p.blockDimY, p.blockDimZ)
         return self._kept(p.func, grid, block, p.sharedMemBytes, p.kernelParams)
 
-    def _run(self, launches: Sequence[Ran]) -> tuple[()]:
+    def _run(self, launches: Sequence[Any]) -> tuple[()]:
         for r in launches:
+            if isinstance(r, list):
+                self._run(r)
+                continue
             self.ran.append(copy.copy(r))
-            self.kernels[r.symbol].body(r.grid, *r.args)
+            if isinstance(r, Work):
+                r.run()
+            else:
+                self.kernels[r.symbol].body(r.grid, *r.args)
+        return ()
+
+    # -- libraries -------------------------------------------------------------------------------------------------
+
+    def enqueue(self, stream: int, work: Work) -> None:
+        """What a library does: the work is recorded by a stream that captures, else done."""
+        if stream in self._capturing:
+            self._capturing[stream].append(work)
+        else:
+            self._run([work])
+
+    def _cuStreamBeginCapture(self, stream: Any, mode: Any) -> tuple[()]:
+        assert int(stream) not in self._capturing
+        self._capturing[int(stream)] = []
+        return ()
+
+    def _cuStreamEndCapture(self, stream: Any) -> tuple[int]:
+        graph = next(self._numbers)
+        self._graphs[graph] = self._capturing.pop(int(stream))
+        return (graph,)
+
+    def _cuGraphAddChildGraphNode(self, graph: int, after: Any, number: int, child: int) -> tuple[int]:
+        nodes = self._graphs[graph]
+        self._link(graph, after, number)
+        nodes.append(list(self._graphs[child]))
+        return (graph * 10000 + len(nodes) - 1,)
+
+    def _cuGraphExecChildGraphNodeSetParams(self, executable: int, node: int, child: int) -> tuple[()]:
+        assert len(self._graphs[executable][node % 10000]) == len(self._graphs[child])
+        self._graphs[executable][node % 10000] = list(self._graphs[child])
         return ()
 
     def _cuLaunchKernel(self, function: Any, *rest: Any) -> tuple[()]:
@@ -192,40 +276,70 @@ class FakeApi:
         grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
         block = (config.blockDimX, config.blockDimY, config.blockDimZ)
         made = self._kept(function, grid, block, config.sharedMemBytes, arguments)
-        made.cluster = _xyz(config.attrs[0].value)
+        for a in config.attrs:
+            _attribute(made, a.id, a.value)
         return self._run([made])
 
     # -- graphs: a node's handle is its graph's times 10000 and its place ------------------------------------------
 
     def _cuGraphCreate(self, flags: int) -> tuple[int]:
         graph = next(self._numbers)
-        self._graphs[graph] = []
+        self._graphs[graph], self.edges[graph] = [], []
         return (graph,)
 
     def _cuGraphAddKernelNode(self, graph: int, after: Any, number: int, params: Any) -> tuple[int]:
         nodes = self._graphs[graph]
-        assert [a % 10000 for a in after] == ([len(nodes) - 1] if nodes else [])
-        assert number == len(after)
+        self._link(graph, after, number)
         nodes.append(self._of(params))
         return (graph * 10000 + len(nodes) - 1,)
 
+    def _link(self, graph: int, after: Any, number: int) -> None:
+        own = [a % 10000 for a in after]
+        assert number == len(set(own))
+        assert all(a // 10000 == graph for a in after)
+        self.edges[graph].append(own)
+
     def _cuGraphKernelNodeSetAttribute(self, node: int, kind: Any, value: Any) -> tuple[()]:
-        self._graphs[node // 10000][node % 10000].cluster = _xyz(value)
+        _attribute(self._graphs[node // 10000][node % 10000], kind, value)
         return ()
 
     def _cuGraphInstantiate(self, graph: int, flags: int) -> tuple[int]:
         made = next(self._numbers)
-        self._graphs[made] = [copy.copy(r) for r in self._graphs[graph]]
+        self._graphs[made], self.edges[made] = [copy.copy(r) for r in self._graphs[graph]], self.edges[graph]
         return (made,)
 
     def _cuGraphExecKernelNodeSetParams(self, executable: int, node: int, params: Any) -> tuple[()]:
         kept, fresh = self._graphs[executable][node % 10000], self._of(params)
-        fresh.cluster = kept.cluster
+        fresh.cluster, fresh.window = kept.cluster, kept.window
         self._graphs[executable][node % 10000] = fresh
         return ()
 
+    def _cuEventRecord(self, event: Any, stream: Any) -> tuple[()]:
+        self._recorded[int(event)] = int(stream)
+        return ()
+
+    def _cuStreamWaitEvent(self, stream: Any, event: Any, flags: int) -> tuple[()]:
+        self.waits.append((int(stream), self._recorded[int(event)]))
+        return ()
+
     def _cuGraphLaunch(self, executable: int, stream: Any) -> tuple[()]:
-        return self._run(self._graphs[executable])
+        self.launched.append(int(stream))
+        nodes, edges = self._graphs[executable], self.edges[executable]
+        waits = [len(before) for before in edges]
+        behind: list[list[int]] = [[] for _ in nodes]
+        for k, before in enumerate(edges):
+            for i in before:
+                behind[i].append(k)
+        ready = [-k for k, n in enumerate(waits) if not n]
+        heapq.heapify(ready)
+        while ready:
+            i = -heapq.heappop(ready)
+            self._run([nodes[i]])
+            for k in behind[i]:
+                waits[k] -= 1
+                if not waits[k]:
+                    heapq.heappush(ready, -k)
+        return ()
 
     def _cuGraphExecDestroy(self, graph: int) -> tuple[()]:
         del self._graphs[graph]
@@ -234,8 +348,12 @@ class FakeApi:
     _cuGraphDestroy = _cuGraphExecDestroy
 
 
-def _xyz(value: Any) -> tuple[int, int, int]:
-    return value.clusterDim.x, value.clusterDim.y, value.clusterDim.z
+def _attribute(launch: Ran, kind: Any, value: Any) -> None:
+    if "CLUSTER" in str(kind):
+        launch.cluster = (value.clusterDim.x, value.clusterDim.y, value.clusterDim.z)
+    else:
+        w = value.accessPolicyWindow
+        launch.window = (int(w.base_ptr), w.num_bytes, w.hitRatio, str(w.hitProp))
 
 
 def fake_device(kernels: dict[str, FakeKernel] | None = None, types: Any = PlainTypes) -> tuple[CudaDevice, FakeApi]:

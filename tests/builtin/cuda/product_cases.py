@@ -17,13 +17,13 @@ from tactix.contracts.tactic import Tactic
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.cuda.tactics import attention, conv, direct_conv, gemm, gemv
+from tactix_builtin.cuda.tactics import attention, attention_f32, conv, direct_conv, gemm, gemv
 
-(GEMM,), (TF32_GEMM,) = gemm.tactics(), gemm.lower_precision_tactics()
+GEMM, TF32_GEMM = gemm.tactics()
 (GEMV,) = gemv.tactics()
-(CONV,), (TF32_CONV,) = conv.tactics(), conv.lower_precision_tactics()
+CONV, TF32_CONV = conv.tactics()
 (DIRECT,) = direct_conv.tactics()
-(ATTENTION,) = attention.tactics()
+(ATTENTION,), (PLAIN_ATTENTION,) = attention.tactics(), attention_f32.tactics()
 DTYPES = ("f16", "bf16", "f32")
 TF32_BUDGET = 200.0
 """float32's budget is for exact products: 2e-5 of the largest result. Ten bits of mantissa give about 1e-3."""
@@ -111,7 +111,9 @@ def gemvs(dtype: str) -> list[simt.Case]:
     return [*out, plain(GEMV, "MatMul", [real(dtype, 70), real(dtype, 70, 20)], [1])]
 
 
-IMAGES: list[tuple[tuple[int, ...], int, tuple[int, ...], dict[str, Any]]] = [
+Image = tuple[tuple[int, ...], int, tuple[int, ...], dict[str, Any]]
+"""Shape, output channels, kernel, attributes."""
+IMAGES: list[Image] = [
     ((2, 3, 17, 15), 20, (7, 7), {"strides": (2, 2), "pads": (3, 3, 3, 3)}),
     ((2, 16, 9, 7), 24, (3, 3), {"pads": (1, 1, 1, 1)}),
     ((1, 24, 8, 8), 9, (1, 1), {}),
@@ -121,7 +123,7 @@ IMAGES: list[tuple[tuple[int, ...], int, tuple[int, ...], dict[str, Any]]] = [
     ((1, 4, 9, 9), 8, (3, 3), {}),
     ((2, 8, 20), 12, (5,), {"strides": (2,), "pads": (2, 2)}),
 ]
-GROUPED: list[tuple[tuple[int, ...], int, tuple[int, ...], dict[str, Any]]] = [
+GROUPED: list[Image] = [
     ((2, 16, 9, 7), 16, (3, 3), {"group": 16, "pads": (1, 1, 1, 1)}),
     ((1, 12, 8, 9), 12, (3, 5), {"group": 12, "strides": (2, 2), "dilations": (1, 2), "pads": (0, 3, 1, 1)}),
     ((2, 8, 5, 6), 12, (3, 3), {"group": 4}),
@@ -167,7 +169,13 @@ def attentions(dtype: str) -> list[simt.Case]:
 
     def make(q: Any, k: Any, e: int, *mask: Any, constants: Sequence[int] = (), **attrs: Any) -> simt.Case:
         arrays = [real(dtype, *q), real(dtype, *k), real(dtype, *k[:3], e), *mask]
-        return plain(ATTENTION, "Attention", arrays, constants, scale=0.2, **attrs)
+        return plain(tactic, "Attention", arrays, constants, scale=0.2, **attrs)
+
+    tactic = PLAIN_ATTENTION if dtype == "f32" else ATTENTION
+
+    def tokens(arrays: Sequence[Any], heads: int, dim: int, value_dim: int, *columns: int) -> simt.Case:
+        attrs = {"heads": heads, "dim": dim, "value_dim": value_dim, "columns": columns or (0, 0, 0), "scale": 0.2}
+        return plain(tactic, "TokenAttention", list(arrays), (), **attrs)
 
     causal = np.triu(np.full((140, 140), -np.inf, np.float32), 1).astype(DType(dtype).numpy)
     blind = real(dtype, 1, 1, 20, 30)
@@ -183,7 +191,9 @@ def attentions(dtype: str) -> list[simt.Case]:
         make((1, 2, 140, 32), (1, 2, 140, 32), 32, causal, constants=[3]),
         make((1, 2, 20, 32), (1, 2, 30, 32), 32, blind),
         make((1, 2, 20, 32), (1, 2, 30, 32), 32, blind, nan_to_zero=True),
-        *(simt.Case(free, ATTENTION, env=e) for e in ({"n": 1, "s": 1, "t": 1}, {"n": 2, "s": 17, "t": 70})),
+        tokens([real(dtype, 2, 70, 192)] * 3, 2, 32, 32, 0, 64, 128),
+        tokens([real(dtype, 2, 20, 66), real(dtype, 2, 90, 70), real(dtype, 2, 90, 50)], 2, 33, 24, 0, 3, 2),
+        *(simt.Case(free, tactic, env=e) for e in ({"n": 1, "s": 1, "t": 1}, {"n": 2, "s": 17, "t": 70})),
     ]
 
 
@@ -194,5 +204,5 @@ TABLE: dict[str, Callable[[], list[simt.Case]]] = {
     **{f"conv {t}": partial(convs, t) for t in DTYPES},
     "conv tf32": lambda: images(TF32_CONV, "f32", IMAGES[:3]),
     **{f"direct {t}": partial(images, DIRECT, t, GROUPED) for t in DTYPES},
-    **{f"attention {t}": partial(attentions, t) for t in DTYPES[:2]},
+    **{f"attention {t}": partial(attentions, t) for t in DTYPES},
 }

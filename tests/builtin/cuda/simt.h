@@ -25,6 +25,8 @@ static float4 make_float4(float x, float y, float z, float w) { return {x, y, z,
 static float __uint_as_float(uint32_t x) { float f; memcpy(&f, &x, 4); return f; }
 static float __int_as_float(int x) { float f; memcpy(&f, &x, 4); return f; }
 static uint32_t __float_as_uint(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
+static double __longlong_as_double(long long x) { double f; memcpy(&f, &x, 8); return f; }
+static long long __double_as_longlong(double f) { long long x; memcpy(&x, &f, 8); return x; }
 static float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 
 // -- threads -----------------------------------------------------------------------------------------------------------
@@ -72,6 +74,11 @@ static void simt_wait(int group) {
   threadIdx.x = own;
 }
 static void __syncthreads() { simt_wait((int)simt_groups.size() - 1); }
+static void __threadfence() {}
+template <class T>
+static T atomicAdd(T* p, T x) { const T was = *p; *p += x; return was; }
+template <class T>
+static T atomicCAS(T* p, T expected, T x) { const T was = *p; if (was == expected) *p = x; return was; }
 static void __syncwarp(uint32_t = 0xffffffffu) { simt_wait(threadIdx.x / 32); }
 static uint32_t (*simt_publish(const uint32_t* x, int count))[8] {
   uint32_t(*slots)[8] = simt_slots[threadIdx.x / 32];
@@ -242,7 +249,18 @@ static uint16_t tx_to_bf16(float f) {
 }
 static uint32_t tx_pair_f16(float a, float b) { return tx_to_f16(a) | (uint32_t)tx_to_f16(b) << 16; }
 static uint32_t tx_pair_bf16(float a, float b) { return tx_to_bf16(a) | (uint32_t)tx_to_bf16(b) << 16; }
+template <class T>
+static int simt_dot(int a, int b, int c) {
+  for (int i = 0; i < 4; i++) c += (int)(T)(a >> 8 * i) * (int)(int8_t)(b >> 8 * i);
+  return c;
+}
+static int tx_dp4a_i8(int a, int b, int c) { return simt_dot<int8_t>(a, b, c); }
+static int tx_dp4a_u8(int a, int b, int c) { return simt_dot<uint8_t>(a, b, c); }
 static float tx_exp2(float x) { return exp2f(x); }
+static void tx_store16(void* p, const uint32_t (&w)[4]) {
+  *(float4*)p = make_float4(__uint_as_float(w[0]), __uint_as_float(w[1]), __uint_as_float(w[2]), __uint_as_float(w[3]));
+}
+static float tx_pick(bool first, float a, float b) { return first ? a : b; }
 static float tx_fmax(float a, float b) { return a != a ? a : b != b ? b : a > b ? a : b; }
 static float tx_fmin(float a, float b) { return a != a ? a : b != b ? b : a < b ? a : b; }
 

@@ -30,7 +30,7 @@ from tactix_builtin.cuda.target import target
 
 HERE = Path(__file__).parent
 DEVICE = target("sm_90")
-ASSEMBLY = ("ptx.cuh", "half.cuh")
+ASSEMBLY = ("ptx.cuh", "half.cuh", "dp4a.cuh")
 FLAGS = ("-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-fno-strict-aliasing", "-fsanitize=alignment")
 
 

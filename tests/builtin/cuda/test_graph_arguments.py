@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -227,10 +228,17 @@ def test_launches_that_no_device_can_make(here: tuple[CudaDevice, FakeApi], laun
 
 def test_modules_are_loaded_once(here: tuple[CudaDevice, FakeApi]) -> None:
     device, api = here
+    kept = LinkContext(device, 1, lambda key: None)  # type: ignore
     for _ in range(3):
-        linked(device, steps())
+        device.link(steps(), {CubinLauncher.key: CubinLauncher()}, kept)
     assert api.log.count("cuModuleLoadData") == 2
     assert api.log.count("cuModuleGetFunction") == 3
+    assert "cuModuleUnload" not in api.log
+    del kept
+    gc.collect()
+    assert api.log.count("cuModuleUnload") == 2
+    linked(device, steps())
+    assert api.log.count("cuModuleLoadData") == 4
 
 
 def test_what_cannot_be_linked(here: tuple[CudaDevice, FakeApi]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from fake_driver import FakeApi, fake_device
 
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import InvalidArgument
@@ -28,6 +31,16 @@ def test_features_grow_with_the_architecture() -> None:
     assert not target("sm_80").has("sm_90")
     assert target("sm_90").facts["shared_per_block"] == 232448
     assert target("sm_90").cores == 132
+
+
+def test_a_product_is_described_as_its_driver_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a build for it finds the timings that were taken on one."""
+    device, _ = fake_device()
+    monkeypatch.setattr(FakeApi, "_cuDeviceGetName", lambda self, size, number: (b"NVIDIA H200".ljust(size, b"\0"),))
+    here, there = device.properties(), target("h200")
+    assert replace(there, memory=here.memory) == here
+    assert there.facts == here.facts
+    assert architecture(there) == "sm_90a"
 
 
 @pytest.mark.parametrize("number", sorted(SPECIFIC))

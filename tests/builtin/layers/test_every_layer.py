@@ -62,6 +62,12 @@ EXAMPLES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "TensorScatter": [({"axis": 1}, "f32 2 6 3; f32 2 2 3; i64 2")],
     "ReverseSequence": [({}, "f32 5 3 2; i64 3")],
     "Attention": [({"scale": 0.5}, "f32 2 3 4 5; f32 2 3 6 5; f32 2 3 6 7; f32 1 1 4 6")],
+    "TokenAttention": [
+        (
+            {"heads": 3, "dim": 5, "value_dim": 7, "columns": (1, 0, 2)},
+            "f32 2 4 16; f32 2 6 15; f32 2 6 24; f32 1 1 4 6",
+        ),
+    ],
     "LSTM": [({"hidden_size": 6}, f"f32 5 3 4; f32 1 24 4; f32 1 24 6; f32 1 48; i32 3; {_STATE}; {_STATE}; f32 1 18")],
     "GRU": [({"hidden_size": 6, "layout": 1}, "f32 3 5 4; f32 1 18 4; f32 1 18 6; f32 1 36; i32 3; f32 3 1 6")],
     "RNN": [({"hidden_size": 6, "direction": "bidirectional"}, "f32 5 3 4; f32 2 6 4; f32 2 6 6")],
@@ -141,7 +147,9 @@ EXAMPLES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "DequantizeLinear": [({"axis": 1, "block_size": 2}, "i8 3 6; f32 3 3")],
     "IntegerConvolution": [({"pads": (1, 0, 1, 2), "pad_value": 3}, "u8 2 6 7 9; i8 4 6 3 2; i32 4")],
     "WideConvolution": [({"pads": (1, 0, 1, 2)}, "bf16 2 6 7 9; bf16 4 6 3 2; f32 4")],
+    "WideConvTranspose": [({"strides": (2, 3)}, "bf16 2 6 7 9; bf16 6 4 2 3; f32 4")],
     "WideMatMul": [({}, "f16 3 4 5; f16 5 6; f32 6")],
+    "WideGlobalAveragePool": [({}, "bf16 2 3 4 5")],
     "IntegerMatMul": [({}, "i8 3 4 5; i8 5 6; i32 6")],
     **{name: [({}, "bool 3 1; bool 4")] for name in ("And", "Or", "Xor")},
     **{name: [({}, "i32 3 1; i32 4")] for name in ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift")},
@@ -158,7 +166,8 @@ EXAMPLES: dict[str, list[tuple[dict[str, Any], str]]] = {
     },
 }  # fmt: skip
 SCALARS_ONLY = {"Range"}
-OWN_DTYPE = {"Dequantize", "WideConvolution", "WideMatMul", "DequantizeLinear", "MelWeightMatrix"}
+OWN_DTYPE = {"Dequantize", "DequantizeLinear", "MelWeightMatrix"}
+OWN_DTYPE |= {"WideConvolution", "WideConvTranspose", "WideMatMul", "WideGlobalAveragePool"}
 
 
 def examples() -> list[Any]:

@@ -65,6 +65,8 @@ def test_attention_of_symbolic_sequences() -> None:
     t = sym("t")
     q, k, v = f32(N, 12, S, 64), f32(N, 12, t, 64), f32(N, 12, t, 32)
     assert shapes("Attention", q, k, v, f32(N, 1, S, t)) == [(N, 12, S, 32)]
+    packed = {"heads": 4, "dim": 8, "value_dim": 6, "columns": (0, 32, 64)}
+    assert shapes("TokenAttention", *[f32(N, S, 88)] * 3, **packed) == [(N, S, 24)]
 
 
 def test_sizes_that_symbols_give() -> None:
@@ -112,6 +114,7 @@ REFUSED = [
     ("ScatterND", (f32(4, 3), i64(2, 1), f32(2, 4)), {}, "updates"),
     ("TopK", (f32(2, 3),), {"k": 4}, "4 elements"),
     ("Attention", (f32(1, 2, 3, 4), f32(1, 2, 3, 5), f32(1, 2, 3, 4)), {}, "dim of q and k"),
+    ("TokenAttention", (f32(1, 3, 8),) * 3, {"heads": 2, "dim": 4, "value_dim": 5}, "at least 10 columns"),
     ("LSTM", (f32(5, 3, 4), f32(1, 24, 5), f32(1, 24, 6)), {"hidden_size": 6}, "weights"),
     ("Range", (i64(), i64(), i64()), {}, "only known by running"),
     ("Resize", (f32(1, 2),), {"sizes": (1, 2), "mode": "fancy"}, "no mode"),

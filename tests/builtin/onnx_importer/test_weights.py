@@ -14,6 +14,7 @@ from onnx import TensorProto
 
 from tactix.words.errors import ModelImportError
 from tactix_builtin.onnx_importer.weights import Weights
+from tactix_builtin.onnx_importer.wire import OWN, without_weights
 from tactix_sdk.evaluate import evaluate
 
 VALUES = np.array([[0, 1, 2], [5, 6, 7]])
@@ -174,4 +175,54 @@ def test_a_model_with_external_data_by_path(tmp_path: Path, imported: Any, model
     assert np.allclose(evaluate(net, {"x": x})["y"], x @ w, atol=1e-5)
     (tmp_path / "m.data").unlink()
     with pytest.raises(ModelImportError, match=r"'m\.data' with its data is missing"):
+        imported(path)
+
+
+def test_large_weights_stay_in_the_models_own_file(tmp_path: Path, imported: Any, model: Any) -> None:
+    rng = np.random.default_rng(1)
+    w, b = rng.standard_normal((160, 128), np.float32), rng.standard_normal(128, np.float32)
+    nodes = [onnx.helper.make_node("MatMul", ["x", "w"], ["p"]), onnx.helper.make_node("Add", ["p", "b"], ["y"])]
+    m = model(nodes, {"x": (np.float32, [3, 160])}, ["y"], {"w": w, "b": b})
+    (tmp_path / "real").mkdir()
+    path = tmp_path / "real" / "m.bin"
+    path.write_bytes(m.SerializeToString())
+    (tmp_path / "m.onnx").symlink_to(path)
+
+    small = onnx.ModelProto.FromString(without_weights(path.read_bytes()))
+    big = small.graph.initializer[0]
+    assert not big.HasField("raw_data")
+    where = {e.key: e.value for e in big.external_data}
+    begin = int(where["offset"])
+    assert path.read_bytes()[begin : begin + int(where["length"])] == w.tobytes()
+    big.CopyFrom(m.graph.initializer[0])
+    assert small == m, "nothing else is changed"
+
+    x = rng.standard_normal((3, 160), np.float32)
+    for source in (path, tmp_path / "m.onnx", path.read_bytes()):
+        assert np.allclose(evaluate(imported(source), {"x": x})["y"], x @ w + b, atol=1e-4)
+
+
+@pytest.mark.parametrize("cut", [1, 100, 50_000, 81_000])
+def test_a_file_that_ends_within_a_large_weight(cut: int, tmp_path: Path, imported: Any, model: Any) -> None:
+    w = np.ones((160, 128), np.float32)
+    m = model([onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": (np.float32, [3, 160])}, ["y"], {"w": w})
+    path = tmp_path / "m.onnx"
+    path.write_bytes(m.SerializeToString()[:-cut])
+    with pytest.raises(ModelImportError):
+        imported(path)
+
+
+@pytest.mark.parametrize("entries", [{}, {"offset": "0"}, {"offset": "-9", "length": "24"}, {"length": "1e9"}])
+def test_a_file_that_claims_to_hold_its_own_data(
+    entries: dict[str, str], tmp_path: Path, imported: Any, model: Any
+) -> None:
+    m = model([onnx.helper.make_node("Add", ["x", "w"], ["y"])], {"x": (np.float32, [6])}, ["y"], {"w": np.ones(6)})
+    t = m.graph.initializer[0]
+    t.ClearField("raw_data")
+    t.data_type, t.data_location = TensorProto.FLOAT, TensorProto.EXTERNAL
+    for key, value in {"location": OWN, **entries}.items():
+        t.external_data.add(key=key, value=value)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(m.SerializeToString())
+    with pytest.raises(ModelImportError):
         imported(path)

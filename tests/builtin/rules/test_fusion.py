@@ -45,9 +45,16 @@ def test_anchors_take_epilogues(net, apply, layer):
     assert out.nodes[0].kind == f"tactix.{layer}@1"
 
 
+def test_attention_of_tokens_takes_an_epilogue(net, apply):
+    y = net.add("TokenAttention", *[net.x("n", 6, 4)] * 3, heads=2, dim=2, value_dim=2)
+    net.mark_output(net.add("Abs", y), "y")
+    assert apply(net)[0] == ["TokenAttention+Abs"]
+
+
 def test_every_anchor_is_tried():
     """Gemm is left out: it is a MatMul by then; products of integers and halves in test_quantize."""
-    others = {"Gemm", "IntegerConvolution", "IntegerMatMul", "WideConvolution", "WideMatMul"}
+    others = {"Gemm", "IntegerConvolution", "IntegerMatMul", "WideConvolution", "WideConvTranspose", "WideMatMul"}
+    others |= {"WideGlobalAveragePool", "TokenAttention"}
     assert {k.removeprefix("tactix.") for k in TAKE_EPILOGUES} == {*ANCHORS, *others}
 
 

@@ -304,8 +304,7 @@ class Run:
             size = dims.evaluate(v.spec.nbytes(self.variant.output_format(j)), self.env)
             self.outputs.append(Buffer(size))
         for name, packed in self.artifact.constants:
-            source = None if packed.index < 0 else given[packed.index].const
-            self.constants[name] = _buffer_of(packed.apply(source))
+            self.constants[name] = _buffer_of(packed.apply([v.const for v in given]))
 
     def arguments(self, launch: Launch, at: Callable[[Buffer], int] = lambda b: b.address) -> list[int]:
         """The launch's arguments; ``at`` tells where a buffer lies."""

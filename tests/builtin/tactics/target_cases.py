@@ -197,11 +197,16 @@ def bfloat16() -> Iterator[h.Case]:
     yield weighed("bf16_gemm", "MatMul", [halves(20, 45), halves(45, 40)])
     window = [halves(2, 20, 9, 7), halves(40, 20, 3, 3), floats(40)]
     yield case("bf16_conv", h.node("WideConvolution", window, [1, 2], **PADS), window, budget=2e-5)
+    small = [halves(2, 20, 2, 3), halves(40, 20, 3, 3), floats(40)]
+    yield case("bf16_conv", h.node("WideConvolution", small, [1, 2], **PADS), small, budget=2e-5)
+    spread = [halves(2, 20, 5, 7), halves(20, 12, 2, 2), floats(12)]
+    yield case("conv_transpose", h.node("WideConvTranspose", spread, [1, 2], strides=(2, 2)), spread, budget=2e-5)
 
 
 def matrix_unit() -> Iterator[h.Case]:
     """Nodes that the tactics for AMX take where there is one."""
     yield weighed("gemm_amx", "MatMul", [floats(33, 70), floats(70, 40)])
+    yield weighed("conv_amx", "Convolution", [floats(2, 40, 7, 7), floats(48, 40, 3, 3)], **PADS)
     integer = [whole_range(np.uint8, 33, 64), whole_range(np.int8, 64, 40), biases(40)]
     yield weighed("int8_amx", "IntegerMatMul", integer)
     yield weighed("bf16_amx", "WideMatMul", [halves(33, 64), halves(64, 40)])

@@ -118,3 +118,22 @@ def test_keys_that_no_row_may_see_are_left_out() -> None:
             none[[3, 36]] = never  # rows that see nothing
             cases += [attention(q, k, v, m, nan_to_zero=True) for m in (causal, none, causal[7:8], none[3:4])]
     h.check_all(cases)
+
+
+def test_heads_side_by_side() -> None:
+    packed, q, k, v = floats(2, 21, 120), floats(2, 9, 30), floats(2, 33, 40), floats(2, 33, 27)
+    mask = floats(2, 1, 21, 21)
+    one = {"heads": 3, "dim": 14, "value_dim": 9, "columns": (2, 45, 88)}
+    apart = {"heads": 3, "dim": 10, "value_dim": 8, "columns": (0, 6, 3)}
+    wide = {"heads": 2, "dim": 16, "value_dim": 16, "columns": (0, 32, 64)}
+    long = floats(1, KEYS + 3, 96)
+    h.check_all([
+        h.Case(h.node("TokenAttention", arrays, scale=0.3, **attrs), ATTENTION, arrays, nt=(1, 2))
+        for arrays, attrs in (([packed] * 3, one), ([q, k, v], apart), ([*[packed] * 3, mask], one), ([long] * 3, wide))
+    ])  # fmt: skip
+
+
+def test_heads_side_by_side_with_symbolic_sizes() -> None:
+    x = floats(2, 19, 96)
+    node = h.node("TokenAttention", [h.spec(x, ("b", "s", 96))] * 3, heads=2, dim=16, value_dim=16, columns=(0, 32, 64))
+    h.check_all([h.Case(node, ATTENTION, [x] * 3, env={"b": 2, "s": 19})])

@@ -14,10 +14,10 @@ from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.devices.cpu import CpuDevice
-from tactix_builtin.tactics import c_int8_amx, c_int8_amx_conv
+from tactix_builtin.tactics import c_bf16_amx_conv, c_int8_amx, c_int8_amx_conv
 
 BYTES, HALVES = c_int8_amx.tactics()
-BYTE_WINDOWS, HALF_WINDOWS = c_int8_amx_conv.tactics()
+BYTE_WINDOWS, HALF_WINDOWS = *c_int8_amx_conv.tactics(), *c_bf16_amx_conv.tactics()
 TILES = {"amx_tile", "amx_int8", "amx_bf16"}
 HAS = CpuDevice().properties().features >= TILES and h.NATIVE.lanes == 16
 AMX = replace(h.NATIVE, features=h.NATIVE.features | TILES)
@@ -76,7 +76,18 @@ WINDOWS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 192, 37), (33, 192, 5), {"pads": (2, 2)}),
     ((2, 64, 13, 15), (40, 64, 3, 3), {"pads": (1, 1, 1, 1), "strides": (2, 2)}),
     ((1, 64, 15, 14), (32, 64, 1, 1), {"strides": (2, 2)}),
+    ((2, 128, 9, 11), (64, 128, 1, 1), {"strides": (2, 3), "pads": (1, 2, 0, 1)}),
+    ((2, 64, 9, 13), (128, 64, 1, 3), {"strides": (2, 1), "pads": (0, 1, 0, 1)}),
+    ((2, 64, 7, 9), (192, 64, 1, 1), {}),
     ((1, 64, 20, 23), (32, 64, 3, 2), {"strides": (3, 2), "dilations": (2, 3), "pads": (0, 1, 2, 3)}),
+]
+
+
+IMAGES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 3, 29, 31), (64, 3, 7, 7), {"pads": (3, 3, 3, 3), "strides": (2, 2)}),
+    ((1, 1, 12, 17), (33, 1, 5, 3), {"pads": (2, 0, 1, 1)}),
+    ((2, 4, 11, 9), (16, 4, 2, 19), {"pads": (0, 8, 3, 7), "strides": (1, 3)}),
+    ((1, 2, 3, 90), (128, 2, 1, 18), {"strides": (2, 1)}),
 ]
 
 
@@ -84,7 +95,7 @@ WINDOWS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_windows_of_bytes(dtype: Any) -> None:
     cases = []
-    for x, w, fields in WINDOWS:
+    for x, w, fields in (*WINDOWS, *IMAGES):
         arrays = whole_range(dtype, *x), whole_range(np.int8, *w)
         more = {"pad_value": 250 if dtype is np.uint8 else -5, "device": AMX, "nt": (1, 2, 3), **fields}
         cases.append(product("IntegerConvolution", *arrays, BYTE_WINDOWS, **more))

@@ -29,6 +29,7 @@ WINDOWS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 ]
 DEPTHS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 20, 13, 11), (3, 3), {"pads": (1, 1, 1, 1)}),
+    ((2, 128, 9, 10), (3, 3), {"pads": (1, 0, 2, 1), "strides": (2, 1)}),
     ((1, 32, 15, 14), (3, 3), {"pads": (0, 0, 1, 1), "strides": (2, 2)}),
     ((1, 17, 30, 9), (5, 5), {"pads": (2, 2, 2, 2)}),
     ((2, 17, 37), (3,), {"pads": (1, 1)}),
@@ -98,8 +99,9 @@ def test_an_image_is_read_linear() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_max_pool(dtype: Any) -> None:
     pads = {"kernel_shape": (3, 2), "strides": (2, 1), "pads": (1, 1, 0, 1)}
+    dilated = {"kernel_shape": (2, 2), "dilations": (2, 3)}
     cases = []
-    for shape, fields in (((2, 20, 13, 11), pads), ((1, 16, 8, 8), {"kernel_shape": (2, 2), "dilations": (2, 3)})):
+    for shape, fields in (((2, 20, 13, 11), pads), ((2, 128, 7, 5), pads), ((1, 16, 8, 8), dilated)):
         x = whole_range(dtype, *shape)
         cases.append(h.Case(h.node("MaxPool", [x], **fields), POOL, [x]))  # type: ignore[arg-type]
     on_every_target(cases)

@@ -8,6 +8,7 @@ import harness as h
 import numpy as np
 
 from tactix.contracts.tactic import CompileContext, Reject
+from tactix.words.dtypes import DType
 from tactix_builtin.tactics.c_depthwise import DepthwiseTactic
 
 DEPTHWISE = DepthwiseTactic()
@@ -18,13 +19,21 @@ def floats(*shape: int) -> Any:
     return RNG.standard_normal(shape, dtype=np.float32)
 
 
-def depthwise(x: Any, kernel: tuple[int, ...], bias: bool = True, symbols: Any = None, **more: Any) -> h.Case:
+def halves(*shape: int) -> Any:
+    return floats(*shape).astype(DType.BF16.numpy)
+
+
+def depthwise(
+    x: Any, kernel: tuple[int, ...], bias: bool = True, symbols: Any = None, kind: str = "Convolution", **more: Any
+) -> h.Case:
+    """``kind``: of bfloat16 ``WideConvolution`` has float32 biases and results, ``Convolution`` has none."""
     c = x.shape[1]
-    arrays = [x, floats(c, 1, *kernel), *([floats(c)] if bias else [])]
+    b = floats(c) if kind == "WideConvolution" else floats(c).astype(x.dtype)
+    arrays = [x, floats(c, 1, *kernel).astype(x.dtype), *([b] if bias else [])]
     env = {} if symbols is None else {s: d for s, d in zip(symbols, x.shape, strict=True) if isinstance(s, str)}
     inputs = [h.spec(x, symbols) if symbols else x, *arrays[1:]]
     device = more.pop("device", h.NATIVE)
-    node = h.node("Convolution", inputs, range(1, len(inputs)), group=c, **more)
+    node = h.node(kind, inputs, range(1, len(inputs)), group=c, **more)
     return h.Case(node, DEPTHWISE, arrays, env=env, device=device)
 
 
@@ -38,6 +47,34 @@ def test_windows() -> None:
         depthwise(floats(1, 16, 2, 2), (7, 7), pads=(3, 3, 3, 3)),
         depthwise(floats(2, 17, 37), (5,), pads=(2, 2)),
     ])  # fmt: skip
+
+
+def test_bfloat16() -> None:
+    cases = []
+    for kind in ("WideConvolution", "Convolution"):
+        cases += [
+            depthwise(halves(1, 32, 14, 14), (3, 3), kind=kind, pads=(1, 1, 1, 1)),
+            depthwise(halves(2, 20, 13, 45), (5, 5), False, kind=kind, pads=(2, 2, 2, 2), strides=(2, 2)),
+            depthwise(halves(2, 17, 37), (5,), kind=kind, pads=(2, 2)),
+        ]
+    names = ("n", 24, "high", "wide")
+    cases.append(depthwise(halves(2, 24, 9, 33), (3, 3), symbols=names, kind="WideConvolution", pads=(1, 1, 1, 1)))
+    cases += [
+        depthwise(halves(1, 19, 7, 9), (3, 3), kind="WideConvolution", pads=(1, 1, 1, 1), device=d) for d in h.devices()
+    ]
+    h.check_all(cases)
+
+
+def test_bfloat16_results() -> None:
+    x, w, b, gate = halves(2, 20, 9, 9), halves(20, 1, 3, 3), floats(20), floats(2, 20, 1, 1)
+    nodes = [
+        ("WideConvolution", (0, 1, 2), {"pads": (1, 1, 1, 1), "group": 20}),
+        ("Mul", (4, 3), {}),
+        ("Clip", (5,), {"min": 0.0, "max": 6.0}),
+        ("Cast", (6,), {"to": DType.BF16}),
+    ]
+    h.check(h.fused([x, w, b, gate], nodes, [7], 0, [1, 2]), DEPTHWISE, [x, w, b, gate])
+    h.check(h.fused([x, w, b, gate], nodes, [6, 7], 0, [1, 2]), DEPTHWISE, [x, w, b, gate], budget=1e-2)
 
 
 def test_symbolic_sizes() -> None:

@@ -75,6 +75,8 @@ def test_global_pooling_in_every_format(device, channels):
     x = _f32(2, channels, 5, 7)
     cases = [Case(node(op, [x]), TACTIC, [x], device=device) for op in ("GlobalAveragePool", "GlobalMaxPool")]
     cases.append(Case(node("ReduceMean", [x], axes=(2, 3), keepdims=False), TACTIC, [x], device=device))
+    half = x.astype(DType.BF16.numpy)
+    cases.append(Case(node("WideGlobalAveragePool", [half]), TACTIC, [half], device=device))
     found = check_all(cases)
     lanes = blocked(device.lanes)
     made = {(v.input_format(0), v.output_format(0)) for v in found[0]}

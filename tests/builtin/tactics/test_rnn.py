@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import harness as h
 import numpy as np
+import pytest
 
 from tactix.contracts.tactic import CompileContext, Reject
+from tactix.words.dtypes import DType
+from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.tactics.c_rnn import RecurrentTactic
 
 RNN = RecurrentTactic()
+MATRIX = replace(h.NATIVE, features=h.NATIVE.features | {"amx_tile", "amx_bf16"})
 RNG = np.random.default_rng(16)
 
 
@@ -19,22 +24,23 @@ def floats(*shape: int) -> Any:
 
 
 def inputs_of(
-    kind: str, steps: int, batch: int, size: int, hidden: int, directions: int, bias: bool, state: bool
-) -> Any:
+    kind: str, steps: int, batch: int, size: int, hidden: int, directions: int, bias: bool, state: bool,
+    dtype: DType = DType.FP32,
+) -> Any:  # fmt: skip
     """x, w, r, bias, no lengths, and the initial states."""
-    gates = 4 if kind == "LSTM" else 3
-    weights = [floats(directions, gates * hidden, size), floats(directions, gates * hidden, hidden)]
+    gates, t = 4 if kind == "LSTM" else 3, dtype.numpy
+    weights = [floats(directions, gates * hidden, k).astype(t) for k in (size, hidden)]
     biases = floats(directions, 2 * gates * hidden) if bias else None
     states = [floats(directions, batch, hidden) for _ in range(2 if kind == "LSTM" else 1)] if state else []
-    return [floats(steps, batch, size), *weights, biases, None, *states]
+    return [floats(steps, batch, size).astype(t), *weights, biases, None, *states]
 
 
 def recurrent(
     kind: str, steps: int, batch: int, size: int, hidden: int, direction: str = "forward", bias: bool = True,
-    state: bool = True, symbolic: bool = False, **more: Any,
+    state: bool = True, symbolic: bool = False, dtype: DType = DType.FP32, **more: Any,
 ) -> h.Case:  # fmt: skip
     directions = 2 if direction == "bidirectional" else 1
-    arrays = inputs_of(kind, steps, batch, size, hidden, directions, bias, state)
+    arrays = inputs_of(kind, steps, batch, size, hidden, directions, bias, state, dtype)
     specs, env = list(arrays), {}
     if symbolic:
         specs[0], env = h.spec(arrays[0], ("steps", "batch", size)), {"steps": steps, "batch": batch}
@@ -72,6 +78,49 @@ def test_symbolic_steps_and_batch() -> None:
         for kind in ("LSTM", "GRU"):
             cases.append(recurrent(kind, steps, batch, 4, 20, "bidirectional", symbolic=True))
     h.check_all(cases)
+
+
+def halves(*sizes: Any, **more: Any) -> h.Case:
+    return recurrent(*sizes, dtype=DType.BF16, **more)
+
+
+def test_bfloat16() -> None:
+    cases = [
+        halves("LSTM", 5, 1, 7, 16),
+        halves("LSTM", 1, 1, 1, 1),
+        halves("LSTM", 4, 3, 5, 19, "bidirectional", nt=(1, 2, 3)),
+        halves("LSTM", 3, 23, 6, 40, "reverse", bias=False, state=False),
+        halves("LSTM", 6, 7, 4, 20, "bidirectional", symbolic=True),
+        *(halves(kind, 3, 5, 5, 9, device=d) for d in h.devices() for kind in ("LSTM", "GRU")),
+    ]
+    for after in (False, True):
+        cases += [
+            halves("GRU", 5, 1, 7, 16, linear_before_reset=after),
+            halves("GRU", 4, 3, 6, 19, "bidirectional", linear_before_reset=after),
+            halves("GRU", 3, 9, 5, 33, "reverse", bias=False, state=False, linear_before_reset=after),
+            halves("GRU", 6, 7, 4, 20, symbolic=True, linear_before_reset=after),
+        ]
+    h.check_all(cases)
+
+
+@pytest.mark.skipif(not MATRIX.features <= CpuDevice().properties().features, reason="no AMX for bfloat16 here")
+def test_bfloat16_on_the_matrix_unit() -> None:
+    cases = [
+        halves("LSTM", 5, 3, 64, 19, "bidirectional", device=MATRIX, nt=(1, 2, 3)),
+        halves("LSTM", 40, 1, 32, 33, bias=False, device=MATRIX),
+        halves("LSTM", 9, 7, 32, 16, symbolic=True, device=MATRIX),
+    ]
+    for after in (False, True):
+        cases.append(halves("GRU", 5, 4, 32, 35, "bidirectional", linear_before_reset=after, device=MATRIX))
+        cases.append(halves("GRU", 3, 23, 96, 16, "reverse", linear_before_reset=after, device=MATRIX))
+    h.check_all(cases)
+
+
+def test_states_that_are_bfloat16() -> None:
+    x, w, r, b, _, first = inputs_of("GRU", 4, 3, 5, 19, 1, True, True)
+    arrays = [v.astype(DType.BF16.numpy) for v in (x, w, r, b, first)]
+    node = h.node("GRU", [*arrays[:4], None, arrays[4]], [1, 2, 3], hidden_size=19)
+    h.check(node, RNN, arrays)
 
 
 def test_every_instruction_set() -> None:

@@ -21,8 +21,8 @@ from tactix_builtin.tactics.c_target import foreign, required_features, target_f
 from tactix_builtin.tactics.cc import CCompiler, cross_compiler
 
 TILES = {"amx_tile", "amx_int8", "amx_bf16"}
-AMX = {"tactix.c_gemm_amx@1", "tactix.c_int8_amx@1", "tactix.c_bf16_amx@1", "tactix.c_int8_amx_conv@1",
-       "tactix.c_bf16_amx_conv@1"}  # fmt: skip
+AMX = {"tactix.c_gemm_amx@1", "tactix.c_conv_amx@1", "tactix.c_int8_amx@1", "tactix.c_bf16_amx@1",
+       "tactix.c_int8_amx_conv@1", "tactix.c_bf16_amx_conv@1"}  # fmt: skip
 LEVELS = ("x86-64-v3", "x86-64-v2", "armv8")
 
 

@@ -16,7 +16,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tactix
-from tactix import cli
+from tactix_builtin import cli
 from tactix_builtin.tools.progress import BuildProgress
 
 FAST = ["-O0", "--no-timing-cache"]
@@ -287,7 +287,9 @@ def test_plugins_list(tool: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert own["status"] == "active"
     assert own["doors"] == ["build", "runtime"]
     assert "tactix.Convolution@1" in own["provides"]["layers"]
-    assert own["provides"]["tools"] == ["bench", "build", "compare", "inspect", "plugins", "run"]
+    assert own["provides"]["tools"] == [
+        "bench", "build", "compare", "inspect", "keys", "lean-wheel", "plugins", "run", "sign", "trust", "verify"
+    ]  # fmt: skip
     assert cli.main(["plugins", "list", "--keys"]) == 0
     assert "tactix.Convolution@1" in capsys.readouterr().out
 

@@ -13,8 +13,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tactix import cli
 from tactix.plugins.session import Session
+from tactix_builtin import cli
 from tactix_builtin.tools import inspect_shapes, model_report
 
 Tool = Callable[..., Any]

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from tactix.config import BuilderFlag
+from tactix.words.errors import ConfigError
 from tactix_builtin.tools import options
 from tactix_builtin.tools.options import DURATION, SHAPES
 
@@ -64,17 +65,22 @@ def test_defaults_leave_choices_to_the_builder() -> None:
     assert seen["timing_cache"] is None
     assert seen["flags"] == set()
     assert seen["shapes"] == {"fixed": ((2,), (2,), (2,))}
+    assert seen["precision"] == "fp32"
+    assert seen["layer_precisions"] == {}
     assert "tactic_sources" not in seen
     assert "budget" not in seen
 
 
 def test_everything_given() -> None:
     seen = parse("-O5", "--tactics", "c, numpy", "--threads", "2", "--budget", "1m", "--no-timing-cache", "--exact",
-                 "--no-fallback", "--enable", "acme", "--enable", "other")  # fmt: skip
+                 "--no-fallback", "--gpu-fallback", "--version-compatible", "--exclude-lean-runtime",
+                 "--enable", "acme", "--enable", "other")  # fmt: skip
     assert seen["tactic_sources"] == {"c", "numpy"}
     assert seen["budget"] == 60
     assert seen["timing_cache"] is False
-    assert seen["flags"] == {BuilderFlag.EXACT_NUMERICS, BuilderFlag.NO_FALLBACK}
+    fallbacks = {BuilderFlag.NO_FALLBACK, BuilderFlag.GPU_FALLBACK}
+    compatible = {BuilderFlag.VERSION_COMPATIBLE, BuilderFlag.EXCLUDE_LEAN_RUNTIME}
+    assert seen["flags"] == {BuilderFlag.EXACT_NUMERICS, *compatible, *fallbacks}
     assert seen["enable"] == ("acme", "other")
 
 
@@ -83,6 +89,15 @@ def test_profiles_fill_what_is_missing() -> None:
     assert shapes["x"] == ((1, 4), (8, 4), (32, 4))
     assert shapes["y"] == ((2,), (2,), (2,))
     assert shapes["z"] == ((9,), (9,), (9,))
+
+
+def test_precisions_of_all_layers_and_of_some() -> None:
+    seen = parse("--precision", "fp16", "--layer-precision", "/a:0/norm*:fp32", "--layer-precision", "head:bf16")
+    assert seen["precision"] == "fp16"
+    assert seen["layer_precisions"] == {"/a:0/norm*": "fp32", "head": "bf16"}
+    for wrong in ("head:int8", "head"):
+        with pytest.raises(ConfigError, match="fp32, fp16 or bf16"):
+            parse("--layer-precision", wrong)
 
 
 def test_cache_options_contradict() -> None:

@@ -67,18 +67,6 @@ def test_a_failed_save_leaves_the_old_file(plan: Plan, tmp_path: Path) -> None:
     assert container.dump(container.load(path)) == container.dump(plan)
 
 
-def test_the_header_alone_can_be_read(plan: Plan, tmp_path: Path) -> None:
-    path = tmp_path / "m.plan"
-    container.save(plan, path)
-    header = container.read_header(path)
-    assert header["steps"][0]["name"] == "fc"
-    assert header["blobs"]["w"] == [0, 240, hashlib.sha256(plan.blobs["w"]).hexdigest()]
-    with open(path, "r+b") as f:  # the weights are gone, the prologue no longer fits
-        f.truncate(path.stat().st_size - 64)
-    with pytest.raises(PlanFormatError, match="its prologue says"):
-        container.read_header(path)
-
-
 def test_code_is_checked_always_and_weights_on_demand(plan: Plan) -> None:
     data = bytearray(container.dump(plan))
     at = data.index(b"\x7fELF not really")
@@ -119,8 +107,6 @@ def test_what_is_no_plan_is_refused(data: bytes, tmp_path: Path) -> None:
     for source in (data, path, str(path)):
         with pytest.raises(PlanFormatError):
             container.load(source)
-    with pytest.raises(PlanFormatError):
-        container.read_header(path)
 
 
 def _sealed(text: bytes, rest: bytes = b"", **over: Any) -> bytes:

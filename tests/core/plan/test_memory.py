@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tactix.plan.memory import lower_bound, plan_memory
+from tactix.plan.memory import CROWD, lower_bound, plan_memory
 from tactix.words.errors import InvalidArgument
 
 BUFFERS = st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 30), st.integers(0, 8)), max_size=60)
@@ -58,3 +59,11 @@ def test_nonsense_is_refused() -> None:
     for sizes, lifetimes in (([-1], [(0, 1)]), ([1], [(1, 0)]), ([1, 2], [(0, 1)])):
         with pytest.raises(InvalidArgument):
             plan_memory(sizes, lifetimes)
+
+
+def test_a_crowd_lies_apart_too() -> None:
+    n = CROWD + 200
+    offsets, total = plan_memory([64 + 64 * (i % 3) for i in range(n)], [(0, 1)] * n)
+    taken = sorted((o, o + 64 + 64 * (i % 3)) for i, o in enumerate(offsets))
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(taken))
+    assert total == taken[-1][1]

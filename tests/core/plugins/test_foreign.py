@@ -11,6 +11,7 @@ from tactix.contracts.rule import P, Rule, any_of, pointwise, var
 from tactix.plugins.session import Session
 from tactix.words.errors import ConfigError
 from tactix.words.logger import Severity
+from tactix_builtin.pack_info import packs
 
 
 def obj(key: str, **more: Any) -> SimpleNamespace:
@@ -62,7 +63,7 @@ def test_what_touches_foreign_layers_is_inert(site: Any, given: Any, log: Any) -
     cure = "enable with config.enable('acme') or --enable acme"
     line = f"acme: 5 rules, 4 tactics inert (they touch foreign layers); {cure}"
     assert log.of(Severity.INFO) == [line], "one line, once"
-    (info,) = session.plugins()
+    (info,) = packs(session)
     assert (info.status, info.reason) == ("inert", "5 rules, 4 tactics touch foreign layers")
     assert info.cure == cure
     assert info.counts == {"rules": 6, "tactics": 5}
@@ -84,7 +85,7 @@ def test_an_enabled_pack_may_touch_them(
     assert keys(session.active_tactics()) == TACTICS
     assert len(log.of(Severity.INFO)) == (how == "after use")
     assert session.digest == digest
-    assert [i.status for i in session.plugins()] == ["active"]
+    assert [i.status for i in packs(session)] == ["active"]
 
 
 def test_tactix_is_always_enabled(site: Any, given: Any, log: Any) -> None:

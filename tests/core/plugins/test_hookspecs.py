@@ -14,7 +14,8 @@ def test_groups_carry_the_major() -> None:
 
 def test_doors() -> None:
     assert HOOKS["runtime"] == {
-        "tactix_layers", "tactix_launchers", "tactix_devices", "tactix_allocators", "tactix_flavours"
+        "tactix_layers", "tactix_launchers", "tactix_devices", "tactix_allocators", "tactix_flavours",
+        "tactix_trust_stores",
     }  # fmt: skip
     assert HOOKS["build"] == {
         "tactix_layers", "tactix_importers", "tactix_converters", "tactix_rules", "tactix_tactics", "tactix_compilers",

@@ -13,6 +13,7 @@ from tactix.plugins._metadata import metadata
 from tactix.plugins.hookspecs import API, HOOKS, hookimpl
 from tactix.plugins.session import Session
 from tactix.words.errors import PluginError
+from tactix_builtin.pack_info import packs
 
 parse = pluggy.PluginManager("tactix").parse_hookimpl_opts
 
@@ -75,7 +76,7 @@ def test_500_distributions_are_looked_at_once(site: Any, monkeypatch: pytest.Mon
     before = reads.copy()
     for door in ("build", "runtime"):
         other = Session(door)
-        assert other.plugins()
+        assert packs(other)
         assert len(other.layers) >= 2
     assert reads == before, "a process scans once"
     loader.reset_scan()
@@ -109,7 +110,7 @@ def test_metadata_that_cannot_be_read_hurt_nobody_else(site: Any, log: Any) -> N
     (t,) = session.tombstones()
     assert "the metadata of a distribution" in t.reason
     assert "Install it again" in t.reason
-    assert [i.status for i in session.plugins()] == ["tombstone", "active"]
+    assert [i.status for i in packs(session)] == ["tombstone", "active"]
 
 
 # -- checks of a loaded plugin -----------------------------------------------------------------------------------------

@@ -52,14 +52,6 @@ def test_a_registry_cannot_be_changed() -> None:
         del r["acme.A@1"]  # type: ignore[attr-defined]
 
 
-def test_latest_counts_versions_as_numbers() -> None:
-    r = Registry(KINDS["layers"], entries("layers", "acme", ACME, "acme.A@10", "acme.A@9", "acme.B@1"))
-    assert r.latest("acme.A").key == "acme.A@10"
-    assert r.latest("acme.B").key == "acme.B@1"
-    with pytest.raises(MissingKey, match=r"there is no layer 'acme\.C'. Did you mean 'acme\.[AB]' or"):
-        r.latest("acme.C")
-
-
 @pytest.mark.parametrize(
     ("kind", "key"),
     [("layers", "acme.Swish@1"), ("importers", "acme.caffe@1"), ("converters", "onnx:acme::Swish@1"),

@@ -16,6 +16,7 @@ from tactix.plugins.registry import MissingKey
 from tactix.plugins.session import Session
 from tactix.words.errors import ConfigError, PluginError
 from tactix.words.logger import Severity
+from tactix_builtin.pack_info import packs
 
 SWISH = """
 @hookimpl
@@ -52,7 +53,7 @@ def test_one_namespace_may_be_split_over_the_doors(site: Any) -> None:
     session = Session()
     assert session.layers.provider("acme.Swish@1").dist == "acme-build"
     assert session.devices.provider("acme.npu@1").dist == "acme-run"
-    assert [(i.dist, i.doors) for i in session.plugins()] == [("acme-build", ("build",)), ("acme-run", ("runtime",))]
+    assert [(i.dist, i.doors) for i in packs(session)] == [("acme-build", ("build",)), ("acme-run", ("runtime",))]
 
 
 @pytest.mark.parametrize("name", ["acme", "acme-trt"])
@@ -69,7 +70,7 @@ def test_disabled(site: Any, monkeypatch: pytest.MonkeyPatch, name: str, by: str
         "layer 'acme.Swish@1' is unavailable: its plugin 'acme' (acme-trt 1.0) is not used: it is disabled. "
         f"Take '{name}' out of TACTIX_DISABLE or the session's disable="
     )
-    assert [(i.namespace, i.status) for i in session.plugins()] == [("acme", "disabled"), ("zeta", "active")]
+    assert [(i.namespace, i.status) for i in packs(session)] == [("acme", "disabled"), ("zeta", "active")]
 
 
 @pytest.mark.parametrize("by", ["argument", "environment"])
@@ -81,7 +82,7 @@ def test_allowlist(site: Any, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
         monkeypatch.setenv("TACTIX_PLUGINS", "acme")
     session = Session(only=["acme"] if by == "argument" else None, strict=True)
     assert {"acme.Swish@1", "tactix.Relu@1"} < set(session.layers)
-    statuses = {i.namespace: (i.status, i.reason, i.cure) for i in session.plugins()}
+    statuses = {i.namespace: (i.status, i.reason, i.cure) for i in packs(session)}
     assert statuses["zeta"] == (
         "disabled", "it is not among the plugins asked for", "Add 'zeta' to TACTIX_PLUGINS or the session's only="
     )  # fmt: skip
@@ -104,7 +105,7 @@ def test_no_discovery(site: Any, given: Any, monkeypatch: pytest.MonkeyPatch, by
         monkeypatch.setenv("TACTIX_NO_DISCOVERY", "1")
     session = Session(plugins=[given("mine", layers=["mine.Swish@1"])], discover=by == "environment", strict=True)
     assert "mine.Swish@1" in session.layers
-    assert [i.namespace for i in session.plugins()] == ["mine"]
+    assert [i.namespace for i in packs(session)] == ["mine"]
     with pytest.raises(MissingKey) as e:
         session.layers["tactix.Relu@1"]
     assert str(e.value) == (
@@ -132,7 +133,7 @@ def test_another_api_major_is_told_without_import(site: Any) -> None:
         "layer 'acme.Swish@1' is unavailable: its plugin 'acme' (acme-trt 3.0) is not used: "
         "it speaks plugin API 2, this tactix 1. pip install --upgrade tactix"
     )
-    assert [(i.namespace, i.status, i.cure) for i in session.plugins()] == [
+    assert [(i.namespace, i.status, i.cure) for i in packs(session)] == [
         ("acme", "incompatible", "pip install --upgrade tactix"),
         ("old", "incompatible", "pip install --upgrade old-pack"),
     ]
@@ -144,7 +145,7 @@ def test_a_pack_may_serve_two_majors(site: Any) -> None:
     site.dist("acme", "1.0", {"tactix.build.v1": {"acme": "acme_v1"}, "tactix.build.v2": {"acme": "acme_v2"}})
     session = Session(strict=True)
     assert "acme.Swish@1" in session.layers
-    assert [i.status for i in session.plugins()] == ["active"]
+    assert [i.status for i in packs(session)] == ["active"]
 
 
 def test_a_minor_that_is_too_new(site: Any) -> None:
@@ -154,7 +155,7 @@ def test_a_minor_that_is_too_new(site: Any) -> None:
         MissingKey, match=r"is incompatible: it needs plugin API 1\.99, this tactix has 1\.0\. pip install"
     ):
         session.layers["acme.Swish@1"]
-    assert [i.status for i in session.plugins()] == ["incompatible"]
+    assert [i.status for i in packs(session)] == ["incompatible"]
 
 
 @pytest.mark.parametrize("namespace", ["tactix", "onnx", "trt", "Acme", "a-b"])
@@ -208,7 +209,7 @@ def test_a_given_plugin_takes_the_place_of_the_installed_one(site: Any, given: A
     assert set(log.of(Severity.INFO)) == {
         "plugin 'acme' (acme-trt 0.4.2) is not used: one given in process takes its place"
     }
-    assert [(i.dist, i.status) for i in session.plugins()] == [("", "active"), ("acme-trt", "disabled")]
+    assert [(i.dist, i.status) for i in packs(session)] == [("", "active"), ("acme-trt", "disabled")]
 
 
 def test_several_given_in_one_namespace(site: Any, given: Any) -> None:
@@ -221,4 +222,4 @@ def test_several_given_in_one_namespace(site: Any, given: Any) -> None:
 def test_given_and_disabled(site: Any, given: Any) -> None:
     session = Session(plugins=[given("acme", layers=["acme.A@1"])], disable=["acme"], only=["acme"])
     assert "acme.A@1" not in session.layers
-    assert [i.status for i in session.plugins()] == ["disabled"]
+    assert [i.status for i in packs(session)] == ["disabled"]

@@ -68,7 +68,7 @@ LAYERS: tuple[Layer, ...] = (MatMul(), ScaleAdd(), Fails(), WrongDType())
 
 
 def numpy_step(name: str, layer: Layer, attrs: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> Step:
-    artifact = KernelArtifact("tactix.numpy@1", params=encode(layer, attrs), host_code=True)
+    artifact = KernelArtifact("tactix.numpy@1", params=encode(layer, attrs))
     return Step(name, artifact, tuple(inputs), tuple(outputs), info={"tactic": "test.numpy@1"})
 
 
@@ -128,6 +128,8 @@ def make_session(**more: Any) -> Any:
         "devices": {device.key: device},
         "allocators": {allocator.key: allocator},
         "flavours": {flavour.key: flavour},
+        "trust_stores": {},
+        "signer": None,
     }
     return SimpleNamespace(**{**made, **more})
 

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tactix.contracts.device import Device
 from tactix.run.context import BOUND, ExecutionContext
 from tactix.run.engine import Engine
+from tactix.run.memory import Memory
 from tactix.run.runtime import Runtime
 from tactix.words.dims import sym
 from tactix.words.error_recorder import ErrorRecorder
@@ -250,6 +252,61 @@ def test_user_memory(engine: Engine, sample: Any, feeds: Feeds) -> None:
             context.set_device_memory(address, n)
 
 
+def test_a_context_without_memory_of_its_own(engine: Engine, sample: Any, feeds: Feeds) -> None:
+    context = engine.create_execution_context_without_device_memory()
+    size = engine.device_memory_size({"x": (8, 3), "bias": (8,)})
+    assert context.device_memory == 0
+    with pytest.raises(InvalidArgument, match=f"0 bytes of device memory: these shapes need {size}.*set_device_memory"):
+        context.run(feeds(8))
+    raw = np.zeros(size + 64, np.uint8)
+    place = -(-_address(raw) // 64) * 64
+    context.device_memory = place
+    assert context.device_memory == place
+    _check(context.run(feeds(8)), sample, feeds(8))
+    assert raw.any()
+    with pytest.raises(InvalidArgument, match="Align it to 64 bytes"):
+        context.device_memory = place + 8
+
+
+def test_two_contexts_in_the_same_memory(engine: Engine, sample: Any, feeds: Feeds) -> None:
+    size = engine.device_memory_size()
+    raw = np.zeros(size + 64, np.uint8)
+    contexts = [engine.create_execution_context_without_device_memory() for _ in range(2)]
+    for c in contexts:
+        c.set_device_memory(-(-_address(raw) // 64) * 64, size)
+    for rows in (5, 64, 5):
+        for c in contexts:
+            _check(c.run(feeds(rows)), sample, feeds(rows))
+
+
+def test_alignment_of_addresses(context: ExecutionContext, feeds: Feeds) -> None:
+    f = feeds(3)
+    for n, a in f.items():
+        context.set_input_shape(n, a.shape)
+    room = np.zeros(1000, np.uint8)
+    start = -(-_address(room) // 8) * 8
+    places = [start, start + 100, start + 200, start + 600]
+    assert context.execute_v2(places)
+    for i, name in enumerate(("x", "bias", "y", "h")):
+        bad = [a + 2 * (k == i) for k, a in enumerate(places)]
+        with pytest.raises(InvalidArgument, match=f"tensor {name!r} lies at {bad[i]:#x}. Align it to 4 bytes"):
+            context.execute_v2(bad)
+
+
+def test_a_device_without_a_cache_to_keep_weights_in(context: ExecutionContext) -> None:
+    context.persistent_cache_limit = 0
+    with pytest.raises(InvalidArgument, match="a persistent cache of 1 bytes: the device has 0"):
+        context.persistent_cache_limit = 1
+    assert context.persistent_cache_limit == 0
+
+
+def test_an_allocator_as_an_object(sample: Any, session: Any, feeds: Feeds) -> None:
+    allocator = _Counting()
+    engine = Runtime(session=session, allocator=allocator, copy_weights=True).load(sample.plan(depth=DEPTH))
+    assert list(allocator.live.values()) == [256]
+    _check(engine(**feeds(4)), sample, feeds(4))
+
+
 class _Counting(ArenaAllocator):
     """Keeps the sizes of what is live."""
 
@@ -311,6 +368,36 @@ def test_one_context_called_from_many_threads(
     in_four_threads(work)
 
 
+class _Copies:
+    """Host arrays through pieces of a device's memory, one for each input and output."""
+
+    def __init__(self, board: _Board, allocator: Any) -> None:
+        self.board, self.allocator = board, allocator
+        self.pieces: dict[int, Memory] = {}
+
+    def place(self, index: int, size: int) -> int:
+        if index not in self.pieces or self.pieces[index].size < size:
+            self.pieces[index] = Memory.allocate(self.allocator, max(1, size))
+        return self.pieces[index].address
+
+    def run(self, inputs: Any, given: Any, stream: Any, bind: Any) -> list[Any]:
+        results, run = bind([x.shape for x in given])
+        outputs = [np.empty(shape, dtype) for shape, dtype in results]
+        addresses = [self.place(i, x.nbytes) for i, x in enumerate((*given, *outputs))]
+        for x, address in zip(given, addresses):
+            self.board.copy_in(address, x)
+        run(addresses)
+        for y, address in zip(outputs, addresses[len(given) :]):
+            self.board.copy_out(y, address)
+        return outputs
+
+    def locate(self, io: Any, given: Any) -> Any:
+        raise InvalidArgument(f"{io.name!r} is not on the board")
+
+    def fetch(self, io: Any, given: Any) -> Any:
+        return given
+
+
 class _Board(CpuDevice):
     """A device whose memory the host may not touch: all traffic goes through copies."""
 
@@ -324,6 +411,12 @@ class _Board(CpuDevice):
 
     def properties(self) -> Any:
         return replace(super().properties(), kind="board")
+
+    def copy_all(self, pairs: Any) -> None:
+        Device.copy_all(self, pairs)
+
+    def exchange(self, allocator: Any) -> _Copies:
+        return _Copies(self, allocator)
 
     def copy_in(self, address: int, array: Any) -> None:
         self.copied[0] += array.nbytes
@@ -345,4 +438,6 @@ def test_a_device_with_memory_of_its_own(sample: Any, feeds: Feeds) -> None:
         board.copied = [0, 0]
         _check(engine(**feeds(rows, rows)), sample, feeds(rows, rows))
         assert board.copied == [rows * 16, rows * 160]
+    with pytest.raises(InvalidArgument, match="is not on the board"):
+        engine.create_execution_context().set_tensor_address(engine.inputs[0].name, np.zeros((2, 2), np.float32))
     assert len(allocator.live) == 2 + 4  # weights, arena, one piece for each tensor

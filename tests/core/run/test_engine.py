@@ -14,10 +14,18 @@ import pytest
 from tactix.plan import container
 from tactix.plan.schema import Buffer, TensorIO
 from tactix.run.engine import Engine
+from tactix.run.link import Options
 from tactix.run.runtime import Runtime
 from tactix.words.dims import sym
 from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, ExecutionError, InvalidArgument, PlanFormatError, ShapeError
+from tactix.words.errors import (
+    DTypeError,
+    ExecutionError,
+    InvalidArgument,
+    PlanFormatError,
+    PluginError,
+    ShapeError,
+)
 from tactix.words.tensor import LINEAR
 
 Feeds = Callable[..., dict[str, Any]]
@@ -130,7 +138,7 @@ def test_numbers_that_would_lose_something(sample: Any, session: Any) -> None:
         ([2, 1], DType.BOOL),
     ):
         ios = (plan.inputs[0], TensorIO("bias", 1, dtype, (2,)))
-        buffers = (plan.buffers[0], Buffer("input", "bias", dtype, (2,), LINEAR, 16), *plan.buffers[2:])
+        buffers = (plan.buffers[0], Buffer("input", "bias", dtype, (2,), LINEAR, 2 * dtype.itemsize), *plan.buffers[2:])
         engine = Runtime(session=session).load(replace(plan, inputs=ios, buffers=buffers))
         with pytest.raises(DTypeError, match="'bias'"):
             engine([[1, 2, 3]] * 2, given)
@@ -261,3 +269,9 @@ def test_a_size_that_divides_by_zero_or_is_absurd(sample: Any, session: Any, fee
 def test_an_invalid_plan_in_memory_is_refused(sample: Any, session: Any) -> None:
     with pytest.raises(PlanFormatError):
         Runtime(session=session).load(replace(sample.plan(), blobs={}))
+
+
+def test_an_engine_without_an_inspector_says_so(sample: Any, session: Any) -> None:
+    (device,) = session.devices.values()
+    with pytest.raises(PluginError, match="no inspector"):
+        Engine(sample.plan(), session, device, Options()).inspect()

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.artifact import KernelArtifact, Launch
+from tactix.contracts.device import Costs
 from tactix.contracts.expr import maximum
 from tactix.contracts.graph import Node
 from tactix.contracts.layer import PointwiseLayer
@@ -78,4 +79,23 @@ def test_rejected_candidates_are_never_chosen_and_ties_are_broken_by_key() -> No
     a.tactic.key, b.tactic.key = "t.b@1", "t.a@1"
     found = choose(net, nodes, {nodes[0]: [wrong, a, b]})
     assert found.candidates[nodes[0]] is b
-    assert found.near_ties({nodes[0]: [a, b]}) == [(nodes[0].name, b.title, a.title)]
+
+
+def test_launches_and_changes_of_format_cost_what_the_device_says() -> None:
+    net, nodes = chain(2)
+    twice = Launch(()), Launch(())
+    one, two = candidate(10e-6, LINEAR), candidate(9e-6, LINEAR)
+    one.artifact, two.artifact = KernelArtifact("x", twice[:1]), KernelArtifact("x", twice)
+    other = candidate(5e-6, C16)
+    options = {nodes[0]: [one, two], nodes[1]: [candidate(20e-6, LINEAR), other]}
+
+    def found(**costs: float) -> Any:
+        return Chooser(nodes, options, net.outputs, {}, Costs(**costs)).run()
+
+    cheap = found(launch=0.5e-6, reformat=1e-6, bandwidth=1e12)
+    moved = 2 * (1 << 16) * 4 / 1e12
+    assert list(cheap.candidates.values()) == [two, other]
+    assert cheap.seconds == pytest.approx(9e-6 + 2 * 0.5e-6 + 5e-6 + 2 * (1e-6 + 0.5e-6 + moved))
+    dear = found(launch=2e-6, reformat=1e-6, bandwidth=6e9)
+    assert [c.tactic.key for c in dear.candidates.values()] == [one.tactic.key, one.tactic.key]
+    assert dear.candidates[nodes[0]] is one

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from tactix.words.logger import Logger, Severity, StdlibLogger
+from tactix.words.logger import Logger, Severity
+from tactix_builtin.stdlib_logger import StdlibLogger
 
 
 def test_severities_are_tensorrts() -> None:

@@ -115,21 +115,21 @@ struct tx_queries {
   }
 };
 
-// Query rows ``first`` and on of ``rows`` against keys 0 to ``keys`` of one head; pitches are those of dense matrices.
+// Query rows ``first`` and on of ``rows`` against keys 0 to ``keys`` of one head; pitches count elements.
 template <class T, class C, class Score, class Put>
 TX_INLINE void tx_attend(
-    const void* q, const void* k, const void* v, int64_t first, int64_t rows, int64_t keys, int64_t stored, char* memory,
-    float none, Score score, Put put) {
+    const void* q, const void* k, const void* v, int64_t q_pitch, int64_t k_pitch, int64_t v_pitch, int64_t first,
+    int64_t rows, int64_t keys, int64_t stored, char* memory, float none, Score score, Put put) {
   tx_rows<C::ROWS, C::DEPTH_CHUNKS, C::THREADS, C::DEPTH_PIECE> of_q;
   tx_rows<C::KEYS, C::WIDE_CHUNKS, C::THREADS, C::WIDE_PIECE> of_v;
   tx_rows<C::KEYS, C::DEPTH_CHUNKS, C::THREADS, C::DEPTH_PIECE> key_rows;
   const tx_shared_t base = tx_shared(memory), ring = base + C::ROWS * C::DEPTH_CHUNKS * 16;
   const int each = C::KEYS * (C::DEPTH_CHUNKS + C::WIDE_CHUNKS) * 16;
-  of_q.start(q, first, rows, C::DEPTH_BYTES, C::DEPTH_BYTES);
+  of_q.start(q, first, rows, q_pitch * 2, C::DEPTH_BYTES);
   of_q.load(base, 0);
-  key_rows.start(k, 0, stored, C::DEPTH_BYTES, C::DEPTH_BYTES);
+  key_rows.start(k, 0, stored, k_pitch * 2, C::DEPTH_BYTES);
   key_rows.load(ring, 0);
-  of_v.start(v, 0, stored, C::WIDE_BYTES, C::WIDE_BYTES);
+  of_v.start(v, 0, stored, v_pitch * 2, C::WIDE_BYTES);
   of_v.load(ring + C::KEYS * C::DEPTH_CHUNKS * 16, 0);
   tx_copy_commit();
   tx_queries<T, C> own;
@@ -137,9 +137,9 @@ TX_INLINE void tx_attend(
   for (int64_t t = 0; t < keys; t += C::KEYS) {
     if (t + C::KEYS < keys) {
       const tx_shared_t next = ring + (1 - stage) * each;
-      key_rows.start(k, t + C::KEYS, stored, C::DEPTH_BYTES, C::DEPTH_BYTES);
+      key_rows.start(k, t + C::KEYS, stored, k_pitch * 2, C::DEPTH_BYTES);
       key_rows.load(next, 0);
-      of_v.start(v, t + C::KEYS, stored, C::WIDE_BYTES, C::WIDE_BYTES);
+      of_v.start(v, t + C::KEYS, stored, v_pitch * 2, C::WIDE_BYTES);
       of_v.load(next + C::KEYS * C::DEPTH_CHUNKS * 16, 0);
     }
     tx_copy_commit();

@@ -1,4 +1,5 @@
-// 16-bit floats, and extremes that keep NaN, by PTX assembly. Conversions round to nearest even.
+// 16-bit floats, their stores, powers of two, and extremes that keep NaN, by PTX assembly. Conversions round to nearest
+// even.
 TX_INLINE float tx_from_f16(uint16_t h) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
@@ -35,4 +36,20 @@ TX_INLINE float tx_fmin(float a, float b) {
   float y;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
   return y;
+}
+// 2 to the power of x, within 2 units of the last place.
+TX_INLINE float tx_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// One of two numbers that are both computed: a compiler may make a branch of ?:, which keeps neighbours from overlapping.
+TX_INLINE float tx_pick(bool first, float a, float b) {
+  float y;
+  asm("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\nselp.f32 %0, %1, %2, p;\n}" : "=f"(y) : "f"(a), "f"(b), "r"((int)first));
+  return y;
+}
+// 16 bytes to global memory at once: a compiler may cut a struct's store into words.
+TX_INLINE void tx_store16(void* p, const uint32_t (&w)[4]) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
 }

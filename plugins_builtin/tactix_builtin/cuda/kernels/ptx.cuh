@@ -82,9 +82,3 @@ struct tx_tf32 {
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(x) : "f"(__uint_as_float(x)));
   }
 };
-// 2 to the power of x, within 2 units of the last place.
-TX_INLINE float tx_exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}

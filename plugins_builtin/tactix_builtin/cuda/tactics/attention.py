@@ -5,24 +5,24 @@ Knobs: ``warps`` of 16 query rows each, ``keys`` of a stage.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Dim, Shape, broadcast_shapes, ceildiv, evaluate, prod, symbols
+from tactix.words.dims import ceildiv, evaluate, prod, symbols
 from tactix.words.dtypes import DType
-from tactix.words.errors import ShapeError
 from tactix_builtin.cuda.tactics import results, tile
 from tactix_builtin.cuda.tactics.entry import Entry, artifact
 from tactix_builtin.cuda.tactics.gemm import piece
 from tactix_builtin.cuda.tactics.results import Rows
-from tactix_builtin.tactics.c_epilogue import Epilogue, epilogue
+from tactix_builtin.tactics import c_heads
+from tactix_builtin.tactics.c_heads import Heads, Matrices
 from tactix_builtin.tactics.c_scalar import element, float_literal
-from tactix_builtin.tactics.c_text import block, broadcast_strides
+from tactix_builtin.tactics.c_text import block
 from tactix_builtin.tactics.c_tile import flat
 
 MAX_DIM = 128
@@ -32,64 +32,16 @@ VISIBLE = -1e4
 KINDS = {DType.FP16: "tx_f16", DType.BF16: "tx_bf16"}
 
 
-@dataclass(frozen=True)
-class Heads:
-    """q: (b, h, s, d), k: (b, h, t, d), v: (b, h, t, e) at given inputs; strides along (b, h) count matrices.
-
-    ``mask``: given input, or -1, with its strides along (b, h, s, t). ``ahead``: the mask is a constant that hides
-    from row i all keys after i + ahead; None: it is not.
-    """
-
-    q: int
-    k: int
-    v: int
-    mask: int
-    lead: Shape
-    q_strides: Shape
-    k_strides: Shape
-    v_strides: Shape
-    mask_strides: Shape
-    s: Dim
-    t: Dim
-    d: int
-    e: int
-    scale: float
-    nan_to_zero: bool
-    ahead: int | None
-    dtype: DType
-    epi: Epilogue
-
-
-def heads(node: Node) -> Heads | Reject:
-    """What an Attention node, fused or not, computes; or why this kernel cannot take it."""
-    epi, anchor = epilogue(node, vector=False), node.anchor
-    if isinstance(epi, Reject):
-        return epi
-    assert anchor is not None
-    q, k, v, *masks = (node.given[i].spec for i in anchor.inputs if i >= 0)
-    if len({q.dtype, k.dtype, v.dtype}) != 1 or q.dtype not in KINDS:
-        return Reject("this kernel takes 16-bit floats")
-    d, e = q.shape[3] if isinstance(q.shape[3], int) else k.shape[3], v.shape[3]
-    if not isinstance(d, int) or not isinstance(e, int) or not 0 < d <= MAX_DIM or not 0 < e <= MAX_DIM:
-        return Reject(f"this kernel takes known dims up to {MAX_DIM}")
-    t = k.shape[2] if isinstance(k.shape[2], int) else v.shape[2]
-    if reason := results.why_not(epi):
+def heads(node: Node, dtypes: Sequence[DType] = tuple(KINDS), most: int = MAX_DIM) -> Heads | Reject:
+    """What the node computes; or why a kernel of those dtypes and dims cannot take it."""
+    h = c_heads.heads(node, dtypes, most, vector=False)
+    if isinstance(h, Heads) and (reason := results.why_not(h.epi)):
         return Reject(reason)
-    try:
-        lead = broadcast_shapes(q.shape[:2], k.shape[:2], v.shape[:2])
-        of_q, of_k, of_v = (broadcast_strides(x.shape[:2], lead) for x in (q, k, v))
-        mask: Shape = broadcast_strides(masks[0].shape, (*lead, q.shape[2], t)) if masks else (0, 0, 0, 0)
-    except ShapeError as problem:
-        return Reject(str(problem))
-    at_q, at_k, at_v, *at_mask = anchor.inputs
-    return Heads(
-        at_q, at_k, at_v, at_mask[0] if masks else -1, lead, of_q, of_k, of_v, mask, q.shape[2], t, d, e,
-        anchor.attrs.scale, anchor.attrs.nan_to_zero, hidden_after(masks[0].const) if masks else None, q.dtype, epi,
-    )  # fmt: skip
+    return h
 
 
 def hidden_after(mask: Any) -> int | None:
-    """``ahead`` of a constant mask (..., s, t) that hides from every row i all keys after i + ahead, but not that."""
+    """If a constant mask (..., s, t) hides from every row i all keys after i + n, but not that one: n, else None."""
     import numpy as np
 
     if mask is None or mask.ndim < 2 or mask.shape[-1] < 2 or mask.shape[-2] < 2:
@@ -113,7 +65,7 @@ class AttentionTactic(Tactic):
     """float16 and bfloat16, sums in float32; dims up to 128, symbolic batch, heads and lengths."""
 
     key = "tactix.cuda_attention@1"
-    implements = ("tactix.Attention@1",)
+    implements = c_heads.LAYERS
     device = "cuda"
     source = "cuda_c"
     native = True
@@ -122,6 +74,8 @@ class AttentionTactic(Tactic):
         h = heads(node)
         if isinstance(h, Reject):
             return h
+        if h.tokens and h.e % results.WIDTH:
+            return Reject(f"this kernel writes {results.WIDTH} columns at a time, the heads have {h.e}")
         if not device.has("sm_80"):
             return Reject("this kernel needs asynchronous copies")
         limit = int(device.facts.get("shared_per_block", 48 << 10))
@@ -167,9 +121,16 @@ def _struct(h: Heads, warps: int, keys: int) -> str:
     values = {
         "ROWS": 16 * warps, "THREADS": 32 * warps, "KEYS": keys, "DEPTH": -(-h.d // 16) * 16,
         "WIDE": -(-h.e // 16) * 16, "DEPTH_CHUNKS": _chunks(h.d), "WIDE_CHUNKS": _chunks(h.e),
-        "DEPTH_PIECE": piece(h.d, 2), "WIDE_PIECE": piece(h.e, 2), "DEPTH_BYTES": h.d * 2, "WIDE_BYTES": h.e * 2,
+        "DEPTH_PIECE": min(_piece(h.q, h.d), _piece(h.k, h.d)), "WIDE_PIECE": _piece(h.v, h.e),
+        "DEPTH_BYTES": h.d * 2, "WIDE_BYTES": h.e * 2,
     }  # fmt: skip
     return block("struct TX_NAME(heads)", *(f"static const int {k} = {v};" for k, v in values.items())) + ";\n"
+
+
+def _piece(m: Matrices, width: int) -> int:
+    """Bytes of the largest aligned access that fits every row."""
+    known = [n for n in (width, m.pitch, m.start, m.strides[1]) if isinstance(n, int)]
+    return piece(math.gcd(*known), 2) if isinstance(m.pitch, int) else 2
 
 
 def _compile(h: Heads, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
@@ -178,25 +139,19 @@ def _compile(h: Heads, node: Node, variant: Variant, ctx: CompileContext) -> Ker
     s, t = e.dim(h.s), e.dim(h.t)
     sizes = [e.dim(d) for d in h.lead]
 
-    def matrix(index: int, strides: Shape, height: str, width: int) -> str:
-        item = flat("item", sizes, strides, e)
-        pointer = e.input(index)
-        return pointer if item == "0" else f"{pointer} + ({item}) * {height} * {width}"
-
-    store = Rows(e, node, h.epi, (*h.lead, h.s), h.e).store()
+    store = Rows(e, node, h.epi, h.rows, h.width).store()
+    row, column = h.place(e, "item", "first + r")
     none = "0.0f" if h.nan_to_zero else "TX_NAN"
-    operands = ", ".join(
-        (matrix(h.q, h.q_strides, s, h.d), matrix(h.k, h.k_strides, t, h.d), matrix(h.v, h.v_strides, t, h.e))
-    )
+    operands = matrices(h, e)
     call = f"tx_attend<{KINDS[h.dtype]}, TX_NAME(heads)>({operands}, first, {s}, keys, {t}, memory, {none},"
-    put = block("[&](int r, int c, const float* v)", f"if (first + r >= {s}) return;",
-                f"const int64_t row = item * {s} + first + r;", "const int col = c;", store)  # fmt: skip
+    put = block("[&](int r, int c, const float* v)", f"if (first + r >= {s} || c >= {h.e}) return;",
+                f"const int64_t row = {row};", f"const int col = {column} + c;", store)  # fmt: skip
     body = [
         "TX_SHARED(memory);",
         f"const int64_t tiles = {e.dim(ceildiv(h.s, rows))}, item = blockIdx.x / tiles;",
         f"const int64_t first = blockIdx.x % tiles * {rows};",
-        _keys(h, rows, t),
-        f"{call}\n{_score(h, e, sizes, s)},\n{put});",
+        seen_keys(node, h, rows, t),
+        f"{call}\n{score(h, e, sizes, s)},\n{put});",
     ]
     shared = _shared(h, warps, keys)
     launch = e.launch(prod(h.lead) * ceildiv(h.s, rows), shared)
@@ -205,14 +160,22 @@ def _compile(h: Heads, node: Node, variant: Variant, ctx: CompileContext) -> Ker
     )
 
 
-def _keys(h: Heads, rows: int, t: str) -> str:
+def matrices(h: Heads, e: Entry) -> str:
+    """Pointers to q, k and v of the head ``item``, and their pitches."""
+    parts = (h.q, h.k, h.v)
+    pointers = (m.pointer(e, "item", h.lead) for m in parts)
+    return ", ".join((*pointers, *(e.dim(m.pitch) for m in parts)))
+
+
+def seen_keys(node: Node, h: Heads, rows: int, t: str) -> str:
     """Declare how many keys the block's rows look at."""
-    if h.ahead is None:
+    ahead = hidden_after(node.given[h.mask].spec.const) if h.mask >= 0 else None
+    if ahead is None:
         return f"const int64_t keys = {t};"
-    return f"const int64_t seen = first + {rows + h.ahead}, keys = seen < {t} ? seen : {t};"
+    return f"const int64_t seen = first + {rows + ahead}, keys = seen < {t} ? seen : {t};"
 
 
-def _score(h: Heads, e: Entry, sizes: Sequence[str], s: str) -> str:
+def score(h: Heads, e: Entry, sizes: Sequence[str], s: str) -> str:
     """The function that scales and masks one score."""
     scaled = f"x * {float_literal(h.scale)}"
     if h.mask < 0:

@@ -30,13 +30,8 @@ PAD_THREADS = 256
 
 
 def tactics() -> list[Tactic]:
-    """The tactics of this module that keep to the dtype's own precision."""
-    return [ConvTactic()]
-
-
-def lower_precision_tactics() -> list[Tactic]:
-    """Those for builds that allow lower precision."""
-    return [Tf32ConvTactic()]
+    """The tactics of this module."""
+    return [ConvTactic(), Tf32ConvTactic()]
 
 
 class ConvTactic(Tactic):
@@ -86,10 +81,10 @@ class ConvTactic(Tactic):
 
 
 class Tf32ConvTactic(ConvTactic):
-    """float32 with operands rounded to 10 bits of mantissa: a source of its own, for builds that allow that."""
+    """float32 with operands rounded to 10 bits of mantissa."""
 
     key = "tactix.cuda_tf32_conv@1"
-    source = "cuda_tf32"
+    numerics = "tf32"
 
     def kind(self, dtype: DType) -> str:
         return "tf32" if dtype is DType.FP32 else ""

@@ -27,13 +27,8 @@ LIKELY = (64, 1024, 16384)
 
 
 def tactics() -> list[Tactic]:
-    """The tactics of this module that keep to the dtype's own precision."""
-    return [GemmTactic()]
-
-
-def lower_precision_tactics() -> list[Tactic]:
-    """Those for builds that allow lower precision."""
-    return [Tf32GemmTactic()]
+    """The tactics of this module."""
+    return [GemmTactic(), Tf32GemmTactic()]
 
 
 class GemmTactic(Tactic):
@@ -74,10 +69,10 @@ class GemmTactic(Tactic):
 
 
 class Tf32GemmTactic(GemmTactic):
-    """float32 with operands rounded to 10 bits of mantissa: a source of its own, for builds that allow that."""
+    """float32 with operands rounded to 10 bits of mantissa."""
 
     key = "tactix.cuda_tf32_gemm@1"
-    source = "cuda_tf32"
+    numerics = "tf32"
 
     def kind(self, dtype: DType) -> str:
         return "tf32" if dtype is DType.FP32 else ""

@@ -21,9 +21,10 @@ def tactics() -> list[Tactic]:
 
 
 class CudaViewTactic(ViewTactic):
-    """Reshape without moving anything."""
+    """Reshape, and reading bits as another dtype, without moving anything."""
 
     key = "tactix.cuda_view@1"
+    implements = (*ViewTactic.implements, "tactix.BitCast@1")
     device = "cuda"
 
 

@@ -1,4 +1,4 @@
-"""Max and average pooling in CUDA, in 1 to 3 dimensions, with pointwise layers behind; f32, f16 and bf16.
+"""Max and average pooling in CUDA, in 1 to 3 dimensions, with pointwise layers behind; f32, f16, bf16, 8-bit maxima.
 
 A thread makes one window: in nhwc, of as many channels as 16 bytes hold; in linear tensors, of one channel. Global
 pooling is a reduction.
@@ -20,6 +20,7 @@ from tactix_builtin.cuda.tactics.fused import Around
 from tactix_builtin.cuda.tactics.rows import FLOATS
 from tactix_builtin.cuda.tactics.site import Site
 from tactix_builtin.cuda.tactics.text import Args
+from tactix_builtin.layers.integer import BYTES
 from tactix_builtin.tactics import c_text
 from tactix_builtin.tactics.c_pool import window_of
 from tactix_builtin.tactics.c_text import block
@@ -43,7 +44,7 @@ class PoolTactic(Tactic):
         found = fused.around(node, prologue=False)
         if isinstance(found, Reject):
             return found
-        if found.spec.dtype not in FLOATS:
+        if found.spec.dtype not in FLOATS and (found.spec.dtype not in BYTES or node.layer.name == "AveragePool"):
             return Reject(f"no pooling of {found.spec.dtype.value} in CUDA")
         if found.reads_source:
             return Reject("what is pooled is read again behind the pooling")

@@ -80,7 +80,7 @@ def product(node: Node) -> Product | Reject:
     assert anchor is not None
     indices = (*anchor.inputs, -1)[:3]
     a, b = (node.given[i].spec for i in indices[:2])
-    if a.dtype is not b.dtype:
+    if a.dtype is not b.dtype and anchor.layer.name != "IntegerMatMul":
         return Reject("the matrices have two dtypes")
     if any(d == 0 for d in (*a.shape, *b.shape)):
         return Reject("a matrix is empty")

@@ -28,7 +28,7 @@ class ReformatTactic(Tactic):
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         spec, a = node.given[0].spec, node.attrs
-        if not c_copy.movable(spec.dtype):
+        if spec.dtype.on_host or not c_copy.movable(spec.dtype):
             return Reject(f"no elements of {spec.dtype.value} in CUDA")
         if not a.source.fits(spec.rank) or not a.target.fits(spec.rank):
             return Reject(f"a tensor of rank {spec.rank} cannot be {a.source.name} or {a.target.name}")

@@ -49,6 +49,8 @@ class CudaEmitter(ScalarEmitter):
         if node.op == "pow" and (power := self.value(node.args[1])) in (2, 3):
             x = self.arg(node.args[0], dtype)
             return " * ".join([x] * int(power))
+        if node.op == "erf" and dtype is not DType.FP64:
+            return f"tx_erf({self.arg(node.args[0], dtype)})"
         if node.op in ("min", "max") and dtype is not DType.FP64:
             return f"tx_f{node.op}({self.arg(node.args[0], dtype)}, {self.arg(node.args[1], dtype)})"
         return super()._float(node, dtype)

@@ -76,7 +76,8 @@ class Site:
         code = scalar.emit(around.results, leaves, around.dtypes, "t")
         arrays = [f"{text.number_type(t)} r{j}[{v}];" for j, t in enumerate(code.dtypes)]
         sets = [f"r{j}[k] = {name};" for j, name in enumerate(code.results)]
-        out = [*loads, *arrays, *text.lanes(v, f"const float y_ = {value};", *code.statements, *sets)]
+        kind = text.number_type(next((around.dtypes[i] for i in around.made), around.spec.dtype))
+        out = [*loads, *arrays, *text.lanes(v, f"const {kind} y_ = {value};", *code.statements, *sets)]
         place = self.args.offset(self.target, self.names)
         for j, t in enumerate(code.dtypes):
             out += text.put(self.args, f"r{j}", f"{self.args.output(j)} + ({place})", t, 1, v)

@@ -76,7 +76,8 @@ def window(node: Node) -> Window | Reject:
     x, w = (node.given[i].spec for i in anchor.inputs[:2])
     a, rank = anchor.attrs, x.rank - 2
     pads = tuple(a.pads) or (0,) * 2 * rank
-    if rank not in (1, 2) or not w.is_const or x.dtype is not w.dtype:
+    mixed = x.dtype is not w.dtype and anchor.layer.name != "IntegerConvolution"
+    if rank not in (1, 2) or not w.is_const or mixed:
         return Reject("these kernels take one or two spatial axes, constant weights and one dtype")
     if not all(isinstance(p, int) and p >= 0 for p in pads) or not isinstance(x.shape[1], int):
         return Reject("pads are negative, or they or the channels are not known")

@@ -23,11 +23,12 @@ TX_INLINE void TX_NAME(cut)(const float* w, uint16_t* s) {
     for (int i = 0; i < 4; i++) __builtin_prefetch(w + 1024 + i * 16, 0, 2);
 }
 
-/* 32 elements of a row, the first `left` of which there are, as parts 512 apart; whether any is not finite. */
-TX_INLINE int TX_NAME(cut_row)(const float* p, int64_t left, uint16_t* out) {
+/* 32 elements of a row, the first `left` of which there are, as parts 512 apart; whether any is not finite. The last 16
+ * lie at `half`. */
+TX_INLINE int TX_NAME(cut_row)(const float* p, int64_t half, int64_t left, uint16_t* out) {
     int bad = 0;
-    for (int h = 0; h < 2; h++, left -= 16) {
-        const __m512 x = left >= 16 ? _mm512_loadu_ps(p + 16 * h) : (__m512)tx_load_n_f32(p + 16 * h, left > 0 ? left : 0);
+    for (int h = 0; h < 2; h++, left -= 16, p += half) {
+        const __m512 x = left >= 16 ? _mm512_loadu_ps(p) : (__m512)tx_load_n_f32(p, left > 0 ? left : 0);
         const __m512 x1 = x - (__m512)_mm512_and_si512((__m512i)x, TX_TOP);
         const __m512 x2 = x1 - (__m512)_mm512_and_si512((__m512i)x1, TX_TOP);
         const __m512 part[3] = {x, x1, x2};

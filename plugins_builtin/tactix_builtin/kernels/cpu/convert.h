@@ -71,9 +71,14 @@ TX_INLINE tx_u8 tx_bytes_of(vm m) { return tx_low_8(tx_mask_i(m)); }
 #endif
 
 TX_INLINE vf tx_widen_bf16(tx_u16 h) { return (vf)(tx_wide_u16(h) << 16); }
+/* The instruction takes subnormals for zero. */
 TX_INLINE tx_u16 tx_narrow_bf16(vf x) {
+#if TX_512 && defined(__AVX512BF16__)
+    return (tx_u16)_mm512_cvtneps_pbh((__m512)x);
+#else
     const vu u = (vu)x, rounded = u + 0x7fff + (u >> 16 & 1);
     return tx_low_16((vi)((vu)tx_select_i(tx_isnan(x), (vi)(u | 0x400000), (vi)rounded) >> 16));
+#endif
 }
 TX_INLINE vf tx_widen_f16(tx_u16 h) {
 #if TX_512

@@ -77,6 +77,22 @@ TX_INLINE vi tx_rounded(vf x, float high, int32_t low, int32_t zero) {
     return tx_at_least(tx_nearest(tx_min_c(x, tx_splat(high))), low) + zero;
 }
 
+#if TX_512
+/* 32 neighbouring bytes of whole numbers, each kept within what a byte holds. */
+TX_INLINE void tx_store_two_u8(uint8_t* p, vi a, vi b) {
+    const __m512i places = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i both = _mm512_packs_epi32((__m512i)a, (__m512i)b);
+    const __m512i bytes = _mm512_permutexvar_epi32(places, _mm512_packus_epi16(both, both));
+    _mm256_storeu_si256((__m256i*)p, _mm512_castsi512_si256(bytes));
+}
+TX_INLINE void tx_store_two_i8(int8_t* p, vi a, vi b) {
+    const __m512i places = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i both = _mm512_packs_epi32((__m512i)a, (__m512i)b);
+    const __m512i bytes = _mm512_permutexvar_epi32(places, _mm512_packs_epi16(both, both));
+    _mm256_storeu_si256((__m256i*)p, _mm512_castsi512_si256(bytes));
+}
+#endif
+
 /* Lane l of the result holds byte l of four neighbouring groups of TX_LANES bytes. */
 TX_INLINE vi tx_four_pixels(const void* p) {
 #if TX_512 && defined(__AVX512VBMI__)

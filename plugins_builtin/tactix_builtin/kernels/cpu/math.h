@@ -149,7 +149,7 @@ TX_INLINE vf tx_invert(vf d) {
     return 1.0f / d;
 #endif
 }
-TX_INLINE vf tx_sigmoid(vf x) { return tx_invert(1.0f + tx_exp(tx_neg(x))); }
+TX_INLINE vf tx_sigmoid(vf x) { return tx_invert(1.0f + tx_exp2(x * -TX_LOG2E)); }
 
 /* erfc(a) for a >= 0, within 1.2e-7 absolute. */
 TX_INLINE vf tx_erfc_positive(vf a) {

@@ -12,9 +12,9 @@ import click
 import pytest
 
 import tactix
-from tactix import cli
 from tactix.contracts.tool import Tool
 from tactix.words import errors
+from tactix_builtin import cli
 
 
 def tool(function: Callable[..., Any]) -> Tool:
@@ -157,8 +157,7 @@ def test_version_looks_for_no_plugins(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 def test_importing_the_module_loads_neither_click_nor_rich() -> None:
-    code = (
-        "import sys, tactix.cli; print([m for m in ('click', 'rich', 'numpy', 'onnx', 'pluggy') if m in sys.modules])"
-    )
+    code = """import sys, tactix_builtin.cli
+print([m for m in ('click', 'rich', 'numpy', 'onnx', 'pluggy') if m in sys.modules])"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

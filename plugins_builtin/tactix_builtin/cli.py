@@ -22,7 +22,11 @@ EXIT_CODES: tuple[tuple[int, str, tuple[type[BaseException], ...]], ...] = (
     (OK, "it worked", ()),
     (INTERRUPTED, "stopped by Ctrl-C", (KeyboardInterrupt, errors.BuildCancelled)),
     (MODEL, "the model cannot be imported", (errors.ModelImportError, errors.NetworkError)),
-    (PLAN, "the plan is damaged, or cannot run here", (errors.PlanFormatError, errors.PlanCompatibilityError)),
+    (
+        PLAN,
+        "the plan is damaged, not trusted, or cannot run here",
+        (errors.PlanFormatError, errors.PlanCompatibilityError, errors.UntrustedPlan),
+    ),
     (BUILD, "no plan can be built", (errors.NoTacticError, errors.CompilerError, errors.TimingCacheError)),
     (MISMATCH, "results differ, or running failed", (errors.AccuracyError, errors.ExecutionError, MemoryError)),
     (USAGE, "wrong arguments, shapes or settings", (errors.InvalidArgument, errors.ConfigError)),
@@ -80,9 +84,7 @@ def _group() -> click.Group:
 
         def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
             with formatter.section("Exit codes"):
-                formatter.write_dl(
-                    [(str(code), meaning) for code, meaning, _ in sorted(EXIT_CODES, key=lambda r: r[0])]
-                )
+                formatter.write_dl([(str(code), meaning) for code, meaning in sorted(r[:2] for r in EXIT_CODES)])
 
     made = Tools("tactix", help="Build, run and inspect plans of trained models. `tactix TOOL --help` tells more.")
     made.params.append(click.Option(["--debug"], is_flag=True, expose_value=False, help="Show tracebacks of errors."))
@@ -99,12 +101,14 @@ def _report(error: BaseException, *, as_json: bool, debug: bool) -> int:
     """Print one message to stderr, with ``--json`` also a document to stdout; the exit code."""
     from rich.console import Console
 
+    from tactix_builtin.tools.show import clean
+
     code = exit_code(error)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if debug:
         console.print_exception()
     console.print("[bold red]error:[/]", end=" ")
-    console.print(_text(error), markup=False)
+    console.print(clean(_text(error)), markup=False)
     if as_json:
         print(json.dumps({"error": _fields(error), "exit_code": code}))
     return code

@@ -1,0 +1,123 @@
+"""Makes cuDNN's plans; many that are compiled in processes of their own: in one the library compiles one by one.
+
+A source is a convolution, which guess of the library to take, and whether its plan is compiled (half a second; others
+take milliseconds). The binary is the plan's text, or why there is none.
+Plans are cached by content beside the compiled kernels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tactix.contracts.artifact import Binary, Source
+from tactix.contracts.compiler import Compiler
+from tactix.contracts.device import DeviceProperties
+from tactix.words.errors import CompilerError, TactixError
+from tactix_builtin.cuda.cudnn.convolution import Convolution, Graph
+from tactix_builtin.cuda.cudnn.library import Cudnn, cudnn
+from tactix_builtin.cuda.device import the_device
+from tactix_builtin.tactics.cc import cache_file, cached, store
+
+LANGUAGE = "cudnn_graph"
+EACH, MOST = 6, 8
+"""Compiled plans that are worth a process, which takes two seconds to start; and processes."""
+TIMEOUT = 600
+"""Seconds for the plans of one process."""
+FAILED = "!"
+"""What the text of a plan never begins with: the reason follows."""
+
+
+class CudnnCompiler(Compiler):
+    """``library``: None for the one of the device that is here."""
+
+    key = "tactix.cudnn@1"
+    language = LANGUAGE
+    launcher = "tactix.cuda.cudnn@1"
+
+    def __init__(self, library: Cudnn | None = None) -> None:
+        self._given = library
+
+    def available(self) -> str:
+        """There are no sources where the library is not: its tactic says why."""
+        return ""
+
+    def identity(self) -> str:
+        return "cudnn " + ".".join(map(str, self._library().version))
+
+    def _library(self) -> Cudnn:
+        if self._given is not None:
+            return self._given
+        device = the_device()
+        device.activate()
+        return cudnn(device)
+
+    def compile(self, sources: Sequence[Source], device: DeviceProperties) -> list[Binary]:
+        """Raises CompilerError if a process fails; a plan that cannot be made is a binary that says so."""
+        places = {s.text: cache_file(self._key(s, device)) for s in sources}
+        todo = [text for text, place in places.items() if not cached(place)]
+        made = dict(zip(todo, self._make(todo), strict=True))
+        with tempfile.TemporaryDirectory(prefix="tactix-") as folder:
+            for text, plan in made.items():
+                Path(folder, "plan").write_text(plan, encoding="utf-8")
+                store(Path(folder, "plan"), places[text])
+        blobs = {t: (made[t].encode() if t in made else place.read_bytes()) for t, place in places.items()}
+        return [Binary(blobs[s.text], "", s.text) for s in sources]
+
+    def _key(self, source: Source, device: DeviceProperties) -> str:
+        parts = (self.identity(), device.name, *sorted(device.features), source.text)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest() + ".cudnn"
+
+    def _make(self, texts: Sequence[str]) -> list[str]:
+        long = [t for t in texts if json.loads(t)["compiles"]]
+        count = min(MOST, os.cpu_count() or 1, -(-len(long) // EACH))
+        if count < 2 or self._given:
+            return plans(self._library(), texts) if texts else []
+        with ThreadPoolExecutor(count) as workers:
+            parts = list(workers.map(_in_process, [long[i::count] for i in range(count)]))
+        found = {t: p for i, part in enumerate(parts) for t, p in zip(long[i::count], part, strict=True)}
+        here = [t for t in texts if t not in found]
+        found |= zip(here, plans(self._library(), here), strict=True)
+        return [found[t] for t in texts]
+
+
+def plans(library: Cudnn, texts: Sequence[str]) -> list[str]:
+    """A plan, or why there is none, for each source."""
+    return [_plan(library, json.loads(t)) for t in texts]
+
+
+def _plan(library: Cudnn, source: dict[str, object]) -> str:
+    try:
+        graph = Graph(library, Convolution.from_json(source["convolution"]))  # type: ignore[arg-type]
+        return graph.plan(int(source["rank"])).decode()  # type: ignore[call-overload,no-any-return]
+    except TactixError as e:
+        return FAILED + str(e)
+
+
+def _in_process(texts: Sequence[str]) -> list[str]:
+    command = [sys.executable, "-c", f"from {__name__} import serve; serve()"]
+    try:
+        done = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True, timeout=TIMEOUT)
+        made = json.loads(done.stdout) if done.returncode == 0 else None
+    except (OSError, ValueError, subprocess.TimeoutExpired) as e:
+        raise CompilerError("plans of cuDNN could not be made in a process", why=str(e)) from None
+    if made is None:
+        why = f"exit status {done.returncode}: {done.stderr.strip()[-500:]}"
+        raise CompilerError("plans of cuDNN could not be made in a process", why=why)
+    return [str(x) for x in made]
+
+
+def serve() -> None:
+    """The process: a JSON list of sources from standard input, a list of plans to standard output."""
+    device = the_device()
+    device.activate()
+    made = plans(cudnn(device), json.load(sys.stdin))
+    json.dump(made, sys.stdout)
+    sys.stdout.flush()

@@ -1,0 +1,177 @@
+"""Whole plans beside each other: kernels timed one by one do not tell how long a network takes.
+
+Between kernels there are gaps, and each finds the caches as the one before left them. So the choice is made with
+several charges for a launch, whole plans of what then differs are timed on the device, and the fastest one is it. What
+was timed goes into the timing cache as well, so that a frozen build elsewhere comes to the same plan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tactix.contracts.allocator import Allocator
+from tactix.plan.schema import Plan
+from tactix.run.engine import Engine
+from tactix.run.memory import Memory
+from tactix.select.choose import Choice, Chooser
+from tactix.select.timing_cache import Timing
+from tactix.words.dims import Env, evaluate_shape
+from tactix.words.errors import AllocationError, TimingCacheError
+
+CHARGES = (1.0, 0.0, 4.0)
+"""Times the device's own charge for a launch: as it is, the kernels that are fastest alone, the fewest launches."""
+NOTABLE = 0.02
+"""Share of the predicted time from which on the charges for launches are worth a second look."""
+MOST = 3
+"""Plans that are timed."""
+REPEATS, ROUNDS = 20, 5
+"""Runs of a plan in a measurement, and how often each is measured, in turns."""
+
+
+@dataclass
+class Final:
+    """One choice for a whole network: an attempt of the builder with it, and what came of it."""
+
+    attempt: tuple[Any, ...]
+    charge: float
+    key: str
+    plan: Plan | None = None
+
+    @property
+    def choice(self) -> Choice:
+        return self.attempt[-1]  # type: ignore[no-any-return]
+
+    def row(self, timed: Mapping[str, float]) -> dict[str, Any]:
+        """For the ledger."""
+        return {"charge": self.charge, "predicted_seconds": self.choice.seconds, "seconds": timed.get(self.key)}
+
+
+class Finals:
+    """``tried``: attempts of the builder (stage, network, trace, bids, choice); ``complete``: an attempt's plan."""
+
+    def __init__(self, tried: Sequence[Any], complete: Callable[..., Plan], load: Callable[[Plan], Engine]) -> None:
+        self.tried = sorted(tried, key=lambda attempt: attempt[-1].seconds)
+        self.complete, self.load, self.stage = complete, load, self.tried[0][0]
+
+    def plan(self) -> Plan:
+        """The fastest; the first by prediction where none is timed. Raises TimingCacheError in a frozen build."""
+        finals = self._finals()
+        if len(finals) == 1:
+            return self.complete(*finals[0].attempt)
+        if timed := self._time(finals):
+            best = min(finals, key=lambda f: (timed[f.key], f.choice.seconds))
+        else:
+            best = finals[0]
+        plan = best.plan or self.complete(*best.attempt)
+        rows = [f.row(timed) | {"chosen": f is best} for f in finals]
+        return replace(plan, ledger={**plan.ledger, "finals": rows})
+
+    def _finals(self) -> list[Final]:
+        """Different choices, by prediction; only one for a body inside a network, and without measuring."""
+        stage = self.stage
+        first = Final(self.tried[0], CHARGES[0], _key(self.tried[0]))
+        alone = stage.profiles[0].name == "body" or not stage.config.builder_optimization_level
+        if alone or not any(c.status in ("measured", "cached") for c in first.choice.candidates.values()):
+            return [first]
+        launches = sum(len(c.artifact.launches) for c in first.choice.candidates.values())
+        notable = launches * stage.device.costs.launch > NOTABLE * first.choice.seconds
+        again = [self._again(charge) for charge in CHARGES[1:]] if notable else []
+        others = [Final(a, CHARGES[0], _key(a)) for a in self.tried[1:]]
+        different = {f.key: f for f in reversed([first, *again, *others])}
+        return [f for f in (first, *again, *others) if different[f.key] is f][:MOST]
+
+    def _again(self, charge: float) -> Final:
+        """The first attempt, chosen with another charge."""
+        stage, fused, trace, bids, _ = self.tried[0]
+        costs = replace(stage.device.costs, launch=charge * stage.device.costs.launch)
+        options = {n: bids[n].candidates for n in fused.nodes}
+        choice = Chooser(fused.nodes, options, fused.outputs, stage.context.opt, costs).run()
+        attempt = (stage, fused, trace, bids, choice)
+        return Final(attempt, charge, _key(attempt))
+
+    def _time(self, finals: Sequence[Final]) -> dict[str, float]:
+        """Seconds by key, from the cache or by running; empty where they are not to be had."""
+        cache, config = self.stage.cache, self.stage.config
+        found = {f.key: cache.get(f.key) for f in finals}
+        if missing := [f for f in finals if found[f.key] is None]:
+            if config.frozen:
+                why = f"{len(missing)} of {len(finals)} whole plans were not timed"
+                raise TimingCacheError("a frozen build needs every timing", why=why, do="Build once without frozen")
+            if not self.stage.here or config.progress_monitor.cancelled():
+                return {}
+            for key, seconds in self._run(finals).items():
+                found[key] = Timing(seconds, 0.0, 0.0)
+                cache.put(key, Timing(seconds, 0.0, 0.0))
+        known = {key: timing.seconds for key, timing in found.items() if timing}
+        return known if len(known) == len(finals) else {}
+
+    def _run(self, finals: Sequence[Final]) -> dict[str, float]:
+        """Empty for plans that need the host between their kernels, or memory for more than one of them."""
+        plans = [self.complete(*f.attempt) for f in finals]
+        for f, plan in zip(finals, plans, strict=True):
+            f.plan = plan
+        if any(p.produced or any(io.dtype.on_host for io in p.inputs) for p in plans):
+            return {}
+        try:
+            seconds = whole([self.load(p) for p in plans], self.stage.context.opt, self.stage.bench.allocator)
+        except AllocationError:
+            return {}
+        return {f.key: s for f, s in zip(finals, seconds, strict=True)}
+
+
+class Inferences:
+    """An engine's runs on device memory: random numbers, and zeros where they count something."""
+
+    def __init__(self, engine: Engine, env: Env, allocator: Allocator) -> None:
+        self._context, self._memory = engine.create_execution_context(), dict[str, Memory]()
+        for io in engine.inputs:
+            content = _anything(io, env)
+            self._context.set_input_shape(io.name, content.shape)
+            engine.device.copy_in(self._place(io.name, content.nbytes, allocator), content)
+        for io in engine.outputs:
+            shape = evaluate_shape(self._context.get_tensor_shape(io.name), env)
+            self._place(io.name, math.prod(shape) * io.dtype.itemsize, allocator)
+
+    def _place(self, name: str, size: int, allocator: Allocator) -> int:
+        self._memory[name] = Memory.allocate(allocator, max(1, size))
+        self._context.set_tensor_address(name, self._memory[name].address)
+        return self._memory[name].address
+
+    def repeat(self, times: int) -> None:
+        """What a device measures."""
+        for _ in range(times):
+            self._context.execute_async_v3(0)
+
+
+def whole(engines: Sequence[Engine], env: Env, allocator: Allocator) -> list[float]:
+    """Seconds of one inference of each."""
+    runs: list[Any] = [Inferences(e, env, allocator) for e in engines]
+    pairs = list(zip(engines, runs, strict=True))
+    turns = [[e.device.measure(r, REPEATS) / REPEATS for e, r in pairs] for _ in range(ROUNDS)]
+    return [min(times) for times in zip(*turns, strict=True)]
+
+
+def _anything(io: Any, env: Env) -> Any:
+    import numpy as np
+
+    shape = evaluate_shape(io.shape, env)
+    if not io.dtype.is_float:
+        return np.zeros(shape, io.dtype.numpy)
+    return np.random.default_rng(0).standard_normal(shape, np.float32).astype(io.dtype.numpy)
+
+
+def _key(attempt: tuple[Any, ...]) -> str:
+    """The timing cache's key of a whole: the device, and what was chosen for every node."""
+    stage, fused, _, bids, choice = attempt
+    p = stage.context.device
+    rows = [
+        [bids[n].signature, c.tactic.key, c.variant.id, c.artifact.digest, stage.toolchain.identity(c.artifact)]
+        for n, c in ((n, choice.candidates[n]) for n in fused.nodes)
+    ]
+    parts = ["whole", p.kind, p.name, sorted(p.features), dict(p.facts), rows]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:40]

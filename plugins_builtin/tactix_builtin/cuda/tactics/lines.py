@@ -1,0 +1,170 @@
+"""Along one axis in CUDA: ArgMax, ArgMin, Hardmax, CumSum, CumProd, TopK, LpNormalization, LRN; a warp for each line.
+
+TopK counts for each element how many come before it, which is quick for lines of some thousand elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words import dims
+from tactix.words.dims import Dim
+from tactix.words.dtypes import DType
+from tactix_builtin.cuda.tactics import text
+from tactix_builtin.cuda.tactics.text import BLOCK, Args
+from tactix_builtin.tactics import c_text
+from tactix_builtin.tactics.c_scalar import element, float_literal, stored
+from tactix_builtin.tactics.c_text import block
+
+NAMES = ("ArgMax", "ArgMin", "Hardmax", "CumSum", "CumProd", "TopK", "LpNormalization", "LRN")
+WARPS = BLOCK // 32
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [LinesTactic()]
+
+
+class LinesTactic(Tactic):
+    """Any dtype of up to 64 bits, any axis, symbolic dims."""
+
+    key = "tactix.cuda_lines@1"
+    implements = tuple(f"tactix.{n}@1" for n in NAMES)
+    device = "cuda"
+    source = "cuda_c"
+    native = True
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        x = node.given[0].spec
+        if node.is_fused:
+            return Reject("no layers around it are fused by this tactic")
+        if not c_text.has_ctype(x.dtype) or x.rank == 0:
+            return Reject(f"no lines of {x} in CUDA")
+        if node.layer.name in ("LpNormalization", "LRN") and not x.dtype.is_float:
+            return Reject(f"no norms of {x.dtype.value}")
+        return [Variant()]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        seconds = text.traffic(node, variant, ctx)
+        if seconds is None or node.layer.name != "TopK":
+            return seconds
+        x = node.given[0].spec
+        return seconds + dims.evaluate(x.numel * x.shape[node.attrs.axis], ctx.opt) / 5e12
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        w = _Writer(Args(node))
+        write = {"TopK": w.top, "Hardmax": w.hard, "CumSum": w.running, "CumProd": w.running,
+                 "LpNormalization": w.normal, "LRN": w.local}  # fmt: skip
+        body = write.get(node.layer.name, w.arg)()
+        return text.kernel(w.args, body, ctx, w.blocks, more=("lines.cuh",))
+
+
+class _Writer:
+    """The text of one kernel. Names: ``line``; ``j`` along it; ``base``: element 0 of the line in x."""
+
+    def __init__(self, args: Args) -> None:
+        self.args, self.node = args, args.node
+        self.spec = self.node.given[0].spec
+        self.axis = getattr(self.node.attrs, "axis", 1) % self.spec.rank
+        self.outer = dims.prod(self.spec.shape[: self.axis])
+        self.inner = dims.prod(self.spec.shape[self.axis + 1 :])
+        self.n, self.step = args.dim(self.spec.shape[self.axis]), args.dim(self.inner)
+        self.blocks: Dim = text.blocks(self.outer * self.inner, WARPS)
+        t = self.spec.dtype
+        self.wide = "double" if t is DType.FP64 else "float" if t.is_float else "int64_t"
+        self.wide = "uint64_t" if t is DType.UINT64 else self.wide
+
+    def _lines(self) -> list[str]:
+        lines = self.args.dim(self.outer * self.inner)
+        return [
+            f"const int64_t line = (int64_t)blockIdx.x * {WARPS} + (int)threadIdx.x / 32;",
+            f"if (line >= {lines}) return;",
+            f"const int64_t base = line / {self.step} * {self.n} * {self.step} + line % {self.step};",
+            f"const auto x = [&](int64_t j) {{ return {self._x('j')}; }};",
+        ]
+
+    def _x(self, j: str) -> str:
+        return f"({self.wide}){element(self.spec.dtype, f'{self.args.input(0)}[base + ({j}) * {self.step}]')}"
+
+    def _best(self, largest: bool, last: bool) -> str:
+        return f"tx_best<{str(largest).lower()}, {self.wide}>({self.n}, {str(last).lower()}, x)"
+
+    def arg(self) -> list[str]:
+        found = self._best(self.node.layer.name == "ArgMax", self.node.attrs.select_last_index)
+        put = f"if (threadIdx.x % 32 == 0) {self.args.output(0)}[line] = at;"
+        return [*self._lines(), f"const int64_t at = {found};", put]
+
+    def hard(self) -> list[str]:
+        one = stored(self.spec.dtype, "(j == at ? 1.0f : 0.0f)")
+        put = f"{self.args.output(0)}[base + j * {self.step}] = {one};"
+        loop = f"for (int64_t j = threadIdx.x % 32; j < {self.n}; j += 32)"
+        return [*self._lines(), f"const int64_t at = {self._best(True, False)};", f"{loop} {put}"]
+
+    def running(self) -> list[str]:
+        a, is_sum = self.node.attrs, self.node.layer.name == "CumSum"
+        op = f"{'tx_added' if is_sum else 'tx_multiplied'}<{self.wide}>"
+        turned = f"{self.n} - 1 - j" if a.reverse else "j"
+        y, exclusive = self.args.output(0), str(a.exclusive).lower()
+        value = stored(self.spec.dtype, "sum")
+        return [
+            *self._lines(),
+            f"tx_scan<{op}>({self.n}, ({self.wide}){0 if is_sum else 1}, {exclusive},",
+            f"    [&](int64_t j) {{ return x({turned}); }},",
+            f"    [&](int64_t j, {self.wide} sum) {{ {y}[base + ({turned}) * {self.step}] = {value}; }});",
+        ]
+
+    def normal(self) -> list[str]:
+        """LpNormalization: every lane sums a part of the line."""
+        f = "" if self.wide == "double" else "f"
+        plain = self.node.attrs.p == 1
+        term, norm = (f"fabs{f}(x(j))", "norm") if plain else ("x(j) * x(j)", f"sqrt{f}(norm)")
+        walk = f"for (int64_t j = threadIdx.x % 32; j < {self.n}; j += 32)"
+        y = f"{self.args.output(0)}[base + j * {self.step}]"
+        return [
+            *self._lines(),
+            f"{self.wide} norm = 0;",
+            f"{walk} norm += {term};",
+            "for (int o = 16; o; o /= 2) norm += __shfl_xor_sync(0xffffffffu, norm, o);",
+            f"const {self.wide} whole = {norm};",
+            f"{walk} {y} = {stored(self.spec.dtype, f'(whole != 0 ? x(j) / whole : ({self.wide})0)')};",
+        ]
+
+    def local(self) -> list[str]:
+        """LRN: squares of the channels around each."""
+        a = self.node.attrs
+        before = (a.size - 1) // 2
+        power = f"pow{'' if self.wide == 'double' else 'f'}"
+        alpha, beta, bias = (f"({self.wide}){float_literal(v)}" for v in (a.alpha / a.size, a.beta, a.bias))
+        around = [
+            f"{self.wide} sum = 0;",
+            f"for (int64_t i = j - {before}; i < j - {before} + {a.size}; i++)",
+            f"    if (i >= 0 && i < {self.n}) sum += x(i) * x(i);",
+            f"const {self.wide} y = x(j) / {power}({bias} + {alpha} * sum, {beta});",
+            f"{self.args.output(0)}[base + j * {self.step}] = {stored(self.spec.dtype, 'y')};",
+        ]
+        return [*self._lines(), block(f"for (int64_t j = threadIdx.x % 32; j < {self.n}; j += 32)", *around)]
+
+    def top(self) -> list[str]:
+        """A thread for each element."""
+        a, total = self.node.attrs, self.spec.numel
+        self.blocks = text.blocks(total)
+        k, (y, at) = self.args.dim(a.k), (self.args.output(i) for i in range(2))
+        size = f"{self.n} * {self.step}"
+        other, mine = ("x(i)", "own") if a.largest else ("own", "x(i)")
+        ahead = f"tx_above({other}, {mine}) || (!tx_above({mine}, {other}) && i < j)"
+        place = f"t / ({size}) * {k} * {self.step} + rank * {self.step} + t % {self.step}"
+        return [
+            *text.flat(self.args, "int64_t", total),
+            f"const int64_t j = t / {self.step} % {self.n}, base = t - j * {self.step};",
+            f"const auto x = [&](int64_t j) {{ return {self._x('j')}; }};",
+            f"const {self.wide} own = x(j);",
+            "int64_t rank = 0;",
+            block(f"for (int64_t i = 0; i < {self.n} && rank < {k}; i++)", f"rank += i != j && ({ahead});"),
+            f"if (rank >= {k}) return;",
+            f"{y}[{place}] = {self.args.input(0)}[t];",
+            f"{at}[{place}] = j;",
+        ]

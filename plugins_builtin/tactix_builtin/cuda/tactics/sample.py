@@ -1,0 +1,166 @@
+"""Resize and GridSample in CUDA: every element a weighted sum of elements around a place; linear format.
+
+Resize has its places and weights as constants of the plan, so the sizes of resized axes must be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import Dim
+from tactix.words.dtypes import DType
+from tactix_builtin.cuda.tactics import text
+from tactix_builtin.cuda.tactics.rows import FLOATS
+from tactix_builtin.cuda.tactics.text import Args
+from tactix_builtin.layers.resize import Axis, axis_weights
+from tactix_builtin.tactics import c_text
+from tactix_builtin.tactics.c_scalar import element, stored
+from tactix_builtin.tactics.c_text import block
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [ResizeTactic(), GridSampleTactic()]
+
+
+@dataclass(frozen=True)
+class Taps:
+    """Of one axis, arrays (out, taps): where to read, and how much of it."""
+
+    axis: int
+    places: Any
+    weights: Any
+
+    @property
+    def count(self) -> int:
+        return int(self.places.shape[1])
+
+
+def axes_of(node: Node) -> list[Taps] | Reject:
+    """The taps of every axis that is resized."""
+    import numpy as np
+
+    x, a = node.given[0].spec, node.attrs
+    found = []
+    for i, (size, out) in enumerate(zip(x.shape, a.sizes, strict=True)):
+        scale = a.scales[i] if a.scales else None
+        if size == out and scale in (None, 1.0):
+            continue
+        if not isinstance(size, int) or not isinstance(out, int) or not size or not out:
+            return Reject(f"axis {i} is resized, and its sizes are not known")
+        full, _ = axis_weights(a, Axis(size, out, out / size if scale is None else scale))
+        used = full != 0
+        count = max(1, int(used.sum(axis=1).max()))
+        order = np.argsort(~used, axis=1, kind="stable")[:, :count]
+        found.append(Taps(i, order.astype(np.int32), np.take_along_axis(full, order, 1).astype(np.float32)))
+    return found
+
+
+class ResizeTactic(Tactic):
+    """f32, f16 and bf16, all modes; nearest also of other numbers."""
+
+    key = "tactix.cuda_resize@1"
+    implements = ("tactix.Resize@1",)
+    device = "cuda"
+    source = "cuda_c"
+    native = True
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        x, a = node.given[0].spec, node.attrs
+        if node.is_fused:
+            return Reject("no layers around it are fused by this tactic")
+        if a.coordinate_transformation_mode == "tf_crop_and_resize":
+            return Reject("regions of interest are not done by this tactic")
+        if x.dtype not in FLOATS and (a.mode != "nearest" or not c_text.has_ctype(x.dtype)):
+            return Reject(f"no {a.mode} resize of {x.dtype.value} in CUDA")
+        found = axes_of(node)
+        return found if isinstance(found, Reject) else [Variant()]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        return text.traffic(node, variant, ctx)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        found, args, y = axes_of(node), Args(node), node.outputs[0].spec
+        assert not isinstance(found, Reject)
+        return text.kernel(args, _resize(args, node, found), ctx, text.blocks(y.numel))
+
+
+def _resize(args: Args, node: Node, found: Sequence[Taps]) -> list[str]:
+    x, y = node.given[0].spec, node.outputs[0].spec
+    names = [f"i{i}" for i in range(x.rank)]
+    at = list(names)
+    for t in found:
+        at[t.axis] = f"p{t.axis}"
+    value = f"{args.input(0)}[{args.offset(c_text.contiguous_strides(x.shape), at)}]"
+    head = [*text.flat(args, "int64_t", y.numel), c_text.decode("t", names, [args.dim(d) for d in y.shape])]
+    if node.attrs.mode == "nearest":
+        own = [f"const int {at[t.axis]} = {_constant(args, t, 'p')}[i{t.axis}];" for t in found]
+        return [*head, *own, f"{args.output(0)}[t] = {value};"]
+    weights = "".join(f" * w{t.axis}" for t in found)
+    body = f"sum += {element(x.dtype, value)}{weights};"
+    for t in reversed(found):
+        i, places, shares = t.axis, _constant(args, t, "p"), _constant(args, t, "w")
+        own = [f"const int p{i} = {places}[i{i} * {t.count} + k{i}];",
+               f"const float w{i} = {shares}[i{i} * {t.count} + k{i}];"]  # fmt: skip
+        body = block(f"for (int k{i} = 0; k{i} < {t.count}; k{i}++)", *own, body)
+    return [*head, "float sum = 0.0f;", body, f"{args.output(0)}[t] = {stored(y.dtype, 'sum')};"]
+
+
+def _constant(args: Args, taps: Taps, what: str) -> str:
+    places = what == "p"
+    array = taps.places if places else taps.weights
+    return args.constant(f"{what}{taps.axis}", Packed(-1, array=array), DType.INT32 if places else DType.FP32)
+
+
+class GridSampleTactic(Tactic):
+    """f32, f16 and bf16; one to three axes, all modes and paddings."""
+
+    key = "tactix.cuda_grid_sample@1"
+    implements = ("tactix.GridSample@1",)
+    device = "cuda"
+    source = "cuda_c"
+    native = True
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        x, grid = (v.spec for v in node.given[:2])
+        if node.is_fused:
+            return Reject("no layers around it are fused by this tactic")
+        if x.dtype not in FLOATS or grid.dtype not in FLOATS or not 3 <= x.rank <= 5 or 0 in x.shape:
+            return Reject(f"no samples of {x} at {grid} in CUDA")
+        return [Variant()]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        return text.traffic(node, variant, ctx)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args, y = Args(node), node.outputs[0].spec
+        return text.kernel(args, _grid(args, node), ctx, text.blocks(y.numel), more=("sample.cuh",))
+
+
+def _grid(args: Args, node: Node) -> list[str]:
+    (x, grid), y, a = (v.spec for v in node.given[:2]), node.outputs[0].spec, node.attrs
+    rank = x.rank - 2
+    count = {"nearest": 1, "linear": 2, "bilinear": 2}.get(a.mode, 4)
+    pad = ("zeros", "border", "reflection").index(a.padding_mode)
+    names = ["n", "c", *(f"o{i}" for i in range(rank))]
+    pixel = args.offset(c_text.contiguous_strides(grid.shape)[:-1], [names[0], *names[2:]])
+    head = [*text.flat(args, "int64_t", y.numel), c_text.decode("t", names, [args.dim(d) for d in y.shape])]
+    align, places = str(a.align_corners).lower(), []
+    for i in range(rank):
+        u = element(grid.dtype, f"{args.input(1)}[{pixel} + {rank - 1 - i}]")
+        size: Dim = x.shape[2 + i]
+        places += [f"int64_t p{i}[{count}];", f"float w{i}[{count}];",
+                   f"tx_taps<{count}, {pad}, {align}>({u}, {args.dim(size)}, p{i}, w{i});"]  # fmt: skip
+    at = ["n", "c", *(f"p{i}[k{i}]" for i in range(rank))]
+    value = element(x.dtype, f"{args.input(0)}[{args.offset(c_text.contiguous_strides(x.shape), at)}]")
+    body = "\n".join([f"const float w = {' * '.join(f'w{i}[k{i}]' for i in range(rank))};",
+                      f"if (w != 0.0f) sum += w * {value};"])  # fmt: skip
+    for i in reversed(range(rank)):
+        body = "#pragma unroll\n" + block(f"for (int k{i} = 0; k{i} < {count}; k{i}++)", body)
+    return [*head, *places, "float sum = 0.0f;", body, f"{args.output(0)}[t] = {stored(y.dtype, 'sum')};"]

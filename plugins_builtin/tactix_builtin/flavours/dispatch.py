@@ -1,0 +1,98 @@
+"""The flavour that reads no more than a plan's envelope, and hands the plan to the lean runtime that can run it."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tactix.words.errors import InvalidArgument, PlanCompatibilityError, UntrustedPlan
+
+if TYPE_CHECKING:
+    from tactix.contracts.device import Device
+    from tactix_builtin.lean.envelope import Envelope
+
+
+class DispatchFlavour:
+    """Runs plans of other versions and formats: on the runtime in the plan, or on the one at the runtime's path."""
+
+    key = "dispatch"
+
+    def open(self, runtime: Any, source: Any, verify: bool | None) -> Any:
+        """The guest's engine. Raises PlanFormatError, PlanCompatibilityError, UntrustedPlan, ConfigError, OSError, and
+        what the guest raises, whose errors are ours as well."""
+        from tactix_builtin.lean import guest
+        from tactix_builtin.lean.envelope import read
+
+        data = as_bytes(source)
+        found = read(data)
+        if runtime.lean_runtime:
+            return hand_over(runtime, guest.files_at(runtime.lean_runtime), data, found, verify)
+        if found.runtime is None:
+            raise PlanCompatibilityError(
+                "the plan has no lean runtime in it", reasons=(f"it was built by tactix {found.version}",),
+                do="Build it with BuilderFlag.VERSION_COMPATIBLE, or name one: runtime.load_runtime(path)",
+            )  # fmt: skip
+        if not vouched(runtime, found) and (runtime.strict or not runtime.engine_host_code_allowed):
+            raise _refusal(found)
+        return hand_over(runtime, guest.unpack(found.runtime), data, found, verify)
+
+    def load(self, plan: Any, session: Any, device: Device, options: Any) -> Any:
+        """Raises InvalidArgument: a guest knows no objects of ours."""
+        raise no_bytes(self.key)
+
+
+def as_bytes(source: Any) -> memoryview:
+    """The content of a plan, mapped if it is a file: what is looked at here is what the guest gets. Raises OSError."""
+    if not isinstance(source, (str, Path)):
+        return memoryview(source).cast("B")
+    with open(source, "rb") as f:
+        try:
+            return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
+        except ValueError:  # an empty file
+            return memoryview(b"")
+
+
+def no_bytes(flavour: str) -> InvalidArgument:
+    """The error for a plan that is no file."""
+    do = "Deserialize its bytes, or use the flavour 'default'"
+    return InvalidArgument("a plan in memory cannot be handed over", who=f"flavour {flavour!r}", do=do)
+
+
+def hand_over(runtime: Any, files: Mapping[str, bytes], data: memoryview, found: Envelope, verify: bool | None) -> Any:
+    """The engine that a lean runtime makes. It looks into no trust store: it is told what plan those here vouch for."""
+    from tactix_builtin.lean.guest import admit
+
+    if not isinstance(runtime.allocator, str):
+        raise InvalidArgument("an allocator of ours cannot be handed over", do="Name one by its key")
+    known = vouched(runtime, found)
+    package = admit(files, runtime.tempfile_control_flags, runtime.temporary_directory)
+    settings = {
+        "device": runtime.device,
+        "allocator": runtime.allocator,
+        "max_threads": runtime.max_threads,
+        "copy_weights": runtime.copy_weights,
+        "verify": verify,
+        "engine_host_code_allowed": runtime.engine_host_code_allowed,
+        "strict": runtime.strict,
+        "vouched": found.seal.digest if known else b"",
+        "log": runtime.logger.log,
+        "error_recorder": runtime.error_recorder,
+    }
+    return package.open_plan(data, settings)
+
+
+def vouched(runtime: Any, found: Envelope) -> bool:
+    """Whether a trust store knows the plan. Raises UntrustedPlan for a forged signature."""
+    return any(store.vouches(found.seal) for store in runtime.session.trust_stores.values())
+
+
+def _refusal(found: Envelope) -> UntrustedPlan:
+    return UntrustedPlan(
+        "nobody vouches for the plan",
+        why=f"{'no key here knows its signature' if found.seal.signature else 'it is not signed'}; "
+        f"its lean runtime ({len(found.runtime or b'')} bytes of Python) would run in this process",
+        do="If you trust its origin: have it signed by a key that `tactix keys trust` was given; or "
+        f"`tactix trust {found.seal.digest.hex()}`; or load it with engine_host_code_allowed=True (--allow-host-code)",
+    )

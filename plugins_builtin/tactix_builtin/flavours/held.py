@@ -1,0 +1,123 @@
+"""Values of one run of a phased plan: arrays and objects by buffer, and where the device finds them."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.device import Device
+from tactix.contracts.launcher import Operand
+from tactix.run.arrays import address_of
+from tactix.run.link import Program
+from tactix.run.memory import Memory
+from tactix.words.dims import Env, evaluate_shape
+from tactix.words.dtypes import DType
+from tactix.words.errors import AllocationError, ExecutionError
+
+
+class Held:
+    """On a device that reads host memory: a value is where its array is. ``addresses``: by buffer."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.addresses = list(program.addresses)
+        self.values: dict[int, Any] = {}
+
+    def put(self, buffer: int, x: Any, dtype: DType) -> None:
+        """A linear array, or an object, that the host made."""
+        self.values[buffer] = x
+        self.addresses[buffer] = 0 if dtype.on_host else address_of(x)
+
+    def make(self, buffer: int, shape: tuple[int, ...], dtype: Any) -> None:
+        """Room for what steps of the device will write."""
+        made = self.values[buffer] = room_for(shape, dtype)
+        self.addresses[buffer] = address_of(made)
+
+    def place(self, buffers: Sequence[int]) -> None:
+        """See to it that the device can read them."""
+
+    def found(self, buffer: int) -> Any:
+        """What was put or made."""
+        return self.values[buffer]
+
+    def value(self, o: Operand, env: Env) -> Any:
+        """An operand as a linear array or an object."""
+        shape = evaluate_shape(o.spec.shape, env)
+        if o.buffer in self.values:
+            x = self.found(o.buffer)
+            if not o.spec.dtype.on_host and x.size != math.prod(shape):
+                raise ExecutionError(f"buffer {o.buffer} holds {x.shape}, not {shape}", do="Build the plan again")
+            return x if o.spec.dtype.on_host else x.reshape(shape)
+        storage = evaluate_shape(o.format.storage_shape(o.spec.shape), env)
+        return o.format.unpack(self._stored(o.buffer, o.spec.dtype, storage), shape)
+
+    def _stored(self, buffer: int, dtype: DType, shape: tuple[int, ...]) -> Any:
+        return read(self.program.device, dtype, shape, self.addresses[buffer])
+
+
+class Mirrored(Held):
+    """On a device with memory of its own: copied to it when its steps read a value, and back when the host does."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self._memory: dict[int, Memory] = {}
+        self._made: set[int] = set()
+
+    def put(self, buffer: int, x: Any, dtype: DType) -> None:
+        self.values[buffer] = x
+        self.addresses[buffer] = 0
+        self._memory.pop(buffer, None)
+        self._made.discard(buffer)
+
+    def make(self, buffer: int, shape: tuple[int, ...], dtype: Any) -> None:
+        made = self.values[buffer] = room_for(shape, dtype)
+        self._made.add(buffer)
+        self._room(buffer, made)
+
+    def _room(self, buffer: int, x: Any) -> None:
+        self._memory[buffer] = Memory.allocate(self.program.allocator, max(1, x.nbytes))
+        self.addresses[buffer] = self._memory[buffer].address
+
+    def place(self, buffers: Sequence[int]) -> None:
+        for b in buffers:
+            if b in self.values and b not in self._memory:
+                self._room(b, self.values[b])
+                self.program.device.copy_in(self.addresses[b], self.values[b])
+
+    def found(self, buffer: int) -> Any:
+        if buffer in self._made:
+            self._made.discard(buffer)
+            self.program.device.copy_out(self.values[buffer], self.addresses[buffer])
+        return self.values[buffer]
+
+    def _stored(self, buffer: int, dtype: DType, shape: tuple[int, ...]) -> Any:
+        """Weights are on the host as well."""
+        blob = self.program.plan.buffers[buffer].blob
+        if not blob:
+            return super()._stored(buffer, dtype, shape)
+        return np.frombuffer(self.program.plan.blobs[blob], np.uint8).view(dtype.numpy).reshape(shape)
+
+
+def read(device: Device, dtype: DType, shape: tuple[int, ...], address: int) -> Any:
+    """An array of what lies in the device's memory: in place and read-only where that is the host's, else a copy."""
+    size = math.prod(shape) * dtype.itemsize
+    if not device.host_memory:
+        out = np.empty(shape, dtype.numpy)
+        device.copy_out(out, address)
+        return out
+    memory: Any = (ctypes.c_char * size).from_address(address) if size else None
+    out = np.ndarray(shape, dtype.numpy, memory)
+    out.flags.writeable = False
+    return out
+
+
+def room_for(shape: tuple[int, ...], dtype: Any) -> Any:
+    """A new array on the host. Raises AllocationError."""
+    try:
+        return np.empty(shape, dtype)
+    except (MemoryError, ValueError) as e:
+        raise AllocationError(f"no memory for an output of shape {shape}", why=str(e)) from None

@@ -1,0 +1,39 @@
+"""The flavour that runs plans on the lean runtime of this version, apart from everything else in the process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tactix.contracts.device import Device
+    from tactix.plan.schema import Plan
+
+
+class LeanFlavour:
+    """What a machine without tactix would do with a plan; and what puts the lean runtime into one."""
+
+    key = "lean"
+
+    def open(self, runtime: Any, source: Any, verify: bool | None) -> Any:
+        """The guest's engine. Raises what its ``Runtime.deserialize`` does, ConfigError."""
+        from tactix_builtin.flavours.dispatch import as_bytes, hand_over
+        from tactix_builtin.lean.envelope import read
+        from tactix_builtin.lean.guest import unpack
+        from tactix_builtin.lean.wheel import wheel
+
+        data = as_bytes(source)
+        return hand_over(runtime, unpack(wheel()), data, read(data), verify)
+
+    def load(self, plan: Any, session: Any, device: Device, options: Any) -> Any:
+        """Raises InvalidArgument: a guest knows no objects of ours."""
+        from tactix_builtin.flavours.dispatch import no_bytes
+
+        raise no_bytes(self.key)
+
+    def embed(self, plan: Plan) -> Plan:
+        """The plan with the lean runtime in it. Raises InternalError."""
+        from tactix_builtin.lean.envelope import with_runtime
+        from tactix_builtin.lean.wheel import wheel
+
+        return replace(plan, **with_runtime(plan.blobs, plan.meta, wheel()))

@@ -1,0 +1,76 @@
+"""The lean runtime: runs plans of one version of tactix, without the builder. Generated; do not edit."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from tactix_builtin.lean.importer import MemoryImporter
+
+_HOMES = {
+    "Engine": "run.engine", "ErrorCode": "words.errors", "ExecutionContext": "run.context", "Logger": "words.logger",
+    "Plan": "plan.schema", "Runtime": "run.runtime", "Session": "plugins.session", "TactixError": "words.errors",
+}  # fmt: skip
+
+this = sys.modules[__name__]
+
+
+def load(plan: Any, *, verify: bool | None = None, **options: Any) -> Any:
+    """An engine from a plan file or its bytes. Options: as ``Runtime`` takes them, which says what is raised, too."""
+    from tactix.run.runtime import Runtime
+
+    return Runtime(**options).deserialize(plan, verify=verify)
+
+
+class _Vouched:
+    """The trust store of a guest: its host has looked into its own."""
+
+    key = "host"
+
+    def __init__(self, digest: bytes) -> None:
+        self._digest = digest
+
+    def vouches(self, seal: Any) -> str:
+        return "its host vouches for it" if seal.digest == self._digest else ""
+
+
+def open_plan(source: Any, settings: Mapping[str, Any]) -> Any:
+    """What runtimes of other versions call, so this stays as it is. Settings that this version lacks are left out.
+
+    ``log``: takes a severity as an int, and a text. ``error_recorder``: has ``report_error(code, text)``, or is None.
+    ``vouched``: sha256 of the header of the plan that the caller trusts, or nothing.
+    """
+    from tactix.plugins.session import Session
+    from tactix.run.runtime import Runtime
+    from tactix.words.logger import Logger
+
+    logger = Logger()
+    logger.log = settings["log"]  # type: ignore[method-assign]
+    known = ("device", "allocator", "max_threads", "copy_weights", "engine_host_code_allowed", "strict",
+             "error_recorder")  # fmt: skip
+    session = Session(logger=logger)
+    session.trust_stores = {"host": _Vouched(settings["vouched"])}  # type: ignore[assignment]
+    runtime = Runtime(logger, session, **{name: settings[name] for name in known if name in settings})
+    return runtime.deserialize(source, verify=settings.get("verify"))
+
+
+def _cold() -> Mapping[str, bytes]:
+    """The modules that few plans need."""
+    import bz2
+    import json
+
+    archive = this.__loader__.get_data(os.path.join(os.path.dirname(this.__file__ or ""), "cold.bz2"))  # type: ignore[union-attr]
+    return {path: text.encode() for path, text in json.loads(bz2.decompress(archive)).items()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+sys.meta_path.append(MemoryImporter(__name__, _cold))  # type: ignore[arg-type]

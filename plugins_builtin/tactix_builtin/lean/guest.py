@@ -1,0 +1,136 @@
+"""Lean runtimes as packages of their own in this process: each under a name with its digest, so any number of them."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import importlib
+import importlib.util
+import io
+import shutil
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tactix.contracts.flavour import TempfileControlFlag
+from tactix.words import errors
+from tactix.words.errors import ConfigError, PlanFormatError
+from tactix_builtin.lean.importer import MemoryImporter
+
+PACKAGE = "tactix_lean/"
+SIZE_LIMIT = 16 << 20
+"""Bytes of an unpacked runtime."""
+
+_lock = threading.Lock()
+
+
+def files_at(path: str | Path) -> dict[str, bytes]:
+    """The files of the runtime at a path: a wheel, or the folder of an installed package. Raises ConfigError."""
+    path = Path(path)
+    try:
+        if path.is_dir():
+            found = {p.relative_to(path).as_posix(): p.read_bytes() for p in sorted(path.rglob("*")) if _belongs(p)}
+        else:
+            found = unpack(path.read_bytes())
+    except OSError as e:
+        raise ConfigError("cannot read the lean runtime", who=str(path), why=str(e)) from None
+    if "__init__.py" not in found:
+        do = "Give a wheel that `tactix lean-wheel` wrote, or the folder tactix_lean of an installed one"
+        raise ConfigError("no lean runtime", who=str(path), do=do)
+    return found
+
+
+def _belongs(path: Path) -> bool:
+    return path.is_file() and path.suffix in (".py", ".bz2")
+
+
+def unpack(wheel: bytes) -> dict[str, bytes]:
+    """The files of a wheel's package. Raises PlanFormatError."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(wheel)) as z:
+            inside = [i for i in z.infolist() if i.filename.startswith(PACKAGE) and not i.is_dir()]
+            if sum(i.file_size for i in inside) > SIZE_LIMIT or any(".." in i.filename.split("/") for i in inside):
+                raise PlanFormatError("the lean runtime is too large, or leaves its folder", do="Build the plan again")
+            return {i.filename.removeprefix(PACKAGE): z.read(i) for i in inside}
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as e:
+        raise PlanFormatError("the lean runtime is no wheel", why=str(e), do="Build the plan again") from None
+
+
+def admit(files: Mapping[str, bytes], flags: TempfileControlFlag, folder: str | None) -> ModuleType:
+    """The package, imported once per process and content. Its errors are ours as well, class by class.
+
+    ``flags``: whether it may be imported from memory, else from files in a new folder below ``folder``, which is
+    removed when the process ends. Raises ConfigError where neither is allowed, and what importing it raises.
+    """
+    digest = hashlib.sha256(repr(sorted((p, hashlib.sha256(c).digest()) for p, c in files.items())).encode())
+    name = f"_tactix_lean_{digest.hexdigest()[:16]}"
+    with _lock:
+        if name not in sys.modules:
+            _import(name, files, flags, folder)
+        return sys.modules[name]
+
+
+def _import(name: str, files: Mapping[str, bytes], flags: TempfileControlFlag, folder: str | None) -> None:
+    if TempfileControlFlag.ALLOW_IN_MEMORY_FILES in flags:
+        sys.meta_path.append(MemoryImporter(name, lambda: files))  # type: ignore[arg-type]
+        importlib.import_module(name)
+    elif TempfileControlFlag.ALLOW_TEMPORARY_FILES in flags:
+        _import_folder(name, _written(files, folder))
+    else:
+        why = "neither files in memory nor temporary ones are allowed"
+        raise ConfigError("the lean runtime cannot be loaded", why=why, do="Set tempfile_control_flags")
+    _adopt(importlib.import_module(f"{name}.words.errors"))
+
+
+def _written(files: Mapping[str, bytes], folder: str | None) -> Path:
+    try:
+        root = Path(tempfile.mkdtemp(prefix="tactix-", dir=folder))
+        atexit.register(shutil.rmtree, root, ignore_errors=True)
+        for path, content in files.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_bytes(content)
+    except OSError as e:
+        raise ConfigError("cannot write temporary files", why=str(e), do="Set temporary_directory") from None
+    return root
+
+
+def _import_folder(name: str, root: Path) -> None:
+    here = [str(root)]
+    spec: Any = importlib.util.spec_from_file_location(name, root / "__init__.py", submodule_search_locations=here)
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+
+
+def _adopt(theirs: ModuleType) -> None:
+    """Let ``except tactix.TactixError`` and the others catch what the guest raises.
+
+    Making one of its errors makes one of a class that is both its and ours; bases of a class cannot be changed later.
+    """
+    base, both = theirs.TactixError, {}
+    for name, cls in vars(theirs).items():
+        ours = getattr(errors, name, None)
+        if isinstance(cls, type) and issubclass(cls, base) and isinstance(ours, type):
+            both[cls] = type(name, (cls, ours), {"__module__": cls.__module__, "__init__": _made_already})
+
+    def made(cls: Any, *args: Any, **more: Any) -> Any:
+        out = Exception.__new__(cls, *args)
+        if cls in both:  # its own __init__ does not know of our classes between it and Exception
+            cls.__init__(out, *args, **more)
+            found: Any = Exception.__new__(both[cls], *out.args)
+            found.__dict__.update(vars(out))
+            return found
+        return out
+
+    base.__new__ = made
+
+
+def _made_already(self: Any, *args: Any, **more: Any) -> None: ...

@@ -1,0 +1,115 @@
+"""Which modules the lean runtime is made of: what its entry imports, directly or not, and where each goes."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from tactix.words.errors import InternalError
+from tactix_builtin.layers import FAMILIES
+
+PLACES = {"tactix": (), "tactix_builtin": ("builtin",), "tactix_sdk": ("sdk",)}
+"""Where in the lean package the modules of each of ours lie."""
+
+ENTRY = "tactix_builtin.lean.entry"
+"""Becomes the package itself."""
+
+ROOTS = (ENTRY, *(f"tactix_builtin.layers.{family}" for family in FAMILIES))
+
+STANDS_FOR = {"tactix": ENTRY, "tactix.plugins.session": "tactix_builtin.lean.session"}
+"""Modules whose place another takes."""
+
+LEFT_OUT = (
+    "tactix_builtin.cuda.bench", "tactix_builtin.cuda.cudnn.compiler", "tactix_builtin.cuda.nvrtc",
+    "tactix_builtin.flavours.default", "tactix_builtin.flavours.dispatch", "tactix_builtin.flavours.lean", "tactix_sdk",
+)  # fmt: skip
+"""What only building needs, and other flavours; imported inside functions that no plan gets to."""
+
+COLD = (
+    "tactix.contracts.expr", "tactix.contracts.graph", "tactix.contracts.layer", "tactix.contracts.region",
+    "tactix.contracts.symbolic", "tactix.network",
+    "tactix_builtin.cuda", "tactix_builtin.flavours.held", "tactix_builtin.flavours.phased",
+    "tactix_builtin.flavours.values", "tactix_builtin.launchers.control", "tactix_builtin.launchers.numpy_launcher",
+    "tactix_builtin.layers",
+)  # fmt: skip
+"""What a plan of kernels for the CPU does not need: kept compressed until something imports it."""
+
+
+def within(module: str, packages: tuple[str, ...]) -> bool:
+    """Whether the module is one of those, or in one."""
+    return any(module == p or module.startswith(f"{p}.") for p in packages)
+
+
+@functools.cache
+def source_of(module: str) -> Path | None:
+    """The file of one of our modules; None if it is none."""
+    if module.partition(".")[0] not in PLACES:
+        return None
+    try:
+        spec = find_spec(module)
+    except ModuleNotFoundError:  # the parent is no package
+        return None
+    return Path(spec.origin) if spec and spec.origin else None
+
+
+def is_package(module: str) -> bool:
+    """Whether its file is an ``__init__``."""
+    found = source_of(module)
+    return found is not None and found.name == "__init__.py"
+
+
+def parsed(module: str) -> ast.Module:
+    """Its code, or that of the module which takes its place, without what is there for type checkers alone."""
+    path = source_of(STANDS_FOR.get(module, module))
+    if path is None:
+        raise InternalError(f"no module {module}")
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    return _ForRunning().visit(tree)  # type: ignore[no-any-return]
+
+
+class _ForRunning(ast.NodeTransformer):
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        if ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            return node.orelse
+        self.generic_visit(node)
+        return node
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Our modules that are imported anywhere in it."""
+    for node in ast.walk(tree):
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{a.name}" for a in node.names)]
+        yield from (n for n in names if source_of(n))
+
+
+def closure() -> dict[str, ast.Module]:
+    """The code of every module of the lean runtime, sorted by name. Raises InternalError."""
+    found: dict[str, ast.Module] = {}
+    todo = ["tactix", *ROOTS[1:]]
+    while todo:
+        module = todo.pop()
+        if module in found or within(module, LEFT_OUT) or module == ENTRY:
+            continue
+        tree = found[module] = parsed(module)
+        _check_left_out(module, tree)
+        todo += [module.rpartition(".")[0] or module, *imported(tree)]
+    return dict(sorted(found.items()))
+
+
+def _check_left_out(module: str, tree: ast.Module) -> None:
+    for node in tree.body:
+        if wrong := sorted(n for n in (imported(node) if isinstance(node, ast.Import | ast.ImportFrom) else ())
+                           if within(n, LEFT_OUT)):  # fmt: skip
+            raise InternalError(f"the lean runtime has no {wrong[0]}", who=module, do="Import it inside a function")
+
+
+def place(module: str) -> str:
+    """Its file in the lean package: ``words/dims.py``."""
+    top, *rest = module.split(".")
+    parts = [*PLACES[top], *rest]
+    return "/".join([*parts, "__init__.py"]) if is_package(module) else "/".join(parts) + ".py"

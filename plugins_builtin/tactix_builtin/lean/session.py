@@ -1,0 +1,140 @@
+"""The session of the lean runtime: the built-ins alone, each asked for when it is needed; no scan, no pluggy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tactix.words.errors import ConfigError, PluginError
+
+
+class Session:
+    """Registries as those of a full session; plugins other than the built-ins are not looked for."""
+
+    def __init__(self, door: str = "runtime", logger: Any = None) -> None:
+        if door != "runtime":
+            raise ConfigError(f"the lean runtime has no door {door!r}", do="Install tactix")
+        self.door, self.logger = door, logger
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _SOURCES:
+            raise AttributeError(f"a session has no {name!r}")
+        found = self.__dict__[name] = Shelf(name, _SOURCES[name])
+        return found
+
+
+class Shelf(Mapping[str, Any]):
+    """Objects by key, from one source after another: a later one is not imported before it is needed."""
+
+    def __init__(self, name: str, sources: Sequence[Callable[[], Sequence[Any]]]) -> None:
+        self._name, self._sources = name, list(sources)
+        self._found: dict[str, Any] = {}
+
+    def _more(self) -> list[str]:
+        """Keys of the next source."""
+        fresh = {o.key: o for o in self._sources[0]()}
+        self._found.update(fresh)
+        del self._sources[0]
+        return list(fresh)
+
+    def __getitem__(self, key: str) -> Any:
+        while key not in self._found and self._sources:
+            self._more()
+        if key not in self._found:
+            known = ", ".join(self._found)
+            raise PluginError(f"the lean runtime has no {self._name[:-1]} {key!r}", do=f"There are: {known}", key=key)
+        return self._found[key]
+
+    def __contains__(self, key: object) -> bool:
+        while key not in self._found and self._sources:
+            self._more()
+        return key in self._found
+
+    def __iter__(self) -> Iterator[str]:
+        yield from list(self._found)
+        while self._sources:
+            yield from self._more()
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+def _own_layers() -> Sequence[Any]:
+    from tactix.contracts.region import STRUCTURAL
+
+    return STRUCTURAL
+
+
+def _layers() -> Sequence[Any]:
+    from tactix_builtin.layers import all_layers
+
+    return all_layers()
+
+
+def _launchers() -> Sequence[Any]:
+    from tactix_builtin.launchers.elf import ElfLauncher
+
+    return [ElfLauncher()]
+
+
+def _other_launchers() -> Sequence[Any]:
+    from tactix_builtin.launchers import launchers
+
+    return [x for x in launchers() if x.key != "tactix.cpu.elf@1"]
+
+
+def _devices() -> Sequence[Any]:
+    from tactix_builtin.devices import devices
+
+    return devices()
+
+
+def _allocators() -> Sequence[Any]:
+    from tactix_builtin.allocators import allocators
+
+    return allocators()
+
+
+class LeanFlavour:
+    """Engines that run, and no more."""
+
+    key = "default"
+
+    def load(self, plan: Any, session: Any, device: Any, options: Any) -> Any:
+        """An engine. Raises PlanCompatibilityError, AllocationError."""
+        from tactix.run.engine import Engine
+
+        if not plan.produced:
+            return Engine(plan, session, device, options)
+        from tactix_builtin.flavours.phased import PhasedContext
+
+        return Engine(plan, session, device, options, PhasedContext)
+
+
+def _flavours() -> Sequence[Any]:
+    return [LeanFlavour()]
+
+
+def _trust_stores() -> Sequence[Any]:
+    from tactix_builtin.trust import trust_stores
+
+    return trust_stores()
+
+
+def _cuda(name: str) -> Callable[[], Sequence[Any]]:
+    def objects() -> Sequence[Any]:
+        from tactix_builtin import cuda
+
+        return getattr(cuda, name)()  # type: ignore[no-any-return]
+
+    return objects
+
+
+_SOURCES: dict[str, tuple[Callable[[], Sequence[Any]], ...]] = {
+    "layers": (_own_layers, _layers),
+    "launchers": (_launchers, _other_launchers, _cuda("launchers")),
+    "devices": (_devices, _cuda("devices")),
+    "allocators": (_allocators, _cuda("allocators")),
+    "flavours": (_flavours,),
+    "trust_stores": (_trust_stores,),
+}

@@ -1,0 +1,90 @@
+"""The lean runtime as a wheel: one generated package; the same bytes from the same sources."""
+
+from __future__ import annotations
+
+import base64
+import bz2
+import functools
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import tactix
+from tactix_builtin.lean.modules import COLD, closure, place, within
+from tactix_builtin.lean.shrink import shrink
+
+PACKAGE = "tactix_lean"
+EPOCH = (1980, 1, 1, 0, 0, 0)
+
+METADATA = """\
+Metadata-Version: 2.1
+Name: tactix-lean
+Version: {version}
+Summary: Runs plans that tactix {version} has built
+License: Apache-2.0
+Requires-Python: >=3.11
+Requires-Dist: numpy>=1.26
+Provides-Extra: cuda
+Requires-Dist: cuda-python>=13; extra == 'cuda'
+"""
+WHEEL = "Wheel-Version: 1.0\nGenerator: tactix {version}\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
+
+def package_files() -> dict[str, bytes]:
+    """The files of the package by path. Raises InternalError."""
+    warm: dict[str, bytes] = {}
+    cold: dict[str, str] = {}
+    for module, tree in closure().items():
+        text = shrink(module, tree)
+        if within(module, COLD):
+            cold[place(module)] = text
+        else:
+            warm[place(module)] = text.encode()
+    warm["__init__.py"] += f"__version__ = {tactix.__version__!r}\n".encode()
+    content = json.dumps(cold, sort_keys=True, separators=(",", ":")).encode()
+    return {**warm, "cold.bz2": bz2.compress(content)}
+
+
+@functools.cache
+def wheel() -> bytes:
+    """The file's bytes. Raises InternalError."""
+    version = tactix.__version__
+    info = f"{PACKAGE}-{version}.dist-info"
+    files = {f"{PACKAGE}/{path}": content for path, content in sorted(package_files().items())}
+    files[f"{info}/METADATA"] = METADATA.format(version=version).encode()
+    files[f"{info}/WHEEL"] = WHEEL.format(version=version).encode()
+    files[f"{info}/RECORD"] = _record(files, f"{info}/RECORD").encode()
+    return _archive(files)
+
+
+def _record(files: Mapping[str, bytes], own: str) -> str:
+    digests = {p: base64.urlsafe_b64encode(hashlib.sha256(c).digest()).rstrip(b"=").decode() for p, c in files.items()}
+    return "".join(f"{p},sha256={digests[p]},{len(c)}\n" for p, c in files.items()) + f"{own},,\n"
+
+
+def _archive(files: Mapping[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as z:
+        for path, content in files.items():
+            entry = zipfile.ZipInfo(path, EPOCH)
+            entry.external_attr, entry.create_system = 0o644 << 16, 3
+            entry.compress_type = zipfile.ZIP_STORED if path.endswith(".bz2") else zipfile.ZIP_DEFLATED
+            z.writestr(entry, content, compresslevel=9)
+    return out.getvalue()
+
+
+def installed_size() -> int:
+    """Bytes of the files that it installs, without those that Python compiles."""
+    with zipfile.ZipFile(io.BytesIO(wheel())) as z:
+        return sum(i.file_size for i in z.infolist())
+
+
+def write(folder: str | Path) -> Path:
+    """Write the wheel into a folder, which is made if need be. Raises OSError."""
+    path = Path(folder) / f"{PACKAGE}-{tactix.__version__}-py3-none-any.whl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(wheel())
+    return path

@@ -1,0 +1,89 @@
+"""``tactix keys``: with what plans are signed here, and whose signatures are trusted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tactix_builtin.tools import options, show
+from tactix_builtin.trust import book
+from tactix_builtin.trust.key import ALGORITHMS, HMAC, Key, generate, parse
+
+
+@click.group("keys")
+def command() -> None:
+    """Keys that sign plans, and keys whose signatures are trusted.
+
+    An hmac-sha256 key is a secret of this user and vouches for plans on this user's machines alone. Of an ed25519 key
+    (pip install 'tactix[sign]') others get the public half, which verifies and cannot sign.
+    """
+
+
+@command.command("list")
+@options.json_option
+def list_keys(as_json: bool) -> None:
+    """List the keys."""
+    found = book.read()
+    rows = [_facts(k, found) for k in found.keys.values()]
+    if as_json:
+        show.print_json({"keys": rows, "file": str(book.place())})
+        return
+    columns = ["id", "name", "algorithm", "can sign", "local"]
+    cells = [[r["id"], r["name"], r["algorithm"], *("yes" if r[k] else "" for k in ("signs", "local"))] for r in rows]
+    show.console().print(show.table("", columns, cells))
+
+
+@command.command("new")
+@click.option("--name", default="", help="For people.")
+@click.option("--algorithm", type=click.Choice(ALGORITHMS), default=HMAC, show_default=True)
+@click.option("--local", is_flag=True, help="Sign with it what is built here from now on.")
+@options.json_option
+def new(name: str, algorithm: str, local: bool, as_json: bool) -> None:
+    """Make a key. Its secret stays in the trust store."""
+    key = generate(algorithm, name)
+    _kept(key, local, as_json)
+
+
+@command.command("trust")
+@click.argument("public")
+@click.option("--name", default="", help="For people: whose it is.")
+@options.json_option
+def trust(public: str, name: str, as_json: bool) -> None:
+    """Trust the owner of a PUBLIC key (ed25519:...): plans that it signed run their code here."""
+    _kept(parse(public, name), False, as_json)
+
+
+@command.command("export")
+@click.argument("key")
+def export(key: str) -> None:
+    """Print the public half of KEY (a name or id) for `tactix keys trust` of others."""
+    click.echo(book.read().find(key).export())
+
+
+@command.command("remove")
+@click.argument("key")
+def remove(key: str) -> None:
+    """Forget KEY (a name or id): plans that it signed are trusted no more, and nothing can be signed with it again."""
+    with book.changing() as found:
+        gone = found.find(key)
+        del found.keys[gone.id]
+        found.local = "" if found.local == gone.id else found.local
+
+
+def _kept(key: Key, local: bool, as_json: bool) -> None:
+    with book.changing() as found:
+        found.add(key)
+        found.local = key.id if local else found.local
+        facts = _facts(found.keys[key.id], found)
+    if as_json:
+        show.print_json(facts)
+    else:
+        show.console().print(f"{key.title}", soft_wrap=True)
+
+
+def _facts(key: Key, found: book.Book) -> dict[str, Any]:
+    return {
+        "id": key.id, "name": key.name, "algorithm": key.algorithm, "signs": bool(key.secret),
+        "local": key.id == found.local, "public": key.public.hex() or None,
+    }  # fmt: skip

@@ -1,0 +1,40 @@
+"""``tactix sign``: a key of this user vouches for a plan."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import click
+
+from tactix.plan import container
+from tactix_builtin.tools import options, show
+from tactix_builtin.trust import book
+from tactix_builtin.trust.key import Key
+from tactix_builtin.trust.store import LocalStore, sign
+
+
+@click.command("sign")
+@click.argument("plan", type=options.FILE)
+@click.option("--key", "name", metavar="KEY", help="Name, id or beginning of the id; default: the local key.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write there; default: over PLAN.")
+@options.json_option
+def command(plan: str, name: str | None, output: str | None, as_json: bool) -> None:
+    """Sign PLAN. All of it is checked against its sha256 first; a signature that it has is replaced.
+
+    Who signs a plan vouches for it: its machine code then runs wherever the key is trusted. The digest of the plan,
+    which `tactix verify` shows, stays as it is.
+    """
+    loaded = container.load(plan, verify=True)
+    key: Key | None = book.read().find(name) if name else None
+    container.save(loaded, output or plan, partial(sign, key) if key else LocalStore().sign)
+    facts: dict[str, Any] = {"plan": output or plan, "key": (key or _local()).id}
+    if as_json:
+        show.print_json(facts)
+    else:
+        show.console().print(f"{facts['plan']}: signed by key {facts['key']}", soft_wrap=True)
+
+
+def _local() -> Key:
+    found = book.read()
+    return found.keys[found.local]

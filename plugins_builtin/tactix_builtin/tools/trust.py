@@ -1,0 +1,39 @@
+"""``tactix trust``: plans that may run their code here although nobody signed them."""
+
+from __future__ import annotations
+
+import click
+
+from tactix.words.errors import InvalidArgument
+from tactix_builtin.tools import options, show
+from tactix_builtin.trust import book, trust_digest
+
+
+@click.command("trust")
+@click.argument("digest", required=False)
+@click.option("--note", default="", help="For people: why, or where it is from.")
+@click.option("--remove", is_flag=True, help="Trust it no more.")
+@options.json_option
+def command(digest: str | None, note: str, remove: bool, as_json: bool) -> None:
+    """Trust the plan with this DIGEST, which `tactix verify PLAN` shows; without one, list those that are trusted.
+
+    A digest stands for one plan and every byte of it.
+    """
+    if digest and remove:
+        _remove(book.digest_of(digest))
+    elif digest:
+        trust_digest(digest, note)
+    elif remove:
+        raise click.UsageError("--remove needs a DIGEST")
+    digests = book.read().digests
+    if as_json:
+        show.print_json({"digests": digests})
+    elif not digest:
+        show.console().print(show.table("", ["digest", "note"], [[d, n] for d, n in digests.items()]))
+
+
+def _remove(digest: str) -> None:
+    with book.changing() as found:
+        if digest not in found.digests:
+            raise InvalidArgument(f"{digest} is not trusted", do="`tactix trust` lists those that are")
+        del found.digests[digest]

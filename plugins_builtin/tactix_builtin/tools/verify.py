@@ -1,0 +1,52 @@
+"""``tactix verify``: whether a plan is whole, and who vouches for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tactix.plan import container
+from tactix.plugins.session import Session
+from tactix.run.admission import host_steps
+from tactix_builtin.cli import OK, PLAN
+from tactix_builtin.tools import options, show
+from tactix_builtin.trust.store import LocalStore, parse
+
+
+@click.command("verify")
+@click.argument("plan", type=options.FILE)
+@options.json_option
+@click.pass_obj
+def command(session: Session, /, plan: str, as_json: bool) -> int:
+    """Check every byte of PLAN against its sha256, and its signature against the keys that are trusted here.
+
+    Nothing of it is run. The digest names the plan: `tactix trust DIGEST` lets it run here. Exit code 5 if the plan is
+    damaged or forged, or if nobody vouches for it.
+    """
+    loaded = container.load(plan, verify=True)
+    assert loaded.seal is not None
+    trusted = LocalStore().vouches(loaded.seal)
+    signature = parse(loaded.seal.signature) if loaded.seal.signature else None
+    facts: dict[str, Any] = {
+        "plan": plan,
+        "digest": loaded.seal.digest.hex(),
+        "signature": {"algorithm": signature[0], "key": signature[1]} if signature else None,
+        "trusted": trusted or None,
+        "host_code_steps": len(host_steps(loaded, session.launchers)),
+    }
+    if as_json:
+        show.print_json(facts)
+    else:
+        _print(facts)
+    return OK if trusted else PLAN
+
+
+def _print(facts: dict[str, Any]) -> None:
+    console, signature = show.console(), facts["signature"]
+    own = f"by {signature['algorithm']} key {signature['key']}" if signature else "none"
+    console.print(f"{facts['plan']}: whole", soft_wrap=True)
+    console.print(f"digest: {facts['digest']}", soft_wrap=True)
+    console.print(f"signature: {own}", soft_wrap=True)
+    console.print(f"trusted: {facts['trusted'] or 'no'}", soft_wrap=True)
+    console.print(f"steps with code that runs in the host process: {facts['host_code_steps']}")

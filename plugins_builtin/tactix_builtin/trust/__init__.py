@@ -1,0 +1,27 @@
+"""Whose plans may bring code into this process: keys, signatures, trusted digests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tactix.contracts.trust import TrustStore
+
+
+def trust_stores() -> list[TrustStore]:
+    """The built-in trust store: the user's own."""
+    from tactix_builtin.trust.store import LocalStore
+
+    return [LocalStore()]
+
+
+def trust_digest(digest: str, note: str = "") -> None:
+    """Let the plan whose header has this sha256, as hexadecimal digits, run its code here.
+
+    ``note``: for people, kept with it. Raises InvalidArgument, ConfigError.
+    """
+    from tactix_builtin.trust.book import changing, digest_of
+
+    text = digest_of(digest)
+    with changing() as book:
+        book.digests[text] = note

@@ -1,0 +1,133 @@
+"""The file of the trust store: keys, and digests of trusted plans. Only its user may read it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tactix.words.errors import ConfigError, InvalidArgument
+from tactix_builtin.trust.key import Key
+
+VERSION = 1
+DIGITS = frozenset("0123456789abcdef")
+
+
+@dataclass
+class Book:
+    """``local``: id of the key that signs what is built here; empty before the first build. ``digests``: with notes."""
+
+    local: str = ""
+    keys: dict[str, Key] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+
+    def add(self, key: Key) -> None:
+        """Keep a key; one that is there already takes the new name, and keeps its secret."""
+        old = self.keys.get(key.id)
+        self.keys[key.id] = Key(key.algorithm, key.secret or (old.secret if old else b""), key.public, key.name)
+
+    def find(self, text: str) -> Key:
+        """The key of that name, else the one whose id begins so. Raises InvalidArgument unless there is just one."""
+        named = [k for k in self.keys.values() if text and k.name == text]
+        found = named or [k for k in self.keys.values() if text and k.id.startswith(text)]
+        if len(found) != 1:
+            do = "`tactix keys list` shows them"
+            raise InvalidArgument(f"{'no key is' if not found else 'several keys are'} called {text!r}", do=do)
+        return found[0]
+
+
+def digest_of(text: str) -> str:
+    """A sha256 as 64 small hexadecimal digits. Raises InvalidArgument."""
+    digits = text.strip().removeprefix("sha256:").lower()
+    if len(digits) != 64 or not DIGITS.issuperset(digits):
+        raise InvalidArgument(f"{text[:80]!r} is no digest", do="Give the 64 digits that `tactix verify PLAN` shows")
+    return digits
+
+
+def place() -> Path:
+    """The file: in TACTIX_HOME, or the user's data folder (``platformdirs`` is asked where that is not XDG's)."""
+    home = os.environ.get("TACTIX_HOME")
+    if home:
+        return Path(home) / "trust.json"
+    if sys.platform in ("linux", "freebsd"):
+        base = os.environ.get("XDG_DATA_HOME", "").strip() or os.path.expanduser("~/.local/share")
+        return Path(base) / "tactix" / "trust.json"
+    from platformdirs import user_data_dir
+
+    return Path(user_data_dir("tactix", appauthor=False)) / "trust.json"
+
+
+def read() -> Book:
+    """What is trusted now; nothing where there is no file. Raises ConfigError."""
+    path = place()
+    try:
+        with open(path, encoding="utf-8") as f:
+            _check_owner(path, os.fstat(f.fileno()))
+            return _decode(json.load(f))
+    except (FileNotFoundError, NotADirectoryError):
+        return Book()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+        if isinstance(e, ConfigError):
+            raise
+        do = "Mend it, or delete it and trust again what it held"
+        raise ConfigError("cannot read the trust store", who=str(path), why=str(e), do=do) from None
+
+
+@contextmanager
+def changing() -> Iterator[Book]:
+    """What is trusted now, to be changed; written when the block ends, one process at a time. Raises ConfigError."""
+    from filelock import FileLock
+
+    path = place()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with FileLock(f"{path}.lock", mode=0o600):
+            book = read()
+            yield book
+            _write(path, book)
+    except OSError as e:
+        do = "Set TACTIX_HOME to a folder that can be written; to build without signing give sign=False"
+        raise ConfigError("cannot write the trust store", who=str(path), why=str(e), do=do) from None
+
+
+def _check_owner(path: Path, found: os.stat_result) -> None:
+    """Whoever writes this file decides what runs here."""
+    if os.name == "posix" and (found.st_mode & 0o077 or found.st_uid != os.geteuid()):
+        why = "other users can read or change it, or it is one's own no more"
+        raise ConfigError("the trust store is not private", who=str(path), why=why, do=f"chown it; chmod 600 {path}")
+
+
+def _decode(j: Mapping[str, Any]) -> Book:
+    if j["version"] != VERSION:
+        raise ValueError(f"version {j['version']}, this tactix reads {VERSION}")
+    keys = [Key(k["algorithm"], bytes.fromhex(k["secret"]), bytes.fromhex(k["public"]), k["name"]) for k in j["keys"]]
+    return Book(str(j["local"]), {k.id: k for k in keys}, {digest_of(d): str(note) for d, note in j["digests"].items()})
+
+
+def _encode(book: Book) -> dict[str, Any]:
+    keys = [
+        {"algorithm": k.algorithm, "secret": k.secret.hex(), "public": k.public.hex(), "name": k.name}
+        for k in book.keys.values()
+    ]
+    return {"version": VERSION, "local": book.local, "keys": keys, "digests": book.digests}
+
+
+def _write(path: Path, book: Book) -> None:
+    """Readers see the old file or the whole new one."""
+    import secrets
+
+    scratch = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as f:
+            json.dump(_encode(book), f, indent=1)
+            f.flush()
+            os.fsync(f.fileno())
+        os.replace(scratch, path)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,67 @@
+"""The user's trust store: vouches for what was signed by a key in it, and for plans whose digest it holds."""
+
+from __future__ import annotations
+
+import json
+
+from tactix.contracts.trust import Seal
+from tactix.words.errors import PlanFormatError, UntrustedPlan
+from tactix_builtin.trust.book import changing, read
+from tactix_builtin.trust.key import ALGORITHMS, HMAC, Key, generate
+
+DOMAIN = b"tactix plan signature 1\n"
+"""Stands before the digest in what is signed, so that no signature of something else is one of a plan."""
+
+
+class LocalStore:
+    """Plans made here are signed by the local key, which is made when there is none."""
+
+    key = "local"
+
+    def sign(self, digest: bytes) -> bytes:
+        """By the local key. Raises ConfigError."""
+        return sign(_local_key(), digest)
+
+    def vouches(self, seal: Seal) -> str:
+        """Raises UntrustedPlan for a forged signature, PlanFormatError for what is none, ConfigError."""
+        book = read()
+        if seal.signature:
+            algorithm, name, value = parse(seal.signature)
+            known = book.keys.get(name)
+            if known is not None:
+                if known.algorithm != algorithm or not known.fits(DOMAIN + seal.digest, value):
+                    do = "Get the plan again from where it was signed"
+                    raise UntrustedPlan("the signature does not fit the plan", why=f"it names {known.title}", do=do)
+                return f"signed by {known.title}"
+        return "its digest is trusted" if seal.digest.hex() in book.digests else ""
+
+
+def sign(key: Key, digest: bytes) -> bytes:
+    """The signature of a header with that sha256, as a plan holds it. Raises InvalidArgument, ConfigError."""
+    value = key.sign(DOMAIN + digest).hex()
+    text = json.dumps({"algorithm": key.algorithm, "key": key.id, "value": value}, sort_keys=True)
+    return text.encode("ascii")
+
+
+def parse(signature: bytes) -> tuple[str, str, bytes]:
+    """Algorithm, id of the key, value. Raises PlanFormatError."""
+    try:
+        j = json.loads(signature.decode("ascii"))
+        algorithm, name, value = j["algorithm"], j["key"], bytes.fromhex(j["value"])
+        if len(j) == 3 and algorithm in ALGORITHMS and isinstance(name, str):
+            return algorithm, name, value
+        why = "its fields are not those of a signature"
+    except (ValueError, TypeError, KeyError, RecursionError) as e:
+        why = str(e)[:200]
+    raise PlanFormatError("the plan's signature cannot be read", why=why)
+
+
+def _local_key() -> Key:
+    book = read()
+    if book.local not in book.keys:
+        with changing() as book:  # another process may have made it meanwhile
+            if book.local not in book.keys:
+                made = generate(HMAC, "local")
+                book.add(made)
+                book.local = made.id
+    return book.keys[book.local]

@@ -1,0 +1,118 @@
+"""Sound plans to damage, built anew: native code, numpy steps, branches and loops, Python objects; and sealing."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import struct
+from typing import Any
+
+import numpy as np
+import onnx.parser
+
+import tactix
+from tactix.plan import container
+from tactix.plan.schema import Plan
+
+PROLOGUE = struct.Struct("<8sIIQQ32s")
+
+BRANCHES = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 4] x, bool which, int64 times) => (float[m, 4] y, float[k] sums) {
+  r = Relu (x)
+  y = If (which) <
+    then_branch = yes () => (float[a, 4] t) { t = Tanh (r) },
+    else_branch = no () => (float[c, 4] e) { e = Concat <axis = 0> (r, x) }
+  >
+  go = Constant <value = bool {1}> ()
+  zero = Constant <value = float {0}> ()
+  last, sums = Loop (times, go, zero) <
+    body = b (int64 i, bool c, float before) => (bool more, float now, float s) {
+      one = Constant <value = float {1}> ()
+      now = Add (before, one)
+      s = Mul (now, now)
+      more = Identity (c)
+    }
+  >
+}
+"""
+
+OBJECTS = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 3] x, float[m, 3] y) => (seq(float[?, 3]) s, float[k, 3] z) {
+  s = SequenceConstruct (x, y)
+  one = Constant <value = int64 {1}> ()
+  z = SequenceAt (s, one)
+}
+"""
+
+NUMPY = {"numpy"}
+
+
+def _config(sources: set[str] | None = None) -> tactix.BuilderConfig:
+    return tactix.BuilderConfig(builder_optimization_level=0, timing_cache=False, tactic_sources=sources)
+
+
+def _perceptron(builder: tactix.Builder) -> Any:
+    """A product with a symbolic batch, and a softmax."""
+    net = builder.create_network("perceptron")
+    x = net.add_input("x", "f32", ("batch", 20))
+    w = net.add_constant(np.random.default_rng(3).standard_normal((20, 6), np.float32))
+    (m,) = net.add_layer("tactix.MatMul", [x, w])
+    net.mark_output(net.add_layer("tactix.Softmax", [m], axis=-1)[0], "y")
+    return net
+
+
+def _convolution(builder: tactix.Builder) -> Any:
+    """Blocked formats, several steps, a workspace."""
+    rng = np.random.default_rng(4)
+    net = builder.create_network("convolution")
+    x = net.add_input("x", "f32", ("batch", 8, 5, 5))
+    w = net.add_constant(rng.standard_normal((20, 8, 3, 3), np.float32))
+    (c,) = net.add_layer("tactix.Convolution", [x, w, None], pads=(1, 1, 1, 1))
+    (c,) = net.add_layer("tactix.Relu", [c])
+    net.mark_output(net.add_layer("tactix.ReduceMean", [c], axes=(2, 3), keepdims=False)[0], "y")
+    return net
+
+
+@functools.cache
+def plans() -> dict[str, Plan]:
+    """By name: ``native`` and ``blocked`` (C), ``numpy``, ``branches`` (with bodies), ``objects`` (sequences)."""
+    builder = tactix.Builder()
+
+    def text(model: str) -> Any:
+        return builder.import_model(onnx.parser.parse_model(model))
+
+    return {
+        "native": builder.build_plan(_perceptron(builder), _config()),
+        "numpy": builder.build_plan(_perceptron(builder), _config(NUMPY)),
+        "blocked": builder.build_plan(_convolution(builder), _config()),
+        "branches": builder.build_plan(text(BRANCHES), _config()),
+        "objects": builder.build_plan(text(OBJECTS), _config()),
+    }
+
+
+def files() -> dict[str, bytes]:
+    """The plans as files."""
+    return {name: container.dump(p) for name, p in plans().items()}
+
+
+def opened(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """The header as JSON, and the bytes from the first blob on."""
+    length = PROLOGUE.unpack_from(data)[3]
+    return json.loads(data[64 : 64 + length]), data[container.align(64 + length) :]
+
+
+def sealed(header: Any, rest: bytes = b"", **over: Any) -> bytes:
+    """A file with right sizes and digests around a header (JSON, or bytes as they are) and blobs.
+
+    ``over``: other values of the prologue: magic, version, zero, length, total, digest.
+    """
+    text = header if isinstance(header, bytes) else json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    padding = bytes(container.align(64 + len(text)) - 64 - len(text)) if rest else b""
+    fields = {
+        "magic": container.MAGIC, "version": container.VERSION, "zero": 0, "length": len(text),
+        "total": 64 + len(text) + len(padding) + len(rest), "digest": hashlib.sha256(text).digest(), **over,
+    }  # fmt: skip
+    return PROLOGUE.pack(*fields.values()) + text + padding + rest

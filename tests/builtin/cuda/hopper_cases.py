@@ -1,0 +1,73 @@
+"""Nodes for the tactics of sm_90a: whole and cut tiles, several tiles for a block, every epilogue kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import product_cases as pc
+import simt
+
+from tactix.contracts.tactic import Reject, Variant
+from tactix_builtin.cuda.tactics import hopper, hopper_conv, hopper_gemm, hopper_stem
+from tactix_builtin.cuda.target import target
+
+DEVICE = target("sm_90a")
+(GEMM,), (CONV,), (STEM,) = hopper_gemm.tactics(), hopper_conv.tactics(), hopper_stem.tactics()
+IMAGES: list[pc.Image] = [
+    ((3, 64, 20, 18), 72, (3, 3), {"pads": (1, 1, 1, 1)}),
+    ((2, 72, 23, 19), 40, (3, 3), {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
+    ((5, 128, 14, 14), 264, (1, 1), {"strides": (2, 2)}),
+    ((2, 16, 12, 13), 24, (5, 3), {"dilations": (2, 3), "pads": (4, 1, 3, 2)}),
+    ((1, 200, 13, 13), 64, (1, 1), {}),
+    ((2, 8, 20), 12, (5,), {"strides": (2,), "pads": (2, 2)}),
+]
+FEW: list[pc.Image] = [
+    ((2, 3, 17, 15), 20, (7, 7), {"strides": (2, 2), "pads": (3, 3, 3, 3)}),
+    ((3, 1, 9, 9), 8, (5, 5), {"pads": (2, 2, 2, 2)}),
+    ((1, 4, 9, 10), 40, (3, 3), {"strides": (1, 2), "pads": (0, 1, 1, 0)}),
+    ((2, 3, 32, 35), 24, (16, 16), {"strides": (16, 16)}),
+]
+LARGE: list[pc.Image] = [((60, 64, 14, 14), 264, (3, 3), {"pads": (1, 1, 1, 1)})]
+
+
+def gemms(dtype: str) -> list[simt.Case]:
+    both = [c for m, k, n in ((37, 304, 56), (300, 520, 264)) for c in pc.epilogues(GEMM, dtype, m, k, n)]
+    turned = [c for c in pc.turned(GEMM, dtype, 130, 72, 100) if takes(c)]
+    return [*both, *turned, *(c for c in pc.symbolic(GEMM, dtype) if takes(c))]
+
+
+def convs(dtype: str) -> list[simt.Case]:
+    own = [replace(c, tactic=CONV) for c in (pc.residual(dtype), *pc.symbolic_images(dtype))]
+    return [*pc.images(CONV, dtype, IMAGES), *(c for c in own if takes(c))]
+
+
+def stems(dtype: str) -> list[simt.Case]:
+    own = [replace(c, tactic=STEM) for c in pc.symbolic_images(dtype)]
+    return [*pc.images(STEM, dtype, FEW), *(c for c in own if takes(c))]
+
+
+def large(dtype: str) -> list[simt.Case]:
+    """More tiles than a device has multiprocessors: blocks take several, teams take turns."""
+    gemm = pc.plain(GEMM, "Gemm", [pc.real(dtype, 6000, 136), pc.real(dtype, 136, 2000), pc.real(dtype, 2000)], [1, 2])
+    return [gemm, *pc.images(CONV, dtype, LARGE)]
+
+
+def takes(case: simt.Case) -> bool:
+    return not isinstance(case.tactic.variants(case.node, DEVICE), Reject)
+
+
+def every_flow(case: simt.Case) -> simt.Case:
+    """The case with all flows, whatever the estimates say."""
+    offered = case.tactic.variants(case.node, DEVICE)
+    assert not isinstance(offered, Reject), offered.reason
+    knobs = [Variant.of(**vars(f)).knobs for f in hopper.flows()]
+    return replace(case, only=[replace(offered[0], knobs=k) for k in knobs])
+
+
+TABLE: dict[str, Callable[[], list[simt.Case]]] = {
+    f"{name} {t}": partial(make, t)
+    for name, make in (("gemm", gemms), ("conv", convs), ("stem", stems))
+    for t in ("f16", "bf16")
+}

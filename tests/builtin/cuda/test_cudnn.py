@@ -1,0 +1,233 @@
+"""Convolutions by a double of cuDNN: descriptors, graphs, plans as data, what is captured, and errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import json
+from pathlib import Path
+from typing import Any
+
+import harness as h
+import numpy as np
+import pytest
+import simt
+from fake_cudnn import FakeCudnnFunctions, fake_cudnn
+from fake_driver import FakeApi, fake_device
+from library_cases import convolutions, kept, real
+
+from tactix.contracts.artifact import KernelArtifact, Source
+from tactix.contracts.launcher import LinkContext
+from tactix.contracts.tactic import CompileContext, Reject
+from tactix.select.bench import Bench, reference
+from tactix.select.compile import Toolchain, with_binary
+from tactix.words.dims import sym
+from tactix.words.dtypes import DType
+from tactix.words.errors import CompilerError, ExecutionError, PlanCompatibilityError, PlanFormatError
+from tactix.words.tensor import TensorSpec
+from tactix_builtin.cuda.cudnn import compiler
+from tactix_builtin.cuda.cudnn.compiler import CudnnCompiler
+from tactix_builtin.cuda.cudnn.convolution import Convolution
+from tactix_builtin.cuda.cudnn.launcher import CudnnLauncher
+from tactix_builtin.cuda.cudnn.library import Cudnn
+from tactix_builtin.cuda.cudnn.tactic import CudnnTactic
+from tactix_builtin.cuda.device import CudaDevice
+from tactix_builtin.cuda.library import LibraryFailure
+
+CONTEXT = CompileContext(simt.DEVICE)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path))
+
+
+class Here:
+    """A fake device with a fake library, and the tactic, the compiler and the launcher over both."""
+
+    def __init__(self, **more: Any) -> None:
+        self.device: CudaDevice
+        self.api: FakeApi
+        self.device, self.api = fake_device()
+        self.library: Cudnn
+        self.functions: FakeCudnnFunctions
+        self.library, self.functions = fake_cudnn(self.api, **more)
+        self.tactic = CudnnTactic(self.library)
+        launcher = CudnnLauncher(self.library)
+        context = LinkContext(self.device, 1, lambda key: None)  # type: ignore[arg-type,return-value]
+        self.bench = Bench(context, {launcher.key: launcher})
+
+    def source(self, node: Any, rank: int = 0) -> KernelArtifact:
+        offered = self.tactic.variants(node, simt.DEVICE)
+        assert not isinstance(offered, Reject), offered.reason
+        return self.tactic.compile(node, offered[rank], CONTEXT)
+
+    def artifact(self, node: Any, rank: int = 0) -> KernelArtifact:
+        made = self.source(node, rank)
+        return with_binary(made, Toolchain([CudnnCompiler(self.library)]).compile([made], simt.DEVICE))
+
+    def run(self, node: Any, arrays: Any, artifact: KernelArtifact) -> float:
+        """The departure from the reference, in budgets."""
+        variant = self.tactic.variants(node, simt.DEVICE)[0]  # type: ignore[index]
+        runnable, got = self.bench.prepare(node, kept(artifact), variant, arrays, {})
+        runnable()
+        return self.bench.check(node, variant, got, reference(node, arrays, {}))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_results_are_those_of_the_reference(dtype: str) -> None:
+    here = Here()
+    for case in convolutions(dtype, here.tactic):
+        assert here.run(case.node, list(case.arrays or ()), here.artifact(case.node)) <= 1, case.node.name
+        assert [r.symbol for r in here.api.ran] == ["cudnnBackendExecute"]
+        here.api.ran.clear()
+
+
+IMAGE, WEIGHTS, BIAS = real("f16", 2, 16, 9, 7), real("f16", 24, 16, 3, 3), real("f16", 24)
+
+
+def simple() -> Any:
+    return h.node("Convolution", [IMAGE, WEIGHTS, BIAS], [1, 2], pads=(1, 1, 1, 1))
+
+
+def test_engines_are_variants_and_plans_are_data() -> None:
+    here, node = Here(), simple()
+    sources = [here.source(node, rank) for rank in range(3)]
+    assert [json.loads(s.code.text)["compiles"] for s in sources] == [False, False, True]  # type: ignore[union-attr]
+    assert len({s.digest for s in sources}) == 3
+    assert (sources[0].workspace, sources[0].params["version"]) == (64, [9, 19, 0])
+    assert json.loads(here.artifact(node).code.blob)[0]["pads"] == [1, 1, 1, 1]  # type: ignore[union-attr]
+
+
+def test_too_much_workspace_is_no_engine() -> None:
+    assert Here(wants=(64 << 20) + 1).tactic.variants(simple(), simt.DEVICE) == Reject("cuDNN has no engine for it")
+
+
+def test_an_engine_without_a_plan_is_an_error_of_its_step_alone() -> None:
+    here, node = Here(broken=1), simple()
+    assert here.run(node, [IMAGE, WEIGHTS, BIAS], here.artifact(node, 0)) <= 1
+    with pytest.raises(ExecutionError, match="cuDNN has no plan: cudnnBackendFinalize of cuDNN failed: status 3000"):
+        here.run(node, [IMAGE, WEIGHTS, BIAS], here.artifact(node, 1))
+
+
+def test_plans_are_cached() -> None:
+    here = Here()
+    first = here.artifact(simple())
+    here.functions.fail["cudnnBackendFinalize"] = 3000
+    assert here.artifact(simple()) == first
+
+
+def test_a_new_address_is_used_from_the_next_run_on() -> None:
+    here, node = Here(), simple()
+    variant = here.tactic.variants(node, simt.DEVICE)[0]  # type: ignore[index]
+    runnable, (got,) = here.bench.prepare(node, here.artifact(node), variant, [IMAGE, WEIGHTS, BIAS], {})
+    runnable()
+    other = real("f16", 2, 16, 9, 7)
+    held = Bench.aligned(variant.input_format(0).pack(other))
+    runnable.rebind(0, held.ctypes.data)
+    runnable()
+    assert here.bench.check(node, variant, [got], reference(node, [other, WEIGHTS, BIAS], {})) <= 1
+    assert "cuGraphExecChildGraphNodeSetParams" in here.api.log
+
+
+def test_descriptors_are_given_back() -> None:
+    here = Here()
+    here.run(simple(), [IMAGE, WEIGHTS, BIAS], here.artifact(simple()))
+    gc.collect()
+    assert here.functions.made == {}
+
+
+S = TensorSpec(DType.FP16, (sym("n"), 16, 9, 7))
+
+
+@pytest.mark.parametrize(("node", "why"), [
+    (h.node("Convolution", [S, WEIGHTS], [1]), "fixed sizes"),
+    (h.node("Convolution", [IMAGE.astype(np.float32), WEIGHTS.astype(np.float32)], [1]), "float16 or bfloat16"),
+    (h.fused([IMAGE, WEIGHTS], [("Convolution", (0, 1), {}), ("Sigmoid", (2,), {})], anchor=0, constants=[1]), "relu"),
+    (h.node("Convolution", [IMAGE, WEIGHTS, BIAS], [1]), "constant bias"),
+])  # fmt: skip
+def test_what_it_cannot_do_is_said(node: Any, why: str) -> None:
+    found = Here().tactic.variants(node, simt.DEVICE)
+    assert isinstance(found, Reject)
+    assert why in found.reason
+
+
+def test_another_version_is_refused() -> None:
+    here, node = Here(), simple()
+    artifact = here.artifact(node)
+    old = dataclasses.replace(artifact, params={**artifact.params, "version": [9, 18, 0]})
+    with pytest.raises(PlanCompatibilityError, match=r"choices of cuDNN 9\.18\.0: here is cuDNN 9\.19\.0"):
+        here.run(node, [IMAGE, WEIGHTS, BIAS], old)
+
+
+@pytest.mark.parametrize("change", [
+    {"version": 5}, {"convolution": {}}, {"convolution": None}, {"convolution": {"dtype": "i8"}}, {"convolution": [1]},
+])  # fmt: skip
+def test_damaged_params(change: dict[str, Any]) -> None:
+    here, node = Here(), simple()
+    artifact = here.artifact(node)
+    if change.get("convolution") == {"dtype": "i8"}:
+        change = {"convolution": {**artifact.params["convolution"], "dtype": "i8"}}
+    with pytest.raises(PlanFormatError, match="cuDNN"):
+        here.run(node, [IMAGE, WEIGHTS, BIAS], dataclasses.replace(artifact, params={**artifact.params, **change}))
+
+
+def test_a_plan_that_takes_more_workspace_than_it_has() -> None:
+    here, node = Here(), simple()
+    artifact = dataclasses.replace(here.artifact(node), workspace=8)
+    with pytest.raises(ExecutionError, match="more workspace than it was given: it takes 64 bytes"):
+        here.run(node, [IMAGE, WEIGHTS, BIAS], artifact)
+
+
+@pytest.mark.parametrize("function", ["cudnnCreate", "cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute"])
+def test_a_failed_status_names_the_function(function: str) -> None:
+    here = Here()
+    here.functions.fail[function] = 1001
+    with pytest.raises(LibraryFailure, match=f"{function} of cuDNN failed: status 1001, text of 1001"):
+        here.source(simple())
+
+
+def test_a_failed_run_names_the_step() -> None:
+    here, node = Here(), simple()
+    artifact = here.artifact(node)
+    here.functions.fail["cudnnBackendExecute"] = 5000
+    with pytest.raises(LibraryFailure, match="convolution: cudnnBackendExecute of cuDNN failed: status 5000"):
+        here.run(node, [IMAGE, WEIGHTS, BIAS], artifact)
+
+
+def test_convolutions_are_json() -> None:
+    c = Convolution("f16", (1, 2, 3, 4), (5, 2, 1, 1), (1, 5, 3, 4), (1, 1), (1, 1), (0, 0), (0, 0), True, False, True)
+    assert Convolution.from_json(json.loads(c.to_text())) == c
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+def sources(count: int) -> list[Source]:
+    node = simple()
+    return [Source("cudnn_graph", here.source(node, 2).code.text + " " * i)  # type: ignore[union-attr]
+            for here in [Here()] for i in range(count)]  # fmt: skip
+
+
+def test_many_compiled_plans_are_made_in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts: list[Any] = []
+
+    def process(texts: Any) -> list[str]:
+        parts.append(list(texts))
+        return [f"plan of {len(t)}" for t in texts]
+
+    monkeypatch.setattr(compiler, "_in_process", process)
+    monkeypatch.setattr(compiler, "the_device", lambda: fake_device()[0])
+    monkeypatch.setattr(compiler, "cudnn", lambda device: Here().library)
+    monkeypatch.setattr(compiler.os, "cpu_count", lambda: 4)
+    some = sources(20)
+    made = CudnnCompiler().compile(some, simt.DEVICE)
+    assert sorted(map(len, parts)) == [5, 5, 5, 5]
+    assert [b.blob.decode() for b in made] == [f"plan of {len(s.text)}" for s in some]
+
+
+def test_a_process_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler.sys, "executable", "/bin/false")
+    with pytest.raises(CompilerError, match="plans of cuDNN could not be made in a process: exit status 1"):
+        compiler._in_process(["{}"])

@@ -1,0 +1,206 @@
+"""Whole plans beside each other, on a device whose clock is made up: gaps between launches show in a network alone."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cuda_engine as e
+import numpy as np
+import pytest
+from cuda_steps import BLOCK, LAUNCHER
+from fake_driver import FakeApi, FakeKernel, fake_device
+from test_bench import view
+
+import tactix
+from tactix.contracts.artifact import KernelArtifact, Launch, scalar, tensor_in, tensor_out, workspace
+from tactix.contracts.tactic import Tactic
+from tactix.plan import container
+from tactix.plugins.hookspecs import hookimpl
+from tactix.words.dims import ceildiv
+from tactix.words.errors import AllocationError, TimingCacheError
+from tactix.words.progress import SilentProgress
+from tactix_builtin import cli
+from tactix_builtin.cuda import bench, finals
+from tactix_builtin.cuda import device as real
+from tactix_builtin.cuda.device import CudaDevice
+from tactix_builtin.cuda.nvrtc import why_missing
+from tactix_builtin.cuda.target import target
+from tactix_builtin.tactics.cc import symbol
+
+MODELS = Path(__file__).parents[2] / "models"
+
+pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
+
+ONE = e.SumTactic("test.one@1", "+")
+
+
+class TwoLaunches(e.SumTactic):
+    """The sum by way of a workspace."""
+
+    def compile(self, node: Any, variant: Any, ctx: Any) -> KernelArtifact:
+        n = node.outputs[0].spec.numel
+        grid = (ceildiv(n, BLOCK),)
+        args = [(tensor_in(0), tensor_in(1), out, scalar(n)) for out in (workspace(), tensor_out(0))]
+        launches = tuple(Launch(a, grid, (BLOCK,)) for a in args)
+        return KernelArtifact(LAUNCHER, launches, self.code, workspace=4 * n)
+
+
+TWO = TwoLaunches("test.two@1", " + ")
+"""Another text, so that its kernel has another name."""
+
+
+class Pack:
+    @hookimpl
+    def tactix_tactics(self) -> list[Tactic]:
+        return [ONE, TWO]
+
+
+def add(grid: Sequence[int], x: int, y: int, z: int, n: int) -> None:
+    view(z, (n,), np.float32)[...] = view(x, (n,), np.float32) + view(y, (n,), np.float32)
+
+
+class Everything(dict[str, FakeKernel]):
+    """Kernels of any name, which do nothing; their times differ by their names."""
+
+    def __init__(self, seconds: dict[str, float]) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> FakeKernel:
+        self.seconds.setdefault(name, 1e-6 + 1e-9 * (zlib.crc32(name.encode()) % 1000))
+        return FakeKernel(0)
+
+
+class Clock:
+    """Seconds by kernel; in a network each launch takes ``gap`` more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, gap: float, here: bool = True) -> None:
+        self.device, self.api = fake_device({symbol(t.code): FakeKernel(4, add) for t in (ONE, TWO)})
+        if not here:
+            self.api.fail["cuInit"] = 500
+        self.seconds, self.gap, self.whole = {symbol(ONE.code): 3e-6, symbol(TWO.code): 1e-6}, gap, 0
+        monkeypatch.setattr(FakeApi, "_cuDeviceGetName", lambda api, size, device: (b"NVIDIA H200".ljust(size, b"\0"),))
+        monkeypatch.setattr(CudaDevice, "measure", self.measure)
+        monkeypatch.setattr(real, "the_device", lambda: self.device)
+
+    def measure(self, runnable: Any, times: int) -> float:
+        before = len(self.api.ran)
+        runnable.repeat(1)
+        ran = self.api.ran[before:]
+        network = len({r.args for r in ran}) > 2
+        self.whole += network
+        return times * sum(self.seconds[r.symbol] + self.gap * network for r in ran)
+
+
+def build(**fields: Any) -> tactix.Plan:
+    session = tactix.Session(plugins=[("test", Pack())], enable=["test"])
+    session.active_rules = list  # type: ignore[method-assign]
+    built = tactix.Builder(session=session)
+    return built.build_plan(e.sums(built), e.config(**fields))
+
+
+def chosen(plan: tactix.Plan) -> set[str]:
+    return {s.info["tactic"] for s in plan.steps}
+
+
+@pytest.mark.parametrize(("gap", "winner"), [(0.1e-6, TWO), (5e-6, ONE)])
+def test_the_whole_decides(monkeypatch: pytest.MonkeyPatch, gap: float, winner: Tactic) -> None:
+    """Two launches of 1 us against one of 3 us: better alone; in a network that depends on the gap."""
+    clock = Clock(monkeypatch, gap)
+    plan = build()
+    assert chosen(plan) == {winner.key}
+    rows = plan.ledger["finals"]
+    assert len(rows) == 2
+    assert [r["chosen"] for r in rows].index(True) == min((0, 1), key=lambda i: rows[i]["seconds"])
+    assert clock.whole == 2 * 5
+
+
+def test_a_charge_for_each_launch_is_part_of_the_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(monkeypatch, 0.0)
+    rows = {r["charge"]: r["predicted_seconds"] for r in build().ledger["finals"]}
+    assert rows == pytest.approx({1.0: 4 * (2e-6 + 2 * CudaDevice.costs.launch), 4.0: 4 * (3e-6 + 4 * 7e-7)})
+
+
+@pytest.mark.parametrize("gap", [0.1e-6, 5e-6])
+def test_a_frozen_build_without_the_device_gives_the_same_steps(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gap: float
+) -> None:
+    Clock(monkeypatch, gap)
+    cache = tmp_path / "timings.json"
+    here = build(timing_cache=cache)
+    assert here.device["name"] == target("h200").name
+    clock = Clock(monkeypatch, gap, here=False)
+    there = build(timing_cache=cache, target="h200", frozen=True)
+    assert not clock.api.ran
+    for a, b in zip(there.steps, here.steps, strict=True):
+        assert (a.name, a.artifact, a.info) == (b.name, b.artifact, {**b.info, "status": "cached"})
+    assert there.ledger["finals"] == here.ledger["finals"]
+    with pytest.raises(TimingCacheError, match="every timing"):
+        build(timing_cache=cache, target="sm_90", frozen=True)
+
+
+def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A network of the tests with the built-in tactics, whose results are taken on trust: nothing here runs them."""
+    model, cache, out = MODELS / "lenet.onnx", tmp_path / "timings.json", tmp_path / "plan"
+    clock = Clock(monkeypatch, 0.0)
+    clock.api.kernels = Everything(clock.seconds)
+    monkeypatch.setattr(bench, "departure", lambda *given: 0.0)
+    built = tactix.Builder()
+    config = tactix.BuilderConfig(device="tactix.cuda@1", timing_cache=cache)
+    here = built.build_plan(built.import_model(model), config)
+    statuses = {c["status"] for n in here.ledger["nodes"].values() for c in n["candidates"]}
+    assert "measured" in statuses
+    Clock(monkeypatch, 0.0, here=False)
+    asked = ["--device", "cuda", "--target", "h200", "--timing-cache", str(cache), "--frozen"]
+    assert cli.main(["build", str(model), "-o", str(out), *asked]) == 0
+    there = container.load(out)
+    chosen = [[(s.name, s.info["tactic"], s.info["variant"], s.artifact.code) for s in p.steps] for p in (here, there)]
+    assert chosen[0] == chosen[1]
+    assert there.ledger.get("finals") == here.ledger.get("finals")
+    assert cli.main(["build", str(model), "-o", str(out), *asked, "-O", "5"]) != 0
+
+
+def test_a_frozen_build_needs_the_timings_of_whole_plans(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    Clock(monkeypatch, 0.0)
+    cache = tmp_path / "timings.json"
+    build(timing_cache=cache)
+    monkeypatch.setattr(finals, "CHARGES", (1.0, 0.0, 1000.0))
+    monkeypatch.setattr(finals, "_key", lambda attempt: f"{attempt[-1].seconds}")
+    with pytest.raises(TimingCacheError, match="every timing"):
+        build(timing_cache=cache, frozen=True)
+
+
+@pytest.mark.parametrize("reason", ["memory", "cancelled", "launches are little"])
+def test_predictions_decide_where_whole_plans_are_not_timed(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    clock = Clock(monkeypatch, 5e-6)
+    if reason == "memory":
+        monkeypatch.setattr(finals, "whole", refuse)
+    if reason == "launches are little":
+        monkeypatch.setattr(finals, "NOTABLE", 0.9)
+    plan = build(progress_monitor=Stopped() if reason == "cancelled" else SilentProgress())
+    assert clock.whole == 0
+    want = [] if reason == "launches are little" else [None, None]
+    assert [f["seconds"] for f in plan.ledger.get("finals", [])] == want
+    assert chosen(plan) == {TWO.key}  # 2 us and two charges, against 3 us and one
+
+
+def refuse(*given: Any) -> Any:
+    raise AllocationError("no more")
+
+
+class Stopped(SilentProgress):
+    """From when all has been measured."""
+
+    measured = False
+
+    def finish(self, name: str) -> None:
+        self.measured = self.measured or name == "measure"
+
+    def cancelled(self) -> bool:
+        return self.measured

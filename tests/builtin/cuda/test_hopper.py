@@ -1,0 +1,109 @@
+"""Kernels of sm_90a compile without spilling, fit, and are offered to that architecture alone."""
+
+from __future__ import annotations
+
+import hopper_cases
+import numpy as np
+import pytest
+from hopper_cases import CONV, DEVICE, GEMM, STEM, TABLE, every_flow
+from product_cases import plain, real
+from test_gemm_compile import fits
+
+from tactix.contracts.tactic import CompileContext, Reject
+from tactix.words import dims
+from tactix.words.dtypes import DType
+from tactix.words.tensor import TensorSpec
+from tactix_builtin.cuda import nvrtc
+from tactix_builtin.cuda.maps import maps_of
+from tactix_builtin.cuda.tactics import hopper
+from tactix_builtin.cuda.tactics.tile import Work
+from tactix_builtin.cuda.target import target
+
+needs_nvrtc = pytest.mark.skipif(bool(nvrtc.why_missing()), reason="needs NVRTC")
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", TABLE)
+def test_the_table_compiles(name: str) -> None:
+    for case in TABLE[name]()[::3]:
+        offered = case.tactic.variants(case.node, DEVICE)
+        assert not isinstance(offered, Reject)
+        env = dict(case.env)
+        fits(case.tactic.compile(case.node, offered[0], CompileContext(DEVICE, env)), DEVICE, env)
+
+
+@needs_nvrtc
+def test_no_flow_spills() -> None:
+    case = every_flow(hopper_cases.gemms("f16")[3])
+    for v in case.only or ():
+        fits(case.tactic.compile(case.node, v, CompileContext(DEVICE)), DEVICE, {})
+
+
+@pytest.mark.parametrize("name", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("make", [hopper_cases.gemms, hopper_cases.convs, hopper_cases.stems], ids=lambda m: m.__name__)
+def test_other_architectures_are_left_to_others(make: hopper_cases.Callable, name: str) -> None:  # type: ignore[type-arg]
+    case = make("f16")[0]
+    assert isinstance(case.tactic.variants(case.node, target(name)), Reject)
+
+
+def test_what_is_left_to_others() -> None:
+    odd = plain(GEMM, "MatMul", [real("f16", 16, 30), real("f16", 30, 16)], [1])
+    given = plain(GEMM, "MatMul", [real("f16", 16, 32), real("f16", 32, 16)])
+    wide = plain(GEMM, "MatMul", [real("f32", 16, 32), real("f32", 32, 16)], [1])
+    channels = plain(CONV, "Convolution", [real("f16", 1, 12, 5, 5), real("f16", 8, 12, 3, 3)], [1])
+    many = plain(STEM, "Convolution", [real("f16", 1, 5, 5, 5), real("f16", 8, 5, 3, 3)], [1])
+    for case in (odd, given, wide, channels, many):
+        assert isinstance(case.tactic.variants(case.node, DEVICE), Reject)
+
+
+def test_columns_lie_as_threads_have_them() -> None:
+    """A thread has columns 8 g + 2 q and the next; they are neighbours of the given matrix."""
+    panels, cols, stages = 2, 64, 3
+    b = np.arange(panels * cols * stages * hopper.DEPTH).reshape(panels * cols, stages * hopper.DEPTH)
+    (_, shape), (_, axes) = hopper.pack(panels, cols, stages)
+    laid = b.reshape(shape).transpose(axes).reshape(panels, stages, cols, hopper.DEPTH)
+    for place in (0, 1, 7, 8, 31, 32, 45, 63):
+        group, g, q, e = place // 32, place % 32 // 8, place % 8 // 2, place % 2
+        column = group * 32 + q * 8 + g * 2 + e
+        np.testing.assert_array_equal(laid[1, 2, place], b[cols + column, 2 * hopper.DEPTH :])
+
+
+def test_grids_maps_and_clusters_of_odd_shapes() -> None:
+    s = dims.sym("s")
+    weights = TensorSpec(DType.FP16, (40, 300), const=real("f16", 40, 300))
+    node = hopper_cases.simt.h.node("MatMul", [TensorSpec(DType.FP16, (s, 40)), weights])
+    for f in (hopper.Flow(128, 128, 6, 2, True, 1), hopper.Flow(64, 64, 6, 1, False, 4)):
+        (v,) = hopper.variants([f])
+        made = GEMM.compile(node, v, CompileContext(DEVICE))
+        (launch,) = made.launches
+        want = [min(3 * -(-n // 128), 132) if f.teams > 1 else 5 * -(-n // 64) * 4 for n in (1, 129, 20000)]
+        assert [dims.evaluate(launch.grid[0], {"s": n}) for n in (1, 129, 20000)] == want
+        assert launch.cluster == ((4,) if f.splits > 1 else ())
+        ((rows, columns),) = maps_of(made)
+        assert (rows.shape, rows.strides, rows.box) == ((40, s), (80,), (64, f.rows))
+        assert (columns.shape, columns.strides, columns.box) == ((64, -(-300 // f.cols) * f.cols), (128,), (64, f.cols))
+        assert "sm_90a".replace("sm", "cubin") in made.requires
+
+
+def test_windows_of_a_convolution_start_where_padding_does() -> None:
+    image, w = real("f16", 2, 16, 12, 13), real("f16", 8, 16, 5, 3)
+    pads = {"dilations": (2, 3), "pads": (4, 1, 3, 2), "strides": (2, 1)}
+    case = plain(CONV, "Convolution", [image, w], [1], **pads)
+    offered = CONV.variants(case.node, DEVICE)
+    assert not isinstance(offered, Reject)
+    (windows, _) = maps_of(CONV.compile(case.node, offered[0], CompileContext(DEVICE)))[0]
+    assert windows.shape == (16, 13, 12, 2)
+    assert windows.corners == ((-1, -4), (2 - 6, 3 - 8))
+    assert windows.steps == (1, 1, 2, 1)
+    across = (13 + windows.corners[1][0] - windows.corners[0][0] - 1) // 1 + 1
+    down = (12 + windows.corners[1][1] - windows.corners[0][1] - 1) // 2 + 1
+    assert (down, across) == tuple(case.node.outputs[0].spec.shape[2:])
+
+
+def test_estimates_grow_with_the_work() -> None:
+    for f in hopper.flows():
+        costs = [hopper.seconds(Work(1, m, 1024, 4096), f, DEVICE) for m in (64, 4096, 65536)]
+        assert costs == sorted(costs)
+    assert len(hopper.best([Work(1, 4096, 4096, 4096)], DEVICE)) == hopper.OFFERED
+    assert hopper.best([Work(1, 16384, 768, 3072)], DEVICE)[0].teams == 2
+    assert hopper.best([Work(1, 49, 512, 4608)], DEVICE)[0].splits > 1

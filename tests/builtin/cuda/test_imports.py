@@ -1,0 +1,23 @@
+"""What a process pays for CUDA that does not use it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+TEXT = """
+import sys
+from tactix_builtin import cuda
+found = {x.key for x in cuda.launchers()}
+assert {"tactix.cuda.cubin@1", "tactix.cuda.cublaslt@1", "tactix.cuda.cudnn@1", "tactix.cuda.host@1"} <= found, found
+cuda.devices(), cuda.allocators()
+parts = "library nvrtc exchange arrays dlpack pinned tactics cublaslt.matmul cudnn.convolution".split()
+loaded = [p for p in parts if "tactix_builtin.cuda." + p in sys.modules]
+print(loaded + [m for m in ("numpy", "cuda", "tactix_builtin.tactics") if m in sys.modules])
+"""
+
+
+def test_offering_launchers_and_devices_imports_little() -> None:
+    said = subprocess.run([sys.executable, "-c", TEXT], capture_output=True, text=True, timeout=60)
+    assert said.returncode == 0, said.stderr
+    assert said.stdout == "[]\n"

@@ -1,0 +1,115 @@
+"""What builds for a GPU do with precision flags, by estimate: no device is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tactix
+from tactix.api import configure
+from tactix.contracts.tactic import Reject
+from tactix.plan.schema import Plan
+from tactix.words.dtypes import DType
+from tactix.words.errors import ConfigError, NoTacticError
+from tactix_builtin.cuda.tactics.gemm import GemmTactic
+from tactix_builtin.cuda.tactics.pointwise import PointwiseTactic
+
+MODELS = Path(__file__).parents[2] / "models"
+
+
+def network(builder: tactix.Builder, dtype: Any = np.float32) -> Any:
+    """Two wide products with a Relu between."""
+    rng = np.random.default_rng(3)
+    net = builder.create_network()
+    v = net.add_input("x", dtype, (512, 2048))
+    for name in ("first", "second"):
+        w = net.add_constant((rng.standard_normal((2048, 2048), dtype=np.float32) / 45).astype(dtype))
+        (v,) = net.add_layer("tactix.Relu", [net.add_layer("tactix.MatMul", [v, w], name)[0]])
+    net.mark_output(v, "y")
+    return net
+
+
+def plan(dtype: Any = np.float32, **options: Any) -> Plan:
+    builder = tactix.Builder()
+    config = configure(device="tactix.cuda@1", target="sm_90", level=0, timing_cache=False, **options)
+    return builder.build_plan(network(builder, dtype), config)
+
+
+def dtypes(p: Plan) -> list[str]:
+    """Of what the products read, in order."""
+    return [s.inputs[0].spec.dtype.value for s in p.steps if s.info["kind"] == "tactix.MatMul@1"]
+
+
+def tactics(p: Plan) -> set[str]:
+    return {s.info["tactic"] for s in p.steps if s.info["kind"] == "tactix.MatMul@1"}
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", "f32"), ("tf32", "f32"), ("fp16", "f16"), ("bf16", "bf16")])
+def test_a_flag_changes_what_is_between_inputs_and_outputs(precision: str, dtype: str) -> None:
+    made = plan(precision=precision)
+    assert dtypes(made) == [dtype, dtype]
+    assert [b.dtype.value for b in made.buffers if b.kind in ("input", "output")] == ["f32", "f32"]
+    assert all("tf32" in t for t in tactics(made)) == (precision == "tf32")
+    assert len(made.steps) == (3 if dtype.endswith("16") else 2), "one cast, of the input"
+
+
+def test_layers_obey_their_own_precision() -> None:
+    assert dtypes(plan(precision="fp16", layer_precisions={"second": "fp32"})) == ["f16", "f32"]
+    assert dtypes(plan(layer_precisions={"sec*": "bf16"})) == ["f32", "bf16"]
+    assert not any("tf32" in t for t in tactics(plan(precision="tf32", layer_precisions={"*": "fp32"})))
+    mixed = {s.inputs[0].spec.dtype.value: s.info["tactic"] for s in plan(
+        precision="tf32", layer_precisions={"first": "fp16"}).steps if s.info["kind"] == "tactix.MatMul@1"}  # fmt: skip
+    assert mixed.keys() == {"f16", "f32"}
+    assert "tf32" in mixed["f32"]
+
+
+def test_a_wish_that_cannot_be_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="third"):
+        plan(precision="fp16", layer_precisions={"third": "fp32"})
+    with pytest.raises(ConfigError, match=r"first.*bf16"):
+        plan(np.float16, layer_precisions={"first": "bf16"})
+    with pytest.raises(ConfigError, match="fp32, fp16 or bf16"):
+        tactix.BuilderConfig().set_layer_precision("first", "int8")
+
+
+class OnlyFloat32(GemmTactic):
+    """No kernel for 16 bits."""
+
+    def variants(self, node: Any, device: Any) -> Any:
+        wide = node.given[0].spec.dtype is DType.FP32
+        return super().variants(node, device) if wide else Reject("not in 16 bits")
+
+
+def test_where_16_bits_have_no_kernel_nothing_changes_unless_it_was_wanted() -> None:
+    warned: list[str] = []
+
+    class Log(tactix.Logger):
+        def log(self, severity: Any, msg: str) -> None:
+            warned.append(msg)
+
+    builder = tactix.Builder(Log())
+    builder.session.active_tactics = lambda: [OnlyFloat32(), PointwiseTactic()]  # type: ignore[method-assign]
+    config = configure(device="tactix.cuda@1", target="sm_90", level=0, timing_cache=False, precision="fp16")
+    assert dtypes(builder.build_plan(network(builder), config)) == ["f32", "f32"]
+    assert sum("no layer is lowered" in m and "not in 16 bits" in m for m in warned) == 1
+    config.set_layer_precision("second", "fp16")
+    with pytest.raises(NoTacticError, match=r"second.*not in 16 bits"):
+        builder.build_plan(network(builder), config)
+
+
+def test_a_network_that_has_16_bits_keeps_them() -> None:
+    assert dtypes(plan(np.float16, precision="bf16")) == ["f16", "f16"]
+
+
+@pytest.mark.parametrize("name", ["unet", "decoder", "lstm"])
+def test_every_layer_lowered_has_a_kernel(name: str) -> None:
+    builder = tactix.Builder()
+    config = configure(device="tactix.cuda@1", target="sm_90", level=0, timing_cache=False)
+    config.set_layer_precision("*", "fp16")
+    made = builder.build_plan(builder.import_model(MODELS / f"{name}.onnx"), config)
+    weights = [s for s in made.steps if s.info["kind"] in ("tactix.MatMul@1", "tactix.Convolution@1", "tactix.LSTM@1")]
+    assert weights
+    assert {s.inputs[0].spec.dtype.value for s in weights} == {"f16"}

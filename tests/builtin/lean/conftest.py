@@ -1,0 +1,85 @@
+"""Plans of small models, and an interpreter that has numpy and the lean runtime, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tactix
+from tactix import BuilderFlag
+from tactix_builtin.lean import wheel
+
+MODELS = Path(__file__).parents[2] / "models"
+
+Inputs = dict[str, np.ndarray]
+Saved = tuple[Path, Inputs, list[np.ndarray]]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault("TACTIX_CACHE_DIR", str(config.cache.mkdir("tactix-objects")))  # type: ignore[union-attr]
+
+
+def feed(engine: Any, batch: int = 3) -> Inputs:
+    """Random inputs; integers are 0 or 1."""
+    rng = np.random.default_rng(7)
+    out = {}
+    for io in engine.inputs:
+        shape = [d if isinstance(d, int) else batch for d in io.shape]
+        x = rng.standard_normal(shape) if io.dtype.is_float else rng.integers(0, 2, shape)
+        out[io.name] = x.astype(io.dtype.numpy)
+    return out
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Saved]:
+    """Builds a plan of a model: its file, inputs, and the results of the engine that was built."""
+    folder, known = tmp_path_factory.mktemp("plans"), dict[Any, Saved]()
+
+    def build(name: str, *flags: BuilderFlag, source: str = "") -> Saved:
+        key = (name, flags, source)
+        if key not in known:
+            options = {"tactic_sources": {source}} if source else {}
+            engine = tactix.build(MODELS / f"{name}.onnx", level=0, timing_cache=False, flags=set(flags), **options)
+            path = folder / f"{Path(name).name}-{len(known)}.plan"
+            engine.save(path)
+            x = feed(engine)
+            known[key] = path, x, list(engine.create_execution_context().run(x).values())
+        return known[key]
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment's interpreter; numpy is linked into it, the wheel installed by pip."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder / "env", with_pip=False, symlinks=os.name != "nt")
+    python = folder / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
+    where = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    site = Path(subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip())
+    packages = Path(np.__file__).parents[1]
+    for name in ("numpy", "numpy.libs"):
+        if (packages / name).exists():
+            (site / name).symlink_to(packages / name, target_is_directory=True)
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        "--no-compile",
+        "--target",
+        str(site),
+    ]
+    subprocess.run([*pip, str(wheel.write(folder))], check=True, capture_output=True, text=True)
+    return python

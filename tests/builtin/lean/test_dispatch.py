@@ -1,0 +1,347 @@
+"""Plans that bring their runtime: embedded, handed over, refused where nobody vouches for it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tactix
+from tactix import BuilderFlag
+from tactix.contracts.flavour import TempfileControlFlag
+from tactix.plan import container
+from tactix.plan.schema import Plan, Profile, TensorIO
+from tactix.words import dims, errors
+from tactix.words.dtypes import DType
+from tactix.words.tensor import Element
+from tactix_builtin.cli import main
+from tactix_builtin.lean import envelope, guest, wheel
+from tactix_builtin.tools import arrays
+
+COMPATIBLE = BuilderFlag.VERSION_COMPATIBLE
+NOWHERE, IN_FILES = TempfileControlFlag(0), TempfileControlFlag.ALLOW_TEMPORARY_FILES
+
+
+def results(runtime: tactix.Runtime, saved: Any) -> list[bytes]:
+    plan, feed, _ = saved
+    found = runtime.deserialize(plan).create_execution_context().run(feed)
+    return [y.tobytes() for y in found.values()]
+
+
+def expected(saved: Any) -> list[bytes]:
+    return [y.tobytes() for y in saved[2]]
+
+
+def rewritten(path: Path, change: Callable[[dict[str, Any]], Any], version: int = 0) -> bytes:
+    """A plan's bytes with another header or format; not signed any more."""
+    data = path.read_bytes()
+    magic, own, signed, length, total, _ = container.PROLOGUE.unpack(data[: container.PROLOGUE.size])
+    end = container.PROLOGUE.size + length
+    header = json.loads(data[container.PROLOGUE.size : end])
+    change(header)
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    start, old = container.align(container.PROLOGUE.size + len(text)), container.align(end + signed)
+    total += start - old
+    new = container.PROLOGUE.pack(magic, version or own, 0, len(text), total, hashlib.sha256(text).digest())
+    return (new + text).ljust(start, b"\0") + data[old:]
+
+
+@pytest.fixture
+def saved(built: Callable[..., Any]) -> Any:
+    return built("mlp", COMPATIBLE)
+
+
+@pytest.mark.parametrize("flavour", ["default", "dispatch", "lean"])
+def test_every_flavour_gives_the_same_answer(flavour: str, saved: Any) -> None:
+    assert results(tactix.Runtime(flavour=flavour), saved) == expected(saved)
+
+
+def test_the_plan_holds_the_wheel(saved: Any, built: Callable[..., Any]) -> None:
+    found = envelope.read(memoryview(saved[0].read_bytes()))
+    assert (found.format, found.version) == (container.VERSION, tactix.__version__)
+    assert found.runtime is not None
+    assert "run/engine.py" in guest.unpack(found.runtime)
+    for flags in ((), (COMPATIBLE, BuilderFlag.EXCLUDE_LEAN_RUNTIME)):
+        without = envelope.read(memoryview(built("mlp", *flags)[0].read_bytes()))
+        assert without.runtime is None
+
+
+def test_leaving_out_what_no_plan_would_hold() -> None:
+    with pytest.raises(errors.ConfigError, match="EXCLUDE_LEAN_RUNTIME"):
+        tactix.BuilderConfig(flags={BuilderFlag.EXCLUDE_LEAN_RUNTIME}).check()
+
+
+@pytest.mark.parametrize("registry", ["layers", "launchers", "devices", "allocators"])
+def test_it_offers_what_the_built_ins_offer(registry: str) -> None:
+    """Those for CUDA, too, which are imported when something asks for them."""
+    package = guest.admit(guest.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None)
+    ours, theirs = tactix.Session(door="runtime", only=[]), package.Session()
+    assert set(getattr(theirs, registry)) == set(getattr(ours, registry))
+    assert len(getattr(theirs, registry)) > 1
+    with pytest.raises(errors.PluginError, match=r"acme\.none@1"):
+        getattr(theirs, registry)["acme.none@1"]
+
+
+def test_the_runtime_at_a_path(built: Callable[..., Any], tmp_path: Path) -> None:
+    saved = built("mlp", COMPATIBLE, BuilderFlag.EXCLUDE_LEAN_RUNTIME)
+    runtime = tactix.Runtime()
+    with pytest.raises(errors.PlanCompatibilityError, match="VERSION_COMPATIBLE"):
+        tactix.Runtime(flavour="dispatch").deserialize(saved[0])
+    for path in (wheel.write(tmp_path), tmp_path / "tactix_lean"):
+        for name, content in guest.unpack(wheel.wheel()).items():
+            (tmp_path / "tactix_lean" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "tactix_lean" / name).write_bytes(content)
+        assert results(runtime.load_runtime(path), saved) == expected(saved)
+    assert runtime.flavour == "default"
+    for wrong in (tmp_path / "none", tmp_path):
+        with pytest.raises(errors.ConfigError, match="lean runtime"):
+            runtime.load_runtime(wrong).deserialize(saved[0])
+
+
+def test_temporary_files_where_memory_is_not_allowed(saved: Any, tmp_path: Path) -> None:
+    runtime = tactix.Runtime(flavour="dispatch")
+    runtime.tempfile_control_flags, runtime.temporary_directory = NOWHERE, str(tmp_path)
+    files = {**guest.unpack(wheel.wheel()), "note.py": b"once = True"}  # content that no other test has loaded
+    with pytest.raises(errors.ConfigError, match="neither files in memory nor"):
+        guest.admit(files, NOWHERE, None)
+    package = guest.admit(files, IN_FILES, str(tmp_path))
+    assert Path(str(package.__file__)).is_relative_to(tmp_path)
+    assert guest.admit(files, NOWHERE, None) is package
+    found = package.load(str(saved[0])).create_execution_context().run(saved[1])
+    assert [y.tobytes() for y in found.values()] == expected(saved)
+    with pytest.raises(errors.ConfigError, match="temporary_directory"):
+        guest.admit({**files, "note.py": b"twice = True"}, IN_FILES, str(tmp_path / "none"))
+
+
+def test_the_guest_is_another_package(saved: Any) -> None:
+    engine = tactix.Runtime(flavour="dispatch").deserialize(saved[0])
+    top = type(engine).__module__.partition(".")[0]
+    assert top.startswith("_tactix_lean_")
+    assert not isinstance(engine, tactix.Engine)
+    assert all(v.__name__.startswith(top) for n, v in list(sys.modules.items()) if n.startswith(f"{top}.run"))
+    again = tactix.Runtime(flavour="dispatch").deserialize(saved[0].read_bytes())
+    assert type(again) is type(engine)
+
+
+def test_guests_load_machine_code_apart(built: Callable[..., Any]) -> None:
+    """Each has its own loader, and they load one after the other from files of the same number."""
+    wheel_files = guest.unpack(wheel.wheel())
+    for i, model in enumerate(("mlp", "lenet", "gru")):
+        path, feed, want = built(model)
+        package = guest.admit({**wheel_files, "note.py": b"# %d" % i}, TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None)
+        found = package.load(path).create_execution_context().run(feed)
+        assert [y.tobytes() for y in found.values()] == [y.tobytes() for y in want]
+
+
+def test_its_errors_are_ours(saved: Any) -> None:
+    recorder = tactix.ErrorRecorder()
+    engine = tactix.Runtime(flavour="dispatch", error_recorder=recorder).deserialize(saved[0])
+    (name,) = saved[1]
+    with pytest.raises(errors.ShapeError, match="input") as e:
+        engine(**{name: saved[1][name][:, :-1]})
+    assert isinstance(e.value, ValueError)
+    assert e.value.what
+    with pytest.raises(errors.DTypeError):
+        engine(**{name: saved[1][name].astype(np.float64)})
+    assert recorder.num_errors() >= 1
+    lean = sys.modules[type(engine).__module__.partition(".")[0]]
+    with pytest.raises(errors.PlanFormatError):
+        lean.load(b"nothing")
+    error = sys.modules[f"{lean.__name__}.words.errors"].AllocationError("none", who="it", do="less")
+    assert isinstance(error, MemoryError)
+    assert isinstance(error, errors.AllocationError)
+    assert str(error) == "it: none. less"
+
+
+def test_settings_reach_the_guest(saved: Any) -> None:
+    lines: list[str] = []
+
+    class Kept(tactix.Logger):
+        def log(self, severity: Any, msg: str) -> None:
+            lines.append(msg)
+
+    def tuned(header: dict[str, Any]) -> None:
+        header["device"]["name"] = "another machine"
+
+    data = rewritten(saved[0], tuned)
+    runtime = tactix.Runtime(Kept(), flavour="dispatch", engine_host_code_allowed=True, max_threads=1)
+    runtime.deserialize(data)
+    assert any("another machine" in line for line in lines)
+    runtime.device = "nowhere"
+    with pytest.raises(errors.PlanCompatibilityError, match="nowhere"):
+        runtime.deserialize(data)
+    with pytest.raises(errors.InvalidArgument, match="allocator"):
+        tactix.Runtime(flavour="dispatch", allocator=object()).deserialize(saved[0])  # type: ignore[arg-type]
+
+
+def test_nobody_vouches(saved: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACTIX_HOME", str(tmp_path))
+    with pytest.raises(errors.UntrustedPlan, match="bytes of Python"):
+        tactix.Runtime(flavour="dispatch").deserialize(saved[0])
+    with pytest.raises(errors.UntrustedPlan):
+        tactix.Runtime(flavour="dispatch", engine_host_code_allowed=True, strict=True).deserialize(saved[0])
+    with pytest.raises(
+        errors.UntrustedPlan
+    ):  # a runtime that the user names; but the plan's own code is another matter
+        tactix.Runtime(flavour="lean").deserialize(saved[0])
+    assert results(tactix.Runtime(flavour="dispatch", engine_host_code_allowed=True), saved) == expected(saved)
+
+
+def test_the_host_vouches_for_one_plan_alone(saved: Any) -> None:
+    """What changes between the host's look and the guest's is not what the host has vouched for."""
+    package = guest.admit(guest.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None)
+    digest = envelope.read(memoryview(saved[0].read_bytes())).seal.digest
+    silent = {"log": lambda severity, text: None}
+    assert package.open_plan(saved[0], {**silent, "vouched": digest, "strict": True})
+    for other in (b"", digest[::-1]):
+        with pytest.raises(errors.UntrustedPlan):
+            package.open_plan(saved[0], {**silent, "vouched": other})
+
+
+def test_a_changed_runtime_is_no_runtime(saved: Any) -> None:
+    data = bytearray(saved[0].read_bytes())
+    at = bytes(data).index(b"PK\x03\x04")
+    data[at + 2000] ^= 1
+    with pytest.raises(errors.PlanFormatError, match="sha256"):
+        tactix.Runtime(flavour="dispatch", engine_host_code_allowed=True).deserialize(bytes(data))
+
+
+def _lost(header: dict[str, Any]) -> None:
+    del header["blobs"][envelope.LEAN]
+
+
+def _outside(header: dict[str, Any]) -> None:
+    header["blobs"][envelope.LEAN][0] = 1 << 40
+
+
+def _negative(header: dict[str, Any]) -> None:
+    header["blobs"][envelope.LEAN][1] = -1
+
+
+def _odd(header: dict[str, Any]) -> None:
+    header["blobs"][envelope.LEAN] = "x"
+
+
+def _no_meta(header: dict[str, Any]) -> None:
+    header["meta"] = 3
+
+
+@pytest.mark.parametrize("change", [_lost, _outside, _negative, _odd, _no_meta])
+def test_hostile_envelopes(change: Any, saved: Any) -> None:
+    with pytest.raises(errors.PlanFormatError):
+        envelope.read(memoryview(rewritten(saved[0], change)))
+
+
+@pytest.mark.parametrize("data", [b"", b"\x89tactix\n", b"\x89tactix\n" + bytes(56), bytes(200), b"x" * 64])
+def test_what_is_no_plan(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "no.plan").write_bytes(data)
+    for source in (data, tmp_path / "no.plan"):
+        with pytest.raises(errors.PlanFormatError):
+            tactix.Runtime(flavour="dispatch").deserialize(source)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"PK\x05\x06" + bytes(18)])
+def test_what_is_no_wheel(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "no.whl").write_bytes(content)
+    with pytest.raises((errors.PlanFormatError, errors.ConfigError)):
+        tactix.Runtime().load_runtime(tmp_path / "no.whl").deserialize(b"")
+
+
+@pytest.mark.parametrize("flavour", ["lean", "dispatch"])
+def test_a_plan_in_memory_is_not_handed_over(flavour: str, saved: Any) -> None:
+    with pytest.raises(errors.InvalidArgument, match="in memory"):
+        tactix.Runtime(flavour=flavour).load(container.load(saved[0]))
+
+
+def test_another_format_is_told_with_its_cure(saved: Any) -> None:
+    data = rewritten(saved[0], lambda header: None, version=container.VERSION + 1)
+    with pytest.raises(errors.PlanFormatError, match=f"plan format {container.VERSION + 1}.*dispatch"):
+        tactix.Runtime().deserialize(data)
+
+
+def test_another_major_version_is_told_with_its_cure(saved: Any) -> None:
+    def older(header: dict[str, Any]) -> None:
+        header["meta"]["tactix"] = "77.0.0"
+
+    data = rewritten(saved[0], older)
+    runtime = tactix.Runtime(engine_host_code_allowed=True)
+    with pytest.raises(errors.PlanCompatibilityError, match=r"77\.0\.0.*dispatch") as e:
+        runtime.deserialize(data)
+    assert runtime.check(data) == list(e.value.reasons)
+
+
+def test_check_gives_all_reasons(saved: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(header: dict[str, Any]) -> None:
+        header["meta"]["tactix"] = "77.0.0"
+        header["steps"][0]["artifact"]["launcher"] = "acme.none@1"
+        header["steps"][0]["artifact"]["requires"] = ["cold_fusion"]
+
+    monkeypatch.setenv("TACTIX_HOME", str(tmp_path))
+    assert tactix.Runtime(engine_host_code_allowed=True).check(saved[0]) == []
+    assert tactix.Runtime().check(container.load(saved[0]))
+    reasons = tactix.Runtime().check(rewritten(saved[0], broken))
+    for part in ("nobody vouches", "cold_fusion", "77.0.0", "acme.none@1"):
+        assert any(part in r for r in reasons), part
+    assert len(reasons) == 4
+    (reason,) = tactix.Runtime().check(b"nothing")
+    assert "plan" in reason
+
+
+def test_inspect_check(saved: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "--check", str(saved[0])]) == 0
+    assert "can run here" in capsys.readouterr().out
+    other = tmp_path / "other.plan"
+    other.write_bytes(rewritten(saved[0], lambda header: None, version=9))
+    assert main(["inspect", "--check", str(other), "--json"]) == 5
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["format"] == 9
+    assert facts["lean_runtime"] is True
+    assert len(facts["reasons"]) == 1
+    other.write_bytes(b"\x89tactix\n")
+    assert main(["inspect", "--check", str(other)]) == 5
+    assert "cannot run here" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [["--flavour", "dispatch"], ["--flavour", "lean"]])
+def test_run_with_a_flavour(options: list[str], saved: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(saved[0]), "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert main(["run", str(saved[0]), "--json", *options]) == 0
+    assert json.loads(capsys.readouterr().out) == first
+
+
+def test_the_tools_understand_the_words_of_a_guest() -> None:
+    """What it says of its inputs is of its own classes: here of none that they know."""
+    n = dims.sym("n")
+    text = Element(DType.STRING, (2, None, n))
+    inputs = (TensorIO("x", 0, DType.FP32, (3, n)), TensorIO("s", 1, DType.SEQUENCE, (), text),
+              TensorIO("o", 2, DType.OPTIONAL, (), Element(DType.INT64, (n,))))  # fmt: skip
+    ours = Plan("p", inputs, (), (Profile("", {"n": (1, 4, None)}),), (), ())
+    theirs = SimpleNamespace(name="p", inputs=inputs, profiles=ours.profiles)
+    options = {"inputs": None, "shapes": (), "seed": 1, "int_below": 5}
+    want, got = arrays.feed(ours, options), arrays.feed(theirs, options)  # type: ignore[arg-type]
+    assert want["x"].shape == got["x"].shape == (3, 4)
+    assert repr(want) == repr(got)
+
+
+def test_threads_share_one_guest(saved: Any) -> None:
+    found: list[Any] = []
+
+    def load() -> None:
+        found.append(type(tactix.Runtime(flavour="dispatch").deserialize(saved[0])))
+
+    workers = [threading.Thread(target=load) for _ in range(4)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    assert len(found) == 4
+    assert len(set(found)) == 1

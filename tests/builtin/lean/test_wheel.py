@@ -1,0 +1,169 @@
+"""The lean runtime as a wheel: what is in it, that it is the same every time, and that it runs plans alone."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import os
+import subprocess
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tactix.words.errors import InternalError
+from tactix_builtin.cli import main
+from tactix_builtin.lean import modules, wheel
+from tactix_builtin.lean.shrink import shrink
+
+RUN = """
+import json, sys
+import numpy as np, tactix_lean
+plan, inputs, outputs = sys.argv[1:]
+with np.load(inputs) as f: feed = dict(f)
+found = tactix_lean.load(plan).create_execution_context().run(feed)
+np.savez(outputs, *found.values())
+tops = sorted({m.partition(".")[0] for m in sys.modules} - set(sys.stdlib_module_names))
+cold = [m for m in sys.modules if m.startswith(("tactix_lean.builtin.layers", "tactix_lean.builtin.cuda"))]
+missing = 0
+for name in ("onnx", "pluggy", "tactix", "tactix_builtin", "ml_dtypes", "click"):
+    try: __import__(name)
+    except ImportError: missing += 1
+print(json.dumps([tops, cold, missing]))
+"""
+
+
+def run_alone(
+    python: Path, plan: Path, feed: dict[str, np.ndarray], folder: Path
+) -> tuple[list[np.ndarray], list[Any]]:
+    """Results in the bare interpreter, and what it imported."""
+    np.savez(folder / "in.npz", **feed)  # type: ignore[arg-type]
+    command = [str(python), "-I", "-c", RUN, str(plan), str(folder / "in.npz"), str(folder / "out.npz")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    with np.load(folder / "out.npz") as f:
+        return list(f.values()), json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("model", ["mlp", "lenet", "gru"])
+def test_it_runs_compiled_plans(model: str, built: Callable[..., Any], bare_python: Path, tmp_path: Path) -> None:
+    plan, feed, expected = built(model)
+    found, (tops, cold, missing) = run_alone(bare_python, plan, feed, tmp_path)
+    assert [y.tobytes() for y in found] == [y.tobytes() for y in expected]
+    assert missing == 6
+    assert {"numpy", "tactix_lean"} == {t for t in tops if not t.startswith(("_", "sitecustomize"))}
+    assert cold == []
+
+
+@pytest.mark.parametrize(("model", "source"), [("lenet", "numpy"), ("encoder", "numpy"), ("loops/greedy", "")])
+def test_it_runs_references_and_loops(
+    model: str, source: str, built: Callable[..., Any], bare_python: Path, tmp_path: Path
+) -> None:
+    plan, feed, expected = built(model, source=source)
+    found, (_, cold, _) = run_alone(bare_python, plan, feed, tmp_path)
+    assert [y.tobytes() for y in found] == [y.tobytes() for y in expected]
+    assert cold
+
+
+def test_it_is_small() -> None:
+    assert 100_000 < wheel.installed_size() < 200 * 1024
+
+
+def test_the_same_sources_give_the_same_bytes() -> None:
+    first = wheel.wheel()
+    wheel.wheel.cache_clear()
+    assert wheel.wheel() == first
+
+
+def test_every_file_is_recorded() -> None:
+    with zipfile.ZipFile(io.BytesIO(wheel.wheel())) as z:
+        (record,) = [n for n in z.namelist() if n.endswith("RECORD")]
+        rows = dict(line.split(",", 1) for line in z.read(record).decode().splitlines())
+        assert rows.keys() == set(z.namelist())
+        assert all(rows[i.filename].endswith(f",{i.file_size}") for i in z.infolist() if i.filename != record)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lean-wheel", "--out", str(tmp_path / "new"), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert Path(facts["wheel"]).read_bytes() == wheel.wheel()
+    assert facts["installed_bytes"] == wheel.installed_size()
+
+
+def test_what_is_in_it() -> None:
+    found = modules.closure()
+    assert {"tactix.run.engine", "tactix_builtin.launchers.elf", "tactix_builtin.layers.rnn"} <= found.keys()
+    strangers = ("tactix.network.verify", "tactix.fuse", "tactix.select", "tactix.builder", "tactix_builtin.tactics")
+    assert not [m for m in found if modules.within(m, strangers)]
+    imported = {top for tree in found.values() for top in _tops(tree)}
+    assert not imported & {"onnx", "pluggy", "click", "rich"}
+
+
+def _tops(tree: ast.AST) -> set[str]:
+    plain = {a.name.partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    return plain | {(n.module or "").partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+
+
+SOURCE = '''"""Doc."""
+from __future__ import annotations
+from collections.abc import Mapping, Sequence
+from typing import Any
+from dataclasses import dataclass
+import tactix
+from tactix.words import dims
+from tactix_builtin.lean.importer import MemoryImporter
+NAMES: Mapping[str, int] = {}
+"""Below an attribute."""
+@dataclass
+class Box(Sequence):
+    """Doc."""
+    size: int = 3  # why
+    text: str = "a = b,  c"
+    def grow(self, by: int = 1) -> int:
+        """Doc."""
+        out: int = self.size + by * -1
+        return out
+    def nothing(self) -> None: ...
+'''
+SMALL = """\
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ... import this as tactix
+from ...words import dims
+from ...builtin.lean.importer import MemoryImporter
+NAMES:0={}
+@dataclass
+class Box(Sequence):
+ size:0=3
+ text: 0 = 'a = b,  c'
+ def grow(self,by=1):
+  out=self.size+by*-1
+  return out
+ def nothing(self):
+  ...
+"""
+
+
+def test_shrinking() -> None:
+    assert shrink("tactix_builtin.launchers.elf", ast.parse(SOURCE)) == SMALL
+
+
+@pytest.mark.parametrize("line", ["import tactix.words.dims", "import tactix as t", "import os, tactix"])
+def test_what_cannot_be_rewritten_is_told(line: str) -> None:
+    with pytest.raises(InternalError, match="cannot rewrite"):
+        shrink("tactix.run.engine", ast.parse(line))
+
+
+def test_annotations_that_dataclasses_read_are_told() -> None:
+    with pytest.raises(InternalError, match="dataclasses look"):
+        shrink("tactix.run.engine", ast.parse("class A:\n    n: ClassVar[int] = 1"))
+
+
+def test_what_is_left_out_must_not_be_needed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modules, "LEFT_OUT", (*modules.LEFT_OUT, "tactix.plan.container"))
+    with pytest.raises(InternalError, match=r"no tactix\.plan\.container"):
+        modules.closure()

@@ -1,0 +1,254 @@
+"""Which plans may run their machine code, and that nothing of a signed one can be changed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import tactix
+from tactix.contracts.artifact import Binary
+from tactix.plan import container
+from tactix.plan.schema import Plan
+from tactix.words.error_recorder import ErrorRecorder
+from tactix.words.errors import PlanFormatError, TactixError, UntrustedPlan
+from tactix_builtin.trust import trust_digest
+from tactix_builtin.trust.store import LocalStore
+
+Become = Callable[[str], Path]
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+WANT = X @ np.arange(15, dtype=np.float32).reshape(3, 5) + 1
+
+
+def _machine_code(plan: Plan) -> bytes:
+    (code,) = {s.artifact.code.blob for s in plan.steps if isinstance(s.artifact.code, Binary)}
+    return code
+
+
+def test_what_was_built_here_runs_here(path: Path) -> None:
+    np.testing.assert_array_equal(tactix.load(path)(X), WANT)
+    np.testing.assert_array_equal(tactix.load(path, strict=True)(X), WANT)
+    np.testing.assert_array_equal(tactix.load(path.read_bytes())(X), WANT)
+
+
+def test_a_plan_in_memory_needs_nobody(plan: Plan, home: Become) -> None:
+    np.testing.assert_array_equal(tactix.Runtime(strict=True).load(plan)(X), WANT)
+    assert not home("maker").exists()
+
+
+def test_a_foreign_plan_is_refused_with_what_would_run_and_the_cures(path: Path, plan: Plan, home: Become) -> None:
+    home("other")
+    recorder = ErrorRecorder()
+    with pytest.raises(UntrustedPlan) as caught:
+        tactix.load(path, error_recorder=recorder)
+    code, text, digest = _machine_code(plan), str(caught.value), container.load(path).seal.digest.hex()
+    for part in (
+        "small", "no key here knows", f"{len(plan.steps)} steps", "tactix.cpu.elf@1", f"{len(code)} bytes",
+        hashlib.sha256(code).hexdigest(), "tactix keys trust", f"tactix trust {digest}", "engine_host_code_allowed",
+        "--allow-host-code",
+    ):  # fmt: skip
+        assert part in text
+    assert recorder.num_errors() == 1
+
+
+def test_an_unsigned_plan_is_foreign_even_to_its_maker(plan: Plan, tmp_path: Path) -> None:
+    tactix.Runtime(sign=False).load(plan).save(tmp_path / "bare.plan")
+    with pytest.raises(UntrustedPlan, match="it is not signed"):
+        tactix.load(tmp_path / "bare.plan")
+
+
+def test_a_decoded_plan_stays_foreign(path: Path, home: Become) -> None:
+    """Neither loading it by hand nor changing it makes it one of this process."""
+    home("other")
+    loaded = container.load(path)
+    for changed in (loaded, replace(loaded, name="renamed")):
+        with pytest.raises(UntrustedPlan):
+            tactix.Runtime().load(changed)
+
+
+def test_allowed_host_code_runs_but_not_under_strict(path: Path, home: Become) -> None:
+    home("other")
+    runtime = tactix.Runtime()
+    runtime.engine_host_code_allowed = True
+    np.testing.assert_array_equal(runtime.deserialize(path)(X), WANT)
+    with pytest.raises(UntrustedPlan):
+        tactix.load(path, engine_host_code_allowed=True, strict=True)
+
+
+def test_running_a_foreign_plan_does_not_launder_it(path: Path, home: Become, tmp_path: Path) -> None:
+    """Saved again it has its own signature, and is as foreign as before."""
+    home("other")
+    tactix.load(path, engine_host_code_allowed=True).save(tmp_path / "copy.plan")
+    assert (tmp_path / "copy.plan").read_bytes() == path.read_bytes()
+    with pytest.raises(UntrustedPlan):
+        tactix.load(tmp_path / "copy.plan")
+
+
+def test_a_trusted_digest(plan: Plan, path: Path, home: Become, tmp_path: Path) -> None:
+    home("other")
+    trust_digest(container.load(path).seal.digest.hex().upper(), "from a colleague")
+    np.testing.assert_array_equal(tactix.load(path, strict=True)(X), WANT)
+    other = replace(plan, name="other")
+    container.save(other, tmp_path / "other.plan")
+    with pytest.raises(UntrustedPlan):
+        tactix.load(tmp_path / "other.plan")
+
+
+def test_steps_of_bodies_are_seen() -> None:
+    """A plan whose own steps run plugins' code alone, around a body with machine code."""
+    from tactix.run.admission import host_steps
+
+    launchers: Any = tactix.Session(door="runtime").launchers
+    step = SimpleNamespace(artifact=SimpleNamespace(launcher="tactix.cpu.elf@1", host_code=False), plans=())
+    body = SimpleNamespace(steps=(step,))
+    outer_step = SimpleNamespace(artifact=SimpleNamespace(launcher="tactix.control@1", host_code=False), plans=(body,))
+    outer: Any = SimpleNamespace(steps=(outer_step,))
+    assert host_steps(outer, launchers) == [step]
+    step.artifact.launcher = "tactix.numpy@1"
+    assert host_steps(outer, launchers) == []
+    step.artifact.launcher = "nobody.knows@1"
+    assert host_steps(outer, launchers) == [step]
+    step.artifact.launcher, step.artifact.host_code = "tactix.numpy@1", True
+    assert host_steps(outer, launchers) == [step]
+
+
+def test_a_plan_without_host_code_needs_nobody_but_under_strict(tmp_path: Path) -> None:
+    builder = tactix.Builder()
+    network = builder.create_network("plain")
+    network.mark_output(network.add_layer("tactix.Relu", [network.add_input("x", "f32", (3,))])[0], "y")
+    config = tactix.BuilderConfig(tactic_sources={"numpy"}, timing_cache=False, sign=False)
+    builder.build(network, config).save(tmp_path / "plain.plan")
+    assert container.load(tmp_path / "plain.plan").seal.signature == b""
+    x = np.float32([-1, 0, 2])
+    np.testing.assert_array_equal(tactix.load(tmp_path / "plain.plan")(x), np.maximum(x, 0))
+    with pytest.raises(UntrustedPlan, match="0 steps"):
+        tactix.load(tmp_path / "plain.plan", strict=True)
+
+
+# -- tampering ---------------------------------------------------------------------------------------------------------
+
+
+def _small(plan: Plan) -> Plan:
+    """The same with few bytes: what has the most, machine code, is cut to its first 200."""
+    steps = [replace(s, artifact=replace(s.artifact, code=Binary(_machine_code(plan)[:200], "f"))) for s in plan.steps]
+    return replace(plan, steps=tuple(steps), ledger={}, requirements=())
+
+
+def test_every_changed_byte_of_a_signed_plan_is_refused(plan: Plan) -> None:
+    data = bytearray(container.dump(_small(plan), LocalStore().sign))
+    store = LocalStore()
+    assert store.vouches(container.load(data).seal)
+    for at in range(len(data)):
+        data[at] ^= 1 << at % 8
+        with pytest.raises((PlanFormatError, UntrustedPlan)):
+            _opened(data, store)
+        data[at] ^= 1 << at % 8
+    assert _opened(data, store).name == "small"
+
+
+def _opened(data: bytes | bytearray, store: LocalStore) -> Plan:
+    """As a runtime does it, up to the point where code would be loaded."""
+    plan = container.load(data, admit=store.vouches)
+    if not store.vouches(plan.seal):
+        raise UntrustedPlan("nobody vouches")
+    return plan
+
+
+def test_every_cut_of_a_signed_plan_is_refused(plan: Plan) -> None:
+    data = container.dump(_small(plan), LocalStore().sign)
+    for length in range(0, len(data), 7):
+        with pytest.raises(PlanFormatError):
+            container.load(data[:length])
+    with pytest.raises(PlanFormatError):
+        container.load(data + b"\0")
+
+
+def _forged(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """The plan with another signature section of the same length, whose own sha256 fits."""
+    signed, length = (int.from_bytes(data[a:b], "little") for a, b in ((12, 16), (16, 24)))
+    at = container.PROLOGUE.size + length
+    content = change(data[at + 32 : at + signed])
+    assert len(content) == signed - 32
+    return data[:at] + hashlib.sha256(content).digest() + content + data[at + signed :]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (lambda s: s[:-4] + (b"00" if s[-4:-2] != b"00" else b"11") + s[-2:], UntrustedPlan, "does not fit the plan"),
+        (lambda s: s.replace(b"hmac-sha256", b"hmac-sha255"), PlanFormatError, "cannot be read"),
+        (lambda s: s.replace(b'"value"', b'"volue"'), PlanFormatError, "cannot be read"),
+        (lambda s: b"[" * len(s), PlanFormatError, "cannot be read"),
+        (lambda s: b"\xff" + s[1:], PlanFormatError, "cannot be read"),
+    ],
+)
+def test_forged_signatures(
+    path: Path, change: Callable[[bytes], bytes], error: type[TactixError], words: str, tmp_path: Path
+) -> None:
+    """They are refused before anything is decoded, allowed or not."""
+    made = _forged(path.read_bytes(), change)
+    with pytest.raises(error, match=words):
+        tactix.load(made, engine_host_code_allowed=True)
+
+
+def test_a_signature_is_of_one_header_alone(plan: Plan, path: Path) -> None:
+    """Another plan with this one's signature is a forgery, also where host code is allowed."""
+    own = container.load(path).seal
+    made = container.dump(replace(plan, name="other"), lambda digest: own.signature)
+    with pytest.raises(UntrustedPlan, match="does not fit the plan"):
+        tactix.load(made, engine_host_code_allowed=True)
+
+
+def test_nothing_is_decoded_before_the_signature_fits(plan: Plan, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = container.load(path).seal
+    made = container.dump(replace(plan, name="other"), lambda digest: own.signature)
+    monkeypatch.setattr(container, "_parse", lambda text: pytest.fail("decoded"))
+    with pytest.raises(UntrustedPlan):
+        tactix.load(made)
+
+
+def test_weights_of_signed_plans_are_checked_unless_told_not_to(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    weights = next(b for b in container.load(path).buffers if b.kind == "weight" and b.nbytes >= 20)
+    at = data.rindex(bytes(container.load(path).blobs[weights.blob]))
+    data[at] ^= 1
+    with pytest.raises(PlanFormatError, match="sha256"):
+        tactix.load(data)
+    assert tactix.load(data, verify=False)(X).shape == (2, 5)
+
+
+# -- the cache of load_or_build ----------------------------------------------------------------------------------------
+
+
+def test_load_or_build_builds_again_what_nobody_vouches_for(
+    tmp_path: Path, home: Become, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [3]) for n in "xy")
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [x], [y])), tmp_path / "m.onnx")
+
+    def run() -> Any:
+        options: dict[str, Any] = {"cache": tmp_path / "cache", "level": 0, "timing_cache": False}
+        return tactix.load_or_build(tmp_path / "m.onnx", **options)(np.float32([-1, 0, 1]))
+
+    run()
+    (plan,) = (tmp_path / "cache").glob("*.plan")
+    first, stamp = plan.read_bytes(), plan.stat().st_mtime_ns
+    np.testing.assert_array_equal(run(), [0, 0, 1])
+    assert plan.stat().st_mtime_ns == stamp
+    assert capsys.readouterr().err == ""
+    home("other")
+    np.testing.assert_array_equal(run(), [0, 0, 1])
+    assert plan.stat().st_mtime_ns != stamp
+    assert "is built again: nobody vouches for the plan" in capsys.readouterr().err
+    assert container.load(plan).seal.digest == container.load(first).seal.digest
+    run()
+    assert capsys.readouterr().err == ""

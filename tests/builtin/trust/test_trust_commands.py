@@ -1,0 +1,172 @@
+"""``tactix sign``, ``verify``, ``trust``, ``keys``, and what ``run`` takes of foreign plans."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tactix.plan import container
+from tactix.plan.schema import Plan
+from tactix_builtin import cli
+from tactix_builtin.trust import book
+
+Become = Callable[[str], Path]
+Tool = Callable[..., Any]
+
+
+@pytest.fixture
+def tool(capsys: pytest.CaptureFixture[str]) -> Tool:
+    """Runs a command; its JSON document and exit code."""
+
+    def run(*args: Any) -> tuple[Any, int]:
+        capsys.readouterr()
+        code = cli.main([*map(str, args), "--json"])
+        return json.loads(capsys.readouterr().out), code
+
+    return run
+
+
+@pytest.fixture
+def bare(plan: Plan, tmp_path: Path) -> Path:
+    """Its file without a signature."""
+    container.save(plan, tmp_path / "bare.plan")
+    return tmp_path / "bare.plan"
+
+
+@pytest.mark.parametrize("name", ["sign", "verify", "trust", "keys"])
+def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([name, "--help"]) == 0
+    assert "Usage: tactix " + name in capsys.readouterr().out
+
+
+def test_verify(path: Path, bare: Path, tool: Tool, home: Become, capsys: pytest.CaptureFixture[str]) -> None:
+    found, code = tool("verify", path)
+    assert code == 0
+    assert found["digest"] == container.load(path).seal.digest.hex()
+    assert found["signature"] == {"algorithm": "hmac-sha256", "key": book.read().local}
+    assert found["trusted"].startswith("signed by hmac-sha256 key")
+    assert found["host_code_steps"] == len(container.load(path).steps)
+    assert cli.main(["verify", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert found["digest"] in out
+    assert "whole" in out
+    found, code = tool("verify", bare)
+    assert (code, found["signature"], found["trusted"]) == (5, None, None)
+    home("other")
+    found, code = tool("verify", path)
+    assert (code, found["trusted"]) == (5, None)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert tool("verify", path)[1] == 5
+
+
+def test_sign_with_the_local_key(bare: Path, tool: Tool, tmp_path: Path) -> None:
+    before = bare.read_bytes()
+    found, code = tool("sign", bare, "-o", tmp_path / "signed.plan")
+    assert code == 0
+    assert bare.read_bytes() == before
+    assert found == {"plan": str(tmp_path / "signed.plan"), "key": book.read().local}
+    one, two = (container.load(p) for p in (bare, tmp_path / "signed.plan"))
+    assert one.seal.digest == two.seal.digest
+    assert tool("verify", tmp_path / "signed.plan")[1] == 0
+    assert tool("sign", bare)[1] == 0
+    assert bare.read_bytes() == (tmp_path / "signed.plan").read_bytes()
+
+
+def test_sign_refuses_a_damaged_plan(bare: Path, tool: Tool) -> None:
+    data = bytearray(bare.read_bytes())
+    data[-1] ^= 1
+    bare.write_bytes(data)
+    assert tool("sign", bare)[1] == 5
+    assert bare.read_bytes() == data
+
+
+def test_a_public_key_goes_to_another_user(
+    path: Path, tool: Tool, home: Become, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("cryptography")
+    made, code = tool("keys", "new", "--algorithm", "ed25519", "--name", "release")
+    assert (code, made["signs"], made["local"]) == (0, True, False)
+    assert tool("sign", path, "--key", "release")[0]["key"] == made["id"]
+    assert tool("verify", path)[0]["trusted"] == f"signed by ed25519 key {made['id']} (release)"
+    capsys.readouterr()
+    assert cli.main(["keys", "export", made["id"][:10]]) == 0
+    public = capsys.readouterr().out.strip()
+    home("other")
+    assert tool("run", path)[1] == 5
+    theirs, code = tool("keys", "trust", public, "--name", "maker")
+    assert (code, theirs["id"], theirs["signs"]) == (0, made["id"], False)
+    assert tool("run", path, "--strict")[1] == 0
+    assert cli.main(["keys", "list"]) == 0
+    assert made["id"] in capsys.readouterr().out
+    assert tool("sign", path, "--key", "maker")[1] == 2
+    assert cli.main(["keys", "remove", "maker"]) == 0
+    assert tool("run", path)[1] == 5
+
+
+def test_a_local_key_of_ones_own(tool: Tool) -> None:
+    made, _ = tool("keys", "new", "--name", "second", "--local")
+    assert book.read().local == made["id"]
+    (row,) = tool("keys", "list")[0]["keys"]
+    assert row == made
+    assert cli.main(["keys", "remove", "second"]) == 0
+    assert book.read() == book.Book()
+    assert cli.main(["keys", "remove", "second"]) == 2
+
+
+def test_a_secret_key_stays_here(tool: Tool, capsys: pytest.CaptureFixture[str]) -> None:
+    tool("keys", "new", "--name", "mine")
+    secret = book.read().find("mine").secret.hex()
+    assert cli.main(["keys", "export", "mine"]) == 2
+    assert cli.main(["keys", "list", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert "no public half" in shown.err
+    assert secret not in shown.out + shown.err
+
+
+def test_trust_by_digest(bare: Path, tool: Tool, capsys: pytest.CaptureFixture[str]) -> None:
+    digest = tool("verify", bare)[0]["digest"]
+    error, code = tool("run", bare)
+    assert (code, error["error"]["type"]) == (5, "UntrustedPlan")
+    assert f"tactix trust {digest}" in error["error"]["do"]
+    assert tool("run", bare, "--allow-host-code")[1] == 0
+    assert tool("trust", digest, "--note", "why")[0] == {"digests": {digest: "why"}}
+    assert tool("run", bare, "--strict")[1] == 0
+    assert tool("verify", bare)[0]["trusted"] == "its digest is trusted"
+    assert cli.main(["trust"]) == 0
+    assert digest in capsys.readouterr().out
+    assert tool("trust", digest, "--remove")[0] == {"digests": {}}
+    assert tool("run", bare)[1] == 5
+    assert [tool("trust", *args)[1] for args in (("12",), (digest, "--remove"))] == [2, 2]
+    assert cli.main(["trust", "--remove"]) == 2
+
+
+def test_build_signs_unless_told_not_to(tmp_path: Path, tool: Tool) -> None:
+    import onnx
+    from onnx import TensorProto, helper
+
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [3]) for n in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    onnx.save(helper.make_model(graph), tmp_path / "m.onnx")
+    fast = ("build", tmp_path / "m.onnx", "-O0", "--no-timing-cache", "-o", tmp_path / "m.plan")
+    assert tool(*fast)[1] == 0
+    assert tool("run", tmp_path / "m.plan", "--strict")[1] == 0
+    assert tool(*fast, "--no-sign")[1] == 0
+    assert container.load(tmp_path / "m.plan").seal.signature == b""
+    assert tool("run", tmp_path / "m.plan")[1] == 5
+
+
+def test_build_finds_out_early_that_it_cannot_sign(
+    bare: Path, tmp_path: Path, tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the model is even looked at."""
+    monkeypatch.setenv("TACTIX_HOME", str(bare / "below"))
+    (tmp_path / "m.onnx").write_bytes(b"no model")
+    error, code = tool("build", tmp_path / "m.onnx", "-O0", "--no-timing-cache")
+    assert (code, error["error"]["what"]) == (2, "cannot write the trust store")
+    assert tool("build", tmp_path / "m.onnx", "-O0", "--no-timing-cache", "--no-sign")[1] == 3

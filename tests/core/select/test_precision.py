@@ -1,0 +1,131 @@
+"""Which nodes lower precision makes slower, and rules that leave them alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.expr import cast
+from tactix.contracts.graph import Node
+from tactix.contracts.layer import Layer, PointwiseLayer
+from tactix.contracts.rule import Op, Rule, var
+from tactix.contracts.tactic import Tactic, Variant
+from tactix.fuse.rewrite import fuse
+from tactix.network.definition import NetworkDefinition
+from tactix.select.choose import Choice
+from tactix.select.enumerate import Candidate
+from tactix.select.precision import Precisions, slower
+from tactix.words.dtypes import DType
+from tactix.words.errors import ConfigError
+from tactix.words.tensor import TensorSpec
+
+
+class Product(Layer):
+    """As large as its input, float32."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def infer(self, attrs: Any, inputs: Any) -> list[TensorSpec]:
+        return [TensorSpec(DType.FP32, inputs[0].shape)]
+
+    def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
+        return (inputs[0].astype(np.float32),)
+
+
+WIDE, HALF = Product("t.Wide@1"), Product("t.Half@1")
+ROUND = PointwiseLayer("t.Round@1", lambda x: cast(x, DType.BF16))
+LOWERING = Rule(
+    "t.half", Op("t.Wide", (var("x"),)), lambda x: Op("t.Half", (Op("t.Round", (x,)),)), numerics="fp16", phase="fuse"
+)
+
+ALLOWED = Precisions(frozenset({"exact", "fp16"}), {})
+
+
+def network(count: int = 3) -> NetworkDefinition:
+    net = NetworkDefinition({x.key: x for x in (WIDE, HALF, ROUND)})
+    v = net.add_input("x", "f32", (4, 4))
+    for i in range(count):
+        (v,) = net.add_layer("t.Wide", [v], f"p{i}")
+    net.mark_output(v)
+    return net
+
+
+def choice(net: NetworkDefinition, **seconds: float) -> Choice:
+    """Every node takes the seconds of its layer, products those of their names."""
+
+    def of(n: Node) -> Candidate:
+        taken = seconds.get(n.name, seconds.get(n.layer.name, 0.0))
+        return Candidate(Tactic(), Variant(), KernelArtifact("x"), None, taken)
+
+    chosen = {n: of(n) for n in net.nodes}
+    return Choice(chosen, sum(c.seconds for c in chosen.values()))
+
+
+def test_a_node_must_gain_more_than_its_roundings_cost() -> None:
+    net = network()
+    lowered, _ = fuse(net, [LOWERING])
+    wide = choice(net, Wide=10.0)
+    assert slower(choice(lowered, Half=8.0, Round=1.0), wide) == frozenset()
+    assert slower(choice(lowered, Half=8.0, Round=3.0), wide) == {"p0", "p1", "p2"}
+    assert slower(choice(lowered, Half=8.0, Round=1.0, p1=9.5), wide) == {"p1"}
+
+
+def test_a_near_tie_is_no_gain() -> None:
+    net = network(1)
+    lowered, _ = fuse(net, [LOWERING])
+    assert slower(choice(lowered, Half=9.8), choice(net, Wide=10.0)) == {"p0"}
+    assert slower(choice(lowered, Half=9.6), choice(net, Wide=10.0)) == frozenset()
+
+
+def test_rules_leave_what_would_be_slower() -> None:
+    net = network()
+    made, trace = fuse(net, [ALLOWED.gated(LOWERING, {"p1"}.__contains__)])
+    assert [n.layer.name for n in made.nodes if n.layer is not ROUND] == ["Half", "Wide", "Half"]
+    assert {(m.node, m.reason) for m in trace.near_misses} == {("p1", "it is not faster")}
+    exact = Rule("t.exact", Op("t.Wide", (var("x"),)), lambda x: Op("t.Half", (x,)))
+    assert ALLOWED.gated(exact, {"p1"}.__contains__) is exact
+
+
+def test_a_rule_keeps_its_own_condition() -> None:
+    only = Rule(
+        "t.some", LOWERING.pattern, LOWERING.replace, lambda root: root.name != "p2", numerics="fp16", phase="fuse"
+    )
+    made, _ = fuse(network(), [ALLOWED.gated(only, {"p0"}.__contains__)])
+    assert [n.layer.name for n in made.nodes if n.layer is not ROUND] == ["Wide", "Half", "Wide"]
+
+
+def kinds(precisions: Precisions, stays: Any = lambda name: False) -> list[str]:
+    made, _ = fuse(network(), [precisions.gated(LOWERING, stays)])
+    return [n.layer.name for n in made.nodes if n.layer is not ROUND]
+
+
+def test_layers_have_the_precision_that_is_wanted_of_them() -> None:
+    allowed, none = frozenset({"exact", "fp16"}), frozenset({"exact"})
+    assert kinds(Precisions(none, {})) == ["Wide", "Wide", "Wide"]
+    assert kinds(Precisions(allowed, {"p1": "fp32"})) == ["Half", "Wide", "Half"]
+    assert kinds(Precisions(none, {"p[01]": "fp16"})) == ["Half", "Half", "Wide"]
+    assert kinds(Precisions(allowed, {"*": "fp32", "p2": "fp16"})) == ["Wide", "Wide", "Half"]
+    assert kinds(Precisions(allowed, {"p0": "bf16"})) == ["Wide", "Half", "Half"]
+    wanted = Precisions(allowed, {"p1": "fp16"})
+    assert kinds(wanted, lambda name: True) == ["Wide", "Half", "Wide"], "slower, but wanted"
+    wanted.check()
+
+
+def test_what_cannot_be_is_an_error() -> None:
+    for wanted in ({"p0": "bf16"}, {"q*": "fp16"}, {"q*": "fp32"}):
+        precisions = Precisions(frozenset({"exact", "fp16"}), wanted)
+        kinds(precisions)
+        with pytest.raises(ConfigError, match=next(iter(wanted.values()))):
+            precisions.check()
+
+
+def test_names_of_the_model_count_for_what_stands_for_its_nodes() -> None:
+    precisions = Precisions(frozenset({"exact"}), {"conv*": "fp32"})
+    (y,) = network(1).add_layer("t.Wide", [network(1).inputs[0]], "other", ["first", "conv7"])
+    assert y.producer is not None
+    assert precisions.of(y.producer) == "fp32"
+    precisions.check()

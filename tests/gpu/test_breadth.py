@@ -1,0 +1,17 @@
+"""Every variant of the tactics for rarer layers on the GPU, within the budget of the reference."""
+
+from __future__ import annotations
+
+import gpu_cases
+import pytest
+from breadth_cases import TABLE
+
+from tactix_builtin.cuda.device import CudaDevice
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_results_are_those_of_the_reference(device: CudaDevice, name: str) -> None:
+    gpu_cases.check_all(device, TABLE[name]())

@@ -1,0 +1,33 @@
+"""The tactics of sm_90a on the GPU: variants that are offered over the whole table, and every flow on a few nodes."""
+
+from __future__ import annotations
+
+import gpu_cases
+import hopper_cases
+import pytest
+
+from tactix_builtin.cuda.device import CudaDevice
+from tactix_builtin.cuda.tactics import hopper
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def _hopper(device: CudaDevice) -> None:
+    if not device.properties().has(hopper.FEATURE):
+        pytest.skip(f"the device lacks {hopper.FEATURE}")
+
+
+@pytest.mark.parametrize("name", hopper_cases.TABLE)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_results_are_those_of_the_reference(device: CudaDevice, name: str) -> None:
+    gpu_cases.check_all(device, hopper_cases.TABLE[name]())
+
+
+@pytest.mark.parametrize("make", [hopper_cases.gemms, hopper_cases.convs, hopper_cases.stems], ids=lambda m: m.__name__)
+def test_every_flow(device: CudaDevice, make: hopper_cases.Callable[[str], list[hopper_cases.simt.Case]]) -> None:
+    gpu_cases.check_all(device, [hopper_cases.every_flow(c) for c in make("f16")[:2]])
+
+
+def test_blocks_take_several_tiles(device: CudaDevice) -> None:
+    gpu_cases.check_all(device, [hopper_cases.every_flow(c) for c in hopper_cases.large("f16")])

@@ -25,7 +25,7 @@ from tactix_builtin.flavours import flavours
 def test_what_the_plugin_offers() -> None:
     assert [d.key for d in devices()] == ["tactix.cpu@1"]
     assert [a.key for a in allocators()] == ["tactix.arena"]
-    assert [f.key for f in flavours()] == ["default"]
+    assert [f.key for f in flavours()] == ["default", "dispatch", "lean"]
 
 
 def test_properties_fit_each_other() -> None:

@@ -48,6 +48,7 @@ from tactix_builtin.devices import devices
 from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.flavours import flavours
 from tactix_builtin.launchers import launchers
+from tactix_builtin.launchers import elf
 from tactix_builtin.launchers.elf import TABLE_WORDS, ElfLauncher, library
 from tactix_builtin.tactics.cc import executor_text
 
@@ -129,8 +130,10 @@ def test_a_run_is_a_builtin_function_where_python_can_make_one_and_goes_through_
 ) -> None:
     if builtin and sys.implementation.name != "cpython":
         pytest.skip("no CPython")
+    own = library(_compiled())
+    monkeypatch.setattr(elf, "_executors", {own.abi: own})
     if not builtin:
-        monkeypatch.setattr(library(_compiled()), "_method", None)
+        monkeypatch.setattr(own, "_method", None)
     run = ElfLauncher().link(_chain(2), _context())
     assert (type(run.func) is type(len)) == builtin  # type: ignore[attr-defined]
     memory = [np.arange(5, dtype=np.float32), *np.zeros((2, 5), np.float32)]

@@ -47,8 +47,7 @@ from tactix_builtin.allocators import allocators
 from tactix_builtin.devices import devices
 from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.flavours import flavours
-from tactix_builtin.launchers import launchers
-from tactix_builtin.launchers import elf
+from tactix_builtin.launchers import elf, launchers
 from tactix_builtin.launchers.elf import TABLE_WORDS, ElfLauncher, library
 from tactix_builtin.tactics.cc import executor_text
 

@@ -26,7 +26,7 @@
 #define TXE_MAX_THREADS 255     /* the thread count has 8 bits of a ticket */
 #define TXE_SPIN_NS 80000       /* workers stay awake this long after a run */
 #define TXE_BARRIER_SPINS 100  /* then the barrier gives its core to others */
-#define TXE_SMALL_NS 50000      /* a table that takes less than this alone is run alone */
+#define TXE_SMALL_NS 15000      /* a table that takes less than this alone is run alone */
 #define TXE_TINY_NS 1500        /* a launch that takes less than this alone is not shared out */
 #define TXE_BARRIER_NS 200      /* until workers that wait for the caller's own launches go on */
 #define TXE_TRIALS_NS 5000000   /* timed runs of a kind end then, but for the least number of them */

@@ -23,12 +23,12 @@ SLACK = {"tf32": BUDGET[DType.FP16] / BUDGET[DType.FP32]}
 """Budgets that a tactic's kind of numerics grants: tf32 has the mantissa of float16."""
 
 
-def slack(node: Node, numerics: str) -> float:
-    """How many budgets of its output a tactic of that kind of numerics may use: halves on the way round more."""
+def slack(node: Node) -> float:
+    """How many budgets of its output any tactic may use: halves on the way round more. At least 1."""
     made = node.body.infer([v.spec for v in node.given])[node.body.arity :]
     out = BUDGET.get(node.outputs[0].spec.dtype, float("inf"))
     coarsest = max(BUDGET.get(x.dtype, 0.0) for x in made) if len(node.outputs) == 1 else 0.0
-    return max(SLACK.get(numerics, 1.0), coarsest / out)
+    return max(1.0, coarsest / out)
 
 
 def departure(got: Any, want: Any, dtype: DType) -> float:

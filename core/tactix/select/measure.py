@@ -12,7 +12,7 @@ from typing import Any
 
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.launcher import Runnable
-from tactix.select.accuracy import slack
+from tactix.select.accuracy import SLACK, slack
 from tactix.select.bench import Bench
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import Bids, Candidate
@@ -100,13 +100,15 @@ class Measurer:
             for c in candidates:
                 estimate(c)
             return
+        granted = slack(b.node)
         runners: list[tuple[Candidate, Runnable, Any]] = []
         for c in candidates:
             try:
                 artifact = with_binary(c.artifact, binaries)
                 runnable, got = self.bench.prepare(b.node, artifact, c.variant, arrays, self.env)
                 runnable.repeat(1)
-                c.error = self.bench.check(b.node, c.variant, got, want) / slack(b.node, c.tactic.numerics)
+                allowed = max(granted, SLACK.get(c.tactic.numerics, 1.0))
+                c.error = self.bench.check(b.node, c.variant, got, want) / allowed
             except TactixError as e:
                 _reject(c, str(e))
                 continue

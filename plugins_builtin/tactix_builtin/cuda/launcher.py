@@ -111,32 +111,39 @@ class KernelTable:
         self.accesses: list[Access] = []
         self.extents: dict[int, set[int]] = {}  # by buffer that something writes; indices of its sizes
         self.maps: dict[int, tuple[TensorMap, list[int]]] = {}  # by slot; indices of its dims
-        pointers: list[tuple[int, int, int]] = []  # slot, buffer, index of the offset
-        scalars: list[tuple[int, int]] = []  # slot, index of the value
+        self._pointers: list[tuple[int, int, int]] = []  # slot, buffer, index of the offset
+        self._scalars: list[tuple[int, int]] = []  # slot, index of the value
+        self._known: dict[Dim, int] = {}
         geometry: list[list[int]] = []  # indices of grid, block, cluster, shared memory
-        known: dict[Dim, int] = {}
         for step, launch, kernel, maps in _launches(steps, device):
             start = Start(step.name, kernel, self.size, len(launch.args))
             self.accesses.append(access(step, launch))
             for buffer, nbytes in extents(step):
-                self.extents.setdefault(buffer, set()).add(known.setdefault(nbytes, len(known)))
+                self.extents.setdefault(buffer, set()).add(self._index(nbytes))
             for slot, m in enumerate(maps, self.size):
-                self.maps[slot] = m, [known.setdefault(d, len(known)) for d in m.dims]
+                self.maps[slot] = m, [self._index(d) for d in m.dims]
             for slot, arg in enumerate(launch.args, self.size):
-                value = known.setdefault(arg.value, len(known))
-                if arg.kind == "scalar" or (arg.kind == "workspace" and step.workspace < 0):  # of no bytes
-                    scalars.append((slot, value))
-                else:
-                    buffer = buffer_of(step, arg)
-                    pointers.append((slot, buffer, value))
-                    self.users.setdefault(buffer, []).append((slot, value, len(self.starts)))
+                self._argument(slot, step, arg)
             self.size += start.count
             self.starts.append(start)
-            geometry.append([known.setdefault(d, len(known)) for d in _geometry(launch, step)])
-        self.dims = list(known)
-        self.pointers = np.array(pointers, np.int64).reshape(-1, 3).T
-        self.scalars = np.array(scalars, np.int64).reshape(-1, 2).T
+            geometry.append([self._index(d) for d in _geometry(launch, step)])
+        self.dims = list(self._known)
+        self.pointers = np.array(self._pointers, np.int64).reshape(-1, 3).T
+        self.scalars = np.array(self._scalars, np.int64).reshape(-1, 2).T
         self.geometry = np.array(geometry, np.int64).reshape(-1, SHARED + 1)
+
+    def _index(self, number: Dim) -> int:
+        """Of a number among those that shapes give."""
+        return self._known.setdefault(number, len(self._known))
+
+    def _argument(self, slot: int, step: Step, arg: Arg) -> None:
+        value = self._index(arg.value)
+        if arg.kind == "scalar" or (arg.kind == "workspace" and step.workspace < 0):  # of no bytes
+            self._scalars.append((slot, value))
+        else:
+            buffer = buffer_of(step, arg)
+            self._pointers.append((slot, buffer, value))
+            self.users.setdefault(buffer, []).append((slot, value, len(self.starts)))
 
     def evaluate(self, env: Env) -> list[int]:
         """Every number that the launches need, at these shapes. Raises ShapeError."""

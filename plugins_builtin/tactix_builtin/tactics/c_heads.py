@@ -14,7 +14,7 @@ from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.tactics.c_epilogue import Epilogue, epilogue
 from tactix_builtin.tactics.c_text import Args, broadcast_strides, contiguous_strides
-from tactix_builtin.tactics.c_tile import flat, is_row_major
+from tactix_builtin.tactics.c_tile import row_offset
 
 LAYERS = ("tactix.Attention@1", "tactix.TokenAttention@1")
 
@@ -33,14 +33,7 @@ class Matrices:
     def pointer(self, args: Args, item: str, count: Shape) -> str:
         """C text of where the matrix of the row-major ``item`` over ``count``, to which these broadcast, begins."""
         strides = tuple(0 if n == 1 else s for n, s in zip(self.count, self.strides, strict=True))
-        return args.sum(args.input(self.index), str(self.start), _offset(args, item, count, strides))
-
-
-def _offset(args: Args, item: str, count: Shape, strides: Shape) -> str:
-    if any(s != 0 for s in strides) and is_row_major(count, strides):
-        step = next(s for n, s in reversed(list(zip(count, strides, strict=True))) if n != 1)
-        return f"({item}) * {args.dim(step)}"
-    return flat(item, [args.dim(n) for n in count], strides, args)
+        return args.sum(args.input(self.index), str(self.start), row_offset(f"({item})", count, strides, args))
 
 
 @dataclass(frozen=True)

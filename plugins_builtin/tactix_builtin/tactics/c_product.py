@@ -16,7 +16,7 @@ from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, epilogue
 from tactix_builtin.tactics.c_text import Args, broadcast_strides, load, splat, store
-from tactix_builtin.tactics.c_tile import flat, is_row_major, mapped, with_term
+from tactix_builtin.tactics.c_tile import mapped, row_offset, with_term
 
 
 @dataclass(frozen=True)
@@ -159,19 +159,12 @@ class RowSite:
 
     def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
         lead, last = operand.strides[:-1], operand.strides[-1]
-        pointer = self.args.sum(self.args.input(operand.index), self._row_offset(lead, f"(row + {row})"))
+        pointer = self.args.sum(
+            self.args.input(operand.index), row_offset(f"(row + {row})", self.lead, lead, self.args)
+        )
         if last == 0:
             return splat(operand.dtype, pointer)
         return load(operand.dtype, f"{pointer} + col + {vector * self.lanes}", count)
-
-    def _row_offset(self, strides: Shape, row: str) -> str:
-        lead = self.lead
-        if all(s == 0 for s in strides):
-            return "0"
-        if is_row_major(lead, strides):
-            step = next(s for d, s in reversed(list(zip(lead, strides, strict=True))) if d != 1)
-            return f"{row} * {self.args.dim(step)}"
-        return flat(row, [self.args.dim(d) for d in lead], strides, self.args)
 
     def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
         n = self.args.dim(self.n)

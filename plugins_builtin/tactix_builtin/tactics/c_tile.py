@@ -323,6 +323,14 @@ def flat(index: str, sizes: Sequence[str], strides: Sequence[Dim], args: Args) -
     return " + ".join(terms)
 
 
+def row_offset(index: str, sizes: Sequence[Dim], strides: Sequence[Dim], args: Args) -> str:
+    """As ``flat``, with one product where the strides are one stride over the flattened sizes."""
+    if any(s != 0 for s in strides) and is_row_major(sizes, strides):
+        step = next(s for d, s in reversed(list(zip(sizes, strides, strict=True))) if d != 1)
+        return f"{index} * {args.dim(step)}"
+    return flat(index, [args.dim(d) for d in sizes], strides, args)
+
+
 def is_row_major(sizes: Sequence[Dim], strides: Sequence[Dim]) -> bool:
     """Whether the strides are those of one stride over the flattened sizes."""
     kept = [(d, s) for d, s in zip(sizes, strides, strict=True) if d != 1]

@@ -4,43 +4,20 @@ from __future__ import annotations
 
 from tactix.contracts.tactic import Tactic
 
+MODULES = (
+    "tactics.pointwise", "tactics.rows", "tactics.reduce", "tactics.move", "tactics.gather", "tactics.pool",
+    "tactics.depthwise", "tactics.generate", "tactics.reformat",
+    "tactics.gemm", "tactics.hopper_gemm", "tactics.gemv", "tactics.conv", "tactics.hopper_conv",
+    "tactics.hopper_stem", "tactics.direct_conv", "tactics.attention", "tactics.attention_f32",
+    "tactics.plain_conv", "tactics.plain_product", "tactics.rnn", "tactics.lines", "tactics.scatter", "tactics.sample",
+    "tactics.quantize", "tactics.integer",
+    "cublaslt.tactic", "cudnn.tactic", "tactics.host",
+)  # fmt: skip
+"""Those with tactics, in the package of CUDA."""
+
 
 def all_tactics() -> list[Tactic]:
     """Every built-in CUDA tactic."""
-    from tactix_builtin.cuda.cublaslt import tactic as cublaslt
-    from tactix_builtin.cuda.cudnn import tactic as cudnn
-    from tactix_builtin.cuda.tactics import (
-        attention,
-        attention_f32,
-        conv,
-        depthwise,
-        direct_conv,
-        gather,
-        gemm,
-        gemv,
-        generate,
-        hopper_conv,
-        hopper_gemm,
-        hopper_stem,
-        host,
-        integer,
-        lines,
-        move,
-        plain_conv,
-        plain_product,
-        pointwise,
-        pool,
-        quantize,
-        reduce,
-        reformat,
-        rnn,
-        rows,
-        sample,
-        scatter,
-    )
+    from importlib import import_module
 
-    modules = (pointwise, rows, reduce, move, gather, pool, depthwise, generate, reformat)
-    products = (gemm, hopper_gemm, gemv, conv, hopper_conv, hopper_stem, direct_conv, attention, attention_f32)
-    libraries = (cublaslt, cudnn)
-    rarer = (plain_conv, plain_product, rnn, lines, scatter, sample, quantize, integer)
-    return [t for module in (*modules, *products, *rarer, *libraries, host) for t in module.tactics()]
+    return [t for name in MODULES for t in import_module(f"tactix_builtin.cuda.{name}").tactics()]

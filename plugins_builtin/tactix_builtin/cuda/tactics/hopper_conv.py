@@ -13,7 +13,7 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import evaluate, prod, symbols
-from tactix.words.tensor import NHWC
+from tactix.words.tensor import NHWC, Format
 from tactix_builtin.cuda.maps import TensorMap
 from tactix_builtin.cuda.tactics import hopper, window
 from tactix_builtin.cuda.tactics.hopper import DEPTH, Flow, FlowEntry, HeldRows, Made, flow_of
@@ -32,14 +32,29 @@ def tactics() -> list[Tactic]:
     return [HopperConvTactic()]
 
 
-class HopperConvTactic(Tactic):
-    """float16 and bfloat16, summed in float32; one group, constant weights."""
+class HopperWindows(Tactic):
+    """What convolutions by Hopper's matrix instructions have in common."""
 
-    key = "tactix.cuda_hopper_conv@1"
     implements = ("tactix.Convolution@1", "tactix.WideConvolution@1")
     device = "cuda"
     source = "cuda_c"
     native = True
+
+    def why_not(self, win: Window) -> str:
+        """Empty if the kernel takes such windows, else what it takes."""
+        raise NotImplementedError
+
+    def reads(self, win: Window) -> Format:
+        """How the image lies."""
+        return NHWC
+
+    def work(self, win: Window, size: dict[str, int]) -> Work:
+        """The product that it is, at these sizes."""
+        raise NotImplementedError
+
+    def before(self, work: Work) -> float:
+        """Seconds of launches before the product."""
+        return 0.0
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         win = window.window(node)
@@ -47,12 +62,12 @@ class HopperConvTactic(Tactic):
             return win
         if not hopper.usable(win.dtype, device):
             return Reject(f"no matrix instructions of sm_90a for {win.dtype.value} on this device")
-        if win.group != 1 or win.c % UNIT or not _fits(win):
-            return Reject("one group, pixels of whole 16 bytes, windows that the copy engine can say")
-        found = window.formats(node, win, NHWC)
+        if reason := self.why_not(win):
+            return Reject(reason)
+        found = window.formats(node, win, self.reads(win))
         if isinstance(found, Reject):
             return found
-        flows = hopper.best([_work(win, s) for s in win.sizes()], device)
+        flows = hopper.best([self.work(win, s) for s in win.sizes()], device)
         return hopper.variants(flows, found, (NHWC,) * len(node.outputs))
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
@@ -60,7 +75,23 @@ class HopperConvTactic(Tactic):
         assert isinstance(win, Window)
         if not symbols(prod((win.n, *win.size, *win.out))) <= set(ctx.opt):
             return None
-        return hopper.seconds(_work(win, dict(ctx.opt)), flow_of(variant), ctx.device)
+        w = self.work(win, dict(ctx.opt))
+        return self.before(w) + hopper.seconds(w, flow_of(variant), ctx.device)
+
+
+class HopperConvTactic(HopperWindows):
+    """float16 and bfloat16, summed in float32; one group, constant weights."""
+
+    key = "tactix.cuda_hopper_conv@1"
+
+    def why_not(self, win: Window) -> str:
+        taken = win.group == 1 and win.c % UNIT == 0 and _fits(win)
+        return "" if taken else "one group, pixels of whole 16 bytes, windows that the copy engine can say"
+
+    def work(self, win: Window, size: dict[str, int]) -> Work:
+        channels = -(-win.c // DEPTH) * DEPTH
+        image = evaluate(win.n * win.size[0] * win.size[1], size) * win.c
+        return Work(1, evaluate(win.pixels, size), win.co, win.taps * channels, image)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window.window(node)
@@ -86,12 +117,6 @@ def _fits(win: Window) -> bool:
     spans = [(k - 1) * d for k, d in zip(win.kernel, win.dilations, strict=True)]
     corners = [abs(n) for c in _corners(win) for n in c]
     return max(win.strides) <= LARGEST_STEP and max(corners) <= LARGEST_CORNER and max(spans) <= LARGEST_OFFSET
-
-
-def _work(win: Window, size: dict[str, int]) -> Work:
-    channels = -(-win.c // DEPTH) * DEPTH
-    image = evaluate(win.n * win.size[0] * win.size[1], size) * win.c
-    return Work(1, evaluate(win.pixels, size), win.co, win.taps * channels, image)
 
 
 def _loader(win: Window, made: Made, parts: int) -> tuple[str, str]:

@@ -8,21 +8,20 @@ Knobs: those of a Flow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact, Packed
-from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
-from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Dim, ceildiv, evaluate, prod, symbols
+from tactix.contracts.tactic import CompileContext, Tactic, Variant
+from tactix.words.dims import Dim, ceildiv, evaluate
 from tactix.words.tensor import LINEAR, NHWC, Format
 from tactix_builtin.cuda.maps import TensorMap
 from tactix_builtin.cuda.tactics import hopper, hopper_conv, tile, window
 from tactix_builtin.cuda.tactics.conv import FEW_CHANNELS
 from tactix_builtin.cuda.tactics.entry import Entry
 from tactix_builtin.cuda.tactics.hopper import DEPTH, First, Flow, FlowEntry, HeldRows, Made, flow_of
+from tactix_builtin.cuda.tactics.hopper_conv import HopperWindows
 from tactix_builtin.cuda.tactics.tile import Work
 from tactix_builtin.cuda.tactics.window import Window
 from tactix_builtin.tactics.c_text import block, ctype
@@ -114,37 +113,24 @@ class Folded:
         return Packed(win.w, (*steps, *hopper.pack(panels, f.cols, down * self.parts)))
 
 
-class HopperStemTactic(Tactic):
+class HopperStemTactic(HopperWindows):
     """float16 and bfloat16, summed in float32; up to four channels, constant weights."""
 
     key = "tactix.cuda_hopper_stem@1"
-    implements = ("tactix.Convolution@1", "tactix.WideConvolution@1")
-    device = "cuda"
-    source = "cuda_c"
-    native = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        win = window.window(node)
-        if isinstance(win, Reject):
-            return win
-        if not hopper.usable(win.dtype, device):
-            return Reject(f"no matrix instructions of sm_90a for {win.dtype.value} on this device")
-        folded = Folded(win)
-        if win.group != 1 or win.c > FEW_CHANNELS or set(win.dilations) != {1} or folded.cell > LARGEST_CELL:
-            return Reject("one group of up to four channels, no dilation, small strides")
-        found = window.formats(node, win, _source(win))
-        if isinstance(found, Reject):
-            return found
-        flows = hopper.best([folded.work(s) for s in win.sizes()], device)
-        return hopper.variants(flows, found, (NHWC,) * len(node.outputs))
+    def why_not(self, win: Window) -> str:
+        few = win.group == 1 and win.c <= FEW_CHANNELS and set(win.dilations) == {1}
+        taken = few and Folded(win).cell <= LARGEST_CELL
+        return "" if taken else "one group of up to four channels, no dilation, small strides"
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        win = window.window(node)
-        assert isinstance(win, Window)
-        if not symbols(prod((win.n, *win.size, *win.out))) <= set(ctx.opt):
-            return None
-        w = Folded(win).work(dict(ctx.opt))
-        return tile.START + w.stored * 4 / tile.BANDWIDTH + hopper.seconds(w, flow_of(variant), ctx.device)
+    def reads(self, win: Window) -> Format:
+        return LINEAR if win.c < FEW_CHANNELS else NHWC
+
+    def work(self, win: Window, size: dict[str, int]) -> Work:
+        return Folded(win).work(size)
+
+    def before(self, work: Work) -> float:
+        return tile.START + work.stored * 4 / tile.BANDWIDTH
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window.window(node)
@@ -161,10 +147,6 @@ class HopperStemTactic(Tactic):
         helpers = hopper_conv.geometry(folded.parts, 1, (1, 1), (1, 1), (0, 0))
         first = _fold(folded, Entry(node, THREADS, "fold"), variant.input_format(win.x))
         return hopper.artifact(made, helpers + text, launch, ctx, first=[first], workspace=folded.elements * 2)
-
-
-def _source(win: Window) -> Format:
-    return LINEAR if win.c < FEW_CHANNELS else NHWC
 
 
 def _fold(folded: Folded, e: Entry, fmt: Format) -> First:

@@ -13,7 +13,7 @@ from tactix_builtin.cuda.tactics import scalar, text
 from tactix_builtin.cuda.tactics.text import Args
 from tactix_builtin.tactics.c_epilogue import Epilogue, Operand
 from tactix_builtin.tactics.c_text import block, contiguous_strides
-from tactix_builtin.tactics.c_tile import flat, is_row_major
+from tactix_builtin.tactics.c_tile import row_offset
 
 WIDTH = 8
 """Neighbouring sums that a kernel hands over at a time."""
@@ -82,15 +82,7 @@ class Rows:
         """The pointer to an operand's element of this row, at the column."""
         pointer = self.pointers.get(operand.index) or self.args.input(operand.index)
         column = "at" if operand.strides[-1] != 0 else "0"
-        return self.args.sum(pointer, self._offset(operand.strides[:-1]), column)
-
-    def _offset(self, strides: Shape) -> str:
-        if all(s == 0 for s in strides):
-            return "0"
-        if is_row_major(self.lead, strides):
-            step = next(s for d, s in reversed(list(zip(self.lead, strides, strict=True))) if d != 1)
-            return f"row * {self.args.dim(step)}"
-        return flat("row", [self.args.dim(d) for d in self.lead], strides, self.args)
+        return self.args.sum(pointer, row_offset("row", self.lead, operand.strides[:-1], self.args), column)
 
     def _put(self, output: int, dtype: DType, width: int) -> str:
         place = f"{self.args.output(output)} + row * {self.args.dim(self.n)} + at"

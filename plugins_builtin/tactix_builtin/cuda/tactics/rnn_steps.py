@@ -92,8 +92,6 @@ class Steps:
         """All statements."""
         r, s = self.r, self.slices
         groups, counters = self.e.dim(self.groups), self.e.workspace(r.gate_bytes + 5 * r.state_bytes, "uint32_t")
-        backward = "true" if r.attrs.direction == "reverse" else "d == 1"
-        last = r.layer.states
         return [
             "TX_SHARED(memory);",
             "float* h = (float*)memory;",
@@ -111,18 +109,24 @@ class Steps:
             "unsigned times = 0;",
             self._units(self._begin()),
             f"tx_meet<{s}>(reached, times);",
-            block(
-                f"for (int64_t i = 0; i < {self.steps}; i++)",
-                f"const int64_t t = {backward} ? {self.steps} - 1 - i : i;",
-                f"float *was = i % 2 ? {self._place(1)} : {self._place(0)};",
-                f"float *next = i % 2 ? {self._place(0)} : {self._place(1)};",
-                f"tx_take_states<{r.rows}, {r.hidden}, {self.e.threads}>(h, was + base, count);",
-                *self._step(),
-                f"tx_meet<{s}>(reached, times);",
-            ),
+            self._walk(),
             f"const float* done = {self.steps} % 2 ? {self._place(1)} : {self._place(0)};",
-            self._units([block("if (mine)", *self._end(last))]),
+            self._units([block("if (mine)", *self._end(r.layer.states))]),
         ]
+
+    def _walk(self) -> str:
+        """The loop over time."""
+        r = self.r
+        backward = "true" if r.attrs.direction == "reverse" else "d == 1"
+        return block(
+            f"for (int64_t i = 0; i < {self.steps}; i++)",
+            f"const int64_t t = {backward} ? {self.steps} - 1 - i : i;",
+            f"float *was = i % 2 ? {self._place(1)} : {self._place(0)};",
+            f"float *next = i % 2 ? {self._place(0)} : {self._place(1)};",
+            f"tx_take_states<{r.rows}, {r.hidden}, {self.e.threads}>(h, was + base, count);",
+            *self._step(),
+            f"tx_meet<{self.slices}>(reached, times);",
+        )
 
     def _units(self, body: Sequence[str]) -> str:
         return block(f"for (int u = from + warp; u < end; u += {self.e.threads // 32})", *body)

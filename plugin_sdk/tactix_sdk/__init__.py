@@ -13,7 +13,7 @@ from tactix.contracts.flavour import RuntimeFlavour
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.importer import Converter, Importer
 from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step
-from tactix.contracts.layer import Layer, NoAttrs, PointwiseLayer, pointwise
+from tactix.contracts.layer import Layer, NoAttrs
 from tactix.contracts.region import Body, BodyNode, Program, program
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.contracts.tool import Tool
@@ -51,6 +51,7 @@ from tactix_sdk.scalar import (
     sqrt,
     tanh,
 )
+from tactix_sdk.scalar_layer import PointwiseLayer, pointwise
 
 __all__ = [
     "LINEAR", "NHWC", "Allocator", "Binary", "Body", "BodyNode", "Calibrator", "CompileContext", "Compiler",

@@ -22,7 +22,7 @@ from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import Device, DeviceProperties
 from tactix.contracts.expr import tanh
 from tactix.contracts.launcher import Launcher
-from tactix.contracts.layer import pointwise
+from tactix_sdk.scalar_layer import pointwise
 from tactix.contracts.tactic import Tactic, Variant
 from tactix.plugins.hookspecs import hookimpl
 

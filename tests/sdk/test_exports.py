@@ -23,7 +23,7 @@ def test_all_names_exist_once(name: str) -> None:
 
 def test_names_are_the_contracts_own() -> None:
     assert tactix_sdk.hookimpl is hookspecs.hookimpl
-    assert tactix_sdk.pointwise is layer.pointwise
+    assert tactix_sdk.Layer is layer.Layer
     assert tactix_sdk.rules.pointwise is rule.pointwise
     assert tactix_sdk.Tactic is tactic.Tactic
     assert tactix_sdk.KernelArtifact is artifact.KernelArtifact

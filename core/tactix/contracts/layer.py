@@ -1,15 +1,12 @@
-"""Layer: what an operation means. Attribute schema, shape inference, numpy reference; or one scalar expression."""
+"""Layer: what an operation means. Attribute schema, shape inference, numpy reference; for some a scalar expression."""
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tactix.contracts import expr, symbolic
-from tactix.words.dims import broadcast_shapes
+from tactix.contracts import expr
 from tactix.words.errors import InvalidArgument
 from tactix.words.tensor import TensorSpec
 
@@ -66,68 +63,6 @@ class Layer:
 
     def __repr__(self) -> str:
         return f"<layer {self.key}>"
-
-
-class PointwiseLayer(Layer):
-    """A layer that is one scalar expression of its broadcast inputs: it fuses anywhere, on every device."""
-
-    def __init__(
-        self, key: str, function: Callable[..., expr.Scalar], attrs: Any = NoAttrs, *, commutative: bool = False,
-        imports: tuple[str, ...] = (), doc: str | None = None,
-    ) -> None:  # fmt: skip
-        self.key, self.function, self.Attrs = key, function, attrs
-        self.commutative, self.imports, self.__doc__ = commutative, imports, doc
-
-    @property
-    def is_pointwise(self) -> bool:
-        return True
-
-    def scalar(self, attrs: Any, arity: int) -> expr.Scalar:
-        named = {f.name: getattr(attrs, f.name) for f in dataclasses.fields(attrs)}
-        out = self.function(*(expr.var(i) for i in range(arity)), **named)
-        return out if isinstance(out, expr.Scalar) else expr.const(out)
-
-    def infer(self, attrs: Any, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:
-        given = [s for s in inputs if s is not None]
-        if len(given) != len(inputs) or not given:
-            raise InvalidArgument(f"{self.key} takes no absent inputs")
-        scalar = self.scalar(attrs, len(given))
-        dtype = expr.result_dtype(scalar, [s.dtype for s in given])
-        out = TensorSpec(dtype, broadcast_shapes(*(s.shape for s in given)))
-        return [dataclasses.replace(out, value=symbolic.propagate(scalar, given, out))]
-
-    def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
-        import numpy as np
-
-        y = expr.evaluate(self.scalar(attrs, len(inputs)), inputs)
-        return (np.broadcast_to(y, np.broadcast_shapes(*(x.shape for x in inputs))),)
-
-
-def pointwise(
-    key: str, *, onnx: str | tuple[str, ...] = (), commutative: bool = False
-) -> Callable[[Callable[..., expr.Scalar]], PointwiseLayer]:
-    """Make a pointwise layer of a function: positional parameters are elements, keyword-only ones attributes.
-
-    ``@pointwise("acme.Mish@1", onnx="acme::Mish")`` over ``def mish(x): return x * tanh(log1p(exp(x)))``.
-    """
-
-    def wrap(function: Callable[..., expr.Scalar]) -> PointwiseLayer:
-        keywords = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
-        ops = (onnx,) if isinstance(onnx, str) else tuple(onnx)
-        schema = _schema(key, keywords) if keywords else NoAttrs
-        imports = tuple(f"onnx:{op}" for op in ops)
-        return PointwiseLayer(key, function, schema, commutative=commutative, imports=imports, doc=function.__doc__)
-
-    return wrap
-
-
-def _schema(key: str, parameters: list[inspect.Parameter]) -> Any:
-    fields: list[Any] = []
-    for p in parameters:
-        if p.default is p.empty:
-            raise InvalidArgument(f"{key}: attribute {p.name!r} needs a default value")
-        fields.append((p.name, type(p.default), dataclasses.field(default=p.default)))
-    return dataclasses.make_dataclass(key.split("@")[0].split(".", 1)[1] + "Attrs", fields, frozen=True)
 
 
 def random_array(spec: TensorSpec, rng: Any) -> Any:

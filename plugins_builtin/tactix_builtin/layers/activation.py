@@ -14,7 +14,8 @@ from tactix.contracts.expr import (
     select,
     tanh,
 )
-from tactix.contracts.layer import Layer, pointwise
+from tactix.contracts.layer import Layer
+from tactix_sdk.scalar_layer import pointwise
 
 _SELU_ALPHA = 1.67326319217681884765625
 _SELU_GAMMA = 1.05070102214813232421875

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from tactix.contracts.layer import Layer
-from tactix.contracts.symbolic import LIMIT
 from tactix.words.dims import Dim, Expr, Shape, compare
 from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
 from tactix.words.tensor import TensorSpec
+from tactix_sdk.symbolic import LIMIT
 
 Array = Any
 """A numpy array; element types from ml_dtypes included."""

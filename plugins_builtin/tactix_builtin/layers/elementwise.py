@@ -7,8 +7,9 @@ from typing import Any
 
 from tactix.contracts import expr
 from tactix.contracts.expr import Scalar, select
-from tactix.contracts.layer import Layer, PointwiseLayer, pointwise
+from tactix.contracts.layer import Layer
 from tactix.words.dtypes import DType
+from tactix_sdk.scalar_layer import PointwiseLayer, pointwise
 
 
 @pointwise("tactix.Add@1", onnx="ai.onnx::Add", commutative=True)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from tactix.contracts.layer import Layer
-from tactix.contracts.symbolic import content as known_content
 from tactix.words.dims import Dim, ceildiv, dmax, sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers.common import Array, Specs, content, is_tracked, required
+from tactix_sdk.symbolic import content as known_content
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tactix.contracts.expr import Scalar, cast, maximum, minimum, round_
-from tactix.contracts.layer import Layer, PointwiseLayer
+from tactix.contracts.layer import Layer
 from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError
 from tactix.words.tensor import TensorSpec
@@ -21,6 +21,7 @@ from tactix_builtin.layers.common import Array, Specs, optional, pick, required
 from tactix_builtin.layers.conv import Convolution, ConvolutionAttrs, correlate
 from tactix_builtin.layers.matmul import MatMul
 from tactix_builtin.layers.quantize import limits
+from tactix_sdk.scalar_layer import PointwiseLayer
 
 BYTES = (DType.UINT8, DType.INT8)
 

@@ -7,11 +7,12 @@ from typing import Any
 
 from tactix.contracts import expr
 from tactix.contracts.expr import Scalar
-from tactix.contracts.layer import Layer, PointwiseLayer, pointwise
+from tactix.contracts.layer import Layer
 from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers.common import Specs
+from tactix_sdk.scalar_layer import PointwiseLayer, pointwise
 
 
 class Logical(PointwiseLayer):

@@ -19,21 +19,24 @@ ENTRY = "tactix_builtin.lean.entry"
 
 ROOTS = (ENTRY, *(f"tactix_builtin.layers.{family}" for family in FAMILIES))
 
-STANDS_FOR = {"tactix": ENTRY, "tactix.plugins.session": "tactix_builtin.lean.session"}
+STANDS_FOR = {
+    "tactix": ENTRY, "tactix.plugins.session": "tactix_builtin.lean.session", "tactix_sdk": "tactix_builtin.lean.sdk",
+}  # fmt: skip
 """Modules whose place another takes."""
 
 LEFT_OUT = (
     "tactix_builtin.cuda.bench", "tactix_builtin.cuda.cudnn.compiler", "tactix_builtin.cuda.nvrtc",
-    "tactix_builtin.flavours.default", "tactix_builtin.flavours.dispatch", "tactix_builtin.flavours.lean", "tactix_sdk",
+    "tactix_builtin.flavours.default", "tactix_builtin.flavours.dispatch", "tactix_builtin.flavours.lean",
+    "tactix_sdk.evaluate",
 )  # fmt: skip
 """What only building needs, and other flavours; imported inside functions that no plan gets to."""
 
 COLD = (
     "tactix.contracts.expr", "tactix.contracts.graph", "tactix.contracts.layer", "tactix.contracts.region",
-    "tactix.contracts.symbolic", "tactix.network",
+    "tactix.network",
     "tactix_builtin.cuda", "tactix_builtin.flavours.held", "tactix_builtin.flavours.phased",
     "tactix_builtin.flavours.values", "tactix_builtin.launchers.control", "tactix_builtin.launchers.numpy_launcher",
-    "tactix_builtin.layers",
+    "tactix_builtin.layers", "tactix_sdk",
 )  # fmt: skip
 """What a plan of kernels for the CPU does not need: kept compressed until something imports it."""
 

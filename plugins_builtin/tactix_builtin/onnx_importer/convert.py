@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from tactix.contracts.graph import Value
 from tactix.contracts.importer import Converter
 from tactix.contracts.layer import Layer
-from tactix.contracts.symbolic import content
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix.words.errors import ModelImportError, UnsupportedOperator
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.onnx_importer.catalog import MAIN, defaults_of
 from tactix_builtin.onnx_importer.weights import Array, dtype_of
+from tactix_sdk.symbolic import content
 
 if TYPE_CHECKING:
     import onnx

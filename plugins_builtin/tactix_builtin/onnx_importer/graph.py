@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tactix.contracts.graph import Value
-from tactix.contracts.symbolic import LIMIT
 from tactix.words.dims import Dim, sym, symbols
 from tactix.words.errors import ModelImportError, UnsupportedOperator
 from tactix.words.tensor import TensorSpec
@@ -44,6 +43,7 @@ from tactix_builtin.onnx_importer.wellformed import (
     check_inputs,
     recursion,
 )
+from tactix_sdk.symbolic import LIMIT
 
 if TYPE_CHECKING:
     import onnx

@@ -25,6 +25,7 @@ from tactix.contracts.expr import Scalar
 from tactix.words.dtypes import DType
 from tactix.words.errors import InvalidArgument
 from tactix_builtin.tactics import c_text
+from tactix_sdk.numerics import evaluate, numpy_table
 
 WIDE = {DType.FP16: DType.FP32, DType.BF16: DType.FP32}
 VECTOR_INTS = (DType.INT32, DType.INT16, DType.UINT16, DType.INT8, DType.UINT8)
@@ -119,7 +120,7 @@ def keeps_zero(results: Sequence[Scalar], dtypes: Sequence[DType]) -> bool:
     import numpy as np
 
     zeros = [np.zeros((), t.numpy) for t in dtypes]
-    return all(expr.evaluate(r, zeros).astype(np.float64) == 0 for r in results)
+    return all(evaluate(r, zeros).astype(np.float64) == 0 for r in results)
 
 
 class Emitter:
@@ -180,7 +181,7 @@ class Emitter:
         import numpy as np
 
         with np.errstate(all="ignore"):
-            return float(expr.numpy_table()[node.op](*(self.values[id(a)] for a in node.args)))
+            return float(numpy_table()[node.op](*(self.values[id(a)] for a in node.args)))
 
     def value(self, node: Scalar) -> float | None:
         """The number that a constant argument stands for."""

@@ -12,11 +12,11 @@ from tactic_cases import TABLE, TACTICS, real
 
 from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.expr import Primitive
-from tactix.contracts.layer import pointwise
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words import dims
 from tactix_builtin.cuda import nvrtc
 from tactix_builtin.cuda.target import target
+from tactix_sdk.scalar_layer import pointwise
 
 GRID = 2**31 - 1
 

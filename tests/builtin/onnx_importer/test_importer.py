@@ -12,11 +12,11 @@ from onnx.helper import make_node
 
 from tactix.contracts.expr import Scalar
 from tactix.contracts.importer import Converter
-from tactix.contracts.layer import pointwise
 from tactix.words.dims import sym
 from tactix.words.errors import ModelImportError, UnsupportedOperator
 from tactix_builtin.onnx_importer import converters, importers
 from tactix_sdk.evaluate import evaluate
+from tactix_sdk.scalar_layer import pointwise
 
 F32 = np.float32
 

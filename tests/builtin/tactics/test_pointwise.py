@@ -10,12 +10,12 @@ from harness import NATIVE, Case, check, check_all, devices, fused, node, spec
 
 from tactix.contracts import expr
 from tactix.contracts.expr import Primitive
-from tactix.contracts.layer import PointwiseLayer, pointwise
 from tactix.contracts.tactic import Reject
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import NHWC, TensorSpec, blocked
 from tactix_builtin.tactics.c_pointwise import PointwiseTactic
+from tactix_sdk.scalar_layer import PointwiseLayer, pointwise
 
 TACTIC = PointwiseTactic()
 SPECIAL = np.array(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tactix.contracts import expr
-from tactix.contracts.layer import Layer, PointwiseLayer, pointwise
+from tactix.contracts.layer import Layer
 from tactix.fuse.rewrite import fuse
 from tactix.fuse.trace import Trace
 from tactix.network.definition import NetworkDefinition
@@ -17,6 +17,7 @@ from tactix.network.verify import verify
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 from tactix_sdk.evaluate import evaluate
+from tactix_sdk.scalar_layer import PointwiseLayer, pointwise
 
 ADD = PointwiseLayer("toy.Add@1", lambda a, b: a + b, commutative=True)
 SUB = PointwiseLayer("toy.Sub@1", lambda a, b: a - b)

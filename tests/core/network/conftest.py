@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tactix.contracts.layer import Layer, PointwiseLayer, pointwise
+from tactix.contracts.layer import Layer
 from tactix.network.definition import NetworkDefinition
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
+from tactix_sdk.scalar_layer import PointwiseLayer, pointwise
 
 ADD = PointwiseLayer("toy.Add@1", lambda a, b: a + b, commutative=True)
 NEG = PointwiseLayer("toy.Neg@1", lambda x: -x)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tactix.contracts.layer import PointwiseLayer
 from tactix.words.dims import sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import InvalidArgument, NetworkError, ShapeError
 from tactix_sdk.evaluate import evaluate
+from tactix_sdk.scalar_layer import PointwiseLayer
 
 
 def test_inputs_name_their_dims(net):

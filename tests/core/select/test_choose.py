@@ -11,12 +11,12 @@ from tactix.contracts.artifact import KernelArtifact, Launch
 from tactix.contracts.device import Costs
 from tactix.contracts.expr import maximum
 from tactix.contracts.graph import Node
-from tactix.contracts.layer import PointwiseLayer
 from tactix.contracts.tactic import Tactic, Variant
 from tactix.network.definition import NetworkDefinition
 from tactix.select.choose import Chooser
 from tactix.select.enumerate import Candidate
 from tactix.words.tensor import LINEAR, Format, blocked
+from tactix_sdk.scalar_layer import PointwiseLayer
 
 RELU = PointwiseLayer("t.Relu@1", lambda x: maximum(x, 0.0))
 C16 = blocked(16)

@@ -10,7 +10,7 @@ import pytest
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.expr import cast
 from tactix.contracts.graph import Node
-from tactix.contracts.layer import Layer, PointwiseLayer
+from tactix.contracts.layer import Layer
 from tactix.contracts.rule import Op, Rule, var
 from tactix.contracts.tactic import Tactic, Variant
 from tactix.fuse.rewrite import fuse
@@ -21,6 +21,7 @@ from tactix.select.precision import Precisions, slower
 from tactix.words.dtypes import DType
 from tactix.words.errors import ConfigError
 from tactix.words.tensor import TensorSpec
+from tactix_sdk.scalar_layer import PointwiseLayer
 
 
 class Product(Layer):

@@ -23,6 +23,8 @@ from tactix.words.dims import Dim, Shape
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, NHWC, Format, TensorSpec, blocked
 from tactix_sdk.artifacts import Binary, KernelArtifact, Launch, Source
+from tactix_sdk.host import layer, numpy_tactic
+from tactix_sdk.kernel import ALIAS, Kernel, Operation, c_tactic, cuda_tactic
 from tactix_sdk.rules import P, Rule, any_of, const, fuse, literal, var
 from tactix_sdk.scalar import (
     Primitive,
@@ -54,6 +56,7 @@ from tactix_sdk.scalar import (
 from tactix_sdk.scalar_layer import PointwiseLayer, pointwise
 
 __all__ = [
+    "ALIAS", "Kernel", "Operation", "c_tactic", "cuda_tactic", "layer", "numpy_tactic",
     "LINEAR", "NHWC", "Allocator", "Binary", "Body", "BodyNode", "Calibrator", "CompileContext", "Compiler",
     "Converter", "DType", "Device", "DeviceProperties", "Dim", "Format", "Importer", "KernelArtifact", "Launch",
     "Launcher", "Layer", "LinkContext", "NoAttrs", "Node", "Operand", "P", "PointwiseLayer", "Primitive", "Program",

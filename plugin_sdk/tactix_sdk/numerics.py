@@ -16,7 +16,7 @@ def evaluate(s: Scalar, inputs: Sequence[Any]) -> Any:
 
     dtypes = [DType.of(x.dtype) for x in inputs]
     wide = [
-        np.asarray(x).astype(np.float32) if t.is_float and t.bits < 32 else x
+        array(x).astype(np.float32) if t.is_float and t.bits < 32 else x
         for x, t in zip(inputs, dtypes, strict=True)
     ]
     table = numpy_table()
@@ -24,7 +24,14 @@ def evaluate(s: Scalar, inputs: Sequence[Any]) -> Any:
     with np.errstate(all="ignore"):
         for n in walk([s]):
             memo[id(n)] = _evaluate_node(n, [memo[id(a)] for a in n.args], wide, table)
-    return np.asarray(memo[id(s)]).astype(result_dtype(s, dtypes).numpy)
+    return array(memo[id(s)]).astype(result_dtype(s, dtypes).numpy)
+
+
+def array(x: Any) -> Any:
+    """``np.asarray``, but what numpy's functions take as an array stays what it is."""
+    import numpy as np
+
+    return x if hasattr(x, "__array_function__") else np.asarray(x)
 
 
 def _evaluate_node(n: Scalar, args: list[Any], inputs: Sequence[Any], table: dict[str, Callable[..., Any]]) -> Any:
@@ -42,7 +49,7 @@ def _evaluate_node(n: Scalar, args: list[Any], inputs: Sequence[Any], table: dic
 def _cast(x: Any, dtype: DType) -> Any:
     import numpy as np
 
-    y = np.asarray(x).astype(dtype.numpy)
+    y = array(x).astype(dtype.numpy)
     return y.astype(np.float32) if dtype.is_float and dtype.bits < 32 else y
 
 
@@ -59,8 +66,8 @@ def numpy_table() -> dict[str, Callable[..., Any]]:
         return q + ((np.remainder(a, b) != 0) & ((a < 0) != (b < 0))).astype(q.dtype) if kind == "i" else q
 
     def power(a: Any, b: Any) -> Any:
-        wide = np.power(np.asarray(a, np.float64), b) if np.asarray(a).dtype.kind in "iu" else np.power(a, b)
-        return wide.astype(np.asarray(a).dtype)
+        wide = np.power(np.asarray(a, np.float64), b) if array(a).dtype.kind in "iu" else np.power(a, b)
+        return wide.astype(array(a).dtype)
 
     return {
         "neg": np.negative, "abs": np.abs, "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p,

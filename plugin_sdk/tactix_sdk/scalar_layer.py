@@ -62,14 +62,15 @@ def pointwise(
     def wrap(function: Callable[..., expr.Scalar]) -> PointwiseLayer:
         keywords = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
         ops = (onnx,) if isinstance(onnx, str) else tuple(onnx)
-        schema = _schema(key, keywords) if keywords else NoAttrs
+        schema = schema_of(key, keywords) if keywords else NoAttrs
         imports = tuple(f"onnx:{op}" for op in ops)
         return PointwiseLayer(key, function, schema, commutative=commutative, imports=imports, doc=function.__doc__)
 
     return wrap
 
 
-def _schema(key: str, parameters: list[inspect.Parameter]) -> Any:
+def schema_of(key: str, parameters: list[inspect.Parameter]) -> Any:
+    """A frozen dataclass of keyword-only parameters. Raises InvalidArgument for one without a default."""
     fields: list[Any] = []
     for p in parameters:
         if p.default is p.empty:

@@ -38,8 +38,10 @@ def propagate(s: expr.Scalar, inputs: Sequence[TensorSpec], out: TensorSpec) -> 
 
 def content(x: TensorSpec) -> tuple[Dim, ...] | None:
     """``known()``, or the elements of a small floating constant whose elements are whole."""
+    import numpy as np
+
     found = x.known()
-    if found is None and x.const is not None and x.dtype.is_float and x.const.size <= LIMIT:
+    if found is None and isinstance(x.const, np.ndarray) and x.dtype.is_float and x.const.size <= LIMIT:
         floats = [float(v) for v in x.const.ravel()]
         return tuple(int(v) for v in floats) if all(v.is_integer() for v in floats) else None
     return found

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from acme_triton import offline
 from tactix.words.dims import ceildiv, evaluate, prod, symbols
-from tactix_sdk import (
-    Binary,
-    CompileContext,
-    DeviceProperties,
-    Dim,
-    DType,
-    KernelArtifact,
-    Launch,
-    Node,
-    Reject,
-    Tactic,
-    Variant,
-    hookimpl,
-)
-from tactix_sdk.artifacts import scalar, tensor_in, tensor_out
+from tactix_sdk import Dim, DType, Node, Operation, Reject, Tactic, hookimpl
+from tactix_sdk.triton import Call, triton_tactic
 
-TYPES = {DType.FP16: "fp16", DType.BF16: "bf16"}
 TILES = (
     (128, 256, 64, 8, 3), (128, 128, 64, 4, 4), (64, 128, 64, 4, 4), (64, 64, 128, 4, 3), (32, 64, 128, 4, 4),
     (16, 64, 128, 4, 4),
@@ -46,65 +32,40 @@ class Product:
     act: str
 
 
-class TritonMatMul(Tactic):
+def matmul_kernel() -> Any:
+    """The kernel; imported when it is compiled, as plans run without Triton."""
+    from acme_triton.kernels import matmul
+
+    return matmul
+
+
+def seconds(op: Operation, sizes: Mapping[str, int], tile: tuple[int, ...]) -> float | None:
+    """An estimate: waves of tiles at a rate."""
+    p = product(op.node)
+    if isinstance(p, Reject) or not symbols(p.m) <= set(sizes):
+        return None
+    tiles = -(-evaluate(p.m, sizes) // tile[0]) * -(-p.n // tile[1])
+    return START + -(-tiles // op.device.cores) * op.device.cores * 2 * tile[0] * tile[1] * p.k / FLOPS
+
+
+@triton_tactic(
+    "acme_triton.matmul@1", "tactix.MatMul@1", kernel=matmul_kernel, knobs={"tile": TILES}, fused=True, cost=seconds
+)
+def matmul(op: Operation, tile: tuple[int, ...]) -> Call | Reject:
     """float16 and bfloat16, summed in float32, of any sizes; for sm_80 and newer. Needs Triton to build, not to run."""
-
-    key = "acme_triton.matmul@1"
-    implements = ("tactix.MatMul@1",)
-    device = "cuda"
-    source = "triton"
-
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        p = product(node)
-        if isinstance(p, Reject):
-            return p
-        if why := offline.why_missing():
-            return Reject(why)
-        if not device.has(feature(device)):
-            return Reject(f"Triton's code for {device.name} needs {feature(device)}")
-        room = device.facts["shared_per_block"]
-        fit = [t for t in TILES if t[4] * (t[0] + t[1]) * t[2] * 2 <= room]
-        return [Variant.of(rows=r, columns=c, depth=d, warps=w, stages=s) for r, c, d, w, s in fit]
-
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        p = product(node)
-        assert isinstance(p, Product)
-        if not symbols(p.m) <= set(ctx.opt):
-            return None
-        rows, columns = variant.knob("rows"), variant.knob("columns")
-        tiles = -(-evaluate(p.m, ctx.opt) // rows) * -(-p.n // columns)
-        waves = -(-tiles // ctx.device.cores)
-        return START + waves * ctx.device.cores * 2 * rows * columns * p.k / FLOPS
-
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        """Raises CompilerError."""
-        p, knob = product(node), variant.knob
-        assert isinstance(p, Product)
-        constants = {
-            "N": p.n, "K": p.k, "BM": knob("rows"), "BN": knob("columns"), "BK": knob("depth"), "GROUP": 8,
-            "BIAS": p.bias >= 0, "REST": p.rest >= 0, "ACT": p.act,
-        }  # fmt: skip
-        dtype = TYPES[node.given[p.a].spec.dtype]
-        capability = ctx.device.facts["capability"]
-        kernel = offline.compiled(dtype, tuple(constants.items()), knob("warps"), knob("stages"), capability)
-        inputs = [tensor_in(i) if i >= 0 else scalar(0) for i in (p.a, p.b, p.bias, p.rest)]
-        scratch = (scalar(0), scalar(0))  # Triton's own last two parameters: global and profile scratch, not used
-        grid = ceildiv(p.m, knob("rows")) * -(-p.n // knob("columns"))
-        launch = Launch(
-            (*inputs, tensor_out(), scalar(p.m), *scratch), (grid,), (kernel.threads,), shared_bytes=kernel.shared
-        )
-        return KernelArtifact(
-            launcher="tactix.cuda.cubin@1",
-            launches=(launch,),
-            code=Binary(kernel.cubin, kernel.name),
-            requires=(feature(ctx.device),),
-        )
-
-
-def feature(device: DeviceProperties) -> str:
-    """What a device must have to load the code: Triton compiles for 9.0 and newer with what only that one has."""
-    capability = device.facts["capability"]
-    return f"cubin_{capability}{'a' if capability >= 90 else ''}"
+    p, (rows, columns, depth, warps, stages) = product(op.node), tile
+    if isinstance(p, Reject):
+        return p
+    if stages * (rows + columns) * depth * 2 > op.device.facts["shared_per_block"]:
+        return Reject("a tile larger than the device's shared memory")
+    inputs = {"a": p.a, "b": p.b, "bias": p.bias, "rest": p.rest}
+    arguments = {name: op.given(i) if i >= 0 else None for name, i in inputs.items()}
+    constants = {
+        "N": p.n, "K": p.k, "BM": rows, "BN": columns, "BK": depth, "GROUP": 8,
+        "BIAS": p.bias >= 0, "REST": p.rest >= 0, "ACT": p.act,
+    }  # fmt: skip
+    grid = ceildiv(p.m, rows) * -(-p.n // columns)
+    return Call(arguments | {"y": op.result(), "m": p.m}, constants, grid, warps, stages)
 
 
 def product(node: Node) -> Product | Reject:
@@ -113,7 +74,8 @@ def product(node: Node) -> Product | Reject:
     if anchor is None or body.anchor != 0:
         return Reject("something comes before the product")
     a, b = (node.given[i].spec for i in anchor.inputs)
-    if a.dtype not in TYPES or any(v.spec.dtype is not a.dtype for v in (*node.given, *node.outputs)):
+    types = (DType.FP16, DType.BF16)
+    if a.dtype not in types or any(v.spec.dtype is not a.dtype for v in (*node.given, *node.outputs)):
         return Reject("all of float16, or all of bfloat16")
     if b.const is None or b.rank != 2 or a.rank < 2 or 0 in (*a.shape, *b.shape):
         return Reject("a given matrix times a constant one")
@@ -150,4 +112,4 @@ def _behind(node: Node, p: Product) -> Product | Reject:
 
 @hookimpl
 def tactix_tactics() -> list[Tactic]:
-    return [TritonMatMul()]
+    return [matmul]

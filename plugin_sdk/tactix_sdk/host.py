@@ -1,0 +1,153 @@
+"""Tactics and layers of Python functions over numpy arrays (numpy, Numba, anything that takes and gives arrays).
+
+    @numpy_tactic("acme.softsign@1", implements="acme.Softsign@1")
+    def softsign(x):
+        return x / (1 + abs(x))
+
+A plan whose step such a tactic won runs the function, so the pack must be there at run time (or embedded in the plan):
+its launcher, ``softsign.launcher``, belongs into the hook ``tactix_launchers`` of the runtime door.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.launcher import Call, Launcher, LinkContext, Runnable, Step
+from tactix.contracts.layer import Layer, NoAttrs
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import Env
+from tactix.words.errors import InvalidArgument
+from tactix.words.tensor import TensorSpec
+from tactix_sdk.scalar_layer import schema_of
+
+Function = Callable[..., Any]
+
+
+class _Replaced(Layer):
+    """A layer whose arrays are computed by an author's function."""
+
+    def __init__(self, layer: Layer, function: Function) -> None:
+        self.key, self.Attrs, self._function = layer.key, layer.Attrs, function
+
+    def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
+        return _several(self._function(*inputs, **_named(attrs)))
+
+
+def _named(attrs: Any) -> dict[str, Any]:
+    return {f.name: getattr(attrs, f.name) for f in dataclasses.fields(attrs)}
+
+
+def _several(result: Any) -> tuple[Any, ...]:
+    import numpy as np
+
+    return tuple(map(np.asarray, result if isinstance(result, tuple) else (result,)))
+
+
+class FunctionLauncher(Launcher):
+    """Runs steps by the references of their layers, but that of the layers a tactic implements by its function."""
+
+    host_code = False
+
+    def __init__(self, key: str, layers: Sequence[str], function: Function) -> None:
+        self.key, self.layers, self.function = key, tuple(layers), function
+
+    def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
+        """Raises ExecutionError for params that are no layer, or a layer that is not there."""
+        return _numpy().link(steps, self._with_function(ctx))
+
+    def produce(
+        self, step: Step, env: Env, values: Sequence[Any], bodies: Sequence[Call], ctx: LinkContext
+    ) -> list[Any]:
+        """As that of numpy. Raises ExecutionError."""
+        return _numpy().produce(step, env, values, bodies, self._with_function(ctx))
+
+    def _with_function(self, ctx: LinkContext) -> LinkContext:
+        def find(key: str) -> Layer:
+            layer = ctx.layer(key)
+            return _Replaced(layer, self.function) if key in self.layers else layer
+
+        return dataclasses.replace(ctx, layer=find)
+
+
+def _numpy() -> Launcher:
+    from tactix_builtin.launchers.numpy_launcher import NumpyLauncher
+
+    return NumpyLauncher()
+
+
+class NumpyTactic(Tactic):
+    """Made by ``numpy_tactic``; what is fused behind the layer runs on its references. ``launcher``: for the run."""
+
+    produces = True
+
+    def __init__(self, key: str, implements: str | Sequence[str], function: Function, when: Function | None) -> None:
+        self.key, self.function, self.when, self.__doc__ = key, function, when, function.__doc__
+        self.implements = (implements,) if isinstance(implements, str) else tuple(implements)
+        self.source = key.partition(".")[0]
+        self.launcher = FunctionLauncher(key.replace("@", "_python@"), self.implements, function)
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        reason = self.when(node) if self.when else ""
+        return Reject(reason) if reason else [Variant()]
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return KernelArtifact(self.launcher.key, params=node.meaning)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.function(*args, **named)
+
+
+def numpy_tactic(
+    key: str, implements: str | Sequence[str], *, when: Callable[[Node], str] | None = None
+) -> Callable[[Function], NumpyTactic]:
+    """A tactic for the CPU of a function ``(*arrays, **attributes)`` that gives an array or a tuple of arrays.
+
+    Absent inputs are None. ``when(node)``: why it does not take a node; empty if it does.
+    """
+    return lambda function: NumpyTactic(key, implements, function, when)
+
+
+class FunctionLayer(Layer):
+    """Made by ``layer``: a reference over numpy arrays and a rule of shapes."""
+
+    def __init__(
+        self, key: str, reference: Function, infer: Function | None, attrs: Any, imports: tuple[str, ...]
+    ) -> None:
+        self.key, self.Attrs, self.imports, self.__doc__ = key, attrs, imports, reference.__doc__
+        self.function, self._infer = reference, infer
+
+    def infer(self, attrs: Any, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:
+        if self._infer is None:
+            if not inputs or inputs[0] is None:
+                raise InvalidArgument(f"{self.key} needs its first input")
+            return [inputs[0].plain()]
+        made = self._infer(*inputs, **_named(attrs))
+        return [made] if isinstance(made, TensorSpec) else list(made)
+
+    def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
+        return _several(self.function(*inputs, **_named(attrs)))
+
+
+def layer(
+    key: str, *, onnx: str | tuple[str, ...] = (), infer: Callable[..., TensorSpec | Sequence[TensorSpec]] | None = None
+) -> Callable[[Function], FunctionLayer]:
+    """Make a layer of its reference: positional parameters are arrays or None, keyword-only ones attributes.
+
+    ``infer(*specs, **attributes)``: specs of the outputs, whose dims may be symbolic; by default the first input's.
+    ``onnx``: operators of these attributes that it stands for. Raises InvalidArgument for an attribute without a
+    default.
+    """
+
+    def wrap(reference: Function) -> FunctionLayer:
+        keywords = [p for p in inspect.signature(reference).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        attrs = schema_of(key, keywords) if keywords else NoAttrs
+        ops = (onnx,) if isinstance(onnx, str) else tuple(onnx)
+        return FunctionLayer(key, reference, infer, attrs, tuple(f"onnx:{op}" for op in ops))
+
+    return wrap

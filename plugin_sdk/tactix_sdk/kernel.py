@@ -1,0 +1,222 @@
+"""Tactics of kernel source: a function looks at an operation and gives the text of a body, C or CUDA C++.
+
+    @c_tactic("acme.gemm@1", implements="tactix.MatMul@1", knobs={"rows": (4, 8)})
+    def gemm(op, rows):
+        a, b = op.inputs
+        if b.rank != 2 or {a.dtype, b.dtype} != {DType.FP32}:
+            return Reject("a float32 matrix times a float32 matrix")
+        return Kernel(BODY, sizes={"m": prod(a.shape[:-1]), "k": a.shape[-1], "n": b.shape[1]})
+
+Names in the body: ``in0``, ``in1``... are the tensors that the layer reads, typed pointers to row-major elements;
+``TX_IN0(i)`` is one element as a number (16-bit floats are stored as ``uint16_t``). ``TX_STORE(i, value)`` gives
+element ``i`` of the result: whatever is fused behind the layer (bias, residual, activation) is done there, by any
+kernel; further results of a layer with several go by ``TX_STORE1(i, value)``... ``sizes`` are ``int64_t``, whether they
+are numbers or follow from symbolic shapes. ``c_NAME`` are packed constants, ``scratch`` is the workspace.
+
+C runs on ``nt`` threads that all call the body with their ``tid`` (``tx_split(total, grain, tid, nt, &begin, &end)``
+shares a range); CUDA by ``grid`` blocks of ``threads``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tactix.contracts.artifact import Arg, KernelArtifact, Packed, tensor_in, tensor_out
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import Dim
+from tactix.words.dtypes import DType
+from tactix.words.errors import InvalidArgument, PluginError
+from tactix.words.tensor import Format, TensorSpec
+
+MOST_VARIANTS = 64
+Formats = tuple[Sequence[Format], Sequence[Format]]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What an author gives. ``helpers``: functions and macros before the body, own names as ``TX_NAME(x)``.
+
+    ``sizes``: integers that the body names. ``constants``: arrays made of constant inputs, see ``Operation.packed``.
+    ``scratch``: bytes of workspace. ``grid``, ``threads``, ``shared``: blocks, threads of a block and bytes of dynamic
+    shared memory, on a GPU.
+    """
+
+    body: str
+    helpers: str = ""
+    sizes: Mapping[str, Dim] = field(default_factory=dict)
+    constants: Mapping[str, tuple[Packed, DType]] = field(default_factory=dict)
+    scratch: Dim = 0
+    grid: Dim = 1
+    threads: int = 256
+    shared: Dim = 0
+
+
+ALIAS = object()
+"""What the function of a tactic gives where the result is the first input's memory, seen with another shape."""
+
+
+class Operation:
+    """The layer that a tactic implements, as its author sees it.
+
+    ``inputs``: specs of what the layer reads, None where absent; constants have ``const``. ``outputs``: specs of what
+    it makes, before anything fused behind it. ``attrs``: the layer's. ``device``: properties. ``node``: all of it.
+    """
+
+    def __init__(self, node: Node, device: DeviceProperties, variant: Variant) -> None:
+        body, anchor = node.body, node.anchor
+        self.node, self.device, self.variant = node, device, variant
+        layer = anchor or body.nodes[0]
+        self.attrs, self.ids = layer.attrs, layer.inputs
+        specs = body.infer([v.spec for v in node.given])
+        self.inputs: tuple[Any, ...] = tuple(specs[i] if i >= 0 else None for i in self.ids)
+        self.outputs: tuple[TensorSpec, ...] = tuple(specs[body.arity : body.arity + layer.outputs])
+
+    @property
+    def output(self) -> TensorSpec:
+        """The first output's spec."""
+        return self.outputs[0]
+
+    def input(self, index: int) -> Arg:
+        """The address of what the layer reads at ``index``."""
+        return tensor_in(self.ids[index])
+
+    def given(self, index: int) -> Arg:
+        """The address of the node's given input: what is fused behind the layer reads these, too."""
+        return tensor_in(index)
+
+    def result(self, index: int = 0) -> Arg:
+        """The address of the node's output."""
+        return tensor_out(index)
+
+    def packed(self, index: int, *steps: tuple[str, Any]) -> tuple[Packed, DType]:
+        """A constant input, taken through steps that ``Packed`` lists. Raises InvalidArgument if it is no constant."""
+        spec = self.inputs[index]
+        if spec is None or spec.const is None:
+            raise InvalidArgument(f"input {index} of {self.node.name} is no constant", do="Return Reject for it")
+        kinds = [DType.of(what) for name, what in steps if name == "cast"]
+        return Packed(self.ids[index], tuple(steps)), kinds[-1] if kinds else spec.dtype
+
+
+Author = Callable[..., Any]
+
+
+class KernelTactic(Tactic):
+    """Made by ``c_tactic`` and ``cuda_tactic``. Variants are all combinations of formats and knobs.
+
+    Its ``source``, which ``config.tactic_sources`` switches, is its namespace.
+    """
+
+    native = True
+
+    def __init__(
+        self, key: str, implements: str | Sequence[str], author: Author, *, device: str,
+        knobs: Mapping[str, Sequence[Any]], formats: Sequence[Formats], requires: Sequence[str], by_signature: bool,
+        cost: Callable[..., float | None] | None,
+    ) -> None:  # fmt: skip
+        self.key, self.device, self.source = key, device, key.partition(".")[0]
+        self.implements = (implements,) if isinstance(implements, str) else tuple(implements)
+        self.author, self.requires, self.by_signature, self._cost = author, tuple(requires), by_signature, cost
+        self.__doc__ = author.__doc__
+        rows = itertools.product(formats, *([(k, v) for v in values] for k, values in knobs.items()))
+        self.space = [Variant.of(*row[0], **dict(row[1:])) for row in rows]
+        if not 0 < len(self.space) <= MOST_VARIANTS:
+            raise PluginError(f"{len(self.space)} variants", who=key, do=f"Offer 1 to {MOST_VARIANTS}")
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        if lacking := [f for f in self.requires if not device.has(f)]:
+            return Reject(f"the device has no {lacking[0]}")
+        if why := _why_not(node):
+            return Reject(why)
+        found, reasons = [], ["formats other than linear cannot be fused behind"]
+        for variant in self.space:
+            if node.is_fused and not all(f.is_linear for f in (*variant.inputs, *variant.outputs)):
+                continue
+            made = self.made(node, device, variant)
+            if isinstance(made, Reject):
+                reasons.append(made.reason)
+            elif made is ALIAS and node.is_fused:
+                reasons.append("what is fused behind needs a kernel")
+            else:
+                found.append(variant)
+        return found or Reject(reasons[-1])
+
+    def made(self, node: Node, device: DeviceProperties, variant: Variant) -> Any:
+        """What the author says: a Kernel, a Reject or ALIAS. Raises PluginError for anything else."""
+        said = self.author(Operation(node, device, variant), **dict(variant.knobs))
+        if isinstance(said, str):
+            return Kernel(said)
+        if not isinstance(said, Kernel | Reject) and said is not ALIAS:
+            raise PluginError(
+                f"{self.key} gave {said!r}", do="Return a Kernel, the text of its body, a Reject or ALIAS"
+            )
+        return said
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        if self._cost is None:
+            return None
+        return self._cost(Operation(node, ctx.device, variant), dict(ctx.opt), **dict(variant.knobs))
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        from tactix_sdk import kernel_text
+
+        kernel = self.made(node, ctx.device, variant)
+        if kernel is ALIAS:
+            return KernelArtifact("", alias=True)
+        write = kernel_text.cuda if self.device == "cuda" else kernel_text.c
+        artifact: KernelArtifact = write(Operation(node, ctx.device, variant), kernel, ctx)
+        return dataclasses.replace(artifact, requires=tuple(dict.fromkeys((*artifact.requires, *self.requires))))
+
+
+def _why_not(node: Node) -> str:
+    """What stands in the way of any kernel text; empty if nothing does."""
+    from tactix_sdk import kernel_text
+
+    anchor = node.body.nodes[0] if node.anchor is None else node.anchor
+    if node.is_fused and node.anchor is None:
+        return "a group of pointwise layers"
+    if node.is_fused and anchor.outputs > 1:
+        return "something is fused behind a layer of several outputs"
+    return kernel_text.why_not(node)
+
+
+def c_tactic(
+    key: str, implements: str | Sequence[str], *, knobs: Mapping[str, Sequence[Any]] | None = None,
+    formats: Sequence[Formats] = (((), ()),), requires: Sequence[str] = (), by_signature: bool = False,
+    cost: Callable[..., float | None] | None = None,
+) -> Callable[[Author], KernelTactic]:  # fmt: skip
+    """A tactic for the CPU of a function ``(op, **knobs)`` that gives a Kernel, a body's text, a Reject or ALIAS.
+
+    ``knobs``: choices by name; all combinations are measured. ``formats``: pairs of input and output formats, linear
+    where none are said. ``requires``: device features such as ``avx512f``. ``by_signature``: see ``Tactic``.
+    ``cost(op, sizes_of_symbols, **knobs)``: seconds, where the builder does not measure. Raises PluginError for more
+    than MOST_VARIANTS combinations.
+    """
+    return _maker(key, implements, "cpu", knobs or {}, formats, requires, by_signature, cost)
+
+
+def cuda_tactic(
+    key: str, implements: str | Sequence[str], *, knobs: Mapping[str, Sequence[Any]] | None = None,
+    formats: Sequence[Formats] = (((), ()),), requires: Sequence[str] = (), by_signature: bool = False,
+    cost: Callable[..., float | None] | None = None,
+) -> Callable[[Author], KernelTactic]:  # fmt: skip
+    """As ``c_tactic``, of CUDA C++ for one GPU kernel: header-free, as NVRTC takes it. ``requires``: ``sm_80``..."""
+    return _maker(key, implements, "cuda", knobs or {}, formats, requires, by_signature, cost)
+
+
+def _maker(
+    key: str, implements: str | Sequence[str], device: str, knobs: Mapping[str, Sequence[Any]],
+    formats: Sequence[Formats], requires: Sequence[str], by_signature: bool, cost: Any,
+) -> Callable[[Author], KernelTactic]:  # fmt: skip
+    def wrap(author: Author) -> KernelTactic:
+        return KernelTactic(
+            key, implements, author, device=device, knobs=knobs, formats=formats, requires=requires,
+            by_signature=by_signature, cost=cost,
+        )  # fmt: skip
+
+    return wrap

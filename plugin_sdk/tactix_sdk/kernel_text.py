@@ -1,0 +1,112 @@
+"""From an author's Kernel to an artifact: arguments, macros for elements, and what is fused behind as ``TX_STORE``."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject
+from tactix_builtin.cuda.tactics import scalar as cuda_scalar
+from tactix_builtin.cuda.tactics import text as cuda_text
+from tactix_builtin.tactics import c_scalar, c_text
+from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, epilogue
+from tactix_builtin.tactics.c_scalar import Code, element, stored
+from tactix_builtin.tactics.c_tile import row_offset
+
+if TYPE_CHECKING:
+    from tactix_sdk.kernel import Kernel, Operation
+
+Emit = Callable[[Epilogue, Callable[[Operand], str]], Code]
+
+
+def why_not(node: Node) -> str:
+    """Why no kernel text can be written for a node; empty if it can."""
+    if not c_text.has_ctype(*(v.spec.dtype for v in (*node.given, *node.outputs))):
+        return "dtypes that C has no type for"
+    if node.anchor is None:
+        return ""
+    epi = epilogue(node, vector=False)
+    if isinstance(epi, Reject):
+        return epi.reason
+    return c_scalar.why_not_scalar(epi.results, epi.dtypes)
+
+
+def c(op: Operation, kernel: Kernel, ctx: CompileContext) -> KernelArtifact:
+    """The artifact of a C kernel."""
+    args = c_text.Args(op.node)
+    macros = _macros(op, args, _emit_c)
+    return c_text.kernel(
+        args, _body(op, kernel, args), ctx, helpers="\n".join((*macros, kernel.helpers)), workspace=kernel.scratch
+    )
+
+
+def cuda(op: Operation, kernel: Kernel, ctx: CompileContext) -> KernelArtifact:
+    """The artifact of a CUDA kernel."""
+    args = cuda_text.Args(op.node)
+    macros = _macros(op, args, _emit_cuda)
+    helpers = "\n".join((*macros, kernel.helpers))
+    made = cuda_text.kernel(args, _body(op, kernel, args), ctx, kernel.grid, threads=kernel.threads, helpers=helpers)
+    launch = dataclasses.replace(made.launches[0], shared_bytes=kernel.shared)
+    return dataclasses.replace(made, launches=(launch,), workspace=kernel.scratch)
+
+
+def _body(op: Operation, kernel: Kernel, args: c_text.Args) -> list[str]:
+    sizes = [f"const int64_t {name} = {args.dim(d)};" for name, d in kernel.sizes.items()]
+    for name, (packed, dtype) in kernel.constants.items():
+        args.constant(name, packed, dtype)
+    scratch = [f"float* const scratch = {args.workspace()};"] if kernel.scratch != 0 else []
+    return [*_inputs(op, kernel, args), *sizes, *scratch, "{", kernel.body.strip("\n"), "}"]
+
+
+def _inputs(op: Operation, kernel: Kernel, args: c_text.Args) -> list[str]:
+    """The author's names of those inputs that the text speaks of: others need not be there in their raw form."""
+    words = set(re.findall(r"\b(?:in|TX_IN)(\d+)\b", f"{kernel.helpers} {kernel.body}"))
+    used = [i for i, number in enumerate(op.ids) if number >= 0 and str(i) in words]
+    return [f"const {c_text.ctype(op.inputs[i].dtype)}* const in{i} = {args.input(op.ids[i])};" for i in used]
+
+
+def _macros(op: Operation, args: c_text.Args, emit: Emit) -> list[str]:
+    """``TX_INi(i)`` for each input, ``TX_STORE(i, value)`` for the result, ``TX_STOREj`` where there are several."""
+    reads = [_macro(f"TX_IN{i}(tx_i)", [f"({element(s.dtype, f'in{i}[tx_i]')})"])
+             for i, s in enumerate(op.inputs) if s is not None]  # fmt: skip
+    epi = None if op.node.anchor is None else epilogue(op.node, vector=False)
+    if len(op.outputs) > 1 or not isinstance(epi, Epilogue):
+        plain = [_store(j, [f"{args.output(j)}[tx_at] = {stored(s.dtype, 'tx_v')};"], s.dtype)
+                 for j, s in enumerate(op.outputs)]  # fmt: skip
+        return [*reads, *plain]
+    code = emit(epi, lambda o: element(o.dtype, f"{args.input(o.index)}[{_place(o, epi, args)}]"))
+    puts = [f"{args.output(j)}[tx_at] = {stored(t, r)};"
+            for j, (r, t) in enumerate(zip(code.results, code.dtypes, strict=True))]  # fmt: skip
+    return [*reads, _store(0, [*code.statements, *puts], op.output.dtype)]
+
+
+def _place(operand: Operand, epi: Epilogue, args: c_text.Args) -> str:
+    return row_offset("tx_at", epi.shape, operand.strides, args)
+
+
+def _store(output: int, statements: Sequence[str], dtype: Any) -> str:
+    number = cuda_text.number_type(dtype)
+    given = ["const int64_t tx_at = (tx_index);", f"const {number} tx_v = ({number})(tx_value);"]
+    name = f"TX_STORE{output or ''}(tx_index, tx_value)"
+    return _macro(name, ["do {", *given, *statements, "} while (0)"])
+
+
+def _macro(head: str, lines: Sequence[str]) -> str:
+    """A macro of the kernel that follows: the names are every kernel's."""
+    text = " \\\n    ".join(part for line in lines for part in line.split("\n"))
+    return f"#undef {head.partition('(')[0]}\n#define {head} \\\n    {text}"
+
+
+def _emit_c(epi: Epilogue, place: Callable[[Operand], str]) -> Code:
+    return epi.emit(["tx_v"], place, "tx_e", scalar=True)
+
+
+def _emit_cuda(epi: Epilogue, place: Callable[[Operand], str]) -> Code:
+    heads = [f"const {cuda_text.number_type(o.dtype)} tx_o{v} = {place(o)};" for v, o in epi.operands.items()]
+    leaves = dict.fromkeys(epi.accumulators, "tx_v") | {v: f"tx_o{v}" for v in epi.operands}
+    code = cuda_scalar.emit(epi.results, leaves, epi.dtypes, "tx_e")
+    return Code((*heads, *code.statements), code.results, code.dtypes)

@@ -1,0 +1,152 @@
+"""Tactics written as the text of a body: fused neighbours, symbolic shapes, dtypes, constants, knobs, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sdk_packs import Pack, builder
+
+import tactix
+from tactix.words.dims import prod
+from tactix_sdk import ALIAS, DType, Kernel, Operation, Reject, c_tactic, errors, layer
+
+RNG = np.random.default_rng(11)
+GEMM = """
+int64_t begin, end;
+tx_split(m, rows, tid, nt, &begin, &end);
+for (int64_t i = begin; i < end; i++)
+    for (int64_t j = 0; j < n; j++) {
+        float sum = 0;
+        for (int64_t p = 0; p < k; p++) sum += TX_IN0(i * k + p) * c_w[p * n + j];
+        TX_STORE(i * n + j, sum);
+    }
+"""
+
+
+@c_tactic("acme.gemm@1", "tactix.MatMul@1", knobs={"rows": (4, 8)})
+def gemm(op: Operation, rows: int) -> Kernel | Reject:
+    a, b = op.inputs
+    if b.const is None or b.rank != 2:
+        return Reject("a tensor times a constant matrix")
+    sizes = {"m": prod(a.shape[:-1]), "k": a.shape[-1], "n": b.shape[1], "rows": rows}
+    return Kernel(GEMM, sizes=sizes, constants={"w": op.packed(1, ("cast", "f32"))})
+
+
+def built(b: tactix.Builder, net: Any, shapes: Any = None) -> Any:
+    profile = tactix.OptimizationProfile()
+    for name, rows in (shapes or {}).items():
+        profile.set_shape(name, *rows)
+    config = tactix.BuilderConfig(
+        profiles=[profile] if shapes else [], timing_cache=False, tactic_sources={"acme"}, builder_optimization_level=1
+    )
+    config.enable("acme")
+    return b.build(net, config)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_what_is_fused_behind_is_stored(dtype: str) -> None:
+    b = builder(Pack(gemm))
+    net, kind = b.create_network("dense"), DType.of(dtype)
+    w, bias = ((RNG.standard_normal(s) / 4).astype(kind.numpy) for s in ((24, 17), (17,)))
+    x, rest = net.add_input("x", dtype, ("b", "m", 24)), net.add_input("rest", dtype, ("b", "m", 17))
+    (y,) = net.add_layer("tactix.MatMul", [x, net.add_constant(w)])
+    (y,) = net.add_layer("tactix.Add", [y, net.add_constant(bias)])
+    (y,) = net.add_layer("tactix.Relu", [y])
+    (y,) = net.add_layer("tactix.Add", [y, rest])
+    net.mark_output(y, "y")
+    ranges = {"x": ((1, 1, 24), (2, 5, 24), (3, 9, 24)), "rest": ((1, 1, 17), (2, 5, 17), (3, 9, 17))}
+    engine = built(b, net, ranges)
+    assert [s.info["tactic"] for s in engine.plan.steps] == ["acme.gemm@1"]
+    for shape in ((1, 1), (2, 5), (3, 9), (3, 7)):
+        x_, rest_ = (RNG.standard_normal((*shape, n)).astype(kind.numpy) for n in (24, 17))
+        wide = [a.astype(np.float32) for a in (x_, w, bias, rest_)]
+        want = np.maximum(wide[0] @ wide[1] + wide[2], 0) + wide[3]
+        got = np.asarray(engine(x_, rest_), np.float32)
+        np.testing.assert_allclose(got, want, rtol=0, atol={"f32": 1e-5, "f16": 1e-2, "bf16": 8e-2}[dtype])
+
+
+def test_every_combination_of_knobs_is_offered() -> None:
+    assert [v.knob("rows") for v in gemm.space] == [4, 8]
+    with pytest.raises(errors.PluginError, match="65 variants"):
+        c_tactic("acme.many@1", "tactix.MatMul@1", knobs={"a": range(65)})(lambda op, a: "")
+
+
+def test_reasons_are_the_authors() -> None:
+    b = builder(Pack(gemm))
+    net = b.create_network("both")
+    x, w = net.add_input("x", "f32", (3, 4)), net.add_input("w", "f32", (4, 5))
+    net.mark_output(*net.add_layer("tactix.MatMul", [x, w]))
+    with pytest.raises(errors.TactixError, match="a tensor times a constant matrix"):
+        built(b, net)
+
+
+def test_a_function_that_gives_something_else_is_named() -> None:
+    wrong = c_tactic("acme.gemm@1", "tactix.MatMul@1")(lambda op: 3)
+    net = builder(Pack()).create_network("n")
+    x, w = net.add_input("x", "f32", (3, 4)), net.add_input("w", "f32", (4, 5))
+    net.mark_output(*net.add_layer("tactix.MatMul", [x, w]))
+    with pytest.raises(errors.PluginError, match=r"acme\.gemm@1 gave 3"):
+        wrong.variants(net.nodes[0], None)  # type: ignore[arg-type]
+
+
+def test_results_of_several_outputs() -> None:
+    @layer("acme.Halves@1", infer=lambda x: [x.plain(), x.plain()])
+    def halves(x: Any) -> Any:
+        return x / 2, x - x / 2
+
+    @c_tactic("acme.halves@1", "acme.Halves@1")
+    def halved(op: Operation) -> Kernel:
+        body = "for (int64_t i = tid; i < n; i += nt) { TX_STORE(i, in0[i] / 2); TX_STORE1(i, in0[i] - in0[i] / 2); }"
+        return Kernel(body, sizes={"n": op.output.numel})
+
+    b = builder(Pack(halved, layers=(halves,)))
+    net = b.create_network("halves")
+    for i, y in enumerate(net.add_layer("acme.Halves", [net.add_input("x", "f32", ("n", 3))])):
+        net.mark_output(y, f"y{i}")
+    x = RNG.standard_normal((5, 3)).astype(np.float32)
+    got = built(b, net, {"x": ((1, 3), (5, 3), (5, 3))})(x)
+    np.testing.assert_array_equal(got["y0"], x / 2)
+    np.testing.assert_array_equal(got["y1"], x - x / 2)
+
+
+def test_scratch_and_helpers() -> None:
+    @layer("acme.Reverse@1")
+    def reverse(x: Any) -> Any:
+        return x[..., ::-1]
+
+    @c_tactic("acme.reverse@1", "acme.Reverse@1")
+    def reversed_(op: Operation) -> Kernel:
+        body = """
+        if (tid) return;
+        for (int64_t i = 0; i < rows * n; i++) scratch[i] = in0[i];
+        for (int64_t i = 0; i < rows * n; i++) TX_STORE(i, scratch[TX_NAME(mirror)(i, n)]);
+        """
+        helper = "static int64_t TX_NAME(mirror)(int64_t i, int64_t n) { return i / n * n + n - 1 - i % n; }"
+        n = op.output.shape[-1]
+        return Kernel(body, helper, {"rows": op.output.shape[0], "n": n}, scratch=4 * op.output.numel)
+
+    b = builder(Pack(reversed_, layers=(reverse,)))
+    net = b.create_network("reverse")
+    net.mark_output(*net.add_layer("acme.Reverse", [net.add_input("x", "f32", ("m", 7))]), name="y")
+    x = RNG.standard_normal((4, 7)).astype(np.float32)
+    np.testing.assert_array_equal(built(b, net, {"x": ((1, 7), (4, 7), (4, 7))})(x), x[:, ::-1])
+
+
+def test_a_result_that_is_the_inputs_memory() -> None:
+    @layer("acme.Same@1")
+    def same(x: Any) -> Any:
+        return x
+
+    alias = c_tactic("acme.same@1", "acme.Same@1")(lambda op: ALIAS)
+    b = builder(Pack(alias, gemm, layers=(same,)))
+    net = b.create_network("same")
+    (y,) = net.add_layer("tactix.MatMul", [net.add_input("x", "f32", (2, 3)), net.add_constant(np.eye(3, dtype="f"))])
+    (y,) = net.add_layer("acme.Same", [y])
+    (y,) = net.add_layer("tactix.MatMul", [y, net.add_constant(np.eye(3, dtype="f") * 2)])
+    net.mark_output(y, "y")
+    engine = built(b, net)
+    assert len(engine.plan.steps) == 2
+    x = RNG.standard_normal((2, 3)).astype(np.float32)
+    np.testing.assert_allclose(engine(x), 2 * x)

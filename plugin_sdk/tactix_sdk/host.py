@@ -57,6 +57,10 @@ class FunctionLauncher(Launcher):
     def __init__(self, key: str, layers: Sequence[str], function: Function) -> None:
         self.key, self.layers, self.function = key, tuple(layers), function
 
+    def __reduce__(self) -> Any:
+        """To another process as the name of its tactic, which stands where the function's name is."""
+        return _launcher_of, (self.function.__module__, self.function.__qualname__)
+
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
         """Raises ExecutionError for params that are no layer, or a layer that is not there."""
         return _numpy().link(steps, self._with_function(ctx))
@@ -73,6 +77,13 @@ class FunctionLauncher(Launcher):
             return _Replaced(layer, self.function) if key in self.layers else layer
 
         return dataclasses.replace(ctx, layer=find)
+
+
+def _launcher_of(module: str, name: str) -> Launcher:
+    import importlib
+
+    launcher: Launcher = getattr(importlib.import_module(module), name).launcher
+    return launcher
 
 
 def _numpy() -> Launcher:

@@ -16,8 +16,7 @@ def evaluate(s: Scalar, inputs: Sequence[Any]) -> Any:
 
     dtypes = [DType.of(x.dtype) for x in inputs]
     wide = [
-        array(x).astype(np.float32) if t.is_float and t.bits < 32 else x
-        for x, t in zip(inputs, dtypes, strict=True)
+        array(x).astype(np.float32) if t.is_float and t.bits < 32 else x for x, t in zip(inputs, dtypes, strict=True)
     ]
     table = numpy_table()
     memo: dict[int, Any] = {}

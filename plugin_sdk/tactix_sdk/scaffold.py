@@ -1,0 +1,83 @@
+"""``tactix-sdk new``: a package with a layer, a rule or a tactic, which installs and passes ``tactix-sdk check``."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from tactix.words.errors import ConfigError, InvalidArgument
+
+TACTICS = {"c": "C", "cuda": "CUDA C++", "triton": "Triton", "numpy": "numpy"}
+
+
+def create(
+    name: str, folder: Path, *, layer: bool = False, rule: bool = False, tactic: str = "", namespace: str = ""
+) -> Path:
+    """Write the package ``name`` (as ``acme-swish``) into a new folder of that name in ``folder``, and give its path.
+
+    ``namespace``: of its keys; by default the name with _ for -, as two packs cannot share one. Raises InvalidArgument,
+    ConfigError, OSError.
+    """
+    facts = _facts(name, layer, rule, tactic, namespace)
+    root = folder / name
+    if root.exists():
+        raise InvalidArgument(f"{root} exists", do="Choose another name, or another folder with --path")
+    package = root / facts["module"]
+    package.mkdir(parents=True)
+    (root / "tests").mkdir()
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    for template, place in _files(facts).items():
+        (root / place).write_text(_render(template, facts), encoding="utf-8")
+    return root
+
+
+def _facts(name: str, layer: bool, rule: bool, tactic: str, namespace: str) -> dict[str, Any]:
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+        raise InvalidArgument(
+            f"no name for a package: {name!r}", do="Give words of a-z and 0-9 joined by -: acme-swish"
+        )
+    if tactic and tactic not in TACTICS:
+        raise InvalidArgument(f"no kind of tactic {tactic!r}", do=f"There are: {', '.join(TACTICS)}")
+    if not (layer or rule or tactic):
+        raise InvalidArgument("the pack would be empty", do="Ask for some of --layer, --rule, --tactic KIND")
+    words = name.split("-")
+    own = namespace or "_".join(words)
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", own) or own == "tactix":
+        raise InvalidArgument(f"no namespace: {own!r}", do="Give a word of a-z, 0-9 and _, but not tactix")
+    last = words[-1]
+    return {
+        "dist": name, "module": "_".join(words), "namespace": own, "name": last if last[0].isalpha() else f"op{last}",
+        "title": last.capitalize(), "layer": layer, "rule": rule, "tactic": tactic, "language": TACTICS.get(tactic, ""),
+        "rule_name": f"{last}_of_sigmoid" if layer else "relu_once", "foreign": rule or bool(tactic),
+        "rule_variable": f"{last}_of_sigmoid" if layer else "once", "build": True,
+        "runtime": layer or tactic == "numpy",
+    }  # fmt: skip
+
+
+def _files(facts: dict[str, Any]) -> dict[str, str]:
+    """Templates, and where they go."""
+    module = facts["module"]
+    out = {"pyproject.toml": "pyproject.toml", "README.md": "README.md", "test_pack.py": "tests/test_pack.py",
+           "plugin_build.py": f"{module}/plugin_build.py"}  # fmt: skip
+    asked = {"layers.py": facts["layer"], "rules.py": facts["rule"], "plugin_runtime.py": facts["runtime"]}
+    out |= {name: f"{module}/{name}" for name, wanted in asked.items() if wanted}
+    if facts["tactic"]:
+        out[f"tactic_{facts['tactic']}.py"] = f"{module}/tactics.py"
+    if facts["tactic"] == "triton":
+        out["kernels.py"] = f"{module}/kernels.py"
+    return out
+
+
+def _render(template: str, facts: dict[str, Any]) -> str:
+    """Raises ConfigError where jinja2 is not installed."""
+    try:
+        import jinja2
+    except ImportError as e:
+        raise ConfigError("the templates need jinja2", why=str(e), do="pip install 'tactix[sdk]'") from e
+    text = resources.files("tactix_sdk").joinpath("templates", f"{template}.j2").read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    return environment.from_string(text).render(facts).strip("\n") + "\n"

@@ -1,0 +1,57 @@
+"""What a pack must keep to, as named checks: for pytest a class of three lines, or ``tactix-sdk check``.
+
+    from tactix_sdk.testing import PackTests
+
+    class TestAcme(PackTests):
+        pack = "acme-swish"      # the installed distribution
+
+Every check is one test. One that fails says what is wrong, and gives Python that shows it alone. ``skip`` names checks
+that a pack leaves out, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from tactix_sdk.testing import bids, meaning, rewriting, shipping, static
+from tactix_sdk.testing.report import (
+    CHECKS,
+    FAILED,
+    PASSED,
+    SKIPPED,
+    Broken,
+    Check,
+    Outcome,
+    ordered,
+    outcome,
+    outcomes,
+)
+from tactix_sdk.testing.subject import Subject
+
+__all__ = [
+    "CHECKS", "FAILED", "PASSED", "SKIPPED", "Broken", "Check", "Outcome", "PackTests", "Subject", "bids", "meaning",
+    "ordered", "outcome", "outcomes", "rewriting", "shipping", "static",
+]  # fmt: skip
+
+
+class PackTests:
+    """Subclass it in a test module and name the ``pack``."""
+
+    pack: ClassVar[str]
+    skip: ClassVar[Mapping[str, str]] = {}
+
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        if "check" in metafunc.fixturenames:
+            metafunc.parametrize("check", ordered())
+
+    def test_check(self, check: str) -> None:
+        import pytest
+
+        if check in self.skip:
+            pytest.skip(self.skip[check])
+        got = outcome(CHECKS[check], Subject(self.pack))
+        if got.state == SKIPPED:
+            pytest.skip(got.said)
+        shown = f"\n\nTo see it alone:\n\n{got.script}" if got.script else ""
+        assert got.state == PASSED, f"{CHECKS[check].about}\n{got.said}{shown}"

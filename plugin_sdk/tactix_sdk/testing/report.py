@@ -1,0 +1,101 @@
+"""Checks by name, and what became of each."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tactix.words.errors import InvalidArgument, TactixError
+from tactix_sdk.testing.subject import Subject
+
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+
+
+class Broken(AssertionError):
+    """What a check found; ``script``: Python that shows it alone."""
+
+    def __init__(self, what: str, script: str = "") -> None:
+        super().__init__(what)
+        self.script = script
+
+
+class NotHere(Exception):
+    """Why a check has nothing to do: the pack has no such part, or this machine lacks something."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """``run(subject)`` says in a few words what it looked at, or raises Broken, or NotHere."""
+
+    name: str
+    about: str
+    run: Callable[[Subject], str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``state``: passed, failed or skipped. ``said``: what was looked at, what was found, or why not."""
+
+    check: Check
+    state: str
+    said: str
+    script: str = ""
+
+
+CHECKS: dict[str, Check] = {}
+AREAS = ("static", "meaning", "rewriting", "bids", "shipping")
+"""Modules with checks, in the order in which these run: what fails first is often why others do."""
+
+
+def ordered() -> list[str]:
+    """Names of all checks."""
+    return sorted(CHECKS, key=lambda name: AREAS.index(CHECKS[name].run.__module__.rpartition(".")[2]))
+
+
+def check(name: str) -> Callable[[Callable[[Subject], str]], Callable[[Subject], str]]:
+    """Enter a function in CHECKS; its docstring's first line says what must hold."""
+
+    def wrap(function: Callable[[Subject], str]) -> Callable[[Subject], str]:
+        CHECKS[name] = Check(name, (function.__doc__ or "").strip().split("\n")[0], function)
+        return function
+
+    return wrap
+
+
+def outcome(one: Check, subject: Subject) -> Outcome:
+    """Run one check. Errors of the pack count as its failures."""
+    try:
+        return Outcome(one, PASSED, one.run(subject))
+    except NotHere as e:
+        return Outcome(one, SKIPPED, str(e))
+    except Broken as e:
+        return Outcome(one, FAILED, str(e), e.script)
+    except TactixError as e:
+        return Outcome(one, FAILED, f"{type(e).__name__}: {e}")
+    except Exception as e:
+        return Outcome(one, FAILED, f"{type(e).__name__}: {e}\n{traceback.format_exc()}")
+
+
+def outcomes(subject: Subject, names: Sequence[str] = ()) -> Iterator[Outcome]:
+    """Run the checks of those names, by default all. Raises InvalidArgument for a name that is none."""
+    if unknown := [n for n in names if n not in CHECKS]:
+        raise InvalidArgument(f"no check {unknown[0]!r}", do=f"There are: {', '.join(ordered())}")
+    return (outcome(CHECKS[n], subject) for n in (names or ordered()))
+
+
+def child(code: str, *arguments: str, **environment: str) -> str:
+    """What Python code prints in a process of its own. Raises Broken with the code where it fails."""
+    import os
+    import subprocess
+    import sys
+
+    paths = os.pathsep.join(p for p in sys.path if p)
+    env = {**os.environ, "PYTHONPATH": paths, **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], env=env, capture_output=True, text=True, timeout=300
+    )
+    if done.returncode:
+        last = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1]
+        raise Broken(f"a process of its own failed: {last}", code)
+    return done.stdout

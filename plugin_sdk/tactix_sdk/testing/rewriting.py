@@ -1,0 +1,125 @@
+"""Rules: each fires on its example, what it makes gives the same numbers, and rewriting ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tactix.contracts.layer import random_array
+from tactix.contracts.rule import Rule
+from tactix.fuse.rewrite import fuse
+from tactix.network.definition import NetworkDefinition
+from tactix.network.verify import verify
+from tactix.words.tensor import TensorSpec
+from tactix_sdk.testing.report import Broken, NotHere, check
+from tactix_sdk.testing.subject import Subject
+
+SIZES = ((3, 4, 5), (1, 7, 2), (8, 8, 8))
+TOLERANCE = {"exact": 2e-5, "reassociates": 2e-5, "fp16": 2e-3, "bf16": 1.6e-2}
+"""Of the largest result, by what a rule says of its numerics."""
+
+
+def rules_of(subject: Subject) -> list[Rule]:
+    found = list(subject.objects("rules"))
+    if not found:
+        raise NotHere("the pack has no rules")
+    return found
+
+
+def example_of(rule: Rule, subject: Subject) -> NetworkDefinition:
+    """The rule's example. Raises Broken if it has none."""
+    if rule.example is None:
+        raise Broken(f"{rule.key} has no example: give it a function that adds a case to a network")
+    net = NetworkDefinition({x.key: x for x in subject.session.layers.values()}, rule.key)
+    rule.example(net)
+    return net
+
+
+def script(rule: Rule) -> str:
+    """Python that rewrites one example."""
+    return f"""from tactix.fuse.rewrite import fuse
+from tactix.network.definition import NetworkDefinition
+from tactix.plugins.session import Session
+from tactix_sdk.show import show
+session = Session(enable=[{rule.key.partition(".")[0]!r}])
+rule = session.rules[{rule.key!r}]
+net = NetworkDefinition({{x.key: x for x in session.layers.values()}}, "example")
+rule.example(net)
+made, trace = fuse(net, [rule])
+print(show(net), show(made), trace.to_json(), sep="\\n\\n")
+"""
+
+
+@check("rule-fires")
+def fires(subject: Subject) -> str:
+    """Every rule fires on its own example."""
+    found = rules_of(subject)
+    for rule in found:
+        _, trace = fuse(example_of(rule, subject), [rule])
+        if not trace.counts.get(rule.key):
+            nearly = "; ".join(m.reason for m in trace.near_misses) or "its pattern matches nothing there"
+            raise Broken(f"{rule.key} does not fire on its example: {nearly}", script(rule))
+    return f"{len(found)} rules"
+
+
+@check("rule-numerics")
+def numerics(subject: Subject) -> str:
+    """What a rule makes is well formed and gives the example's numbers, dtypes and shapes."""
+    tried = 0
+    for rule in rules_of(subject):
+        made, _ = fuse(example_of(rule, subject), [rule])
+        verify(made, deep=True)
+        for seed, sizes in enumerate(SIZES):
+            _same(rule, example_of(rule, subject), made, seed, sizes)
+            tried += 1
+    return f"{tried} runs"
+
+
+def _same(rule: Rule, before: NetworkDefinition, after: NetworkDefinition, seed: int, sizes: tuple[int, ...]) -> None:
+    import numpy as np
+
+    from tactix_sdk.evaluate import evaluate
+
+    rng = np.random.default_rng(seed)
+    env = dict(zip(before.symbols(), sizes, strict=False))
+    inputs = {v.name: random_array(TensorSpec(v.spec.dtype, v.spec.at(env)), rng) for v in before.inputs}
+    want, got = evaluate(before, inputs), evaluate(after, inputs)
+    for name, w in want.items():
+        far = departure(got[name], w)
+        if far > TOLERANCE[rule.numerics]:
+            what = f"{rule.key} says it is {rule.numerics}, and changes {name!r} by {far:.2g} of the largest at {env}"
+            raise Broken(what, script(rule))
+
+
+def departure(got: Any, want: Any) -> float:
+    """Largest difference relative to the largest result; infinite where dtypes or shapes differ, or NaN is made."""
+    import numpy as np
+
+    if (got.dtype, got.shape) != (want.dtype, want.shape):
+        return float("inf")
+    if want.dtype.kind not in "fV":
+        return 0.0 if np.array_equal(got, want) else float("inf")
+    g, w = got.astype(np.float64), want.astype(np.float64)
+    finite = np.isfinite(w)
+    if not np.array_equal(g[~finite], w[~finite], equal_nan=True):
+        return float("inf")
+    scale = max(float(np.abs(w[finite]).max(initial=0)), 1e-6)
+    return float(np.nan_to_num(np.abs(g[finite] - w[finite]), nan=np.inf).max(initial=0)) / scale
+
+
+@check("rule-termination")
+def termination(subject: Subject) -> str:
+    """Rewriting an example with the pack's rules, and with all rules there are, ends; a second run changes nothing."""
+    own = rules_of(subject)
+    for which in (own, subject.session.active_rules()):
+        for rule in own:
+            once, _ = fuse(example_of(rule, subject), which)
+            again = fuse(once, which)[1].counts
+            if mine := {k: n for k, n in again.items() if k in {r.key for r in own}}:
+                raise Broken(f"after {rule.key}'s example was rewritten, {mine} fire again", script(rule))
+    return f"{len(own)} rules, alone and with {len(list(_others(subject)))} others"
+
+
+def _others(subject: Subject) -> Iterator[Rule]:
+    own = {r.key for r in rules_of(subject)}
+    return (r for r in subject.session.active_rules() if r.key not in own)

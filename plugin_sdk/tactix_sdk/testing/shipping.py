@@ -1,0 +1,165 @@
+"""What becomes of a pack's kernels in plans: saved and loaded, without the pack, embedded, in the lean runtime."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tactix import Builder, BuilderConfig, Runtime
+from tactix.contracts.tactic import Tactic
+from tactix.network.definition import NetworkDefinition
+from tactix.plan import container
+from tactix.plan.schema import Plan
+from tactix.plugins.identity import normal
+from tactix.plugins.session import Session
+from tactix_sdk.testing import bids
+from tactix_sdk.testing.report import Broken, NotHere, check, child
+from tactix_sdk.testing.subject import Subject
+
+LEAN = """
+import sys, numpy as np
+sys.path.insert(0, sys.argv[1])
+import tactix_lean
+engine = tactix_lean.load(sys.argv[2], engine_host_code_allowed=True)
+with np.load(sys.argv[3]) as f:
+    found = engine.create_execution_context().run(dict(f))
+np.savez(sys.argv[4], **found)
+print(",".join(sorted(m for m in sys.modules if m.partition(".")[0] in ("tactix", "tactix_sdk", "tactix_builtin"))))
+"""
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A plan in which a tactic won, inputs for it, and what the engine that was built gives."""
+
+    tactic: Tactic
+    about: str
+    plan: Plan
+    feed: dict[str, Any]
+    results: dict[str, Any]
+
+    def needs(self, subject: Subject) -> bool:
+        """Whether running it needs the pack."""
+        return any(normal(r.dist) == normal(subject.dist) for r in self.plan.requirements)
+
+
+def shipped(subject: Subject, embed: Sequence[str] = ()) -> Iterator[Shipped]:
+    """A plan of the first example that each tactic takes; built for the processor. Raises NotHere."""
+    host = [t for t in bids.tactics_of(subject) if t.device == "cpu"]
+    if not host:
+        raise NotHere("the pack has no tactics for the processor")
+    for tactic in host:
+        found = next(_plans(subject, tactic, embed), None)
+        if found is None:
+            raise Broken(f"{tactic.key} wins in no plan of the examples that it takes")
+        yield found
+
+
+def _plans(subject: Subject, tactic: Tactic, embed: Sequence[str]) -> Iterator[Shipped]:
+    import numpy as np
+
+    builder = Builder(session=subject.session)
+    for about, node in bids.nodes(subject, tactic):
+        if not bids.offered(subject, bids.Trial(tactic, node, {}, about)):
+            continue
+        config = BuilderConfig(
+            timing_cache=False, builder_optimization_level=0, tactic_sources={tactic.source},
+            plugins_to_serialize=list(embed),
+        )  # fmt: skip
+        plan = builder.build_plan(network_of(node, subject), config)
+        if tactic.key in [s.info.get("tactic") for s in plan.steps]:
+            rng = np.random.default_rng(5)
+            arrays = node.layer.sample(node.attrs, [v.spec for v in node.given], rng)
+            named = zip(node.given, arrays, strict=True)
+            feed = {v.name: a for v, a in named if v.const is None}
+            yield Shipped(tactic, about, plan, feed, _run(plan, feed, subject.fresh("runtime")))
+
+
+def network_of(node: Any, subject: Subject) -> NetworkDefinition:
+    """A network of that node alone."""
+    net = NetworkDefinition({x.key: x for x in subject.session.layers.values()}, "shipped")
+    values = [net.add_constant(v.const, v.name) if v.const is not None
+              else net.add_input(v.name, v.spec.dtype.value, v.spec.shape) for v in node.given]  # fmt: skip
+    named = {name: getattr(node.attrs, name) for name in getattr(node.attrs, "__dataclass_fields__", {})}
+    for i, y in enumerate(net.add_layer(node.layer, values, **named)):
+        net.mark_output(y, f"y{i}")
+    return net
+
+
+def _run(plan: Plan, feed: dict[str, Any], session: Session) -> dict[str, Any]:
+    runtime = Runtime(session=session, engine_host_code_allowed=True)
+    return dict(runtime.load(plan).create_execution_context().run(feed))
+
+
+def _same(s: Shipped, got: dict[str, Any], where: str) -> None:
+    for name, want in s.results.items():
+        if got[name].tobytes() != want.tobytes():
+            raise Broken(f"{s.tactic.key} on {s.about}: {name!r} is not the same {where}")
+
+
+@check("artifact-round-trip")
+def round_trip(subject: Subject) -> str:
+    """A plan's bytes, loaded, give the same results, and are the same bytes when written again."""
+    tried = 0
+    for s in shipped(subject):
+        content = container.dump(s.plan)
+        loaded = container.load(content)
+        _same(s, _run(loaded, s.feed, subject.fresh("runtime")), "after a plan was saved and loaded")
+        if container.dump(loaded) != content:
+            raise Broken(f"{s.tactic.key} on {s.about}: its plan, loaded and written again, has other bytes")
+        tried += 1
+    return f"{tried} plans"
+
+
+@check("data-only")
+def data_only(subject: Subject) -> str:
+    """Plans whose kernels are data run where the pack is not installed."""
+    free = [s for s in shipped(subject) if not s.needs(subject)]
+    for s in free:
+        _same(s, _run(s.plan, s.feed, Session(door="runtime", only=["tactix"])), "without the pack")
+    if not free:
+        raise NotHere("its tactics run Python of the pack: see the check 'embedded'")
+    return f"{len(free)} plans"
+
+
+@check("embedded")
+def embedded(subject: Subject) -> str:
+    """Plans that need the pack's Python run with it embedded, as they do with it installed."""
+    tried = 0
+    for s in shipped(subject):
+        if s.needs(subject):
+            (again,) = (x for x in shipped(subject, [subject.dist]) if x.tactic.key == s.tactic.key)
+            _same(s, _run(again.plan, s.feed, Session(door="runtime", only=["tactix"])), "with the pack embedded")
+            tried += 1
+    if not tried:
+        raise NotHere("running its tactics needs nothing of the pack")
+    return f"{tried} plans"
+
+
+@check("lean-runtime")
+def lean(subject: Subject) -> str:
+    """The lean runtime, in a process without tactix's builder, gives the same results."""
+    from tactix_builtin.lean.wheel import write
+
+    tried = 0
+    with tempfile.TemporaryDirectory() as folder:
+        wheel = write(folder)
+        for s in shipped(subject):
+            plan = next(x for x in shipped(subject, [subject.dist]) if x.tactic is s.tactic) if s.needs(subject) else s
+            _same(s, _in_lean(plan, wheel, Path(folder)), "in the lean runtime")
+            tried += 1
+    return f"{tried} plans"
+
+
+def _in_lean(s: Shipped, wheel: Path, folder: Path) -> dict[str, Any]:
+    import numpy as np
+
+    container.save(s.plan, folder / "it.plan")
+    np.savez(folder / "in.npz", **s.feed)
+    names = ("it.plan", "in.npz", "out.npz")
+    child(LEAN, str(wheel), *(str(folder / n) for n in names))
+    with np.load(folder / "out.npz") as f:
+        return dict(f)

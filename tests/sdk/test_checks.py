@@ -1,0 +1,161 @@
+"""Every check of the kit catches a pack that is broken in its way; what it does not catch, it leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sdk_site import Site
+
+from tactix_sdk import errors
+from tactix_sdk.cli import main
+from tactix_sdk.testing import CHECKS, FAILED, Broken, Subject, outcome, outcomes
+from tactix_sdk.testing.report import child
+
+C, NUMPY, RULE, LAYER = {"tactic": "c"}, {"tactic": "numpy"}, {"rule": True}, {"layer": True}
+PATTERN = "P.tactix.Relu(P.tactix.Relu(x))"
+MADE = "replace=lambda x: P.tactix.Relu(x)"
+SUM = "TX_IN0(i * k + p) * TX_IN1"
+STORE = "for (int64_t j = j0; j < j1; j++) TX_STORE(i * n + j, sum[j - j0]);"
+KERNEL = "return Kernel(BODY, sizes"
+FUNCTION = """
+from typing import Any
+
+import numpy as np
+
+from tactix_sdk import TensorSpec, layer
+
+
+@layer("acme_swish.Swish@1", onnx="acme_swish::Swish", infer=lambda x, **attrs: {infer})
+def swish(x: Any, *, {attrs}) -> Any:
+    return x * 2
+"""
+CONVERTER = """
+
+@hookimpl
+def tactix_converters() -> list[Any]:
+    from tactix_sdk import onnx_converter
+
+    return [onnx_converter("acme_swish::Swish")(negated)]
+
+
+def negated(ctx: Any, node: Any) -> Any:
+    ctx.ignore("beta")
+    return ctx.layer("tactix.Neg", [ctx.tensor(0)])
+"""
+LENT = '''
+
+def lent(node: Any, variant: Any, ctx: Any) -> Any:
+    """A plan that names a layer which only this pack has, and does not say so."""
+    from tactix_sdk import KernelArtifact
+
+    return KernelArtifact("tactix.numpy@1", params={"layer": "acme_swish.Hidden@1", "attrs": {}})
+
+
+matmul.compile = lent
+matmul.produces = True
+'''
+
+
+def function(infer: str = "x.plain()", attrs: str = "beta: float = 1.0") -> str:
+    """The layer's module, of a Python function."""
+    return FUNCTION.format(infer=infer, attrs=attrs)
+
+
+@dataclass
+class Fault:
+    """A scaffold with changes to a file: ``old`` becomes ``new``; or ``more`` is added, or all is ``text``."""
+
+    asked: dict[str, Any]
+    file: str
+    old: str = ""
+    new: str = ""
+    more: str = ""
+    text: str = ""
+    said: str = ""
+
+    def changes(self) -> dict[str, Any]:
+        def change(text: str) -> str:
+            assert self.old in text
+            return (self.text or text.replace(self.old, self.new) if self.old or self.text else text) + self.more
+
+        return {self.file: change}
+
+
+FAULTS: dict[str, Fault] = {
+    "import-light": Fault(LAYER, "plugin_build.py", "from typing", "import numpy\nfrom typing", said="numpy"),
+    "hooks": Fault(LAYER, "plugin_build.py", "def tactix_layers", "def tactix_layer", said="tactix_layer"),
+    "deterministic": Fault(LAYER, "layers.py", "Swish@1\", onnx", "Swish@\" + str(hash(\"a\") % 97 + 1), onnx"),
+    "layer-inference": Fault(LAYER, "layers.py", text=function("TensorSpec(x.dtype, (*x.shape[:-1], 9))")),
+    "symbolic-shapes": Fault(
+        LAYER, "layers.py", said="over symbols",
+        text=function("TensorSpec(x.dtype, tuple(d if isinstance(d, int) else 3 for d in x.shape))"),
+    ),
+    "attributes": Fault(LAYER, "layers.py", text=function(attrs="beta: tuple = ([1],)")),
+    "onnx": Fault(LAYER, "plugin_build.py", more=CONVERTER, said="does not give"),
+    "rule-fires": Fault(RULE, "rules.py", PATTERN, "P.tactix.Neg(P.tactix.Relu(x))", said="does not fire"),
+    "rule-numerics": Fault(RULE, "rules.py", MADE, "replace=lambda x: P.tactix.Neg(x)", said="changes"),
+    "rule-termination": Fault(RULE, "rules.py", f"{PATTERN},\n    {MADE}",
+                              f"P.tactix.Relu(x),\n    replace=lambda x: {PATTERN}"),
+    "tactic-reference": Fault(C, "tactics.py", "p = 0; p < k; p++", "p = 1; p < k; p++", said="departs"),
+    "tactic-shapes": Fault(C, "tactics.py", STORE, STORE.replace("j < j1", "j < (n < 40 ? j1 : j1 + 4096)")),
+    "tactic-not-a-number": Fault(
+        C, "tactics.py", SUM, "(TX_IN0(i * k + p) == TX_IN0(i * k + p) ? TX_IN0(i * k + p) : 0) * TX_IN1"
+    ),
+    "tactic-deterministic": Fault(
+        C, "tactics.py", KERNEL, "import random\n    return Kernel(f'{BODY}// {random.random()}', sizes", said="second"
+    ),
+    "artifact-round-trip": Fault(
+        C, "tactics.py", "sum[j - j0]);", "sum[j - j0] * (1 + 3e-7f * (__builtin_ia32_rdtsc() % 61)));", said="same"
+    ),
+    "data-only": Fault(C, "tactics.py", more=LENT),
+    "embedded": Fault(
+        NUMPY, "tactics.py", "from typing import Any\n",
+        "from pathlib import Path\nfrom typing import Any\n\nTEXT = Path(__file__).read_text()\n",
+    ),
+    "lean-runtime": Fault(NUMPY, "tactics.py", "    return (a.as", "    import tactix.builder\n\n    return (a.as"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    made = Site(tmp_path, monkeypatch)
+    yield made
+    made.close()
+
+
+def test_every_check_has_its_fault() -> None:
+    assert set(FAULTS) == set(CHECKS)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_fault_is_caught(site: Site, name: str) -> None:
+    fault = FAULTS[name]
+    got = outcome(CHECKS[name], site.new("acme-swish", fault.changes(), **fault.asked))
+    assert got.state == FAILED, got.said
+    assert fault.said in got.said
+
+
+def test_the_script_of_a_failure_shows_it(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fault = FAULTS["tactic-reference"]
+    site.new("acme-swish", fault.changes(), **fault.asked)
+    folder = tmp_path / "scripts"
+    assert main(["check", "acme-swish", "-k", "tactic-reference", "--scripts", str(folder)]) == 1
+    assert "departs" in capsys.readouterr().out
+    with pytest.raises(Broken, match="departs"):
+        child((folder / "tactic-reference.py").read_text())
+
+
+def test_what_is_not_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "no-such-pack"]) == 1
+    assert "no plugins of 'no-such-pack' are installed" in capsys.readouterr().err
+    with pytest.raises(errors.InvalidArgument, match="no check 'nothing'"):
+        outcomes(Subject("tactix"), ["nothing"])
+
+
+def test_the_list_of_checks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--list", "any"]) == 0
+    assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} == set(CHECKS)

@@ -1,0 +1,89 @@
+"""``tactix-sdk new``: every combination passes every check; names that are none are refused."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sdk_site import Site
+
+from tactix_sdk import errors
+from tactix_sdk.cli import main
+from tactix_sdk.scaffold import TACTICS, create
+from tactix_sdk.testing import FAILED, PASSED, outcomes
+
+COMBINATIONS = [
+    pytest.param(layer, rule, tactic, id="+".join([*["layer"] * layer, *["rule"] * rule, tactic]).strip("+"))
+    for layer, rule, tactic in itertools.product((True, False), (True, False), (*TACTICS, ""))
+    if layer or rule or tactic
+]
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    made = Site(tmp_path, monkeypatch)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(("layer", "rule", "tactic"), COMBINATIONS)
+def test_every_combination_passes(site: Site, layer: bool, rule: bool, tactic: str) -> None:
+    subject = site.new("acme-swish", layer=layer, rule=rule, tactic=tactic)
+    found = list(outcomes(subject))
+    assert [(o.check.name, o.said) for o in found if o.state == FAILED] == []
+    done = {o.check.name for o in found if o.state == PASSED}
+    wanted = {"import-light", "hooks", "deterministic"}
+    wanted |= {"layer-inference", "symbolic-shapes", "attributes", "onnx"} if layer else set()
+    wanted |= {"rule-fires", "rule-numerics", "rule-termination"} if rule else set()
+    wanted |= {"tactic-reference", "tactic-shapes", "tactic-not-a-number", "lean-runtime"} & done if tactic else set()
+    wanted |= {"tactic-reference", "lean-runtime"} if tactic in ("c", "numpy") else set()
+    assert wanted <= done
+
+
+def test_installed_by_pip_it_passes_its_own_tests(tmp_path: Path) -> None:
+    assert main(["new", "acme-swish", "--layer", "--tactic", "c", "--path", str(tmp_path)]) == 0
+    pip = ["-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
+    command = [sys.executable, *pip, "--quiet", "--target", str(tmp_path / "site"), str(tmp_path / "acme-swish")]
+    subprocess.run(command, check=True)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *filter(None, sys.path)])}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "acme-swish" / "tests")]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "why"),
+    [
+        ("Acme Swish", {"layer": True}, "no name for a package"),
+        ("acme-swish", {}, "would be empty"),
+        ("acme-swish", {"tactic": "fortran"}, "no kind of tactic 'fortran'"),
+        ("acme-swish", {"layer": True, "namespace": "tactix"}, "no namespace: 'tactix'"),
+    ],
+)
+def test_what_cannot_be_is_said(tmp_path: Path, name: str, asked: dict[str, Any], why: str) -> None:
+    with pytest.raises(errors.InvalidArgument, match=why):
+        create(name, tmp_path, **asked)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "acme-swish").mkdir()
+    assert main(["new", "acme-swish", "--path", str(tmp_path)]) == 1
+    assert "exists" in capsys.readouterr().err
+
+
+def test_packing_says_whether_it_can_be_embedded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = create("acme-num", tmp_path, tactic="numpy")
+    assert main(["pack", str(folder), "--out", str(tmp_path / "dist")]) == 0
+    assert "embeddable: tactix build MODEL --embed" in capsys.readouterr().out
+    text = (folder / "pyproject.toml").read_text()
+    (folder / "pyproject.toml").write_text(text.replace('"tactix>=0.1"', '"tactix>=0.1", "scipy"'))
+    assert main(["pack", str(folder), "--out", str(tmp_path / "dist")]) == 1
+    assert "scipy" in capsys.readouterr().out

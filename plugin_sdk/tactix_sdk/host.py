@@ -27,6 +27,7 @@ from tactix.words.tensor import TensorSpec
 from tactix_sdk.scalar_layer import schema_of
 
 Function = Callable[..., Any]
+Example = tuple[dict[str, Any], str]
 
 
 class _Replaced(Layer):
@@ -128,10 +129,11 @@ class FunctionLayer(Layer):
     """Made by ``layer``: a reference over numpy arrays and a rule of shapes."""
 
     def __init__(
-        self, key: str, reference: Function, infer: Function | None, attrs: Any, imports: tuple[str, ...]
-    ) -> None:
+        self, key: str, reference: Function, infer: Function | None, attrs: Any, imports: tuple[str, ...],
+        examples: Sequence[Example],
+    ) -> None:  # fmt: skip
         self.key, self.Attrs, self.imports, self.__doc__ = key, attrs, imports, reference.__doc__
-        self.function, self._infer = reference, infer
+        self.function, self._infer, self.examples = reference, infer, examples
 
     def infer(self, attrs: Any, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:
         if self._infer is None:
@@ -146,19 +148,21 @@ class FunctionLayer(Layer):
 
 
 def layer(
-    key: str, *, onnx: str | tuple[str, ...] = (), infer: Callable[..., TensorSpec | Sequence[TensorSpec]] | None = None
-) -> Callable[[Function], FunctionLayer]:
+    key: str, *, onnx: str | tuple[str, ...] = (),
+    infer: Callable[..., TensorSpec | Sequence[TensorSpec]] | None = None, examples: Sequence[Example] = (),
+) -> Callable[[Function], FunctionLayer]:  # fmt: skip
     """Make a layer of its reference: positional parameters are arrays or None, keyword-only ones attributes.
 
     ``infer(*specs, **attributes)``: specs of the outputs, whose dims may be symbolic; by default the first input's.
-    ``onnx``: operators of these attributes that it stands for. Raises InvalidArgument for an attribute without a
-    default.
+    ``onnx``: operators of these attributes that it stands for. ``examples``: pairs of attributes by name and input specs
+    as ``"f32 3 4; i64 2"``, on which the checks of ``tactix_sdk.testing`` try it. Raises InvalidArgument for an attribute
+    without a default.
     """
 
     def wrap(reference: Function) -> FunctionLayer:
         keywords = [p for p in inspect.signature(reference).parameters.values() if p.kind is p.KEYWORD_ONLY]
         attrs = schema_of(key, keywords) if keywords else NoAttrs
         ops = (onnx,) if isinstance(onnx, str) else tuple(onnx)
-        return FunctionLayer(key, reference, infer, attrs, tuple(f"onnx:{op}" for op in ops))
+        return FunctionLayer(key, reference, infer, attrs, tuple(f"onnx:{op}" for op in ops), examples)
 
     return wrap

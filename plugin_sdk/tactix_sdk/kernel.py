@@ -112,7 +112,6 @@ class KernelTactic(Tactic):
     Its ``source``, which ``config.tactic_sources`` switches, is its namespace.
     """
 
-    native = True
 
     def __init__(
         self, key: str, implements: str | Sequence[str], author: Author, *, device: str,

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tactix.contracts.tool import Tool
 
+if TYPE_CHECKING:
+    from tactix.builder import Builder
+    from tactix.config import BuilderConfig
+    from tactix.network.definition import NetworkDefinition
+    from tactix.plan.schema import Plan
+
 _TOOLS = {
     "build": "Build a plan of a model.",
+    "lock": "Write down what a build chose, to build the same bytes again.",
     "run": "Run a plan or a model once and show or save the outputs.",
     "bench": "Measure latency and throughput of a plan or a model.",
     "inspect": "Show what is in a plan or a model.",
+    "explain": "Tell why a plan is as it is.",
+    "check": "Say whether a plan can run here, and why not.",
+    "diff": "Tell two plans apart.",
     "compare": "Compare a model's outputs with ONNX Runtime or another reference.",
     "lean-wheel": "Write the wheel of the lean runtime.",
     "plugins": "Show the installed plugins.",
+    "refit": "Give a plan other weights.",
     "sign": "Sign a plan, so that its code runs where the key is trusted.",
     "verify": "Check a plan's bytes and its signature.",
     "trust": "Trust a plan by its digest.",
@@ -23,9 +34,20 @@ _TOOLS = {
 }
 
 
+class LockTool(Tool):
+    """``tactix lock``; the builder asks it for builds by what that wrote."""
+
+    def build(self, builder: Builder, network: NetworkDefinition, config: BuilderConfig) -> Plan:
+        """The plan of ``config.frozen``, a lock file. Raises LockError, OSError."""
+        from tactix_builtin.lock import document, frozen
+
+        return frozen.build(builder, document.read(config.frozen), network, config)  # type: ignore[arg-type]
+
+
 def tools() -> list[Tool]:
     """All built-in tools."""
-    return [Tool(name, help, _command(name)) for name, help in _TOOLS.items()]
+    kinds = {"lock": LockTool}
+    return [kinds.get(name, Tool)(name, help, _command(name)) for name, help in _TOOLS.items()]
 
 
 def _command(name: str) -> Callable[[], Any]:

@@ -20,23 +20,16 @@ SHOWN = 200
 @click.command("inspect")
 @click.argument("file", type=options.FILE)
 @click.option("--shapes", type=options.SHAPES, multiple=True, help="Input shapes that memory is computed for.")
-@click.option("--candidates", is_flag=True, help="Also list what else was measured for each layer.")
-@click.option("--check", is_flag=True, help="Only say whether the plan can run here: every reason why not.")
 @options.json_option
 @click.pass_obj
-def command(session: Session, /, file: str, shapes: Any, candidates: bool, check: bool, as_json: bool) -> int:
+def command(session: Session, /, file: str, shapes: Any, as_json: bool) -> int:
     """Show FILE: a plan or an ONNX model. Nothing of it is run.
 
     Of a plan: inputs and outputs, layers with the tactic of each, rules that fired, memory. Of a model: inputs and
     outputs, nodes per operator, and every node that cannot be imported with the reason. Exit code 1 if there is one.
-    With --check, 5 if the plan cannot run here; one that holds its lean runtime may still run with --flavour dispatch.
     """
-    if source.is_plan(file) and check:
-        from tactix_builtin.tools.plan_check import check_plan
-
-        return check_plan(file, session, as_json)
     if source.is_plan(file):
-        show_plan(file, options.merged(shapes), candidates, None if as_json else show.console())
+        show_plan(file, options.merged(shapes), None if as_json else show.console())
         return OK
     from tactix_builtin.tools import model_report
 
@@ -48,7 +41,7 @@ def command(session: Session, /, file: str, shapes: Any, candidates: bool, check
     return OTHER if facts.get("refused") or facts.get("unreadable") else OK
 
 
-def show_plan(file: str, shapes: options.Shapes, candidates: bool, console: Console | None) -> None:
+def show_plan(file: str, shapes: options.Shapes, console: Console | None) -> None:
     """Print what is in a plan, as JSON without a console. Raises PlanFormatError, ShapeError, InvalidArgument.
 
     Its notes for people may hold any JSON, which need not be what tactix writes there.
@@ -56,7 +49,7 @@ def show_plan(file: str, shapes: options.Shapes, candidates: bool, console: Cons
     from tactix_builtin.tools import plan_report
 
     try:
-        facts = plan_report.report(file, shapes, candidates)
+        facts = plan_report.report(file, shapes)
         if console is None:
             show.print_json(facts)
         else:
@@ -121,13 +114,15 @@ def print_plan(console: Console, facts: dict[str, Any]) -> None:
     rows = list(_rows(facts["steps"]))
     columns = ["#", "layer", "tactic", "variant", "time", "by"]
     console.print(show.table("Layers", columns, rows, right=["#", "time"]))
-    for s in facts["steps"]:
-        _print_candidates(console, s)
     rules = ", ".join(f"{name} {n}" for name, n in facts["rules"].items())
     show.line(console, f"rules that fired: {rules or 'none'}")
     _print_memory(console, facts["memory"])
-    needs = ", ".join(f"{r['key']} ({r['dist']} {r['version']})" for r in facts["requirements"])
+    needs = ", ".join(_need(r) for r in facts["requirements"])
     show.line(console, f"needs at run time: {needs or 'nothing'}")
+
+
+def _need(r: dict[str, Any]) -> str:
+    return f"{r['key']} ({r['dist']} {r['version']}{', in the plan' if r['embedded'] else ''})"
 
 
 def _rows(steps: list[dict[str, Any]], level: int = 0) -> Iterator[list[Any]]:
@@ -160,16 +155,6 @@ def _range(r: Any) -> str:
 
 def _time(step: dict[str, Any]) -> str:
     return show.duration(step["seconds"]) if step.get("seconds") is not None else "-"
-
-
-def _print_candidates(console: Console, step: dict[str, Any]) -> None:
-    rows = [
-        [c["tactic"], c["variant"], _time(c), "chosen" if c["chosen"] else c["status"], c.get("reason", "")]
-        for c in step.get("candidates", ())
-    ]
-    if rows:
-        columns = ["tactic", "variant", "time", "", "reason"]
-        console.print(show.table(step["name"], columns, rows, right=["time"]))
 
 
 def _print_memory(console: Console, m: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ import click
 
 from tactix_builtin.tools import options, show
 from tactix_builtin.trust import book
+from tactix_builtin.trust.changing import changing
 from tactix_builtin.trust.key import ALGORITHMS, HMAC, Key, generate, parse
 
 
@@ -65,14 +66,14 @@ def export(key: str) -> None:
 @click.argument("key")
 def remove(key: str) -> None:
     """Forget KEY (a name or id): plans that it signed are trusted no more, and nothing can be signed with it again."""
-    with book.changing() as found:
+    with changing() as found:
         gone = found.find(key)
         del found.keys[gone.id]
         found.local = "" if found.local == gone.id else found.local
 
 
 def _kept(key: Key, local: bool, as_json: bool) -> None:
-    with book.changing() as found:
+    with changing() as found:
         found.add(key)
         found.local = key.id if local else found.local
         facts = _facts(found.keys[key.id], found)

@@ -106,7 +106,9 @@ def build_options(function: F) -> F:
         click.option("--budget", type=DURATION, default=None, help="Time after which measuring stops, like 60s."),
         click.option("--timing-cache", type=click.Path(dir_okay=False), help="Timing cache; default: the user's own."),
         click.option("--no-timing-cache", is_flag=True, help="Neither read nor write a timing cache."),
-        click.option("--frozen", is_flag=True, help="Fail where a timing is not in the cache."),
+        click.option("--frozen", is_flag=True,
+                     help="Fail where a timing is not in the cache; with --lock, where anything is not as it was."),
+        click.option("--lock", type=FILE, help="Choose by this file, which `tactix lock` wrote; for --frozen."),
         click.option("--enable", metavar="PACK", multiple=True, help="Let a pack touch layers of others."),
         click.option("--exact", is_flag=True, help="No fusion that changes rounding."),
         click.option("--precision", type=click.Choice(["fp32", "tf32", "fp16", "bf16"]), default="fp32",
@@ -114,13 +116,19 @@ def build_options(function: F) -> F:
         click.option("--layer-precision", metavar="LAYER:TYPE", multiple=True,
                      help="Precision of layers by name (* as in file names), obeyed: '*/norm*:fp32'."),
         click.option("--device", default="cpu", show_default=True, help="Device to build for: a kind or a key."),
-        click.option("--target", default="", metavar="NAME",
-                     help="Level or model of device, if not this machine's: x86-64-v3, armv8."),
+        click.option("--target", "--hardware-compatibility-level", "target", default="", metavar="NAME",
+                     help="Level, family or model of device, if not this machine's: x86-64-v3, armv8, AMPERE_PLUS."),
         click.option("--no-fallback", is_flag=True, help="Fail where only the reference could run a layer."),
         click.option("--gpu-fallback", is_flag=True, help="What no kernel can do may run on the host, beside a GPU."),
         click.option("--version-compatible", is_flag=True,
                      help="Other versions can run the plan: it holds its runtime, and needs no vendor's library."),
         click.option("--exclude-lean-runtime", is_flag=True, help="Leave the runtime out of such a plan."),
+        click.option("--refit", is_flag=True, help="The plan takes other weights: tactix refit."),
+        click.option("--refit-identical", is_flag=True, help="It takes the same weights again."),
+        click.option("--strip-plan", is_flag=True, help="Leave such weights out of the plan."),
+        click.option("--weight-streaming", is_flag=True, help="Engines may hold fewer bytes of weights than there are."),
+        click.option("--embed", metavar="NAME|WHEEL|auto", multiple=True,
+                     help="Put a pack into the plan, if running it needs its Python; auto: all that it needs."),
     ])(function)  # fmt: skip
 
 
@@ -133,12 +141,19 @@ def settings(options: dict[str, Any], shapes: Shapes | None = None) -> dict[str,
     named = {"exact": BuilderFlag.EXACT_NUMERICS, "no_fallback": BuilderFlag.NO_FALLBACK,
              "gpu_fallback": BuilderFlag.GPU_FALLBACK,
              "version_compatible": BuilderFlag.VERSION_COMPATIBLE,
-             "exclude_lean_runtime": BuilderFlag.EXCLUDE_LEAN_RUNTIME}  # fmt: skip
+             "exclude_lean_runtime": BuilderFlag.EXCLUDE_LEAN_RUNTIME,
+             "refit": BuilderFlag.REFIT,
+             "refit_identical": BuilderFlag.REFIT_IDENTICAL,
+             "strip_plan": BuilderFlag.STRIP_PLAN,
+             "weight_streaming": BuilderFlag.WEIGHT_STREAMING}  # fmt: skip
+    if options["lock"] and not options["frozen"]:
+        raise click.UsageError("--lock is for frozen builds; give --frozen, too")
     device = options["device"]
     out: dict[str, Any] = {
         "level": options["opt_level"],
         "threads": options["threads"],
-        "frozen": options["frozen"],
+        "plugins_to_serialize": list(options["embed"]),
+        "frozen": options["lock"] or options["frozen"],
         "enable": options["enable"],
         "flags": {flag for name, flag in named.items() if options[name]},
         "device": device if "@" in device else f"tactix.{device}@1",

@@ -9,12 +9,13 @@ from tactix.plan.container import load
 from tactix.plan.memory import lower_bound, plan_memory
 from tactix.plan.schema import Plan
 from tactix.words import dims
+from tactix_builtin.flavours.inspector import notes
 from tactix_builtin.tools.arrays import sizes
 from tactix_builtin.tools.crossing import copies
 from tactix_builtin.tools.options import Shapes
 
 
-def report(path: str, shapes: Shapes, candidates: bool = False) -> dict[str, Any]:
+def report(path: str, shapes: Shapes) -> dict[str, Any]:
     """JSON: io, profiles, steps, rules, memory, requirements, device. Raises PlanFormatError, ShapeError."""
     plan = load(path)
     return {
@@ -22,30 +23,31 @@ def report(path: str, shapes: Shapes, candidates: bool = False) -> dict[str, Any
         "file": path,
         "bytes": os.path.getsize(path),
         "name": plan.name,
-        "inputs": [_io(io) for io in plan.inputs],
-        "outputs": [_io(io) for io in plan.outputs],
+        "inputs": [tensor(io) for io in plan.inputs],
+        "outputs": [tensor(io) for io in plan.outputs],
         "profiles": [{"name": p.name, "dims": {s: list(r) for s, r in sorted(p.dims.items())}} for p in plan.profiles],
-        "steps": _steps(plan, candidates, sizes(plan, shapes)),
+        "steps": _steps(plan, sizes(plan, shapes)),
         "rules": plan.ledger.get("rules", {}),
         "memory": memory(plan, sizes(plan, shapes)),
-        "requirements": [{"key": r.key, "dist": r.dist, "version": r.version} for r in plan.requirements],
+        "requirements": [
+            {"key": r.key, "dist": r.dist, "version": r.version, "embedded": r.embedded} for r in plan.requirements
+        ],
         "device": dict(plan.device),
         "meta": dict(plan.meta),
     }
 
 
-def _steps(plan: Plan, candidates: bool, symbols: dict[str, int]) -> list[dict[str, Any]]:
-    ledger, copied = plan.ledger.get("nodes", {}), copies(plan, symbols)
-    rows = []
+def _steps(plan: Plan, symbols: dict[str, int]) -> list[dict[str, Any]]:
+    rows, copied = [], copies(plan, symbols)
     for i, s in enumerate(plan.steps):
-        row = {"name": s.name, **s.info, "launcher": s.artifact.launcher, "format": _formats(s)}
-        row |= {"candidates": ledger.get(s.name, {}).get("candidates", [])} if candidates else {}
+        row = {"name": s.name, **notes(s), "launcher": s.artifact.launcher, "format": _formats(s)}
         row |= {"copies": copied[i]} if i in copied else {}
-        rows.append(row | ({"bodies": [_steps(p, candidates, symbols) for p in s.plans]} if s.plans else {}))
+        rows.append(row | ({"bodies": [_steps(p, symbols) for p in s.plans]} if s.plans else {}))
     return rows
 
 
-def _io(io: Any) -> dict[str, Any]:
+def tensor(io: Any) -> dict[str, Any]:
+    """Name, dtype and shape of an input or output."""
     dtype = io.dtype.value if io.element is None else f"{io.dtype.value}<{io.element}>"
     return {"name": io.name, "dtype": dtype, "shape": [d if isinstance(d, int) else str(d) for d in io.shape]}
 

@@ -10,12 +10,15 @@ import click
 from tactix.plugins.registry import KINDS
 from tactix.plugins.session import Session
 from tactix_builtin.pack_info import packs
-from tactix_builtin.tools import options, show
+from tactix_builtin.tools import options, quarantine, show
 
 
 @click.group("plugins")
 def command() -> None:
     """Show the installed plugins."""
+
+
+command.add_command(quarantine.command)
 
 
 @command.command("list")

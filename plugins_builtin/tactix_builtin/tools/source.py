@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tactix.api import configure
@@ -15,6 +16,8 @@ from tactix_builtin.tools.progress import BuildProgress
 from tactix_builtin.tools.show import errors_console
 
 if TYPE_CHECKING:
+    from tactix.config import BuilderConfig
+    from tactix.network.definition import NetworkDefinition
     from tactix.plugins.session import Session
     from tactix.run.engine import Engine
 
@@ -32,6 +35,15 @@ def build(
 
     ``options``: from ``build_options``; ``shapes`` fix the inputs. Raises what ``Builder`` raises.
     """
+    with building(path, session, options, shapes, quiet) as (builder, network, config):
+        return builder.build_plan(network, config), config.progress_monitor.cancelled()
+
+
+@contextlib.contextmanager
+def building(
+    path: str, session: Session, options: dict[str, Any], shapes: Shapes | None = None, quiet: bool = False
+) -> Iterator[tuple[Builder, NetworkDefinition, BuilderConfig]]:
+    """What builds a model, with progress on stderr meanwhile. Arguments and errors as of ``build``."""
     config = configure(**settings(options, shapes))
     with BuildProgress(errors_console(), quiet) as progress:
         config.progress_monitor = progress
@@ -39,7 +51,7 @@ def build(
         progress.phase("import", 0)
         network = builder.import_model(path)
         progress.finish("import")
-        return builder.build_plan(network, config), progress.stopped
+        yield builder, network, config
 
 
 def threads(options: dict[str, Any]) -> int:

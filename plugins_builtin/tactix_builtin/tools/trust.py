@@ -7,6 +7,7 @@ import click
 from tactix.words.errors import InvalidArgument
 from tactix_builtin.tools import options, show
 from tactix_builtin.trust import book, trust_digest
+from tactix_builtin.trust.changing import changing
 
 
 @click.command("trust")
@@ -33,7 +34,7 @@ def command(digest: str | None, note: str, remove: bool, as_json: bool) -> None:
 
 
 def _remove(digest: str) -> None:
-    with book.changing() as found:
+    with changing() as found:
         if digest not in found.digests:
             raise InvalidArgument(f"{digest} is not trusted", do="`tactix trust` lists those that are")
         del found.digests[digest]

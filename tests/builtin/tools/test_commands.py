@@ -73,7 +73,7 @@ def tool(capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-@pytest.mark.parametrize("name", ["build", "run", "bench", "inspect", "compare", "plugins"])
+@pytest.mark.parametrize("name", ["build", "check", "run", "bench", "diff", "inspect", "lock", "compare", "plugins"])
 def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([name, "--help"]) == 0
     assert "Usage: tactix" in capsys.readouterr().out
@@ -164,7 +164,7 @@ def test_a_file_that_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_inspect_plan(plan: str, tool: Run) -> None:
-    found = tool("inspect", plan, "--shapes", "x:4x3x10x6", "--candidates")
+    found = tool("inspect", plan, "--shapes", "x:4x3x10x6")
     assert found["inputs"] == [{"name": "x", "dtype": "f32", "shape": ["n", 3, "h", 6]}]
     assert [o["name"] for o in found["outputs"]] == ["y", "best"]
     memory = found["memory"]
@@ -172,9 +172,7 @@ def test_inspect_plan(plan: str, tool: Run) -> None:
     assert memory["arena"] >= memory["lower_bound"] > 0
     assert memory["ratio"] == pytest.approx(memory["arena"] / memory["lower_bound"])
     assert memory["weights"] >= 2 * 8 * 3 * 9 * 4
-    chosen = [c for s in found["steps"] for c in s["candidates"] if c["chosen"]]
-    assert chosen
-    assert all(c["tactic"] for c in chosen)
+    assert all(s["tactic"] for s in found["steps"])
 
 
 def test_inspect_plan_for_people(plan: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -288,7 +286,8 @@ def test_plugins_list(tool: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert own["doors"] == ["build", "runtime"]
     assert "tactix.Convolution@1" in own["provides"]["layers"]
     assert own["provides"]["tools"] == [
-        "bench", "build", "compare", "inspect", "keys", "lean-wheel", "plugins", "run", "sign", "trust", "verify"
+        "bench", "build", "check", "compare", "diff", "explain", "inspect", "keys", "lean-wheel", "lock", "plugins", "refit",
+        "run", "sign", "trust", "verify",
     ]  # fmt: skip
     assert cli.main(["plugins", "list", "--keys"]) == 0
     assert "tactix.Convolution@1" in capsys.readouterr().out

@@ -74,7 +74,7 @@ def test_defaults_leave_choices_to_the_builder() -> None:
 def test_everything_given() -> None:
     seen = parse("-O5", "--tactics", "c, numpy", "--threads", "2", "--budget", "1m", "--no-timing-cache", "--exact",
                  "--no-fallback", "--gpu-fallback", "--version-compatible", "--exclude-lean-runtime",
-                 "--enable", "acme", "--enable", "other")  # fmt: skip
+                 "--enable", "acme", "--enable", "other", "--embed", "auto", "--embed", "a.whl")  # fmt: skip
     assert seen["tactic_sources"] == {"c", "numpy"}
     assert seen["budget"] == 60
     assert seen["timing_cache"] is False
@@ -82,6 +82,7 @@ def test_everything_given() -> None:
     compatible = {BuilderFlag.VERSION_COMPATIBLE, BuilderFlag.EXCLUDE_LEAN_RUNTIME}
     assert seen["flags"] == {BuilderFlag.EXACT_NUMERICS, *compatible, *fallbacks}
     assert seen["enable"] == ("acme", "other")
+    assert seen["plugins_to_serialize"] == ["auto", "a.whl"]
 
 
 def test_profiles_fill_what_is_missing() -> None:

@@ -1,0 +1,110 @@
+"""Why a plan is as it is: what bid for each step, how fast each was, which rules made it, what others would cost.
+
+Read from the ledger that a plan keeps; nothing of the plan is run. ``SCHEMA`` describes the result as JSON schema.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tactix.plan.schema import Plan
+from tactix.words.errors import InvalidArgument, PlanFormatError
+
+_TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
+_TEXTS = {"type": "array", "items": _TEXT}
+
+
+def _object(required: Mapping[str, Any], optional: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    known = {**required, **(optional or {})}
+    return {"type": "object", "required": list(required), "properties": known, "additionalProperties": False}
+
+
+_CANDIDATE = _object(
+    {"tactic": _TEXT, "variant": _TEXT, "status": _TEXT, "chosen": {"type": "boolean"}},
+    {"seconds": _NUMBER, "spread": _NUMBER, "error": _NUMBER, "costs_more": _NUMBER, "reason": _TEXT,
+     "near_tie": {"type": "boolean"}},
+)  # fmt: skip
+_FIRING = _object({"rule": _TEXT, "removed": _TEXTS, "added": _TEXTS})
+_NODE = _object({
+    "name": _TEXT, "kind": _TEXT, "origin": _TEXTS, "candidates": {"type": "array", "items": _CANDIDATE},
+    "rejections": {"type": "array", "items": _object({"tactic": _TEXT, "reason": _TEXT})},
+    "fired": {"type": "array", "items": _FIRING},
+    "nearly": {"type": "array", "items": _object({"rule": _TEXT, "node": _TEXT, "reason": _TEXT})},
+})  # fmt: skip
+SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "tactix explain",
+    **_object({
+        "version": {"const": 1}, "plan": _TEXT, "predicted_seconds": _NUMBER,
+        "nodes": {"type": "array", "items": _NODE},
+        "rules": {"type": "object", "additionalProperties": {"type": "integer"}},
+    }),
+}  # fmt: skip
+"""Times are in seconds at the shapes tuned for. ``spread``: share of the time by which runs differ. ``error``: in
+budgets of the dtype. ``costs_more``: seconds that the node would take longer by that candidate, changes of format
+around it left out. ``near_tie``: as fast as the chosen one within the noise."""
+
+
+def explain(source: Any, node: str = "") -> dict[str, Any]:
+    """The JSON document of SCHEMA for a plan, an engine, or a plan file. ``node``: a step, or a node of the model.
+
+    Raises InvalidArgument for a node that is not there; PlanFormatError; OSError.
+    """
+    plan = _plan(source)
+    try:
+        rows = [_row(name, facts, plan.ledger["fusion"]) for name, facts in plan.ledger["nodes"].items()]
+    except (LookupError, TypeError, AttributeError) as e:
+        raise PlanFormatError("the plan's ledger cannot be read", who=plan.name, why=repr(e)[:200]) from e
+    return {
+        "version": 1, "plan": plan.name, "predicted_seconds": plan.ledger.get("predicted_seconds", 0.0),
+        "nodes": _wanted(rows, node) if node else rows, "rules": dict(plan.ledger.get("rules", {})),
+    }  # fmt: skip
+
+
+def _plan(source: Any) -> Plan:
+    from tactix.plan import container
+
+    found = getattr(source, "plan", source)
+    return found if isinstance(found, Plan) else container.load(found)
+
+
+def _row(name: str, facts: Mapping[str, Any], fusion: Mapping[str, Any]) -> dict[str, Any]:
+    best = next((c.get("seconds") for c in facts["candidates"] if c["chosen"]), None)
+    fired, names = _made_of(name, fusion["fired"])
+    nearly = [m for m in fusion["nearly"] if m["node"] in names]
+    return {
+        "name": name, "kind": facts["kind"], "origin": list(facts["origin"]),
+        "candidates": [_candidate(c, best) for c in facts["candidates"]],
+        "rejections": list(facts["rejections"]), "fired": fired, "nearly": nearly,
+    }  # fmt: skip
+
+
+def _candidate(c: Mapping[str, Any], best: float | None) -> dict[str, Any]:
+    out = {k: v for k, v in c.items() if k in _CANDIDATE["properties"]}
+    if best is not None and "seconds" in c and not c["chosen"] and c["status"] != "rejected":
+        out["costs_more"] = c["seconds"] - best
+    return out
+
+
+def _made_of(name: str, firings: Iterable[Mapping[str, Any]]) -> tuple[list[Any], set[str]]:
+    """Rewrites that led to a node, the first first, and the names of all nodes on the way."""
+    names, out = {name}, []
+    for f in reversed(list(firings)):
+        if names & set(f["added"]):
+            out.append(dict(f))
+            names |= set(f["removed"])
+    return out[::-1], names
+
+
+def _wanted(rows: list[dict[str, Any]], node: str) -> list[dict[str, Any]]:
+    exact = [r for r in rows if node == r["name"] or node in r["origin"]]
+    found = exact or [r for r in rows if node in r["name"]]
+    if not found:
+        known = dict.fromkeys(x for r in rows for x in (*r["origin"], r["name"]))
+        near = difflib.get_close_matches(node, known, 3, 0.3) or list(known)[:3]
+        raise InvalidArgument(
+            f"no node {node!r} in the plan", do=f"There are {', '.join(near)}, and {len(known)} in all"
+        )
+    return found

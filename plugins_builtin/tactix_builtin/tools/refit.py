@@ -1,0 +1,57 @@
+"""``tactix refit``: the same plan with other weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tactix.plan import container
+from tactix.words.dims import show as shape_text
+from tactix_builtin.refit.refitter import Refitter
+from tactix_builtin.tools import options, show
+from tactix_builtin.trust.store import LocalStore
+
+
+@click.command("refit")
+@click.argument("plan", type=options.FILE)
+@click.argument("model", type=options.FILE, required=False)
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write there; default: over PLAN.")
+@click.option("--threads", type=click.IntRange(0), default=0, show_default=True, help="That work on it; 0: all cores.")
+@options.json_option
+def command(plan: str, model: str | None, output: str | None, threads: int, as_json: bool) -> None:
+    """Give PLAN the weights of MODEL, or without MODEL list the weights that it takes.
+
+    PLAN was built with --refit, from a model of the same structure. If it is trusted here, the new plan is signed by
+    the local key.
+    """
+    loaded = container.load(plan)
+    refitter = Refitter(loaded, threads)
+    if model is None:
+        _list(refitter, as_json)
+        return
+    refitter.refit_from_onnx(model)
+    trusted = loaded.seal is not None and bool(LocalStore().vouches(loaded.seal))
+    container.save(refitter.plan, output or plan, LocalStore().sign if trusted else None)
+    facts: dict[str, Any] = {"plan": output or plan, "weights": len(refitter.get_all_weights()), "signed": trusted}
+    if as_json:
+        show.print_json(facts)
+    else:
+        note = "signed by the local key" if trusted else "not signed, as nobody vouched for the plan before"
+        show.console().print(f"{facts['plan']}: {facts['weights']} weights, {note}", soft_wrap=True)
+
+
+def _list(refitter: Refitter, as_json: bool) -> None:
+    specs = {name: refitter.get_weights_prototype(name) for name in refitter.get_all_weights()}
+    missing = refitter.get_missing_weights()
+    if as_json:
+        rows = {name: {"dtype": s.dtype.value, "shape": list(s.shape)} for name, s in specs.items()}
+        show.print_json({"weights": rows, "missing": missing, "fixed": dict(refitter.fixed)})
+        return
+    console = show.console()
+    for name, s in specs.items():
+        console.print(
+            f"{name}: {s.dtype.value}{shape_text(s.shape)}{' missing' if name in missing else ''}", markup=False
+        )
+    for name, why in refitter.fixed.items():
+        console.print(f"{name}: cannot be replaced: {why}", markup=False, soft_wrap=True)

@@ -161,10 +161,7 @@ class Plugin:
 def candidates(
     found: Iterable[Found], settings: Settings, replaced: Iterable[str], doors: Iterable[str]
 ) -> list[Plugin]:
-    """Plugins of a scan at these doors, barred where settings, the API or a ``replaced`` namespace say so.
-
-    Raises PluginError when two distributions claim one namespace.
-    """
+    """Plugins of a scan at these doors, barred where settings, the API, a ``replaced`` namespace or a rival say so."""
     merged: dict[tuple[str, Provider, str, int], Plugin] = {}
     for f in found:
         key = (f.namespace, f.provider, f.module, f.major)
@@ -203,17 +200,18 @@ def _bar(p: Plugin, major: int, settings: Settings, replaced: bool) -> None:
 
 
 def _check_claims(plugins: Iterable[Plugin], doors: Iterable[str]) -> None:
+    """A namespace that two distributions claim is nobody's, as no order of theirs would be the same everywhere."""
     owners: dict[tuple[str, str], Plugin] = {}
+    rivals: list[tuple[Plugin, Plugin]] = []
     for p in plugins:
         for door in set(doors).intersection(p.doors) if p.status == "active" else ():
             other = owners.setdefault((p.namespace, door), p)
-            if other.provider != p.provider:
-                a, b = other.provider, p.provider
-                raise PluginError(
-                    f"namespace {p.namespace!r} is claimed by {a} ({other.module}) and {b} ({p.module})",
-                    do=f"Disable one: TACTIX_DISABLE={a.dist} or TACTIX_DISABLE={b.dist}",
-                    key=p.namespace, dist=b.dist, version=b.version, phase="scan",
-                )  # fmt: skip
+            rivals += [(other, p)] if other.provider != p.provider else []
+    for a, b in rivals:
+        what = f"namespace {b.namespace!r} is claimed by {a.provider} ({a.module}) and {b.provider} ({b.module})"
+        cure = f"Disable one: TACTIX_DISABLE={a.provider.dist} or TACTIX_DISABLE={b.provider.dist}"
+        a.bar("tombstone", what, cure)
+        b.bar("tombstone", what, cure)
 
 
 # -- what went wrong ---------------------------------------------------------------------------------------------------
@@ -251,7 +249,7 @@ class Tombstone:
 
 
 def tombstone(p: Plugin, phase: str, error: BaseException) -> Tombstone:
-    hint = f"Fix that, or disable it with TACTIX_DISABLE={p.namespace}"
+    hint = p.cure or f"Fix that, or disable it with TACTIX_DISABLE={p.namespace}"
     return Tombstone(p.namespace, p.provider.dist, p.provider.version, phase, error, hint)
 
 

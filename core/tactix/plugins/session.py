@@ -132,6 +132,11 @@ class Session:
         rules = [e.object for e in self.rules.entries() if not self._is_inert(e, _foreign_rule)]
         return sorted(rules, key=lambda r: (-r.benefit, r.key))
 
+    def strangers(self) -> dict[str, Provider]:
+        """Who provides the tactics and launchers that are not tactix's own, by key."""
+        entries: list[Entry[Any]] = [*self.tactics.entries(), *self.launchers.entries()]
+        return {e.key: e.provider for e in entries if e.provider.dist != OWN}
+
     def _is_inert(self, e: Entry[Any], foreign: Callable[[str, Any], bool]) -> bool:
         return e.namespace not in self._enabled and foreign(e.namespace, e.object)
 
@@ -178,7 +183,7 @@ class Session:
         installed = loader.candidates(found, self._settings, replaced, doors)
         for p in installed:
             if p.status == "tombstone":
-                self._bury(p, "scan", PluginError(p.reason, do=p.cure))
+                self._bury(p, "scan", PluginError(p.reason))
             elif p.namespace in replaced:
                 self.logger.info(f"{p.title} is not used: {p.reason}")
         return sorted([*given, *installed], key=lambda p: p.namespace)

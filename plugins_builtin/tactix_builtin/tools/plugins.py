@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 import click
 
+from tactix.plugins.identity import normal
 from tactix.plugins.registry import KINDS
 from tactix.plugins.session import Session
-from tactix_builtin.pack_info import packs
+from tactix.words.errors import InvalidArgument
+from tactix_builtin.pack_info import PackInfo, packs
 from tactix_builtin.tools import options, quarantine, show
+
+USELESS = ("tombstone", "incompatible", "disabled")
+"""States of packs that provide nothing."""
 
 
 @click.group("plugins")
@@ -61,3 +68,83 @@ def _row(p: dict[str, Any]) -> list[object]:
     provides = ", ".join(f"{n} {kind if n > 1 else kind[:-1]}" for kind, n in p["counts"].items())
     who = f"{p['distribution']} {p['version']}".strip() or "given in process"
     return [p["namespace"], who, ", ".join(p["doors"]), p["status"], provides or "nothing", f"{p['milliseconds']:.0f}"]
+
+
+@command.command("info")
+@click.argument("pack")
+@options.json_option
+@click.pass_obj
+def info(session: Session, /, pack: str, as_json: bool) -> None:
+    """Show all about PACK, a namespace or a distribution: state and cure, doors, and every object that it provides."""
+    every = packs(session)
+    found = [p for p in every if pack == p.namespace or normal(pack) == normal(p.dist)]
+    if not found:
+        known = [*(p.namespace for p in every), *(p.dist for p in every)]
+        raise InvalidArgument(f"no pack {pack!r}", do=f"{_near(pack, known)} `tactix plugins list` shows all")
+    facts = [_pack(session, p) | {"digest": _digest(session, p)} for p in found]
+    if as_json:
+        show.print_json({"packs": facts})
+        return
+    console = show.console()
+    for p in facts:
+        show.line(console, f"{p['namespace']}: {p['distribution']} {p['version']}, sha256 {p['digest'] or 'none'}")
+        show.line(console, f"  {p['status']}{': ' + p['reason'] if p['reason'] else ''}")
+        for text in filter(None, (p["cure"], f"doors: {', '.join(p['doors'])}")):
+            show.line(console, f"  {text}")
+        for kind, keys in p["provides"].items():
+            show.line(console, f"  {kind}: {', '.join(keys)}")
+
+
+def _digest(session: Session, pack: PackInfo) -> str:
+    plugins = (p for p in session.found() if p.provider.dist == pack.dist and p.namespace == pack.namespace)
+    return next((p.provider.digest for p in plugins), "")
+
+
+def _near(wanted: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(wanted, dict.fromkeys(known), 3, 0.5)
+    return f"Is it {' or '.join(near)}?" if near else ""
+
+
+@command.command("why")
+@click.argument("key")
+@options.json_option
+@click.pass_obj
+def why(session: Session, /, key: str, as_json: bool) -> None:
+    """Say who provides KEY (as acme.Swish@1) and whether it takes part in builds, or why nobody does."""
+    facts = _provided(session, key)
+    if as_json:
+        show.print_json(facts)
+        return
+    console = show.console()
+    if not facts["provided"]:
+        show.line(console, f"nobody provides {key}. {facts['cure']}".rstrip())
+    for row in facts["provided"]:
+        state = row["state"] + (f": {row['reason']}. {row['cure']}" if row["cure"] else "")
+        show.line(console, f"{key} is one of the {row['kind']} of {row['pack']}; {state}")
+    for row in facts["broken"]:
+        who = f"{row['namespace']} ({row['distribution']} {row['version']})"
+        show.line(console, f"{who}: {row['reason']}. {row['cure']}")
+
+
+def _provided(session: Session, key: str) -> dict[str, Any]:
+    """JSON: where the key is, and which packs of its namespace are of no use."""
+    every = packs(session)
+    entries = [(kind, e) for kind in session.kinds for e in getattr(session, kind).entries()]
+    rows = [_entry(session, kind, e, every) for kind, e in entries if e.key == key]
+    broken = [p for p in every if p.namespace == key.partition(".")[0] and p.status in USELESS]
+    told = [{"namespace": p.namespace, "distribution": p.dist, "version": p.version, "reason": p.reason, "cure": p.cure}
+            for p in broken]  # fmt: skip
+    cure = "" if rows or broken else _near(key, (e.key for _, e in entries)) or "Install a pack that does"
+    return {"key": key, "provided": rows, "broken": told, "cure": cure}
+
+
+def _entry(session: Session, kind: str, e: Any, every: Iterable[PackInfo]) -> dict[str, Any]:
+    taking: list[Any] = {"tactics": session.active_tactics, "rules": session.active_rules}.get(
+        kind, lambda: [e.object]
+    )()
+    inert = e.object not in taking
+    pack = next(p for p in every if (p.namespace, p.dist) == (e.namespace, e.provider.dist))
+    return {
+        "kind": kind, "pack": str(e.provider), "state": "inert" if inert else "active",
+        "reason": pack.reason if inert else "", "cure": pack.cure if inert else "",
+    }  # fmt: skip

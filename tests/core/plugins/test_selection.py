@@ -32,16 +32,21 @@ def obj(key: str, **more: Any) -> SimpleNamespace:
 def test_two_distributions_of_one_namespace(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     site.pack("acme-one", "1.0", build=SWISH)
     site.pack("acme-two", "9.0", build=SWISH, runtime="")
-    with pytest.raises(PluginError) as e:
-        Session().layers  # noqa: B018
-    assert str(e.value) == (
-        "namespace 'acme' is claimed by acme-one 1.0 (acme_one_build) and acme-two 9.0 (acme_two_build). "
-        "Disable one: TACTIX_DISABLE=acme-one or TACTIX_DISABLE=acme-two"
-    )
+    text = "namespace 'acme' is claimed by acme-one 1.0 (acme_one_build) and acme-two 9.0 (acme_two_build)"
+    cure = "Disable one: TACTIX_DISABLE=acme-one or TACTIX_DISABLE=acme-two"
+    session = Session()
+    assert "tactix.Fused@1" in session.layers, "the host works"
+    told = {p.dist: (p.status, p.reason, p.cure) for p in packs(session)}
+    for dist, version in (("acme-one", "1.0"), ("acme-two", "9.0")):
+        assert told[dist] == ("tombstone", f"plugin 'acme' ({dist} {version}) was refused: {text}", cure)
+    with pytest.raises(PluginError, match="is claimed by"):
+        session.layers["acme.Swish@1"]
+    with pytest.raises(PluginError, match="is claimed by"):
+        Session(strict=True).layers  # noqa: B018
     assert "acme_one_build" not in sys.modules
     monkeypatch.setenv("TACTIX_DISABLE", "Acme_Two")
-    with pytest.raises(PluginError):
-        Session().layers  # noqa: B018
+    with pytest.raises(PluginError, match="is claimed by"):
+        Session().layers["acme.Swish@1"]
     monkeypatch.setenv("TACTIX_DISABLE", "acme-two")
     assert Session().layers.provider("acme.Swish@1") == Provider("acme-one", "1.0")
     assert len(Session("runtime", disable=["acme-one"]).layers) == 2

@@ -286,8 +286,8 @@ def test_plugins_list(tool: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert own["doors"] == ["build", "runtime"]
     assert "tactix.Convolution@1" in own["provides"]["layers"]
     assert own["provides"]["tools"] == [
-        "bench", "build", "check", "compare", "diff", "explain", "inspect", "keys", "lean-wheel", "lock", "plugins", "refit",
-        "run", "sign", "trust", "verify",
+        "bench", "build", "check", "compare", "diff", "explain", "inspect", "keys", "lean-wheel", "lock", "plugins",
+        "refit", "run", "sign", "trust", "verify",
     ]  # fmt: skip
     assert cli.main(["plugins", "list", "--keys"]) == 0
     assert "tactix.Convolution@1" in capsys.readouterr().out

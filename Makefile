@@ -24,7 +24,7 @@ test: $(VENV)/.test ## all tests, linters and type checks
 	$(PY) -m mypy
 	$(PY) -m pytest -n auto $(PYTEST_ARGS)
 
-sanitize: $(VENV)/.test ## a few CUDA kernels under NVIDIA's compute-sanitizer (needs a GPU and the CUDA toolkit)
+sanitize: $(VENV)/.test ## the tests of every CUDA kernel under NVIDIA's compute-sanitizer (needs a GPU and the CUDA toolkit)
 	$(PY) tests/gpu/sanitize.py
 
 clean: ## remove what make and the tools have made

@@ -29,7 +29,7 @@ def configure(
     none.
     """
     out = dataclasses.replace(config) if config else BuilderConfig()
-    known = {f.name for f in dataclasses.fields(BuilderConfig)}
+    known = {"hardware_compatibility_level", *(f.name for f in dataclasses.fields(BuilderConfig))}
     for name, value in fields.items():
         if name not in known:
             raise ConfigError(f"no build option {name!r}", do=f"There are: {', '.join(sorted(known))}")
@@ -95,11 +95,13 @@ def load_or_build(model: str | Path, *, cache: str | Path, **options: Any) -> En
     digest = hashlib.sha256(Path(model).read_bytes())
     shown = {k: v for k, v in sorted(options.items()) if k not in ("progress", "logger", "session", "config")}
     digest.update(repr((tactix.__version__, shown, options.get("config"))).encode())
+    lock = options.get("frozen")
+    digest.update(Path(lock).read_bytes() if isinstance(lock, (str, Path)) else b"")
     path = Path(cache) / f"{Path(model).stem}-{digest.hexdigest()[:16]}.plan"
     session, logger = options.get("session"), options.get("logger")
     if path.exists():
         try:
-            return load(path, session=session, logger=logger)
+            return load(path, session=session, logger=logger, references=False)
         except UntrustedPlan as e:
             (logger or Logger()).warning(f"{path} is built again: {e.what}")
     engine = build(model, **options)

@@ -11,10 +11,11 @@ from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.launcher import Operand, Step
+from tactix.contracts.launcher import Launcher, Operand, Step
 from tactix.contracts.region import REFORMAT, ReformatAttrs
 from tactix.network.definition import NetworkDefinition
 from tactix.plan.schema import Buffer, Plan, TensorIO
+from tactix.run.admission import runs_host_code
 from tactix.select.choose import produced_format
 from tactix.select.enumerate import Candidate
 from tactix.words.dims import Dim
@@ -23,6 +24,7 @@ from tactix.words.tensor import LINEAR, Format, TensorSpec
 
 Reformatter = Callable[[Node], Candidate]
 Planner = Callable[[Any], Plan]
+Content = Callable[[Callable[[], Any]], tuple[str, Any, TensorSpec]]
 
 
 @dataclass
@@ -37,14 +39,20 @@ class Assembled:
 
 
 class Assembler:
-    """Walks the nodes in order. ``reformatter``: the candidate for a change of format; ``planner``: a body's plan."""
+    """Walks the nodes in order. ``reformatter``: the candidate for a change of format; ``planner``: a body's plan.
+
+    A step of host code keeps what it computes, with all weights for that: untrusted, its references run in its place.
+    ``content``: gives what ``stored`` gives.
+    """
 
     def __init__(
-        self, net: NetworkDefinition, chosen: Mapping[Node, Candidate], reformatter: Reformatter, planner: Planner
-    ) -> None:
+        self, net: NetworkDefinition, chosen: Mapping[Node, Candidate], reformatter: Reformatter, planner: Planner,
+        launchers: Mapping[str, Launcher], content: Content | None = None,
+    ) -> None:  # fmt: skip
         from concurrent.futures import ThreadPoolExecutor
 
         self.net, self.chosen, self.reformatter, self.planner = net, chosen, reformatter, planner
+        self.launchers, self._content = launchers, content or stored
         self.out = Assembled()
         self._where: dict[tuple[Value, Format], int] = {}
         self._final: dict[Value, str] = {}
@@ -79,7 +87,7 @@ class Assembler:
         if c.artifact.alias:
             self._where[n.outputs[0], LINEAR] = self._fetch(n.given[0], LINEAR)
             return
-        used = _used_inputs(c.artifact)
+        used = self._used_inputs(n, c.artifact)
         inputs = [
             Operand(self._fetch(v, c.variant.input_format(i)) if v.const is None or used is None or i in used else -1,
                     v.spec.plain(), c.variant.input_format(i))
@@ -105,8 +113,22 @@ class Assembler:
             "seconds": c.seconds,
             "status": c.status,
         }
+        if self._hosts(n, c.artifact):
+            info["reference"] = n.meaning
         plans = tuple(self.planner(body) for body in n.layer.bodies(n.attrs))
         self.out.steps.append(Step(n.name, c.artifact, tuple(inputs), tuple(outputs), constants, scratch, info, plans))
+
+    def _hosts(self, n: Node, artifact: KernelArtifact) -> bool:
+        """Whether its references can take the place of its host code."""
+        return runs_host_code(artifact, self.launchers) and not n.layer.bodies(n.attrs)
+
+    def _used_inputs(self, n: Node, artifact: KernelArtifact) -> set[int] | None:
+        """Inputs that launches name, or that references could have nowhere else; None if the launcher may read all."""
+        if not artifact.launches:
+            return None
+        used = {a.index for launch in artifact.launches for a in launch.args if a.kind == "input"}
+        packed = {p.index for _, p in artifact.constants}
+        return used | (set(range(len(n.given))) - packed if self._hosts(n, artifact) else set())
 
     def _place(self, v: Value, fmt: Format) -> Operand:
         """The buffer that a node writes."""
@@ -166,7 +188,7 @@ class Assembler:
 
     def _weight(self, name: str, make: Callable[[], Any]) -> int:
         """A buffer whose content another thread makes."""
-        self._contents[len(self.out.buffers)] = self._pool.submit(_content, make)
+        self._contents[len(self.out.buffers)] = self._pool.submit(self._content, make)
         return self._buffer("weight", name, TensorSpec(DType.UINT8, (0,)), LINEAR)
 
     def _fill(self) -> None:
@@ -193,17 +215,10 @@ class Assembler:
         self.out.outputs.sort(key=lambda io: order[io.name])
 
 
-def _content(make: Callable[[], Any]) -> tuple[str, Any, TensorSpec]:
+def stored(make: Callable[[], Any]) -> tuple[str, Any, TensorSpec]:
     """Name, bytes and spec of a weight."""
     import numpy as np
 
     data = np.ascontiguousarray(make())
     raw: Any = data.reshape(-1).view(np.uint8).data if data.size else b""
     return hashlib.sha256(raw).hexdigest(), raw, TensorSpec(DType.of(data.dtype), data.shape)
-
-
-def _used_inputs(artifact: KernelArtifact) -> set[int] | None:
-    """Inputs that the launches name; None if the launcher may read all."""
-    if not artifact.launches:
-        return None
-    return {a.index for launch in artifact.launches for a in launch.args if a.kind == "input"}

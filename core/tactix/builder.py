@@ -6,14 +6,15 @@ import os
 import time
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tactix
-from tactix.assemble import Assembler
-from tactix.config import BuilderConfig, BuilderFlag, MemoryPoolType
+from tactix.assemble import Assembler, stored
+from tactix.config import REFITTING, BuilderConfig, BuilderFlag, Locked, MemoryPoolType
 from tactix.contracts.device import Device
 from tactix.contracts.graph import Node
 from tactix.contracts.launcher import LinkContext, Step
@@ -60,6 +61,7 @@ class Stage:
     profiles: list[Profile]
     here: bool
     bench: Bench
+    refit: Any = None
 
 
 Attempt = tuple[Stage, NetworkDefinition, Trace, dict[Node, Bids], Choice]
@@ -118,14 +120,26 @@ class Builder:
 
     def _build_plan(self, network: NetworkDefinition, config: BuilderConfig) -> Plan:
         config.check()
+        if isinstance(config.frozen, (str, Path)):
+            return self.session.tools["lock"].build(self, network, config)  # type: ignore[attr-defined,no-any-return]
         verify(network, deep=BuilderFlag.DEBUG in config.flags)
         for pack in sorted(config.enabled):
             self.session.enable(pack)
         start = time.monotonic()
         stage = self._stage(network, config)
+        if config.flags & REFITTING:
+            stage.refit = self.session.flavours["default"].refitting(config.flags)  # type: ignore[attr-defined]
+            network, stage.rules = stage.refit.network(network), stage.refit.gated(stage.rules)
         plan = self._plan(network, stage, start)
+        if BuilderFlag.WEIGHT_STREAMING in config.flags:
+            plan = replace(plan, meta={**plan.meta, "weight_streaming": True})
+        if stage.refit:
+            plan = stage.refit.finish(plan, BuilderFlag.STRIP_PLAN in config.flags)
         if BuilderFlag.VERSION_COMPATIBLE in config.flags and BuilderFlag.EXCLUDE_LEAN_RUNTIME not in config.flags:
             plan = self.session.flavours["lean"].embed(plan)  # type: ignore[attr-defined]
+        if config.plugins_to_serialize:
+            carrier: Any = self.session.flavours["default"]
+            plan = carrier.embed(plan, config.plugins_to_serialize, self.session)
         stage.precisions.check()
         stage.cache.save()
         took = f"{time.monotonic() - start:.1f} s"
@@ -153,6 +167,8 @@ class Builder:
 
     def _tried(self, network: NetworkDefinition, stage: Stage, start: float) -> list[Attempt]:
         """Where lower precision is allowed: with all nodes in it, none, or without those that it makes slower."""
+        if isinstance(locked := stage.config.frozen, Locked):
+            return [self._attempt(network, stage, start, locked.enter())]
         lowering = {r.key for r in stage.rules if r.numerics in LOWER}
         try:
             tried = [self._attempt(network, stage, start, lambda name: False)]
@@ -179,7 +195,8 @@ class Builder:
         monitor.finish("fuse")
         stage = replace(stage, context=replace(stage.context, opt=with_unknown(fused, stage.context.opt)))
         bids = self._bid(fused, stage)
-        self._measure(bids, stage, start)
+        with stage.refit.pause() if stage.refit else nullcontext():
+            self._measure(bids, stage, start)
         monitor.phase("choose", 0)
         options = {n: bids[n].candidates for n in fused.nodes}
         choice = Chooser(fused.nodes, options, fused.outputs, stage.context.opt, stage.device.costs).run()
@@ -195,6 +212,8 @@ class Builder:
             raise ConfigError(f"device {config.device} is not here", why=why, do=do)
         profiles = ranges(network, config)
         properties = device.target(config.target) if config.target else device.properties()
+        if isinstance(config.frozen, Locked):
+            properties = config.frozen.device
         here = not device.available() and properties.features <= device.properties().features
         opt = {name: r[1] for name, r in profiles[0].dims.items()}
         context = CompileContext(properties, opt, config.thread_count(properties.cores))
@@ -217,16 +236,16 @@ class Builder:
             if language not in toolchain.by_language:
                 self.logger.warning(f"no compiler for {language}: {why}; the reference runs what has no other tactic")
         cache = _open_cache(config)
-        link = LinkContext(device, context.threads, self.session.layers.__getitem__)
+        link = LinkContext(device, context.threads, self.session.layers.__getitem__, warn=self.logger.warning)
         allocator = allocator_of(self.session, device) if here else None
-        bench = (device.bench or Bench)(link, self.session.launchers, allocator)
+        bench = (device.bench or Bench)(link, self.session.launchers, allocator, self.session.strangers())
         return Stage(config, device, context, toolchain, rules, tactics, precisions, cache, profiles, here, bench)
 
     def _bid(self, fused: NetworkDefinition, stage: Stage) -> dict[Node, Bids]:
         """Bids of every node; nodes with one signature share them."""
         config, monitor = stage.config, stage.config.progress_monitor
         limit = config.memory_pool_limits.get(MemoryPoolType.WORKSPACE)
-        terms = Terms(config.builder_optimization_level, limit, stage.toolchain.lacks)
+        terms = Terms(config.builder_optimization_level, limit, stage.toolchain.lacks, stage.bench.strangers)
         nodes = fused.nodes
         monitor.phase("bid", len(nodes))
         out: dict[Node, Bids] = {}
@@ -249,15 +268,18 @@ class Builder:
         monitor.finish("bid")
         return out
 
-    def _measure(self, bids: Mapping[Node, Bids], stage: Stage, start: float) -> None:
+    def _measure(self, bids: dict[Node, Bids], stage: Stage, start: float) -> None:
         config, monitor = stage.config, stage.config.progress_monitor
+        if isinstance(config.frozen, Locked):
+            config.frozen.settle(bids)
+            return
         unique: dict[tuple[str, ...], Bids] = {}
         for b in bids.values():
             unique.setdefault((b.signature, *(c.title for c in b.candidates)), b)
         deadline = start + config.budget if stage.here else 0.0
         Measurer(
             stage.bench, stage.toolchain, stage.cache, stage.context.device, stage.context.opt, stage.context.threads,
-            config.frozen, config.builder_optimization_level, deadline, monitor, self.logger.warning,
+            config.frozen is True, config.builder_optimization_level, deadline, monitor, self.logger.warning,
             frozenset(stage.context.opt) - stage.profiles[0].dims.keys(),
         ).run(list(unique.values()))  # fmt: skip
         for b in bids.values():
@@ -271,7 +293,8 @@ class Builder:
     ) -> Plan:  # fmt: skip
         monitor = stage.config.progress_monitor
         monitor.phase("assemble", 0)
-        draft = Assembler(fused, choice.candidates, partial(_reformat, stage), inner).run()
+        draft = Assembler(fused, choice.candidates, partial(_reformat, stage), inner, self.session.launchers,
+                          stage.refit and stage.refit.content(stored)).run()  # fmt: skip
         binaries = stage.toolchain.compile((s.artifact for s in draft.steps), stage.context.device)
         steps = [replace(s, artifact=with_binary(s.artifact, binaries)) for s in draft.steps]
         plan = Plan(
@@ -279,11 +302,16 @@ class Builder:
             tuple(steps), given=given, ledger=ledger, requirements=self._requirements(steps),
             blobs=dict(ChainMap(draft.blobs, *(p.blobs for s in steps for p in s.plans))),
             device={"key": stage.config.device, **device_facts(stage.context.device)},
-            meta={"tactix": tactix.__version__, "threads": stage.context.threads, "registry": self.session.digest,
-                  "max_aux_streams": stage.config.max_aux_streams},
+            meta={"tactix": tactix.__version__, "threads": stage.context.threads,
+                  "max_aux_streams": stage.config.max_aux_streams, "references": self._referred(steps)},
         )  # fmt: skip
         monitor.finish("assemble")
         return plan
+
+    def _referred(self, steps: Sequence[Step]) -> dict[str, list[str]]:
+        """Layers that references in place of host code would need, and the distribution of each with its version."""
+        keys = sorted({k for s in steps for k in layer_keys(s.info.get("reference"))})
+        return {k: [(p := self.session.layers.provider(k)).dist, p.version] for k in keys}
 
     def _requirements(self, steps: Sequence[Step]) -> tuple[Requirement, ...]:
         """Launchers and reference layers that the plan needs at run time, and who provides them."""
@@ -298,8 +326,9 @@ class Builder:
 
 
 def _reformat(stage: Stage, node: Node) -> Candidate:
-    """The first candidate for a change of format, by estimate."""
-    offered = bid(node, stage.tactics, stage.context, Terms(level=1, lacks=stage.toolchain.lacks)).candidates
+    """The first candidate for a change of format, by estimate, so none of a stranger's."""
+    known = [t for t in stage.tactics if t.key not in stage.bench.strangers]
+    offered = bid(node, known, stage.context, Terms(level=1, lacks=stage.toolchain.lacks)).candidates
     for c in offered:
         estimate(c)
     return min(offered, key=lambda c: (c.tactic.fallback, *c.order))
@@ -315,7 +344,7 @@ def _open_cache(config: BuilderConfig) -> TimingCache:
 def _ledger(bids: Mapping[Node, Bids], choice: Choice, trace: Trace, stage: Stage) -> dict[str, Any]:
     """Every decision of the build, as JSON."""
     return {
-        "nodes": {n.name: _node_row(n, b, choice.candidates[n]) for n, b in bids.items()},
+        "nodes": {n.name: _node_row(n, b, choice) for n, b in bids.items()},
         "fusion": trace.to_json(),
         "rules": trace.counts,
         "predicted_seconds": choice.seconds,
@@ -324,8 +353,10 @@ def _ledger(bids: Mapping[Node, Bids], choice: Choice, trace: Trace, stage: Stag
     }
 
 
-def _node_row(n: Node, b: Bids, chosen: Candidate) -> dict[str, Any]:
-    rows = [_candidate_row(c, c is chosen) for c in sorted(b.candidates, key=lambda c: c.order)]
+def _node_row(n: Node, b: Bids, choice: Choice) -> dict[str, Any]:
+    chosen, ties = choice.candidates[n], choice.ties.get(n, ())
+    ranked = sorted(b.candidates, key=lambda c: c.order)
+    rows = [_candidate_row(c, c is chosen) | ({"near_tie": True} if c.title in ties else {}) for c in ranked]
     rejections = [{"tactic": k, "reason": why} for k, why in b.rejections]
     return {"kind": n.kind, "origin": list(n.origin), "candidates": rows, "rejections": rejections}
 
@@ -336,4 +367,5 @@ def _candidate_row(c: Candidate, chosen: bool) -> dict[str, Any]:
         row |= {"seconds": c.seconds, "spread": round(c.spread, 4)}
     if c.error and c.error != float("inf"):
         row["error"] = c.error
+    row |= {"id": c.variant.id, "digest": c.artifact.digest} if chosen else {}
     return row | ({"reason": c.reason} if c.reason else {})

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.select.enumerate import Bids
 from tactix.words.errors import ConfigError
 from tactix.words.progress import ProgressMonitor, SilentProgress
 
@@ -20,8 +24,10 @@ class BuilderFlag(enum.Enum):
     ``NO_FALLBACK``: a layer that only the reference tactic can run is an error. ``GPU_FALLBACK``: what no tactic can
     run on a device with memory of its own may run on the host. ``VERSION_COMPATIBLE``: no tactic
     bids whose steps need the version of a vendor's library that the build had, and the plan holds the lean runtime, so
-    that other versions can run it; ``EXCLUDE_LEAN_RUNTIME`` leaves that out. ``DEBUG``: check the network after every
-    stage.
+    that other versions can run it; ``EXCLUDE_LEAN_RUNTIME`` leaves that out. ``REFIT``: the plan takes other weights;
+    ``REFIT_IDENTICAL``: only the same ones again. ``STRIP_PLAN`` beside one of them leaves weights out of the plan.
+    ``WEIGHT_STREAMING``: engines may hold fewer bytes of weights than there are. ``DEBUG``: check the network after
+    every stage.
     """
 
     EXACT_NUMERICS = "exact_numerics"
@@ -32,10 +38,15 @@ class BuilderFlag(enum.Enum):
     GPU_FALLBACK = "gpu_fallback"
     VERSION_COMPATIBLE = "version_compatible"
     EXCLUDE_LEAN_RUNTIME = "exclude_lean_runtime"
+    REFIT = "refit"
+    REFIT_IDENTICAL = "refit_identical"
+    STRIP_PLAN = "strip_plan"
+    WEIGHT_STREAMING = "weight_streaming"
     DEBUG = "debug"
 
 
 PRECISIONS = {BuilderFlag.FP16, BuilderFlag.BF16, BuilderFlag.TF32}
+REFITTING = {BuilderFlag.REFIT, BuilderFlag.REFIT_IDENTICAL}
 
 
 class MemoryPoolType(enum.Enum):
@@ -59,17 +70,34 @@ class OptimizationProfile:
         return self
 
 
+@runtime_checkable
+class Locked(Protocol):
+    """Choices that are made before a build, which measures nothing then. ``device``: what it is for."""
+
+    device: DeviceProperties
+
+    def enter(self) -> Callable[[str], bool]:
+        """Go on to the next network: the model's, or the body of a layer. Gives whether a node keeps its precision."""
+
+    def settle(self, bids: dict[Node, Bids]) -> None:
+        """Leave every node its one candidate. Raises LockError."""
+
+
 @dataclass
 class BuilderConfig:
     """Settings of a build; every field has a default that works.
 
     ``builder_optimization_level``: 0 chooses by estimate and measures nothing; 1 measures one variant of every tactic,
     2 two, 3 four, 4 eight, 5 all. ``tactic_sources``: names of families that may bid, None for all.
-    ``timing_cache``: a file, None for the user's own, False for none. ``frozen``: a timing that is not in the cache is
-    an error. ``budget``: seconds after which measuring stops. ``threads``: of one inference; 0 means TACTIX_NUM_THREADS
-    or all usable cores. ``enabled``: packs that may touch layers of others. ``target``: what to build for, if not this
-    machine's device as it is: ``x86-64-v3``, ``sm_90``; what cannot run here is chosen by cached timings and estimates.
-    ``layer_precisions``: see ``set_layer_precision``. ``sign``: whether ``engine.save`` signs with the local key.
+    ``timing_cache``: a file, None for the user's own, False for none. ``frozen``: the file that ``tactix lock`` wrote,
+    by which to choose: nothing is measured, and what differs from it is an error; True: a timing that is not in the
+    cache is one. ``budget``: seconds after which measuring stops. ``threads``: of one inference; 0 means
+    TACTIX_NUM_THREADS or all usable cores. ``enabled``: packs that may touch layers of others. ``target``: what to
+    build for, if not this machine's device as it is: ``x86-64-v3``, ``sm_90``, or a family of devices, ``AMPERE_PLUS``
+    (``hardware_compatibility_level`` is another name of it); what cannot run here is chosen by cached timings and
+    estimates. ``layer_precisions``: see ``set_layer_precision``.
+    ``plugins_to_serialize``: packs whose Python goes into the plan as far as running it needs them: files of wheels,
+    names of installed distributions, or ``auto`` for all. ``sign``: whether ``engine.save`` signs with the local key.
     ``max_aux_streams``: how many steps a GPU may run beside one: 0 is one after the other, -1 leaves it to the device.
     """
 
@@ -79,16 +107,18 @@ class BuilderConfig:
     builder_optimization_level: int = 3
     profiles: list[OptimizationProfile] = field(default_factory=list)
     timing_cache: str | Path | bool | None = None
-    frozen: bool = False
+    frozen: bool | str | Path | Locked = False
     budget: float = float("inf")
     threads: int = 0
     device: str = "tactix.cpu@1"
     target: str = ""
     enabled: set[str] = field(default_factory=set)
     layer_precisions: dict[str, str] = field(default_factory=dict)
+    plugins_to_serialize: list[str | Path] = field(default_factory=list)
     sign: bool = True
     max_aux_streams: int = -1
     progress_monitor: ProgressMonitor = field(default_factory=SilentProgress)
+    hardware_compatibility_level = property(lambda self: self.target, lambda self, x: setattr(self, "target", x))
 
     def set_memory_pool_limit(self, pool: MemoryPoolType, size: int) -> None:
         """Limit a pool to so many bytes. Raises ConfigError if not positive."""
@@ -125,7 +155,9 @@ class BuilderConfig:
             raise ConfigError("EXACT_NUMERICS and a lower precision contradict each other")
         if BuilderFlag.EXCLUDE_LEAN_RUNTIME in self.flags and BuilderFlag.VERSION_COMPATIBLE not in self.flags:
             raise ConfigError("EXCLUDE_LEAN_RUNTIME without VERSION_COMPATIBLE", why="no other plan holds one")
-        if self.frozen and self.timing_cache is False:
+        if BuilderFlag.STRIP_PLAN in self.flags and not self.flags & REFITTING:
+            raise ConfigError("STRIP_PLAN without REFIT", why="nothing could fill the plan again")
+        if self.frozen is True and self.timing_cache is False:
             raise ConfigError("frozen needs a timing cache")
 
     @property

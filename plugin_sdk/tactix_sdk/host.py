@@ -154,9 +154,9 @@ def layer(
     """Make a layer of its reference: positional parameters are arrays or None, keyword-only ones attributes.
 
     ``infer(*specs, **attributes)``: specs of the outputs, whose dims may be symbolic; by default the first input's.
-    ``onnx``: operators of these attributes that it stands for. ``examples``: pairs of attributes by name and input specs
-    as ``"f32 3 4; i64 2"``, on which the checks of ``tactix_sdk.testing`` try it. Raises InvalidArgument for an attribute
-    without a default.
+    ``onnx``: operators of these attributes that it stands for. ``examples``: attributes by name and input specs, as
+    ``({"axis": 1}, "f32 3 4; i64 2")``, on which the checks of ``tactix_sdk.testing`` try it. Raises InvalidArgument
+    for an attribute without a default.
     """
 
     def wrap(reference: Function) -> FunctionLayer:

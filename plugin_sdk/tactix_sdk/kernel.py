@@ -57,6 +57,19 @@ class Kernel:
     shared: Dim = 0
 
 
+@dataclass(frozen=True)
+class Follower:
+    """A layer fused behind another: its key and attributes; at ``place`` of its inputs stands the result so far.
+
+    ``other``: the node's given input that is its second one; -1 if it has none.
+    """
+
+    key: str
+    attrs: Any
+    place: int = 0
+    other: int = -1
+
+
 ALIAS = object()
 """What the function of a tactic gives where the result is the first input's memory, seen with another shape."""
 
@@ -94,6 +107,19 @@ class Operation:
         """The address of the node's output."""
         return tensor_out(index)
 
+    def followers(self) -> tuple[Follower, ...] | Reject:
+        """What is fused behind the layer, as a chain: each follows the last, and reads at most one given input more."""
+        body, out = self.node.body, []
+        if self.node.is_fused and body.anchor != 0:
+            return Reject("something comes before the layer")
+        for index, n in enumerate(body.nodes[1:]):
+            last = body.first_id(index)
+            others = [i for i in n.inputs if i != last]
+            if len(n.inputs) - len(others) != 1 or len(others) > 1 or any(not 0 <= i < body.arity for i in others):
+                return Reject("what follows is no chain of layers that read one given tensor each")
+            out.append(Follower(n.layer.key, n.attrs, n.inputs.index(last), *others))
+        return tuple(out) if len(body.results) == 1 else Reject("several results")
+
     def packed(self, index: int, *steps: tuple[str, Any]) -> tuple[Packed, DType]:
         """A constant input, taken through steps that ``Packed`` lists. Raises InvalidArgument if it is no constant."""
         spec = self.inputs[index]
@@ -111,7 +137,6 @@ class KernelTactic(Tactic):
 
     Its ``source``, which ``config.tactic_sources`` switches, is its namespace.
     """
-
 
     def __init__(
         self, key: str, implements: str | Sequence[str], author: Author, *, device: str,

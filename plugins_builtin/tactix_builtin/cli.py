@@ -27,7 +27,11 @@ EXIT_CODES: tuple[tuple[int, str, tuple[type[BaseException], ...]], ...] = (
         "the plan is damaged, not trusted, or cannot run here",
         (errors.PlanFormatError, errors.PlanCompatibilityError, errors.UntrustedPlan),
     ),
-    (BUILD, "no plan can be built", (errors.NoTacticError, errors.CompilerError, errors.TimingCacheError)),
+    (
+        BUILD,
+        "no plan can be built",
+        (errors.NoTacticError, errors.CompilerError, errors.TimingCacheError, errors.LockError),
+    ),
     (MISMATCH, "results differ, or running failed", (errors.AccuracyError, errors.ExecutionError, MemoryError)),
     (USAGE, "wrong arguments, shapes or settings", (errors.InvalidArgument, errors.ConfigError)),
     (OTHER, "any other error", (Exception,)),

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Networks on a CUDA device: tactix beside torch with a CUDA graph and torch.compile, one process, in turns.
+"""Networks on a CUDA device: tactix beside torch with a CUDA graph, torch.compile and XLA, in turns.
 
-    python tests/benchmarks/gpu_peers.py [--models resnet50,bert_base] [--batches 1,8,128] [--level 3] [--rounds 5]
-        [--compile] [--sources cuda_c,cublaslt] [--precision fp32,tf32,fp16,bf16]
+    python tests/benchmarks/gpu_peers.py [--models resnet50,bert_base:1/8] [--batches 1,8,128] [--level 3] [--rounds 5]
+        [--compile MODELS] [--xla MODELS] [--limit 240] [--sources cuda_c,cublaslt] [--precision fp32,tf32,fp16,bf16]
 
 Networks are in float16; with ``--precision`` in float32, built with that precision allowed, beside torch in float32
-(its products in TF32 where that is asked for). They are those of gpu_models.py, exported here. Each figure is the
-median over rounds of the time of one inference, by CUDA events around 20 of them; outputs are compared with torch in
-float32. ``--compile`` adds torch.compile (max-autotune, inside a CUDA graph), which takes minutes for some. Needs
-torch, torchvision, onnx.
+(its products in TF32 where that is asked for). They are those of gpu_models.py, exported here; those of XLA are of
+gpu_jax.py. Each figure is the median over rounds of the time of one inference, by CUDA events around 20 of them (XLA's
+by the clock); outputs are compared with float32. ``--compile`` and ``--xla`` name the models that torch.compile
+(max-autotune, inside a CUDA graph) and XLA run too, each in a process of its own, which has ``--limit`` seconds to
+build its network before anything is timed. Needs torch, torchvision, onnx; XLA needs jax.
 """
 
 from __future__ import annotations
@@ -17,39 +18,35 @@ import argparse
 import contextlib
 import io
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gpu_models
 import torch
+from gpu_times import Call, departure, listed, seconds, torch_graph
+from peer_process import PeerFailed, Served
 
 import tactix
 from tactix.api import configure
 
-REPEATS = 20
-Call = Callable[[], Any]
+RIVALS = Path(__file__).with_name("gpu_rivals.py")
+QUIET = {"TORCHINDUCTOR_COMPILE_THREADS": "4"}
+ANSWER = 30.0
+"""Seconds for one round of a peer's."""
+Key = tuple[str, int]
+"""A model and its batch."""
 
 
 def export(model: Any, x: Any, path: Path) -> None:
+    torch.backends.mha.set_fastpath_enabled(False)  # attention in one operator of torch's own, which ONNX has not
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), torch.no_grad():
         torch.onnx.export(model, (x,), str(path), dynamo=False, opset_version=17, input_names=["x"])
-
-
-def torch_graph(model: Any, x: Any) -> Call:
-    """A replayed graph of the model."""
-    side = torch.cuda.Stream()
-    with torch.no_grad(), torch.cuda.stream(side):
-        for _ in range(3):
-            model(x)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.no_grad(), torch.cuda.graph(graph):
-        model(x)
-    return graph.replay
+    torch.backends.mha.set_fastpath_enabled(True)
 
 
 @dataclass
@@ -83,16 +80,6 @@ def tactix_call(path: Path, x: Any, options: argparse.Namespace, precision: str)
     return Own(lambda: context.execute_async_v3(stream), outputs, took, engine)
 
 
-def seconds(call: Call) -> float:
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    for _ in range(REPEATS):
-        call()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) / 1e3 / REPEATS
-
-
 def host_seconds(call: Call) -> float:
     """The caller's own time for queueing one inference: the median of many, each on an idle device."""
     samples = []
@@ -104,27 +91,46 @@ def host_seconds(call: Call) -> float:
     return statistics.median(samples)
 
 
-def listed(y: Any) -> list[Any]:
-    return list(y) if isinstance(y, tuple) else [y]
+@dataclass
+class Rival:
+    """A peer in a process of its own; ``trouble``: why it is out, once it is."""
+
+    name: str
+    process: Served
+    facts: dict[str, Any]
+    trouble: str = ""
+
+    def seconds(self) -> float:
+        """Of one inference; nan when it is out."""
+        if not self.trouble:
+            try:
+                return float(self.process.ask("round"))
+            except PeerFailed as e:
+                self.trouble = str(e)
+        return float("nan")
 
 
-def departure(outputs: list[Any], want: list[Any]) -> float:
-    """Largest difference, relative to each output's largest magnitude."""
-    return max(float((y.float() - w).abs().max() / w.abs().max()) for y, w in zip(outputs, want, strict=True))
+def start(jobs: list[Key], options: argparse.Namespace, folder: Path) -> dict[Key, list[Rival]]:
+    """All other processes, when each has built its network or is out."""
+    out: dict[Key, list[Rival]] = {job: [] for job in jobs}
+    for name, batch in jobs:
+        for peer, models in (("xla", options.xla), ("torch.compile", options.compile)):
+            if name in models:
+                lock = str(folder / (peer if peer == "xla" else name))
+                process = Served([str(RIVALS), peer, name, str(batch), "--lock", lock], ANSWER, QUIET)
+                out[name, batch].append(Rival(peer, process, {}))
+    end = time.monotonic() + options.limit
+    for rival in (r for rivals in out.values() for r in rivals):
+        try:
+            rival.facts = rival.process.answer(max(0.1, end - time.monotonic()))
+        except PeerFailed as e:
+            rival.trouble = str(e)
+    return out
 
 
-def peers_of(model: Any, x: Any, compiled: bool) -> dict[str, Call]:
-    """torch's own ways to run it; images channels last."""
-    if x.ndim == 4:
-        model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
-    peers = {"torch + CUDA graph": torch_graph(model, x)}
-    if compiled:
-        fast = torch.compile(model, mode="max-autotune-no-cudagraphs")
-        peers["torch.compile"] = torch_graph(fast, x)
-    return peers
-
-
-def measure(name: str, batch: int, precision: str, options: argparse.Namespace, folder: Path) -> None:
+def measure(job: Key, precision: str, rivals: list[Rival], options: argparse.Namespace, folder: Path) -> Iterator[str]:
+    """The cells of a row."""
+    name, batch = job
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     model, x = gpu_models.make(name, batch)
     with torch.no_grad():
@@ -133,48 +139,82 @@ def measure(name: str, batch: int, precision: str, options: argparse.Namespace, 
         model, x = model.half(), x.half() if x.is_floating_point() else x
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     export(model, x, folder / "model.onnx")
+    given = x
+    if x.ndim == 4:
+        model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     with torch.no_grad():
         torch_error = departure(listed(model(x)), want)
     with torch.cuda.stream(torch.cuda.Stream()):
-        own = tactix_call(folder / "model.onnx", x, options, precision)
-        peers = peers_of(model, x, options.compile)
+        own, eager = tactix_call(folder / "model.onnx", given, options, precision), torch_graph(model, x)
         own.call()
         torch.cuda.synchronize()
         error = departure(own.outputs, want)
-        calls = [own.call, *peers.values()]
-        samples = zip(*([seconds(c) for c in calls] for _ in range(options.rounds)), strict=True)
-        mine, *theirs = (statistics.median(s) * 1e6 for s in samples)
+        rows = [(seconds(own.call), seconds(eager), *(r.seconds() for r in rivals)) for _ in range(options.rounds)]
         host = host_seconds(own.call) * 1e6
-    times = [f"{t:.0f}" for t in (mine, *theirs)]
-    rest = [f"{min(theirs) / mine:.2f}", f"{error:.1e}", f"{torch_error:.1e}", str(len(own.engine.plan.steps))]
-    cells = [f"{name} b{batch} {precision}".strip(), *times, *rest, f"{host:.1f}", f"{own.seconds:.1f}"]
-    print(f"| {' | '.join(cells)} |", flush=True)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--models", default="resnet50,mobilenet_v2", help=", ".join((*gpu_models.IMAGES, *gpu_models.TEXTS))
+    mine, *theirs = (statistics.median(s) * 1e6 for s in zip(*rows, strict=True))
+    times = {"torch + CUDA graph": theirs[0], **{r.name: t for r, t in zip(rivals, theirs[1:], strict=True)}}
+    yield f"{name} b{batch} {precision}".strip()
+    yield f"{mine:.0f}"
+    yield from (f"{times[peer]:.0f}" if times.get(peer, 0) > 0 else "" for peer in options.peers)
+    yield f"{min(t for t in times.values() if t > 0) / mine:.2f}"
+    yield from (
+        f"{error:.1e}",
+        f"{torch_error:.1e}",
+        str(len(own.engine.plan.steps)),
+        f"{host:.1f}",
+        f"{own.seconds:.1f}",
     )
+
+
+def jobs_of(options: argparse.Namespace) -> list[Key]:
+    found = []
+    for model in options.models.split(","):
+        name, _, batches = model.partition(":")
+        found += [(name, int(b)) for b in (batches.split("/") if batches else options.batches.split(","))]
+    return found
+
+
+def table(options: argparse.Namespace, folder: Path) -> bool:
+    """Prints it; whether every row could be measured."""
+    jobs, whole = jobs_of(options), True
+    rivals = start(jobs, options, folder)
+    heads = ["model", "tactix us", *(f"{p} us" for p in options.peers), "speed-up over the fastest", "error",
+             "torch's error", "steps", "host us", "build s"]  # fmt: skip
+    print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
+    for job in jobs:
+        for precision in options.precision.split(","):
+            try:
+                print(f"| {' | '.join(measure(job, precision, rivals[job], options, folder))} |", flush=True)
+            except Exception as e:
+                print(f"{job[0]} b{job[1]}: {type(e).__name__}: {str(e)[:300]}", flush=True)
+                whole = False
+    for (name, batch), found in rivals.items():
+        for r in found:
+            print(f"{r.name}, {name} b{batch}: {r.trouble or r.facts}")
+            r.process.close()
+    return whole
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    models = ", ".join((*gpu_models.IMAGES, *gpu_models.TEXTS))
+    parser.add_argument("--models", default="resnet50,mobilenet_v2", help=f"{models}; NAME:1/8 has batches of its own")
     parser.add_argument("--batches", default="1,8,128")
     parser.add_argument("--level", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--compile", action="store_true", help="torch.compile, too")
+    parser.add_argument("--compile", type=lambda s: s.split(","), default=[], help="models for torch.compile, too")
+    parser.add_argument("--xla", type=lambda s: s.split(","), default=[], help="models for XLA, too: resnet50, bert_*")
+    parser.add_argument("--limit", type=float, default=240, help="seconds in which these have built all they run")
     parser.add_argument("--sources", type=lambda s: set(s.split(",")), help="tactic sources, comma-separated; all")
     parser.add_argument("--precision", default="", help="of float32 networks: fp32, tf32, fp16, bf16")
     options = parser.parse_args()
+    others = (("torch.compile", options.compile), ("xla", options.xla))
+    options.peers = ["torch + CUDA graph", *(peer for peer, models in others if models)]
     dtype = "float32 networks" if options.precision else "float16"
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, tactix {tactix.__version__}, {dtype}")
-    compiled = ["torch.compile us"] if options.compile else []
-    columns = ["model", "tactix us", "torch + CUDA graph us", *compiled, "speed-up over the faster", "error",
-               "torch's error", "steps", "host us", "build s"]  # fmt: skip
-    print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
     with tempfile.TemporaryDirectory() as folder:
-        for name in options.models.split(","):
-            for batch in map(int, options.batches.split(",")):
-                for precision in options.precision.split(","):
-                    measure(name, batch, precision, options, Path(folder))
+        return 0 if table(options, Path(folder)) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

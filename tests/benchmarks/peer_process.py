@@ -1,4 +1,4 @@
-"""The other end of ``peer_engines.py``: starts an engine's process, asks it for rounds, and says what went wrong."""
+"""The other end of ``peer_engines.py`` and its like: starts a process, asks it for rounds, and says what went wrong."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,38 +29,31 @@ class PeerFailed(Exception):
     """An engine's process ended, or did not answer; the text is the reason."""
 
 
-class Peer:
-    """One engine on one model; ``facts`` are those of its first answer. Raises PeerFailed.
+class Served:
+    """A process that answers in lines with the mark. ``timeout``: seconds for one answer."""
 
-    ``options``: what ``peer_engines.py`` takes. ``timeout``: seconds for one answer.
-    """
-
-    def __init__(self, engine: str, model: Path, threads: int, timeout: float, **options: Any) -> None:
-        command = [sys.executable, str(SCRIPT), engine, str(model), "--threads", str(threads)]
-        for name, value in options.items():
-            command += [f"--{name}", str(value)]
-        env = {**os.environ, "OMP_NUM_THREADS": str(threads), "TACTIX_NUM_THREADS": str(threads)}
+    def __init__(self, command: Sequence[str], timeout: float, environment: Mapping[str, str]) -> None:
         self._timeout = timeout
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, env=env
-        )
-        self.facts: dict[str, Any] = self._answer()
+            [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True,
+            env={**os.environ, **environment},
+        )  # fmt: skip
 
-    def round(self, seconds: float) -> float:
-        """The median seconds of a call in a round of so many seconds. Raises PeerFailed."""
+    def ask(self, line: str) -> Any:
+        """The answer to a line. Raises PeerFailed."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(f"{seconds}\n")
+            self._process.stdin.write(f"{line}\n")
             self._process.stdin.flush()
         except OSError:
             raise self._failure() from None
-        return float(self._answer())
+        return self.answer()
 
-    def _answer(self) -> Any:
-        """Lines without the mark are a library's chatter."""
+    def answer(self, within: float | None = None) -> Any:
+        """The next answer; lines without the mark are a library's chatter. Raises PeerFailed."""
         assert self._process.stdout is not None
-        timer = threading.Timer(self._timeout, self._process.kill)
+        timer = threading.Timer(self._timeout if within is None else within, self._process.kill)
         timer.start()
         try:
             for line in self._process.stdout:
@@ -75,7 +69,7 @@ class Peer:
         said = self._log.read()
         self.close()
         if code == -9:
-            return PeerFailed(f"killed, perhaps after {self._timeout:g} s without an answer")
+            return PeerFailed("killed, perhaps for want of an answer in time")
         return PeerFailed(f"exit code {code}: {last_words(said)}")
 
     def close(self) -> None:
@@ -85,3 +79,21 @@ class Peer:
         for stream in (self._process.stdout, self._log):
             if stream is not None:
                 stream.close()
+
+
+class Peer(Served):
+    """One engine on one model; ``facts`` are those of its first answer. Raises PeerFailed.
+
+    ``options``: what ``peer_engines.py`` takes. ``timeout``: seconds for one answer.
+    """
+
+    def __init__(self, engine: str, model: Path, threads: int, timeout: float, **options: Any) -> None:
+        command = [str(SCRIPT), engine, str(model), "--threads", str(threads)]
+        for name, value in options.items():
+            command += [f"--{name}", str(value)]
+        super().__init__(command, timeout, {"OMP_NUM_THREADS": str(threads), "TACTIX_NUM_THREADS": str(threads)})
+        self.facts: dict[str, Any] = self.answer()
+
+    def round(self, seconds: float) -> float:
+        """The median seconds of a call in a round of so many seconds. Raises PeerFailed."""
+        return float(self.ask(str(seconds)))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import tactix
+from tactix.api import configure
 from tactix.contracts.device import Device, DeviceProperties
 from tactix.words.errors import ConfigError, InvalidArgument, PlanCompatibilityError
 
@@ -32,6 +35,27 @@ def test_a_level_below_this_machine_is_measured_and_runs() -> None:
     x = np.random.default_rng(0).standard_normal((3, 37), dtype=np.float32)
     want = np.exp(x) / np.exp(x).sum(1, keepdims=True)
     np.testing.assert_allclose(tactix.Runtime().load(plan)(x), want, rtol=1e-5)
+
+
+def test_a_level_has_tensorrts_name() -> None:
+    config = tactix.BuilderConfig()
+    config.hardware_compatibility_level = "x86-64-v3"
+    assert config.target == config.hardware_compatibility_level == "x86-64-v3"
+    assert configure(hardware_compatibility_level="armv8").target == "armv8"
+    with pytest.raises(ConfigError, match="no build option"):
+        configure(hardware_level="armv8")
+
+
+def test_a_plan_tells_why_it_cannot_run() -> None:
+    plan = build("")
+    assert plan.check() == []
+    step = plan.steps[0]
+    other = replace(
+        plan, meta={**plan.meta, "tactix": "7.0.0"},
+        steps=(replace(step, artifact=replace(step.artifact, requires=("cold_fusion",))),),
+    )  # fmt: skip
+    assert [word in r for word, r in zip(("cold_fusion", "7.0.0"), other.check(), strict=True)] == [True, True]
+    assert other.check(tactix.Session(door="runtime")) == tactix.Runtime().check(other)
 
 
 def test_an_unknown_target_is_named() -> None:

@@ -38,7 +38,7 @@ RIGHT = """void TX_ENTRY(const int64_t* a, int tid, int nt) {
 class CTactic(Tactic):
     """One C text for every Relu."""
 
-    device, source, native = "cpu", "test", True
+    device, source = "cpu", "test"
     implements = ("pointwise",)
 
     def __init__(self, key: str, text: str) -> None:

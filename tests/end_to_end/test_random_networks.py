@@ -28,6 +28,7 @@ from tactix.contracts.tactic import CompileContext
 from tactix.fuse.rewrite import fuse
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
+from tactix.plan import container
 from tactix.select.bench import Bench
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import Bids, Candidate, Terms, bid
@@ -118,6 +119,18 @@ def test_engines_compute_what_the_references_say(case: Case, rules: str, threads
         got = y if isinstance(y, dict) else {names[0]: y}
         steps = "\n".join(f"{s['name']}: {s['tactic']} [{s['variant']}]" for s in engine.inspect()["steps"])
         compare(case, i, got, steps)
+
+
+@examples(12, 400)
+@given(networks(5, 14), st.sampled_from(["all", "none"]), st.one_of(st.none(), st.integers(0, 1000)))
+def test_plans_without_their_host_code(case: Case, rules: str, seed: int | None) -> None:
+    """Read from a file that nobody vouches for, with references in place of every kernel."""
+    plan = engine_of(case.net, rules, 1, seed).plan
+    engine = tactix.load(container.dump(plan), logger=tactix.Logger(tactix.Severity.INTERNAL_ERROR))
+    assert {s.artifact.launcher for s in engine.plan.steps} <= {"tactix.numpy@1", "tactix.control@1"}
+    for i, feed in enumerate(case.feeds):
+        y = engine(feed)
+        compare(case, i, y if isinstance(y, dict) else {engine.outputs[0].name: y}, show(case.net))
 
 
 # -- candidates ------------------------------------------------------------------------------------------------------

@@ -10,16 +10,21 @@ from typing import Any
 import cuda_engine as e
 import numpy as np
 import pytest
-from alone import feeds
+from alone import feeds, site
+from gpu_networks import feed, outputs
 from test_cubins_alone import MODELS, build, run
 
 import tactix
 from tactix.run.runtime import Runtime
+from tactix.words.errors import AccuracyError, AllocationError
 from tactix_builtin.cuda.device import CudaDevice
 
 pytestmark = pytest.mark.gpu
 
 ROUND = 2 << 20
+INFERENCES = 10_000
+HOST = 16 << 20
+"""Bytes by which the process may grow over INFERENCES."""
 
 
 def memory(device: CudaDevice) -> tuple[int, int]:
@@ -68,14 +73,91 @@ def test_contexts_leave_nothing(device: CudaDevice) -> None:
     assert memory(device)[0] == used
 
 
+def resident() -> int:
+    """Bytes of host memory that the process holds."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("sources", [{"cuda_c", "view"}, None], ids=["cubins", "all"])
+def test_inferences_over_changing_shapes_leave_nothing(device: CudaDevice, sources: Any) -> None:
+    """Another batch and length each time; results stay what they were at first."""
+    path = next(m for m in MODELS if m.stem == "encoder")
+    engine = tactix.build(path, device=device.key, timing_cache=False, level=1, tactic_sources=sources)
+    shapes = [(1 + i % 5, 1 + 5 * i % 31) for i in range(5 * 31)]
+    given = [feed(engine, *shape) for shape in shapes]
+    first = [outputs(engine, g) for g in given]
+    (used, free), host = memory(device), resident()
+    for i in range(INFERENCES):
+        got = outputs(engine, given[i % len(given)])
+    for got, want in zip([outputs(engine, g) for g in given], first, strict=True):
+        for name, y in want.items():
+            np.testing.assert_array_equal(got[name], y)
+    now, left = memory(device)
+    assert now == used
+    assert resident() - host <= HOST
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        assert abs(free - left) <= ROUND
+
+
+def outer(built: tactix.Builder) -> Any:
+    """The largest element of each row of x y', a matrix of n x n between them."""
+    net = built.create_network("outer")
+    x, y = net.add_input("x", "f32", ("n", 2)), net.add_input("y", "f32", (2, "n"))
+    (z,) = net.add_layer("tactix.MatMul", [x, y], name="product")
+    net.mark_output(net.add_layer("tactix.ReduceMax", [z], axes=(1,), keepdims=False)[0], "z")
+    return net
+
+
+def columns(n: int) -> dict[str, Any]:
+    rng = np.random.default_rng(n)
+    return {"x": rng.standard_normal((n, 2), dtype=np.float32), "y": rng.standard_normal((2, n), dtype=np.float32)}
+
+
+def check_outer(engine: Any) -> None:
+    given = columns(100)
+    np.testing.assert_allclose(engine(given), (given["x"] @ given["y"]).max(axis=1), rtol=1e-5, atol=1e-6)
+
+
+def test_a_run_that_has_no_memory(device: CudaDevice) -> None:
+    """16 TiB between its kernels."""
+    built = tactix.Builder()
+    config = tactix.BuilderConfig(device=device.key, timing_cache=False, builder_optimization_level=1)
+    engine = built.build(outer(built), config)
+    check_outer(engine)
+    used, _ = memory(device)
+    for _ in range(3):
+        with pytest.raises(AllocationError, match="bytes of device memory"):
+            engine(columns(1 << 21))
+        check_outer(engine)
+    assert memory(device)[0] == used
+
+
+def test_a_build_that_has_no_memory(device: CudaDevice) -> None:
+    """To measure at the profile's sizes; a build that measures nothing goes through, and its engine runs at others."""
+    built, used, n = tactix.Builder(), memory(device)[0], 1 << 23
+    profile = tactix.OptimizationProfile()
+    profile.set_shape("x", (1, 2), (n, 2), (n, 2))
+    profile.set_shape("y", (2, 1), (2, n), (2, n))
+    config = tactix.BuilderConfig(device=device.key, timing_cache=False, profiles=[profile])
+    for _ in range(2):
+        with pytest.raises((AccuracyError, AllocationError), match="memory"):
+            built.build(outer(built), config)
+    assert memory(device)[0] == used
+    config.builder_optimization_level = 0
+    check_outer(built.build(outer(built), config))
+
+
 def arrays(engine: Any, given: dict[str, Any]) -> list[Any]:
     got = engine(given)
     return list(got.values()) if isinstance(got, dict) else [got]
 
 
-def test_plans_of_cubins_need_only_the_driver(device: CudaDevice, tmp_path: Path) -> None:
+@pytest.mark.parametrize("which", ["real", "lean"])
+def test_plans_of_cubins_need_only_the_driver(device: CudaDevice, tmp_path: Path, which: str) -> None:
+    """Which NVRTC and the vendor's libraries are kept from; ``lean``: all packages are but numpy and cuda-python."""
     plans = build(tmp_path, f"sm_{device.properties().facts['capability']}")
-    run("real", plans)
+    (tmp_path / "site").mkdir()
+    run(which, plans, site(tmp_path / "site"))
     builder = tactix.Builder()
     for model in MODELS:
         config = tactix.BuilderConfig(timing_cache=False, builder_optimization_level=0, device="tactix.cpu@1")

@@ -119,7 +119,8 @@ class Packed:
             if name not in _PACK:
                 raise InvalidArgument(f"packing knows no step {name!r}", do=f"It has: {', '.join(_PACK)}")
             x = _PACK[name](np, x, what)
-        return np.ascontiguousarray(x)
+        x = x.reshape(x.shape or 1)
+        return x if x.flags.c_contiguous else x.copy()
 
 
 _PACK: Mapping[str, Any] = {

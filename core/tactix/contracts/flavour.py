@@ -20,7 +20,9 @@ class RuntimeFlavour(Protocol):
     """``key``: ``default``, ``lean``, ``dispatch`` or another name in a namespace.
 
     One with a method ``open(runtime, source, verify)`` gets the plan's file or bytes before anything reads them, and
-    gives the engine by itself: that they may run here is then its own concern.
+    gives the engine by itself: that they may run here is then its own concern. One with a method
+    ``on_references(plan, steps)`` gives the plan with numpy references in place of those steps, which are of it or its
+    bodies; it raises PlanCompatibilityError where it cannot.
     """
 
     key: str

@@ -10,7 +10,7 @@ from typing import Any
 
 from tactix.contracts import attrs as attribute
 from tactix.contracts.layer import Layer
-from tactix.contracts.region import FUSED, Body, BodyNode
+from tactix.contracts.region import FUSED, Body, BodyNode, encode
 from tactix.words.tensor import TensorSpec
 
 
@@ -65,6 +65,11 @@ class Node:
     def given(self) -> tuple[Value, ...]:
         """The inputs that are there: what the body's ids and a tactic's arguments count."""
         return tuple(v for v in self.inputs if v is not None)
+
+    @property
+    def meaning(self) -> dict[str, Any]:
+        """JSON of what it computes, for ``region.decode``: a body, which says where inputs are missing, if some are."""
+        return encode(FUSED, self.body) if None in self.inputs else encode(self.layer, self.attrs)
 
     @property
     def anchor(self) -> BodyNode | None:

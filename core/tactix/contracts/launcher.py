@@ -37,7 +37,8 @@ class Operand:
 class Step:
     """One artifact with its operands. ``constants``: name to buffer. ``workspace``: scratch buffer, or -1.
 
-    ``info``: JSON for people (tactic, variant, origin, layers, seconds); nothing at run time depends on it.
+    ``info``: JSON for people (tactic, variant, origin, layers, seconds). In it ``reference`` of a step with host code
+    is what it computes, as ``Node.meaning`` has it, for where that code must not run; nothing else depends on it.
     ``plans``: plans of the layer's bodies.
     """
 

@@ -66,13 +66,12 @@ class Tactic:
     """Subclass it, set the class fields, give ``variants`` and ``compile``.
 
     ``key``: ``namespace.name@version``. ``implements``: node kinds (an anchor's key, ``"pointwise"``, ``"*"``).
-    ``device``: the device kind. ``source``: the family that ``config.tactic_sources`` switches. ``native``: whether it
-    runs machine code of its author, so that a third party's is measured in a child process. ``fallback``: it is asked
-    only where no other tactic is left. ``produces``: its launcher runs steps by ``produce``, too: those whose output
-    shapes only running tells, over Python objects, and with bodies. ``by_signature``: it looks at dtypes, shapes and
-    attributes, at no names, and of the content of constants at nothing but whether it is finite, so that its bids for a
-    node hold for every other of the same signature; constants it packs by reference. ``crosses``: its steps run on the
-    host beside a device with memory of its own; it is asked only where ``BuilderFlag.GPU_FALLBACK`` allows it.
+    ``device``: the device kind. ``source``: the family that ``config.tactic_sources`` switches. ``fallback``: it is
+    asked only where no other tactic is left. ``produces``: its launcher runs steps by ``produce``, too: those whose
+    output shapes only running tells, over Python objects, and with bodies. ``by_signature``: it looks at dtypes, shapes
+    and attributes, at no names, and of the content of constants at nothing but whether it is finite, so that its bids
+    for a node hold for every other of the same signature; constants it packs by reference. ``crosses``: its steps run
+    on the host beside a device with memory of its own; it is asked only where ``BuilderFlag.GPU_FALLBACK`` allows it.
     ``vendor``: its steps need a library of the device's maker in the very version that the build had; not asked under
     ``VERSION_COMPATIBLE``. ``numerics``: ``exact``, or ``tf32`` if it rounds float32 operands so: builder flags gate
     that, and the accuracy gate then grants float16's budget.
@@ -82,7 +81,6 @@ class Tactic:
     implements: tuple[str, ...] = ()
     device: str = "cpu"
     source: str = ""
-    native: bool = False
     fallback: bool = False
     produces: bool = False
     by_signature: bool = False

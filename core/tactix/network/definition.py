@@ -22,13 +22,19 @@ Use = tuple[Node, int]
 
 
 class NetworkDefinition:
-    """A graph of layers. ``layers``: the layers that ``add_layer`` may name, by key."""
+    """A graph of layers. ``layers``: the layers that ``add_layer`` may name, by key.
+
+    ``read``: names of constants whose content the importer has built into attributes. ``origins``: names of constants
+    that it computed, with the result that each was.
+    """
 
     def __init__(self, layers: Mapping[str, Layer], name: str = "") -> None:
         self.layers, self.name = layers, name
         self.inputs: list[Value] = []
         self.constants: list[Value] = []
         self.limits: dict[str, int] = {}
+        self.read: set[str] = set()
+        self.origins: dict[str, Value] = {}
         self._outputs: dict[str, Value] = {}
         self._position: dict[Node, float] = {}
         self._names: set[str] = set()
@@ -69,7 +75,7 @@ class NetworkDefinition:
         """A tensor whose content is known; the array is not copied and must not change."""
         import numpy as np
 
-        a = np.asarray(array)
+        a = array if hasattr(array, "__array_function__") else np.asarray(array)
         if DType.of(a.dtype).on_host:
             raise InvalidArgument("a constant of text", do="Add a tactix.Text layer")
         value = Value(self._unique(name or "constant"), TensorSpec(DType.of(a.dtype), a.shape, const=a))
@@ -257,4 +263,5 @@ class NetworkDefinition:
             out._position[node] = self._position[n]
         out._outputs = {k: new[v] for k, v in self._outputs.items()}
         out._names, out._count, out.limits = set(self._names), dict(self._count), dict(self.limits)
+        out.read, out.origins = set(self.read), dict(self.origins)
         return out

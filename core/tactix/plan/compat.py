@@ -33,6 +33,8 @@ def warnings(plan: Plan, properties: DeviceProperties, version: str) -> list[str
         built = plan.device.get(fact, here)
         if built != here:
             found.append(f"tuned for {fact.replace('_', ' ')} {built}, this device has {here}")
+    if isinstance(threads := plan.meta.get("threads"), int) and threads > properties.cores:
+        found.append(f"tuned for {threads} threads, this device has {properties.cores} cores")
     built = str(plan.meta.get("tactix", version))
     if built != version:
         found.append(f"built by tactix {built}, run by {version}")

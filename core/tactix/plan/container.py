@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tactix.contracts.trust import Seal
-from tactix.plan.codec import decode_plan, encode_plan
+from tactix.plan.decode import decode_plan
 from tactix.plan.reader import Reader
 from tactix.plan.schema import Plan
 from tactix.words.errors import PlanFormatError
@@ -65,6 +65,11 @@ def dump(plan: Plan, sign: Sign | None = None) -> bytes:
     return b"".join(_pieces(plan, sign))
 
 
+def digest(plan: Plan) -> bytes:
+    """sha256 of the header that ``dump`` would write. Raises PlanFormatError."""
+    return PROLOGUE.unpack(bytes(next(_pieces(plan, None))))[-1]  # type: ignore[no-any-return]
+
+
 def save(plan: Plan, path: str | Path, sign: Sign | None = None) -> None:
     """Write the file; readers see the old one or the whole new one. Raises PlanFormatError, OSError."""
     import secrets
@@ -84,6 +89,8 @@ def save(plan: Plan, path: str | Path, sign: Sign | None = None) -> None:
 
 
 def _pieces(plan: Plan, sign: Sign | None) -> Iterator[bytes | memoryview]:
+    from tactix.plan.encode import encode_plan
+
     header, blobs = encode_plan(plan)
     table: dict[str, list[Any]] = {}
     end = 0

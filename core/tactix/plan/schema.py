@@ -64,7 +64,10 @@ class Profile:
 
 @dataclass(frozen=True)
 class Requirement:
-    """A plugin object that the plan needs at run time, and the distribution that provides it."""
+    """A plugin object that the plan needs at run time, and the distribution that provides it.
+
+    ``embedded``: the blob that is named by ``digest`` is its wheel, else that is the sha256 of its installed files.
+    """
 
     key: str
     dist: str
@@ -97,6 +100,24 @@ class Plan:
     meta: Mapping[str, Any] = field(default_factory=dict)
     given: frozenset[str] = frozenset()
     seal: Seal | None = field(default=None, repr=False)
+
+    def check(self, session: Any = None) -> list[str]:
+        """All reasons why it cannot run here, as ``Runtime.check``. ``session``: plugins, else those installed."""
+        from tactix.plugins.session import Session
+
+        session = session or Session(door="runtime")
+        return session.flavours["default"].check(self, session)  # type: ignore[no-any-return]
+
+    def get_used_plugin_libraries(self) -> list[str]:
+        """The distributions that running it needs beside tactix itself, as pip takes them: ``acme-swish==1.2``."""
+        packs = {(r.dist, r.version) for r in self.requirements if r.dist and not r.key.startswith("tactix.")}
+        return [f"{dist}=={version}" for dist, version in sorted(packs)]
+
+    @property
+    def stripped(self) -> frozenset[str]:
+        """Weights that were left out, until the plan is refitted."""
+        named = self.meta.get("stripped")
+        return frozenset(map(str, named)) - self.blobs.keys() if isinstance(named, list) else frozenset()
 
     @functools.cached_property
     def symbols(self) -> frozenset[str]:
@@ -139,6 +160,7 @@ def validate(plan: Plan, around: frozenset[str] = frozenset(), depth: int = 0) -
     for r in plan.requirements:
         named = _NAMES.fullmatch(f"{r.dist} {r.version}") is not None
         _require(named, "no name and version of a package", f"requirement {r.key!r}")
+        _require(not r.embedded or r.digest in plan.blobs, "no blob with its wheel", f"requirement {r.key!r}")
     ready = {-1, *(i for i, b in enumerate(plan.buffers) if b.kind in ("input", "weight"))}
     for i, s in enumerate(plan.steps):
         _step(plan, i, s, f"step {i} ({s.name})")
@@ -177,8 +199,9 @@ def _buffer(plan: Plan, b: Buffer, where: str) -> None:
     if b.kind in ("arena", "workspace"):
         _require(0 <= b.first <= b.last < max(1, len(plan.steps)), f"live from step {b.first} to {b.last}", where)
     if b.kind == "weight":
-        _require(b.blob in plan.blobs, f"no blob {b.blob!r}", where)
-        found = memoryview(plan.blobs[b.blob]).nbytes
+        left_out = b.blob in plan.stripped
+        _require(left_out or b.blob in plan.blobs, f"no blob {b.blob!r}", where)
+        found = b.nbytes if left_out else memoryview(plan.blobs[b.blob]).nbytes
         _require(b.nbytes == found, f"{b.nbytes} bytes, but the blob has {found}", where)
 
 

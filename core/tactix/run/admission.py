@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from tactix.contracts.artifact import Binary
+from tactix.contracts.artifact import Binary, KernelArtifact
 from tactix.contracts.launcher import Launcher, Step
 from tactix.contracts.trust import Seal
 from tactix.plan.schema import Plan
 from tactix.words.errors import UntrustedPlan
 
+SHOWN = 4
+"""Steps that a refusal names."""
+
+
+def runs_host_code(artifact: KernelArtifact, launchers: Mapping[str, Launcher]) -> bool:
+    """A launcher that is not there may run anything."""
+    launcher = launchers.get(artifact.launcher)
+    return artifact.host_code or launcher is None or launcher.host_code
+
 
 def host_steps(plan: Plan, launchers: Mapping[str, Launcher]) -> list[Step]:
-    """Steps with host code, those of bodies among them; a launcher that is not there may run anything."""
+    """Steps with host code, those of bodies among them."""
     found: list[Step] = []
     for s in plan.steps:
-        launcher = launchers.get(s.artifact.launcher)
-        found += [s] if s.artifact.host_code or launcher is None or launcher.host_code else []
+        found += [s] if runs_host_code(s.artifact, launchers) else []
         found += [inner for p in s.plans for inner in host_steps(p, launchers)]
     return found
+
+
+def embedded(plan: Plan) -> dict[str, str]:
+    """What a plan brings as Python: digest and title of each pack."""
+    return {r.digest: f"{r.dist} {r.version}" for r in plan.requirements if r.embedded}
+
+
+def without_packs(plan: Plan) -> Plan:
+    """The plan, for which what it brings must be installed here."""
+    return replace(plan, requirements=tuple(replace(r, embedded=False) for r in plan.requirements))
 
 
 def refusal(plan: Plan, seal: Seal, steps: list[Step]) -> UntrustedPlan:
@@ -27,7 +46,10 @@ def refusal(plan: Plan, seal: Seal, steps: list[Step]) -> UntrustedPlan:
     launchers = ", ".join(sorted({s.artifact.launcher for s in steps})) or "no launcher"
     code = "; ".join(f"{size} bytes of machine code, sha256 {digest}" for digest, size in sorted(codes.items()))
     why = "no key here knows its signature" if seal.signature else "it is not signed"
-    why += f"; it would run {len(steps)} steps of {launchers} in this process: {code or 'no machine code'}"
+    names = ", ".join([*(f"{s.name[:60]!r}" for s in steps[:SHOWN]), "..."][: len(steps)])
+    why += f"; it would run {len(steps)} steps ({names or 'none'}) of {launchers} in this process: "
+    why += code or "no machine code"
+    why += "".join(f"; and Python of {title}, sha256 {digest}" for digest, title in embedded(plan).items())
     do = "If you trust its origin: have it signed by a key that `tactix keys trust` was given; or `tactix trust "
     do += f"{seal.digest.hex()}`; or load it with engine_host_code_allowed=True (--allow-host-code)"
     return UntrustedPlan("nobody vouches for the plan", who=f"plan {plan.name or 'without name'}", why=why, do=do)

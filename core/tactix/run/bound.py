@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tactix.run.link import Layout, Program
@@ -55,6 +55,11 @@ class Bound:
         except (ZeroDivisionError, OverflowError) as e:
             raise ShapeError(f"the plan cannot run at {dict(self.layout.env)}", why=str(e)) from None
         self.current, self.memory = list(ios), memory  # a copy: the caller may change its list
+
+    def move(self, addresses: Mapping[int, int]) -> None:
+        """Weights lie elsewhere, by buffer."""
+        for buffer, address in addresses.items() if self.memory else ():
+            self.runnable.rebind(buffer, address)
 
     def accepts(self, arrays: Sequence[Any]) -> bool:
         """Whether these are numpy arrays that can be used as they are."""

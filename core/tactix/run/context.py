@@ -38,6 +38,8 @@ class ExecutionContext(Recorded):
 
         plan = program.plan
         self.name = name or plan.name
+        if plan.stripped:
+            raise ExecutionError(f"{len(plan.stripped)} weights are missing", who=self.name, do="Refit the plan first")
         self._program, self._empty = program, np.empty
         self._inputs, self._outputs = plan.inputs, plan.outputs
         self._index = {io.name: i for i, io in enumerate((*plan.inputs, *plan.outputs))}
@@ -285,7 +287,7 @@ class ExecutionContext(Recorded):
             self._known[key] = bound
             self._known.move_to_end(key)
             while len(self._known) > BOUND:
-                self._known.popitem(last=False)
+                self._known.popitem(last=False)[1].memory = None  # a run that waits in a stream binds it again
             self._shapes, self._active = shapes, (bound, memory)
             return bound, memory
 
@@ -316,6 +318,15 @@ class ExecutionContext(Recorded):
         self._memory, self._active, self._later = memory, None, None
         for bound in self._known.values():
             bound.memory = None
+
+    def move(self, addresses: Mapping[int, int]) -> None:
+        """Weights lie elsewhere from the next run on, by buffer; a run that has begun is waited for."""
+        with self._running, self._state:
+            self._rebind(addresses)
+
+    def _rebind(self, addresses: Mapping[int, int]) -> None:
+        for bound in self._known.values():
+            bound.move(addresses)
 
     def _tensor_index(self, name: str) -> int:
         if name not in self._index:

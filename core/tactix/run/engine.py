@@ -56,6 +56,10 @@ class Engine(Recorded):
     def device(self) -> Device:
         return self._program.device
 
+    def get_used_plugin_libraries(self) -> list[str]:
+        """As of the plan."""
+        return self.plan.get_used_plugin_libraries()
+
     @property
     def num_io_tensors(self) -> int:
         return len(self.inputs) + len(self.outputs)

@@ -76,8 +76,8 @@ class Program:
         )  # fmt: skip
         self.weights = weights or Weights(plan, device, self.allocator, options.copy_weights)
         self.logger.info(f"{plan.name or 'a plan'}: {self.weights.nbytes} bytes of weights on {device.kind}")
-        self.plan = replace(plan, blobs=self.weights.blobs)
-        self.addresses = [self.weights.addresses.get(b.blob, 0) for b in plan.buffers]
+        self.plan, self.bodies = plan, dict[int, list[Program]]()
+        self.take_weights()
         self.bodies = {
             i: [Program(p, session, device, options, self.weights) for p in s.plans]
             for i, s in enumerate(plan.steps) if s.plans
@@ -88,6 +88,13 @@ class Program:
         self._sizes = {b.nbytes: b.name for b in plan.buffers} | {d: step for step, d, _ in self._doubtful}
         self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
         self._lock = threading.Lock()
+
+    def take_weights(self) -> None:
+        """Content and addresses of the weights as they are now, for bodies as well."""
+        self.plan = replace(self.plan, blobs=self.weights.blobs)
+        self.addresses = [self.weights.addresses.get(b.blob, 0) for b in self.plan.buffers]
+        for p in (p for programs in self.bodies.values() for p in programs):
+            p.take_weights()
 
     def link(self, cached: int = 0) -> Runnable:
         """All steps as one callable, not bound yet; ``cached``: bytes of weights to keep so. Raises ExecutionError."""
@@ -158,11 +165,14 @@ def check_requirements(plan: Plan, session: Any) -> None:
         ("launcher", {s.artifact.launcher for s in plan.steps}),
         ("layer", {k for s in plan.steps for k in layer_keys(s.artifact.params)}),
     ):  # layers are imported only where some are named
-        missing.update({k: what for k in keys if k not in getattr(session, f"{what}s")})
+        brought = {r.key for r in plan.requirements if r.embedded}
+        missing.update({k: what for k in keys - brought if k not in getattr(session, f"{what}s")})
     if missing:
-        dists = {f"{r.dist}=={r.version}" for r in plan.requirements if r.key in missing and r.dist}
-        do = f"pip install {' '.join(sorted(dists))}" if dists else "Install the plugins that provide them"
-        reasons = tuple(f"there is no {missing[k]} {k!r}" for k in sorted(missing))
+        rows = {r.key: r for r in plan.requirements if r.key in missing and r.dist}
+        pip = f"pip install {' '.join(sorted({f'{r.dist}=={r.version}' for r in rows.values()}))}"
+        do = f"{pip}; a plan built with --embed brings its packs" if rows else "Install the plugins that provide them"
+        of = {key: f" (of {r.dist} {r.version})" for key, r in rows.items()}
+        reasons = tuple(f"there is no {missing[k]} {k!r}{of.get(k, '')}" for k in sorted(missing))
         raise PlanCompatibilityError("the plan cannot run here", reasons=reasons, do=do)
 
 

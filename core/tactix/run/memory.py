@@ -49,7 +49,7 @@ class Weights:
     def __init__(self, plan: Plan, device: Device, allocator: Allocator, copy: bool) -> None:
         import numpy as np
 
-        used = {b.blob: memoryview(plan.blobs[b.blob]).cast("B") for b in _buffers(plan) if b.blob}
+        used = {b.blob: memoryview(plan.blobs[b.blob]).cast("B") for b in _buffers(plan) if b.blob in plan.blobs}
         arrays: dict[str, Any] = {name: np.frombuffer(b, np.uint8) for name, b in used.items() if len(b)}
         self.nbytes = sum(a.nbytes for a in arrays.values())
         self.blobs = dict(plan.blobs)

@@ -15,7 +15,7 @@ from tactix.contracts.flavour import TempfileControlFlag
 from tactix.contracts.trust import Seal
 from tactix.plan import compat, container
 from tactix.plan.schema import Plan, validate
-from tactix.run.admission import host_steps, refusal
+from tactix.run.admission import embedded, host_steps, refusal, without_packs
 from tactix.run.engine import Engine
 from tactix.run.link import Options, check_requirements
 from tactix.words.error_recorder import Recorded, Recorder, recording
@@ -36,7 +36,8 @@ class Runtime(Recorded):
     ``sign``: whether an engine signs its plan when it saves it, if it was made in this process.
 
     A plan from a file is trusted if a trust store vouches for it. One that is not runs its host code only with
-    ``engine_host_code_allowed``; ``strict`` refuses it whatever it brings, allowed or not.
+    ``engine_host_code_allowed``; else the flavour may have the numpy references of layers run instead, and a warning
+    says so, unless ``references`` is off. ``strict`` refuses such a plan whatever it brings, allowed or not.
 
     ``lean_runtime``: see ``load_runtime``. ``tempfile_control_flags``: where a lean runtime may be kept; without
     memory, in a new folder in ``temporary_directory``, by default the system's.
@@ -51,13 +52,14 @@ class Runtime(Recorded):
     def __init__(
         self, logger: Logger | None = None, session: Session | None = None, *, flavour: str = "default",
         device: str = "", allocator: str | Allocator = "", max_threads: int = 0, copy_weights: bool = False,
-        engine_host_code_allowed: bool = False, strict: bool = False, sign: bool = True,
+        engine_host_code_allowed: bool = False, strict: bool = False, references: bool = True, sign: bool = True,
         error_recorder: Recorder | None = None,
     ) -> None:  # fmt: skip
         self.logger = logger or Logger()
         self._session = session
         self.flavour, self.device, self.allocator, self.copy_weights = flavour, device, allocator, copy_weights
         self.engine_host_code_allowed, self.strict, self.sign = engine_host_code_allowed, strict, sign
+        self.references = references
         self.error_recorder = error_recorder
         self.max_threads = max_threads or default_threads()
 
@@ -106,11 +108,12 @@ class Runtime(Recorded):
         except TactixError as e:
             return [str(e)]
         reasons: list[str] = []
-        tests: list[Callable[[Plan], None]] = [self._check_trust, lambda p: self._admit(p, self._device(p)),
-                                               lambda p: check_requirements(p, self.session)]  # fmt: skip
+        tests: list[Callable[[Plan], Plan | None]] = [
+            self._trusted, lambda p: self._admit(p, self._device(p)), lambda p: check_requirements(p, self.session)
+        ]  # fmt: skip
         for test in tests:
             try:
-                test(plan)
+                plan = test(plan) or plan
             except TactixError as e:
                 reasons += getattr(e, "reasons", ()) or (str(e),)
         return reasons
@@ -118,9 +121,8 @@ class Runtime(Recorded):
     def load(self, plan: Plan) -> Engine:
         """An engine of a plan in memory. Raises as ``deserialize``."""
         with recording(self):
-            device = self._device(validate(plan))
-            self._check_trust(plan)
-            self._admit(plan, device)
+            plan = self._trusted(validate(plan))
+            self._admit(plan, device := self._device(plan))
             options = Options(self.max_threads, self.copy_weights, self.allocator, self.sign, self.logger)
             engine = self.session.flavours[self.flavour].load(plan, self.session, device, options)
             engine.inherit_recorder(self)
@@ -143,12 +145,24 @@ class Runtime(Recorded):
         """Raises UntrustedPlan for a forged signature."""
         return any(store.vouches(seal) for store in self.session.trust_stores.values())
 
-    def _check_trust(self, plan: Plan) -> None:
+    def _trusted(self, plan: Plan) -> Plan:
+        """The plan; if nobody vouches for its host code, with references in its place. Raises UntrustedPlan."""
         if plan.seal is None or self._vouched(plan.seal):
-            return
+            return plan
         steps = host_steps(plan, self.session.launchers)
-        if self.strict or (steps and not self.engine_host_code_allowed):
-            raise refusal(plan, plan.seal, steps)
+        if not self.strict and (self.engine_host_code_allowed or not (steps or embedded(plan))):
+            return plan
+        error, flavour = refusal(plan, plan.seal, steps), self.session.flavours[self.flavour]
+        if self.strict or not self.references or not hasattr(flavour, "on_references"):
+            raise error
+        try:
+            plan = flavour.on_references(without_packs(plan), steps)
+            check_requirements(plan, self.session)
+        except TactixError as e:
+            error.why += f"; references cannot run in its place: {e}"
+            raise error from e
+        self.logger.warning(f"the references of layers, which are slow, run in place of its host code: {error}")
+        return plan
 
     def _admit(self, plan: Plan, device: Device) -> None:
         properties = device.properties()

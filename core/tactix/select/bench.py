@@ -5,20 +5,28 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from tactix.contracts.allocator import Allocator
-from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.artifact import Binary, KernelArtifact
+from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node, Value, run_node
 from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step
 from tactix.contracts.region import resolve
 from tactix.contracts.tactic import Variant
 from tactix.select.accuracy import departure
+from tactix.select.compile import Toolchain
 from tactix.words.dims import Env, evaluate
 from tactix.words.errors import ExecutionError
 from tactix.words.tensor import Format, TensorSpec
 
+if TYPE_CHECKING:
+    from tactix.select.enumerate import Bids, Candidate
+
 ALIGNMENT = 64
+Strangers = Mapping[str, Any]
+"""Who provides the tactics and launchers that are not tactix's own, by key."""
 
 
 def sample(node: Node, env: Env, seed: int = 0) -> list[Any]:
@@ -56,12 +64,18 @@ def reference(node: Node, arrays: Sequence[Any], env: Env) -> list[Any]:
 
 
 class Bench:
-    """Links candidates of one node over the same arrays. ``allocator``: where the device reads no host memory."""
+    """Links candidates of one node over the same arrays. ``allocator``: where the device reads no host memory.
+
+    A device's own may keep the code of ``strangers`` out of this process: it overrides ``of``, ``barred``, ``compile``
+    and ``review``.
+    """
 
     def __init__(
-        self, context: LinkContext, launchers: Mapping[str, Launcher], allocator: Allocator | None = None
-    ) -> None:
+        self, context: LinkContext, launchers: Mapping[str, Launcher], allocator: Allocator | None = None,
+        strangers: Strangers = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         self.context, self.device, self.launchers, self.allocator = context, context.device, launchers, allocator
+        self.strangers = strangers
         self._held, self._addresses, self._outputs = list[Any](), list[int](), list[int]()
 
     def trial(self, node: Node, env: Env) -> tuple[list[Any], list[Any]]:
@@ -69,8 +83,25 @@ class Bench:
         arrays = sample(node, env)
         return arrays, reference(node, arrays, env)
 
+    def of(self, c: Candidate) -> Bench:
+        """What ``prepare``, ``keep`` and ``check`` are asked of for a candidate."""
+        return self
+
+    def barred(self, c: Candidate) -> str:
+        """Why a candidate is not to be tried; empty if it is."""
+        return ""
+
+    def compile(
+        self, toolchain: Toolchain, candidates: Sequence[Candidate], device: DeviceProperties
+    ) -> Mapping[str, Binary]:
+        """Binaries by source digest. Raises CompilerError, but for a stranger's code, which is rejected."""
+        return toolchain.compile((c.artifact for c in candidates), device)
+
+    def review(self, bids: Sequence[Bids]) -> None:
+        """Reject what must not be chosen as it stands, after all that can be has been measured."""
+
     def measure(self, runnable: Runnable, times: int) -> float:
-        """Seconds that so many runs of what ``prepare`` gave take together."""
+        """Seconds that so many runs of what ``prepare`` gave take together; infinite if it is rejected meanwhile."""
         return self.device.measure(runnable, times)
 
     def final(self, tried: Sequence[Any], complete: Callable[..., Any], load: Callable[[Any], Any]) -> Any:

@@ -92,11 +92,15 @@ def _nameless(j: Any) -> Any:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a bid must keep to: optimization level, workspace bytes; ``lacks`` says why code cannot be compiled."""
+    """What a bid must keep to: optimization level, workspace bytes; ``lacks`` says why code cannot be compiled.
+
+    ``strangers``: who provides the tactics whose failures stop no build, by key.
+    """
 
     level: int = 3
     workspace: int | None = None
     lacks: Callable[[KernelArtifact], str] = lambda artifact: ""
+    strangers: Mapping[str, Any] = field(default_factory=dict)
 
 
 def bid(node: Node, tactics: Sequence[Tactic], ctx: CompileContext, terms: Terms) -> Bids:
@@ -140,10 +144,12 @@ def _ask(bids: Bids, tactic: Tactic, ctx: CompileContext, terms: Terms) -> None:
         for cost, variant in (r for r in ranked if r not in asked):
             why = "not worth it at the sizes tuned for" if cost == inf else "not asked at this optimization level"
             bids.rejections.append((f"{tactic.key} [{variant}]", why))
-    except TactixError as e:
-        bids.rejections.append((tactic.key, str(e)))
-    except Exception as e:
-        raise InternalError("a tactic failed while bidding", who=f"{tactic.key} for {node.name}", why=repr(e)) from e
+    except (Exception, SystemExit) as e:
+        pack = terms.strangers.get(tactic.key)
+        if not (pack or isinstance(e, TactixError)):
+            who = f"{tactic.key} for {node.name}"
+            raise InternalError("a tactic failed while bidding", who=who, why=repr(e)) from e
+        bids.rejections.append((tactic.key, f"its pack ({pack}) failed: {type(e).__name__}: {e}" if pack else str(e)))
 
 
 def _too_large(artifact: KernelArtifact, ctx: CompileContext, limit: int | None) -> str:

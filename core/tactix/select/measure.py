@@ -21,10 +21,11 @@ from tactix.words.dims import Env, symbols
 from tactix.words.errors import AccuracyError, ExecutionError, TactixError, TimingCacheError
 from tactix.words.progress import ProgressMonitor, SilentProgress
 
-ROUND_SECONDS = 0.002
-ROUNDS = 5
-HOPELESS = 1.3
+ROUND_SECONDS = 0.001
+LEAST_ROUNDS, ROUNDS, MOST_ROUNDS = 3, 5, 16
+HOPELESS, DOUBTFUL = 1.3, 4.0
 SEPARATED = 1.05
+CONFIRMED = 1.02
 
 
 @dataclass
@@ -51,11 +52,9 @@ class Measurer:
         if self.frozen and todo:
             b, cs = todo[0]
             why = f"{sum(len(c) for _, c in todo)} timings are missing, the first is {cs[0].title}"
-            raise TimingCacheError(
-                "a frozen build needs every timing", who=b.node.name, why=why, do="Build once without frozen"
-            )
+            raise TimingCacheError("a frozen build needs every timing", who=b.node.name, why=why, do="Measure it first")
         self.monitor.phase("compile", sum(len(cs) for _, cs in todo))
-        binaries = self.toolchain.compile((c.artifact for _, cs in todo for c in cs), self.properties)
+        binaries = self.bench.compile(self.toolchain, [c for _, cs in todo for c in cs], self.properties)
         self.monitor.finish("compile")
         self.monitor.phase("measure", len(todo))
         for i, (b, cs) in enumerate(todo):
@@ -67,6 +66,7 @@ class Measurer:
             self._race(b, cs, binaries)
             self.monitor.step("measure", i + 1, b.node.name)
         self.monitor.finish("measure")
+        self.bench.review(all_bids)
         for b in all_bids:
             _require_one(b)
 
@@ -80,7 +80,9 @@ class Measurer:
 
     def _settle(self, b: Bids, c: Candidate) -> bool:
         """True if nothing needs to run for this candidate."""
-        if c.artifact.alias:
+        if why := self.bench.barred(c):
+            reject(c, why)
+        elif c.artifact.alias and self.bench.of(c) is self.bench:
             c.seconds, c.status = 0.0, "cached"
         elif c.tactic.fallback or c.tactic.produces or self.level == 0:
             estimate(c)
@@ -102,21 +104,22 @@ class Measurer:
             return
         granted = slack(b.node)
         runners: list[tuple[Candidate, Runnable, Any]] = []
-        for c in candidates:
+        for c in (c for c in candidates if c.status != "rejected"):
+            bench = self.bench.of(c)
             try:
                 artifact = with_binary(c.artifact, binaries)
-                runnable, got = self.bench.prepare(b.node, artifact, c.variant, arrays, self.env)
+                runnable, got = bench.prepare(b.node, artifact, c.variant, arrays, self.env)
                 runnable.repeat(1)
                 allowed = max(granted, SLACK.get(c.tactic.numerics, 1.0))
-                c.error = self.bench.check(b.node, c.variant, got, want) / allowed
+                c.error = bench.check(b.node, c.variant, got, want) / allowed
             except TactixError as e:
-                _reject(c, str(e))
+                reject(c, str(e))
                 continue
             if c.error > 1:
-                _reject(c, f"departs from the reference by {c.error:.3g} times its budget")
+                reject(c, f"departs from the reference by {c.error:.3g} times its budget")
                 self.cache.put(self.key(b, c), Timing(float("inf"), 0.0, c.error))
                 continue
-            runners.append((c, runnable, self.bench.keep()))
+            runners.append((c, runnable, bench.keep()))
         self._time(b, runners)
 
     def _is_guessed(self, b: Bids) -> bool:
@@ -127,24 +130,32 @@ class Measurer:
     def _time(self, b: Bids, runners: Sequence[tuple[Candidate, Runnable, Any]]) -> None:
         for (c, _, _), times in zip(runners, interleave(self.bench.measure, [r for _, r, _ in runners]), strict=True):
             best = min(times)
+            if c.status == "rejected":
+                continue
             timing = Timing(best, median(times) / best - 1 if best else 0.0, c.error)
             _record(c, timing, "measured")
             self.cache.put(self.key(b, c), timing)
 
 
 def interleave(measure: Callable[[Runnable, int], float], runnables: Sequence[Runnable]) -> list[list[float]]:
-    """Seconds of one run, several samples for each, taken in turns until a winner stands out or the rounds are over."""
-    first = [measure(r, 1) for r in runnables]
-    times = [max(1, min(10000, int(ROUND_SECONDS / max(t, 1e-7)))) for t in first]
+    """Seconds of one run, several samples for each, taken in turns until a winner stands out or the rounds are over.
+
+    While others use the machine there are more rounds: a shortest time counts once it was met twice.
+    """
+    least = [measure(r, 1) for r in runnables]
     samples: list[list[float]] = [[] for _ in runnables]
     racing = list(range(len(runnables)))
-    for turn in range(ROUNDS):
+    for turn in range(1, MOST_ROUNDS + 1):
         for i in racing:
-            samples[i].append(measure(runnables[i], times[i]) / times[i])
-        best = min((min(samples[i]) for i in racing), default=0.0)
-        racing = [i for i in racing if min(samples[i]) <= best * HOPELESS]
-        ranked = sorted(min(samples[i]) for i in racing)
-        if turn >= 2 and (len(ranked) < 2 or ranked[1] > ranked[0] * SEPARATED):
+            times = max(1, min(10000, int(ROUND_SECONDS / max(least[i], 1e-7))))
+            samples[i].append(measure(runnables[i], times) / times)
+            least[i] = min(samples[i])
+        best = min((least[i] for i in racing), default=0.0)
+        sure = {i for i in racing if turn > 1 and sorted(samples[i])[1] <= least[i] * CONFIRMED}
+        racing = [i for i in racing if turn == 1 or least[i] <= best * (HOPELESS if i in sure else DOUBTFUL)]
+        ranked = sorted(least[i] for i in racing)
+        enough = LEAST_ROUNDS if len(ranked) < 2 or ranked[1] > ranked[0] * SEPARATED else ROUNDS
+        if turn >= enough and sure.issuperset(racing):
             break
     return samples
 
@@ -152,7 +163,7 @@ def interleave(measure: Callable[[Runnable, int], float], runnables: Sequence[Ru
 def _record(c: Candidate, t: Timing, status: str) -> None:
     c.seconds, c.spread, c.error, c.status = t.seconds, t.spread, t.error, status
     if t.error > 1:
-        _reject(c, f"departs from the reference by {t.error:.3g} times its budget")
+        reject(c, f"departs from the reference by {t.error:.3g} times its budget")
 
 
 def estimate(c: Candidate) -> None:
@@ -160,7 +171,8 @@ def estimate(c: Candidate) -> None:
     c.seconds, c.status = 1e-3 if c.estimate is None else c.estimate, "estimated"
 
 
-def _reject(c: Candidate, reason: str) -> None:
+def reject(c: Candidate, reason: str) -> None:
+    """Take a candidate out of the race."""
     c.seconds, c.status, c.reason = float("inf"), "rejected", reason
 
 

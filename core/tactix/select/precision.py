@@ -14,6 +14,8 @@ from tactix.words.errors import ConfigError
 
 LOWER = frozenset({"fp16", "bf16", "tf32"})
 """Kinds of numerics that lose precision."""
+NOT_FASTER = "it is not faster"
+"""What the trace says of a node that stays as it is."""
 
 
 class Precisions:
@@ -41,7 +43,7 @@ class Precisions:
             if want != rule.numerics and (want or rule.numerics not in self.allowed):
                 return False
             if not want and stays(root.name):
-                return "it is not faster"
+                return NOT_FASTER
             verdict = rule.when is None or call(rule.when, bound)
             if verdict is True:
                 self.of(root, rule.numerics)

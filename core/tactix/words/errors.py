@@ -103,7 +103,13 @@ class CompilerError(TactixError):
 
 
 class TimingCacheError(TactixError):
-    """A timing cache that cannot be read, or a miss under ``frozen``."""
+    """A timing cache that cannot be read, or a miss under ``frozen=True``."""
+
+    code = ErrorCode.INVALID_STATE
+
+
+class LockError(TactixError):
+    """A lock file that cannot be read, or a frozen build that would differ from what it holds."""
 
     code = ErrorCode.INVALID_STATE
 

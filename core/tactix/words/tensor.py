@@ -50,14 +50,13 @@ class Format:
         import numpy as np
 
         if self.is_linear:
-            return np.ascontiguousarray(x)
+            return x if x.shape and x.flags.c_contiguous else x.reshape(x.shape or 1).copy()
         if self.name == "nhwc":
-            return np.ascontiguousarray(np.moveaxis(x, 1, -1))
+            return np.moveaxis(x, 1, -1).copy()
         n, c, *spatial = x.shape
         blocks = -(-c // self.lanes)
-        wide = np.zeros((n, blocks * self.lanes, *spatial), x.dtype)
-        wide[:, :c] = x
-        return np.ascontiguousarray(np.moveaxis(wide.reshape(n, blocks, self.lanes, *spatial), 2, -1))
+        wide = np.pad(x, [(0, 0), (0, blocks * self.lanes - c), *[(0, 0)] * len(spatial)])
+        return np.moveaxis(wide.reshape(n, blocks, self.lanes, *spatial), 2, -1).copy()
 
     def unpack(self, x: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         """The linear array of ``shape`` from this format's storage."""

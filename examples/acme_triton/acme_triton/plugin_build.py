@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tactix.words.dims import ceildiv, evaluate, prod, symbols
-from tactix_sdk import Dim, DType, Node, Operation, Reject, Tactic, hookimpl
+from tactix_sdk import Dim, DType, Follower, Operation, Reject, Tactic, hookimpl
 from tactix_sdk.triton import Call, triton_tactic
 
 TILES = (
@@ -41,7 +41,7 @@ def matmul_kernel() -> Any:
 
 def seconds(op: Operation, sizes: Mapping[str, int], tile: tuple[int, ...]) -> float | None:
     """An estimate: waves of tiles at a rate."""
-    p = product(op.node)
+    p = product(op)
     if isinstance(p, Reject) or not symbols(p.m) <= set(sizes):
         return None
     tiles = -(-evaluate(p.m, sizes) // tile[0]) * -(-p.n // tile[1])
@@ -53,7 +53,7 @@ def seconds(op: Operation, sizes: Mapping[str, int], tile: tuple[int, ...]) -> f
 )
 def matmul(op: Operation, tile: tuple[int, ...]) -> Call | Reject:
     """float16 and bfloat16, summed in float32, of any sizes; for sm_80 and newer. Needs Triton to build, not to run."""
-    p, (rows, columns, depth, warps, stages) = product(op.node), tile
+    p, (rows, columns, depth, warps, stages) = product(op), tile
     if isinstance(p, Reject):
         return p
     if stages * (rows + columns) * depth * 2 > op.device.facts["shared_per_block"]:
@@ -68,46 +68,35 @@ def matmul(op: Operation, tile: tuple[int, ...]) -> Call | Reject:
     return Call(arguments | {"y": op.result(), "m": p.m}, constants, grid, warps, stages)
 
 
-def product(node: Node) -> Product | Reject:
+def product(op: Operation) -> Product | Reject:
     """The node as a product of this pack, or why it is none."""
-    body, anchor = node.body, node.anchor
-    if anchor is None or body.anchor != 0:
-        return Reject("something comes before the product")
-    a, b = (node.given[i].spec for i in anchor.inputs)
+    (a, b), node, followers = op.inputs, op.node, op.followers()
     types = (DType.FP16, DType.BF16)
     if a.dtype not in types or any(v.spec.dtype is not a.dtype for v in (*node.given, *node.outputs)):
         return Reject("all of float16, or all of bfloat16")
     if b.const is None or b.rank != 2 or a.rank < 2 or 0 in (*a.shape, *b.shape):
         return Reject("a given matrix times a constant one")
+    if isinstance(followers, Reject):
+        return followers
     k, n = (int(d) for d in b.const.shape)
-    plain = Product(*anchor.inputs, -1, -1, prod(a.shape[:-1]), n, k, "")
-    return _behind(node, plain)
+    return _behind(op, Product(*op.ids, -1, -1, prod(a.shape[:-1]), n, k, ""), followers)
 
 
-def _behind(node: Node, p: Product) -> Product | Reject:
-    """What follows, layer by layer."""
-    body, bias, rest, act = node.body, -1, -1, ""
-    if len(body.results) != 1:
-        return Reject("several results")
-    for place, layer in enumerate(body.nodes[1:], 1):
-        last = body.first_id(place - 1)
-        others = [i for i in layer.inputs if i != last]
-        name = layer.layer.key
-        if last not in layer.inputs or act:
-            return Reject("what follows is not a chain that ends with an activation")
-        if name == "tactix.Add@1" and len(others) == 1 and others[0] < body.arity:
-            spec = node.given[others[0]].spec
-            if spec.shape == node.outputs[0].spec.shape and rest < 0:
-                rest = others[0]
-            elif spec.shape == (p.n,) and bias < 0:
-                bias = others[0]
-            else:
-                return Reject("it adds more than a row and a tensor of the result's shape")
-        elif name == "tactix.Relu@1" or (name == "tactix.Gelu@1" and layer.attrs.approximate == "none"):
-            act = layer.layer.name.lower()
+def _behind(op: Operation, p: Product, followers: Sequence[Follower]) -> Product | Reject:
+    """What follows, layer by layer: a row and a tensor of the result's shape are added, then an activation."""
+    for f in followers:
+        shape = op.node.given[f.other].spec.shape if f.other >= 0 else None
+        if p.act:
+            return Reject("something follows the activation")
+        if f.key == "tactix.Add@1" and shape == op.output.shape and p.rest < 0:
+            p = replace(p, rest=f.other)
+        elif f.key == "tactix.Add@1" and shape == (p.n,) and p.bias < 0:
+            p = replace(p, bias=f.other)
+        elif f.key == "tactix.Relu@1" or (f.key == "tactix.Gelu@1" and f.attrs.approximate == "none"):
+            p = replace(p, act=f.key[len("tactix.") : -len("@1")].lower())
         else:
-            return Reject(f"{name} behind the product")
-    return Product(p.a, p.b, bias, rest, p.m, p.n, p.k, act)
+            return Reject(f"{f.key} behind the product")
+    return p
 
 
 @hookimpl

@@ -6,7 +6,8 @@
         pack = "acme-swish"      # the installed distribution
 
 Every check is one test. One that fails says what is wrong, and gives Python that shows it alone. ``skip`` names checks
-that a pack leaves out, and why.
+that a pack leaves out, and why;
+``beyond`` tactics that no example reaches, and why.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class PackTests:
 
     pack: ClassVar[str]
     skip: ClassVar[Mapping[str, str]] = {}
+    beyond: ClassVar[Mapping[str, str]] = {}
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
         if "check" in metafunc.fixturenames:
@@ -50,7 +52,7 @@ class PackTests:
 
         if check in self.skip:
             pytest.skip(self.skip[check])
-        got = outcome(CHECKS[check], Subject(self.pack))
+        got = outcome(CHECKS[check], Subject(self.pack, self.beyond))
         if got.state == SKIPPED:
             pytest.skip(got.said)
         shown = f"\n\nTo see it alone:\n\n{got.script}" if got.script else ""

@@ -6,6 +6,7 @@ of a function is tried on matrices.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Sequence
 from typing import Any
@@ -167,18 +168,38 @@ EXAMPLES: dict[str, list[Example]] = {
     },
 }  # fmt: skip
 
+_SAME = {"pads": (1, 1, 1, 1)}
+_EACH = {**_SAME, "group": 32}
+LARGER: dict[str, list[Example]] = {
+    "MatMul": [({}, "f32 70 130; f32 130 50")],
+    "WideMatMul": [({}, "bf16 70 130; bf16 130 50; f32 50"), ({}, "bf16 130 256; bf16 256 96; f32 96")],
+    "IntegerMatMul": [({}, "u8 70 130; i8 130 50; i32 50"), ({}, "u8 130 256; i8 256 96; i32 96")],
+    "Convolution": [
+        (_SAME, "f32 1 32 9 11; f32 48 32 3 3; f32 48"), (_EACH, "f32 1 32 9 11; f32 32 1 3 3; f32 32"),
+    ],
+    "WideConvolution": [(_SAME, "bf16 1 32 9 11; bf16 48 32 3 3; f32 48")],
+    "IntegerConvolution": [
+        (_SAME, "u8 1 64 9 11; i8 48 64 3 3; i32 48"), (_EACH, "u8 1 32 9 11; i8 32 1 3 3; i32 32"),
+    ],
+    "WideConvTranspose": [({"strides": (2, 2)}, "bf16 2 32 7 9; bf16 32 16 2 2; f32 16")],
+    "LSTM": [({"hidden_size": 6}, "f32 5 3 4; f32 1 24 4; f32 1 24 6; f32 1 48")],
+    "MaxPool": [({"kernel_shape": (2, 2), "strides": (2, 2)}, "u8 2 6 8 8")],
+}  # fmt: skip
+"""Such as kernels of whole tiles, and of single layers' plain forms, are for."""
+
 
 def examples_of(layer: Layer) -> list[Example]:
     """The layer's own, those of the table, or matrices for each parameter of its function; none if nothing is known."""
     if own := getattr(layer, "examples", ()):
         return list(own)
     if layer.key.startswith("tactix.") and layer.name in EXAMPLES:
-        return EXAMPLES[layer.name]
+        return EXAMPLES[layer.name] + LARGER.get(layer.name, [])
     function = getattr(layer, "function", None)
     if function is None:
         return []
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    arity = sum(p.kind in kinds for p in inspect.signature(function).parameters.values())
+    named = {f.name for f in dataclasses.fields(layer.Attrs)}
+    found = [p for p in inspect.signature(function).parameters.values() if p.name not in named]
+    arity = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in found)
     return [({}, "; ".join(["f32 3 5"] * arity))]
 
 

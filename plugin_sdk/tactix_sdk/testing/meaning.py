@@ -94,7 +94,7 @@ def symbolic(subject: Subject) -> str:
             continue
         env = {f"s{n}": n for n in sizes}
         want = layer.infer(attrs, list(specs))
-        known = [s for s in said if dims.symbols(dims.prod(s.shape)) <= set(env)]
+        known = [s for s in said if all(dims.symbols(d) <= set(env) for d in s.shape)]
         if len(known) == len(said) and [s.at(env) for s in said] != [s.shape for s in want]:
             raise Broken(f"{layer.key}: {[str(s) for s in said]} over symbols, {[str(s) for s in want]} over numbers")
         followed += 1

@@ -13,7 +13,7 @@ from tactix.contracts.tactic import Tactic
 from tactix.network.definition import NetworkDefinition
 from tactix.plan import container
 from tactix.plan.schema import Plan
-from tactix.plugins.identity import normal
+from tactix.plugins.identity import OWN, normal
 from tactix.plugins.session import Session
 from tactix_sdk.testing import bids
 from tactix_sdk.testing.report import Broken, NotHere, check, child
@@ -43,7 +43,8 @@ class Shipped:
 
     def needs(self, subject: Subject) -> bool:
         """Whether running it needs the pack."""
-        return any(normal(r.dist) == normal(subject.dist) for r in self.plan.requirements)
+        dists = {normal(r.dist) for r in self.plan.requirements} - {OWN}
+        return normal(subject.dist) in dists
 
 
 def shipped(subject: Subject, embed: Sequence[str] = ()) -> Iterator[Shipped]:

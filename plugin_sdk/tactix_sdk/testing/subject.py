@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -24,9 +24,13 @@ THREADS = 2
 
 @dataclass(frozen=True)
 class Subject:
-    """``dist``: the name of an installed distribution. Raises InvalidArgument where it has no plugins."""
+    """``dist``: the name of an installed distribution. ``beyond``: its tactics that no example reaches, and why.
+
+    Raises InvalidArgument where it has no plugins.
+    """
 
     dist: str
+    beyond: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @cached_property
     def found(self) -> tuple[Found, ...]:

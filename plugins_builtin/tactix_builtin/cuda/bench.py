@@ -11,12 +11,14 @@ device's L2 cache (COLD): in a network other layers' constants have been read si
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.artifact import Binary, KernelArtifact, Packed, Source
+from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.launcher import Operand, Runnable, Step
 from tactix.contracts.region import resolve
@@ -26,11 +28,15 @@ from tactix.run.engine import Engine
 from tactix.run.memory import Memory
 from tactix.select.accuracy import departure
 from tactix.select.bench import Bench, reference, sample
+from tactix.select.compile import Toolchain
+from tactix.select.enumerate import Candidate
 from tactix.words.dims import Env, evaluate
-from tactix.words.errors import ExecutionError, TactixError
+from tactix.words.errors import AllocationError, ExecutionError, TactixError
 from tactix.words.tensor import Format
 from tactix_builtin.cuda.finals import Finals
 from tactix_builtin.cuda.target import COLD
+from tactix_builtin.market.bench import whose
+from tactix_builtin.market.compiling import joined
 
 if TYPE_CHECKING:
     from tactix_builtin.cuda.device import CudaDevice
@@ -104,6 +110,15 @@ def _cut(node: Node, inputs: frozenset[int], count: int, env: Env) -> Node:
     return out
 
 
+@contextmanager
+def host_memory(node: Node) -> Iterator[None]:
+    """Raises AllocationError where the host has no memory for the node's samples."""
+    try:
+        yield
+    except MemoryError as e:
+        raise AllocationError("no host memory for its samples", who=node.name, why=str(e)) from None
+
+
 class Turns:
     """One candidate. ``link``: its runnable so many times over, each with constants of its own, up to ``copies``."""
 
@@ -132,10 +147,22 @@ class CudaBench(Bench):
     _outputs_at: Sequence[int] = ()
 
     def trial(self, node: Node, env: Env) -> tuple[list[Any], list[Any]]:
-        found = rows_of(node, env)
-        arrays, want = super().trial(node, env) if found is None else found[1:]
+        with host_memory(node):
+            found = rows_of(node, env)
+            arrays, want = super().trial(node, env) if found is None else found[1:]
         self._arrays, self._rows, self._shared = arrays, found[0] if found else None, dict[Any, Any]()
         return arrays, want
+
+    def compile(
+        self, toolchain: Toolchain, candidates: Sequence[Candidate], device: DeviceProperties
+    ) -> Mapping[str, Binary]:
+        apart = [c for c in candidates if c.tactic.key in self.strangers and isinstance(c.artifact.code, Source)]
+        if not apart:
+            return super().compile(toolchain, candidates, device)
+        fine = [c.artifact for c in candidates if c.tactic.key not in self.strangers]
+        made = joined(toolchain, fine, apart, device, lambda c: whose(c, self.strangers))
+        missing = [a for a in fine if isinstance(a.code, Source) and a.code.digest not in made]
+        return {**made, **toolchain.compile(missing, device)}
 
     def measure(self, runnable: Runnable, times: int) -> float:
         """Of a slow candidate fewer copies are run: beside its time that of reading constants is little."""
@@ -153,6 +180,10 @@ class CudaBench(Bench):
     ) -> tuple[Runnable, list[Any]]:
         if arrays is not self._arrays:
             self._arrays, self._rows, self._shared = arrays, None, {}
+        with host_memory(node):
+            return self._prepared(node, artifact, variant, env)
+
+    def _prepared(self, node: Node, artifact: KernelArtifact, variant: Variant, env: Env) -> tuple[Runnable, list[Any]]:
         self._held, self._addresses = [], []
         read = [variant.input_format(i) for i in range(len(node.given))]
         made = [variant.output_format(i) for i in range(len(node.outputs))]

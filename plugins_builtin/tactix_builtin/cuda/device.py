@@ -21,7 +21,14 @@ from tactix_builtin.cuda.driver import Driver
 from tactix_builtin.cuda.launcher import GraphLauncher, link
 from tactix_builtin.cuda.modules import Modules
 from tactix_builtin.cuda.stream import CudaEvent, CudaStream, handle_of
-from tactix_builtin.cuda.target import VECTOR_BITS, facts_of, features, target
+from tactix_builtin.cuda.target import (
+    SAME_COMPUTE_CAPABILITY,
+    VECTOR_BITS,
+    facts_of,
+    features,
+    same_capability,
+    target,
+)
 from tactix_builtin.devices.cpu import Segments
 
 if TYPE_CHECKING:
@@ -101,8 +108,12 @@ class CudaDevice(Device):
         return self._properties
 
     def target(self, name: str) -> DeviceProperties:
-        """``sm_80``, ``sm_90``, ``sm_90a``, ``h200``, ... Raises InvalidArgument."""
-        return target(name)
+        """``sm_80``, ``sm_90a``, ``h200``, ``AMPERE_PLUS``, ``SAME_COMPUTE_CAPABILITY``. Raises InvalidArgument."""
+        if name != SAME_COMPUTE_CAPABILITY:
+            return target(name)
+        if why := self.available():
+            raise InvalidArgument("no device tells its compute capability", why=why, do="Name one, such as sm_90")
+        return same_capability(self.properties())
 
     @functools.cached_property
     def _properties(self) -> DeviceProperties:
@@ -128,6 +139,12 @@ class CudaDevice(Device):
         from tactix_builtin.cuda.bench import CudaBench
 
         return CudaBench
+
+    @functools.cached_property
+    def programmatic(self) -> bool:
+        """Whether a kernel may begin before the one that it follows is over (9.0 on; drivers of CUDA 12.4)."""
+        enough = int(self.driver.call("cuDriverGetVersion")) >= 12040
+        return enough and self.attribute("COMPUTE_CAPABILITY_MAJOR") >= 9
 
     def persistent_cache(self) -> int:
         return self.attribute("MAX_PERSISTING_L2_CACHE_SIZE")

@@ -7,7 +7,8 @@ from typing import Any
 from tactix.words.errors import AllocationError, ExecutionError, TactixError
 
 OUT_OF_MEMORY = 2
-WRONG_BINARY = frozenset({200, 209, 218, 222})
+NEWER_PTX = 222
+WRONG_BINARY = frozenset({200, 209, 218, NEWER_PTX})
 """CUDA_ERROR_INVALID_IMAGE, NO_BINARY_FOR_GPU, INVALID_PTX, UNSUPPORTED_PTX_VERSION."""
 NOT_FOUND = 500
 FATAL = frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720})

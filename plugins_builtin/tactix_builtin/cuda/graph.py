@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tactix.contracts.launcher import LinkContext
 from tactix.words.dims import Env
 from tactix.words.errors import ExecutionError, TactixError
-from tactix_builtin.cuda.capture import CapturedNode
+from tactix_builtin.cuda.capture import CapturedNode, Placed
 from tactix_builtin.cuda.driver import CudaFailure
 from tactix_builtin.cuda.launcher import AXES, SHARED, KernelTable, Start
 from tactix_builtin.cuda.maps import MapMemory
@@ -30,6 +30,8 @@ GRID, BLOCK, THREADS = (2**31 - 1, 65535, 65535), (1024, 1024, 64), 1024
 """What a launch may have at most, on every device (CUDA C++ Programming Guide, "Technical Specifications")."""
 COPIES, MOST_NODES = 20, 100
 """How often a graph for measuring runs the kernels, and how many nodes it has at most."""
+LAUNCHED = 2
+"""CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER: where an edge leaves a kernel once all of its blocks have begun."""
 UNGRAPHABLE = frozenset({801, *range(900, 909), 910})
 """CUDA_ERROR_NOT_SUPPORTED, those of stream capture, and GRAPH_EXEC_UPDATE_FAILURE: kernels go one by one then."""
 
@@ -78,18 +80,18 @@ class Node:
             out.append((kind.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, self.window.fill(make(), api)))
         return out
 
-    def add(self, graph: Any, after: Sequence[Any]) -> Any:
-        """Put it into a graph behind others; gives the driver's node."""
+    def add(self, graph: Any, after: Sequence[Any]) -> Placed:
+        """Put it into a graph behind others."""
         call = self.device.driver.call
         made = call("cuGraphAddKernelNode", graph, after, len(after), self.params)
         for attribute in self.attributes(of_node=True):
             call("cuGraphKernelNodeSetAttribute", made, *attribute)
-        return made
+        return Placed([made], is_kernel=True)
 
-    def update(self, executable: Any, handles: Sequence[Any]) -> None:
-        """Give nodes that ``add`` made the arguments that the table has now."""
-        for handle in handles:
-            self.device.driver.call("cuGraphExecKernelNodeSetParams", executable, handle, self.params)
+    def update(self, executable: Any, places: Sequence[Placed]) -> None:
+        """Give what ``add`` made the arguments that the table has now."""
+        for place in places:
+            self.device.driver.call("cuGraphExecKernelNodeSetParams", executable, place.nodes[0], self.params)
 
     def launch(self, stream: Any) -> None:
         """Without a graph."""
@@ -120,27 +122,40 @@ class Graph:
         self, nodes: Sequence[Node | CapturedNode], order: Follows, device: CudaDevice, copies: int = 1
     ) -> None:
         call = self._call = device.driver.call
+        self._device = device
         graph = call("cuGraphCreate", 0)
         last = sorted(set(range(len(nodes))) - {k for before in order for k in before})
-        made: list[list[Any]] = []
+        made: list[list[Placed]] = []
         try:
             for _ in range(copies):
                 ends = [made[-1][k] for k in last] if made else []
                 made.append([])
                 for node, before in zip(nodes, order, strict=True):
                     with blaming(node.start.step):
-                        made[-1].append(node.add(graph, [made[-1][k] for k in before] or ends))
+                        made[-1].append(self._add(graph, node, [made[-1][k] for k in before] or ends))
             self._exec = call("cuGraphInstantiate", graph, 0)
         except TactixError:
             call("cuGraphDestroy", graph)
             raise
-        self._handles = {id(n): [own[i] for own in made] for i, n in enumerate(nodes)}
+        self._places = {id(n): [own[i] for own in made] for i, n in enumerate(nodes)}
         weakref.finalize(self, _destroy, device, graph, self._exec, tuple(nodes)).atexit = False
+
+    def _add(self, graph: Any, node: Node | CapturedNode, after: Sequence[Placed]) -> Placed:
+        """Behind others; a kernel that waits itself may begin as soon as all blocks of the one before have begun."""
+        waits = node.start.waits and len(after) == 1 and after[0].is_kernel and self._device.programmatic
+        placed = node.add(graph, [] if waits else [a.nodes[-1] for a in after])
+        if waits:
+            api = self._device.driver.api
+            edge = api.CUgraphEdgeData()
+            edge.type = int(api.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
+            edge.from_port = LAUNCHED
+            self._call("cuGraphAddDependencies", graph, [after[0].nodes[-1]], [placed.nodes[0]], [edge], 1)
+        return placed
 
     def update(self, node: Node | CapturedNode) -> None:
         """Give a node its new arguments, for runs that are launched from now on."""
         with blaming(node.start.step):
-            node.update(self._exec, self._handles[id(node)])
+            node.update(self._exec, self._places[id(node)])
 
     def launch(self, stream: Any) -> None:
         self._call("cuGraphLaunch", self._exec, stream)

@@ -42,7 +42,9 @@ class GraphLauncher(Launcher):
 
     Every argument is eight bytes: an address, or a ``long long``. A launch whose grid has a zero is left out: there is
     nothing to do. Launches run beside each other where the memory of their arguments allows it; with
-    ``params["cooperative"]`` never beside another one that has it (see order.py).
+    ``params["cooperative"]`` never beside another one that has it (see order.py). With ``params["waits"]`` a launch may
+    begin before the one that it follows is over: each thread waits by griddepcontrol.wait before it touches memory that
+    another launch writes, or writes any.
     """
 
     device = "cuda"
@@ -91,12 +93,16 @@ def why_plain() -> str:
 
 @dataclass(frozen=True)
 class Start:
-    """One launch: the step that it belongs to, what it starts, its first argument's slot, how many it has."""
+    """One launch: the step that it belongs to, what it starts, its first argument's slot, how many it has.
+
+    ``waits``: the kernel waits itself for those that it follows.
+    """
 
     step: str
     kernel: Kernel | Call
     first: int
     count: int
+    waits: bool = False
 
 
 class KernelTable:
@@ -116,7 +122,7 @@ class KernelTable:
         self._known: dict[Dim, int] = {}
         geometry: list[list[int]] = []  # indices of grid, block, cluster, shared memory
         for step, launch, kernel, maps in _launches(steps, device):
-            start = Start(step.name, kernel, self.size, len(launch.args))
+            start = Start(step.name, kernel, self.size, len(launch.args), bool(step.artifact.params.get("waits")))
             self.accesses.append(access(step, launch))
             for buffer, nbytes in extents(step):
                 self.extents.setdefault(buffer, set()).add(self._index(nbytes))

@@ -18,7 +18,6 @@ class LibraryTactic(Tactic, Generic[L]):
     """``name``: of the library; ``find``: what loads it for a device. ``library``: one that is given instead."""
 
     device = "cuda"
-    native = True
     vendor = True
     name: str
     find: Callable[[CudaDevice], L]

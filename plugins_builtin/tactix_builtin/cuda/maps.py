@@ -31,7 +31,7 @@ class TensorMap:
 
     ``box``: elements along each axis that one copy takes. With ``corners`` one takes (channels, pixels) ``box`` of
     windows instead: the axes are (channels, x, y, n), windows start from ``corners[0]`` (x, y) on and, as counted from
-    the last pixel, up to ``corners[1]``, ``steps`` apart.
+    the last pixel, up to ``corners[1]``, ``steps`` apart. ``offset``: bytes from the argument's address to the tensor.
     """
 
     dtype: DType
@@ -40,12 +40,13 @@ class TensorMap:
     box: tuple[int, ...]
     steps: tuple[int, ...] = ()
     corners: tuple[tuple[int, int], ...] = ()
+    offset: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """For ``KernelArtifact.params``."""
         out = {n: [dims.to_json(d) for d in getattr(self, n)] for n in ("shape", "strides")}
         more = {"box": [*self.box], "steps": [*self.steps], "corners": [[*c] for c in self.corners]}
-        return {"dtype": self.dtype.value, **out, **more}
+        return {"dtype": self.dtype.value, "offset": self.offset, **out, **more}
 
     @classmethod
     def from_json(cls, j: Mapping[str, Any]) -> TensorMap:
@@ -54,7 +55,7 @@ class TensorMap:
             shape, strides = (tuple(dims.from_json(d) for d in j[n]) for n in ("shape", "strides"))
             box, steps = (tuple(int(n) for n in j[name]) for name in ("box", "steps"))
             corners = tuple((int(x), int(y)) for x, y in j["corners"])
-            return cls(DType(j["dtype"]), shape, strides, box, steps, corners)
+            return cls(DType(j["dtype"]), shape, strides, box, steps, corners, int(j["offset"]))
         except (KeyError, TypeError, ValueError) as e:
             raise InvalidArgument("not a tensor map", why=str(e)) from None
 
@@ -64,8 +65,8 @@ class TensorMap:
         return (*self.shape, *self.strides)
 
     def encode(self, driver: Driver, address: int, numbers: Sequence[int]) -> bytes:
-        """The map of the tensor at an address; ``numbers``: the values of ``dims``. Raises CudaFailure."""
-        api, rank = driver.api, len(self.shape)
+        """The map for an argument's address; ``numbers``: the values of ``dims``. Raises CudaFailure."""
+        api, rank, address = driver.api, len(self.shape), address + self.offset
         sizes = [api.cuuint64_t(max(1, n)) for n in numbers[:rank]]  # nothing is copied of an empty tensor
         strides = [api.cuuint64_t(n) for n in numbers[rank:]]
         steps = [api.cuuint32_t(n) for n in self.steps or (1,) * rank]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tactix.contracts.artifact import Binary
 from tactix.contracts.launcher import LinkContext
 from tactix.words.errors import ExecutionError, TactixError
-from tactix_builtin.cuda.driver import NOT_FOUND, WRONG_BINARY, CudaFailure
+from tactix_builtin.cuda.driver import NEWER_PTX, NOT_FOUND, WRONG_BINARY, CudaFailure
 
 if TYPE_CHECKING:
     from tactix_builtin.cuda.device import CudaDevice
@@ -89,6 +89,7 @@ class Modules:
                 if e.status in WRONG_BINARY:
                     here = self._device.properties()
                     do = f"Build the plan for {here.name}, of compute capability {here.facts['capability'] / 10}"
+                    do = "Update the driver, or build with an older NVRTC" if e.status == NEWER_PTX else do
                     raise ExecutionError("machine code for another device", why=e.why, do=do) from None
                 raise
         return found

@@ -1,4 +1,6 @@
-"""NVRTC: kernel texts to cubins, one for each source. It needs no GPU, no headers and no other compiler.
+"""NVRTC: kernel texts to cubins, one for each source, or to PTX for families of devices that no cubin fits.
+
+It needs no GPU, no headers and no other compiler.
 
 A kernel's entry is ``TX_ENTRY`` (``k_`` and 16 digits of its digest); ``TX_NAME(x)`` is that name, ``_``, ``x``.
 Preludes stand in front. Cubins are cached by content in the folder of the C compiler's objects; equal sources give
@@ -21,7 +23,7 @@ from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import BuildCancelled, CompilerError
-from tactix_builtin.cuda.target import architecture
+from tactix_builtin.cuda.target import architecture, is_portable
 from tactix_builtin.tactics.cc import cache_file, cached, first_errors, keep, store, symbol
 
 FLAGS = ("-default-device", "--std=c++17")
@@ -60,7 +62,8 @@ class NvrtcCompiler(Compiler):
             if s.language != self.language:
                 raise CompilerError(f"it takes {self.language}, not {s.language}", who=self.key)
         unique = {s.digest: s for s in sources}
-        flags = (f"--gpu-architecture={architecture(device)}", *FLAGS)
+        wanted = architecture(device).replace("sm_", "compute_") if is_portable(device) else architecture(device)
+        flags = (f"--gpu-architecture={wanted}", *FLAGS)
         try:
             with ThreadPoolExecutor(max(1, min(len(unique), os.cpu_count() or 1))) as workers:
                 cubins = dict(zip(unique, workers.map(lambda s: self._cubin(s, flags), unique.values()), strict=True))
@@ -93,7 +96,7 @@ def unit_text(source: Source) -> str:
 
 
 def compile_text(text: str, options: Sequence[str], name: str) -> bytes:
-    """The cubin of one translation unit. Raises CompilerError with NVRTC's own words."""
+    """The cubin of one translation unit, or PTX for a virtual architecture. Raises CompilerError, in NVRTC's words."""
     from cuda.bindings import nvrtc
 
     program = _checked(*nvrtc.nvrtcCreateProgram(text.encode(), f"{name}.cu".encode(), 0, [], []))
@@ -102,9 +105,10 @@ def compile_text(text: str, options: Sequence[str], name: str) -> bytes:
         if int(status):
             why, do = first_errors(_log(program)), f"The source was kept as {keep(text, '.cu')}"
             raise CompilerError(f"NVRTC failed with {options[0]}", who=name, why=why, do=do)
-        cubin = bytearray(_checked(*nvrtc.nvrtcGetCUBINSize(program)))
-        _checked(*nvrtc.nvrtcGetCUBIN(program, cubin))
-        return bytes(cubin)
+        kind = "PTX" if "compute_" in options[0] else "CUBIN"
+        code = bytearray(_checked(*getattr(nvrtc, f"nvrtcGet{kind}Size")(program)))
+        _checked(*getattr(nvrtc, f"nvrtcGet{kind}")(program, code))
+        return bytes(code)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 

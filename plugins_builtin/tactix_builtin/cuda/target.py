@@ -46,6 +46,10 @@ PRODUCTS: Mapping[str, tuple[str, str, int, int, int]] = {"h200": ("sm_90", "NVI
 found. Architecture, name, multiprocessors, and bytes of memory and of the L2 cache."""
 
 
+AMPERE_PLUS, SAME_COMPUTE_CAPABILITY = "AMPERE_PLUS", "SAME_COMPUTE_CAPABILITY"
+"""Families of devices, by TensorRT's names for its hardware compatibility levels."""
+
+
 def features(capability: int) -> frozenset[str]:
     """What a device of that compute capability (90 for 9.0) has."""
     lower = [c for c in LADDER if c <= capability] or [capability]
@@ -57,8 +61,14 @@ def features(capability: int) -> frozenset[str]:
 def target(name: str) -> DeviceProperties:
     """A device that need not be here: ``sm_80``, ``sm_90a`` for code that runs on 9.0 alone, or a product, ``h200``.
 
+    ``AMPERE_PLUS`` is what all devices of 8.0 and later have: the registers of an 8.0, the shared memory of an 8.6.
     Raises InvalidArgument.
     """
+    if name == AMPERE_PLUS:
+        like, small = target("sm_80"), target("sm_86")
+        facts = {**small.facts, "capability": 80, "threads_per_multiprocessor": 1536}
+        portable = frozenset(f for f in like.features if f.startswith("sm_"))
+        return replace(small, name=AMPERE_PLUS, features=portable, facts=facts)
     if name in PRODUCTS:
         known, product, cores, memory, l2 = PRODUCTS[name]
         like, have = target(known), features(capability(known))
@@ -66,7 +76,8 @@ def target(name: str) -> DeviceProperties:
         return replace(like, name=product, features=have, cores=cores, memory=memory, facts=facts)
     plain = name.removesuffix("a")
     if plain not in TARGETS or (name != plain and capability(plain) not in SPECIFIC):
-        raise InvalidArgument(f"no architecture {name!r}", do=f"There are: {', '.join((*TARGETS, *PRODUCTS))}")
+        known = ", ".join((*TARGETS, *PRODUCTS, AMPERE_PLUS, SAME_COMPUTE_CAPABILITY))
+        raise InvalidArgument(f"no architecture {name!r}", do=f"There are: {known}")
     product, cores, memory, shared_sm, shared_block, l2 = TARGETS[plain]
     have = features(capability(plain))
     if name == plain:
@@ -103,6 +114,17 @@ def architecture(device: DeviceProperties) -> str:
     return max(names, key=lambda f: (capability(f), f))
 
 
+def same_capability(here: DeviceProperties) -> DeviceProperties:
+    """Any device of that compute capability, tuned for this one."""
+    return replace(here, name=f"compute capability {here.facts['capability'] / 10}")
+
+
+def is_portable(device: DeviceProperties) -> bool:
+    """Whether it stands for a family that no machine code fits: its drivers compile PTX."""
+    return not any(f.startswith("cubin_") for f in device.features)
+
+
 def required_features(device: DeviceProperties) -> tuple[str, ...]:
     """What a device must have to load code that was compiled for this one: for ``KernelArtifact.requires``."""
-    return (architecture(device).replace("sm_", "cubin_"),)
+    name = architecture(device)
+    return (name if is_portable(device) else name.replace("sm_", "cubin_"),)

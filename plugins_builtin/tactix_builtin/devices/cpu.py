@@ -23,6 +23,8 @@ from tactix.words.errors import ExecutionError, InvalidArgument
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from tactix_builtin.market.bench import CpuBench
+
 _V2 = frozenset({"sse2", "pni", "ssse3", "sse4_1", "sse4_2", "popcnt", "cx16", "lahf_lm"})
 _V3 = _V2 | {"avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "abm", "movbe"}
 _V4 = _V3 | {"avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl"}
@@ -150,6 +152,13 @@ class CpuDevice(Device):
     def __init__(self) -> None:
         self._caller = CallerStream()
         self._streams: weakref.WeakValueDictionary[int, WorkerStream] = weakref.WeakValueDictionary()
+
+    @property
+    def bench(self) -> type[CpuBench]:
+        """What tries and times candidates on it."""
+        from tactix_builtin.market.bench import CpuBench
+
+        return CpuBench
 
     def target(self, name: str) -> DeviceProperties:
         return target(name)

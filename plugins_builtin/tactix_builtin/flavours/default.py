@@ -14,11 +14,43 @@ class DefaultFlavour:
     key = "default"
 
     def load(self, plan: Any, session: Any, device: Device, options: Any) -> Any:
-        """An engine. Raises PlanCompatibilityError, AllocationError."""
+        """An engine. Raises PlanFormatError, PlanCompatibilityError, PluginError, AllocationError."""
+        from tactix_builtin.embedded.carried import carried
         from tactix_builtin.flavours.inspector import InspectedEngine
 
+        session = carried(plan, session)
+        engine: type[InspectedEngine] = InspectedEngine
+        if "weight_streaming" in plan.meta:
+            from tactix_builtin.streaming.engine import StreamedEngine as engine
+        elif "refit" in plan.meta:
+            from tactix_builtin.refit.engine import RefittableEngine as engine
         if not plan.produced:
-            return InspectedEngine(plan, session, device, options)
+            return engine(plan, session, device, options)
         from tactix_builtin.flavours.phased import PhasedContext
 
-        return InspectedEngine(plan, session, device, options, PhasedContext)
+        return engine(plan, session, device, options, PhasedContext)
+
+    def refitting(self, flags: Any) -> Any:
+        """What a build with these flags does more, so that its plan takes other weights."""
+        from tactix.config import BuilderFlag
+        from tactix_builtin.refit.build import RefitBuild
+
+        return RefitBuild(BuilderFlag.REFIT not in flags)
+
+    def embed(self, plan: Any, packs: Any, session: Any) -> Any:
+        """The plan with the wheels of packs in it. Raises ConfigError."""
+        from tactix_builtin.embedded.embed import embed
+
+        return embed(plan, packs, session)
+
+    def check(self, plan: Any, session: Any) -> Any:
+        """All reasons why the plan cannot run here."""
+        from tactix.run.runtime import Runtime
+
+        return Runtime(session=session).check(plan)
+
+    def on_references(self, plan: Any, steps: Any) -> Any:
+        """The plan without its host code. Raises PlanCompatibilityError."""
+        from tactix_builtin.flavours.references import on_references
+
+        return on_references(plan, steps)

@@ -76,6 +76,7 @@ def hand_over(runtime: Any, files: Mapping[str, bytes], data: memoryview, found:
         "verify": verify,
         "engine_host_code_allowed": runtime.engine_host_code_allowed,
         "strict": runtime.strict,
+        "references": runtime.references,
         "vouched": found.seal.digest if known else b"",
         "log": runtime.logger.log,
         "error_recorder": runtime.error_recorder,

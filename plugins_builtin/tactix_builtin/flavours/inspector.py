@@ -42,6 +42,11 @@ def _describe(io: TensorIO) -> dict[str, Any]:
     return {"name": io.name, "dtype": io.dtype.value, "shape": [d if isinstance(d, int) else str(d) for d in io.shape]}
 
 
+def notes(s: Step) -> dict[str, Any]:
+    """What is noted of a step, but for what it computes."""
+    return {k: v for k, v in s.info.items() if k != "reference"}
+
+
 def _step(s: Step) -> dict[str, Any]:
     return {
         "name": s.name,
@@ -49,6 +54,6 @@ def _step(s: Step) -> dict[str, Any]:
         "inputs": [f"{o.spec} {o.format.name}" for o in s.inputs],
         "outputs": [f"{o.spec} {o.format.name}" for o in s.outputs],
         "host_code": s.artifact.host_code,
-        **s.info,
+        **notes(s),
         **({"bodies": [[_step(x) for x in p.steps] for p in s.plans]} if s.plans else {}),
     }

@@ -71,6 +71,12 @@ class Segment:
         assert self.runnable is not None
         self.runnable()
 
+    def move(self, addresses: Mapping[int, int]) -> None:
+        """Weights lie elsewhere, by buffer."""
+        if self.runnable is not None:
+            for buffer, address in addresses.items():
+                self.runnable.rebind(buffer, address)
+
     def _check_room(self, env: Env, held: Held) -> None:
         """Raises ShapeError for a step that reads or writes beyond a buffer."""
         buffers = self.program.plan.buffers
@@ -224,6 +230,10 @@ class PhasedContext(ExecutionContext):
         if k not in self._inner:
             self._inner[k] = [PhasedContext(p) for p in self._program.bodies[k]]
         return [partial(c.call, given=env) for c in self._inner[k]]
+
+    def _rebind(self, addresses: Mapping[int, int]) -> None:
+        for segment, _ in self._segments:
+            segment.move(addresses)
 
     def close(self) -> None:
         super().close()

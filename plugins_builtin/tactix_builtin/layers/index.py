@@ -14,6 +14,7 @@ from tactix.words.errors import DTypeError, ShapeError
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers.common import Array, Movement, Specs, axis_of, pick, required, same_dim, wide
 from tactix_builtin.layers.shape import AxisAttrs
+from tactix_sdk.numerics import array
 
 
 def _indices(spec: TensorSpec, who: str) -> TensorSpec:
@@ -42,7 +43,7 @@ class Gather(Movement):
         return [(*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])]
 
     def reference(self, attrs: AxisAttrs, *inputs: Array) -> tuple[Array, ...]:
-        return (np.asarray(np.take(inputs[0], inputs[1], axis=attrs.axis)),)
+        return (array(np.take(inputs[0], inputs[1], axis=attrs.axis)),)
 
     def sample(self, attrs: AxisAttrs, inputs: Specs, rng: Any) -> list[Any]:
         data, indices = required(self, inputs, 2)

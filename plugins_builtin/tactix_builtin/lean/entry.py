@@ -49,7 +49,7 @@ def open_plan(source: Any, settings: Mapping[str, Any]) -> Any:
     logger = Logger()
     logger.log = settings["log"]  # type: ignore[method-assign]
     known = ("device", "allocator", "max_threads", "copy_weights", "engine_host_code_allowed", "strict",
-             "error_recorder")  # fmt: skip
+             "references", "error_recorder")  # fmt: skip
     session = Session(logger=logger)
     session.trust_stores = {"host": _Vouched(settings["vouched"])}  # type: ignore[assignment]
     runtime = Runtime(logger, session, **{name: settings[name] for name in known if name in settings})

@@ -6,12 +6,10 @@ import atexit
 import hashlib
 import importlib
 import importlib.util
-import io
 import shutil
 import sys
 import tempfile
 import threading
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -19,12 +17,11 @@ from typing import Any
 
 from tactix.contracts.flavour import TempfileControlFlag
 from tactix.words import errors
-from tactix.words.errors import ConfigError, PlanFormatError
+from tactix.words.errors import ConfigError
+from tactix_builtin.embedded import archive
 from tactix_builtin.lean.importer import MemoryImporter
 
 PACKAGE = "tactix_lean/"
-SIZE_LIMIT = 16 << 20
-"""Bytes of an unpacked runtime."""
 
 _lock = threading.Lock()
 
@@ -51,14 +48,8 @@ def _belongs(path: Path) -> bool:
 
 def unpack(wheel: bytes) -> dict[str, bytes]:
     """The files of a wheel's package. Raises PlanFormatError."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(wheel)) as z:
-            inside = [i for i in z.infolist() if i.filename.startswith(PACKAGE) and not i.is_dir()]
-            if sum(i.file_size for i in inside) > SIZE_LIMIT or any(".." in i.filename.split("/") for i in inside):
-                raise PlanFormatError("the lean runtime is too large, or leaves its folder", do="Build the plan again")
-            return {i.filename.removeprefix(PACKAGE): z.read(i) for i in inside}
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as e:
-        raise PlanFormatError("the lean runtime is no wheel", why=str(e), do="Build the plan again") from None
+    found = archive.unpack(wheel, "lean runtime")
+    return {path.removeprefix(PACKAGE): text for path, text in found.items() if path.startswith(PACKAGE)}
 
 
 def admit(files: Mapping[str, bytes], flags: TempfileControlFlag, folder: str | None) -> ModuleType:

@@ -19,24 +19,28 @@ ENTRY = "tactix_builtin.lean.entry"
 
 ROOTS = (ENTRY, *(f"tactix_builtin.layers.{family}" for family in FAMILIES))
 
-STANDS_FOR = {
-    "tactix": ENTRY, "tactix.plugins.session": "tactix_builtin.lean.session", "tactix_sdk": "tactix_builtin.lean.sdk",
-}  # fmt: skip
+VOCABULARIES = tuple(f"tactix_sdk.{name}" for name in ("artifacts", "errors", "rules", "scalar"))
+"""With all that ``tactix_sdk`` has, what packs in plans may import: one module of theirs often serves both doors."""
+
+SDK = "tactix_sdk"
+
+STANDS_FOR = {"tactix": ENTRY, "tactix.plugins.session": "tactix_builtin.lean.session", SDK: "tactix_builtin.lean.sdk"}
 """Modules whose place another takes."""
 
 LEFT_OUT = (
     "tactix_builtin.cuda.bench", "tactix_builtin.cuda.cudnn.compiler", "tactix_builtin.cuda.nvrtc",
     "tactix_builtin.flavours.default", "tactix_builtin.flavours.dispatch", "tactix_builtin.flavours.lean",
-    "tactix_sdk.evaluate",
+    "tactix.plugins.hookspecs", "tactix_builtin.market", "tactix_sdk.evaluate", "tactix_sdk.kernel_text",
 )  # fmt: skip
 """What only building needs, and other flavours; imported inside functions that no plan gets to."""
 
 COLD = (
-    "tactix.contracts.expr", "tactix.contracts.graph", "tactix.contracts.layer", "tactix.contracts.region",
-    "tactix.network",
-    "tactix_builtin.cuda", "tactix_builtin.flavours.held", "tactix_builtin.flavours.phased",
-    "tactix_builtin.flavours.values", "tactix_builtin.launchers.control", "tactix_builtin.launchers.numpy_launcher",
-    "tactix_builtin.layers", "tactix_sdk",
+    "tactix.contracts.calibrator", "tactix.contracts.compiler", "tactix.contracts.expr", "tactix.contracts.graph",
+    "tactix.contracts.importer", "tactix.contracts.layer", "tactix.contracts.region", "tactix.contracts.rule",
+    "tactix.contracts.tactic", "tactix.contracts.tool", "tactix.network", "tactix.plan.encode",
+    "tactix_builtin.cuda", "tactix_builtin.embedded", "tactix_builtin.flavours.held", "tactix_builtin.flavours.phased",
+    "tactix_builtin.flavours.references", "tactix_builtin.flavours.values", "tactix_builtin.launchers.control",
+    "tactix_builtin.launchers.numpy_launcher", "tactix_builtin.layers", "tactix_builtin.trust.changing", "tactix_sdk",
 )  # fmt: skip
 """What a plan of kernels for the CPU does not need: kept compressed until something imports it."""
 
@@ -66,11 +70,24 @@ def is_package(module: str) -> bool:
 
 def parsed(module: str) -> ast.Module:
     """Its code, or that of the module which takes its place, without what is there for type checkers alone."""
-    path = source_of(STANDS_FOR.get(module, module))
+    tree = _ForRunning().visit(_tree(STANDS_FOR.get(module, module)))
+    if module == SDK:
+        homes = {name: ".".join(_parts(home)) for name, home in _offered().items()}
+        tree.body += ast.parse(f"_HOMES = {homes!r}").body
+    return tree  # type: ignore[no-any-return]
+
+
+def _tree(module: str) -> ast.Module:
+    path = source_of(module)
     if path is None:
         raise InternalError(f"no module {module}")
-    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-    return _ForRunning().visit(tree)  # type: ignore[no-any-return]
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def _offered() -> dict[str, str]:
+    """The names that the SDK has, and the module that each is from."""
+    lines = [n for n in _tree(SDK).body if isinstance(n, ast.ImportFrom) and n.module]
+    return {a.name: str(n.module) for n in lines if not within(str(n.module), LEFT_OUT) for a in n.names}
 
 
 class _ForRunning(ast.NodeTransformer):
@@ -93,7 +110,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
 def closure() -> dict[str, ast.Module]:
     """The code of every module of the lean runtime, sorted by name. Raises InternalError."""
     found: dict[str, ast.Module] = {}
-    todo = ["tactix", *ROOTS[1:]]
+    todo = ["tactix", *ROOTS[1:], *VOCABULARIES, *_offered().values()]
     while todo:
         module = todo.pop()
         if module in found or within(module, LEFT_OUT) or module == ENTRY:
@@ -113,6 +130,10 @@ def _check_left_out(module: str, tree: ast.Module) -> None:
 
 def place(module: str) -> str:
     """Its file in the lean package: ``words/dims.py``."""
-    top, *rest = module.split(".")
-    parts = [*PLACES[top], *rest]
+    parts = _parts(module)
     return "/".join([*parts, "__init__.py"]) if is_package(module) else "/".join(parts) + ".py"
+
+
+def _parts(module: str) -> list[str]:
+    top, *rest = module.split(".")
+    return [*PLACES[top], *rest]

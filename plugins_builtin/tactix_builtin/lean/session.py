@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import tactix
 from tactix.words.errors import ConfigError, PluginError
 
 
@@ -21,6 +22,12 @@ class Session:
             raise AttributeError(f"a session has no {name!r}")
         found = self.__dict__[name] = Shelf(name, _SOURCES[name])
         return found
+
+    @property
+    def signer(self) -> Callable[[bytes], bytes] | None:
+        """What signs plans that are made here; None in a guest, whose host has the keys."""
+        local = self.trust_stores.get("local")
+        return local.sign if local else None
 
 
 class Shelf(Mapping[str, Any]):
@@ -44,6 +51,9 @@ class Shelf(Mapping[str, Any]):
             known = ", ".join(self._found)
             raise PluginError(f"the lean runtime has no {self._name[:-1]} {key!r}", do=f"There are: {known}", key=key)
         return self._found[key]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._found[key] if key in self else default
 
     def __contains__(self, key: object) -> bool:
         while key not in self._found and self._sources:
@@ -104,11 +114,37 @@ class LeanFlavour:
         """An engine. Raises PlanCompatibilityError, AllocationError."""
         from tactix.run.engine import Engine
 
+        session = with_packs(plan, session)
         if not plan.produced:
             return Engine(plan, session, device, options)
         from tactix_builtin.flavours.phased import PhasedContext
 
         return Engine(plan, session, device, options, PhasedContext)
+
+    def check(self, plan: Any, session: Any) -> Any:
+        """All reasons why the plan cannot run here."""
+        from tactix.run.runtime import Runtime
+
+        return Runtime(session=session).check(plan)
+
+    def on_references(self, plan: Any, steps: Any) -> Any:
+        """The plan without its host code. Raises PlanCompatibilityError."""
+        from tactix_builtin.flavours.references import on_references
+
+        return on_references(plan, steps)
+
+
+def with_packs(plan: Any, session: Any) -> Any:
+    """The session, with the packs that the plan brings; they find this runtime where they look for tactix.
+
+    Raises PlanFormatError, PluginError.
+    """
+    if not any(r.embedded for r in plan.requirements):
+        return session
+    from tactix_builtin.embedded.carried import carried
+
+    top = tactix.__name__
+    return carried(plan, session, {"tactix": top, "tactix_builtin": f"{top}.builtin", "tactix_sdk": f"{top}.sdk"})
 
 
 def _flavours() -> Sequence[Any]:

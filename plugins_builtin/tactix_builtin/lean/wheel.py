@@ -56,16 +56,18 @@ def wheel() -> bytes:
     files = {f"{PACKAGE}/{path}": content for path, content in sorted(package_files().items())}
     files[f"{info}/METADATA"] = METADATA.format(version=version).encode()
     files[f"{info}/WHEEL"] = WHEEL.format(version=version).encode()
-    files[f"{info}/RECORD"] = _record(files, f"{info}/RECORD").encode()
-    return _archive(files)
+    files[f"{info}/RECORD"] = record(files, f"{info}/RECORD").encode()
+    return archive(files)
 
 
-def _record(files: Mapping[str, bytes], own: str) -> str:
+def record(files: Mapping[str, bytes], own: str) -> str:
+    """The text of a wheel's RECORD, whose path is ``own``."""
     digests = {p: base64.urlsafe_b64encode(hashlib.sha256(c).digest()).rstrip(b"=").decode() for p, c in files.items()}
     return "".join(f"{p},sha256={digests[p]},{len(c)}\n" for p, c in files.items()) + f"{own},,\n"
 
 
-def _archive(files: Mapping[str, bytes]) -> bytes:
+def archive(files: Mapping[str, bytes]) -> bytes:
+    """A wheel of files by path; the same bytes for the same files in the same order."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as z:
         for path, content in files.items():

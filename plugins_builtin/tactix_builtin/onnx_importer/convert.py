@@ -78,9 +78,12 @@ class Context:
         return self.tensor(i).spec
 
     def const(self, i: int) -> Array | None:
-        """The array of input ``i`` if it is a constant."""
+        """The array of input ``i`` if it is a constant, which is then built in."""
         found = self.input(i)
-        return None if found is None else found.const
+        if found is None or found.const is None:
+            return None
+        self.network.read.add(found.name)
+        return found.const
 
     def array(self, i: int) -> Array:
         """The array of input ``i``, which must be a constant. Raises UnsupportedOperator."""
@@ -92,7 +95,10 @@ class Context:
         found = self.input(i)
         if found is not None and found.spec.numel == 0:
             return ()
-        return None if found is None else content(found.spec)
+        known = None if found is None else content(found.spec)
+        if known is not None and found is not None and found.const is not None:
+            self.network.read.add(found.name)
+        return known
 
     def ints(self, i: int) -> tuple[int, ...] | None:
         """``known`` where all are numbers."""

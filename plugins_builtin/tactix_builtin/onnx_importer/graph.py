@@ -240,7 +240,9 @@ class Walker:
         for v in results:
             _check_size(v, ctx.who)
         settled = [None if v is None else self._settle(ctx, v) for v in results]
-        self.origins.update({s: v for s, v in zip(settled, results) if s and v and s.const is not None is v.const})
+        made = {s: v for s, v in zip(settled, results) if s and v and s.const is not None is v.const}
+        self.origins.update(made)
+        self.network.origins.update({s.name: v for s, v in made.items()})
         for i, name in enumerate(node.output):
             if name and (i >= len(settled) or settled[i] is None):
                 ctx.fail(f"output {i} ({name!r}) is not supported")

@@ -194,6 +194,7 @@ LARGEST = 1 << 20
 
 def _repeated(ctx: Context, p: Value, groups: int, each: Dim) -> Value:
     if p.const is not None and isinstance(each, int) and groups * each <= LARGEST:
+        ctx.network.read.add(p.name)
         return ctx.constant(np.repeat(p.const, each))
     wide = ctx.layer("tactix.Expand", [ctx.reshape(p, (groups, 1))], shape=(groups, each))
     return ctx.reshape(wide, (groups * each,))

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 TOPICS = (
     "fold", "canonical", "broadcast", "reshape", "movement", "affine", "index", "quantize", "conv", "matmul", "gelu",
-    "norm", "attention", "heads", "rnn", "epilogue", "pointwise",
+    "norm", "attention", "heads", "sinking", "rnn", "epilogue", "pointwise",
 )  # fmt: skip
 
 

@@ -51,9 +51,12 @@ def scalar_const(v: Value | None) -> float | None:
     return uniform(v) if v is not None and v.const is not None and v.const.size == 1 else None
 
 
-def close(number: float | None, target: float) -> bool:
-    """Whether it is the target as models spell it: to four digits."""
-    return number is not None and abs(number - target) <= 1e-4 * abs(target)
+def close(v: Value | None, target: float) -> bool:
+    """Whether it is the target as models spell it: one element, to four digits, or as the tensor's dtype rounds it."""
+    number = scalar_const(v)
+    if v is None or number is None:
+        return False
+    return abs(number - target) <= 1e-4 * abs(target) or number == float(np.asarray(target).astype(v.const.dtype))
 
 
 def core_shape(shape: Shape) -> Shape:
@@ -70,6 +73,12 @@ def along_axis(v: Value, rank: int, axis: int, size: Dim) -> Array | None:
     if any(d != 1 for i, d in enumerate(shape) if i != axis) or shape[axis] not in (1, size):
         return None
     return np.broadcast_to(v.const.reshape(-1), (size,))
+
+
+def contiguous(x: Array) -> Array:
+    """A C-contiguous array of the same content; itself if it is one."""
+    x = x if hasattr(x, "flags") else np.asarray(x)
+    return x if x.flags.c_contiguous else x.copy()
 
 
 def used_only_by(graph: Any, value: Value, node: Node) -> bool:

@@ -11,7 +11,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.rule import Op, P, Rule, anything, literal
 from tactix.words.dims import evaluate, symbols
 from tactix.words.dtypes import DType
-from tactix_builtin.rules.facts import is_static
+from tactix_builtin.rules.facts import contiguous, is_static
 
 MAX_BYTES = 64 << 20
 MAX_REPEATED = 1 << 20
@@ -40,7 +40,7 @@ def _foldable(root: Node) -> bool | str:
 def _fold(root: Node) -> tuple[Any, ...]:
     inputs = [None if v is None else v.const for v in root.inputs]
     results = root.layer.reference(attribute.resolve_fields(root.attrs, {}), *inputs)
-    return tuple(literal(np.asarray(r, order="C")) for r in results)
+    return tuple(literal(contiguous(r)) for r in results)
 
 
 def _fold_example(net: Any) -> None:

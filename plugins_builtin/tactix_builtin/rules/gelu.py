@@ -30,7 +30,7 @@ _ERF = T.Add(any_of(T.Erf(T.Div(_X, const("divisor"))), T.Erf(T.Mul(_X, const("f
 
 
 def _erf_when(root: Node, x: Value, divisor: Value | None = None, factor: Value | None = None) -> bool:
-    scaled = close(scalar_const(divisor), ROOT_2) or close(scalar_const(factor), 1 / ROOT_2)
+    scaled = close(divisor, ROOT_2) or close(factor, 1 / ROOT_2)
     return scaled and root.outputs[0].spec.shape == x.spec.shape
 
 
@@ -54,7 +54,7 @@ _TANH = T.Add(T.Tanh(any_of(_SUM, _PRODUCT)), 1.0)
 
 
 def _tanh_when(root: Node, x: Value, cubic: Value, factor: Value) -> bool:
-    known = close(scalar_const(cubic), CUBIC) and close(scalar_const(factor), ROOT_2_OVER_PI)
+    known = close(cubic, CUBIC) and close(factor, ROOT_2_OVER_PI)
     return known and root.outputs[0].spec.shape == x.spec.shape
 
 

@@ -16,34 +16,40 @@ TURN = (0, 2, 1, 3)
 
 # -- transposes --------------------------------------------------------------------------------------------------------
 
-_Q, _K, _V = (T.Transpose(var(x), perm=TURN) for x in "qkv")
+_Q, _K, _V = (T.Transpose(var(x)) >> f"turned_{x}" for x in "qkv")
 
 
-def _turned_when(root: Node, attention: Node, q: Value, k: Value, v: Value) -> bool | str:
-    known = all(isinstance(x.spec.shape[i], int) for x in (q, k, v) for i in (2, 3))
-    same = q.spec.shape[::2] == k.spec.shape[::2] == v.spec.shape[::2]
-    return True if known and same else "the heads are not known, or are shared"
+def _turned_when(turned_q: Node, turned_k: Node, turned_v: Node) -> bool | str:
+    if any(n.attrs.perm[-1:] != (3,) for n in (turned_q, turned_k, turned_v)):
+        return "the heads' elements do not lie side by side"
+    q, k, v = (n.outputs[0].spec.shape for n in (turned_q, turned_k, turned_v))
+    known = all(isinstance(d, int) for shape in (q, k, v) for d in shape[1::2])
+    return True if known and q[:2] == k[:2] == v[:2] else "the heads are not known, or are shared"
 
 
-def _flat(x: Value) -> Op:
-    b, s, heads, dim = x.spec.shape
+def _flat(turned: Node) -> Op:
+    """Rows of tokens; where the Transpose is TURN, what it reads as it lies."""
+    b, heads, s, dim = turned.outputs[0].spec.shape
+    x = T.Transpose(turned.given[0], perm=tuple(turned.attrs.perm[i] for i in TURN))
     return T.Reshape(x, shape=(b, s, heads * dim))
 
 
-def _tokens(root: Node, attention: Node, q: Value, k: Value, v: Value) -> Op:
-    heads, dim = q.spec.shape[2:]
-    a = attention.attrs
+def _tokens(root: Node, turned_q: Node, turned_k: Node, turned_v: Node) -> Op:
+    a, (b, heads, s, dim) = root.attrs, turned_q.outputs[0].spec.shape
+    value_dim = turned_v.outputs[0].spec.shape[3]
     y = T.TokenAttention(
-        _flat(q), _flat(k), _flat(v), *attention.inputs[3:], heads=heads, dim=dim, value_dim=v.spec.shape[3],
-        scale=a.scale, nan_to_zero=a.nan_to_zero,
+        *map(_flat, (turned_q, turned_k, turned_v)), *root.inputs[3:], heads=heads, dim=dim,
+        value_dim=value_dim, scale=a.scale, nan_to_zero=a.nan_to_zero,
     )  # fmt: skip
-    return T.Reshape(y, shape=root.outputs[0].spec.shape)
+    rows = T.Reshape(y, shape=(b, s, heads, value_dim))
+    return T.Transpose(rows, perm=TURN)
 
 
 def _tokens_example(net: Any) -> None:
-    sizes = (("q", 3, 4), ("k", 5, 4), ("v", 5, 6))
-    parts = [net.add_input(name, "f32", ["n", rows, 2, dim]) for name, rows, dim in sizes]
-    turned = [net.add_layer("tactix.Transpose", [x], perm=TURN)[0] for x in parts]
+    q = net.add_input("q", "f32", [3, "n", 2, 4])
+    k, v = (net.add_input(name, "f32", ["n", 5, 2, dim]) for name, dim in (("k", 4), ("v", 6)))
+    turns = ((q, (1, 2, 0, 3)), (k, TURN), (v, TURN))
+    turned = [net.add_layer("tactix.Transpose", [x], perm=perm)[0] for x, perm in turns]
     mask = net.add_input("mask", "f32", ["n", 1, 3, 5])
     (y,) = net.add_layer("tactix.Attention", [*turned, mask], scale=0.5)
     net.mark_output(net.add_layer("tactix.Transpose", [y], perm=TURN)[0], "y")
@@ -122,7 +128,7 @@ def _columns_example(net: Any) -> None:
 
 RULES = (
     Rule(
-        "tactix.attention_of_tokens", T.Transpose(T.Attention(_Q, _K, _V) >> "attention", perm=TURN), _tokens,
+        "tactix.attention_of_tokens", T.Attention(_Q, _K, _V), _tokens,
         _turned_when, benefit=30, example=_tokens_example,
     ),
     Rule(

@@ -12,7 +12,7 @@ from tactix.contracts.rule import Fuse, Op, P, Rule, any_of, const, fuse, litera
 from tactix.words.dtypes import DType
 from tactix_builtin.rules.anchors import takes_epilogue
 from tactix_builtin.rules.epilogue import MAX_NODES
-from tactix_builtin.rules.facts import again, fields_of
+from tactix_builtin.rules.facts import again, contiguous, fields_of
 from tactix_builtin.rules.rounded import rounded, roundings
 
 _low = partial(Rule, numerics="bf16", device="cpu", phase="fuse")
@@ -99,7 +99,7 @@ def _gemm_when(root: Node, x: Value, w: Value) -> bool:
 
 
 def _gemm(root: Node, x: Value, w: Value, graph: Any) -> Op:
-    weights = np.ascontiguousarray(w.const.T) if root.attrs.transB else w.const
+    weights = contiguous(w.const.T) if root.attrs.transB else w.const
     return P.tactix.WideMatMul(rounded(x, root, graph), _halved(weights), *root.inputs[2:])
 
 

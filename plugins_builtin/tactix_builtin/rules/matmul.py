@@ -8,7 +8,7 @@ import numpy as np
 
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
-from tactix_builtin.rules.facts import Array, along_axis, scalar_const
+from tactix_builtin.rules.facts import Array, along_axis, contiguous, scalar_const
 
 # -- gemm ------------------------------------------------------------------------------------------------------------
 
@@ -16,7 +16,7 @@ from tactix_builtin.rules.facts import Array, along_axis, scalar_const
 def _turned(v: Value, flag: bool) -> Any:
     if not flag:
         return v
-    return P.tactix.Transpose(v, perm=(1, 0)) if v.const is None else literal(np.ascontiguousarray(v.const.T))
+    return P.tactix.Transpose(v, perm=(1, 0)) if v.const is None else literal(contiguous(v.const.T))
 
 
 def _times(template: Any, v: Value, factor: float) -> Any:

@@ -20,7 +20,7 @@ from tactix.contracts.rule import Fuse, Op, P, Rule, any_of, const, fuse, litera
 from tactix.words.dims import evaluate
 from tactix.words.dtypes import DType
 from tactix_builtin.rules.anchors import broadcasts_surely, takes_epilogue
-from tactix_builtin.rules.facts import Array, fields_of
+from tactix_builtin.rules.facts import Array, contiguous, fields_of
 from tactix_builtin.rules.fold import MAX_BYTES
 from tactix_builtin.rules.quantized_products import PRODUCT_RULES
 
@@ -91,7 +91,7 @@ def _constant_when(root: Node) -> bool:
 
 def _constant(root: Node) -> Any:
     inputs = [None if v is None else v.const for v in root.inputs]
-    return literal(np.ascontiguousarray(root.layer.reference(root.attrs, *inputs)[0]))
+    return literal(contiguous(root.layer.reference(root.attrs, *inputs)[0]))
 
 
 def _constant_example(net: Any) -> None:

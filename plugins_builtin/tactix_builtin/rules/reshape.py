@@ -76,7 +76,7 @@ def _ones_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.Transpose", [x], perm=(1, 0, 2))[0], "y")
 
 
-def _groups(shape: Shape, merged: Shape) -> list[list[int]] | None:
+def groups_of(shape: Shape, merged: Shape) -> list[list[int]] | None:
     """Consecutive axes of ``shape`` whose products are the dims of ``merged``; None if there are none such."""
     out: list[list[int]] = []
     axis = 0
@@ -95,7 +95,7 @@ def _groups(shape: Shape, merged: Shape) -> list[list[int]] | None:
 
 def _unmerged_perm(root: Node, x: Value, turn: Node) -> tuple[int, ...] | None:
     """The order of x's axes that merging them, transposing and splitting them again comes to."""
-    groups = _groups(x.spec.shape, turn.inputs[0].spec.shape)  # type: ignore[union-attr]
+    groups = groups_of(x.spec.shape, turn.inputs[0].spec.shape)  # type: ignore[union-attr]
     if groups is None:
         return None
     perm = tuple(axis for p in turn.attrs.perm for axis in groups[p])
@@ -117,7 +117,7 @@ def _unmerged_example(net: Any) -> None:
 def _turned_groups(root: Node, x: Value, turn: Node) -> list[list[int]] | None:
     """The axes of x that each axis of the Reshape merges, if they follow one another in x too."""
     perm = turn.attrs.perm
-    groups = _groups(tuple(x.spec.shape[p] for p in perm), root.attrs.shape)
+    groups = groups_of(tuple(x.spec.shape[p] for p in perm), root.attrs.shape)
     if groups is None:
         return None
     axes = [[perm[i] for i in g] for g in groups]
@@ -130,6 +130,41 @@ def _merged_before(root: Node, x: Value, turn: Node) -> Op:
     order = sorted(range(len(axes)), key=lambda i: axes[i][0])
     inner = P.tactix.Reshape(x, shape=tuple(root.attrs.shape[i] for i in order))
     return P.tactix.Transpose(inner, perm=tuple(order.index(i) for i in range(len(axes))))
+
+
+def _without_ones(root: Node, x: Value, turn: Node) -> Op:
+    kept = [axis for axis, d in enumerate(x.spec.shape) if d != 1]
+    inner = P.tactix.Reshape(x, shape=tuple(x.spec.shape[axis] for axis in kept))
+    turned = P.tactix.Transpose(inner, perm=tuple(kept.index(p) for p in turn.attrs.perm if p in kept))
+    return P.tactix.Reshape(turned, shape=root.attrs.shape)
+
+
+def _without_ones_example(net: Any) -> None:
+    x = net.add_input("x", "f32", [1, "n", 3, 5])
+    (y,) = net.add_layer("tactix.Transpose", [x], perm=(2, 1, 0, 3))
+    net.mark_output(net.add_layer("tactix.Reshape", [y], shape=(3, x.spec.shape[1], 5))[0], "y")
+
+
+def _split_shape(root: Node, turn: Node) -> tuple[Shape, tuple[int, ...]] | None:
+    """The shape that splits the axes of what is transposed as the Reshape does, and how to transpose that."""
+    perm, shape = turn.attrs.perm, root.attrs.shape
+    groups = groups_of(shape, turn.outputs[0].spec.shape)
+    if groups is None:
+        return None
+    order = [axis for i in sorted(range(len(perm)), key=lambda i: perm[i]) for axis in groups[i]]
+    return tuple(shape[axis] for axis in order), tuple(order.index(axis) for axis in range(len(shape)))
+
+
+def _split_before(root: Node, x: Value, turn: Node) -> Op:
+    found = _split_shape(root, turn)
+    assert found is not None
+    return P.tactix.Transpose(P.tactix.Reshape(x, shape=found[0]), perm=found[1])
+
+
+def _split_before_example(net: Any) -> None:
+    x = net.add_input("x", "f32", [5, "n", 12])
+    (y,) = net.add_layer("tactix.Transpose", [x], perm=(1, 2, 0))
+    net.mark_output(net.add_layer("tactix.Reshape", [y], shape=(x.spec.shape[1], 3, 4, 5))[0], "y")
 
 
 def _merged_before_example(net: Any) -> None:
@@ -206,7 +241,7 @@ def _sink_example(net: Any) -> None:
 def _rows(x: Value, rows: Node) -> Shape | None:
     """The shape with x's own leading axes and the last one of the Reshape; None if the Reshape has it already."""
     shape = rows.attrs.shape
-    groups = _groups(x.spec.shape, shape)
+    groups = groups_of(x.spec.shape, shape)
     keeps_last = bool(x.spec.rank) and bool(shape) and x.spec.shape[-1] == shape[-1]
     if len(shape) < 2 or (groups is None and not keeps_last):
         return None
@@ -257,6 +292,14 @@ RULES = (
     Rule(
         "tactix.transpose_below_reshape", P.tactix.Reshape(P.tactix.Transpose(var("x")) >> "turn"), _merged_before,
         lambda root, x, turn: _turned_groups(root, x, turn) is not None, benefit=45, example=_merged_before_example,
+    ),
+    Rule(
+        "tactix.transpose_without_ones", P.tactix.Reshape(P.tactix.Transpose(var("x")) >> "turn"), _without_ones,
+        lambda x: 1 in x.spec.shape, benefit=48, example=_without_ones_example,
+    ),
+    Rule(
+        "tactix.transpose_below_split", P.tactix.Reshape(P.tactix.Transpose(var("x")) >> "turn"), _split_before,
+        lambda root, turn: _split_shape(root, turn) is not None, benefit=45, example=_split_before_example,
     ),
     Rule(
         "tactix.reshape_below_pointwise", pointwise(), _sink, _sink_when, benefit=30, example=_sink_example,

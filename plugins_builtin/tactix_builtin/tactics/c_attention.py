@@ -51,7 +51,6 @@ class AttentionTactic(Tactic):
     key = "tactix.c_attention@1"
     implements = c_heads.LAYERS
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

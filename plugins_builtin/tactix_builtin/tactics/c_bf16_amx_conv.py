@@ -59,7 +59,6 @@ class HalfAmxConvTactic(Tactic):
     key = "tactix.c_bf16_amx_conv@1"
     implements = ("tactix.WideConvolution@1", "tactix.Convolution@1", "tactix.WideConvTranspose@1")
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

@@ -25,7 +25,6 @@ class HalfConvTactic(Tactic):
     key = "tactix.c_bf16_conv@1"
     implements = ("tactix.WideConvolution@1", "tactix.Convolution@1")
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

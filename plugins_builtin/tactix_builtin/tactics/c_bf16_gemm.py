@@ -23,7 +23,6 @@ class HalfGemmTactic(Tactic):
     key = "tactix.c_bf16_gemm@1"
     implements = ("tactix.WideMatMul@1", "tactix.MatMul@1", "tactix.Gemm@1")
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

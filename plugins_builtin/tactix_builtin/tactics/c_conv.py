@@ -42,7 +42,6 @@ class ConvTactic(Tactic):
     key = "tactix.c_conv@1"
     implements = ("tactix.Convolution@1",)
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

@@ -36,7 +36,6 @@ class AmxConvTactic(Tactic):
     key = "tactix.c_conv_amx@1"
     implements = ("tactix.Convolution@1",)
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

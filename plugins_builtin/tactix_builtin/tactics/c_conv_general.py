@@ -115,7 +115,6 @@ class GeneralConvTactic(Tactic):
     key = "tactix.c_conv_general@1"
     implements = ("tactix.Convolution@1", "tactix.ConvTranspose@1")
     source = "c"
-    native = True
     by_signature = True
     fallback = True
 

@@ -38,7 +38,6 @@ class ConvTransposeTactic(Tactic):
     key = "tactix.c_conv_transpose@1"
     implements = ("tactix.ConvTranspose@1", "tactix.WideConvTranspose@1")
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

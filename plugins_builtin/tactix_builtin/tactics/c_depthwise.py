@@ -36,7 +36,6 @@ class DepthwiseTactic(Tactic):
     key = "tactix.c_depthwise@1"
     implements = ("tactix.Convolution@1", "tactix.WideConvolution@1")
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

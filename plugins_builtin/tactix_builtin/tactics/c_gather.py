@@ -28,7 +28,6 @@ class GatherTactic(Tactic):
     key = "tactix.c_gather@1"
     implements = ("tactix.Gather@1", "tactix.GatherElements@1", "tactix.GatherND@1")
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

@@ -42,7 +42,6 @@ class GemmTactic(Tactic):
     key = "tactix.c_gemm@1"
     implements = ("tactix.Gemm@1", "tactix.MatMul@1")
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

@@ -62,7 +62,6 @@ class AmxGemmTactic(Tactic):
     key = "tactix.c_gemm_amx@1"
     implements = ("tactix.Gemm@1", "tactix.MatMul@1")
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

@@ -29,7 +29,6 @@ class GenerateTactic(Tactic):
     key = "tactix.c_generate@1"
     implements = ("tactix.Dims@1", "tactix.Range@1", "tactix.Fill@1")
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

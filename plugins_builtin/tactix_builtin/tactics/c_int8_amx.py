@@ -72,7 +72,6 @@ class ByteAmxTactic(Tactic):
     key = "tactix.c_int8_amx@1"
     implements: tuple[str, ...] = ("tactix.IntegerMatMul@1",)
     source = "c"
-    native = True
     by_signature = True
     dot: Dot = BYTES
 

@@ -44,7 +44,6 @@ class ByteAmxConvTactic(Tactic):
     key = "tactix.c_int8_amx_conv@1"
     implements = ("tactix.IntegerConvolution@1",)
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

@@ -39,7 +39,6 @@ class ByteConvTactic(Tactic):
     key = "tactix.c_int8_conv@1"
     implements = ("tactix.IntegerConvolution@1",)
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

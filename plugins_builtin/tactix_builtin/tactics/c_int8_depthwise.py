@@ -41,7 +41,6 @@ class ByteDepthwiseTactic(Tactic):
     key = "tactix.c_int8_depthwise@1"
     implements = ("tactix.IntegerConvolution@1",)
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

@@ -90,7 +90,6 @@ class ByteGemmTactic(Tactic):
     key = "tactix.c_int8_gemm@1"
     implements = ("tactix.IntegerMatMul@1",)
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

@@ -26,7 +26,6 @@ class BytePoolTactic(Tactic):
     key = "tactix.c_int8_pool@1"
     implements = ("tactix.MaxPool@1",)
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

@@ -28,7 +28,6 @@ class ByteQuantizeTactic(Tactic):
     key = "tactix.c_int8_quantize@1"
     implements = ("tactix.QuantizeLinear@1",)
     source = "c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         x, *parameters = (v.spec for v in node.given)

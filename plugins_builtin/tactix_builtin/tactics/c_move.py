@@ -35,7 +35,6 @@ class MoveTactic(Tactic):
     key = "tactix.c_move@1"
     implements = tuple(f"tactix.{name}@1" for name in ("Reshape", "Transpose", "Expand", "Tile", *_AXIS_WISE))
     source = "c"
-    native = True
     by_signature = True
     language = "C"
 

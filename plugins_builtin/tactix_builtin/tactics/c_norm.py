@@ -65,7 +65,6 @@ class NormTactic(Tactic):
         "tactix.GroupNormalization@1",
     )
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

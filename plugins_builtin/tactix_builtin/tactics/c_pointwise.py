@@ -68,7 +68,6 @@ class PointwiseTactic(Tactic):
     key = "tactix.c_pointwise@1"
     implements = ("pointwise",)
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

@@ -37,7 +37,6 @@ class PoolTactic(Tactic):
     key = "tactix.c_pool@1"
     implements = ("tactix.MaxPool@1", "tactix.AveragePool@1")
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

@@ -61,7 +61,6 @@ class ReduceTactic(Tactic):
     key = "tactix.c_reduce@1"
     implements = tuple(f"tactix.{name}@1" for name in OPERATIONS)
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

@@ -30,7 +30,6 @@ class ReformatTactic(Tactic):
     key = "tactix.c_reformat@1"
     implements = ("tactix.Reformat@1",)
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

@@ -93,7 +93,6 @@ class RecurrentTactic(Tactic):
     key = "tactix.c_rnn@1"
     implements = ("tactix.LSTM@1", "tactix.GRU@1")
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

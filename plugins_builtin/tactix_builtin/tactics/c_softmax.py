@@ -35,7 +35,6 @@ class SoftmaxTactic(Tactic):
     key = "tactix.c_softmax@1"
     implements = ("tactix.Softmax@1", "tactix.LogSoftmax@1")
     source = "c"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

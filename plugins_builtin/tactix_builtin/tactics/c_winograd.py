@@ -46,7 +46,6 @@ class WinogradTactic(Tactic):
     key = "tactix.c_winograd@1"
     implements = ("tactix.Convolution@1",)
     source = "winograd"
-    native = True
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

@@ -115,7 +115,7 @@ class WinogradKernel:
         win, width, channels = self.win, self.tile.width, self.deep * self.lanes
         w = given[win.w]
         w = np.pad(w.reshape(win.co, win.c, 9), ((0, self.panels * width - win.co), (0, channels - win.c), (0, 0)))
-        w = np.ascontiguousarray(w.reshape(self.panels, width, channels, 9).transpose(3, 0, 2, 1)).reshape(9, -1)
+        w = w.reshape(self.panels, width, channels, 9).transpose(3, 0, 2, 1).reshape(9, -1)
         g = np.kron(np.array(self.turn.weights), np.array(self.turn.weights))
         turned = (g @ w.astype(np.float64)).astype(np.float32)
         return turned.reshape(-1, self.panels, channels, width)

@@ -4,8 +4,8 @@ Found in this order: ``$CC``, ``cc``, ``gcc``, ``clang``, ``python -m ziglang cc
 ``<architecture>-linux-gnu-gcc``, else ziglang, unless ``$CC`` is set. Objects are compiled side by side and linked with
 the executor; they are cached by content under the user's cache folder (``TACTIX_CACHE_DIR`` sets another one); equal
 sources give equal bytes. With GCC every kernel is a translation unit of its own, so that builds share objects kernel by
-kernel, and preludes are precompiled. Other compilers would read them anew for each kernel: they get as many units as
-there are cores.
+kernel, and preludes are precompiled. Other compilers would read them anew for each kernel: they get a few units, the
+same number on every machine, as the bytes depend on it.
 
 In a translation unit every kernel has its own ``TX_ENTRY`` (``k_`` and 16 digits of its digest) and ``TX_NAME(x)``
 (that name, ``_``, ``x``); preludes stand in front, each once.
@@ -44,6 +44,7 @@ FLAGS = (
 )  # fmt: skip
 LINK_FLAGS = ("-shared", "-s", "-pthread", "-lm")
 _CACHE_LIMIT = 1 << 30
+_UNITS = 8
 _SHARED_BY = 4
 """Units that must begin alike before a header is precompiled for them: it costs about as much as reading it twice."""
 
@@ -118,7 +119,7 @@ class CCompiler(Compiler):
                 raise CompilerError(f"it takes C, not {s.language}", who=self.key)
         unique = {s.digest: s for s in sources}
         kernels = [unique[d] for d in sorted(unique)]
-        count = len(kernels) if self._precompiles else os.cpu_count() or 1
+        count = len(kernels) if self._precompiles else _UNITS
         units = [*translation_units(kernels, count), Unit(executor_text(), ())]
         try:
             blob = self._build(units, (*self._target(device), *FLAGS))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tactix.contracts import region
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
-from tactix.contracts.region import FUSED
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words import dims
 from tactix.words.dims import Dim
@@ -41,7 +39,4 @@ class NumpyTactic(Tactic):
         return 20e-6 * len(node.body.nodes) + 20e-9 * elements
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        """A node that lacks optional inputs is written as a body, which says where they are missing."""
-        absent = any(v is None for v in node.inputs)
-        layer, attrs = (FUSED, node.body) if absent else (node.layer, node.attrs)
-        return KernelArtifact(launcher="tactix.numpy@1", params=region.encode(layer, attrs))
+        return KernelArtifact(launcher="tactix.numpy@1", params=node.meaning)

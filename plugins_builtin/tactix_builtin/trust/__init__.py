@@ -20,7 +20,8 @@ def trust_digest(digest: str, note: str = "") -> None:
 
     ``note``: for people, kept with it. Raises InvalidArgument, ConfigError.
     """
-    from tactix_builtin.trust.book import changing, digest_of
+    from tactix_builtin.trust.book import digest_of
+    from tactix_builtin.trust.changing import changing
 
     text = digest_of(digest)
     with changing() as book:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,23 +77,6 @@ def read() -> Book:
         raise ConfigError("cannot read the trust store", who=str(path), why=str(e), do=do) from None
 
 
-@contextmanager
-def changing() -> Iterator[Book]:
-    """What is trusted now, to be changed; written when the block ends, one process at a time. Raises ConfigError."""
-    from filelock import FileLock
-
-    path = place()
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with FileLock(f"{path}.lock", mode=0o600):
-            book = read()
-            yield book
-            _write(path, book)
-    except OSError as e:
-        do = "Set TACTIX_HOME to a folder that can be written; to build without signing give sign=False"
-        raise ConfigError("cannot write the trust store", who=str(path), why=str(e), do=do) from None
-
-
 def _check_owner(path: Path, found: os.stat_result) -> None:
     """Whoever writes this file decides what runs here."""
     if os.name == "posix" and (found.st_mode & 0o077 or found.st_uid != os.geteuid()):
@@ -107,27 +89,3 @@ def _decode(j: Mapping[str, Any]) -> Book:
         raise ValueError(f"version {j['version']}, this tactix reads {VERSION}")
     keys = [Key(k["algorithm"], bytes.fromhex(k["secret"]), bytes.fromhex(k["public"]), k["name"]) for k in j["keys"]]
     return Book(str(j["local"]), {k.id: k for k in keys}, {digest_of(d): str(note) for d, note in j["digests"].items()})
-
-
-def _encode(book: Book) -> dict[str, Any]:
-    keys = [
-        {"algorithm": k.algorithm, "secret": k.secret.hex(), "public": k.public.hex(), "name": k.name}
-        for k in book.keys.values()
-    ]
-    return {"version": VERSION, "local": book.local, "keys": keys, "digests": book.digests}
-
-
-def _write(path: Path, book: Book) -> None:
-    """Readers see the old file or the whole new one."""
-    import secrets
-
-    scratch = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as f:
-            json.dump(_encode(book), f, indent=1)
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(scratch, path)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise

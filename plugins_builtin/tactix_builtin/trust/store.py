@@ -6,7 +6,7 @@ import json
 
 from tactix.contracts.trust import Seal
 from tactix.words.errors import PlanFormatError, UntrustedPlan
-from tactix_builtin.trust.book import changing, read
+from tactix_builtin.trust.book import read
 from tactix_builtin.trust.key import ALGORITHMS, HMAC, Key, generate
 
 DOMAIN = b"tactix plan signature 1\n"
@@ -59,6 +59,8 @@ def parse(signature: bytes) -> tuple[str, str, bytes]:
 def _local_key() -> Key:
     book = read()
     if book.local not in book.keys:
+        from tactix_builtin.trust.changing import changing
+
         with changing() as book:  # another process may have made it meanwhile
             if book.local not in book.keys:
                 made = generate(HMAC, "local")

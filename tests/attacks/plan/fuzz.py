@@ -28,7 +28,7 @@ from plan_trial import ROOM, Trial, held_back, peak
 from tactix.plan import container
 from tactix.words.errors import PlanFormatError
 
-ORDER = (0, 0, 0, 0, 1, 1, 1, 2, 3, 4, 4)
+ORDER = (0, 0, 0, 0, 1, 1, 1, 2, 3, 4, 4, 5, 5)
 """Samples by number; those with short headers, which take little time, come more often."""
 
 SECONDS = 10
@@ -61,7 +61,8 @@ class Fuzzer:
             signal.setitimer(signal.ITIMER_REAL, SECONDS)
             if case % 512 == 0 and (most := peak(self.trial, data)) > len(data) + ROOM:
                 return "FAULT memory", f"{most} bytes for a file of {len(data)}"
-            return self.trial(data, verify=case % 3 == 0, more=case % 50 == 0), ""
+            verify, more, references = case % 3 == 0, case % 50 == 0, case % 2 == 0
+            return self.trial(data, verify=verify, more=more, references=references), ""
         except (Exception, Hang) as e:
             return f"FAULT {type(e).__name__}", traceback.format_exc()
         finally:

@@ -48,6 +48,29 @@ def first_of(kind: str, **fields: Any) -> Change:
     return change
 
 
+def requirement(field: str, value: Any) -> Change:
+    """A field of whatever is embedded."""
+
+    def change(h: dict[str, Any]) -> None:
+        for r in h["requirements"]:
+            if r["embedded"]:
+                r[field] = value
+
+    return change
+
+
+def another_name(h: dict[str, Any]) -> None:
+    """A wheel under the name of other content."""
+    (digest,) = {r["digest"] for r in h["requirements"] if r["embedded"]}
+    h["blobs"]["f" * 64] = h["blobs"].pop(digest)
+    requirement("digest", "f" * 64)(h)
+
+
+def weight_as_wheel(h: dict[str, Any]) -> None:
+    digest = next(b["blob"] for b in h["buffers"] if b["blob"])
+    h["requirements"].append({**REQUIREMENT, "digest": digest, "embedded": True})
+
+
 def operand(index: int, value: Any, side: str = "inputs", step: int = 0) -> Change:
     return put("steps", step, side, 0, index, value=value)
 
@@ -143,6 +166,11 @@ CASES: dict[str, Case] = {
     "shell_in_a_requirement": (
         "numpy", put("requirements", value=[{**REQUIREMENT, "dist": "a; rm -rf ~"}]), "no name and version",
     ),
+    # packs
+    "wheel_that_is_not_there": ("packs", requirement("digest", "0" * 64), "no blob with its wheel"),
+    "wheel_that_is_another_blob": ("packs", another_name, "does not fit its sha256"),
+    "weight_as_a_wheel": ("numpy", weight_as_wheel, "no wheel"),
+    "pack_that_is_left_at_home": ("packs", requirement("embedded", False), "pip install acme-half==1"),
     # launches
     "input_out_of_range": ("native", argument("input", 99, "", 0), "argument input 99"),
     "negative_input": ("native", argument("input", -1, "", 0), "argument input -1"),

@@ -96,7 +96,8 @@ class Mutator:
         self.header, self.rest = opened(data)
         self.text = json.dumps(self.header)
         self.paths = paths(self.header)
-        self.core = [p for p in self.paths if p[0] in ("buffers", "steps", "inputs", "outputs", "profiles", "blobs")]
+        self.core = [p for p in self.paths if p[0] in ("buffers", "steps", "inputs", "outputs", "profiles", "blobs",
+                                                                    "requirements")]  # fmt: skip
 
     def make(self, seed: int) -> bytes:
         rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Sound plans to damage, built anew: native code, numpy steps, branches and loops, Python objects; and sealing."""
+"""Sound plans to damage, built anew: native code, numpy steps, branches, Python objects, a pack; and sealing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import functools
 import hashlib
 import json
 import struct
+from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ import onnx.parser
 import tactix
 from tactix.plan import container
 from tactix.plan.schema import Plan
+from tactix_builtin.embedded.embed import with_wheels
+from tactix_builtin.embedded.pack import Pack
 
 PROLOGUE = struct.Struct("<8sIIQQ32s")
 
@@ -47,6 +51,19 @@ g (float[n, 3] x, float[m, 3] y) => (seq(float[?, 3]) s, float[k, 3] z) {
 }
 """
 
+PACK = """
+from tactix_sdk import Layer, hookimpl
+class Half(Layer):
+    key = "acme_half.Half@1"
+    def infer(self, attrs, inputs):
+        return [inputs[0].plain()]
+    def reference(self, attrs, x):
+        return (x / 2,)
+@hookimpl
+def tactix_layers():
+    return [Half()]
+"""
+
 NUMPY = {"numpy"}
 
 
@@ -76,9 +93,22 @@ def _convolution(builder: tactix.Builder) -> Any:
     return net
 
 
+def _with_pack() -> Plan:
+    """One that needs the Python that it brings."""
+    module = ModuleType("acme_half")
+    exec(PACK, module.__dict__)
+    builder = tactix.Builder(session=tactix.Session(plugins=[("acme_half", module)]))
+    net = builder.create_network("packs")
+    net.mark_output(net.add_layer("acme_half.Half", [net.add_input("x", "f32", ("batch", 3))])[0], "y")
+    plan = builder.build_plan(net, _config())
+    needs = tuple(replace(r, dist=r.dist or "acme-half", version=r.version or "1") for r in plan.requirements)
+    pack = Pack("acme-half", "1", {"acme_half.py": PACK.encode()}, (("acme_half", "acme_half"),), frozenset())
+    return with_wheels(replace(plan, requirements=needs), {"acme-half": pack.wheel()})
+
+
 @functools.cache
 def plans() -> dict[str, Plan]:
-    """By name: ``native`` and ``blocked`` (C), ``numpy``, ``branches`` (with bodies), ``objects`` (sequences)."""
+    """By name: ``native``, ``blocked`` (C), ``numpy``, ``branches`` (bodies), ``objects`` (sequences), ``packs``."""
     builder = tactix.Builder()
 
     def text(model: str) -> Any:
@@ -90,6 +120,7 @@ def plans() -> dict[str, Plan]:
         "blocked": builder.build_plan(_convolution(builder), _config()),
         "branches": builder.build_plan(text(BRANCHES), _config()),
         "objects": builder.build_plan(text(OBJECTS), _config()),
+        "packs": _with_pack(),
     }
 
 

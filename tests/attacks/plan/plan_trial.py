@@ -1,6 +1,7 @@
 """One try of a plan that may be hostile: loaded, admitted, made an engine, written again, bound; no native code is run.
 
-Whatever is not a typed error is a fault. Code that no sample holds is not linked: loading a library runs what it likes.
+Whatever is not a typed error is a fault. Code that no sample holds is not linked, nor is its Python imported: loading
+a library runs what it likes.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from rich.console import Console
 import tactix
 from tactix.plan import container
 from tactix.plan.schema import Plan
+from tactix.run.admission import embedded
 from tactix.run.bound import Bound
 from tactix.words.errors import InternalError, TactixError
+from tactix_builtin.embedded.archive import content, unpack
 from tactix_builtin.tools import inspect
 from tactix_builtin.tools.arrays import random, sizes
 
@@ -35,11 +38,16 @@ class Trial:
 
     def __init__(self, samples: dict[str, Plan]) -> None:
         quiet = tactix.Logger(tactix.Severity.INTERNAL_ERROR)
-        self.runtime = tactix.Runtime(quiet, max_threads=1, engine_host_code_allowed=True)
+        allowing = tactix.Runtime(quiet, max_threads=1, engine_host_code_allowed=True)
+        self.runtimes = allowing, tactix.Runtime(quiet, allowing.session, max_threads=1)
         self.known = {c.blob for p in samples.values() for c in codes(p)}
+        self.packs = {digest for p in samples.values() for digest in embedded(p)}
 
-    def __call__(self, data: bytes, *, verify: bool = False, more: bool = False) -> str:
-        """How far it came: the type of the error, or one of WHOLE. ``more``: also write it again, and inspect it."""
+    def __call__(self, data: bytes, *, verify: bool = False, more: bool = False, references: bool = False) -> str:
+        """How far it came: the type of the error, or one of WHOLE. ``more``: also write it again, and inspect it.
+
+        ``references``: run those of layers in place of its host code.
+        """
         reached = ""
         try:
             plan = container.load(data, verify=verify)
@@ -47,7 +55,11 @@ class Trial:
             if more:
                 assert container.dump(container.load(container.dump(plan))) == container.dump(plan)
                 inspected(data)
-            engine = self.runtime.load(plan)
+            if wheels := embedded(plan).keys() - self.packs:
+                assert all(unpack(content(plan, name), "a trial") for name in wheels)
+                return reached
+            engine = self.runtimes[references].load(plan)
+            assert not (references and codes(engine.plan))
             reached = "admitted"
             engine.inspect()
             reached = self._bound(engine)
@@ -90,7 +102,7 @@ def inspected(data: bytes) -> str:
     """What ``tactix inspect`` prints."""
     scratch().write_bytes(data)
     out = io.StringIO()
-    inspect.show_plan(str(scratch()), {}, True, Console(file=out, width=100))
+    inspect.show_plan(str(scratch()), {}, Console(file=out, width=100))
     text = out.getvalue()
     text.encode()
     assert "\x1b" not in text

@@ -14,13 +14,16 @@ from plan_trial import ROOM, WHOLE, peak
 from tactix.plan import container
 from tactix.words.errors import PlanFormatError
 
-NAMES = ("native", "blocked", "numpy", "branches", "objects")
+NAMES = ("native", "blocked", "numpy", "branches", "objects", "packs")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_changed_plans_are_refused_or_sound(samples: dict[str, bytes], trial: Any, name: str) -> None:
     mutator = Mutator(samples[name])
-    found = [trial(mutator.make(seed), verify=seed % 3 == 0, more=seed % 40 == 0) for seed in range(120)]
+    found = [
+        trial(mutator.make(seed), verify=seed % 3 == 0, more=seed % 40 == 0, references=seed % 2 == 0)
+        for seed in range(120)
+    ]
     assert sum(f not in WHOLE for f in found) > 40
     assert any(f in WHOLE for f in found)
 
@@ -28,7 +31,7 @@ def test_changed_plans_are_refused_or_sound(samples: dict[str, bytes], trial: An
 @given(name=st.sampled_from(NAMES), seed=st.integers(1 << 32, 1 << 40))
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_whatever_hypothesis_asks_for(samples: dict[str, bytes], trial: Any, name: str, seed: int) -> None:
-    trial(Mutator(samples[name]).make(seed))
+    trial(Mutator(samples[name]).make(seed), references=seed % 2 == 0)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,4 @@
-"""``tactix inspect`` looks at data: it imports nothing that a plan names, loads no code, and obeys no text in it."""
+"""``tactix inspect`` and ``tactix diff`` look at data: they import nothing of it, run no code, obey no text of it."""
 
 from __future__ import annotations
 
@@ -24,34 +24,35 @@ def watch(event, args):
         SEEN.append(f"{event} {args[0] if args else ''}"[:200])
 sys.addaudithook(watch)
 from tactix_builtin import cli
-code = cli.main(["inspect", sys.argv[1]])
+code = cli.main(sys.argv[1:])
 print(json.dumps({"code": code, "seen": SEEN, "modules": sorted(sys.modules)}), file=sys.stderr)
 """
 
 
-def _watched(path: Path, folder: Path) -> tuple[dict[str, Any], str]:
+def _watched(arguments: list[str], folder: Path) -> tuple[dict[str, Any], str]:
     """What happened, and what was printed, with the folder on the path for imports."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-c", WATCHED, str(path)]
+    command = [sys.executable, "-c", WATCHED, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120, cwd=folder)
     return json.loads(done.stderr.splitlines()[-1]), done.stdout
 
 
-def test_nothing_is_run_or_imported(samples: dict[str, bytes], tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [("inspect", "x.plan"), ("diff", "x.plan", "y.plan")], ids=lambda c: c[0])
+def test_nothing_is_run_or_imported(command: tuple[str, ...], samples: dict[str, bytes], tmp_path: Path) -> None:
     """Modules that stand ready under every name in the plan are not imported, and its code is not loaded."""
     (tmp_path / "planted.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     header, rest = opened(samples["branches"])
-    row = {"key": "planted.Layer@1", "dist": "planted", "version": "1.0", "digest": "", "embedded": True,
-           "host_code": True}  # fmt: skip
+    row = {"key": "planted.Layer@1", "dist": "planted", "version": "1.0", "digest": min(header["blobs"]),
+           "embedded": True, "host_code": True}  # fmt: skip
     header["requirements"] = [row]
     for s in header["steps"]:
         s["artifact"]["launcher"] = "planted.launcher@1"
         s["artifact"]["params"] = {"layer": "planted.Layer@1", "module": "planted", "__reduce__": ["os.system", "id"]}
     header["device"] |= {"key": "planted.device@1", "kind": "planted"}
-    path = tmp_path / "x.plan"
-    path.write_bytes(sealed(header, rest))
-    found, printed = _watched(path, tmp_path)
-    assert found["code"] == 0
+    (tmp_path / "x.plan").write_bytes(sealed(header, rest))
+    (tmp_path / "y.plan").write_bytes(samples["branches"])
+    found, printed = _watched(list(command), tmp_path)
+    assert found["code"] == (command[0] == "diff")
     assert "planted.Layer@1" in printed
     assert not (tmp_path / "ran").exists()
     assert "planted" not in found["modules"]

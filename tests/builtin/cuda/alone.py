@@ -1,18 +1,22 @@
-"""A process that runs plans with nothing but a driver: ``alone.py real|fake PLAN...``; prints JSON, by plan.
+"""A process that runs plans with nothing but a driver: ``alone.py real|lean|fake PLAN...``; prints JSON, by plan.
 
 NVRTC, the vendor's other libraries, and what calls them, can neither be imported nor loaded. ``fake``: the driver is
-the tests' own, which runs nothing; then cuda-python cannot be imported either. ``real``: results go to files
-PLAN.SIZES.npz.
+the tests' own, which runs nothing; then cuda-python cannot be imported either. ``real`` and ``lean``: results go to
+files PLAN.SIZES.npz, and the second of two rounds is timed. ``lean``: by the lean runtime, in an interpreter that finds
+that, numpy and cuda-python, and no other package (see ``site`` and ``launch``).
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import os
 import re
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,33 +77,101 @@ def fake() -> Any:
     return made, api
 
 
-def run(path: str, ran: Any) -> dict[str, Any]:
-    from tactix.run.runtime import Runtime
+def timed(engine: Any, given: dict[str, Any], repeats: int = 50) -> float:
+    """Seconds of one inference on addresses of the device, by events around so many."""
+    from cuda.bindings import driver
 
+    device, context = engine.device, engine.create_execution_context()
+    device.activate()
+    for name, x in given.items():
+        context.set_input_shape(name, x.shape)
+    arrays = {**given, **{name: np.asarray(y) for name, y in context.run(given).items()}}
+    for name, x in arrays.items():
+        _, address = driver.cuMemAlloc(max(1, x.nbytes))
+        device.copy_in(int(address), x)
+        context.set_tensor_address(name, int(address))
+    stream, rounds = device.create_stream(), []
+    for _ in range(5):
+        begin, end = device.create_event(), device.create_event()
+        begin.record(stream)
+        for _ in range(repeats):
+            context.execute_async_v3(stream)
+        end.record(stream)
+        stream.synchronize()
+        rounds.append(end.elapsed(begin) / repeats)
+    return sorted(rounds)[2]
+
+
+def run(path: str, load: Callable[[str], Any], ran: Any) -> dict[str, Any]:
     start = time.perf_counter()
-    engine = Runtime().deserialize(path)
+    engine = load(path)
     seconds, out = time.perf_counter() - start, {}
     for sizes in ((1, 16), (3, 7)):
-        before = len(ran)
-        got = engine(feeds(engine, sizes))
+        before, given = len(ran), feeds(engine, sizes)
+        got = engine(given)
         arrays = list(got.values()) if isinstance(got, dict) else [got]
         name = "x".join(map(str, sizes))
         out[name] = {"shapes": [y.shape for y in arrays], "launches": len(ran) - before}
         if not ran:
             np.savez(f"{path}.{name}.npz", *arrays)
+            out[name]["inference"] = timed(engine, given)
     return {"seconds": seconds, "steps": len(engine.plan.steps), **out}
 
 
+def held() -> dict[str, Any]:
+    """Packages that this process has imported, and the vendor's libraries that it has loaded."""
+    names = {m.partition(".")[0] for m in sys.modules} - set(sys.stdlib_module_names) - {"__main__"}
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    loaded = {Path(line.split()[-1]).name for line in maps if LIBRARIES.search(line)}
+    return {"packages": sorted(n for n in names if "cython" not in n), "libraries": sorted(loaded)}
+
+
+def site(folder: Path) -> Path:
+    """A folder with numpy, cuda-python and the lean runtime of this version."""
+    import zipfile
+    from io import BytesIO
+
+    import cuda.bindings
+
+    from tactix_builtin.lean.wheel import wheel
+
+    with zipfile.ZipFile(BytesIO(wheel())) as z:
+        z.extractall(folder)
+    home = Path(np.__file__).parents[1]
+    for package in (home / "numpy", home / "numpy.libs", Path(cuda.bindings.__file__).parents[1]):
+        if package.exists():
+            (folder / package.name).symlink_to(package)
+    return folder
+
+
+def launch(which: str, plans: Sequence[Path], folder: Path | None = None) -> dict[str, Any]:
+    """What such a process prints. ``folder``: the ``site`` of ``lean``."""
+    alone = ["-S"] if which == "lean" else []
+    env = {**os.environ, "PYTHONPATH": str(folder)} if which == "lean" else None
+    command = [sys.executable, *alone, __file__, which, *map(str, plans)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
+    assert said.returncode == 0, said.stderr
+    return json.loads(said.stdout)  # type: ignore[no-any-return]
+
+
 def main(which: str, *paths: str) -> None:
-    block("cuda" if which == "fake" else "")
     ran: Any = []
+    if which == "lean":
+        import tactix_lean  # type: ignore[import-not-found]
+
+        load = tactix_lean.load
+    else:
+        block("cuda" if which == "fake" else "")
+        from tactix.run.runtime import Runtime
+
+        load = Runtime().deserialize
     if which == "fake":
         from tactix_builtin.cuda import device
 
         made, api = fake()
         device.the_device = lambda: made  # type: ignore[assignment]
         ran = api.ran
-    print(json.dumps({p: run(p, ran) for p in paths}))
+    print(json.dumps({p: run(p, load, ran) for p in paths} | held()))
 
 
 if __name__ == "__main__":

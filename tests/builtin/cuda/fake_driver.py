@@ -19,6 +19,7 @@ from tactix_builtin.cuda.device import CudaDevice
 from tactix_builtin.cuda.driver import Driver
 
 ERRORS = {1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY", 209: "CUDA_ERROR_NO_BINARY_FOR_GPU",
+          222: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
           500: "CUDA_ERROR_NOT_FOUND", 700: "CUDA_ERROR_ILLEGAL_ADDRESS", 801: "CUDA_ERROR_NOT_SUPPORTED"}  # fmt: skip
 ATTRIBUTES = {
     "COMPUTE_CAPABILITY_MAJOR": 9, "COMPUTE_CAPABILITY_MINOR": 0, "MULTIPROCESSOR_COUNT": 132,
@@ -43,6 +44,9 @@ class PlainTypes:
     CUkernelNodeAttrID = CUlaunchAttributeID = CUstreamCaptureMode = Names()
     CUtensorMapDataType = CUtensorMapInterleave = CUtensorMapSwizzle = Names()
     CUtensorMapL2promotion = CUtensorMapFloatOOBfill = CUaccessProperty = CUlimit = Names()
+    CUgraphNodeType = Names()
+    CUgraphDependencyType = SimpleNamespace(CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC=1)
+    CUgraphEdgeData = SimpleNamespace
     CUstream = CUdeviceptr = cuuint64_t = cuuint32_t = CUfunction = int
     CUDA_KERNEL_NODE_PARAMS = CUlaunchConfig = CUlaunchAttribute = SimpleNamespace
 
@@ -76,10 +80,12 @@ class Ran:
 
 @dataclass
 class Work:
-    """What a library put into a stream."""
+    """What a library put into a stream. ``kind``: of the node; ``memset``: the driver's structure, of one that is."""
 
     symbol: str
     run: Callable[[], None]
+    kind: str = "KERNEL"
+    memset: Any = None
 
 
 @dataclass
@@ -106,6 +112,7 @@ class FakeApi:
         self._symbols: dict[int, str] = {}
         self._graphs: dict[int, list[Ran]] = {}
         self.edges: dict[int, list[list[int]]] = {}
+        self.early: dict[int, list[tuple[int, int]]] = {}
         self._limits: dict[str, int] = {}
         self._recorded: dict[int, int] = {}
         self._capturing: dict[int, list[Any]] = {}
@@ -146,6 +153,9 @@ class FakeApi:
     def _cuDeviceGetAttribute(self, key: Any, device: int) -> tuple[int]:
         name = getattr(key, "name", key)
         return (ATTRIBUTES[str(name).removeprefix("CU_DEVICE_ATTRIBUTE_")],)
+
+    def _cuDriverGetVersion(self) -> tuple[int]:
+        return (13000,)
 
     def _cuDevicePrimaryCtxRetain(self, device: int) -> tuple[int]:
         return (next(self._numbers),)
@@ -222,7 +232,9 @@ class FakeApi:
         args = tuple(ctypes.c_int64.from_address(p or 0).value for p in places)
         return Ran(symbol, tuple(grid), tuple(block), shared, args)
 
-    def _of(self, p: Any) -> Ran:
+    def _of(self, p: Any) -> Ran | Work:
+        if isinstance(p, Work):
+            return p
         grid, block = (p.gridDimX, p.gridDimY, p.gridDimZ), (p.blockDimX, p.blockDimY, p.blockDimZ)
         return self._kept(p.func, grid, block, p.sharedMemBytes, p.kernelParams)
 
@@ -284,8 +296,38 @@ class FakeApi:
 
     def _cuGraphCreate(self, flags: int) -> tuple[int]:
         graph = next(self._numbers)
-        self._graphs[graph], self.edges[graph] = [], []
+        self._graphs[graph], self.edges[graph], self.early[graph] = [], [], []
         return (graph,)
+
+    def _cuGraphAddDependencies(self, graph: int, a: Any, b: Any, edges: Any, number: int) -> tuple[()]:
+        """From nodes that are all launched, to nodes that wait themselves."""
+        for before, node, edge in zip(a, b, edges, strict=True):
+            assert (number, edge.type, edge.from_port) == (1, 1, 2)
+            assert not isinstance(self._graphs[graph][before % 10000], list)
+            self.edges[graph][node % 10000].append(before % 10000)
+            self.early[graph].append((before % 10000, node % 10000))
+        return ()
+
+    def _cuGraphGetNodes(self, graph: int, number: int = 0) -> tuple[list[int], int]:
+        nodes = self._graphs[graph]
+        return [graph * 10000 + i for i in range(number)], len(nodes)
+
+    def _cuGraphGetRootNodes(self, graph: int, number: int = 0) -> tuple[list[int], int]:
+        return [graph * 10000][:number], min(1, len(self._graphs[graph]))
+
+    def _cuGraphNodeGetDependentNodes(self, node: int, number: int = 0) -> tuple[list[int], list[Any], int]:
+        more = node % 10000 + 1 < len(self._graphs[node // 10000])
+        return [node + 1][:number], [], int(more)
+
+    def _cuGraphNodeGetType(self, node: int) -> tuple[str]:
+        work = self._graphs[node // 10000][node % 10000]
+        return (f"CU_GRAPH_NODE_TYPE_{work.kind if isinstance(work, Work) else 'KERNEL'}",)
+
+    def _cuGraphMemsetNodeGetParams(self, node: int) -> tuple[Any]:
+        return (self._graphs[node // 10000][node % 10000].memset,)
+
+    def _cuGraphKernelNodeGetParams(self, node: int) -> tuple[Any]:
+        return (self._graphs[node // 10000][node % 10000],)
 
     def _cuGraphAddKernelNode(self, graph: int, after: Any, number: int, params: Any) -> tuple[int]:
         nodes = self._graphs[graph]
@@ -310,7 +352,8 @@ class FakeApi:
 
     def _cuGraphExecKernelNodeSetParams(self, executable: int, node: int, params: Any) -> tuple[()]:
         kept, fresh = self._graphs[executable][node % 10000], self._of(params)
-        fresh.cluster, fresh.window = kept.cluster, kept.window
+        if isinstance(kept, Ran) and isinstance(fresh, Ran):
+            fresh.cluster, fresh.window = kept.cluster, kept.window
         self._graphs[executable][node % 10000] = fresh
         return ()
 

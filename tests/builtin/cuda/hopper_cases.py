@@ -10,11 +10,12 @@ import product_cases as pc
 import simt
 
 from tactix.contracts.tactic import Reject, Variant
-from tactix_builtin.cuda.tactics import hopper, hopper_conv, hopper_gemm, hopper_stem
+from tactix_builtin.cuda.tactics import hopper, hopper_attention, hopper_conv, hopper_gemm, hopper_stem
 from tactix_builtin.cuda.target import target
 
 DEVICE = target("sm_90a")
 (GEMM,), (CONV,), (STEM,) = hopper_gemm.tactics(), hopper_conv.tactics(), hopper_stem.tactics()
+(ATTENTION,) = hopper_attention.tactics()
 IMAGES: list[pc.Image] = [
     ((3, 64, 20, 18), 72, (3, 3), {"pads": (1, 1, 1, 1)}),
     ((2, 72, 23, 19), 40, (3, 3), {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
@@ -48,6 +49,19 @@ def stems(dtype: str) -> list[simt.Case]:
     return [*pc.images(STEM, dtype, FEW), *(c for c in own if takes(c))]
 
 
+def attentions(dtype: str) -> list[simt.Case]:
+    """Those of all devices, heads of a packed product, and keys for more stages than there are at a time."""
+    attrs = {"heads": 2, "dim": 64, "value_dim": 64, "columns": (0, 128, 256), "scale": 0.125}
+    packed = pc.plain(ATTENTION, "TokenAttention", [pc.real(dtype, 2, 130, 384)] * 3, (), **attrs)
+    few, many = pc.real(dtype, 1, 1, 70, 64), pc.real(dtype, 1, 1, 600, 64)
+    causal = pc.causal(dtype, 330)
+    long = [pc.real(dtype, 1, 1, 330, 96)] * 3
+    own = [packed, pc.plain(ATTENTION, "Attention", [few, many, many], (), scale=-0.125),
+           pc.plain(ATTENTION, "Attention", [*long, causal], [3], scale=0.1)]  # fmt: skip
+    cases = [*own, *(replace(c, tactic=ATTENTION) for c in pc.attentions(dtype))]
+    return [replace(c, device=DEVICE) for c in cases if takes(c)]
+
+
 def large(dtype: str) -> list[simt.Case]:
     """More tiles than a device has multiprocessors: blocks take several, teams take turns."""
     gemm = pc.plain(GEMM, "Gemm", [pc.real(dtype, 6000, 136), pc.real(dtype, 136, 2000), pc.real(dtype, 2000)], [1, 2])
@@ -68,6 +82,6 @@ def every_flow(case: simt.Case) -> simt.Case:
 
 TABLE: dict[str, Callable[[], list[simt.Case]]] = {
     f"{name} {t}": partial(make, t)
-    for name, make in (("gemm", gemms), ("conv", convs), ("stem", stems))
+    for name, make in (("gemm", gemms), ("conv", convs), ("stem", stems), ("attention", attentions))
     for t in ("f16", "bf16")
 }

@@ -12,7 +12,8 @@ from product_cases import GROUPED, IMAGES, epilogues, group, images, plain, real
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.tactic import Tactic
-from tactix.plan.codec import Shelf, decode_artifact, encode_artifact
+from tactix.plan.decode import Shelf, decode_artifact
+from tactix.plan.encode import encode_artifact
 from tactix.plan.reader import Reader
 
 __all__ = ["ERF", "cases", "convolutions", "kept", "real"]

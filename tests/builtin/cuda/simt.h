@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,8 @@ struct simt_fiber {
   int group = -1;
   long generation = 0;
   std::vector<std::vector<simt_copy>> pending;
+  char* bar = nullptr;  // in shared memory, and the phase that it waits for
+  uint32_t parity;
 };
 struct simt_group { int size, arrived; long generation; };
 
@@ -115,8 +118,10 @@ static void simt_start() {
   f.done = true;
   for (int g : {(int)own / 32, (int)simt_groups.size() - 1}) simt_groups[g].size--, simt_release(simt_groups[g]);
 }
+static bool simt_full(char* bar, uint32_t parity);
 static bool simt_ready(simt_fiber& f) {
-  return !f.done && (f.group < 0 || simt_groups[f.group].generation != f.generation);
+  if (f.done || (f.bar && !simt_full(f.bar, f.parity))) return false;
+  return f.group < 0 || simt_groups[f.group].generation != f.generation;
 }
 // Runs a warp until the block's barrier holds it, so that what lacks a barrier reads too early. Whether it moved.
 static bool simt_warp(int warp, int threads) {
@@ -127,13 +132,15 @@ static bool simt_warp(int warp, int threads) {
       if (!simt_ready(simt_fibers[t])) continue;
       any = moved = true;
       threadIdx.x = t;
-      simt_fibers[t].group = -1;
+      simt_fibers[t].group = -1, simt_fibers[t].bar = nullptr;
       swapcontext(&simt_scheduler, &simt_fibers[t].context);
     }
   }
   return any;
 }
+static void simt_no_bars();
 static void simt_block(int threads, bool backward) {
+  simt_no_bars();
   simt_fibers = std::vector<simt_fiber>(threads);
   simt_groups.assign((threads + 31) / 32, {32, 0, 0});
   simt_groups.push_back({threads, 0, 0});
@@ -297,3 +304,96 @@ struct tx_tf32 {
   static void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { simt_mma<tx_from_f16>(d, a, b0, b1, true); }
   static void round(uint32_t& x) { x = (x + 0x1000) & 0xffffe000u; }
 };
+
+// -- Hopper: barriers that count arrivals and bytes, copies of boxes, matrix instructions that read shared memory --------
+
+struct alignas(64) tx_map {  // by value on the device; here a pointer to numbers that simt.py lays out
+  const int64_t* n;
+  tx_map(int64_t at) : n((const int64_t*)at) {}
+};
+#define __grid_constant__
+
+struct simt_bar { int count, arrived; long bytes; uint32_t phase; std::vector<simt_copy> late; };
+static std::map<char*, simt_bar> simt_bars;
+static void simt_no_bars() { simt_bars.clear(); }
+static void simt_flip(simt_bar& b) {
+  if (b.arrived == b.count && b.bytes == 0) b.arrived = 0, b.phase++;
+}
+static simt_bar& simt_barrier(tx_shared_t at) { return simt_bars[simt_place(at, 8)]; }
+static void tx_bar_init(tx_shared_t at, int count) { simt_barrier(at) = {count, 0, 0, 0, {}}; }
+static void tx_bars_made() {}
+static void tx_fetch_map(const tx_map&) {}
+static void tx_bar_arrive(tx_shared_t at) {
+  simt_bar& b = simt_barrier(at);
+  if (++b.arrived > b.count) simt_fail("too many arrive");
+  simt_flip(b);
+}
+static void tx_bar_expect(tx_shared_t at, int bytes) {
+  simt_barrier(at).bytes += bytes;
+  tx_bar_arrive(at);
+}
+static bool simt_full(char* bar, uint32_t parity) { return (simt_bars[bar].phase & 1) != parity; }
+static void tx_bar_wait(tx_shared_t at, uint32_t parity) {
+  simt_bar& b = simt_barrier(at);
+  for (const simt_copy& c : std::exchange(b.late, {})) simt_do(c), b.bytes -= c.bytes;
+  simt_flip(b);
+  simt_fiber& f = simt_fibers[threadIdx.x];
+  const uint32_t own = threadIdx.x;
+  f.bar = simt_place(at, 8), f.parity = parity;
+  swapcontext(&f.context, &simt_scheduler);
+  threadIdx.x = own;
+}
+// Rows of 128 bytes whose chunks of 16 are permuted by bits 7 to 9 of the address.
+static tx_shared_t simt_permuted(tx_shared_t at) { return at ^ (at >> 7 & 7) << 4; }
+static void tx_fetch_rows(tx_shared_t to, const tx_map& map, tx_shared_t bar, int x, int y, int head, int batch) {
+  const int64_t *n = map.n, at[4] = {x, y, head, batch};  // address, sizes, strides, box
+  simt_bar& b = simt_barrier(bar);
+  if (to % 1024 || n[8] * 2 != 128) simt_fail("misaligned box");
+  for (int r = 0; r < n[9]; r++)
+    for (int c = 0; c < 64; c++) {
+      bool ok = at[0] + c < n[1] && at[1] + r < n[2];
+      for (int i = 2; i < 4; i++) ok = ok && at[i] < n[i + 1];
+      const char* from = (const char*)n[0] + (at[0] + c) * 2 + (at[1] + r) * n[5] + at[2] * n[6] + at[3] * n[7];
+      const simt_copy one = {simt_place(simt_permuted(to + r * 128 + c * 2), 2), from, 2, ok};
+      if (simt_eager) simt_do(one), b.bytes -= 2;
+      else b.late.push_back(one);
+    }
+  simt_flip(b);
+}
+static uint64_t tx_operand(tx_shared_t at) {
+  if (at % 128) simt_fail("misaligned operand");
+  return at >> 4;
+}
+static void tx_multiply_begin() {}
+static void tx_multiply_commit() {}
+template <int>
+static void tx_multiply_wait() {}
+static void tx_made(float (&)[4]) {}
+// A warp's 16 rows of the 64: fragments as the PTX ISA lays them out ("Register Fragments for wgmma.mma_async.m64nNk16").
+template <class T, float (*FROM)(uint16_t)>
+struct simt_wide : T {
+  static float read(tx_shared_t at) { return FROM(*(uint16_t*)simt_place(simt_permuted(at), 2)); }
+  static void multiply(float (*d)[4], uint64_t a, uint64_t b, int add) {
+    const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16 + lane / 4;
+    for (int i = 0; i < 32; i++) {
+      float& sum = d[i / 4][i % 4];
+      if (!add) sum = 0.0f;
+      for (int k = 0; k < 16; k++)
+        sum += read((a << 4) + (first + i % 4 / 2 * 8) * 128 + k * 2) * read((b << 4) + (i / 4 * 8 + lane % 4 * 2 + i % 2) * 128 + k * 2);
+    }
+    __syncwarp();
+  }
+  static void add(float (*d)[4], const uint32_t (&a)[4], uint64_t b) {
+    uint32_t(*s)[8] = simt_publish(a, 4);
+    const int lane = threadIdx.x % 32;
+    for (int i = 0; i < 32; i++)
+      for (int k = 0; k < 16; k++) {
+        const int row = lane / 4 + i % 4 / 2 * 8, col = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        const uint32_t x = s[row % 8 * 4 + k % 8 / 2][k / 8 * 2 + row / 8] >> k % 2 * 16;
+        d[i / 4][i % 4] += FROM((uint16_t)x) * read((b << 4) + k * 128 + col * 2);
+      }
+    __syncwarp();
+  }
+};
+typedef simt_wide<tx_f16, tx_from_f16> tx_wide_f16;
+typedef simt_wide<tx_bf16, tx_from_bf16> tx_wide_bf16;

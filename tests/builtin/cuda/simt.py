@@ -20,23 +20,25 @@ import numpy as np
 import pytest
 
 from tactix.contracts.artifact import KernelArtifact, Launch, Source
+from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.select.accuracy import departure
 from tactix.words import dims
 from tactix.words.dtypes import DType
+from tactix_builtin.cuda.maps import TensorMap, maps_of
 from tactix_builtin.cuda.tactics import text
 from tactix_builtin.cuda.target import target
 
 HERE = Path(__file__).parent
 DEVICE = target("sm_90")
-ASSEMBLY = ("ptx.cuh", "half.cuh", "dp4a.cuh")
+ASSEMBLY = ("ptx.cuh", "half.cuh", "dp4a.cuh", "hopper.cuh", "wide.cuh")
 FLAGS = ("-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-fno-strict-aliasing", "-fsanitize=alignment")
 
 
 @dataclass
 class Case:
-    """A node, a tactic, and inputs (random ones if None). ``only``: which variants, all if None."""
+    """A node, a tactic, inputs (random ones if None). ``only``: which variants, all if None. ``device``: a target."""
 
     node: Node
     tactic: Tactic
@@ -44,12 +46,13 @@ class Case:
     env: Mapping[str, int] = field(default_factory=dict)
     only: Sequence[Variant] | None = None
     budget: float = 1.0
+    device: DeviceProperties = DEVICE
 
 
 def check_all(cases: Sequence[Case], cache: Path) -> None:
     """Compile all variants of all cases as one library, run each twice, and assert that results are right."""
     chosen = [(c, v) for c in cases for v in _variants(c)]
-    made = [(c, v, c.tactic.compile(c.node, v, CompileContext(DEVICE, dict(c.env)))) for c, v in chosen]
+    made = [(c, v, c.tactic.compile(c.node, v, CompileContext(c.device, dict(c.env)))) for c, v in chosen]
     library = _library([a for _, _, a in made], cache)
     for i, (case, variant, artifact) in enumerate(made):
         arrays = list(case.arrays) if case.arrays is not None else _sample(case)
@@ -63,7 +66,7 @@ def check_all(cases: Sequence[Case], cache: Path) -> None:
 
 
 def _variants(case: Case) -> Sequence[Variant]:
-    offered = case.only or case.tactic.variants(case.node, DEVICE)
+    offered = case.only or case.tactic.variants(case.node, case.device)
     assert not isinstance(offered, Reject), offered.reason
     assert offered
     return offered
@@ -104,19 +107,28 @@ def _name(entry: str, launch: Launch) -> str:
     return f"{entry}_{launch.symbol}" if launch.symbol else entry
 
 
+def _numbers(m: TensorMap, address: int, env: Mapping[str, int]) -> Any:
+    """A map as ``tx_map`` of simt.h has it."""
+    found = [address + m.offset, *(dims.evaluate(d, env) for d in m.dims), *m.box]
+    return (ctypes.c_int64 * len(found))(*found)
+
+
 def _run(
     library: Any, name: str, case: Case, variant: Variant, artifact: KernelArtifact, arrays: Sequence[Any], eager: int,
     where: str,
 ) -> list[Any]:  # fmt: skip
     run = h.Run(case.node, variant, artifact, case.env)
     run.fill(arrays)
-    for launch in artifact.launches:
+    maps = maps_of(artifact)
+    for i, launch in enumerate(artifact.launches):
         function = library[f"run_{_name(name, launch)}"]
         function.restype = ctypes.c_char_p
         function.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_int)
         (grid,), (block,) = (tuple(dims.evaluate(d, case.env) for d in s) for s in (launch.grid, launch.block))
         shared = dims.evaluate(launch.shared_bytes, case.env)
         numbers = list(run.arguments(launch))
+        laid = [_numbers(m, at, case.env) for m, at in zip(maps[i] if maps else (), numbers, strict=False)]
+        numbers[: len(laid)] = [ctypes.addressof(x) for x in laid]
         arguments = (ctypes.c_int64 * max(1, len(numbers)))(*numbers)
         problem = function(ctypes.addressof(arguments), grid, block, shared, eager)
         assert not problem, f"{where}: {problem.decode()}"

@@ -16,6 +16,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.launcher import LinkContext
 from tactix.contracts.tactic import Variant
 from tactix.select.bench import reference
+from tactix.words.errors import AllocationError
 from tactix.words.tensor import NHWC
 from tactix_builtin.cuda import bench as tuning
 from tactix_builtin.cuda.bench import ROWS, CudaBench, Turns, rows_of
@@ -228,3 +229,11 @@ def test_what_one_node_needed_is_given_back_for_the_next() -> None:
     bench.prepare(second, SCALED, Variant(), arrays, {})
     assert isinstance(bench.allocator, RecyclingAllocator)
     assert bench.allocator.trim() >= (4 * 2 + 1) * 4000
+
+
+@pytest.mark.parametrize("shape", [("n", 2), ("n",)])
+def test_samples_that_no_memory_holds(shape: Sequence[Any]) -> None:
+    bench, _ = bench_of(lambda: None, 0)
+    node = h.node("Relu", [h.spec(zeros(*(1 for _ in shape)), shape)])
+    with pytest.raises(AllocationError, match="no host memory for its samples"):
+        bench.trial(node, {"n": 1 << 50})

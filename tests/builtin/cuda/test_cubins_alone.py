@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -34,11 +33,11 @@ def build(folder: Path, target: str) -> dict[str, Path]:
     return out
 
 
-def run(which: str, plans: dict[str, Path]) -> dict[str, Any]:
-    command = [sys.executable, alone.__file__, which, *map(str, plans.values())]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert said.returncode == 0, said.stderr
-    found = json.loads(said.stdout)
+def run(which: str, plans: dict[str, Path], folder: Path | None = None) -> dict[str, Any]:
+    found = alone.launch(which, list(plans.values()), folder)
+    assert not found["libraries"]
+    if which == "lean":
+        assert found["packages"] == ["cuda", "numpy", "tactix_lean"]
     return {name: found[str(path)] for name, path in plans.items()}
 
 

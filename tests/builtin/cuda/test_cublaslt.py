@@ -108,6 +108,13 @@ def test_a_symbol_has_all_ranks_and_the_compile_says_how_many_there_are() -> Non
         here.artifact(linear(s), 2, s=7)
 
 
+def test_sizes_that_no_device_holds_are_not_asked_about() -> None:
+    here = Here()
+    with pytest.raises(ExecutionError, match="cuBLASLt is not asked about"):
+        here.artifact(linear(sym("s")), 0, s=1 << 40)
+    assert not here.functions.asked
+
+
 def test_other_sizes_get_the_first_choice_for_them() -> None:
     here, node = Here(), linear(sym("s"))
     artifact = here.artifact(node, 1, s=7)
@@ -146,7 +153,7 @@ def test_a_new_address_is_used_from_the_next_run_on(monkeypatch: pytest.MonkeyPa
     )
     runnable.repeat(41)
     assert len(here.api.ran) == 43
-    assert ("cuGraphExecChildGraphNodeSetParams" in here.api.log) == (graph == "1")
+    assert ("cuGraphExecKernelNodeSetParams" in here.api.log) == (graph == "1")
 
 
 def test_steps_of_both_launchers_are_one_graph() -> None:

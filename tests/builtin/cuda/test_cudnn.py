@@ -128,7 +128,7 @@ def test_a_new_address_is_used_from_the_next_run_on() -> None:
     runnable.rebind(0, held.ctypes.data)
     runnable()
     assert here.bench.check(node, variant, [got], reference(node, [other, WEIGHTS, BIAS], {})) <= 1
-    assert "cuGraphExecChildGraphNodeSetParams" in here.api.log
+    assert "cuGraphExecKernelNodeSetParams" in here.api.log
 
 
 def test_descriptors_are_given_back() -> None:

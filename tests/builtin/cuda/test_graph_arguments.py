@@ -252,9 +252,10 @@ def test_what_cannot_be_linked(here: tuple[CudaDevice, FakeApi]) -> None:
     bad = replace(steps()[0].artifact, launches=(Launch((), (1, 1, 1, 1)),))
     with pytest.raises(ShapeError, match="4 axes"):
         linked(device, [replace(steps()[0], artifact=bad)])
-    api.fail["cuModuleLoadData"] = 209
-    with pytest.raises(ExecutionError, match=r"scale: machine code for another device.*compute capability 9\.0"):
-        linked(device, [scale_step(Binary(b"fourth", "k_s"))])
+    for status, cure in ((209, r"compute capability 9\.0"), (222, "Update the driver")):
+        api.fail["cuModuleLoadData"] = status
+        with pytest.raises(ExecutionError, match=f"scale: machine code for another device.*{cure}"):
+            linked(device, [scale_step(Binary(b"fourth", "k_s"))])
 
 
 def test_launchers_of_other_devices_are_refused(here: tuple[CudaDevice, FakeApi]) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import hopper_cases
 import numpy as np
 import pytest
-from hopper_cases import CONV, DEVICE, GEMM, STEM, TABLE, every_flow
+import simt
+from hopper_cases import ATTENTION, CONV, DEVICE, GEMM, STEM, TABLE, every_flow
 from product_cases import plain, real
 from test_gemm_compile import fits
+from test_products_run import Mutated
 
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words import dims
@@ -30,6 +35,37 @@ def test_the_table_compiles(name: str) -> None:
         assert not isinstance(offered, Reject)
         env = dict(case.env)
         fits(case.tactic.compile(case.node, offered[0], CompileContext(DEVICE, env)), DEVICE, env)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_attention_gives_what_the_reference_does(dtype: str, tmp_path: Path) -> None:
+    """On the host, where matrix instructions and the copy engine are functions."""
+    simt.check_all(hopper_cases.attentions(dtype), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("tx_bar_wait(empty + (i - 1)", "if (false) tx_bar_wait(empty + (i - 1)"),
+        ("tx_bar_wait(full + i", "if (i == 0) tx_bar_wait(full + i"),
+        ("(i / 4 * C::KEYS + j * 64) * 128", "(i / 4 * C::KEYS + j * 32) * 128"),
+        ("  __syncthreads();\n  own.finish", "  own.finish"),
+    ],
+)  # fmt: skip
+def test_a_fault_of_attention_is_noticed(old: str, new: str, tmp_path: Path) -> None:
+    case = hopper_cases.attentions("f16")[1]
+    with pytest.raises(AssertionError, match=r"times the budget|block"):
+        simt.check_all([replace(case, tactic=Mutated(ATTENTION, old, new))], tmp_path)
+
+
+@needs_nvrtc
+def test_no_attention_spills() -> None:
+    for case in hopper_cases.attentions("f16"):
+        offered = case.tactic.variants(case.node, DEVICE)
+        assert not isinstance(offered, Reject)
+        for v in offered:
+            fits(case.tactic.compile(case.node, v, CompileContext(DEVICE, dict(case.env))), DEVICE, dict(case.env))
 
 
 @needs_nvrtc

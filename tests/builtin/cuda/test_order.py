@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import fake_driver
 import numpy as np
 import pytest
 from breadth_cases import recurrent
@@ -271,6 +272,34 @@ def test_launches_whose_blocks_wait_for_each_other_take_turns() -> None:
     run.bind({"n": COUNT}, [a.ctypes.data for a in held])
     run()
     assert run.order == [[], [0], []]
+
+
+@pytest.mark.parametrize(
+    ("marked", "version", "capability", "early"),
+    [
+        ("0123", 13000, 9, [(0, 1), (1, 2)]),
+        ("13", 13000, 9, [(0, 1)]),
+        ("0123", 12030, 9, []),
+        ("0123", 13000, 8, []),
+    ],
+)  # fmt: skip
+def test_kernels_that_wait_themselves_begin_early(
+    marked: str, version: int, capability: int, early: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one follows two others: those it waits for as all kernels do."""
+    device, api = here()
+    monkeypatch.setattr(api, "_cuDriverGetVersion", lambda: (version,), raising=False)
+    monkeypatch.setitem(fake_driver.ATTRIBUTES, "COMPUTE_CAPABILITY_MAJOR", capability)
+    steps = [mix_step(0, 1, 2), mix_step(2, 1, 3), mix_step(3, 1, 4), mix_step(0, 1, 5), mix_step(4, 5, 6)]
+    for k in map(int, marked):
+        i = k + (k == 3)
+        steps[i] = replace(steps[i], artifact=replace(steps[i].artifact, params={"waits": True}))
+    run = linked(device, steps, 1)
+    held = [np.zeros(COUNT, np.int32) for _ in range(7)]
+    run.bind({"n": COUNT}, [a.ctypes.data for a in held])
+    run()
+    assert run.order[-1] == [2, 3]
+    assert [e for edges in api.early.values() for e in edges] == early
 
 
 def test_without_a_number_large_launches_stay_in_one_lane() -> None:

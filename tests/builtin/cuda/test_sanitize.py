@@ -34,3 +34,14 @@ def test_what_it_makes_of_the_programs_status(tmp_path: Path, status: int, words
     assert f"initcheck: {words}" in said.stdout
     assert "--error-exitcode 86" in said.stdout
     assert "-k pool" in said.stdout
+
+
+@pytest.mark.parametrize("chosen", ["test_hopper", "test_nothing"])
+def test_files_without_a_chosen_test(tmp_path: Path, chosen: str) -> None:
+    program = tmp_path / "compute-sanitizer"
+    program.write_text(f'#!/bin/sh\ncase "$*" in *{chosen}.py*) exit 0 ;; *) echo pytest: 5; exit 255 ;; esac\n')
+    program.chmod(0o755)
+    said = run(tmp_path, "-k", "stem")
+    assert said.returncode == (chosen != "test_hopper")
+    words = "test_hopper.py: memcheck: nothing found" if chosen == "test_hopper" else "memcheck: no test chosen"
+    assert " ".join(said.stdout.split()) == words

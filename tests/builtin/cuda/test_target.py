@@ -9,7 +9,18 @@ from fake_driver import FakeApi, fake_device
 
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.cuda.target import SPECIFIC, TARGETS, architecture, capability, features, required_features, target
+from tactix_builtin.cuda.target import (
+    AMPERE_PLUS,
+    LADDER,
+    SAME_COMPUTE_CAPABILITY,
+    SPECIFIC,
+    TARGETS,
+    architecture,
+    capability,
+    features,
+    required_features,
+    target,
+)
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -41,6 +52,24 @@ def test_a_product_is_described_as_its_driver_does(monkeypatch: pytest.MonkeyPat
     assert replace(there, memory=here.memory) == here
     assert there.facts == here.facts
     assert architecture(there) == "sm_90a"
+
+
+def test_a_family_needs_what_all_of_it_has() -> None:
+    """PTX for 8.0, within the shared memory of 8.6, which later ones have, too; no cubin fits all."""
+    family = target(AMPERE_PLUS)
+    assert required_features(family) == ("sm_80",)
+    assert [c for c in LADDER if features(c) >= family.features] == [c for c in LADDER if c >= 80]
+    assert family.facts["shared_per_block"] == min(target(n).facts["shared_per_block"] for n in TARGETS if n != "sm_75")
+
+
+def test_the_same_compute_capability(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, _ = fake_device()
+    here, family = device.properties(), device.target(SAME_COMPUTE_CAPABILITY)
+    assert family.name == "compute capability 9.0"
+    assert (family.features, family.facts) == (here.features, here.facts)
+    monkeypatch.setattr(type(device), "available", lambda self: "no driver")
+    with pytest.raises(InvalidArgument, match="no driver"):
+        device.target(SAME_COMPUTE_CAPABILITY)
 
 
 @pytest.mark.parametrize("number", sorted(SPECIFIC))

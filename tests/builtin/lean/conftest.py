@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -18,6 +19,7 @@ from tactix import BuilderFlag
 from tactix_builtin.lean import wheel
 
 MODELS = Path(__file__).parents[2] / "models"
+PACKS = Path(__file__).parent / "packs"
 
 Inputs = dict[str, np.ndarray]
 Saved = tuple[Path, Inputs, list[np.ndarray]]
@@ -58,7 +60,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Saved]:
 
 
 @pytest.fixture(scope="session")
-def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bare_python(tmp_path_factory: pytest.TempPathFactory, pip: Callable[..., None]) -> Path:
     """A virtual environment's interpreter; numpy is linked into it, the wheel installed by pip."""
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder / "env", with_pip=False, symlinks=os.name != "nt")
@@ -69,17 +71,33 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("numpy", "numpy.libs"):
         if (packages / name).exists():
             (site / name).symlink_to(packages / name, target_is_directory=True)
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--no-deps",
-        "--no-index",
-        "--no-compile",
-        "--target",
-        str(site),
-    ]
-    subprocess.run([*pip, str(wheel.write(folder))], check=True, capture_output=True, text=True)
+    pip("install", "--no-deps", "--no-index", "--no-compile", "--target", site, wheel.write(folder))
     return python
+
+
+@pytest.fixture(scope="session")
+def pip() -> Callable[..., None]:
+    """Calls this interpreter's pip."""
+
+    def call(*args: object) -> None:
+        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", *map(str, args)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory, pip: Callable[..., None]) -> Path:
+    """Wheels of both packs, of acme-twist in two versions that give other results."""
+    folder = tmp_path_factory.mktemp("packs")
+    shutil.copytree(PACKS, folder / "sources")
+    other = folder / "sources" / "other"
+    shutil.copytree(folder / "sources" / "acme_twist", other)
+    settings = other / "pyproject.toml"
+    settings.write_text(settings.read_text().replace('version = "1.0"', 'version = "2.0"'))
+    (other / "acme_twist" / "factor.txt").write_text("3\n")
+    for sources in (("acme_cube", "acme_twist"), ("other",)):
+        places = [folder / "sources" / name for name in sources]
+        pip("wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", folder, *places)
+    return folder

@@ -188,10 +188,14 @@ def test_nobody_vouches(saved: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         tactix.Runtime(flavour="dispatch").deserialize(saved[0])
     with pytest.raises(errors.UntrustedPlan):
         tactix.Runtime(flavour="dispatch", engine_host_code_allowed=True, strict=True).deserialize(saved[0])
-    with pytest.raises(
-        errors.UntrustedPlan
-    ):  # a runtime that the user names; but the plan's own code is another matter
-        tactix.Runtime(flavour="lean").deserialize(saved[0])
+    for refusing in ({"strict": True}, {"references": False}):
+        # a runtime that the user names; the plan's own code is another matter
+        with pytest.raises(errors.UntrustedPlan):
+            tactix.Runtime(flavour="lean", **refusing).deserialize(saved[0])  # type: ignore[arg-type]
+    engine = tactix.Runtime(flavour="lean").deserialize(saved[0])
+    assert {s.artifact.launcher for s in engine.plan.steps} == {"tactix.numpy@1"}
+    for got, want in zip(engine.create_execution_context().run(saved[1]).values(), saved[2], strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
     assert results(tactix.Runtime(flavour="dispatch", engine_host_code_allowed=True), saved) == expected(saved)
 
 
@@ -203,7 +207,7 @@ def test_the_host_vouches_for_one_plan_alone(saved: Any) -> None:
     assert package.open_plan(saved[0], {**silent, "vouched": digest, "strict": True})
     for other in (b"", digest[::-1]):
         with pytest.raises(errors.UntrustedPlan):
-            package.open_plan(saved[0], {**silent, "vouched": other})
+            package.open_plan(saved[0], {**silent, "vouched": other, "references": False})
 
 
 def test_a_changed_runtime_is_no_runtime(saved: Any) -> None:
@@ -286,8 +290,9 @@ def test_check_gives_all_reasons(saved: Any, tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setenv("TACTIX_HOME", str(tmp_path))
     assert tactix.Runtime(engine_host_code_allowed=True).check(saved[0]) == []
-    assert tactix.Runtime().check(container.load(saved[0]))
-    reasons = tactix.Runtime().check(rewritten(saved[0], broken))
+    assert tactix.Runtime(references=False).check(container.load(saved[0]))
+    assert tactix.Runtime().check(saved[0]) == []
+    reasons = tactix.Runtime(references=False).check(rewritten(saved[0], broken))
     for part in ("nobody vouches", "cold_fusion", "77.0.0", "acme.none@1"):
         assert any(part in r for r in reasons), part
     assert len(reasons) == 4
@@ -295,18 +300,26 @@ def test_check_gives_all_reasons(saved: Any, tmp_path: Path, monkeypatch: pytest
     assert "plan" in reason
 
 
-def test_inspect_check(saved: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", "--check", str(saved[0])]) == 0
+def test_check(saved: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(saved[0])]) == 0
     assert "can run here" in capsys.readouterr().out
+    newer = tmp_path / "newer.plan"
+    newer.write_bytes(rewritten(saved[0], lambda header: header["meta"].update(tactix="0.9.0")))
+    assert main(["check", str(newer), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["reasons"] == []
+    assert any("built by tactix 0.9.0" in w for w in facts["warnings"])
+    assert main(["check", str(newer)]) == 0
+    assert "- warning: plan" in capsys.readouterr().out
     other = tmp_path / "other.plan"
     other.write_bytes(rewritten(saved[0], lambda header: None, version=9))
-    assert main(["inspect", "--check", str(other), "--json"]) == 5
+    assert main(["check", str(other), "--json"]) == 5
     facts = json.loads(capsys.readouterr().out)
     assert facts["format"] == 9
     assert facts["lean_runtime"] is True
     assert len(facts["reasons"]) == 1
     other.write_bytes(b"\x89tactix\n")
-    assert main(["inspect", "--check", str(other)]) == 5
+    assert main(["check", str(other)]) == 5
     assert "cannot run here" in capsys.readouterr().out
 
 

@@ -1,4 +1,7 @@
-"""Two versions of tactix, with plan formats that do not fit, run each other's plans; old plans load for ever."""
+"""Two versions of tactix, with plan formats that do not fit, run each other's plans; old plans load for ever.
+
+The plans bring a pack, which the runtime that they bring has to import.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +30,15 @@ BUILD = """
 import sys, numpy as np, tactix
 from tactix import BuilderFlag
 model, plan, inputs, outputs = sys.argv[1:]
-engine = tactix.build(model, level=0, timing_cache=False, flags={BuilderFlag.VERSION_COMPATIBLE})
+builder = tactix.Builder()
+network = builder.import_model(model)
+y = network.outputs[0]
+for kind in ("acme_twist.Back", "acme_twist.Plus"):
+    (y,) = network.add_layer(kind, [y])
+network.mark_output(y, "twisted")
+flags = {BuilderFlag.VERSION_COMPATIBLE}
+config = tactix.BuilderConfig(flags, builder_optimization_level=0, timing_cache=False, plugins_to_serialize=["auto"])
+engine = builder.build(network, config)
 engine.save(plan)
 feed = {i.name: np.random.default_rng(5).random([d if isinstance(d, int) else 2 for d in i.shape], np.float32)
         for i in engine.inputs}
@@ -45,14 +57,15 @@ for folder in sys.argv[1:]:
     facts["same"].append(found == expected)
     try: tactix.load(folder + "/it.plan")
     except TactixError as e: facts.setdefault("refused", []).append([type(e).__name__, str(e)])
+facts["packs"] = sorted({m.partition(".")[0] for m in sys.modules if m.startswith("_plan_")})
 guests = [m for m in sys.modules if m.startswith("_tactix_lean_") and "." not in m]
 facts["guests"] = sorted(sys.modules[m].__version__ for m in guests)
 print(json.dumps(facts))
 """
 
 
-def run(tree: Path, code: str, *args: object) -> str:
-    path = os.pathsep.join(str(tree / source) for source in SOURCES)
+def run(tree: Path, code: str, *args: object, packs: str = "") -> str:
+    path = os.pathsep.join([*(str(tree / source) for source in SOURCES), *filter(None, [packs])])
     command = [sys.executable, "-c", code, *map(str, args)]
     env = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, cwd=tree)
@@ -77,17 +90,21 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tree
 
 
-def test_two_versions_run_each_others_plans(other: Path, tmp_path: Path) -> None:
-    folders = []
+def test_two_versions_run_each_others_plans(
+    other: Path, tmp_path: Path, wheels: Path, pip: Callable[..., None]
+) -> None:
+    folders, packs = [], tmp_path / "packs"
+    pip("install", "--no-deps", "--no-index", "--target", packs, next(wheels.glob("acme_twist-1.0*")))
     for name, tree in (("this", REPO), ("other", other)):
         folder = tmp_path / name
         folder.mkdir()
-        run(tree, BUILD, MODEL, folder / "it.plan", folder / "in.npz", folder / "out.npz")
+        run(tree, BUILD, MODEL, folder / "it.plan", folder / "in.npz", folder / "out.npz", packs=str(packs))
         folders.append(folder)
     for tree, version, own in ((REPO, tactix.__version__, 0), (other, "7.0.0", 1)):
         facts: dict[str, Any] = json.loads(run(tree, RUN, *folders))
         assert facts["version"] == version
         assert facts["same"] == [True, True]
+        assert len(facts["packs"]) == 3, "the pack once for either guest, and for the host, which loads its own plan"
         assert facts["guests"] == sorted([tactix.__version__, "7.0.0"]), "both in one process"
         ((kind, text),) = facts["refused"]
         assert kind == "PlanFormatError"
@@ -102,8 +119,8 @@ def test_plans_of_every_format_load_for_ever(path: Path) -> None:
         feed, expected = {k[3:]: f[k] for k in f if k.startswith("in:")}, [f[k] for k in f if k.startswith("out")]
     engine = tactix.Runtime(flavour="dispatch", engine_host_code_allowed=True).deserialize(path)
     engines = [engine]
-    if path.stem == f"format-{container.VERSION}":
-        engines.append(tactix.Runtime().deserialize(path))
+    if path.stem.startswith(f"format-{container.VERSION}"):
+        engines.append(tactix.Runtime(engine_host_code_allowed=True).deserialize(path))
     for e in engines:
         found = list(e.create_execution_context().run(feed).values())
         assert len(found) == len(expected)
@@ -112,4 +129,5 @@ def test_plans_of_every_format_load_for_ever(path: Path) -> None:
 
 
 def test_this_format_has_a_plan_that_is_kept() -> None:
-    assert (PLANS / f"format-{container.VERSION}.plan").exists()
+    for kind in ("", "-packs"):
+        assert (PLANS / f"format-{container.VERSION}{kind}.plan").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import io
 import json
 import os
@@ -15,9 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tactix_sdk
+from tactix.contracts.flavour import TempfileControlFlag
 from tactix.words.errors import InternalError
 from tactix_builtin.cli import main
-from tactix_builtin.lean import modules, wheel
+from tactix_builtin.lean import guest, modules, wheel
 from tactix_builtin.lean.shrink import shrink
 
 RUN = """
@@ -103,12 +106,26 @@ def test_what_is_in_it() -> None:
     assert not imported & {"onnx", "pluggy", "click", "rich"}
 
 
+def test_a_pack_finds_the_whole_sdk() -> None:
+    package = guest.admit(guest.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None)
+    lean = importlib.import_module(f"{package.__name__}.sdk")
+    for name in tactix_sdk.__all__:
+        ours, theirs = getattr(tactix_sdk, name), getattr(lean, name)
+        if str(getattr(ours, "__module__", "")).startswith("tactix"):
+            assert theirs.__module__.startswith(f"{package.__name__}."), name
+        if name != "hookimpl":
+            assert type(theirs).__name__ == type(ours).__name__, name
+            assert getattr(theirs, "__qualname__", "") == getattr(ours, "__qualname__", ""), name
+    with pytest.raises(ImportError, match="nothing"):
+        exec(f"from {lean.__name__} import nothing")
+
+
 def _tops(tree: ast.AST) -> set[str]:
     plain = {a.name.partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
     return plain | {(n.module or "").partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
 
 
-SOURCE = '''"""Doc."""
+SOURCE = r'''"""Doc."""
 from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -127,29 +144,50 @@ class Box(Sequence):
         """Doc."""
         out: int = self.size + by * -1
         return out
+    def either(self, x: int) -> Any:
+        if x:
+            for i in (1, 2):
+                x += i
+        else:
+            return f"{x!r:>{5}} a  b" if not x else b" x " + rb'"'
+        @property
+        def inner() -> str: return "'" + '"' + """ ' " """
+        return inner
     def nothing(self) -> None: ...
 '''
-SMALL = """\
-from collections.abc import Sequence
-from dataclasses import dataclass
-from ... import this as tactix
-from ...words import dims
-from ...builtin.lean.importer import MemoryImporter
-NAMES:0={}
+SMALL = r"""
+from collections.abc import Sequence;from dataclasses import dataclass
+from...import this as tactix;from...words import dims;from...builtin.lean.importer import MemoryImporter;NAMES:0={}
 @dataclass
 class Box(Sequence):
- size:0=3
- text: 0 = 'a = b,  c'
- def grow(self,by=1):
-  out=self.size+by*-1
-  return out
- def nothing(self):
-  ...
+ size:0=3;text:0='a = b,  c'
+ def grow(self,by=1):out=self.size+by*-1;return out
+ def either(self,x):
+  if x:
+   for i in(1,2):x+=i
+  else:return f'{x!r:>{5}} a  b'if not x else b' x '+b'"'
+  @property
+  def inner():return"'"+'"'+' \' " '
+  return inner
+ def nothing(self):...
 """
 
 
 def test_shrinking() -> None:
-    assert shrink("tactix_builtin.launchers.elf", ast.parse(SOURCE)) == SMALL
+    found = shrink("tactix_builtin.launchers.elf", ast.parse(SOURCE))
+    assert found.replace("dataclass;from", "dataclass\nfrom", 1) == SMALL.lstrip()
+
+
+@pytest.mark.parametrize("line", [
+    """f"a {{{', '.join('b c')}}} d" """, """f"{x!r:>5}{'b  c':{w}}" """, """f"{f'{w:>{x}}, '!s:<9} e" """,
+    """f"{x}, {w}" """,
+])  # fmt: skip
+def test_text_with_strings_inside_is_read_by_every_python(line: str) -> None:
+    """Without quotes of one kind in each other, as newer versions write them."""
+    found = shrink("tactix.run.engine", ast.parse(line.strip()))
+    inside = [n for n in ast.walk(ast.parse(found)) if isinstance(n, ast.FormattedValue)]
+    assert not any(isinstance(n.value, ast.Constant | ast.JoinedStr) for n in inside)
+    assert eval(found, {"x": 3, "w": 7}) == eval(line, {"x": 3, "w": 7})
 
 
 @pytest.mark.parametrize("line", ["import tactix.words.dims", "import tactix as t", "import os, tactix"])

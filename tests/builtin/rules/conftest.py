@@ -85,12 +85,12 @@ def apply() -> Callable[..., tuple[list[str], NetworkDefinition, Trace]]:
     numbers at two settings of the symbols, and a second run changes nothing.
     """
 
-    def run(net: NetworkDefinition, *keys: str) -> tuple[list[str], NetworkDefinition, Trace]:
+    def run(net: NetworkDefinition, *keys: str, rtol: float = 2e-5) -> tuple[list[str], NetworkDefinition, Trace]:
         rules: list[Rule] = [RULES[k] for k in keys] or list(RULES.values())
         out, trace = fuse(net, rules)
         verify(out, deep=True)
         for seed, sizes in ((1, (3, 4, 5)), (2, (1, 7, 2))):
-            compare(net, out, arrays(net, seed, sizes))
+            compare(net, out, arrays(net, seed, sizes), rtol)
         assert fuse(out, rules)[1].counts == {}
         return names(out), out, trace
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tactix.words.dtypes import DType
+
 
 def halved(net, x, inner, order):
     half = net.c(0.5)
@@ -27,6 +29,26 @@ def test_by_erf(net, apply, order, layer, number):
     kinds, out, _ = apply(net, "gelu")
     assert kinds == ["Gelu"]
     assert out.nodes[0].attrs.approximate == "none"
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize(("layer", "number"), [("Div", 2**0.5), ("Mul", 0.5**0.5)])
+def test_by_erf_in_16_bits(net, apply, dtype, layer, number):
+    """There the number is further from what it stands for than by four digits."""
+    x, t = net.x("n", 7, dtype=dtype), DType(dtype).numpy
+    e = net.add("Add", net.c(1, t), net.add("Erf", net.add(layer, x, net.c(number, t))))
+    net.mark_output(net.add("Mul", net.add("Mul", x, e), net.c(0.5, t)), "y")
+    kinds, *_ = apply(net, "gelu", rtol=2e-2)
+    assert kinds == ["Gelu"]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_by_tanh_in_16_bits(net, apply, dtype):
+    x, t = net.x("n", 7, dtype=dtype), DType(dtype).numpy
+    cubed = net.add("Mul", net.add("Pow", x, net.c(3, t)), net.c(0.044715, t))
+    e = net.add("Tanh", net.add("Mul", net.add("Add", x, cubed), net.c(0.7978845608, t)))
+    net.mark_output(net.add("Mul", net.add("Mul", x, net.c(0.5, t)), net.add("Add", e, net.c(1, t))), "y")
+    assert apply(net, "gelu_tanh", rtol=2e-2)[0] == ["Gelu"]
 
 
 @pytest.mark.parametrize(("layer", "number"), [("Div", 1.5), ("Mul", 1.4142135), ("Div", 0.70710678)])

@@ -44,25 +44,48 @@ def test_a_plan_in_memory_needs_nobody(plan: Plan, home: Become) -> None:
     assert not home("maker").exists()
 
 
-def test_a_foreign_plan_is_refused_with_what_would_run_and_the_cures(path: Path, plan: Plan, home: Become) -> None:
+def _named(path: Path, plan: Plan) -> tuple[str, ...]:
+    """What a refusal, and the warning in its place, must hold."""
+    code, digest = _machine_code(plan), container.load(path).seal.digest.hex()
+    return (
+        "small", "no key here knows", f"{len(plan.steps)} steps", plan.steps[0].name, "tactix.cpu.elf@1",
+        f"{len(code)} bytes", hashlib.sha256(code).hexdigest(), "tactix keys trust", f"tactix trust {digest}",
+        "engine_host_code_allowed", "--allow-host-code",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("refusing", [{"strict": True}, {"references": False}])
+def test_a_foreign_plan_is_refused_with_what_would_run_and_the_cures(
+    path: Path, plan: Plan, home: Become, refusing: dict[str, bool]
+) -> None:
     home("other")
     recorder = ErrorRecorder()
     with pytest.raises(UntrustedPlan) as caught:
-        tactix.load(path, error_recorder=recorder)
-    code, text, digest = _machine_code(plan), str(caught.value), container.load(path).seal.digest.hex()
-    for part in (
-        "small", "no key here knows", f"{len(plan.steps)} steps", "tactix.cpu.elf@1", f"{len(code)} bytes",
-        hashlib.sha256(code).hexdigest(), "tactix keys trust", f"tactix trust {digest}", "engine_host_code_allowed",
-        "--allow-host-code",
-    ):  # fmt: skip
-        assert part in text
+        tactix.load(path, error_recorder=recorder, **refusing)
+    assert [part for part in _named(path, plan) if part not in str(caught.value)] == []
     assert recorder.num_errors() == 1
+
+
+def test_a_foreign_plan_runs_on_references_with_one_warning(path: Path, plan: Plan, home: Become) -> None:
+    home("other")
+    lines: list[str] = []
+
+    class Kept(tactix.Logger):
+        def log(self, severity: Any, msg: str) -> None:
+            if severity <= tactix.Severity.WARNING:
+                lines.append(msg)
+
+    engine = tactix.load(path, logger=Kept())
+    np.testing.assert_array_equal(engine(X), WANT)
+    (line,) = lines
+    assert [part for part in _named(path, plan) if part not in line] == []
+    assert [(s.artifact.launcher, s.artifact.code) for s in engine.plan.steps] == [("tactix.numpy@1", None)]
 
 
 def test_an_unsigned_plan_is_foreign_even_to_its_maker(plan: Plan, tmp_path: Path) -> None:
     tactix.Runtime(sign=False).load(plan).save(tmp_path / "bare.plan")
     with pytest.raises(UntrustedPlan, match="it is not signed"):
-        tactix.load(tmp_path / "bare.plan")
+        tactix.load(tmp_path / "bare.plan", strict=True)
 
 
 def test_a_decoded_plan_stays_foreign(path: Path, home: Become) -> None:
@@ -71,7 +94,7 @@ def test_a_decoded_plan_stays_foreign(path: Path, home: Become) -> None:
     loaded = container.load(path)
     for changed in (loaded, replace(loaded, name="renamed")):
         with pytest.raises(UntrustedPlan):
-            tactix.Runtime().load(changed)
+            tactix.Runtime(references=False).load(changed)
 
 
 def test_allowed_host_code_runs_but_not_under_strict(path: Path, home: Become) -> None:
@@ -89,7 +112,7 @@ def test_running_a_foreign_plan_does_not_launder_it(path: Path, home: Become, tm
     tactix.load(path, engine_host_code_allowed=True).save(tmp_path / "copy.plan")
     assert (tmp_path / "copy.plan").read_bytes() == path.read_bytes()
     with pytest.raises(UntrustedPlan):
-        tactix.load(tmp_path / "copy.plan")
+        tactix.load(tmp_path / "copy.plan", strict=True)
 
 
 def test_a_trusted_digest(plan: Plan, path: Path, home: Become, tmp_path: Path) -> None:
@@ -99,7 +122,7 @@ def test_a_trusted_digest(plan: Plan, path: Path, home: Become, tmp_path: Path) 
     other = replace(plan, name="other")
     container.save(other, tmp_path / "other.plan")
     with pytest.raises(UntrustedPlan):
-        tactix.load(tmp_path / "other.plan")
+        tactix.load(tmp_path / "other.plan", strict=True)
 
 
 def test_steps_of_bodies_are_seen() -> None:

@@ -18,6 +18,7 @@ from tactix.contracts.trust import Seal
 from tactix.words.errors import ConfigError, InvalidArgument, UntrustedPlan
 from tactix_builtin.trust import book, trust_digest
 from tactix_builtin.trust import key as keys
+from tactix_builtin.trust.changing import changing
 from tactix_builtin.trust.store import LocalStore, parse, sign
 
 Become = Callable[[str], Path]
@@ -51,7 +52,7 @@ def test_a_secret_is_never_in_a_signature(key: keys.Key) -> None:
 
 
 def test_signatures_of_both_kinds(key: keys.Key) -> None:
-    with book.changing() as found:
+    with changing() as found:
         found.add(key)
     signature = sign(key, DIGEST)
     assert LocalStore().vouches(Seal(DIGEST, signature)) == f"signed by {key.title}"
@@ -67,10 +68,10 @@ def test_signatures_of_both_kinds(key: keys.Key) -> None:
 def test_foreign_and_removed_keys(key: keys.Key) -> None:
     signature = sign(key, DIGEST)
     assert LocalStore().vouches(Seal(DIGEST, signature)) == ""
-    with book.changing() as found:
+    with changing() as found:
         found.add(key)
     assert LocalStore().vouches(Seal(DIGEST, signature))
-    with book.changing() as found:
+    with changing() as found:
         del found.keys[key.id]
     assert LocalStore().vouches(Seal(DIGEST, signature)) == ""
 
@@ -81,7 +82,7 @@ def test_the_public_half_verifies_and_cannot_sign(home: Become) -> None:
     home("other")
     public = keys.parse(key.export() + "\n", "theirs")
     assert public.id == key.id
-    with book.changing() as found:
+    with changing() as found:
         found.add(public)
     assert LocalStore().vouches(Seal(DIGEST, sign(key, DIGEST))) == f"signed by ed25519 key {key.id} (theirs)"
     with pytest.raises(InvalidArgument, match="secret is not here"):
@@ -91,7 +92,7 @@ def test_the_public_half_verifies_and_cannot_sign(home: Become) -> None:
 def test_trusting_the_public_half_of_an_own_key_keeps_the_secret() -> None:
     pytest.importorskip("cryptography")
     key = keys.generate(keys.ED25519, "mine")
-    with book.changing() as found:
+    with changing() as found:
         found.add(key)
         found.add(keys.parse(key.export(), "again"))
     (kept,) = book.read().keys.values()
@@ -100,7 +101,7 @@ def test_trusting_the_public_half_of_an_own_key_keeps_the_secret() -> None:
 
 def test_without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
     signature = json.dumps({"algorithm": "ed25519", "key": keys.Key(keys.ED25519, public=bytes(32)).id, "value": "00"})
-    with book.changing() as found:
+    with changing() as found:
         found.add(keys.Key(keys.ED25519, public=bytes(32)))
     for name in ("cryptography", "cryptography.exceptions", "cryptography.hazmat.primitives.asymmetric"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -98,7 +98,7 @@ def test_a_public_key_goes_to_another_user(
     assert cli.main(["keys", "export", made["id"][:10]]) == 0
     public = capsys.readouterr().out.strip()
     home("other")
-    assert tool("run", path)[1] == 5
+    assert tool("run", path, "--strict")[1] == 5
     theirs, code = tool("keys", "trust", public, "--name", "maker")
     assert (code, theirs["id"], theirs["signs"]) == (0, made["id"], False)
     assert tool("run", path, "--strict")[1] == 0
@@ -106,7 +106,7 @@ def test_a_public_key_goes_to_another_user(
     assert made["id"] in capsys.readouterr().out
     assert tool("sign", path, "--key", "maker")[1] == 2
     assert cli.main(["keys", "remove", "maker"]) == 0
-    assert tool("run", path)[1] == 5
+    assert tool("run", path, "--strict")[1] == 5
 
 
 def test_a_local_key_of_ones_own(tool: Tool) -> None:
@@ -131,7 +131,7 @@ def test_a_secret_key_stays_here(tool: Tool, capsys: pytest.CaptureFixture[str])
 
 def test_trust_by_digest(bare: Path, tool: Tool, capsys: pytest.CaptureFixture[str]) -> None:
     digest = tool("verify", bare)[0]["digest"]
-    error, code = tool("run", bare)
+    error, code = tool("run", bare, "--strict")
     assert (code, error["error"]["type"]) == (5, "UntrustedPlan")
     assert f"tactix trust {digest}" in error["error"]["do"]
     assert tool("run", bare, "--allow-host-code")[1] == 0
@@ -141,7 +141,7 @@ def test_trust_by_digest(bare: Path, tool: Tool, capsys: pytest.CaptureFixture[s
     assert cli.main(["trust"]) == 0
     assert digest in capsys.readouterr().out
     assert tool("trust", digest, "--remove")[0] == {"digests": {}}
-    assert tool("run", bare)[1] == 5
+    assert tool("run", bare, "--strict")[1] == 5
     assert [tool("trust", *args)[1] for args in (("12",), (digest, "--remove"))] == [2, 2]
     assert cli.main(["trust", "--remove"]) == 2
 
@@ -158,7 +158,15 @@ def test_build_signs_unless_told_not_to(tmp_path: Path, tool: Tool) -> None:
     assert tool("run", tmp_path / "m.plan", "--strict")[1] == 0
     assert tool(*fast, "--no-sign")[1] == 0
     assert container.load(tmp_path / "m.plan").seal.signature == b""
-    assert tool("run", tmp_path / "m.plan")[1] == 5
+    assert tool("run", tmp_path / "m.plan", "--strict")[1] == 5
+
+
+@pytest.mark.parametrize("command", [("run",), ("bench", "--seconds", "50ms")])
+def test_without_trust_references_run_with_one_warning(
+    command: tuple[str, ...], bare: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([command[0], str(bare), *command[1:]]) == 0
+    assert capsys.readouterr().err.count("the references of layers, which are slow, run in place of its host code") == 1
 
 
 def test_build_finds_out_early_that_it_cannot_sign(

@@ -30,6 +30,14 @@ def test_another_kind_and_another_major_version_are_reasons(plan: Plan) -> None:
     assert "1.0.0" in version
 
 
+def test_more_threads_than_cores_warn(plan: Plan) -> None:
+    plan = replace(plan, device=device_facts(HERE), meta={**plan.meta, "threads": 5})
+    (text,) = warnings(plan, HERE, "0.1.0")
+    assert "5 threads" in text
+    assert "4 cores" in text
+    assert warnings(replace(plan, meta={**plan.meta, "threads": "many"}), HERE, "0.1.0") == []
+
+
 def test_softer_differences_warn(plan: Plan) -> None:
     plan = replace(plan, device={**device_facts(HERE), "vector_bits": 512, "name": "big cpu"})
     texts = warnings(plan, HERE, "0.2.0")

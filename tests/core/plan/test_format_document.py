@@ -102,6 +102,26 @@ class File:
         }  # fmt: skip
         return [(kind, where[kind](i, name), dim(value, symbols)) for kind, i, name, value in rows]
 
+    def given(self, step: int, index: int) -> np.ndarray[Any, Any]:
+        """A constant input of a step, packed or not."""
+        s = self.header["steps"][step]
+        buffer, _, shape, _ = s["inputs"][index]
+        if buffer != -1:
+            return self.weight(buffer)
+        name, packing = next((name, p) for name, i, p in s["artifact"]["constants"] if i == index)
+        x = np.empty(shape)
+        shapes = []
+        for step_name, what in packing:
+            shapes.append(x.shape)
+            x = np.pad(x, what) if step_name == "pad" else getattr(x, step_name)(what)
+        x = self.weight(s["constants"][name])
+        for (step_name, what), before in zip(packing[::-1], shapes[::-1], strict=True):
+            if step_name == "pad":
+                x = x[tuple(slice(a, a + n) for (a, _), n in zip(what, before, strict=True))]
+            else:
+                x = x.reshape(before) if step_name == "reshape" else x.transpose(np.argsort(what))
+        return x
+
 
 WEIGHT = np.random.default_rng(5).standard_normal((20, 6)).astype(np.float32)
 
@@ -142,6 +162,13 @@ def test_a_weight(file: File) -> None:
     found = [file.weight(i) for i, b in enumerate(file.header["buffers"]) if b["kind"] == "weight"]
     largest = max(found, key=lambda w: w.size)
     assert set(WEIGHT.ravel()) <= set(largest.ravel())  # packed by C tactics: panels, and zeros beside them
+
+
+def test_what_a_step_computes_and_of_what(file: File) -> None:
+    step = file.header["steps"][0]
+    told = step["info"].get("reference", step["artifact"]["params"])
+    assert told["layer"] == "tactix.MatMul@1"
+    np.testing.assert_array_equal(file.given(0, 1), WEIGHT)
 
 
 def test_arguments_lie_in_their_buffers(file: File) -> None:

@@ -99,3 +99,41 @@ def test_launches_and_changes_of_format_cost_what_the_device_says() -> None:
     dear = found(launch=2e-6, reformat=1e-6, bandwidth=6e9)
     assert [c.tactic.key for c in dear.candidates.values()] == [one.tactic.key, one.tactic.key]
     assert dear.candidates[nodes[0]] is one
+
+
+def noisy(seconds: float, key: str, spread: float = 0.0) -> Candidate:
+    out = candidate(seconds, LINEAR)
+    out.tactic.key, out.spread = key, spread
+    return out
+
+
+def test_within_noise_the_choice_does_not_follow_the_times() -> None:
+    net, (node,) = chain(1)
+    for own, other in ((100e-6, 99e-6), (99e-6, 100e-6), (100e-6, 100e-6)):
+        bids = [noisy(other, "acme.x@1", 0.02), noisy(own, "tactix.x@1", 0.02), noisy(own, "tactix.y@1", 0.02)]
+        found = choose(net, [node], {node: bids})
+        assert found.candidates[node] is bids[1]
+        assert found.ties[node] == {bids[0].title, bids[2].title}
+
+
+def test_noise_hides_no_more_than_a_few_percent() -> None:
+    net, (node,) = chain(1)
+    bids = [noisy(100e-6, "tactix.x@1", 0.5), noisy(90e-6, "acme.x@1", 0.5), noisy(200e-6, "acme.y@1", 0.1)]
+    found = choose(net, [node], {node: bids})
+    assert found.candidates[node] is bids[1]
+    assert found.ties[node] == {bids[0].title}  # another build may see it otherwise, and says so
+    bids = [noisy(100e-6, "tactix.x@1"), noisy(98e-6, "acme.x@1"), noisy(110e-6, "acme.y@1")]
+    found = choose(net, [node], {node: bids})
+    assert found.candidates[node] is bids[1]
+    assert found.ties[node] == {bids[0].title}
+
+
+def test_whole_choices_that_are_as_fast_are_ties() -> None:
+    net, nodes = chain(2)
+    move = 2 * (1 << 16) * 4 / 6e9 + 1e-6
+    blocked_seconds = 100e-6 - move
+    options = {n: [candidate(100e-6, LINEAR), candidate(blocked_seconds, C16)] for n in nodes}
+    found = choose(net, nodes, options)
+    (format_,) = {c.variant.input_format(0) for c in found.candidates.values()}
+    other = "t.linear@1" if format_ == C16 else "t.c16@1"
+    assert all(any(other in title for title in found.ties[n]) for n in nodes)

@@ -27,6 +27,8 @@ GUESSES = 8
 """Algorithms that are asked for; the library seldom knows more."""
 WORKSPACE = 32 << 20
 """Bytes that an algorithm may want: what NVIDIA advises for Hopper."""
+LARGEST = 1 << 40
+"""Elements of a result; asked about more the library divides by zero, which ends the process."""
 FLOPS = {DType.FP16: 6e14, DType.BF16: 6e14, DType.FP32: 4e13}
 """Per second, as estimates assume."""
 BANDWIDTH, START, NEXT = 3e12, 3e-6, 1e-9
@@ -65,7 +67,10 @@ class CublasLtTactic(LibraryTactic[CublasLt]):
         return w if known else Reject("float16, bfloat16 or float32 with results of the same or of float32")
 
     def _algorithms(self, w: Work, env: dict[str, int]) -> list[Algorithm]:
-        return algorithms(self.library(), w.problem, Sizes(*(evaluate(d, env) for d in w.sizes)))
+        sizes = Sizes(*(evaluate(d, env) for d in w.sizes))
+        if sizes.batch * sizes.m * sizes.n > LARGEST:
+            raise ExecutionError(f"cuBLASLt is not asked about {sizes}", who=self.key)
+        return algorithms(self.library(), w.problem, sizes)
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         w = self._work(node)

@@ -1,16 +1,12 @@
 // Attention in one pass over the keys with a running maximum and sum, as in FlashAttention-2 (T. Dao, 2023).
 // A block has 16 query rows per warp; K and V come in stages of C::KEYS, two of each in shared memory.
-#define TX_LOG2E 1.4426950408889634f
 
 template <class T, class C>
 struct tx_queries {
   uint32_t q[C::DEPTH / 16][4];
   float o[C::WIDE / 8][4], s[C::KEYS / 8][4], top[2], total[2];
 
-  __device__ __forceinline__ void start(tx_shared_t at) {
-    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane % 16;
-#pragma unroll
-    for (int i = 0; i < C::DEPTH / 16; i++) tx_load4(q[i], at + tx_place<C::DEPTH_CHUNKS>(row, i * 2 + lane / 16));
+  __device__ __forceinline__ void start() {
 #pragma unroll
     for (int j = 0; j < C::WIDE / 8; j++)
 #pragma unroll
@@ -19,9 +15,14 @@ struct tx_queries {
     total[0] = total[1] = 0.0f;
   }
 
-  // Scores of the keys of a stage; score(product, row of the block, key of the stage) scales and masks one.
-  template <class Score>
-  __device__ __forceinline__ void scores(tx_shared_t keys, Score score) {
+  __device__ __forceinline__ void load(tx_shared_t at) {
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane % 16;
+#pragma unroll
+    for (int i = 0; i < C::DEPTH / 16; i++) tx_load4(q[i], at + tx_place<C::DEPTH_CHUNKS>(row, i * 2 + lane / 16));
+  }
+
+  // Products of the keys of a stage.
+  __device__ __forceinline__ void products(tx_shared_t keys) {
     const int lane = threadIdx.x % 32, m = lane / 8, r = lane % 8;
 #pragma unroll
     for (int j = 0; j < C::KEYS / 8; j++)
@@ -36,15 +37,24 @@ struct tx_queries {
         T::mma(s[j * 2], q[i], b[0], b[1]);
         T::mma(s[j * 2 + 1], q[i], b[2], b[3]);
       }
-    const int row = threadIdx.x / 32 * 16 + lane / 4;
+  }
+
+  // Products become scores: of ``left`` keys of the stage by score(product, row of the block, key of the stage).
+  template <class Score>
+  __device__ __forceinline__ void scores(int64_t left, Score score) {
+    if (!C::SCORED && left >= C::KEYS) return;
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
 #pragma unroll
     for (int j = 0; j < C::KEYS / 8; j++)
 #pragma unroll
-      for (int e = 0; e < 4; e++) s[j][e] = score(s[j][e], row + e / 2 * 8, j * 8 + lane % 4 * 2 + e % 2);
+      for (int e = 0; e < 4; e++) {
+        const int key = j * 8 + lane % 4 * 2 + e % 2;
+        s[j][e] = key < left ? score(s[j][e], row + e / 2 * 8, key) : -TX_INF;
+      }
   }
 
-  // Scores become weights; what was summed before is scaled to the new maximum.
-  __device__ __forceinline__ void weights() {
+  // Scores become weights, 2 to the power of ``factor`` times them; what was summed before is scaled to the new maximum.
+  __device__ __forceinline__ void weights(float factor) {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       float most = top[h];
@@ -52,13 +62,13 @@ struct tx_queries {
       for (int j = 0; j < C::KEYS / 8; j++) most = tx_fmax(most, tx_fmax(s[j][h * 2], s[j][h * 2 + 1]));
       most = tx_fmax(most, __shfl_xor_sync(0xffffffffu, most, 1));
       most = tx_fmax(most, __shfl_xor_sync(0xffffffffu, most, 2));
-      const float base = most == -TX_INF ? 0.0f : most, scale = tx_exp2((top[h] - base) * TX_LOG2E);
+      const float base = most == -TX_INF ? 0.0f : most * factor, scale = tx_exp2(fmaf(top[h], factor, -base));
       float sum = 0.0f;
 #pragma unroll
       for (int j = 0; j < C::KEYS / 8; j++)
 #pragma unroll
         for (int e = h * 2; e < h * 2 + 2; e++) {
-          s[j][e] = tx_exp2((s[j][e] - base) * TX_LOG2E);
+          s[j][e] = tx_exp2(fmaf(s[j][e], factor, -base));
           sum += s[j][e];
         }
       top[h] = most;
@@ -119,7 +129,7 @@ struct tx_queries {
 template <class T, class C, class Score, class Put>
 TX_INLINE void tx_attend(
     const void* q, const void* k, const void* v, int64_t q_pitch, int64_t k_pitch, int64_t v_pitch, int64_t first,
-    int64_t rows, int64_t keys, int64_t stored, char* memory, float none, Score score, Put put) {
+    int64_t rows, int64_t keys, int64_t stored, char* memory, float none, float factor, Score score, Put put) {
   tx_rows<C::ROWS, C::DEPTH_CHUNKS, C::THREADS, C::DEPTH_PIECE> of_q;
   tx_rows<C::KEYS, C::WIDE_CHUNKS, C::THREADS, C::WIDE_PIECE> of_v;
   tx_rows<C::KEYS, C::DEPTH_CHUNKS, C::THREADS, C::DEPTH_PIECE> key_rows;
@@ -133,6 +143,7 @@ TX_INLINE void tx_attend(
   of_v.load(ring + C::KEYS * C::DEPTH_CHUNKS * 16, 0);
   tx_copy_commit();
   tx_queries<T, C> own;
+  own.start();
   int stage = 0;
   for (int64_t t = 0; t < keys; t += C::KEYS) {
     if (t + C::KEYS < keys) {
@@ -145,10 +156,11 @@ TX_INLINE void tx_attend(
     tx_copy_commit();
     tx_copy_wait<1>();
     __syncthreads();
-    if (t == 0) own.start(base);
+    if (t == 0) own.load(base);
     const tx_shared_t at = ring + stage * each;
-    own.scores(at, [&](float x, int r, int c) { return t + c < keys ? score(x, r, t + c) : -TX_INF; });
-    own.weights();
+    own.products(at);
+    own.scores(keys - t, [&](float x, int r, int c) { return score(x, r, t + c); });
+    own.weights(factor);
     own.add(at + C::KEYS * C::DEPTH_CHUNKS * 16);
     __syncthreads();
     stage = 1 - stage;

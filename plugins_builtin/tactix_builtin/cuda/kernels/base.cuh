@@ -16,6 +16,13 @@ typedef unsigned long uint64_t;
 #define INT64_MIN (-9223372036854775807LL - 1)
 #endif
 
+// A kernel may be started before those that it follows are over (see graph.py); until then it touches nothing of theirs.
+TX_INLINE void tx_wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // N neighbouring elements, moved by one instruction where they are at most 16 bytes.
 template <class T, int N>
 struct alignas(sizeof(T) * N) tx_pack {

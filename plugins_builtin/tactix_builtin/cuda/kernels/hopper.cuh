@@ -28,8 +28,15 @@ TX_INLINE uint32_t tx_rank() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
   return r;
 }
+// What blocks wrote and read before comes before what any of them does then. One warp's fence does for its block: fences
+// are slow.
 TX_INLINE void tx_cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  __syncthreads();
+  if (threadIdx.x < 32)
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  else
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 // Barriers 1 and on of so many threads of a block: to wait, and to say that nobody need wait for these.
 template <int THREADS>
@@ -57,6 +64,9 @@ TX_INLINE void tx_fetch_pixels(tx_shared_t to, const tx_map& map, tx_shared_t ba
                "[%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};"
                ::"r"(to), "l"(&map), "r"(bar), "r"(c), "r"(x), "r"(y), "r"(n), "h"((uint16_t)dx), "h"((uint16_t)dy) : "memory");
 }
+
+// Has a map at hand when it is first used.
+TX_INLINE void tx_fetch_map(const tx_map& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
 
 // Rows of a matrix.
 struct tx_matrix {
@@ -219,21 +229,34 @@ TX_INLINE void tx_collect(tx_shared_t base, int rank, int64_t row0, int col0, Ge
   }
 }
 
+// The columns are constant: those of the first stages are asked for while other kernels still make the rows.
 template <class C, class A>
 TX_INLINE void tx_produce(A& a, const tx_map& b, uint32_t down, uint32_t across, int stages, int first, int count, tx_shared_t base) {
   const tx_shared_t full = base + C::STAGES * C::STAGE_BYTES, empty = full + C::STAGES * 8;
+  const auto ask = [&](int stage, int panel, int k) {
+    tx_bar_expect(full + stage * 8, C::STAGE_BYTES);
+    tx_fetch(base + stage * C::STAGE_BYTES + C::A_BYTES, b, full + stage * 8, 0, (panel * stages + k) * C::COLS);
+  };
   tx_ring<C> ring = {0, 1};
+  int ahead = 0;
+  if (blockIdx.x / C::SPLITS < down * across) {
+    uint32_t i, j;
+    tx_tile_of(blockIdx.x / C::SPLITS, down, across, i, j);
+    for (; ahead < C::STAGES && ahead < count; ahead++) ask(ahead, j, first + ahead);
+  }
+  tx_wait_for_others();
   for (uint32_t id = blockIdx.x / C::SPLITS; id < down * across; id += gridDim.x / C::SPLITS) {
     uint32_t i, j;
     tx_tile_of(id, down, across, i, j);
     a.start((int64_t)i * C::ROWS);
 #pragma unroll 1
     for (int k = first; k < first + count; k++) {
-      const tx_shared_t to = base + ring.stage * C::STAGE_BYTES, bar = full + ring.stage * 8;
       tx_bar_wait(empty + ring.stage * 8, ring.parity);
-      tx_bar_expect(bar, C::STAGE_BYTES);
-      a.load(to, bar, k);
-      tx_fetch(to + C::A_BYTES, b, bar, 0, (j * stages + k) * C::COLS);
+      if (ahead)
+        ahead--;
+      else
+        ask(ring.stage, j, k);
+      a.load(base + ring.stage * C::STAGE_BYTES, full + ring.stage * 8, k);
       ring.next();
     }
   }
@@ -278,12 +301,13 @@ TX_INLINE void tx_flow(A a, const tx_map& b, uint32_t down, uint32_t across, int
   const uint32_t rank = C::SPLITS > 1 ? tx_rank() : 0;
   const int each = (stages + C::SPLITS - 1) / C::SPLITS, first = rank * each;
   const int count = stages - first < each ? stages - first > 0 ? stages - first : 0 : each;
+  if (threadIdx.x == C::TEAMS * 128) tx_fetch_map(a.map), tx_fetch_map(b);
   if (threadIdx.x == 0) {
     for (int s = 0; s < C::STAGES; s++) {
       tx_bar_init(full + s * 8, 1);
       tx_bar_init(full + (C::STAGES + s) * 8, C::ALTERNATE ? 1 : C::TEAMS);
     }
-    asm volatile("fence.proxy.async;" ::: "memory");  // the copy engine sees the barriers, too
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the copy engine sees the barriers, too
   }
   __syncthreads();
   if (threadIdx.x >= C::TEAMS * 128) {
@@ -292,6 +316,7 @@ TX_INLINE void tx_flow(A a, const tx_map& b, uint32_t down, uint32_t across, int
     __syncwarp();
   } else {
     if (C::TEAMS > 1 && C::SPLITS == 1) tx_registers_more<232>();
+    tx_wait_for_others();
     tx_consume<C>(down, across, count, base, get, put);
   }
   if (C::SPLITS == 1) return;

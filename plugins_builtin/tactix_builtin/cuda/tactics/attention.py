@@ -6,7 +6,7 @@ Knobs: ``warps`` of 16 query rows each, ``keys`` of a stage.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact
@@ -29,6 +29,7 @@ MAX_DIM = 128
 HIDDEN = -6e4
 """A constant mask at or below it hides a key beside one whose mask is above VISIBLE."""
 VISIBLE = -1e4
+LOG2E = math.log2(math.e)
 KINDS = {DType.FP16: "tx_f16", DType.BF16: "tx_bf16"}
 
 
@@ -68,7 +69,6 @@ class AttentionTactic(Tactic):
     implements = c_heads.LAYERS
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         h = heads(node)
@@ -118,12 +118,16 @@ def _shared(h: Heads, warps: int, keys: int) -> int:
 
 def _struct(h: Heads, warps: int, keys: int) -> str:
     """The constants that tx_attend asks for."""
-    values = {
+    return constants({
         "ROWS": 16 * warps, "THREADS": 32 * warps, "KEYS": keys, "DEPTH": -(-h.d // 16) * 16,
         "WIDE": -(-h.e // 16) * 16, "DEPTH_CHUNKS": _chunks(h.d), "WIDE_CHUNKS": _chunks(h.e),
         "DEPTH_PIECE": min(_piece(h.q, h.d), _piece(h.k, h.d)), "WIDE_PIECE": _piece(h.v, h.e),
-        "DEPTH_BYTES": h.d * 2, "WIDE_BYTES": h.e * 2,
-    }  # fmt: skip
+        "DEPTH_BYTES": h.d * 2, "WIDE_BYTES": h.e * 2, "SCORED": int(not plain(h)),
+    })  # fmt: skip
+
+
+def constants(values: Mapping[str, int]) -> str:
+    """The C text of a struct that a kernel asks for numbers."""
     return block("struct TX_NAME(heads)", *(f"static const int {k} = {v};" for k, v in values.items())) + ";\n"
 
 
@@ -137,27 +141,47 @@ def _compile(h: Heads, node: Node, variant: Variant, ctx: CompileContext) -> Ker
     warps, keys = int(variant.knob("warps")), int(variant.knob("keys"))
     e, rows = Entry(node, 32 * warps), 16 * warps
     s, t = e.dim(h.s), e.dim(h.t)
-    sizes = [e.dim(d) for d in h.lead]
+    operands, functions = matrices(h, e), weighing(h, e, s)
+    call = f"tx_attend<{KINDS[h.dtype]}, TX_NAME(heads)>({operands}, first, {s}, keys, {t}, memory, {functions},"
+    body = [*place(h, e, node, rows), f"{call}\n{put(h, e, node)});"]
+    launch = e.launch(prod(h.lead) * ceildiv(h.s, rows), _shared(h, warps, keys))
+    text = _struct(h, warps, keys) + e.kernel(*body)
+    return artifact([text], [launch], [e], ctx, more=(*tile.PRELUDES, "attention.cuh"))
 
+
+def place(h: Heads, e: Entry, node: Node, rows: int) -> list[str]:
+    """Declare shared memory, the block's head ``item``, its ``first`` row, and the ``keys`` that its rows look at.
+
+    The last rows come first: the products that were made last are in the cache still.
+    """
+    return [
+        "TX_SHARED(memory);",
+        f"const int64_t block = gridDim.x - 1 - blockIdx.x, tiles = {e.dim(ceildiv(h.s, rows))}, item = block / tiles;",
+        f"const int64_t first = block % tiles * {rows};",
+        seen_keys(node, h, rows, e.dim(h.t)),
+    ]
+
+
+def put(h: Heads, e: Entry, node: Node) -> str:
+    """The function that stores eight results."""
     store = Rows(e, node, h.epi, h.rows, h.width).store()
     row, column = h.place(e, "item", "first + r")
+    return block("[&](int r, int c, const float* v)", f"if (first + r >= {e.dim(h.s)} || c >= {h.e}) return;",
+                 f"const int64_t row = {row};", f"const int col = {column} + c;", store)  # fmt: skip
+
+
+def plain(h: Heads) -> bool:
+    """Whether weights are powers of the products themselves: then nothing is done to single scores."""
+    return h.mask < 0 and 1e-30 < h.scale < 1e30
+
+
+def weighing(h: Heads, e: Entry, s: str) -> str:
+    """What a row without weights is multiplied by, the factor of scores in powers of two, the function of scores."""
     none = "0.0f" if h.nan_to_zero else "TX_NAN"
-    operands = matrices(h, e)
-    call = f"tx_attend<{KINDS[h.dtype]}, TX_NAME(heads)>({operands}, first, {s}, keys, {t}, memory, {none},"
-    put = block("[&](int r, int c, const float* v)", f"if (first + r >= {s} || c >= {h.e}) return;",
-                f"const int64_t row = {row};", f"const int col = {column} + c;", store)  # fmt: skip
-    body = [
-        "TX_SHARED(memory);",
-        f"const int64_t tiles = {e.dim(ceildiv(h.s, rows))}, item = blockIdx.x / tiles;",
-        f"const int64_t first = blockIdx.x % tiles * {rows};",
-        seen_keys(node, h, rows, t),
-        f"{call}\n{score(h, e, sizes, s)},\n{put});",
-    ]
-    shared = _shared(h, warps, keys)
-    launch = e.launch(prod(h.lead) * ceildiv(h.s, rows), shared)
-    return artifact(
-        [_struct(h, warps, keys) + e.kernel(*body)], [launch], [e], ctx, more=(*tile.PRELUDES, "attention.cuh")
-    )
+    if plain(h):
+        same = block("[&](float x, int, int64_t)", "return x;")
+        return f"{none}, {float_literal(h.scale * LOG2E)}, {same}"
+    return f"{none}, {float_literal(LOG2E)}, {score(h, e, [e.dim(d) for d in h.lead], s)}"
 
 
 def matrices(h: Heads, e: Entry) -> str:

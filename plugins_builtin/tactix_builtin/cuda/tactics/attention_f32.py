@@ -37,7 +37,6 @@ class PlainAttentionTactic(Tactic):
     implements = c_heads.LAYERS
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         h = attention.heads(node, (DType.FP32,), MAX_DIM)

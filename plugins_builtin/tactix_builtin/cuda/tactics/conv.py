@@ -41,7 +41,6 @@ class ConvTactic(Tactic):
     implements = ("tactix.Convolution@1", "tactix.WideConvolution@1")
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def kind(self, dtype: DType) -> str:
         """How operands of that dtype are multiplied; empty if they are not."""

@@ -86,7 +86,6 @@ class DepthwiseTactic(Tactic):
     implements = ("tactix.Convolution@1",)
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         g = geometry(node)

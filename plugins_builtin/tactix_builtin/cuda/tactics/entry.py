@@ -23,11 +23,15 @@ class Entry(text.Args):
         super().__init__(node)
         self.threads, self.symbol = threads, symbol
 
-    def kernel(self, *body: str, blocks: int = 1) -> str:
-        """The kernel's text; ``blocks``: how many of them a multiprocessor should hold at least."""
+    def kernel(self, *body: str, blocks: int = 1, wait: str = text.WAIT) -> str:
+        """The kernel's text; ``blocks``: how many of them a multiprocessor should hold at least.
+
+        ``wait``: empty if the body itself waits for other kernels.
+        """
         name = f"TX_NAME({self.symbol})" if self.symbol else "TX_ENTRY"
         bounds = f"__launch_bounds__({self.threads}, {blocks})"
-        return block(f'extern "C" __global__ void {bounds} {name}({self.parameters()})', *body) + "\n"
+        head = f'extern "C" __global__ void {bounds} {name}({self.parameters()})'
+        return block(head, *([wait] if wait else []), *body) + "\n"
 
     def launch(self, grid: Dim, shared_bytes: int = 0) -> Launch:
         """The launch of at least one block with the parameters asked for so far."""
@@ -55,4 +59,5 @@ def artifact(
         workspace=workspace,
         constants=tuple(constants.items()),
         requires=required_features(ctx.device),
+        params=text.WAITS,
     )

@@ -38,7 +38,6 @@ class GemmTactic(Tactic):
     implements = ("tactix.MatMul@1", "tactix.Gemm@1", "tactix.WideMatMul@1")
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def kind(self, dtype: DType) -> str:
         """How operands of that dtype are multiplied; empty if they are not."""

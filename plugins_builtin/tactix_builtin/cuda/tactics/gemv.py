@@ -37,7 +37,6 @@ class GemvTactic(Tactic):
     implements = ("tactix.MatMul@1", "tactix.Gemm@1", "tactix.WideMatMul@1")
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         p = product(node)

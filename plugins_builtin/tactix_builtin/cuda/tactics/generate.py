@@ -25,7 +25,6 @@ class GenerateTactic(Tactic):
     implements = ("tactix.Dims@1", "tactix.Range@1", "tactix.Fill@1")
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         dtype = node.outputs[0].spec.dtype

@@ -37,6 +37,9 @@ CLOCK, STARTED = 2e9, 1.4e-6
 LATENCY, COPIED, MULTIPLIED, STORED, BANDWIDTH = 970, 52, 1450, 3.4, 3.2e12
 """What ``seconds`` assumes: cycles a second, seconds to start; cycles until data come, bytes copied, products and
 results stored a cycle, bytes a second."""
+CROWDED, DISTURBED = 1.35, 0.2
+"""How much longer several blocks take over their stages on one multiprocessor; and the part of the shorter one of
+copying and multiplying that is not hidden under the other."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +123,11 @@ def flow_of(variant: Variant) -> Flow:
 
 
 _FLOWS = (  # rows, cols, stages, teams, alternate
-    (128, 256, 4, 2, False), (256, 128, 4, 2, False), (128, 192, 5, 2, False), (128, 128, 6, 2, False),
-    (256, 64, 5, 2, False), (128, 64, 8, 2, False), (128, 128, 6, 2, True), (64, 256, 5, 2, True),
-    (64, 192, 6, 2, True), (128, 64, 8, 2, True), (64, 128, 8, 2, True), (64, 64, 8, 2, True),
-    (128, 128, 3, 1, False), (128, 64, 4, 1, False), (64, 128, 4, 1, False), (64, 64, 6, 1, False),
-    (64, 32, 8, 1, False),
+    (128, 256, 4, 2, False), (256, 128, 4, 2, False), (128, 192, 5, 2, False), (128, 160, 6, 2, False),
+    (128, 128, 6, 2, True), (128, 128, 6, 2, False), (256, 64, 5, 2, False), (128, 64, 8, 2, False),
+    (64, 256, 5, 2, True), (64, 192, 6, 2, True), (64, 160, 7, 2, True), (64, 128, 8, 2, True), (64, 64, 8, 2, True),
+    (64, 96, 10, 1, False), (128, 128, 3, 1, False), (128, 64, 4, 1, False), (64, 128, 4, 1, False),
+    (64, 64, 6, 1, False), (64, 32, 8, 1, False),
 )  # fmt: skip
 SPLITS = (1, 2, 4, 8)
 """Parts of k: a cluster has eight blocks at most on every device."""
@@ -142,9 +145,11 @@ def seconds(w: Work, f: Flow, device: DeviceProperties) -> float:
     cores = max(1, device.cores)
     blocks = -(-w.m // f.rows) * -(-w.n // f.cols) * f.splits
     turns = -(-blocks // cores)
-    busy = 2 if f.alternate else min(f.resident(device), turns)
+    together = f.teams > 1 and f.splits == 1
+    busy = 2 if together else min(f.resident(device), turns)
     copies, products = (f.rows + f.cols) * ROW / COPIED, f.rows * f.cols * DEPTH / MULTIPLIED
-    main = -(-w.k // (DEPTH * f.splits)) * max(copies, products, LATENCY / f.stages / (1 if f.alternate else busy))
+    stage = max(copies, products, LATENCY / f.stages / (1 if together else busy)) + min(copies, products) * DISTURBED
+    main = -(-w.k // (DEPTH * f.splits)) * stage * (CROWDED if busy > 1 and not together else 1)
     store = f.rows * f.cols / STORED
     after = LATENCY + store + (LATENCY + store if f.splits > 1 else 0)
     whole = main + after
@@ -154,14 +159,19 @@ def seconds(w: Work, f: Flow, device: DeviceProperties) -> float:
 
 
 def best(works: Sequence[Work], device: DeviceProperties) -> list[Flow]:
-    """The flows of the least estimates over some likely shapes, best first."""
+    """The flows of the least estimates over some likely shapes, best first; of equal ones that which fits tighter."""
     stages = min(-(-w.k // DEPTH) for w in works)
     ranked = [
-        (sum(seconds(w, f, device) for w in works), i, f)
+        (sum(seconds(w, f, device) for w in works), sum(_covered(w, f) for w in works), i, f)
         for i, f in enumerate(flows())
         if f.splits == 1 or stages >= 2 * f.splits
     ]
-    return [f for _, _, f in sorted(ranked)[:OFFERED]]
+    return [f for *_, f in sorted(ranked)[:OFFERED]]
+
+
+def _covered(w: Work, f: Flow) -> int:
+    """Results that tiles have room for."""
+    return -(-w.m // f.rows) * f.rows * -(-w.n // f.cols) * f.cols
 
 
 def pack(panels: int, cols: int, stages: int) -> tuple[tuple[str, Any], ...]:
@@ -268,7 +278,7 @@ class Made:
             "TX_SHARED(memory);", f"{get};", f"{put};",
             f"tx_flow<TX_NAME(flow)>({a}, {b}, {down}, {across}, {self.stages}, memory, get, put);",
         ]  # fmt: skip
-        text = f.struct(self.kind) + self.rows.struct() + e.kernel(*body)
+        text = f.struct(self.kind) + self.rows.struct() + e.kernel(*body, wait="")
         tiles = ceildiv(self.m, f.rows) * ceildiv(self.n, f.cols)
         if f.teams > 1 and f.splits == 1:
             tiles = dmin(tiles, max(1, device.cores))
@@ -290,7 +300,7 @@ def artifact(
     texts, launches, entries = zip(*first, (text, launch, made.e), strict=True)
     whole = entry.artifact(texts, launches, entries, ctx, more=PRELUDES, workspace=workspace)
     maps = [*([] for _ in first), [m.to_json() for _, _, m in made.e.maps]]
-    return replace(whole, params={"maps": maps})
+    return replace(whole, params={**whole.params, "maps": maps})
 
 
 def variants(found: Iterable[Flow], inputs: Sequence[Format] = (), outputs: Sequence[Format] = ()) -> list[Variant]:

@@ -38,7 +38,6 @@ class HopperWindows(Tactic):
     implements = ("tactix.Convolution@1", "tactix.WideConvolution@1")
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def why_not(self, win: Window) -> str:
         """Empty if the kernel takes such windows, else what it takes."""

@@ -75,7 +75,6 @@ class IntegerConvTactic(Tactic):
     implements = ("tactix.IntegerConvolution@1",)
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         win = window.window(node)
@@ -111,7 +110,6 @@ class IntegerProductTactic(Tactic):
     implements = ("tactix.IntegerMatMul@1",)
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         p = product(node)

@@ -36,7 +36,6 @@ class LinesTactic(Tactic):
     implements = tuple(f"tactix.{n}@1" for n in NAMES)
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         x = node.given[0].spec

@@ -91,7 +91,6 @@ class PlainConvTactic(Tactic):
     )
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         g = geometry(node)

@@ -49,7 +49,6 @@ class PlainProductTactic(Tactic):
     implements = ("tactix.MatMul@1", "tactix.Gemm@1", "tactix.IntegerMatMul@1")
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         p = _product(node)

@@ -46,7 +46,6 @@ class PointwiseTactic(Tactic):
     implements = ("pointwise",)
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         group = group_of(node)

@@ -38,7 +38,6 @@ class PoolTactic(Tactic):
     implements = ("tactix.MaxPool@1", "tactix.AveragePool@1")
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         found = fused.around(node, prologue=False)

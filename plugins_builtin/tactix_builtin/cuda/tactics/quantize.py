@@ -32,7 +32,6 @@ class QuantizeTactic(Tactic):
     implements = ("tactix.QuantizeLinear@1", "tactix.DequantizeLinear@1")
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         number, whole = node.given[0].spec.dtype, node.outputs[0].spec.dtype

@@ -63,7 +63,6 @@ class ReduceTactic(Tactic):
     implements = tuple(f"tactix.{name}@1" for name in OPERATIONS)
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         plan = plan_of(node)

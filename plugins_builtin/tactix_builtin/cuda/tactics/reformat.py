@@ -24,7 +24,6 @@ class ReformatTactic(Tactic):
     implements = ("tactix.Reformat@1",)
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         spec, a = node.given[0].spec, node.attrs

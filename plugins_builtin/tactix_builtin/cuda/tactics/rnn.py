@@ -102,7 +102,6 @@ class RecurrentTactic(Tactic):
     implements = ("tactix.LSTM@1", "tactix.GRU@1", "tactix.RNN@1")
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         r = recurrence(node)

@@ -112,7 +112,6 @@ class RowsTactic(Tactic):
     implements = ("tactix.Softmax@1", "tactix.LogSoftmax@1", *c_norm.NormTactic.implements)
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         plan = plan_of(node)
@@ -200,7 +199,8 @@ class Rows:
         if 0 in self.space.sizes:
             return []
         per = self.block // self.threads
-        row = f"({self.kind})blockIdx.x * {per} + (int)threadIdx.x / {self.threads}" if per > 1 else "blockIdx.x"
+        place = "(gridDim.x - 1 - blockIdx.x)"  # what was made last is in the cache still
+        row = f"({self.kind}){place} * {per} + (int)threadIdx.x / {self.threads}" if per > 1 else place
         head = [f"const {self.kind} row = {row};", f"if (row >= {self.args.dim(self.count)}) return;"]
         head.append(f"const int lane = threadIdx.x % {self.threads};")
         head.append(self._decode("row", self.outer))

@@ -69,7 +69,6 @@ class ResizeTactic(Tactic):
     implements = ("tactix.Resize@1",)
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         x, a = node.given[0].spec, node.attrs
@@ -125,7 +124,6 @@ class GridSampleTactic(Tactic):
     implements = ("tactix.GridSample@1",)
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         x, grid = (v.spec for v in node.given[:2])

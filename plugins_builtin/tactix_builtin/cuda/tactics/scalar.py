@@ -46,6 +46,8 @@ class CudaEmitter(ScalarEmitter):
         return f"fabs{'' if t is DType.FP64 else 'f'}({self.arg(node.args[0], t)}) == TX_INF"
 
     def _float(self, node: Scalar, dtype: DType) -> str:
+        if dtype is not DType.FP64 and (x := _of_gelu(node)) is not None:
+            return f"tx_gelu({self.arg(x, dtype)})"
         if node.op == "pow" and (power := self.value(node.args[1])) in (2, 3):
             x = self.arg(node.args[0], dtype)
             return " * ".join([x] * int(power))
@@ -54,6 +56,14 @@ class CudaEmitter(ScalarEmitter):
         if node.op in ("min", "max") and dtype is not DType.FP64:
             return f"tx_f{node.op}({self.arg(node.args[0], dtype)}, {self.arg(node.args[1], dtype)})"
         return super()._float(node, dtype)
+
+
+def _of_gelu(node: Scalar) -> Scalar | None:
+    """``x`` where a node is the exact Gelu of it, as the layer writes it: equal expressions are one object."""
+    if node.op != "mul" or node.args[0].op != "mul" or node.args[1].op != "add":
+        return None
+    x = node.args[0].args[1]
+    return x if node is 0.5 * x * (1.0 + expr.erf(x * 0.5**0.5)) else None
 
 
 def _primitive(node: Scalar, names: Sequence[str]) -> str:

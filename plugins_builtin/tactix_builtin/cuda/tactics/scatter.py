@@ -38,7 +38,6 @@ class ScatterTactic(Tactic):
     implements = ("tactix.ScatterElements@1", "tactix.ScatterND@1", "tactix.TensorScatter@1")
     device = "cuda"
     source = "cuda_c"
-    native = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         data, reduction = node.given[0].spec, getattr(node.attrs, "reduction", "none")

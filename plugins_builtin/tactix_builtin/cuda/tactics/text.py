@@ -21,6 +21,9 @@ from tactix_builtin.tactics import c_scalar, c_text
 from tactix_builtin.tactics.c_text import block
 
 LAUNCHER = "tactix.cuda.cubin@1"
+WAIT = "tx_wait_for_others();"
+"""What a kernel begins with whose artifact has WAITS among its params."""
+WAITS = {"waits": True}
 BLOCK = 256
 """Threads of a block, unless a kernel says otherwise."""
 BANDWIDTH = 3e12
@@ -68,13 +71,14 @@ def kernel(
 ) -> KernelArtifact:
     """The artifact of a kernel of ``grid`` blocks (at least one is started) with that body."""
     head = f'extern "C" __global__ void __launch_bounds__({threads}) TX_ENTRY({args.parameters()})'
-    text = block(head, *body)
+    text = block(head, WAIT, *body)
     return KernelArtifact(
         launcher=LAUNCHER,
         launches=(Launch(args.arguments(), (dims.dmax(grid, 1),), (threads,)),),
         code=Source("cuda_c", f"{helpers}\n{text}\n" if helpers else f"{text}\n", preludes(*more)),
         constants=tuple(args.constants.items()),
         requires=required_features(ctx.device),
+        params=WAITS,
     )
 
 

@@ -1,0 +1,105 @@
+"""Plans to JSON and blobs: the other way than ``decode``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tactix.contracts import attrs as attribute
+from tactix.contracts.artifact import Binary, KernelArtifact, encode_launch
+from tactix.contracts.launcher import Operand, Step
+from tactix.plan.decode import REQUIREMENT, Shelf
+from tactix.plan.schema import Buffer, Plan, TensorIO
+from tactix.words import dims
+from tactix.words.dims import Shape
+from tactix.words.errors import PlanFormatError
+from tactix.words.tensor import Element
+
+
+def encode_plan(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The header (without the table of blobs) and all blobs, in the order in which a run first needs them."""
+    shelf = Shelf()
+    header = _encode_header(plan, shelf)
+    weights = {b.blob: plan.blobs[b.blob] for b in plan.buffers if b.blob in plan.blobs}
+    rest = {**plan.blobs, **shelf.blobs}
+    return header, {**weights, **{k: rest[k] for k in sorted(rest) if k not in weights}}
+
+
+def _encode_header(plan: Plan, shelf: Shelf) -> dict[str, Any]:
+    return {
+        **{k: plain(getattr(plan, k)) for k in ("name", "ledger", "device", "meta")},
+        "inputs": [_encode_io(io) for io in plan.inputs],
+        "outputs": [_encode_io(io) for io in plan.outputs],
+        "profiles": [{"name": p.name, "dims": {k: list(v) for k, v in p.dims.items()}} for p in plan.profiles],
+        "buffers": [_encode_buffer(b) for b in plan.buffers],
+        "steps": [_encode_step(s, shelf) for s in plan.steps],
+        "requirements": [{k: getattr(r, k) for k in REQUIREMENT} for r in plan.requirements],
+        "given": sorted(plan.given),
+    }
+
+
+def plain(value: Any) -> Any:
+    """A JSON value of notes for people: tuples become lists, and a number that is not finite becomes null."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise PlanFormatError(f"a plan cannot hold a {type(value).__name__}", why=repr(value)[:80])
+
+
+def _encode_shape(shape: Shape) -> list[Any]:
+    return [dims.to_json(d) for d in shape]
+
+
+def _encode_io(io: TensorIO) -> dict[str, Any]:
+    own = {"name": io.name, "buffer": io.buffer, "dtype": io.dtype.value, "shape": _encode_shape(io.shape)}
+    return own | {"element": _encode_element(io.element)}
+
+
+def _encode_element(e: Element | None) -> Any:
+    return None if e is None else [*map(attribute.encode, (e.dtype, e.shape, e.none)), _encode_element(e.of)]
+
+
+def _encode_buffer(b: Buffer) -> dict[str, Any]:
+    own = {k: getattr(b, k) for k in ("kind", "name", "first", "last", "blob")}
+    own |= {"dtype": b.dtype.value, "shape": _encode_shape(b.shape), "format": b.format.name}
+    return own | {"nbytes": dims.to_json(b.nbytes)}
+
+
+def _encode_step(s: Step, shelf: Shelf) -> dict[str, Any]:
+    inputs, outputs = ([_encode_operand(o) for o in side] for side in (s.inputs, s.outputs))
+    own = {"name": s.name, "inputs": inputs, "outputs": outputs, "workspace": s.workspace, "info": plain(s.info)}
+    own |= {"artifact": encode_artifact(s.artifact, shelf), "constants": dict(s.constants)}
+    return own | {"plans": [_encode_header(p, shelf) for p in s.plans]}
+
+
+def _encode_operand(o: Operand) -> list[Any]:
+    return [o.buffer, o.spec.dtype.value, _encode_shape(o.spec.shape), o.format.name]
+
+
+def encode_artifact(a: KernelArtifact, shelf: Shelf) -> dict[str, Any]:
+    """JSON of an artifact; its code and source text go to the shelf. Raises PlanFormatError if not compiled."""
+    return {
+        "launcher": a.launcher,
+        "launches": [encode_launch(x) for x in a.launches],
+        "code": _encode_code(a, shelf),
+        "workspace": dims.to_json(a.workspace),
+        "constants": [[name, p.index, attribute.encode(p.steps)] for name, p in a.constants],
+        "requires": list(a.requires),
+        "params": a.params,
+        "host_code": a.host_code,
+    }
+
+
+def _encode_code(a: KernelArtifact, shelf: Shelf) -> dict[str, Any] | None:
+    if a.code is None:
+        return None
+    if not isinstance(a.code, Binary):
+        raise PlanFormatError("a step's source is not compiled", who=a.launcher)
+    source = shelf.add(a.code.source) if a.code.source else ""
+    return {"blob": shelf.add(a.code.blob), "symbol": a.code.symbol, "source": source}

@@ -1,0 +1,1 @@
+"""The acme-circular pack: circular padding for tactix."""

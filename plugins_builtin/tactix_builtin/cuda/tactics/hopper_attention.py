@@ -1,0 +1,133 @@
+"""Attention by Hopper's matrix instructions and copy engine (see kernels/hopper_attention.cuh); any lengths, a mask.
+
+Knobs: ``teams`` of 64 query rows each, ``keys`` of a stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import Dim, ceildiv, evaluate, prod, symbols
+from tactix.words.dtypes import DType
+from tactix_builtin.cuda.maps import ROW, TensorMap
+from tactix_builtin.cuda.tactics import attention, entry, hopper, text
+from tactix_builtin.cuda.tactics.hopper import DEPTH, TEAM, FlowEntry
+from tactix_builtin.cuda.tactics.results import WIDTH
+from tactix_builtin.tactics import c_heads
+from tactix_builtin.tactics.c_heads import Heads, Matrices
+
+KINDS = {DType.FP16: "tx_wide_f16", DType.BF16: "tx_wide_bf16"}
+PRELUDES = (*hopper.PRELUDES, "wide.cuh", "attention.cuh", "hopper_attention.cuh")
+OPTIONS = ((2, 64), (1, 64), (1, 128), (2, 128))
+STAGES = 4
+CYCLES, LOADED, STARTED = 900, 2200, 1.4e-6
+"""What ``cost`` assumes: cycles of 64 rows against 64 keys, of a block's loads and stores, seconds to start."""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [HopperAttentionTactic()]
+
+
+class HopperAttentionTactic(Tactic):
+    """float16 and bfloat16, sums in float32; dims up to 128, rows that start at multiples of 16 bytes."""
+
+    key = "tactix.cuda_hopper_attention@1"
+    implements = c_heads.LAYERS
+    device = "cuda"
+    source = "cuda_c"
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        h = attention.heads(node)
+        if isinstance(h, Reject):
+            return h
+        if not hopper.usable(h.dtype, device):
+            return Reject(f"no matrix instructions of sm_90a for {h.dtype.value} on this device")
+        if not all(text.divides(8, m.pitch, m.start, *m.strides) for m in (h.q, h.k, h.v)):
+            return Reject("it takes rows that start at multiples of 16 bytes")
+        if h.tokens and h.e % WIDTH:
+            return Reject(f"this kernel writes {WIDTH} columns at a time, the heads have {h.e}")
+        limit = int(device.facts["shared_per_block"])
+        few = [(t, n) for t, n in OPTIONS if not isinstance(h.t, int) or n == 64 or h.t > 64]
+        few = [(t, n) for t, n in few if _shared(h, t, n) <= limit]
+        few = [(t, n) for t, n in few if not isinstance(h.s, int) or t == 1 or h.s > 64]
+        return [Variant.of(teams=t, keys=n) for t, n in few]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        h = attention.heads(node)
+        assert isinstance(h, Heads)
+        if not symbols(prod((*h.lead, h.s, h.t))) <= set(ctx.opt):
+            return None
+        lead, s, t = (evaluate(d, ctx.opt) for d in (prod(h.lead), h.s, h.t))
+        teams, keys = int(variant.knob("teams")), int(variant.knob("keys"))
+        blocks, room = lead * -(-s // (64 * teams)), _resident(h, teams, keys)
+        waves = -(-blocks // (room * max(1, ctx.device.cores)))
+        work = -(-t // keys) * keys / 64 * CYCLES * _parts(h.d, h.e) / 2
+        traffic = 2 * lead * (s * (h.d + h.e) + t * (h.d + h.e))
+        return STARTED + max(waves * (work + LOADED) / hopper.CLOCK, traffic / hopper.BANDWIDTH)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        h = attention.heads(node)
+        assert isinstance(h, Heads)
+        teams, keys = int(variant.knob("teams")), int(variant.knob("keys"))
+        e, rows = FlowEntry(node, teams * TEAM), 64 * teams
+        maps = [e.map_input(m.index, _map(h, m, *of)) for m, of in _operands(h, rows, keys)]
+        functions = attention.weighing(h, e, e.dim(h.s))
+        head = ", ".join(_coordinates(h, e, m) for m in (h.q, h.k, h.v))
+        given = f"{', '.join(maps)}, head, (int)first, keys, memory, {functions}"
+        call = f"tx_attend_teams<{KINDS[h.dtype]}, TX_NAME(heads)>({given},\n{attention.put(h, e, node)});"
+        body = [*attention.place(h, e, node, rows), f"const tx_head head = {{{head}}};", call]
+        struct = attention.constants({
+            "ROWS": rows, "KEYS": keys, "STAGES": _stages(h, keys), "DEPTH": -(-h.d // 16) * 16,
+            "WIDE": _parts(h.e) * DEPTH, "SCORED": int(not attention.plain(h)),
+        })  # fmt: skip
+        launch = e.launch(prod(h.lead) * ceildiv(h.s, rows), _shared(h, teams, keys))
+        texts = [struct + e.kernel(*body, blocks=_resident(h, teams, keys), wait="")]
+        made = entry.artifact(texts, [launch], [e], ctx, more=PRELUDES)
+        return replace(made, params={**made.params, "maps": [[m.to_json() for _, _, m in e.maps]]})
+
+
+def _parts(*widths: int) -> int:
+    """Rows of 128 bytes that so many columns take."""
+    return sum(-(-w // DEPTH) for w in widths)
+
+
+def _stages(h: Heads, keys: int) -> int:
+    """Stages of keys and values in shared memory."""
+    return min(STAGES, -(-h.t // keys)) if isinstance(h.t, int) else STAGES
+
+
+def _shared(h: Heads, teams: int, keys: int) -> int:
+    """Bytes: queries, stages and their barriers, aligned to 1024 bytes; or the results on their way."""
+    laid = teams * 64 * ROW * _parts(h.d) + _stages(h, keys) * (keys * ROW * _parts(h.d, h.e) + 16)
+    return max(1024 + laid, teams * 64 * (_parts(h.e) * DEPTH + 8) * 4)
+
+
+def _resident(h: Heads, teams: int, keys: int) -> int:
+    """Blocks that a multiprocessor has registers and shared memory for."""
+    scores, results = keys // 2, _parts(h.e) * 32
+    registers = 48 + (max(scores, results) if _stages(h, keys) == 1 else scores + results)
+    return max(1, min(65536 // (teams * TEAM * registers), (228 << 10) // (_shared(h, teams, keys) + 1024)))
+
+
+def _operands(h: Heads, rows: int, keys: int) -> list[tuple[Matrices, tuple[Dim, int, int]]]:
+    """q, k and v: how many rows there are, of how many columns, and how many rows a block takes at a time."""
+    return [(h.q, (h.s, h.d, rows)), (h.k, (h.t, h.d, keys)), (h.v, (h.t, h.e, keys))]
+
+
+def _map(h: Heads, m: Matrices, rows: Dim, width: int, box: int) -> TensorMap:
+    batch, heads = m.count
+    strides = tuple(2 * n for n in (m.pitch, m.strides[1], m.strides[0]))
+    return TensorMap(h.dtype, (width, rows, heads, batch), strides, (DEPTH, box, 1, 1), offset=2 * m.start)
+
+
+def _coordinates(h: Heads, e: FlowEntry, m: Matrices) -> str:
+    """The C text of a head's place along the map's axes of heads and batches."""
+    heads = e.dim(h.lead[1])
+    places = (f"(int)(item % {heads})", f"(int)(item / {heads})")
+    return ", ".join("0" if n == 1 else p for n, p in zip(m.count[::-1], places, strict=True))

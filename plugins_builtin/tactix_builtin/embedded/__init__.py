@@ -1,0 +1,1 @@
+"""Packs inside of plans: ``embed`` puts their wheels there at build time, ``carried`` imports them at run time."""

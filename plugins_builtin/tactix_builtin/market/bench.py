@@ -1,0 +1,145 @@
+"""How candidates are tried and timed on the processor: tactix's own here, strangers' native and host code elsewhere.
+
+What trials of strangers need (``trial.py``) is imported when there is one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tactix.contracts.artifact import Binary, Source
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.launcher import Runnable
+from tactix.select.bench import Bench, Strangers
+from tactix.select.compile import Toolchain
+from tactix.select.enumerate import Bids, Candidate
+from tactix.select.measure import reject
+from tactix.words.dims import Env
+from tactix.words.errors import ConfigError
+from tactix_builtin.market import quarantine
+from tactix_builtin.market.compiling import joined
+from tactix_builtin.market.quarantine import Quarantine
+
+if TYPE_CHECKING:
+    from tactix_builtin.market.process import Worker
+
+ROOMY = 1 << 30
+"""Free bytes from which on files that are memory are taken for what processes share."""
+
+
+def whose(c: Candidate, strangers: Strangers) -> str:
+    """A stranger's candidate by name, and who provides it."""
+    provider = strangers[c.tactic.key]
+    return f"{c.title} of {provider}" if provider.dist else f"{c.title} ({provider})"
+
+
+class CpuBench(Bench):
+    """The bench of a build. Without strangers it is like any other."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.numbers = count()
+        self._kept: dict[str, str] = {}
+
+    @cached_property
+    def worker(self) -> Worker:
+        """The process for trials; it starts when it is first asked."""
+        from tactix_builtin.market.process import Worker
+
+        return Worker(self.context.threads)
+
+    @cached_property
+    def quarantine(self) -> Quarantine:
+        """The user's own, unless it was set to another."""
+        return Quarantine(quarantine.default_path())
+
+    @cached_property
+    def folder(self) -> Path:
+        """Where what processes share lies: in memory where there is room."""
+        memory = "/dev/shm"
+        roomy = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > ROOMY
+        self._folder = tempfile.TemporaryDirectory(prefix="tactix-", dir=memory if roomy else None)
+        return Path(self._folder.name)
+
+    def keep_code(self, blob: bytes) -> str:
+        """The path of machine code for the worker."""
+        code = Binary(blob)
+        if code.digest not in self._kept:
+            path = self.folder / code.digest
+            path.write_bytes(blob)
+            self._kept[code.digest] = str(path)
+        return self._kept[code.digest]
+
+    # -- who is a stranger -----------------------------------------------------------------------------------------
+
+    def is_strange(self, c: Candidate) -> bool:
+        """Whether a candidate runs code in this process that is neither tactix's nor made by its layers."""
+        if c.tactic.key not in self.strangers:
+            return False
+        a = c.artifact
+        known = self.launchers.get(a.launcher) if a.launcher not in self.strangers else None
+        return known is None or known.host_code or a.host_code or a.code is not None or a.alias
+
+    def pack(self, c: Candidate) -> str:
+        """What a stranger's candidate is called, and whose it is."""
+        return whose(c, self.strangers)
+
+    def key(self, c: Candidate) -> str:
+        """The quarantine's."""
+        provider = self.strangers.get(c.artifact.launcher)
+        runs = f"{provider} {provider.digest}" if provider else ""
+        return quarantine.key_of(c.artifact.digest, runs, self.device.properties())
+
+    # -- the bench of a build --------------------------------------------------------------------------------------
+
+    def of(self, c: Candidate) -> Bench:
+        if not self.is_strange(c):
+            return self
+        from tactix_builtin.market.trial import Trial
+
+        return Trial(self, c)
+
+    def barred(self, c: Candidate) -> str:
+        try:
+            found = self.quarantine.records.get(self.key(c)) if self.is_strange(c) else None
+        except ConfigError:
+            raise
+        except Exception as e:  # of an artifact that is none
+            return f"{self.pack(c)} gave no artifact: {type(e).__name__}: {e}"
+        return str(found["reason"]) if found else ""
+
+    def compile(
+        self, toolchain: Toolchain, candidates: Sequence[Candidate], device: DeviceProperties
+    ) -> Mapping[str, Binary]:
+        """Strangers' code is in a library of its own, which is not loaded here, but can be linked with all the rest."""
+        apart = [c for c in candidates if self.is_strange(c) and isinstance(c.artifact.code, Source)]
+        if not apart:
+            return super().compile(toolchain, candidates, device)
+        fine = [c.artifact for c in candidates if not self.is_strange(c)]
+        own = toolchain.compile(fine, device)
+        return {**joined(toolchain, fine, apart, device, self.pack), **own}
+
+    def review(self, bids: Sequence[Bids]) -> None:
+        """A stranger that was not tried is not taken where tactix's own tactics can do it."""
+        for b in bids:
+            own = any(c.status != "rejected" and not self.is_strange(c) for c in b.candidates)
+            for c in b.candidates:
+                if own and c.status == "estimated" and self.is_strange(c):
+                    reject(c, f"{self.pack(c)} was not tried, and others can do it")
+
+    def trial(self, node: Node, env: Env) -> tuple[list[Any], list[Any]]:
+        if "worker" in self.__dict__:
+            self.worker.forget()
+        return super().trial(node, env)
+
+    def measure(self, runnable: Runnable, times: int) -> float:
+        elsewhere = getattr(runnable, "elsewhere", None)
+        return float(elsewhere(times)) if elsewhere else super().measure(runnable, times)

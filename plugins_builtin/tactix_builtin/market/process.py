@@ -1,0 +1,197 @@
+"""The building process's end of a worker: started when first asked, again after it died, and told what it died of."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+from tactix.words.errors import ExecutionError
+from tactix_builtin.market.worker import LENGTH
+
+START_SECONDS = 120.0
+TAIL = 2000
+"""Bytes of what a process said last that are kept."""
+_NOT_AN_ADDRESS = 0x80
+"""si_code of a fault without one."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a kernel did: ``crash``, ``exit``, ``outside``, ``hang``, ``wrong``; or ``killed`` by somebody else.
+
+    ``text`` goes on behind the pack's name; ``said``: the end of what the process wrote.
+    """
+
+    kind: str
+    text: str
+    said: str = ""
+
+
+class Died(Exception):
+    """The process is gone."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.text)
+        self.verdict = verdict
+
+
+class Worker:
+    """``threads``: of one inference. ``starts`` counts processes: what one was told the next does not know.
+
+    ``guests``: the jobs whose code has been in the process.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads, self.starts = threads, 0
+        self.guests: set[int] = set()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._end: Any = None
+
+    @property
+    def pid(self) -> int:
+        """Of the process; 0 if there is none."""
+        return self._process.pid if self._process else 0
+
+    def ask(self, seconds: float, name: str, *arguments: Any) -> dict[str, Any]:
+        """The answer of the worker's method. Raises Died; ExecutionError with what it raised, or if none starts."""
+        if self._process is None:
+            self._start()
+        answer = self._exchange(seconds, pickle.dumps((name, arguments)))
+        if "error" in answer:
+            raise ExecutionError(str(answer["error"]))
+        return answer
+
+    def forget(self) -> None:
+        """What it was told of candidates so far."""
+        if self._process is not None:
+            with contextlib.suppress(Died):  # the next one knows none of them
+                self.ask(START_SECONDS, "forget")
+
+    def stop(self) -> None:
+        """End the process, if there is one."""
+        if self._process is not None:
+            self._end()
+            self._process = None
+            self.guests.clear()
+
+    def _start(self) -> None:
+        path = os.pathsep.join(p or os.getcwd() for p in sys.path)
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tactix_builtin.market.worker"], env={**os.environ, "PYTHONPATH": path},
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, start_new_session=True,
+            )  # fmt: skip
+        except OSError as e:
+            raise ExecutionError("no process to try it in", why=str(e)) from None
+        self._lines = queue.SimpleQueue()
+        threading.Thread(target=_read, args=(self._process.stdout, self._lines), daemon=True).start()
+        self._end = weakref.finalize(self, _end, self._process)
+        self.starts += 1
+        try:
+            self._exchange(START_SECONDS, pickle.dumps(("hello", (self.threads,))))
+        except Died as e:
+            raise ExecutionError("no process to try it in", why=f"{e} {e.verdict.said}".strip()) from None
+
+    def _exchange(self, seconds: float, request: bytes) -> dict[str, Any]:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(len(request).to_bytes(LENGTH, "little") + request)
+            self._process.stdin.flush()
+        told: dict[str, Any] = {}
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                line = self._lines.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                raise Died(self._buried(Verdict("hang", f"did not end within {seconds:g} s"))) from None
+            if line is None:
+                raise Died(self._buried(None, told))
+            try:
+                answer = json.loads(line)
+            except ValueError:
+                raise Died(self._buried(Verdict("crash", "broke the process in which it was tried"))) from None
+            if not {"layout", "fault"} & answer.keys():
+                return answer  # type: ignore[no-any-return]
+            told |= answer
+
+    def _buried(self, verdict: Verdict | None, told: dict[str, Any] | None = None) -> Verdict:
+        """What the process died of; without a verdict by what it told and how it ended."""
+        assert self._process is not None
+        code = self._process.wait() if verdict is None else 0
+        self.stop()
+        self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - TAIL))
+        said = self._said.read().decode(errors="replace").strip()
+        self._said.close()
+        found = verdict or _ended(code, told or {})
+        return Verdict(found.kind, found.text, said)
+
+
+def _read(stream: IO[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
+    with stream:
+        for line in stream:
+            lines.put(line)
+    lines.put(None)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    if process.stdin:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+
+
+def _ended(code: int, told: dict[str, Any]) -> Verdict:
+    if code >= 0:
+        return Verdict("exit", f"ended the process with exit code {code}")
+    name = signal.Signals(-code).name
+    if "fault" in told:
+        address, reach = int(told["address"]), told.get("layout", ())
+        for where in (place(address, *row) for row in reach):
+            if where:
+                did = {True: "wrote", False: "read", None: "went"}[told["write"]]
+                return Verdict("outside", f"{did} {where} ({name})")
+        if told.get("code") == _NOT_AN_ADDRESS:
+            hint = "an access that is not aligned, as inputs and outputs are aligned to their elements alone?"
+            return Verdict("crash", f"crashed with {name} ({hint})")
+        return Verdict("crash", f"crashed with {name} at address {address:#x}")
+    kind = "killed" if -code in (getattr(signal, "SIGKILL", 9), signal.SIGTERM, signal.SIGINT) else "crash"
+    return Verdict(kind, f"{'was killed' if kind == 'killed' else 'crashed'} with {name}")
+
+
+def place(address: int, name: str, start: int, nbytes: int, low: int, high: int) -> str:
+    """Where an address is, seen from a buffer; empty if it is not near."""
+    if not low <= address < high:
+        return ""
+    return outside(name, address - start, nbytes)
+
+
+def outside(name: str, offset: int, nbytes: int) -> str:
+    """An offset in words: before a buffer, past it, or in one that is only to be read."""
+    if offset < 0:
+        return f"{-offset} bytes before the begin of {name}"
+    if offset < nbytes:
+        return f"at byte {offset} of {name}, which is not to be written"
+    return f"{offset - nbytes} bytes past the end of {name} ({nbytes} bytes)"
+
+
+def spoken(rows: Sequence[Any]) -> Verdict:
+    """The verdict on a kernel that wrote into the bytes beside a buffer: name, offset, size."""
+    name, offset, nbytes = rows
+    return Verdict("outside", f"wrote {outside(name, offset, nbytes)}")

@@ -1,0 +1,100 @@
+"""The quarantine: a file of kernels that failed a trial on a machine, so that no later build there tries them again.
+
+A record is JSON: ``kind`` (crash, exit, outside, hang, wrong), ``reason`` in words, ``tactic``, ``variant``, ``pack``,
+``version``, ``node``, ``layer``, ``shapes``, ``when``, ``tactix``, what the process ``said`` at last, and ``case``: all
+that ``record.replay`` needs to do it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tactix.contracts.device import DeviceProperties
+from tactix.words.errors import ConfigError, InvalidArgument
+
+VERSION = 1
+ID = 12
+"""Digits of a key that name a record."""
+
+Record = Mapping[str, Any]
+Records = dict[str, Record]
+
+
+def default_path() -> Path:
+    """Beside the user's own timing cache."""
+    from tactix.select import timing_cache
+
+    return timing_cache.default_path().with_name("quarantine.json")
+
+
+def key_of(artifact: str, provider: str, properties: DeviceProperties) -> str:
+    """The key of an artifact's digest on a machine. ``provider``: who runs it, if that is not tactix."""
+    p = properties
+    machine = [p.kind, p.name, sorted(p.features), p.facts.get("arch"), p.facts.get("system")]
+    return hashlib.sha256(json.dumps([artifact, provider, machine]).encode()).hexdigest()[:40]
+
+
+class Quarantine:
+    """Records by key. ``path`` None keeps them in memory. Reading and changing raise ConfigError for a broken file."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._records: Records | None = None
+
+    @property
+    def records(self) -> Records:
+        """As they were when first asked for, and what was added since."""
+        if self._records is None:
+            self._records = _read(self.path)
+        return self._records
+
+    def add(self, key: str, record: Record) -> None:
+        self.records[key] = record
+        self._change(lambda found: found | {key: record})
+
+    def find(self, start: str) -> tuple[str, Record]:
+        """The record whose key begins so. Raises InvalidArgument unless there is exactly one."""
+        fit = [k for k in self.records if k.startswith(start)]
+        if len(fit) != 1:
+            known = ", ".join(k[:ID] for k in fit or self.records) or "none"
+            raise InvalidArgument(f"{len(fit)} records begin with {start!r}", do=f"There are: {known}")
+        return fit[0], self.records[fit[0]]
+
+    def clear(self, keys: Iterable[str] | None = None) -> int:
+        """Forget those records, or all; how many they were."""
+        gone = set(self.records if keys is None else keys) & self.records.keys()
+        self._records = {k: r for k, r in self.records.items() if k not in gone}
+        self._change(lambda found: {k: r for k, r in found.items() if k not in gone})
+        return len(gone)
+
+    def _change(self, change: Callable[[Records], Records]) -> None:
+        """Under a lock, by an atomic rename."""
+        if self.path is None:
+            return
+        from filelock import FileLock
+
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{self.path}.lock"):
+            entries = dict(sorted(change(_read(self.path)).items()))
+            fd, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)
+            with os.fdopen(fd, "w", encoding="utf-8") as f:
+                json.dump({"version": VERSION, "entries": entries}, f, indent=1)
+            os.replace(temporary, self.path)
+
+
+def _read(path: Path | None) -> Records:
+    if path is None or not path.exists():
+        return {}
+    try:
+        j = json.loads(path.read_text(encoding="utf-8"))
+        if j["version"] != VERSION:
+            raise ValueError(f"version {j['version']}, this tactix reads {VERSION}")
+        return {str(k): {**r, "reason": str(r["reason"])} for k, r in j["entries"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+        raise ConfigError("cannot read the quarantine", who=str(path), why=str(e), do="Delete the file") from None

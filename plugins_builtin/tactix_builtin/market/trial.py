@@ -1,0 +1,196 @@
+"""A stranger's candidate, tried and timed in a worker process.
+
+It runs between fences first (``fence.py``), on one thread and on all, at either end; its outputs must pass the same
+gate as anybody's. Then it is timed by the same timer, over memory like that of its rivals, in turns with them. What
+fails goes to the quarantine.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import weakref
+from collections.abc import Sequence
+from itertools import product
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.graph import Node
+from tactix.contracts.launcher import Runnable
+from tactix.contracts.tactic import Variant
+from tactix.run.link import layer_keys
+from tactix.select.accuracy import SLACK, slack
+from tactix.select.bench import Bench
+from tactix.select.enumerate import Candidate
+from tactix.select.measure import reject
+from tactix.words.dims import Env
+from tactix.words.errors import ConfigError, ExecutionError
+from tactix_builtin.market import quarantine, record
+from tactix_builtin.market.bench import CpuBench
+from tactix_builtin.market.job import Draft, Job
+from tactix_builtin.market.process import Died, Verdict, spoken
+
+TIMEOUT = "TACTIX_TRIAL_TIMEOUT"
+SECONDS, ESTIMATES = 10.0, 100
+"""How long a trial may take at least, and in units of the tactic's own estimate."""
+WAYS = tuple(product((False, True), (True, False)))
+"""The runs of a trial: whether they are shared between threads, and at which end of its buffers the fence is."""
+
+
+class Remote:
+    """A candidate in the worker. It is loaded again into one that was started since."""
+
+    def __init__(self, bench: Trial, job: Job, seconds: float) -> None:
+        self.bench, self.job, self.seconds = bench, job, seconds
+        self._worker = bench.market.worker
+        self._loaded = 0
+        weakref.finalize(self, Path(job.content).unlink, missing_ok=True)
+
+    def _ask(self, name: str, *arguments: Any) -> dict[str, Any]:
+        """Raises ExecutionError; what the process died of is in the quarantine then.
+
+        Where others ran in the process before, the fault may be theirs: it is asked again in a new one.
+        """
+        alone = self._worker.guests <= {self.job.number}
+        try:
+            if not self._worker.pid or self._loaded != self._worker.starts:
+                self._worker.ask(self.seconds, "load", self.job)
+                self._worker.guests.add(self.job.number)
+                self._loaded = self._worker.starts
+            return self._worker.ask(self.seconds, name, self.job.number, *arguments)
+        except Died as e:
+            if alone:
+                raise self.bench.fail(e.verdict) from None
+        return self._ask(name, *arguments)
+
+    def tried(self, shared: bool, at_end: bool) -> list[Any]:
+        """The outputs of a run between fences. Raises ExecutionError."""
+        import numpy as np
+
+        if rows := self._ask("trial", shared, at_end).get("outside"):
+            raise self.bench.fail(spoken(rows))
+        content = Path(self.job.content).read_bytes()
+        held = [(self.job.buffers[i], dtype.numpy, shape) for i, dtype, shape in self.job.outputs]
+        return [np.frombuffer(content[b.at : b.at + b.nbytes], dtype).reshape(shape) for b, dtype, shape in held]
+
+    def measure(self, times: int) -> float:
+        """Seconds. Raises ExecutionError."""
+        if self.bench.candidate.status == "rejected":
+            return inf
+        return float(self._ask("measure", times)["seconds"])
+
+    def elsewhere(self, times: int) -> float:
+        """Seconds; infinite if it fails, and then the candidate is rejected."""
+        try:
+            return self.measure(times)
+        except ExecutionError as e:
+            reject(self.bench.candidate, str(e))
+            return inf
+
+    def bind(self, env: Env, addresses: Sequence[int]) -> None:
+        raise ExecutionError("a candidate in another process has its own memory", who=self.job.step.name)
+
+    def rebind(self, buffer: int, address: int) -> None:
+        self.bind({}, ())
+
+    def __call__(self) -> None:
+        self.repeat(1)
+
+    def repeat(self, times: int) -> None:
+        self.measure(times)
+
+
+class Trial(Bench):
+    """The bench of one stranger's candidate. ``market``: that of the build."""
+
+    def __init__(self, market: CpuBench, c: Candidate) -> None:
+        super().__init__(market.context, market.launchers, market.allocator, market.strangers)
+        self.market, self.candidate = market, c
+        self._remote: Any = None
+
+    def prepare(
+        self, node: Node, artifact: KernelArtifact, variant: Variant, arrays: Sequence[Any], env: Env
+    ) -> tuple[Runnable, list[Any]]:
+        """The outputs are those of several runs. Raises ExecutionError, and puts what broke into the quarantine."""
+        self._node, self._env = node, env
+        if artifact.alias:
+            return self._seen(node, arrays, env)
+        launcher = self.launchers[artifact.launcher] if artifact.launcher in self.strangers else None
+        draft = Draft(next(self.market.numbers), self._file(), self.market.keep_code)
+        try:
+            layers = {k: self.context.layer(k) for k in layer_keys(artifact.params) if not k.startswith("tactix.")}
+            job = draft.job(node, artifact, variant, arrays, env, launcher, layers)
+            self._remote = Remote(self, job, self._patience())
+            return self._remote, [self._remote.tried(shared, at_end) for shared, at_end in WAYS]
+        except ExecutionError as e:
+            raise self._named(e) from e
+        except Exception as e:
+            raise ExecutionError(f"{self._who} cannot be tried", why=f"{type(e).__name__}: {e}") from e
+
+    def _seen(self, node: Node, arrays: Sequence[Any], env: Env) -> tuple[Runnable, list[Any]]:
+        """An alias: its input, seen as its output. Raises ExecutionError."""
+        out = node.outputs[0].spec
+        (x, *_), shape = arrays, out.at(dict(env))
+        if len(node.outputs) > 1 or x.dtype != out.dtype.numpy or x.size != math.prod(shape):
+            raise ExecutionError(f"{self._who} says that its output is its input, which it does not fit")
+        return Nothing(), [[x.reshape(shape)]]
+
+    @property
+    def _who(self) -> str:
+        return self.market.pack(self.candidate)
+
+    def _named(self, e: ExecutionError) -> ExecutionError:
+        return e if self._who in e.what else ExecutionError(f"{self._who} failed", why=str(e))
+
+    def _file(self) -> Path:
+        fd, path = tempfile.mkstemp(dir=self.market.folder)
+        os.close(fd)
+        return Path(path)
+
+    def _patience(self) -> float:
+        given = os.environ.get(TIMEOUT)
+        try:
+            return float(given) if given else max(SECONDS, ESTIMATES * (self.candidate.estimate or 0.0))
+        except ValueError:
+            raise ConfigError(f"{TIMEOUT}={given!r} is no number of seconds") from None
+
+    def keep(self) -> Any:
+        return self._remote
+
+    def check(self, node: Node, variant: Variant, got: Sequence[Any], want: Sequence[Any]) -> float:
+        off = max(super(Trial, self).check(node, variant, outputs, want) for outputs in got)
+        allowed = max(slack(node), SLACK.get(self.candidate.tactic.numerics, 1.0))
+        if off > allowed:
+            text = f"departs from the reference by {off / allowed:.3g} times its budget"
+            raise self.fail(Verdict("wrong", text))
+        return off
+
+    def fail(self, verdict: Verdict) -> ExecutionError:
+        """The error to raise; what the kernel itself did is in the quarantine then."""
+        text = f"{self._who} {verdict.text}"
+        if verdict.kind == "killed":
+            return ExecutionError(text)
+        key = self.market.key(self.candidate)
+        reason = f"quarantined as {key[: quarantine.ID]}: {text}"
+        made = record.of(self.candidate, self._node, self._env, self.context.threads, self.strangers, verdict, reason)
+        self.context.warn(f"{self._node.name}: {reason}")
+        try:
+            self.market.quarantine.add(key, made)
+        except OSError as e:
+            self.context.warn(f"the quarantine cannot be written, so later builds try it again: {e}")
+        return ExecutionError(reason)
+
+
+class Nothing:
+    """What there is to run of an alias."""
+
+    def bind(self, env: Env, addresses: Sequence[int]) -> None: ...
+
+    def rebind(self, buffer: int, address: int) -> None: ...
+
+    def __call__(self) -> None: ...
+
+    def repeat(self, times: int) -> None: ...

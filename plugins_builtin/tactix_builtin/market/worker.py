@@ -1,0 +1,193 @@
+"""The process in which strangers' kernels are tried and timed: ``python -m tactix_builtin.market.worker``.
+
+Requests come on stdin: the length in 8 bytes, then a pickled tuple of a method's name and its arguments. Answers go to
+what was stdout, a line of JSON each: ``{"layout": ...}`` before a trial, ``{"fault": ...}`` before the process dies of
+a bad address, else the result. What kernels print goes to stderr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import json
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tactix.contracts.artifact import Binary
+from tactix.contracts.launcher import LinkContext, Runnable, Step
+from tactix_builtin.market.fault import watch
+from tactix_builtin.market.fence import FILL, Fence
+from tactix_builtin.market.job import Job
+
+LENGTH = 8
+ALWAYS_SHARED = "TACTIX_ALWAYS_PARALLEL"
+
+
+@functools.cache
+def _code(path: str) -> bytes:
+    return Path(path).read_bytes()
+
+
+class Tried:
+    """A job here: its step with machine code, its content, and, once it is timed, its runnable over plain memory."""
+
+    def __init__(self, job: Job, link: Callable[[Step], Runnable]) -> None:
+        import numpy as np
+
+        artifact = job.step.artifact
+        if isinstance(artifact.code, Binary):
+            artifact = replace(artifact, code=replace(artifact.code, blob=_code(job.library)))
+        self.job, self._link = job, link
+        self.step = replace(job.step, artifact=artifact)
+        self.content: Any = np.memmap(job.content, np.uint8, "r+")
+        self._held: list[Any] = []
+
+    def slot(self, i: int) -> Any:
+        """The bytes of a buffer in the file."""
+        b = self.job.buffers[i]
+        return self.content[b.at : b.at + b.nbytes]
+
+    def bound(self, addresses: Sequence[int]) -> Runnable:
+        runnable = self._link(self.step)
+        runnable.bind(self.job.env, addresses)
+        return runnable
+
+    @functools.cached_property
+    def runnable(self) -> Runnable:
+        """As a bench in the building process would have it: with plain memory, aligned as there."""
+        import numpy as np
+
+        from tactix.select.bench import Bench
+
+        for i, b in enumerate(self.job.buffers):
+            scratch = np.full(b.nbytes, FILL, np.uint8)
+            self._held.append(Bench.aligned(scratch if b.written else self.slot(i)))
+        return self.bound([a.__array_interface__["data"][0] for a in self._held])
+
+
+class Server:
+    """Answers requests. ``threads``: of one inference."""
+
+    def __init__(self, tell: Callable[[Any], None]) -> None:
+        self.tell = tell
+        self.tried: dict[int, Tried] = {}
+
+    def hello(self, threads: int) -> dict[str, Any]:
+        """The first request: get ready."""
+        from tactix_builtin.devices.cpu import CpuDevice
+        from tactix_builtin.launchers import launchers
+
+        self.device, self.threads = CpuDevice(), threads
+        self.device.properties()  # asks for what instructions the system must allow
+        self.launchers = {x.key: x for x in launchers()}
+        return {"pid": os.getpid()}
+
+    def load(self, job: Job) -> dict[str, Any]:
+        """Take a candidate."""
+
+        def layer(key: str) -> Any:
+            return pickle.loads(job.layers[key]) if key in job.layers else _session().layers[key]
+
+        own = pickle.loads(job.launcher)
+        launchers = {**self.launchers, own.key: own} if own else self.launchers
+        context = LinkContext(self.device, self.threads, layer)
+        link = functools.partial(self._link, launchers=launchers, context=context)
+        self.tried[job.number] = Tried(job, link)
+        return {}
+
+    def _link(self, step: Step, launchers: Any, context: LinkContext) -> Runnable:
+        return self.device.link([step], launchers, context)
+
+    def trial(self, number: int, shared: bool, at_end: bool) -> dict[str, Any]:
+        """One run between fences. ``shared``: on all threads, whatever that takes. Outputs go to the job's file."""
+        found = self.tried[number]
+        fences = [Fence(b.nbytes, b.alignment, at_end) for b in found.job.buffers]
+        for i, (b, f) in enumerate(zip(found.job.buffers, fences, strict=True)):
+            if not b.written:
+                f.content[:] = found.slot(i)
+                f.close_to_writers()
+        named = [b.name for b in found.job.buffers]
+        self.tell({"layout": [(n, f.address, f.nbytes, *f.reach) for n, f in zip(named, fences, strict=True)]})
+        with _always_shared(shared):
+            runnable = found.bound([f.address for f in fences])
+        runnable.repeat(1)
+        for name, f in zip(named, fences, strict=True):
+            if (offset := f.damage()) is not None:
+                return {"outside": [name, offset, f.nbytes]}
+        for i, _, _ in found.job.outputs:
+            found.slot(i)[:] = fences[i].content
+        return {}
+
+    def measure(self, number: int, times: int) -> dict[str, Any]:
+        """Seconds of so many runs, by the device's own timer."""
+        return {"seconds": self.device.measure(self.tried[number].runnable, times)}
+
+    def forget(self) -> dict[str, Any]:
+        """Drop all candidates."""
+        self.tried.clear()
+        return {}
+
+
+@contextlib.contextmanager
+def _always_shared(on: bool) -> Iterator[None]:
+    """Whether what is bound meanwhile is shared between all threads at once."""
+    before = os.environ.pop(ALWAYS_SHARED, None)
+    if on:
+        os.environ[ALWAYS_SHARED] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(ALWAYS_SHARED, None)
+        if before is not None:
+            os.environ[ALWAYS_SHARED] = before
+
+
+@functools.cache
+def _session() -> Any:
+    from tactix.plugins.session import Session
+
+    return Session(door="runtime")
+
+
+def requests(stream: BinaryIO) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """What the building process asks, until it closes the pipe."""
+    while len(head := stream.read(LENGTH)) == LENGTH:
+        yield pickle.loads(stream.read(int.from_bytes(head, "little")))
+
+
+def _alone() -> None:
+    """No core files, and no life after the building process, where the system can do that."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform.startswith("linux"):
+        set_death_signal, kill = 1, 9
+        ctypes.CDLL(None).prctl(set_death_signal, kill)
+
+
+def main() -> None:
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    _alone()
+    watch(answers)
+
+    def tell(answer: Any) -> None:
+        os.write(answers, json.dumps(answer).encode() + b"\n")
+
+    server = Server(tell)
+    for name, arguments in requests(sys.stdin.buffer):
+        try:
+            tell(getattr(server, name)(*arguments))
+        except (Exception, SystemExit) as e:
+            tell({"error": f"{type(e).__name__}: {e}"})
+
+
+if __name__ == "__main__":
+    main()

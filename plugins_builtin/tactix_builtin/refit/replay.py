@@ -1,0 +1,162 @@
+"""Compute constants again from weights: recipes over arrays, several constants at a time.
+
+A constant is written where it is wanted: what gives it, and all that only turns its result around, goes straight into
+the destination.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from tactix.plan.schema import Plan
+from tactix.words.errors import PlanFormatError
+from tactix_builtin.refit import ops
+from tactix_builtin.refit.moves import Move, composed
+from tactix_builtin.refit.recipe import Recipes, Step, literal
+
+Array = Any
+PRODUCT = 200_000
+"""Multiplications of a product at a time: its columns stay in a cache, and no library shares them between threads."""
+
+
+class Replay:
+    """Recipes of one plan; literals are read once, and what turns a result around is worked out once.
+
+    Raises PlanFormatError.
+    """
+
+    def __init__(self, plan: Plan, recipes: Recipes) -> None:
+        self.recipes, self.terms = recipes, recipes.terms
+        self.literals = {k: literal(plan, t) for k, t in enumerate(recipes.terms) if t.op == "literal"}
+        try:
+            self._ends = {k: self._end(k) for k in set(recipes.constants.values())}
+        except (ValueError, TypeError, LookupError, ArithmeticError) as e:
+            raise PlanFormatError("a recipe cannot be followed", who="refit.terms", why=str(e)[:200]) from e
+
+    def _end(self, place: int) -> tuple[int, Move | None]:
+        """The term before the moves that a constant ends with, and these as one."""
+        chain: list[Step] = []
+        best, inner = (place, composed(self.terms[place].shape, ())), place
+        while self.terms[inner].op in ("reshape", "transpose", "pad"):
+            chain.insert(0, self.terms[inner])
+            inner = self.terms[inner].args[0]
+            move = composed(self.terms[inner].shape, [(t.op, t.params) for t in chain])
+            best = best if move is None else (inner, move)
+        return best
+
+    def run(self, blobs: Iterable[str], weights: Mapping[str, Array], out: Mapping[str, Array], threads: int) -> None:
+        """Fill ``out``, contiguous bytes by blob, for these blobs. Raises PlanFormatError for a wrong recipe."""
+        wanted = sorted(blobs, key=lambda b: -out[b].nbytes)
+        work = _Work(self, weights, wanted)
+        with ThreadPoolExecutor(max(1, threads)) as pool:
+            list(pool.map(lambda b: work.constant(self.recipes.constants[b], out[b], *self.end(b)), wanted))
+
+    def end(self, blob: str) -> tuple[int, Move | None]:
+        return self._ends[self.recipes.constants[blob]]
+
+
+class _Work:
+    """One refit. Terms that several others need are computed once."""
+
+    def __init__(self, replay: Replay, weights: Mapping[str, Array], wanted: list[str]) -> None:
+        self.terms, self.weights, self.known = replay.terms, weights, dict(replay.literals)
+        users: dict[int, int] = {}
+        for k in replay.recipes.order(wanted):
+            for a in self.terms[k].args:
+                users[a] = users.get(a, 0) + 1
+        plain = {"weight", "literal", *ops.VIEWS}
+        self._shared = {k: threading.Lock() for k, n in users.items() if n > 1 and self.terms[k].op not in plain}
+
+    def constant(self, place: int, out: Array, inner: int, move: Move | None) -> None:
+        """Compute one term into contiguous memory of its size."""
+        t = self.terms[place]
+        try:
+            target = out.view(t.dtype.numpy).reshape(t.shape)
+            if move is None:
+                np.copyto(target, self._value(place), casting="no")
+            else:
+                self._moved(inner, move, target.reshape(move.target_shape))
+        except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as e:
+            raise PlanFormatError("a recipe cannot be followed", who=f"refit.terms[{place}]", why=str(e)[:200]) from e
+
+    def _moved(self, inner: int, move: Move, target: Array) -> None:
+        """A term's result into a target whose axes are those of the result in another order."""
+        t = self.terms[inner]
+        straight = target.transpose(np.argsort(move.axes))  # as the result has them
+        if not (inner in self._shared or inner in self.known or move.padding.widths):
+            if t.op in ops.UFUNCS and t.op != "matmul" and self._computed(t, move, straight):
+                return
+            if t.op == "cast" and straight.flags.c_contiguous and self._product(t, straight.reshape(t.shape)):
+                return
+        source = np.ascontiguousarray(self._value(inner))
+        if move.padding.widths:
+            self._padded(source.reshape(move.padding.shape), move, straight)
+        else:
+            np.copyto(straight, source.reshape(move.source_shape), casting="no")
+
+    @staticmethod
+    def _padded(source: Array, move: Move, straight: Array) -> None:
+        """Zeros after the first axis, which the target may have in blocks, need no array of their own."""
+        (before, after), *others = move.padding.widths
+        n, block = len(source), move.source_shape[1] if len(move.source_shape) > 1 else 0
+        if before or any(map(any, others)) or move.source_shape[0] * block != n + after:
+            padded = ops.run("pad", [source], [move.padding.widths])
+            np.copyto(straight, padded.reshape(move.source_shape), casting="no")
+            return
+        whole = n // block
+        np.copyto(straight[:whole], source[: whole * block].reshape(whole, *straight.shape[1:]), casting="no")
+        straight[whole:] = 0
+        if rest := n - whole * block:
+            np.copyto(straight[whole, :rest], source[-rest:].reshape(rest, *straight.shape[2:]), casting="no")
+
+    def _computed(self, t: Step, move: Move, straight: Array) -> bool:
+        """An operation on single elements, if its operands can be seen as the target is."""
+        args = [np.broadcast_to(self._value(a), t.shape) for a in t.args]
+        seen = [a.reshape(move.source_shape) for a in args]
+        if not all(np.may_share_memory(a, b) for a, b in zip(args, seen, strict=True)):
+            return False
+        with np.errstate(all="ignore"):
+            ops.UFUNCS[t.op](*seen, out=straight, casting="no")
+        return True
+
+    def _product(self, t: Step, target: Array) -> bool:
+        """The rounded product of a small matrix with another that is made wider for it: some columns at a time."""
+        product = self.terms[t.args[0]]
+        if product.op != "matmul" or t.args[0] in self._shared or target.ndim != 2:
+            return False
+        left, wide = product.args
+        if self.terms[wide].op != "cast" or wide in self._shared or self.terms[left].nbytes > PRODUCT // 8:
+            return False
+        a, b = self._value(left), self._value(self.terms[wide].args[0])
+        step = max(1, PRODUCT // a.size)
+        with np.errstate(all="ignore"):
+            for k in range(0, b.shape[1], step):
+                target[:, k : k + step] = a @ b[:, k : k + step].astype(product.dtype.numpy)
+        return True
+
+    def _value(self, place: int) -> Array:
+        if place in self.known:
+            return self.known[place]
+        t = self.terms[place]
+        if t.op == "weight":
+            return self.weights[t.params[0]]
+        if place not in self._shared:
+            return self._made(t)
+        with self._shared[place]:
+            if place not in self.known:
+                self.known[place] = self._made(t)
+            return self.known[place]
+
+    def _made(self, t: Step) -> Array:
+        args = [self._value(a) for a in t.args]
+        if ops.growth(t.op, [a.shape for a in args], t.params) * t.dtype.itemsize > max(t.nbytes, 1):
+            raise ValueError(f"{t.op} gives more than {t.nbytes} bytes")
+        x = ops.run(t.op, args, t.params)
+        if x.shape != t.shape or x.dtype != t.dtype.numpy:
+            raise ValueError(f"{t.op} gives {x.dtype}{x.shape}, not {t.dtype.value}{t.shape}")
+        return x

@@ -1,0 +1,1 @@
+"""Running with fewer bytes of weights in memory than a plan has."""

@@ -1,0 +1,57 @@
+"""Changing the file of the trust store, one process at a time; looking into it needs none of this."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tactix.words.errors import ConfigError
+from tactix_builtin.trust.book import VERSION, Book, place, read
+
+
+@contextmanager
+def changing() -> Iterator[Book]:
+    """What is trusted now, to be changed; written when the block ends. Raises ConfigError."""
+    path = place()
+    try:
+        from filelock import FileLock
+    except ImportError as e:  # the lean runtime alone
+        do = "pip install filelock; or make the key with tactix: tactix keys new --local"
+        raise ConfigError("cannot write the trust store", who=str(path), why=str(e), do=do) from None
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with FileLock(f"{path}.lock", mode=0o600):
+            book = read()
+            yield book
+            _write(path, book)
+    except OSError as e:
+        do = "Set TACTIX_HOME to a folder that can be written; to build without signing give sign=False"
+        raise ConfigError("cannot write the trust store", who=str(path), why=str(e), do=do) from None
+
+
+def _encode(book: Book) -> dict[str, Any]:
+    keys = [
+        {"algorithm": k.algorithm, "secret": k.secret.hex(), "public": k.public.hex(), "name": k.name}
+        for k in book.keys.values()
+    ]
+    return {"version": VERSION, "local": book.local, "keys": keys, "digests": book.digests}
+
+
+def _write(path: Path, book: Book) -> None:
+    """Readers see the old file or the whole new one."""
+    import secrets
+
+    scratch = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as f:
+            json.dump(_encode(book), f, indent=1)
+            f.flush()
+            os.fsync(f.fileno())
+        os.replace(scratch, path)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise

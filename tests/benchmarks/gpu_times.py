@@ -1,0 +1,44 @@
+"""How networks on a CUDA device are timed and compared: events around replays, departures from float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+REPEATS = 20
+Call = Callable[[], Any]
+
+
+def torch_graph(model: Any, x: Any) -> Call:
+    """A replayed graph of the model."""
+    side = torch.cuda.Stream()
+    with torch.no_grad(), torch.cuda.stream(side):
+        for _ in range(3):
+            model(x)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        model(x)
+    return graph.replay
+
+
+def seconds(call: Call) -> float:
+    """Of one inference, by events around REPEATS of them."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(REPEATS):
+        call()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / 1e3 / REPEATS
+
+
+def listed(y: Any) -> list[Any]:
+    return list(y) if isinstance(y, tuple) else [y]
+
+
+def departure(outputs: list[Any], want: list[Any]) -> float:
+    """Largest difference, relative to each output's largest magnitude."""
+    return max(float((y.float() - w).abs().max() / w.abs().max()) for y, w in zip(outputs, want, strict=True))

@@ -1,0 +1,187 @@
+"""Weights that come and go: schedules, equal answers at every budget, and what stays in memory."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+import tactix
+from tactix import BuilderFlag
+from tactix.words.errors import InvalidArgument
+from tactix_builtin.refit.refitter import Refitter
+from tactix_builtin.streaming import schedule
+from tactix_builtin.streaming.engine import Pages, StreamedEngine
+
+STREAMING = {BuilderFlag.WEIGHT_STREAMING}
+WIDTH, LAYERS = 256, 10
+X = np.random.default_rng(3).standard_normal((2, WIDTH), dtype=np.float32)
+
+
+def deep() -> bytes:
+    """Products in a row; the first matrix is read again by the last."""
+    rng, nodes, x = np.random.default_rng(1), [], "x"
+    names = [*(f"w{i}" for i in range(LAYERS)), "w0"]
+    for i, w in enumerate(names):
+        nodes.append(helper.make_node("MatMul", [x, w], [f"m{i}"]))
+        x = "y" if i == LAYERS else f"t{i}"
+        nodes.append(helper.make_node("Tanh", [f"m{i}"], [x]))
+    held = [numpy_helper.from_array(rng.standard_normal((WIDTH, WIDTH), dtype=np.float32) / 16, f"w{i}")
+            for i in range(LAYERS)]  # fmt: skip
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "deep", [info("x", TensorProto.FLOAT, ["n", WIDTH])],
+                              [info("y", TensorProto.FLOAT, ["n", WIDTH])], held)  # fmt: skip
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    proto.ir_version = 8
+    return proto.SerializeToString()  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("streaming") / "deep.plan"
+    tactix.build(deep(), flags=STREAMING, level=0, timing_cache=False, threads=1).save(out)
+    return out
+
+
+@st.composite
+def networks(draw: Any) -> tuple[list[frozenset[str]], dict[str, int], int]:
+    sizes = draw(st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 50), min_size=1))
+    steps = draw(st.lists(st.frozensets(st.sampled_from(sorted(sizes)), max_size=3), min_size=1, max_size=12))
+    low = schedule.least(steps, sizes)
+    return steps, sizes, draw(st.integers(low, low + 200))
+
+
+@given(networks())
+def test_a_schedule_keeps_to_its_budget(case: Any) -> None:
+    steps, sizes, budget = case
+    everything = frozenset().union(*steps)
+    found = schedule.plan(steps, sizes, budget)
+    if found is None:
+        assert sum(sizes[b] for b in everything) <= budget
+        return
+    assert [g.first for g in found.groups] == [0, *(g.stop for g in found.groups[:-1])]
+    assert found.groups[-1].stop == len(steps)
+    streamed = {b for g in found.groups for b in g.blobs}
+    kept = sum(sizes[b] for b in everything - streamed)
+    for i, g in enumerate(found.groups):
+        assert set(g.blobs) >= {b for s in steps[g.first : g.stop] for b in s} & streamed
+        following = found.groups[(i + 1) % len(found.groups)].blobs if found.ahead else ()
+        assert kept + sum(sizes[b] for b in {*g.blobs, *following}) <= budget
+
+
+def test_answers_are_the_same_at_any_budget(path: Path) -> None:
+    plain = tactix.load(path, max_threads=1)
+    want = {rows: plain(X[:rows]) for rows in (1, 2)}
+    engine = tactix.load(path, max_threads=1)
+    assert isinstance(engine, StreamedEngine)
+    low, size = engine.minimum_weight_streaming_budget, engine.streamable_weights_size
+    assert WIDTH * WIDTH * 4 <= low < 2 * WIDTH * WIDTH * 4
+    assert size >= LAYERS * WIDTH * WIDTH * 4
+    assert engine.weight_streaming_budget_v2 == size
+    for budget in (low, low + 1, 2 * low, size // 2, size - 1, size, 10 * size):
+        engine.weight_streaming_budget_v2 = budget
+        assert engine.weight_streaming_budget_v2 == min(budget, size)
+        for rows in (2, 1, 2):
+            np.testing.assert_array_equal(engine(X[:rows]), want[rows])
+
+
+def resident(path: Path) -> int:
+    """Bytes of the file that are mapped into this process now."""
+    ours, total = False, 0
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+            ours = line.endswith(str(path))
+        elif ours and line.startswith("Rss:"):
+            total += int(line.split()[1]) * 1024
+    return total
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_is_in_memory_stays_below_the_budget(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path(shutil.copy(path, tmp_path / "own.plan"))  # that no other engine maps
+    engine = tactix.load(path, max_threads=1)
+    low, size = engine.minimum_weight_streaming_budget, engine.streamable_weights_size  # type: ignore[attr-defined]
+    engine(X)
+    assert resident(path) >= size // 2
+    seen: list[int] = []
+    drop = Pages.drop
+
+    def noted(self: Pages, blobs: Any) -> None:
+        seen.append(resident(path))
+        drop(self, blobs)
+
+    monkeypatch.setattr(Pages, "drop", noted)
+    around = 128 << 10  # the system maps some pages beside one that is read; the header is mapped, too
+    beside = path.stat().st_size - size + around
+    for budget in (low, 2 * low, 4 * low):
+        engine.weight_streaming_budget_v2 = budget  # type: ignore[attr-defined]
+        seen.clear()
+        for _ in range(3):
+            engine(X)
+        assert len(seen) >= 3 * (LAYERS // 4)
+        assert max(seen) <= budget + beside
+    assert resident(path) <= 4 * low + beside
+
+
+def test_budgets_that_cannot_be(path: Path) -> None:
+    engine: Any = tactix.load(path)
+    with pytest.raises(InvalidArgument, match=r"a budget of 4096 bytes.*a step needs"):
+        engine.weight_streaming_budget_v2 = 4096
+    context = engine.create_execution_context()
+    with pytest.raises(InvalidArgument, match="contexts are there"):
+        engine.weight_streaming_budget_v2 = engine.minimum_weight_streaming_budget
+    del context
+    engine.weight_streaming_budget_v2 = engine.minimum_weight_streaming_budget
+    for other in (path.read_bytes(), path):
+        held: Any = tactix.load(other, copy_weights=other is path)
+        assert held.streamable_weights_size == 0
+        with pytest.raises(InvalidArgument, match=r"cannot be streamed.*Load the plan from a file"):
+            held.weight_streaming_budget_v2 = 1 << 30
+        np.testing.assert_array_equal(held(X), engine(X))
+
+
+def test_several_contexts_at_once(path: Path) -> None:
+    engine: Any = tactix.load(path, max_threads=1)
+    want = engine(X)
+    engine.weight_streaming_budget_v2 = 2 * engine.minimum_weight_streaming_budget
+    wrong: list[Any] = []
+
+    def work() -> None:
+        for _ in range(20):
+            if not np.array_equal(engine(X), want):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_plans_with_both_are_refitted_as_plans(tmp_path: Path) -> None:
+    engine = tactix.build(deep(), flags=STREAMING | {BuilderFlag.REFIT}, level=0, timing_cache=False, threads=1)
+    engine.save(tmp_path / "a.plan")
+    with pytest.raises(InvalidArgument, match=r"cannot be refitted.*Refit the plan"):
+        Refitter(tactix.load(tmp_path / "a.plan"))
+    refitter = Refitter(tmp_path / "a.plan")
+    refitter.refit_from_onnx(deep())
+    refitter.save(tmp_path / "b.plan")
+    streamed: Any = tactix.load(tmp_path / "b.plan", engine_host_code_allowed=True, max_threads=1)
+    streamed.weight_streaming_budget_v2 = streamed.minimum_weight_streaming_budget
+    np.testing.assert_array_equal(streamed(X), engine(X))
+
+
+def test_plans_without_the_flag_have_no_budget() -> None:
+    engine = tactix.build(deep(), level=0, timing_cache=False, threads=1)
+    assert not isinstance(engine, StreamedEngine)
+    assert not hasattr(engine, "weight_streaming_budget_v2")

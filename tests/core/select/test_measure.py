@@ -1,0 +1,63 @@
+"""Racing: how many samples are taken of whom, on a clock of the test's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tactix.select.measure import HOPELESS, LEAST_ROUNDS, MOST_ROUNDS, ROUNDS, interleave
+
+
+class Clock:
+    """Runnables are names. ``seconds``: of one run; ``noise``: factors of the samples in turn, then 1."""
+
+    def __init__(self, seconds: dict[str, float], noise: dict[str, list[float]] | None = None) -> None:
+        self.seconds, self.noise = seconds, noise or {}
+        self.asked: list[tuple[str, int]] = []
+
+    def measure(self, name: Any, times: int) -> float:
+        self.asked.append((name, times))
+        turn = sum(n == name for n, _ in self.asked) - 1
+        factors = self.noise.get(name, [])
+        return self.seconds[name] * times * (factors[turn] if turn < len(factors) else 1.0)
+
+    def race(self) -> dict[str, list[float]]:
+        return dict(zip(self.seconds, interleave(self.measure, list(self.seconds)), strict=True))  # type: ignore[arg-type]
+
+
+def test_a_clear_winner_is_known_after_few_rounds() -> None:
+    samples = Clock({"a": 1e-5, "b": 2e-5, "c": 1e-4}).race()
+    assert [len(s) for s in samples.values()] == [LEAST_ROUNDS, 2, 1 + 1]
+    assert samples["a"] == pytest.approx([1e-5] * LEAST_ROUNDS)
+
+
+def test_close_ones_are_sampled_longer() -> None:
+    samples = Clock({"a": 1.00e-5, "b": 1.01e-5, "c": 1e-5 * HOPELESS * 1.01}).race()
+    assert [len(s) for s in samples.values()] == [ROUNDS, ROUNDS, 2]
+
+
+@pytest.mark.parametrize("factor", [3.0, 1000.0])
+def test_a_sample_that_was_disturbed_takes_nobody_out(factor: float) -> None:
+    disturbed = {"a": [factor, factor], "b": [1.0, 1.0, 1.0, 1.5]}
+    samples = Clock({"a": 1.00e-5, "b": 1.10e-5}, disturbed).race()
+    assert min(samples["a"]) == pytest.approx(1.00e-5)
+    assert min(samples["b"]) == pytest.approx(1.10e-5)
+
+
+def test_how_often_a_sample_runs_follows_from_the_shortest_time_so_far() -> None:
+    clock = Clock({"a": 1e-6}, {"a": [1e5]})
+    clock.race()
+    assert [times for _, times in clock.asked] == [1, 1, 1000, 1000]
+
+
+def test_noise_that_does_not_end_ends_the_race_nevertheless() -> None:
+    rising = [1.0 + 0.1 * i for i in range(MOST_ROUNDS, 0, -1)]
+    samples = Clock({"a": 1e-5, "b": 1e-5}, {"a": [1.0, *rising]}).race()
+    assert len(samples["a"]) == MOST_ROUNDS
+
+
+def test_what_fails_meanwhile_leaves_the_race() -> None:
+    samples = Clock({"a": float("inf"), "b": 1e-5}).race()
+    assert len(samples["b"]) == LEAST_ROUNDS
+    assert Clock({"a": float("inf")}).race()["a"][0] == float("inf")

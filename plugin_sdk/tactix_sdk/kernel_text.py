@@ -58,8 +58,14 @@ def _body(op: Operation, kernel: Kernel, args: c_text.Args) -> list[str]:
     sizes = [f"const int64_t {name} = {args.dim(d)};" for name, d in kernel.sizes.items()]
     for name, (packed, dtype) in kernel.constants.items():
         args.constant(name, packed, dtype)
-    scratch = [f"float* const scratch = {args.workspace()};"] if kernel.scratch != 0 else []
-    return [*_inputs(op, kernel, args), *sizes, *scratch, "{", kernel.body.strip("\n"), "}"]
+    return [*_inputs(op, kernel, args), *sizes, *_scratch(kernel, args), "{", kernel.body.strip("\n"), "}"]
+
+
+def _scratch(kernel: Kernel, args: c_text.Args) -> list[str]:
+    """The workspace under its name, where there is one or the text speaks of it: of no elements it has no bytes."""
+    if kernel.scratch != 0:
+        return [f"float* const scratch = {args.workspace()};"]
+    return ["float* const scratch = 0;"] if re.search(r"\bscratch\b", f"{kernel.helpers} {kernel.body}") else []
 
 
 def _inputs(op: Operation, kernel: Kernel, args: c_text.Args) -> list[str]:

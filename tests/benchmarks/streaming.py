@@ -59,7 +59,7 @@ def rows(model: Path, folder: Path, threads: int, rounds: int) -> None:
     flags = {tactix.BuilderFlag.WEIGHT_STREAMING}
     tactix.build(model, flags=flags, threads=threads, level=0).save(path)
     engine: Any = tactix.load(path, max_threads=threads)
-    feeds = arrays.feed(engine, shapes={}, inputs=None, seed=0, int_below=2)
+    feeds = arrays.random(engine.plan, {s: 64 if s.startswith("seq") else 1 for s in engine.plan.symbols})
     want = engine.create_execution_context().run(feeds)
     size, low = engine.streamable_weights_size, engine.minimum_weight_streaming_budget
     for part in PARTS:

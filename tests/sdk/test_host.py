@@ -11,6 +11,7 @@ from sdk_packs import Pack, builder
 import tactix
 from tactix.plugins.session import Session
 from tactix_sdk import TensorSpec, errors, hookimpl, layer, numpy_tactic
+from tactix_sdk.testing.examples import examples_of
 
 CALLS: list[tuple[int, ...]] = []
 
@@ -67,7 +68,10 @@ def test_a_node_that_it_does_not_take_runs_on_the_reference() -> None:
 
 
 def test_a_layer_of_a_function_has_shapes_and_attributes() -> None:
-    @layer("acme.Twice@1", infer=lambda x, *, times: TensorSpec(x.dtype, (*x.shape[:-1], x.shape[-1] * times)))
+    def longer(x: TensorSpec, *, times: int) -> TensorSpec:
+        return TensorSpec(x.dtype, (*x.shape[:-1], x.shape[-1] * times))
+
+    @layer("acme.Twice@1", infer=longer, examples=[({"times": 3}, "f32 2 5")])
     def twice(x: Any, *, times: int = 2) -> Any:
         return np.concatenate([x] * times, -1)
 
@@ -77,5 +81,7 @@ def test_a_layer_of_a_function_has_shapes_and_attributes() -> None:
     assert y.spec.shape[1] == 12
     (z,) = twice.reference(twice.Attrs(), np.ones((2, 3), np.float32))
     assert z.shape == (2, 6)
+    assert examples_of(twice) == [({"times": 3}, "f32 2 5")]
+    assert examples_of(roll) == [({}, "f32 3 5")]
     with pytest.raises(errors.InvalidArgument, match="'n' needs a default"):
         layer("acme.None@1")(lambda x, *, n: x)

@@ -132,6 +132,9 @@ def test_scratch_and_helpers() -> None:
     net.mark_output(*net.add_layer("acme.Reverse", [net.add_input("x", "f32", ("m", 7))]), name="y")
     x = RNG.standard_normal((4, 7)).astype(np.float32)
     np.testing.assert_array_equal(built(b, net, {"x": ((1, 7), (4, 7), (4, 7))})(x), x[:, ::-1])
+    empty = b.create_network("nothing")
+    empty.mark_output(*empty.add_layer("acme.Reverse", [empty.add_input("x", "f32", (0, 7))]), name="y")
+    assert built(b, empty)(x[:0]).shape == (0, 7)  # scratch of no bytes is there by name
 
 
 def test_a_result_that_is_the_inputs_memory() -> None:

@@ -151,8 +151,9 @@ def _doubtful(plan: Plan) -> list[tuple[str, Dim, int]]:
 
 
 def allocator_of(session: Any, device: Device, wanted: str | Allocator = "") -> Allocator:
-    """The first allocator for the device, the one of that key, or the one that is given. Raises PluginError."""
-    for a in session.allocators.values() if isinstance(wanted, str) else (wanted,):
+    """The first allocator for the device, tactix's own before packs', or the one of that key. Raises PluginError."""
+    known = session.allocators.values() if isinstance(wanted, str) else (wanted,)
+    for a in sorted(known, key=lambda a: not a.key.startswith("tactix.")):
         if a.device == device.kind and wanted in ("", a.key, a):
             return a  # type: ignore[no-any-return]
     raise PluginError(f"no allocator {wanted!r} for {device.kind}", do=f"There are: {', '.join(session.allocators)}")

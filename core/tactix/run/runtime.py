@@ -30,7 +30,7 @@ class Runtime(Recorded):
     """Loads plans onto one device.
 
     ``session``: the plugins, by default all that are installed. ``device``: a key or a kind; by default what the plan
-    was built for. ``allocator``: a key or an object, by default the device's first.
+    was built for. ``allocator``: a key or an object, by default tactix's own for the device.
     ``max_threads``: of one inference; 0 means TACTIX_NUM_THREADS or all usable cores. ``copy_weights``:
     read weights into memory of their own (huge pages where the system has them) instead of mapping the file.
     ``sign``: whether an engine signs its plan when it saves it, if it was made in this process.

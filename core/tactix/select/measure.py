@@ -151,8 +151,9 @@ def interleave(measure: Callable[[Runnable, int], float], runnables: Sequence[Ru
             samples[i].append(measure(runnables[i], times) / times)
             least[i] = min(samples[i])
         best = min((least[i] for i in racing), default=0.0)
-        sure = {i for i in racing if turn > 1 and sorted(samples[i])[1] <= least[i] * CONFIRMED}
-        racing = [i for i in racing if turn == 1 or least[i] <= best * (HOPELESS if i in sure else DOUBTFUL)]
+        sure = {i for i in racing if turn >= LEAST_ROUNDS and sorted(samples[i])[1] <= least[i] * CONFIRMED}
+        limit = DOUBTFUL if turn >= LEAST_ROUNDS else DOUBTFUL**2
+        racing = [i for i in racing if turn == 1 or least[i] <= best * (HOPELESS if i in sure else limit)]
         ranked = sorted(least[i] for i in racing)
         enough = LEAST_ROUNDS if len(ranked) < 2 or ranked[1] > ranked[0] * SEPARATED else ROUNDS
         if turn >= enough and sure.issuperset(racing):

@@ -107,7 +107,7 @@ class TokenAttention(Layer):
             parts.append(columns.reshape(*x.shape[:2], attrs.heads, width).swapaxes(1, 2))
         plain = AttentionAttrs(attrs.scale, attrs.nan_to_zero)
         (y,) = ATTENTION.reference(plain, *parts, *inputs[3:])
-        return (y.swapaxes(1, 2).reshape(*inputs[0].shape[:2], -1),)
+        return (y.swapaxes(1, 2).reshape(*inputs[0].shape[:2], attrs.heads * attrs.value_dim),)
 
 
 ATTENTION = Attention()

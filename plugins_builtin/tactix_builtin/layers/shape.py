@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -231,9 +232,16 @@ class Pad(Movement):
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         x = inputs[0]
         widths = list(zip(attrs.pads[: x.ndim], attrs.pads[x.ndim :], strict=True))
-        cut = tuple(slice(max(0, -a), n - max(0, -b)) for (a, b), n in zip(widths, x.shape, strict=True))
-        more = {"constant_values": np.asarray(attrs.value).astype(x.dtype)} if attrs.mode == "constant" else {}
-        return (np.pad(x[cut], [(max(0, a), max(0, b)) for a, b in widths], mode=attrs.mode, **more),)
+        grown = [(max(0, a), max(0, b)) for a, b in widths]
+        if attrs.mode != "constant":
+            return (np.pad(x[_cut(widths, x.shape)], grown, mode=attrs.mode),)
+        y = np.pad(x, grown, constant_values=np.asarray(attrs.value).astype(x.dtype))
+        return (y[_cut(widths, y.shape)],)  # last, as a cut may reach past the input
+
+
+def _cut(widths: Sequence[tuple[int, int]], shape: Sequence[int]) -> tuple[slice, ...]:
+    """What negative widths leave."""
+    return tuple(slice(max(0, -a), n - max(0, -b)) for (a, b), n in zip(widths, shape, strict=True))
 
 
 @dataclass(frozen=True)

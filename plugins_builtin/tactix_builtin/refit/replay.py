@@ -7,6 +7,7 @@ the destination.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,6 +21,8 @@ from tactix_builtin.refit.moves import Move, composed
 from tactix_builtin.refit.recipe import Recipes, Step, literal
 
 Array = Any
+ROW = 128
+"""Bytes of a row from which it is copied as one."""
 PRODUCT = 200_000
 """Multiplications of a product at a time: its columns stay in a cache, and no library shares them between threads."""
 
@@ -51,19 +54,29 @@ class Replay:
 
     def run(self, blobs: Iterable[str], weights: Mapping[str, Array], out: Mapping[str, Array], threads: int) -> None:
         """Fill ``out``, contiguous bytes by blob, for these blobs. Raises PlanFormatError for a wrong recipe."""
-        wanted = sorted(blobs, key=lambda b: -out[b].nbytes)
-        work = _Work(self, weights, wanted)
-        with ThreadPoolExecutor(max(1, threads)) as pool:
-            list(pool.map(lambda b: work.constant(self.recipes.constants[b], out[b], *self.end(b)), wanted))
+        wanted = deque(sorted(blobs, key=lambda b: -out[b].nbytes))
+        work, lock = _Work(self, weights, wanted), threading.Lock()
 
-    def end(self, blob: str) -> tuple[int, Move | None]:
-        return self._ends[self.recipes.constants[blob]]
+        def some() -> None:
+            while True:
+                with lock:
+                    if not wanted:
+                        return
+                    blob = wanted.popleft()
+                place = self.recipes.constants[blob]
+                work.constant(place, out[blob], *self._ends[place])
+
+        with ThreadPoolExecutor(max(1, threads - 1)) as pool:  # which starts none before it is asked
+            others = [pool.submit(some) for _ in range(threads - 1)]
+            some()
+            for done in others:
+                done.result()
 
 
 class _Work:
     """One refit. Terms that several others need are computed once."""
 
-    def __init__(self, replay: Replay, weights: Mapping[str, Array], wanted: list[str]) -> None:
+    def __init__(self, replay: Replay, weights: Mapping[str, Array], wanted: Iterable[str]) -> None:
         self.terms, self.weights, self.known = replay.terms, weights, dict(replay.literals)
         users: dict[int, int] = {}
         for k in replay.recipes.order(wanted):
@@ -97,7 +110,7 @@ class _Work:
         if move.padding.widths:
             self._padded(source.reshape(move.padding.shape), move, straight)
         else:
-            np.copyto(straight, source.reshape(move.source_shape), casting="no")
+            _copy(straight, source.reshape(move.source_shape))
 
     @staticmethod
     def _padded(source: Array, move: Move, straight: Array) -> None:
@@ -106,7 +119,7 @@ class _Work:
         n, block = len(source), move.source_shape[1] if len(move.source_shape) > 1 else 0
         if before or any(map(any, others)) or move.source_shape[0] * block != n + after:
             padded = ops.run("pad", [source], [move.padding.widths])
-            np.copyto(straight, padded.reshape(move.source_shape), casting="no")
+            _copy(straight, padded.reshape(move.source_shape))
             return
         whole = n // block
         np.copyto(straight[:whole], source[: whole * block].reshape(whole, *straight.shape[1:]), casting="no")
@@ -160,3 +173,11 @@ class _Work:
         if x.shape != t.shape or x.dtype != t.dtype.numpy:
             raise ValueError(f"{t.op} gives {x.dtype}{x.shape}, not {t.dtype.value}{t.shape}")
         return x
+
+
+def _copy(target: Array, source: Array) -> None:
+    """The content of a contiguous array; rows that stay whole are copied as one element each, which is quicker."""
+    row = source.dtype.itemsize * source.shape[-1] if source.ndim else 0
+    if row >= ROW and target.strides[-1] == target.itemsize and target.dtype == source.dtype:
+        target, source = (x.view(np.dtype((np.void, row))) for x in (target, source))
+    np.copyto(target, source, casting="no")

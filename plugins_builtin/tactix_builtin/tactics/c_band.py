@@ -105,8 +105,9 @@ class Bands:
         return -(-self.step[0] * self.part_rows * self.wide * self.cell // DEEP) * DEEP
 
     def scratch(self, pixels: int) -> int:
-        """Bytes for one thread, where blocks are of so many pixels."""
-        return -(-(self.planes * self.plane + (pixels * self.step[1]) * self.cell + DEEP) // DEEP) * DEEP
+        """Bytes for one thread, where blocks are of so many pixels: the last one's taps reach behind the last row."""
+        reach = pixels * self.step[1] + (self.win.kernel[1] - 1) * self.win.dilations[1]
+        return -(-(self.planes * self.plane + reach * self.cell + DEEP) // DEEP) * DEEP
 
     @property
     def bands(self) -> int:

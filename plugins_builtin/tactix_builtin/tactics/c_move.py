@@ -185,8 +185,7 @@ def _pad(node: Node, fmt: Format) -> list[Copy]:
     before, after, shape, full = _pads_in_storage(node, fmt)
     own, target = c_text.contiguous_strides(_storage(spec, fmt)), c_text.contiguous_strides(full)
     cut = [dims.dmax(-b, 0) for b in before]
-    grown = [dims.dmax(b, 0) for b in before]
-    inside = [s + dims.dmin(b, 0) + dims.dmin(a, 0) for s, b, a in zip(shape, before, after, strict=True)]
+    grown, inside, tail = zip(*map(_along, shape, before, after), strict=True)
     start = sum((g * t for g, t in zip(grown, target, strict=True)), 0)
     source = sum((c * s for c, s in zip(cut, own, strict=True)), 0)
     copies = [Copy(0, 0, tuple(inside), own, target, source, start)]
@@ -195,9 +194,19 @@ def _pad(node: Node, fmt: Format) -> list[Copy]:
         lead = sum((grown[i] * target[i] for i in range(k)), 0)
         sizes = [*inside[:k], grown[k], *full[k + 1 :]]
         copies.append(fill(0, sizes, target, lead, value))
-        sizes = [*inside[:k], dims.dmax(after[k], 0), *full[k + 1 :]]
+        sizes = [*inside[:k], tail[k], *full[k + 1 :]]
         copies.append(fill(0, sizes, target, lead + (grown[k] + inside[k]) * target[k], value))
     return [c for c in copies if 0 not in c.sizes]
+
+
+def _along(size: Dim, before: Dim, after: Dim) -> tuple[Dim, Dim, Dim]:
+    """Of an axis of the output: elements before the input's, the input's, and behind. Cuts may reach past the input."""
+    if all(dims.compare(p, 0) in ("==", ">", ">=") for p in (before, after)):
+        return before, size, after
+    full = size + before + after
+    grown = dims.dmin(dims.dmax(before, 0), full)
+    inside = dims.dmax(size + dims.dmin(before, 0) + dims.dmin(after, 0), 0)
+    return grown, inside, full - grown - inside
 
 
 def _pads_in_storage(node: Node, fmt: Format) -> tuple[list[Dim], list[Dim], Shape, Shape]:

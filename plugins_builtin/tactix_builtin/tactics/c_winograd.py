@@ -47,6 +47,8 @@ class WinogradTactic(Tactic):
     implements = ("tactix.Convolution@1",)
     source = "winograd"
     by_signature = True
+    spreads = True
+    """What is no number makes its neighbours none, as they share sums."""
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         win = window(node)

@@ -143,3 +143,10 @@ def _reason(n) -> str:
     found = TACTIC.variants(n, NATIVE)
     assert isinstance(found, Reject)
     return found.reason
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 5])
+def test_pads_that_cut_past_the_input(size: int) -> None:
+    x = np.random.default_rng(size).standard_normal((3, size), np.float32)
+    pads = [(b, a) for b in (-3, -1, 0, 2, 4) for a in (-4, -1, 0, 3) if size + b + a >= 0]
+    check_all([Case(node("Pad", [x], pads=(0, b, 0, a), value=0.5), TACTIC, [x]) for b, a in pads])

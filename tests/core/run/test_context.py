@@ -307,6 +307,18 @@ def test_an_allocator_as_an_object(sample: Any, session: Any, feeds: Feeds) -> N
     _check(engine(**feeds(4)), sample, feeds(4))
 
 
+def test_an_allocator_of_a_pack_is_not_taken_for_being_there(sample: Any) -> None:
+    own, other = ArenaAllocator(), _Counting()
+    other.key = "acme.first"
+    session = sample.session(allocators={other.key: other, own.key: own})
+    plan = sample.plan(depth=DEPTH)
+    assert Runtime(session=session, copy_weights=True).load(plan) is not None
+    assert other.live == {}
+    engine = Runtime(session=session, allocator=other.key, copy_weights=True).load(plan)
+    assert engine is not None
+    assert len(other.live) == 1
+
+
 class _Counting(ArenaAllocator):
     """Keeps the sizes of what is live."""
 

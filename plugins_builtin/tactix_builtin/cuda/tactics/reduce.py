@@ -51,7 +51,7 @@ def plan_of(node: Node) -> Plan | Reject:
         return Reject(f"no reduction of {x.dtype.value} in CUDA")
     if found.reads_source:
         return Reject("what is reduced is read again behind the reduction")
-    if anchor.layer.name.startswith("Global"):
+    if "Global" in anchor.layer.name:
         return Plan(found, tuple(range(2, x.rank)))
     return Plan(found, tuple(sorted(a % x.rank for a in anchor.attrs.axes)))
 

@@ -1,0 +1,42 @@
+"""How a plan is chosen: as others are, but that it has no more subgraphs than there may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+from acme_dla import limits
+from acme_dla.tactics import SUBGRAPH, HostTactic
+from tactix.select.bench import Bench
+from tactix.select.enumerate import Candidate
+from tactix_sdk import Node, Variant
+
+
+class AcceleratorBench(Bench):
+    """``final`` keeps the largest subgraphs and gives the others to the host."""
+
+    def final(self, tried: Sequence[Any], complete: Callable[..., Any], load: Callable[[Any], Any]) -> Any:
+        stage, network, trace, bids, choice = min(tried, key=lambda attempt: attempt[-1].seconds)
+        moved = {n: self._on_host(n, stage.context) for n in _left_over(network.nodes, choice.candidates)}
+        for node, candidate in moved.items():
+            bids[node] = replace(bids[node], candidates=[*bids[node].candidates, candidate])
+        choice = replace(choice, candidates={**choice.candidates, **moved})
+        return complete(stage, network, trace, bids, choice)
+
+    @staticmethod
+    def _on_host(node: Node, context: Any) -> Candidate:
+        host = HostTactic()
+        why = f"in a subgraph beyond the {limits.SUBGRAPHS} largest"
+        seconds = host.cost(node, Variant(), context)
+        artifact = host.compile(node, Variant(), context)
+        return Candidate(host, Variant(), artifact, seconds, seconds or 0.0, status="estimated", reason=why)
+
+
+def _left_over(nodes: Sequence[Node], chosen: Mapping[Node, Candidate]) -> list[Node]:
+    """The nodes of those subgraphs that are too many: the smallest, later ones first."""
+    steps = [n for n in nodes if not chosen[n].artifact.alias]
+    runs = [list(run) for key, run in groupby(steps, lambda n: chosen[n].artifact.launcher) if key == SUBGRAPH]
+    kept = sorted(runs, key=len, reverse=True)[: limits.SUBGRAPHS]
+    return [n for run in runs if run not in kept for n in run]

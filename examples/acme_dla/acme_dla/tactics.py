@@ -1,0 +1,52 @@
+"""Bids for the accelerator, and for the host beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from acme_dla.limits import LAYERS, seconds, why_not
+from tactix_builtin.rules.sixteen import RULES
+from tactix_builtin.tactics.numpy_ref import NumpyTactic
+from tactix_sdk import CompileContext, DeviceProperties, KernelArtifact, Node, Reject, Rule, Tactic, Variant
+
+KIND, SUBGRAPH, HOST = "dla", "acme_dla.subgraph@1", "acme_dla.host@1"
+
+
+class AcceleratorTactic(Tactic):
+    """Layers that the accelerator takes. An artifact says what is computed; the emulation needs no code."""
+
+    key = "acme_dla.accelerator@1"
+    implements = ("pointwise", *(f"tactix.{name}@1" for name in sorted(LAYERS)))
+    device = KIND
+    source = "acme_dla"
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        why = why_not(node)
+        return Reject(why) if why else [Variant()]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float:
+        return seconds(sum(int(v.spec.nbytes()) for v in (*node.given, *node.outputs)))  # type: ignore[arg-type]
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        if node.layer.name == "Reshape":
+            return KernelArtifact("", alias=True)
+        return KernelArtifact(SUBGRAPH, params=node.meaning)
+
+
+class HostTactic(NumpyTactic):
+    """Any layer by its numpy meaning, on the host, where the accelerator cannot and ``GPU_FALLBACK`` allows it."""
+
+    key = "acme_dla.host@1"
+    device = KIND
+    source = "acme_dla"
+    crosses = True
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return replace(super().compile(node, variant, ctx), launcher=HOST)
+
+
+def stored_fp16() -> Rule:
+    """A float32 network over float16 tensors, under ``BuilderFlag.FP16``: the rule that tactix has for GPUs."""
+    (rule,) = (r for r in RULES if r.numerics == "fp16")
+    return replace(rule, key="acme_dla.stored_fp16", device=KIND)

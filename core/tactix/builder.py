@@ -178,7 +178,10 @@ class Builder:
             self.logger.warning(f"no layer is lowered: {e}")
             return [self._attempt(network, stage, start, lambda name: True)]
         if tried[0][2].counts.keys() & lowering:
-            wide, kept = self._attempt(network, stage, start, lambda name: True), frozenset[str]()
+            try:
+                wide, kept = self._attempt(network, stage, start, lambda name: True), frozenset[str]()
+            except NoTacticError:  # of a device that does not compute in float32
+                return tried
             while more := slower(tried[-1][-1], wide[-1]) - kept:
                 kept |= more
                 tried.append(self._attempt(network, stage, start, kept.__contains__))

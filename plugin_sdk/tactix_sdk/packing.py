@@ -15,8 +15,9 @@ def make(folder: Path, out: Path) -> Path:
     """The wheel of the package in a folder. Raises ConfigError with pip's own words."""
     out.mkdir(parents=True, exist_ok=True)
     before = {p: p.stat().st_mtime_ns for p in out.glob("*.whl")}
+    place = str(folder.resolve())  # a bare name pip would look up in an index
     done = subprocess.run(
-        [sys.executable, *PIP, "--wheel-dir", str(out), str(folder)], capture_output=True, text=True, check=False
+        [sys.executable, *PIP, "--wheel-dir", str(out), place], capture_output=True, text=True, check=False
     )
     made = [p for p in out.glob("*.whl") if before.get(p) != p.stat().st_mtime_ns]
     if done.returncode or not made:

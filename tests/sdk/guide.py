@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import doctest
 import importlib
-import importlib.util
 import io
 import os
 import re
@@ -19,17 +18,21 @@ import subprocess
 import sys
 import sysconfig
 import venv
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tactix_builtin.cuda import nvrtc
+from tactix_sdk import triton
+
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.M | re.S)
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-NEEDS = {"nvrtc": "cuda.bindings", "triton": "triton", "numba": "numba"}
+NEEDS: dict[str, Callable[[], str]] = {"nvrtc": nvrtc.why_missing, "triton": triton.why_missing}
+"""Why something is missing; empty if it is there."""
 SHIMS = {
-    "pip": 'c=$1; shift; exec python -m pip "$c" --no-deps --no-build-isolation --no-index '
-    '--disable-pip-version-check --quiet "$@"',
+    "pip": 'c=$1; shift; if [ $c = install ]; then set -- --no-deps --no-build-isolation --no-index "$@"; fi; '
+    'exec python -m pip "$c" --disable-pip-version-check --quiet "$@"',
     "tactix": 'exec python -m tactix "$@"',
     "tactix-sdk": 'exec python -m tactix_sdk.cli "$@"',
 }
@@ -49,15 +52,8 @@ class Block:
     @property
     def runs(self) -> bool:
         needs = self.options.get("needs", "")
-        there = not needs or _is_there(NEEDS[needs])
+        there = not needs or not NEEDS[needs]()
         return there and "norun" not in self.options and (self.language in ("python", "sh") or "file" in self.options)
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def blocks(text: str) -> list[Block]:

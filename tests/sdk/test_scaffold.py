@@ -79,9 +79,12 @@ def test_a_folder_that_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "exists" in capsys.readouterr().err
 
 
-def test_packing_says_whether_it_can_be_embedded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_packing_says_whether_it_can_be_embedded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = create("acme-num", tmp_path, tactic="numpy")
-    assert main(["pack", str(folder), "--out", str(tmp_path / "dist")]) == 0
+    monkeypatch.chdir(tmp_path)
+    assert main(["pack", "acme-num"]) == 0
     assert "embeddable: tactix build MODEL --embed" in capsys.readouterr().out
     text = (folder / "pyproject.toml").read_text()
     (folder / "pyproject.toml").write_text(text.replace('"tactix>=0.1"', '"tactix>=0.1", "scipy"'))

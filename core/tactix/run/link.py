@@ -152,9 +152,11 @@ def _doubtful(plan: Plan) -> list[tuple[str, Dim, int]]:
 
 def allocator_of(session: Any, device: Device, wanted: str | Allocator = "") -> Allocator:
     """The first allocator for the device, tactix's own before packs', or the one of that key. Raises PluginError."""
-    known = session.allocators.values() if isinstance(wanted, str) else (wanted,)
-    for a in sorted(known, key=lambda a: not a.key.startswith("tactix.")):
-        if a.device == device.kind and wanted in ("", a.key, a):
+    if not isinstance(wanted, str):
+        return wanted
+    for key in (k for own in (True, False) for k in session.allocators if k.startswith("tactix.") is own):
+        a = session.allocators[key]
+        if a.device == device.kind and wanted in ("", key):
             return a  # type: ignore[no-any-return]
     raise PluginError(f"no allocator {wanted!r} for {device.kind}", do=f"There are: {', '.join(session.allocators)}")
 

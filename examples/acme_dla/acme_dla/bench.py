@@ -36,7 +36,6 @@ class AcceleratorBench(Bench):
 
 def _left_over(nodes: Sequence[Node], chosen: Mapping[Node, Candidate]) -> list[Node]:
     """The nodes of those subgraphs that are too many: the smallest, later ones first."""
-    steps = [n for n in nodes if not chosen[n].artifact.alias]
-    runs = [list(run) for key, run in groupby(steps, lambda n: chosen[n].artifact.launcher) if key == SUBGRAPH]
+    runs = [list(run) for key, run in groupby(nodes, lambda n: chosen[n].artifact.launcher) if key == SUBGRAPH]
     kept = sorted(runs, key=len, reverse=True)[: limits.SUBGRAPHS]
     return [n for run in runs if run not in kept for n in run]

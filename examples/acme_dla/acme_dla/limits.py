@@ -31,8 +31,8 @@ def why_not(node: Node) -> str:
             return f"the DLA computes in float16 and int8, not in {min(d.value for d in dtypes)}"
         if any(not isinstance(d, int) for i in ids for d in specs[i].shape):
             return "the DLA takes fixed shapes: give the dimensions of the inputs"
-        if any(specs[i].rank and specs[i].shape[0] > BATCH for i in ids[:1]):
-            return f"the DLA takes batches of up to {BATCH}"
+        if any(0 in specs[i].shape or specs[i].shape[:1] > (BATCH,) for i in ids):
+            return f"the DLA takes batches of up to {BATCH}, and nothing empty"
         if why := _window(n.attrs, specs[ids[1]].shape[2:] if n.layer.name == "Convolution" else ()):
             return why
     return ""

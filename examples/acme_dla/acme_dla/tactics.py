@@ -14,10 +14,10 @@ KIND, SUBGRAPH, HOST = "dla", "acme_dla.subgraph@1", "acme_dla.host@1"
 
 
 class AcceleratorTactic(Tactic):
-    """Layers that the accelerator takes. An artifact says what is computed; the emulation needs no code."""
+    """Asked for every layer, so that each that it does not take has a reason. Artifacts say what to compute."""
 
     key = "acme_dla.accelerator@1"
-    implements = ("pointwise", *(f"tactix.{name}@1" for name in sorted(LAYERS)))
+    implements = ("*", *(f"tactix.{name}@1" for name in sorted(LAYERS)))
     device = KIND
     source = "acme_dla"
 
@@ -29,8 +29,6 @@ class AcceleratorTactic(Tactic):
         return seconds(sum(int(v.spec.nbytes()) for v in (*node.given, *node.outputs)))  # type: ignore[arg-type]
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        if node.layer.name == "Reshape":
-            return KernelArtifact("", alias=True)
         return KernelArtifact(SUBGRAPH, params=node.meaning)
 
 

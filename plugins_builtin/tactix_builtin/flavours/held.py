@@ -20,11 +20,14 @@ from tactix.words.errors import AllocationError, ExecutionError
 
 
 class Held:
-    """On a device that reads host memory: a value is where its array is. ``addresses``: by buffer."""
+    """On a device that reads host memory: a value is where its array is. ``addresses``: by buffer.
+
+    ``weights``: the program's addresses as they were when the run began, by which all of it goes.
+    """
 
     def __init__(self, program: Program) -> None:
-        self.program = program
-        self.addresses = list(program.addresses)
+        self.program, self.weights = program, program.addresses
+        self.addresses = list(self.weights)
         self.values: dict[int, Any] = {}
 
     def put(self, buffer: int, x: Any, dtype: DType) -> None:

@@ -41,6 +41,8 @@ class Segment:
         self.shapes: list[tuple[int, ...]] = []
         touched = {o.buffer for s in self.steps for o in (*s.inputs, *s.outputs) if o.buffer >= 0}
         self.outer = sorted(touched - set(self.own))
+        self.constants = sorted({b for s in self.steps for b in s.constants.values()})
+        self._weights: list[int] = []
         given = [(s.name, o.buffer, o.spec.nbytes(o.format)) for s in self.steps for o in (*s.inputs, *s.outputs)]
         scratch = [(s.name, s.workspace, s.artifact.workspace) for s in self.steps]
         self.needs = [need for need in (*given, *scratch) if need[1] >= 0]
@@ -68,14 +70,11 @@ class Segment:
             self._bind(env, addresses)
         else:
             self._rebind(addresses)
+            for b in () if held.weights is self._weights else self.constants:
+                self.runnable.rebind(b, addresses[b])
+        self._weights = held.weights
         assert self.runnable is not None
         self.runnable()
-
-    def move(self, addresses: Mapping[int, int]) -> None:
-        """Weights lie elsewhere, by buffer."""
-        if self.runnable is not None:
-            for buffer, address in addresses.items():
-                self.runnable.rebind(buffer, address)
 
     def _check_room(self, env: Env, held: Held) -> None:
         """Raises ShapeError for a step that reads or writes beyond a buffer."""
@@ -230,10 +229,6 @@ class PhasedContext(ExecutionContext):
         if k not in self._inner:
             self._inner[k] = [PhasedContext(p) for p in self._program.bodies[k]]
         return [partial(c.call, given=env) for c in self._inner[k]]
-
-    def _rebind(self, addresses: Mapping[int, int]) -> None:
-        for segment, _ in self._segments:
-            segment.move(addresses)
 
     def close(self) -> None:
         super().close()

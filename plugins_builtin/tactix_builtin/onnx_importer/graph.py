@@ -243,6 +243,8 @@ class Walker:
         made = {s: v for s, v in zip(settled, results) if s and v and s.const is not None is v.const}
         self.origins.update(made)
         self.network.origins.update({s.name: v for s, v in made.items()})
+        if any(s and s is not v and not (s in made and s.spec.dtype.is_float) for s, v in zip(settled, results)):
+            self.network.read.update(x.name for x in inputs if x is not None and x.const is not None)
         for i, name in enumerate(node.output):
             if name and (i >= len(settled) or settled[i] is None):
                 ctx.fail(f"output {i} ({name!r}) is not supported")

@@ -125,6 +125,8 @@ class RefitBuild(Tracer):
         flat = _Flat({n: self._weights[n] for n in self.fixed.keys() & self._weights.keys()}, self.literals)
         places = {b: flat.add(t) for b in sorted(used) if (t := self._constants[b]).weights - self.fixed.keys()}
         weights = {n: self._described(n) for n in sorted(flat.named)}
+        for n in self._weights.keys() - weights.keys():
+            self.fixed.setdefault(n, "nothing that is stored is made of it")
         others = {n: digest(a) for n, a in sorted(self._model.items()) if n in self.fixed or n not in self._traced}
         fixed = dict(sorted(self.fixed.items()))
         text = write(Recipes(weights, fixed, tuple(flat.steps), places, others=others))
@@ -158,13 +160,13 @@ def _is(v: Value, number: float) -> bool:
 
 def _fixed(net: NetworkDefinition) -> dict[str, str]:
     """Constants that are no weights for refitting, with the reason."""
-    out: dict[str, str] = {}
+    out = {v.name: IMPORTED for v in net.constants if v.name in net.read and v.spec.dtype in FLOATS}
     for v in {v for n in net.nodes for v in n.given if v.const is not None}:
-        if v.name in net.read and v.spec.dtype in FLOATS:
-            out[v.name] = IMPORTED
-        elif v.spec.dtype.bits <= 8 and v.spec.dtype is not DType.BOOL:
+        if v.spec.dtype.bits <= 8 and v.spec.dtype is not DType.BOOL:
             out[v.name] = f"it is {v.spec.dtype.value}, and only floating-point weights are refitted"
     for n in net.nodes:
+        if any(v.spec.value is not None for v in n.outputs):
+            out |= {v.name: "shapes follow from it" for v in n.given if v.spec.dtype in FLOATS and v.const is not None}
         beside = any(v.producer is not None and v.producer.layer.name in QUANTIZED for v in n.given)
         if n.layer.name in QUANTIZED or beside:
             out |= {v.name: "it is part of a quantized layer" for v in n.given if v.const is not None} | out

@@ -140,7 +140,8 @@ def _is_half(x: Value) -> bool:
 
 def _widened_example(net: Any) -> None:
     (x,) = net.add_layer("tactix.Cast", [net.add_input("x", "bf16", ["n", 3])], to=DType.FP32)
-    net.mark_output(net.add_layer("tactix.Cast", [x], to=DType.BF16)[0], "y")
+    (y,) = net.add_layer("tactix.Cast", [x], to=DType.BF16)
+    net.mark_output(net.add_layer("tactix.Relu", [y])[0], "y")
 
 
 RULES = (

@@ -126,7 +126,7 @@ def build_options(function: F) -> F:
         click.option("--refit", is_flag=True, help="The plan takes other weights: tactix refit."),
         click.option("--refit-identical", is_flag=True, help="It takes the same weights again."),
         click.option("--strip-plan", is_flag=True, help="Leave such weights out of the plan."),
-        click.option("--weight-streaming", is_flag=True, help="Engines may hold fewer bytes of weights than there are."),
+        click.option("--weight-streaming", is_flag=True, help="Engines may hold fewer weights than there are."),
         click.option("--embed", metavar="NAME|WHEEL|auto", multiple=True,
                      help="Put a pack into the plan, if running it needs its Python; auto: all that it needs."),
     ])(function)  # fmt: skip

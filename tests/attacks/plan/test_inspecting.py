@@ -80,7 +80,6 @@ def test_names_are_printed_as_they_are_but_for_control_characters(samples: dict[
         lambda h: h["steps"][0]["info"].update(seconds="fast"),
         lambda h: h["steps"][0]["info"].update(bodies=7),
         lambda h: h.update(ledger={"rules": 5}),
-        lambda h: h.update(ledger={"nodes": []}),
     ],
 )
 def test_notes_that_are_not_as_tactix_writes_them(samples: dict[str, bytes], change: Any) -> None:

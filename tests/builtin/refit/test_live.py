@@ -69,6 +69,61 @@ def test_a_run_sees_old_weights_or_new_ones() -> None:
     assert min(runs) > 0
 
 
+def phased(number: float) -> bytes:
+    """Products before and after a step whose shape follows from data; ``number`` becomes a part of that."""
+    w = {"w": np.full((4, 4), number / 4, np.float32), "u": np.full((8, 8), number / 8, np.float32)}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("NonZero", ["x"], ["places"]),
+        helper.make_node("Shape", ["places"], ["size"]),
+        helper.make_node("Cast", ["size"], ["wide"], to=1),
+        helper.make_node("ReduceSum", ["wide"], ["count"], keepdims=0),
+        helper.make_node("Mul", ["count", "number"], ["c"]),
+        helper.make_node("ReduceMax", ["a"], ["m"], keepdims=0),
+        helper.make_node("Expand", ["m", "eight"], ["e"]),
+        helper.make_node("MatMul", ["e", "u"], ["f"]),
+        helper.make_node("Add", ["f", "c"], ["y"]),
+    ]
+    w |= {"number": np.full((1,), number, np.float32), "eight": np.array([1, 8])}
+    return model(nodes, {"x": ["n", 4]}, ["y"], w)
+
+
+def set_all(refitter: Refitter, numbers: dict[str, float]) -> None:
+    for name, number in numbers.items():
+        refitter.set_named_weights(name, np.full(refitter.get_weights_prototype(name).shape, number, np.float32))
+    refitter.refit()
+
+
+def test_runs_in_phases_see_one_set_of_weights() -> None:
+    engine, x = built(phased(1.0)), np.ones((2, 4), np.float32)
+    assert engine.plan.produced
+    refitter, wrong, stop = Refitter(engine), list[Any](), threading.Event()
+    allowed = {1.0: 11.0, 2.0: 14.0}
+    with pytest.raises(InvalidArgument, match="'number' differs and cannot be replaced"):
+        refitter.refit_from_onnx(phased(2.0))
+
+    def infer() -> None:
+        context = engine.create_execution_context()
+        while not stop.is_set():
+            found = set(np.round(np.unique(context.run({"x": x})["y"]), 3).tolist())
+            if len(found) != 1 or not found <= set(allowed.values()):
+                wrong.append(found)
+
+    threads = [threading.Thread(target=infer) for _ in range(3)]
+    for t in threads:
+        t.start()
+    try:
+        for i in range(40):
+            number = 2.0 if i % 2 == 0 else 1.0
+            set_all(refitter, {"w": number / 4, "u": number / 8})
+            assert engine(x)[0, 0] == pytest.approx(allowed[number])
+    finally:
+        stop.set()
+        for t in threads:
+            t.join()
+    assert not wrong
+
+
 def test_what_runs_in_a_stream_and_at_addresses() -> None:
     engine = built(chain(1.0))
     context, refitter, stream = engine.create_execution_context(), Refitter(engine), engine.device.create_stream()

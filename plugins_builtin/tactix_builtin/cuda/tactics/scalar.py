@@ -46,8 +46,8 @@ class CudaEmitter(ScalarEmitter):
         return f"fabs{'' if t is DType.FP64 else 'f'}({self.arg(node.args[0], t)}) == TX_INF"
 
     def _float(self, node: Scalar, dtype: DType) -> str:
-        if dtype is not DType.FP64 and (x := _of_gelu(node)) is not None:
-            return f"tx_gelu({self.arg(x, dtype)})"
+        if dtype is not DType.FP64 and (of := _of_gelu(node)) is not None:
+            return f"tx_gelu({self.arg(of, dtype)})"
         if node.op == "pow" and (power := self.value(node.args[1])) in (2, 3):
             x = self.arg(node.args[0], dtype)
             return " * ".join([x] * int(power))

@@ -1,0 +1,1 @@
+"""The acme-quantile pack: ranges for quantisation by quantiles of what was seen."""

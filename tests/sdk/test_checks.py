@@ -60,6 +60,10 @@ matmul.produces = True
 '''
 
 
+SUMS = "float sum[64] = {0};"
+SECOND = "static int runs; if (!tid && i == begin && !j0) runs++; float sum[64] = {runs > 1};"
+
+
 def function(infer: str = "x.plain()", attrs: str = "beta: float = 1.0") -> str:
     """The layer's module, of a Python function."""
     return FUNCTION.format(infer=infer, attrs=attrs)
@@ -111,6 +115,7 @@ FAULTS: dict[str, Fault] = {
     "artifact-round-trip": Fault(
         C, "tactics.py", "sum[j - j0]);", "sum[j - j0] * (1 + 3e-7f * (__builtin_ia32_rdtsc() % 61)));", said="same"
     ),
+    "streams": Fault(C, "tactics.py", SUMS, SECOND, said="stream"),
     "data-only": Fault(C, "tactics.py", more=LENT),
     "embedded": Fault(
         NUMPY, "tactics.py", "from typing import Any\n",

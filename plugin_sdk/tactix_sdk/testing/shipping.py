@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ class Shipped:
     plan: Plan
     feed: dict[str, Any]
     results: dict[str, Any]
+    keep: list[Any] = field(default_factory=list, hash=False)
 
     def needs(self, subject: Subject) -> bool:
         """Whether running it needs the pack."""
@@ -128,6 +129,37 @@ def round_trip(subject: Subject) -> str:
             raise Broken(f"{s.tactic.key} on {s.about}: its plan, loaded and written again, has other bytes")
         tried += 1
     return f"{tried} plans"
+
+
+@check("streams")
+def streams(subject: Subject) -> str:
+    """Run on set addresses in a stream that is not the default one, two at a time, kernels give the same results."""
+    tried = 0
+    for s in shipped(subject):
+        runtime = Runtime(session=subject.fresh("runtime"), engine_host_code_allowed=True)
+        engine = runtime.load(s.plan)
+        first, second = (_queued(engine, s) for _ in range(2))
+        for stream, got in (first, second):
+            stream.synchronize()
+            _same(s, got, "in a stream")
+        tried += 2
+    return f"{tried} runs"
+
+
+def _queued(engine: Any, s: Shipped) -> tuple[Any, dict[str, Any]]:
+    """A stream in which the engine runs, and the arrays that it writes."""
+    import numpy as np
+
+    context, stream = engine.create_execution_context(), engine.device.create_stream()
+    out = {name: np.empty_like(want) for name, want in s.results.items()}
+    held = {name: np.ascontiguousarray(a) for name, a in s.feed.items()}
+    for name, array in held.items():
+        context.set_input_shape(name, array.shape)
+    for name, array in (*held.items(), *out.items()):
+        context.set_tensor_address(name, array.ctypes.data)
+    context.execute_async_v3(stream.handle)
+    s.keep.append((held, context))
+    return stream, out
 
 
 @check("data-only")

@@ -126,7 +126,7 @@ def test_lower_precision(net: Any, rule: Any) -> None:
     verify(out, deep=True)
     rng = np.random.default_rng(1)
     env = dict.fromkeys(net.symbols(), 3)
-    inputs = {v.name: rng.standard_normal(v.spec.at(env)).astype(np.float32) for v in net.inputs}
+    inputs = {v.name: rng.standard_normal(v.spec.at(env)).astype(v.spec.dtype.numpy) for v in net.inputs}
     compare(net, out, inputs, rtol=2e-2)
     assert rule.numerics in ("fp16", "bf16")
     assert fuse(out, [rule])[1].counts == {}

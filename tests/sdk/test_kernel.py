@@ -10,7 +10,7 @@ from sdk_packs import Pack, builder
 
 import tactix
 from tactix.words.dims import prod
-from tactix_sdk import ALIAS, DType, Kernel, Operation, Reject, c_tactic, errors, layer
+from tactix_sdk import ALIAS, NHWC, DType, Kernel, Operation, Reject, c_tactic, errors, layer
 
 RNG = np.random.default_rng(11)
 GEMM = """
@@ -153,3 +153,25 @@ def test_a_result_that_is_the_inputs_memory() -> None:
     assert len(engine.plan.steps) == 2
     x = RNG.standard_normal((2, 3)).astype(np.float32)
     np.testing.assert_allclose(engine(x), 2 * x)
+
+
+def test_formats_other_than_linear() -> None:
+    @layer("acme.Double@1")
+    def double(x: Any) -> Any:
+        return x * 2
+
+    @c_tactic("acme.double@1", "acme.Double@1", formats=[((NHWC,), (NHWC,))])
+    def doubled(op: Operation) -> Kernel:
+        body = "for (int64_t i = tid; i < n; i += nt) TX_STORE(i, 2 * TX_IN0(i));"
+        return Kernel(body, sizes={"n": op.output.numel})
+
+    b = builder(Pack(doubled, layers=(double,)))
+    net = b.create_network("double")
+    net.mark_output(*net.add_layer("acme.Double", [net.add_input("x", "f32", ("b", 3, 5, 4))]), name="y")
+    profile = tactix.OptimizationProfile()
+    profile.set_shape("x", (1, 3, 5, 4), (2, 3, 5, 4), (4, 3, 5, 4))
+    engine = b.build(net, tactix.BuilderConfig(profiles=[profile], timing_cache=False, builder_optimization_level=1))
+    (step,) = (s for s in engine.plan.steps if s.info["tactic"] == "acme.double@1")
+    assert [o.format for o in (*step.inputs, *step.outputs)] == [NHWC, NHWC]
+    x = RNG.standard_normal((3, 3, 5, 4)).astype(np.float32)
+    np.testing.assert_array_equal(engine(x), 2 * x)

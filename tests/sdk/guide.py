@@ -17,9 +17,11 @@ import site
 import subprocess
 import sys
 import sysconfig
+import time
 import venv
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +61,7 @@ class Block:
 def blocks(text: str) -> list[Block]:
     """All fenced blocks of a page."""
     found, out = list(FENCE.finditer(text)), list[Block]()
-    for m, after in zip(found, [*found[1:], None], strict=True):
+    for m, after in pairwise([*found, None]):
         options = dict(word.partition("=")[::2] for word in m[2].split())
         behind = after is not None and after[1] == "text" and not text[m.end() : after.start()].strip()
         shown = after[3] if after is not None and behind else None
@@ -69,7 +71,7 @@ def blocks(text: str) -> list[Block]:
 
 def environment(folder: Path) -> dict[str, str]:
     """A virtual environment that sees the packages of this one, made without network: variables to run in it."""
-    venv.create(folder, with_pip=False)
+    venv.create(folder, with_pip=False, symlinks=True)
     here = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
     (_packages(folder) / "outer.pth").write_text("".join(f"import site; site.addsitedir({p!r})\n" for p in here))
     for libraries in (Path(p) / "nvidia" for p in here):  # NVRTC is looked for in the environment's own packages
@@ -135,6 +137,14 @@ class Page:
         return done.stdout
 
 
+def main(path: str) -> None:
+    """Run a page, and print what each block gave and how long it took."""
+    start = time.perf_counter()
+    for block, got in Page(Path(path).read_text()).run():
+        now = time.perf_counter()
+        print(f"--- line {block.line}: {' '.join([block.language, *block.options])}, {now - start:.2f} s\n{got}")
+        start = now
+
+
 if __name__ == "__main__":
-    for block, got in Page(Path(sys.argv[1]).read_text()).run():
-        print(f"--- line {block.line}: {block.language} {' '.join(block.options)}\n{got}")
+    main(sys.argv[1])

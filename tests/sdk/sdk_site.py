@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
@@ -13,6 +14,19 @@ from typing import Any
 from tactix.plugins.loader import reset_scan
 from tactix_sdk.scaffold import create
 from tactix_sdk.testing import Subject
+
+
+PIP = ("-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "-q")
+LEFTOVERS = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+
+
+def pip_install(source: Path, root: Path) -> Path:
+    """A new folder ``root/site`` with a package as pip installs it, made offline from a copy in ``root/source``."""
+    shutil.copytree(source, root / "source", ignore=LEFTOVERS)
+    command = [sys.executable, *PIP, "--target", str(root / "site"), str(root / "source")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return root / "site"
 
 
 class Site:

@@ -48,8 +48,6 @@ class BlasLauncher(Launcher):
         for s in steps:
             call = gemm(s.outputs[0].spec.dtype.value)
             if call is None:
-                raise errors.ExecutionError(
-                    "no BLAS was found", who=s.name, do="Install numpy's wheel, or OpenBLAS"
-                )
+                raise errors.ExecutionError("no BLAS was found", who=s.name, do="Install numpy's wheel, or OpenBLAS")
             made.append(Product(s, call))
         return Calls(made)

@@ -7,6 +7,11 @@ import pytest
 from acme_mish.plugin_build import mish
 
 import tactix
+from tactix_sdk.testing import PackTests
+
+
+class TestPack(PackTests):
+    pack = "acme-mish"
 
 
 def mish_float64(x: np.ndarray) -> np.ndarray:

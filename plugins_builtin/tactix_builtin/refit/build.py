@@ -1,8 +1,8 @@
 """What a build with REFIT does more: weights are traced through rules, bids and packing, recipes go into the plan.
 
 What was decided by looking at the content of a weight would be wrong for another content. So a rule that looks at a
-weight before it fires does not fire; single numbers (of rank 0) are looked at freely, and are then built in, as is what
-a rule or tactic looks at while it makes something. Nothing follows from a rule that declines.
+weight before it fires does not fire; single numbers are looked at freely, and are then built in, as is what a rule or
+tactic looks at while it makes something. Nothing follows from a rule that declines.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tactix_builtin.refit.trace import Term, Traced, Tracer
 Array = Any
 FLOATS = frozenset({DType.FP64, DType.FP32, DType.FP16, DType.BF16})
 QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear"})
+ROUNDING = frozenset({"fp16", "bf16"})
 IMPORTED = "the importer built its values into a layer"
 Content = Callable[[Callable[[], Any]], tuple[str, Any, Any]]
 
@@ -90,7 +91,9 @@ class RefitBuild(Tracer):
                 if not all(_is(bound.pop(name), number) for name, number in numbers.items() if name in bound):
                     return False
                 verdict = True if rule.when is None else call(rule.when, bound)
-            if verdict is True and (tensors := sorted(n for n in looks if self._weights[n].ndim)):
+            if rule.numerics in ROUNDING:  # whether numbers fit is asked once: others are rounded, or limited
+                looks.clear()
+            if verdict is True and (tensors := sorted(n for n in looks if self._weights[n].size > 1)):
                 return f"it would build in the values of {tensors[0]!r}"
             seen[bound["root"]] = looks
             return verdict  # type: ignore[no-any-return]

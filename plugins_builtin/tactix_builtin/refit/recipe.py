@@ -164,7 +164,7 @@ def needs(terms: tuple[Step, ...]) -> tuple[frozenset[str], ...]:
 
 def _checked(recipes: Recipes, plan: Plan) -> Recipes:
     """Raises PlanFormatError where recipes and plan do not fit each other."""
-    most = SMALL + GROWTH * sum(int(w.spec.nbytes()) for w in recipes.weights.values())  # type: ignore[arg-type]
+    most = SMALL + GROWTH * sum(math.prod(w.shape) * w.dtype.itemsize for w in recipes.weights.values())
     for k, t in enumerate(recipes.terms):
         if t.nbytes > most:
             raise PlanFormatError(f"{t.op} gives {t.nbytes} bytes", who=f"refit.terms[{k}]")

@@ -52,7 +52,7 @@ def qkv(seed: int) -> bytes:
     ]
     shapes = {f"{kind}{k}": shape for k in "qkv" for kind, shape in (("w", (12, 12)), ("b", (12,)))}
     w = normal(seed, **shapes, wo=(5, 12), bo=(5,))
-    w |= {"split": np.array([0, 0, 3, 4]), "join": np.array([-1, 12]), "scale": np.float32(0.5)}
+    w |= {"split": np.array([0, 0, 3, 4]), "join": np.array([-1, 12]), "scale": np.full((1,), 0.5, np.float32)}
     return model(nodes, {"x": ["n", 6, 12]}, ["y"], w)
 
 
@@ -124,6 +124,13 @@ def test_what_is_tested_is_there() -> None:
     joined = [k for k, t in enumerate(merged.terms) if t.op == "concatenate"]
     assert merged.needs[joined[0]] in ({"wq", "wk", "wv"}, {"bq", "bk", "bv"})
     assert not any("BatchNorm" in k for s in built(conv_bn(1)).plan.steps for k in s.info["layers"])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_same_rules_fire(name: str) -> None:
+    plain, refittable = (built(MODELS[name][0](1), flags).plan for flags in (set(), REFIT))
+    assert refittable.ledger["rules"] == plain.ledger["rules"]
+    assert [s.info["tactic"] for s in refittable.steps] == [s.info["tactic"] for s in plain.steps]
 
 
 def test_the_flag_costs_nothing_and_plans_without_it_are_as_before() -> None:
@@ -237,6 +244,28 @@ def test_zeros_and_equal_weights_stay_weights() -> None:
     new = normal(2, w=(4, 4), b=(4,), s=(4,), t=(4,))
     want = (feeds["x"] @ new["w"] + new["b"]) * (new["s"] - new["t"])
     np.testing.assert_allclose(run(engine, feeds)["y"], want, atol=1e-5)
+
+
+@pytest.mark.parametrize(("numerics", "fires"), [("exact", False), ("reassociates", False), ("fp16", True)])
+def test_rules_that_look(numerics: str, fires: bool) -> None:
+    """A rule that looks at a weight before it fires does not, unless it only asks whether 16 bits can hold it."""
+    from tactix.contracts.rule import P, Rule, const, literal, var
+    from tactix.fuse.rewrite import fuse
+    from tactix_builtin.refit.build import RefitBuild
+
+    rule = Rule(
+        "test.halve", P.tactix.Mul(var("x"), const("c")), numerics=numerics,
+        replace=lambda x, c: P.tactix.Add(x, literal(c.const.astype(np.float16).astype(np.float32))),
+        when=lambda c: bool((np.abs(c.const) < 65504).all()),
+    )  # fmt: skip
+    net = tactix.Builder().create_network()
+    x = net.add_input("x", "f32", ["n", 3])
+    net.mark_output(net.add_layer("tactix.Mul", [x, net.add_constant(np.float32([1, 2, 3]), "c")])[0], "y")
+    build = RefitBuild(identical=False)
+    made, trace = fuse(build.network(net), build.gated([rule]))
+    assert (trace.counts == {"test.halve": 1}) is fires
+    assert not build.fixed
+    assert all(type(v.const).__name__ == "Traced" for v in made.constants)
 
 
 def test_numbers_that_a_rule_built_in_are_named() -> None:

@@ -1,0 +1,1 @@
+"""The acme-onednn pack: a tactic source over oneDNN, bound by ctypes."""

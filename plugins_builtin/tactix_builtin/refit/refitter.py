@@ -134,7 +134,7 @@ class Refitter:
             out = {b: np.empty(n, np.uint8) for b, n in self._sizes(wanted).items()}
             self._replay.run(wanted, self._given, out, self._threads)
             fresh = {b: a.data for b, a in out.items()}
-            self._plan = replace(self._plan, blobs={**self._plan.blobs, **fresh}, seal=None)
+            self._plan = replace(self._plan, blobs={**self._plan.blobs, **fresh})
         self._changed.clear()
 
     def _sizes(self, blobs: Any) -> dict[str, int]:

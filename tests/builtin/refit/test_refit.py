@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 import tactix
 from tactix import BuilderFlag
-from tactix.words.errors import ConfigError, DTypeError, InvalidArgument, ModelImportError, ShapeError
+from tactix.words.errors import ConfigError, DTypeError, InvalidArgument, ModelImportError, ShapeError, UntrustedPlan
 from tactix_builtin.refit.refitter import Refitter
 
 from .conftest import REFIT, Feeds, Model, assert_same, built, constants, conv_bn, model, normal, run
@@ -354,3 +354,16 @@ def test_identical_weights(tmp_path: Path) -> None:
 def test_settings_that_contradict() -> None:
     with pytest.raises(ConfigError, match="STRIP_PLAN without REFIT"):
         built(conv_bn(1), {BuilderFlag.STRIP_PLAN})
+
+
+def test_a_refitted_plan_is_trusted_no_more_than_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACTIX_HOME", str(tmp_path / "maker"))
+    path = tmp_path / "it.plan"
+    built(conv(8, 6)(0), REFIT).save(path)
+    refitter = Refitter(path)
+    refitter.set_named_weights("b", np.ones(8, np.float32))
+    refitter.refit()
+    assert tactix.Runtime(strict=True).load(refitter.plan), "of one's own"
+    monkeypatch.setenv("TACTIX_HOME", str(tmp_path / "other"))
+    with pytest.raises(UntrustedPlan):
+        tactix.Runtime(strict=True).load(refitter.plan)

@@ -41,14 +41,14 @@ def new(name: str, layer: bool, rule: bool, tactic: str | None, namespace: str, 
 
 
 @group.command("check")
-@click.argument("dist")
+@click.argument("dist", required=False)
 @click.option("--only", "-k", multiple=True, help="A check's name; again for more. Default: all.")
 @click.option(
     "--scripts", type=click.Path(file_okay=False, path_type=Path), help="Write failures' scripts to a folder."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@click.option("--list", "listed", is_flag=True, is_eager=True, help="Say what the checks are.")
-def check(dist: str, only: Sequence[str], scripts: Path | None, as_json: bool, listed: bool) -> int:
+@click.option("--list", "listed", is_flag=True, help="Say what the checks are.")
+def check(dist: str | None, only: Sequence[str], scripts: Path | None, as_json: bool, listed: bool) -> int:
     """Check the installed pack DIST: every check by name, what it looked at, and how to see a failure alone.
 
     Exit status: 0 if none failed, 1 if one did.
@@ -59,6 +59,8 @@ def check(dist: str, only: Sequence[str], scripts: Path | None, as_json: bool, l
         for one in map(CHECKS.__getitem__, ordered()):
             click.echo(f"{one.name:22} {one.about}")
         return 0
+    if dist is None:
+        raise click.UsageError("Missing argument 'DIST'.")
     subject = Subject(dist)
     subject.found  # noqa: B018  tells at once where there is no such pack
     rows = []

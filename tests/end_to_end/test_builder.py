@@ -308,6 +308,31 @@ def test_lower_precision_is_taken_where_it_is_faster_alone() -> None:
     assert "tactix.bf16_matmul" in lowered.ledger["rules"]
 
 
+class NoWideProducts(Tactic):
+    """Anything by its reference but products of float32."""
+
+    key, device, source, implements = "test.narrow@1", "cpu", "test", ("*",)
+
+    def variants(self, node: Any, device: Any) -> Any:
+        return Reject("float32") if node.layer.name == "MatMul" else [Variant()]
+
+    def compile(self, node: Any, variant: Any, ctx: Any) -> KernelArtifact:
+        return KernelArtifact("tactix.numpy@1", params=node.meaning)
+
+
+def test_what_has_no_kernel_in_float32_is_built_in_lower_precision() -> None:
+    builder = tactix.Builder(session=session(NoWideProducts()))
+    net = builder.create_network()
+    w = net.add_constant(np.ones((64, 32), np.float32))
+    net.mark_output(*net.add_layer("tactix.MatMul", [net.add_input("x", "f32", ("n", 64)), w]))
+    settings = config(tactic_sources={"test"}, builder_optimization_level=0)
+    with pytest.raises(NoTacticError, match=r"test\.narrow@1: float32"):
+        builder.build_plan(net, settings)
+    settings.flags = {BuilderFlag.BF16}
+    plan = builder.build_plan(net, settings)
+    assert any("tactix.WideMatMul@1" in s.info["layers"] for s in plan.steps)
+
+
 def test_a_device_without_a_precision_says_so_and_computes_in_float32() -> None:
     warned: list[str] = []
 

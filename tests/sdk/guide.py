@@ -1,7 +1,8 @@
 """The guide's pages as programs: every block of Python or shell runs in order, and shows what the page says it shows.
 
-A block's first line says what it is: ``python`` and ``sh`` run; ``file=PATH`` writes the block there instead; ``fails``
-expects an exit status other than 0; ``needs=triton`` leaves it out where that is not installed; ``norun`` always does.
+A block's first line says what it is: ``python`` and ``sh`` run; ``file=PATH`` writes the block there instead;
+``in=PATH`` says that a file there holds it; ``fails`` expects an exit status other than 0; ``needs=triton`` leaves it
+out where that is not installed; ``norun`` always does.
 A block ``text`` right behind one that runs is its output, in which ``...`` stands for anything.
 """
 
@@ -110,6 +111,9 @@ class Page:
         if path := block.options.get("file"):
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             Path(path).write_text(block.text)
+            return ""
+        if path := block.options.get("in"):
+            assert block.text in Path(path).read_text(), f"line {block.line}: that is not in {path}"
             return ""
         return self._shell(block) if block.language == "sh" else self._python(block)
 

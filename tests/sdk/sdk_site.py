@@ -15,7 +15,6 @@ from tactix.plugins.loader import reset_scan
 from tactix_sdk.scaffold import create
 from tactix_sdk.testing import Subject
 
-
 PIP = ("-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "-q")
 LEFTOVERS = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
 

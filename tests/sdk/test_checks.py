@@ -162,5 +162,7 @@ def test_what_is_not_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_list_of_checks(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "--list", "any"]) == 0
+    assert main(["check", "--list"]) == 0
     assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} == set(CHECKS)
+    assert main(["check"]) == 2
+    assert "Missing argument 'DIST'" in capsys.readouterr().err

@@ -19,7 +19,13 @@ NOTHING_TO_DO = (
     "running its tactics needs nothing of the pack",
     "its tactics run Python of the pack",
 )
-MISSING = ("NVRTC", "Triton is not installed", "no oneDNN was found", the_device().available() or "no CUDA device")
+MISSING = (
+    "NVRTC",
+    "cuda-python is not installed",
+    "Triton is not installed",
+    "no oneDNN was found",
+    the_device().available() or "no CUDA device",
+)
 """What packs say where what they are over is not there."""
 
 

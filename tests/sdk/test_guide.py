@@ -54,9 +54,11 @@ def test_the_page_of_checks_has_every_check_in_order() -> None:
         ("```python\n1 / 0\n```\n", "line 2: ZeroDivisionError"),
         ("```sh\nfalse\necho after\n```\n", "exit status 1"),
         ("```sh fails\ntrue\n```\n", "exit status 0"),
+        ("```python file=b.py\nx = 3\n```\n```python in=b.py\nx = 4\n```\n", "is not in b.py"),
     ],
 )
-def test_a_page_that_is_wrong_is_noticed(text: str, why: str) -> None:
+def test_a_page_that_is_wrong_is_noticed(text: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(AssertionError, match=why):
         list(guide.Page(text).run())
 

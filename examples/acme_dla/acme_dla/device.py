@@ -38,7 +38,9 @@ class SubgraphLauncher(NumpyLauncher):
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
         """As that of numpy."""
-        return Subgraph(super().link(steps, ctx).steps)
+        run = super().link(steps, ctx)
+        assert isinstance(run, NumpyRun)
+        return Subgraph(run.steps)
 
 
 class HostLauncher(NumpyLauncher):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acme_dla.limits import LAYERS, seconds, why_not
+from tactix.words.dims import evaluate
 from tactix_builtin.rules.sixteen import RULES
 from tactix_builtin.tactics.numpy_ref import NumpyTactic
 from tactix_sdk import CompileContext, DeviceProperties, KernelArtifact, Node, Reject, Rule, Tactic, Variant
@@ -26,7 +27,7 @@ class AcceleratorTactic(Tactic):
         return Reject(why) if why else [Variant()]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float:
-        return seconds(sum(int(v.spec.nbytes()) for v in (*node.given, *node.outputs)))  # type: ignore[arg-type]
+        return seconds(sum(evaluate(v.spec.nbytes(), {}) for v in (*node.given, *node.outputs)))
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         return KernelArtifact(SUBGRAPH, params=node.meaning)

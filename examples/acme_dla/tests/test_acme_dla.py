@@ -111,6 +111,18 @@ def test_a_network_that_it_takes_whole_in_float16_needs_no_fallback() -> None:
     check(plan, net, np.float32)
 
 
+def test_eight_bits() -> None:
+    builder = tactix.Builder()
+    net = builder.create_network("pool")
+    x = net.add_input("x", "i8", (2, 3, 9, 8))
+    net.mark_output(*net.add_layer("tactix.MaxPool", [x], "pool", kernel_shape=(3, 2), strides=(2, 2)), name="y")
+    config = tactix.BuilderConfig(device="acme_dla.dla@1", timing_cache=False)
+    config.enable("acme_dla")
+    values = RNG.integers(-128, 128, (2, 3, 9, 8)).astype(np.int8)
+    windows = np.lib.stride_tricks.sliding_window_view(values, (3, 2), (2, 3))[:, :, ::2, ::2]
+    np.testing.assert_array_equal(builder.build(net, config)(values), windows.max((4, 5)))
+
+
 def test_subgraphs_beyond_the_limit_go_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SUBGRAPHS", 2)
     net = Net(times=4)

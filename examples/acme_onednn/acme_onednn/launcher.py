@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from acme_onednn.library import RESULT, SOURCE, WEIGHTS, OneDnn, library, operand_of
+from acme_onednn.library import RESULT, SCRATCHPAD, SOURCE, WEIGHTS, Handle, OneDnn, library, operand_of
 from tactix_sdk import Calls, Launcher, LinkContext, Step, errors
 
 
@@ -13,7 +13,7 @@ class Product:
     """A step, and its primitive at a shape."""
 
     def __init__(self, step: Step, dnnl: OneDnn, threads: int) -> None:
-        self.step, self.dnnl = step, dnnl
+        self.step, self.dnnl, self.stream = step, dnnl, dnnl.stream()
         self.threads = 1 if step.artifact.params["threads"] == "one" else threads
         given = step.artifact.params
         self.a, self.b, self.posts = step.inputs[given["a"]], step.inputs[given["b"]], given["posts"]
@@ -22,7 +22,7 @@ class Product:
         (*rows, k), (_, n) = self.a.spec.at(dict(env)), self.b.spec.at(dict(env))
         m, dtype = math.prod(rows), self.a.spec.dtype.value
         self.empty = m == 0 or n == 0
-        self.memories, self.buffers = {}, {}
+        self.memories, self.buffers = dict[int, Handle](), dict[int, int]()
         if self.empty:
             return
         descs = {name: self.dnnl.desc(shape, dtype) for name, shape in (("a", (m, k)), ("b", (k, n)), ("y", (m, n)))}
@@ -39,18 +39,19 @@ class Product:
         ):  # fmt: skip
             self._place(argument, descs[name], buffer)
         with self.dnnl.threads(self.threads):
-            self.primitive = self.dnnl.matmul(descs["a"], descs["b"], descs["y"], self.dnnl.post_ops(steps))
+            made = self.dnnl.matmul(descs["a"], descs["b"], descs["y"], self.dnnl.post_ops(steps))
+        self.primitive, self.memories[SCRATCHPAD] = made
 
-    def _place(self, argument: int, desc: object, buffer: int) -> None:
+    def _place(self, argument: int, desc: Handle, buffer: int) -> None:
         self.memories[argument], self.buffers[argument] = self.dnnl.memory(desc), buffer
 
     def run(self, addresses: Sequence[int]) -> None:
         if self.empty:
             return
-        for argument, memory in self.memories.items():
-            self.dnnl.place(memory, addresses[self.buffers[argument]])
+        for argument, buffer in self.buffers.items():
+            self.dnnl.place(self.memories[argument], addresses[buffer])
         with self.dnnl.threads(self.threads):
-            self.dnnl.execute(self.primitive, self.memories)
+            self.dnnl.execute(self.primitive, self.stream, self.memories)
 
 
 class OneDnnLauncher(Launcher):

@@ -17,7 +17,9 @@ WHEELS = ("onednn-cpu-gomp", "onednn-cpu-iomp", "onednn")
 OLDEST, NEXT = (3, 2), (4,)
 CPU, IN_ORDER = 1, 1
 TYPES = {"f16": 1, "bf16": 2, "f32": 3}
-SOURCE, RESULT, WEIGHTS = 1, 17, 33
+SOURCE, RESULT, WEIGHTS, SCRATCHPAD = 1, 17, 33, 80
+SCRATCHPAD_DESC, USERS = 136, 1
+"""The query for it, and the mode in which it is the user's: the library's own is one for all primitives of a thread."""
 RELU, TANH, LOGISTIC, GELU_TANH, GELU_ERF = 0x20, 0x21, 0x29, 0x2B, 0x31
 ADD, MULTIPLY = 0x1FFF0, 0x1FFF1
 
@@ -62,7 +64,7 @@ class Handle(ctypes.c_void_p):
 
 
 class OneDnn:
-    """An engine for the CPU and its stream."""
+    """An engine for the CPU."""
 
     def __init__(self, c: Any) -> None:
         class Version(ctypes.Structure):
@@ -73,8 +75,8 @@ class OneDnn:
         c.dnnl_version.restype = ctypes.POINTER(Version)
         found = c.dnnl_version().contents
         self.version = (found.major, found.minor, found.patch)
+        c.dnnl_primitive_desc_query_md.restype = ctypes.c_void_p
         self.engine = self.make("engine", "engine_create", CPU, ctypes.c_size_t(0))
-        self.stream = self.make("stream", "stream_create", self.engine, IN_ORDER)
 
     def call(self, name: str, *arguments: Any) -> None:
         """Raises ExecutionError with the library's status."""
@@ -98,6 +100,10 @@ class OneDnn:
         """Of no address yet."""
         return self.make("memory", "memory_create", desc, self.engine, None)
 
+    def stream(self) -> Handle:
+        """For one thread at a time."""
+        return self.make("stream", "stream_create", self.engine, IN_ORDER)
+
     def place(self, memory: Handle, address: int) -> None:
         """Give it an address."""
         self.call("memory_set_data_handle", memory, ctypes.c_void_p(address))
@@ -112,14 +118,17 @@ class OneDnn:
                 self.call("post_ops_append_binary", made, algorithm, desc)
         attributes = self.make("primitive_attr", "primitive_attr_create")
         self.call("primitive_attr_set_post_ops", attributes, made)
+        self.call("primitive_attr_set_scratchpad_mode", attributes, USERS)
         return attributes
 
-    def matmul(self, a: Handle, b: Handle, y: Handle, attributes: Handle) -> Handle:
-        """A primitive. Raises ExecutionError for what the library does not implement on this processor."""
+    def matmul(self, a: Handle, b: Handle, y: Handle, attributes: Handle) -> tuple[Handle, Handle]:
+        """A primitive and its scratchpad. Raises ExecutionError for what this processor has no implementation for."""
         described = self.make(
             "primitive_desc", "matmul_primitive_desc_create", self.engine, a, b, None, y, attributes
         )  # fmt: skip
-        return self.make("primitive", "primitive_create", described)
+        desc = ctypes.c_void_p(self.c.dnnl_primitive_desc_query_md(described, SCRATCHPAD_DESC, 0))
+        scratchpad = self.make("memory", "memory_create", desc, self.engine, ctypes.c_void_p(-1))
+        return self.make("primitive", "primitive_create", described), scratchpad
 
     @contextmanager
     def threads(self, count: int) -> Iterator[None]:
@@ -131,8 +140,8 @@ class OneDnn:
         finally:
             self.c.omp_set_num_threads(before)
 
-    def execute(self, primitive: Handle, memories: Mapping[int, Handle]) -> None:
+    def execute(self, primitive: Handle, stream: Handle, memories: Mapping[int, Handle]) -> None:
         """Run it, and wait."""
         given = (Argument * len(memories))(*[Argument(a, m.value) for a, m in memories.items()])
-        self.call("primitive_execute", primitive, self.stream, len(memories), given)
-        self.call("stream_wait", self.stream)
+        self.call("primitive_execute", primitive, stream, len(memories), given)
+        self.call("stream_wait", stream)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from math import erf
 from typing import Any
@@ -84,6 +85,20 @@ def test_threads_are_the_engines_and_nobody_elses(threads: int) -> None:
     got = tactix.Runtime(max_threads=threads).load(plan)(x, rest)
     np.testing.assert_allclose(got, dense.expected(x, rest), rtol=0, atol=3e-5)
     assert library().c.omp_get_max_threads() == before
+
+
+@needs_onednn
+def test_contexts_run_beside_each_other() -> None:
+    dense = Dense("Gelu")
+    engine = tactix.Runtime(max_threads=1).load(dense.plan(tactic_sources={"acme_onednn"}))
+    sizes = (("x", 24), ("rest", 17))
+    feeds = [{n: RNG.standard_normal((3, 31, k)).astype(np.float32) for n, k in sizes} for _ in range(4)]
+    contexts = [engine.create_execution_context() for _ in feeds]
+    with ThreadPoolExecutor(len(feeds)) as pool:
+        for _ in range(20):
+            found = list(pool.map(lambda c, f: c.run(f)["y"], contexts, feeds))
+            for y, f in zip(found, feeds, strict=True):
+                np.testing.assert_allclose(y, dense.expected(f["x"], f["rest"]), rtol=0, atol=3e-5)
 
 
 @needs_onednn

@@ -152,7 +152,7 @@ def _doubtful(plan: Plan) -> list[tuple[str, Dim, int]]:
 
 def allocator_of(session: Any, device: Device, wanted: str | Allocator = "") -> Allocator:
     """The first allocator for the device, tactix's own before packs', or the one of that key. Raises PluginError."""
-    if not isinstance(wanted, str):
+    if not isinstance(wanted, str) and wanted.device == device.kind:
         return wanted
     for key in (k for own in (True, False) for k in session.allocators if k.startswith("tactix.") is own):
         a = session.allocators[key]

@@ -62,7 +62,7 @@ def test_one_node_by_its_name_in_the_model(engine: Any) -> None:
 
 
 def test_a_node_that_is_not_there(engine: Any) -> None:
-    with pytest.raises(InvalidArgument, match="no node 'atc' in the plan.*act"):
+    with pytest.raises(InvalidArgument, match=r"no node 'atc' in the plan.*act"):
         explain(engine, "atc")
 
 

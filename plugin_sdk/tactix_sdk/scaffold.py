@@ -24,12 +24,13 @@ def create(
     root = folder / name
     if root.exists():
         raise InvalidArgument(f"{root} exists", do="Choose another name, or another folder with --path")
+    texts = {place: _render(template, facts) for template, place in _files(facts).items()}
     package = root / facts["module"]
     package.mkdir(parents=True)
     (root / "tests").mkdir()
     (package / "__init__.py").write_text("", encoding="utf-8")
-    for template, place in _files(facts).items():
-        (root / place).write_text(_render(template, facts), encoding="utf-8")
+    for place, text in texts.items():
+        (root / place).write_text(text, encoding="utf-8")
     return root
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tactix.plugins.registry import MissingKey
 from tactix.words import errors
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ EXIT_CODES: tuple[tuple[int, str, tuple[type[BaseException], ...]], ...] = (
         (errors.NoTacticError, errors.CompilerError, errors.TimingCacheError, errors.LockError),
     ),
     (MISMATCH, "results differ, or running failed", (errors.AccuracyError, errors.ExecutionError, MemoryError)),
-    (USAGE, "wrong arguments, shapes or settings", (errors.InvalidArgument, errors.ConfigError)),
+    (USAGE, "wrong arguments, shapes or settings", (errors.InvalidArgument, errors.ConfigError, MissingKey)),
     (OTHER, "any other error", (Exception,)),
 )
 
@@ -90,7 +91,8 @@ def _group() -> click.Group:
             with formatter.section("Exit codes"):
                 formatter.write_dl([(str(code), meaning) for code, meaning in sorted(r[:2] for r in EXIT_CODES)])
 
-    made = Tools("tactix", help="Build, run and inspect plans of trained models. `tactix TOOL --help` tells more.")
+    about = "Build, run and inspect plans of trained models. `tactix TOOL --help` tells more."
+    made = Tools("tactix", help=about, context_settings={"help_option_names": ["-h", "--help"]})
     made.params.append(click.Option(["--debug"], is_flag=True, expose_value=False, help="Show tracebacks of errors."))
     return click.version_option(tactix.__version__, message="tactix %(version)s")(made)
 
@@ -124,7 +126,8 @@ def _text(error: BaseException) -> str:
     notes = "".join(f"\n  {n}" for n in getattr(error, "__notes__", ()))
     if isinstance(error, errors.TactixError):
         return f"{error}{notes}"
-    hint = "" if isinstance(error, OSError) else "\n  This is a fault of tactix or of a plugin; --debug shows where."
+    fault = not isinstance(error, (OSError, MemoryError))
+    hint = "\n  This is a fault of tactix or of a plugin; --debug shows where." if fault else ""
     return f"{type(error).__name__}: {error}{notes}{hint}"
 
 

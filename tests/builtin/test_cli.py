@@ -13,6 +13,7 @@ import pytest
 
 import tactix
 from tactix.contracts.tool import Tool
+from tactix.plugins.registry import MissingKey
 from tactix.words import errors
 from tactix_builtin import cli
 
@@ -65,6 +66,7 @@ def raising(error: BaseException) -> Callable[..., Any]:
         (errors.AllocationError("bad"), 6),
         (errors.BuildCancelled("bad"), 130),
         (KeyboardInterrupt(), 130),
+        (MissingKey("bad"), 2),
         (errors.PluginError("bad"), 1),
         (errors.InternalError("bad"), 1),
         (OSError("bad"), 1),

@@ -73,6 +73,13 @@ def test_what_cannot_be_is_said(tmp_path: Path, name: str, asked: dict[str, Any]
     assert list(tmp_path.iterdir()) == []
 
 
+def test_without_templates_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(errors.ConfigError, match="the templates need jinja2"):
+        create("acme-swish", tmp_path, layer=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_that_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "acme-swish").mkdir()
     assert main(["new", "acme-swish", "--path", str(tmp_path)]) == 1

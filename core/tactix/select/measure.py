@@ -180,4 +180,5 @@ def reject(c: Candidate, reason: str) -> None:
 def _require_one(b: Bids) -> None:
     if all(c.status == "rejected" for c in b.candidates):
         why = "; ".join(f"{c.title}: {c.reason}" for c in b.candidates)
-        raise AccuracyError("every tactic was rejected", who=f"{b.node.name} ({b.node.kind})", why=why)
+        who, do = f"{b.node.name} ({b.node.kind})", "Allow more tactic sources, or mend those"
+        raise AccuracyError("every tactic was rejected", who=who, why=why, do=do)

@@ -64,7 +64,8 @@ def _read(path: Path) -> dict[str, Timing]:
             raise ValueError(f"version {j['version']}, this tactix reads {VERSION}")
         return {str(k): Timing(*map(float, row)) for k, row in j["timings"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
-        raise TimingCacheError("cannot read the timing cache", who=str(path), why=str(e), do="Delete it") from None
+        do = "Delete it, or name another"
+        raise TimingCacheError("cannot read the timing cache", who=str(path), why=str(e), do=do) from None
 
 
 def default_path() -> Path:

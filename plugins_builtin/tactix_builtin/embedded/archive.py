@@ -28,7 +28,7 @@ def unpack(wheel: Any, who: str) -> dict[str, bytes]:
                 raise PlanFormatError(f"{wrong[0]!r} leaves the folder of a wheel", who=who)
             return {i.filename: z.read(i) for i in inside}
     except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, ValueError, EOFError, OSError) as e:
-        raise PlanFormatError("that is no wheel", who=who, why=str(e)[:200], do="Build the plan again") from None
+        raise PlanFormatError("that is no wheel", who=who, why=str(e)[:200], do="Make it or the plan again") from None
 
 
 def content(plan: Any, digest: str) -> bytes:

@@ -16,7 +16,7 @@ from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
 from tactix.select.enumerate import Bids, Candidate
 from tactix.select.precision import NOT_FASTER
-from tactix.words.errors import LockError, TactixError
+from tactix.words.errors import BuildCancelled, LockError, TactixError
 from tactix.words.progress import Quiet
 from tactix_builtin.lock import facts, options
 from tactix_builtin.lock.document import Choice, Choices, Lock
@@ -73,10 +73,12 @@ def different(reasons: list[str]) -> LockError:
 
 
 def make(builder: Builder, network: NetworkDefinition, config: BuilderConfig) -> Lock:
-    """Build, measuring as usual, and once more by what came out. Raises LockError, and as ``Builder.build_plan``."""
+    """Build, measuring as usual, and once more by what came out. Raises BuildCancelled if that was stopped, LockError,
+    and as ``Builder.build_plan``.
+    """
     plan = builder.build_plan(network, config)
     if config.progress_monitor.cancelled():
-        raise LockError("the build was stopped", why="choices by estimate are not worth a lock")
+        raise BuildCancelled("stopped, no lock is written", why="choices by estimate are not worth one")
     lock = _of(plan, network, config, builder.session)
     quiet = replace(config, progress_monitor=Quiet(config.progress_monitor))
     return replace(lock, plan=_digest(_follow(builder, lock, network, quiet)))

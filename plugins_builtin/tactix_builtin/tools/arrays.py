@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,20 +23,24 @@ def load(path: str) -> Arrays:
     import numpy as np
 
     try:
+        if not zipfile.is_zipfile(path):
+            raise ValueError("it is no .npz file")
         with np.load(path, allow_pickle=False) as found:
-            if not isinstance(found, np.lib.npyio.NpzFile):
-                raise ValueError("it holds one array without a name")
             return {name: found[name] for name in found.files}
-    except (ValueError, OSError) as e:
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as e:
         raise InvalidArgument("cannot read arrays", who=path, why=str(e), do="Write it with numpy.savez") from None
 
 
 def save(path: str, arrays: Mapping[str, Any]) -> None:
-    """Write arrays by name to an ``.npz`` file of exactly that name."""
+    """Write arrays by name to an ``.npz`` file of exactly that name; one that is stopped leaves none behind."""
     import numpy as np
 
     with open(path, "wb") as f:
-        np.savez(f, **dict(arrays))
+        try:
+            np.savez(f, **dict(arrays))
+        except BaseException:
+            os.unlink(path)
+            raise
 
 
 def feed(plan: Plan, options: Mapping[str, Any]) -> Arrays:

@@ -38,12 +38,13 @@ def command(
     path = Path(output or Path(model).with_suffix(".plan"))
     if path.resolve() == Path(model).resolve():
         raise click.UsageError("the plan would overwrite the model; give -o")
+    source.require_model(model)
+    source.output(path)
     sign = None if no_sign else session.signer
     if sign:
         sign(bytes(32))  # a key that cannot be had is better found before the build
     start = time.monotonic()
     plan, stopped = source.build(model, session, build, options.merged(shapes), quiet or as_json)
-    path.parent.mkdir(parents=True, exist_ok=True)
     container.save(plan, path, sign)
     facts = summary(plan, path, time.monotonic() - start)
     if as_json:

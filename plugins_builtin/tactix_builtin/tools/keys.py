@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from tactix.words.errors import InvalidArgument
 from tactix_builtin.tools import options, show
 from tactix_builtin.trust import book
 from tactix_builtin.trust.changing import changing
@@ -74,6 +75,8 @@ def remove(key: str) -> None:
 
 def _kept(key: Key, local: bool, as_json: bool) -> None:
     with changing() as found:
+        if key.name and any(k.name == key.name and k.id != key.id for k in found.keys.values()):
+            raise InvalidArgument(f"another key is called {key.name!r}", do="Give another --name")
         found.add(key)
         found.local = key.id if local else found.local
         facts = _facts(found.keys[key.id], found)

@@ -33,9 +33,10 @@ def command(
     path = Path(output or Path(model).with_suffix(".lock"))
     if path.resolve() == Path(model).resolve():
         raise click.UsageError("the lock would overwrite the model; give -o")
+    source.require_model(model)
+    source.output(path)
     with source.building(model, session, build, options.merged(shapes), quiet or as_json) as (builder, network, config):
         lock = frozen.make(builder, network, config)
-    path.parent.mkdir(parents=True, exist_ok=True)
     lock.write(path)
     tactics = Counter(c.tactic for net in lock.choices.networks() for c in net.nodes.values())
     facts = {"lock": str(path), "plan": lock.plan, "choices": tactics.total(), "tactics": dict(tactics.most_common())}

@@ -80,7 +80,7 @@ def info(session: Session, /, pack: str, as_json: bool) -> None:
     found = [p for p in every if pack == p.namespace or normal(pack) == normal(p.dist)]
     if not found:
         known = [*(p.namespace for p in every), *(p.dist for p in every)]
-        raise InvalidArgument(f"no pack {pack!r}", do=f"{_near(pack, known)} `tactix plugins list` shows all")
+        raise InvalidArgument(f"no pack {pack!r}", do=f"{_near(pack, known)} `tactix plugins list` shows all".lstrip())
     facts = [_pack(session, p) | {"digest": _digest(session, p)} for p in found]
     if as_json:
         show.print_json({"packs": facts})

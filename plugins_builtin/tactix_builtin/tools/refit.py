@@ -9,7 +9,7 @@ import click
 from tactix.plan import container
 from tactix.words.dims import show as shape_text
 from tactix_builtin.refit.refitter import Refitter
-from tactix_builtin.tools import options, show
+from tactix_builtin.tools import options, show, source
 from tactix_builtin.trust.store import LocalStore
 
 
@@ -30,6 +30,8 @@ def command(plan: str, model: str | None, output: str | None, threads: int, as_j
     if model is None:
         _list(refitter, as_json)
         return
+    source.require_model(model)
+    source.output(output or plan)
     refitter.refit_from_onnx(model)
     trusted = loaded.seal is not None and bool(LocalStore().vouches(loaded.seal))
     container.save(refitter.plan, output or plan, LocalStore().sign if trusted else None)

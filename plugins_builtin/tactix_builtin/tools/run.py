@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,6 +23,8 @@ COLUMNS = ["tensor", "dtype", "shape", "min", "max", "mean"]
 @click.pass_obj
 def command(session: Session, /, file: str, output: str | None, as_json: bool, **given: Any) -> None:
     """Run FILE once: a plan, or a model that is built first."""
+    if output and source.output(output).resolve() == Path(file).resolve():
+        raise click.UsageError("the outputs would overwrite FILE; give another -o")
     engine = source.open_engine(file, session, given, quiet=as_json)
     feed = arrays.feed(engine.plan, given)
     results = engine.create_execution_context().run(feed)

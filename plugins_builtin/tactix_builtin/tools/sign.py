@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tactix.plan import container
-from tactix_builtin.tools import options, show
+from tactix_builtin.tools import options, show, source
 from tactix_builtin.trust import book
 from tactix_builtin.trust.key import Key
 from tactix_builtin.trust.store import LocalStore, sign
@@ -27,6 +27,7 @@ def command(plan: str, name: str | None, output: str | None, as_json: bool) -> N
     """
     loaded = container.load(plan, verify=True)
     key: Key | None = book.read().find(name) if name else None
+    source.output(output or plan)
     container.save(loaded, output or plan, partial(sign, key) if key else LocalStore().sign)
     facts: dict[str, Any] = {"plan": output or plan, "key": (key or _local()).id}
     if as_json:

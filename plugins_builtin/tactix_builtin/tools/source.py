@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tactix.api import configure
@@ -11,6 +13,7 @@ from tactix.builder import Builder
 from tactix.plan.container import MAGIC
 from tactix.plan.schema import Plan
 from tactix.run.runtime import Runtime, default_threads
+from tactix.words.errors import InvalidArgument
 from tactix_builtin.tools.options import Shapes, settings
 from tactix_builtin.tools.progress import BuildProgress
 from tactix_builtin.tools.show import errors_console
@@ -26,6 +29,28 @@ def is_plan(path: str) -> bool:
     """Whether a file starts like a plan."""
     with open(path, "rb") as f:
         return f.read(len(MAGIC)) == MAGIC
+
+
+def require_model(path: str) -> None:
+    """Raises InvalidArgument for a plan where a model is wanted."""
+    if is_plan(path):
+        do = "Give the model that it was built from; `tactix inspect` shows what is in a plan"
+        raise InvalidArgument("that is a plan, not a model", who=path, do=do)
+
+
+def output(path: str | Path) -> Path:
+    """Where a tool will write: its folder, made if need be, takes files. Raises InvalidArgument."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as e:
+        why = "its folder is a file" if isinstance(e, FileExistsError) else e.strerror or str(e)
+    else:
+        if path.is_file() or not path.exists():
+            return path
+        why = "it is no file"  # a device would be replaced by one
+    raise InvalidArgument("nothing can be written there", who=str(path), why=why, do="Name another place with -o")
 
 
 def build(
@@ -44,6 +69,7 @@ def building(
     path: str, session: Session, options: dict[str, Any], shapes: Shapes | None = None, quiet: bool = False
 ) -> Iterator[tuple[Builder, NetworkDefinition, BuilderConfig]]:
     """What builds a model, with progress on stderr meanwhile. Arguments and errors as of ``build``."""
+    require_model(path)
     config = configure(**settings(options, shapes))
     with BuildProgress(errors_console(), quiet) as progress:
         config.progress_monitor = progress

@@ -20,7 +20,7 @@ import tactix
 from tactix.plan import container
 from tactix.plugins.identity import Provider
 from tactix.select.bench import Bench
-from tactix.words.errors import LockError
+from tactix.words.errors import BuildCancelled, LockError
 from tactix_builtin import cli
 from tactix_builtin.devices import cpu
 from tactix_builtin.lock import document, facts, frozen
@@ -324,5 +324,5 @@ def test_a_build_that_was_stopped_gives_no_lock(model: str, tmp_path: Path, monk
     real = builder.build_plan
     monkeypatch.setattr(builder, "build_plan", lambda *a: (real(*a), setattr(monitor, "cancelled", lambda: True))[0])
     config = tactix.BuilderConfig(builder_optimization_level=0, timing_cache=False, progress_monitor=monitor)
-    with pytest.raises(LockError, match="the build was stopped"):
+    with pytest.raises(BuildCancelled, match="no lock is written"):
         frozen.make(builder, network, config)

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tactix
 from tactix_builtin import cli
+from tactix_builtin.tools import arrays
 from tactix_builtin.tools.progress import BuildProgress
 
 FAST = ["-O0", "--no-timing-cache"]
@@ -111,11 +112,36 @@ def test_build_does_not_overwrite_the_model(model: str) -> None:
         (["--shapes", "z:1x3x4x6"], 2, "'z'"),
         (["--shapes", "x:1x4x4x6"], 2, "fixed dimension"),
         (["--enable", "nobody"], 2, "nobody"),
+        (["--device", "abacus"], 2, "no device 'tactix.abacus@1'"),
     ],
 )
 def test_build_errors(model: str, capsys: pytest.CaptureFixture[str], args: list[str], code: int, words: str) -> None:
     assert cli.main(["build", model, "--no-timing-cache", "-O0", *args]) == code
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["build", "lock", "run"])
+def test_a_place_that_takes_no_file_is_told_before_anything_is_built(
+    command: str, model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tactix.Builder, "build_plan", lambda *a: pytest.fail("it builds"))
+    os.mkfifo(fifo := f"{model}.fifo")
+    for place, why in ((f"{model}/inside", "its folder is a file"), (fifo, "it is no file")):
+        assert cli.main([command, model, "-o", place, *FAST]) == cli.USAGE
+        assert f"nothing can be written there: {why}" in capsys.readouterr().err
+    assert sorted(p.name for p in Path(model).parent.iterdir()) == ["small.onnx", "small.onnx.fifo"]
+
+
+@pytest.mark.parametrize("command", [["build"], ["lock"], ["compare"], ["refit", "PLAN"]])
+def test_a_plan_in_place_of_a_model(
+    command: list[str], model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "small.plan")
+    assert cli.main(["build", model, "-o", plan, "--quiet", "--refit", *FAST]) == 0
+    where = [] if command == ["compare"] else ["-o", str(tmp_path / "other")]
+    assert cli.main([*(plan if word == "PLAN" else word for word in command), plan, *where]) == cli.USAGE
+    assert "that is a plan, not a model. Give the model" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
 
 
 def test_frozen_build_misses_its_timings(model: str, tmp_path: Path) -> None:
@@ -239,6 +265,8 @@ def test_run_wrong_shapes(plan: str, capsys: pytest.CaptureFixture[str], shapes:
 def test_run_inputs_that_cannot_be_read(plan: str, tmp_path: Path) -> None:
     (tmp_path / "bad.npz").write_bytes(b"nothing")
     assert cli.main(["run", plan, "--inputs", str(tmp_path / "bad.npz")]) == cli.USAGE
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    assert cli.main(["run", plan, "--inputs", str(tmp_path / "one.npy")]) == cli.USAGE
     np.savez(tmp_path / "other.npz", other=np.zeros(3))
     assert cli.main(["run", plan, "--inputs", str(tmp_path / "other.npz")]) == cli.USAGE
 
@@ -270,6 +298,35 @@ def test_compare_passes(model: str, tool: Run) -> None:
         ("y", "onnxruntime"), ("best", "onnxruntime"), ("y", "reference"), ("best", "reference"),
     ]  # fmt: skip
     assert found["inputs"] == {"x": [3, 3, 5, 6]}
+
+
+def test_compare_with_a_plan_that_is_none_or_of_another_model(
+    model: str, plan: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["compare", model, "--plan", model]) == cli.USAGE
+    assert "not a tactix plan" in capsys.readouterr().err
+    proto = onnx.load(model)
+    proto.graph.input[0].name = proto.graph.node[0].input[0] = proto.graph.node[3].input[1] = "z"
+    onnx.save(proto, tmp_path / "other.onnx")
+    for peer in ("onnxruntime", "reference"):
+        assert cli.main(["compare", str(tmp_path / "other.onnx"), "--plan", plan, "--against", peer]) == cli.MISMATCH
+        assert f"{peer} cannot run the model on these inputs" in capsys.readouterr().err
+
+
+def test_run_does_not_overwrite_the_plan(plan: str) -> None:
+    before = Path(plan).read_bytes()
+    assert cli.main(["run", plan, "-o", plan]) == cli.USAGE
+    assert Path(plan).read_bytes() == before
+
+
+def test_arrays_that_cannot_be_written_leave_no_file(tmp_path: Path) -> None:
+    class Broken:
+        def __array__(self, *args: Any, **kwargs: Any) -> Any:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        arrays.save(str(tmp_path / "y.npz"), {"a": np.zeros(3), "b": Broken()})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_compare_sees_a_difference(plan: str, tmp_path: Path, tool: Run) -> None:

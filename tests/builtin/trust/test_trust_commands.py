@@ -178,3 +178,12 @@ def test_build_finds_out_early_that_it_cannot_sign(
     error, code = tool("build", tmp_path / "m.onnx", "-O0", "--no-timing-cache")
     assert (code, error["error"]["what"]) == (2, "cannot write the trust store")
     assert tool("build", tmp_path / "m.onnx", "-O0", "--no-timing-cache", "--no-sign")[1] == 3
+
+
+def test_two_keys_cannot_have_one_name(home: Become, tool: Tool) -> None:
+    home("mine")
+    made, code = tool("keys", "new", "--name", "release")
+    assert code == 0
+    found, code = tool("keys", "new", "--name", "release")
+    assert (code, found["error"]["what"]) == (2, "another key is called 'release'")
+    assert list(book.read().keys) == [made["id"]]

@@ -94,8 +94,9 @@ def content_digest(files: Iterable[File]) -> str:
 
 
 def installed_files(dist: Any, module: str) -> list[File]:
-    """The code files of a distribution; of an editable one, those of the package that holds ``module``."""
-    listed = [(f.as_posix(), Path(dist.locate_file(f))) for f in dist.files or ()]
+    """The code files of a distribution; of an editable one or a source tree, of the package that holds ``module``."""
+    recorded = dist.files if dist.read_text("RECORD") else None  # what a source tree lists is more than is installed
+    listed = [(f.as_posix(), Path(dist.locate_file(f))) for f in recorded or ()]
     code = [(name, path) for name, path in listed if _is_code(name)]
     return code or package_files(re.split("[.:]", module)[0])
 

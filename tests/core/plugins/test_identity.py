@@ -107,11 +107,14 @@ def test_digest_is_read_once_and_late(tmp_path: Path) -> None:
 class Dist:
     """A distribution with a list of files."""
 
-    def __init__(self, root: Path, names: list[str]) -> None:
-        self.root, self.files = root, [Path(n) for n in names]
+    def __init__(self, root: Path, names: list[str], recorded: bool = True) -> None:
+        self.root, self.files, self.recorded = root, [Path(n) for n in names], recorded
 
     def locate_file(self, f: Path) -> Path:
         return self.root / f
+
+    def read_text(self, name: str) -> str | None:
+        return "its files" if name == "RECORD" and self.recorded else None
 
 
 def test_only_code_counts(tmp_path: Path) -> None:
@@ -147,4 +150,16 @@ def test_files_of_a_single_module_and_of_none(tmp_path: Path, monkeypatch: pytes
     assert package_files("acme_single") == [("acme_single.py", tmp_path / "acme_single.py")]
     assert installed_files(Dist(tmp_path, []), "acme_single:plugin") == package_files("acme_single")
     assert package_files("acme_nowhere") == []
-    assert installed_files(SimpleNamespace(files=None), "acme_nowhere") == []
+    none = SimpleNamespace(files=None, read_text=lambda name: None)
+    assert installed_files(none, "acme_nowhere") == []
+
+
+def test_a_source_tree_counts_its_package_as_an_editable_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "src" / "acme_tree"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path / "src"))
+    listed = Dist(tmp_path, ["src/acme_tree/__init__.py", "README.md", "tests/test_it.py"], recorded=False)
+    assert installed_files(listed, "acme_tree") == package_files("acme_tree")

@@ -50,7 +50,7 @@ def _info(group: list[Plugin], counts: Counter[str], inert: Mapping[str, str]) -
     p = min(group, key=lambda p: _WORST.index(p.status))
     status, reason, cure = p.status, p.reason, p.cure
     if status == "active" and p.namespace in inert:
-        status, reason = "inert", f"{inert[p.namespace]} touch foreign layers"
+        status, reason = "inert", f"{inert[p.namespace]} for layers of others"
         cure = enable_cure(p.namespace)
     doors = tuple(sorted({d for q in group for d in q.doors}))
     spent = sum(q.milliseconds for q in group)

@@ -154,6 +154,13 @@ def test_the_script_of_a_failure_shows_it(site: Site, tmp_path: Path, capsys: py
         child((folder / "tactic-reference.py").read_text())
 
 
+def test_a_pack_that_cannot_be_loaded_is_told_once(site: Site) -> None:
+    fault = Fault(LAYER, "plugin_build.py", "from typing", "import no_such_library\nfrom typing")
+    found = list(outcomes(site.new("acme-swish", fault.changes(), **fault.asked)))
+    assert [o.check.name for o in found if o.state == FAILED] == ["import-light"]
+    assert all("see import-light" in o.said for o in found[1:])
+
+
 def test_what_is_not_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "no-such-pack"]) == 1
     assert "no plugins of 'no-such-pack' are installed" in capsys.readouterr().err

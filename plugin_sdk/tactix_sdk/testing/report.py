@@ -81,7 +81,28 @@ def outcomes(subject: Subject, names: Sequence[str] = ()) -> Iterator[Outcome]:
     """Run the checks of those names, by default all. Raises InvalidArgument for a name that is none."""
     if unknown := [n for n in names if n not in CHECKS]:
         raise InvalidArgument(f"no check {unknown[0]!r}", do=f"There are: {', '.join(ordered())}")
-    return (outcome(CHECKS[n], subject) for n in (names or ordered()))
+    return _in_order(subject, names or ordered())
+
+
+def _in_order(subject: Subject, names: Sequence[str]) -> Iterator[Outcome]:
+    """Where the pack cannot be loaded, one check says so, and what needs it is skipped."""
+    broken = ""
+    for name in names:
+        one = CHECKS[name]
+        if broken and name != "import-light":
+            yield Outcome(one, SKIPPED, broken)
+            continue
+        got = outcome(one, subject)
+        yield got
+        if got.state == FAILED and not _loads(subject):
+            broken = f"the pack cannot be loaded: see {name}"
+
+
+def _loads(subject: Subject) -> bool:
+    try:
+        return all(subject.fresh(door).kinds and len(subject.fresh(door).layers) for door in subject.doors)
+    except TactixError:
+        return False
 
 
 def child(code: str, *arguments: str, **environment: str) -> str:

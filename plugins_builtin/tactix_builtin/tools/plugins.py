@@ -13,6 +13,7 @@ from tactix.plugins.identity import normal
 from tactix.plugins.registry import KINDS
 from tactix.plugins.session import Session
 from tactix.words.errors import InvalidArgument
+from tactix_builtin.cli import OK, OTHER
 from tactix_builtin.pack_info import PackInfo, packs
 from tactix_builtin.tools import options, quarantine, show
 
@@ -109,12 +110,13 @@ def _near(wanted: str, known: Iterable[str]) -> str:
 @click.argument("key")
 @options.json_option
 @click.pass_obj
-def why(session: Session, /, key: str, as_json: bool) -> None:
-    """Say who provides KEY (as acme.Swish@1) and whether it takes part in builds, or why nobody does."""
+def why(session: Session, /, key: str, as_json: bool) -> int:
+    """Say who provides KEY (as acme.Swish@1) and whether it takes part in builds, or why nobody does (exit code 1)."""
     facts = _provided(session, key)
+    code = OK if facts["provided"] else OTHER
     if as_json:
         show.print_json(facts)
-        return
+        return code
     console = show.console()
     if not facts["provided"]:
         show.line(console, f"nobody provides {key}. {facts['cure']}".rstrip())
@@ -124,6 +126,7 @@ def why(session: Session, /, key: str, as_json: bool) -> None:
     for row in facts["broken"]:
         who = f"{row['namespace']} ({row['distribution']} {row['version']})"
         show.line(console, f"{who}: {row['reason']}. {row['cure']}")
+    return code
 
 
 def _provided(session: Session, key: str) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def test_what_touches_foreign_layers_is_inert(site: Any, given: Any, log: Any) -
     line = f"acme: 5 rules, 4 tactics inert (they touch foreign layers); {cure}"
     assert log.of(Severity.INFO) == [line], "one line, once"
     (info,) = packs(session)
-    assert (info.status, info.reason) == ("inert", "5 rules, 4 tactics touch foreign layers")
+    assert (info.status, info.reason) == ("inert", "5 rules, 4 tactics for layers of others")
     assert info.cure == cure
     assert info.counts == {"rules": 6, "tactics": 5}
 

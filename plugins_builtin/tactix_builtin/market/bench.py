@@ -26,6 +26,7 @@ from tactix.words.dims import Env
 from tactix.words.errors import ConfigError
 from tactix_builtin.market import quarantine
 from tactix_builtin.market.compiling import joined
+from tactix_builtin.market.others import Others
 from tactix_builtin.market.quarantine import Quarantine
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class CpuBench(Bench):
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self.numbers = count()
+        self.others = Others()
         self._kept: dict[str, str] = {}
 
     @cached_property
@@ -128,7 +130,14 @@ class CpuBench(Bench):
         return {**joined(toolchain, fine, apart, device, self.pack), **own}
 
     def review(self, bids: Sequence[Bids]) -> None:
-        """A stranger that was not tried is not taken where tactix's own tactics can do it."""
+        """A stranger that was not tried is not taken where tactix's own tactics can do it.
+
+        What was timed while others used the machine is taken to vary by as much as they may have delayed it: more
+        candidates are near-ties then.
+        """
+        delay = 0.0 if "worker" in self.__dict__ else self.others.delay()
+        for c in (c for b in bids for c in b.candidates if c.status == "measured"):
+            c.spread = max(c.spread, delay)
         for b in bids:
             own = any(c.status != "rejected" and not self.is_strange(c) for c in b.candidates)
             for c in b.candidates:

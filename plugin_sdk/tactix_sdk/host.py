@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.attrs import named
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.launcher import Call, Launcher, LinkContext, Runnable, Step
@@ -37,11 +38,7 @@ class _Replaced(Layer):
         self.key, self.Attrs, self._function = layer.key, layer.Attrs, function
 
     def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
-        return _several(self._function(*inputs, **_named(attrs)))
-
-
-def _named(attrs: Any) -> dict[str, Any]:
-    return {f.name: getattr(attrs, f.name) for f in dataclasses.fields(attrs)}
+        return _several(self._function(*inputs, **named(attrs)))
 
 
 def _several(result: Any) -> tuple[Any, ...]:
@@ -140,11 +137,11 @@ class FunctionLayer(Layer):
             if not inputs or inputs[0] is None:
                 raise InvalidArgument(f"{self.key} needs its first input")
             return [inputs[0].plain()]
-        made = self._infer(*inputs, **_named(attrs))
+        made = self._infer(*inputs, **named(attrs))
         return [made] if isinstance(made, TensorSpec) else list(made)
 
     def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
-        return _several(self.function(*inputs, **_named(attrs)))
+        return _several(self.function(*inputs, **named(attrs)))
 
 
 def layer(

@@ -36,6 +36,7 @@ from tactix.words.tensor import Format, TensorSpec
 
 MOST_VARIANTS = 64
 Formats = tuple[Sequence[Format], Sequence[Format]]
+LINEAR_ONLY: Sequence[Formats] = (((), ()),)
 
 
 @dataclass(frozen=True)
@@ -132,25 +133,45 @@ class Operation:
 Author = Callable[..., Any]
 
 
-class KernelTactic(Tactic):
-    """Made by ``c_tactic`` and ``cuda_tactic``. Variants are all combinations of formats and knobs.
+class AuthoredTactic(Tactic):
+    """A tactic of an author's function. ``space``: variants, all combinations of formats and knobs.
 
-    Its ``source``, which ``config.tactic_sources`` switches, is its namespace.
+    Its ``source``, which ``config.tactic_sources`` switches, is its namespace. Raises PluginError for no variant, and
+    for more than MOST_VARIANTS.
     """
+
+    def __init__(
+        self, key: str, implements: str | Sequence[str], author: Author, knobs: Mapping[str, Sequence[Any]],
+        formats: Sequence[Formats], cost: Callable[..., float | None] | None,
+    ) -> None:  # fmt: skip
+        self.key, self.source, self.author, self._cost = key, key.partition(".")[0], author, cost
+        self.implements = (implements,) if isinstance(implements, str) else tuple(implements)
+        self.__doc__ = author.__doc__
+        rows = itertools.product(formats, *([(k, v) for v in values] for k, values in knobs.items()))
+        self.space = [Variant.of(*row[0], **dict(row[1:])) for row in rows]
+        if not 0 < len(self.space) <= MOST_VARIANTS:
+            raise PluginError(f"{len(self.space)} variants", who=key, do=f"Offer 1 to {MOST_VARIANTS}")
+
+    def said(self, node: Node, device: DeviceProperties, variant: Variant) -> Any:
+        """What the author's function gives for a variant."""
+        return self.author(Operation(node, device, variant), **dict(variant.knobs))
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        if self._cost is None:
+            return None
+        return self._cost(Operation(node, ctx.device, variant), dict(ctx.opt), **dict(variant.knobs))
+
+
+class KernelTactic(AuthoredTactic):
+    """Made by ``c_tactic`` and ``cuda_tactic``."""
 
     def __init__(
         self, key: str, implements: str | Sequence[str], author: Author, *, device: str,
         knobs: Mapping[str, Sequence[Any]], formats: Sequence[Formats], requires: Sequence[str], by_signature: bool,
         cost: Callable[..., float | None] | None,
     ) -> None:  # fmt: skip
-        self.key, self.device, self.source = key, device, key.partition(".")[0]
-        self.implements = (implements,) if isinstance(implements, str) else tuple(implements)
-        self.author, self.requires, self.by_signature, self._cost = author, tuple(requires), by_signature, cost
-        self.__doc__ = author.__doc__
-        rows = itertools.product(formats, *([(k, v) for v in values] for k, values in knobs.items()))
-        self.space = [Variant.of(*row[0], **dict(row[1:])) for row in rows]
-        if not 0 < len(self.space) <= MOST_VARIANTS:
-            raise PluginError(f"{len(self.space)} variants", who=key, do=f"Offer 1 to {MOST_VARIANTS}")
+        super().__init__(key, implements, author, knobs, formats, cost)
+        self.device, self.requires, self.by_signature = device, tuple(requires), by_signature
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         if lacking := [f for f in self.requires if not device.has(f)]:
@@ -172,7 +193,7 @@ class KernelTactic(Tactic):
 
     def made(self, node: Node, device: DeviceProperties, variant: Variant) -> Any:
         """What the author says: a Kernel, a Reject or ALIAS. Raises PluginError for anything else."""
-        said = self.author(Operation(node, device, variant), **dict(variant.knobs))
+        said = self.said(node, device, variant)
         if isinstance(said, str):
             return Kernel(said)
         if not isinstance(said, Kernel | Reject) and said is not ALIAS:
@@ -180,11 +201,6 @@ class KernelTactic(Tactic):
                 f"{self.key} gave {said!r}", do="Return a Kernel, the text of its body, a Reject or ALIAS"
             )
         return said
-
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        if self._cost is None:
-            return None
-        return self._cost(Operation(node, ctx.device, variant), dict(ctx.opt), **dict(variant.knobs))
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         from tactix_sdk import kernel_text
@@ -211,7 +227,7 @@ def _why_not(node: Node) -> str:
 
 def c_tactic(
     key: str, implements: str | Sequence[str], *, knobs: Mapping[str, Sequence[Any]] | None = None,
-    formats: Sequence[Formats] = (((), ()),), requires: Sequence[str] = (), by_signature: bool = False,
+    formats: Sequence[Formats] = LINEAR_ONLY, requires: Sequence[str] = (), by_signature: bool = False,
     cost: Callable[..., float | None] | None = None,
 ) -> Callable[[Author], KernelTactic]:  # fmt: skip
     """A tactic for the CPU of a function ``(op, **knobs)`` that gives a Kernel, a body's text, a Reject or ALIAS.
@@ -226,7 +242,7 @@ def c_tactic(
 
 def cuda_tactic(
     key: str, implements: str | Sequence[str], *, knobs: Mapping[str, Sequence[Any]] | None = None,
-    formats: Sequence[Formats] = (((), ()),), requires: Sequence[str] = (), by_signature: bool = False,
+    formats: Sequence[Formats] = LINEAR_ONLY, requires: Sequence[str] = (), by_signature: bool = False,
     cost: Callable[..., float | None] | None = None,
 ) -> Callable[[Author], KernelTactic]:  # fmt: skip
     """As ``c_tactic``, of CUDA C++ for one GPU kernel: header-free, as NVRTC takes it. ``requires``: ``sm_80``..."""

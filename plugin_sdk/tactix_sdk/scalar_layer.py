@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tactix.contracts import expr
+from tactix.contracts.attrs import named
 from tactix.contracts.layer import Layer, NoAttrs
 from tactix.words.dims import broadcast_shapes
 from tactix.words.errors import InvalidArgument
@@ -31,8 +32,7 @@ class PointwiseLayer(Layer):
         return True
 
     def scalar(self, attrs: Any, arity: int) -> expr.Scalar:
-        named = {f.name: getattr(attrs, f.name) for f in dataclasses.fields(attrs)}
-        out = self.function(*(expr.var(i) for i in range(arity)), **named)
+        out = self.function(*(expr.var(i) for i in range(arity)), **named(attrs))
         return out if isinstance(out, expr.Scalar) else expr.const(out)
 
     def infer(self, attrs: Any, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:

@@ -21,7 +21,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,11 +28,11 @@ from typing import Any
 from tactix.contracts.artifact import Arg, Binary, KernelArtifact, Launch, scalar
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
-from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.contracts.tactic import CompileContext, Reject, Variant
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix.words.errors import CompilerError, PluginError
-from tactix_sdk.kernel import Operation
+from tactix_sdk.kernel import LINEAR_ONLY, AuthoredTactic
 
 LAUNCHER = "tactix.cuda.cubin@1"
 _KINDS = {
@@ -72,7 +71,7 @@ def why_missing() -> str:
     return ""
 
 
-class TritonTactic(Tactic):
+class TritonTactic(AuthoredTactic):
     """Made by ``triton_tactic``: for NVIDIA devices of compute capability 8.0 and newer."""
 
     device = "cuda"
@@ -81,11 +80,8 @@ class TritonTactic(Tactic):
         self, key: str, implements: str | Sequence[str], author: Callable[..., Any], kernel: Callable[[], Any],
         knobs: Mapping[str, Sequence[Any]], fused: bool, cost: Callable[..., float | None] | None,
     ) -> None:  # fmt: skip
-        self.key, self.author, self.kernel, self.fused, self._cost = key, author, kernel, fused, cost
-        self.implements = (implements,) if isinstance(implements, str) else tuple(implements)
-        self.source, self.__doc__ = key.partition(".")[0], author.__doc__
-        rows = itertools.product(*([(k, v) for v in values] for k, values in knobs.items()))
-        self.space = [Variant.of(**dict(row)) for row in rows]
+        super().__init__(key, implements, author, knobs, LINEAR_ONLY, cost)
+        self.kernel, self.fused = kernel, fused
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         if node.is_fused and not self.fused:
@@ -100,15 +96,10 @@ class TritonTactic(Tactic):
 
     def made(self, node: Node, device: DeviceProperties, variant: Variant) -> Call | Reject:
         """What the author says. Raises PluginError."""
-        call = self.author(Operation(node, device, variant), **dict(variant.knobs))
+        call = self.said(node, device, variant)
         if not isinstance(call, Call | Reject):
             raise PluginError(f"{self.key} gave {call!r}", do="Return a Call or a Reject")
         return call
-
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        if self._cost is None:
-            return None
-        return self._cost(Operation(node, ctx.device, variant), dict(ctx.opt), **dict(variant.knobs))
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         """Raises CompilerError."""

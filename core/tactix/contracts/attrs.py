@@ -62,6 +62,11 @@ def decode(j: Any) -> Any:
 _TAGS: dict[str, Callable[[Any], Any]] = {"float": float, "dim": dims.from_json, "dtype": DType, "format": Format}
 
 
+def named(attrs: Any) -> dict[str, Any]:
+    """The fields of a layer's attributes by name."""
+    return {f.name: getattr(attrs, f.name) for f in dataclasses.fields(attrs)}
+
+
 def encode_fields(attrs: Any) -> dict[str, Any]:
     """Fields of an attribute dataclass by name."""
     return {f.name: encode(getattr(attrs, f.name)) for f in dataclasses.fields(attrs)}
@@ -98,5 +103,5 @@ def resolve(v: Any, env: Mapping[str, int]) -> Any:
 
 def resolve_fields(attrs: Any, env: Mapping[str, int]) -> Any:
     """An attribute dataclass with every symbolic dim evaluated."""
-    found = {f.name: getattr(attrs, f.name) for f in dataclasses.fields(attrs)}
+    found = named(attrs)
     return dataclasses.replace(attrs, **{k: resolve(v, env) for k, v in found.items()}) if found else attrs

@@ -129,7 +129,6 @@ def onnx(subject: Subject) -> str:
 
 
 def _import(subject: Subject, layer: Layer, attrs: Any, specs: Sequence[TensorSpec], operator: str) -> None:
-    import dataclasses
 
     import numpy as np
     from onnx import helper
@@ -138,7 +137,7 @@ def _import(subject: Subject, layer: Layer, attrs: Any, specs: Sequence[TensorSp
     from tactix_sdk.evaluate import evaluate
 
     domain, _, name = operator.partition("::")
-    named = {f.name: getattr(attrs, f.name) for f in dataclasses.fields(attrs)}
+    named = attribute.named(attrs)
     inputs = [f"x{i}" for i in range(len(specs))]
     node = helper.make_node(name, inputs, ["y"], "it", domain=domain, **{k: _plain(v) for k, v in named.items()})
     kinds = [helper.np_dtype_to_tensor_dtype(np.dtype(s.dtype.numpy)) for s in specs]

@@ -10,7 +10,6 @@ included, whenever a group of steps has run. Outputs are compared with those wit
 from __future__ import annotations
 
 import argparse
-import re
 import statistics
 import tempfile
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from resident import resident
 
 import tactix
 from tactix_builtin.streaming.engine import Pages
@@ -25,17 +25,6 @@ from tactix_builtin.tools import arrays
 
 PARTS = (1.0, 0.75, 0.5, 0.25, 0.0)
 """Of the weights; 0 stands for the smallest budget."""
-
-
-def resident(path: Path) -> int:
-    """Bytes of the file that are mapped into this process."""
-    ours, total = False, 0
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
-            ours = line.endswith(str(path))
-        elif ours and line.startswith("Rss:"):
-            total += int(line.split()[1]) * 1024
-    return total
 
 
 def peak(engine: tactix.Engine, feeds: dict[str, Any], path: Path) -> int:

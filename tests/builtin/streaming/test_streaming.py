@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 import threading
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+from resident import resident
 
 import tactix
 from tactix import BuilderFlag
@@ -92,17 +92,6 @@ def test_answers_are_the_same_at_any_budget(path: Path) -> None:
         assert engine.weight_streaming_budget_v2 == min(budget, size)
         for rows in (2, 1, 2):
             np.testing.assert_array_equal(engine(X[:rows]), want[rows])
-
-
-def resident(path: Path) -> int:
-    """Bytes of the file that are mapped into this process now."""
-    ours, total = False, 0
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
-            ours = line.endswith(str(path))
-        elif ours and line.startswith("Rss:"):
-            total += int(line.split()[1]) * 1024
-    return total
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

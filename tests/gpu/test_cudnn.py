@@ -1,57 +1,94 @@
-"""Convolutions by cuDNN on the GPU, within the budget of the reference; plans made here and in other processes."""
+"""Convolutions and attention by cuDNN on the GPU, within the reference's budget; plans made here and in processes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import gpu_cases
 import pytest
-from library_cases import convolutions
+import simt
+from library_cases import attentions, convolutions, tokens
 
-from tactix.contracts.artifact import Source
-from tactix.contracts.tactic import CompileContext, Reject
+from tactix.contracts.artifact import KernelArtifact, Source
+from tactix.contracts.tactic import CompileContext, Reject, Variant
 from tactix.select.bench import reference
 from tactix.words.errors import TactixError
 from tactix_builtin.cuda.cudnn import compiler
-from tactix_builtin.cuda.cudnn.compiler import FAILED, CudnnCompiler
-from tactix_builtin.cuda.cudnn.tactic import CudnnTactic
+from tactix_builtin.cuda.cudnn.attention_tactic import CudnnAttentionTactic
+from tactix_builtin.cuda.cudnn.compiler import CudnnCompiler
+from tactix_builtin.cuda.cudnn.convolution_tactic import CudnnConvolutionTactic
+from tactix_builtin.cuda.cudnn.plan import FAILED
 from tactix_builtin.cuda.device import CudaDevice
 
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize("dtype", ["f16", "bf16"])
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_results_are_those_of_the_reference(device: CudaDevice, dtype: str) -> None:
+Made = tuple[simt.Case, Variant, KernelArtifact]
+
+
+def plans(device: CudaDevice, cases: Sequence[simt.Case], most: int) -> list[Made]:
+    """The first plans of each case that the library has an engine for."""
     properties, made = device.properties(), []
-    for case in convolutions(dtype, CudnnTactic()):
+    for case in cases:
         offered = case.tactic.variants(case.node, properties)
         if isinstance(offered, Reject):
             assert "no engine" in offered.reason, offered.reason
             continue
-        made += [(case, v, case.tactic.compile(case.node, v, CompileContext(properties))) for v in offered[:3]]
-    assert len(made) > 12
-    plans = gpu_cases.Toolchain([CudnnCompiler()]).compile([a for *_, a in made], properties)
-    bench, ran, without = gpu_cases.bench(device), 0, []
+        made += [(case, v, case.tactic.compile(case.node, v, CompileContext(properties))) for v in offered[:most]]
+    binaries = gpu_cases.Toolchain([CudnnCompiler()]).compile([a for *_, a in made], properties)
+    return [(case, v, gpu_cases.with_binary(a, binaries)) for case, v, a in made]
+
+
+def check_all(device: CudaDevice, made: Sequence[Made]) -> list[str]:
+    """Run all twice, assert that results are right; why there are plans that cannot be made."""
+    bench, without = gpu_cases.bench(device), []
     for case, variant, artifact in made:
-        arrays, planned = list(case.arrays or ()), gpu_cases.with_binary(artifact, plans)
+        arrays = list(case.arrays or ())
         try:
-            runnable, got = bench.prepare(case.node, planned, variant, arrays, case.env)
+            runnable, got = bench.prepare(case.node, artifact, variant, arrays, case.env)
         except TactixError as e:
             without.append(str(e))
             continue
+        want = reference(case.node, arrays, case.env)
         for _ in range(2):
             runnable()
-            far = bench.check(case.node, variant, got, reference(case.node, arrays, case.env))
+            far = bench.check(case.node, variant, got, want)
             assert far <= 1, f"{case.node.name} [{variant}]: {far} times the budget"
-        ran += 1
-    assert ran > len(made) / 2, without
+    return without
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_convolutions_are_those_of_the_reference(device: CudaDevice, dtype: str) -> None:
+    made = plans(device, convolutions(dtype, CudnnConvolutionTactic()), 3)
+    assert len(made) > 12
+    without = check_all(device, made)
+    assert len(without) < len(made) / 2, without
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_attention_is_that_of_the_reference(device: CudaDevice, dtype: str) -> None:
+    cases = attentions(dtype, CudnnAttentionTactic())
+    made = plans(device, cases, 4)
+    assert len({id(case) for case, *_ in made}) == len(cases)
+    assert check_all(device, made) == []
+
+
+SIZES = [(1, 128, 12, 64), (3, 197, 12, 64), (128, 64, 12, 64), (128, 128, 12, 64), (3, 197, 8, 128), (1, 64, 12, 128)]
+
+
+@pytest.mark.parametrize(("batch", "s", "heads", "dim"), SIZES)
+def test_heads_of_a_packed_product(device: CudaDevice, batch: int, s: int, heads: int, dim: int) -> None:
+    made = plans(device, [tokens("f16", CudnnAttentionTactic(), batch, s, heads, dim)], 4)
+    assert made
+    assert check_all(device, made) == []
 
 
 def test_processes_make_plans_as_this_one_does(
     device: CudaDevice, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    properties, tactic, sources = device.properties(), CudnnTactic(), []
+    properties, tactic, sources = device.properties(), CudnnConvolutionTactic(), []
     for case in convolutions("f16", tactic)[:2]:
         (first, *_) = tactic.variants(case.node, properties)  # type: ignore[misc]
         code = tactic.compile(case.node, first, CompileContext(properties)).code

@@ -24,7 +24,7 @@ import numpy as np
 LIBRARIES = re.compile(r"nvrtc|cublas|cudnn|nvJitLink", re.IGNORECASE)
 MODULES = re.compile(
     r"cuda\.bindings\.((_internal\.)?nvrtc|nvjitlink)|nvidia|torch|onnx$|tactix_builtin\.cuda"
-    r"\.(nvrtc|library|cublaslt\.(library|matmul|work)|cudnn\.(library|convolution|compiler))"
+    r"\.(nvrtc|library|cublaslt\.(library|matmul|work)|cudnn\.(library|plan|graph|compiler))"
 )
 
 

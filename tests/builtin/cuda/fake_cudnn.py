@@ -1,4 +1,4 @@
-"""A cuDNN in which convolutions are computed by the layer's reference, in memory of the host.
+"""A cuDNN that computes operation by operation with numpy, convolutions by the layer's reference, in the host's memory.
 
 It keeps descriptors as what was set, knows which attributes are of which type, and refuses what is not finalized. A
 plan's text is the operation graph in JSON.
@@ -20,9 +20,11 @@ from tactix_builtin.cuda.cudnn import library as dnn
 from tactix_builtin.cuda.cudnn.library import C_TYPES, PRODUCT, Cudnn
 from tactix_builtin.cuda.library import Library
 
-NUMPY = {0: DType.FP32, 2: DType.FP16, 9: DType.BF16}
+NUMPY = {number: dtype for dtype, number in dnn.TYPES.items()}
 ATTRIBUTES: dict[int, dict[int, int]] = {
-    dnn.POINTWISE: {0: dnn.POINTWISE_MODE, 1: dnn.DATA_TYPE},
+    dnn.POINTWISE: {0: dnn.POINTWISE_MODE, 1: dnn.DATA_TYPE, 9: dnn.INT64},
+    dnn.MATMUL: {1500: dnn.DATA_TYPE},
+    dnn.REDUCTION: {1600: dnn.REDUCTION_MODE, 1601: dnn.DATA_TYPE},
     dnn.CONVOLUTION: {
         100: dnn.DATA_TYPE, 101: dnn.CONVOLUTION_MODE, **dict.fromkeys((102, 103, 104, 105, 106), dnn.INT64)
     },
@@ -34,13 +36,23 @@ ATTRIBUTES: dict[int, dict[int, int]] = {
         700: dnn.FLOAT, 701: dnn.FLOAT, 702: dnn.DESCRIPTOR, 703: dnn.DESCRIPTOR, 704: dnn.DESCRIPTOR,
         705: dnn.DESCRIPTOR,
     },
-    dnn.OPERATION_POINTWISE: dict.fromkeys((750, 751, 752, 753), dnn.DESCRIPTOR),
+    dnn.OPERATION_POINTWISE: dict.fromkeys((750, 751, 752, 753, 758), dnn.DESCRIPTOR),
+    dnn.OPERATION_MATMUL: dict.fromkeys((1520, 1521, 1522, 1523), dnn.DESCRIPTOR),
+    dnn.OPERATION_REDUCTION: dict.fromkeys((1610, 1611, 1612), dnn.DESCRIPTOR),
     dnn.OPERATION_GRAPH: {800: dnn.HANDLE, 801: dnn.DESCRIPTOR},
     dnn.VARIANT_PACK: {1000: dnn.INT64, 1001: dnn.VOID_PTR, 1003: dnn.VOID_PTR},
     dnn.TENSOR: {
-        900: dnn.INT64, 901: dnn.DATA_TYPE, 902: dnn.INT64, 903: dnn.INT64, 906: dnn.INT64, 907: dnn.BOOLEAN
+        900: dnn.INT64, 901: dnn.DATA_TYPE, 902: dnn.INT64, 903: dnn.INT64, 906: dnn.INT64, 907: dnn.BOOLEAN,
+        908: dnn.BOOLEAN,
     },
 }  # fmt: skip
+OPERATIONS: dict[int, tuple[Any, ...]] = {
+    dnn.OPERATION_CONVOLUTION: ("convolution", 702, 705, 704, 703),
+    dnn.OPERATION_POINTWISE: ("pointwise", 750, 753, 751, 752, 758),
+    dnn.OPERATION_MATMUL: ("matmul", 1523, 1522, 1520, 1521),
+    dnn.OPERATION_REDUCTION: ("reduction", 1612, 1611, 1610),
+}
+"""Name, and attributes: what it is about, y, and what is given."""
 WRITTEN = {202, 300, 303, 402, 1305}
 
 
@@ -146,27 +158,28 @@ class FakeCudnnFunctions:
 
     def _tensor(self, handle: int) -> dict[str, Any]:
         t = self._of(handle)
-        _n, c, rows, columns = t[902]
-        assert t[903] == [c * rows * columns, 1, columns * c, c]
         assert t[900] == [16]
-        return {"id": t[906][0], "shape": t[902], "type": t[901][0], "virtual": t[907][0]}
+        assert len(t[902]) == len(t[903]) == 4
+        known = {"id": t[906][0], "shape": t[902], "strides": t[903], "type": t[901][0], "virtual": t[907][0]}
+        return known | {"host": t.get(908, [False])[0]}
 
     def _operation(self, d: dict[Any, Any]) -> dict[str, Any]:
-        if d["kind"] == dnn.OPERATION_CONVOLUTION:
-            about = self._of(d[702][0])
-            assert (d[700], d[701], about[101], about[100], about[106]) == ([1.0], [0.0], [1], [0], [2])
-            tensors = {name: self._tensor(d[key][0]) for name, key in (("w", 703), ("x", 704), ("y", 705))}
-            return tensors | {"dilations": about[102], "strides": about[103], "pads": [*about[105], *about[104]]}
-        about = self._of(d[750][0])
-        names = {"x": 751, "b": 752, "y": 753}
-        return {n: self._tensor(d[k][0]) for n, k in names.items() if k in d} | {"mode": about[0][0]}
+        name, about, *tensors = OPERATIONS[d["kind"]]
+        kind = self._of(d[about][0])
+        given = [self._tensor(d[key][0]) for key in tensors[1:] if key in d]
+        made = {"name": name, "y": self._tensor(d[tensors[0]][0]), "given": given}
+        if name == "convolution":
+            assert (d[700], d[701], kind[101], kind[100], kind[106]) == ([1.0], [0.0], [1], [0], [2])
+            return made | {"dilations": kind[102], "strides": kind[103], "pads": [*kind[105], *kind[104]]}
+        if name == "pointwise":
+            return made | {"mode": kind[0][0], "axis": kind.get(9, [-1])[0]}
+        return made | {"mode": kind.get(1600, [-1])[0]}
 
     def _cudnnBackendExecute(self, handle: Any, plan: Any, pack: Any) -> None:
         d, p = self._of(plan), self._of(pack)
         assert d["final"]
         assert p["final"]
         assert p[1003][0] or not self.wants
-        assert not any(a % 16 for a in p[1001])
         graph, places = d["graph"], dict(zip(p[1000], p[1001], strict=True))
         self.api.enqueue(self._stream, Work("cudnnBackendExecute", lambda: _run(graph, places)))
 
@@ -182,37 +195,60 @@ class _Version:
 
 
 def _view(t: dict[str, Any], place: int) -> Any:
-    """A tensor (n, c, rows, columns) of memory with channels last."""
-    n, c, rows, columns = t["shape"]
-    dtype = NUMPY[t["type"]].numpy
-    raw = (ctypes.c_ubyte * (n * c * rows * columns * np.dtype(dtype).itemsize)).from_address(place)
-    return np.frombuffer(raw, dtype).reshape(n, rows, columns, c).transpose(0, 3, 1, 2)
+    """A tensor that lies in memory as its strides say."""
+    assert t["host"] or place % 16 == 0
+    dtype = np.dtype(NUMPY[t["type"]].numpy)
+    size = 1 + sum((n - 1) * s for n, s in zip(t["shape"], t["strides"], strict=True))
+    raw = (ctypes.c_ubyte * (size * dtype.itemsize)).from_address(place)
+    strides = [s * dtype.itemsize for s in t["strides"]]
+    return np.lib.stride_tricks.as_strided(np.frombuffer(raw, dtype), t["shape"], strides)
 
 
 def _run(graph: list[Any], places: dict[int, int]) -> None:
     known: dict[int, Any] = {}
 
     def read(t: dict[str, Any]) -> Any:
-        return known[t["id"]] if t["virtual"] else _view(t, places[t["id"]]).astype(np.float32)
+        if t["virtual"]:
+            return known[t["id"]]
+        x = _view(t, places[t["id"]])
+        return x if t["type"] == dnn.TYPES[DType.INT32] else x.astype(np.float32)
 
-    layer = h.layer("Convolution")
     for o in graph:
-        if "mode" not in o:
-            x, w = read(o["x"]), read(o["w"])
-            attrs: Any = layer.Attrs(  # type: ignore[call-arg]
-                strides=tuple(o["strides"]), dilations=tuple(o["dilations"]), pads=tuple(o["pads"]),
-                group=x.shape[1] // w.shape[1],
-            )  # fmt: skip
-            (y,) = layer.reference(attrs, x, w)
+        given, y = [read(t) for t in o["given"]], o["y"]
+        made = np.asarray(COMPUTE[o["name"]](o, *given))
+        assert list(made.shape) == y["shape"]
+        made = made.astype(NUMPY[y["type"]].numpy)
+        if y["virtual"]:
+            known[y["id"]] = made
         else:
-            y = read(o["x"]) + read(o["b"]) if o["mode"] == dnn.ADD else np.maximum(read(o["x"]), 0)
-        assert list(y.shape) == o["y"]["shape"]
-        if o["y"]["virtual"]:
-            assert o["y"]["type"] == 0
-            known[o["y"]["id"]] = y
-        else:
-            target = _view(o["y"], places[o["y"]["id"]])
-            target[...] = y.astype(target.dtype)
+            _view(y, places[y["id"]])[...] = made
+
+
+def _convolution(o: dict[str, Any], x: Any, w: Any) -> Any:
+    layer = h.layer("Convolution")
+    attrs: Any = layer.Attrs(  # type: ignore[call-arg]
+        strides=tuple(o["strides"]), dilations=tuple(o["dilations"]), pads=tuple(o["pads"]),
+        group=x.shape[1] // w.shape[1],
+    )  # fmt: skip
+    return layer.reference(attrs, x, w)[0]
+
+
+def _index(o: dict[str, Any], x: Any) -> Any:
+    return np.indices(x.shape)[o["axis"]]
+
+
+POINTWISE: dict[int, Any] = {
+    dnn.ADD: np.add, dnn.MUL: np.multiply, dnn.DIV: lambda a, b: np.nan_to_num(a / b), dnn.SUB: np.subtract,
+    dnn.EXP: np.exp, dnn.LOG: np.log,
+    dnn.RELU: lambda x: np.maximum(x, 0), dnn.NOT_LESS: np.greater_equal,
+    dnn.SELECT: lambda x, other, where: np.where(where, x, other),
+}  # fmt: skip
+COMPUTE: dict[str, Any] = {
+    "convolution": _convolution,
+    "pointwise": lambda o, *x: _index(o, *x) if o["mode"] == dnn.INDEX else POINTWISE[o["mode"]](*x),
+    "matmul": lambda o, a, b: np.matmul(a.astype(np.float32), b),
+    "reduction": lambda o, x: (np.max if o["mode"] == dnn.LARGEST else np.sum)(x, axis=3, keepdims=True),
+}
 
 
 def fake_cudnn(api: FakeApi, **more: Any) -> tuple[Cudnn, FakeCudnnFunctions]:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import harness as h
+import numpy as np
 import simt
-from product_cases import GROUPED, IMAGES, epilogues, group, images, plain, real, symbolic, turned
+from product_cases import GROUPED, IMAGES, causal, epilogues, group, images, plain, real, symbolic, turned
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.tactic import Tactic
@@ -16,7 +18,7 @@ from tactix.plan.decode import Shelf, decode_artifact
 from tactix.plan.encode import encode_artifact
 from tactix.plan.reader import Reader
 
-__all__ = ["ERF", "cases", "convolutions", "kept", "real"]
+__all__ = ["ERF", "attentions", "cases", "convolutions", "kept", "real", "tokens"]
 
 BATCHES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
     ((2, 3, 20, 24), (2, 3, 24, 17)), ((2, 3, 20, 24), (24, 17)), ((20, 24), (2, 3, 24, 8)), ((1, 5, 7, 8), (5, 8, 3)),
@@ -104,6 +106,45 @@ def convolutions(dtype: str, tactic: Tactic) -> list[simt.Case]:
     ]
     chains = [group(tactic, arrays, b, [1, 2]) for b in bodies]
     return [*chains, *images(tactic, dtype, IMAGES), *images(tactic, dtype, GROUPED[:2])]
+
+
+def attentions(dtype: str, tactic: Tactic) -> list[simt.Case]:
+    """Matrices and rows of tokens of many sizes, keys that heads share, masks along each axis, one that hides all."""
+
+    def make(q: Any, k: Any, e: int, *mask: Any, constants: Sequence[int] = ()) -> simt.Case:
+        arrays = [real(dtype, *q), real(dtype, *k), real(dtype, *k[:3], e), *mask]
+        given = len(mask) > len(constants)  # such a mask may hide all keys
+        return plain(tactic, "Attention", arrays, constants, scale=0.2, nan_to_zero=given)
+
+    square, wide, nearly = causal(dtype, 40), causal(dtype, 70)[30:], causal(dtype, 40)
+    nearly[5, 3] = 1
+    blind = real(dtype, 1, 1, 20, 30)
+    blind[0, 0, 3] = -np.inf
+    return [
+        make((2, 2, 70, 64), (2, 2, 90, 64), 64),
+        make((1, 1, 1, 8), (1, 1, 1, 8), 8),
+        make((3, 2, 1, 128), (3, 2, 130, 128), 128),
+        make((1, 2, 33, 40), (1, 1, 150, 40), 24, real(dtype, 1, 1, 1, 150)),
+        make((1, 1, 5, 128), (1, 1, 200, 128), 96, real(dtype, 5, 200)),
+        make((2, 1, 20, 32), (2, 1, 20, 32), 8, real(dtype, 2, 1, 20, 1)),
+        make((2, 3, 20, 64), (2, 3, 31, 64), 64, real("f32", 2, 3, 20, 31)),
+        make((2, 3, 64, 64), (2, 3, 64, 64), 64, real(dtype, 2, 1, 1, 64)),
+        make((1, 2, 20, 32), (1, 2, 30, 32), 32, blind),
+        make((1, 2, 40, 32), (1, 2, 40, 32), 32, square, constants=[3]),
+        make((2, 2, 40, 32), (2, 2, 70, 32), 32, wide, constants=[3]),
+        make((1, 2, 40, 32), (1, 2, 40, 32), 32, nearly, constants=[3]),
+        tokens(dtype, tactic, 2, 70, 2, 32),
+        tokens(dtype, tactic, 1, 33, 3, 64),
+        simt.Case(h.node("TokenAttention", apart := [real(dtype, 2, n, w) for n, w in ((20, 72), (90, 96), (90, 64))],
+                         heads=2, dim=32, value_dim=24, columns=(0, 8, 16), scale=0.2), tactic, apart),
+    ]  # fmt: skip
+
+
+def tokens(dtype: str, tactic: Tactic, batch: int, s: int, heads: int, dim: int) -> simt.Case:
+    """One tensor that holds the rows of q, k and v beside each other."""
+    width = heads * dim
+    attrs = {"heads": heads, "dim": dim, "value_dim": dim, "columns": (0, width, 2 * width), "scale": dim**-0.5}
+    return group(tactic, [real(dtype, batch, s, 3 * width)], [("TokenAttention", (0, 0, 0), attrs)], [])
 
 
 def cases() -> dict[str, Cases]:

@@ -1,4 +1,4 @@
-"""Convolutions by a double of cuDNN: descriptors, graphs, plans as data, what is captured, and errors."""
+"""Convolutions and attention by a double of cuDNN: descriptors, graphs, plans as data, what is captured, and errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import simt
 from fake_cudnn import FakeCudnnFunctions, fake_cudnn
 from fake_driver import FakeApi, fake_device
-from library_cases import convolutions, kept, real
+from library_cases import attentions, convolutions, kept, real, tokens
 
 from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.launcher import LinkContext
@@ -26,11 +26,15 @@ from tactix.words.dtypes import DType
 from tactix.words.errors import CompilerError, ExecutionError, PlanCompatibilityError, PlanFormatError
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.cuda.cudnn import compiler
+from tactix_builtin.cuda.cudnn.attention import Attention
+from tactix_builtin.cuda.cudnn.attention_tactic import CudnnAttentionTactic
 from tactix_builtin.cuda.cudnn.compiler import CudnnCompiler
 from tactix_builtin.cuda.cudnn.convolution import Convolution
+from tactix_builtin.cuda.cudnn.convolution_tactic import CudnnConvolutionTactic
+from tactix_builtin.cuda.cudnn.graph import Work
 from tactix_builtin.cuda.cudnn.launcher import CudnnLauncher
 from tactix_builtin.cuda.cudnn.library import Cudnn
-from tactix_builtin.cuda.cudnn.tactic import CudnnTactic
+from tactix_builtin.cuda.cudnn.plan import Binding
 from tactix_builtin.cuda.device import CudaDevice
 from tactix_builtin.cuda.library import LibraryFailure
 
@@ -43,16 +47,16 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Here:
-    """A fake device with a fake library, and the tactic, the compiler and the launcher over both."""
+    """A fake device with a fake library, and a tactic, the compiler and the launcher over both."""
 
-    def __init__(self, **more: Any) -> None:
+    def __init__(self, tactic: Any = CudnnConvolutionTactic, **more: Any) -> None:
         self.device: CudaDevice
         self.api: FakeApi
         self.device, self.api = fake_device()
         self.library: Cudnn
         self.functions: FakeCudnnFunctions
         self.library, self.functions = fake_cudnn(self.api, **more)
-        self.tactic = CudnnTactic(self.library)
+        self.tactic = tactic(self.library)
         launcher = CudnnLauncher(self.library)
         context = LinkContext(self.device, 1, lambda key: None)  # type: ignore[arg-type,return-value]
         self.bench = Bench(context, {launcher.key: launcher})
@@ -75,10 +79,13 @@ class Here:
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize(
+    ("tactic", "cases"), [(CudnnConvolutionTactic, convolutions), (CudnnAttentionTactic, attentions)]
+)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_results_are_those_of_the_reference(dtype: str) -> None:
-    here = Here()
-    for case in convolutions(dtype, here.tactic):
+def test_results_are_those_of_the_reference(tactic: Any, cases: Any, dtype: str) -> None:
+    here = Here(tactic)
+    for case in cases(dtype, here.tactic):
         assert here.run(case.node, list(case.arrays or ()), here.artifact(case.node)) <= 1, case.node.name
         assert [r.symbol for r in here.api.ran] == ["cudnnBackendExecute"]
         here.api.ran.clear()
@@ -98,6 +105,30 @@ def test_engines_are_variants_and_plans_are_data() -> None:
     assert len({s.digest for s in sources}) == 3
     assert (sources[0].workspace, sources[0].params["version"]) == (64, [9, 19, 0])
     assert json.loads(here.artifact(node).code.blob)[0]["pads"] == [1, 1, 1, 1]  # type: ignore[union-attr]
+
+
+def work(node: Any) -> Any:
+    found = CudnnAttentionTactic().request(node)
+    assert not isinstance(found, Reject), found.reason
+    return found.what
+
+
+def test_heads_are_read_where_a_product_leaves_them() -> None:
+    here = Here(CudnnAttentionTactic)
+    node = tokens("f16", here.tactic, 2, 70, 3, 32).node
+    artifact = here.source(node)
+    assert work(node).k == (70 * 288, 32, 288, 96)
+    assert artifact.params["tensors"] == [[1, 0], [2, 192], [3, 384], [5, 0]]
+    assert [a.index for a in artifact.launches[0].args[:3]] == [0, 0, 0]
+    assert artifact.params["scalars"] == [[6, np.float32(32**-0.5).tobytes().hex()]]
+
+
+def test_masks_that_hide_what_comes_later_are_not_read() -> None:
+    cases = attentions("f16", CudnnAttentionTactic())
+    found = [w for c in cases for w in [work(c.node)] if c.node.kind == "tactix.Attention@1"]
+    assert [w.causal for w in found] == [*[False] * 9, True, True, False]
+    assert [len(w.mask) for w in found[6:]] == [4, 4, 4, 0, 0, 4]
+    assert [uid for uid, _ in found[10].binding.scalars] == [6, 7, 8, 9]
 
 
 def test_too_much_workspace_is_no_engine() -> None:
@@ -141,6 +172,37 @@ def test_descriptors_are_given_back() -> None:
 S = TensorSpec(DType.FP16, (sym("n"), 16, 9, 7))
 
 
+QKV = [real("f16", 2, 3, 20, 32) for _ in range(3)]
+
+
+BLIND = np.zeros((20, 20), np.float16)
+BLIND[3] = -np.inf
+
+
+def attention(*shapes: tuple[int, ...], dtype: str = "f16") -> Any:
+    return h.node("Attention", [real(dtype, *s) for s in shapes])
+
+
+@pytest.mark.parametrize(("node", "why"), [
+    (h.node("Attention", [TensorSpec(DType.FP16, (sym("n"), 2, 9, 64))] * 3), "fixed sizes"),
+    (attention(*[(2, 3, 20, 32)] * 3, dtype="f32"), "f16 and bf16"),
+    (attention(*[(2, 3, 20, 36)] * 3), "multiple of 8 columns"),
+    (attention(*[(2, 3, 20, 136)] * 3), "dims up to 128"),
+    (h.node("TokenAttention", [real("f16", 2, 20, 100)] * 3, heads=3, dim=32, value_dim=32), "multiples of 16 bytes"),
+    (attention((2, 1, 20, 32), (2, 3, 20, 32), (2, 3, 20, 32)), "repeats no queries"),
+    (attention((2, 3, 20, 32), (1, 3, 20, 32), (1, 3, 20, 32)), "along heads alone"),
+    (h.fused(QKV, [("Attention", (0, 1, 2), {}), ("Relu", (3,), {})], anchor=0), "no epilogue"),
+    (h.fused(QKV, [("Attention", (0, 1, 2), {}), ("Mul", (3, 0), {})], anchor=0), "no epilogue"),
+    (h.node("Attention", [*QKV, real("f64", 20, 20)]), "masks of f16"),
+    (h.node("Attention", [*QKV, real("f16", 20, 20)]), "0, not NaN"),
+    (h.node("Attention", [*QKV, BLIND], [3]), "0, not NaN"),
+])  # fmt: skip
+def test_what_attention_it_cannot_do_is_said(node: Any, why: str) -> None:
+    found = Here(CudnnAttentionTactic).tactic.variants(node, simt.DEVICE)
+    assert isinstance(found, Reject)
+    assert why in found.reason
+
+
 @pytest.mark.parametrize(("node", "why"), [
     (h.node("Convolution", [S, WEIGHTS], [1]), "fixed sizes"),
     (h.node("Convolution", [IMAGE.astype(np.float32), WEIGHTS.astype(np.float32)], [1]), "float16 or bfloat16"),
@@ -162,13 +224,12 @@ def test_another_version_is_refused() -> None:
 
 
 @pytest.mark.parametrize("change", [
-    {"version": 5}, {"convolution": {}}, {"convolution": None}, {"convolution": {"dtype": "i8"}}, {"convolution": [1]},
+    {"version": 5}, {"tensors": {}}, {"tensors": None}, {"tensors": [[1, 0]]}, {"tensors": [["x", 0]]},
+    {"tensors": [[1], [2], [3], [4]]}, {"scalars": 3}, {"scalars": [[1, "x"]]}, {"scalars": [[1, 2]]},
 ])  # fmt: skip
 def test_damaged_params(change: dict[str, Any]) -> None:
     here, node = Here(), simple()
     artifact = here.artifact(node)
-    if change.get("convolution") == {"dtype": "i8"}:
-        change = {"convolution": {**artifact.params["convolution"], "dtype": "i8"}}
     with pytest.raises(PlanFormatError, match="cuDNN"):
         here.run(node, [IMAGE, WEIGHTS, BIAS], dataclasses.replace(artifact, params={**artifact.params, **change}))
 
@@ -196,9 +257,13 @@ def test_a_failed_run_names_the_step() -> None:
         here.run(node, [IMAGE, WEIGHTS, BIAS], artifact)
 
 
-def test_convolutions_are_json() -> None:
-    c = Convolution("f16", (1, 2, 3, 4), (5, 2, 1, 1), (1, 5, 3, 4), (1, 1), (1, 1), (0, 0), (0, 0), True, False, True)
-    assert Convolution.from_json(json.loads(c.to_text())) == c
+@pytest.mark.parametrize("what", [
+    Convolution("f16", (1, 2, 3, 4), (5, 2, 1, 1), (1, 5, 3, 4), (1, 1), (1, 1), (0, 0), (0, 0), True, False, True),
+    Attention("bf16", (1, 2, 3, 4, 8, 8), (48, 24, 8, 0), (64, 32, 8, 0), (64, 32, 8, 8), (2, 1), 0.3, True, (4,)),
+])  # fmt: skip
+def test_work_is_json(what: Work) -> None:
+    assert type(what).from_json(json.loads(json.dumps(what.to_json()))) == what
+    assert Binding.from_json(json.loads(json.dumps(what.binding.to_json()))) == what.binding
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------

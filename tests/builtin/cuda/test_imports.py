@@ -11,7 +11,7 @@ from tactix_builtin import cuda
 found = {x.key for x in cuda.launchers()}
 assert {"tactix.cuda.cubin@1", "tactix.cuda.cublaslt@1", "tactix.cuda.cudnn@1", "tactix.cuda.host@1"} <= found, found
 cuda.devices(), cuda.allocators()
-parts = "library nvrtc exchange arrays dlpack pinned tactics cublaslt.matmul cudnn.convolution".split()
+parts = "library nvrtc exchange arrays dlpack pinned tactics cublaslt.matmul cudnn.plan".split()
 loaded = [p for p in parts if "tactix_builtin.cuda." + p in sys.modules]
 print(loaded + [m for m in ("numpy", "cuda", "tactix_builtin.tactics") if m in sys.modules])
 """

@@ -1,4 +1,4 @@
-"""Convolutions with their epilogue by cuDNN's graph API: looked for when a network is built or a plan loaded."""
+"""Convolutions and attention by cuDNN's graph API, which is looked for when a network is built or a plan loaded."""
 
 LAUNCHER = "tactix.cuda.cudnn@1"
 FUNCTION = "cudnnBackendExecute"

@@ -1,7 +1,7 @@
 """Makes cuDNN's plans; many that are compiled in processes of their own: in one the library compiles one by one.
 
-A source is a convolution, which guess of the library to take, and whether its plan is compiled (half a second; others
-take milliseconds). The binary is the plan's text, or why there is none.
+A source is the kind of work, the work itself, which guess of the library to take, and whether its plan is compiled
+(half a second; others take milliseconds). The binary is the plan's text, or why there is none.
 Plans are cached by content beside the compiled kernels.
 """
 
@@ -16,13 +16,17 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import CompilerError, TactixError
-from tactix_builtin.cuda.cudnn.convolution import Convolution, Graph
+from tactix_builtin.cuda.cudnn.attention import Attention
+from tactix_builtin.cuda.cudnn.convolution import Convolution
+from tactix_builtin.cuda.cudnn.graph import Graph, Work
 from tactix_builtin.cuda.cudnn.library import Cudnn, cudnn
+from tactix_builtin.cuda.cudnn.plan import FAILED
 from tactix_builtin.cuda.device import the_device
 from tactix_builtin.tactics.cc import cache_file, cached, store
 
@@ -31,8 +35,13 @@ EACH, MOST = 6, 8
 """Compiled plans that are worth a process, which takes two seconds to start; and processes."""
 TIMEOUT = 600
 """Seconds for the plans of one process."""
-FAILED = "!"
-"""What the text of a plan never begins with: the reason follows."""
+KINDS: dict[str, type[Work]] = {k.kind: k for k in (Convolution, Attention)}
+
+
+def source(what: Work, rank: int, compiles: bool) -> Source:
+    """Of a plan for that work by one of the library's guesses."""
+    told = {"kind": what.kind, "work": what.to_json(), "rank": rank, "compiles": compiles}
+    return Source(LANGUAGE, json.dumps(told, sort_keys=True))
 
 
 class CudnnCompiler(Compiler):
@@ -93,10 +102,10 @@ def plans(library: Cudnn, texts: Sequence[str]) -> list[str]:
     return [_plan(library, json.loads(t)) for t in texts]
 
 
-def _plan(library: Cudnn, source: dict[str, object]) -> str:
+def _plan(library: Cudnn, told: dict[str, Any]) -> str:
     try:
-        graph = Graph(library, Convolution.from_json(source["convolution"]))  # type: ignore[arg-type]
-        return graph.plan(int(source["rank"])).decode()  # type: ignore[call-overload,no-any-return]
+        graph = Graph(library, KINDS[told["kind"]].from_json(told["work"]))
+        return graph.plan(told["rank"]).decode()
     except TactixError as e:
         return FAILED + str(e)
 

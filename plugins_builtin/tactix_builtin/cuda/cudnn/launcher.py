@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from tactix_builtin.cuda.cudnn.library import Cudnn
     from tactix_builtin.cuda.device import CudaDevice
 
-ARGUMENTS = 6
-
 
 class CudnnLauncher(GraphLauncher):
-    """``params``: ``version`` of the library, ``convolution``; the code is the plan as the library wrote it.
+    """``params``: ``version`` of the library and a Binding; the code is the plan as the library wrote it.
 
     ``library``: None for the one of the device.
     """
@@ -33,25 +31,25 @@ class CudnnLauncher(GraphLauncher):
 
     def starts(self, step: Step, device: CudaDevice) -> Iterable[tuple[Launch, Kernel | Call]]:
         """Raises PlanCompatibilityError for another version of the library, ExecutionError if there is none."""
-        from tactix_builtin.cuda.cudnn.compiler import FAILED
-        from tactix_builtin.cuda.cudnn.convolution import Convolution, Plan
         from tactix_builtin.cuda.cudnn.library import PRODUCT, cudnn
+        from tactix_builtin.cuda.cudnn.plan import FAILED, Binding, Plan
         from tactix_builtin.cuda.library import check_version
 
         device.activate()
         artifact, library = step.artifact, self._given or cudnn(device)
         try:
             (launch,), version = artifact.launches, [int(x) for x in artifact.params["version"]]
-            what = Convolution.from_json(artifact.params["convolution"])
         except (KeyError, TypeError, ValueError) as e:
             raise PlanFormatError("not a call of cuDNN", who=step.name, why=str(e)) from None
-        if not isinstance(artifact.code, Binary) or launch.symbol != FUNCTION or len(launch.args) != ARGUMENTS:
+        binding = Binding.from_json(artifact.params)
+        places = len(binding.tensors) + 1
+        if not isinstance(artifact.code, Binary) or launch.symbol != FUNCTION or len(launch.args) != places:
             raise PlanFormatError("not a call of cuDNN", who=step.name, why="it has no plan of the library")
         check_version(PRODUCT, version, library.version)
         text = bytes(artifact.code.blob)
         if text.startswith(FAILED.encode()):
             raise ExecutionError("cuDNN has no plan", who=step.name, why=text[len(FAILED) :].decode())
-        plan = Plan(library, what, text)
+        plan = Plan(library, binding, text)
         if plan.workspace > evaluate(artifact.workspace, {}):
             why = f"it takes {plan.workspace} bytes"
             raise ExecutionError("a plan of cuDNN takes more workspace than it was given", who=step.name, why=why)

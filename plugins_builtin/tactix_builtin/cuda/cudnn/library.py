@@ -37,20 +37,25 @@ PRODUCT = Product(
     "nvidia-cudnn-cu13",
 )
 
-TYPES = {DType.FP32: 0, DType.FP16: 2, DType.BF16: 9}
+TYPES = {DType.FP32: 0, DType.FP16: 2, DType.INT32: 4, DType.BF16: 9, DType.BOOL: 11}
 """cudnnDataType_t."""
 POINTWISE, CONVOLUTION, ENGINE, ENGINE_CONFIG, HEURISTICS, PLAN = 0, 1, 2, 3, 4, 5
 OPERATION_CONVOLUTION, OPERATION_POINTWISE, OPERATION_GRAPH, VARIANT_PACK, TENSOR = 10, 13, 15, 16, 17
+MATMUL, OPERATION_MATMUL, REDUCTION, OPERATION_REDUCTION = 18, 19, 21, 22
 """cudnnBackendDescriptorType_t."""
 HANDLE, DATA_TYPE, BOOLEAN, INT64, FLOAT, VOID_PTR, CONVOLUTION_MODE, HEUR_MODE = 0, 1, 2, 3, 4, 6, 7, 8
-POINTWISE_MODE, DESCRIPTOR, BEHAVIOR_NOTE, CHAR = 14, 15, 19, 24
+POINTWISE_MODE, DESCRIPTOR, REDUCTION_MODE, BEHAVIOR_NOTE, CHAR = 14, 15, 18, 19, 24
 """cudnnBackendAttributeType_t."""
 C_TYPES: dict[int, Any] = {
     HANDLE: c_void_p, DATA_TYPE: c_int, BOOLEAN: ctypes.c_bool, INT64: c_int64, FLOAT: ctypes.c_float,
     VOID_PTR: c_void_p, CONVOLUTION_MODE: c_int, HEUR_MODE: c_int, POINTWISE_MODE: c_int, DESCRIPTOR: c_void_p,
-    BEHAVIOR_NOTE: c_int, CHAR: ctypes.c_char,
+    REDUCTION_MODE: c_int, BEHAVIOR_NOTE: c_int, CHAR: ctypes.c_char,
 }  # fmt: skip
-CROSS_CORRELATION, ADD, RELU, MODE_A, RUNTIME_COMPILATION = 1, 0, 100, 3, 0
+CROSS_CORRELATION, MODE_A, RUNTIME_COMPILATION = 1, 3, 0
+ADD, MUL, DIV, SUB, EXP, LOG, RELU, NOT_LESS, INDEX, SELECT = 0, 1, 6, 9, 13, 15, 100, 303, 501, 601
+"""cudnnPointwiseMode_t."""
+SUMS, LARGEST = 0, 3
+"""cudnnReduceTensorOp_t."""
 
 
 class Cudnn(Library):

@@ -20,7 +20,7 @@ import numpy as np
 from resident import resident
 
 import tactix
-from tactix_builtin.streaming.engine import Pages
+from tactix_builtin.streaming.pages import Pages
 from tactix_builtin.tools import arrays
 
 PARTS = (1.0, 0.75, 0.5, 0.25, 0.0)

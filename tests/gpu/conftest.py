@@ -11,7 +11,8 @@ import pytest
 from tactix_builtin.cuda.device import CudaDevice, the_device
 
 BUILTIN = Path(__file__).parents[1] / "builtin"
-sys.path[:0] = [str(Path(__file__).parent), str(BUILTIN / "cuda"), str(BUILTIN / "tactics")]
+FOLDERS = ("cuda", "refit", "streaming", "tactics")
+sys.path[:0] = [str(Path(__file__).parent), *(str(BUILTIN / name) for name in FOLDERS)]
 
 
 def pytest_configure(config: pytest.Config) -> None:

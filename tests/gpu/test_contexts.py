@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import cuda_contexts as c
@@ -14,6 +15,7 @@ from tactix.contracts.artifact import KernelArtifact, Launch, Source, scalar, te
 from tactix.contracts.launcher import LinkContext, Step
 from tactix.plan.memory import plan_memory
 from tactix.run.runtime import Runtime
+from tactix.words.errors import AllocationError
 from tactix_builtin.cuda.device import CudaDevice
 from tactix_builtin.cuda.foreign import GpuAllocator, PycudaAllocator
 from tactix_builtin.cuda.graph import CudaRun
@@ -135,7 +137,33 @@ def test_an_allocator_of_the_users(device: CudaDevice) -> None:
 
 
 def test_pycudas_pool(device: CudaDevice) -> None:
+    """Beside arrays of pycuda, which know the primary context; what an engine takes goes back to the pool."""
     pytest.importorskip("pycuda")
-    built = e.builder()
+    built, memory = e.builder(), PycudaAllocator(device)
     plan = built.build_plan(e.sums(built), e.config())
     e.check_engine(Runtime(session=built.session, allocator=PycudaAllocator.key).load(plan))
+    engine = Runtime(session=built.session, allocator=memory).load(plan)
+    e.check_engine(engine)
+    e.check_addresses(engine, device, PoolAllocator(device))
+    c.check_streams(engine, PoolAllocator(device), count=4, rounds=5)
+    _driver, context, pool = memory._pool
+    assert pool.active_blocks > 0
+    context.push()
+    try:
+        from pycuda import gpuarray
+
+        x = gpuarray.to_gpu(np.arange(1000, dtype=np.float32), allocator=pool.allocate)
+        given = memory.allocate(4000)
+        device.copy_within(given, int(x.ptr), 4000)
+        got = np.empty(1000, np.float32)
+        device.copy_out(got, given)
+        assert np.array_equal(got, x.get())
+        memory.deallocate(given)
+        del x
+    finally:
+        context.pop()
+    with pytest.raises(AllocationError, match="bytes of device memory"):
+        memory.allocate(1 << 50)
+    del engine
+    gc.collect()
+    assert pool.active_blocks == 0

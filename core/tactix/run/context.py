@@ -6,7 +6,8 @@ import math
 import numbers
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -28,7 +29,7 @@ class ExecutionContext(Recorded):
 
     Intermediate memory is allocated when the first shape is bound, unless ``set_device_memory`` gave some. Inputs and
     outputs must be aligned to their element size, and to what the device asks for. ``phased``: whether it runs steps by
-    ``Launcher.produce``.
+    ``Launcher.produce``. ``closed``: whether it can run no more.
     """
 
     phased = False
@@ -55,7 +56,7 @@ class ExecutionContext(Recorded):
         device = program.device
         self._exchange = None if device.host_memory else device.exchange(program.allocator)
         self._later: tuple[Any, Callable[[], None]] | None = None
-        self._closed, self._cached = False, 0
+        self.closed, self._cached = False, 0
         self._multiples = [max(device.alignment, min(8, io.dtype.itemsize)) for io in (*plan.inputs, *plan.outputs)]
         self._state = threading.RLock()
         self._running = threading.Lock()  # held while tables are changed and used; never waited for to queue work
@@ -279,7 +280,7 @@ class ExecutionContext(Recorded):
     def _activated(self, shapes: Sequence[tuple[int, ...] | None]) -> tuple[Bound, Memory]:
         """The plan linked at these input shapes, and memory for it. After an error the context is as it was."""
         with self._state:
-            if self._closed:
+            if self.closed:
                 raise ExecutionError("the context is closed", who=self.name, do="Create another one")
             key = tuple(shapes)
             bound = self._known.get(key) or Bound(self._program, self._layout(shapes), self._cached)
@@ -319,12 +320,14 @@ class ExecutionContext(Recorded):
         for bound in self._known.values():
             bound.memory = None
 
-    def move(self, addresses: Mapping[int, int]) -> None:
-        """Weights lie elsewhere from the next run on, by buffer; a run that has begun is waited for."""
+    @contextmanager
+    def halted(self) -> Iterator[None]:
+        """Between two runs: one that has begun is waited for, but not what it left in a stream; others wait."""
         with self._running, self._state:
-            self._rebind(addresses)
+            yield
 
-    def _rebind(self, addresses: Mapping[int, int]) -> None:
+    def move(self, addresses: Mapping[int, int]) -> None:
+        """Weights lie elsewhere, by buffer; inside of ``halted``."""
         for bound in self._known.values():
             bound.move(addresses)
 
@@ -353,7 +356,7 @@ class ExecutionContext(Recorded):
     def close(self) -> None:
         """Give back memory and links; the context cannot run any more."""
         with self._running, self._state:
-            self._closed = True
+            self.closed = True
             self._use(None)
             self._known.clear()
             self._held.clear()

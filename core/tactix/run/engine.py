@@ -28,13 +28,13 @@ class Engine(Recorded):
     dict of arrays by name: numpy's, or the device's for inputs that lie in its memory. Dtypes must fit exactly. Each
     calling thread has a context of its own.
 
-    Raises PlanCompatibilityError, PluginError, AllocationError when made; InvalidArgument, ShapeError, DTypeError,
-    AllocationError, ExecutionError when called.
+    ``weights``: what to have in place of ``tactix.run.memory.Weights``. Raises PlanCompatibilityError, PluginError,
+    AllocationError when made; InvalidArgument, ShapeError, DTypeError, AllocationError, ExecutionError when called.
     """
 
     def __init__(
         self, plan: Plan, session: Any, device: Device, options: Options,
-        context: type[ExecutionContext] = ExecutionContext,
+        context: type[ExecutionContext] = ExecutionContext, weights: Any = None,
     ) -> None:  # fmt: skip
         import numpy as np
 
@@ -42,7 +42,7 @@ class Engine(Recorded):
             why = "it has shapes that follow from data, branches or loops"
             raise PlanCompatibilityError("this flavour cannot run the plan", why=why, do="Use the flavour 'default'")
         self._context = context
-        self._program = Program(plan, session, device, options)
+        self._program = Program(plan, session, device, options, weights)
         self.plan = plan = self._program.plan
         self.name, self.inputs, self.outputs, self.profiles = plan.name, plan.inputs, plan.outputs, plan.profiles
         self._own = threading.local()

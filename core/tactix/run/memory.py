@@ -64,7 +64,8 @@ class Weights:
         for name, a in arrays.items():
             offsets[name] = end
             end += -(-a.nbytes // ALIGNMENT) * ALIGNMENT
-        self._memory = memory = Memory.allocate(allocator, end)
+        memory = Memory.allocate(allocator, end)
+        self.memory = [memory]
         addresses = {name: memory.address + offset for name, offset in offsets.items()}
         device.copy_all(list(zip(addresses.values(), arrays.values(), strict=True)))
         if device.host_memory:

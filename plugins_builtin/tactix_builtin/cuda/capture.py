@@ -32,12 +32,12 @@ class Recorded(NamedTuple):
 
 
 class Recorder:
-    """Records what is put into a stream of its own; one recording at a time."""
+    """Records what is put into a stream of its own; one recording at a time, with ``lock``."""
 
     def __init__(self, device: CudaDevice) -> None:
         self._device = device
         self._stream: Any = None
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
     @contextlib.contextmanager
     def graph(self, work: Callable[[int], None]) -> Iterator[Any]:
@@ -47,7 +47,7 @@ class Recorder:
         call = self._device.driver.call
         # libraries may load code at the first call: other modes of capture forbid that
         mode = self._device.driver.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        with self._lock:
+        with self.lock:
             stream = self._stream = self._stream or CudaStream.create(self._device)
             call("cuStreamBeginCapture", stream.native, mode)
             try:

@@ -34,6 +34,8 @@ from tactix_builtin.devices.cpu import Segments
 if TYPE_CHECKING:
     from tactix_builtin.cuda.bench import CudaBench
     from tactix_builtin.cuda.exchange import CudaExchange
+    from tactix_builtin.cuda.pinned import PinnedAllocator
+    from tactix_builtin.cuda.renewal import Renewal
 
 __all__ = ["CudaDevice", "target", "the_device"]
 
@@ -177,6 +179,12 @@ class CudaDevice(Device):
         if self.local.stream is None:
             self.driver.call("cuStreamSynchronize", self.default_stream.native)
 
+    def synchronize(self) -> None:
+        """Wait for all work, when no library's call is being recorded: the driver cannot do both."""
+        self.activate()
+        with self.recorder.lock:
+            self.driver.call("cuCtxSynchronize")
+
     def create_stream(self) -> CudaStream:
         return CudaStream.create(self)
 
@@ -234,6 +242,19 @@ class CudaDevice(Device):
         from tactix_builtin.cuda.pinned import upload
 
         upload(self, pairs)
+
+    @functools.cached_property
+    def pinned(self) -> PinnedAllocator:
+        """Of host memory that it reads and writes by itself."""
+        from tactix_builtin.cuda.pinned import PinnedAllocator
+
+        return PinnedAllocator(self)
+
+    def renewal(self, allocator: Allocator, fresh: Mapping[str, Any], homes: Mapping[str, int]) -> Renewal:
+        """How other content gets to weights that contexts use: bytes in pinned memory to addresses, by blob."""
+        from tactix_builtin.cuda.renewal import Renewal
+
+        return Renewal(self, allocator, fresh, homes)
 
     def ordinal_of(self, address: int) -> int:
         """The device whose memory an address is in. Raises CudaFailure for none."""

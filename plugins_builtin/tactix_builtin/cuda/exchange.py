@@ -128,7 +128,7 @@ class CudaExchange:
         device = self._device
         device.activate()
         if self._last is not None and self._last[0].handle != queue.handle:
-            device.driver.call("cuStreamWaitEvent", queue.native, self._last[1].native, 0)
+            queue.wait(self._last[1])
         queue.submit(work)
         event = self._last[1] if self._last is not None else CudaEvent(device)
         event.record(queue)

@@ -138,8 +138,7 @@ class GpuAllocator:
 
 def wait(cuda: CudaDevice, stream: int) -> None:
     """For a stream, or with 0 for the whole device."""
-    cuda.activate()
     if stream:
         cuda.stream_of(stream).synchronize()
     else:
-        cuda.driver.call("cuCtxSynchronize")
+        cuda.synchronize()

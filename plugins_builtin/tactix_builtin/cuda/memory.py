@@ -52,8 +52,14 @@ class PoolAllocator:
         cuda = self._cuda
         cuda.activate()
         if not stream:
-            cuda.driver.call("cuCtxSynchronize")
+            cuda.synchronize()
         cuda.driver.call("cuMemFreeAsync", cuda.driver.api.CUdeviceptr(address), cuda.driver.api.CUstream(stream))
+
+    def trim(self) -> None:
+        """Return what is not in use to the driver."""
+        call = self._cuda.driver.call
+        self._cuda.synchronize()  # what was given back in the order of a stream is back
+        call("cuMemPoolTrimTo", call("cuDeviceGetDefaultMemPool", self._cuda.native), 0)
 
     def _keep_freed(self) -> None:
         """Once: let the pool hold on to memory when a stream is waited for, as it does not by default."""
@@ -103,8 +109,7 @@ class RecyclingAllocator:
     def deallocate(self, address: int, stream: int = 0) -> None:
         """Raises InvalidArgument for an address that was not allocated, or is given back twice."""
         if not stream:
-            self._cuda.activate()
-            self._cuda.driver.call("cuCtxSynchronize")
+            self._cuda.synchronize()
         with self._lock:
             size = self._sizes.pop(address, None)
             if size is None:

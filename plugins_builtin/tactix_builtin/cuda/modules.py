@@ -32,8 +32,7 @@ class Module:
 def _unload(device: CudaDevice, native: Any) -> None:
     """Once nothing runs that may be code of it."""
     with contextlib.suppress(TactixError):  # after a fatal error there is nothing left to unload
-        device.activate()
-        device.driver.call("cuCtxSynchronize")
+        device.synchronize()
         device.driver.call("cuModuleUnload", native)
 
 

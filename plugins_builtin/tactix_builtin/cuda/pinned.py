@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,23 +22,27 @@ CHUNK = 8 << 20
 """Bytes of each of two pieces that uploads alternate between: one is filled while the device reads the other."""
 
 
-class Pinned:
-    """So many bytes at ``address``, given back with this object. Raises AllocationError."""
+class PinnedAllocator:
+    """Of host memory, at multiples of a page."""
 
-    def __init__(self, device: CudaDevice, size: int) -> None:
-        self.size = size
-        device.activate()
+    key = "tactix.cuda.pinned@1"
+    device = "cpu"
+
+    def __init__(self, cuda: CudaDevice) -> None:
+        self._cuda = cuda
+
+    def allocate(self, size: int, alignment: int = 64, stream: int = 0) -> int:
+        """Raises AllocationError."""
+        self._cuda.activate()
         try:
-            self.address = int(device.driver.call("cuMemHostAlloc", size, PORTABLE))
+            return int(self._cuda.driver.call("cuMemHostAlloc", size, PORTABLE))
         except AllocationError as e:
-            raise AllocationError(f"cannot pin {size} bytes of host memory", who=device.key, why=e.why) from None
-        weakref.finalize(self, _free, device, self.address).atexit = False
+            raise AllocationError(f"cannot pin {size} bytes of host memory", who=self._cuda.key, why=e.why) from None
 
-
-def _free(device: CudaDevice, address: int) -> None:
-    with contextlib.suppress(TactixError):  # after a fatal error there is nothing left to free
-        device.activate()
-        device.driver.call("cuMemFreeHost", address)
+    def deallocate(self, address: int, stream: int = 0) -> None:
+        with contextlib.suppress(TactixError):  # after a fatal error there is nothing left to free
+            self._cuda.activate()
+            self._cuda.driver.call("cuMemFreeHost", address)
 
 
 def _start(array: Any) -> int:
@@ -55,7 +58,7 @@ class Stage:
 
     def __init__(self, device: CudaDevice, allocator: Allocator) -> None:
         self._device, self._allocator = device, allocator
-        self._pieces: tuple[Pinned, Memory] | None = None
+        self._pieces: tuple[Memory, Memory] | None = None
         self._offsets = [0]
 
     def place(self, arrays: Sequence[Any]) -> list[int]:
@@ -66,7 +69,7 @@ class Stage:
         size = max(GAP, self._offsets[-1])
         if self._pieces is None or self._pieces[0].size < size:
             self._pieces = None  # first: there may be no room for both
-            self._pieces = Pinned(self._device, size), Memory.allocate(self._allocator, size)
+            self._pieces = Memory.allocate(self._device.pinned, size), Memory.allocate(self._allocator, size)
         return [self._pieces[1].address + offset for offset in self._offsets[:-1]]
 
     def send(self, arrays: Sequence[Any]) -> None:
@@ -102,7 +105,7 @@ class Upload:
     def __init__(self, device: CudaDevice, size: int) -> None:
         self._device, self._size = device, size
         self._stream = device.create_stream()
-        self._halves = [(Pinned(device, size), device.create_event()) for _ in range(2)]
+        self._halves = [(Memory.allocate(device.pinned, size), device.create_event()) for _ in range(2)]
         self._start = self._used = 0
 
     def put(self, address: int, source: int, nbytes: int) -> None:

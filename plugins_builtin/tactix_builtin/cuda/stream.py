@@ -85,7 +85,11 @@ class CudaStream:
         if other.handle != self.handle:
             event = CudaEvent(self.device)
             event.record(other)
-            self.device.driver.call("cuStreamWaitEvent", self.native, event.native, 0)
+            self.wait(event)
+
+    def wait(self, event: CudaEvent) -> None:
+        """What comes next waits for what the event marks now."""
+        self.device.driver.call("cuStreamWaitEvent", self.native, event.native, 0)
 
 
 class CudaEvent:

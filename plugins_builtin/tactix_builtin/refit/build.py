@@ -8,7 +8,7 @@ tactic looks at while it makes something. Nothing follows from a rule that decli
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,8 @@ from tactix.contracts.rule import AnyOf, Op, Rule, call, const
 from tactix.network.definition import NetworkDefinition
 from tactix.plan.schema import Buffer, Plan
 from tactix.words.dtypes import DType
-from tactix_builtin.refit.recipe import META, STRIPPED, Recipes, Step, Weight, constants_of, digest, write
+from tactix_builtin.layers.control import Control
+from tactix_builtin.refit.recipe import META, STRIPPED, Recipes, Step, Weight, bodies_of, constants_of, digest, write
 from tactix_builtin.refit.trace import Term, Traced, Tracer
 
 Array = Any
@@ -43,25 +44,34 @@ class RefitBuild(Tracer):
 
     def network(self, given: NetworkDefinition) -> NetworkDefinition:
         """A copy of the network whose weights are traced."""
-        out = given.copy()
         self._model = dict(constants_of(given))
-        self.fixed = {} if self.identical else _fixed(out)
+        return self._copy(given)
+
+    def _copy(self, given: NetworkDefinition, path: str = "") -> NetworkDefinition:
+        """``path``: before the names of a body's weights."""
+        out = given.copy()
+        self.fixed |= {} if self.identical else {path + name: why for name, why in _fixed(out).items()}
         for v in out.constants:
-            if v.spec.dtype in FLOATS and v.const.size and v.name not in self.fixed:
-                made = self._derived(out.origins[v.name]) if v.name in out.origins else None
+            name = path + v.name
+            if v.spec.dtype in FLOATS and v.const.size and name not in self.fixed:
+                made = self._derived(out.origins[v.name], path) if v.name in out.origins else None
                 if made is None:
-                    self._weights[v.name] = v.const
-                    made = self.weight(v.name, v.const)
-                self._traced[v.name] = made
+                    self._weights[name] = v.const
+                    made = self.weight(name, v.const)
+                self._traced[name] = made
                 v.spec = replace(v.spec, const=made)
+        for n in out.nodes:
+            if isinstance(n.layer, Control):
+                traced = tuple(self._copy(body, inside) for inside, body in bodies_of(n, path))
+                n.attrs = replace(n.attrs, bodies=replace(n.attrs.bodies, networks=traced))
         return out
 
-    def _derived(self, result: Value) -> Traced | None:
+    def _derived(self, result: Value, path: str) -> Traced | None:
         """What the importer computed of weights, traced; None where it looks at them."""
 
         def of(v: Value) -> Any:
             if v.producer is None:
-                return self._traced.get(v.name, v.const)
+                return self._traced.get(path + v.name, v.const)
             inputs = [None if x is None else of(x) for x in v.producer.inputs]
             return run_node(v.producer, inputs, {})[v.index]
 
@@ -134,9 +144,8 @@ class RefitBuild(Tracer):
         fixed = dict(sorted(self.fixed.items()))
         text = write(Recipes(weights, fixed, tuple(flat.steps), places, others=others))
         name = hashlib.sha256(text).hexdigest()
-        kept = {k: v for k, v in plan.blobs.items() if not (strip and k in places)}
-        meta = {**plan.meta, META: name, **({STRIPPED: sorted(places)} if strip else {})}
-        return replace(plan, blobs={**kept, **flat.literals, name: text}, meta=meta)
+        plan = _without(plan, places.keys()) if strip else plan
+        return replace(plan, blobs={**plan.blobs, **flat.literals, name: text}, meta={**plan.meta, META: name})
 
     def _described(self, name: str) -> Weight:
         array = self._weights[name]
@@ -180,6 +189,13 @@ def _buffers(plan: Plan) -> Iterator[Buffer]:
     yield from plan.buffers
     for inner in (p for s in plan.steps for p in s.plans):
         yield from _buffers(inner)
+
+
+def _without(plan: Plan, blobs: Collection[str]) -> Plan:
+    """The plan and those of its bodies without these constants."""
+    steps = tuple(replace(s, plans=tuple(_without(p, blobs) for p in s.plans)) if s.plans else s for s in plan.steps)
+    kept = {k: v for k, v in plan.blobs.items() if k not in blobs}
+    return replace(plan, steps=steps, blobs=kept, meta={**plan.meta, STRIPPED: sorted(blobs)})
 
 
 class _Flat:

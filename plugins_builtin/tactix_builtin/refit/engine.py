@@ -5,24 +5,27 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from tactix.run.arrays import address_of
 from tactix.run.context import ExecutionContext
-from tactix.run.memory import ALIGNMENT, Memory
+from tactix.run.memory import Memory
 from tactix.words.errors import InvalidArgument
 from tactix_builtin.flavours.inspector import InspectedEngine
+from tactix_builtin.refit.room import Room
 
 Array = Any
-Fill = Callable[[Mapping[str, Array]], None]
+Made = Callable[[str], None]
 
 
 class RefittableEngine(InspectedEngine):
     """An engine of a plan with recipes.
 
-    Constants that are replaced get memory of their own, twice: new content is made in the one that is not in use while
-    contexts go on running; then every context is moved to it between two of its runs. So a run sees old weights or new
-    ones, never some of both, and nothing has changed if making them fails.
+    Constants that are replaced get host memory of their own, twice: new content is made in the one that is not in use
+    while contexts go on running. A device that reads this memory gets its addresses; one with memory of its own has a
+    ``renewal``, which brings the content there. Then all contexts are halted between two of their runs, and go on with
+    it. So a run sees old weights or new ones, never some of both, and nothing has changed if making them fails.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -30,7 +33,7 @@ class RefittableEngine(InspectedEngine):
         self._contexts: weakref.WeakSet[ExecutionContext] = weakref.WeakSet()
         self._births = threading.Lock()
         self._refitting = threading.Lock()
-        self._rooms: list[Room] = []
+        self._rooms: dict[int, Room] = {}
         self._homes: dict[str, int] = {}
 
     def create_execution_context(self) -> ExecutionContext:
@@ -40,53 +43,76 @@ class RefittableEngine(InspectedEngine):
         return context
 
     @contextmanager
-    def refitted(self, sizes: Mapping[str, int], changed: Iterable[str]) -> Iterator[dict[str, Array]]:
+    def refitted(self, sizes: Mapping[str, int], changed: Iterable[str]) -> Iterator[tuple[dict[str, Array], Made]]:
         """Arrays of bytes to fill with new constants, which runs see from the end of the block on.
 
-        ``sizes``: bytes of all constants that have a recipe, by blob. Raises InvalidArgument, AllocationError.
+        The second is to be called with each that is filled, by any thread. ``sizes``: bytes of all constants that have
+        a recipe, by blob. Raises InvalidArgument, AllocationError.
         """
-        program = self._program
-        if not program.device.host_memory:
-            who, do = f"device {program.device.key}", "Refit the plan and load it again"
-            raise InvalidArgument("an engine in memory of the device's own cannot be refitted", who=who, do=do)
         with self._refitting:
-            if not self._rooms:
-                self._rooms = [Room(program.allocator, sizes) for _ in range(2)]
             places = {blob: 1 - self._homes.get(blob, 1) for blob in changed}
-            fresh = {blob: self._rooms[k].array(blob) for blob, k in places.items()}
-            yield fresh
+            fresh = {blob: self._room(k, sizes).array(blob) for blob, k in places.items()}
+            renewal = self._renewal(fresh)
+            try:
+                yield fresh, renewal.send
+            finally:
+                renewal.arrived()
+            self._swap(fresh, renewal)
             self._homes |= places
-            self._swap(fresh)
 
-    def _swap(self, fresh: Mapping[str, Array]) -> None:
+    def _room(self, k: int, sizes: Mapping[str, int]) -> Room:
+        """One of the two. Raises InvalidArgument, AllocationError."""
+        device = self._program.device
+        if not device.host_memory and not hasattr(device, "renewal"):
+            who, do = f"device {device.key}", "Refit the plan and load it again"
+            raise InvalidArgument("an engine in memory of the device's own cannot be refitted", who=who, do=do)
+        if k not in self._rooms:
+            allocator = self._program.allocator if device.host_memory else device.pinned  # type: ignore[attr-defined]
+            self._rooms[k] = Room(allocator, sizes)
+        return self._rooms[k]
+
+    def _renewal(self, fresh: Mapping[str, Array]) -> Any:
+        device, program = self._program.device, self._program
+        if device.host_memory:
+            return InPlace(fresh)
+        return device.renewal(program.allocator, fresh, program.weights.addresses)  # type: ignore[attr-defined]
+
+    def _swap(self, fresh: Mapping[str, Array], renewal: Any) -> None:
         program, weights = self._program, self._program.weights
         held = {b: a.view() for b, a in fresh.items()}
         for a in held.values():
             a.flags.writeable = False
-        weights.blobs = {**weights.blobs, **{b: a.data for b, a in held.items()}}
-        weights.addresses = {**weights.addresses, **{b: a.ctypes.data for b, a in held.items()}}
-        with self._births:
+        with self._births, ExitStack() as halted:
+            contexts = list(self._contexts)
+            for context in contexts:
+                halted.enter_context(context.halted())
+            weights.addresses = {**weights.addresses, **renewal.settled()}
+            weights.blobs = {**weights.blobs, **{b: a.data for b, a in held.items()}}
+            before = program.addresses
             program.take_weights()
             self.plan = program.plan
-            contexts = list(self._contexts)
-        moved = {i: program.addresses[i] for i, b in enumerate(self.plan.buffers) if b.blob in fresh}
-        for context in contexts:
-            context.move(moved)
+            moved = {i: a for i, a in enumerate(program.addresses) if a != before[i]}
+            for context in contexts:
+                context.move(moved)
+        if renewal.kept.size:
+            weights.memory.append(renewal.kept)
+            weights.nbytes += renewal.kept.size
 
 
-class Room:
-    """Memory for all constants that may be replaced."""
+class InPlace:
+    """New content where the device reads it."""
 
-    def __init__(self, allocator: Any, sizes: Mapping[str, int]) -> None:
-        self._places: dict[str, tuple[int, int]] = {}
-        end = 0
-        for blob, size in sizes.items():
-            self._places[blob] = (end, size)
-            end += -(-size // ALIGNMENT) * ALIGNMENT
-        self._memory = Memory.allocate(allocator, end)
+    kept = Memory(0, 0)
 
-    def array(self, blob: str) -> Array:
-        """The bytes of one."""
-        out = self._memory.view(*self._places[blob])
-        out.flags.writeable = True
-        return out
+    def __init__(self, fresh: Mapping[str, Array]) -> None:
+        self._fresh = fresh
+
+    def send(self, blob: str) -> None:
+        """It is there."""
+
+    def arrived(self) -> None:
+        """All is there."""
+
+    def settled(self) -> Mapping[str, int]:
+        """Where each lies from now on."""
+        return {b: address_of(a) for b, a in self._fresh.items()}

@@ -61,6 +61,11 @@ def _concatenate(*args: Any) -> Array:
     return np.concatenate(arrays, axis)
 
 
+def _finite_or(x: Array, other: Array) -> Array:
+    finite = np.isfinite(x)
+    return other if x.shape == other.shape and x.dtype == other.dtype and finite.all() else np.where(finite, other, x)
+
+
 VIEWS: dict[str, Callable[..., Array]] = {
     "reshape": lambda x, shape: x.reshape(shape),
     "transpose": lambda x, axes: x.transpose(axes),
@@ -78,8 +83,11 @@ _OTHERS: dict[str, Callable[..., Array]] = {
     "take": lambda x, places, axis: np.take(x, places, axis),
     "repeat": lambda x, times, axis: np.repeat(x, times, axis),
     "clip": lambda x, low, high: np.clip(x, low, high),
-    "finite_or": lambda x, other: np.where(np.isfinite(x), other, x),
+    "finite_or": lambda x, other: _finite_or(x, other),
 }
+
+ELEMENTWISE = (UFUNCS.keys() - {"matmul"}) | {"cast", "clip", "finite_or"}
+"""Operations on single elements, whose first axis is that of what they are given."""
 
 OPS: dict[str, Callable[..., Array]] = {**UFUNCS, **VIEWS, **_OTHERS}
 """Name to what computes it, of arrays and then parameters."""

@@ -13,12 +13,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tactix.contracts.graph import Node
 from tactix.network.definition import NetworkDefinition
 from tactix.plan.reader import Reader
 from tactix.plan.schema import Plan
@@ -192,8 +193,23 @@ def constants_of(net: NetworkDefinition, path: str = "") -> Iterator[tuple[str, 
     """The constants of a network by name, and those of its bodies by a longer one."""
     yield from ((path + v.name, v.const) for v in net.constants)
     for n in net.nodes:
-        for k, body in enumerate(n.layer.bodies(n.attrs)):
-            yield from constants_of(body, f"{path}{n.name}/{k}/")
+        for inside, body in bodies_of(n, path):
+            yield from constants_of(body, inside)
+
+
+def bodies_of(n: Node, path: str = "") -> list[tuple[str, NetworkDefinition]]:
+    """The bodies of a node, each with what goes before the names of its constants."""
+    return [(f"{path}{n.name}/{k}/", body) for k, body in enumerate(n.layer.bodies(n.attrs))]
+
+
+def computed(t: Step, args: Sequence[Any], shape: tuple[int, ...]) -> Any:
+    """What a term's operation gives, which is to have that shape. Raises ValueError, and what numpy raises."""
+    if ops.growth(t.op, [a.shape for a in args], t.params) * t.dtype.itemsize > max(t.nbytes, 1):
+        raise ValueError(f"{t.op} gives more than {t.nbytes} bytes")
+    x = ops.run(t.op, args, t.params)
+    if x.shape != shape or x.dtype != t.dtype.numpy:
+        raise ValueError(f"{t.op} gives {x.dtype}{x.shape}, not {t.dtype.value}{shape}")
+    return x
 
 
 def literal(plan: Plan, t: Step) -> Any:

@@ -14,6 +14,7 @@ from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.run.engine import Engine
 from tactix.words.dims import show
+from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.refit import recipe
@@ -128,8 +129,8 @@ class Refitter:
             raise InvalidArgument(f"{len(missing)} weights are missing", why=why, do=f"Set {shown}")
         wanted = self._affected()
         if isinstance(self._engine, RefittableEngine):
-            with self._engine.refitted(self._sizes(self._recipes.constants), wanted) as out:
-                self._replay.run(wanted, self._given, out, self._threads)
+            with self._engine.refitted(self._sizes(self._recipes.constants), wanted) as (out, made):
+                self._replay.run(wanted, self._given, out, self._threads, made)
         else:
             out = {b: np.empty(n, np.uint8) for b, n in self._sizes(wanted).items()}
             self._replay.run(wanted, self._given, out, self._threads)
@@ -174,7 +175,14 @@ class Refitter:
             container.save(self._plan, path)
 
 
+EXPONENTS = {DType.FP16: 0x7C00, DType.BF16: 0x7F80}
+"""Infinity as bits: what is more, without the sign, is no number."""
+
+
 def _finite(array: Array) -> bool:
-    """Whether all elements are; a sum tells it quickly, but may overflow."""
+    """Whether all elements are; a sum tells it quickly, but may overflow, and is slow in 16 bits."""
+    if (infinity := EXPONENTS.get(DType.of(array.dtype))) is not None:
+        largest = (int(array.view(kind).max(initial=0)) for kind in (np.int16, np.uint16))
+        return all(n < least for n, least in zip(largest, (infinity, 0x8000 + infinity), strict=True))
     with np.errstate(all="ignore"):
         return bool(np.isfinite(array.sum()) or np.isfinite(array).all())

@@ -6,10 +6,13 @@ the destination.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +21,13 @@ from tactix.plan.schema import Plan
 from tactix.words.errors import PlanFormatError
 from tactix_builtin.refit import ops
 from tactix_builtin.refit.moves import Move, composed
-from tactix_builtin.refit.recipe import Recipes, Step, literal
+from tactix_builtin.refit.recipe import Recipes, Step, computed, literal
+from tactix_builtin.refit.rows import LARGE, PART, Rows, order_of, spans
 
 Array = Any
+Job = Callable[[], None]
+MOST = 6
+"""Threads; more of them wait for each other in the interpreter (16 were slower on 16 cores)."""
 ROW = 128
 """Bytes of a row from which it is copied as one."""
 PRODUCT = 200_000
@@ -52,19 +59,25 @@ class Replay:
             best = best if move is None else (inner, move)
         return best
 
-    def run(self, blobs: Iterable[str], weights: Mapping[str, Array], out: Mapping[str, Array], threads: int) -> None:
-        """Fill ``out``, contiguous bytes by blob, for these blobs. Raises PlanFormatError for a wrong recipe."""
-        wanted = deque(sorted(blobs, key=lambda b: -out[b].nbytes))
-        work, lock = _Work(self, weights, wanted), threading.Lock()
+    def run(
+        self, blobs: Iterable[str], weights: Mapping[str, Array], out: Mapping[str, Array], threads: int,
+        made: Callable[[str], None] = lambda blob: None,
+    ) -> None:  # fmt: skip
+        """Fill ``out``, contiguous bytes by blob, for these blobs; ``made`` is called with each that is filled.
+
+        Raises PlanFormatError for a wrong recipe.
+        """
+        wanted, threads = sorted(blobs, key=lambda b: -out[b].nbytes), min(threads, MOST)
+        work, places = _Work(self, weights, wanted, threads > 1), self.recipes.constants
+        queue = _Queue(wanted, lambda b: work.jobs(places[b], out[b], *self._ends[places[b]]))
 
         def some() -> None:
-            while True:
-                with lock:
-                    if not wanted:
-                        return
-                    blob = wanted.popleft()
-                place = self.recipes.constants[blob]
-                work.constant(place, out[blob], *self._ends[place])
+            while found := queue.take():
+                blob, job = found
+                with following(places[blob]):
+                    job()
+                if queue.done(blob):
+                    made(blob)
 
         with ThreadPoolExecutor(max(1, threads - 1)) as pool:  # which starts none before it is asked
             others = [pool.submit(some) for _ in range(threads - 1)]
@@ -73,10 +86,48 @@ class Replay:
                 done.result()
 
 
-class _Work:
-    """One refit. Terms that several others need are computed once."""
+class _Queue:
+    """Constants to be made. ``split``: the jobs of one, which is asked for by the thread that gets to it first."""
 
-    def __init__(self, replay: Replay, weights: Mapping[str, Array], wanted: Iterable[str]) -> None:
+    def __init__(self, blobs: Iterable[str], split: Callable[[str], list[Job]]) -> None:
+        self._split, self._lock = split, threading.Lock()
+        self._jobs: deque[tuple[str, Job | None]] = deque((b, None) for b in blobs)
+        self._left: dict[str, int] = {}
+
+    def take(self) -> tuple[str, Job] | None:
+        """The next job, and which constant it is a part of."""
+        with self._lock:
+            if not self._jobs:
+                return None
+            blob, job = self._jobs.popleft()
+        if job is None:
+            job, *others = self._split(blob)
+            with self._lock:
+                self._left[blob] = 1 + len(others)
+                self._jobs.extendleft((blob, j) for j in others)
+        return blob, job
+
+    def done(self, blob: str) -> bool:
+        """A job is; whether it was the constant's last."""
+        with self._lock:
+            self._left[blob] -= 1
+            return not self._left[blob]
+
+
+@contextmanager
+def following(place: int) -> Iterator[None]:
+    """Raises PlanFormatError for what goes wrong inside."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as e:
+        raise PlanFormatError("a recipe cannot be followed", who=f"refit.terms[{place}]", why=str(e)[:200]) from e
+
+
+class _Work:
+    """One refit. Terms that several others need are computed once. ``parted``: whether large constants are."""
+
+    def __init__(self, replay: Replay, weights: Mapping[str, Array], wanted: Iterable[str], parted: bool) -> None:
+        self._parted = parted
         self.terms, self.weights, self.known = replay.terms, weights, dict(replay.literals)
         users: dict[int, int] = {}
         for k in replay.recipes.order(wanted):
@@ -85,22 +136,25 @@ class _Work:
         plain = {"weight", "literal", *ops.VIEWS}
         self._shared = {k: threading.Lock() for k, n in users.items() if n > 1 and self.terms[k].op not in plain}
 
-    def constant(self, place: int, out: Array, inner: int, move: Move | None) -> None:
-        """Compute one term into contiguous memory of its size."""
-        t = self.terms[place]
-        try:
+    def jobs(self, place: int, out: Array, inner: int, move: Move | None) -> list[Job]:
+        """What computes one term into contiguous memory of its size. Raises PlanFormatError."""
+        t, source = self.terms[place], self.terms[inner]
+        with following(place):
             target = out.view(t.dtype.numpy).reshape(t.shape)
             if move is None:
-                np.copyto(target, self._value(place), casting="no")
-            else:
-                self._moved(inner, move, target.reshape(move.target_shape))
-        except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as e:
-            raise PlanFormatError("a recipe cannot be followed", who=f"refit.terms[{place}]", why=str(e)[:200]) from e
+                return [lambda: np.copyto(target, self._value(place), casting="no")]
+            straight = target.reshape(move.target_shape).transpose(np.argsort(move.axes))  # axes as the result has them
+            known = inner in self._shared or inner in self.known or move.padding.widths
+            whole = known or not self._parted or math.prod(source.shape) < LARGE
+            order = [] if whole else order_of(self.terms, inner)
+            if order:
+                rows = Rows(self.terms, order, self._value)
+                return [partial(_part, rows, move, straight, *s) for s in spans(source, move, PART)]
+            return [partial(self._moved, inner, move, straight)]
 
-    def _moved(self, inner: int, move: Move, target: Array) -> None:
-        """A term's result into a target whose axes are those of the result in another order."""
+    def _moved(self, inner: int, move: Move, straight: Array) -> None:
+        """A term's result into a target whose axes are in the order that the result has."""
         t = self.terms[inner]
-        straight = target.transpose(np.argsort(move.axes))  # as the result has them
         if not (inner in self._shared or inner in self.known or move.padding.widths):
             if t.op in ops.UFUNCS and t.op != "matmul" and self._computed(t, move, straight):
                 return
@@ -166,13 +220,13 @@ class _Work:
             return self.known[place]
 
     def _made(self, t: Step) -> Array:
-        args = [self._value(a) for a in t.args]
-        if ops.growth(t.op, [a.shape for a in args], t.params) * t.dtype.itemsize > max(t.nbytes, 1):
-            raise ValueError(f"{t.op} gives more than {t.nbytes} bytes")
-        x = ops.run(t.op, args, t.params)
-        if x.shape != t.shape or x.dtype != t.dtype.numpy:
-            raise ValueError(f"{t.op} gives {x.dtype}{x.shape}, not {t.dtype.value}{t.shape}")
-        return x
+        return computed(t, [self._value(a) for a in t.args], t.shape)
+
+
+def _part(rows: Rows, move: Move, straight: Array, first: int, stop: int, place: slice) -> None:
+    """A range of a term's rows into its place."""
+    part = np.ascontiguousarray(rows.part(first, stop))
+    _copy(straight[place], part.reshape(-1, *move.source_shape[1:]))
 
 
 def _copy(target: Array, source: Array) -> None:

@@ -1,58 +1,114 @@
-"""Engines that hold their weights in memory only as far as a budget goes: pages of the plan's file come and go."""
+"""Engines that hold their weights in memory only as far as a budget goes: in pages of the plan's file, or on a GPU."""
 
 from __future__ import annotations
 
-import mmap
+import gc
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
-
-import numpy as np
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, cast
 
 from tactix.contracts.device import Device
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.plan.schema import Plan
-from tactix.run.arrays import address_of
 from tactix.run.context import ExecutionContext
+from tactix.run.link import allocator_of
 from tactix.words.dims import Env
 from tactix.words.errors import InvalidArgument
 from tactix_builtin.flavours.inspector import InspectedEngine
 from tactix_builtin.streaming import schedule
+from tactix_builtin.streaming.pages import Pages
+from tactix_builtin.streaming.schedule import Group, Schedule
+from tactix_builtin.streaming.uses import Reads
 
-AROUND = 64 << 10
-"""Bytes that Linux maps beside a page that is read, if it has them in memory."""
-Range = tuple[int, int]
-"""Offset and length in the file's map, in whole pages."""
+
+class Backing(Protocol):
+    """Where weights come from and go to, for all contexts of an engine.
+
+    ``sizes``: bytes by blob of those that can; none where nothing streams.
+    """
+
+    sizes: dict[str, int]
+    window: schedule.Window
+
+    @property
+    def weights(self) -> Any:
+        """In place of the engine's own; None for these."""
+
+    def release(self) -> None:
+        """Give all memory back; runs are over, or waited for."""
+
+    def arrange(self, schedule: Schedule) -> None:
+        """Bring what stays, and make room for what does not. Raises AllocationError."""
+
+    def places(self, group: Group) -> Mapping[str, int]:
+        """Addresses of a group's blobs while it runs, where they change."""
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Call it; runs of several contexts take turns where they share a window."""
+
+    def fetch(self, group: Group) -> None:
+        """Let a group's blobs come into its slot, once the groups that were there have run."""
+
+    def take(self, group: Group) -> None:
+        """What follows reads them."""
+
+    def leave(self, group: Group) -> None:
+        """What came before has read them."""
+
+
+def backing_of(plan: Plan, blobs: Sequence[str], session: Any, device: Any, options: Any) -> Backing:
+    """By the device's memory. Raises PluginError."""
+    if device.kind == "cuda":
+        from tactix_builtin.cuda.windows import Windows
+
+        return Windows(plan, blobs, device, allocator_of(session, device, options.allocator), options.logger)
+    return Pages(plan, blobs if device.host_memory and not options.copy_weights else ())
 
 
 class StreamedEngine(InspectedEngine):
     """An engine of a plan that was built with ``WEIGHT_STREAMING``, with the names that TensorRT has for it.
 
-    The budget is on bytes of weights that are mapped into this process; results do not depend on it. At first it is
-    ``streamable_weights_size``: everything stays.
+    The budget is on bytes of weights that are mapped into this process, or lie in a GPU's memory; results do not depend
+    on it. At first it is ``streamable_weights_size``: everything stays. A GPU gets them with the first context.
     """
 
-    def __init__(self, plan: Plan, session: Any, device: Any, options: Any, *more: Any) -> None:
-        self._pages = Pages(plan, options.copy_weights or not device.host_memory)
-        self._streamer = Streamer(device, plan, self._pages)
-        super().__init__(plan, session, cast("Device", self._streamer), options, *more)
+    def __init__(
+        self, plan: Plan, session: Any, device: Any, options: Any, context: type[ExecutionContext] = ExecutionContext
+    ) -> None:
+        reads = Reads(plan)
+        self._backing = backing_of(plan, reads.blobs, session, device, options)
+        self._streamer = Streamer(device, reads, self._backing)
+        super().__init__(plan, session, cast("Device", self._streamer), options, context, self._backing.weights)
         self._contexts: weakref.WeakSet[ExecutionContext] = weakref.WeakSet()
+        self._births, self._arranged = threading.Lock(), False
 
     def create_execution_context(self) -> ExecutionContext:
-        context = super().create_execution_context()
-        self._contexts.add(context)
+        """Raises AllocationError for more weights than a GPU has memory for."""
+        with self._births:
+            if not self._arranged:
+                self._backing.arrange(self._streamer.schedule)
+                self._program.take_weights()
+                self._arranged = True
+            context = super().create_execution_context()
+            self._contexts.add(context)
         return context
 
     @property
     def streamable_weights_size(self) -> int:
-        """Bytes of weights that can come and go; 0 if the plan was not mapped from a file."""
-        return sum(self._pages.sizes.values())
+        """Bytes of weights that can come and go; 0 on the CPU if the plan was not mapped from a file."""
+        return sum(self._backing.sizes.values())
 
     @property
     def minimum_weight_streaming_budget(self) -> int:
         """Bytes that the step with the most weights needs."""
-        return schedule.least(self._streamer.uses(self.plan.steps), self._pages.sizes)
+        return schedule.least(self._streamer.steps, self._backing.sizes)
+
+    @property
+    def weight_streaming_scratch_memory_size(self) -> int:
+        """Bytes of the budget in place that weights pass through; 0 where all stay."""
+        return self._streamer.schedule.window
 
     @property
     def weight_streaming_budget_v2(self) -> int:
@@ -60,118 +116,114 @@ class StreamedEngine(InspectedEngine):
 
         Raises InvalidArgument for less than the minimum, while other contexts are there, and where nothing streams.
         """
-        return min(self._streamer.budget, self.streamable_weights_size)
+        return self._streamer.budget
 
     @weight_streaming_budget_v2.setter
     def weight_streaming_budget_v2(self, budget: int) -> None:
-        if not self._pages.sizes:
-            do = "Load the plan from a file, without copy_weights, on the CPU"
+        if not self._backing.sizes:
+            do = "Load the plan from a file, without copy_weights"
             raise InvalidArgument("the engine's weights cannot be streamed", who=self.name, do=do)
         if budget < self.minimum_weight_streaming_budget:
             why = f"a step needs {self.minimum_weight_streaming_budget} bytes of weights at once"
             raise InvalidArgument(f"a budget of {budget} bytes", who=self.name, why=why)
         self._own = threading.local()
-        if len(self._contexts):
-            raise InvalidArgument("contexts are there", who=self.name, do="Let go of them before the budget is set")
-        self._streamer.budget = budget
-        self._pages.drop(self._pages.sizes)
+        with self._births:
+            if self._open():
+                gc.collect()  # one that has run in a stream is part of a cycle
+            if self._open():
+                raise InvalidArgument("contexts are there", who=self.name, do="Let go of them before the budget is set")
+            self._streamer.set_budget(min(budget, self.streamable_weights_size))
+            self._arranged = False
+            self._backing.release()
 
+    def _memory(self) -> dict[str, Any]:
+        """And how many bytes of weights come in a run in which every step runs once."""
+        held = self._streamer.schedule
+        streamed = sum(held.sizes[b] for g in held.groups(self._streamer.steps) for b in g.blobs)
+        return {**super()._memory(), "streamed": streamed}
 
-class Pages:
-    """Where in the map of a file the weights lie. ``sizes``: bytes in whole pages, by blob; none if there is no map."""
-
-    def __init__(self, plan: Plan, elsewhere: bool) -> None:
-        self.ranges: dict[str, Range] = {}
-        self._map: mmap.mmap | None = None
-        blobs = dict.fromkeys(b.blob for p in _plans(plan) for b in p.buffers if b.blob in plan.blobs)
-        for name in () if elsewhere else blobs:
-            view = memoryview(plan.blobs[name])
-            if not isinstance(view.obj, mmap.mmap) or self._map not in (None, view.obj):
-                self.ranges.clear()
-                break
-            self._map = view.obj
-            if view.nbytes:
-                self.ranges[name] = self._range(view)
-        self.sizes = {name: length for name, (_, length) in self.ranges.items()}
-
-    def _range(self, view: memoryview) -> Range:
-        start = address_of(np.frombuffer(view, np.uint8)) - address_of(np.frombuffer(self._map, np.uint8))  # type: ignore[arg-type]
-        first = start // mmap.PAGESIZE * mmap.PAGESIZE
-        return first, -(-(start + view.nbytes) // mmap.PAGESIZE) * mmap.PAGESIZE - first
-
-    def fetch(self, blobs: Any) -> None:
-        """Have the system read them; returns at once."""
-        self._advise(blobs, mmap.MADV_WILLNEED, 0)
-
-    def drop(self, blobs: Any) -> None:
-        """Unmap them, and what was mapped beside: who reads it again gets it from the file."""
-        self._advise(blobs, mmap.MADV_DONTNEED, AROUND)
-
-    def _advise(self, blobs: Any, advice: int, around: int) -> None:
-        assert self._map is not None
-        for name in blobs:
-            start, length = self.ranges[name]
-            first = max(0, start - around)
-            self._map.madvise(advice, first, min(start + length + around, len(self._map)) - first)
-
-
-def _plans(plan: Plan) -> Iterator[Plan]:
-    """The plan and those of its bodies."""
-    yield plan
-    for inner in (p for s in plan.steps for p in s.plans):
-        yield from _plans(inner)
+    def _open(self) -> bool:
+        """Whether contexts can run."""
+        return any(not c.closed for c in self._contexts)
 
 
 class Streamer:
     """A device that links steps in groups, between which weights come and go; all else is the device's own."""
 
-    def __init__(self, device: Any, plan: Plan, pages: Pages) -> None:
-        self._device, self._pages = device, pages
-        self.budget = sum(pages.sizes.values())
-        self._uses: dict[int, frozenset[str]] = {}
-        for p in _plans(plan):
-            for s in p.steps:
-                read = {o.buffer for o in s.inputs if o.buffer >= 0} | {*s.constants.values()}
-                self._uses[id(s)] = frozenset(p.buffers[b].blob for b in read) & pages.sizes.keys()
+    def __init__(self, device: Any, reads: Reads, backing: Backing) -> None:
+        self._device, self._reads, self._backing = device, reads, backing
+        self.steps = reads.all(backing.sizes)
+        self._inner: dict[LinkContext, LinkContext] = {}
+        self.set_budget(sum(backing.sizes.values()))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
 
-    def uses(self, steps: Sequence[Step]) -> list[frozenset[str]]:
-        """The streamable weights that each step reads."""
-        return [self._uses[id(s)] for s in steps]
+    def set_budget(self, budget: int) -> None:
+        """For what is linked from now on."""
+        self.budget = budget
+        self.schedule = schedule.plan(self.steps, self._backing.sizes, budget, self._backing.window)
 
     def link(self, steps: Sequence[Step], launchers: Mapping[str, Launcher], ctx: LinkContext) -> Runnable:
         """Raises ExecutionError."""
-        found = schedule.plan(self.uses(steps), self._pages.sizes, self.budget)
-        if found is None:
-            return self._device.link(steps, launchers, ctx)  # type: ignore[no-any-return]
-        parts = [self._device.link(steps[g.first : g.stop], launchers, ctx) for g in found.groups]
-        return StreamedRun(parts, found, self._pages)
+        inner = self._inner.setdefault(ctx, replace(ctx, device=self._device))  # launchers know their own device
+        groups = self.schedule.groups(self._reads.of(steps, self._backing.sizes))
+        parts = [self._device.link(steps[g.first : g.stop], launchers, inner) for g in groups]
+        if not any(g.blobs for g in groups):
+            return parts[0]  # type: ignore[no-any-return]
+        plan = self._reads.plan_of(steps[0])
+        homes = {i: b.blob for i, b in enumerate(plan.buffers) if b.blob}
+        return StreamedRun(parts, groups, len(steps) == len(plan.steps), self._backing, homes)
 
 
 class StreamedRun:
-    """Groups in order; a group's weights come while the one before it runs, and go when it has run."""
+    """Groups in order; a group's weights come while those before it run, and go when it has run.
 
-    def __init__(self, parts: Sequence[Runnable], plan: schedule.Schedule, pages: Pages) -> None:
-        self._parts, self._plan, self._pages = tuple(parts), plan, pages
+    ``homes``: blobs by buffer. ``again``: whether the first group is likely to follow the last.
+    """
+
+    def __init__(
+        self, parts: Sequence[Runnable], groups: Sequence[Group], again: bool, back: Backing, homes: Mapping[int, str]
+    ) -> None:
+        self._parts, self._groups, self._backing, self._homes = tuple(parts), tuple(groups), back, homes
+        slots = 1 + max(g.slot for g in groups)
+        self._first = groups[:slots] if again else ()
+        order = (*groups, *self._first)
+        self._ahead = [_free(order[i : i + slots]) for i in range(len(groups))]
 
     def bind(self, env: Env, addresses: Sequence[int]) -> None:
-        for p in self._parts:
-            p.bind(env, addresses)
+        for g, part in zip(self._groups, self._parts, strict=True):
+            own, places = list(addresses), self._backing.places(g)
+            for buffer, blob in self._homes.items():
+                own[buffer] = places.get(blob, own[buffer])
+            part.bind(env, own)
 
     def rebind(self, buffer: int, address: int) -> None:
         for p in self._parts:
             p.rebind(buffer, address)
 
     def __call__(self) -> None:
-        groups, pages = self._plan.groups, self._pages
-        for i, part in enumerate(self._parts):
-            if self._plan.ahead:
-                pages.fetch(groups[(i + 1) % len(groups)].blobs)
-            part()
-            pages.drop(groups[i].blobs)
+        self._backing.run(self._once)
+
+    def _once(self) -> None:
+        backing = self._backing
+        for g, ahead, part in zip(self._groups, self._ahead, self._parts, strict=True):
+            backing.take(g)
+            for following in ahead:
+                backing.fetch(following)
+            try:
+                part()
+            finally:
+                backing.leave(g)
+        for following in self._first:
+            backing.fetch(following)
 
     def repeat(self, times: int) -> None:
         for _ in range(times):
             self()
+
+
+def _free(groups: Sequence[Group]) -> list[Group]:
+    """Of the groups that follow the first, those whose slots nobody before them is to run in."""
+    slots = [g.slot for g in groups]
+    return [g for i, g in enumerate(groups) if i and len(set(slots[: i + 1])) == i + 1]

@@ -2,62 +2,129 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+Uses = Sequence[frozenset[str]]
+"""The streamable weights that each step reads."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Steps [first, stop) that run as one, and the blobs that come before them and go after them."""
+    """Steps [first, stop) that run as one, and the blobs that come before them and go after them.
+
+    ``slot``: the part of the window that these pass through.
+    """
 
     first: int
     stop: int
     blobs: tuple[str, ...]
+    slot: int
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """``ahead``: whether a group's blobs may come while the group before it runs."""
+    """What stays under a budget, and the window: ``slots`` parts of ``limit`` bytes; none where everything stays.
 
-    groups: tuple[Group, ...]
-    ahead: bool
+    With several of them a group's blobs come while those before it run.
+    """
+
+    sizes: Mapping[str, int]
+    kept: frozenset[str]
+    limit: int
+    slots: int
+
+    @property
+    def window(self) -> int:
+        """Bytes."""
+        return self.limit * self.slots
+
+    def groups(self, steps: Uses) -> tuple[Group, ...]:
+        """Steps as far as their blobs fit into a slot together; a blob lies where the steps first need it."""
+        out: list[Group] = []
+        first, held = 0, dict[str, None]()
+        for i, s in enumerate(steps):
+            own = dict.fromkeys(sorted(s - self.kept))
+            if _sum(held | own, self.sizes) > self.limit:
+                out.append(self._group(len(out), first, i, held))
+                first, held = i, {}
+            held = held | own
+        return (*out, self._group(len(out), first, len(steps), held))
+
+    def _group(self, index: int, first: int, stop: int, held: Mapping[str, None]) -> Group:
+        return Group(first, stop, tuple(held), index % max(1, self.slots))
 
 
-def least(steps: Sequence[frozenset[str]], sizes: Mapping[str, int]) -> int:
+def least(steps: Uses, sizes: Mapping[str, int]) -> int:
     """The smallest budget: what the step with the most weights needs."""
-    return max((sum(sizes[b] for b in s) for s in steps), default=0)
+    return max((_sum(s, sizes) for s in steps), default=0)
 
 
-def plan(steps: Sequence[frozenset[str]], sizes: Mapping[str, int], budget: int) -> Schedule | None:
-    """The groups under a budget; None where everything fits.
+@dataclass(frozen=True)
+class Window:
+    """What a backing asks of a window. ``slots``: how many it may have; with three, what comes need not keep step with
+    what runs. ``most``: bytes beyond which nothing is gained, but for larger steps. ``multiple``: of blobs and slots.
+    """
 
-    A quarter of the budget, or twice the largest step, is a window through which weights pass, half of it for what runs
-    and half for what comes next; what fits beside it stays. With less than twice the largest step, nothing comes ahead.
+    slots: int = 2
+    most: int | None = None
+    multiple: int = 1
+
+
+def plan(steps: Uses, sizes: Mapping[str, int], budget: int, want: Window) -> Schedule:
+    """What a budget of at least ``least`` leaves room for.
+
+    A quarter of the budget is a window through which weights pass, but room for two steps if that can be, and for more
+    of them in half of the budget: a slot for what runs, the others for what comes next; what fits beside it stays.
+    Blobs so large that without them a smaller window would do stay before others. Where nothing can come ahead, there
+    is one slot.
     """
     everything = frozenset().union(*steps)
-    if sum(sizes[b] for b in everything) <= budget:
-        return None
-    largest = least(steps, sizes)
-    window = min(budget, max(2 * largest, budget // 4))
-    ahead = window >= 2 * largest
-    kept = _kept(steps, sizes, budget - window)
-    limit = window // 2 if ahead else window
-    groups: list[Group] = []
-    first, held = 0, frozenset[str]()
-    for i, s in enumerate(steps):
-        more = held | (s - kept)
-        if sum(sizes[b] for b in more) > limit:
-            groups.append(Group(first, i, tuple(sorted(held))))
-            first, more = i, s - kept
-        held = more
-    return Schedule((*groups, Group(first, len(steps), tuple(sorted(held)))), ahead)
+    if _sum(everything, sizes) <= budget:
+        return Schedule(sizes, everything, 0, 0)
+    wanted = budget // 4 if want.most is None else min(want.most, budget // 4)
+    slots, window, large = 1, min(budget, max(least(steps, sizes), wanted)), frozenset[str]()
+    for bound in sorted({sizes[b] for b in everything}, reverse=True):
+        above = frozenset(b for b in everything if sizes[b] > bound)
+        step, room = least([s - above for s in steps], sizes), budget - _sum(above, sizes)
+        several = want.slots if 2 * want.slots * step <= room else 2
+        needed = max(wanted, several * step)
+        if needed <= room and (slots == 1 or needed < window):
+            slots, window, large = several, needed, above
+    limit = window // slots // want.multiple * want.multiple
+    room = budget - slots * limit - _sum(large, sizes)
+    return Schedule(sizes, large | _kept([s - large for s in steps], sizes, room), limit, slots)
 
 
-def _kept(steps: Sequence[frozenset[str]], sizes: Mapping[str, int], room: int) -> frozenset[str]:
-    """Blobs that stay: as they come, as far as there is room."""
-    out: set[str] = set()
-    for b in dict.fromkeys(b for s in steps for b in sorted(s)):
+def _kept(steps: Uses, sizes: Mapping[str, int], room: int) -> frozenset[str]:
+    """Blobs that stay: what several steps read, which would come several times; then others, spread evenly over the
+    run, so that what passes can come all the time; then what still fits.
+    """
+    readers = Counter(b for s in steps for b in sorted(s))
+    out = _fitting([b for b, n in readers.items() if n > 1], sizes, room)
+    room -= _sum(out, sizes)
+    rest = [b for b in readers if b not in out]
+    total, due, spread = _sum(rest, sizes), 0, set[str]()
+    for b in rest:
+        due += sizes[b] * room
+        if sizes[b] * total <= due:
+            spread.add(b)
+            due -= sizes[b] * total
+    room -= _sum(spread, sizes)
+    return frozenset(out | spread | _fitting([b for b in rest if b not in spread], sizes, room))
+
+
+def _fitting(blobs: Iterable[str], sizes: Mapping[str, int], room: int) -> set[str]:
+    """As they come, as far as there is room."""
+    out = set()
+    for b in blobs:
         if sizes[b] <= room:
             out.add(b)
             room -= sizes[b]
-    return frozenset(out)
+    return out
+
+
+def _sum(blobs: Iterable[str], sizes: Mapping[str, int]) -> int:
+    """Bytes."""
+    return sum(sizes[b] for b in blobs)

@@ -264,6 +264,10 @@ class FakeApi:
         self._capturing[int(stream)] = []
         return ()
 
+    def _cuCtxSynchronize(self) -> tuple[()]:
+        assert not self._capturing, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
+        return ()
+
     def _cuStreamEndCapture(self, stream: Any) -> tuple[int]:
         graph = next(self._numbers)
         self._graphs[graph] = self._capturing.pop(int(stream))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -76,3 +77,25 @@ def test_other_kernels_than_before_are_an_error() -> None:
     library.kinds = ["MEMSET", "KERNEL"]
     with pytest.raises(CudaFailure, match="other kernels"):
         graph.update(node)
+
+
+def test_the_device_is_waited_for_between_recordings() -> None:
+    device, api = fake_device()
+    began, done = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        began.wait()
+        device.synchronize()
+        done.set()
+
+    other = threading.Thread(target=wait)
+    other.start()
+
+    def work(stream: int) -> None:
+        began.set()
+        assert not done.wait(0.1)
+
+    with device.recorder.graph(work):
+        other.join()
+    assert done.is_set()
+    assert api.log.index("cuStreamEndCapture") < api.log.index("cuCtxSynchronize")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper
+from refit_models import chain, conv_bn, model, normal
 
 import tactix
 from tactix import BuilderFlag
@@ -19,21 +20,10 @@ from tactix_builtin import cli
 from tactix_builtin.refit.engine import RefittableEngine
 from tactix_builtin.refit.refitter import Refitter
 
-from .conftest import REFIT, Feeds, assert_same, built, constants, conv_bn, model, normal, run
+from .conftest import REFIT, Feeds, assert_same, built, constants, run
 
 STRIPPED = {BuilderFlag.REFIT, BuilderFlag.STRIP_PLAN}
 FEEDS = normal(0, x=(2, 3, 9, 8))
-
-
-def chain(number: float, layers: int = 6, width: int = 64) -> bytes:
-    """Products with matrices of equal numbers: any mix of old and new weights gives a number that neither gives."""
-    nodes, w, x = [], {}, "x"
-    for i in range(layers):
-        w[f"w{i}"] = np.full((width, width), number / width, np.float32)
-        nodes.append(helper.make_node("MatMul", [x, f"w{i}"], [f"m{i}"]))
-        nodes.append(helper.make_node("Relu", [f"m{i}"], ["y" if i == layers - 1 else f"r{i}"]))
-        x = f"r{i}"
-    return model(nodes, {"x": ["n", width]}, ["y"], w)
 
 
 def test_a_run_sees_old_weights_or_new_ones() -> None:
@@ -361,7 +351,7 @@ def test_the_tool_says_why_not(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "Usage: tactix refit" in capsys.readouterr().out
 
 
-def test_bodies_and_shapes_that_follow_from_data() -> None:
+def test_shapes_that_follow_from_data() -> None:
     """A plan with phases: weights are taken anew by each run."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["a"]),
@@ -384,34 +374,6 @@ def test_bodies_and_shapes_that_follow_from_data() -> None:
     assert_same(context.run(feeds), fresh.create_execution_context().run(feeds))
     Refitter(engine).refit_from_onnx(made(1))
     assert_same(context.run(feeds), first)
-
-
-def test_bodies_keep_their_constants() -> None:
-    def made(seed: int, inner: int) -> bytes:
-        def body(name: str, k: float) -> Any:
-            c = helper.make_tensor(f"{name}c", 1, [3], normal(inner, c=(3,))["c"] * k)
-            node = [
-                helper.make_node("Constant", [], [f"{name}k"], value=c),
-                helper.make_node("Add", ["m", f"{name}k"], [name]),
-            ]
-            return helper.make_graph(node, name, [], [helper.make_tensor_value_info(name, 1, None)])
-
-        nodes = [
-            helper.make_node("MatMul", ["x", "w"], ["m"]),
-            helper.make_node("ReduceMax", ["m"], ["top"], keepdims=0),
-            helper.make_node("Greater", ["top", "zero"], ["up"]),
-            helper.make_node("If", ["up"], ["y"], then_branch=body("a", 1.0), else_branch=body("b", 2.0)),
-        ]
-        return model(nodes, {"x": ["n", 4]}, ["y"], normal(seed, w=(4, 3)) | {"zero": np.float32(0)})
-
-    engine, feeds = built(made(1, 5)), normal(0, x=(2, 4))
-    refitter, context = Refitter(engine), engine.create_execution_context()
-    assert "w" in refitter.get_all_weights()
-    context.run(feeds)
-    refitter.refit_from_onnx(made(2, 5))
-    assert_same(context.run(feeds), run(built(made(2, 5)), feeds))
-    with pytest.raises(InvalidArgument, match="differs and cannot be replaced: it is no floating-point weight"):
-        refitter.refit_from_onnx(made(2, 6))
 
 
 def test_flags_of_a_plan_that_was_built_without() -> None:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+from refit_models import conv_bn, model, normal
 
 import tactix
 from tactix import BuilderFlag
 from tactix.words.errors import ConfigError, DTypeError, InvalidArgument, ModelImportError, ShapeError, UntrustedPlan
 from tactix_builtin.refit.refitter import Refitter
 
-from .conftest import REFIT, Feeds, Model, assert_same, built, constants, conv_bn, model, normal, run
+from .conftest import REFIT, Feeds, Model, assert_same, built, constants, run
 
 
 def conv(channels: int, size: int) -> Model:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import threading
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from looped import INSIDE, looped
+from looped import WIDTH as ACROSS
+from looped import X as FED
 from onnx import TensorProto, helper, numpy_helper
 from resident import resident
 
@@ -20,7 +24,8 @@ from tactix import BuilderFlag
 from tactix.words.errors import InvalidArgument
 from tactix_builtin.refit.refitter import Refitter
 from tactix_builtin.streaming import schedule
-from tactix_builtin.streaming.engine import Pages, StreamedEngine
+from tactix_builtin.streaming.engine import StreamedEngine
+from tactix_builtin.streaming.pages import Pages
 
 STREAMING = {BuilderFlag.WEIGHT_STREAMING}
 WIDTH, LAYERS = 256, 10
@@ -52,30 +57,63 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+SLOTS = st.sampled_from([2, 3, 4])
+
+
 @st.composite
-def networks(draw: Any) -> tuple[list[frozenset[str]], dict[str, int], int]:
+def networks(draw: Any) -> tuple[list[frozenset[str]], dict[str, int], int, schedule.Window]:
+    multiple = draw(st.sampled_from([1, 64]))
     sizes = draw(st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 50), min_size=1))
+    sizes = {b: multiple * n for b, n in sizes.items()}
     steps = draw(st.lists(st.frozensets(st.sampled_from(sorted(sizes)), max_size=3), min_size=1, max_size=12))
-    low = schedule.least(steps, sizes)
-    return steps, sizes, draw(st.integers(low, low + 200))
+    low, most = schedule.least(steps, sizes), draw(st.none() | st.integers(0, 100 * multiple))
+    return steps, sizes, draw(st.integers(low, low + 200 * multiple)), schedule.Window(draw(SLOTS), most, multiple)
 
 
 @given(networks())
 def test_a_schedule_keeps_to_its_budget(case: Any) -> None:
-    steps, sizes, budget = case
-    everything = frozenset().union(*steps)
-    found = schedule.plan(steps, sizes, budget)
-    if found is None:
-        assert sum(sizes[b] for b in everything) <= budget
+    steps, sizes, budget, want = case
+    everything, low = frozenset().union(*steps), schedule.least(steps, sizes)
+    found = schedule.plan(steps, sizes, budget, want)
+    groups = found.groups(steps)
+    assert [g.first for g in groups] == [0, *(g.stop for g in groups[:-1])]
+    assert groups[-1].stop == len(steps)
+    if sum(sizes[b] for b in everything) <= budget:
+        assert (found.kept, found.window, len(groups), groups[0].blobs) == (everything, 0, 1, ())
         return
-    assert [g.first for g in found.groups] == [0, *(g.stop for g in found.groups[:-1])]
-    assert found.groups[-1].stop == len(steps)
-    streamed = {b for g in found.groups for b in g.blobs}
-    kept = sum(sizes[b] for b in everything - streamed)
-    for i, g in enumerate(found.groups):
-        assert set(g.blobs) >= {b for s in steps[g.first : g.stop] for b in s} & streamed
-        following = found.groups[(i + 1) % len(found.groups)].blobs if found.ahead else ()
-        assert kept + sum(sizes[b] for b in {*g.blobs, *following}) <= budget
+    assert sum(sizes[b] for b in found.kept) + found.window <= budget
+    assert found.limit % want.multiple == 0
+    assert want.most is None or found.window <= max(want.most, found.slots * low)
+    for g in groups:
+        assert set(g.blobs) == {b for s in steps[g.first : g.stop] for b in s} - found.kept
+        assert sum(sizes[b] for b in g.blobs) <= found.limit
+    assert [g.slot for g in groups] == [i % found.slots for i in range(len(groups))]
+    assert found.slots in (2, want.slots) or budget < 2 * low
+
+
+def test_what_stays_is_spread_over_the_run() -> None:
+    sizes = {f"w{i:02}": 10 for i in range(40)} | {"bias": 1}
+    steps = [frozenset({f"w{i:02}"}) for i in range(40)]
+    steps[7] |= {"bias"}
+    found = schedule.plan(steps, sizes, 220, schedule.Window(2, 40))
+    kept = sorted(found.kept)
+    assert found.slots == 2
+    assert len(kept) == 18  # 17 tens and the bias fit beside a window of 40
+    places = [int(b[1:]) for b in kept if b != "bias"]
+    assert {b - a for a, b in pairwise(places)} <= {1, 2, 3}
+    assert len(found.groups(steps)) >= 10
+    half = found.groups(steps[20:])  # steps of a part of the plan
+    assert {b for g in half for b in g.blobs} == {f"w{i:02}" for i in range(20, 40)} - found.kept
+
+
+def test_one_large_blob_stays_so_that_others_come_ahead() -> None:
+    sizes = {"table": 100} | {f"w{i:02}": 10 for i in range(40)}
+    steps = [frozenset({"table"}), *(frozenset({f"w{i:02}"}) for i in range(40)), frozenset({"table"})]
+    assert schedule.plan(steps, sizes, 100, schedule.Window()).slots == 1
+    found = schedule.plan(steps, sizes, 150, schedule.Window(3, 0))
+    assert (found.slots, found.window) == (2, 20)
+    assert "table" in found.kept
+    assert len(found.kept) == 4
 
 
 def test_answers_are_the_same_at_any_budget(path: Path) -> None:
@@ -155,6 +193,21 @@ def test_several_contexts_at_once(path: Path) -> None:
     for t in threads:
         t.join()
     assert not wrong
+
+
+def test_bodies_of_loops_share_the_budget(tmp_path: Path) -> None:
+    built = tactix.build(looped(), flags=STREAMING, level=0, timing_cache=False, threads=1)
+    built.save(tmp_path / "plan")
+    want = built(FED)
+    engine: Any = tactix.load(tmp_path / "plan", max_threads=1)
+    low, size = engine.minimum_weight_streaming_budget, engine.streamable_weights_size
+    assert low >= INSIDE * ACROSS * 4
+    assert size >= (2 * INSIDE + 3 * ACROSS) * ACROSS * 4
+    for budget in (low, 2 * low, size - 1, size):
+        engine.weight_streaming_budget_v2 = budget
+        for _ in range(2):
+            np.testing.assert_array_equal(engine(FED), want)
+        assert engine.inspect()["memory"]["streamed"] >= size - budget
 
 
 def test_plans_with_both_are_refitted_as_plans(tmp_path: Path) -> None:

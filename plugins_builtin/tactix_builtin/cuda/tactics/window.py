@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,41 +17,28 @@ from tactix_builtin.cuda.tactics.text import Args
 from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, anchor_spec, epilogue
 from tactix_builtin.tactics.c_text import broadcast_strides
 from tactix_builtin.tactics.c_tile import with_term
+from tactix_builtin.tactics.convolution import Geometry, geometry
 
 
 @dataclass(frozen=True)
-class Window:
-    """A convolution over two spatial axes (one axis gets a first one of size 1) of given inputs ``x`` and ``w``.
-
-    Sizes are (rows, columns); ``begins``: padding above and left. ``lead``: the axes that output pixels flatten;
-    ``epi`` includes the bias, its operand strides are along ``(*lead, channel)`` of channels-last storage.
+class Window(Geometry):
+    """``lead``: the axes that output pixels flatten; ``epi`` includes the bias, its operand strides are along
+    ``(*lead, channel)`` of channels-last storage. ``dtype``: of x.
     """
 
-    x: int
-    w: int
-    n: Dim
-    c: int
-    co: int
-    group: int
-    size: tuple[Dim, Dim]
-    out: tuple[Dim, Dim]
-    kernel: tuple[int, int]
-    strides: tuple[int, int]
-    dilations: tuple[int, int]
-    begins: tuple[int, int]
-    ends: tuple[int, int]
     lead: Shape
     dtype: DType
     epi: Epilogue
 
     @property
-    def taps(self) -> int:
-        return self.kernel[0] * self.kernel[1]
+    def begins(self) -> tuple[int, int]:
+        """Pads above and left."""
+        return self.pads[:2]
 
     @property
-    def is_pointwise(self) -> bool:
-        """Whether every output pixel is made of the one input pixel at its place."""
-        return self.kernel == (1, 1) and self.strides == (1, 1) and not any((*self.begins, *self.ends))
+    def ends(self) -> tuple[int, int]:
+        """Pads below and right."""
+        return self.pads[2:]
 
     @property
     def pixels(self) -> Dim:
@@ -73,32 +59,20 @@ def window(node: Node) -> Window | Reject:
     if isinstance(epi, Reject):
         return epi
     assert anchor is not None
-    x, w = (node.given[i].spec for i in anchor.inputs[:2])
-    a, rank = anchor.attrs, x.rank - 2
-    pads = tuple(a.pads) or (0,) * 2 * rank
-    mixed = x.dtype is not w.dtype and anchor.layer.name != "IntegerConvolution"
-    if rank not in (1, 2) or not w.is_const or mixed:
-        return Reject("these kernels take one or two spatial axes, constant weights and one dtype")
-    if not all(isinstance(p, int) and p >= 0 for p in pads) or not isinstance(x.shape[1], int):
-        return Reject("pads are negative, or they or the channels are not known")
-    if any(d == 0 for d in (*x.shape, *w.shape, *epi.shape)):
-        return Reject("a tensor is empty")
+    found = geometry(node)
+    if isinstance(found, Reject):
+        return found
+    dtype = node.given[found.x].spec.dtype
+    if dtype is not node.given[found.w].spec.dtype and anchor.layer.name != "IntegerConvolution":
+        return Reject("these kernels take one dtype")
     try:
-        whole = _channels_last(_biased(node, epi, (*anchor.inputs, -1)[2]))
+        whole = _channels_last(_biased(node, epi, found.bias))
     except ShapeError as e:
         return Reject(str(e))
     if reason := results.why_not(whole):
         return Reject(reason)
-
-    def two(values: Sequence[Any], default: Any = 1) -> Any:
-        return (*(default,) * (2 - rank), *(values or (default,) * rank))
-
-    y = anchor_spec(node)
-    return Window(
-        anchor.inputs[0], anchor.inputs[1], x.shape[0], x.shape[1], int(w.const.shape[0]), a.group, two(x.shape[2:]),
-        two(y.shape[2:]), two(w.const.shape[2:]), two(a.strides), two(a.dilations), two(pads[:rank], 0),
-        two(pads[rank:], 0), (y.shape[0], *y.shape[2:]), x.dtype, whole,
-    )  # fmt: skip
+    n, _, *spatial = anchor_spec(node).shape
+    return Window(**vars(found), lead=(n, *spatial), dtype=dtype, epi=whole)
 
 
 def _biased(node: Node, epi: Epilogue, index: int) -> Epilogue:

@@ -41,7 +41,8 @@ class Assembled:
 class Assembler:
     """Walks the nodes in order. ``reformatter``: the candidate for a change of format; ``planner``: a body's plan.
 
-    A step of host code keeps what it computes, with all weights for that: untrusted, its references run in its place.
+    A step of host code, or of none of ``launchers``, keeps what it computes, with all weights for that: untrusted, its
+    references run in its place.
     ``content``: gives what ``stored`` gives.
     """
 

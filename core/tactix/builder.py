@@ -37,8 +37,8 @@ from tactix.select.measure import Measurer, estimate
 from tactix.select.precision import LOWER, Precisions, slower
 from tactix.select.timing_cache import TimingCache, default_path
 from tactix.words.dims import symbol_name
-from tactix.words.error_recorder import ErrorRecorder
-from tactix.words.errors import AccuracyError, BuildCancelled, ConfigError, ModelImportError, NoTacticError
+from tactix.words.error_recorder import ErrorRecorder, recording
+from tactix.words.errors import BuildCancelled, ConfigError, ModelImportError, NoTacticError
 from tactix.words.logger import Logger
 from tactix.words.progress import Quiet
 
@@ -113,8 +113,6 @@ class Builder:
 
     def build_plan(self, network: NetworkDefinition, config: BuilderConfig | None = None) -> Plan:
         """Fuse, select, assemble. Raises NetworkError, ConfigError, NoTacticError, CompilerError, BuildCancelled."""
-        from tactix.words.error_recorder import recording
-
         with recording(self):
             return self._build_plan(network, config or BuilderConfig())
 
@@ -138,12 +136,12 @@ class Builder:
         if BuilderFlag.VERSION_COMPATIBLE in config.flags and BuilderFlag.EXCLUDE_LEAN_RUNTIME not in config.flags:
             plan = self.session.flavours["lean"].embed(plan)  # type: ignore[attr-defined]
         if config.plugins_to_serialize:
-            carrier: Any = self.session.flavours["default"]
-            plan = carrier.embed(plan, config.plugins_to_serialize, self.session)
+            plan = self.session.flavours["default"].embed(plan, config.plugins_to_serialize, self.session)  # type: ignore[attr-defined]
         stage.precisions.check()
         stage.cache.save()
-        took = f"{time.monotonic() - start:.1f} s"
-        self.logger.info(f"built {network.name or 'network'}: {len(plan.steps)} steps in {took}")
+        self.logger.info(
+            f"built {network.name or 'network'}: {len(plan.steps)} steps, {time.monotonic() - start:.1f} s"
+        )
         return plan
 
     def _plan(
@@ -172,7 +170,7 @@ class Builder:
         lowering = {r.key for r in stage.rules if r.numerics in LOWER}
         try:
             tried = [self._attempt(network, stage, start, lambda name: False)]
-        except (AccuracyError, NoTacticError) as e:
+        except NoTacticError as e:
             if not lowering:
                 raise
             self.logger.warning(f"no layer is lowered: {e}")
@@ -211,8 +209,7 @@ class Builder:
     def _stage(self, network: NetworkDefinition, config: BuilderConfig) -> Stage:
         device = self.session.devices[config.device]
         if not config.target and (why := device.available()):
-            do = "Name a target to build without it"
-            raise ConfigError(f"device {config.device} is not here", why=why, do=do)
+            raise ConfigError(f"device {config.device} is not here", why=why, do="Name a target to build without it")
         profiles = ranges(network, config)
         properties = device.target(config.target) if config.target else device.properties()
         if isinstance(config.frozen, Locked):
@@ -220,29 +217,36 @@ class Builder:
         here = not device.available() and properties.features <= device.properties().features
         opt = {name: r[1] for name, r in profiles[0].dims.items()}
         context = CompileContext(properties, opt, config.thread_count(properties.cores))
-        crossing, bare = BuilderFlag.GPU_FALLBACK in config.flags, BuilderFlag.VERSION_COMPATIBLE in config.flags
-        precisions, kind = Precisions(config.numerics, config.layer_precisions), device.kind
-        rules = [r for r in self.session.active_rules() if r.numerics in precisions.kinds and r.device in ("", kind)]
-        tactics = [t for t in self.session.active_tactics() if t.numerics in precisions.kinds]
-        ways = {r.numerics for r in rules} | {t.numerics for t in tactics if t.device == kind}
-        for lower in sorted(LOWER & config.numerics - ways):
-            self.logger.warning(f"{config.device} has no way to compute in {lower}: the flag changes nothing")
-        tactics = [t for t in tactics if (crossing or not t.crosses) and not (bare and t.vendor)]
-        if config.tactic_sources is not None:
-            if unknown := config.tactic_sources - {t.source for t in tactics}:
-                known = sorted({t.source for t in tactics})
-                raise ConfigError(f"no tactic source {sorted(unknown)[0]!r}", do=f"There are: {', '.join(known)}")
-            tactics = [t for t in tactics if t.source in config.tactic_sources]
-        own = {key for key, launcher in self.session.launchers.items() if launcher.device == device.kind}
-        toolchain = Toolchain(c for c in self.session.compilers.values() if c.launcher in own)
-        for language, why in toolchain.missing.items():
-            if language not in toolchain.by_language:
-                self.logger.warning(f"no compiler for {language}: {why}; the reference runs what has no other tactic")
-        cache = _open_cache(config)
+        precisions = Precisions(config.numerics, config.layer_precisions)
+        rules, tactics = self._ways(config, precisions.kinds, device.kind)
+        toolchain, cache = self._toolchain(device.kind), _open_cache(config)
         link = LinkContext(device, context.threads, self.session.layers.__getitem__, warn=self.logger.warning)
         allocator = allocator_of(self.session, device) if here else None
         bench = (device.bench or Bench)(link, self.session.launchers, allocator, self.session.strangers())
         return Stage(config, device, context, toolchain, rules, tactics, precisions, cache, profiles, here, bench)
+
+    def _ways(self, config: BuilderConfig, kinds: frozenset[str], device: str) -> tuple[list[Rule], list[Tactic]]:
+        """Rules and tactics that the configuration allows."""
+        rules = [r for r in self.session.active_rules() if r.numerics in kinds and r.device in ("", device)]
+        tactics = [t for t in self.session.active_tactics() if t.numerics in kinds]
+        ways = {r.numerics for r in rules} | {t.numerics for t in tactics if t.device == device}
+        for lower in sorted(LOWER & config.numerics - ways):
+            self.logger.warning(f"{config.device} has no way to compute in {lower}: the flag changes nothing")
+        crossing, bare = BuilderFlag.GPU_FALLBACK in config.flags, BuilderFlag.VERSION_COMPATIBLE in config.flags
+        tactics = [t for t in tactics if (crossing or not t.crosses) and not (bare and t.vendor)]
+        known = {t.source for t in tactics}
+        wanted = known if config.tactic_sources is None else config.tactic_sources
+        if unknown := wanted - known:
+            raise ConfigError(f"no tactic source {min(unknown)!r}", do=f"There are: {', '.join(sorted(known))}")
+        return rules, [t for t in tactics if t.source in wanted]
+
+    def _toolchain(self, device: str) -> Toolchain:
+        own = {key for key, launcher in self.session.launchers.items() if launcher.device == device}
+        found = Toolchain(c for c in self.session.compilers.values() if c.launcher in own)
+        for language, why in found.missing.items():
+            if language not in found.by_language:
+                self.logger.warning(f"no compiler for {language}: {why}; the reference runs what has no other tactic")
+        return found
 
     def _bid(self, fused: NetworkDefinition, stage: Stage) -> dict[Node, Bids]:
         """Bids of every node; nodes with one signature share them."""
@@ -296,7 +300,8 @@ class Builder:
     ) -> Plan:  # fmt: skip
         monitor = stage.config.progress_monitor
         monitor.phase("assemble", 0)
-        draft = Assembler(fused, choice.candidates, partial(_reformat, stage), inner, self.session.launchers,
+        own = {k: found for k, found in self.session.launchers.items() if k not in stage.bench.strangers}
+        draft = Assembler(fused, choice.candidates, partial(_reformat, stage), inner, own,
                           stage.refit and stage.refit.content(stored)).run()  # fmt: skip
         binaries = stage.toolchain.compile((s.artifact for s in draft.steps), stage.context.device)
         steps = [replace(s, artifact=with_binary(s.artifact, binaries)) for s in draft.steps]
@@ -338,8 +343,7 @@ def _reformat(stage: Stage, node: Node) -> Candidate:
 
 
 def _open_cache(config: BuilderConfig) -> TimingCache:
-    where = config.timing_cache
-    if where is False:
+    if (where := config.timing_cache) is False:
         return TimingCache()
     return TimingCache(default_path() if where is None or where is True else Path(where))
 

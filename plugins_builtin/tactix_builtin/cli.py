@@ -46,6 +46,13 @@ def exit_code(error: BaseException) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one tool; returns the exit code and raises nothing but SystemExit."""
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:  # while tactix is imported, or an error is told
+        return INTERRUPTED
+
+
+def _run(argv: Sequence[str] | None) -> int:
     import click
 
     args = list(sys.argv[1:] if argv is None else argv)

@@ -17,7 +17,7 @@ from tactix.contracts.launcher import LinkContext, Step
 from tactix.words.errors import AllocationError, ExecutionError, InvalidArgument
 from tactix_builtin.allocators import allocators
 from tactix_builtin.allocators.arena import ArenaAllocator
-from tactix_builtin.devices import cpu, devices
+from tactix_builtin.devices import cpu, devices, levels
 from tactix_builtin.devices.cpu import CpuDevice, Segments
 from tactix_builtin.flavours import flavours
 
@@ -232,10 +232,10 @@ def test_measuring_counts_all_runs() -> None:
     assert log == [("repeat", "a", 7)]
 
 
-@pytest.mark.parametrize("level", cpu.LEVELS)
+@pytest.mark.parametrize("level", levels.LEVELS)
 def test_a_target_has_the_features_of_its_level_alone(level: str) -> None:
     here, found = CpuDevice().properties(), CpuDevice().target(level)
-    arch, bits, features = cpu.LEVELS[level]
+    arch, bits, features = levels.LEVELS[level]
     assert (found.kind, found.features, found.vector_bits) == ("cpu", features, bits)
     assert found.cores == here.cores
     if here.features >= features:
@@ -245,7 +245,7 @@ def test_a_target_has_the_features_of_its_level_alone(level: str) -> None:
 
 
 def test_levels_hold_each_other() -> None:
-    v2, v3, v4, arm = (cpu.LEVELS[level][2] for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8"))
+    v2, v3, v4, arm = (levels.LEVELS[level][2] for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8"))
     assert v2 < v3 < v4
     assert v4 <= cpu.X86
     assert not arm & v4
@@ -255,7 +255,7 @@ def test_levels_hold_each_other() -> None:
 def test_a_target_that_this_machine_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     old = DeviceProperties("cpu", "Old One", frozenset({"sse2", "avx"}), 256, 3, 1 << 30, {"arch": "x86_64", "l2": 99})
     monkeypatch.setattr(cpu, "_properties", lambda: old)
-    found = cpu.target("x86-64-v3")
+    found = levels.target("x86-64-v3")
     assert (found.name, found.memory, found.facts, found.cores) == ("x86-64-v3", 0, {"arch": "x86_64"}, 3)
     with pytest.raises(InvalidArgument, match=r"no level 'x86-64-v9'.*x86-64-v2.*armv8"):
-        cpu.target("x86-64-v9")
+        levels.target("x86-64-v9")

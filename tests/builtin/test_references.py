@@ -22,7 +22,7 @@ from tactix.words import dtypes
 from tactix.words.errors import ExecutionError, PlanCompatibilityError, PlanFormatError, TactixError, UntrustedPlan
 from tactix_builtin.flavours.references import on_references
 from tactix_builtin.tactics.c_winograd import WinogradTactic
-from tactix_sdk import pointwise, tanh
+from tactix_sdk import numpy_tactic, pointwise, tanh
 
 RNG = np.random.default_rng(8)
 QUIET = tactix.Logger(tactix.Severity.INTERNAL_ERROR)
@@ -256,6 +256,49 @@ def test_a_layer_that_is_not_installed() -> None:
     with pytest.raises(UntrustedPlan, match=r"no layer 'acme.Bend@1'.*pip install acme-bend==2\.1"):
         foreign(told)
     assert any("acme.Bend@1" in reason for reason in tactix.Runtime(QUIET).check(container.load(container.dump(told))))
+
+
+@numpy_tactic("acme.product@1", implements="tactix.MatMul@1")
+def product(a: Any, b: Any) -> Any:
+    """Not what the reference gives, so that it is seen which one ran."""
+    return a @ b * np.float32(1.001)
+
+
+class AcmeNumpy:
+    TACTIX_NAMESPACE = "acme"
+
+    @hookimpl
+    def tactix_tactics(self) -> list[Any]:
+        return [product]
+
+    @hookimpl
+    def tactix_launchers(self) -> list[Any]:
+        return [product.launcher]
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+def test_a_function_of_a_pack_that_is_not_installed(embedded: bool) -> None:
+    """Its launcher is not here, so it may run anything; the layer of its step is here."""
+    session = tactix.Session(door="build", plugins=[AcmeNumpy()], enable=["acme"])
+    net = tactix.Builder(QUIET, session).create_network("function")
+    w = RNG.standard_normal((4, 3), np.float32)
+    (y,) = net.add_layer("tactix.MatMul", [net.add_input("x", "f32", ("n", 4)), net.add_constant(w)])
+    net.mark_output(net.add_layer("tactix.Relu", [y])[0], "y")
+    plan = plan_of(net, session, tactic_sources={"acme", "numpy"}, builder_optimization_level=1)
+    assert launchers(plan) >= {"acme.product_python@1"}
+    x = RNG.standard_normal((2, 4), np.float32)
+    want = np.maximum(x @ w, 0)
+    np.testing.assert_allclose(foreign(plan, session=session)(x), want * 1.001, rtol=1e-5)
+    if embedded:
+        rows = tuple(replace(r, digest="0" * 64, embedded=r.key == "acme.product_python@1") for r in plan.requirements)
+        plan = replace(plan, requirements=rows, blobs={**plan.blobs, "0" * 64: b"no wheel"})
+    engine = foreign(plan)
+    assert launchers(engine.plan) == {"tactix.numpy@1"}
+    np.testing.assert_allclose(engine(x), want, rtol=1e-5)
+    with pytest.raises(
+        UntrustedPlan, match=r"acme\.product_python@1.*Python of" if embedded else r"acme\.product_pyth"
+    ):
+        foreign(plan, strict=True)
 
 
 def test_a_plan_of_an_earlier_build_is_refused() -> None:

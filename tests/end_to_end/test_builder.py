@@ -20,7 +20,6 @@ from tactix.network.definition import NetworkDefinition
 from tactix.plan import container
 from tactix.plugins.hookspecs import hookimpl
 from tactix.words.errors import (
-    AccuracyError,
     BuildCancelled,
     ConfigError,
     NetworkError,
@@ -100,7 +99,7 @@ def test_a_fast_and_wrong_tactic_is_rejected_and_recorded() -> None:
 
 def test_only_wrong_tactics_are_an_error() -> None:
     built = tactix.Builder(session=session(CTactic("test.wrong@1", WRONG)))
-    with pytest.raises(AccuracyError, match=r"test\.wrong@1"):
+    with pytest.raises(NoTacticError, match=r"every tactic was rejected.*test\.wrong@1"):
         built.build_plan(relu(built), config(tactic_sources={"test"}))
 
 

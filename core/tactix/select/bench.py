@@ -100,6 +100,10 @@ class Bench:
     def review(self, bids: Sequence[Bids]) -> None:
         """Reject what must not be chosen as it stands, after all that can be has been measured."""
 
+    def delay(self) -> float:
+        """By what share of itself a time may be too long, as others use the machine; 0 if that is not known."""
+        return 0.0
+
     def measure(self, runnable: Runnable, times: int) -> float:
         """Seconds that so many runs of what ``prepare`` gave take together; infinite if it is rejected meanwhile."""
         return self.device.measure(runnable, times)

@@ -18,14 +18,13 @@ from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import Bids, Candidate
 from tactix.select.timing_cache import Timing, TimingCache
 from tactix.words.dims import Env, symbols
-from tactix.words.errors import AccuracyError, ExecutionError, TactixError, TimingCacheError
+from tactix.words.errors import ExecutionError, NoTacticError, TactixError, TimingCacheError
 from tactix.words.progress import ProgressMonitor, SilentProgress
 
 ROUND_SECONDS = 0.001
 LEAST_ROUNDS, ROUNDS, MOST_ROUNDS = 3, 5, 16
 HOPELESS, DOUBTFUL = 1.3, 4.0
-SEPARATED = 1.05
-CONFIRMED = 1.02
+SEPARATED, CONFIRMED = 1.05, 1.02
 
 
 @dataclass
@@ -46,9 +45,9 @@ class Measurer:
     guessed: frozenset[str] = frozenset()
 
     def run(self, all_bids: Sequence[Bids]) -> None:
-        """Settle every candidate of every node. Raises CompilerError, AccuracyError, TimingCacheError."""
-        todo = [(b, [c for c in b.candidates if not self._settle(b, c)]) for b in all_bids]
-        todo = [(b, cs) for b, cs in todo if cs]
+        """Settle every candidate of every node. Raises CompilerError, NoTacticError, TimingCacheError."""
+        again = not self.frozen and time.monotonic() < self.deadline and not self.bench.delay()
+        todo = [(b, cs) for b in all_bids if (cs := [c for c in b.candidates if not self._settle(b, c, again)])]
         if self.frozen and todo:
             b, cs = todo[0]
             why = f"{sum(len(c) for _, c in todo)} timings are missing, the first is {cs[0].title}"
@@ -60,13 +59,16 @@ class Measurer:
         for i, (b, cs) in enumerate(todo):
             if self.monitor.cancelled() or time.monotonic() > self.deadline:
                 self.log(f"measuring stopped; {len(todo) - i} layers are chosen by estimate")
-                for c in (c for _, rest in todo[i:] for c in rest):
+                for c in (c for _, rest in todo[i:] for c in rest if c.status != "cached"):
                     estimate(c)
                 break
             self._race(b, cs, binaries)
             self.monitor.step("measure", i + 1, b.node.name)
         self.monitor.finish("measure")
         self.bench.review(all_bids)
+        delay = self.bench.delay()
+        for b, c in ((b, c) for b, cs in todo for c in cs if c.status == "measured"):
+            self.cache.put(self.key(b, c), Timing(c.seconds, c.spread, c.error, delay))
         for b in all_bids:
             _require_one(b)
 
@@ -78,8 +80,8 @@ class Measurer:
         parts = [*own, device, self.threads, self.toolchain.identity(c.artifact)]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:40]
 
-    def _settle(self, b: Bids, c: Candidate) -> bool:
-        """True if nothing needs to run for this candidate."""
+    def _settle(self, b: Bids, c: Candidate, again: bool) -> bool:
+        """True if nothing needs to run for this candidate. ``again``: what was delayed by others is timed again."""
         if why := self.bench.barred(c):
             reject(c, why)
         elif c.artifact.alias and self.bench.of(c) is self.bench:
@@ -88,6 +90,7 @@ class Measurer:
             estimate(c)
         elif found := self.cache.get(self.key(b, c)):
             _record(c, found, "cached")
+            return not (again and found.delay)
         else:
             return False
         return True
@@ -124,17 +127,14 @@ class Measurer:
 
     def _is_guessed(self, b: Bids) -> bool:
         """Whether the node's shapes hold symbols that only running tells, so that the sizes may not fit each other."""
-        dims = (d for v in (*b.node.given, *b.node.outputs) for d in v.spec.shape)
-        return any(symbols(d) & self.guessed for d in dims)
+        return any(symbols(d) & self.guessed for v in (*b.node.given, *b.node.outputs) for d in v.spec.shape)
 
     def _time(self, b: Bids, runners: Sequence[tuple[Candidate, Runnable, Any]]) -> None:
         for (c, _, _), times in zip(runners, interleave(self.bench.measure, [r for _, r, _ in runners]), strict=True):
             best = min(times)
             if c.status == "rejected":
                 continue
-            timing = Timing(best, median(times) / best - 1 if best else 0.0, c.error)
-            _record(c, timing, "measured")
-            self.cache.put(self.key(b, c), timing)
+            _record(c, Timing(best, median(times) / best - 1 if best else 0.0, c.error), "measured")
 
 
 def interleave(measure: Callable[[Runnable, int], float], runnables: Sequence[Runnable]) -> list[list[float]]:
@@ -181,4 +181,4 @@ def _require_one(b: Bids) -> None:
     if all(c.status == "rejected" for c in b.candidates):
         why = "; ".join(f"{c.title}: {c.reason}" for c in b.candidates)
         who, do = f"{b.node.name} ({b.node.kind})", "Allow more tactic sources, or mend those"
-        raise AccuracyError("every tactic was rejected", who=who, why=why, do=do)
+        raise NoTacticError("every tactic was rejected", who=who, why=why, do=do)

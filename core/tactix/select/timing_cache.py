@@ -15,11 +15,15 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one run, relative spread, departure from the reference in units of its budget."""
+    """Seconds of one run, relative spread, departure from the reference in units of its budget.
+
+    ``delay``: by what share of itself it may be too long, as others used the machine when it was taken.
+    """
 
     seconds: float
     spread: float
     error: float
+    delay: float = 0.0
 
 
 class TimingCache:
@@ -49,7 +53,7 @@ class TimingCache:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(str(self.path) + ".lock"):
             merged = {**(_read(self.path) if self.path.exists() else {}), **self._new}
-            rows = {k: [t.seconds, t.spread, t.error] for k, t in sorted(merged.items())}
+            rows = {k: [t.seconds, t.spread, t.error, t.delay] for k, t in sorted(merged.items())}
             fd, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)
             with os.fdopen(fd, "w") as f:
                 json.dump({"version": VERSION, "timings": rows}, f, indent=0)

@@ -10,7 +10,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import count, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
 
     from tactix_builtin.market.bench import CpuBench
 
-_V2 = frozenset({"sse2", "pni", "ssse3", "sse4_1", "sse4_2", "popcnt", "cx16", "lahf_lm"})
-_V3 = _V2 | {"avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "abm", "movbe"}
-_V4 = _V3 | {"avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl"}
+V2 = frozenset({"sse2", "pni", "ssse3", "sse4_1", "sse4_2", "popcnt", "cx16", "lahf_lm"})
+V3 = V2 | {"avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "abm", "movbe"}
+V4 = V3 | {"avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl"}
 
-X86 = _V4 | frozenset({
+X86 = V4 | frozenset({
     "avx512ifma", "avx512vbmi", "avx512_vbmi2", "avx512_vnni", "avx512_bitalg", "avx512_vpopcntdq", "avx512_bf16",
     "avx512_fp16", "avx_vnni", "avx_vnni_int8", "avx_ne_convert", "amx_tile", "amx_int8", "amx_bf16", "amx_fp16",
 })  # fmt: skip
@@ -44,13 +43,6 @@ ARM = {
 BASELINE = {"x86_64": frozenset({"sse2"}), "amd64": frozenset({"sse2"}), "arm64": frozenset({"neon"}),
             "aarch64": frozenset({"neon"})}  # fmt: skip
 """What every processor of the architecture has, where the system tells nothing."""
-
-LEVELS: dict[str, tuple[str, int, frozenset[str]]] = {
-    "x86-64-v2": ("x86_64", 128, _V2), "x86-64-v3": ("x86_64", 256, _V3), "x86-64-v4": ("x86_64", 512, _V4),
-    "armv8": ("aarch64", 128, frozenset({"neon"})),
-}  # fmt: skip
-"""Architecture, vector bits and features of the levels that plans are built for: those of the System V ABI for x86-64,
-under Linux's names (``pni`` is SSE3, ``abm`` LZCNT), and what every 64-bit ARM processor has."""
 
 CPUINFO = Path("/proc/cpuinfo")
 
@@ -161,6 +153,8 @@ class CpuDevice(Device):
         return CpuBench
 
     def target(self, name: str) -> DeviceProperties:
+        from tactix_builtin.devices.levels import target
+
         return target(name)
 
     def properties(self) -> DeviceProperties:
@@ -230,21 +224,6 @@ def _properties() -> DeviceProperties:
         memory=_memory(),
         facts={"arch": arch, "system": platform.system().lower(), **_caches()},
     )
-
-
-def target(level: str) -> DeviceProperties:
-    """A processor that has the features of a level, one of LEVELS, and no others.
-
-    Where this machine has them, it is this machine held back to them: what is built can be measured here. Otherwise
-    nothing but the level is known of it. Raises InvalidArgument for a level that there is not.
-    """
-    if level not in LEVELS:
-        raise InvalidArgument(f"no level {level!r}", who=CpuDevice.key, do=f"There are: {', '.join(LEVELS)}")
-    arch, bits, features = LEVELS[level]
-    here = _properties()
-    if here.features >= features:
-        return replace(here, features=features, vector_bits=bits)
-    return DeviceProperties("cpu", level, features, bits, here.cores, facts={"arch": arch})
 
 
 def _tiles_allowed() -> bool:

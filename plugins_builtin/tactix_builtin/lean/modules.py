@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tactix.words.errors import InternalError
 from tactix_builtin.layers import FAMILIES
+from tactix_builtin.lean.untyped import untyped
 
 PLACES = {"tactix": (), "tactix_builtin": ("builtin",), "tactix_sdk": ("sdk",)}
 """Where in the lean package the modules of each of ours lie."""
@@ -28,19 +29,24 @@ STANDS_FOR = {"tactix": ENTRY, "tactix.plugins.session": "tactix_builtin.lean.se
 """Modules whose place another takes."""
 
 LEFT_OUT = (
-    "tactix_builtin.cuda.bench", "tactix_builtin.cuda.cudnn.compiler", "tactix_builtin.cuda.nvrtc",
+    "tactix.plugins.hookspecs", "tactix_builtin.cuda.bench", "tactix_builtin.cuda.cudnn.compiler",
+    "tactix_builtin.cuda.nvrtc", "tactix_builtin.cuda.renewal", "tactix_builtin.devices.levels",
     "tactix_builtin.flavours.default", "tactix_builtin.flavours.dispatch", "tactix_builtin.flavours.lean",
-    "tactix.plugins.hookspecs", "tactix_builtin.market", "tactix_sdk.evaluate", "tactix_sdk.kernel_text",
+    "tactix_builtin.market", "tactix_sdk.evaluate", "tactix_sdk.kernel_text",
 )  # fmt: skip
 """What only building needs, and other flavours; imported inside functions that no plan gets to."""
 
+LAYERS = ("tactix_builtin.layers",)
+SAMPLING = ("sample", "settings")
+"""What layers have for building alone: methods that make inputs to try them on."""
+
 COLD = (
-    "tactix.contracts.calibrator", "tactix.contracts.compiler", "tactix.contracts.expr", "tactix.contracts.graph",
-    "tactix.contracts.importer", "tactix.contracts.layer", "tactix.contracts.region", "tactix.contracts.rule",
-    "tactix.contracts.tactic", "tactix.contracts.tool", "tactix.network", "tactix.plan.encode",
+    "tactix.contracts.allocator", "tactix.contracts.calibrator", "tactix.contracts.compiler", "tactix.contracts.expr",
+    "tactix.contracts.graph", "tactix.contracts.importer", "tactix.contracts.layer", "tactix.contracts.region",
+    "tactix.contracts.rule", "tactix.contracts.tactic", "tactix.contracts.tool", "tactix.plan.encode",
     "tactix_builtin.cuda", "tactix_builtin.embedded", "tactix_builtin.flavours.held", "tactix_builtin.flavours.phased",
     "tactix_builtin.flavours.references", "tactix_builtin.flavours.values", "tactix_builtin.launchers.control",
-    "tactix_builtin.launchers.numpy_launcher", "tactix_builtin.layers", "tactix_builtin.trust.changing", "tactix_sdk",
+    "tactix_builtin.launchers.numpy_launcher", "tactix_builtin.trust.changing", "tactix_sdk", *LAYERS,
 )  # fmt: skip
 """What a plan of kernels for the CPU does not need: kept compressed until something imports it."""
 
@@ -69,12 +75,15 @@ def is_package(module: str) -> bool:
 
 
 def parsed(module: str) -> ast.Module:
-    """Its code, or that of the module which takes its place, without what is there for type checkers alone."""
-    tree = _ForRunning().visit(_tree(STANDS_FOR.get(module, module)))
+    """Its code, or that of the module which takes its place, without what is there for readers and type checkers."""
+    tree = _tree(STANDS_FOR.get(module, module))
+    if within(module, LAYERS):
+        _drop_sampling(tree)
+    tree = untyped(module, tree)
     if module == SDK:
         homes = {name: ".".join(_parts(home)) for name, home in _offered().items()}
         tree.body += ast.parse(f"_HOMES = {homes!r}").body
-    return tree  # type: ignore[no-any-return]
+    return tree
 
 
 def _tree(module: str) -> ast.Module:
@@ -84,18 +93,15 @@ def _tree(module: str) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
+def _drop_sampling(tree: ast.Module) -> None:
+    for node in [n for n in tree.body if isinstance(n, ast.ClassDef)]:
+        node.body = [n for n in node.body if not (isinstance(n, ast.FunctionDef) and n.name in SAMPLING)]
+
+
 def _offered() -> dict[str, str]:
     """The names that the SDK has, and the module that each is from."""
     lines = [n for n in _tree(SDK).body if isinstance(n, ast.ImportFrom) and n.module]
     return {a.name: str(n.module) for n in lines if not within(str(n.module), LEFT_OUT) for a in n.names}
-
-
-class _ForRunning(ast.NodeTransformer):
-    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        if ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            return node.orelse
-        self.generic_visit(node)
-        return node
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

@@ -129,13 +129,16 @@ class CpuBench(Bench):
         own = toolchain.compile(fine, device)
         return {**joined(toolchain, fine, apart, device, self.pack), **own}
 
+    def delay(self) -> float:
+        return 0.0 if "worker" in self.__dict__ else self.others.delay()
+
     def review(self, bids: Sequence[Bids]) -> None:
         """A stranger that was not tried is not taken where tactix's own tactics can do it.
 
         What was timed while others used the machine is taken to vary by as much as they may have delayed it: more
         candidates are near-ties then.
         """
-        delay = 0.0 if "worker" in self.__dict__ else self.others.delay()
+        delay = self.delay()
         for c in (c for b in bids for c in b.candidates if c.status == "measured"):
             c.spread = max(c.spread, delay)
         for b in bids:

@@ -127,7 +127,7 @@ def work_of(node: Node) -> Work | Reject:
     if not all(o.is_full or not any(o.strides) or window.per_channel(o, found.epi) for o in operands):
         return Reject("epilogue operands are one number, one per channel, or as large as the output")
     win = DotWindow(
-        (found.x, found.w, -1), found.n, found.c, found.co, 1, sizes[:2], sizes[:2], (1, 1), (1, 1), (1, 1),
+        found.x, found.w, -1, found.n, found.c, found.co, 1, sizes[:2], sizes[:2], (1, 1), (1, 1), (1, 1),
         (0, 0, 0, 0), 0, False, HALVES, found.epi,
     )  # fmt: skip
     return Work(win, replace(win, out=sizes[2:]), found.strides, True)

@@ -88,7 +88,8 @@ def spread(node: Node) -> Window | Reject:
         return Reject("not a kernel equal to its stride, without pads, dilations and groups")
     if any(d == 0 for d in (*x.shape, *w.shape)):
         return Reject("a tensor is empty")
-    biased = with_bias(node, epi, anchor.inputs[2]) if len(anchor.inputs) > 2 and anchor.inputs[2] >= 0 else epi
+    bias = (*anchor.inputs, -1)[2]
+    biased = with_bias(node, epi, bias)
     if isinstance(biased, Reject):
         return biased
 
@@ -97,7 +98,7 @@ def spread(node: Node) -> Window | Reject:
 
     out = anchor_spec(node).shape[2:]
     return Window(
-        anchor.inputs[0], anchor.inputs[1], x.shape[0], int(w.const.shape[0]), int(w.const.shape[1]), 1,
+        anchor.inputs[0], anchor.inputs[1], bias, x.shape[0], int(w.const.shape[0]), int(w.const.shape[1]), 1,
         two(x.shape[2:]), two(out), two(kernel), two(kernel), (1, 1), (0, 0, 0, 0), biased, x.dtype,
     )  # fmt: skip
 

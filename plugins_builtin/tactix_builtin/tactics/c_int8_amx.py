@@ -33,9 +33,29 @@ def tactics() -> list[Tactic]:
     return [ByteAmxTactic(), HalfAmxTactic()]
 
 
-def two_sums(kind: str) -> str:
-    """Declares the sums of the block that is multiplied, and of the one before."""
-    return f"{kind} sums[2][{SIDE * SIDE}] __attribute__((aligned(64)));\nconst {kind}* old = sums[1];\nint at = 0;"
+def rows_left(when: str, x: str, rows: str, depth: int) -> list[str]:
+    """Copy the rows of ``depth`` bytes that fill no tile to ``rest``, with zeros behind them, if ``when`` holds."""
+    return [
+        f"uint8_t rest[{HIGH * depth}] __attribute__((aligned(64)));",
+        block(
+            f"if ({when} && {rows} % {SIDE})",
+            f"const int64_t odd = {rows} % {HIGH};",
+            f"memcpy(rest, {x} + ({rows} - odd) * {depth}, odd * {depth});",
+            f"memset(rest + odd * {depth}, 0, ({HIGH} - odd) * {depth});",
+        ),
+    ]
+
+
+def shared_out(rows: str, panels: int, kind: str, first: Sequence[str], walk: str, pending: str) -> str:
+    """A walk over this thread's part ``g`` of so many rows of blocks and panels, after the lines ``first``.
+
+    There are sums of the block that is multiplied and of the one before, of which ``pending`` tells the place.
+    """
+    return "\n".join([
+        "int64_t g[4];", f"TX_NAME(grid)({rows}, {panels}, tid, nt, g);", "if (g[0] >= g[1] || g[2] >= g[3]) return;",
+        f"{kind} sums[2][{SIDE * SIDE}] __attribute__((aligned(64)));", f"const {kind}* old = sums[1];", "int at = 0;",
+        *first, "TX_NAME(begin)();", walk, f"TX_NAME(rest)(a, old, {pending});", "_tile_release();",
+    ])  # fmt: skip
 
 
 def multiply(call: str, upper: str, lower: str, pitch: int) -> list[str]:
@@ -153,15 +173,6 @@ class _Kernel(DotKernel):
         walk = loop("k", "0", str(depth), *step, step=DEEP)
         self.functions.add("product", parameters, [*tiles_from("first"), walk, *tiles_to("made")])
 
-    @staticmethod
-    def _rest(x: str, m: str, depth: int) -> list[str]:
-        """Copy the rows that fill no tile."""
-        return [
-            f"const int64_t odd = {m} % {HIGH};",
-            f"memcpy(rest, {x} + ({m} - odd) * {depth}, odd * {depth});",
-            f"memset(rest + odd * {depth}, 0, ({HIGH} - odd) * {depth});",
-        ]
-
     def _blocks(self) -> str:
         """Loops over this thread's blocks: rows that stay in the cache, panels, rows."""
         p, m = self.p, self.args.dim(self.p.m)
@@ -186,12 +197,7 @@ class _Kernel(DotKernel):
             f"const int64_t lines = ({SIDE - 1} + next - u) / (next - u);",
             loop("p", "g[2]", "g[3]", *panel),
         ]
-        return "\n".join([
-            "int64_t g[4];", f"TX_NAME(grid)({tiles}, {self.panels}, tid, nt, g);",
-            "if (g[0] >= g[1] || g[2] >= g[3]) return;",
-            f"uint8_t rest[{HIGH * depth}] __attribute__((aligned(64)));",
-            two_sums(p.dot.element), "int64_t row = 0, stop = 0, col = 0;",
-            block(f"if (g[1] == {tiles} && {m} % {SIDE})", *self._rest(x, m, depth)),
-            "TX_NAME(begin)();", loop("u", "g[0]", "g[1]", *walk, step=most),
-            "TX_NAME(rest)(a, old, row, stop, col);", "_tile_release();",
-        ])  # fmt: skip
+        first = [*rows_left(f"g[1] == {tiles}", x, m, depth), "int64_t row = 0, stop = 0, col = 0;"]
+        return shared_out(
+            tiles, self.panels, p.dot.element, first, loop("u", "g[0]", "g[1]", *walk, step=most), "row, stop, col"
+        )

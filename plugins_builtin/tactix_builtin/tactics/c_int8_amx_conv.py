@@ -18,7 +18,7 @@ from tactix.words.dims import evaluate, symbols
 from tactix.words.tensor import LINEAR, blocked
 from tactix_builtin.tactics import c_int8_tile as byte
 from tactix_builtin.tactics import c_int8_window as window
-from tactix_builtin.tactics.c_int8_amx import RATES, ask_ahead, multiply, tiles_from, tiles_to, two_sums
+from tactix_builtin.tactics.c_int8_amx import RATES, ask_ahead, multiply, shared_out, tiles_from, tiles_to
 from tactix_builtin.tactics.c_int8_cells import Cells
 from tactix_builtin.tactics.c_int8_tile import BYTES, DEEP, HIGH, SIDE
 from tactix_builtin.tactics.c_int8_window import DotSite, DotWindow
@@ -172,10 +172,5 @@ class _Kernel:
             loop("k", "t", "t + next - u", *inner),
         ]
         walk = block("for (int64_t u = g[0], next; u < g[1]; u = next)", *head, loop("p", "g[2]", "g[3]", *panel))
-        total = f"{self.args.dim(self.win.n)} * {units}"
-        return "\n".join([
-            "int64_t g[4];", f"TX_NAME(grid)({total}, {self.panels}, tid, nt, g);",
-            "if (g[0] >= g[1] || g[2] >= g[3]) return;", two_sums("int32_t"),
-            "int64_t f = 0, stop = 0, of = 0, block = 0;",
-            "TX_NAME(begin)();", walk, "TX_NAME(rest)(a, old, f, stop, of, block);", "_tile_release();",
-        ])  # fmt: skip
+        total, first = f"{self.args.dim(self.win.n)} * {units}", ["int64_t f = 0, stop = 0, of = 0, block = 0;"]
+        return shared_out(total, self.panels, "int32_t", first, walk, "f, stop, of, block")

@@ -6,51 +6,38 @@ A first launch copies inputs that have pads, with the pads' value around them, s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from tactix.contracts.artifact import Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject, Variant
-from tactix.words.dims import Dim, Shape
 from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, Format, TensorSpec
+from tactix.words.tensor import LINEAR, Format
 from tactix_builtin.tactics import c_int8_tile as byte
 from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, anchor_spec, epilogue
 from tactix_builtin.tactics.c_int8_tile import Dot
 from tactix_builtin.tactics.c_text import Args, block, load, loop, splat, store
+from tactix_builtin.tactics.convolution import Geometry, geometry
 
 FEW_CHANNELS = 4
 """An image with at most so many channels is read linear, four bytes to a pixel."""
 
 
 @dataclass(frozen=True)
-class DotWindow:
-    """A convolution over two spatial axes; one axis gets a first one of size 1.
+class DotWindow(Geometry):
+    """Of images of known size. ``fill``: what pads are, a byte. ``flip``: whether the bytes of x have signs."""
 
-    ``inputs``: given ones for x, w and the bias. Sizes are (rows, columns); ``pads`` are top, left, bottom, right.
-    """
-
-    inputs: tuple[int, int, int]
-    n: Dim
-    c: int
-    co: int
-    group: int
     size: tuple[int, int]
     out: tuple[int, int]
-    kernel: tuple[int, int]
-    strides: tuple[int, int]
-    dilations: tuple[int, int]
-    pads: tuple[int, int, int, int]
     fill: int
     flip: bool
     dot: Dot
     epi: Epilogue
 
     @property
-    def is_pointwise(self) -> bool:
-        """Whether every output pixel is made of the one input pixel at its place."""
-        return self.kernel == (1, 1) and self.strides == (1, 1) and not any(self.pads)
+    def inputs(self) -> tuple[int, int, int]:
+        """The given ones for x, w and the bias."""
+        return self.x, self.w, self.bias
 
     @property
     def pixels(self) -> int:
@@ -60,40 +47,29 @@ class DotWindow:
 
 def dot_window(node: Node, dot: Dot = byte.BYTES) -> DotWindow | Reject:
     """The geometry of a convolution with constant weights; or why blocked kernels cannot take it."""
-    epi, anchor = epilogue(node), node.anchor
+    epi = epilogue(node)
     if isinstance(epi, Reject):
         return epi
-    assert anchor is not None
-    inputs: Any = (*anchor.inputs, -1)[:3]
-    x, w = (node.given[i].spec for i in inputs[:2])
-    a, rank, y = anchor.attrs, x.rank - 2, anchor_spec(node)
-    if x.rank not in (3, 4) or not byte.constant_channels(node, inputs[1:]):
-        return Reject("these kernels take one or two spatial axes, constant weights and a constant bias")
+    found = geometry(node)
+    if isinstance(found, Reject):
+        return found
+    x, w = node.given[found.x].spec, node.given[found.w].spec
     if any(v.dtype not in dot.dtypes for v in (x, w)):
         return Reject("the tensors have other dtypes than this kernel's")
-    pads = tuple(a.pads) or (0,) * 2 * rank
-    if reason := _why_not(node, (x, w, y), pads, epi):
+    if reason := _why_not(node, found, epi):
         return Reject(reason)
-
-    def two(values: object, default: int = 1) -> tuple[int, int]:
-        return (*(default,) * (2 - rank), *(tuple(values) or (default,) * rank))  # type: ignore[arg-type, return-value]
-
-    flat: Any = pads if rank == 2 else (0, pads[0], 0, pads[1])
-    channels: Any = x.shape[1]
-    return DotWindow(
-        inputs, x.shape[0], channels, int(w.const.shape[0]), a.group, two(x.shape[2:]), two(y.shape[2:]),
-        two(w.const.shape[2:]), two(a.strides), two(a.dilations), flat, getattr(a, "pad_value", 0) & 255,
-        x.dtype is DType.INT8, dot, epi,
-    )  # fmt: skip
+    fill = getattr(node.anchor.attrs, "pad_value", 0) & 255  # type: ignore[union-attr]
+    return DotWindow(**vars(found), fill=fill, flip=x.dtype is DType.INT8, dot=dot, epi=epi)
 
 
-def _why_not(node: Node, specs: tuple[TensorSpec, TensorSpec, TensorSpec], pads: Shape, epi: Epilogue) -> str:
-    """Why sizes, pads or operands do not suit; empty if they do."""
-    x, w, y = specs
-    if not all(isinstance(d, int) and d > 0 for d in (*x.shape[1:], *w.shape, *y.shape[1:])) or x.shape[0] == 0:
-        return "the sizes of the image are not known, or a tensor is empty"
-    if not all(isinstance(p, int) and p >= 0 for p in pads) or any(v.spec.shape != y.shape for v in node.outputs):
-        return "pads are negative or not known, or an output has another shape"
+def _why_not(node: Node, found: Geometry, epi: Epilogue) -> str:
+    """Why the bias, sizes or operands do not suit; empty if they do."""
+    if not byte.constant_channels(node, (found.w, found.bias)):
+        return "these kernels take constant weights and a constant bias"
+    if not all(isinstance(d, int) for d in (*found.size, *found.out)):
+        return "the sizes of the image are not known"
+    if any(v.spec.shape != anchor_spec(node).shape for v in node.outputs):
+        return "an output has another shape"
     if any(not _is_site(o, epi) for o in epi.operands.values()):
         return "epilogue operands are one number, one per channel, or as large as the output"
     return ""

@@ -55,10 +55,7 @@ def recurrence(node: Node) -> Recurrence | Reject:
         return Reject("an epilogue is not fused by this tactic")
     ids = (*node.body.nodes[0].inputs, *(-1,) * 8)
     specs = [node.given[i].spec if i >= 0 else None for i in ids]
-    x, w, r = specs[:3]
-    assert x is not None
-    assert w is not None
-    assert r is not None
+    x, w, r = (s for s in specs[:3] if s is not None)
     names = tuple(n.lower() for n in a.activations)
     if names not in ((), DEFAULTS[key] * a.directions):
         return Reject("other activations than the default ones")

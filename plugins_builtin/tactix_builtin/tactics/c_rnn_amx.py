@@ -12,6 +12,7 @@ from tactix.contracts.artifact import Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.words.dims import ceildiv
 from tactix.words.dtypes import DType
+from tactix_builtin.tactics.c_int8_amx import rows_left
 from tactix_builtin.tactics.c_int8_tile import DEEP, HALVES, HIGH, SIDE, has_tiles
 from tactix_builtin.tactics.c_text import block, loop, prelude
 
@@ -79,17 +80,11 @@ def project(k: RecurrentKernel) -> str:
         f"const int64_t left = {k.pitch // HIGH} - p * 2, here = left < 2 ? left : 2;",
         loop("t", "part[0]", "part[1]", *inner),
     ]
-    odd = [
-        f"const int64_t odd = {total} % {HIGH};",
-        f"memcpy(rest, {x} + ({total} - odd) * {depth}, odd * {depth});",
-        f"memset(rest + odd * {depth}, 0, ({HIGH} - odd) * {depth});",
-    ]
     return "\n".join([
         k.clear(), "int64_t part[4];", f"TX_NAME(grid)({tiles}, {r.directions * panels}, tid, nt, part);",
         "if (part[0] >= part[1] || part[2] >= part[3]) return;",
-        f"uint8_t rest[{HIGH * depth}] __attribute__((aligned(64)));",
         f"float sums[{SIDE * SIDE}] __attribute__((aligned(64)));",
-        block(f"if (part[1] == {tiles} && {total} % {SIDE})", *odd),
+        *rows_left(f"part[1] == {tiles}", x, total, depth),
         "TX_NAME(begin)();", loop("q", "part[2]", "part[3]", *panel), "_tile_release();",
     ])  # fmt: skip
 

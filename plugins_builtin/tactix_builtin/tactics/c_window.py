@@ -1,4 +1,4 @@
-"""What convolution kernels share: the geometry of a node, rows cut into tiles, and operands in the blocked format."""
+"""What convolution kernels share: geometry and epilogue of a node, rows cut into tiles, blocked operands."""
 
 from __future__ import annotations
 
@@ -12,46 +12,22 @@ from tactix.contracts.tactic import Reject
 from tactix.words.dims import Dim, Shape, ceildiv, prod
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, Format
-from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, anchor_spec, epilogue
+from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, epilogue
 from tactix_builtin.tactics.c_scalar import keeps_zero
 from tactix_builtin.tactics.c_text import Args, load, splat, store
 from tactix_builtin.tactics.c_tile import flat, is_row_major, with_term
+from tactix_builtin.tactics.convolution import Geometry, geometry
 
 PATTERNS = 5
 """Most kinds of tiles in a row; each is a function of its own."""
 
 
 @dataclass(frozen=True)
-class Window:
-    """A convolution over two spatial axes; one axis gets a first one of size 1.
+class Window(Geometry):
+    """``epi`` includes the bias, its operand strides are along (n, channel, row, column). ``dtype``: of x and w."""
 
-    ``x``, ``w``: given inputs. Sizes are (rows, columns); ``pads`` are top, left, bottom, right. ``epi`` includes the
-    bias, its operand strides are along (n, channel, row, column). ``dtype``: of x and w.
-    """
-
-    x: int
-    w: int
-    n: Dim
-    c: int
-    co: int
-    group: int
-    size: tuple[Dim, Dim]
-    out: tuple[Dim, Dim]
-    kernel: tuple[int, int]
-    strides: tuple[int, int]
-    dilations: tuple[int, int]
-    pads: tuple[int, int, int, int]
     epi: Epilogue
     dtype: DType
-
-    @property
-    def taps(self) -> int:
-        return self.kernel[0] * self.kernel[1]
-
-    @property
-    def is_pointwise(self) -> bool:
-        """Whether every output pixel is made of the one input pixel at its place."""
-        return self.kernel == (1, 1) and self.strides == (1, 1) and not any(self.pads)
 
     def valid(self, column: int, tap: int) -> bool:
         """Whether that tap of an output column's window lies inside the input's static width."""
@@ -64,41 +40,20 @@ def window(node: Node, dtypes: Sequence[DType] = (DType.FP32,)) -> Window | Reje
     epi = epilogue(node)
     if isinstance(epi, Reject):
         return epi
-    anchor = node.anchor
-    assert anchor is not None
-    x, w = (node.given[i].spec for i in anchor.inputs[:2])
-    if x.rank not in (3, 4) or not w.is_const or x.dtype not in dtypes or w.dtype is not x.dtype:
-        types = " or ".join(t.value for t in dtypes)
-        return Reject(f"these kernels take {types}, one or two spatial axes and constant weights")
-    a, rank = anchor.attrs, x.rank - 2
-    pads = tuple(a.pads) or (0,) * 2 * rank
-    if not all(isinstance(p, int) and p >= 0 for p in pads) or not isinstance(x.shape[1], int):
-        return Reject("pads are negative, or they or the channels are not known")
-    if any(d == 0 for d in (*x.shape, *w.shape, *epi.shape)):
-        return Reject("a tensor is empty")
-    with_bias = _biased(node, epi, anchor.inputs)
-    if isinstance(with_bias, Reject):
-        return with_bias
-    y = anchor_spec(node)
-    flat_pads = pads if rank == 2 else (0, pads[0], 0, pads[1])
-
-    def two(values: Sequence[Any], default: Any = 1) -> Any:
-        return (*(default,) * (2 - rank), *(values or (default,) * rank))
-
-    return Window(
-        anchor.inputs[0], anchor.inputs[1], x.shape[0], x.shape[1], int(w.const.shape[0]), a.group, two(x.shape[2:]),
-        two(y.shape[2:]), two(w.const.shape[2:]), two(a.strides), two(a.dilations), flat_pads, with_bias, x.dtype,  # type: ignore[arg-type]
-    )  # fmt: skip
-
-
-def _biased(node: Node, epi: Epilogue, inputs: Sequence[int]) -> Epilogue | Reject:
-    if len(inputs) < 3 or inputs[2] < 0:
-        return epi
-    return with_bias(node, epi, inputs[2])
+    found = geometry(node)
+    if isinstance(found, Reject):
+        return found
+    x, w = node.given[found.x].spec, node.given[found.w].spec
+    if x.dtype not in dtypes or w.dtype is not x.dtype:
+        return Reject(f"these kernels take {' or '.join(t.value for t in dtypes)}")
+    biased = with_bias(node, epi, found.bias)
+    return biased if isinstance(biased, Reject) else Window(**vars(found), epi=biased, dtype=x.dtype)
 
 
 def with_bias(node: Node, epi: Epilogue, index: int) -> Epilogue | Reject:
-    """The epilogue after adding the given input ``index``, a constant of one element for each channel."""
+    """The epilogue after adding the given input ``index``, a constant of one element for each channel; -1 for none."""
+    if index < 0:
+        return epi
     spec = node.given[index].spec
     if not spec.is_const:
         return Reject("these kernels take a constant bias")

@@ -23,8 +23,8 @@ NOTABLE = 0.05
 def command(first: str, second: str, shapes: Any, as_json: bool) -> int:
     """Tell the plans FIRST and SECOND apart: choices, precision, steps, bytes, times, inputs and outputs, requirements.
 
-    Only their headers are looked at: nothing of them is run. Times are those that the builds measured. As with diff,
-    the exit code is 0 if they are the same, signatures aside, and 1 if they differ.
+    Nothing of them is run; their content is checked against its sha256. Times are those that the builds measured. As
+    with diff, the exit code is 0 if they are the same, signatures aside, and 1 if they differ; 5 if one is damaged.
     """
     try:
         facts = plan_diff.report(first, second, options.merged(shapes))

@@ -8,9 +8,9 @@ import click
 
 from tactix.words.errors import InvalidArgument
 from tactix_builtin.tools import options, show
-from tactix_builtin.trust import book
-from tactix_builtin.trust.changing import changing
-from tactix_builtin.trust.key import ALGORITHMS, HMAC, Key, generate, parse
+from tactix_builtin.trust import book, people
+from tactix_builtin.trust.changing import changing, generate
+from tactix_builtin.trust.key import ALGORITHMS, HMAC, Key
 
 
 @click.group("keys")
@@ -53,14 +53,14 @@ def new(name: str, algorithm: str, local: bool, as_json: bool) -> None:
 @options.json_option
 def trust(public: str, name: str, as_json: bool) -> None:
     """Trust the owner of a PUBLIC key (ed25519:...): plans that it signed run their code here."""
-    _kept(parse(public, name), False, as_json)
+    _kept(people.parse(public, name), False, as_json)
 
 
 @command.command("export")
 @click.argument("key")
 def export(key: str) -> None:
     """Print the public half of KEY (a name or id) for `tactix keys trust` of others."""
-    click.echo(book.read().find(key).export())
+    click.echo(people.export(people.find(book.read(), key)))
 
 
 @command.command("remove")
@@ -68,7 +68,7 @@ def export(key: str) -> None:
 def remove(key: str) -> None:
     """Forget KEY (a name or id): plans that it signed are trusted no more, and nothing can be signed with it again."""
     with changing() as found:
-        gone = found.find(key)
+        gone = people.find(found, key)
         del found.keys[gone.id]
         found.local = "" if found.local == gone.id else found.local
 

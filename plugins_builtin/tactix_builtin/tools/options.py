@@ -13,6 +13,10 @@ Shapes = dict[str, tuple[int, ...]]
 
 _SHAPE = re.compile(r"(?P<name>.+?):(?P<dims>\d+(x\d+)*|scalar)")
 _TIME = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>ms|s|m|h|)")
+_FLAGS = (
+    "no_fallback", "gpu_fallback", "version_compatible", "exclude_lean_runtime", "refit", "refit_identical",
+    "strip_plan", "weight_streaming",
+)  # fmt: skip
 _UNITS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -94,10 +98,20 @@ def trust_options(function: F) -> F:
 
 def build_options(function: F) -> F:
     """What says how to build; the tool gets it as keywords, which ``settings`` understands."""
+    return _stack([_profile_options, _choice_options, _numerics_options, _device_options, _plan_options])(function)
+
+
+def _profile_options(function: F) -> F:
     return _stack([
         click.option("--min-shapes", type=SHAPES, multiple=True, help="Smallest input shapes of the profile."),
         click.option("--opt-shapes", type=SHAPES, multiple=True, help="Input shapes to tune for."),
         click.option("--max-shapes", type=SHAPES, multiple=True, help="Largest input shapes of the profile."),
+    ])(function)  # fmt: skip
+
+
+def _choice_options(function: F) -> F:
+    """How tactics are chosen."""
+    return _stack([
         click.option("-O", "--opt-level", type=click.IntRange(0, 5), default=3, show_default=True,
                      help="How much to measure: 0 nothing, 5 every variant."),
         click.option("--tactics", metavar="NAME[,...]", help="Tactic sources that may bid; default: all."),
@@ -110,16 +124,32 @@ def build_options(function: F) -> F:
                      help="Fail where a timing is not in the cache; with --lock, where anything is not as it was."),
         click.option("--lock", type=FILE, help="Choose by this file, which `tactix lock` wrote; for --frozen."),
         click.option("--enable", metavar="PACK", multiple=True, help="Let a pack touch layers of others."),
+    ])(function)  # fmt: skip
+
+
+def _numerics_options(function: F) -> F:
+    return _stack([
         click.option("--exact", is_flag=True, help="No fusion that changes rounding."),
         click.option("--precision", type=click.Choice(["fp32", "tf32", "fp16", "bf16"]), default="fp32",
                      show_default=True, help="What float32 layers may be computed in, where that is faster."),
         click.option("--layer-precision", metavar="LAYER:TYPE", multiple=True,
                      help="Precision of layers by name (* as in file names), obeyed: '*/norm*:fp32'."),
+    ])(function)  # fmt: skip
+
+
+def _device_options(function: F) -> F:
+    return _stack([
         click.option("--device", default="cpu", show_default=True, help="Device to build for: a kind or a key."),
         click.option("--target", "--hardware-compatibility-level", "target", default="", metavar="NAME",
                      help="Level, family or model of device, if not this machine's: x86-64-v3, armv8, AMPERE_PLUS."),
         click.option("--no-fallback", is_flag=True, help="Fail where only the reference could run a layer."),
         click.option("--gpu-fallback", is_flag=True, help="What no kernel can do may run on the host, beside a GPU."),
+    ])(function)  # fmt: skip
+
+
+def _plan_options(function: F) -> F:
+    """What the plan holds, and what may be done with it."""
+    return _stack([
         click.option("--version-compatible", is_flag=True,
                      help="Other versions can run the plan: it holds its runtime, and needs no vendor's library."),
         click.option("--exclude-lean-runtime", is_flag=True, help="Leave the runtime out of such a plan."),
@@ -134,40 +164,38 @@ def build_options(function: F) -> F:
 
 def settings(options: dict[str, Any], shapes: Shapes | None = None) -> dict[str, Any]:
     """Keywords of ``tactix.build`` from those of ``build_options``; ``shapes``: fixed shapes. Raises UsageError."""
-    from tactix.config import BuilderFlag
-
     if options["no_timing_cache"] and options["timing_cache"]:
         raise click.UsageError("--timing-cache and --no-timing-cache contradict each other")
-    named = {"exact": BuilderFlag.EXACT_NUMERICS, "no_fallback": BuilderFlag.NO_FALLBACK,
-             "gpu_fallback": BuilderFlag.GPU_FALLBACK,
-             "version_compatible": BuilderFlag.VERSION_COMPATIBLE,
-             "exclude_lean_runtime": BuilderFlag.EXCLUDE_LEAN_RUNTIME,
-             "refit": BuilderFlag.REFIT,
-             "refit_identical": BuilderFlag.REFIT_IDENTICAL,
-             "strip_plan": BuilderFlag.STRIP_PLAN,
-             "weight_streaming": BuilderFlag.WEIGHT_STREAMING}  # fmt: skip
     if options["lock"] and not options["frozen"]:
         raise click.UsageError("--lock is for frozen builds; give --frozen, too")
-    device = options["device"]
-    out: dict[str, Any] = {
+    device, sources = options["device"], options["tactics"]
+    given = {
+        "tactic_sources": {s.strip() for s in sources.split(",")} if sources else None,
+        "budget": options["budget"],
+    }
+    return {
         "level": options["opt_level"],
         "threads": options["threads"],
         "plugins_to_serialize": list(options["embed"]),
         "frozen": options["lock"] or options["frozen"],
         "enable": options["enable"],
-        "flags": {flag for name, flag in named.items() if options[name]},
+        "flags": _flags(options),
         "device": device if "@" in device else f"tactix.{device}@1",
         "target": options["target"],
         "precision": options["precision"],
         "layer_precisions": _layer_precisions(options["layer_precision"]),
         "timing_cache": False if options["no_timing_cache"] else options["timing_cache"],
         "shapes": profile(options, shapes or {}),
+        **{name: value for name, value in given.items() if value is not None},
     }
-    if options["tactics"]:
-        out["tactic_sources"] = {name.strip() for name in options["tactics"].split(",")}
-    if options["budget"] is not None:
-        out["budget"] = options["budget"]
-    return out
+
+
+def _flags(options: dict[str, Any]) -> set[Any]:
+    """Builder flags; most options are called as theirs."""
+    from tactix.config import BuilderFlag
+
+    exact = {BuilderFlag.EXACT_NUMERICS} if options["exact"] else set()
+    return exact | {BuilderFlag(name) for name in _FLAGS if options[name]}
 
 
 def _layer_precisions(items: tuple[str, ...]) -> dict[str, str]:

@@ -21,8 +21,11 @@ Pair = list[Any]
 
 
 def report(a: str, b: str, shapes: Shapes) -> dict[str, Any]:
-    """JSON; ``same``: whether the headers are, and by their sha256 all content. Raises PlanFormatError, ShapeError."""
-    plans = [load(path, verify=False) for path in (a, b)]
+    """JSON; ``same``: whether the headers are, and by their sha256 all content.
+
+    Raises PlanFormatError, also where content is damaged, and ShapeError.
+    """
+    plans = [load(path, verify=True) for path in (a, b)]
     first, second = (dict(_steps(p)) for p in plans)
     both = [name for name in first if name in second]
     rows = [{"name": n, **_step(first[n], second[n])} for n in both]

@@ -1,4 +1,4 @@
-"""A build's progress on a terminal: stages, layers, time left; Ctrl-C ends the measuring and keeps what is known."""
+"""A build's progress on a terminal: stages, layers, time left; and what Ctrl-C does meanwhile."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ TITLES = {
 
 
 class BuildProgress:
-    """A ProgressMonitor and a context manager. Without a terminal one line tells of each finished stage."""
+    """A ProgressMonitor and a context manager. Without a terminal one line tells of each finished stage.
 
-    def __init__(self, console: Console, quiet: bool = False) -> None:
-        self.console, self.quiet = console, quiet
+    ``keeps``: a plan that was not measured to its end is of use, so the first Ctrl-C only ends the measuring.
+    """
+
+    def __init__(self, console: Console, quiet: bool = False, keeps: bool = True) -> None:
+        self.console, self.quiet, self.keeps = console, quiet, keeps
         self.stopped = False
         self._live = console.is_terminal and not quiet
         self._bars = Progress(
@@ -69,7 +72,7 @@ class BuildProgress:
         self._bars.stop()
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        if self.stopped:
+        if self.stopped or not self.keeps:
             raise KeyboardInterrupt
         self.stopped = True
         self.console.print("stopping: the rest is chosen by estimate; press Ctrl-C again to give up", style="yellow")

@@ -9,7 +9,7 @@ import click
 
 from tactix.plan import container
 from tactix_builtin.tools import options, show, source
-from tactix_builtin.trust import book
+from tactix_builtin.trust import book, people
 from tactix_builtin.trust.key import Key
 from tactix_builtin.trust.store import LocalStore, sign
 
@@ -26,7 +26,7 @@ def command(plan: str, name: str | None, output: str | None, as_json: bool) -> N
     which `tactix verify` shows, stays as it is.
     """
     loaded = container.load(plan, verify=True)
-    key: Key | None = book.read().find(name) if name else None
+    key: Key | None = people.find(book.read(), name) if name else None
     source.output(output or plan)
     container.save(loaded, output or plan, partial(sign, key) if key else LocalStore().sign)
     facts: dict[str, Any] = {"plan": output or plan, "key": (key or _local()).id}

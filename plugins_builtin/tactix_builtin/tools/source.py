@@ -60,18 +60,21 @@ def build(
 
     ``options``: from ``build_options``; ``shapes`` fix the inputs. Raises what ``Builder`` raises.
     """
-    with building(path, session, options, shapes, quiet) as (builder, network, config):
+    with building(path, session, options, shapes, quiet, keeps=True) as (builder, network, config):
         return builder.build_plan(network, config), config.progress_monitor.cancelled()
 
 
 @contextlib.contextmanager
 def building(
-    path: str, session: Session, options: dict[str, Any], shapes: Shapes | None = None, quiet: bool = False
-) -> Iterator[tuple[Builder, NetworkDefinition, BuilderConfig]]:
-    """What builds a model, with progress on stderr meanwhile. Arguments and errors as of ``build``."""
+    path: str, session: Session, options: dict[str, Any], shapes: Shapes | None = None, quiet: bool = False,
+    keeps: bool = False,
+) -> Iterator[tuple[Builder, NetworkDefinition, BuilderConfig]]:  # fmt: skip
+    """What builds a model, with progress on stderr meanwhile. Ctrl-C raises KeyboardInterrupt, unless the plan
+    ``keeps`` what is known by then. Arguments and errors as of ``build``.
+    """
     require_model(path)
     config = configure(**settings(options, shapes))
-    with BuildProgress(errors_console(), quiet) as progress:
+    with BuildProgress(errors_console(), quiet, keeps) as progress:
         config.progress_monitor = progress
         builder = Builder(session.logger, session)
         progress.phase("import", 0)
@@ -88,16 +91,15 @@ def threads(options: dict[str, Any]) -> int:
 def open_engine(
     path: str, session: Session, options: dict[str, Any], shapes: Shapes | None = None, quiet: bool = False
 ) -> Engine:
-    """The engine of a plan file, or of a model that is built first. Raises KeyboardInterrupt if Ctrl-C stopped that."""
+    """The engine of a plan file, or of a model that is built first."""
     trust = {"strict": options["strict"], "engine_host_code_allowed": options["allow_host_code"]}
     runtime = Runtime(session.logger, session, flavour=options["flavour"], max_threads=threads(options), **trust)
     if options["lean_runtime"]:
         runtime = runtime.load_runtime(options["lean_runtime"])
     if is_plan(path):
         return runtime.deserialize(path)
-    plan, stopped = build(path, session, options, shapes, quiet)
-    if stopped:
-        raise KeyboardInterrupt
+    with building(path, session, options, shapes, quiet) as (builder, network, config):
+        plan = builder.build_plan(network, config)
     return runtime.load(plan)
 
 

@@ -30,15 +30,6 @@ class Book:
         old = self.keys.get(key.id)
         self.keys[key.id] = Key(key.algorithm, key.secret or (old.secret if old else b""), key.public, key.name)
 
-    def find(self, text: str) -> Key:
-        """The key of that name, else the one whose id begins so. Raises InvalidArgument unless there is just one."""
-        named = [k for k in self.keys.values() if text and k.name == text]
-        found = named or [k for k in self.keys.values() if text and k.id.startswith(text)]
-        if len(found) != 1:
-            do = "`tactix keys list` shows them"
-            raise InvalidArgument(f"{'no key is' if not found else 'several keys are'} called {text!r}", do=do)
-        return found[0]
-
 
 def digest_of(text: str) -> str:
     """A sha256 as 64 small hexadecimal digits. Raises InvalidArgument."""

@@ -1,4 +1,4 @@
-"""Changing the file of the trust store, one process at a time; looking into it needs none of this."""
+"""Making keys, and changing the file of the trust store, one process at a time; looking into it needs none of this."""
 
 from __future__ import annotations
 
@@ -11,6 +11,26 @@ from typing import Any
 
 from tactix.words.errors import ConfigError
 from tactix_builtin.trust.book import VERSION, Book, place, read
+from tactix_builtin.trust.key import HMAC, SIZE, Key, ed25519
+
+
+def generate(algorithm: str, name: str = "") -> Key:
+    """A fresh key. Raises ConfigError where its algorithm is not there."""
+    secret = os.urandom(SIZE)
+    if algorithm == HMAC:
+        return Key(HMAC, secret, name=name)
+    public = ed25519().Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+    return Key(algorithm, secret, public, name)
+
+
+def local_key() -> Key:
+    """The key that signs what is built here; made if there is none. Raises ConfigError."""
+    with changing() as book:  # another process may have made it meanwhile
+        if book.local not in book.keys:
+            made = generate(HMAC, "local")
+            book.add(made)
+            book.local = made.id
+        return book.keys[book.local]
 
 
 @contextmanager

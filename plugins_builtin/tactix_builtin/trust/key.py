@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import hmac
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,52 +46,26 @@ class Key:
             raise InvalidArgument(f"{self.title} cannot sign", why="its secret is not here")
         if self.algorithm == HMAC:
             return hmac.digest(self.secret, message, "sha256")
-        return _ed25519().Ed25519PrivateKey.from_private_bytes(self.secret).sign(message)  # type: ignore[no-any-return]
+        return ed25519().Ed25519PrivateKey.from_private_bytes(self.secret).sign(message)  # type: ignore[no-any-return]
 
     def fits(self, message: bytes, signature: bytes) -> bool:
         """Whether the signature is of this message by this key; as long for a wrong one. Raises ConfigError."""
         if self.algorithm == HMAC:
             return hmac.compare_digest(self.sign(message), signature)
-        ed25519 = _ed25519()
+        public = ed25519().Ed25519PublicKey.from_public_bytes(self.public)
         from cryptography.exceptions import InvalidSignature
 
         try:
-            ed25519.Ed25519PublicKey.from_public_bytes(self.public).verify(signature, message)
+            public.verify(signature, message)
         except InvalidSignature:
             return False
         return True
 
-    def export(self) -> str:
-        """What others need to verify: ``ed25519:`` and hexadecimal digits. Raises InvalidArgument for a secret one."""
-        if self.algorithm == HMAC:
-            do = "Make one of ed25519: tactix keys new --algorithm ed25519"
-            raise InvalidArgument(f"{self.title} has no public half", why="who can verify with it can sign", do=do)
-        return f"{ED25519}:{self.public.hex()}"
 
-
-def generate(algorithm: str, name: str = "") -> Key:
-    """A fresh key. Raises ConfigError where its algorithm is not there."""
-    secret = os.urandom(SIZE)
-    if algorithm == HMAC:
-        return Key(HMAC, secret, name=name)
-    public = _ed25519().Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
-    return Key(algorithm, secret, public, name)
-
-
-def parse(text: str, name: str = "") -> Key:
-    """The key that ``export`` wrote. Raises InvalidArgument."""
-    algorithm, _, digits = text.strip().partition(":")
+def ed25519() -> Any:
+    """The module of its keys. Raises ConfigError."""
     try:
-        if algorithm == ED25519:
-            return Key(ED25519, public=bytes.fromhex(digits), name=name)
-    except ValueError:
-        pass
-    raise InvalidArgument(f"{text[:80]!r} is no public key", do="Give what `tactix keys export` prints: ed25519:...")
-
-
-def _ed25519() -> Any:
-    try:
-        from cryptography.hazmat.primitives.asymmetric import ed25519
+        from cryptography.hazmat.primitives.asymmetric import ed25519 as keys
     except ImportError as e:
         raise ConfigError("ed25519 is not here", why=str(e), do="pip install 'tactix[sign]'") from None
-    return ed25519
+    return keys

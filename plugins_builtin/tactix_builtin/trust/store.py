@@ -7,7 +7,7 @@ import json
 from tactix.contracts.trust import Seal
 from tactix.words.errors import PlanFormatError, UntrustedPlan
 from tactix_builtin.trust.book import read
-from tactix_builtin.trust.key import ALGORITHMS, HMAC, Key, generate
+from tactix_builtin.trust.key import ALGORITHMS, Key
 
 DOMAIN = b"tactix plan signature 1\n"
 """Stands before the digest in what is signed, so that no signature of something else is one of a plan."""
@@ -58,12 +58,8 @@ def parse(signature: bytes) -> tuple[str, str, bytes]:
 
 def _local_key() -> Key:
     book = read()
-    if book.local not in book.keys:
-        from tactix_builtin.trust.changing import changing
+    if book.local in book.keys:
+        return book.keys[book.local]
+    from tactix_builtin.trust.changing import local_key
 
-        with changing() as book:  # another process may have made it meanwhile
-            if book.local not in book.keys:
-                made = generate(HMAC, "local")
-                book.add(made)
-                book.local = made.id
-    return book.keys[book.local]
+    return local_key()

@@ -18,6 +18,7 @@ import tactix
 from tactix.network.definition import NetworkDefinition
 from tactix.plan import container
 from tactix_builtin.market import process, record
+from tactix_builtin.market.others import Others
 from tactix_builtin.market.quarantine import Quarantine
 
 Rows = list[dict[str, Any]]
@@ -348,7 +349,10 @@ def test_a_good_kernel_is_taken_where_it_is_faster(tmp_path: Path) -> None:
     assert np.allclose(y, a @ b, atol=1e-5)
 
 
-def test_after_a_pack_is_gone_a_build_gives_the_same_bytes_as_before(tmp_path: Path) -> None:
+def test_after_a_pack_is_gone_a_build_gives_the_same_bytes_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Others, "delay", lambda self: 0.0)  # nothing is timed again
     cache = tmp_path / "timings.json"
     shape = (2048, 4, 4, 4)
     built(product_net, *shape, timing_cache=cache)

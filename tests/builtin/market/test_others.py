@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import tactix
+from tactix.words.progress import SilentProgress
 from tactix_builtin.market import others
 
 
@@ -43,21 +47,55 @@ def test_what_the_system_tells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert others.busy() == -1.0
 
 
+def built(monkeypatch: pytest.MonkeyPatch, delay: float, **options: Any) -> list[Any]:
+    """Candidates of a product that have a time, in a build on a machine so busy."""
+    monkeypatch.setattr(others.Others, "delay", lambda self: delay)
+    builder = tactix.Builder()
+    net = builder.create_network("product")
+    w = np.random.default_rng(0).standard_normal((256, 64), np.float32)
+    (y,) = net.add_layer("tactix.MatMul", [net.add_input("x", "f32", (60, 256)), net.add_constant(w)])
+    net.mark_output(y, "y")
+    plan = builder.build_plan(net, tactix.BuilderConfig(builder_optimization_level=3, **options))
+    (node,) = plan.ledger["nodes"].values()
+    return [c for c in node["candidates"] if c["status"] in ("measured", "cached")]
+
+
+class Stopped(SilentProgress):
+    """Stops measuring where it begins."""
+
+    measuring = False
+
+    def phase(self, name: str, total: int) -> None:
+        self.measuring = self.measuring or name == "measure"
+
+    def cancelled(self) -> bool:
+        return self.measuring
+
+
+def states(candidates: list[Any]) -> set[str]:
+    return {c["status"] for c in candidates}
+
+
+def test_what_was_timed_on_a_busy_machine_is_timed_again_once_on_a_quiet_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cache = tmp_path / "timings.json"
+    assert states(built(monkeypatch, 5.0, timing_cache=cache)) == {"measured"}
+    again = built(monkeypatch, 4.0, timing_cache=cache)
+    assert states(again) == {"cached"}, "it is no quieter"
+    assert all(c["spread"] >= 5.0 for c in again), "the doubt is kept"
+    for options in ({"frozen": True}, {"budget": 0.0}, {"progress_monitor": Stopped()}):
+        kept = built(monkeypatch, 0.0, timing_cache=cache, **options)
+        assert states(kept) == {"cached"}, "a doubtful time is better than none"
+        assert [c["seconds"] for c in kept] == [c["seconds"] for c in again]
+    assert states(built(monkeypatch, 0.0, timing_cache=cache)) == {"measured"}
+    assert states(built(monkeypatch, 0.0, timing_cache=cache)) == {"cached"}
+    assert not any(row[3] for row in json.loads(cache.read_text())["timings"].values())
+
+
 def test_busy_machines_have_more_near_ties(monkeypatch: pytest.MonkeyPatch) -> None:
-    import numpy as np
-
-    import tactix
-
     def spreads(delay: float) -> list[Any]:
-        monkeypatch.setattr(others.Others, "delay", lambda self: delay)
-        builder = tactix.Builder()
-        net = builder.create_network("product")
-        w = np.random.default_rng(0).standard_normal((256, 64), np.float32)
-        (y,) = net.add_layer("tactix.MatMul", [net.add_input("x", "f32", (60, 256)), net.add_constant(w)])
-        net.mark_output(y, "y")
-        plan = builder.build_plan(net, tactix.BuilderConfig(timing_cache=False, builder_optimization_level=3))
-        (node,) = plan.ledger["nodes"].values()
-        return [c for c in node["candidates"] if c["status"] == "measured"]
+        return built(monkeypatch, delay, timing_cache=False)
 
     assert all(c["spread"] >= 5.0 for c in spreads(5.0))
     assert sum(c.get("near_tie", False) for c in spreads(1e6)) == len(spreads(0.0)) - 1

@@ -30,7 +30,8 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.devices.cpu import LEVELS, CpuDevice, target
+from tactix_builtin.devices.cpu import CpuDevice
+from tactix_builtin.devices.levels import LEVELS, target
 from tactix_builtin.tactics.c_target import foreign
 from tactix_builtin.tactics.cc import CCompiler
 

@@ -15,7 +15,8 @@ from tactix.contracts.artifact import Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import Reject
 from tactix.words.errors import CompilerError
-from tactix_builtin.devices.cpu import CpuDevice, target
+from tactix_builtin.devices.cpu import CpuDevice
+from tactix_builtin.devices.levels import target
 from tactix_builtin.tactics import cc
 from tactix_builtin.tactics.c_target import foreign, required_features, target_flags, zig_flags
 from tactix_builtin.tactics.cc import CCompiler, cross_compiler

@@ -14,7 +14,7 @@ from tactix.contracts.artifact import Packed
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.devices.cpu import target
+from tactix_builtin.devices.levels import target
 from tactix_builtin.flavours.references import MOST_STEPS, unpacked
 
 TILES = {"amx_tile", "amx_int8", "amx_bf16"}

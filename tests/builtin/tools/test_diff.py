@@ -139,3 +139,17 @@ def test_what_is_no_plan_is_no_difference(tmp_path: Path) -> None:
     bad = plan_of()
     container.save(replace(bad, ledger={"predicted_seconds": []}, device={"x": {"y": [1]}}), tmp_path / "b.plan")
     assert cli.main(["diff", str(tmp_path / "a.plan"), str(tmp_path / "b.plan")]) == 1
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_damaged_plan_is_named(options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Although its header is the other's."""
+    paths = [tmp_path / "a.plan", tmp_path / "b.plan"]
+    for path in paths:
+        container.save(plan_of(), path)
+    whole = paths[1].read_bytes()
+    paths[1].write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert cli.main(["diff", *map(str, paths), *options]) == cli.PLAN
+    said = capsys.readouterr().err
+    assert "b.plan" in said
+    assert "does not fit its sha256" in said

@@ -55,3 +55,9 @@ def test_first_interrupt_cancels_second_raises() -> None:
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
     assert "Ctrl-C again" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_first_interrupt_raises_where_nothing_is_kept() -> None:
+    with BuildProgress(Console(file=io.StringIO()), keeps=False) as monitor, pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+    assert not monitor.cancelled()

@@ -16,9 +16,9 @@ import pytest
 
 from tactix.contracts.trust import Seal
 from tactix.words.errors import ConfigError, InvalidArgument, UntrustedPlan
-from tactix_builtin.trust import book, trust_digest
+from tactix_builtin.trust import book, people, trust_digest
 from tactix_builtin.trust import key as keys
-from tactix_builtin.trust.changing import changing
+from tactix_builtin.trust.changing import changing, generate
 from tactix_builtin.trust.store import LocalStore, parse, sign
 
 Become = Callable[[str], Path]
@@ -30,7 +30,7 @@ OTHER = hashlib.sha256(b"another").digest()
 def key(request: pytest.FixtureRequest) -> keys.Key:
     if request.param == keys.ED25519:
         pytest.importorskip("cryptography")
-    return keys.generate(request.param, "mine")
+    return generate(request.param, "mine")
 
 
 def test_the_local_key_is_made_once(home: Become) -> None:
@@ -78,9 +78,9 @@ def test_foreign_and_removed_keys(key: keys.Key) -> None:
 
 def test_the_public_half_verifies_and_cannot_sign(home: Become) -> None:
     pytest.importorskip("cryptography")
-    key = keys.generate(keys.ED25519, "release")
+    key = generate(keys.ED25519, "release")
     home("other")
-    public = keys.parse(key.export() + "\n", "theirs")
+    public = people.parse(people.export(key) + "\n", "theirs")
     assert public.id == key.id
     with changing() as found:
         found.add(public)
@@ -91,10 +91,10 @@ def test_the_public_half_verifies_and_cannot_sign(home: Become) -> None:
 
 def test_trusting_the_public_half_of_an_own_key_keeps_the_secret() -> None:
     pytest.importorskip("cryptography")
-    key = keys.generate(keys.ED25519, "mine")
+    key = generate(keys.ED25519, "mine")
     with changing() as found:
         found.add(key)
-        found.add(keys.parse(key.export(), "again"))
+        found.add(people.parse(people.export(key), "again"))
     (kept,) = book.read().keys.values()
     assert (kept.secret, kept.name) == (key.secret, "again")
 
@@ -105,34 +105,34 @@ def test_without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
         found.add(keys.Key(keys.ED25519, public=bytes(32)))
     for name in ("cryptography", "cryptography.exceptions", "cryptography.hazmat.primitives.asymmetric"):
         monkeypatch.setitem(sys.modules, name, None)
-    for use in (lambda: keys.generate(keys.ED25519), lambda: LocalStore().vouches(Seal(DIGEST, signature.encode()))):
+    for use in (lambda: generate(keys.ED25519), lambda: LocalStore().vouches(Seal(DIGEST, signature.encode()))):
         with pytest.raises(ConfigError, match=r"pip install 'tactix\[sign\]'"):
             use()
 
 
 def test_a_secret_key_is_not_exported() -> None:
     with pytest.raises(InvalidArgument, match="no public half"):
-        keys.generate(keys.HMAC).export()
+        people.export(generate(keys.HMAC))
 
 
 @pytest.mark.parametrize("text", ["", "ed25519", "ed25519:", "ed25519:zz", "ed25519:" + "00" * 31, "hmac-sha256:00"])
 def test_what_is_no_public_key(text: str) -> None:
     with pytest.raises(InvalidArgument, match="no public key"):
-        keys.parse(text)
+        people.parse(text)
 
 
 def test_keys_are_found_by_name_and_beginning() -> None:
     found = book.Book()
-    a, b = keys.generate(keys.HMAC, "a"), keys.generate(keys.HMAC, "b")
+    a, b = generate(keys.HMAC, "a"), generate(keys.HMAC, "b")
     found.add(a)
     found.add(b)
-    assert found.find("a") == found.find(a.id) == found.find(a.id[:12]) == a
+    assert people.find(found, "a") == people.find(found, a.id) == people.find(found, a.id[:12]) == a
     for text in ("", "nobody", "zzz"):
         with pytest.raises(InvalidArgument, match="no key"):
-            found.find(text)
-    found.add(keys.generate(keys.HMAC, "a"))
+            people.find(found, text)
+    found.add(generate(keys.HMAC, "a"))
     with pytest.raises(InvalidArgument, match="several"):
-        found.find("a")
+        people.find(found, "a")
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix_builtin import cli
-from tactix_builtin.trust import book
+from tactix_builtin.trust import book, people
 
 Become = Callable[[str], Path]
 Tool = Callable[..., Any]
@@ -121,7 +121,7 @@ def test_a_local_key_of_ones_own(tool: Tool) -> None:
 
 def test_a_secret_key_stays_here(tool: Tool, capsys: pytest.CaptureFixture[str]) -> None:
     tool("keys", "new", "--name", "mine")
-    secret = book.read().find("mine").secret.hex()
+    secret = people.find(book.read(), "mine").secret.hex()
     assert cli.main(["keys", "export", "mine"]) == 2
     assert cli.main(["keys", "list", "--json"]) == 0
     shown = capsys.readouterr()

@@ -42,4 +42,10 @@ def test_nothing_new_writes_nothing(tmp_path: Path) -> None:
     cache = TimingCache(path)
     cache.put("a", Timing(1.0, 0.0, 0.0))
     cache.save()
-    assert json.loads(path.read_text())["timings"] == {"a": [1.0, 0.0, 0.0]}
+    assert json.loads(path.read_text())["timings"] == {"a": [1.0, 0.0, 0.0, 0.0]}
+
+
+def test_rows_of_earlier_versions_were_not_delayed(tmp_path: Path) -> None:
+    path = tmp_path / "timings.json"
+    path.write_text('{"version": 1, "timings": {"a": [1.0, 0.5, 0.25]}}')
+    assert TimingCache(path).get("a") == Timing(1.0, 0.5, 0.25, 0.0)

@@ -1,0 +1,31 @@
+"""Processors that plans for more than this machine are built for. Only building needs it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tactix.contracts.device import DeviceProperties
+from tactix.words.errors import InvalidArgument
+from tactix_builtin.devices.cpu import V2, V3, V4, CpuDevice
+
+LEVELS: dict[str, tuple[str, int, frozenset[str]]] = {
+    "x86-64-v2": ("x86_64", 128, V2), "x86-64-v3": ("x86_64", 256, V3), "x86-64-v4": ("x86_64", 512, V4),
+    "armv8": ("aarch64", 128, frozenset({"neon"})),
+}  # fmt: skip
+"""Architecture, vector bits and features of the levels that plans are built for: those of the System V ABI for x86-64,
+under Linux's names (``pni`` is SSE3, ``abm`` LZCNT), and what every 64-bit ARM processor has."""
+
+
+def target(level: str) -> DeviceProperties:
+    """A processor that has the features of a level, one of LEVELS, and no others.
+
+    Where this machine has them, it is this machine held back to them: what is built can be measured here. Otherwise
+    nothing but the level is known of it. Raises InvalidArgument for a level that there is not.
+    """
+    if level not in LEVELS:
+        raise InvalidArgument(f"no level {level!r}", who=CpuDevice.key, do=f"There are: {', '.join(LEVELS)}")
+    arch, bits, features = LEVELS[level]
+    here = CpuDevice().properties()
+    if here.features >= features:
+        return replace(here, features=features, vector_bits=bits)
+    return DeviceProperties("cpu", level, features, bits, here.cores, facts={"arch": arch})

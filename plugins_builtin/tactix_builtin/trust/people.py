@@ -1,0 +1,36 @@
+"""What people do with keys: pass their public halves on, and call them by name. Running plans needs none of it."""
+
+from __future__ import annotations
+
+from tactix.words.errors import InvalidArgument
+from tactix_builtin.trust.book import Book
+from tactix_builtin.trust.key import ED25519, HMAC, Key
+
+
+def export(key: Key) -> str:
+    """What others need to verify: ``ed25519:`` and hexadecimal digits. Raises InvalidArgument for a secret one."""
+    if key.algorithm == HMAC:
+        do = "Make one of ed25519: tactix keys new --algorithm ed25519"
+        raise InvalidArgument(f"{key.title} has no public half", why="who can verify with it can sign", do=do)
+    return f"{ED25519}:{key.public.hex()}"
+
+
+def parse(text: str, name: str = "") -> Key:
+    """The key that ``export`` wrote. Raises InvalidArgument."""
+    algorithm, _, digits = text.strip().partition(":")
+    try:
+        if algorithm == ED25519:
+            return Key(ED25519, public=bytes.fromhex(digits), name=name)
+    except ValueError:
+        pass
+    raise InvalidArgument(f"{text[:80]!r} is no public key", do="Give what `tactix keys export` prints: ed25519:...")
+
+
+def find(book: Book, text: str) -> Key:
+    """The key of that name, else the one whose id begins so. Raises InvalidArgument unless there is just one."""
+    named = [k for k in book.keys.values() if text and k.name == text]
+    found = named or [k for k in book.keys.values() if text and k.id.startswith(text)]
+    if len(found) != 1:
+        do = "`tactix keys list` shows them"
+        raise InvalidArgument(f"{'no key is' if not found else 'several keys are'} called {text!r}", do=do)
+    return found[0]

@@ -32,10 +32,13 @@ from tactix_builtin.cuda.target import (
 from tactix_builtin.devices.cpu import Segments
 
 if TYPE_CHECKING:
+    from tactix.plan.schema import Plan
+    from tactix.words.logger import Logger
     from tactix_builtin.cuda.bench import CudaBench
     from tactix_builtin.cuda.exchange import CudaExchange
     from tactix_builtin.cuda.pinned import PinnedAllocator
     from tactix_builtin.cuda.renewal import Renewal
+    from tactix_builtin.cuda.windows import Windows
 
 __all__ = ["CudaDevice", "target", "the_device"]
 
@@ -255,6 +258,12 @@ class CudaDevice(Device):
         from tactix_builtin.cuda.renewal import Renewal
 
         return Renewal(self, allocator, fresh, homes)
+
+    def streamed(self, plan: Plan, blobs: Sequence[str], allocator: Allocator, logger: Logger) -> Windows:
+        """Weights of an engine that need not all be on the device, if a budget says so."""
+        from tactix_builtin.cuda.windows import Windows
+
+        return Windows(plan, blobs, self, allocator, logger)
 
     def ordinal_of(self, address: int) -> int:
         """The device whose memory an address is in. Raises CudaFailure for none."""

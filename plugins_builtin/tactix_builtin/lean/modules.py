@@ -30,9 +30,9 @@ STANDS_FOR = {"tactix": ENTRY, "tactix.plugins.session": "tactix_builtin.lean.se
 
 LEFT_OUT = (
     "tactix.plugins.hookspecs", "tactix_builtin.cuda.bench", "tactix_builtin.cuda.cudnn.compiler",
-    "tactix_builtin.cuda.nvrtc", "tactix_builtin.cuda.renewal", "tactix_builtin.devices.levels",
-    "tactix_builtin.flavours.default", "tactix_builtin.flavours.dispatch", "tactix_builtin.flavours.lean",
-    "tactix_builtin.market", "tactix_sdk.evaluate", "tactix_sdk.kernel_text",
+    "tactix_builtin.cuda.nvrtc", "tactix_builtin.cuda.renewal", "tactix_builtin.cuda.windows",
+    "tactix_builtin.devices.levels", "tactix_builtin.flavours.default", "tactix_builtin.flavours.dispatch",
+    "tactix_builtin.flavours.lean", "tactix_builtin.market", "tactix_sdk.evaluate", "tactix_sdk.kernel_text",
 )  # fmt: skip
 """What only building needs, and other flavours; imported inside functions that no plan gets to."""
 

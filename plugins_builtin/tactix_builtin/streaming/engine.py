@@ -59,11 +59,10 @@ class Backing(Protocol):
 
 
 def backing_of(plan: Plan, blobs: Sequence[str], session: Any, device: Any, options: Any) -> Backing:
-    """By the device's memory. Raises PluginError."""
-    if device.kind == "cuda":
-        from tactix_builtin.cuda.windows import Windows
-
-        return Windows(plan, blobs, device, allocator_of(session, device, options.allocator), options.logger)
+    """By the device: one with memory of its own has ``streamed``, if it can. Raises PluginError."""
+    if hasattr(device, "streamed"):
+        allocator = allocator_of(session, device, options.allocator)
+        return device.streamed(plan, blobs, allocator, options.logger)  # type: ignore[no-any-return]
     return Pages(plan, blobs if device.host_memory and not options.copy_weights else ())
 
 

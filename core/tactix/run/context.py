@@ -6,7 +6,7 @@ import math
 import numbers
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -55,7 +55,7 @@ class ExecutionContext(Recorded):
         self._user_memory = False
         device = program.device
         self._exchange = None if device.host_memory else device.exchange(program.allocator)
-        self._later: tuple[Any, Callable[[], None]] | None = None
+        self._later: tuple[Any, list[int], dict[str, Any]] | None = None
         self.closed, self._cached = False, 0
         self._multiples = [max(device.alignment, min(8, io.dtype.itemsize)) for io in (*plan.inputs, *plan.outputs)]
         self._state = threading.RLock()
@@ -220,24 +220,26 @@ class ExecutionContext(Recorded):
             queue, later = self._program.device.stream_of(stream), self._later
             if later is None or later[0] is not self._active:
                 later = self._settled()
-            queue.submit(later[1])
+            queue.submit(partial(self._run_later, *later))
         return True
 
-    def _settled(self) -> tuple[Any, Callable[[], None]]:
+    def _settled(self) -> tuple[Any, list[int], dict[str, Any]]:
         """A run at the addresses as they are; kept for as long as nothing is set. Raises as ``execute_async_v3``."""
         with self._state:
-            bound, memory = active = self._active or self._activated(self._shapes)
-            addresses, held = self._placed(self._addresses, bound.layout.shapes), dict(self._held)
+            active = self._active or self._activated(self._shapes)
+            shapes = active[0].layout.shapes
+            addresses, held = self._placed(self._addresses, shapes), dict(self._held)
             self._check_addresses(addresses)
             for name, array in held.items():
-                if array is not None and array.shape != (wanted := bound.layout.shapes[name]):
+                if array is not None and array.shape != (wanted := shapes[name]):
                     raise ShapeError(f"{name!r} is {show(wanted)}, its array is {show(array.shape)}")
-            later = active, partial(self._run_later, bound, memory, addresses, held)
+            later = active, addresses, held
             self._later = None if self._allocators else later
             return later
 
-    def _run_later(self, bound: Bound, memory: Memory, addresses: list[int], held: dict[str, Any]) -> None:
+    def _run_later(self, active: tuple[Bound, Memory], addresses: list[int], held: dict[str, Any]) -> None:
         """``held`` keeps the caller's arrays alive until then."""
+        bound, memory = active
         with recording(self), self._running:
             bound.run(addresses, memory)
 

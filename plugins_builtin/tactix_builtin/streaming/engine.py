@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -127,8 +126,6 @@ class StreamedEngine(InspectedEngine):
             raise InvalidArgument(f"a budget of {budget} bytes", who=self.name, why=why)
         self._own = threading.local()
         with self._births:
-            if self._open():
-                gc.collect()  # one that has run in a stream is part of a cycle
             if self._open():
                 raise InvalidArgument("contexts are there", who=self.name, do="Let go of them before the budget is set")
             self._streamer.set_budget(min(budget, self.streamable_weights_size))

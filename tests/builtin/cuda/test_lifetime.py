@@ -112,6 +112,25 @@ def test_results_outlive_their_engine(here: tuple[CudaDevice, FakeApi], plan: tu
     assert not api.memory
 
 
+def test_contexts_end_with_their_last_reference(here: tuple[CudaDevice, FakeApi], plan: tuple[Any, Any]) -> None:
+    """Not when the garbage collector looks, which knows nothing of the device's memory."""
+    engine, f = Runtime(session=plan[0]).load(plan[1]), e.feeds(6)
+    out = {name: np.zeros_like(y) for name, y in e.expected(f).items()}
+    gc.collect()
+    gc.disable()
+    try:
+        context = engine.create_execution_context()
+        context.run(f)
+        for name, x in (f | out).items():
+            context.set_tensor_address(name, Shared(x))
+        context.execute_async_v3(0)
+        gone = weakref.ref(context)
+        del context
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
 def test_arrays_that_were_given_are_let_go(here: tuple[CudaDevice, FakeApi], plan: tuple[Any, Any]) -> None:
     engine = Runtime(session=plan[0]).load(plan[1])
     given = {k: Shared(x) for k, x in e.feeds(6).items()}

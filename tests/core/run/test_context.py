@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -352,6 +353,29 @@ def test_memory_is_given_back(sample: Any, feeds: Feeds) -> None:
     del engine, context
     gc.collect()
     assert allocator.live == {}
+
+
+def _in_a_stream(context: ExecutionContext, f: dict[str, Any]) -> None:
+    out = {n: np.empty((len(f["bias"]), 20), np.float32) for n in ("y", "h")}
+    for n, a in {**f, **out}.items():
+        context.set_tensor_address(n, a)
+    context.execute_async_v3(0)
+
+
+@pytest.mark.parametrize("use", [_run, _in_a_stream, lambda context, f: context.run(f)], ids=["v2", "v3", "run"])
+def test_a_context_ends_with_its_last_reference(use: Any, engine: Engine, feeds: Feeds) -> None:
+    """Not when the garbage collector looks: its memory may be large."""
+    gc.collect()
+    gc.disable()
+    try:
+        context = engine.create_execution_context()
+        use(context, feeds(2))
+        use(context, feeds(3))
+        gone = weakref.ref(context)
+        del context
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_profiles_of_a_context(sample: Any, session: Any, feeds: Feeds) -> None:

@@ -24,7 +24,7 @@ PERCENTILES = (90, 99)
 @click.option("--compare-ort", is_flag=True, help="Measure ONNX Runtime the same way, after tactix.")
 @click.option("--model", type=options.FILE, help="The ONNX file for --compare-ort, where FILE is a plan.")
 @options.input_options
-@options.trust_options
+@options.engine_options
 @options.build_options
 @options.json_option
 @click.pass_obj

@@ -23,7 +23,7 @@ COLUMNS = ["output", "against", "max abs", "max rel", "cosine", "outside", "verd
 @click.option("--rtol", type=float, default=1e-4, show_default=True, help="Tolerance relative to each element.")
 @click.option("--atol", type=float, help="Absolute tolerance; default: rtol times the output's largest magnitude.")
 @options.input_options
-@options.trust_options
+@options.engine_options
 @options.build_options
 @options.json_option
 @click.pass_obj

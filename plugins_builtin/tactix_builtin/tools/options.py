@@ -18,6 +18,8 @@ _FLAGS = (
     "strip_plan", "weight_streaming",
 )  # fmt: skip
 _UNITS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+_SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[KMG%]|)")
+_BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class ShapesType(click.ParamType):
@@ -50,7 +52,22 @@ class DurationType(click.ParamType):
         return float(found["number"]) * _UNITS[found["unit"]]
 
 
-SHAPES, DURATION = ShapesType(), DurationType()
+class SizeType(click.ParamType):
+    """``200M``, ``1.5G``, ``4096`` in bytes, an int; ``25%`` as a share, a float."""
+
+    name = "BYTES|N%"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | float:
+        if isinstance(value, int | float):
+            return value
+        found = _SIZE.fullmatch(value)
+        if found is None:
+            self.fail(f"{value!r} is not a size like 200M, 1.5G or 25%", param, ctx)
+        number, unit = float(found["number"]), found["unit"]
+        return number / 100 if unit == "%" else int(number * _BYTES[unit])
+
+
+SHAPES, DURATION, SIZE = ShapesType(), DurationType(), SizeType()
 FILE = click.Path(exists=True, dir_okay=False)
 
 
@@ -85,14 +102,16 @@ def input_options(function: F) -> F:
     ])(function)  # fmt: skip
 
 
-def trust_options(function: F) -> F:
-    """What runs a plan, and what one may do that nobody vouches for; ``source.open_engine`` takes the keywords."""
+def engine_options(function: F) -> F:
+    """What runs a plan, and what it may do and take; ``source.open_engine`` takes the keywords."""
     return _stack([
         click.option("--allow-host-code", is_flag=True, help="Run the code of a plan that nobody vouches for."),
         click.option("--strict", is_flag=True, help="Refuse a plan that nobody vouches for, even if it has none."),
         click.option("--flavour", default="default", show_default=True,
                      help="What runs a plan: dispatch for the lean runtime in it, lean for that of this version."),
         click.option("--lean-runtime", type=click.Path(exists=True), help="A lean runtime to run it: wheel or folder."),
+        click.option("--weight-streaming-budget", type=SIZE,
+                     help="Weights that may be in memory at once, of a plan with --weight-streaming: 200M, 25%."),
     ])(function)  # fmt: skip
 
 

@@ -17,7 +17,7 @@ COLUMNS = ["tensor", "dtype", "shape", "min", "max", "mean"]
 @click.argument("file", type=options.FILE)
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the outputs to this .npz file.")
 @options.input_options
-@options.trust_options
+@options.engine_options
 @options.build_options
 @options.json_option
 @click.pass_obj

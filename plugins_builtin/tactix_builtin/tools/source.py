@@ -92,6 +92,13 @@ def open_engine(
     path: str, session: Session, options: dict[str, Any], shapes: Shapes | None = None, quiet: bool = False
 ) -> Engine:
     """The engine of a plan file, or of a model that is built first."""
+    engine = _opened(path, session, options, shapes, quiet)
+    if (budget := options["weight_streaming_budget"]) is not None:
+        _stream(engine, budget)
+    return engine
+
+
+def _opened(path: str, session: Session, options: dict[str, Any], shapes: Shapes | None, quiet: bool) -> Engine:
     trust = {"strict": options["strict"], "engine_host_code_allowed": options["allow_host_code"]}
     runtime = Runtime(session.logger, session, flavour=options["flavour"], max_threads=threads(options), **trust)
     if options["lean_runtime"]:
@@ -101,6 +108,15 @@ def open_engine(
     with building(path, session, options, shapes, quiet) as (builder, network, config):
         plan = builder.build_plan(network, config)
     return runtime.load(plan)
+
+
+def _stream(engine: Any, budget: int | float) -> None:
+    """``budget``: bytes, or a share of what there is. Raises InvalidArgument."""
+    if not hasattr(engine, "weight_streaming_budget_v2"):
+        do = "Build the plan with --weight-streaming, and run it by the default flavour"
+        raise InvalidArgument("the engine's weights cannot be streamed", who=engine.name, do=do)
+    share = budget * engine.streamable_weights_size if isinstance(budget, float) else budget
+    engine.weight_streaming_budget_v2 = int(share)
 
 
 def caller(engine: Engine, feed: dict[str, Any]) -> Callable[[], list[Any]]:

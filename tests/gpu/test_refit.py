@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from gpu_networks import MODELS, feed, outputs
 from onnx import numpy_helper
 from refit_models import branches, chain, conv_bn, loop, normal, scan
+from refit_threads import Infer, inferring, refitted_apart
 
 import tactix
 from tactix import BuilderFlag
@@ -82,17 +82,7 @@ def test_by_all_sources_and_in_a_file(name: str, device: CudaDevice, tmp_path: P
 
 def test_some_weights(device: CudaDevice) -> None:
     engine = built(chain(1.0, layers=3))
-    refitter, rng, x = Refitter(engine), np.random.default_rng(2), normal(1, x=(2, 64))["x"]
-    own = {f"w{i}": np.full((64, 64), 1 / 64, np.float32) for i in range(3)}
-    for _ in range(10):
-        name = f"w{rng.integers(3)}"
-        own[name] = rng.random((64, 64), np.float32) / 32
-        refitter.set_named_weights(name, own[name])
-        refitter.refit()
-        want = x
-        for i in range(3):
-            want = np.maximum(want @ own[f"w{i}"], 0)
-        np.testing.assert_allclose(engine(x), want, rtol=1e-4, atol=1e-5)
+    refitted_apart(engine, Refitter(engine), 10)
 
 
 BODIES: dict[str, tuple[bytes, bytes, Any]] = {
@@ -130,30 +120,13 @@ OLD, NEW = chain(1.0, LAYERS, WIDTH), chain(2.0, LAYERS, WIDTH)
 ALLOWED = [{1.0}, {2.0**LAYERS}]
 
 
-def refitting(engine: tactix.Engine, infer: Callable[[threading.Event], None], threads: int = 3) -> None:
-    """Refit again and again while threads infer; raises what they raise."""
-    refitter, stop, failed = Refitter(engine), threading.Event(), list[BaseException]()
-
-    def guarded() -> None:
-        try:
-            infer(stop)
-        except BaseException as e:
-            failed.append(e)
-
-    pool = [threading.Thread(target=guarded) for _ in range(threads)]
-    for t in pool:
-        t.start()
-    x = np.ones((2, WIDTH), np.float32)
-    try:
+def refitting(engine: tactix.Engine, infer: Infer) -> None:
+    """Refit again and again while threads infer."""
+    refitter, x = Refitter(engine), np.ones((2, WIDTH), np.float32)
+    with inferring(infer):
         for i in range(60):
             refitter.refit_from_onnx(NEW if i % 2 == 0 else OLD)
             assert set(np.unique(engine(x)).tolist()) == {2.0**LAYERS if i % 2 == 0 else 1.0}
-    finally:
-        stop.set()
-        for t in pool:
-            t.join()
-    if failed:
-        raise failed[0]
 
 
 def test_threads_that_infer(device: CudaDevice) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "tactics")]
+BUILTIN = Path(__file__).parent.parent
+sys.path[:0] = [str(BUILTIN / name) for name in ("cuda", "tactics", "refit")]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -14,6 +14,7 @@ import cuda_engine as e
 import numpy as np
 import pytest
 from lazy_driver import LazyApi
+from refit_threads import inferring, one_of
 from test_engine import combine
 from test_lifetime import open_of
 
@@ -218,30 +219,14 @@ def test_what_it_takes_goes_back(here: Here) -> None:
 
 
 def test_threads_that_infer(here: Here) -> None:
-    engine, wrong, stop = engine_of(), list[Any](), threading.Event()
+    engine = engine_of()
     refitter = Refitter(engine)
     lock, call = threading.RLock(), here[0].driver.call
     here[0].driver.call = lambda *a: _locked(lock, call, a)  # type: ignore[method-assign]  # the driver is one thread's
-
-    def infer() -> None:
-        context = engine.create_execution_context()
-        while not stop.is_set():
-            found = set((context.run({"x": X})["y"] - X).tolist())
-            if len(found) != 1 or not found <= {34.0, 7.0}:
-                wrong.append(found)
-
-    threads = [threading.Thread(target=infer) for _ in range(3)]
-    for t in threads:
-        t.start()
-    try:
+    with inferring(one_of(engine, X, [34.0, 7.0], more=X)):
         for i in range(30):
             give(refitter, **({"v": 1, "w": 5} if i % 2 == 0 else NUMBERS))
             np.testing.assert_array_equal(engine(X), X + (7 if i % 2 == 0 else 34))
-    finally:
-        stop.set()
-        for t in threads:
-            t.join()
-    assert not wrong
 
 
 def _locked(lock: Any, call: Any, given: Any) -> Any:

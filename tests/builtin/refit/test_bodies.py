@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from refit_models import branches, loop, normal, scan
+from refit_threads import inferring, one_of
 
 import tactix
 from tactix import BuilderFlag
@@ -73,25 +72,9 @@ def test_stripped_plans(name: str, tmp_path: Path) -> None:
 
 
 def test_no_loop_runs_with_some_of_both() -> None:
-    engine, wrong, stop = built(loop(1.0)), list[Any](), threading.Event()
-    refitter, x, allowed = Refitter(engine), np.ones((2, 16), np.float32), {1.0, 64.0}
-
-    def infer() -> None:
-        context = engine.create_execution_context()
-        while not stop.is_set():
-            found = set(np.round(np.unique(context.run({"x": x})["y"]), 3).tolist())
-            if len(found) != 1 or not found <= allowed:
-                wrong.append(found)
-
-    threads = [threading.Thread(target=infer) for _ in range(3)]
-    for t in threads:
-        t.start()
-    try:
+    engine, x = built(loop(1.0)), np.ones((2, 16), np.float32)
+    refitter = Refitter(engine)
+    with inferring(one_of(engine, x, [1.0, 64.0])):
         for i in range(40):
             refitter.refit_from_onnx(loop(2.0 if i % 2 == 0 else 1.0))
             assert float(engine(x)[0, 0]) == pytest.approx(64.0 if i % 2 == 0 else 1.0)
-    finally:
-        stop.set()
-        for t in threads:
-            t.join()
-    assert not wrong

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from onnx import helper
 from refit_models import chain, conv_bn, model, normal
+from refit_threads import inferring, one_of, refitted_apart
 
 import tactix
 from tactix import BuilderFlag
@@ -87,31 +88,14 @@ def set_all(refitter: Refitter, numbers: dict[str, float]) -> None:
 def test_runs_in_phases_see_one_set_of_weights() -> None:
     engine, x = built(phased(1.0)), np.ones((2, 4), np.float32)
     assert engine.plan.produced
-    refitter, wrong, stop = Refitter(engine), list[Any](), threading.Event()
-    allowed = {1.0: 11.0, 2.0: 14.0}
+    refitter, allowed = Refitter(engine), {1.0: 11.0, 2.0: 14.0}
     with pytest.raises(InvalidArgument, match="'number' differs and cannot be replaced"):
         refitter.refit_from_onnx(phased(2.0))
-
-    def infer() -> None:
-        context = engine.create_execution_context()
-        while not stop.is_set():
-            found = set(np.round(np.unique(context.run({"x": x})["y"]), 3).tolist())
-            if len(found) != 1 or not found <= set(allowed.values()):
-                wrong.append(found)
-
-    threads = [threading.Thread(target=infer) for _ in range(3)]
-    for t in threads:
-        t.start()
-    try:
+    with inferring(one_of(engine, x, [*allowed.values()])):
         for i in range(40):
             number = 2.0 if i % 2 == 0 else 1.0
             set_all(refitter, {"w": number / 4, "u": number / 8})
             assert engine(x)[0, 0] == pytest.approx(allowed[number])
-    finally:
-        stop.set()
-        for t in threads:
-            t.join()
-    assert not wrong
 
 
 def test_what_runs_in_a_stream_and_at_addresses() -> None:
@@ -145,18 +129,8 @@ def test_memory_does_not_grow() -> None:
 
 def test_parts_that_are_refitted_apart() -> None:
     """Each constant changes places on its own."""
-    engine, rng = built(chain(1.0, layers=3)), np.random.default_rng(2)
-    refitter, own = Refitter(engine), {f"w{i}": np.full((64, 64), 1 / 64, np.float32) for i in range(3)}
-    x = normal(1, x=(2, 64))["x"]
-    for _ in range(12):
-        name = f"w{rng.integers(3)}"
-        own[name] = rng.random((64, 64), np.float32) / 32
-        refitter.set_named_weights(name, own[name])
-        refitter.refit()
-        want = x
-        for i in range(3):
-            want = np.maximum(want @ own[f"w{i}"], 0)
-        np.testing.assert_allclose(engine(x), want, rtol=1e-4, atol=1e-5)
+    engine = built(chain(1.0, layers=3))
+    refitted_apart(engine, Refitter(engine), 12)
 
 
 def test_an_error_changes_nothing() -> None:

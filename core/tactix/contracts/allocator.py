@@ -6,17 +6,25 @@ from typing import Protocol
 
 
 class Allocator(Protocol):
-    """Thread-safe. ``key``: name in config; ``device``: the device kind.
+    """``key``: name in config; ``device``: the device kind.
+
+    Threads call it at once, and give back what others had. The garbage collector gives memory back, too, which may be in
+    the middle of another call of the same thread.
 
     ``stream``: a handle where memory is had, or given back, in the order of that stream, as by TensorRT's
-    IGpuAsyncAllocator; 0 for memory that any stream may use at once, or that none uses any longer.
+    IGpuAsyncAllocator; 0 for memory that any stream may use at once, or that none uses any longer. With
+    ``Device.host_memory`` it is always 0.
     """
 
     key: str
     device: str
 
     def allocate(self, size: int, alignment: int = 64, stream: int = 0) -> int:
-        """Address of ``size`` bytes. Raises AllocationError."""
+        """Address of ``size`` bytes of any content, a multiple of ``alignment``, which is a power of two.
+
+        No other piece that is held has the same address, even if ``size`` is 0. Raises AllocationError, after which it can
+        be used on; InvalidArgument for an alignment of more than 256 that it cannot give.
+        """
 
     def deallocate(self, address: int, stream: int = 0) -> None:
-        """Give back what ``allocate`` gave."""
+        """Give back what ``allocate`` gave, once."""

@@ -27,7 +27,7 @@ class Pool:
         self.used = self.kept = self.peak = self.reused = 0
         self._pieces: dict[int, tuple[int, int]] = {}
         self._ready: dict[tuple[int, int], list[int]] = defaultdict(list)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may give pieces back while one is allocated
 
     def allocate(self, size: int, alignment: int = 64, stream: int = 0) -> int:
         """Address of ``size`` bytes of any content. Raises AllocationError, if the limit stands against it."""
@@ -68,7 +68,8 @@ class Pool:
             self._give_back()
 
     def _give_back(self) -> None:
-        for address in (a for ready in self._ready.values() for a in ready):
-            self.source.deallocate(address)
-        self._ready.clear()
-        self.kept = 0
+        while self._ready:
+            (size, _), addresses = self._ready.popitem()
+            for address in addresses:
+                self.kept -= size
+                self.source.deallocate(address)

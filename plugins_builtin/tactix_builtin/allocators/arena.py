@@ -23,7 +23,7 @@ class ArenaAllocator:
 
     def __init__(self) -> None:
         self._pieces: dict[int, mmap.mmap] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may give pieces back while one is allocated
 
     def allocate(self, size: int, alignment: int = 64, stream: int = 0) -> int:
         """Address of ``size`` zero bytes. Raises AllocationError; InvalidArgument for a bad alignment."""

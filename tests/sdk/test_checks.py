@@ -58,6 +58,58 @@ def lent(node: Any, variant: Any, ctx: Any) -> Any:
 matmul.compile = lent
 matmul.produces = True
 '''
+HEAP = '''
+
+class Heap:
+    """Addresses that are multiples of 8 alone."""
+
+    key, device = "acme_swish.heap", "cpu"
+
+    def __init__(self) -> None:
+        self.held: dict[int, Any] = {}
+
+    def allocate(self, size: int, alignment: int = 64, stream: int = 0) -> int:
+        import ctypes
+
+        raw = ctypes.create_string_buffer(size + 72)
+        address = ctypes.addressof(raw) // 64 * 64 + 72
+        self.held[address] = raw
+        return address
+
+    def deallocate(self, address: int, stream: int = 0) -> None:
+        del self.held[address]
+
+
+@hookimpl
+def tactix_allocators() -> list[Any]:
+    return [Heap()]
+'''
+LAST = '''
+
+class Last:
+    """Ranges of what came last."""
+
+    key = "acme_swish.last"
+
+    def __init__(self) -> None:
+        self.seen: dict[str, tuple[float, float]] = {}
+
+    def batches(self) -> Any:
+        return iter(())
+
+    def observe(self, tensor: str, values: Any) -> None:
+        finite = [float(x) for x in values.reshape(-1) if abs(x) < float("inf")]
+        if finite:
+            self.seen[tensor] = min(finite), max(finite)
+
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        return dict(self.seen)
+
+
+@hookimpl
+def tactix_calibrators() -> list[Any]:
+    return [Last()]
+'''
 
 
 SUMS = "float sum[64] = {0};"
@@ -112,6 +164,8 @@ FAULTS: dict[str, Fault] = {
     "tactic-deterministic": Fault(
         C, "tactics.py", KERNEL, "import random\n    return Kernel(f'{BODY}// {random.random()}', sizes", said="second"
     ),
+    "allocator": Fault(LAYER, "plugin_runtime.py", more=HEAP, said="0 bytes lie at"),
+    "calibrator": Fault(LAYER, "plugin_build.py", more=LAST, said="the same values"),
     "artifact-round-trip": Fault(
         C, "tactics.py", "sum[j - j0]);", "sum[j - j0] * (1 + 3e-7f * (__builtin_ia32_rdtsc() % 61)));", said="same"
     ),

@@ -8,7 +8,7 @@ from typing import Protocol
 class Allocator(Protocol):
     """``key``: name in config; ``device``: the device kind.
 
-    Threads call it at once, and give back what others had. The garbage collector gives memory back, too, which may be in
+    Threads call it at once, and give back what others had. The garbage collector gives memory back, too: that may be in
     the middle of another call of the same thread.
 
     ``stream``: a handle where memory is had, or given back, in the order of that stream, as by TensorRT's
@@ -22,8 +22,8 @@ class Allocator(Protocol):
     def allocate(self, size: int, alignment: int = 64, stream: int = 0) -> int:
         """Address of ``size`` bytes of any content, a multiple of ``alignment``, which is a power of two.
 
-        No other piece that is held has the same address, even if ``size`` is 0. Raises AllocationError, after which it can
-        be used on; InvalidArgument for an alignment of more than 256 that it cannot give.
+        No other piece that is held has the same address, even if ``size`` is 0. Raises AllocationError, after which
+        it can be used on; InvalidArgument for an alignment of more than 256 that it cannot give.
         """
 
     def deallocate(self, address: int, stream: int = 0) -> None:

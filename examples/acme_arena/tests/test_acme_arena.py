@@ -13,6 +13,7 @@ from acme_arena import Pool
 from acme_arena.pool import GRAIN
 
 import tactix
+from tactix_builtin.allocators.arena import ArenaAllocator
 from tactix_sdk import errors
 from tactix_sdk.testing import PackTests
 
@@ -65,6 +66,20 @@ def test_what_lies_ready_does_not_stand_against_the_limit() -> None:
     pool.deallocate(pool.allocate(3 * GRAIN))
     pool.allocate(2 * GRAIN)
     assert (pool.used, pool.kept) == (2 * GRAIN, 0)
+
+
+def test_pieces_that_come_back_while_others_go_to_the_source() -> None:
+    class Source(ArenaAllocator):
+        def deallocate(self, address: int, stream: int = 0) -> None:
+            super().deallocate(address, stream)
+            if spare:  # as the garbage collector may
+                pool.deallocate(spare.pop())
+
+    pool = Pool(source=Source())
+    spare = [pool.allocate(n * GRAIN) for n in (1, 2, 1)]
+    pool.deallocate(pool.allocate(GRAIN))
+    pool.trim()
+    assert (spare, pool.used, pool.kept) == ([], 0, 0)
 
 
 def test_by_key_and_only_if_asked_for(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:

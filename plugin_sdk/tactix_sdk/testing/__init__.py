@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from tactix_sdk.testing import bids, meaning, rewriting, shipping, static
+from tactix_sdk.testing import bids, meaning, memory, ranges, rewriting, shipping, static
 from tactix_sdk.testing.report import (
     CHECKS,
     FAILED,
@@ -32,7 +32,7 @@ from tactix_sdk.testing.subject import Subject
 
 __all__ = [
     "CHECKS", "FAILED", "PASSED", "SKIPPED", "Broken", "Check", "Outcome", "PackTests", "Subject", "bids", "meaning",
-    "ordered", "outcome", "outcomes", "rewriting", "shipping", "static",
+    "memory", "ordered", "outcome", "outcomes", "ranges", "rewriting", "shipping", "static",
 ]  # fmt: skip
 
 

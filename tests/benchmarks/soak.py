@@ -14,7 +14,6 @@ answer, an error, or growth of more than 8 MiB and 2 %.
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import sys
 import threading
@@ -27,16 +26,12 @@ import numpy as np
 from peer_inputs import make_inputs
 
 import tactix
+from tactix_sdk.testing.memory import resident
 
 MODEL = Path(__file__).parents[1] / "models" / "lenet.onnx"
 BATCHES = (1, 2, 3, 5)
 TOLERANCE = 1e-5
 SLACK_BYTES, SLACK_SHARE = 8 << 20, 0.02
-
-
-def resident() -> int:
-    """Bytes of memory of this process that are in use."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class Soak:

@@ -18,6 +18,7 @@ import tactix
 from tactix.run.runtime import Runtime
 from tactix.words.errors import AllocationError, NoTacticError
 from tactix_builtin.cuda.device import CudaDevice
+from tactix_sdk.testing.memory import resident
 
 pytestmark = pytest.mark.gpu
 
@@ -71,11 +72,6 @@ def test_contexts_leave_nothing(device: CudaDevice) -> None:
         context.run(e.feeds(1 + i % 5))
     del context
     assert memory(device)[0] == used
-
-
-def resident() -> int:
-    """Bytes of host memory that the process holds."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.parametrize("sources", [{"cuda_c", "view"}, None], ids=["cubins", "all"])

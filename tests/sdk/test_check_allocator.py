@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from sdk_site import Site
 
@@ -129,13 +126,6 @@ class Pool(Heap):
         with self.lock:
             self.ready[(*self.sizes.pop(address), stream)].append(address)
 '''
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    made = Site(tmp_path, monkeypatch)
-    yield made
-    made.close()
 
 
 def found(site: Site, heap: str, hook: str = HOOK) -> Outcome:

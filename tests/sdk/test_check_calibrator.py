@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from sdk_site import Site
 
@@ -92,13 +89,6 @@ FAULTS: dict[str, tuple[list[tuple[str, str]], str]] = {
     "emptied when asked": ([(GIVEN, "out, self.seen = self.seen, {}\n        return out")], "asked for between"),
     "batches of nothing": ([("iter(())", "iter([1])")], "a batch is 1, not arrays by name"),
 }  # fmt: skip
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    made = Site(tmp_path, monkeypatch)
-    yield made
-    made.close()
 
 
 def found(site: Site, text: str) -> Outcome:

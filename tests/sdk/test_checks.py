@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -177,13 +176,6 @@ FAULTS: dict[str, Fault] = {
     ),
     "lean-runtime": Fault(NUMPY, "tactics.py", "    return (a.as", "    import tactix.builder\n\n    return (a.as"),
 }  # fmt: skip
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    made = Site(tmp_path, monkeypatch)
-    yield made
-    made.close()
 
 
 def test_every_check_has_its_fault() -> None:

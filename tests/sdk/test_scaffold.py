@@ -6,7 +6,6 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,6 @@ COMBINATIONS = [
     for layer, rule, tactic in itertools.product((True, False), (True, False), (*TACTICS, ""))
     if layer or rule or tactic
 ]
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    made = Site(tmp_path, monkeypatch)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize(("layer", "rule", "tactic"), COMBINATIONS)

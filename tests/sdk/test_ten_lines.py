@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,10 @@ ON = {
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    made = Site(tmp_path, monkeypatch)
-    made.install(SOURCE, "acme_mish")
-    yield made
-    made.close()
+def site(site: Site) -> Site:
+    """With the example in it."""
+    site.install(SOURCE, "acme_mish")
+    return site
 
 
 def code_lines(path: Path) -> int:

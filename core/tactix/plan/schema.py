@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,6 +112,12 @@ class Plan:
         """The distributions that running it needs beside tactix itself, as pip takes them: ``acme-swish==1.2``."""
         packs = {(r.dist, r.version) for r in self.requirements if r.dist and not r.key.startswith("tactix.")}
         return [f"{dist}=={version}" for dist, version in sorted(packs)]
+
+    def nested(self) -> Iterator[Plan]:
+        """Itself and the plans of bodies, those in bodies of these among them."""
+        yield self
+        for inner in (p for s in self.steps for p in s.plans):
+            yield from inner.nested()
 
     @property
     def stripped(self) -> frozenset[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device
-from tactix.plan.schema import Buffer, Plan
+from tactix.plan.schema import Plan
 from tactix.run.arrays import address_of
 
 ALIGNMENT = 64
@@ -49,7 +49,8 @@ class Weights:
     def __init__(self, plan: Plan, device: Device, allocator: Allocator, copy: bool) -> None:
         import numpy as np
 
-        used = {b.blob: memoryview(plan.blobs[b.blob]).cast("B") for b in _buffers(plan) if b.blob in plan.blobs}
+        named = (b.blob for p in plan.nested() for b in p.buffers)  # bodies may share weights, which are had once
+        used = {name: memoryview(plan.blobs[name]).cast("B") for name in named if name in plan.blobs}
         arrays: dict[str, Any] = {name: np.frombuffer(b, np.uint8) for name, b in used.items() if len(b)}
         self.nbytes = sum(a.nbytes for a in arrays.values())
         self.blobs = dict(plan.blobs)
@@ -71,10 +72,3 @@ class Weights:
         if device.host_memory:
             self.blobs |= {name: memory.view(offsets[name], a.nbytes).data for name, a in arrays.items()}
         return addresses
-
-
-def _buffers(plan: Plan) -> Iterator[Buffer]:
-    """Those of its bodies, too: they may share weights, which are then had once."""
-    yield from plan.buffers
-    for p in (p for s in plan.steps for p in s.plans):
-        yield from _buffers(p)

@@ -123,6 +123,7 @@ class Passage:
         self._ready = [CudaEvent(device) for _ in range(plan.slots)]
         self._read = CudaEvent(device)
         self._held: list[tuple[str, ...]] = [()] * plan.slots
+        self._known: dict[Group, list[tuple[int, int, int]]] = {}
         weakref.finalize(self, _wait, self._stream).atexit = False  # a copy may be under way
 
     def places(self, group: Group) -> dict[str, int]:
@@ -138,8 +139,10 @@ class Passage:
         if self._held[group.slot] == group.blobs:
             return
         self._held[group.slot] = ()
-        for place, source, size in self._copies(group):
-            call, place_of = self._device.driver.call, self._device.driver.api.CUdeviceptr
+        if (copies := self._known.get(group)) is None:
+            copies = self._known[group] = self._copies(group)
+        call, place_of = self._device.driver.call, self._device.driver.api.CUdeviceptr
+        for place, source, size in copies:
             call("cuMemcpyHtoDAsync", place_of(place), source, size, self._stream.native)
         self._ready[group.slot].record(self._stream)
         self._held[group.slot] = group.blobs

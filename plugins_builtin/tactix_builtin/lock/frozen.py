@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -118,21 +118,13 @@ def _of(plan: Plan, network: NetworkDefinition, config: BuilderConfig, session: 
     settings = options.locked(replace(config, threads=plan.meta["threads"]))
     choices, key = _choices(plan), config.device
     properties = facts.targeted(session, key, config.target)
-    launchers = {s.artifact.launcher for p in _plans(plan) for s in p.steps}
+    launchers = {s.artifact.launcher for p in plan.nested() for s in p.steps}
     known = facts.providers(session)
     dists = {d: (known[d].version, known[d].digest) for d in sorted(_dists(plan, choices, network, session))}
     return Lock(
         tactix.__version__, facts.model(network), weights, calibration, settings, facts.device(key, properties),
         facts.toolchain(session, properties.kind, launchers), dists, facts.versions(), choices,
     )  # fmt: skip
-
-
-def _plans(plan: Plan) -> Iterator[Plan]:
-    """Itself and those of bodies."""
-    yield plan
-    for s in plan.steps:
-        for p in s.plans:
-            yield from _plans(p)
 
 
 def _choices(plan: Plan) -> Choices:
@@ -149,7 +141,7 @@ def _choices(plan: Plan) -> Choices:
 def _dists(plan: Plan, choices: Choices, network: NetworkDefinition, session: Session) -> set[str]:
     """Distributions whose plugins had a part in the plan."""
     own = [session.tactics.provider(c.tactic) for net in choices.networks() for c in net.nodes.values()]
-    own += [session.rules.provider(rule) for p in _plans(plan) for rule in p.ledger["rules"]]
+    own += [session.rules.provider(rule) for p in plan.nested() for rule in p.ledger["rules"]]
     own += [session.layers.provider(layer) for layer in facts.layers(network)]
     own.append(session.devices.provider(plan.device["key"]))
     return {p.dist for p in own if p.dist} | {r.dist for r in plan.requirements if r.dist}

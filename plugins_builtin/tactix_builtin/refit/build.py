@@ -8,7 +8,7 @@ tactic looks at while it makes something. Nothing follows from a rule that decli
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from tactix.contracts.graph import Node, Value, run_node
 from tactix.contracts.rule import AnyOf, Op, Rule, call, const
 from tactix.network.definition import NetworkDefinition
-from tactix.plan.schema import Buffer, Plan
+from tactix.plan.schema import Plan
 from tactix.words.dtypes import DType
 from tactix_builtin.layers.control import Control
 from tactix_builtin.refit.recipe import META, STRIPPED, Recipes, Step, Weight, bodies_of, constants_of, digest, write
@@ -134,7 +134,7 @@ class RefitBuild(Tracer):
 
     def finish(self, plan: Plan, strip: bool) -> Plan:
         """The plan with its recipes; without the constants that they give, if they are to be left out."""
-        used = {b.blob for b in _buffers(plan)} & self._constants.keys()
+        used = {b.blob for p in plan.nested() for b in p.buffers} & self._constants.keys()
         flat = _Flat({n: self._weights[n] for n in self.fixed.keys() & self._weights.keys()}, self.literals)
         places = {b: flat.add(t) for b in sorted(used) if (t := self._constants[b]).weights - self.fixed.keys()}
         weights = {n: self._described(n) for n in sorted(flat.named)}
@@ -183,12 +183,6 @@ def _fixed(net: NetworkDefinition) -> dict[str, str]:
         if n.layer.name in QUANTIZED or beside:
             out |= {v.name: "it is part of a quantized layer" for v in n.given if v.const is not None} | out
     return out
-
-
-def _buffers(plan: Plan) -> Iterator[Buffer]:
-    yield from plan.buffers
-    for inner in (p for s in plan.steps for p in s.plans):
-        yield from _buffers(inner)
 
 
 def _without(plan: Plan, blobs: Collection[str]) -> Plan:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tactix.run.arrays import address_of
-from tactix.run.context import ExecutionContext
 from tactix.run.memory import Memory
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.flavours.inspector import InspectedEngine
+from tactix_builtin.flavours.watched import WatchedEngine
 from tactix_builtin.refit.room import Room
 
 Array = Any
 Made = Callable[[str], None]
 
 
-class RefittableEngine(InspectedEngine):
+class RefittableEngine(WatchedEngine):
     """An engine of a plan with recipes.
 
     Constants that are replaced get host memory of their own, twice: new content is made in the one that is not in use
@@ -30,17 +28,9 @@ class RefittableEngine(InspectedEngine):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._contexts: weakref.WeakSet[ExecutionContext] = weakref.WeakSet()
-        self._births = threading.Lock()
         self._refitting = threading.Lock()
         self._rooms: dict[int, Room] = {}
         self._homes: dict[str, int] = {}
-
-    def create_execution_context(self) -> ExecutionContext:
-        with self._births:
-            context = super().create_execution_context()
-            self._contexts.add(context)
-        return context
 
     @contextmanager
     def refitted(self, sizes: Mapping[str, int], changed: Iterable[str]) -> Iterator[tuple[dict[str, Array], Made]]:

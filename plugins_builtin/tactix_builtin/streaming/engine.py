@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
@@ -15,7 +14,7 @@ from tactix.run.context import ExecutionContext
 from tactix.run.link import allocator_of
 from tactix.words.dims import Env
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.flavours.inspector import InspectedEngine
+from tactix_builtin.flavours.watched import WatchedEngine
 from tactix_builtin.streaming import schedule
 from tactix_builtin.streaming.pages import Pages
 from tactix_builtin.streaming.schedule import Group, Schedule
@@ -65,7 +64,7 @@ def backing_of(plan: Plan, blobs: Sequence[str], session: Any, device: Any, opti
     return Pages(plan, blobs if device.host_memory and not options.copy_weights else ())
 
 
-class StreamedEngine(InspectedEngine):
+class StreamedEngine(WatchedEngine):
     """An engine of a plan that was built with ``WEIGHT_STREAMING``, with the names that TensorRT has for it.
 
     The budget is on bytes of weights that are mapped into this process, or lie in a GPU's memory; results do not depend
@@ -79,8 +78,7 @@ class StreamedEngine(InspectedEngine):
         self._backing = backing_of(plan, reads.blobs, session, device, options)
         self._streamer = Streamer(device, reads, self._backing)
         super().__init__(plan, session, cast("Device", self._streamer), options, context, self._backing.weights)
-        self._contexts: weakref.WeakSet[ExecutionContext] = weakref.WeakSet()
-        self._births, self._arranged = threading.Lock(), False
+        self._arranged = False
 
     def create_execution_context(self) -> ExecutionContext:
         """Raises AllocationError for more weights than a GPU has memory for."""
@@ -89,9 +87,7 @@ class StreamedEngine(InspectedEngine):
                 self._backing.arrange(self._streamer.schedule)
                 self._program.take_weights()
                 self._arranged = True
-            context = super().create_execution_context()
-            self._contexts.add(context)
-        return context
+            return super().create_execution_context()
 
     @property
     def streamable_weights_size(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tactix.contracts.launcher import Step
 from tactix.plan.schema import Plan
@@ -16,7 +16,7 @@ class Reads:
         self._plans: dict[int, Plan] = {}
         found: dict[str, None] = {}
         held = {b for b, content in plan.blobs.items() if memoryview(content).nbytes}
-        for p in plans_of(plan):
+        for p in plan.nested():
             produced = p.produced
             for s in (s for i, s in enumerate(p.steps) if i not in produced):
                 buffers = [o.buffer for o in s.inputs if o.buffer >= 0] + [*s.constants.values()]
@@ -36,10 +36,3 @@ class Reads:
     def plan_of(self, step: Step) -> Plan:
         """The plan that a step is of."""
         return self._plans[id(step)]
-
-
-def plans_of(plan: Plan) -> Iterator[Plan]:
-    """The plan and those of its bodies."""
-    yield plan
-    for inner in (p for s in plan.steps for p in s.plans):
-        yield from plans_of(inner)

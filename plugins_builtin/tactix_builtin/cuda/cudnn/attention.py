@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tactix.words.dtypes import DType
 from tactix_builtin.cuda.cudnn import library as dnn
-from tactix_builtin.cuda.cudnn.graph import Operations, Work, dense
+from tactix_builtin.cuda.cudnn.graph import Operations, Work
 from tactix_builtin.cuda.cudnn.library import Descriptor
 from tactix_builtin.cuda.cudnn.plan import Binding
 
@@ -63,7 +63,7 @@ class Attention(Work):
             mask = make.tensor(DType(self.mask_dtype), self.mask, uid=MASK)
             x = make.pointwise(dnn.ADD, self._scores(make), x, mask)
         x = self._softmax(make, self._behind(make, x) if self.causal else x)
-        strides = (s * h * e, e, h * e, 1) if self.tokens else dense((b, h, s, e))
+        strides = (s * h * e, e, h * e, 1) if self.tokens else ()
         make.matmul(make.tensor(dtype, (b, h, s, e), strides, Y), x, v)
 
     def _scores(self, make: Operations, dtype: DType = DType.FP32) -> Descriptor:

@@ -11,10 +11,12 @@ from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any, ClassVar, Self
 
+from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix_builtin.cuda.cudnn import library as dnn
 from tactix_builtin.cuda.cudnn.library import Cudnn, Descriptor
 from tactix_builtin.cuda.cudnn.plan import Binding
+from tactix_builtin.tactics.c_text import contiguous_strides
 
 ALIGNMENT = 16
 """Bytes at whose multiples tensors begin."""
@@ -33,13 +35,13 @@ class Operations:
 
     def tensor(self, dtype: DType, shape: Sequence[int], strides: Sequence[int] = (), uid: int = 0) -> Descriptor:
         """Row-major where there are no strides."""
-        return self._tensor(dtype, shape, strides or dense(shape), uid).finalize()
+        return self._tensor(dtype, shape, strides or contiguous_strides(shape), uid).finalize()
 
     def scalar(self, dtype: DType, uid: int) -> Descriptor:
         """A number on the host, for tensors of four axes."""
         return self._tensor(dtype, (1,) * 4, (1,) * 4, uid).set(908, dnn.BOOLEAN, True).finalize()
 
-    def _tensor(self, dtype: DType, shape: Sequence[int], strides: Sequence[int], uid: int) -> Descriptor:
+    def _tensor(self, dtype: DType, shape: Sequence[int], strides: Sequence[Dim], uid: int) -> Descriptor:
         made = Descriptor(self.library, dnn.TENSOR).set(901, dnn.DATA_TYPE, dnn.TYPES[dtype])
         made.set(902, dnn.INT64, *shape).set(903, dnn.INT64, *strides).set(906, dnn.INT64, uid or next(self._ids))
         return made.set(900, dnn.INT64, ALIGNMENT).set(907, dnn.BOOLEAN, not uid)
@@ -99,14 +101,6 @@ class Work:
     def from_json(cls, j: Mapping[str, Any]) -> Self:
         """What ``to_json`` gave."""
         return cls(**{name: tuple(x) if isinstance(x, list) else x for name, x in j.items()})
-
-
-def dense(shape: Sequence[int]) -> tuple[int, ...]:
-    """Row-major strides."""
-    out = [1]
-    for size in reversed(shape[1:]):
-        out.insert(0, out[0] * size)
-    return tuple(out)
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,9 @@ class Tactic:
     for a node hold for every other of the same signature; constants it packs by reference. ``crosses``: its steps run
     on the host beside a device with memory of its own; it is asked only where ``BuilderFlag.GPU_FALLBACK`` allows it.
     ``vendor``: its steps need a library of the device's maker in the very version that the build had; not asked under
-    ``VERSION_COMPATIBLE``. ``numerics``: ``exact``, or ``tf32`` if it rounds float32 operands so: builder flags gate
-    that, and the accuracy gate then grants float16's budget.
+    ``VERSION_COMPATIBLE``. ``breadth``: how many times as many variants are measured as the optimization level says,
+    for those that need no compiling. ``numerics``: ``exact``, or ``tf32`` if it rounds float32 operands so: builder
+    flags gate that, and the accuracy gate then grants float16's budget.
     """
 
     key: str
@@ -86,6 +87,7 @@ class Tactic:
     by_signature: bool = False
     crosses: bool = False
     vendor: bool = False
+    breadth: int = 1
     numerics: str = "exact"
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:

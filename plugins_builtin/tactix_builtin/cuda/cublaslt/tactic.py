@@ -47,6 +47,7 @@ class CublasLtTactic(LibraryTactic[CublasLt]):
         "tactix.MatMul@1", "tactix.Gemm@1", "tactix.WideMatMul@1", "tactix.Convolution@1", "tactix.WideConvolution@1"
     )  # fmt: skip
     source = "cublaslt"
+    breadth = 2
     name = "cuBLASLt"
     find = staticmethod(cublaslt)
     compute = "float32"

@@ -1,0 +1,49 @@
+"""Bidding: how many variants of a tactic are asked for, and what is said of the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.expr import maximum
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Tactic, Variant
+from tactix.network.definition import NetworkDefinition
+from tactix.select.enumerate import LEVEL_VARIANTS, Terms, bid
+from tactix_sdk.scalar_layer import PointwiseLayer
+
+RELU = PointwiseLayer("t.Relu@1", lambda x: maximum(x, 0.0))
+CTX = CompileContext(DeviceProperties("cpu", "any"))
+OFFERED = 20
+
+
+class Ranks(Tactic):
+    """As libraries are: many guesses, and nothing to compile."""
+
+    key = "t.ranks@1"
+    implements = ("pointwise",)
+
+    def variants(self, node: Node, device: DeviceProperties) -> list[Variant]:
+        return [Variant(knobs=(("rank", r),)) for r in range(OFFERED)]
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return KernelArtifact("x")
+
+
+def relu() -> Node:
+    net = NetworkDefinition({RELU.key: RELU})
+    (y,) = net.add_layer("t.Relu", [net.add_input("x", "f32", (3,))])
+    net.mark_output(y)
+    return net.nodes[0]
+
+
+@pytest.mark.parametrize("level", sorted(LEVEL_VARIANTS))
+@pytest.mark.parametrize("breadth", [1, 2])
+def test_a_level_says_how_many_variants_of_a_tactic_bid(level: int, breadth: int) -> None:
+    tactic = Ranks()
+    tactic.breadth = breadth
+    bids = bid(relu(), [tactic], CTX, Terms(level=level))
+    asked = min(OFFERED, LEVEL_VARIANTS[level] * breadth)
+    assert [c.variant.knob("rank") for c in bids.candidates] == list(range(asked))
+    assert [why for _, why in bids.rejections] == ["not asked at this optimization level"] * (OFFERED - asked)

@@ -1,8 +1,10 @@
 """Whole plans beside each other: kernels timed one by one do not tell how long a network takes.
 
-Between kernels there are gaps, and each finds the caches as the one before left them. So the choice is made with
-several charges for a launch, whole plans of what then differs are timed on the device, and the fastest one is it. What
-was timed goes into the timing cache as well, so that a frozen build elsewhere comes to the same plan.
+Between kernels there are gaps, each finds the caches as the one before left them, and under long load the device slows
+down to keep to its power, for some kernels more than for others. So the choice is made in several ways: with other
+charges for a launch where launches weigh, else with a taste for vendors' kernels, or against them. Whole plans of what
+then differs are timed on the device, and the fastest one is it. What was timed goes into the timing cache as well, so
+that a frozen build elsewhere comes to the same plan.
 """
 
 from __future__ import annotations
@@ -19,12 +21,25 @@ from tactix.plan.schema import Plan
 from tactix.run.engine import Engine
 from tactix.run.memory import Memory
 from tactix.select.choose import Choice, Chooser
+from tactix.select.enumerate import Candidate
 from tactix.select.timing_cache import Timing
 from tactix.words.dims import Env, evaluate_shape
 from tactix.words.errors import AllocationError, TimingCacheError
 
-CHARGES = (1.0, 0.0, 4.0)
-"""Times the device's own charge for a launch: as it is, the kernels that are fastest alone, the fewest launches."""
+
+@dataclass(frozen=True)
+class Way:
+    """How to choose. ``charge``: times the device's own for a launch; ``vendors``: times what their kernels take."""
+
+    charge: float = 1.0
+    vendors: float = 1.0
+
+
+PLAIN = Way()
+LAUNCHES = (Way(charge=0.0), Way(charge=4.0))
+"""The kernels that are fastest alone, and the fewest launches."""
+TASTES = (Way(vendors=0.93), Way(vendors=1.07))
+"""For and against vendors' kernels: times of kernels alone and in a hot network were seen to part by so much."""
 NOTABLE = 0.02
 """Share of the predicted time from which on the charges for launches are worth a second look."""
 MOST = 3
@@ -38,7 +53,7 @@ class Final:
     """One choice for a whole network: an attempt of the builder with it, and what came of it."""
 
     attempt: tuple[Any, ...]
-    charge: float
+    way: Way
     key: str
     plan: Plan | None = None
 
@@ -48,7 +63,7 @@ class Final:
 
     def row(self, timed: Mapping[str, float]) -> dict[str, Any]:
         """For the ledger."""
-        return {"charge": self.charge, "predicted_seconds": self.choice.seconds, "seconds": timed.get(self.key)}
+        return {**vars(self.way), "predicted_seconds": self.choice.seconds, "seconds": timed.get(self.key)}
 
 
 class Finals:
@@ -74,25 +89,29 @@ class Finals:
     def _finals(self) -> list[Final]:
         """Different choices, by prediction; only one for a body inside a network, and without measuring."""
         stage = self.stage
-        first = Final(self.tried[0], CHARGES[0], _key(self.tried[0]))
+        first = Final(self.tried[0], PLAIN, _key(self.tried[0]))
         alone = stage.profiles[0].name == "body" or not stage.config.builder_optimization_level
         if alone or not any(c.status in ("measured", "cached") for c in first.choice.candidates.values()):
             return [first]
         launches = sum(len(c.artifact.launches) for c in first.choice.candidates.values())
         notable = launches * stage.device.costs.launch > NOTABLE * first.choice.seconds
-        again = [self._again(charge) for charge in CHARGES[1:]] if notable else []
-        others = [Final(a, CHARGES[0], _key(a)) for a in self.tried[1:]]
+        again = [self._again(way) for way in (LAUNCHES if notable else TASTES)]
+        others = [Final(a, PLAIN, _key(a)) for a in self.tried[1:]]
         different = {f.key: f for f in reversed([first, *again, *others])}
         return [f for f in (first, *again, *others) if different[f.key] is f][:MOST]
 
-    def _again(self, charge: float) -> Final:
-        """The first attempt, chosen with another charge."""
+    def _again(self, way: Way) -> Final:
+        """The first attempt, chosen in another way."""
         stage, fused, trace, bids, _ = self.tried[0]
-        costs = replace(stage.device.costs, launch=charge * stage.device.costs.launch)
-        options = {n: bids[n].candidates for n in fused.nodes}
+        costs = replace(stage.device.costs, launch=way.charge * stage.device.costs.launch)
+        pairs = {n: [(_seen(c, way), c) for c in bids[n].candidates] for n in fused.nodes}
+        options = {n: [seen for seen, _ in both] for n, both in pairs.items()}
         choice = Chooser(fused.nodes, options, fused.outputs, stage.context.opt, costs).run()
+        for n, seen in choice.candidates.items():
+            choice.candidates[n] = next(c for s, c in pairs[n] if s is seen)
+            choice.seconds += choice.candidates[n].seconds - seen.seconds
         attempt = (stage, fused, trace, bids, choice)
-        return Final(attempt, charge, _key(attempt))
+        return Final(attempt, way, _key(attempt))
 
     def _time(self, finals: Sequence[Final]) -> dict[str, float]:
         """Seconds by key, from the cache or by running; empty where they are not to be had."""
@@ -122,6 +141,11 @@ class Finals:
         except AllocationError:
             return {}
         return {f.key: s for f, s in zip(finals, seconds, strict=True)}
+
+
+def _seen(c: Candidate, way: Way) -> Candidate:
+    """A candidate with the seconds that it is chosen by."""
+    return replace(c, seconds=c.seconds * way.vendors) if c.tactic.vendor and way.vendors != 1 else c
 
 
 class Inferences:

@@ -52,10 +52,17 @@ TWO = TwoLaunches("test.two@1", " + ")
 """Another text, so that its kernel has another name."""
 
 
+VENDORS = e.SumTactic("test.vendors@1", "+  ")
+VENDORS.vendor = True
+
+
 class Pack:
+    def __init__(self, *tactics: Tactic) -> None:
+        self.tactics = list(tactics)
+
     @hookimpl
     def tactix_tactics(self) -> list[Tactic]:
-        return [ONE, TWO]
+        return self.tactics
 
 
 def add(grid: Sequence[int], x: int, y: int, z: int, n: int) -> None:
@@ -78,13 +85,15 @@ class Everything(dict[str, FakeKernel]):
 
 
 class Clock:
-    """Seconds by kernel; in a network each launch takes ``gap`` more."""
+    """Seconds by kernel; in a network a launch takes ``gap`` more, and vendors' kernels ``heat`` times their time."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, gap: float, here: bool = True) -> None:
-        self.device, self.api = fake_device({symbol(t.code): FakeKernel(4, add) for t in (ONE, TWO)})
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, gap: float, here: bool = True, heat: float = 1.0) -> None:
+        self.device, self.api = fake_device({symbol(t.code): FakeKernel(4, add) for t in (ONE, TWO, VENDORS)})
+        self.heat = {symbol(VENDORS.code): heat}
         if not here:
             self.api.fail["cuInit"] = 500
         self.seconds, self.gap, self.whole = {symbol(ONE.code): 3e-6, symbol(TWO.code): 1e-6}, gap, 0
+        self.seconds[symbol(VENDORS.code)] = 3e-6
         monkeypatch.setattr(FakeApi, "_cuDeviceGetName", lambda api, size, device: (b"NVIDIA H200".ljust(size, b"\0"),))
         monkeypatch.setattr(CudaDevice, "measure", self.measure)
         monkeypatch.setattr(real, "the_device", lambda: self.device)
@@ -95,11 +104,12 @@ class Clock:
         ran = self.api.ran[before:]
         network = len({r.args for r in ran}) > 2
         self.whole += network
-        return times * sum(self.seconds[r.symbol] + self.gap * network for r in ran)
+        heat = {r.symbol: self.heat.get(r.symbol, 1.0) if network else 1.0 for r in ran}
+        return times * sum(self.seconds[r.symbol] * heat[r.symbol] + self.gap * network for r in ran)
 
 
-def build(**fields: Any) -> tactix.Plan:
-    session = tactix.Session(plugins=[("test", Pack())], enable=["test"])
+def build(*tactics: Tactic, **fields: Any) -> tactix.Plan:
+    session = tactix.Session(plugins=[("test", Pack(*(tactics or (ONE, TWO))))], enable=["test"])
     session.active_rules = list  # type: ignore[method-assign]
     built = tactix.Builder(session=session)
     return built.build_plan(e.sums(built), e.config(**fields))
@@ -125,6 +135,25 @@ def test_a_charge_for_each_launch_is_part_of_the_prediction(monkeypatch: pytest.
     Clock(monkeypatch, 0.0)
     rows = {r["charge"]: r["predicted_seconds"] for r in build().ledger["finals"]}
     assert rows == pytest.approx({1.0: 4 * (2e-6 + 2 * CudaDevice.costs.launch), 4.0: 4 * (3e-6 + 4 * 7e-7)})
+
+
+@pytest.mark.parametrize(("alone", "heat", "winner"), [
+    (1.04, 0.9, VENDORS), (1.04, 1.0, ONE), (0.96, 1.2, ONE), (0.96, 1.0, VENDORS), (1.2, 0.5, ONE),
+])  # fmt: skip
+def test_vendors_kernels_that_are_near_are_tried_in_the_whole(
+    monkeypatch: pytest.MonkeyPatch, alone: float, heat: float, winner: Tactic
+) -> None:
+    """Where launches are little. What is a fifth slower alone is not."""
+    clock = Clock(monkeypatch, 0.0, heat=heat)
+    clock.seconds[symbol(VENDORS.code)] = alone * 3e-6
+    monkeypatch.setattr(finals, "NOTABLE", 0.9)
+    plan = build(ONE, VENDORS)
+    assert chosen(plan) == {winner.key}
+    rows = {r["vendors"]: r["predicted_seconds"] for r in plan.ledger.get("finals", [])}
+    others = {1.04: {0.93: alone}, 0.96: {1.07: 1.0}, 1.2: {}}[alone]
+    launches = 4 * CudaDevice.costs.launch
+    want = {1.0: min(1.0, alone), **others} if others else {}
+    assert rows == pytest.approx({way: 4 * 3e-6 * times + launches for way, times in want.items()})
 
 
 @pytest.mark.parametrize("gap", [0.1e-6, 5e-6])
@@ -170,7 +199,7 @@ def test_a_frozen_build_needs_the_timings_of_whole_plans(monkeypatch: pytest.Mon
     Clock(monkeypatch, 0.0)
     cache = tmp_path / "timings.json"
     build(timing_cache=cache)
-    monkeypatch.setattr(finals, "CHARGES", (1.0, 0.0, 1000.0))
+    monkeypatch.setattr(finals, "LAUNCHES", (finals.Way(0.0), finals.Way(1000.0)))
     monkeypatch.setattr(finals, "_key", lambda attempt: f"{attempt[-1].seconds}")
     with pytest.raises(TimingCacheError, match="every timing"):
         build(timing_cache=cache, frozen=True)

@@ -47,7 +47,8 @@ class CudaEmitter(ScalarEmitter):
 
     def _float(self, node: Scalar, dtype: DType) -> str:
         if dtype is not DType.FP64 and (of := _of_gelu(node)) is not None:
-            return f"tx_gelu({self.arg(of, dtype)})"
+            width = "_16" if expr.result_dtype(of, self.dtypes) in WIDE else ""
+            return f"tx_gelu{width}({self.arg(of, dtype)})"
         if node.op == "pow" and (power := self.value(node.args[1])) in (2, 3):
             x = self.arg(node.args[0], dtype)
             return " * ".join([x] * int(power))

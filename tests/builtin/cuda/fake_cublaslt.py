@@ -38,13 +38,17 @@ def _number(value: Any) -> int:
 
 
 class FakeFunctions:
-    """``offered``: how many algorithms; ``wants``: their workspace; ``fail``: status by function."""
+    """``offered``: how many algorithms; ``wants``: their workspace; ``fail``: status by function.
+
+    ``given``: bytes of workspace of every product.
+    """
 
     def __init__(self, api: FakeApi, offered: int = 3, wants: int = 256, version: int = 130100) -> None:
         self.api, self.offered, self.wants, self.version = api, offered, wants, version
         self.fail: dict[str, int] = {}
         self.made: dict[int, dict[Any, Any]] = {}
         self.asked: list[dict[int, int]] = []
+        self.given: list[int] = []
         self._numbers = count(1)
         self.cublasLtGetVersion = _Version(self)
 
@@ -126,6 +130,7 @@ class FakeFunctions:
         _handle, op, alpha, b, lb, a, la, beta, c, lc, d, ld, code, scratch, size, stream = args
         if self._cublasLtMatmulAlgoCheck(None, None, None, None, None, ld, code, ctypes.byref(_Result())):
             return 15
+        self.given.append(size)
         assert size >= self.wants
         assert scratch or not size
         assert not any(_number(x) % 16 for x in (a, b, c, d, scratch))

@@ -26,7 +26,7 @@ from tactix.words.tensor import TensorSpec
 from tactix_builtin.cuda import nvrtc
 from tactix_builtin.cuda.cublaslt.launcher import CublasLtLauncher
 from tactix_builtin.cuda.cublaslt.library import CublasLt
-from tactix_builtin.cuda.cublaslt.matmul import Problem
+from tactix_builtin.cuda.cublaslt.matmul import Algorithm, Matmul, Problem
 from tactix_builtin.cuda.cublaslt.tactic import CublasLtTactic, Tf32CublasLtTactic
 from tactix_builtin.cuda.device import CudaDevice
 from tactix_builtin.cuda.library import LibraryFailure, Product, load
@@ -106,6 +106,36 @@ def test_a_symbol_has_all_ranks_and_the_compile_says_how_many_there_are() -> Non
     assert here.artifact(linear(s), 1, s=7).workspace == (32 << 20) + 256
     with pytest.raises(ExecutionError, match="cuBLASLt has 2 algorithms for it"):
         here.artifact(linear(s), 2, s=7)
+
+
+@pytest.mark.parametrize("wants", [0, 256])
+def test_a_call_is_given_the_workspace_that_it_needs(wants: int) -> None:
+    """Of a symbolic product, whose plan has room for what any size may need."""
+    here, node = Here(wants=wants), linear(sym("s"))
+    artifact = here.artifact(node, 1, s=7)
+    assert artifact.params["workspace"] == 32 << 20
+    for s in (7, 50):
+        assert here.run(node, [real("f16", s, 40), node.inputs[1].const], {"s": s}, artifact) <= 1
+    assert set(here.functions.given) == {wants}
+
+
+@pytest.mark.parametrize(("wants", "asked"), [(0, [32 << 20]), (256, [32 << 20, 0])])
+def test_one_without_workspace_is_asked_for(wants: int, asked: list[int]) -> None:
+    here = Here(wants=wants)
+    here.artifact(linear())
+    assert [a[1] for a in here.functions.asked] == asked
+
+
+def test_one_without_workspace_comes_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    def algorithms(matmul: Any, count: int, workspace: int) -> list[Algorithm]:
+        return [Algorithm(bytes([i]), 512) for i in range(count)] if workspace else [Algorithm(b"bare", 0)]
+
+    monkeypatch.setattr(Matmul, "algorithms", algorithms)
+    here = Here()
+    work = here.tactic._work(linear())
+    assert not isinstance(work, Reject)
+    made = here.tactic._algorithms(work, {})
+    assert [a.code for a in made] == [b"\0", b"bare", *(bytes([i]) for i in range(1, 7))]
 
 
 def test_sizes_that_no_device_holds_are_not_asked_about() -> None:

@@ -141,12 +141,12 @@ class Matmul:
             raise self.library.failure(ASK, status)
         return [Algorithm(bytes(h.algo), int(h.workspace)) for h in found[: number.value] if h.state == 0]
 
-    def takes(self, code: bytes, workspace: int) -> bool:
-        """Whether an algorithm can be used at these sizes with so many bytes of workspace."""
+    def needs(self, code: bytes) -> int | None:
+        """Bytes of workspace that an algorithm takes at these sizes; None if it cannot be used at them."""
         algo, result = (c_uint64 * 8).from_buffer_copy(code), Heuristic()
         matrices = (self.b, self.a, self.d, self.d)
         args = (self.library.handle, self.operation, *matrices, byref(algo), byref(result))
-        return self.library.status("cublasLtMatmulAlgoCheck", *args) == 0 and int(result.workspace) <= workspace
+        return int(result.workspace) if self.library.status("cublasLtMatmulAlgoCheck", *args) == 0 else None
 
     def run(self, code: Any, places: Sequence[int], workspace: int, stream: int) -> None:
         """Enqueue it; ``places``: addresses of a, b, c, d, the bias, the workspace; ``code``: 8 words."""
@@ -169,15 +169,17 @@ class Product:
     def bind(self, arguments: Sequence[int]) -> BoundProduct:
         """Where the algorithm does not take these sizes, the library's first choice for them does.
 
-        Raises ExecutionError if it has none.
+        It is given what it needs of the workspace, since it may clear what it gets. Raises ExecutionError if there is
+        no algorithm.
         """
-        matmul, code = Matmul(self.library, self.problem, Sizes(*arguments[:4])), self.code
-        if not matmul.takes(code, self.workspace):
-            others = matmul.algorithms(1, self.workspace)
-            if not others:
-                raise ExecutionError(f"{self.library.product.name} has no algorithm for {matmul.sizes}")
-            code = others[0].code
-        return BoundProduct(matmul, code, self.workspace)
+        matmul = Matmul(self.library, self.problem, Sizes(*arguments[:4]))
+        needs = matmul.needs(self.code)
+        if needs is not None and needs <= self.workspace:
+            return BoundProduct(matmul, self.code, needs)
+        others = matmul.algorithms(1, self.workspace)
+        if not others:
+            raise ExecutionError(f"{self.library.product.name} has no algorithm for {matmul.sizes}")
+        return BoundProduct(matmul, others[0].code, others[0].workspace)
 
 
 class BoundProduct:

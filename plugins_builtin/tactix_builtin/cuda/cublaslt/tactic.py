@@ -25,6 +25,8 @@ from tactix_builtin.cuda.library_tactic import LibraryTactic
 
 GUESSES = 8
 """Algorithms that are asked for; the library seldom knows more."""
+FIRST = 4
+"""Of these one should need no workspace."""
 WORKSPACE = 32 << 20
 """Bytes that an algorithm may want: what NVIDIA advises for Hopper."""
 LARGEST = 1 << 40
@@ -108,5 +110,12 @@ class Tf32CublasLtTactic(CublasLtTactic):
 
 @functools.lru_cache(4096)
 def algorithms(library: CublasLt, problem: Problem, sizes: Sizes) -> list[Algorithm]:
-    """The library's guesses for a problem. Raises LibraryFailure."""
-    return Matmul(library, problem, sizes).algorithms(GUESSES, WORKSPACE)
+    """The library's guesses for a problem; among the first ones one without workspace. Raises LibraryFailure.
+
+    What an algorithm counts with in its workspace is cleared before each run: another launch, which weighs in small
+    products.
+    """
+    matmul = Matmul(library, problem, sizes)
+    found = matmul.algorithms(GUESSES, WORKSPACE)
+    bare = matmul.algorithms(1, 0) if all(a.workspace for a in found[:FIRST]) else []
+    return [*found[:1], *bare, *(a for a in found[1:] if a not in bare)][:GUESSES]

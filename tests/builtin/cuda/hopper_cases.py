@@ -6,14 +6,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import product_cases as pc
 import simt
 
 from tactix.contracts.tactic import Reject, Variant
+from tactix.words import dims
+from tactix.words.dtypes import DType
+from tactix.words.tensor import TensorSpec
 from tactix_builtin.cuda.tactics import hopper, hopper_attention, hopper_conv, hopper_gemm, hopper_stem
 from tactix_builtin.cuda.target import target
 
 DEVICE = target("sm_90a")
+ALONE = replace(DEVICE, cores=1)
+"""One multiprocessor: a block of several teams makes all tiles, one after the other."""
 (GEMM,), (CONV,), (STEM,) = hopper_gemm.tactics(), hopper_conv.tactics(), hopper_stem.tactics()
 (ATTENTION,) = hopper_attention.tactics()
 IMAGES: list[pc.Image] = [
@@ -62,10 +68,36 @@ def attentions(dtype: str) -> list[simt.Case]:
     return [replace(c, device=DEVICE) for c in cases if takes(c)]
 
 
+def causals(dtype: str) -> list[simt.Case]:
+    """Several tiles, more keys than queries, last stages that teams leave out, masks of two kinds, any batch."""
+    hidden, low = pc.causal(dtype, 300), pc.causal(dtype, 257)
+    low[np.isneginf(low)] = -65504
+    masks = [(64, hidden[20:]), (128, low), (128, hidden[160:]), (64, hidden[10:110, :110])]
+    of = [[pc.real(dtype, 1, 1, n, d) for n in (len(m), *m.shape[1:] * 2)] + [m] for d, m in masks]
+    n, mask = dims.sym("n"), TensorSpec(DType(dtype), (1, 1, 150, 190), const=hidden[40:190, :190][None, None])
+    specs = [TensorSpec(DType(dtype), (n, 3, x, 64)) for x in (150, 190, 190)]
+    free = simt.Case(simt.h.node("Attention", [*specs, mask], scale=0.125), ATTENTION, env={"n": 2})
+    cases = [*(pc.plain(ATTENTION, "Attention", arrays, [3], scale=0.1) for arrays in of), free]
+    return [replace(c, device=DEVICE) for c in cases]
+
+
 def large(dtype: str) -> list[simt.Case]:
     """More tiles than a device has multiprocessors: blocks take several, teams take turns."""
     gemm = pc.plain(GEMM, "Gemm", [pc.real(dtype, 6000, 136), pc.real(dtype, 136, 2000), pc.real(dtype, 2000)], [1, 2])
     return [gemm, *pc.images(CONV, dtype, LARGE)]
+
+
+def tiles(dtype: str, flow: hopper.Flow) -> simt.Case:
+    """Two by two tiles of a flow, all but one of them cut, of four stages, one of them cut; bias, gelu and residual."""
+    case = pc.epilogues(GEMM, dtype, flow.rows + 9, 200, flow.cols + 8)[0]
+    return replace(case, device=ALONE, only=hopper.variants([flow]))
+
+
+def windows(dtype: str) -> simt.Case:
+    """Four stages of taps of three images, whose borders lie within tiles."""
+    image: pc.Image = ((3, 16, 11, 13), 40, (2, 2), {"strides": (1, 2), "dilations": (3, 2), "pads": (2, 1, 1, 2)})
+    (case,) = pc.images(CONV, dtype, [image])
+    return replace(case, device=ALONE)
 
 
 def takes(case: simt.Case) -> bool:
@@ -82,6 +114,12 @@ def every_flow(case: simt.Case) -> simt.Case:
 
 TABLE: dict[str, Callable[[], list[simt.Case]]] = {
     f"{name} {t}": partial(make, t)
-    for name, make in (("gemm", gemms), ("conv", convs), ("stem", stems), ("attention", attentions))
+    for name, make in (
+        ("gemm", gemms),
+        ("conv", convs),
+        ("stem", stems),
+        ("attention", attentions),
+        ("causal", causals),
+    )
     for t in ("f16", "bf16")
 }

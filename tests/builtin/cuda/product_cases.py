@@ -172,7 +172,7 @@ def causal(dtype: str, n: int) -> Any:
 
 
 def attentions(dtype: str) -> list[simt.Case]:
-    """Lengths and dims that fill no tile, masks along each axis, a causal one, rows that see nothing."""
+    """Lengths and dims that fill no tile, masks along each axis, causal ones, rows that see nothing."""
 
     def make(q: Any, k: Any, e: int, *mask: Any, constants: Sequence[int] = (), **attrs: Any) -> simt.Case:
         arrays = [real(dtype, *q), real(dtype, *k), real(dtype, *k[:3], e), *mask]
@@ -184,8 +184,8 @@ def attentions(dtype: str) -> list[simt.Case]:
         attrs = {"heads": heads, "dim": dim, "value_dim": value_dim, "columns": columns or (0, 0, 0), "scale": 0.2}
         return plain(tactic, "TokenAttention", list(arrays), (), **attrs)
 
-    blind = real(dtype, 1, 1, 20, 30)
-    blind[0, 0, 3] = -np.inf
+    blind, nearly = real(dtype, 1, 1, 20, 30), causal(dtype, 70)
+    blind[0, 0, 3], nearly[66, 3] = -np.inf, 1
     s, t, n = (dims.sym(x) for x in "stn")
     specs = [TensorSpec(DType(dtype), (n, 2, x, 64)) for x in (s, t, t)]
     free = h.node("Attention", specs, scale=0.125)
@@ -195,6 +195,8 @@ def attentions(dtype: str) -> list[simt.Case]:
         make((1, 1, 5, 128), (1, 1, 200, 128), 96, real(dtype, 5, 200)),
         make((2, 1, 20, 33), (2, 1, 20, 33), 7, real(dtype, 2, 1, 20, 1)),
         make((1, 2, 140, 32), (1, 2, 140, 32), 32, causal(dtype, 140), constants=[3]),
+        make((2, 2, 70, 64), (2, 1, 150, 64), 64, causal(dtype, 150)[80:], constants=[3]),
+        make((1, 2, 70, 32), (1, 2, 70, 32), 32, nearly, constants=[3]),
         make((1, 2, 20, 32), (1, 2, 30, 32), 32, blind),
         make((1, 2, 20, 32), (1, 2, 30, 32), 32, blind, nan_to_zero=True),
         tokens([real(dtype, 2, 70, 192)] * 3, 2, 32, 32, 0, 64, 128),

@@ -1,4 +1,4 @@
-// CUDA kernels as C++ on the host: every thread is a fiber, a barrier passes control on. One block at a time.
+// CUDA kernels as C++ on the host: every thread is a fiber, a barrier passes control on. One block, or cluster, at a time.
 // Asynchronous copies happen as late as they may, or at once, as `eager` says; both must give the same.
 #include <ucontext.h>
 
@@ -50,13 +50,15 @@ struct simt_group { int size, arrived; long generation; };
 
 static std::vector<simt_fiber> simt_fibers;
 static std::vector<char*> simt_stacks;  // kept from block to block
-static std::vector<simt_group> simt_groups;  // warps, then the block
+static std::vector<simt_group> simt_groups;  // warps, then blocks, then the cluster, then 16 barriers for each block
 static ucontext_t simt_scheduler;
-static char* simt_shared;
-static long simt_shared_bytes;
+static int simt_own;  // the fiber's number among all of the cluster
+static int simt_cluster, simt_warps;
+static char *simt_shared, *simt_memory;  // of the block, and of all in a row
+static long simt_shared_bytes, simt_pitch;
 static bool simt_eager;
 static char simt_error[256];
-static uint32_t simt_slots[64][32][8];
+static uint32_t simt_slots[128][32][8];
 
 static void simt_fail(const char* what) {
   if (!simt_error[0]) snprintf(simt_error, sizeof simt_error, "block %u thread %u: %s", blockIdx.x, threadIdx.x, what);
@@ -65,26 +67,36 @@ extern "C" void __ubsan_handle_type_mismatch_v1(void*, void*) { simt_fail("misal
 static void simt_release(simt_group& g) {
   if (g.size && g.arrived == g.size) g.arrived = 0, g.generation++;
 }
+static void simt_be(int own) {
+  const int block = own / (int)blockDim.x;
+  simt_own = own, threadIdx.x = own % (int)blockDim.x;
+  blockIdx.x = blockIdx.x / simt_cluster * simt_cluster + block;
+  simt_shared = simt_memory + block * simt_pitch;
+}
+static void simt_leave() {
+  const int own = simt_own;
+  swapcontext(&simt_fibers[own].context, &simt_scheduler);
+  simt_be(own);
+}
+static void simt_arrive(simt_group& g) { g.arrived++, simt_release(g); }
 static void simt_wait(int group) {
-  simt_fiber& f = simt_fibers[threadIdx.x];
+  simt_fiber& f = simt_fibers[simt_own];
   simt_group& g = simt_groups[group];
-  const uint32_t own = threadIdx.x;
   f.group = group;
   f.generation = g.generation;
-  g.arrived++;
-  simt_release(g);
-  swapcontext(&f.context, &simt_scheduler);
-  threadIdx.x = own;
+  simt_arrive(g);
+  simt_leave();
 }
-static void __syncthreads() { simt_wait((int)simt_groups.size() - 1); }
+static int simt_of_block() { return simt_warps + simt_own / (int)blockDim.x; }
+static void __syncthreads() { simt_wait(simt_of_block()); }
 static void __threadfence() {}
 template <class T>
 static T atomicAdd(T* p, T x) { const T was = *p; *p += x; return was; }
 template <class T>
 static T atomicCAS(T* p, T expected, T x) { const T was = *p; if (was == expected) *p = x; return was; }
-static void __syncwarp(uint32_t = 0xffffffffu) { simt_wait(threadIdx.x / 32); }
+static void __syncwarp(uint32_t = 0xffffffffu) { simt_wait(simt_own / 32); }
 static uint32_t (*simt_publish(const uint32_t* x, int count))[8] {
-  uint32_t(*slots)[8] = simt_slots[threadIdx.x / 32];
+  uint32_t(*slots)[8] = simt_slots[simt_own / 32];
   memcpy(slots[threadIdx.x % 32], x, count * 4);
   __syncwarp();
   return slots;
@@ -112,18 +124,16 @@ struct simt_call<void (*)(P...)> {
 };
 static void (*simt_body)();
 static void simt_start() {
-  const uint32_t own = threadIdx.x;
   simt_body();
-  simt_fiber& f = simt_fibers[own];
-  f.done = true;
-  for (int g : {(int)own / 32, (int)simt_groups.size() - 1}) simt_groups[g].size--, simt_release(simt_groups[g]);
+  simt_fibers[simt_own].done = true;
+  for (int g : {simt_own / 32, simt_of_block(), simt_warps + simt_cluster}) simt_groups[g].size--, simt_release(simt_groups[g]);
 }
 static bool simt_full(char* bar, uint32_t parity);
 static bool simt_ready(simt_fiber& f) {
   if (f.done || (f.bar && !simt_full(f.bar, f.parity))) return false;
   return f.group < 0 || simt_groups[f.group].generation != f.generation;
 }
-// Runs a warp until the block's barrier holds it, so that what lacks a barrier reads too early. Whether it moved.
+// Runs a warp until a barrier holds it, so that what lacks a barrier reads too early. Whether it moved.
 static bool simt_warp(int warp, int threads) {
   bool any = false;
   for (bool moved = true; moved;) {
@@ -131,21 +141,34 @@ static bool simt_warp(int warp, int threads) {
     for (int t = warp * 32; t < threads && t < warp * 32 + 32; t++) {
       if (!simt_ready(simt_fibers[t])) continue;
       any = moved = true;
-      threadIdx.x = t;
+      simt_be(t);
       simt_fibers[t].group = -1, simt_fibers[t].bar = nullptr;
       swapcontext(&simt_scheduler, &simt_fibers[t].context);
     }
   }
   return any;
 }
+// Runs a team of four warps until barriers hold them all, so that others lag as far as they may.
+static bool simt_team(int team, int threads, bool backward) {
+  bool any = false;
+  for (bool moved = true; moved; any |= moved) {
+    moved = false;
+    for (int i = 0; i < 4; i++) moved |= simt_warp(team * 4 + (backward ? 3 - i : i), threads);
+  }
+  return any;
+}
 static void simt_no_bars();
-static void simt_block(int threads, bool backward) {
+static void simt_blocks(int threads, bool backward) {
+  const int all = threads * simt_cluster;
   simt_no_bars();
-  simt_fibers = std::vector<simt_fiber>(threads);
-  simt_groups.assign((threads + 31) / 32, {32, 0, 0});
-  simt_groups.push_back({threads, 0, 0});
-  while ((int)simt_stacks.size() < threads) simt_stacks.push_back((char*)malloc(SIMT_STACK));
-  for (int t = 0; t < threads; t++) {
+  simt_fibers = std::vector<simt_fiber>(all);
+  simt_warps = (all + 31) / 32;
+  simt_groups.assign(simt_warps, {32, 0, 0});
+  for (int b = 0; b < simt_cluster; b++) simt_groups.push_back({threads, 0, 0});
+  simt_groups.push_back({all, 0, 0});
+  simt_groups.resize(simt_groups.size() + 16 * simt_cluster);
+  while ((int)simt_stacks.size() < all) simt_stacks.push_back((char*)malloc(SIMT_STACK));
+  for (int t = 0; t < all; t++) {
     simt_fiber& f = simt_fibers[t];
     f.pending.resize(1);
     getcontext(&f.context);
@@ -154,27 +177,28 @@ static void simt_block(int threads, bool backward) {
     f.context.uc_link = &simt_scheduler;
     makecontext(&f.context, simt_start, 0);
   }
-  const int warps = (threads + 31) / 32;
   for (bool moved = true; moved;) {
     moved = false;
-    for (int w = 0; w < warps; w++) moved |= simt_warp(backward ? warps - 1 - w : w, threads);
+    for (int i = 0, teams = (simt_warps + 3) / 4; i < teams; i++) moved |= simt_team(backward ? teams - 1 - i : i, all, backward);
   }
-  for (simt_fiber& f : simt_fibers)
-    if (!f.done) return simt_fail("waits for ever at a barrier");
+  for (int t = 0; t < all; t++)
+    if (!simt_fibers[t].done) return simt_be(t), simt_fail("waits for ever at a barrier");
 }
-static const char* simt_launch(void (*body)(), int grid, int threads, long shared, int eager) {
+static const char* simt_launch(void (*body)(), int grid, int threads, int cluster, long shared, int eager) {
   simt_error[0] = 0;
   simt_body = body;
   simt_eager = eager;
-  simt_shared_bytes = shared;
-  simt_shared = (char*)aligned_alloc(128, (shared + 255) / 128 * 128);
+  simt_cluster = cluster, simt_shared_bytes = shared;
+  simt_pitch = (shared + 2047) / 1024 * 1024;
+  simt_memory = (char*)aligned_alloc(128, simt_pitch * cluster);
   blockDim.x = threads, gridDim.x = grid;
-  for (int b = 0; b < grid && !simt_error[0]; b++) {
+  if (grid % cluster || threads * cluster > 128 * 32) simt_fail("part of a cluster, or too large a one");
+  for (int b = 0; b < grid && !simt_error[0]; b += cluster) {
     blockIdx.x = b;
-    memset(simt_shared, 0xff, shared);
-    simt_block(threads, eager);
+    memset(simt_memory, 0xff, simt_pitch * cluster);
+    simt_blocks(threads, eager);
   }
-  free(simt_shared);
+  free(simt_memory);
   return simt_error;
 }
 // One launchable function of a kernel: addresses and integers as the launch's arguments.
@@ -184,9 +208,9 @@ static const char* simt_launch(void (*body)(), int grid, int threads, long share
   static void name##_with(void (*f)(P...)) {                                                                       \
     simt_call<void (*)(P...)>::go(f, name##_args, std::index_sequence_for<P...>());                                \
   }                                                                                                                \
-  extern "C" const char* run_##name(const int64_t* a, int grid, int threads, long shared, int eager) {             \
+  extern "C" const char* run_##name(const int64_t* a, int grid, int threads, int cluster, long shared, int eager) { \
     name##_args = a;                                                                                               \
-    return simt_launch([] { name##_with(name); }, grid, threads, shared, eager);                                   \
+    return simt_launch([] { name##_with(name); }, grid, threads, cluster, shared, eager);                          \
   }
 
 // -- what the preludes have in assembly ----------------------------------------------------------------------------------
@@ -214,12 +238,12 @@ static void tx_copy(tx_shared_t to, const void* from, bool ok) {
   if (simt_eager || BYTES == 2)
     simt_do(c);
   else
-    simt_fibers[threadIdx.x].pending.back().push_back(c);
+    simt_fibers[simt_own].pending.back().push_back(c);
 }
-static void tx_copy_commit() { simt_fibers[threadIdx.x].pending.emplace_back(); }
+static void tx_copy_commit() { simt_fibers[simt_own].pending.emplace_back(); }
 template <int LEFT>
 static void tx_copy_wait() {
-  auto& pending = simt_fibers[threadIdx.x].pending;
+  auto& pending = simt_fibers[simt_own].pending;
   while ((int)pending.size() - 1 > LEFT) {
     for (const simt_copy& c : pending.front()) simt_do(c);
     pending.erase(pending.begin());
@@ -304,96 +328,3 @@ struct tx_tf32 {
   static void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { simt_mma<tx_from_f16>(d, a, b0, b1, true); }
   static void round(uint32_t& x) { x = (x + 0x1000) & 0xffffe000u; }
 };
-
-// -- Hopper: barriers that count arrivals and bytes, copies of boxes, matrix instructions that read shared memory --------
-
-struct alignas(64) tx_map {  // by value on the device; here a pointer to numbers that simt.py lays out
-  const int64_t* n;
-  tx_map(int64_t at) : n((const int64_t*)at) {}
-};
-#define __grid_constant__
-
-struct simt_bar { int count, arrived; long bytes; uint32_t phase; std::vector<simt_copy> late; };
-static std::map<char*, simt_bar> simt_bars;
-static void simt_no_bars() { simt_bars.clear(); }
-static void simt_flip(simt_bar& b) {
-  if (b.arrived == b.count && b.bytes == 0) b.arrived = 0, b.phase++;
-}
-static simt_bar& simt_barrier(tx_shared_t at) { return simt_bars[simt_place(at, 8)]; }
-static void tx_bar_init(tx_shared_t at, int count) { simt_barrier(at) = {count, 0, 0, 0, {}}; }
-static void tx_bars_made() {}
-static void tx_fetch_map(const tx_map&) {}
-static void tx_bar_arrive(tx_shared_t at) {
-  simt_bar& b = simt_barrier(at);
-  if (++b.arrived > b.count) simt_fail("too many arrive");
-  simt_flip(b);
-}
-static void tx_bar_expect(tx_shared_t at, int bytes) {
-  simt_barrier(at).bytes += bytes;
-  tx_bar_arrive(at);
-}
-static bool simt_full(char* bar, uint32_t parity) { return (simt_bars[bar].phase & 1) != parity; }
-static void tx_bar_wait(tx_shared_t at, uint32_t parity) {
-  simt_bar& b = simt_barrier(at);
-  for (const simt_copy& c : std::exchange(b.late, {})) simt_do(c), b.bytes -= c.bytes;
-  simt_flip(b);
-  simt_fiber& f = simt_fibers[threadIdx.x];
-  const uint32_t own = threadIdx.x;
-  f.bar = simt_place(at, 8), f.parity = parity;
-  swapcontext(&f.context, &simt_scheduler);
-  threadIdx.x = own;
-}
-// Rows of 128 bytes whose chunks of 16 are permuted by bits 7 to 9 of the address.
-static tx_shared_t simt_permuted(tx_shared_t at) { return at ^ (at >> 7 & 7) << 4; }
-static void tx_fetch_rows(tx_shared_t to, const tx_map& map, tx_shared_t bar, int x, int y, int head, int batch) {
-  const int64_t *n = map.n, at[4] = {x, y, head, batch};  // address, sizes, strides, box
-  simt_bar& b = simt_barrier(bar);
-  if (to % 1024 || n[8] * 2 != 128) simt_fail("misaligned box");
-  for (int r = 0; r < n[9]; r++)
-    for (int c = 0; c < 64; c++) {
-      bool ok = at[0] + c < n[1] && at[1] + r < n[2];
-      for (int i = 2; i < 4; i++) ok = ok && at[i] < n[i + 1];
-      const char* from = (const char*)n[0] + (at[0] + c) * 2 + (at[1] + r) * n[5] + at[2] * n[6] + at[3] * n[7];
-      const simt_copy one = {simt_place(simt_permuted(to + r * 128 + c * 2), 2), from, 2, ok};
-      if (simt_eager) simt_do(one), b.bytes -= 2;
-      else b.late.push_back(one);
-    }
-  simt_flip(b);
-}
-static uint64_t tx_operand(tx_shared_t at) {
-  if (at % 128) simt_fail("misaligned operand");
-  return at >> 4;
-}
-static void tx_multiply_begin() {}
-static void tx_multiply_commit() {}
-template <int>
-static void tx_multiply_wait() {}
-static void tx_made(float (&)[4]) {}
-// A warp's 16 rows of the 64: fragments as the PTX ISA lays them out ("Register Fragments for wgmma.mma_async.m64nNk16").
-template <class T, float (*FROM)(uint16_t)>
-struct simt_wide : T {
-  static float read(tx_shared_t at) { return FROM(*(uint16_t*)simt_place(simt_permuted(at), 2)); }
-  static void multiply(float (*d)[4], uint64_t a, uint64_t b, int add) {
-    const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16 + lane / 4;
-    for (int i = 0; i < 32; i++) {
-      float& sum = d[i / 4][i % 4];
-      if (!add) sum = 0.0f;
-      for (int k = 0; k < 16; k++)
-        sum += read((a << 4) + (first + i % 4 / 2 * 8) * 128 + k * 2) * read((b << 4) + (i / 4 * 8 + lane % 4 * 2 + i % 2) * 128 + k * 2);
-    }
-    __syncwarp();
-  }
-  static void add(float (*d)[4], const uint32_t (&a)[4], uint64_t b) {
-    uint32_t(*s)[8] = simt_publish(a, 4);
-    const int lane = threadIdx.x % 32;
-    for (int i = 0; i < 32; i++)
-      for (int k = 0; k < 16; k++) {
-        const int row = lane / 4 + i % 4 / 2 * 8, col = i / 4 * 8 + lane % 4 * 2 + i % 2;
-        const uint32_t x = s[row % 8 * 4 + k % 8 / 2][k / 8 * 2 + row / 8] >> k % 2 * 16;
-        d[i / 4][i % 4] += FROM((uint16_t)x) * read((b << 4) + k * 128 + col * 2);
-      }
-    __syncwarp();
-  }
-};
-typedef simt_wide<tx_f16, tx_from_f16> tx_wide_f16;
-typedef simt_wide<tx_bf16, tx_from_bf16> tx_wide_bf16;

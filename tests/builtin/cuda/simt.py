@@ -1,17 +1,19 @@
 """Runs CUDA kernels on the host, a fiber for each thread, and compares them with the layers' numpy references.
 
-The text that the device would get is compiled as C++ with ``simt.h`` in place of the preludes that are assembly: the
-layouts of fragments, addresses, bounds, alignment and barriers are checked; speed and the assembly itself are not.
+The text that the device would get is compiled as C++ with ``HEADERS`` in place of the preludes that are assembly: the
+layouts of fragments, addresses, bounds, alignment, barriers and clusters are checked; speed and the assembly are not.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,11 @@ from tactix_builtin.cuda.target import target
 
 HERE = Path(__file__).parent
 DEVICE = target("sm_90")
+HEADERS = ("simt.h", "simt_hopper.h")
 ASSEMBLY = ("ptx.cuh", "half.cuh", "dp4a.cuh", "hopper.cuh", "wide.cuh")
+PRODUCT = re.compile(r'asm volatile\(".*?wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(\w+)\..*?\);(?=\n)')
+HOST_PRODUCT = r"simt_multiply<\1, tx_from_\2>(d, a, b, add);"
+"""What stands in the text itself, as hopper.multiply has it, and what stands for that."""
 FLAGS = ("-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-fno-strict-aliasing", "-fsanitize=alignment")
 
 
@@ -81,7 +87,8 @@ def _library(artifacts: Sequence[KernelArtifact], cache: Path) -> Any:
     if compiler is None:
         pytest.skip("needs g++")
     source = _source(artifacts)
-    path = cache / f"{hashlib.sha256((source + (HERE / 'simt.h').read_text()).encode()).hexdigest()[:24]}.so"
+    whole = source + "".join((HERE / name).read_text() for name in HEADERS)
+    path = cache / f"{hashlib.sha256(whole.encode()).hexdigest()[:24]}.so"
     if not path.exists():
         cpp = path.with_suffix(".cpp")
         cpp.write_text(source)
@@ -99,8 +106,8 @@ def _source(artifacts: Sequence[KernelArtifact]) -> str:
         preludes |= dict.fromkeys(p for p in a.code.preludes if p not in assembly)
         names = "\n".join(f"SIMT_KERNEL({_name(f'k{i}', launch)})" for launch in a.launches)
         macros = f"#undef TX_ENTRY\n#undef TX_NAME\n#define TX_ENTRY k{i}\n#define TX_NAME(x) k{i}_##x"
-        bodies.append(f"{macros}\n{a.code.text}\n{names}")
-    return "\n".join(['#include "simt.h"', *preludes, *bodies])
+        bodies.append(f"{macros}\n{PRODUCT.sub(HOST_PRODUCT, a.code.text)}\n{names}")
+    return "\n".join([*(f'#include "{name}"' for name in HEADERS), *preludes, *bodies])
 
 
 def _name(entry: str, launch: Launch) -> str:
@@ -108,8 +115,8 @@ def _name(entry: str, launch: Launch) -> str:
 
 
 def _numbers(m: TensorMap, address: int, env: Mapping[str, int]) -> Any:
-    """A map as ``tx_map`` of simt.h has it."""
-    found = [address + m.offset, *(dims.evaluate(d, env) for d in m.dims), *m.box]
+    """A map as ``tx_map`` of simt_hopper.h has it."""
+    found = [address + m.offset, *(dims.evaluate(d, env) for d in m.dims), *m.box, *m.steps, *chain(*m.corners)]
     return (ctypes.c_int64 * len(found))(*found)
 
 
@@ -123,14 +130,15 @@ def _run(
     for i, launch in enumerate(artifact.launches):
         function = library[f"run_{_name(name, launch)}"]
         function.restype = ctypes.c_char_p
-        function.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_int)
-        (grid,), (block,) = (tuple(dims.evaluate(d, case.env) for d in s) for s in (launch.grid, launch.block))
+        function.argtypes = (ctypes.c_void_p, *(ctypes.c_int,) * 3, ctypes.c_long, ctypes.c_int)
+        sizes = (launch.grid, launch.block, launch.cluster or (1,))
+        (grid,), (block,), (cluster,) = (tuple(dims.evaluate(d, case.env) for d in s) for s in sizes)
         shared = dims.evaluate(launch.shared_bytes, case.env)
         numbers = list(run.arguments(launch))
         laid = [_numbers(m, at, case.env) for m, at in zip(maps[i] if maps else (), numbers, strict=False)]
         numbers[: len(laid)] = [ctypes.addressof(x) for x in laid]
         arguments = (ctypes.c_int64 * max(1, len(numbers)))(*numbers)
-        problem = function(ctypes.addressof(arguments), grid, block, shared, eager)
+        problem = function(ctypes.addressof(arguments), grid, block, cluster, shared, eager)
         assert not problem, f"{where}: {problem.decode()}"
     for what, b in run.buffers().items():
         assert b.intact(), f"{where}: wrote outside {what}"

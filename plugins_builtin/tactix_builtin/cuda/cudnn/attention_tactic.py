@@ -13,7 +13,6 @@ from tactix.words.tensor import TensorSpec
 from tactix_builtin.cuda.cudnn.attention import Attention
 from tactix_builtin.cuda.cudnn.tactic import CudnnTactic, Request
 from tactix_builtin.cuda.tactics import attention
-from tactix_builtin.cuda.tactics.attention import HIDDEN
 from tactix_builtin.cuda.tactics.folded import Folded, folded
 from tactix_builtin.tactics import c_heads
 from tactix_builtin.tactics.c_heads import Heads, Matrices
@@ -37,7 +36,7 @@ class CudnnAttentionTactic(CudnnTactic):
         if reason := _why_not(h, node):
             return Reject(reason)
         mask = node.given[h.mask].spec if h.mask >= 0 else None
-        causal = mask is not None and is_causal(mask.const)
+        causal = mask is not None and attention.is_causal(mask.const)
         shape = (*(1,) * (4 - mask.rank), *mask.shape) if mask and not causal else ()
         what = Attention(
             h.dtype.value, _known(*h.lead, h.s, h.t, h.d, h.e), _lies(h.q), _lies(h.k), _lies(h.v),
@@ -76,14 +75,3 @@ def _why_not_mask(h: Heads, mask: TensorSpec) -> str:
     if not h.nan_to_zero and (mask.const is None or bool((mask.const == -np.inf).all(-1).any())):
         return "cuDNN gives 0, not NaN, to a query that a mask hides all keys from"
     return ""
-
-
-def is_causal(mask: Any) -> bool:
-    """Whether a constant mask (..., s, t) hides from row i the keys after i + t - s, and does nothing else."""
-    import numpy as np
-
-    if mask is None or attention.hidden_after(mask) is None:
-        return False
-    s, t = mask.shape[-2:]
-    later = np.arange(t) > np.arange(s)[:, None] + (t - s)
-    return bool(np.where(later, mask <= HIDDEN, mask == 0).all())

@@ -39,17 +39,19 @@ struct tx_queries {
       }
   }
 
-  // Products become scores: of ``left`` keys of the stage by score(product, row of the block, key of the stage).
+  // Products become scores: of ``left`` keys of the stage, where causal of one more from row to row of the block, by
+  // score(product, row of the block, key of the stage).
   template <class Score>
   __device__ __forceinline__ void scores(int64_t left, Score score) {
-    if (!C::SCORED && left >= C::KEYS) return;
-    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
+    const int lane = threadIdx.x % 32, own = threadIdx.x / 32 * 16, row = own + lane / 4;
+    if (!C::SCORED && left + C::CAUSAL * own >= C::KEYS) return;
+    const int seen = (left < C::KEYS ? (int)left : C::KEYS) + C::CAUSAL * row;
 #pragma unroll
     for (int j = 0; j < C::KEYS / 8; j++)
 #pragma unroll
       for (int e = 0; e < 4; e++) {
         const int key = j * 8 + lane % 4 * 2 + e % 2;
-        s[j][e] = key < left ? score(s[j][e], row + e / 2 * 8, key) : -TX_INF;
+        s[j][e] = key < seen + C::CAUSAL * (e / 2 * 8) ? score(s[j][e], row + e / 2 * 8, key) : -TX_INF;
       }
   }
 
@@ -125,7 +127,8 @@ struct tx_queries {
   }
 };
 
-// Query rows ``first`` and on of ``rows`` against keys 0 to ``keys`` of one head; pitches count elements.
+// Query rows ``first`` and on of ``rows`` against keys 0 to ``keys`` of one head; pitches count elements. C::CAUSAL: row i
+// sees keys to i + C::AHEAD.
 template <class T, class C, class Score, class Put>
 TX_INLINE void tx_attend(
     const void* q, const void* k, const void* v, int64_t q_pitch, int64_t k_pitch, int64_t v_pitch, int64_t first,
@@ -144,6 +147,7 @@ TX_INLINE void tx_attend(
   tx_copy_commit();
   tx_queries<T, C> own;
   own.start();
+  const int64_t seen = C::CAUSAL ? first + C::AHEAD + 1 : keys;
   int stage = 0;
   for (int64_t t = 0; t < keys; t += C::KEYS) {
     if (t + C::KEYS < keys) {
@@ -159,7 +163,7 @@ TX_INLINE void tx_attend(
     if (t == 0) own.load(base);
     const tx_shared_t at = ring + stage * each;
     own.products(at);
-    own.scores(keys - t, [&](float x, int r, int c) { return score(x, r, t + c); });
+    own.scores(seen - t, [&](float x, int r, int c) { return score(x, r, t + c); });
     own.weights(factor);
     own.add(at + C::KEYS * C::DEPTH_CHUNKS * 16);
     __syncthreads();

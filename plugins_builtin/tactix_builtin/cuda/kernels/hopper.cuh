@@ -1,6 +1,5 @@
-// Products by Hopper's matrix instructions (sm_90a): they read shared memory by themselves, and the copy engine fills it.
-// A row of a stage is 128 bytes, its chunks of 16 bytes permuted by the engine as the instructions expect it.
-// Tensor maps are made by the host (see maps.py).
+// What Hopper alone has (sm_90a), by PTX assembly: barriers that count bytes, clusters, the copy engine, matrix instructions
+// that read shared memory by themselves. Tensor maps are made by the host (see maps.py).
 struct alignas(64) tx_map {
   uint64_t words[16];
 };
@@ -23,6 +22,8 @@ TX_INLINE void tx_bar_wait(tx_shared_t bar, uint32_t parity) {
                  : "=r"(done) : "r"(bar), "r"(parity) : "memory");
   while (!done);
 }
+// The copy engine sees the barriers from here on.
+TX_INLINE void tx_bars_made() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 TX_INLINE uint32_t tx_rank() {
   uint32_t r;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
@@ -50,6 +51,9 @@ TX_INLINE float4 tx_read_far4(tx_shared_t at, int block) {
                : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w) : "r"(at), "r"(block) : "memory");
   return x;
 }
+TX_INLINE void tx_write_shared4(tx_shared_t to, float a, float b, float c, float d) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+}
 
 // -- the copy engine -----------------------------------------------------------------------------------------------------
 
@@ -68,30 +72,6 @@ TX_INLINE void tx_fetch_pixels(tx_shared_t to, const tx_map& map, tx_shared_t ba
 // Has a map at hand when it is first used.
 TX_INLINE void tx_fetch_map(const tx_map& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
 
-// Rows of a matrix.
-struct tx_matrix {
-  const tx_map& map;
-  int row;
-  __device__ __forceinline__ void start(int64_t first) { row = (int)first; }
-  __device__ __forceinline__ void load(tx_shared_t to, tx_shared_t bar, int k) { tx_fetch(to, map, bar, k * 64, row); }
-};
-// Windows of images with channels last; k runs over the taps of G, then over 64 channels a time.
-template <class G>
-struct tx_pixels {
-  const tx_map& map;
-  int high, wide, x, y, image;
-  __device__ __forceinline__ void start(int64_t first) {
-    const uint32_t pixel = (uint32_t)first, plane = high * wide, in = pixel % plane;
-    image = pixel / plane;
-    y = (int)(in / wide) * G::STRIDE_Y - G::TOP;
-    x = (int)(in % wide) * G::STRIDE_X - G::LEFT;
-  }
-  __device__ __forceinline__ void load(tx_shared_t to, tx_shared_t bar, int k) {
-    const int tap = k / G::PARTS, c = k % G::PARTS * 64;
-    tx_fetch_pixels(to, map, bar, c, x, y, image, tap % G::ACROSS * G::DILATION_X, tap / G::ACROSS * G::DILATION_Y);
-  }
-};
-
 // -- matrix instructions -------------------------------------------------------------------------------------------------
 
 // What describes rows of 128 permuted bytes from an address on: eight rows are 1024 bytes apart.
@@ -106,225 +86,5 @@ template <int N>
 TX_INLINE void tx_registers_more() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
 template <int N>
 TX_INLINE void tx_registers_fewer() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
-
-// -- the flow --------------------------------------------------------------------------------------------------------------
-// One thread asks for stages, teams of four warps multiply them. Teams share a tile, or (ALTERNATE) have one each, so that
-// one stores while the other multiplies. Blocks of a cluster have a part of k each (SPLITS).
-// Columns of b lie so that a thread has eight neighbours of each 32: see Flow.pack.
-
-template <class C>
-struct tx_ring {
-  int stage;
-  uint32_t parity;
-  __device__ __forceinline__ void next() {
-    if (++stage == C::STAGES) stage = 0, parity ^= 1;
-  }
-  __device__ __forceinline__ void skip(int count) {
-    stage += count;
-    parity ^= stage / C::STAGES & 1;
-    stage %= C::STAGES;
-  }
-};
-
-TX_INLINE void tx_release(tx_shared_t empty, int stage) {
-  if (threadIdx.x % 128 == 0) tx_bar_arrive(empty + stage * 8);
-}
-
-// Sums of a team's rows of one tile. The first product starts them: the compiler may set zeros between products, and then
-// waits for each of these. A part of k may have no stage. Teams that alternate take stages one after the other: a barrier's parity tells a use
-// of a stage from the one before, but not from that before.
-template <class C>
-TX_INLINE void tx_sums(float (&sum)[C::BLOCKS][C::COLS / 2], tx_shared_t base, tx_shared_t full, tx_shared_t empty, tx_ring<C>& ring, int count, int row) {
-  int last = 0;
-  if (C::SPLITS > 1) {
-#pragma unroll
-    for (int b = 0; b < C::BLOCKS; b++)
-#pragma unroll
-      for (int i = 0; i < C::COLS / 2; i++) sum[b][i] = 0.0f;
-  }
-  if (C::ALTERNATE) tx_teams_sync<256>(threadIdx.x / 128);
-#pragma unroll 1
-  for (int k = 0; k < count; k++) {
-    tx_bar_wait(full + ring.stage * 8, ring.parity);
-    const tx_shared_t at = base + ring.stage * C::STAGE_BYTES;
-    const uint64_t a = tx_operand(at + row * 128), b = tx_operand(at + C::A_BYTES);
-    tx_multiply_begin();
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-#pragma unroll
-      for (int j = 0; j < C::BLOCKS; j++) C::multiply(sum[j], a + j * 512 + i * 2, b + i * 2, C::SPLITS > 1 || i || k);
-    tx_multiply_commit();
-    tx_multiply_wait<1>();
-    if (k) tx_release(empty, last);
-    last = ring.stage;
-    ring.next();
-  }
-  if (C::ALTERNATE) tx_teams_pass<256>(1 - threadIdx.x / 128);
-  tx_multiply_wait<0>();
-  if (count) tx_release(empty, last);
-#pragma unroll
-  for (int b = 0; b < C::BLOCKS; b++)
-#pragma unroll
-    for (int i = 0; i < C::COLS / 2; i++) asm volatile("" : "+f"(sum[b][i])::"memory");
-}
-
-// What get loads for the eight sums of a thread that are number ``first`` and on.
-template <class C, class Get, class Held>
-TX_INLINE void tx_get(Held (&held)[C::EACH], int first, int64_t row, int col, Get get) {
-#pragma unroll
-  for (int u = 0; u < C::EACH; u++) {
-    const int at = first + u, block = at / (C::COLS / 16), half = at % 2, group = at / 2 % (C::COLS / 32);
-    held[u] = get(row + block * 64 + half * 8, col + group * 32);
-  }
-}
-// Every eight sums of a thread go to put with what was loaded for them, the first of it before the sums were made.
-template <class C, class Get, class Put, class Held>
-TX_INLINE void tx_give(float (&sum)[C::BLOCKS][C::COLS / 2], Held (&held)[C::EACH], int64_t row, int col, Get get, Put put) {
-  const int EACH = C::EACH;
-#pragma unroll
-  for (int first = 0; first < C::BLOCKS * C::COLS / 16; first += EACH) {
-    if (first) tx_get<C>(held, first, row, col, get);
-#pragma unroll
-    for (int u = 0; u < EACH; u++) {
-      const int at = first + u, block = at / (C::COLS / 16), half = at % 2, group = at / 2 % (C::COLS / 32);
-      float v[8];
-#pragma unroll
-      for (int i = 0; i < 8; i++) v[i] = sum[block][group * 16 + i / 2 * 4 + half * 2 + i % 2];
-      put(row + block * 64 + half * 8, col + group * 32, v, held[u]);
-    }
-  }
-}
-
-// The sums of all parts of k, each of which lies in its block's shared memory; a block gives its share of the tile.
-template <class C>
-TX_INLINE void tx_lay(float (&sum)[C::BLOCKS][C::COLS / 2], tx_shared_t base, int row) {
-  const int lane = threadIdx.x % 32;
-  row += threadIdx.x % 128 / 32 * 16 + lane / 4;
-#pragma unroll
-  for (int b = 0; b < C::BLOCKS; b++)
-#pragma unroll
-    for (int h = 0; h < 2; h++)
-#pragma unroll
-      for (int i = 0; i < C::COLS / 16; i++) {  // four neighbours
-        const tx_shared_t to = base + ((row + b * 64 + h * 8) * C::PITCH + i / 2 * 32 + lane % 4 * 8 + i % 2 * 4) * 4;
-        const float* s = &sum[b][i * 8 + h * 2];
-        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(s[0]), "f"(s[1]), "f"(s[4]), "f"(s[5]) : "memory");
-      }
-}
-template <class C, class Get, class Put>
-TX_INLINE void tx_collect(tx_shared_t base, int rank, int64_t row0, int col0, Get get, Put put) {
-  const int WIDE = C::COLS / 8, SHARE = C::ROWS * WIDE / C::SPLITS;
-  for (int i = threadIdx.x; i < SHARE; i += C::TEAMS * 128) {
-    const int u = rank * SHARE + i, row = u / WIDE, col = u % WIDE * 8;
-    const tx_shared_t at = base + (row * C::PITCH + col) * 4;
-    const auto held = get(row0 + row, col0 + col);
-    float v[8] = {0.0f};
-#pragma unroll
-    for (int s = 0; s < C::SPLITS; s++) {
-      const float4 x = tx_read_far4(at, s), y = tx_read_far4(at + 16, s);
-      v[0] += x.x, v[1] += x.y, v[2] += x.z, v[3] += x.w;
-      v[4] += y.x, v[5] += y.y, v[6] += y.z, v[7] += y.w;
-    }
-    put(row0 + row, col0 + col, v, held);
-  }
-}
-
-// The columns are constant: those of the first stages are asked for while other kernels still make the rows.
-template <class C, class A>
-TX_INLINE void tx_produce(A& a, const tx_map& b, uint32_t down, uint32_t across, int stages, int first, int count, tx_shared_t base) {
-  const tx_shared_t full = base + C::STAGES * C::STAGE_BYTES, empty = full + C::STAGES * 8;
-  const auto ask = [&](int stage, int panel, int k) {
-    tx_bar_expect(full + stage * 8, C::STAGE_BYTES);
-    tx_fetch(base + stage * C::STAGE_BYTES + C::A_BYTES, b, full + stage * 8, 0, (panel * stages + k) * C::COLS);
-  };
-  tx_ring<C> ring = {0, 1};
-  int ahead = 0;
-  if (blockIdx.x / C::SPLITS < down * across) {
-    uint32_t i, j;
-    tx_tile_of(blockIdx.x / C::SPLITS, down, across, i, j);
-    for (; ahead < C::STAGES && ahead < count; ahead++) ask(ahead, j, first + ahead);
-  }
-  tx_wait_for_others();
-  for (uint32_t id = blockIdx.x / C::SPLITS; id < down * across; id += gridDim.x / C::SPLITS) {
-    uint32_t i, j;
-    tx_tile_of(id, down, across, i, j);
-    a.start((int64_t)i * C::ROWS);
-#pragma unroll 1
-    for (int k = first; k < first + count; k++) {
-      tx_bar_wait(empty + ring.stage * 8, ring.parity);
-      if (ahead)
-        ahead--;
-      else
-        ask(ring.stage, j, k);
-      a.load(base + ring.stage * C::STAGE_BYTES, full + ring.stage * 8, k);
-      ring.next();
-    }
-  }
-}
-
-template <class C, class Get, class Put>
-TX_INLINE void tx_consume(uint32_t down, uint32_t across, int count, tx_shared_t base, Get get, Put put) {
-  const tx_shared_t full = base + C::STAGES * C::STAGE_BYTES, empty = full + C::STAGES * 8;
-  const int team = threadIdx.x / 128, top = C::ALTERNATE ? 0 : team * C::BLOCKS * 64;
-  tx_ring<C> ring = {0, 0};
-  int turn = 0;
-  if (C::ALTERNATE && team == 1) tx_teams_pass<256>(0);
-  for (uint32_t id = blockIdx.x / C::SPLITS; id < down * across; id += gridDim.x / C::SPLITS) {
-    if (C::ALTERNATE) {
-      const bool mine = turn == team;
-      turn = turn + 1 == C::TEAMS ? 0 : turn + 1;
-      if (!mine) {
-        ring.skip(count);
-        continue;
-      }
-    }
-    uint32_t i, j;
-    tx_tile_of(id, down, across, i, j);
-    const int64_t row = (int64_t)i * C::ROWS + top + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
-    const int col = j * C::COLS + threadIdx.x % 4 * 8;
-    decltype(get(row, col)) held[C::EACH];
-    if (C::SPLITS == 1) tx_get<C>(held, 0, row, col, get);
-    float sum[C::BLOCKS][C::COLS / 2];
-    tx_sums<C>(sum, base, full, empty, ring, count, top);
-    if (C::SPLITS > 1) {
-      tx_teams_sync<C::TEAMS * 128>(0);  // the stages are read
-      tx_lay<C>(sum, base, top);
-    } else
-      tx_give<C>(sum, held, row, col, get, put);
-  }
-}
-
-// ``down`` x ``across`` tiles of ``stages`` of k. get(row, column) loads what put(row, column, eight sums, that) needs.
-template <class C, class A, class Get, class Put>
-TX_INLINE void tx_flow(A a, const tx_map& b, uint32_t down, uint32_t across, int stages, char* memory, Get get, Put put) {
-  const tx_shared_t base = (tx_shared(memory) + 1023) & ~1023u, full = base + C::STAGES * C::STAGE_BYTES;
-  const uint32_t rank = C::SPLITS > 1 ? tx_rank() : 0;
-  const int each = (stages + C::SPLITS - 1) / C::SPLITS, first = rank * each;
-  const int count = stages - first < each ? stages - first > 0 ? stages - first : 0 : each;
-  if (threadIdx.x == C::TEAMS * 128) tx_fetch_map(a.map), tx_fetch_map(b);
-  if (threadIdx.x == 0) {
-    for (int s = 0; s < C::STAGES; s++) {
-      tx_bar_init(full + s * 8, 1);
-      tx_bar_init(full + (C::STAGES + s) * 8, C::ALTERNATE ? 1 : C::TEAMS);
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the copy engine sees the barriers, too
-  }
-  __syncthreads();
-  if (threadIdx.x >= C::TEAMS * 128) {
-    if (C::TEAMS > 1 && C::SPLITS == 1) tx_registers_fewer<40>();
-    if (threadIdx.x == C::TEAMS * 128) tx_produce<C>(a, b, down, across, stages, first, count, base);
-    __syncwarp();
-  } else {
-    if (C::TEAMS > 1 && C::SPLITS == 1) tx_registers_more<232>();
-    tx_wait_for_others();
-    tx_consume<C>(down, across, count, base, get, put);
-  }
-  if (C::SPLITS == 1) return;
-  tx_cluster_sync();  // all sums lie there
-  if (threadIdx.x < C::TEAMS * 128) {
-    uint32_t i, j;
-    tx_tile_of(blockIdx.x / C::SPLITS, down, across, i, j);
-    tx_collect<C>(base, rank, (int64_t)i * C::ROWS, j * C::COLS, get, put);
-  }
-  tx_cluster_sync();  // nobody leaves while others read
-}
+// What a product has made is read behind this.
+TX_INLINE void tx_made(float& x) { asm volatile("" : "+f"(x)::"memory"); }

@@ -12,11 +12,9 @@ struct tx_team : tx_queries<T, C> {
     tx_multiply_begin();
 #pragma unroll
     for (int i = 0; i < C::DEPTH / 16; i++)
-#pragma unroll
-      for (int j = 0; j < C::KEYS / 64; j++)
-        T::multiply(
-            s + j * 8, tx_operand(rows + i / 4 * C::ROWS * 128) + i % 4 * 2,
-            tx_operand(keys + (i / 4 * C::KEYS + j * 64) * 128) + i % 4 * 2, i);
+      C::multiply(
+          *(float (*)[C::KEYS / 2])s, tx_operand(rows + i / 4 * C::ROWS * 128) + i % 4 * 2,
+          tx_operand(keys + i / 4 * C::KEYS * 128) + i % 4 * 2, i);
     tx_multiply_commit();
     tx_multiply_wait<0>();
 #pragma unroll
@@ -46,7 +44,8 @@ struct tx_head {
   int q[2], k[2], v[2];
 };
 
-// Query rows ``first`` and on against keys 0 to ``keys`` of one head.
+// Query rows ``first`` and on against keys 0 to ``keys`` of one head. C::CAUSAL: row i sees keys to i + C::AHEAD, and a team
+// leaves out the stages that none of its rows sees; the last team sees all, so one of its threads fetches.
 template <class T, class C, class Score, class Put>
 TX_INLINE void tx_attend_teams(
     const tx_map& q, const tx_map& k, const tx_map& v, tx_head head, int first, int64_t keys, char* memory, float none,
@@ -55,8 +54,14 @@ TX_INLINE void tx_attend_teams(
   const int K_BYTES = C::KEYS * 128 * DEPTH_PARTS, STAGE = K_BYTES + C::KEYS * 128 * WIDE_PARTS;
   const tx_shared_t base = (tx_shared(memory) + 1023) & ~(tx_shared_t)1023, ring = base + C::ROWS * 128 * DEPTH_PARTS;
   const tx_shared_t full = ring + C::STAGES * STAGE, empty = full + C::STAGES * 8;
-  const int count = (int)((keys + C::KEYS - 1) / C::KEYS);
-  if (threadIdx.x == 0) {
+  static_assert(!C::CAUSAL || C::STAGES * C::KEYS >= C::ROWS - 64, "a stage that a team leaves out is never filled again");
+  const int count = C::STAGES > 1 ? (int)((keys + C::KEYS - 1) / C::KEYS) : 1;
+  const int team = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+  const int64_t shown = first + (team + 1) * 64 + C::AHEAD;
+  const int stages = C::CAUSAL && C::STAGES > 1 && shown < keys ? (int)((shown + C::KEYS - 1) / C::KEYS) : count;
+  const int64_t seen = C::CAUSAL ? first + C::AHEAD + 1 : keys;
+  const bool fetches = threadIdx.x == C::ROWS * 2 - 128;
+  if (fetches) {
     for (int i = 0; i < C::STAGES; i++) {
       tx_bar_init(full + i * 8, 1);
       tx_bar_init(empty + i * 8, C::ROWS / 16);
@@ -76,24 +81,24 @@ TX_INLINE void tx_attend_teams(
     for (int p = 0; p < WIDE_PARTS; p++)
       tx_fetch_rows(to + K_BYTES + p * C::KEYS * 128, v, bar, p * 64, i * C::KEYS, head.v[0], head.v[1]);
   };
-  if (threadIdx.x == 0)
+  if (fetches)
     for (int i = 0; i < C::STAGES && i < count; i++) fetch(i);
   __syncwarp();
   tx_team<T, C> own;
   own.start();
 #pragma unroll 1
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < stages; i++) {
     const tx_shared_t at = ring + i % C::STAGES * STAGE;
     tx_bar_wait(full + i % C::STAGES * 8, i / C::STAGES % 2);
     own.products(base, at);
     if (i > 0 && i - 1 + C::STAGES < count) {  // the stage before is read by all soon, and filled again
-      if (threadIdx.x == 0) {
+      if (fetches) {
         tx_bar_wait(empty + (i - 1) % C::STAGES * 8, (i - 1) / C::STAGES % 2);
         fetch(i - 1 + C::STAGES);
       }
       __syncwarp();
     }
-    own.scores(keys - (int64_t)i * C::KEYS, [&](float x, int r, int c) { return score(x, r, (int64_t)i * C::KEYS + c); });
+    own.scores(seen - (int64_t)i * C::KEYS, [&](float x, int r, int c) { return score(x, r, (int64_t)i * C::KEYS + c); });
     own.weights(factor);
     own.add(at + K_BYTES);
     if (threadIdx.x % 32 == 0) tx_bar_arrive(empty + i % C::STAGES * 8);

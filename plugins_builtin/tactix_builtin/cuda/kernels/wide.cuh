@@ -5,24 +5,11 @@ TX_INLINE void tx_fetch_rows(tx_shared_t to, const tx_map& map, tx_shared_t bar,
   asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
                ::"r"(to), "l"(&map), "r"(bar), "r"(x), "r"(y), "r"(head), "r"(batch) : "memory");
 }
-// The copy engine sees the barriers from here on.
-TX_INLINE void tx_bars_made() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
-// multiply: d = a b, or d += a b where ``add``: rows of a and columns of b lie in shared memory (see tx_operand), 64 of each,
-// 16 deep. add: d += a b where a is in a team's registers, and rows of b lie in shared memory: the assembler loses what
-// stays in registers as a left side from one turn of a loop to the next.
+// add: d += a b where a is in a team's registers, 64 rows, 16 deep, and rows of b lie in shared memory, 64 columns of them
+// (see tx_operand): the assembler loses what stays in registers as a left side from one turn of a loop to the next.
 #define TX_WIDE(kind)                                                                                                 \
   struct tx_wide_##kind : tx_##kind {                                                                                 \
-    TX_INLINE void multiply(float (*d)[4], uint64_t a, uint64_t b, int add) {                                         \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32." #kind "." #kind " "\
-                     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "\
-                     "%32, %33, p, 1, 1, 0, 0;\n}"                                                                    \
-                   : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]),\
-                     "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]), "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]),\
-                     "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),\
-                     "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3])\
-                   : "l"(a), "l"(b), "r"(add));                                                                       \
-    }                                                                                                                 \
     TX_INLINE void add(float (*d)[4], const uint32_t (&a)[4], uint64_t b) {                                           \
       asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." #kind "." #kind " "                                  \
                      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "\
@@ -36,5 +23,5 @@ TX_INLINE void tx_bars_made() { asm volatile("fence.mbarrier_init.release.cluste
   };
 TX_WIDE(f16)
 TX_WIDE(bf16)
-// What a product has made is read behind this.
+// The same of four sums.
 TX_INLINE void tx_made(float (&d)[4]) { asm volatile("" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])::"memory"); }

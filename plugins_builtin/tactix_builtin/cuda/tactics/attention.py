@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact
@@ -30,6 +31,8 @@ HIDDEN = -6e4
 """A constant mask at or below it hides a key beside one whose mask is above VISIBLE."""
 VISIBLE = -1e4
 LOG2E = math.log2(math.e)
+CACHED = 32 << 20
+"""Bytes of keys and values that a device's cache keeps while row tiles of all lengths read them."""
 KINDS = {DType.FP16: "tx_f16", DType.BF16: "tx_bf16"}
 
 
@@ -39,6 +42,30 @@ def heads(node: Node, dtypes: Sequence[DType] = tuple(KINDS), most: int = MAX_DI
     if isinstance(h, Heads) and (reason := results.why_not(h.epi)):
         return Reject(reason)
     return h
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Which keys rows see: row i those up to i + ``ahead`` at most, all if None; ``causal``: all of these.
+
+    ``scored``: something is done to single scores; otherwise weights are powers of the products themselves.
+    """
+
+    ahead: int | None
+    causal: bool
+    scored: bool
+
+    def constants(self) -> dict[str, int]:
+        """What the kernels ask for."""
+        ahead = self.ahead if self.causal and self.ahead is not None else 0
+        return {"SCORED": int(self.scored), "CAUSAL": int(self.causal), "AHEAD": ahead}
+
+
+def sight(h: Heads, node: Node) -> Sight:
+    """Of the node's mask; one that is causal is not read."""
+    mask, raised = node.given[h.mask].spec.const if h.mask >= 0 else None, 1e-30 < h.scale < 1e30
+    causal = raised and is_causal(mask)
+    return Sight(hidden_after(mask), causal, not raised or (h.mask >= 0 and not causal))
 
 
 def hidden_after(mask: Any) -> int | None:
@@ -55,6 +82,17 @@ def hidden_after(mask: Any) -> int | None:
     x = mask.astype(np.float32)
     hides = bool((np.broadcast_to(keys > rows, x.shape) <= (x <= HIDDEN)).all())
     return ahead if hides and bool((x[..., np.arange(s), np.arange(s) + ahead] > VISIBLE).all()) else None
+
+
+def is_causal(mask: Any) -> bool:
+    """Whether a constant mask (..., s, t) hides from row i the keys after i + t - s, and does nothing else."""
+    import numpy as np
+
+    if mask is None or hidden_after(mask) is None:
+        return False
+    s, t = mask.shape[-2:]
+    later = np.arange(t) > np.arange(s)[:, None] + (t - s)
+    return bool(np.where(later, mask <= HIDDEN, mask == 0).all())
 
 
 def tactics() -> list[Tactic]:
@@ -116,19 +154,19 @@ def _shared(h: Heads, warps: int, keys: int) -> int:
     return max(16 * warps * d + 2 * keys * (d + e), warps * 16 * (-(-h.e // 16) * 16 + 8) * 4)
 
 
-def _struct(h: Heads, warps: int, keys: int) -> str:
+def _struct(h: Heads, sees: Sight, warps: int, keys: int) -> str:
     """The constants that tx_attend asks for."""
     return constants({
         "ROWS": 16 * warps, "THREADS": 32 * warps, "KEYS": keys, "DEPTH": -(-h.d // 16) * 16,
         "WIDE": -(-h.e // 16) * 16, "DEPTH_CHUNKS": _chunks(h.d), "WIDE_CHUNKS": _chunks(h.e),
         "DEPTH_PIECE": min(_piece(h.q, h.d), _piece(h.k, h.d)), "WIDE_PIECE": _piece(h.v, h.e),
-        "DEPTH_BYTES": h.d * 2, "WIDE_BYTES": h.e * 2, "SCORED": int(not plain(h)),
+        "DEPTH_BYTES": h.d * 2, "WIDE_BYTES": h.e * 2, **sees.constants(),
     })  # fmt: skip
 
 
-def constants(values: Mapping[str, int]) -> str:
-    """The C text of a struct that a kernel asks for numbers."""
-    return block("struct TX_NAME(heads)", *(f"static const int {k} = {v};" for k, v in values.items())) + ";\n"
+def constants(values: Mapping[str, int], *more: str) -> str:
+    """The C text of a struct that a kernel asks for numbers; ``more``: functions."""
+    return block("struct TX_NAME(heads)", *(f"static const int {k} = {v};" for k, v in values.items()), *more) + ";\n"
 
 
 def _piece(m: Matrices, width: int) -> int:
@@ -139,26 +177,40 @@ def _piece(m: Matrices, width: int) -> int:
 
 def _compile(h: Heads, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
     warps, keys = int(variant.knob("warps")), int(variant.knob("keys"))
-    e, rows = Entry(node, 32 * warps), 16 * warps
+    e, rows, sees = Entry(node, 32 * warps), 16 * warps, sight(h, node)
     s, t = e.dim(h.s), e.dim(h.t)
-    operands, functions = matrices(h, e), weighing(h, e, s)
+    operands, functions = matrices(h, e), weighing(h, e, sees, s)
     call = f"tx_attend<{KINDS[h.dtype]}, TX_NAME(heads)>({operands}, first, {s}, keys, {t}, memory, {functions},"
-    body = [*place(h, e, node, rows), f"{call}\n{put(h, e, node)});"]
+    body = [*place(h, e, sees, rows), f"{call}\n{put(h, e, node)});"]
     launch = e.launch(prod(h.lead) * ceildiv(h.s, rows), _shared(h, warps, keys))
-    text = _struct(h, warps, keys) + e.kernel(*body)
+    text = _struct(h, sees, warps, keys) + e.kernel(*body)
     return artifact([text], [launch], [e], ctx, more=(*tile.PRELUDES, "attention.cuh"))
 
 
-def place(h: Heads, e: Entry, node: Node, rows: int) -> list[str]:
+def place(h: Heads, e: Entry, sees: Sight, rows: int) -> list[str]:
     """Declare shared memory, the block's head ``item``, its ``first`` row, and the ``keys`` that its rows look at.
 
-    The last rows come first: the products that were made last are in the cache still.
+    The last rows come first: the products that were made last are in the cache still. Where later rows see more keys,
+    those of many heads come first, so that the last blocks are short.
     """
+    tiles = e.dim(ceildiv(h.s, rows))
+    own = ["const int64_t item = block / tiles, tile = block % tiles;"] if sees.ahead is None else _longest(h, e)
     return [
         "TX_SHARED(memory);",
-        f"const int64_t block = gridDim.x - 1 - blockIdx.x, tiles = {e.dim(ceildiv(h.s, rows))}, item = block / tiles;",
-        f"const int64_t first = block % tiles * {rows};",
-        seen_keys(node, h, rows, e.dim(h.t)),
+        f"const int64_t block = gridDim.x - 1 - blockIdx.x, tiles = {tiles};",
+        *own,
+        f"const int64_t first = tile * {rows};",
+        seen_keys(sees, rows, e.dim(h.t)),
+    ]
+
+
+def _longest(h: Heads, e: Entry) -> list[str]:
+    """Declare head and row tile of a block: those of as many heads as the cache keeps in turn, tile by tile."""
+    many = max(1, CACHED // (2 * h.t * (h.d + h.e))) if isinstance(h.t, int) else 1
+    return [
+        f"const int64_t part = block / ({many} * tiles), past = block % ({many} * tiles);",
+        f"const int64_t left = {e.dim(prod(h.lead))} - part * {many}, together = left < {many} ? left : {many};",
+        f"const int64_t item = part * {many} + past % together, tile = past / together;",
     ]
 
 
@@ -170,15 +222,10 @@ def put(h: Heads, e: Entry, node: Node) -> str:
                  f"const int64_t row = {row};", f"const int col = {column} + c;", store)  # fmt: skip
 
 
-def plain(h: Heads) -> bool:
-    """Whether weights are powers of the products themselves: then nothing is done to single scores."""
-    return h.mask < 0 and 1e-30 < h.scale < 1e30
-
-
-def weighing(h: Heads, e: Entry, s: str) -> str:
+def weighing(h: Heads, e: Entry, sees: Sight, s: str) -> str:
     """What a row without weights is multiplied by, the factor of scores in powers of two, the function of scores."""
     none = "0.0f" if h.nan_to_zero else "TX_NAN"
-    if plain(h):
+    if not sees.scored:
         same = block("[&](float x, int, int64_t)", "return x;")
         return f"{none}, {float_literal(h.scale * LOG2E)}, {same}"
     return f"{none}, {float_literal(LOG2E)}, {score(h, e, [e.dim(d) for d in h.lead], s)}"
@@ -191,12 +238,11 @@ def matrices(h: Heads, e: Entry) -> str:
     return ", ".join((*pointers, *(e.dim(m.pitch) for m in parts)))
 
 
-def seen_keys(node: Node, h: Heads, rows: int, t: str) -> str:
+def seen_keys(sees: Sight, rows: int, t: str) -> str:
     """Declare how many keys the block's rows look at."""
-    ahead = hidden_after(node.given[h.mask].spec.const) if h.mask >= 0 else None
-    if ahead is None:
+    if sees.ahead is None:
         return f"const int64_t keys = {t};"
-    return f"const int64_t seen = first + {rows + ahead}, keys = seen < {t} ? seen : {t};"
+    return f"const int64_t seen = first + {rows + sees.ahead}, keys = seen < {t} ? seen : {t};"
 
 
 def score(h: Heads, e: Entry, sizes: Sequence[str], s: str) -> str:

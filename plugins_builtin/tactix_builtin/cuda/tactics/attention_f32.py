@@ -106,6 +106,6 @@ def _body(h: Heads, e: Entry, node: Node, rows: int) -> list[str]:
         "float* memory = (float*)shared;",
         f"const int64_t tiles = {e.dim(ceildiv(h.s, rows))}, item = blockIdx.x / tiles;",
         f"const int64_t first = blockIdx.x % tiles * {rows};",
-        attention.seen_keys(node, h, rows, t),
+        attention.seen_keys(attention.sight(h, node), rows, t),
         f"{call}\n{attention.score(h, e, sizes, s)},\n{put});",
     ]

@@ -1,6 +1,6 @@
-"""Products by Hopper's matrix instructions: tiles, what they cost, and the text of the kernel (see kernels/hopper.cuh).
+"""Products by Hopper's matrix instructions: tiles, what they cost, and the text of the kernel.
 
-For targets with ``sm_90a`` alone: the instructions are those of no other architecture.
+For targets with ``sm_90a`` alone: the instructions are those of no other architecture. See kernels/hopper_flow.cuh.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tactix_builtin.tactics.c_text import block, ctype
 FEATURE = "sm_90a"
 KINDS = {DType.FP16: "f16", DType.BF16: "bf16"}
 """How operands of a dtype are multiplied."""
-PRELUDES = ("ptx.cuh", "tile.cuh", "hopper.cuh")
+PRELUDES = ("ptx.cuh", "tile.cuh", "hopper.cuh", "hopper_flow.cuh")
 DEPTH = 64
 """Elements of k in a stage: a row of 128 bytes."""
 TEAM = 128

@@ -23,8 +23,10 @@ from tactix_builtin.tactics.c_heads import Heads, Matrices
 
 KINDS = {DType.FP16: "tx_wide_f16", DType.BF16: "tx_wide_bf16"}
 PRELUDES = (*hopper.PRELUDES, "wide.cuh", "attention.cuh", "hopper_attention.cuh")
-OPTIONS = ((2, 64), (1, 64), (1, 128), (2, 128))
-STAGES = 4
+OPTIONS = ((2, 64), (1, 64), (1, 128), (2, 128), (3, 64))
+STAGES, FEW = 4, 3
+SHARED, RESERVED = 228 << 10, 1 << 10
+"""Bytes of shared memory of a multiprocessor, and of those that each block takes besides its own."""
 CYCLES, LOADED, STARTED = 900, 2200, 1.4e-6
 """What ``cost`` assumes: cycles of 64 rows against 64 keys, of a block's loads and stores, seconds to start."""
 
@@ -54,8 +56,8 @@ class HopperAttentionTactic(Tactic):
             return Reject(f"this kernel writes {WIDTH} columns at a time, the heads have {h.e}")
         limit = int(device.facts["shared_per_block"])
         few = [(t, n) for t, n in OPTIONS if not isinstance(h.t, int) or n == 64 or h.t > 64]
-        few = [(t, n) for t, n in few if _shared(h, t, n) <= limit]
-        few = [(t, n) for t, n in few if not isinstance(h.s, int) or t == 1 or h.s > 64]
+        few = [(t, n) for t, n in few if _shared(h, t, n) <= limit and (t < 3 or _parts(h.d, h.e) > 2)]
+        few = [(t, n) for t, n in few if not isinstance(h.s, int) or h.s > 64 * (t - 1)]
         return [Variant.of(teams=t, keys=n) for t, n in few]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
@@ -75,17 +77,17 @@ class HopperAttentionTactic(Tactic):
         h = attention.heads(node)
         assert isinstance(h, Heads)
         teams, keys = int(variant.knob("teams")), int(variant.knob("keys"))
-        e, rows = FlowEntry(node, teams * TEAM), 64 * teams
+        e, rows, sees = FlowEntry(node, teams * TEAM), 64 * teams, attention.sight(h, node)
         maps = [e.map_input(m.index, _map(h, m, *of)) for m, of in _operands(h, rows, keys)]
-        functions = attention.weighing(h, e, e.dim(h.s))
+        functions = attention.weighing(h, e, sees, e.dim(h.s))
         head = ", ".join(_coordinates(h, e, m) for m in (h.q, h.k, h.v))
         given = f"{', '.join(maps)}, head, (int)first, keys, memory, {functions}"
         call = f"tx_attend_teams<{KINDS[h.dtype]}, TX_NAME(heads)>({given},\n{attention.put(h, e, node)});"
-        body = [*attention.place(h, e, node, rows), f"const tx_head head = {{{head}}};", call]
+        body = [*attention.place(h, e, sees, rows), f"const tx_head head = {{{head}}};", call]
         struct = attention.constants({
-            "ROWS": rows, "KEYS": keys, "STAGES": _stages(h, keys), "DEPTH": -(-h.d // 16) * 16,
-            "WIDE": _parts(h.e) * DEPTH, "SCORED": int(not attention.plain(h)),
-        })  # fmt: skip
+            "ROWS": rows, "KEYS": keys, "STAGES": _stages(h, teams, keys), "DEPTH": -(-h.d // 16) * 16,
+            "WIDE": _parts(h.e) * DEPTH, **sees.constants(),
+        }, hopper.multiply(keys, hopper.KINDS[h.dtype]))  # fmt: skip
         launch = e.launch(prod(h.lead) * ceildiv(h.s, rows), _shared(h, teams, keys))
         texts = [struct + e.kernel(*body, blocks=_resident(h, teams, keys), wait="")]
         made = entry.artifact(texts, [launch], [e], ctx, more=PRELUDES)
@@ -97,22 +99,35 @@ def _parts(*widths: int) -> int:
     return sum(-(-w // DEPTH) for w in widths)
 
 
-def _stages(h: Heads, keys: int) -> int:
-    """Stages of keys and values in shared memory."""
-    return min(STAGES, -(-h.t // keys)) if isinstance(h.t, int) else STAGES
+def _laid(h: Heads, teams: int, keys: int) -> tuple[int, int]:
+    """Bytes of the queries, aligned to 1024 bytes, and of a stage with its barriers."""
+    return 1024 + teams * 64 * ROW * _parts(h.d), keys * ROW * _parts(h.d, h.e) + 16
+
+
+def _stages(h: Heads, teams: int, keys: int) -> int:
+    """Stages of keys and values in shared memory: for the sake of more blocks no fewer than FEW."""
+    wanted = min(STAGES, -(-h.t // keys)) if isinstance(h.t, int) else STAGES
+    queries, stage = _laid(h, teams, keys)
+    fitting = [(SHARED // n - RESERVED - queries) // stage for n in range(_held(h, teams, keys), 0, -1)]
+    return min(wanted, next((n for n in fitting if n >= min(FEW, wanted)), max(2, fitting[-1])))
 
 
 def _shared(h: Heads, teams: int, keys: int) -> int:
-    """Bytes: queries, stages and their barriers, aligned to 1024 bytes; or the results on their way."""
-    laid = teams * 64 * ROW * _parts(h.d) + _stages(h, keys) * (keys * ROW * _parts(h.d, h.e) + 16)
-    return max(1024 + laid, teams * 64 * (_parts(h.e) * DEPTH + 8) * 4)
+    """Bytes of queries and stages; or of the results on their way."""
+    queries, stage = _laid(h, teams, keys)
+    return max(queries + _stages(h, teams, keys) * stage, teams * 64 * (_parts(h.e) * DEPTH + 8) * 4)
 
 
 def _resident(h: Heads, teams: int, keys: int) -> int:
     """Blocks that a multiprocessor has registers and shared memory for."""
-    scores, results = keys // 2, _parts(h.e) * 32
-    registers = 48 + (max(scores, results) if _stages(h, keys) == 1 else scores + results)
-    return max(1, min(65536 // (teams * TEAM * registers), (228 << 10) // (_shared(h, teams, keys) + 1024)))
+    return max(1, min(_held(h, teams, keys), SHARED // (_shared(h, teams, keys) + RESERVED)))
+
+
+def _held(h: Heads, teams: int, keys: int) -> int:
+    """Blocks that a multiprocessor has registers for."""
+    scores, results, once = keys // 2, _parts(h.e) * 32, isinstance(h.t, int) and h.t <= keys
+    registers = 48 + (max(scores, results) if once else scores + results)
+    return max(1, 65536 // (teams * TEAM * registers))
 
 
 def _operands(h: Heads, rows: int, keys: int) -> list[tuple[Matrices, tuple[Dim, int, int]]]:

@@ -1,0 +1,84 @@
+"""The flow of sm_90a on the host, where matrix instructions, the copy engine and clusters are functions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import hopper_cases
+import pytest
+import simt
+from hopper_cases import TABLE, every_flow, tiles, windows
+from test_products_run import Mutated
+
+from tactix.contracts.tactic import Reject
+from tactix_builtin.cuda.tactics import hopper
+from tactix_builtin.cuda.tactics.hopper import Flow
+
+NAMES = [name for name in TABLE if name.split()[0] in ("gemm", "conv", "stem")]
+TURNS, TOGETHER = Flow(64, 64, 3, 2, True, 1), Flow(128, 64, 8, 2, False, 1)
+"""Teams that take turns, with less room than a tile has stages, and teams that share a tile."""
+PARTS, LAID = Flow(64, 32, 8, 1, False, 4), Flow(128, 64, 8, 2, False, 2)
+"""Parts of k, by one team and by two."""
+
+
+def best(case: simt.Case) -> simt.Case:
+    offered = case.tactic.variants(case.node, case.device)
+    assert not isinstance(offered, Reject), offered.reason
+    return replace(case, only=offered[:1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_results_are_those_of_the_reference(name: str, tmp_path: Path) -> None:
+    simt.check_all([best(replace(c, device=hopper_cases.DEVICE)) for c in TABLE[name]()], tmp_path)
+
+
+def test_every_flow_of_a_product(tmp_path: Path) -> None:
+    simt.check_all([tiles("f16", f) for f in (*hopper.flows(), TURNS)], tmp_path)
+
+
+def test_every_flow_of_a_convolution(tmp_path: Path) -> None:
+    simt.check_all([every_flow(windows("f16"))], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("flow", "old", "new"),
+    [
+        (TURNS, "tx_bar_wait(full + ring.stage * 8, ring.parity);", ""),
+        (TURNS, "tx_bar_wait(empty + ring.stage * 8, ring.parity);", ""),
+        (TOGETHER, "tx_bar_wait(empty + ring.stage * 8, ring.parity);", ""),
+        (TOGETHER, "C::ALTERNATE ? 1 : C::TEAMS", "1"),
+        (TOGETHER, "tx_ring<C> ring = {0, 1};", "tx_ring<C> ring = {0, 0};"),
+        (TURNS, "tx_ring<C> ring = {0, 0};", "tx_ring<C> ring = {0, 1};"),
+        (TURNS, "parity ^= stage / C::STAGES & 1;", ""),
+        (TURNS, "if (C::ALTERNATE) tx_teams_sync<256>(threadIdx.x / 128);", ""),
+        (TURNS, "if (count) tx_release(empty, last);", ""),
+        (TOGETHER, "if (ahead)\n", "if (false)\n"),
+        (TOGETHER, "C::SPLITS > 1 || i || k", "i || k > 1"),
+        (PARTS, "tx_cluster_sync();  // all sums lie there", "__syncthreads();"),
+        (PARTS, "tx_cluster_sync();  // nobody leaves while others read", ""),
+        (LAID, "first = rank * each", "first = rank"),
+        (LAID, "tx_teams_sync<C::TEAMS * 128>(0);", ""),
+        (LAID, "x = tx_read_far4(at, s)", "x = tx_read_far4(at, 0)"),
+    ],
+)
+def test_a_fault_is_noticed(flow: Flow, old: str, new: str, tmp_path: Path) -> None:
+    case = tiles("f16", flow)
+    with pytest.raises(AssertionError, match=r"times the budget|block"):
+        simt.check_all([replace(case, tactic=Mutated(case.tactic, old, new))], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("tap % G::ACROSS * G::DILATION_X", "tap % G::ACROSS"),
+        ("tap / G::ACROSS * G::DILATION_Y", "tap / G::ACROSS"),
+        ("* G::STRIDE_X - G::LEFT", "* G::STRIDE_X"),
+        ("image = pixel / plane", "image = 0"),
+    ],
+)
+def test_a_fault_of_windows_is_noticed(old: str, new: str, tmp_path: Path) -> None:
+    case = best(windows("f16"))
+    with pytest.raises(AssertionError, match=r"times the budget|block"):
+        simt.check_all([replace(case, tactic=Mutated(case.tactic, old, new))], tmp_path)

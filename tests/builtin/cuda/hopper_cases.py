@@ -87,9 +87,10 @@ def large(dtype: str) -> list[simt.Case]:
     return [gemm, *pc.images(CONV, dtype, LARGE)]
 
 
-def tiles(dtype: str, flow: hopper.Flow) -> simt.Case:
+def tiles(dtype: str, flow: hopper.Flow, cut: bool = True) -> simt.Case:
     """Two by two tiles of a flow, all but one of them cut, of four stages, one of them cut; bias, gelu and residual."""
-    case = pc.epilogues(GEMM, dtype, flow.rows + 9, 200, flow.cols + 8)[0]
+    rows, cols = (flow.rows + 9, flow.cols + 8) if cut else (flow.rows * 2, flow.cols * 2)
+    case = pc.epilogues(GEMM, dtype, rows, 200, cols)[0]
     return replace(case, device=ALONE, only=hopper.variants([flow]))
 
 

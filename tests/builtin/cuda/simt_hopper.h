@@ -106,10 +106,13 @@ template <int>
 static void tx_registers_more() {}
 template <int>
 static void tx_registers_fewer() {}
-static uint64_t tx_operand(tx_shared_t at) {
+typedef uint64_t tx_chunk_t;
+static tx_chunk_t tx_chunk(tx_shared_t at) {
   if (at % 128) simt_fail("misaligned operand");
   return at >> 4;
 }
+static uint64_t tx_operand(tx_chunk_t first) { return first; }
+static int tx_team_of() { return threadIdx.x / 128; }
 static void tx_multiply_begin() {}
 static void tx_multiply_commit() {}
 template <int>

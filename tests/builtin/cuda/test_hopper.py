@@ -49,7 +49,7 @@ def test_attention_gives_what_the_reference_does(dtype: str, tmp_path: Path) -> 
     [
         ("tx_bar_wait(empty + (i - 1)", "if (false) tx_bar_wait(empty + (i - 1)"),
         ("tx_bar_wait(full + i", "if (i == 0) tx_bar_wait(full + i"),
-        ("keys + i / 4 * C::KEYS * 128) + i % 4 * 2", "keys + i / 4 * C::KEYS * 128) + i % 4"),
+        ("keys + i / 4 * C::KEYS * 8 + i % 4 * 2", "keys + i / 4 * C::KEYS * 8 + i % 4"),
         ("  __syncthreads();\n  own.finish", "  own.finish"),
     ],
 )  # fmt: skip

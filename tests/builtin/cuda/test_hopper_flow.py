@@ -6,12 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import hopper_cases
+import numpy as np
 import pytest
 import simt
 from hopper_cases import TABLE, every_flow, tiles, windows
 from test_products_run import Mutated
 
-from tactix.contracts.tactic import Reject
+from tactix.contracts.artifact import Source
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject
+from tactix.words.dims import Dim, sym
+from tactix.words.dtypes import DType
+from tactix.words.tensor import TensorSpec
 from tactix_builtin.cuda.tactics import hopper
 from tactix_builtin.cuda.tactics.hopper import Flow
 
@@ -38,6 +44,25 @@ def test_every_flow_of_a_product(tmp_path: Path) -> None:
     simt.check_all([tiles("f16", f) for f in (*hopper.flows(), TURNS)], tmp_path)
 
 
+def test_tiles_that_are_all_whole(tmp_path: Path) -> None:
+    simt.check_all([tiles("f16", f, cut=False) for f in (TURNS, TOGETHER, PARTS, LAID)], tmp_path)
+
+
+def product(rows: Dim, cols: int) -> Node:
+    return simt.h.node("MatMul", [TensorSpec(DType.FP16, (rows, 40)), np.zeros((40, cols), np.float16)], [1])
+
+
+@pytest.mark.parametrize(("rows", "cols", "checks"), [
+    (256, 128, False), (sym("b") * 128, 64, False), (sym("b"), 64, True), (256, 72, True), (200, 64, True),
+])  # fmt: skip
+def test_whole_tiles_have_no_checks(rows: Dim, cols: int, checks: bool) -> None:
+    """Of whether a row or a column is past the last."""
+    (variant,) = hopper.variants([TOGETHER])
+    made = hopper_cases.GEMM.compile(product(rows, cols), variant, CompileContext(hopper_cases.DEVICE))
+    assert isinstance(made.code, Source)
+    assert ("if (row >= " in made.code.text, "if (col < " in made.code.text) == (checks, checks)
+
+
 def test_every_flow_of_a_convolution(tmp_path: Path) -> None:
     simt.check_all([every_flow(windows("f16"))], tmp_path)
 
@@ -52,7 +77,7 @@ def test_every_flow_of_a_convolution(tmp_path: Path) -> None:
         (TOGETHER, "tx_ring<C> ring = {0, 1};", "tx_ring<C> ring = {0, 0};"),
         (TURNS, "tx_ring<C> ring = {0, 0};", "tx_ring<C> ring = {0, 1};"),
         (TURNS, "parity ^= stage / C::STAGES & 1;", ""),
-        (TURNS, "if (C::ALTERNATE) tx_teams_sync<256>(threadIdx.x / 128);", ""),
+        (TURNS, "if (C::ALTERNATE) tx_teams_sync<256>(team);", ""),
         (TURNS, "if (count) tx_release(empty, last);", ""),
         (TOGETHER, "if (ahead)\n", "if (false)\n"),
         (TOGETHER, "C::SPLITS > 1 || i || k", "i || k > 1"),

@@ -74,10 +74,17 @@ TX_INLINE void tx_fetch_map(const tx_map& map) { asm volatile("prefetch.tensorma
 
 // -- matrix instructions -------------------------------------------------------------------------------------------------
 
-// What describes rows of 128 permuted bytes from an address on: eight rows are 1024 bytes apart.
-TX_INLINE uint64_t tx_operand(tx_shared_t at) {
-  return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+// What describes rows of 128 permuted bytes from an address on, where eight rows are 1024 bytes apart. Only the first half
+// tells the address, in chunks of 16 bytes, so that it alone is added to, by a warp's one adder where a warp's threads agree.
+typedef uint32_t tx_chunk_t;
+TX_INLINE tx_chunk_t tx_chunk(tx_shared_t at) { return at >> 4 | 1 << 16; }
+TX_INLINE uint64_t tx_operand(tx_chunk_t first) {
+  uint64_t made;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(made) : "r"(first), "n"(1024 >> 4 | 1 << 30));
+  return made;
 }
+// The team of four warps that a thread is of, in a way that tells the compiler that a warp's threads agree.
+TX_INLINE int tx_team_of() { return __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); }
 TX_INLINE void tx_multiply_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 TX_INLINE void tx_multiply_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int LEFT>

@@ -7,20 +7,19 @@ struct tx_team : tx_queries<T, C> {
   using tx_queries<T, C>::s;
   using tx_queries<T, C>::o;
 
-  __device__ __forceinline__ void products(tx_shared_t rows, tx_shared_t keys) {
-    rows += threadIdx.x / 128 * 64 * 128;
+  __device__ __forceinline__ void products(tx_chunk_t rows, tx_chunk_t keys) {
     tx_multiply_begin();
 #pragma unroll
     for (int i = 0; i < C::DEPTH / 16; i++)
       C::multiply(
-          *(float (*)[C::KEYS / 2])s, tx_operand(rows + i / 4 * C::ROWS * 128) + i % 4 * 2,
-          tx_operand(keys + i / 4 * C::KEYS * 128) + i % 4 * 2, i);
+          *(float (*)[C::KEYS / 2])s, tx_operand(rows + i / 4 * C::ROWS * 8 + i % 4 * 2),
+          tx_operand(keys + i / 4 * C::KEYS * 8 + i % 4 * 2), i);
     tx_multiply_commit();
     tx_multiply_wait<0>();
 #pragma unroll
     for (int j = 0; j < C::KEYS / 8; j++) tx_made(s[j]);
   }
-  __device__ __forceinline__ void add(tx_shared_t values) {
+  __device__ __forceinline__ void add(tx_chunk_t values) {
     uint32_t a[C::KEYS / 16][4];
 #pragma unroll
     for (int i = 0; i < C::KEYS / 16; i++)
@@ -31,7 +30,7 @@ struct tx_team : tx_queries<T, C> {
     for (int i = 0; i < C::KEYS / 16; i++)
 #pragma unroll
       for (int p = 0; p < C::WIDE / 64; p++)
-        T::add(o + p * 8, a[i], tx_operand(values + (p * C::KEYS + i * 16) * 128));
+        T::add(o + p * 8, a[i], tx_operand(values + (p * C::KEYS + i * 16) * 8));
     tx_multiply_commit();
     tx_multiply_wait<0>();
 #pragma unroll
@@ -56,7 +55,7 @@ TX_INLINE void tx_attend_teams(
   const tx_shared_t full = ring + C::STAGES * STAGE, empty = full + C::STAGES * 8;
   static_assert(!C::CAUSAL || C::STAGES * C::KEYS >= C::ROWS - 64, "a stage that a team leaves out is never filled again");
   const int count = C::STAGES > 1 ? (int)((keys + C::KEYS - 1) / C::KEYS) : 1;
-  const int team = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+  const int team = tx_team_of();
   const int64_t shown = first + (team + 1) * 64 + C::AHEAD;
   const int stages = C::CAUSAL && C::STAGES > 1 && shown < keys ? (int)((shown + C::KEYS - 1) / C::KEYS) : count;
   const int64_t seen = C::CAUSAL ? first + C::AHEAD + 1 : keys;
@@ -90,7 +89,7 @@ TX_INLINE void tx_attend_teams(
   for (int i = 0; i < stages; i++) {
     const tx_shared_t at = ring + i % C::STAGES * STAGE;
     tx_bar_wait(full + i % C::STAGES * 8, i / C::STAGES % 2);
-    own.products(base, at);
+    own.products(tx_chunk(base + team * 64 * 128), tx_chunk(at));
     if (i > 0 && i - 1 + C::STAGES < count) {  // the stage before is read by all soon, and filled again
       if (fetches) {
         tx_bar_wait(empty + (i - 1) % C::STAGES * 8, (i - 1) / C::STAGES % 2);
@@ -100,7 +99,7 @@ TX_INLINE void tx_attend_teams(
     }
     own.scores(seen - (int64_t)i * C::KEYS, [&](float x, int r, int c) { return score(x, r, (int64_t)i * C::KEYS + c); });
     own.weights(factor);
-    own.add(at + K_BYTES);
+    own.add(tx_chunk(at + K_BYTES));
     if (threadIdx.x % 32 == 0) tx_bar_arrive(empty + i % C::STAGES * 8);
     __syncwarp();
   }

@@ -52,7 +52,7 @@ TX_INLINE void tx_release(tx_shared_t empty, int stage) {
 // waits for each of these. A part of k may have no stage. Teams that alternate take stages one after the other: a barrier's parity tells a use
 // of a stage from the one before, but not from that before.
 template <class C>
-TX_INLINE void tx_sums(float (&sum)[C::BLOCKS][C::COLS / 2], tx_shared_t base, tx_shared_t full, tx_shared_t empty, tx_ring<C>& ring, int count, int row) {
+TX_INLINE void tx_sums(float (&sum)[C::BLOCKS][C::COLS / 2], tx_shared_t base, tx_shared_t full, tx_shared_t empty, tx_ring<C>& ring, int count, int row, int team) {
   int last = 0;
   if (C::SPLITS > 1) {
 #pragma unroll
@@ -60,24 +60,25 @@ TX_INLINE void tx_sums(float (&sum)[C::BLOCKS][C::COLS / 2], tx_shared_t base, t
 #pragma unroll
       for (int i = 0; i < C::COLS / 2; i++) sum[b][i] = 0.0f;
   }
-  if (C::ALTERNATE) tx_teams_sync<256>(threadIdx.x / 128);
+  if (C::ALTERNATE) tx_teams_sync<256>(team);
 #pragma unroll 1
   for (int k = 0; k < count; k++) {
     tx_bar_wait(full + ring.stage * 8, ring.parity);
     const tx_shared_t at = base + ring.stage * C::STAGE_BYTES;
-    const uint64_t a = tx_operand(at + row * 128), b = tx_operand(at + C::A_BYTES);
+    const tx_chunk_t a = tx_chunk(at + row * 128), b = tx_chunk(at + C::A_BYTES);
     tx_multiply_begin();
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll
-      for (int j = 0; j < C::BLOCKS; j++) C::multiply(sum[j], a + j * 512 + i * 2, b + i * 2, C::SPLITS > 1 || i || k);
+      for (int j = 0; j < C::BLOCKS; j++)
+        C::multiply(sum[j], tx_operand(a + j * 512 + i * 2), tx_operand(b + i * 2), C::SPLITS > 1 || i || k);
     tx_multiply_commit();
     tx_multiply_wait<1>();
     if (k) tx_release(empty, last);
     last = ring.stage;
     ring.next();
   }
-  if (C::ALTERNATE) tx_teams_pass<256>(1 - threadIdx.x / 128);
+  if (C::ALTERNATE) tx_teams_pass<256>(1 - team);
   tx_multiply_wait<0>();
   if (count) tx_release(empty, last);
 #pragma unroll
@@ -183,7 +184,7 @@ TX_INLINE void tx_produce(A& a, const tx_map& b, uint32_t down, uint32_t across,
 template <class C, class Get, class Put>
 TX_INLINE void tx_consume(uint32_t down, uint32_t across, int count, tx_shared_t base, Get get, Put put) {
   const tx_shared_t full = base + C::STAGES * C::STAGE_BYTES, empty = full + C::STAGES * 8;
-  const int team = threadIdx.x / 128, top = C::ALTERNATE ? 0 : team * C::BLOCKS * 64;
+  const int team = tx_team_of(), top = C::ALTERNATE ? 0 : team * C::BLOCKS * 64;
   tx_ring<C> ring = {0, 0};
   int turn = 0;
   if (C::ALTERNATE && team == 1) tx_teams_pass<256>(0);
@@ -203,7 +204,7 @@ TX_INLINE void tx_consume(uint32_t down, uint32_t across, int count, tx_shared_t
     decltype(get(row, col)) held[C::EACH];
     if (C::SPLITS == 1) tx_get<C>(held, 0, row, col, get);
     float sum[C::BLOCKS][C::COLS / 2];
-    tx_sums<C>(sum, base, full, empty, ring, count, top);
+    tx_sums<C>(sum, base, full, empty, ring, count, top, team);
     if (C::SPLITS > 1) {
       tx_teams_sync<C::TEAMS * 128>(0);  // the stages are read
       tx_lay<C>(sum, base, top);

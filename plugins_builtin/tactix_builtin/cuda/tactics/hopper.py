@@ -13,7 +13,7 @@ from tactix.contracts.artifact import Arg, KernelArtifact, Launch, Packed, const
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Variant
-from tactix.words.dims import Dim, ceildiv, dmax, dmin
+from tactix.words.dims import Dim, ceildiv, dmax, dmin, mod
 from tactix.words.dtypes import DType
 from tactix.words.tensor import Format
 from tactix_builtin.cuda.maps import ROW, TensorMap
@@ -231,12 +231,15 @@ class HeldRows(Rows):
         lines = [f"tx_pack<{ctype(o.dtype)}, {WIDTH}> {name};" for name, o in self._held()]
         return block("struct TX_NAME(held)", *lines) + ";\n"
 
-    def load(self, rows: str) -> list[str]:
-        """Statements that fill ``held`` at row ``r``, column ``c``; positions past the last are moved back to it."""
+    def load(self, rows: str, is_whole: bool) -> list[str]:
+        """Statements that fill ``held`` at row ``r``, column ``c``; positions past the last are moved back to it.
+
+        ``is_whole``: there are none.
+        """
         if not self._held():
             return []
-        lines = [f"const int64_t row = r < {rows} ? r : {rows} - 1;"]
-        lines.append(f"const int at = c < {self.args.dim(self.n)} ? c : 0;")
+        row, at = ("r", "c") if is_whole else (f"r < {rows} ? r : {rows} - 1", f"c < {self.args.dim(self.n)} ? c : 0")
+        lines = [f"const int64_t row = {row};", f"const int at = {at};"]
         for name, o in self._held():
             lines.append(f"held.{name} = *(const tx_pack<{ctype(o.dtype)}, {WIDTH}>*)({self._pointer(o)});")
         return lines
@@ -271,8 +274,10 @@ class Made:
         """The kernel and its launch; blocks of several teams take one tile after the other."""
         e, f, m = self.e, self.flow, self.e.dim(self.m)
         down, across = e.dim(ceildiv(self.m, f.rows)), e.dim(ceildiv(self.n, f.cols))
-        get = block("const auto get = [&](int64_t r, int c)", "TX_NAME(held) held;", *self.rows.load(m), "return held;")
-        store = [f"if (row >= {m}) return;", self.rows.store()]
+        is_whole = mod(self.m, f.rows) == 0 and mod(self.n, f.cols) == 0
+        load, check = self.rows.load(m, is_whole), [] if is_whole else [f"if (row >= {m}) return;"]
+        get = block("const auto get = [&](int64_t r, int c)", "TX_NAME(held) held;", *load, "return held;")
+        store = [*check, self.rows.store(is_whole=is_whole)]
         put = block("const auto put = [&](int64_t row, int col, const float* v, const TX_NAME(held)& held)", *store)
         body = [
             "TX_SHARED(memory);", f"{get};", f"{put};",

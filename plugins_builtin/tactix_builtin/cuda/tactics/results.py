@@ -52,12 +52,16 @@ class Rows:
         moves += [(o.dtype, o.strides) for o in self.epi.operands.values() if o.strides[-1] != 0]
         return min(WIDTH, text.vector_width(self.n, moves))
 
-    def store(self, count: int = WIDTH) -> str:
-        """Statements that turn ``count`` sums into results; nothing is done past the last column."""
+    def store(self, count: int = WIDTH, is_whole: bool = False) -> str:
+        """Statements that turn ``count`` sums into results; nothing is done past the last column.
+
+        ``is_whole``: no tile has columns past it.
+        """
         width = min(self.width(), count)
         body = self._group(width)
         if width == count:
-            return block(f"if (col < {self.args.dim(self.n)})", "const int at = col, first = 0;", *body)
+            head = "" if is_whole else f"if (col < {self.args.dim(self.n)})"
+            return block(head, "const int at = col, first = 0;", *body)
         head = f"for (int first = 0; first < {count}; first += {width})"
         inner = block(f"if (col + first < {self.args.dim(self.n)})", "const int at = col + first;", *body)
         return f"#pragma unroll\n{block(head, inner)}"

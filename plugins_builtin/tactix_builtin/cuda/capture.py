@@ -7,6 +7,7 @@ recording, which replaces the node's parameters; graphs that were launched befor
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +22,18 @@ if TYPE_CHECKING:
 
 CHANGED = 910
 """CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE."""
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Without the garbage collector: what it finalises may wait for the device, which a recording forbids."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class Recorded(NamedTuple):
@@ -47,7 +60,7 @@ class Recorder:
         call = self._device.driver.call
         # libraries may load code at the first call: other modes of capture forbid that
         mode = self._device.driver.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        with self.lock:
+        with self.lock, uncollected():
             stream = self._stream = self._stream or CudaStream.create(self._device)
             call("cuStreamBeginCapture", stream.native, mode)
             try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import threading
+import weakref
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -99,3 +101,38 @@ def test_the_device_is_waited_for_between_recordings() -> None:
         other.join()
     assert done.is_set()
     assert api.log.index("cuStreamEndCapture") < api.log.index("cuCtxSynchronize")
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_nothing_is_collected_in_a_recording(enabled: bool) -> None:
+    """What is finalised may wait for the device, and the driver refuses that."""
+    device, _ = fake_device({})
+    before = gc.get_threshold()
+    finalised = []
+
+    class Holds:
+        pass
+
+    def wait() -> None:
+        device.synchronize()
+        finalised.append(1)
+
+    def work(stream: int) -> None:
+        assert stream
+        for _ in range(10):
+            held = Holds()
+            held.itself = held  # type: ignore[attr-defined]
+            weakref.finalize(held, wait).atexit = False
+        del held
+        [[] for _ in range(1000)]
+
+    try:
+        gc.enable() if enabled else gc.disable()
+        gc.set_threshold(100)
+        with device.recorder.graph(work):
+            assert gc.isenabled() == enabled
+    finally:
+        gc.set_threshold(*before)
+        gc.enable()
+    gc.collect()
+    assert len(finalised) == 10

@@ -17,21 +17,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "tactix.api": "build load load_or_build",
-    "tactix.builder": "Builder",
+    "tactix.api": "build load load_or_build", "tactix.builder": "Builder",
     "tactix.config": "BuilderConfig BuilderFlag MemoryPoolType OptimizationProfile",
-    "tactix.network.definition": "NetworkDefinition",
-    "tactix.plan.schema": "Plan",
-    "tactix.plugins.session": "Session",
-    "tactix.run.context": "ExecutionContext",
-    "tactix.run.engine": "Engine",
-    "tactix.run.runtime": "Runtime",
-    "tactix.words.dtypes": "DType",
-    "tactix.words.error_recorder": "ErrorRecorder",
-    "tactix.words.errors": "ErrorCode TactixError",
-    "tactix.words.logger": "Logger Severity",
-    "tactix.words.progress": "ProgressMonitor",
-}
+    "tactix.network.definition": "NetworkDefinition", "tactix.plan.schema": "Plan",
+    "tactix.plugins.session": "Session", "tactix.run.context": "ExecutionContext", "tactix.run.engine": "Engine",
+    "tactix.run.runtime": "Runtime", "tactix.words.dtypes": "DType",
+    "tactix.words.error_recorder": "ErrorRecorder", "tactix.words.errors": "ErrorCode TactixError",
+    "tactix.words.logger": "Logger Severity", "tactix.words.progress": "ProgressMonitor",
+}  # fmt: skip
 
 _WHERE = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tactix.config import PRECISIONS, BuilderConfig, OptimizationProfile
-from tactix.words.errors import ConfigError, UntrustedPlan
+from tactix.words.errors import ConfigError, PlanCompatibilityError, PlanFormatError, UntrustedPlan
 
 if TYPE_CHECKING:
     from tactix.plugins.session import Session
@@ -36,22 +37,27 @@ def configure(
         setattr(out, name, value)
     if level is not None:
         out.builder_optimization_level = level
+    if progress is not None:
+        out.progress_monitor = progress
+    out.check()
     if precision not in ("fp32", *(f.value for f in PRECISIONS)):
         raise ConfigError(f"no precision {precision!r}", do="Choose fp32, tf32, fp16 or bf16")
     out.flags = out.flags | {f for f in PRECISIONS if f.value == precision}
-    if progress is not None:
-        out.progress_monitor = progress
     if shapes:
         out.profiles = [*out.profiles, _profile(shapes)]
-    out.enabled = {*out.enabled, *enable}
+    out.enabled = {*out.enabled, *([enable] if isinstance(enable, str) else enable)}
     return out
 
 
 def _profile(shapes: dict[str, Range]) -> OptimizationProfile:
     profile = OptimizationProfile()
+    if not isinstance(shapes, dict):
+        raise ConfigError(f"shapes is {shapes!r}", do='Give them by input name, as in {"x": (1, 3, 224, 224)}')
     for name, r in shapes.items():
-        rows = r if r and isinstance(r[0], tuple) else (r, r, r)
-        profile.set_shape(name, *rows)  # type: ignore[arg-type]
+        rows: Any = r if isinstance(r, (tuple, list)) and r and isinstance(r[0], (tuple, list)) else (r, r, r)
+        if len(rows) != 3:
+            raise ConfigError(f"{len(rows)} shapes of {name!r}", do="Give one, or (min, opt, max)")
+        profile.set_shape(name, *rows)
     return profile
 
 
@@ -68,7 +74,7 @@ def build(
     builder = Builder(logger, session)
     settings = configure(config, **options)
     settings.progress_monitor.phase("import", 0)
-    network = builder.import_model(model)
+    network = builder.import_model(model, settings.enabled)
     settings.progress_monitor.finish("import")
     return builder.build(network, settings)
 
@@ -83,28 +89,44 @@ def load(plan: str | Path | bytes, *, verify: bool | None = None, **options: Any
     return Runtime(**options).deserialize(plan, verify=verify)
 
 
-def load_or_build(model: str | Path, *, cache: str | Path, **options: Any) -> Engine:
+def load_or_build(
+    model: str | Path, *, cache: str | Path, config: BuilderConfig | None = None, session: Session | None = None,
+    logger: Logger | None = None, **options: Any,
+) -> Engine:  # fmt: skip
     """The engine of a model file, from ``cache`` (a folder) if it was built before with the same options.
 
-    The file name holds a digest of the model's content, the options and the version of tactix. A cached plan that
-    nobody vouches for is built again.
+    The file name holds a digest of the content of the model and of the files that its weights lie in, of the options
+    and of the version of tactix. A cached plan that is damaged, that nobody vouches for, or that cannot run here is
+    built again. Raises as ``build``, and OSError.
     """
-    import tactix
+    from tactix.plugins.session import Session
     from tactix.words.logger import Logger
 
-    digest = hashlib.sha256(Path(model).read_bytes())
-    shown = {k: v for k, v in sorted(options.items()) if k not in ("progress", "logger", "session", "config")}
-    digest.update(repr((tactix.__version__, shown, options.get("config"))).encode())
-    lock = options.get("frozen")
-    digest.update(Path(lock).read_bytes() if isinstance(lock, (str, Path)) else b"")
-    path = Path(cache) / f"{Path(model).stem}-{digest.hexdigest()[:16]}.plan"
-    session, logger = options.get("session"), options.get("logger")
+    logger = logger or Logger()
+    session, settings = session or Session(door="build", logger=logger), configure(config, **options)
+    path = Path(cache) / f"{Path(model).stem}-{_digest(model, settings, session)[:16]}.plan"
     if path.exists():
         try:
-            return load(path, session=session, logger=logger, references=False)
-        except UntrustedPlan as e:
-            (logger or Logger()).warning(f"{path} is built again: {e.what}")
-    engine = build(model, **options)
+            return load(path, session=session, logger=logger, references=False, max_threads=settings.threads)
+        except (PlanCompatibilityError, PlanFormatError, UntrustedPlan) as e:
+            logger.warning(f"{path} is built again: {e.what}")
     path.parent.mkdir(parents=True, exist_ok=True)
+    tempfile.TemporaryFile(dir=path.parent).close()  # a folder that takes no files is better known before the build
+    engine = build(model, config=settings, session=session, logger=logger)
     engine.save(path)
     return engine
+
+
+def _digest(model: str | Path, config: BuilderConfig, session: Session) -> str:
+    """sha256 of all that a plan is made of, but for packs."""
+    import tactix
+
+    said = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name != "progress_monitor"}
+    said |= {name: sorted(map(str, v)) for name, v in said.items() if isinstance(v, set)}
+    out = hashlib.sha256(repr((tactix.__version__, said)).encode())
+    files = [model, config.frozen] if isinstance(config.frozen, (str, Path)) else [model]
+    files += [f for i in session.importers.values() if hasattr(i, "files") and i.claims(model) for f in i.files(model)]
+    for file in files:
+        with open(file, "rb") as f:
+            out.update(hashlib.file_digest(f, "sha256").digest())
+    return out.hexdigest()

@@ -105,15 +105,10 @@ class Assembler:
             spec = TensorSpec(DType.UINT8, (c.artifact.workspace,))
             scratch = self._buffer("workspace", f"{n.name}/workspace", spec, LINEAR)
         info = {
-            "tactic": c.tactic.key,
-            "source": c.tactic.source,
-            "variant": str(c.variant),
-            "kind": n.kind,
-            "layers": [b.layer.key for b in n.body.nodes],
-            "origin": list(n.origin),
-            "seconds": c.seconds,
+            "tactic": c.tactic.key, "source": c.tactic.source, "variant": str(c.variant), "kind": n.kind,
+            "layers": [b.layer.key for b in n.body.nodes], "origin": list(n.origin), "seconds": c.seconds,
             "status": c.status,
-        }
+        }  # fmt: skip
         if self._hosts(n, c.artifact):
             info["reference"] = n.meaning
         plans = tuple(self.planner(body) for body in n.layer.bodies(n.attrs))
@@ -148,15 +143,13 @@ class Assembler:
                 self._where[v, fmt] = self._weight(v.name, partial(fmt.pack, v.const))
             else:
                 have = produced_format(v, self.chosen)
-                self._where[v, fmt] = self._reformat(
-                    v, have, fmt, self._buffer("arena", f"{v.name}/{fmt.name}", v.spec, fmt)
-                )
+                buffer = self._buffer("arena", f"{v.name}/{fmt.name}", v.spec, fmt)
+                self._where[v, fmt] = self._reformat(v, have, fmt, buffer)
         return self._where[v, fmt]
 
     def _reformat(self, v: Value, source: Format, target: Format, buffer: int) -> int:
-        node = Node(
-            f"{v.name} {source.name}->{target.name}", REFORMAT, ReformatAttrs(source, target), (v,), (), (v.name,)
-        )
+        name = f"{v.name} {source.name}->{target.name}"
+        node = Node(name, REFORMAT, ReformatAttrs(source, target), (v,), (), (v.name,))
         node.outputs = (Value(f"{v.name}/{target.name}", v.spec.plain(), node),)
         read = Operand(self._fetch(v, source), v.spec.plain(), source)
         self._step(node, self.reformatter(node), [read], [Operand(buffer, v.spec.plain(), target)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,7 +38,7 @@ from tactix.select.precision import LOWER, Precisions, slower
 from tactix.select.timing_cache import TimingCache, default_path
 from tactix.words.dims import symbol_name
 from tactix.words.error_recorder import ErrorRecorder, recording
-from tactix.words.errors import BuildCancelled, ConfigError, ModelImportError, NoTacticError
+from tactix.words.errors import BuildCancelled, ConfigError, ModelImportError, NoTacticError, TimingCacheError
 from tactix.words.logger import Logger
 from tactix.words.progress import Quiet
 
@@ -85,21 +85,23 @@ class Builder:
     def create_builder_config(self) -> BuilderConfig:
         return BuilderConfig()
 
-    def import_model(self, source: Any) -> NetworkDefinition:
+    def import_model(self, source: Any, enable: Iterable[str] = ()) -> NetworkDefinition:
         """The network of a model: a path, bytes, or what an importer claims.
 
-        Raises ModelImportError, UnsupportedOperator.
+        ``enable``: packs whose converters may take operators that others provide. Raises ModelImportError,
+        UnsupportedOperator, ConfigError for a pack that is not there.
         """
-        if isinstance(source, (str, Path)) and not os.path.isfile(source):
-            raise ModelImportError("no such file", who=str(source))
+        for pack in sorted(enable):
+            self.session.enable(pack)
+        if (file := isinstance(source, (str, Path))) and not os.path.isfile(source):
+            raise ModelImportError("no file" if os.path.exists(source) else "no such file", who=str(source))
         for importer in self.session.importers.values():
             if importer.claims(source):
-                name = Path(source).stem if isinstance(source, (str, Path)) else ""
-                network = self.create_network(name)
-                importer.load(source, network, self.session.converters)
+                network = self.create_network(os.fsencode(Path(source).stem).decode(errors="replace") if file else "")
+                importer.load(source, network, self.session.active_converters())
                 return network
         known = ", ".join(i.format for i in self.session.importers.values()) or "none"
-        who = str(source) if isinstance(source, (str, Path)) else type(source).__name__
+        who = str(source) if file else type(source).__name__
         raise ModelImportError("no importer knows this model", who=who, why=f"formats with an importer: {known}")
 
     def build(self, network: NetworkDefinition, config: BuilderConfig | None = None) -> Engine:
@@ -138,10 +140,12 @@ class Builder:
         if config.plugins_to_serialize:
             plan = self.session.flavours["default"].embed(plan, config.plugins_to_serialize, self.session)  # type: ignore[attr-defined]
         stage.precisions.check()
-        stage.cache.save()
-        self.logger.info(
-            f"built {network.name or 'network'}: {len(plan.steps)} steps, {time.monotonic() - start:.1f} s"
-        )
+        try:
+            stage.cache.save()
+        except TimingCacheError as e:  # what was built is worth more
+            self.logger.warning(str(e))
+        seconds = time.monotonic() - start
+        self.logger.info(f"built {network.name or 'network'}: {len(plan.steps)} steps, {seconds:.1f} s")
         return plan
 
     def _plan(
@@ -245,7 +249,7 @@ class Builder:
         found = Toolchain(c for c in self.session.compilers.values() if c.launcher in own)
         for language, why in found.missing.items():
             if language not in found.by_language:
-                self.logger.warning(f"no compiler for {language}: {why}; the reference runs what has no other tactic")
+                self.logger.warning(f"no compiler for {language}: {why}; what is written in it does not bid")
         return found
 
     def _bid(self, fused: NetworkDefinition, stage: Stage) -> dict[Node, Bids]:
@@ -270,7 +274,8 @@ class Builder:
                 shared[key] = found  # but not the reference's, which names its node
             elif BuilderFlag.NO_FALLBACK in config.flags:
                 reasons = "; ".join(f"{k}: {why}" for k, why in found.rejections) or "no other tactic implements it"
-                raise NoTacticError("only the reference could run it", who=f"{n.name} ({n.kind})", why=reasons)
+                who, do = f"{n.name} ({n.kind})", "Build without NO_FALLBACK, or install a pack that implements it"
+                raise NoTacticError("only the reference could run it", who=who, why=reasons, do=do)
             monitor.step("bid", i + 1, n.name)
         monitor.finish("bid")
         return out
@@ -343,21 +348,17 @@ def _reformat(stage: Stage, node: Node) -> Candidate:
 
 
 def _open_cache(config: BuilderConfig) -> TimingCache:
-    if (where := config.timing_cache) is False:
-        return TimingCache()
-    return TimingCache(default_path() if where is None or where is True else Path(where))
+    where = config.timing_cache
+    return TimingCache(Path(where) if isinstance(where, (str, Path)) else None if where is False else default_path())
 
 
 def _ledger(bids: Mapping[Node, Bids], choice: Choice, trace: Trace, stage: Stage) -> dict[str, Any]:
     """Every decision of the build, as JSON."""
     return {
         "nodes": {n.name: _node_row(n, b, choice) for n, b in bids.items()},
-        "fusion": trace.to_json(),
-        "rules": trace.counts,
-        "predicted_seconds": choice.seconds,
-        "timing_cache": {"hits": stage.cache.hits, "misses": stage.cache.misses},
-        "opt": dict(stage.context.opt),
-    }
+        "fusion": trace.to_json(), "rules": trace.counts, "predicted_seconds": choice.seconds,
+        "timing_cache": {"hits": stage.cache.hits, "misses": stage.cache.misses}, "opt": dict(stage.context.opt),
+    }  # fmt: skip
 
 
 def _node_row(n: Node, b: Bids, choice: Choice) -> dict[str, Any]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import enum
+import types
+import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
+from tactix.run.shapes import shape_of
 from tactix.select.enumerate import Bids
 from tactix.words.errors import ConfigError
 from tactix.words.progress import ProgressMonitor, SilentProgress
@@ -62,9 +65,9 @@ class OptimizationProfile:
     shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
 
     def set_shape(self, name: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]) -> OptimizationProfile:
-        """Set the range of one input; returns self. Raises ConfigError unless min <= opt <= max everywhere."""
-        rows = (tuple(min), tuple(opt), tuple(max))
-        if len({len(r) for r in rows}) != 1 or any(not a <= b <= c for a, b, c in zip(*rows, strict=True)):
+        """Set the range of one input; returns self. Raises ConfigError unless 0 <= min <= opt <= max, ShapeError."""
+        rows = (shape_of(name, min), shape_of(name, opt), shape_of(name, max))
+        if len({len(r) for r in rows}) != 1 or any(not 0 <= a <= b <= c for a, b, c in zip(*rows, strict=True)):
             raise ConfigError(f"profile of {name!r}: min {rows[0]}, opt {rows[1]}, max {rows[2]} are not in order")
         self.shapes[name] = rows
         return self
@@ -83,7 +86,17 @@ class Locked(Protocol):
         """Leave every node its one candidate. Raises LockError."""
 
 
-@dataclass
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of an annotated type, and so is all that it holds."""
+    if isinstance(kind, types.UnionType):
+        return any(_fits(value, k) for k in typing.get_args(kind))
+    if not isinstance(value, typing.get_origin(kind) or kind):
+        return False
+    parts: list[Any] = [value.keys(), value.values()] if isinstance(value, dict) else [value]
+    return all(_fits(x, k) for part, k in zip(parts, typing.get_args(kind)) for x in part)
+
+
+@dataclass(slots=True)
 class BuilderConfig:
     """Settings of a build; every field has a default that works.
 
@@ -108,7 +121,7 @@ class BuilderConfig:
     profiles: list[OptimizationProfile] = field(default_factory=list)
     timing_cache: str | Path | bool | None = None
     frozen: bool | str | Path | Locked = False
-    budget: float = float("inf")
+    budget: float | int = float("inf")
     threads: int = 0
     device: str = "tactix.cpu@1"
     target: str = ""
@@ -146,9 +159,12 @@ class BuilderConfig:
 
     def check(self) -> None:
         """Raises ConfigError for settings that make no sense."""
+        for name, kind in typing.get_type_hints(BuilderConfig).items():
+            if not _fits(value := getattr(self, name), kind):
+                raise ConfigError(f"{name} is {value!r}", do=f"Give a {self.__annotations__[name]}")
         if self.builder_optimization_level not in range(6):
             raise ConfigError(f"builder_optimization_level {self.builder_optimization_level}", do="Choose 0 to 5")
-        if self.budget < 0 or self.threads < 0 or self.max_aux_streams < -1:
+        if not self.budget >= 0 or self.threads < 0 or self.max_aux_streams < -1:
             what = f"budget {self.budget} s, {self.threads} threads, {self.max_aux_streams} auxiliary streams"
             raise ConfigError(what, do="None can be negative; -1 auxiliary streams are as many as help")
         if BuilderFlag.EXACT_NUMERICS in self.flags and not self.numerics <= {"exact"}:
@@ -158,7 +174,7 @@ class BuilderConfig:
         if BuilderFlag.STRIP_PLAN in self.flags and not self.flags & REFITTING:
             raise ConfigError("STRIP_PLAN without REFIT", why="nothing could fill the plan again")
         if self.frozen is True and self.timing_cache is False:
-            raise ConfigError("frozen needs a timing cache")
+            raise ConfigError("frozen needs a timing cache", do="Name its file, or freeze by a lock")
 
     @property
     def numerics(self) -> frozenset[str]:

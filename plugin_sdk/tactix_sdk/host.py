@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact
@@ -22,7 +23,8 @@ from tactix.contracts.graph import Node
 from tactix.contracts.launcher import Call, Launcher, LinkContext, Runnable, Step
 from tactix.contracts.layer import Layer, NoAttrs
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Env
+from tactix.words.dims import Env, Expr
+from tactix.words.dtypes import DType
 from tactix.words.errors import InvalidArgument
 from tactix.words.tensor import TensorSpec
 from tactix_sdk.scalar_layer import schema_of
@@ -122,6 +124,13 @@ def numpy_tactic(
     return lambda function: NumpyTactic(key, implements, function, when)
 
 
+def _is_spec(s: Any) -> bool:
+    """Whether it has a dtype, and sizes that are whole numbers from 0 on or follow from symbols."""
+    if not (isinstance(s, TensorSpec) and isinstance(s.dtype, DType)):
+        return False
+    return all(isinstance(d, Expr) or (isinstance(d, Integral) and d >= 0) for d in s.shape)
+
+
 class FunctionLayer(Layer):
     """Made by ``layer``: a reference over numpy arrays and a rule of shapes."""
 
@@ -137,8 +146,11 @@ class FunctionLayer(Layer):
             if not inputs or inputs[0] is None:
                 raise InvalidArgument(f"{self.key} needs its first input")
             return [inputs[0].plain()]
-        made = self._infer(*inputs, **named(attrs))
-        return [made] if isinstance(made, TensorSpec) else list(made)
+        said = self._infer(*inputs, **named(attrs))
+        made = [said] if isinstance(said, TensorSpec) else list(said)
+        if wrong := [s for s in made if not _is_spec(s)]:
+            raise TypeError(f"{wrong[0]!r} is no TensorSpec of a DType and of sizes")
+        return made
 
     def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
         return _several(self.function(*inputs, **named(attrs)))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tactix.contracts.importer import Converter
+from tactix.words.errors import InvalidArgument
 
 
 def onnx_converter(op: str, since: int = 1) -> Callable[[Callable[..., Any]], Converter]:
@@ -16,6 +17,10 @@ def onnx_converter(op: str, since: int = 1) -> Callable[[Callable[..., Any]], Co
             return ctx.layer("tactix.Mul", [ctx.tensor(0), ctx.tensor(1)])
 
     ``ctx`` gives the inputs, attributes and the opset, and adds layers: see ``Context`` in
-    ``tactix_builtin.onnx_importer.convert``. The object belongs into the hook ``tactix_converters``.
+    ``tactix_builtin.onnx_importer.convert``. The object belongs into the hook ``tactix_converters``. An operator that
+    tactix knows is left to tactix until the user enables the pack. Raises InvalidArgument for what is no operator.
     """
+    domain, _, name = op.partition("::")
+    if not domain or not name or since < 1:
+        raise InvalidArgument(f"no operator {op!r} since {since}", do="Write domain::Name; that of ONNX is ai.onnx")
     return lambda function: Converter("onnx", op, function, since)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import keyword
 import re
-from importlib import resources
+import sys
+from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
+from tactix.plugins.identity import normal
 from tactix.words.errors import ConfigError, InvalidArgument
 
 TACTICS = {"c": "C", "cuda": "CUDA C++", "triton": "Triton", "numpy": "numpy"}
@@ -21,6 +24,7 @@ def create(
     ConfigError, OSError.
     """
     facts = _facts(name, layer, rule, tactic, namespace)
+    _check_free(name, facts["module"])
     root = folder / name
     if root.exists():
         raise InvalidArgument(f"{root} exists", do="Choose another name, or another folder with --path")
@@ -55,6 +59,14 @@ def _facts(name: str, layer: bool, rule: bool, tactic: str, namespace: str) -> d
         "rule_variable": f"{last}_of_sigmoid" if layer else "once", "build": True,
         "runtime": layer or tactic == "numpy",
     }  # fmt: skip
+
+
+def _check_free(name: str, module: str) -> None:
+    """Raises InvalidArgument for a package that Python, or another distribution, has under that name."""
+    owners = {normal(d) for d in metadata.packages_distributions().get(module, ())} - {normal(name)}
+    if keyword.iskeyword(module) or module in sys.stdlib_module_names or owners:
+        why = f"{module!r} is {'a module of ' + min(owners) if owners else 'a word or module of Python itself'}"
+        raise InvalidArgument(f"no name for a package: {name!r}", why=why, do="Choose another: acme-swish")
 
 
 def _files(facts: dict[str, Any]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Every scalar function that a pointwise layer may be made of, beside Python's operators ``+ - * / < <= > >=``."""
+"""Every scalar function of pointwise layers, beside Python's operators ``+ - * /`` and ``< <= > >= == !=``."""
 
 from tactix.contracts.expr import (
     Primitive,

@@ -32,8 +32,13 @@ class PointwiseLayer(Layer):
         return True
 
     def scalar(self, attrs: Any, arity: int) -> expr.Scalar:
-        out = self.function(*(expr.var(i) for i in range(arity)), **named(attrs))
-        return out if isinstance(out, expr.Scalar) else expr.const(out)
+        """Raises InvalidArgument where the function does not give an expression."""
+        try:
+            out = self.function(*(expr.var(i) for i in range(arity)), **named(attrs))
+            return out if isinstance(out, expr.Scalar) else expr.const(out)
+        except InvalidArgument as e:
+            e.who = e.who or self.key
+            raise
 
     def infer(self, attrs: Any, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:
         given = [s for s in inputs if s is not None]

@@ -64,6 +64,8 @@ def _run(argv: Sequence[str] | None) -> int:
         return result if isinstance(result, int) else OK
     except click.ClickException as e:
         e.show()
+        if "--json" in args:
+            _print_json({"type": type(e).__name__, "what": e.format_message()}, e.exit_code)
         return e.exit_code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -123,8 +125,12 @@ def _report(error: BaseException, *, as_json: bool, debug: bool) -> int:
     console.print("[bold red]error:[/]", end=" ")
     console.print(clean(_text(error)), markup=False)
     if as_json:
-        print(json.dumps({"error": _fields(error), "exit_code": code}))
+        _print_json(_fields(error), code)
     return code
+
+
+def _print_json(error: dict[str, str], code: int) -> None:
+    print(json.dumps({"error": error, "exit_code": code}))
 
 
 def _text(error: BaseException) -> str:

@@ -110,6 +110,10 @@ def test_errors_as_json(install: Any, capsys: pytest.CaptureFixture[str]) -> Non
     document = json.loads(capsys.readouterr().out)
     error = {"type": "NoTacticError", "what": "nothing fits", "who": "conv1", "do": "Enable a source"}
     assert document == {"error": error, "exit_code": 4}
+    assert cli.main(["probe", "--number", "x", "--json"]) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert document["exit_code"] == 2
+    assert "'x' is not a valid int" in document["error"]["what"]
 
 
 def test_result_of_a_tool_is_the_exit_code(install: Any) -> None:

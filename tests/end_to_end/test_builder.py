@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 
 import tactix
 from tactix.api import configure
-from tactix.config import BuilderFlag
+from tactix.config import BuilderFlag, MemoryPoolType, OptimizationProfile
 from tactix.contracts.artifact import KernelArtifact, Launch, Source, scalar, tensor_in, tensor_out
 from tactix.contracts.tactic import Reject, Tactic, Variant
 from tactix.network.definition import NetworkDefinition
@@ -22,8 +24,10 @@ from tactix.plugins.hookspecs import hookimpl
 from tactix.words.errors import (
     BuildCancelled,
     ConfigError,
+    ModelImportError,
     NetworkError,
     NoTacticError,
+    ShapeError,
     TimingCacheError,
 )
 from tactix_sdk.evaluate import evaluate
@@ -281,6 +285,123 @@ def test_load_or_build_builds_once(tmp_path: Path) -> None:
     assert plan.stat().st_mtime_ns == before
     tactix.load_or_build(model, cache=tmp_path, level=1, timing_cache=False)
     assert len(list(tmp_path.glob("*.plan"))) == 2
+
+
+def test_load_or_build_sees_weights_in_other_files(tmp_path: Path) -> None:
+    import onnx
+
+    w = np.arange(4, dtype=np.float32)
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Add", ["x", "w"], ["y"])], "g",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [4])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [4])],
+        [onnx.numpy_helper.from_array(w, "w")],
+    )  # fmt: skip
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx.helper.make_model(graph), path, save_as_external_data=True, location="w.bin", size_threshold=0)
+
+    def run() -> Any:
+        return tactix.load_or_build(path, cache=tmp_path / "cache", level=0, timing_cache=False)(np.ones(4, np.float32))
+
+    np.testing.assert_array_equal(run(), w + 1)
+    (w * 3).tofile(tmp_path / "w.bin")
+    np.testing.assert_array_equal(run(), w * 3 + 1)
+    np.testing.assert_array_equal(run(), w * 3 + 1)
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+MLP = Path(__file__).parents[1] / "models" / "mlp.onnx"
+
+
+def test_load_or_build_knows_equal_options(tmp_path: Path) -> None:
+    """However they are given: sets have an order of their own in each process."""
+    code = f"""import sys, tactix
+plain = dict(builder_optimization_level=0, timing_cache=False, tactic_sources={{"c", "numpy", "view", "winograd"}})
+for given in (plain, dict(config=tactix.BuilderConfig(**plain)), dict(plain, progress=tactix.words.progress.Quiet(
+        tactix.words.progress.SilentProgress()))):
+    engine = tactix.load_or_build({str(MLP)!r}, cache=sys.argv[1], threads=1, **given)
+    assert engine._program.context.threads == 1"""
+    for seed in "123":
+        env = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=env, check=True)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_load_or_build_replaces_what_cannot_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options: dict[str, Any] = {"cache": tmp_path / "cache", "level": 0, "timing_cache": False}
+    tactix.load_or_build(MLP, **options)
+    (path,) = (tmp_path / "cache").iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    tactix.load_or_build(MLP, **options)
+    assert "is built again: the file has" in capsys.readouterr().err
+    assert len(path.read_bytes()) > len(whole) - 100
+    tactix.load_or_build(MLP, **options)
+    assert capsys.readouterr().err == ""
+    made = container.load(path)
+    strange = dataclasses.replace(made, meta={**made.meta, "tactix": "99.0"}, seal=None)
+    container.save(strange, path, tactix.Session(door="runtime").signer)
+    tactix.load_or_build(MLP, **options)
+    assert "is built again: the plan cannot run here" in capsys.readouterr().err
+
+
+def test_load_or_build_names_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ModelImportError, match=r"nowhere.onnx"):
+        tactix.load_or_build(tmp_path / "nowhere.onnx", cache=tmp_path)
+    monkeypatch.setattr("tactix.api.build", lambda *_, **__: pytest.fail("found too late"))
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError, match="file"):
+        tactix.load_or_build(MLP, cache=tmp_path / "file", level=0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("flags", BuilderFlag.DEBUG), ("flags", {"fp16"}), ("flags", [BuilderFlag.DEBUG]), ("flags", None),
+        ("memory_pool_limits", {"workspace": 5}), ("memory_pool_limits", {MemoryPoolType.WORKSPACE: "5"}),
+        ("tactic_sources", "c"), ("tactic_sources", ["c"]), ("tactic_sources", {1}), ("level", "3"), ("level", 2.5),
+        ("profiles", [{"x": (1, 3)}]), ("profiles", OptimizationProfile()), ("timing_cache", 5), ("frozen", 5),
+        ("frozen", None), ("budget", "60s"), ("budget", None), ("budget", float("nan")), ("threads", "2"),
+        ("threads", 1.5), ("device", 5), ("target", None), ("enabled", "acme"), ("layer_precisions", ["*"]),
+        ("layer_precisions", {"*": None}), ("plugins_to_serialize", "auto"), ("sign", None),
+        ("max_aux_streams", 0.5), ("progress", 5), ("progress_monitor", None),
+    ],
+)  # fmt: skip
+def test_a_field_of_another_type_is_told_before_the_import(field: str, value: Any) -> None:
+    name = {"level": "builder_optimization_level", "progress": "progress_monitor"}.get(field, field)
+    with pytest.raises(ConfigError, match=f"^(a )?{name} "):
+        tactix.build("nowhere.onnx", **{field: value})
+
+
+@pytest.mark.parametrize("name", ["self", "args", "named", "a/b.c:0"])
+def test_inputs_of_any_name(name: str) -> None:
+    builder = tactix.Builder()
+    net = builder.create_network()
+    (y,) = net.add_layer("tactix.Relu", [net.add_input(name, "f32", ("n",))])
+    net.mark_output(y, "y")
+    engine, x = builder.build(net, config()), np.float32([-1, 2])
+    for got in (engine(**{name: x}), engine({name: x})):
+        np.testing.assert_array_equal(got, [0, 2])
+
+
+def test_names_of_fields_and_shapes() -> None:
+    with pytest.raises(AttributeError, match="optimization_level"):
+        config().optimization_level = 3  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="no build option 'levl'"):
+        configure(levl=3)
+    with pytest.raises(ConfigError, match="by input name"):
+        configure(shapes=(1, 3))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"2 shapes of 'x'.*min, opt, max"):
+        configure(shapes={"x": ((1, 3), (2, 3))})  # type: ignore[dict-item]
+    lists = configure(shapes={"x": ([1, 3], [2, 3], [4, 3])})  # type: ignore[dict-item]
+    assert lists.profiles == configure(shapes={"x": ((1, 3), (2, 3), (4, 3))}).profiles
+    assert configure(enable="acme").enabled == {"acme"}
+    for bad in ((-1, 3), (2, 3, 4)):
+        with pytest.raises(ConfigError, match=r"'x'.*not in order"):
+            OptimizationProfile().set_shape("x", bad, (2, 3), (4, 3))
+    for junk in (None, 3, (1.5, 3), ("n", 3), "13"):
+        with pytest.raises(ShapeError, match=r"x: .* is no shape"):
+            OptimizationProfile().set_shape("x", junk, (2, 3), (4, 3))  # type: ignore[arg-type]
 
 
 def test_lower_precision_is_taken_where_it_is_faster_alone() -> None:

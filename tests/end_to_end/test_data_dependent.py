@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tactix
 from tactix.network.definition import NetworkDefinition
-from tactix.words.errors import ExecutionError
+from tactix.run.engine import Engine
+from tactix.run.link import Options
+from tactix.words.errors import ExecutionError, InvalidArgument, PlanCompatibilityError, ShapeError
 
 
 def config(**fields: object) -> tactix.BuilderConfig:
@@ -93,6 +96,43 @@ def test_content_that_makes_no_sense_is_named(engine: tactix.Engine) -> None:
     with pytest.raises(ExecutionError, match="DynamicReshape"):
         engine(np.float32(3), np.ones((2, 6), np.float32), np.array([5, 5]))
     check(engine, 4, 2, (2, 6))
+
+
+def arrays(z: tuple[int, int]) -> dict[str, Any]:
+    """Arrays to set for 5 values of y, with a guard row behind z, and 3 values of w."""
+    given = {"limit": np.array(5, np.float32), "x": np.ones((2, 6), np.float32), "shape": np.array([4, 3])}
+    return given | {"y": np.zeros(5, np.float32), "z": np.full(z, -1, np.float32), "w": np.zeros(3, np.float32)}
+
+
+def test_arrays_that_are_too_small_are_not_written(engine: tactix.Engine) -> None:
+    context, given = engine.create_execution_context(), arrays((5, 3))
+    for name, x in given.items():
+        context.set_tensor_address(name, x[:3] if name == "z" else x)
+    with pytest.raises(ShapeError, match=r"'z' is \(4, 3\), its array is \(3, 3\)"):
+        context.execute_async_v3()
+    assert (given["z"] == -1).all()
+    context.set_tensor_address("z", given["z"])  # room is enough
+    context.execute_async_v3()
+    assert (given["z"][:4] == 1).all()
+    assert (given["z"][4] == -1).all()
+    assert context.get_tensor_shape("z") == (4, 3)
+    context.set_input_shape("x", (9, 6))  # more than the array holds
+    with pytest.raises(ShapeError, match=r"'x' is \(9, 6\), its array is \(2, 6\)"):
+        context.execute_async_v3()
+
+
+def test_what_a_context_refuses(engine: tactix.Engine) -> None:
+    context, x = engine.create_execution_context(), np.ones((2, 6), np.float32)
+    with pytest.raises(InvalidArgument, match="no array for 'x', 'shape'"):
+        context.infer([np.float32(3)])
+    context.close()
+    with pytest.raises(ExecutionError, match="the context is closed"):
+        context.run({"limit": np.float32(3), "x": x, "shape": np.array([4, 3])})
+
+
+def test_contexts_without_phases_refuse_the_plan(engine: tactix.Engine) -> None:
+    with pytest.raises(PlanCompatibilityError, match=r"shapes that follow from data.*'default'"):
+        Engine(engine.plan, tactix.Session(door="runtime"), engine.device, Options(1))
 
 
 def test_measuring_at_guessed_sizes() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sdk_site import Site
 
-from tactix_sdk import errors
+from tactix_sdk import errors, onnx_converter
 from tactix_sdk.cli import main
-from tactix_sdk.testing import CHECKS, FAILED, Broken, Subject, outcome, outcomes
+from tactix_sdk.testing import CHECKS, FAILED, PASSED, Broken, Subject, outcome, outcomes
 from tactix_sdk.testing.report import child
 
 C, NUMPY, RULE, LAYER = {"tactic": "c"}, {"tactic": "numpy"}, {"rule": True}, {"layer": True}
@@ -188,6 +188,33 @@ def test_the_fault_is_caught(site: Site, name: str) -> None:
     got = outcome(CHECKS[name], site.new("acme-swish", fault.changes(), **fault.asked))
     assert got.state == FAILED, got.said
     assert fault.said in got.said
+
+
+MORE_FAULTS = {
+    "slow import": ("import-light", "import time\n\ntime.sleep(1.2)\n", "takes 1."),
+    "printing import": ("import-light", "print('hello')\n", r"prints 'hello\n'"),
+}
+
+
+@pytest.mark.parametrize("name", MORE_FAULTS)
+def test_more_faults_are_caught(site: Site, name: str) -> None:
+    check, text, said = MORE_FAULTS[name]
+    fault = Fault(LAYER, "plugin_build.py", "from typing", f"{text}\nfrom typing")
+    got = outcome(CHECKS[check], site.new("acme-swish", fault.changes(), **fault.asked))
+    assert got.state == FAILED, got.said
+    assert said in got.said
+
+
+def test_what_a_pack_prints_is_no_part_of_what_is_compared(site: Site) -> None:
+    fault = Fault(LAYER, "plugin_build.py", "from typing", "print('hello')\nfrom typing")
+    got = outcome(CHECKS["deterministic"], site.new("acme-swish", fault.changes(), **fault.asked))
+    assert got.state == PASSED, got.said
+
+
+@pytest.mark.parametrize("op", ["Relu", "::Relu", "acme::"])
+def test_an_operator_has_a_domain(op: str) -> None:
+    with pytest.raises(errors.InvalidArgument, match="Write domain::Name"):
+        onnx_converter(op)
 
 
 def test_the_script_of_a_failure_shows_it(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from sdk_packs import Pack, builder
 
 import tactix
 from tactix.plugins.session import Session
-from tactix_sdk import TensorSpec, errors, hookimpl, layer, numpy_tactic
+from tactix_sdk import DType, TensorSpec, errors, hookimpl, layer, numpy_tactic
 from tactix_sdk.testing.examples import examples_of
 
 CALLS: list[tuple[int, ...]] = []
@@ -85,3 +85,16 @@ def test_a_layer_of_a_function_has_shapes_and_attributes() -> None:
     assert examples_of(roll) == [({}, "f32 3 5")]
     with pytest.raises(errors.InvalidArgument, match="'n' needs a default"):
         layer("acme.None@1")(lambda x, *, n: x)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [["f32"], (3, 4), [None], TensorSpec("f32", (3, 5)), TensorSpec(DType.FP32, (3, 2.5)),  # type: ignore[arg-type]
+     TensorSpec(DType.FP32, (3, -4)), TensorSpec(DType.FP32, ("n", 5)), TensorSpec(DType.FP32, (3, None))],  # type: ignore[arg-type]
+)  # fmt: skip
+def test_what_is_no_spec_is_refused_where_it_is_inferred(said: Any) -> None:
+    odd = layer("acme.Odd@1", infer=lambda x: said)(lambda x: x)
+    network = builder(Pack(layers=(odd,))).create_network("odd")
+    x = network.add_input("x", "f32", (3, 5))
+    with pytest.raises(errors.NetworkError, match=r"here \(acme\.Odd@1\): .* is no TensorSpec of a DType"):
+        network.add_layer("acme.Odd", [x], "here")

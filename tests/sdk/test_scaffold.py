@@ -54,6 +54,10 @@ def test_installed_by_pip_it_passes_its_own_tests(tmp_path: Path) -> None:
     ("name", "asked", "why"),
     [
         ("Acme Swish", {"layer": True}, "no name for a package"),
+        ("lambda", {"layer": True}, "'lambda' is a word or module of Python itself"),
+        ("json", {"layer": True}, "'json' is a word or module of Python itself"),
+        ("numpy-", {"layer": True}, "no name for a package"),
+        ("google", {"layer": True}, "'google' is a module of protobuf"),
         ("acme-swish", {}, "would be empty"),
         ("acme-swish", {"tactic": "fortran"}, "no kind of tactic 'fortran'"),
         ("acme-swish", {"layer": True, "namespace": "tactix"}, "no namespace: 'tactix'"),

@@ -124,11 +124,9 @@ class Packed:
 
 
 _PACK: Mapping[str, Any] = {
-    "cast": lambda np, x, what: x.astype(DType.of(what).numpy),
-    "reshape": lambda np, x, what: x.reshape(what),
-    "transpose": lambda np, x, what: x.transpose(what),
-    "pad": lambda np, x, what: np.pad(x, what),
-}
+    "cast": lambda np, x, what: x.astype(DType.of(what).numpy), "reshape": lambda np, x, what: x.reshape(what),
+    "transpose": lambda np, x, what: x.transpose(what), "pad": lambda np, x, what: np.pad(x, what),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

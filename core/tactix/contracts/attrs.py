@@ -76,9 +76,8 @@ def decode_fields(schema: Any, j: Mapping[str, Any]) -> Any:
     """An instance of the schema; raises InvalidArgument for unknown fields."""
     known = {f.name for f in dataclasses.fields(schema)}
     if not set(j) <= known:
-        raise InvalidArgument(
-            f"{schema.__name__} has no attribute {sorted(set(j) - known)[0]!r}", do=f"It has: {sorted(known)}"
-        )
+        what = f"{schema.__name__} has no attribute {min(set(j) - known)!r}"
+        raise InvalidArgument(what, do=f"It has: {sorted(known)}")
     return schema(**{k: decode(v) for k, v in j.items()})
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tactix.contracts.artifact import Binary, Source
-
-if TYPE_CHECKING:
-    from tactix.contracts.device import DeviceProperties
+from tactix.contracts.device import DeviceProperties
 
 
 class Compiler:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from numbers import Number
 from typing import Any, Union
 
 from tactix.words.dtypes import DType
@@ -34,6 +35,14 @@ class Primitive:
         return _make("primitive", tuple(_lift(a) for a in args), self)
 
 
+def _infix(op: str) -> Callable[[Scalar, ScalarLike], Scalar]:
+    return lambda a, b: _op(op, a, b)
+
+
+def _swapped(op: str) -> Callable[[Scalar, ScalarLike], Scalar]:
+    return lambda a, b: _op(op, b, a)
+
+
 class Scalar:
     """One node: ``op``, its argument nodes, and a ``value`` (constant, variable index, cast dtype, primitive)."""
 
@@ -42,44 +51,20 @@ class Scalar:
     def __init__(self, op: str, args: tuple[Scalar, ...], value: Any) -> None:
         self.op, self.args, self.value = op, args, value
 
-    def __add__(self, o: ScalarLike) -> Scalar:
-        return _op("add", self, o)
+    __add__, __sub__, __mul__, __truediv__, __lt__, __le__ = map(_infix, ("add", "sub", "mul", "div", "lt", "le"))
+    __radd__, __rsub__, __rmul__, __rtruediv__, __gt__, __ge__ = map(_swapped, ("add", "sub", "mul", "div", "lt", "le"))
+    __eq__ = _infix("eq")  # type: ignore[assignment]
+    __hash__ = object.__hash__
 
-    def __radd__(self, o: ScalarLike) -> Scalar:
-        return _op("add", o, self)
-
-    def __sub__(self, o: ScalarLike) -> Scalar:
-        return _op("sub", self, o)
-
-    def __rsub__(self, o: ScalarLike) -> Scalar:
-        return _op("sub", o, self)
-
-    def __mul__(self, o: ScalarLike) -> Scalar:
-        return _op("mul", self, o)
-
-    def __rmul__(self, o: ScalarLike) -> Scalar:
-        return _op("mul", o, self)
-
-    def __truediv__(self, o: ScalarLike) -> Scalar:
-        return _op("div", self, o)
-
-    def __rtruediv__(self, o: ScalarLike) -> Scalar:
-        return _op("div", o, self)
+    def __ne__(self, o: ScalarLike) -> Scalar:  # type: ignore[override]
+        return not_(self == o)
 
     def __neg__(self) -> Scalar:
         return _op("neg", self)
 
-    def __lt__(self, o: ScalarLike) -> Scalar:
-        return _op("lt", self, o)
-
-    def __le__(self, o: ScalarLike) -> Scalar:
-        return _op("le", self, o)
-
-    def __gt__(self, o: ScalarLike) -> Scalar:
-        return _op("lt", o, self)
-
-    def __ge__(self, o: ScalarLike) -> Scalar:
-        return _op("le", o, self)
+    def __bool__(self) -> bool:
+        what = "an expression of elements is neither true nor false"
+        raise InvalidArgument(what, do="Write select, and_, or_, not_, minimum, maximum for if, and, or, not, min, max")
 
     def __str__(self) -> str:
         if self.op == "var":
@@ -117,7 +102,9 @@ def var(index: int) -> Scalar:
 
 
 def const(value: float) -> Scalar:
-    """A number; it takes the dtype of what it meets."""
+    """A number; it takes the dtype of what it meets. Raises InvalidArgument for anything else."""
+    if not isinstance(value, Number):
+        raise InvalidArgument(f"{value!r} is no number, nor made of the parameters by functions of tactix_sdk.scalar")
     return _make("const", (), value)
 
 
@@ -137,17 +124,11 @@ def _named(make: Any, name: str) -> Any:
 
 
 def _unary(name: str) -> Callable[[ScalarLike], Scalar]:
-    def make(x: ScalarLike) -> Scalar:
-        return _op(name, x)
-
-    return _named(make, name)  # type: ignore[no-any-return]
+    return _named(lambda x: _op(name, x), name)  # type: ignore[no-any-return]
 
 
 def _binary(name: str) -> Callable[[ScalarLike, ScalarLike], Scalar]:
-    def make(a: ScalarLike, b: ScalarLike) -> Scalar:
-        return _op(name, a, b)
-
-    return _named(make, name)  # type: ignore[no-any-return]
+    return _named(_infix(name), name)  # type: ignore[no-any-return]
 
 
 UNARY = (
@@ -162,19 +143,13 @@ BINARY = (
 BOOLEAN = frozenset({"lt", "le", "eq", "and", "or", "xor", "not", "isnan", "isinf"})
 OPS = frozenset({*UNARY, *BINARY, "select", "cast", "var", "const", "primitive"})
 
-abs_, exp, expm1, log, log1p, sqrt, rsqrt, erf, tanh, sin, cos = map(
-    _unary, ("abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "erf", "tanh", "sin", "cos")
-)
-floor, ceil, round_, trunc, isnan, isinf, not_, bitnot = map(
-    _unary, ("floor", "ceil", "round", "trunc", "isnan", "isinf", "not", "bitnot")
-)
-tan, asin, acos, atan, sinh, cosh, asinh, acosh, atanh = map(
-    _unary, ("tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
-)
-minimum, maximum, pow_, mod, fmod, eq, and_, or_, xor = map(
-    _binary, ("min", "max", "pow", "mod", "fmod", "eq", "and", "or", "xor")
-)
-bitand, bitor, bitxor, shl, shr = map(_binary, ("bitand", "bitor", "bitxor", "shl", "shr"))
+abs_, exp, expm1, log, log1p, sqrt, rsqrt = map(_unary, ("abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt"))
+erf, tanh, sin, cos, floor, ceil, trunc = map(_unary, ("erf", "tanh", "sin", "cos", "floor", "ceil", "trunc"))
+round_, isnan, isinf, not_, bitnot, tan = map(_unary, ("round", "isnan", "isinf", "not", "bitnot", "tan"))
+asin, acos, atan, sinh, cosh = map(_unary, ("asin", "acos", "atan", "sinh", "cosh"))
+asinh, acosh, atanh = map(_unary, ("asinh", "acosh", "atanh"))
+minimum, maximum, pow_, mod, fmod, eq, and_ = map(_binary, ("min", "max", "pow", "mod", "fmod", "eq", "and"))
+or_, xor, bitand, bitor, bitxor, shl, shr = map(_binary, ("or", "xor", "bitand", "bitor", "bitxor", "shl", "shr"))
 
 
 def walk(roots: Sequence[Scalar]) -> list[Scalar]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from tactix.contracts.device import Device
+from tactix.contracts.device import Device
 
 
 class TempfileControlFlag(enum.Flag):

@@ -8,7 +8,10 @@ from typing import Any, Protocol
 
 
 class Importer(Protocol):
-    """``key``: ``namespace.name@version``; ``format``: the word that converters and ``Layer.imports`` use."""
+    """``key``: ``namespace.name@version``; ``format``: the word that converters and ``Layer.imports`` use.
+
+    ``files(path)``, if there is one, names the files that a model is made of beside that one, and is cheap.
+    """
 
     key: str
     format: str

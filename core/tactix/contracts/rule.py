@@ -21,6 +21,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tactix.words.errors import PluginError
+
 
 @dataclass(frozen=True)
 class Var:
@@ -127,6 +129,7 @@ def literal(array: Any) -> Literal:
 
 
 NUMERICS = ("exact", "reassociates", "fp16", "bf16")
+PHASES = ("canonical", "fuse")
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +140,7 @@ class Rule:
     differs), or what float32 is lowered to, ``fp16`` or ``bf16``; builder flags gate these. ``device``: the kind of
     devices that it is for, empty for all. ``exclusive``: interior tensors must have no use outside the match.
     ``example``: a function of a NetworkDefinition that adds a case on which the rule fires. ``phase``: ``canonical``
-    rules run to a fixpoint before ``fuse`` rules.
+    rules run to a fixpoint before ``fuse`` rules. Raises PluginError for a field that makes no sense.
     """
 
     key: str
@@ -156,10 +159,18 @@ class Rule:
         if not self.where:
             frame = sys._getframe(2)
             object.__setattr__(self, "where", f"{frame.f_code.co_filename}:{frame.f_lineno}")
+        self.roots()
+        if not isinstance(self.benefit, (int, float)):
+            raise PluginError(f"its benefit is {self.benefit!r}", who=self.key, do="Give a number")
+        for name, known in (("numerics", NUMERICS), ("phase", PHASES)):
+            if (said := getattr(self, name)) not in known:
+                raise PluginError(f"its {name} is {said!r}", who=self.key, do=f"There are: {', '.join(known)}")
 
     def roots(self) -> frozenset[str]:
-        """Layer names (or traits) that the pattern's root can be."""
+        """Layer names (or traits) that the pattern's root can be. Raises PluginError if it is something else."""
         options = self.pattern.options if isinstance(self.pattern, AnyOf) else (self.pattern,)
+        if not all(isinstance(o, Op) for o in options):
+            raise PluginError("its pattern is no layer", who=self.key, do="Write P.namespace.Layer(...), or any_of")
         return frozenset(o.layer for o in options)
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.words.tensor import LINEAR, Format
-
-if TYPE_CHECKING:
-    from tactix.contracts.device import DeviceProperties
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,5 @@ def _match_value(pattern: Any, value: Value | None, so_far: Match) -> Iterator[M
         if value is not None and value.producer is not None and value.index == pattern.output:
             yield from _match_op(pattern, value.producer, so_far)
     else:
-        raise InvalidArgument(
-            f"a pattern cannot hold {pattern!r}", do="Use var, const, P.ns.Name(...), any_of or a number"
-        )
+        do = "Use var, const, P.ns.Name(...), any_of or a number"
+        raise InvalidArgument(f"a pattern cannot hold {pattern!r}", do=do)

@@ -14,15 +14,13 @@ from typing import Any
 
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.region import FUSED
-from tactix.contracts.rule import Fuse, Literal, Op, Rule, call
+from tactix.contracts.rule import PHASES, Fuse, Literal, Op, Rule, call
 from tactix.fuse.match import Match, fits, match_node
 from tactix.fuse.region import merge
 from tactix.fuse.trace import Firing, Trace
 from tactix.network.definition import NetworkDefinition, Use
 from tactix.words.dims import show
 from tactix.words.errors import InternalError, TactixError
-
-PHASES = ("canonical", "fuse")
 
 
 class View:
@@ -129,11 +127,18 @@ class Rewriter:
         if rule.exclusive and self._leaks(m):
             self.trace.miss(rule.key, root.name, "a tensor inside the pattern is used elsewhere")
             return None
-        made = self._ask(rule, m)
-        if made is None or self._robs_output(rule, root, made):
-            return None
-        self._made, self._gone = [], []
-        near = self._replace(rule, m, made)
+        try:
+            made = self._ask(rule, m)
+            if made is None or self._robs_output(rule, root, made):
+                return None
+            self._made, self._gone = [], []
+            near = self._replace(rule, m, made)
+        except TactixError as e:
+            e.who = e.who if rule.key in e.who else f"{rule.key} ({rule.where}) at {root.name!r}: {e.who}".rstrip(": ")
+            raise
+        except Exception as e:
+            who, why = f"{rule.key} ({rule.where})", f"{e!r} at {root.name!r}"
+            raise InternalError("a rule failed", who=who, why=why) from e
         if near is not None:
             removed, added = tuple(n.name for n in self._gone), tuple(n.name for n in self._made)
             self.trace.firings.append(Firing(rule.key, removed, added, time.perf_counter() - start))
@@ -143,18 +148,12 @@ class Rewriter:
     def _ask(self, rule: Rule, m: Match) -> tuple[Any, ...] | None:
         """The rule's templates for this match; None if it declines."""
         bound = {**m.bound, "root": m.nodes[0], "graph": self.view}
-        try:
-            verdict = True if rule.when is None else call(rule.when, bound)
-            if isinstance(verdict, str):
-                self.trace.miss(rule.key, m.nodes[0].name, verdict)
-            if verdict is not True:
-                return None
-            made = call(rule.replace, bound)
-        except TactixError:
-            raise
-        except Exception as e:
-            why = f"{e!r} at {m.nodes[0].name!r}"
-            raise InternalError("a rule failed", who=f"{rule.key} ({rule.where})", why=why) from e
+        verdict = True if rule.when is None else call(rule.when, bound)
+        if isinstance(verdict, str):
+            self.trace.miss(rule.key, m.nodes[0].name, verdict)
+        if verdict is not True:
+            return None
+        made = call(rule.replace, bound)
         return made if isinstance(made, tuple) else (made,)
 
     def _robs_output(self, rule: Rule, root: Node, templates: tuple[Any, ...]) -> bool:
@@ -169,9 +168,8 @@ class Rewriter:
     def _check_end(self) -> None:
         if len(self.trace.firings) > self.limit:
             often = max(self.trace.counts.items(), key=lambda kv: kv[1])[0]
-            raise InternalError(
-                "rewriting does not end", who=often, why=f"{self.limit} rewrites", do="Disable that rule's pack"
-            )
+            why = f"{self.limit} rewrites; it fires again on what it made, or on what another made of that"
+            raise InternalError("rewriting does not end", who=often, why=why, do="Disable that rule's pack")
 
     def _leaks(self, m: Match) -> bool:
         inside = set(m.nodes)

@@ -51,9 +51,8 @@ class NetworkDefinition:
         ``element``: what a sequence or optional holds.
         """
         if not name or name in {v.name for v in self.inputs}:
-            raise InvalidArgument(
-                f"input name {name!r} is {'taken' if name else 'empty'}", do="Give each input its own"
-            )
+            what = f"input name {name!r} is {'taken' if name else 'empty'}"
+            raise InvalidArgument(what, do="Give each input its own")
         dims = tuple(self._dim(d, f"{name}_{i}") for i, d in enumerate(shape))
         value = Value(self._unique(name), TensorSpec(DType.of(dtype), dims, element=element))
         self.inputs.append(value)
@@ -137,9 +136,8 @@ class NetworkDefinition:
             raise
         except Exception as e:
             shown = ", ".join(str(s) for s in specs)
-            raise NetworkError(
-                f"cannot infer its outputs from {shown}", who=f"{node.name} ({node.layer.key})", why=repr(e)
-            ) from e
+            who = f"{node.name} ({node.layer.key})"
+            raise NetworkError(f"cannot infer its outputs from {shown}", who=who, why=repr(e)) from e
 
     def _unique(self, name: str) -> str:
         out = name

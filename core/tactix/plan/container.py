@@ -26,7 +26,7 @@ from tactix.contracts.trust import Seal
 from tactix.plan.decode import decode_plan
 from tactix.plan.reader import Reader
 from tactix.plan.schema import Plan
-from tactix.words.errors import PlanFormatError
+from tactix.words.errors import PlanFormatError, UntrustedPlan
 
 MAGIC = b"\x89tactix\n"
 VERSION = 1
@@ -72,20 +72,11 @@ def digest(plan: Plan) -> bytes:
 
 def save(plan: Plan, path: str | Path, sign: Sign | None = None) -> None:
     """Write the file; readers see the old one or the whole new one. Raises PlanFormatError, OSError."""
-    import secrets
+    from tactix.words.files import replacing
 
-    path = Path(path)
-    scratch = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with open(scratch, "xb") as f:
-            for piece in _pieces(plan, sign):
-                f.write(piece)
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(scratch, path)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise
+    with replacing(path) as f:
+        for piece in _pieces(plan, sign):
+            f.write(piece)
 
 
 def _pieces(plan: Plan, sign: Sign | None) -> Iterator[bytes | memoryview]:
@@ -139,11 +130,12 @@ def load(
     """A plan from a file, whose weights are then mapped, or from bytes.
 
     Machine code is always checked against its sha256; all blobs are with ``verify``, by default if the plan is signed.
-    ``admit`` sees the seal before anything is decoded, and raises to refuse it. Raises PlanFormatError, OSError.
+    ``admit`` sees the seal before anything is decoded, and raises UntrustedPlan to refuse it. Raises PlanFormatError,
+    OSError.
     """
     try:
         return _load(source, verify, admit)
-    except PlanFormatError as e:
+    except (PlanFormatError, UntrustedPlan) as e:
         e.who = ": ".join(filter(None, (str(source) if isinstance(source, (str, Path)) else "", e.who)))
         e.do = e.do or REMEDY
         raise
@@ -168,9 +160,8 @@ def _load(source: Any, verify: bool | None, admit: Callable[[Seal], Any] | None)
 
 def _map(path: str | Path) -> memoryview:
     with open(path, "rb") as f:
-        if os.fstat(f.fileno()).st_size < PROLOGUE.size:
-            raise PlanFormatError("too short for a plan")
-        return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
+        size = os.fstat(f.fileno()).st_size  # 0 for what is no file, too
+        return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
 
 
 def _prologue(start: bytes, size: int) -> tuple[int, int, bytes]:
@@ -212,9 +203,8 @@ def _check_blobs(blobs: Mapping[str, memoryview], table: Mapping[str, Range]) ->
 def _parse(text: bytes) -> dict[str, Any]:
     _check_growth(text)
     try:
-        header = json.loads(
-            text.decode("ascii"), object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite
-        )
+        checks: Any = {"object_pairs_hook": _unique, "parse_constant": _no_number, "parse_float": _finite}
+        header = json.loads(text.decode("ascii"), **checks)
         if b"\\ud" in text:  # halves of characters could be printed nowhere
             json.dumps(header, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as e:

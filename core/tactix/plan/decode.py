@@ -143,15 +143,11 @@ def decode_artifact(r: Reader, shelf: Shelf) -> KernelArtifact:
     """Inverse of ``encode_artifact``. Raises PlanFormatError."""
     r.only(*ARTIFACT)
     return KernelArtifact(
-        launcher=r.at("launcher").text(),
-        launches=tuple(_launch(x) for x in r.at("launches").items()),
-        code=None if r.at("code").value is None else _code(r.at("code"), shelf),
-        workspace=r.at("workspace").dim(),
-        constants=tuple(_constant(c) for c in r.at("constants").items()),
-        requires=tuple(q.text() for q in r.at("requires").items()),
-        params=r.at("params").mapping(),
-        host_code=r.at("host_code").flag(),
-    )
+        launcher=r.at("launcher").text(), launches=tuple(_launch(x) for x in r.at("launches").items()),
+        code=None if r.at("code").value is None else _code(r.at("code"), shelf), workspace=r.at("workspace").dim(),
+        constants=tuple(_constant(c) for c in r.at("constants").items()), params=r.at("params").mapping(),
+        requires=tuple(q.text() for q in r.at("requires").items()), host_code=r.at("host_code").flag(),
+    )  # fmt: skip
 
 
 def _launch(r: Reader) -> Launch:
@@ -172,12 +168,8 @@ def _code(r: Reader, shelf: Shelf) -> Binary:
 
 def _constant(r: Reader) -> tuple[str, Packed]:
     name, index, steps = r.row(3)
-    return name.text(), Packed(index.integer(-1), steps.parse(_packing, "packing steps"))
-
-
-def _packing(j: Any) -> tuple[tuple[str, Any], ...]:
-    steps = attribute.decode(j)
-    return tuple((str(name), what) for name, what in steps)
+    found = steps.parse(lambda j: tuple((str(step), what) for step, what in attribute.decode(j)), "packing steps")
+    return name.text(), Packed(index.integer(-1), found)
 
 
 def _requirement(r: Reader) -> Requirement:

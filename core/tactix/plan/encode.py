@@ -29,8 +29,7 @@ def encode_plan(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
 def _encode_header(plan: Plan, shelf: Shelf) -> dict[str, Any]:
     return {
         **{k: plain(getattr(plan, k)) for k in ("name", "ledger", "device", "meta")},
-        "inputs": [_encode_io(io) for io in plan.inputs],
-        "outputs": [_encode_io(io) for io in plan.outputs],
+        **{k: [_encode_io(io) for io in getattr(plan, k)] for k in ("inputs", "outputs")},
         "profiles": [{"name": p.name, "dims": {k: list(v) for k, v in p.dims.items()}} for p in plan.profiles],
         "buffers": [_encode_buffer(b) for b in plan.buffers],
         "steps": [_encode_step(s, shelf) for s in plan.steps],
@@ -85,15 +84,10 @@ def _encode_operand(o: Operand) -> list[Any]:
 def encode_artifact(a: KernelArtifact, shelf: Shelf) -> dict[str, Any]:
     """JSON of an artifact; its code and source text go to the shelf. Raises PlanFormatError if not compiled."""
     return {
-        "launcher": a.launcher,
-        "launches": [encode_launch(x) for x in a.launches],
-        "code": _encode_code(a, shelf),
-        "workspace": dims.to_json(a.workspace),
-        "constants": [[name, p.index, attribute.encode(p.steps)] for name, p in a.constants],
-        "requires": list(a.requires),
-        "params": a.params,
-        "host_code": a.host_code,
-    }
+        "launcher": a.launcher, "launches": [encode_launch(x) for x in a.launches], "code": _encode_code(a, shelf),
+        "workspace": dims.to_json(a.workspace), "requires": list(a.requires), "params": a.params,
+        "constants": [[name, p.index, attribute.encode(p.steps)] for name, p in a.constants], "host_code": a.host_code,
+    }  # fmt: skip
 
 
 def _encode_code(a: KernelArtifact, shelf: Shelf) -> dict[str, Any] | None:

@@ -63,8 +63,7 @@ def _place(sizes: Sequence[int], lifetimes: Lifetimes, order: Sequence[int]) -> 
     offsets = [0] * len(sizes)
     top, placed = 0, 0
     for rank, i in enumerate(order):
-        size = sizes[i]
-        if not size:
+        if not (size := sizes[i]):
             continue
         first, last = lifetimes[i]
         others = begun[last] & ~ended[first] & placed
@@ -78,8 +77,7 @@ def _place(sizes: Sequence[int], lifetimes: Lifetimes, order: Sequence[int]) -> 
 def _masks(lifetimes: Lifetimes, order: Sequence[int]) -> tuple[dict[int, int], dict[int, int]]:
     """For each time, as bits by rank: who has begun by then, and who has ended before."""
     times = sorted({t for life in lifetimes for t in life})
-    starts = dict.fromkeys(times, 0)
-    stops = dict.fromkeys(times, 0)
+    starts, stops = dict.fromkeys(times, 0), dict.fromkeys(times, 0)
     for rank, i in enumerate(order):
         first, last = lifetimes[i]
         starts[first] |= 1 << rank

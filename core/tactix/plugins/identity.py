@@ -48,9 +48,8 @@ class Key:
 def check_namespace(namespace: str, *, own: bool = False) -> str:
     """The namespace, if a pack may have it; ``own``: the pack is tactix itself. Raises ConfigError."""
     if not re.fullmatch(NAMESPACE, namespace):
-        raise ConfigError(
-            f"{namespace!r} is no namespace", do="Use lower-case letters, digits and _, starting with a letter"
-        )
+        do = "Use lower-case letters, digits and _, starting with a letter"
+        raise ConfigError(f"{namespace!r} is no namespace", do=do)
     if namespace in RESERVED and not (own and namespace == OWN):
         raise ConfigError(f"namespace {namespace!r} is reserved", do="Choose another name for the pack's entry points")
     return namespace

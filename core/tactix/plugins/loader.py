@@ -115,14 +115,11 @@ class Settings:
         if listed:
             allowed = listed if allowed is None else allowed & listed
         return cls(
-            discover and not _flag("TACTIX_NO_DISCOVERY"),
-            allowed,
-            wanted | listed,
+            discover and not _flag("TACTIX_NO_DISCOVERY"), allowed, wanted | listed,
             frozenset(disable) | _words("TACTIX_DISABLE"),
             _flag("TACTIX_STRICT_PLUGINS") if strict is None else strict,
-            _flag("TACTIX_TRACE_PLUGINS") if trace is None else trace,
-            wanted | frozenset(only or ()),
-        )
+            _flag("TACTIX_TRACE_PLUGINS") if trace is None else trace, wanted | frozenset(only or ()),
+        )  # fmt: skip
 
     def refusal(self, namespace: str, dist: str) -> tuple[str, str] | None:
         """Why a plugin stays out and what would let it in, or None."""
@@ -279,7 +276,9 @@ def check_hooks(plugin: Any, doors: Iterable[str], parse: Callable[[Any, str], O
         options = parse(plugin, name)
         if options is not None:
             _check_hook(options.get("specname") or name, options, here)
-            _check_arguments(name, getattr(plugin, name))
+            parameters = inspect.signature(getattr(plugin, name)).parameters.values()
+            if needed := [p.name for p in parameters if p.default is p.empty]:
+                raise PluginError(f"{name} takes {', '.join(needed)}", do="Hooks get no arguments: leave them out")
         elif name in _EVERYWHERE and callable(getattr(plugin, name)):
             raise PluginError(f"{name} is not marked", do="Write @hookimpl above it")
 
@@ -302,8 +301,3 @@ def _suggest(hook: str, known: Iterable[str]) -> str:
 
     near = difflib.get_close_matches(hook, sorted(known), 1)
     return f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(sorted(known))}"
-
-
-def _check_arguments(name: str, function: Callable[..., Any]) -> None:
-    if needed := [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]:
-        raise PluginError(f"{name} takes {', '.join(needed)}", do="Hooks get no arguments: leave them out")

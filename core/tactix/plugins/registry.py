@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from tactix.contracts import importer, layer, rule, tactic
 from tactix.plugins.identity import NAME, NAMESPACE, OWN, VERSION, Provider
 from tactix.words.errors import PluginError
 
@@ -41,7 +42,8 @@ class Kind:
 
     noun: str
     form: str
-    pattern: re.Pattern[str]
+    pattern: str
+    contract: type = object
 
     def entries(self, namespace: str, provider: Provider, objects: Any) -> list[Entry[Any]]:
         """Entries of what a hook returned. Raises PluginError if it is no list of objects with proper keys."""
@@ -57,16 +59,18 @@ class Kind:
         key = getattr(o, "key", None)
         if not isinstance(key, str):
             raise PluginError(f"{o!r:.80} is no {self.noun}", why="it has no key")
-        found = self.pattern.fullmatch(key)
+        found = re.fullmatch(self.pattern, key)
         if not found:
             raise PluginError(f"{key!r} is no key of a {self.noun}", do=f"Write it {self.form}", key=key)
         owner = found.groupdict().get("namespace")
         if owner not in (None, namespace):
             raise PluginError(f"{key!r} is in another namespace", do=f"Give it a key in {namespace!r}", key=key)
-
-
-def _kind(noun: str, form: str, pattern: str) -> Kind:
-    return Kind(noun, form, re.compile(pattern))
+        if not isinstance(o, self.contract):
+            why = f"it is no tactix_sdk.{self.contract.__name__}"
+            raise PluginError(f"{o!r:.80} is no {self.noun}", why=why, key=key)
+        names = getattr(o, "implements", ())
+        if not (isinstance(names, (tuple, list)) and all(isinstance(k, str) for k in names)):
+            raise PluginError(f"{key} implements {names!r}", do="Write a tuple of layers' keys", key=key)
 
 
 _OWNED = rf"(?P<namespace>{NAMESPACE})\.{NAME}@{VERSION}"
@@ -75,27 +79,23 @@ _LOOSE = rf"(?:(?P<namespace>{NAMESPACE})\.)?{NAME}(?:@{VERSION})?"
 _CONVERTER = rf"{NAMESPACE}:[^:\s]*::[^@:\s]+@{VERSION}"
 
 KINDS: Mapping[str, Kind] = {
-    "layers": _kind("layer", "namespace.Name@version", _OWNED),
-    "importers": _kind("importer", "namespace.name@version", _OWNED),
-    "converters": _kind("converter", "format:domain::Op@since", _CONVERTER),
-    "rules": _kind("rule", "namespace.name", _RULE),
-    "tactics": _kind("tactic", "namespace.name@version", _OWNED),
-    "compilers": _kind("compiler", "namespace.name@version", _OWNED),
-    "calibrators": _kind("calibrator", "name or namespace.name", _LOOSE),
-    "tools": _kind("tool", "name", NAME),
-    "launchers": _kind("launcher", "namespace.name@version", _OWNED),
-    "devices": _kind("device", "namespace.name@version", _OWNED),
-    "allocators": _kind("allocator", "name or namespace.name", _LOOSE),
-    "flavours": _kind("flavour", "name or namespace.name", _LOOSE),
-    "trust_stores": _kind("trust store", "name or namespace.name", _LOOSE),
+    "layers": Kind("layer", "namespace.Name@version", _OWNED, layer.Layer),
+    "importers": Kind("importer", "namespace.name@version", _OWNED),
+    "converters": Kind("converter", "format:domain::Op@since", _CONVERTER, importer.Converter),
+    "rules": Kind("rule", "namespace.name", _RULE, rule.Rule),
+    "tactics": Kind("tactic", "namespace.name@version", _OWNED, tactic.Tactic),
+    "compilers": Kind("compiler", "namespace.name@version", _OWNED),
+    "calibrators": Kind("calibrator", "name or namespace.name", _LOOSE),
+    "tools": Kind("tool", "name", NAME),
+    "launchers": Kind("launcher", "namespace.name@version", _OWNED),
+    "devices": Kind("device", "namespace.name@version", _OWNED),
+    "allocators": Kind("allocator", "name or namespace.name", _LOOSE),
+    "flavours": Kind("flavour", "name or namespace.name", _LOOSE),
+    "trust_stores": Kind("trust store", "name or namespace.name", _LOOSE),
 }
 """By the name of the hook without ``tactix_``."""
 
 Explain = Callable[[str], tuple[str, str]]
-
-
-def _nothing_known(namespace: str) -> tuple[str, str]:
-    return "", ""
 
 
 class Registry(Mapping[str, T]):
@@ -104,7 +104,7 @@ class Registry(Mapping[str, T]):
     ``explain``: why a namespace's objects may be missing, and what to do about it; empty texts for no reason.
     """
 
-    def __init__(self, kind: Kind, entries: Iterable[Entry[T]], explain: Explain = _nothing_known) -> None:
+    def __init__(self, kind: Kind, entries: Iterable[Entry[T]], explain: Explain = lambda namespace: ("", "")) -> None:
         self.kind, self._explain = kind, explain
         found: dict[str, Entry[T]] = {}
         for e in sorted(entries, key=lambda e: (e.key, e.namespace, e.provider)):
@@ -171,6 +171,5 @@ def _duplicate(kind: Kind, a: Entry[Any], b: Entry[Any]) -> PluginError:
     if a.namespace == b.namespace and a.provider == b.provider:
         return PluginError(what, why=f"both times by {a.source}", do="Give each its own key or version", **more)
     cures = [f"TACTIX_DISABLE={e.provider.dist or e.namespace}" for e in (a, b)]
-    return PluginError(
-        what, why=f"by {a.source} and by {b.source}", do=f"Disable one: {cures[0]} or {cures[1]}", **more
-    )
+    do = f"Disable one: {cures[0]} or {cures[1]}"
+    return PluginError(what, why=f"by {a.source} and by {b.source}", do=do, **more)

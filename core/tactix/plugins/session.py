@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from tactix.contracts.trust import TrustStore
 
 _SELF = Provider(OWN, __version__)
+Foreign = Callable[[str, Any], bool]
+"""Whether an object of a namespace touches what belongs to others."""
 
 
 class Session:
@@ -72,7 +74,7 @@ class Session:
         self._manager: pluggy.PluginManager | None = None
         self._plugins: list[Plugin] = []
         self._tombstones: list[Tombstone] = []
-        self._reported: set[str] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     # -- registries ------------------------------------------------------------------------------------------------
 
@@ -123,12 +125,12 @@ class Session:
 
     def active_tactics(self) -> list[Tactic]:
         """Tactics in use, by key."""
-        self._report_inert()
+        self._report_inert("rules", "tactics")
         return [e.object for e in self.tactics.entries() if not self._is_inert(e, _foreign_tactic)]
 
     def active_rules(self) -> list[Rule]:
         """Rules in use: highest benefit first, then by key."""
-        self._report_inert()
+        self._report_inert("rules", "tactics")
         rules = [e.object for e in self.rules.entries() if not self._is_inert(e, _foreign_rule)]
         return sorted(rules, key=lambda r: (-r.benefit, r.key))
 
@@ -137,25 +139,37 @@ class Session:
         entries: list[Entry[Any]] = [*self.tactics.entries(), *self.launchers.entries()]
         return {e.key: e.provider for e in entries if e.provider.dist != OWN}
 
-    def _is_inert(self, e: Entry[Any], foreign: Callable[[str, Any], bool]) -> bool:
+    def _is_inert(self, e: Entry[Any], foreign: Foreign) -> bool:
         return e.namespace not in self._enabled and foreign(e.namespace, e.object)
 
-    def inert(self) -> dict[str, str]:
-        """What of each pack is inert, in words."""
-        rules = Counter(e.namespace for e in self.rules.entries() if self._is_inert(e, _foreign_rule))
-        tactics = Counter(e.namespace for e in self.tactics.entries() if self._is_inert(e, _foreign_tactic))
-        out = {}
-        for namespace in sorted({*rules, *tactics}):
-            counts = ((rules[namespace], "rule"), (tactics[namespace], "tactic"))
-            out[namespace] = ", ".join(f"{n} {noun}{'s' if n > 1 else ''}" for n, noun in counts if n)
-        return out
+    def active_converters(self) -> list[Converter]:
+        """Converters in use, by key; of operators that belong to others, those of enabled packs alone."""
+        self._report_inert("converters")
+        return [e.object for e in self.converters.entries() if not self._is_inert(e, self._foreign_converter)]
 
-    def _report_inert(self) -> None:
-        for namespace, what in self.inert().items():
+    def _foreign_converter(self, namespace: str, c: Converter) -> bool:
+        """Whether tactix, or the pack called as the operator's domain, has a converter of it or a layer for it."""
+        word, owners = f"{c.format}:{c.op}", {OWN, c.op.partition("::")[0]} - {namespace}
+        others = (e for r in (self.converters, self.layers) for e in r.entries() if e.namespace in owners)
+        return any(word in (e.key.partition("@")[0], *getattr(e.object, "imports", ())) for e in others)
+
+    def inert(self, *names: str) -> dict[str, str]:
+        """What of each pack is inert, in words: of rules, tactics and converters, or those that are named."""
+        kinds: dict[str, Foreign] = {"rules": _foreign_rule, "tactics": _foreign_tactic}
+        kinds["converters"] = self._foreign_converter
+        out: dict[str, list[str]] = {}
+        for name in names or kinds:
+            counts = Counter(e.namespace for e in self._registry(name).entries() if self._is_inert(e, kinds[name]))
+            for namespace, n in counts.items():
+                out.setdefault(namespace, []).append(f"{n} {KINDS[name].noun}{'s' if n > 1 else ''}")
+        return {namespace: ", ".join(out[namespace]) for namespace in sorted(out)}
+
+    def _report_inert(self, *names: str) -> None:
+        for namespace, what in self.inert(*names).items():
             with self._lock:
-                if namespace in self._reported:
+                if (namespace, what) in self._reported:
                     continue
-                self._reported.add(namespace)
+                self._reported.add((namespace, what))
             self.logger.info(f"{namespace}: {what} inert (they touch foreign layers); {enable_cure(namespace)}")
 
     # -- loading ---------------------------------------------------------------------------------------------------
@@ -255,7 +269,12 @@ class Session:
                 done.add((p.namespace, call))
                 entries += self._call(p, hook, call)
         once = {(e.namespace, id(e.object)): e for e in reversed(entries)}  # what stands at both doors counts once
-        return Registry(KINDS[name], once.values(), lambda namespace: self._explain(namespace, hook))
+        own = {e.key for e in once.values() if e.namespace == OWN}
+        for e in (e for e in once.values() if e.namespace != OWN and e.key in own):  # its keys name no pack
+            what = PluginError(f"{KINDS[name].noun} {e.key!r} is tactix's own", do="Give yours another key")
+            self._bury(next(p for p in self._plugins if p.namespace == e.namespace), hook, what)
+        taken = (e for e in once.values() if e.namespace == OWN or e.key not in own)
+        return Registry(KINDS[name], taken, lambda namespace: self._explain(namespace, hook))
 
     def _call(self, p: Plugin, hook: str, call: Callable[[], Any]) -> list[Entry[Any]]:
         out: list[Entry[Any]] = []
@@ -316,5 +335,4 @@ def _mentioned(pattern: Any) -> set[str]:
     """Layer names and traits anywhere in a pattern."""
     if isinstance(pattern, Op):
         return {pattern.layer}.union(*(_mentioned(p) for p in pattern.inputs or ()))
-    parts = pattern.options if isinstance(pattern, AnyOf) else pattern if isinstance(pattern, (tuple, list)) else ()
-    return set().union(*(_mentioned(p) for p in parts))
+    return set().union(*map(_mentioned, pattern.options if isinstance(pattern, AnyOf) else ()))

@@ -33,9 +33,8 @@ def as_input(io: TensorIO, given: Any) -> Any:
 
     x = given if isinstance(given, np.ndarray) else _convert(io, given)
     if x.dtype != io.dtype.numpy:
-        raise DTypeError(
-            f"{io.name!r} is {io.dtype.value}, got {x.dtype}", do=f"Convert it: x.astype({io.dtype.numpy})"
-        )
+        do = f"Convert it: x.astype({io.dtype.numpy})"
+        raise DTypeError(f"{io.name!r} is {io.dtype.value}, got {x.dtype}", do=do)
     return np.require(x, requirements=("C", "A"))
 
 
@@ -52,24 +51,26 @@ def _convert(io: TensorIO, given: Any) -> Any:
         raise
     except Exception as e:
         what = f"{io.name!r} is {io.dtype.value}{show(io.shape)}, got a {type(given).__name__}"
-        raise InvalidArgument(what, why=str(e), do="Give a numpy array or an object with __dlpack__") from e
+        raise InvalidArgument(what, why=str(e), do=f"Give a numpy array of {io.dtype.numpy}") from e
 
 
 def _numbers(io: TensorIO, given: Any) -> Any:
     """Python numbers, in the input's dtype."""
     import numpy as np
 
-    if isinstance(given, (str, bytes, Mapping)):
-        raise TypeError("this is no array")
     natural = np.asarray(given)
+    if natural.dtype.kind not in _KINDS:
+        raise TypeError("these are no numbers")
     target = io.dtype.numpy
     if natural.size == 0:
         return natural.astype(target)
     wanted = 2 if io.dtype.is_float else _KINDS.get(target.kind, 1)
-    if _KINDS.get(natural.dtype.kind, 9) > wanted:
+    if _KINDS[natural.dtype.kind] > wanted:
         raise DTypeError(f"{io.name!r} is {io.dtype.value}, got numbers that need {natural.dtype}")
-    converted = natural.astype(target)
-    if wanted < 2 and not np.array_equal(converted.astype(natural.dtype), natural):
+    with np.errstate(over="ignore"):
+        converted = natural.astype(target)
+    same = (np.isfinite(converted), np.isfinite(natural)) if wanted == 2 else (converted.astype(natural.dtype), natural)
+    if not np.array_equal(*same):
         raise DTypeError(f"{io.name!r} is {io.dtype.value}, which cannot hold all of the given numbers")
     return converted
 
@@ -84,13 +85,9 @@ def in_order(inputs: Sequence[TensorIO], args: Sequence[Any], named: Mapping[str
     twice = sorted(found.keys() & named.keys())
     unknown = sorted(str(k) for k in named if k not in names)
     missing = [n for n in names if n not in found and n not in named]
-    if len(args) > len(names) or twice or unknown or missing:
-        problems = [
-            f"{len(args)} positional arguments for {len(names)} inputs" if len(args) > len(names) else "",
-            f"{', '.join(map(repr, twice))} given twice" if twice else "",
-            f"no input is named {', '.join(map(repr, unknown))}" if unknown else "",
-            f"no array for {', '.join(map(repr, missing))}" if missing else "",
-        ]
+    many = [f"{len(args)} positional arguments for {len(names)} inputs"] if len(args) > len(names) else []
+    told = (twice, "{} given twice"), (unknown, "no input is named {}"), (missing, "no array for {}")
+    if problems := many + [text.format(", ".join(map(repr, some))) for some, text in told if some]:
         expected = ", ".join(f"{io.name}: {io.dtype.value}{show(io.shape)}" for io in inputs) or "nothing"
-        raise InvalidArgument("; ".join(p for p in problems if p), do=f"Expected: {expected}")
+        raise InvalidArgument("; ".join(problems), do=f"Expected: {expected}")
     return [found[n] if n in found else named[n] for n in names]

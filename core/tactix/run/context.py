@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from tactix.run.arrays import address_of, as_input, in_order
 from tactix.run.bound import Bound
 from tactix.run.link import SIZE_LIMIT, Layout, Program
 from tactix.run.memory import ALIGNMENT, Memory
-from tactix.run.shapes import solve
+from tactix.run.shapes import shape_of, solve
 from tactix.words.dims import Shape, show
 from tactix.words.error_recorder import Recorded, recording
 from tactix.words.errors import AllocationError, ExecutionError, InvalidArgument, ShapeError, TactixError
@@ -71,8 +72,8 @@ class ExecutionContext(Recorded):
     def set_optimization_profile(self, index: int) -> None:
         """Hold shapes to one profile. Raises InvalidArgument."""
         count = len(self._program.plan.profiles)
-        if not 0 <= index < count:
-            raise InvalidArgument(f"no profile {index}", why=f"the engine has {count}")
+        if index not in range(count):
+            raise InvalidArgument(f"no profile {index!r}", why=f"the engine has {count}")
         with self._state:
             self._profile, self._active = index, None
             self._known.clear()
@@ -81,11 +82,9 @@ class ExecutionContext(Recorded):
         """The shape of an input from now on. Raises InvalidArgument, ShapeError for what the input can never be."""
         index = self._input_index(name)
         io = self._inputs[index]
-        wanted = tuple(int(d) for d in shape)
-        fits = len(wanted) == len(io.shape) and all(
-            n >= 0 and (n == d or not isinstance(d, int)) for n, d in zip(wanted, io.shape, strict=True)
-        )
-        if not fits:
+        wanted = shape_of(name, shape)
+        fits = [n == d or (n >= 0 and not isinstance(d, int)) for n, d in zip(wanted, io.shape)]
+        if len(wanted) != len(io.shape) or not all(fits):
             raise ShapeError(f"input {name!r} is {show(io.shape)}, got {show(wanted)}")
         with self._state:
             if self._shapes[index] != wanted:
@@ -181,8 +180,8 @@ class ExecutionContext(Recorded):
     @persistent_cache_limit.setter
     def persistent_cache_limit(self, size: int) -> None:
         most = self._program.device.persistent_cache()
-        if not 0 <= size <= most:
-            raise InvalidArgument(f"a persistent cache of {size} bytes", why=f"the device has {most}")
+        if size not in range(most + 1):
+            raise InvalidArgument(f"a persistent cache of {size!r} bytes", why=f"the device has {most}")
         with self._state:
             self._cached, self._active = size, None
             self._known.clear()
@@ -201,13 +200,16 @@ class ExecutionContext(Recorded):
                     active[0].runnable()
                     return True
             bound, memory = active or self._activated(self._shapes)
-            bindings = [int(a) for a in bindings]
+            bindings = [*map(operator.index, bindings)]
             self._check_addresses(bindings)
             with self._running:
                 bound.run(bindings, memory)
         except TactixError:
             with recording(self):
                 raise
+        except (TypeError, ValueError) as e:
+            do = "Give integers, as in [x.ctypes.data, y.ctypes.data]"
+            raise InvalidArgument("these are no addresses", who=self.name, why=str(e), do=do) from e
         return True
 
     def execute_async_v3(self, stream: Any = 0) -> bool:
@@ -248,7 +250,7 @@ class ExecutionContext(Recorded):
 
         ``stream``: where the device has some. Raises as ``execute_v2``, and DTypeError.
         """
-        outputs = self.infer(in_order(self._inputs, (), feeds), stream)
+        outputs = self.infer(in_order(self._inputs, (feeds,), {}), stream)
         return {io.name: y for io, y in zip(self._outputs, outputs, strict=True)}
 
     def infer(self, given: Sequence[Any], stream: Any = None) -> list[Any]:
@@ -259,7 +261,8 @@ class ExecutionContext(Recorded):
                     return self._exchange.run(self._inputs, given, stream, self._prepared)
             active = self._active
             if active is None or not active[0].accepts(given):
-                given = [as_input(io, x) for io, x in zip(self._inputs, given, strict=True)]
+                ordered = in_order(self._inputs, given, {})
+                given = [as_input(io, x) for io, x in zip(self._inputs, ordered, strict=True)]
                 active = self._activated([x.shape for x in given])
             bound, memory = active
             outputs = [self._empty(shape, dtype) for shape, dtype in bound.results]
@@ -282,8 +285,7 @@ class ExecutionContext(Recorded):
     def _activated(self, shapes: Sequence[tuple[int, ...] | None]) -> tuple[Bound, Memory]:
         """The plan linked at these input shapes, and memory for it. After an error the context is as it was."""
         with self._state:
-            if self.closed:
-                raise ExecutionError("the context is closed", who=self.name, do="Create another one")
+            self._check_open()
             key = tuple(shapes)
             bound = self._known.get(key) or Bound(self._program, self._layout(shapes), self._cached)
             memory = self._needed_memory(bound.layout)
@@ -346,14 +348,17 @@ class ExecutionContext(Recorded):
 
     def _check_addresses(self, addresses: Sequence[int]) -> None:
         if len(addresses) != len(self._index):
-            raise InvalidArgument(
-                f"{len(addresses)} addresses for {len(self._index)} tensors", do=f"In order: {', '.join(self._index)}"
-            )
+            what = f"{len(addresses)} addresses for {len(self._index)} tensors"
+            raise InvalidArgument(what, do=f"In order: {', '.join(self._index)}")
         for name, address, multiple in zip(self._index, addresses, self._multiples, strict=True):
             if not isinstance(address, int) or address <= 0:
                 raise InvalidArgument(f"tensor {name!r} has no address", do="Call set_tensor_address, or give it")
             if address % multiple:
                 raise InvalidArgument(f"tensor {name!r} lies at {address:#x}", do=f"Align it to {multiple} bytes")
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ExecutionError("the context is closed", who=self.name, do="Create another one")
 
     def close(self) -> None:
         """Give back memory and links; the context cannot run any more."""

@@ -13,7 +13,7 @@ from tactix.plan.schema import Plan, TensorIO
 from tactix.run.arrays import in_order
 from tactix.run.context import ExecutionContext
 from tactix.run.link import Layout, Options, Program
-from tactix.run.shapes import solve
+from tactix.run.shapes import shape_of, solve
 from tactix.words.dims import Shape, show
 from tactix.words.dtypes import DType
 from tactix.words.error_recorder import Recorded
@@ -40,7 +40,7 @@ class Engine(Recorded):
 
         if plan.produced and not context.phased:
             why = "it has shapes that follow from data, branches or loops"
-            raise PlanCompatibilityError("this flavour cannot run the plan", why=why, do="Use the flavour 'default'")
+            raise PlanCompatibilityError("this flavour cannot run the plan", reasons=(why,), do="Use flavour 'default'")
         self._context = context
         self._program = Program(plan, session, device, options, weights)
         self.plan = plan = self._program.plan
@@ -66,8 +66,8 @@ class Engine(Recorded):
 
     def get_tensor_name(self, index: int) -> str:
         """Inputs come first. Raises InvalidArgument."""
-        if not 0 <= index < self.num_io_tensors:
-            raise InvalidArgument(f"no tensor {index}", why=f"the engine has {self.num_io_tensors}")
+        if index not in range(self.num_io_tensors):
+            raise InvalidArgument(f"no tensor {index!r}", why=f"the engine has {self.num_io_tensors}")
         return (*self.inputs, *self.outputs)[index].name
 
     def get_tensor_shape(self, name: str) -> Shape:
@@ -97,8 +97,8 @@ class Engine(Recorded):
         if self.plan.produced:
             raise ShapeError("the engine's memory depends on data", who=self.name)
         if shapes is not None:
-            ordered = in_order(self.inputs, (), shapes)
-            return self._program.layout(solve(self.inputs, [tuple(s) for s in ordered], ())).arena
+            given = zip(self.inputs, in_order(self.inputs, (shapes,), {}), strict=True)
+            return self._program.layout(solve(self.inputs, [shape_of(io.name, s) for io, s in given], ())).arena
         tops = [{s: high for s, (_, _, high) in p.dims.items()} for p in self.profiles]
         if self.plan.symbols and (not tops or any(None in t.values() for t in tops)):
             raise ShapeError("the profile has no highest shape", do="Give the input shapes")
@@ -121,7 +121,7 @@ class Engine(Recorded):
         context.set_device_memory(0, 0)
         return context
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, /, *args: Any, **named: Any) -> Any:
         try:
             context = self._own.context
         except AttributeError:

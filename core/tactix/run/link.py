@@ -18,7 +18,7 @@ from tactix.run.memory import Weights
 from tactix.run.shapes import evaluated
 from tactix.words import dims
 from tactix.words.dims import Dim, Env
-from tactix.words.errors import PlanCompatibilityError, PluginError, ShapeError
+from tactix.words.errors import InvalidArgument, PlanCompatibilityError, PluginError, ShapeError
 from tactix.words.logger import Logger
 
 LAYOUTS = 64
@@ -88,6 +88,9 @@ class Program:
         self._sizes = {b.nbytes: b.name for b in plan.buffers} | {d: step for step, d, _ in self._doubtful}
         self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
         self._lock = threading.Lock()
+
+    def __getstate__(self) -> None:
+        raise InvalidArgument("engines and contexts cannot be copied or pickled", do="Save the plan, and load it there")
 
     def take_weights(self) -> None:
         """Content and addresses of the weights as they are now, for bodies as well."""

@@ -6,7 +6,7 @@ import copy
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tactix
 from tactix.contracts.allocator import Allocator
@@ -18,7 +18,7 @@ from tactix.plan.schema import Plan, validate
 from tactix.run.admission import embedded, host_steps, refusal, without_packs
 from tactix.run.engine import Engine
 from tactix.run.link import Options, check_requirements
-from tactix.words.error_recorder import Recorded, Recorder, recording
+from tactix.words.error_recorder import Recorded, recording
 from tactix.words.errors import ConfigError, InvalidArgument, PlanCompatibilityError, TactixError
 from tactix.words.logger import Logger
 
@@ -53,7 +53,7 @@ class Runtime(Recorded):
         self, logger: Logger | None = None, session: Session | None = None, *, flavour: str = "default",
         device: str = "", allocator: str | Allocator = "", max_threads: int = 0, copy_weights: bool = False,
         engine_host_code_allowed: bool = False, strict: bool = False, references: bool = True, sign: bool = True,
-        error_recorder: Recorder | None = None,
+        error_recorder: Any = None,
     ) -> None:  # fmt: skip
         self.logger = logger or Logger()
         self._session = session
@@ -107,7 +107,8 @@ class Runtime(Recorded):
             plan = source if isinstance(source, Plan) else container.load(source)
         except TactixError as e:
             return [str(e)]
-        reasons: list[str] = []
+        gone = plan.stripped
+        reasons = [f"{len(gone)} weights are missing: it was stripped. Refit the plan first"] if gone else []
         tests: list[Callable[[Plan], Plan | None]] = [
             self._trusted, lambda p: self._admit(p, self._device(p)), lambda p: check_requirements(p, self.session)
         ]  # fmt: skip
@@ -134,7 +135,7 @@ class Runtime(Recorded):
         for d in devices.values():
             if wanted in (d.key, d.kind):
                 if why := d.available():
-                    raise PlanCompatibilityError(f"device {d.key} is not here", reasons=(why,))
+                    raise PlanCompatibilityError(f"device {d.key} is not here", who=f"plan {plan.name}", reasons=(why,))
                 return d
         raise PlanCompatibilityError(
             "the plan cannot run here", reasons=(f"no plugin provides device {wanted!r}",),

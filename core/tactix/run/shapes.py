@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import index
+from typing import Any
 
 from tactix.plan.schema import Profile, TensorIO
 from tactix.words.dims import Env, Expr, evaluate_shape, show, symbol_name
@@ -10,6 +12,7 @@ from tactix.words.errors import ShapeError
 
 Shapes = Sequence[tuple[int, ...]]
 _NONE: Env = {}
+REBUILD = "Build with a profile that takes it"
 
 
 def solve(
@@ -30,6 +33,14 @@ def solve(
     return env
 
 
+def shape_of(who: str, given: Any) -> tuple[int, ...]:
+    """A shape that a user gave. Raises ShapeError."""
+    try:
+        return tuple(map(index, given))
+    except TypeError as e:
+        raise ShapeError(f"{given!r} is no shape", who=who, why=str(e), do="Give integers, as in (1, 3)") from None
+
+
 def _match(io: TensorIO, shape: tuple[int, ...], env: dict[str, int], owner: dict[str, str]) -> None:
     if len(shape) != len(io.shape):
         raise ShapeError(f"input {io.name!r} is {show(io.shape)}, of rank {len(io.shape)}, got {show(shape)}")
@@ -39,11 +50,10 @@ def _match(io: TensorIO, shape: tuple[int, ...], env: dict[str, int], owner: dic
             raise ShapeError(f"input {io.name!r} is {show(io.shape)}, got {show(shape)}")
         if symbol is not None and env.setdefault(symbol, n) != n:
             first = owner.get(symbol, io.name)
-            raise ShapeError(
-                f"inputs {first!r} and {io.name!r} disagree on dimension {symbol!r}: {env[symbol]} and {n}"
-                if first != io.name
-                else f"input {io.name!r} is {show(io.shape)}, got {show(shape)}: {symbol!r} has two values"
-            )
+            if first == io.name:
+                raise ShapeError(f"input {first!r} is {show(io.shape)}, got {show(shape)}: {symbol!r} has two values")
+            why = f"{env[symbol]} and {n}"
+            raise ShapeError(f"inputs {first!r} and {io.name!r} disagree on dimension {symbol!r}", why=why)
         if symbol is not None:
             owner.setdefault(symbol, io.name)
 
@@ -63,13 +73,10 @@ def check_profiles(env: Env, owner: Mapping[str, str], profiles: Sequence[Profil
     for symbol, (low, _, high) in profiles[0].dims.items():
         n = env.get(symbol, low)
         if len(profiles) == 1 and not _within(n, low, high):
-            raise ShapeError(
-                f"dimension {symbol!r} of input {owner.get(symbol, '?')!r} is {n}",
-                why=f"profile {profiles[0].name!r} takes {_range(low, high)}",
-                do="Build with a profile that takes it",
-            )
+            what, why = f"dimension {symbol!r} of input {owner.get(symbol, '?')!r} is {n}", _range(low, high)
+            raise ShapeError(what, why=f"profile {profiles[0].name!r} takes {why}", do=REBUILD)
     ranges = "; ".join(f"{p.name!r} takes {describe(p)}" for p in profiles)
-    raise ShapeError(f"no profile takes {_values(env)}", why=ranges, do="Build with a profile that takes it")
+    raise ShapeError(f"no profile takes {_values(env)}", why=ranges, do=REBUILD)
 
 
 def describe(p: Profile) -> str:

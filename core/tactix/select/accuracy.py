@@ -8,15 +8,9 @@ from tactix.contracts.graph import Node
 from tactix.words.dtypes import DType
 
 BUDGET = {
-    DType.FP64: 1e-10,
-    DType.FP32: 2e-5,
-    DType.FP16: 4e-3,
-    DType.BF16: 3e-2,
-    DType.FP8: 2e-1,
-    DType.FP8E5M2: 4e-1,
-    DType.FP8FNUZ: 2e-1,
-    DType.FP8E5M2FNUZ: 4e-1,
-}
+    DType.FP64: 1e-10, DType.FP32: 2e-5, DType.FP16: 4e-3, DType.BF16: 3e-2,
+    DType.FP8: 2e-1, DType.FP8FNUZ: 2e-1, DType.FP8E5M2: 4e-1, DType.FP8E5M2FNUZ: 4e-1,
+}  # fmt: skip
 """Largest difference relative to the reference's largest magnitude (at least 1e-3). Other dtypes must be equal."""
 
 SLACK = {"tf32": BUDGET[DType.FP16] / BUDGET[DType.FP32]}

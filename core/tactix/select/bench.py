@@ -58,9 +58,8 @@ def reference(node: Node, arrays: Sequence[Any], env: Env) -> list[Any]:
         with np.errstate(all="ignore"):
             return list(run_node(node, [None if v is None else next(given) for v in node.inputs], env))
     except Exception as e:
-        raise ExecutionError(
-            "the reference failed on sample inputs", who=f"{node.name} ({node.kind})", why=repr(e)
-        ) from e
+        who = f"{node.name} ({node.kind})"
+        raise ExecutionError("the reference failed on sample inputs", who=who, why=repr(e)) from e
 
 
 class Bench:

@@ -15,7 +15,8 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import evaluate, evaluate_shape
-from tactix.words.errors import InternalError, NoTacticError, TactixError
+from tactix.words.errors import InternalError, InvalidArgument, NoTacticError, TactixError
+from tactix.words.tensor import Format
 
 LEVEL_VARIANTS = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 10**6}
 """Variants of one tactic that are measured, by builder optimization level."""
@@ -111,13 +112,10 @@ def bid(node: Node, tactics: Sequence[Tactic], ctx: CompileContext, terms: Terms
             continue
         _ask(bids, tactic, ctx, terms)
     if not bids.candidates:
-        reasons = "; ".join(f"{k}: {why}" for k, why in bids.rejections) or "none implements this layer"
-        raise NoTacticError(
-            f"no tactic can run it on {ctx.device.kind}",
-            who=f"{node.name} ({node.kind})",
-            why=reasons,
-            do="Allow more tactic sources (beside a GPU the host: GPU_FALLBACK), or install a pack that implements it",
-        )
+        told = dict.fromkeys(f"{k.partition(' [')[0]}: {why}" for k, why in bids.rejections)
+        what, who = f"no tactic can run it on {ctx.device.kind}", f"{node.name} ({node.kind})"
+        do = "Allow more tactic sources, or the host beside a GPU (GPU_FALLBACK), or install a pack that implements it"
+        raise NoTacticError(what, who=who, why="; ".join(told) or "none implements this layer", do=do)
     return bids
 
 
@@ -153,9 +151,19 @@ def _ask(bids: Bids, tactic: Tactic, ctx: CompileContext, terms: Terms) -> None:
 
 
 def _too_large(artifact: KernelArtifact, ctx: CompileContext, limit: int | None) -> str:
-    if limit is None or (size := evaluate(artifact.workspace, ctx.opt)) <= limit:
-        return ""
-    return f"needs {size} bytes of workspace, the limit is {limit}"
+    size = evaluate(artifact.workspace, ctx.opt)
+    fits = 0 <= size <= (inf if limit is None else limit)
+    return "" if fits else f"needs {size} bytes of workspace, the limit is {'none' if limit is None else limit}"
+
+
+def _estimate(node: Node, tactic: Tactic, v: Variant, ctx: CompileContext) -> float | None:
+    """Raises InvalidArgument for what is no variant, and for a time that is none."""
+    if not (isinstance(v, Variant) and all(isinstance(f, Format) for f in (*v.inputs, *v.outputs))):
+        raise InvalidArgument(f"{v!r} is no Variant of Formats")
+    said = tactic.cost(node, v, ctx)
+    if said is not None and not said >= 0:
+        raise InvalidArgument(f"its cost of [{v}] is {said}", do="Give seconds, infinity to withdraw, or None")
+    return None if said is None else float(said)
 
 
 Ranked = list[tuple[float | None, Variant]]
@@ -163,7 +171,7 @@ Ranked = list[tuple[float | None, Variant]]
 
 def _rank(node: Node, tactic: Tactic, offered: Sequence[Variant], ctx: CompileContext) -> Ranked:
     """By estimate if the tactic gives one, else in its own order; first the best of each combination of formats."""
-    costed: Ranked = [(tactic.cost(node, v, ctx), v) for v in offered]
+    costed: Ranked = [(_estimate(node, tactic, v, ctx), v) for v in offered]
     if all(c is not None for c, _ in costed):
         costed.sort(key=lambda cv: (cv[0], str(cv[1])))
     seen: set[Any] = set()

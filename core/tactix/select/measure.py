@@ -50,16 +50,18 @@ class Measurer:
         todo = [(b, cs) for b in all_bids if (cs := [c for c in b.candidates if not self._settle(b, c, again)])]
         if self.frozen and todo:
             b, cs = todo[0]
-            why = f"{sum(len(c) for _, c in todo)} timings are missing, the first is {cs[0].title}"
-            raise TimingCacheError("a frozen build needs every timing", who=b.node.name, why=why, do="Measure it first")
-        self.monitor.phase("compile", sum(len(cs) for _, cs in todo))
-        binaries = self.bench.compile(self.toolchain, [c for _, cs in todo for c in cs], self.properties)
+            why = f"{sum(len(c) for _, c in todo)} are missing for {self.properties.name}, the first is {cs[0].title}"
+            raise TimingCacheError("a frozen build needs every timing", who=b.node.name, why=why, do="Measure it there")
+        over = self.monitor.cancelled() or time.monotonic() > self.deadline
+        self.monitor.phase("compile", len(ready := [c for _, cs in todo for c in cs if not over]))
+        binaries = self.bench.compile(self.toolchain, ready, self.properties)
         self.monitor.finish("compile")
-        self.monitor.phase("measure", len(todo))
+        self.monitor.phase("measure", 0 if over else len(todo))
         for i, (b, cs) in enumerate(todo):
-            if self.monitor.cancelled() or time.monotonic() > self.deadline:
-                self.log(f"measuring stopped; {len(todo) - i} layers are chosen by estimate")
-                for c in (c for _, rest in todo[i:] for c in rest if c.status != "cached"):
+            if over or self.monitor.cancelled() or time.monotonic() > self.deadline:
+                why = "measuring stopped" if self.deadline else f"{self.properties.name} is not here"
+                self.log(f"{why}; different layers chosen by estimate: {len(todo) - i}")
+                for c in (c for _, rest in todo[i:] for c in rest if c.status == "open"):
                     estimate(c)
                 break
             self._race(b, cs, binaries)
@@ -113,10 +115,11 @@ class Measurer:
                 artifact = with_binary(c.artifact, binaries)
                 runnable, got = bench.prepare(b.node, artifact, c.variant, arrays, self.env)
                 runnable.repeat(1)
-                allowed = max(granted, SLACK.get(c.tactic.numerics, 1.0))
-                c.error = bench.check(b.node, c.variant, got, want) / allowed
-            except TactixError as e:
-                reject(c, str(e))
+                c.error = bench.check(b.node, c.variant, got, want) / max(granted, SLACK.get(c.tactic.numerics, 1.0))
+            except Exception as e:
+                if not (isinstance(e, TactixError) or c.tactic.key in bench.strangers):
+                    raise
+                reject(c, str(e) if isinstance(e, TactixError) else f"{type(e).__name__}: {e}")
                 continue
             if c.error > 1:
                 reject(c, f"departs from the reference by {c.error:.3g} times its budget")
@@ -132,9 +135,8 @@ class Measurer:
     def _time(self, b: Bids, runners: Sequence[tuple[Candidate, Runnable, Any]]) -> None:
         for (c, _, _), times in zip(runners, interleave(self.bench.measure, [r for _, r, _ in runners]), strict=True):
             best = min(times)
-            if c.status == "rejected":
-                continue
-            _record(c, Timing(best, median(times) / best - 1 if best else 0.0, c.error), "measured")
+            if c.status != "rejected":
+                _record(c, Timing(best, median(times) / best - 1 if best else 0.0, c.error), "measured")
 
 
 def interleave(measure: Callable[[Runnable, int], float], runnables: Sequence[Runnable]) -> list[list[float]]:

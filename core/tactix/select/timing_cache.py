@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from tactix.words.errors import TimingCacheError
+from tactix.words.files import replacing
 
 VERSION = 1
 
@@ -45,29 +45,30 @@ class TimingCache:
         self.entries[key] = self._new[key] = timing
 
     def save(self) -> None:
-        """Merge what is new into the file, under a lock, by an atomic rename."""
+        """Merge what is new into the file, under a lock, by an atomic rename. Raises TimingCacheError."""
         if self.path is None or not self._new:
             return
         from filelock import FileLock
 
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(str(self.path) + ".lock"):
-            merged = {**(_read(self.path) if self.path.exists() else {}), **self._new}
-            rows = {k: [t.seconds, t.spread, t.error, t.delay] for k, t in sorted(merged.items())}
-            fd, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)
-            with os.fdopen(fd, "w") as f:
-                json.dump({"version": VERSION, "timings": rows}, f, indent=0)
-            os.replace(temporary, self.path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(str(self.path) + ".lock"):
+                merged = {**(_read(self.path) if self.path.exists() else {}), **self._new}
+                rows = {k: [t.seconds, t.spread, t.error, t.delay] for k, t in sorted(merged.items())}
+                with replacing(self.path) as f:
+                    f.write(json.dumps({"version": VERSION, "timings": rows}, indent=0).encode())
+        except OSError as e:
+            raise TimingCacheError("cannot write the timing cache", who=str(self.path), why=str(e)) from None
         self._new = {}
 
 
 def _read(path: Path) -> dict[str, Timing]:
     try:
         j = json.loads(path.read_text())
-        if j["version"] != VERSION:
-            raise ValueError(f"version {j['version']}, this tactix reads {VERSION}")
+        if j.get("version") != VERSION:
+            raise ValueError(f"version {j.get('version')}, this tactix reads {VERSION}")
         return {str(k): Timing(*map(float, row)) for k, row in j["timings"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
         do = "Delete it, or name another"
         raise TimingCacheError("cannot read the timing cache", who=str(path), why=str(e), do=do) from None
 

@@ -8,6 +8,7 @@ Dimensions are never negative: that is used to decide comparisons. The JSON form
 from __future__ import annotations
 
 import functools
+import operator
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -27,12 +28,8 @@ def _bcast(a: int, b: int) -> int:
 
 
 OPS: dict[str, Callable[[int, int], int]] = {
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-    "max": max,
-    "min": min,
-    "bcast": _bcast,
-}
+    "//": operator.floordiv, "%": operator.mod, "max": max, "min": min, "bcast": _bcast,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

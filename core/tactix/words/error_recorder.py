@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from tactix.words.errors import ErrorCode, InvalidArgument, TactixError
 
 
-class Recorder(Protocol):
-    """What counts as an error recorder; called from any thread."""
-
-    def report_error(self, code: ErrorCode, desc: str) -> None:
-        """Keep one error."""
-
-    def num_errors(self) -> int:
-        """How many are kept."""
-
-    def get_error_code(self, index: int) -> ErrorCode:
-        """Code of error ``index``, the oldest being 0."""
-
-    def get_error_desc(self, index: int) -> str:
-        """Text of error ``index``."""
-
-    def has_overflowed(self) -> bool:
-        """Whether errors were lost since the last ``clear``."""
-
-    def clear(self) -> None:
-        """Forget all."""
-
-
 class ErrorRecorder:
-    """Keeps the first ``capacity`` errors, as the first is mostly the cause; later ones only set the overflow."""
+    """Keeps the first ``capacity`` errors, as the first is mostly the cause; later ones only set the overflow.
+
+    What has these methods may stand in its place; they are called from any thread.
+    """
 
     def __init__(self, capacity: int = 256) -> None:
         if capacity < 1:
@@ -78,7 +59,7 @@ class ErrorRecorder:
 class Recorded:
     """Mixin: ``error_recorder``, which is the parent's as long as the object has none of its own."""
 
-    _recorder: Recorder | None = None
+    _recorder: Any = None
     _recorder_parent: Any = None
 
     def inherit_recorder(self, parent: Any) -> None:
@@ -86,13 +67,13 @@ class Recorded:
         self._recorder_parent = parent
 
     @property
-    def error_recorder(self) -> Recorder | None:
+    def error_recorder(self) -> Any:
         if self._recorder is not None:
             return self._recorder
         return getattr(self._recorder_parent, "error_recorder", None)
 
     @error_recorder.setter
-    def error_recorder(self, recorder: Recorder | None) -> None:
+    def error_recorder(self, recorder: Any) -> None:
         self._recorder = recorder
 
 
@@ -116,7 +97,7 @@ class recording:
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         if not isinstance(e, TactixError) or hasattr(e, _REPORTED):
             return
-        recorder: Recorder | None = self.owner.error_recorder
+        recorder = self.owner.error_recorder
         if recorder is None:
             return
         setattr(e, _REPORTED, True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
+@runtime_checkable
 class ProgressMonitor(Protocol):
     """Told how a build goes; may stop it. Called on the building thread."""
 

@@ -10,6 +10,7 @@ from tactix.contracts.rule import Rule
 from tactix.fuse.rewrite import fuse
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
+from tactix.words.errors import NetworkError
 from tactix.words.tensor import TensorSpec
 from tactix_sdk.testing.report import Broken, NotHere, check
 from tactix_sdk.testing.subject import Subject
@@ -68,7 +69,10 @@ def numerics(subject: Subject) -> str:
     tried = 0
     for rule in rules_of(subject):
         made, _ = fuse(example_of(rule, subject), [rule])
-        verify(made, deep=True)
+        try:
+            verify(made, deep=True)
+        except NetworkError as e:
+            raise Broken(f"{rule.key} makes of its example what is no network: {e}", script(rule)) from e
         for seed, sizes in enumerate(SIZES):
             _same(rule, example_of(rule, subject), made, seed, sizes)
             tried += 1

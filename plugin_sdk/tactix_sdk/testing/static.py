@@ -9,13 +9,18 @@ from tactix_sdk.testing.report import Broken, check, child
 from tactix_sdk.testing.subject import Subject
 
 HEAVY = ("numpy", "onnx", "torch", "triton", "numba", "cuda", "cupy", "jax", "scipy", "onnxruntime", "tensorrt")
+PATIENCE = 1.0
+"""Seconds that importing a pack may take: every process that looks for packs spends them."""
 LIGHT = """
-import importlib, json, sys
+import contextlib, importlib, io, json, sys, time
 import tactix_sdk
-before = set(sys.modules)
-for name in {modules!r}:
-    importlib.import_module(name)
-print(json.dumps(sorted({{m.partition('.')[0] for m in set(sys.modules) - before}} & set({heavy!r}))))
+before, start, said = set(sys.modules), time.monotonic(), io.StringIO()
+with contextlib.redirect_stdout(said):
+    for name in {modules!r}:
+        importlib.import_module(name)
+seconds = time.monotonic() - start
+heavy = sorted({{m.partition('.')[0] for m in set(sys.modules) - before}} & set({heavy!r}))
+print(json.dumps([heavy, said.getvalue(), seconds]))
 """
 COLLECT = """
 import json
@@ -34,10 +39,16 @@ print(json.dumps(out))
 
 @check("import-light")
 def import_light(subject: Subject) -> str:
-    """Importing the pack's plugin modules imports no heavy library: these belong inside hooks and methods."""
+    """Importing the pack's plugin modules is quick, imports no heavy library and prints nothing."""
     code = LIGHT.format(modules=subject.modules, heavy=HEAVY)
-    if found := json.loads(child(code)):
-        raise Broken(f"importing {', '.join(subject.modules)} imports {', '.join(found)}", code)
+    what = f"importing {', '.join(subject.modules)}"
+    found, said, seconds = json.loads(child(code).splitlines()[-1])
+    if found:
+        raise Broken(f"{what} imports {', '.join(found)}: do that inside hooks and methods", code)
+    if said:
+        raise Broken(f"{what} prints {said[:80]!r}, which would stand in the output of `tactix ... --json`", code)
+    if seconds > PATIENCE:
+        raise Broken(f"{what} takes {seconds:.1f} s: do that inside hooks and methods", code)
     return f"{len(subject.modules)} modules"
 
 
@@ -66,7 +77,7 @@ def hooks(subject: Subject) -> str:
 def deterministic(subject: Subject) -> str:
     """What is collected is the same in processes with different hash seeds."""
     code = COLLECT.format(dist=subject.dist)
-    first, second = (json.loads(child(code, PYTHONHASHSEED=seed)) for seed in ("1", "4242"))
+    first, second = (json.loads(child(code, PYTHONHASHSEED=seed).splitlines()[-1]) for seed in ("1", "4242"))
     differ = [k for k in first if first[k] != second.get(k)]
     if differ:
         raise Broken(f"{differ[0]} differs between two processes: {first[differ[0]]} and {second[differ[0]]}", code)

@@ -22,6 +22,7 @@ from tactix_builtin.cuda.launcher import GraphLauncher, link
 from tactix_builtin.cuda.modules import Modules
 from tactix_builtin.cuda.stream import CudaEvent, CudaStream, handle_of
 from tactix_builtin.cuda.target import (
+    LEAST,
     SAME_COMPUTE_CAPABILITY,
     VECTOR_BITS,
     facts_of,
@@ -82,13 +83,18 @@ class CudaDevice(Device):
         try:
             self.driver.call("cuInit", 0)
             count = int(self.driver.call("cuDeviceGetCount"))
+            if self.ordinal >= count:
+                return f"the driver shows {count} devices, {self.ordinal} is not among them"
+            p = self.properties()
         except ImportError as e:
             return f"cuda-python is not installed ({e}); {INSTALL}"
         except TactixError as e:
             return str(e)
         except (RuntimeError, OSError) as e:  # what the binding raises without a driver
             return f"no NVIDIA driver: {str(e).splitlines()[0].rstrip('.')}"
-        return "" if self.ordinal < count else f"the driver shows {count} devices, {self.ordinal} is not among them"
+        if (capability := p.facts["capability"]) >= LEAST:
+            return ""
+        return f"{p.name} has compute capability {capability / 10}; kernels are written for {LEAST / 10} and later"
 
     @functools.cached_property
     def driver(self) -> Driver:

@@ -23,13 +23,15 @@ COLD = 96 * MIB
 """What a measurement goes round through, so that no cache holds it: more than a Hopper's L2, of 50 to 60."""
 
 LADDER = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)
-"""Compute capabilities that kernels are written for: ten times the major version, plus the minor one."""
+"""Compute capabilities: ten times the major version, plus the minor one."""
+
+LEAST = 80
+"""The first that kernels are written for: products copy asynchronously, extremes keep NaN."""
 
 SPECIFIC = frozenset({90, 100, 103, 110, 120, 121})
 """Those with instructions that no other one has (``sm_90a``)."""
 
 TARGETS: Mapping[str, tuple[str, int, int, int, int, int]] = {
-    "sm_75": ("T4", 40, 16 * GIB, 64 * KIB, 64 * KIB, 4 * MIB),
     "sm_80": ("A100", 108, 80 * GIB, 164 * KIB, 163 * KIB, 40 * MIB),
     "sm_86": ("A10", 72, 24 * GIB, 100 * KIB, 99 * KIB, 6 * MIB),
     "sm_89": ("L40S", 142, 48 * GIB, 100 * KIB, 99 * KIB, 96 * MIB),
@@ -40,6 +42,8 @@ TARGETS: Mapping[str, tuple[str, int, int, int, int, int]] = {
 """By architecture the product that stands for it: name, multiprocessors, and bytes of memory, of shared memory of a
 multiprocessor and of a block, of the L2 cache. From NVIDIA's data sheets and the tables of the Programming Guide."""
 
+FEWER = ("sm_86", "sm_89", "sm_120")
+"""Whose multiprocessors hold 1536 threads, not 2048 (CUDA C++ Programming Guide, "Compute Capabilities")."""
 
 PRODUCTS: Mapping[str, tuple[str, str, int, int, int]] = {"h200": ("sm_90", "NVIDIA H200", 132, 141 * GIB, 60 * MIB)}
 """Products that are targets by a name of their own: as the driver describes them, so that timings taken on one are
@@ -66,7 +70,7 @@ def target(name: str) -> DeviceProperties:
     """
     if name == AMPERE_PLUS:
         like, small = target("sm_80"), target("sm_86")
-        facts = {**small.facts, "capability": 80, "threads_per_multiprocessor": 1536}
+        facts = {**small.facts, "capability": 80}
         portable = frozenset(f for f in like.features if f.startswith("sm_"))
         return replace(small, name=AMPERE_PLUS, features=portable, facts=facts)
     if name in PRODUCTS:
@@ -76,13 +80,14 @@ def target(name: str) -> DeviceProperties:
         return replace(like, name=product, features=have, cores=cores, memory=memory, facts=facts)
     plain = name.removesuffix("a")
     if plain not in TARGETS or (name != plain and capability(plain) not in SPECIFIC):
-        known = ", ".join((*TARGETS, *PRODUCTS, AMPERE_PLUS, SAME_COMPUTE_CAPABILITY))
-        raise InvalidArgument(f"no architecture {name!r}", do=f"There are: {known}")
+        own = (f"{t}a" for t in TARGETS if capability(t) in SPECIFIC)
+        known = ", ".join((*TARGETS, *own, *PRODUCTS, AMPERE_PLUS, SAME_COMPUTE_CAPABILITY))
+        raise InvalidArgument(f"no architecture {name!r}", who="tactix.cuda@1", do=f"There are: {known}")
     product, cores, memory, shared_sm, shared_block, l2 = TARGETS[plain]
     have = features(capability(plain))
     if name == plain:
         have = frozenset(f for f in have if not f.endswith("a"))
-    facts = facts_of(capability(plain), shared_block, shared_sm, 65536, 1024 if plain == "sm_75" else 2048, l2)
+    facts = facts_of(capability(plain), shared_block, shared_sm, 65536, 1536 if plain in FEWER else 2048, l2)
     return DeviceProperties("cuda", f"{name} ({product})", have, VECTOR_BITS, cores, memory, facts)
 
 

@@ -23,7 +23,8 @@ def target(level: str) -> DeviceProperties:
     nothing but the level is known of it. Raises InvalidArgument for a level that there is not.
     """
     if level not in LEVELS:
-        raise InvalidArgument(f"no level {level!r}", who=CpuDevice.key, do=f"There are: {', '.join(LEVELS)}")
+        do = f"There are: {', '.join(LEVELS)}; other devices have targets of their own"
+        raise InvalidArgument(f"no level {level!r}", who=CpuDevice.key, do=do)
     arch, bits, features = LEVELS[level]
     here = CpuDevice().properties()
     if here.features >= features:

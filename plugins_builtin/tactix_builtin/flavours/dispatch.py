@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tactix.words.errors import InvalidArgument, PlanCompatibilityError, UntrustedPlan
+from tactix.words.errors import InvalidArgument, PlanCompatibilityError, PlanFormatError, UntrustedPlan
+from tactix_builtin.trust.people import vouched
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
@@ -23,10 +25,8 @@ class DispatchFlavour:
         """The guest's engine. Raises PlanFormatError, PlanCompatibilityError, UntrustedPlan, ConfigError, OSError, and
         what the guest raises, whose errors are ours as well."""
         from tactix_builtin.lean import guest
-        from tactix_builtin.lean.envelope import read
 
-        data = as_bytes(source)
-        found = read(data)
+        data, found = envelope_of(source)
         if runtime.lean_runtime:
             return hand_over(runtime, guest.files_at(runtime.lean_runtime), data, found, verify)
         if found.runtime is None:
@@ -34,7 +34,7 @@ class DispatchFlavour:
                 "the plan has no lean runtime in it", reasons=(f"it was built by tactix {found.version}",),
                 do="Build it with BuilderFlag.VERSION_COMPATIBLE, or name one: runtime.load_runtime(path)",
             )  # fmt: skip
-        if not vouched(runtime, found) and (runtime.strict or not runtime.engine_host_code_allowed):
+        if not vouched(runtime.session, found.seal) and (runtime.strict or not runtime.engine_host_code_allowed):
             raise _refusal(found)
         return hand_over(runtime, guest.unpack(found.runtime), data, found, verify)
 
@@ -43,15 +43,23 @@ class DispatchFlavour:
         raise no_bytes(self.key)
 
 
-def as_bytes(source: Any) -> memoryview:
-    """The content of a plan, mapped if it is a file: what is looked at here is what the guest gets. Raises OSError."""
+def envelope_of(source: Any) -> tuple[memoryview, Envelope]:
+    """The content of a plan, mapped if it is a file, and its envelope: what is looked at here is what the guest gets.
+
+    Raises PlanFormatError, OSError.
+    """
+    from tactix_builtin.lean.envelope import read
+
     if not isinstance(source, (str, Path)):
-        return memoryview(source).cast("B")
+        return (data := memoryview(source).cast("B")), read(data)
     with open(source, "rb") as f:
-        try:
-            return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
-        except ValueError:  # an empty file
-            return memoryview(b"")
+        size = os.fstat(f.fileno()).st_size  # 0 for what is no file, too
+        data = memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
+    try:
+        return data, read(data)
+    except PlanFormatError as e:
+        e.who = ": ".join(filter(None, (str(source), e.who)))
+        raise
 
 
 def no_bytes(flavour: str) -> InvalidArgument:
@@ -66,7 +74,7 @@ def hand_over(runtime: Any, files: Mapping[str, bytes], data: memoryview, found:
 
     if not isinstance(runtime.allocator, str):
         raise InvalidArgument("an allocator of ours cannot be handed over", do="Name one by its key")
-    known = vouched(runtime, found)
+    known = vouched(runtime.session, found.seal)
     package = admit(files, runtime.tempfile_control_flags, runtime.temporary_directory)
     settings = {
         "device": runtime.device,
@@ -82,11 +90,6 @@ def hand_over(runtime: Any, files: Mapping[str, bytes], data: memoryview, found:
         "error_recorder": runtime.error_recorder,
     }
     return package.open_plan(data, settings)
-
-
-def vouched(runtime: Any, found: Envelope) -> bool:
-    """Whether a trust store knows the plan. Raises UntrustedPlan for a forged signature."""
-    return any(store.vouches(found.seal) for store in runtime.session.trust_stores.values())
 
 
 def _refusal(found: Envelope) -> UntrustedPlan:

@@ -17,13 +17,12 @@ class LeanFlavour:
 
     def open(self, runtime: Any, source: Any, verify: bool | None) -> Any:
         """The guest's engine. Raises what its ``Runtime.deserialize`` does, ConfigError."""
-        from tactix_builtin.flavours.dispatch import as_bytes, hand_over
-        from tactix_builtin.lean.envelope import read
+        from tactix_builtin.flavours.dispatch import envelope_of, hand_over
         from tactix_builtin.lean.guest import unpack
         from tactix_builtin.lean.wheel import wheel
 
-        data = as_bytes(source)
-        return hand_over(runtime, unpack(wheel()), data, read(data), verify)
+        data, found = envelope_of(source)
+        return hand_over(runtime, unpack(wheel()), data, found, verify)
 
     def load(self, plan: Any, session: Any, device: Device, options: Any) -> Any:
         """Raises InvalidArgument: a guest knows no objects of ours."""

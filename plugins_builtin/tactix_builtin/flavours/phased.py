@@ -6,12 +6,14 @@ The ordinary steps between two of them are a segment, laid out and bound when it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from tactix.contracts.launcher import Call, Runnable, Step
 from tactix.plan.memory import plan_memory
+from tactix.run.arrays import in_order
 from tactix.run.context import ExecutionContext
 from tactix.run.link import Program, size_at
 from tactix.run.memory import ALIGNMENT, Memory
@@ -139,6 +141,7 @@ class PhasedContext(ExecutionContext):
     def infer(self, given: Sequence[Any], stream: Any = None) -> list[Any]:
         """Arrays of the device are copied to the host first; results are the host's. ``stream`` waits for nothing."""
         with recording(self), self._running:
+            given = in_order(self._inputs, given, {})
             if self._exchange is not None:
                 given = [self._exchange.fetch(io, x) for io, x in zip(self._inputs, given, strict=True)]
             values = [as_value(io, x) for io, x in zip(self._inputs, given, strict=True)]
@@ -159,7 +162,11 @@ class PhasedContext(ExecutionContext):
     def _run_held(self, addresses: list[int], held: Mapping[str, Any]) -> None:
         """``held`` keeps the caller's arrays alive until then."""
         with recording(self), self._running:
+            inputs = {io.name: shape for io, shape in zip(self._inputs, self._shapes, strict=True) if shape is not None}
+            _check_room(held, inputs)
             outputs = self._outputs_of(addresses)
+            allocated = {self._outputs[i - len(self._inputs)].name for i in self._allocators}
+            _check_room(held, {name: shape for name, shape in self._results.items() if name not in allocated})
             placed = self._placed(addresses, self._results)
             self._check_addresses(placed)
             self._copy_out(outputs, placed)
@@ -190,6 +197,7 @@ class PhasedContext(ExecutionContext):
 
     def call(self, values: Sequence[Any], given: Env = NOTHING) -> list[Any]:
         """All segments and produced steps in order; new outputs. ``given``: symbols of the plan around this one."""
+        self._check_open()
         program = self._program
         env = self._symbols(values, given)
         held = Held(program) if program.device.host_memory else Mirrored(program)
@@ -234,6 +242,15 @@ class PhasedContext(ExecutionContext):
         super().close()
         self._segments.clear()
         self._inner.clear()
+
+
+def _check_room(held: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raises ShapeError for an array of the caller's that is smaller than what lies there."""
+    for name, shape in shapes.items():
+        array = held.get(name)
+        if array is not None and math.prod(array.shape) < math.prod(shape):
+            what = f"{name!r} is {show(shape)}, its array is {show(array.shape)}"
+            raise ShapeError(what, do="Give a larger one; outputs may have an allocator")
 
 
 def _shape(dtype: DType, x: Any) -> tuple[int, ...]:

@@ -80,7 +80,7 @@ class Rewriting:
         self._before |= {b.blob for b in plan.buffers}
         self._after |= {b.blob for b in left}
         found = (*plan.requirements, *_requirements(plan.meta.get("references")))
-        meta = {k: v for k, v in plan.meta.items() if k != "refit"}  # recipes of constants that are gone
+        meta = {k: v for k, v in plan.meta.items() if k not in ("refit", "stripped")}  # constants that are gone
         return replace(plan, buffers=left, steps=steps, blobs=self._blobs, requirements=found, meta=meta)
 
     def _step(self, s: Step, buffers: list[Buffer]) -> Step:

@@ -33,7 +33,7 @@ def files_at(path: str | Path) -> dict[str, bytes]:
         if path.is_dir():
             found = {p.relative_to(path).as_posix(): p.read_bytes() for p in sorted(path.rglob("*")) if _belongs(p)}
         else:
-            found = unpack(path.read_bytes())
+            found = unpack(path.read_bytes(), str(path))
     except OSError as e:
         raise ConfigError("cannot read the lean runtime", who=str(path), why=str(e)) from None
     if "__init__.py" not in found:
@@ -46,9 +46,9 @@ def _belongs(path: Path) -> bool:
     return path.is_file() and path.suffix in (".py", ".bz2")
 
 
-def unpack(wheel: bytes) -> dict[str, bytes]:
+def unpack(wheel: bytes, who: str = "lean runtime") -> dict[str, bytes]:
     """The files of a wheel's package. Raises PlanFormatError."""
-    found = archive.unpack(wheel, "lean runtime")
+    found = archive.unpack(wheel, who)
     return {path.removeprefix(PACKAGE): text for path, text in found.items() if path.startswith(PACKAGE)}
 
 

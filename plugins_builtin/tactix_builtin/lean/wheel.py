@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import tactix
+from tactix.words.files import replacing
 from tactix_builtin.lean.modules import COLD, closure, place, within
 from tactix_builtin.lean.shrink import shrink
 
@@ -88,5 +89,6 @@ def write(folder: str | Path) -> Path:
     """Write the wheel into a folder, which is made if need be. Raises OSError."""
     path = Path(folder) / f"{PACKAGE}-{tactix.__version__}-py3-none-any.whl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(wheel())
+    with replacing(path) as f:
+        f.write(wheel())
     return path

@@ -11,6 +11,7 @@ from typing import Any
 
 from tactix.plan.reader import Reader
 from tactix.words.errors import LockError, PlanFormatError
+from tactix.words.files import replacing
 
 VERSION = 1
 SIZE_LIMIT = 256 << 20
@@ -72,13 +73,8 @@ class Lock:
 
     def write(self, path: str | Path) -> None:
         """Readers see the old file or the whole new one. Raises OSError."""
-        path = Path(path)
-        scratch = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            scratch.write_text(self.text(), encoding="ascii")
-            os.replace(scratch, path)
-        finally:
-            scratch.unlink(missing_ok=True)
+        with replacing(path) as f:
+            f.write(self.text().encode("ascii"))
 
     def text(self) -> str:
         """The file's content."""

@@ -142,9 +142,9 @@ class CpuBench(Bench):
         for c in (c for b in bids for c in b.candidates if c.status == "measured"):
             c.spread = max(c.spread, delay)
         for b in bids:
-            own = any(c.status != "rejected" and not self.is_strange(c) for c in b.candidates)
+            own = any(c.status != "rejected" and c.tactic.key not in self.strangers for c in b.candidates)
             for c in b.candidates:
-                if own and c.status == "estimated" and self.is_strange(c):
+                if own and c.status == "estimated" and c.tactic.key in self.strangers:
                     reject(c, f"{self.pack(c)} was not tried, and others can do it")
 
     def trial(self, node: Node, env: Env) -> tuple[list[Any], list[Any]]:

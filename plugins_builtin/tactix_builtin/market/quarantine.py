@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import ConfigError, InvalidArgument
+from tactix.words.files import replacing
 
 VERSION = 1
 ID = 12
@@ -82,10 +81,8 @@ class Quarantine:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{self.path}.lock"):
             entries = dict(sorted(change(_read(self.path)).items()))
-            fd, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)
-            with os.fdopen(fd, "w", encoding="utf-8") as f:
-                json.dump({"version": VERSION, "entries": entries}, f, indent=1)
-            os.replace(temporary, self.path)
+            with replacing(self.path) as f:
+                f.write(json.dumps({"version": VERSION, "entries": entries}, indent=1).encode())
 
 
 def _read(path: Path | None) -> Records:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tactix.contracts.importer import Converter
 from tactix.contracts.layer import Layer
+from tactix.plugins.identity import OWN
 from tactix.words.errors import ModelImportError
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Function:
 class Catalog:
     """Index of converters, importing layers and the model's own functions.
 
+    A layer of a pack is not taken for an operator that one of tactix's stands for.
+
     ``supported``: functions whose bodies were searched for unknown operators, by domain, name, overload and version.
     """
 
@@ -60,11 +63,11 @@ class Catalog:
             if c.format == "onnx":
                 self._converters.setdefault(c.op, []).append(c)
         self._layers: dict[str, Layer] = {}
-        for layer in sorted(layers, key=lambda x: x.key):
+        for layer in sorted(layers, key=lambda x: (not x.key.startswith(f"{OWN}."), x.key)):
             for name in layer.imports:
                 form, _, op = name.partition(":")
                 if form == "onnx":
-                    self._layers[op] = layer
+                    self._layers.setdefault(op, layer)
         self.supported: set[tuple[str, str, str, int]] = set()
         self._functions: dict[tuple[str, str, str], onnx.FunctionProto] = {}
         for f in functions:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tactix.contracts.graph import Value
 from tactix.words.dims import Dim, sym, symbols
-from tactix.words.errors import ModelImportError, UnsupportedOperator
+from tactix.words.errors import ModelImportError, TactixError, UnsupportedOperator
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.onnx_importer import functions
 from tactix_builtin.onnx_importer.catalog import (
@@ -254,7 +254,7 @@ class Walker:
         claim = self.catalog.claim(ctx.domain, ctx.op, ctx.opset)
         result: Any = NotImplemented
         if claim is not None and claim.convert is not None:
-            result = claim.convert(ctx, ctx.node)
+            result = _made_by(claim.convert, ctx)
         elif claim is not None and claim.layer is not None:
             result = import_as_layer(ctx, claim.layer)
         if result is not NotImplemented and (unread := ctx.unread()):
@@ -339,6 +339,26 @@ def _dim(d: onnx.TensorShapeProto.Dimension, fresh: str, plain: Collection[str])
     if d.HasField("dim_value") and d.dim_value >= 0:
         return d.dim_value
     return sym(fresh) if d.dim_param in _UNNAMED else dim_of(d.dim_param, plain)
+
+
+def _made_by(convert: Callable[..., Any], ctx: Context) -> Any:
+    """What a converter gives. Raises ModelImportError that names the function of a pack which fails."""
+    try:
+        made = convert(ctx, ctx.node)
+        if made is NotImplemented or isinstance(made, Value):
+            return made
+        values = list(made)
+        if wrong := [v for v in values if not (v is None or isinstance(v, Value))]:
+            raise TypeError(f"it gave {wrong[0]!r}, not a Value")
+        return values
+    except (TactixError, Unreached):
+        raise
+    except Exception as e:
+        function = getattr(convert, "func", convert)  # of a functools.partial
+        if function.__module__.startswith("tactix_builtin."):
+            raise
+        who, why = f"the converter {function.__module__}.{function.__qualname__}", f"{type(e).__name__}: {e}"
+        raise ModelImportError("cannot be imported", who=ctx.who, why=f"{who} failed: {why}", do="Mend its pack") from e
 
 
 def import_model(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import mmap
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,13 @@ class OnnxImporter:
         if isinstance(source, (bytes, bytearray, memoryview)):
             return _looks_like_model(bytes(source[:2]))
         return type(source).__name__ == "ModelProto"
+
+    def files(self, source: str | Path) -> list[Path]:
+        """Those that weights of the model lie in, beside its own. Raises ModelImportError."""
+        from tactix_builtin.onnx_importer.wire import locations
+
+        found = (Path(source).parent / name for name in locations(_bytes(source, shown(source))))
+        return [path for path in found if os.path.isfile(path)]
 
     def load(self, source: Any, network: NetworkDefinition, converters: Any) -> None:
         """Fill the network.

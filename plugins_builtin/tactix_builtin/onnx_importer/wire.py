@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import mmap
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -72,6 +73,17 @@ def _varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
             return value, at
         shift += 7
     return 0, end + 1
+
+
+def locations(data: bytes | mmap.mmap) -> list[str]:
+    """Names of the files that hold external data, sorted: what stands beside each key ``location``."""
+    mark = b"\n\x08location\x12"  # field 1, eight bytes, and the tag of field 2
+    found, at = set(), data.find(mark)
+    while at >= 0:
+        size, start = _varint(data, at + len(mark), len(data))
+        found.add(data[start : start + size].decode("utf-8", "replace"))
+        at = data.find(mark, start)
+    return sorted(found)
 
 
 def check_count(data: Buffer) -> None:

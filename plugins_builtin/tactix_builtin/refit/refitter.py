@@ -12,6 +12,7 @@ import numpy as np
 
 from tactix.plan import container
 from tactix.plan.schema import Plan
+from tactix.plugins.session import Session
 from tactix.run.engine import Engine
 from tactix.words.dims import show
 from tactix.words.dtypes import DType
@@ -20,6 +21,7 @@ from tactix.words.tensor import TensorSpec
 from tactix_builtin.refit import recipe
 from tactix_builtin.refit.engine import RefittableEngine
 from tactix_builtin.refit.replay import Replay
+from tactix_builtin.trust.people import vouched
 
 Array = Any
 
@@ -28,17 +30,24 @@ class Refitter:
     """Gives an engine or a plan that was built with ``BuilderFlag.REFIT`` other weights.
 
     ``target``: an engine, whose contexts give the new answers from their next run on; or a plan, its file or its bytes:
-    then ``plan`` is the one with the new weights. ``threads``: 0 for those of the engine, or all cores.
+    then ``plan`` is the one with the new weights. ``threads``: 0 for all cores. ``session``: plugins, by default all.
     ``fixed``: constants of the model that cannot be replaced, with the reason.
 
     Weights that a stored constant was made of together must be given together, as a plan keeps only what came of them.
     One refitter is used by one thread at a time. Raises InvalidArgument for a plan without recipes, PlanFormatError.
     """
 
-    def __init__(self, target: Engine | Plan | str | Path | bytes, threads: int = 0) -> None:
+    def __init__(
+        self, target: Engine | Plan | str | Path | bytes, threads: int = 0, session: Session | None = None
+    ) -> None:
+        self._session = session or Session()
         self._engine = target if isinstance(target, Engine) else None
+        if not isinstance(target, Engine | Plan | str | Path | bytes | bytearray | memoryview):
+            why = "an engine of the default flavour can be, or a plan, its file or its bytes"
+            raise InvalidArgument(f"{type(target).__name__} objects cannot be refitted", why=why)
         loaded = target.plan if isinstance(target, Engine) else target
-        self._plan = loaded if isinstance(loaded, Plan) else container.load(loaded)
+        self._plan = loaded if isinstance(loaded, Plan) else container.load(loaded, verify=True)
+        self._seal = None if isinstance(loaded, Plan) else self._plan.seal
         self._recipes = recipe.read(self._plan)
         if self._engine is not None and not isinstance(self._engine, RefittableEngine):
             why = "its flavour cannot, or it streams weights"
@@ -84,6 +93,11 @@ class Refitter:
 
         Raises InvalidArgument, DTypeError, ShapeError.
         """
+        self._given[name] = self._fitting(name, weights)
+        self._changed.add(name)
+
+    def _fitting(self, name: str, weights: Any) -> Array:
+        """The array, if the weight may be so."""
         held = self._known(name)
         array = np.asarray(weights)
         if array.dtype != held.dtype.numpy:
@@ -96,8 +110,7 @@ class Refitter:
             )
         if held.sha256 and recipe.digest(array) != held.sha256:
             raise InvalidArgument(f"weight {name!r} is another one", why="the plan was built with REFIT_IDENTICAL")
-        self._given[name] = array
-        self._changed.add(name)
+        return array
 
     def get_named_weights(self, name: str) -> Array | None:
         """What was set; None if nothing was. Raises InvalidArgument."""
@@ -142,17 +155,28 @@ class Refitter:
         return {b: self._recipes.terms[self._recipes.constants[b]].nbytes for b in blobs}
 
     def refit_from_onnx(self, model: str | Path | bytes) -> None:
-        """Set and refit all weights from a model of the same structure, a file or its bytes.
+        """Set and refit all weights from a model of the same structure, a file or its bytes: all of them or none.
 
         Raises as ``set_named_weights`` and ``refit``, ModelImportError.
         """
         from tactix.builder import Builder
 
-        found = dict(recipe.constants_of(Builder().import_model(model)))
-        self._compare(found, "" if isinstance(model, bytes) else str(model))
-        for name in self._recipes.weights:
-            self.set_named_weights(name, found[name])
-        self.refit()
+        found = dict(recipe.constants_of(Builder(session=self._session).import_model(model)))
+        who = "" if isinstance(model, bytes) else str(model)
+        self._compare(found, who)
+        try:
+            fitting = {name: self._fitting(name, found[name]) for name in self._recipes.weights}
+        except InvalidArgument as e:
+            e.who = e.who or who
+            raise
+        before = dict(self._given), set(self._changed)
+        self._given |= fitting
+        self._changed |= fitting.keys()
+        try:
+            self.refit()
+        except BaseException:
+            self._given, self._changed = before
+            raise
 
     def _compare(self, found: Mapping[str, Array], who: str) -> None:
         """Raises InvalidArgument for a model that lacks weights, or in which more than weights differs."""
@@ -168,11 +192,19 @@ class Refitter:
                 raise InvalidArgument(what, who=who, why=why, do="Build the model")
 
     def save(self, path: str | Path) -> None:
-        """Write the plan file. Raises OSError."""
+        """Write the plan file: of an engine as that saves it; of a file or bytes signed, if they were trusted here.
+
+        Raises UntrustedPlan for a forged signature, ConfigError, OSError.
+        """
         if self._engine is not None:
             self._engine.save(path)
         else:
-            container.save(self._plan, path)
+            container.save(self._plan, path, self._session.signer if self.trusted else None)
+
+    @property
+    def trusted(self) -> bool:
+        """Whether somebody vouches for the file, or the bytes, that were given. Raises UntrustedPlan, ConfigError."""
+        return self._seal is not None and bool(vouched(self._session, self._seal))
 
 
 EXPONENTS = {DType.FP16: 0x7C00, DType.BF16: 0x7F80}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -117,6 +118,10 @@ class StreamedEngine(WatchedEngine):
         if not self._backing.sizes:
             do = "Load the plan from a file, without copy_weights"
             raise InvalidArgument("the engine's weights cannot be streamed", who=self.name, do=do)
+        try:
+            budget = operator.index(budget)
+        except TypeError:
+            raise InvalidArgument(f"a budget of {budget!r}", who=self.name, do="Give bytes, an int") from None
         if budget < self.minimum_weight_streaming_budget:
             why = f"a step needs {self.minimum_weight_streaming_budget} bytes of weights at once"
             raise InvalidArgument(f"a budget of {budget} bytes", who=self.name, why=why)

@@ -110,9 +110,9 @@ class VectorEmitter(Emitter):
 
     def _infix(self, node: Scalar) -> str:
         a, b = node.args
-        if (other := self._beside_one(node)) and other.op == "erf":
+        if (other := self._beside_one(node)) is not None and other.op == "erf":
             return f"tx_erf_plus1({self.arg(other.args[0], DType.FP32)})"
-        if node.op == "div" and (other := self._beside_one(b)) and other.op == "exp":
+        if node.op == "div" and (other := self._beside_one(b)) is not None and other.op == "exp":
             return self._logistic(a, other.args[0])
         left, right = (self.arg(x, DType.FP32) if (v := self.value(x)) is None else float_literal(v) for x in (a, b))
         return f"{left} {_INFIX[node.op]} {right}"
@@ -124,8 +124,8 @@ class VectorEmitter(Emitter):
 
     def _logistic(self, a: Scalar, exponent: Scalar) -> str:
         """``a / (1 + exp(exponent))`` without a division."""
-        negated = exponent.args[0] if exponent.op == "neg" else None
-        y = self.arg(negated or exponent, DType.FP32)
+        negated = exponent.op == "neg"
+        y = self.arg(exponent.args[0] if negated else exponent, DType.FP32)
         text = f"tx_sigmoid({y if negated else f'tx_neg({y})'})"
         return text if self.value(a) == 1 else f"{self.arg(a, DType.FP32)} * {text}"
 

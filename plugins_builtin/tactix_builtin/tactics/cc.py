@@ -33,6 +33,7 @@ from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import CompilerError
+from tactix.words.files import replacing
 from tactix_builtin.tactics.c_process import Outcome, run_all
 from tactix_builtin.tactics.c_target import foreign, required_features, target_flags, zig_flags
 
@@ -343,10 +344,8 @@ def cached(place: Path) -> bool:
 def store(made: Path, place: Path) -> None:
     """Put a file into the cache: whole or not at all, whoever else writes it."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=place.parent)
-    os.close(handle)
-    shutil.copyfile(made, name)
-    os.replace(name, place)
+    with replacing(place) as f:
+        f.write(made.read_bytes())
     _prune_once()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tactix.contracts.tool import Tool
+from tactix.words.errors import LockError
 
 if TYPE_CHECKING:
     from tactix.builder import Builder
@@ -41,7 +42,12 @@ class LockTool(Tool):
         """The plan of ``config.frozen``, a lock file. Raises LockError, OSError."""
         from tactix_builtin.lock import document, frozen
 
-        return frozen.build(builder, document.read(config.frozen), network, config)  # type: ignore[arg-type]
+        path: Any = config.frozen
+        try:
+            return frozen.build(builder, document.read(path), network, config)
+        except LockError as e:
+            e.who = e.who or str(path)
+            raise
 
 
 def tools() -> list[Tool]:

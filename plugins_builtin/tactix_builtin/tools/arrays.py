@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tactix.plan.schema import Plan, TensorIO
+from tactix.run.arrays import in_order
 from tactix.words.dims import evaluate_shape, show, sym, symbol_name
 from tactix.words.dtypes import DType
-from tactix.words.errors import InvalidArgument, ShapeError
+from tactix.words.errors import AllocationError, InvalidArgument, ShapeError
+from tactix.words.files import replacing
 from tactix.words.tensor import Element
 from tactix_builtin.tools.options import merged
 
@@ -32,15 +33,11 @@ def load(path: str) -> Arrays:
 
 
 def save(path: str, arrays: Mapping[str, Any]) -> None:
-    """Write arrays by name to an ``.npz`` file of exactly that name; one that is stopped leaves none behind."""
+    """Write arrays by name to an ``.npz`` file of exactly that name; one that is stopped leaves nothing behind."""
     import numpy as np
 
-    with open(path, "wb") as f:
-        try:
-            np.savez(f, **dict(arrays))
-        except BaseException:
-            os.unlink(path)
-            raise
+    with replacing(path) as f:
+        np.savez(f, **dict(arrays))
 
 
 def feed(plan: Plan, options: Mapping[str, Any]) -> Arrays:
@@ -72,19 +69,32 @@ def _our_element(e: Any) -> Element | None:
     return Element(DType(e.dtype.value), shape, _our_element(e.of), e.none)
 
 
+def check(inputs: Sequence[TensorIO], options: Mapping[str, Any]) -> None:
+    """Whether ``feed`` will understand the options, before anything is built. Raises InvalidArgument, ShapeError."""
+    if options["inputs"]:
+        in_order(inputs, (load(options["inputs"]),), {})
+    else:
+        _given(inputs, merged(options["shapes"]))
+
+
 def sizes(plan: Plan, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
     """Values of the plan's symbols: from the given input shapes, else what the first profile is tuned for.
 
     Raises InvalidArgument for unknown names, ShapeError for shapes that do not fit.
     """
-    known = {io.name: io for io in plan.inputs}
-    given: dict[str, int] = {}
+    given = _given(plan.inputs, shapes)
+    tuned = plan.profiles[0].dims if plan.profiles else {}
+    return {symbol: given.get(symbol, tuned[symbol][1] if symbol in tuned else 1) for symbol in sorted(plan.symbols)}
+
+
+def _given(inputs: Sequence[TensorIO], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    known = {io.name: io for io in inputs}
+    out: dict[str, int] = {}
     for name, shape in shapes.items():
         if name not in known:
             raise InvalidArgument(f"no input {name!r}", do=f"The inputs are: {', '.join(known)}")
-        _bind(known[name], shape, given)
-    tuned = plan.profiles[0].dims if plan.profiles else {}
-    return {symbol: given.get(symbol, tuned[symbol][1] if symbol in tuned else 1) for symbol in sorted(plan.symbols)}
+        _bind(known[name], shape, out)
+    return out
 
 
 def _bind(io: TensorIO, shape: tuple[int, ...], out: dict[str, int]) -> None:
@@ -103,7 +113,11 @@ def random(plan: Plan, symbols: Mapping[str, int], seed: int = 0, below: int = 2
     rng = np.random.default_rng(seed)
     out: Arrays = {}
     for io in plan.inputs:
-        out[io.name] = _random(io.dtype, evaluate_shape(io.shape, symbols), io.element, rng, below)
+        shape = evaluate_shape(io.shape, symbols)
+        try:
+            out[io.name] = _random(io.dtype, shape, io.element, rng, below)
+        except (ValueError, OverflowError, MemoryError) as e:
+            raise AllocationError(f"no random input {io.name!r} of shape {show(shape)}", why=str(e)) from None
     return out
 
 

@@ -43,8 +43,9 @@ def command(
     schedule = Schedule(warmup, iterations, seconds)
     rows = {"tactix": measure([source.caller(engine, feed) for _ in range(streams)], schedule)}
     if compare_ort:
-        peer = peers.onnxruntime_session(onnx_file, source.threads(given))
-        rows["onnxruntime"] = measure([_peer_call(peer, feed)] * streams, schedule)
+        with peers.answering("onnxruntime", onnx_file):
+            peer = peers.onnxruntime_session(onnx_file, source.threads(given))
+            rows["onnxruntime"] = measure([_peer_call(peer, feed)] * streams, schedule)
     facts = {
         "file": file,
         "shapes": {name: list(x.shape) for name, x in feed.items()},

@@ -11,8 +11,7 @@ from tactix.run.runtime import Runtime
 from tactix.words.errors import PlanFormatError
 from tactix.words.logger import Logger, Severity
 from tactix_builtin.cli import OK, PLAN
-from tactix_builtin.flavours.dispatch import as_bytes
-from tactix_builtin.lean import envelope
+from tactix_builtin.flavours.dispatch import envelope_of
 from tactix_builtin.tools import options, show
 
 
@@ -50,7 +49,7 @@ def report(file: str, session: Session) -> dict[str, Any]:
     """JSON: format, version, whether it holds a lean runtime, reasons against running it, warnings. Raises OSError."""
     found, heard = None, Heard()
     try:
-        found = envelope.read(as_bytes(file))
+        _, found = envelope_of(file)
     except PlanFormatError as e:
         reasons = [str(e)]
     else:
@@ -69,6 +68,7 @@ def _print(facts: dict[str, Any]) -> None:
     console = show.console()
     for text in (*facts["reasons"], *(f"warning: {w}" for w in facts["warnings"])):
         console.print(f"- {show.clean(text)}", markup=False, soft_wrap=True)
-    if facts["reasons"] and facts["lean_runtime"]:
-        console.print(f"It holds the lean runtime of tactix {facts['tactix']}: try --flavour dispatch.")
+    if facts["lean_runtime"]:
+        hint = ": try --flavour dispatch" if facts["reasons"] else ""
+        console.print(f"It holds the lean runtime of tactix {facts['tactix']}{hint}.")
     console.print(f"{facts['file']}: {'cannot run here' if facts['reasons'] else 'can run here'}", soft_wrap=True)

@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 
 from tactix.plugins.session import Session
-from tactix.words.errors import AccuracyError, ExecutionError, InvalidArgument, TactixError
+from tactix.words.errors import AccuracyError, InvalidArgument
 from tactix_builtin.cli import MISMATCH, OK
 from tactix_builtin.tools import arrays, options, peers, show, source
 from tactix_builtin.tools.agreement import Agreement, agree
@@ -57,13 +57,8 @@ def compare_with(
     peer: str, model: str, feed: dict[str, Any], got: dict[str, Any], rtol: float, atol: float | None
 ) -> list[Agreement]:
     """One row per output of the peer. Raises AccuracyError if the outputs have other names, ExecutionError."""
-    try:
+    with peers.answering(peer, model):
         want = peers.RUNNERS[peer](model)(feed)
-    except TactixError:
-        raise
-    except Exception as e:  # of as many kinds as there are peers
-        why, do = f"{type(e).__name__}: {e}"[:300], "Is --plan, if given, a plan of this model?"
-        raise ExecutionError(f"{peer} cannot run the model on these inputs", who=model, why=why, do=do) from e
     if set(want) != set(got):
         raise AccuracyError("the outputs differ in name", why=f"{sorted(got)} instead of {sorted(want)}")
     return [agree(name, peer, got[name], want[name], rtol, atol) for name in want]

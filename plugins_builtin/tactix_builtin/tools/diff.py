@@ -7,7 +7,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from tactix.words.errors import PlanFormatError, ShapeError
+from tactix.words.errors import InvalidArgument, PlanFormatError, ShapeError
 from tactix_builtin.cli import OK, OTHER
 from tactix_builtin.tools import options, plan_diff, show
 
@@ -30,7 +30,7 @@ def command(first: str, second: str, shapes: Any, as_json: bool) -> int:
         facts = plan_diff.report(first, second, options.merged(shapes))
         show.print_json(facts) if as_json else _print(show.console(), facts)
     except (LookupError, TypeError, AttributeError, ValueError) as e:
-        if isinstance(e, ShapeError):
+        if isinstance(e, InvalidArgument):  # of --shapes
             raise
         raise PlanFormatError("their notes cannot be compared", who=f"{first}, {second}", why=repr(e)[:200]) from e
     except ArithmeticError as e:

@@ -38,7 +38,7 @@ def report(path: str, session: Session) -> dict[str, Any]:
     Raises ModelImportError for a file that is no model, or whose graph is none.
     """
     model, folder = read(path)
-    catalog = Catalog(session.converters, session.layers.values(), model.functions)
+    catalog = Catalog(session.active_converters(), session.layers.values(), model.functions)
     opsets = opsets_of(model.opset_import)
     operators = _operators(model, catalog, opsets)
     weights = {t.name for t in model.graph.initializer}
@@ -78,9 +78,9 @@ def survey(path: str, model: onnx.ModelProto, folder: Path | None, session: Sess
     Imports the model into a network that is thrown away; the model loses its weights.
     """
     found = Survey(functools.partial(locate, path), functools.partial(inferred, path))
-    weights = Lenient(folder)
+    weights = Lenient(folder, path)
     try:
-        fill(NetworkDefinition(session.layers), model, session.converters, weights, found, path)
+        fill(NetworkDefinition(session.layers), model, session.active_converters(), weights, found, path)
     except ModelImportError:
         if not found.count:
             raise
@@ -109,8 +109,8 @@ def _idle(session: Session) -> dict[str, str]:
 class Lenient(Weights):
     """Gives zeros for weights whose data cannot be read, and remembers why: operators are judged without them."""
 
-    def __init__(self, folder: Path | None) -> None:
-        super().__init__(folder, owned=True)
+    def __init__(self, folder: Path | None, file: str) -> None:
+        super().__init__(folder, owned=True, file=file)
         self.unreadable: dict[str, str] = {}
 
     def initializer(self, t: Any) -> Array:

@@ -96,7 +96,7 @@ def input_options(function: F) -> F:
     return _stack([
         shapes_option,
         click.option("--inputs", type=FILE, help="Input arrays, an .npz file; default: random ones."),
-        click.option("--seed", type=int, default=0, show_default=True, help="Of the random inputs."),
+        click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the random inputs."),
         click.option("--int-below", type=click.IntRange(1), default=2, show_default=True,
                      help="Random integers are 0 or more and less than this."),
     ])(function)  # fmt: skip
@@ -142,7 +142,7 @@ def _choice_options(function: F) -> F:
         click.option("--frozen", is_flag=True,
                      help="Fail where a timing is not in the cache; with --lock, where anything is not as it was."),
         click.option("--lock", type=FILE, help="Choose by this file, which `tactix lock` wrote; for --frozen."),
-        click.option("--enable", metavar="PACK", multiple=True, help="Let a pack touch layers of others."),
+        click.option("--enable", metavar="PACK", multiple=True, help="Let a pack touch others' layers and operators."),
     ])(function)  # fmt: skip
 
 
@@ -160,7 +160,7 @@ def _device_options(function: F) -> F:
     return _stack([
         click.option("--device", default="cpu", show_default=True, help="Device to build for: a kind or a key."),
         click.option("--target", "--hardware-compatibility-level", "target", default="", metavar="NAME",
-                     help="Level, family or model of device, if not this machine's: x86-64-v3, armv8, AMPERE_PLUS."),
+                     help="Level, family or model of device, if not this machine's: x86-64-v3, armv8, sm_90a, h200."),
         click.option("--no-fallback", is_flag=True, help="Fail where only the reference could run a layer."),
         click.option("--gpu-fallback", is_flag=True, help="What no kernel can do may run on the host, beside a GPU."),
     ])(function)  # fmt: skip
@@ -232,6 +232,6 @@ def profile(options: dict[str, Any], fixed: Shapes) -> dict[str, Any]:
     low, opt, high = (merged(options[f"{k}_shapes"]) for k in ("min", "opt", "max"))
     out: dict[str, Any] = {name: (shape, shape, shape) for name, shape in fixed.items()}
     for name in {**low, **opt, **high}:
-        middle = opt.get(name) or low.get(name) or high[name]
+        middle = next(given[name] for given in (opt, low, high) if name in given)
         out[name] = (low.get(name, middle), middle, high.get(name, middle))
     return out

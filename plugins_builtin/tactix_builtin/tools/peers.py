@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tactix.words.errors import ConfigError
+from tactix.words.errors import ConfigError, ExecutionError, TactixError
 
 Arrays = Mapping[str, Any]
 Runner = Callable[[Arrays], dict[str, Any]]
+
+
+@contextlib.contextmanager
+def answering(peer: str, model: str) -> Iterator[None]:
+    """What a peer raises, of as many kinds as there are peers, becomes an ExecutionError."""
+    try:
+        yield
+    except TactixError:
+        raise
+    except Exception as e:
+        why, do = f"{type(e).__name__}: {e}"[:300], "Is the plan, if one was given, a plan of this model?"
+        raise ExecutionError(f"{peer} cannot run the model on these inputs", who=model, why=why, do=do) from e
 
 
 def has_onnxruntime() -> bool:

@@ -51,11 +51,12 @@ class BuildProgress:
 
     def finish(self, name: str) -> None:
         task = self._bars.tasks[self._bars.task_ids.index(self._tasks[name])]
-        total = task.total if task.total is not None else 1
+        known, total = task.total is not None, task.total or 1
         self._bars.update(self._tasks[name], total=total, completed=total, now="")
         if not self._live and not self.quiet:
+            count = f"{total:g} " if known else ""
             seconds = time.monotonic() - self._since[name]
-            self.console.print(f"{TITLES.get(name, name)}: {total:g} done in {seconds:.1f} s", highlight=False)
+            self.console.print(f"{TITLES.get(name, name)}: {count}done in {seconds:.1f} s", highlight=False)
 
     def cancelled(self) -> bool:
         return self.stopped

@@ -6,11 +6,10 @@ from typing import Any
 
 import click
 
-from tactix.plan import container
+from tactix.plugins.session import Session
 from tactix.words.dims import show as shape_text
 from tactix_builtin.refit.refitter import Refitter
 from tactix_builtin.tools import options, show, source
-from tactix_builtin.trust.store import LocalStore
 
 
 @click.command("refit")
@@ -19,22 +18,22 @@ from tactix_builtin.trust.store import LocalStore
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write there; default: over PLAN.")
 @click.option("--threads", type=click.IntRange(0), default=0, show_default=True, help="That work on it; 0: all cores.")
 @options.json_option
-def command(plan: str, model: str | None, output: str | None, threads: int, as_json: bool) -> None:
+@click.pass_obj
+def command(session: Session, /, plan: str, model: str | None, output: str | None, threads: int, as_json: bool) -> None:
     """Give PLAN the weights of MODEL, or without MODEL list the weights that it takes.
 
     PLAN was built with --refit, from a model of the same structure. If it is trusted here, the new plan is signed by
     the local key.
     """
-    loaded = container.load(plan)
-    refitter = Refitter(loaded, threads)
+    refitter = Refitter(plan, threads, session)
     if model is None:
         _list(refitter, as_json)
         return
     source.require_model(model)
     source.output(output or plan)
     refitter.refit_from_onnx(model)
-    trusted = loaded.seal is not None and bool(LocalStore().vouches(loaded.seal))
-    container.save(refitter.plan, output or plan, LocalStore().sign if trusted else None)
+    trusted = refitter.trusted
+    refitter.save(output or plan)
     facts: dict[str, Any] = {"plan": output or plan, "weights": len(refitter.get_all_weights()), "signed": trusted}
     if as_json:
         show.print_json(facts)

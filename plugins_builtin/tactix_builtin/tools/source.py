@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from tactix.api import configure
 from tactix.builder import Builder
 from tactix.plan.container import MAGIC
-from tactix.plan.schema import Plan
+from tactix.plan.schema import Plan, TensorIO
 from tactix.run.runtime import Runtime, default_threads
 from tactix.words.errors import InvalidArgument
+from tactix_builtin.tools import arrays
 from tactix_builtin.tools.options import Shapes, settings
 from tactix_builtin.tools.progress import BuildProgress
 from tactix_builtin.tools.show import errors_console
@@ -78,7 +79,7 @@ def building(
         config.progress_monitor = progress
         builder = Builder(session.logger, session)
         progress.phase("import", 0)
-        network = builder.import_model(path)
+        network = builder.import_model(path, config.enabled)
         progress.finish("import")
         yield builder, network, config
 
@@ -106,6 +107,8 @@ def _opened(path: str, session: Session, options: dict[str, Any], shapes: Shapes
     if is_plan(path):
         return runtime.deserialize(path)
     with building(path, session, options, shapes, quiet) as (builder, network, config):
+        inputs = [TensorIO(v.name, i, v.spec.dtype, v.spec.shape) for i, v in enumerate(network.inputs)]
+        arrays.check(inputs, options)
         plan = builder.build_plan(network, config)
     return runtime.load(plan)
 

@@ -6,10 +6,10 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from tactix.words.errors import ConfigError
+from tactix.words.files import replacing
 from tactix_builtin.trust.book import VERSION, Book, place, read
 from tactix_builtin.trust.key import HMAC, SIZE, Key, ed25519
 
@@ -47,7 +47,8 @@ def changing() -> Iterator[Book]:
         with FileLock(f"{path}.lock", mode=0o600):
             book = read()
             yield book
-            _write(path, book)
+            with replacing(path, 0o600) as f:
+                f.write(json.dumps(_encode(book), indent=1).encode())
     except OSError as e:
         do = "Set TACTIX_HOME to a folder that can be written; to build without signing give sign=False"
         raise ConfigError("cannot write the trust store", who=str(path), why=str(e), do=do) from None
@@ -59,19 +60,3 @@ def _encode(book: Book) -> dict[str, Any]:
         for k in book.keys.values()
     ]
     return {"version": VERSION, "local": book.local, "keys": keys, "digests": book.digests}
-
-
-def _write(path: Path, book: Book) -> None:
-    """Readers see the old file or the whole new one."""
-    import secrets
-
-    scratch = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as f:
-            json.dump(_encode(book), f, indent=1)
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(scratch, path)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise

@@ -6,6 +6,7 @@ import gc
 import sys
 from typing import Any
 
+import fake_driver
 import numpy as np
 import pytest
 from fake_driver import FakeApi, fake_device
@@ -33,6 +34,13 @@ def test_reasons_for_not_being_available(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "the driver shows 1 devices, 1 is not" in CudaDevice(1, Driver(FakeApi())).available()
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     assert "pip install tactix[cuda]" in CudaDevice().available()
+
+
+def test_an_older_device_is_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, _ = fake_device()
+    monkeypatch.setitem(fake_driver.ATTRIBUTES, "COMPUTE_CAPABILITY_MAJOR", 7)
+    monkeypatch.setitem(fake_driver.ATTRIBUTES, "COMPUTE_CAPABILITY_MINOR", 5)
+    assert device.available().endswith("has compute capability 7.5; kernels are written for 8.0 and later")
 
 
 def test_without_a_driver_the_reason_is_one_line() -> None:

@@ -34,6 +34,7 @@ def test_a_target_is_complete(name: str) -> None:
     assert p.memory >= 16 << 30
     assert p.facts["capability"] == capability(name)
     assert p.facts["shared_per_block"] <= p.facts["shared_per_multiprocessor"]
+    assert p.facts["threads_per_multiprocessor"] == (2048 if name in ("sm_80", "sm_90", "sm_100") else 1536)
     assert not any(f.endswith("a") for f in p.features)
 
 
@@ -59,7 +60,7 @@ def test_a_family_needs_what_all_of_it_has() -> None:
     family = target(AMPERE_PLUS)
     assert required_features(family) == ("sm_80",)
     assert [c for c in LADDER if features(c) >= family.features] == [c for c in LADDER if c >= 80]
-    assert family.facts["shared_per_block"] == min(target(n).facts["shared_per_block"] for n in TARGETS if n != "sm_75")
+    assert family.facts["shared_per_block"] == min(target(n).facts["shared_per_block"] for n in TARGETS)
 
 
 def test_the_same_compute_capability(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,10 +98,13 @@ def test_specific_code_loads_on_its_architecture_alone() -> None:
     assert architecture(DeviceProperties("cuda", "H200", features(90))) == "sm_90a"
 
 
-@pytest.mark.parametrize("name", ["sm_81", "sm_80a", "90", "sm_", "", "sm_90b", "compute_90"])
+@pytest.mark.parametrize("name", ["sm_75", "sm_81", "sm_80a", "90", "sm_", "", "sm_90b", "compute_90"])
 def test_there_is_no_such_architecture(name: str) -> None:
-    with pytest.raises(InvalidArgument, match="no architecture"):
+    with pytest.raises(InvalidArgument, match="no architecture") as e:
         target(name)
+    told = e.value.do.removeprefix("There are: ").split(", ")
+    assert {"sm_80", "sm_90a", "h200"} <= set(told)
+    assert all(target(n).features for n in told if n != SAME_COMPUTE_CAPABILITY)
 
 
 def test_a_newer_device_than_is_known() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -247,9 +249,18 @@ def test_hostile_envelopes(change: Any, saved: Any) -> None:
 @pytest.mark.parametrize("data", [b"", b"\x89tactix\n", b"\x89tactix\n" + bytes(56), bytes(200), b"x" * 64])
 def test_what_is_no_plan(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "no.plan").write_bytes(data)
-    for source in (data, tmp_path / "no.plan"):
-        with pytest.raises(errors.PlanFormatError):
-            tactix.Runtime(flavour="dispatch").deserialize(source)
+    for flavour in ("dispatch", "lean"):
+        for source, words in ((data, None), (tmp_path / "no.plan", r"no\.plan: ")):
+            with pytest.raises(errors.PlanFormatError, match=words):
+                tactix.Runtime(flavour=flavour).deserialize(source)
+
+
+@pytest.mark.parametrize("flavour", ["default", "dispatch", "lean"])
+def test_what_is_no_file(flavour: str, tmp_path: Path) -> None:
+    with pytest.raises(errors.PlanFormatError, match=re.escape(os.devnull)):
+        tactix.Runtime(flavour=flavour).deserialize(os.devnull)
+    with pytest.raises(IsADirectoryError):
+        tactix.Runtime(flavour=flavour).deserialize(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"PK\x05\x06" + bytes(18)])
@@ -257,6 +268,8 @@ def test_what_is_no_wheel(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "no.whl").write_bytes(content)
     with pytest.raises((errors.PlanFormatError, errors.ConfigError)):
         tactix.Runtime().load_runtime(tmp_path / "no.whl").deserialize(b"")
+    with pytest.raises((errors.PlanFormatError, errors.ConfigError), match=r"no\.whl: "):
+        guest.files_at(tmp_path / "no.whl")
 
 
 @pytest.mark.parametrize("flavour", ["lean", "dispatch"])
@@ -302,7 +315,9 @@ def test_check_gives_all_reasons(saved: Any, tmp_path: Path, monkeypatch: pytest
 
 def test_check(saved: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(saved[0])]) == 0
-    assert "can run here" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "can run here" in out
+    assert f"It holds the lean runtime of tactix {tactix.__version__}." in out
     newer = tmp_path / "newer.plan"
     newer.write_bytes(rewritten(saved[0], lambda header: header["meta"].update(tactix="0.9.0")))
     assert main(["check", str(newer), "--json"]) == 0

@@ -83,6 +83,7 @@ def refused(model: str, lock: Path, **options: Any) -> str:
     with pytest.raises(LockError) as caught:
         build(model, lock, **options)
     assert caught.value.do
+    assert caught.value.who == str(lock)
     return str(caught.value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -173,6 +174,14 @@ FAILING = {
     "no variants": ("return [Variant()] if plain", "return None if plain", "TypeError"),
     "compile": ("args = (", "raise SystemExit(3); args = (", "SystemExit: 3"),
     "cost": ("def compile", f"{COST}{{}}['x']\n\n    def compile", "KeyError"),
+    "a cost that is no number": (
+        "def compile",
+        f"{COST}float('nan')\n\n    def compile",
+        "its cost of [default] is nan",
+    ),
+    "a cost below nothing": ("def compile", f"{COST}-1.0\n\n    def compile", "its cost of [default] is -1.0"),
+    "no variant": ("return [Variant()]", "return ['fast']", "'fast' is no Variant"),
+    "no formats": ("return [Variant()]", "return [Variant((16,))]", "is no Variant of Formats"),
     "no artifact": ("return KernelArtifact", "return 7; KernelArtifact", "AttributeError"),
 }
 
@@ -209,6 +218,31 @@ def test_a_constant_that_cannot_be_packed_is_rejected(tmp_path: Path) -> None:
         (row,) = of_pack(built(relu_net, enable="acme_relu"))
     assert "IndexError" in row["reason"]
     assert "acme-relu 1.0" in row["reason"]
+
+
+REFERENCE = 'KernelArtifact("tactix.numpy@1", params=node.meaning'
+"""An artifact that tactix's own launcher runs, in the building process."""
+
+
+@pytest.mark.parametrize("size", [-8, 1 << 60])
+def test_a_workspace_that_cannot_be_is_rejected(size: int, tmp_path: Path) -> None:
+    text = relu(LOOP).replace("return KernelArtifact", f"return {REFERENCE}, workspace={size}); KernelArtifact")
+    with installed(tmp_path, "acme_relu", text):
+        made = built(relu_net, enable="acme_relu").ledger["nodes"]["node"]
+    rows = [r for r in (*made["candidates"], *made["rejections"]) if r["tactic"].startswith("acme")]
+    assert len(rows) == 1
+    assert re.search(f"needs {size} bytes|Unable to allocate", rows[0]["reason"])
+
+
+def test_a_reference_of_another_layer_is_not_taken_untried(tmp_path: Path) -> None:
+    other = REFERENCE.replace("node.meaning", '{**node.meaning, "layer": "tactix.Neg@1"}')
+    text = relu(LOOP).replace("return KernelArtifact", f"return {other}); KernelArtifact")
+    text = text.replace("def compile", f"{COST}1e-12\n\n    def compile")
+    with installed(tmp_path, "acme_relu", text):
+        plan = built(relu_net, enable="acme_relu", builder_optimization_level=0)
+    (row,) = of_pack(plan)
+    assert "was not tried" in row["reason"]
+    assert plan.steps[0].info["tactic"].startswith("tactix.")
 
 
 def test_an_output_that_is_said_to_be_the_input_is_checked(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto
 
 from tactix.words.errors import ModelImportError
+from tactix_builtin.onnx_importer.importer import OnnxImporter
 from tactix_builtin.onnx_importer.weights import Weights
 from tactix_builtin.onnx_importer.wire import OWN, without_weights
 from tactix_sdk.evaluate import evaluate
@@ -118,6 +119,24 @@ def folder(tmp_path: Path) -> Path:
     (inside / "data").write_bytes(np.arange(10, dtype=np.float32).tobytes())
     (tmp_path / "secret").write_bytes(bytes(64))
     return inside
+
+
+def test_files_of_a_model(folder: Path) -> None:
+    """Wherever tensors stand, and whatever a name is: those that are files."""
+    inner = onnx.helper.make_graph([], "inner", [], [], [external(location="data")])
+    nodes = [
+        onnx.helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner),
+        onnx.helper.make_node("Constant", [], ["k"], value=external(location="odd")),
+    ]
+    listed = [external(location=name) for name in ("nowhere", "x" * 300, "a\0b", "", "data")]
+    path = folder / "m.onnx"
+    (folder / "odd").touch()
+    path.write_bytes(onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [], [], listed)).SerializeToString())
+    assert OnnxImporter().files(path) == [folder / "data", folder / "odd"]
+    path.write_bytes(b"\n\x08location\x12\xff")  # cut off
+    assert OnnxImporter().files(path) == []
+    with pytest.raises(ModelImportError, match="cannot read the file"):
+        OnnxImporter().files(folder / "none.onnx")
 
 
 def test_an_external_tensor_is_a_view_of_the_file(folder: Path) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 from refit_models import chain, conv_bn, model, normal
 from refit_threads import inferring, one_of, refitted_apart
 
@@ -20,6 +21,7 @@ from tactix.words.errors import ExecutionError, InvalidArgument, PlanFormatError
 from tactix_builtin import cli
 from tactix_builtin.refit.engine import RefittableEngine
 from tactix_builtin.refit.refitter import Refitter
+from tactix_builtin.trust import trust_digest
 
 from .conftest import REFIT, Feeds, assert_same, built, constants, run
 
@@ -150,6 +152,31 @@ def test_an_error_changes_nothing() -> None:
     assert_same(context.run(FEEDS), first)
 
 
+def test_a_model_whose_weights_do_not_fit_sets_none_of_them(tmp_path: Path) -> None:
+    engine = built(chain(1.0, layers=3))
+    x = np.ones((1, 64), np.float32)
+    refitter, before = Refitter(engine), engine(x)
+    proto = onnx.load_from_string(chain(2.0, layers=3))
+    bad = numpy_helper.to_array(proto.graph.initializer[-1]).copy()
+    bad[3, 5] = np.nan
+    proto.graph.initializer[-1].CopyFrom(numpy_helper.from_array(bad, "w2"))
+    onnx.save(proto, tmp_path / "bad.onnx")
+    with pytest.raises(InvalidArgument, match=r"bad\.onnx: weight 'w2' is not finite"):
+        refitter.refit_from_onnx(tmp_path / "bad.onnx")
+    assert [n for n in refitter.get_all_weights() if refitter.get_named_weights(n) is not None] == []
+    refitter.set_named_weights("w0", np.full((64, 64), 1 / 64, np.float32))
+    refitter.refit()
+    np.testing.assert_array_equal(engine(x), before)
+
+
+def test_what_cannot_be_refitted_is_named() -> None:
+    with pytest.raises(InvalidArgument, match="NoneType objects cannot be refitted"):
+        Refitter(None)  # type: ignore[arg-type]
+    guest = tactix.Runtime(flavour="lean").deserialize(container.dump(built(chain(1.0, layers=1)).plan))
+    with pytest.raises(InvalidArgument, match="Engine objects cannot be refitted: an engine of the default flavour"):
+        Refitter(guest)
+
+
 # -- plans -------------------------------------------------------------------------------------------------------------
 
 
@@ -180,6 +207,8 @@ def test_stripped_plans(tmp_path: Path) -> None:
     engine = tactix.load(path)
     refitter = Refitter(engine)
     assert refitter.get_missing_weights() == refitter.get_all_weights() == ["w0", "w1", "w2", "w3"]
+    assert tactix.Runtime().check(path) == ["4 weights are missing: it was stripped. Refit the plan first"]
+    assert tactix.Runtime().check(whole) == []
     x = np.ones((2, 256), np.float32)
     for start in (lambda: engine(x), engine.create_execution_context):
         with pytest.raises(ExecutionError, match=r"4 weights are missing. Refit the plan first"):
@@ -193,6 +222,39 @@ def test_stripped_plans(tmp_path: Path) -> None:
     refitter.save(tmp_path / "full.plan")
     assert tactix.load(tmp_path / "full.plan", engine_host_code_allowed=True)(x) == pytest.approx(16.0)
     assert (tmp_path / "full.plan").stat().st_size > whole.stat().st_size - 4096
+    strange = tactix.load(tmp_path / "full.plan")  # not signed: references run
+    assert all(s.artifact.launcher == "tactix.numpy@1" for s in strange.plan.steps)
+    assert strange(x) == pytest.approx(16.0)
+
+
+def test_a_file_that_is_trusted_here_is_signed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(built(chain(1.0, 2)), tmp_path / "a.plan")
+    x = np.ones((2, 64), np.float32)
+    for source in (path, path.read_bytes()):
+        refitter = Refitter(source)
+        refitter.refit_from_onnx(chain(2.0, 2))
+        refitter.save(tmp_path / "b.plan")
+        assert tactix.load(tmp_path / "b.plan", strict=True)(x) == pytest.approx(4.0)
+    monkeypatch.setenv("TACTIX_HOME", str(tmp_path / "nobody"))
+    refitter = Refitter(path)
+    refitter.refit_from_onnx(chain(3.0, 2))
+    refitter.save(tmp_path / "c.plan")
+    assert container.load(tmp_path / "c.plan").seal.signature == b""  # type: ignore[union-attr]
+
+
+def test_weights_of_a_file_are_checked_before_it_is_signed_again(tmp_path: Path) -> None:
+    """Also where its digest is trusted, of which running reads no more than the header."""
+    path = tmp_path / "bare.plan"
+    container.save(built(chain(1.0, 2)).plan, path)
+    plan = container.load(path)
+    trust_digest(plan.seal.digest.hex())  # type: ignore[union-attr]
+    data = bytearray(path.read_bytes())
+    first = next(b.blob for b in plan.buffers if b.blob)
+    at = data.find(bytes(plan.blobs[first])[:64])
+    data[at] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(PlanFormatError, match="does not fit its sha256"):
+        Refitter(path)
 
 
 def test_stripped_plans_of_the_lean_runtime_and_of_strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,6 +163,10 @@ def test_budgets_that_cannot_be(path: Path) -> None:
     engine: Any = tactix.load(path)
     with pytest.raises(InvalidArgument, match=r"a budget of 4096 bytes.*a step needs"):
         engine.weight_streaming_budget_v2 = 4096
+    for odd in (float("nan"), 1e9, "25%", None, [1 << 30]):
+        with pytest.raises(InvalidArgument, match=r"a budget of .*Give bytes, an int"):
+            engine.weight_streaming_budget_v2 = odd
+        assert engine.weight_streaming_budget_v2 == engine.streamable_weights_size
     context = engine.create_execution_context()
     with pytest.raises(InvalidArgument, match="contexts are there"):
         engine.weight_streaming_budget_v2 = engine.minimum_weight_streaming_budget

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tactix
+from tactix.plan import container
 from tactix_builtin import cli
 from tactix_builtin.tools import arrays
 from tactix_builtin.tools.progress import BuildProgress
@@ -59,6 +61,23 @@ def plan(model: str, capsys: pytest.CaptureFixture[str]) -> str:
     assert cli.main(["build", model, "-o", out, "--quiet", *FAST]) == 0
     capsys.readouterr()
     return out
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are text there")
+def test_a_file_name_that_is_no_text(model: str, tool: Run) -> None:
+    """Plans are named for their models, and hold text alone."""
+    odd = os.path.join(os.path.dirname(model), os.fsdecode(b"\xff\xc3\xa9.onnx"))
+    os.rename(model, odd)
+    tool("build", odd, *FAST)
+    assert container.load(odd.replace(".onnx", ".plan"), verify=True).name == "\ufffdé"
+    assert tool("run", odd.replace(".onnx", ".plan"), "--shapes", "x:1x3x4x6")["outputs"]
+
+
+def test_what_is_no_file_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["build", os.devnull, "-o", str(tmp_path / "a.plan"), *FAST]) == cli.MODEL
+    assert f"error: {os.devnull}: no file" in capsys.readouterr().err
+    with pytest.raises(tactix.TactixError, match=r"nothere\.onnx: no such file"):
+        tactix.build(tmp_path / "nothere.onnx")
 
 
 @pytest.fixture
@@ -311,6 +330,39 @@ def test_compare_with_a_plan_that_is_none_or_of_another_model(
     for peer in ("onnxruntime", "reference"):
         assert cli.main(["compare", str(tmp_path / "other.onnx"), "--plan", plan, "--against", peer]) == cli.MISMATCH
         assert f"{peer} cannot run the model on these inputs" in capsys.readouterr().err
+
+
+def test_bench_beside_another_model(plan: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = onnx.helper.make_graph(
+        [onnx.helper.make_node("Relu", ["z"], ["y"])], "g",
+        [onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [2])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2])],
+    )  # fmt: skip
+    path = str(tmp_path / "other.onnx")
+    onnx.save(onnx.helper.make_model(other, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+    found = cli.main(["bench", plan, "--iterations", "1", "--warmup", "0", "--compare-ort", "--model", path])
+    assert found == cli.MISMATCH
+    assert "onnxruntime cannot run the model on these inputs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["run", "bench", "compare"])
+def test_wrong_inputs_are_told_before_the_build(
+    command: str, model: str, tmp_path: Path, tool: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tactix.builder.Builder.build_plan", lambda *_: pytest.fail("found too late"))
+    np.savez(tmp_path / "z.npz", z=np.zeros(3))
+    wrong = [(["--shapes", "z:1x3x5x6"], "no input 'z'"), (["--shapes", "x:3x5x6"], "input 'x' is "),
+             (["--inputs", str(tmp_path / "z.npz")], "no input is named 'z'; no array for 'x'"),
+             (["--inputs", model], "cannot read arrays")]  # fmt: skip
+    for options, words in wrong:
+        assert tool(command, model, *options, code=cli.USAGE)["error"]["what"].startswith(words)
+
+
+def test_random_inputs_that_cannot_be(plan: str, tool: Run) -> None:
+    assert "not in the range" in tool("run", plan, "--seed", "-1", code=cli.USAGE)["error"]["what"]
+    for n in (1 << 40, 1 << 70):
+        error = tool("run", plan, "--shapes", f"x:{n}x3x5x6", code=cli.MISMATCH)["error"]
+        assert error["what"].startswith("no random input 'x' of shape")
 
 
 def test_run_does_not_overwrite_the_plan(plan: str) -> None:

@@ -130,6 +130,8 @@ def test_memory_at_given_shapes(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert cli.main(["diff", path, path, "--shapes", f"x:{n}x5", "--json"]) == 0
         sizes.append(json.loads(capsys.readouterr().out)["bytes"]["activations"])
     assert sizes[0][0] == sizes[0][1] < sizes[1][0]
+    assert cli.main(["diff", path, path, "--shapes", "q:1"]) == cli.USAGE
+    assert "error: no input 'q'" in capsys.readouterr().err
 
 
 def test_what_is_no_plan_is_no_difference(tmp_path: Path) -> None:

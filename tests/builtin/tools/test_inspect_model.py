@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tactix.plugins.session import Session
 from tactix_builtin import cli
+from tactix_builtin.onnx_importer.wire import LARGE
 from tactix_builtin.tools import inspect_shapes, model_report
 
 Tool = Callable[..., Any]
@@ -156,6 +157,16 @@ def test_weights_that_are_missing_do_not_hide_operators(tmp_path: Path, tool: To
     assert list(found["unreadable"]) == ["w"]
     assert "gone.bin" in found["unreadable"]["w"]
     assert [r["node"] for r in found["refused"]] == ["y"]
+
+
+def test_large_weights_in_the_file_are_read(tmp_path: Path, tool: Tool) -> None:
+    """Those that the importer leaves in the file while it parses the rest."""
+    path = save(tmp_path / "m.onnx", [node("Conv", "x", "y", more=["w"])])
+    m = onnx.load(path)
+    m.graph.initializer.append(numpy_helper.from_array(np.ones((LARGE // 12, 3, 1, 1), np.float32), "w"))
+    onnx.save(m, path)
+    found = tool(path, cli.OK)
+    assert (found["unreadable"], found["refused_count"]) == ({}, 0)
 
 
 @pytest.mark.parametrize(("status", "words"), [("disabled", "TACTIX_DISABLE"), ("given", "")])

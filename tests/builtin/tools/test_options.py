@@ -92,6 +92,11 @@ def test_profiles_fill_what_is_missing() -> None:
     assert shapes["z"] == ((9,), (9,), (9,))
 
 
+@pytest.mark.parametrize("which", ["min", "opt", "max"])
+def test_profiles_of_scalars(which: str) -> None:
+    assert parse(f"--{which}-shapes", "s:scalar")["shapes"]["s"] == ((), (), ())
+
+
 def test_precisions_of_all_layers_and_of_some() -> None:
     seen = parse("--precision", "fp16", "--layer-precision", "/a:0/norm*:fp32", "--layer-precision", "head:bf16")
     assert seen["precision"] == "fp16"

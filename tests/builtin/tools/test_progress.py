@@ -30,7 +30,7 @@ def text_of(terminal: bool, quiet: bool = False) -> str:
 
 def test_lines_without_a_terminal() -> None:
     lines = text_of(terminal=False).splitlines()
-    assert [line.split(" done in ")[0] for line in lines] == ["import model: 1", "measure tactics: 3", "own stage: 1"]
+    assert [line.split("done in ")[0] for line in lines] == ["import model: ", "measure tactics: 3 ", "own stage: "]
 
 
 def test_bars_on_a_terminal() -> None:

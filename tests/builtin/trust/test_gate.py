@@ -218,8 +218,10 @@ def test_forged_signatures(
 ) -> None:
     """They are refused before anything is decoded, allowed or not."""
     made = _forged(path.read_bytes(), change)
-    with pytest.raises(error, match=words):
-        tactix.load(made, engine_host_code_allowed=True)
+    (tmp_path / "forged.plan").write_bytes(made)
+    for source, who in ((made, ""), (tmp_path / "forged.plan", r"forged\.plan: .*")):
+        with pytest.raises(error, match=who + words):
+            tactix.load(source, engine_host_code_allowed=True)
 
 
 def test_a_signature_is_of_one_header_alone(plan: Plan, path: Path) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tactix.plan import container
 from tactix.plan.schema import Plan
+from tactix.plugins.session import Session
 from tactix_builtin import cli
 from tactix_builtin.trust import book, people
 
@@ -35,6 +37,16 @@ def bare(plan: Plan, tmp_path: Path) -> Path:
     """Its file without a signature."""
     container.save(plan, tmp_path / "bare.plan")
     return tmp_path / "bare.plan"
+
+
+def test_verify_asks_every_trust_store(path: Path, tool: Tool, home: Become, monkeypatch: pytest.MonkeyPatch) -> None:
+    home("other")
+    session = Session()
+    theirs = SimpleNamespace(key="acme", vouches=lambda seal: "acme knows it")
+    session.trust_stores = {**session.trust_stores, "acme": theirs}  # type: ignore[assignment, dict-item]
+    monkeypatch.setattr(cli, "_session", lambda: session)
+    found, code = tool("verify", path)
+    assert (code, found["trusted"]) == (0, "acme knows it")
 
 
 @pytest.mark.parametrize("name", ["sign", "verify", "trust", "keys"])

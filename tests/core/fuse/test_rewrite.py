@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tactix.contracts.rule import P, Rule, const, literal, var
+from tactix.contracts.rule import P, Rule, any_of, const, literal, var
 from tactix.fuse.rewrite import fuse
-from tactix.words.errors import InternalError, ShapeError
+from tactix.words.errors import InternalError, PluginError, ShapeError
 from tactix_sdk.evaluate import evaluate
 
 DOUBLE_NEG = Rule("toy.double_neg", P.toy.Neg(P.toy.Neg(var("x"))), lambda x: x)
@@ -269,8 +269,27 @@ def test_a_template_that_does_not_infer(net, x):
     net.mark_output(y, "y")
     net.mark_output(chain(net, z, "Neg"), "w")
     odd = Rule("toy.odd", P.toy.Relu(var("x")), lambda x: P.toy.Add(x, literal(np.ones(3, np.float32))))
-    with pytest.raises(ShapeError, match="do not broadcast"):
+    with pytest.raises(ShapeError, match=r"toy\.odd \(.*:\d+\) at 'relu': .*do not broadcast"):
         fuse(net, [odd])
+
+
+def test_a_template_that_is_none(net, x):
+    net.mark_output(chain(net, x, "Relu"), "y")
+    with pytest.raises(InternalError, match=r"toy\.text \(.*\): a rule failed: ValueError.*'relu'"):
+        fuse(net, [Rule("toy.text", P.toy.Relu(var("x")), lambda x: "relu")])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fields", "message"),
+    [(var("x"), {}, "its pattern is no layer"), ("toy.Relu", {}, "its pattern is no layer"),
+     (any_of(P.toy.Relu(var("x")), var("x")), {}, "its pattern is no layer"),
+     (P.toy.Relu(var("x")), {"numerics": "sloppy"}, "its numerics is 'sloppy'. There are: exact, "),
+     (P.toy.Relu(var("x")), {"benefit": "much"}, "its benefit is 'much'. Give a number"),
+     (P.toy.Relu(var("x")), {"phase": "late"}, "its phase is 'late'. There are: canonical, fuse")],
+)  # fmt: skip
+def test_a_rule_that_makes_no_sense(pattern, fields, message):
+    with pytest.raises(PluginError, match=rf"toy\.odd: {message}"):
+        Rule("toy.odd", pattern, lambda x: x, **fields)
 
 
 @pytest.mark.parametrize("array", [np.zeros((3, 5), np.float32), np.zeros(4, np.float32), np.zeros((3, 4), np.int32)])

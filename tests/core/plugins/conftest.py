@@ -1,4 +1,7 @@
-"""Distributions made on the fly: a package, its metadata, and a scan that sees nothing else."""
+"""Distributions made on the fly: a package, its metadata, and a scan that sees nothing else.
+
+What lies beside these tests is importable.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,8 +21,10 @@ from tactix.plugins._metadata import metadata
 from tactix.plugins.hookspecs import hookimpl
 from tactix.words.logger import Logger, Severity
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 HEAD = """
-from types import SimpleNamespace as O
+from plugin_things import Thing as O
 from tactix.plugins.hookspecs import hookimpl
 """
 
@@ -109,7 +113,9 @@ def given() -> Callable[..., tuple[str, Given]]:
     """``given("acme", layers=["acme.A@1"])``: a namespace and a pack; keys stand for objects that have them."""
 
     def make(namespace: str, **hooks: list[Any]) -> tuple[str, Given]:
-        made = {k: [SimpleNamespace(key=o) if isinstance(o, str) else o for o in v] for k, v in hooks.items()}
+        from plugin_things import Thing
+
+        made = {k: [Thing(key=o) if isinstance(o, str) else o for o in v] for k, v in hooks.items()}
         return namespace, Given(**made)
 
     return make

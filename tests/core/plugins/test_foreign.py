@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from plugin_things import Thing
 
+from tactix.contracts.importer import Converter
 from tactix.contracts.rule import P, Rule, any_of, pointwise, var
 from tactix.plugins.session import Session
 from tactix.words.errors import ConfigError
@@ -14,8 +15,8 @@ from tactix.words.logger import Severity
 from tactix_builtin.pack_info import packs
 
 
-def obj(key: str, **more: Any) -> SimpleNamespace:
-    return SimpleNamespace(key=key, **more)
+def obj(key: str, **more: Any) -> Thing:
+    return Thing(key=key, **more)
 
 
 x = var("x")
@@ -25,7 +26,7 @@ def rule(key: str, pattern: Any, benefit: int = 1) -> Rule:
     return Rule(key, pattern, lambda x: x, benefit=benefit)
 
 
-def tactic(key: str, *kinds: str) -> SimpleNamespace:
+def tactic(key: str, *kinds: str) -> Thing:
     return obj(key, implements=kinds)
 
 
@@ -36,7 +37,6 @@ MARKET: dict[str, list[Any]] = {
             rule("acme.inner", P.acme.Swish(P.tactix.Relu(x)), benefit=5),
             rule("acme.either", any_of(P.acme.Swish(x), P.zeta.Swish(x))),
             rule("acme.any", P.acme.Swish(pointwise(x))),
-            rule("acme.several", (P.acme.Swish(x), P.tactix.Relu(x))),
         ],
         "tactics": [
             tactic("acme.own@1", "acme.Swish@1"), tactic("acme.gemm@1", "tactix.MatMul@1"),
@@ -50,7 +50,7 @@ def keys(objects: list[Any]) -> list[str]:
     return [o.key for o in objects]
 
 
-RULES = ["acme.inner", "acme.any", "acme.either", "acme.own", "acme.root", "acme.several"]
+RULES = ["acme.inner", "acme.any", "acme.either", "acme.own", "acme.root"]
 TACTICS = ["acme.all@1", "acme.gemm@1", "acme.mixed@1", "acme.own@1", "acme.pointwise@1"]
 
 
@@ -61,12 +61,12 @@ def test_what_touches_foreign_layers_is_inert(site: Any, given: Any, log: Any) -
     assert sorted(session.rules) == sorted(RULES), "the registry holds them all"
     session.active_rules()
     cure = "enable with config.enable('acme') or --enable acme"
-    line = f"acme: 5 rules, 4 tactics inert (they touch foreign layers); {cure}"
+    line = f"acme: 4 rules, 4 tactics inert (they touch foreign layers); {cure}"
     assert log.of(Severity.INFO) == [line], "one line, once"
     (info,) = packs(session)
-    assert (info.status, info.reason) == ("inert", "5 rules, 4 tactics for layers of others")
+    assert (info.status, info.reason) == ("inert", "4 rules, 4 tactics for layers of others")
     assert info.cure == cure
-    assert info.counts == {"rules": 6, "tactics": 5}
+    assert info.counts == {"rules": 5, "tactics": 5}
 
 
 @pytest.mark.parametrize("how", ["argument", "later", "after use", "environment"])
@@ -118,3 +118,24 @@ def test_enabling_what_is_not_there(site: Any, given: Any, monkeypatch: pytest.M
     assert log.of(Severity.WARNING) == [
         "TACTIX_PLUGINS: there is no plugin 'qqq'. Install a distribution that provides it"
     ]
+
+
+def converter(op: str, since: int = 1, format: str = "onnx") -> Converter:
+    return Converter(format, op, print, since)
+
+
+def test_an_operator_of_others_is_left_to_them_until_the_pack_is_enabled(given: Any, log: Any) -> None:
+    market = {
+        "layers": [obj("acme.Mish@1", imports=("onnx:acme::Mish",))],
+        "converters": [converter("acme::Mish"), converter("acme::Own"), converter("zeta::Relu", 7),
+                       converter("zeta::Gelu"), converter("zeta::Gelu", format="other")],
+    }  # fmt: skip
+    others = {"layers": [obj("zeta.Gelu@1", imports=("onnx:zeta::Gelu",))], "converters": [converter("zeta::Relu")]}
+    packs_ = [given("acme", **market), given("zeta", **others)]
+    session = Session(plugins=packs_, logger=log, discover=False)
+    free = ["onnx:acme::Mish@1", "onnx:acme::Own@1", "onnx:zeta::Relu@1", "other:zeta::Gelu@1"]
+    assert keys(session.active_converters()) == free
+    (line,) = log.of(Severity.INFO)
+    assert line.startswith("acme: 2 converters inert (they touch foreign layers); enable with")
+    session.enable("acme")
+    assert keys(session.active_converters()) == sorted([*free, "onnx:zeta::Gelu@1", "onnx:zeta::Relu@7"])

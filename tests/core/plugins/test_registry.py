@@ -4,10 +4,10 @@ import os
 import random
 import subprocess
 import sys
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from plugin_things import Thing
 
 from tactix.plugins.hookspecs import AllHooks, hooks_of
 from tactix.plugins.identity import Provider
@@ -18,8 +18,8 @@ ACME = Provider("acme-trt", "0.4.2")
 ZETA = Provider("zeta", "2.0")
 
 
-def obj(key: str) -> SimpleNamespace:
-    return SimpleNamespace(key=key)
+def obj(key: str) -> Thing:
+    return Thing(key=key)
 
 
 def entries(kind: str, namespace: str, provider: Provider, *keys: str) -> list[Entry[Any]]:
@@ -84,13 +84,32 @@ def test_keys_that_do_not_fit(kind: str, key: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [(None, "gave a NoneType, not a list of layers"), ({}, "gave a dict"), ("acme.A@1", "gave a str"),
-     ([SimpleNamespace], "SimpleNamespace is a class, not a layer. Give an instance: SimpleNamespace()"),
+     ([Thing], "Thing is a class, not a layer. Give an instance: Thing()"),
      ([object()], "no layer: it has no key"), ([obj(3)], "it has no key")],  # type: ignore[arg-type]
 )  # fmt: skip
 def test_what_is_no_list_of_objects(given: Any, message: str) -> None:
     with pytest.raises(PluginError) as e:
         KINDS["layers"].entries("acme", ACME, given)
     assert message in str(e.value)
+
+
+class Bare:
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [("layers", Bare(key="acme.Swish@1"), "is no layer: it is no tactix_sdk.Layer"),
+     ("rules", Bare(key="acme.swish"), "is no rule: it is no tactix_sdk.Rule"),
+     ("tactics", Bare(key="acme.gemm@1"), "is no tactic: it is no tactix_sdk.Tactic"),
+     ("converters", Bare(key="onnx:acme::Swish@1"), "is no converter: it is no tactix_sdk.Converter"),
+     *(("tactics", Thing(key="acme.gemm@1", implements=names), "Write a tuple of layers' keys")
+       for names in (None, "tactix.MatMul@1", (1,)))],
+)  # fmt: skip
+def test_what_is_not_made_of_its_contract_is_refused(kind: str, given: Any, message: str) -> None:
+    with pytest.raises(PluginError, match=message):
+        KINDS[kind].entries("acme", ACME, [given])
 
 
 def test_a_key_from_two_providers_names_both_and_both_cures() -> None:
@@ -148,7 +167,7 @@ def test_digest_of_keys_and_providers_alone() -> None:
 
 
 DIGEST = """
-from types import SimpleNamespace as O
+from plugin_things import Thing as O
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
 
@@ -174,7 +193,8 @@ print([*{f"acme.L{i}@1" for i in range(40)}][:3], session.digest, tactics, sep="
 def test_order_of_sets_and_plugins_changes_nothing() -> None:
     runs = []
     for seed in ("1", "2", "3", "4"):
-        env = {**os.environ, "PYTHONHASHSEED": seed}
+        paths = os.pathsep.join(filter(None, (os.path.dirname(__file__), os.environ.get("PYTHONPATH"))))
+        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": paths}
         out = subprocess.run([sys.executable, "-c", DIGEST], env=env, capture_output=True, text=True, check=True)
         runs.append(out.stdout.strip().split("|"))
     assert len({r[0] for r in runs}) > 1, "the hash seed must change the order that the packs give"

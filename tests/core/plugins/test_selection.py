@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from plugin_things import Thing
 
 from tactix.contracts.rule import P, Rule, var
 from tactix.plugins import loader
@@ -25,8 +25,8 @@ def tactix_layers(): return [O(key="acme.Swish@1")]
 BOOM = "raise ImportError('libfoo.so.1: cannot open')"
 
 
-def obj(key: str, **more: Any) -> SimpleNamespace:
-    return SimpleNamespace(key=key, **more)
+def obj(key: str, **more: Any) -> Thing:
+    return Thing(key=key, **more)
 
 
 def test_two_distributions_of_one_namespace(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:

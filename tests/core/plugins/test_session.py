@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from plugin_things import Thing
 
 from tactix.plugins import loader
 from tactix.plugins.hookspecs import hookimpl
@@ -25,8 +25,8 @@ def tactix_layers(): return [O(key="acme.Swish@1")]
 BOOM = "raise ImportError('libfoo.so.1: cannot open')"
 
 
-def obj(key: str, **more: Any) -> SimpleNamespace:
-    return SimpleNamespace(key=key, **more)
+def obj(key: str, **more: Any) -> Thing:
+    return Thing(key=key, **more)
 
 
 def test_structural_layers_need_no_plugin(site: Any) -> None:

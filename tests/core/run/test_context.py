@@ -108,9 +108,42 @@ def test_shapes_that_can_never_be(context: ExecutionContext) -> None:
     for name, shape in (("x", (4, 4)), ("x", (4,)), ("bias", (-1,))):
         with pytest.raises(ShapeError, match=name):
             context.set_input_shape(name, shape)
+    for shape in ((2.0, 3), "23", None, 3, (None, 3)):  # nothing is rounded or guessed
+        with pytest.raises(ShapeError, match=r"x: .* is no shape"):
+            context.set_input_shape("x", shape)  # type: ignore[arg-type]
     for name in ("y", "nobody"):
         with pytest.raises(InvalidArgument, match=name):
             context.set_input_shape(name, (1,))
+    context.set_input_shape("bias", np.array([4]))
+    assert context.get_tensor_shape("bias") == (4,)
+
+
+def test_what_is_no_address(context: ExecutionContext, sample: Any, feeds: Feeds) -> None:
+    f = feeds(2)
+    outputs = [np.zeros((2, 20), np.float32) for _ in "yh"]
+    arrays = [*f.values(), *outputs]
+    for name, x in f.items():
+        context.set_input_shape(name, x.shape)
+    right = [_address(a) for a in arrays]
+    wrong: list[Any] = [arrays, ["1", *right[1:]], [right[0] + 0.5, *right[1:]], None, right[0]]
+    for bindings in (*wrong, right, *wrong):  # before the first run, and after it
+        if bindings is right:
+            context.execute_v2(right)
+            continue
+        with pytest.raises(InvalidArgument, match=r"no addresses.*Give integers"):
+            context.execute_v2(bindings)
+    context.execute_v2([np.int64(a) for a in right])  # type: ignore[misc]
+    _check(dict(zip("yh", outputs, strict=True)), sample, f)
+
+
+def test_as_many_arrays_as_inputs(context: ExecutionContext, sample: Any, feeds: Feeds) -> None:
+    f = feeds(2)
+    for given in ([f["x"]], [f["x"], f["bias"], f["x"]]):
+        with pytest.raises(InvalidArgument, match=r"Expected: x: .*bias: "):
+            context.infer(given)
+    with pytest.raises(InvalidArgument, match="no array for 'bias'"):
+        context.run([f["x"], f["bias"]])  # type: ignore[arg-type]
+    _check(context.run(f), sample, f)
 
 
 def test_running_without_shapes_or_addresses(context: ExecutionContext, feeds: Feeds) -> None:
@@ -388,8 +421,9 @@ def test_profiles_of_a_context(sample: Any, session: Any, feeds: Feeds) -> None:
     with pytest.raises(ShapeError, match="'large' takes 3 to 12"):
         context.run(feeds(1))
     _check(context.run(feeds(12)), sample, feeds(12))
-    with pytest.raises(InvalidArgument, match="no profile 2"):
-        context.set_optimization_profile(2)
+    for index in (2, -1, 0.5, "large"):
+        with pytest.raises(InvalidArgument, match=f"no profile {index!r}: the engine has 2"):
+            context.set_optimization_profile(index)  # type: ignore[arg-type]
 
 
 def test_one_context_called_from_many_threads(

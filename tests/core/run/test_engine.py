@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -136,13 +138,15 @@ def test_numbers_that_would_lose_something(sample: Any, session: Any) -> None:
         ([300, 1], DType.UINT8),
         ([-1, 1], DType.UINT8),
         ([2, 1], DType.BOOL),
+        ([1e300, 1], DType.FP32),
+        ([2**17, 1], DType.FP16),
     ):
         ios = (plan.inputs[0], TensorIO("bias", 1, dtype, (2,)))
         buffers = (plan.buffers[0], Buffer("input", "bias", dtype, (2,), LINEAR, 2 * dtype.itemsize), *plan.buffers[2:])
         engine = Runtime(session=session).load(replace(plan, inputs=ios, buffers=buffers))
         with pytest.raises(DTypeError, match="'bias'"):
             engine([[1, 2, 3]] * 2, given)
-    for junk in ("text", object(), [[1], [2, 3]], b"12"):
+    for junk in ("text", object(), [[1], [2, 3]], b"12", None, {1, 2}, [10**400], ["1"]):
         with pytest.raises(InvalidArgument, match="'x'"):
             Runtime(session=session).load(plan)(junk, [1, 2])
 
@@ -176,9 +180,18 @@ def test_facts(engine: Engine) -> None:
     assert engine.get_tensor_shape("y") == (sym("batch"), 20)
     assert engine.get_tensor_dtype("bias") is DType.FP32
     assert repr(engine) == "<engine affine: x: f32(batch, 3), bias: f32(batch) -> y: f32(batch, 20), h: f32(batch, 20)>"
-    for call in (lambda: engine.get_tensor_name(4), lambda: engine.get_tensor_shape("q")):
-        with pytest.raises(InvalidArgument):
-            call()
+    for index in (4, -1, "x", 0.5):
+        with pytest.raises(InvalidArgument, match="the engine has 4"):
+            engine.get_tensor_name(index)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match=r"'q'.*There are: x, bias"):
+        engine.get_tensor_shape("q")
+
+
+def test_engines_and_contexts_are_neither_copied_nor_pickled(engine: Engine) -> None:
+    for thing in (engine, engine.create_execution_context()):
+        for way in (pickle.dumps, copy.deepcopy):
+            with pytest.raises(InvalidArgument, match="Save the plan"):
+                way(thing)
 
 
 def test_memory_of_shapes_and_profiles(sample: Any, session: Any) -> None:
@@ -186,6 +199,9 @@ def test_memory_of_shapes_and_profiles(sample: Any, session: Any) -> None:
     row = 32 * 4  # 20 channels in c16
     assert engine.device_memory_size({"x": (3, 3), "bias": (3,)}) == 2 * 3 * row
     assert engine.device_memory_size() == 2 * 64 * row
+    for shape in (3, (2.5, 3), ("2", 3), None):
+        with pytest.raises(ShapeError, match=r"x: .* is no shape"):
+            engine.device_memory_size({"x": shape, "bias": (3,)})  # type: ignore[dict-item]
     unlimited = Runtime(session=session).load(sample.plan(profile=(0, 2, None)))
     with pytest.raises(ShapeError, match="no highest"):
         unlimited.device_memory_size()

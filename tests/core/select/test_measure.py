@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+import tactix
 from tactix.select.measure import HOPELESS, LEAST_ROUNDS, MOST_ROUNDS, ROUNDS, interleave
+from tactix.words.progress import SilentProgress
 
 
 class Clock:
@@ -61,3 +63,27 @@ def test_what_fails_meanwhile_leaves_the_race() -> None:
     samples = Clock({"a": float("inf"), "b": 1e-5}).race()
     assert len(samples["b"]) == LEAST_ROUNDS
     assert Clock({"a": float("inf")}).race()["a"][0] == float("inf")
+
+
+class Stopped(SilentProgress):
+    """Cancelled from the beginning of the phase ``bid`` on."""
+
+    def __init__(self) -> None:
+        self.totals: dict[str, int] = {}
+
+    def phase(self, name: str, total: int) -> None:
+        self.totals[name] = total
+
+    def cancelled(self) -> bool:
+        return "bid" in self.totals
+
+
+def test_nothing_is_compiled_to_be_measured_once_a_build_was_stopped() -> None:
+    builder, monitor = tactix.Builder(), Stopped()
+    net = builder.create_network("stopped")
+    (y,) = net.add_layer("tactix.Softmax", [net.add_input("x", "f32", (7, 37))], axis=1)
+    net.mark_output(y, "y")
+    config = tactix.BuilderConfig(timing_cache=False, threads=1, progress_monitor=monitor)
+    plan = builder.build_plan(net, config)
+    assert {s.info["status"] for s in plan.steps} == {"estimated"}
+    assert (monitor.totals["bid"], monitor.totals["compile"]) == (1, 0)

@@ -114,8 +114,6 @@ class AttentionTactic(Tactic):
             return h
         if h.tokens and h.e % results.WIDTH:
             return Reject(f"this kernel writes {results.WIDTH} columns at a time, the heads have {h.e}")
-        if not device.has("sm_80"):
-            return Reject("this kernel needs asynchronous copies")
         limit = int(device.facts.get("shared_per_block", 48 << 10))
         options = [(4, 64), (8, 64), (2, 64), (4, 32), (4, 128), (1, 64)]
         return [Variant.of(warps=w, keys=n) for w, n in options if _shared(h, w, n) <= limit]

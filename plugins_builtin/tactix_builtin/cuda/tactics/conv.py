@@ -51,8 +51,8 @@ class ConvTactic(Tactic):
         if isinstance(win, Reject):
             return win
         kind = self.kind(win.dtype)
-        if not kind or not device.has("sm_80") or win.group != 1:
-            return Reject("one group of a dtype that this device multiplies in tiles")
+        if not kind or win.group != 1:
+            return Reject("it takes one group of a dtype that is multiplied in tiles")
         found = window.formats(node, win, _source(win))
         if isinstance(found, Reject):
             return found

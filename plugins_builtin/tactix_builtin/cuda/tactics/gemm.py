@@ -48,8 +48,8 @@ class GemmTactic(Tactic):
         if isinstance(p, Reject):
             return p
         kind, reason = self.kind(p.dtype), results.why_not(p.epi)
-        if reason or not kind or not device.has("sm_80"):
-            return Reject(reason or f"no tiles of {p.dtype.value} on this device")
+        if reason or not kind:
+            return Reject(reason or f"no tiles of {p.dtype.value}")
         found = tile.best(works(p), tile.tiles(kind, device), device)
         return [Variant.of(**vars(t), split=s) for t, s in found if s == 1 or isinstance(p.k, int)]
 

@@ -1,0 +1,23 @@
+"""What tests give through hooks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tactix.contracts.importer import Converter
+from tactix.contracts.layer import Layer
+from tactix.contracts.rule import Rule
+from tactix.contracts.tactic import Tactic
+
+
+class Thing(Layer, Tactic, Rule, Converter):  # type: ignore[misc]
+    """Passes for an object of any hook; it has the fields that are given."""
+
+    key = ""
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+
+    def __repr__(self) -> str:
+        return f"<thing {self.key}>"

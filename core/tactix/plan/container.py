@@ -142,7 +142,7 @@ def load(
 
 
 def _load(source: Any, verify: bool | None, admit: Callable[[Seal], Any] | None) -> Plan:
-    data = _map(source) if isinstance(source, (str, Path)) else memoryview(source).toreadonly().cast("B")
+    data = mapped(source) if isinstance(source, (str, Path)) else memoryview(source).toreadonly().cast("B")
     length, signed, digest = _prologue(bytes(data[: PROLOGUE.size]), data.nbytes)
     text, end = bytes(data[PROLOGUE.size : PROLOGUE.size + length]), PROLOGUE.size + length + signed
     seal = _seal(text, digest, bytes(data[PROLOGUE.size + length : end]))
@@ -158,7 +158,8 @@ def _load(source: Any, verify: bool | None, admit: Callable[[Seal], Any] | None)
     return replace(decode_plan(header, blobs), seal=seal)
 
 
-def _map(path: str | Path) -> memoryview:
+def mapped(path: str | Path) -> memoryview:
+    """A file's content, empty for what is no file; what is looked at here is what is used later. Raises OSError."""
     with open(path, "rb") as f:
         size = os.fstat(f.fileno()).st_size  # 0 for what is no file, too
         return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")

@@ -6,7 +6,7 @@ import copy
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tactix
 from tactix.contracts.allocator import Allocator
@@ -18,7 +18,7 @@ from tactix.plan.schema import Plan, validate
 from tactix.run.admission import embedded, host_steps, refusal, without_packs
 from tactix.run.engine import Engine
 from tactix.run.link import Options, check_requirements
-from tactix.words.error_recorder import Recorded, recording
+from tactix.words.error_recorder import ErrorRecorder, Recorded, recording
 from tactix.words.errors import ConfigError, InvalidArgument, PlanCompatibilityError, TactixError
 from tactix.words.logger import Logger
 
@@ -53,7 +53,7 @@ class Runtime(Recorded):
         self, logger: Logger | None = None, session: Session | None = None, *, flavour: str = "default",
         device: str = "", allocator: str | Allocator = "", max_threads: int = 0, copy_weights: bool = False,
         engine_host_code_allowed: bool = False, strict: bool = False, references: bool = True, sign: bool = True,
-        error_recorder: Any = None,
+        error_recorder: ErrorRecorder | None = None,
     ) -> None:  # fmt: skip
         self.logger = logger or Logger()
         self._session = session

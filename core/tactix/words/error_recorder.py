@@ -59,7 +59,7 @@ class ErrorRecorder:
 class Recorded:
     """Mixin: ``error_recorder``, which is the parent's as long as the object has none of its own."""
 
-    _recorder: Any = None
+    _recorder: ErrorRecorder | None = None
     _recorder_parent: Any = None
 
     def inherit_recorder(self, parent: Any) -> None:
@@ -67,13 +67,13 @@ class Recorded:
         self._recorder_parent = parent
 
     @property
-    def error_recorder(self) -> Any:
+    def error_recorder(self) -> ErrorRecorder | None:
         if self._recorder is not None:
             return self._recorder
         return getattr(self._recorder_parent, "error_recorder", None)
 
     @error_recorder.setter
-    def error_recorder(self, recorder: Any) -> None:
+    def error_recorder(self, recorder: ErrorRecorder | None) -> None:
         self._recorder = recorder
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import mmap
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tactix.plan.container import mapped
 from tactix.words.errors import InvalidArgument, PlanCompatibilityError, PlanFormatError, UntrustedPlan
 from tactix_builtin.trust.people import vouched
 
@@ -52,9 +51,7 @@ def envelope_of(source: Any) -> tuple[memoryview, Envelope]:
 
     if not isinstance(source, (str, Path)):
         return (data := memoryview(source).cast("B")), read(data)
-    with open(source, "rb") as f:
-        size = os.fstat(f.fileno()).st_size  # 0 for what is no file, too
-        data = memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
+    data = mapped(source)
     try:
         return data, read(data)
     except PlanFormatError as e:

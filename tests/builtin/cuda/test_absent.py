@@ -10,22 +10,13 @@ import pytest
 import tactix
 from tactix.config import BuilderFlag
 from tactix.words.errors import NoTacticError, TimingCacheError
-from tactix.words.logger import Logger, Severity
+from tactix.words.logger import Logger
 from tactix.words.progress import SilentProgress
 from tactix_builtin.cuda.nvrtc import NvrtcCompiler, why_missing
+from tactix_builtin.tools.check import Heard
 
 TARGET = "sm_120"
 needs_nvrtc = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
-
-
-class Heard(Logger):
-    def __init__(self) -> None:
-        super().__init__()
-        self.warnings: list[str] = []
-
-    def log(self, severity: Severity, msg: str) -> None:
-        if severity is Severity.WARNING:
-            self.warnings.append(msg)
 
 
 class Watched(SilentProgress):

@@ -142,6 +142,8 @@ BINARY = (
 )  # fmt: skip
 BOOLEAN = frozenset({"lt", "le", "eq", "and", "or", "xor", "not", "isnan", "isinf"})
 OPS = frozenset({*UNARY, *BINARY, "select", "cast", "var", "const", "primitive"})
+JUMPS = frozenset({"floor", "ceil", "round", "trunc", "mod", "fmod", "lt", "le", "eq", "isnan", "isinf", "primitive"})
+"""Operations whose result may jump where an argument hardly changes; of a primitive that is not known."""
 
 abs_, exp, expm1, log, log1p, sqrt, rsqrt = map(_unary, ("abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt"))
 erf, tanh, sin, cos, floor, ceil, trunc = map(_unary, ("erf", "tanh", "sin", "cos", "floor", "ceil", "trunc"))
@@ -177,6 +179,34 @@ def replace_vars(s: Scalar, by: dict[int, Scalar]) -> Scalar:
         return _make(x.op, tuple(go(a) for a in x.args), x.value) if x.args else x
 
     return go(s)
+
+
+def variables(roots: Sequence[Scalar]) -> frozenset[int]:
+    """The variables that the expressions read."""
+    return frozenset(int(n.value) for n in walk(roots) if n.op == "var")
+
+
+def jumps_on(s: Scalar) -> frozenset[int]:
+    """The variables on which the expression may jump: those that decide a comparison, a rounding to whole numbers."""
+    deciding: list[Scalar] = []
+    for n in walk([s]):
+        if n.op in JUMPS or (n.op == "cast" and not n.value.is_float):
+            deciding += n.args
+        elif n.op == "pow":  # of a negative number there are whole powers only
+            deciding.append(n.args[1])
+    return variables(deciding)
+
+
+def on_grid(s: Scalar, dtype: DType, inputs: Sequence[DType]) -> bool:
+    """Whether the expression, though computed more exactly, surely gives numbers of a 16-bit dtype."""
+    if s.op == "var":
+        return inputs[int(s.value)] is dtype
+    if s.op == "cast":
+        return s.value is dtype
+    if s.op == "const":  # whole numbers that 8 bits hold are in every float dtype
+        return abs(s.value) <= 256 and float(s.value).is_integer()
+    chosen = s.args[1:] if s.op == "select" else s.args
+    return s.op in ("neg", "abs", "min", "max", "select") and all(on_grid(a, dtype, inputs) for a in chosen)
 
 
 def result_dtype(s: Scalar, inputs: Sequence[DType]) -> DType:

@@ -62,6 +62,11 @@ class Node:
         return Body(n, (single,), tuple(range(n, n + len(self.outputs))), anchor)
 
     @property
+    def specs(self) -> list[TensorSpec]:
+        """Specs of every id of the body."""
+        return self.body.infer([v.spec for v in self.given])
+
+    @property
     def given(self) -> tuple[Value, ...]:
         """The inputs that are there: what the body's ids and a tactic's arguments count."""
         return tuple(v for v in self.inputs if v is not None)

@@ -13,6 +13,7 @@ from typing import Any
 from tactix.contracts import attrs as attribute
 from tactix.contracts import expr
 from tactix.contracts.layer import Layer
+from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, Format, TensorSpec
 
 
@@ -61,6 +62,75 @@ class Body:
         return " + ".join(n.name for n in self.nodes)
 
 
+def observed(body: Body, specs: Sequence[Any]) -> frozenset[int]:
+    """Ids of 16-bit values made in the body whose rounding shows outside, so that every kernel has to round them.
+
+    Kernels compute in float32 and may leave out what a network rounds on the way, for that is more exact. Two things
+    would show: a wider result that is no number of the 16-bit type (``Cast`` to float32), and a decision on another
+    number than the network decides on (``Floor``, a comparison), for which all roundings before it count. ``specs``
+    are those of ``Body.infer``.
+    """
+    narrow = {i for i in range(body.arity, len(specs)) if _is_narrow(specs[i].dtype)}
+    if not narrow:
+        return frozenset()
+    shown: set[int] = set()
+    decisive: set[int] = set()
+    for k in reversed(range(len(body.nodes))):
+        n, first = body.nodes[k], body.first_id(k)
+        made = range(first, first + n.outputs)
+        inputs = [i for i in n.inputs if i >= 0]
+        jumps = expr.jumps_on(n.layer.scalar(n.attrs, len(n.inputs))) if n.layer.is_pointwise else frozenset()
+        if not decisive.isdisjoint(made) or not all(specs[i].dtype.is_float for i in made):
+            decisive.update(inputs)
+        else:
+            decisive.update(n.inputs[j] for j in jumps)
+        shown.update(i for i in inputs if any(specs[i].dtype is not specs[o].dtype for o in made))
+    return frozenset(narrow & (shown | decisive))
+
+
+def _is_narrow(dtype: DType) -> bool:
+    return dtype.is_float and dtype.bits < 32
+
+
+class Expressions:
+    """Reads a body: values become scalar expressions of variables, which stand for the ids in ``leaves``.
+
+    What is ``observed`` is rounded by a cast. ``specs`` are those of ``Body.infer``.
+    """
+
+    def __init__(self, body: Body, specs: Sequence[Any]) -> None:
+        self.body, self.specs = body, specs
+        self.leaves: list[int] = []
+        self._known: dict[int, expr.Scalar] = {}
+        self._observed = observed(body, specs)
+
+    def of(self, i: int) -> expr.Scalar:
+        """The expression of a value; a new variable, if nothing is known of it."""
+        if i not in self._known:
+            made = self.fresh(i)
+            self._known[i] = self._rounded(i, made) if i >= self.body.arity else made
+        return self._known[i]
+
+    def fresh(self, i: int) -> expr.Scalar:
+        """A new variable that stands for the value from here on, as it is."""
+        self.leaves.append(i)
+        self._known[i] = expr.var(len(self.leaves) - 1)
+        return self._known[i]
+
+    def read(self, k: int) -> None:
+        """Know what a pointwise node makes."""
+        n = self.body.nodes[k]
+        own = n.layer.scalar(n.attrs, len(n.inputs))
+        made = expr.replace_vars(own, {j: self.of(i) for j, i in enumerate(n.inputs)})
+        first = self.body.first_id(k)
+        self._known[first] = self._rounded(first, made)
+
+    def _rounded(self, i: int, made: expr.Scalar) -> expr.Scalar:
+        dtype = self.specs[i].dtype
+        stored = [self.specs[v].dtype if v < self.body.arity else DType.FP32 for v in self.leaves]
+        return expr.cast(made, dtype) if i in self._observed and not expr.on_grid(made, dtype, stored) else made
+
+
 @dataclass(frozen=True)
 class Program:
     """The pointwise part of a body: an expression per result over ``leaves``, the ids of the variables."""
@@ -69,27 +139,16 @@ class Program:
     leaves: tuple[int, ...]
 
 
-def program(body: Body) -> Program:
+def program(body: Body, specs: Sequence[Any]) -> Program:
     """The body's results as scalar expressions of its inputs and of the anchor's outputs.
 
     An id that a variable ``i`` stands for is ``leaves[i]``. A body whose anchor is not followed by anything gives bare
-    variables. Pointwise layers before the anchor are left to ``prologue``.
+    variables. Pointwise layers before the anchor are left to those who take them. ``specs``: of ``Body.infer``.
     """
-    leaves: list[int] = []
-    known: dict[int, expr.Scalar] = {}
-
-    def scalar_of(i: int) -> expr.Scalar:
-        if i not in known:
-            leaves.append(i)
-            known[i] = expr.var(len(leaves) - 1)
-        return known[i]
-
-    start = -1 if body.anchor is None else body.anchor
-    for k, n in enumerate(body.nodes):
-        if k > start:
-            own = n.layer.scalar(n.attrs, len(n.inputs))
-            known[body.first_id(k)] = expr.replace_vars(own, {j: scalar_of(i) for j, i in enumerate(n.inputs)})
-    return Program(tuple(scalar_of(i) for i in body.results), tuple(leaves))
+    known = Expressions(body, specs)
+    for k in range(0 if body.anchor is None else body.anchor + 1, len(body.nodes)):
+        known.read(k)
+    return Program(tuple(known.of(i) for i in body.results), tuple(known.leaves))
 
 
 class FusedLayer(Layer):

@@ -37,8 +37,8 @@ def in_vectors(node: Node) -> bool:
 
     Integers of up to 32 bits may be what it reads and what it gives.
     """
-    p = program(node.body)
-    specs = node.body.infer([v.spec for v in node.given])
+    specs = node.specs
+    p = program(node.body, specs)
     dtypes = [specs[i].dtype for i in p.leaves]
     computed = [(n.op, result_dtype(n, dtypes)) for n in walk(p.results)]
     return all(_in_vectors(op, t) for op, t in computed)

@@ -24,7 +24,7 @@ MAX_REPEATED = 8
 
 
 def _operations(node: Node) -> list[str]:
-    return [n.op for n in walk(program(node.body).results)]
+    return [n.op for n in walk(program(node.body, node.specs).results)]
 
 
 def _cheap(node: Node) -> bool:

@@ -116,7 +116,7 @@ def exact(v: Value) -> bool:
             if takes_epilogue(p) and p.anchor.layer.key.split("@")[0] not in SOURCES:
                 return False
             continue
-        elif all(n.op in EXACT for n in walk(program(p.body).results)):
+        elif all(n.op in EXACT for n in walk(program(p.body, p.specs).results)):
             before = p.given
         else:
             return False

@@ -94,11 +94,11 @@ def epilogue(node: Node, vector: bool = True) -> Epilogue | Reject:
     body, anchor = node.body, node.anchor
     if anchor is None or body.anchor != 0:
         return Reject("layers before the anchor are not fused by this tactic")
-    specs = body.infer([v.spec for v in node.given])
+    specs = node.specs
     shape = specs[body.arity].shape
     if any(v.spec.shape != shape for v in node.outputs) and len(body.nodes) > 1:
         return Reject("an output of the fused group has another shape than its anchor's")
-    program = region.program(body)
+    program = region.program(body, specs)
     dtypes = tuple(specs[i].dtype for i in program.leaves)
     made = range(body.arity, body.arity + anchor.outputs)
     try:
@@ -122,4 +122,4 @@ def anchor_spec(node: Node, output: int = 0) -> TensorSpec:
     """The spec of one of the anchor's outputs, which an epilogue may change afterwards."""
     body = node.body
     assert body.anchor is not None
-    return body.infer([v.spec for v in node.given])[body.first_id(body.anchor) + output]
+    return node.specs[body.first_id(body.anchor) + output]

@@ -45,7 +45,7 @@ def whole_group(node: Node) -> Group | Reject:
     body = node.body
     if body.anchor is not None:
         return Reject("the node is not pointwise")
-    program = region.program(body)
+    program = region.program(body, node.specs)
     dtypes = tuple(node.given[i].spec.dtype for i in program.leaves)
     shape = node.outputs[0].spec.shape
     if any(v.spec.shape != shape for v in node.outputs):

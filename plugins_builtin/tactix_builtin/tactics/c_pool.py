@@ -110,7 +110,7 @@ def window_of(node: Node) -> Window:
     assert node.anchor is not None
     a, n = node.anchor.attrs, len(node.anchor.attrs.kernel_shape)
     pads = tuple(a.pads) or (0,) * 2 * n
-    shape = node.body.infer([v.spec for v in node.given])[node.body.arity].shape
+    shape = node.specs[node.body.arity].shape
     average = node.anchor.layer.name == "AveragePool"
     return Window(
         node.given[0].spec.shape[2:], shape[2:], tuple(a.kernel_shape), tuple(a.strides) or (1,) * n,

@@ -46,7 +46,7 @@ def test_a_chain_becomes_one_node(net, x, run):
     assert n.inputs == (out.inputs[0],)
     assert n.origin == ("neg", "add", "relu")
     assert [(b.layer.name, b.inputs) for b in n.body.nodes] == [("Neg", (0,)), ("Add", (1, 0)), ("Relu", (2,))]
-    assert str(program(n.body).results[0]) == "max(add(neg(x0), x0), 0.0)"
+    assert str(program(n.body, n.specs).results[0]) == "max(add(neg(x0), x0), 0.0)"
 
 
 def test_an_anchor_takes_what_follows(net, x, run):
@@ -56,7 +56,7 @@ def test_an_anchor_takes_what_follows(net, x, run):
     (n,) = out.nodes
     assert (n.kind, n.body.anchor, n.name) == ("toy.Dense@1", 0, "dense + relu + leaky")
     assert n.anchor.layer.name == "Dense"
-    p = program(n.body)
+    p = program(n.body, n.specs)
     assert p.leaves == (n.body.first_id(0),)
     assert expr.result_dtype(p.results[0], [out.inputs[0].spec.dtype]) is out.inputs[0].spec.dtype
 

@@ -6,12 +6,12 @@ Variables stand for given inputs, for the anchor's first input (``source``) and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tactix.contracts import expr
 from tactix.contracts.expr import Scalar
 from tactix.contracts.graph import Node
-from tactix.contracts.region import BodyNode
+from tactix.contracts.region import BodyNode, Expressions
 from tactix.contracts.tactic import Reject
 from tactix.words.dims import Shape
 from tactix.words.dtypes import DType
@@ -50,39 +50,20 @@ class Around:
     @property
     def reads_source(self) -> bool:
         """Whether a result reads the first input again."""
-        return self.own in _variables(self.results)
+        return self.own in expr.variables(self.results)
 
 
-@dataclass
-class _Reader:
-    """Walks a body; ids of the network become expressions of variables."""
-
-    node: Node
-    leaves: list[int] = field(default_factory=list)
-    known: dict[int, Scalar] = field(default_factory=dict)
-
-    def scalar_of(self, i: int) -> Scalar:
-        if i not in self.known:
-            self.known[i] = self.fresh(i)
-        return self.known[i]
-
-    def fresh(self, i: int) -> Scalar:
-        self.leaves.append(i)
-        return expr.var(len(self.leaves) - 1)
-
-    def read(self) -> tuple[Scalar, int]:
-        """The first input's expression, and the variable that stands for it afterwards."""
-        body = self.node.body
-        source, own = expr.var(-1), -1
-        for k, n in enumerate(body.nodes):
-            if k == body.anchor:
-                source, own = self.scalar_of(n.inputs[0]), len(self.leaves)
-                self.known[n.inputs[0]] = self.fresh(n.inputs[0])
-            else:
-                own_scalar = n.layer.scalar(n.attrs, len(n.inputs))
-                by = {j: self.scalar_of(i) for j, i in enumerate(n.inputs)}
-                self.known[body.first_id(k)] = expr.replace_vars(own_scalar, by)
-        return source, own
+def _read(node: Node, known: Expressions) -> tuple[Scalar, int]:
+    """The anchor's first input as an expression, and the variable that stands for it afterwards; all nodes are read."""
+    body = node.body
+    source, own = expr.var(-1), -1
+    for k, n in enumerate(body.nodes):
+        if k == body.anchor:
+            source, own = known.of(n.inputs[0]), len(known.leaves)
+            known.fresh(n.inputs[0])
+        else:
+            known.read(k)
+    return source, own
 
 
 def around(node: Node, prologue: bool = True) -> Around | Reject:
@@ -102,23 +83,23 @@ def around(node: Node, prologue: bool = True) -> Around | Reject:
 
 def _around(node: Node, place: int, anchor: BodyNode) -> Around | Reject:
     body = node.body
-    specs = body.infer([v.spec for v in node.given])
+    specs = node.specs
     first = body.first_id(place)
     shape = specs[first].shape
     if any(v.spec.shape != shape for v in node.outputs) and len(body.nodes) > 1:
         return Reject("an output of the fused group has another shape than its anchor's")
-    reader = _Reader(node)
-    source, own = reader.read()
-    results = tuple(reader.scalar_of(i) for i in body.results)
+    known = Expressions(body, specs)
+    source, own = _read(node, known)
+    results = tuple(known.of(i) for i in body.results)
     spec = specs[anchor.inputs[0]].plain()
-    made = {v: i - first for v, i in enumerate(reader.leaves) if first <= i < first + anchor.outputs}
-    dtypes = tuple(specs[i].dtype for i in reader.leaves)
+    made = {v: i - first for v, i in enumerate(known.leaves) if first <= i < first + anchor.outputs}
+    dtypes = tuple(specs[i].dtype for i in known.leaves)
     reason = scalar.why_not([source], dtypes) or scalar.why_not(results, dtypes)
     if reason:
         return Reject(reason)
     try:
-        before = _operands([source], reader.leaves, specs, spec.shape, {})
-        after = _operands(results, reader.leaves, specs, shape, {own: 0, **made})
+        before = _operands([source], known.leaves, specs, spec.shape, {})
+        after = _operands(results, known.leaves, specs, shape, {own: 0, **made})
     except ShapeError as e:
         return Reject(e.what)
     return Around(source, results, dtypes, before, after, own, made, spec, shape, tuple(anchor.inputs[1:]))
@@ -129,14 +110,10 @@ def _operands(
 ) -> dict[int, Operand]:
     """Variables of the results that are given inputs. Raises ShapeError."""
     found = {}
-    for v in sorted(_variables(results) - set(but)):
+    for v in sorted(expr.variables(results) - set(but)):
         spec = specs[leaves[v]]
         if spec.rank > len(shape):
             raise ShapeError(f"an operand has rank {spec.rank}, the group {len(shape)}")
         strides = c_text.broadcast_strides(spec.shape, shape)
         found[v] = Operand(leaves[v], spec.dtype, spec.shape, strides, spec.shape == shape)
     return found
-
-
-def _variables(results: Sequence[Scalar]) -> set[int]:
-    return {int(s.value) for s in expr.walk(results) if s.op == "var"}

@@ -27,17 +27,7 @@ class CudaEmitter(ScalarEmitter):
     def operation(self, node: Scalar, dtype: DType) -> str:
         if node.op == "primitive":
             return _primitive(node, [self.arg(a, dtype) for a in node.args])
-        if node.op == "cast" and node.value not in WIDE:
-            return self._widened(node, dtype)
         return super().operation(node, dtype)
-
-    def _widened(self, node: Scalar, dtype: DType) -> str:
-        """A cast to what shows that 16-bit floats are computed in float32: they are rounded first."""
-        narrow = expr.result_dtype(node.args[0], self.dtypes)
-        if narrow not in WIDE:
-            return super().operation(node, dtype)
-        text = f"tx_from_{narrow.value}(tx_to_{narrow.value}({self.arg(node.args[0], DType.FP32)}))"
-        return text if dtype is DType.FP32 else self.convert(text, DType.FP32, dtype)
 
     def _special(self, node: Scalar) -> str:
         t = self.common_type(node.args)

@@ -107,7 +107,7 @@ def load_or_build(
     path = Path(cache) / f"{Path(model).stem}-{_digest(model, settings, session)[:16]}.plan"
     if path.exists():
         try:
-            return load(path, session=session, logger=logger, references=False, max_threads=settings.threads)
+            return load(path, session=session, logger=logger, max_threads=settings.threads)
         except (PlanCompatibilityError, PlanFormatError, UntrustedPlan) as e:
             logger.warning(f"{path} is built again: {e.what}")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -524,7 +524,7 @@ def _engine(path: Path, threads: int) -> Engine:
     }  # fmt: skip
     objects |= {"trust_stores": []}
     session: Any = SimpleNamespace(**{name: {o.key: o for o in found} for name, found in objects.items()})
-    return Runtime(session=session, max_threads=threads, engine_host_code_allowed=True).deserialize(path)
+    return Runtime(session=session, max_threads=threads, on_untrusted="allow").deserialize(path)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

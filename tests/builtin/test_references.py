@@ -104,7 +104,7 @@ def plan_of(network: Any, session: Any = None, **options: Any) -> Plan:
 
 def foreign(plan: Plan, **options: Any) -> tactix.Engine:
     """Its engine after a way through a file that nobody has signed."""
-    return tactix.load(container.dump(plan), logger=QUIET, **options)
+    return tactix.load(container.dump(plan), logger=QUIET, **{"on_untrusted": "references", **options})
 
 
 def changed(plan: Plan, change: Callable[[Any], object]) -> bytes:
@@ -250,12 +250,13 @@ def test_a_layer_that_is_not_installed() -> None:
     plan = plan_of(net, session)
     assert plan.meta["references"].keys() == {"acme.Bend@1"}
     x = np.float32([-2, 3])
-    for engine in (foreign(plan, session=session), foreign(plan, engine_host_code_allowed=True)):
+    for engine in (foreign(plan, session=session), foreign(plan, on_untrusted="allow")):
         np.testing.assert_allclose(engine(x), x * np.tanh(x), rtol=1e-6)
     told = replace(plan, meta={**plan.meta, "references": {"acme.Bend@1": ["acme-bend", "2.1"]}})
     with pytest.raises(UntrustedPlan, match=r"no layer 'acme.Bend@1'.*pip install acme-bend==2\.1"):
         foreign(told)
-    assert any("acme.Bend@1" in reason for reason in tactix.Runtime(QUIET).check(container.load(container.dump(told))))
+    runtime = tactix.Runtime(QUIET, on_untrusted="references")
+    assert any("acme.Bend@1" in reason for reason in runtime.check(container.load(container.dump(told))))
 
 
 @numpy_tactic("acme.product@1", implements="tactix.MatMul@1")
@@ -298,15 +299,15 @@ def test_a_function_of_a_pack_that_is_not_installed(embedded: bool) -> None:
     with pytest.raises(
         UntrustedPlan, match=r"acme\.product_python@1.*Python of" if embedded else r"acme\.product_pyth"
     ):
-        foreign(plan, strict=True)
+        foreign(plan, on_untrusted="refuse")
 
 
 def test_a_plan_of_an_earlier_build_is_refused() -> None:
     """It does not say what its steps compute."""
     data = changed(plan_of(model(LAYERS)), lambda h: [s["info"].pop("reference") for s in h["steps"]])
     with pytest.raises(UntrustedPlan, match=r"sha256.*references cannot run in its place.*holds no reference.*trust"):
-        tactix.load(data)
-    assert launchers(tactix.load(data, engine_host_code_allowed=True).plan) == {"tactix.cpu.elf@1"}
+        tactix.load(data, on_untrusted="references")
+    assert launchers(tactix.load(data, on_untrusted="allow").plan) == {"tactix.cpu.elf@1"}
 
 
 def test_another_device_has_no_references() -> None:
@@ -323,9 +324,13 @@ def test_a_launcher_that_is_not_there_is_not_needed() -> None:
             s["artifact"].update(launcher="nobody.knows@1", requires=["cold_fusion"])
 
     data = changed(plan_of(source), renamed)
-    agree(tactix.load(data, logger=QUIET), source, {"x": RNG.standard_normal((2, 20, 9, 7), np.float32)})
+    agree(
+        tactix.load(data, logger=QUIET, on_untrusted="references"),
+        source,
+        {"x": RNG.standard_normal((2, 20, 9, 7), np.float32)},
+    )
     with pytest.raises(PlanCompatibilityError, match="cold_fusion"):
-        tactix.load(data, logger=QUIET, engine_host_code_allowed=True)
+        tactix.load(data, logger=QUIET, on_untrusted="allow")
 
 
 @pytest.mark.parametrize(
@@ -352,7 +357,9 @@ def test_a_changed_reference_is_a_typed_error(reference: Any) -> None:
             s["info"]["reference"] = reference
 
     with pytest.raises((UntrustedPlan, PlanCompatibilityError, PlanFormatError, ExecutionError)) as caught:
-        tactix.load(changed(plan, spoiled), logger=QUIET)(np.zeros((1, 20, 9, 7), np.float32))
+        tactix.load(changed(plan, spoiled), logger=QUIET, on_untrusted="references")(
+            np.zeros((1, 20, 9, 7), np.float32)
+        )
     assert isinstance(caught.value, TactixError)
 
 
@@ -376,7 +383,7 @@ def test_a_changed_packing_is_a_typed_error(change: Callable[[Any], object]) -> 
                 change(s)
 
     with pytest.raises(UntrustedPlan, match=r"cannot be had|holds no weight"):
-        tactix.load(changed(plan_of(model(LAYERS)), spoiled), logger=QUIET)
+        tactix.load(changed(plan_of(model(LAYERS)), spoiled), logger=QUIET, on_untrusted="references")
 
 
 def test_a_small_file_does_not_ask_for_much_memory() -> None:
@@ -397,7 +404,7 @@ def test_a_small_file_does_not_ask_for_much_memory() -> None:
             step["constants"][f"c{i}"] = step["constants"][name]
 
     with pytest.raises(UntrustedPlan, match="16 times what the plan holds"):
-        tactix.load(changed(plan_of(net, builder.session), multiplied), logger=QUIET)
+        tactix.load(changed(plan_of(net, builder.session), multiplied), logger=QUIET, on_untrusted="references")
 
 
 def test_a_type_that_numpy_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,11 +421,11 @@ def test_a_type_that_numpy_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_notes_of_another_form_are_no_requirements(told: Any) -> None:
     plan = plan_of(model(LAYERS))
     spoiled = changed(plan, lambda h: h["meta"].update(references=told))
-    engine = tactix.load(spoiled, logger=QUIET)
+    engine = tactix.load(spoiled, logger=QUIET, on_untrusted="references")
     assert [r.key for r in engine.plan.requirements] == [r.key for r in plan.requirements]
 
 
 def test_notes_that_name_no_package() -> None:
     spoiled = changed(plan_of(model(LAYERS)), lambda h: h["meta"].update(references={"a": ["b; rm", "1"]}))
     with pytest.raises(UntrustedPlan, match="no name and version of a package"):
-        tactix.load(spoiled, logger=QUIET)
+        tactix.load(spoiled, logger=QUIET, on_untrusted="references")

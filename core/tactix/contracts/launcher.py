@@ -89,7 +89,7 @@ class Launcher:
     """``key``: what artifacts name. ``device``: the device kind.
 
     ``host_code``: whether it runs code out of plans in this process, which then must be trusted. Its own code, layers
-    of plugins, and code of a device are none.
+    of plugins, and code of a device are none; machine code in an artifact must be trusted in any case.
     """
 
     key: str

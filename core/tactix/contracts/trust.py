@@ -1,9 +1,35 @@
-"""Trust store: who vouches for a plan whose code would run in this process."""
+"""Trust store: who vouches for a plan whose code would run here, and what becomes of one that nobody vouches for."""
 
 from __future__ import annotations
 
+import enum
+import os
 from dataclasses import dataclass
 from typing import Protocol
+
+from tactix.words.errors import ConfigError
+
+
+class OnUntrusted(enum.StrEnum):
+    """What becomes of a plan that brings code, for a processor or a GPU, which nobody vouches for.
+
+    ``REFUSE``: it is not loaded. ``REFERENCES``: the numpy references of installed layers run in place of its code.
+    ``ALLOW``: its code runs.
+    """
+
+    REFUSE = "refuse"
+    REFERENCES = "references"
+    ALLOW = "allow"
+
+    @classmethod
+    def chosen(cls, given: str = "") -> OnUntrusted:
+        """What was given, else TACTIX_UNTRUSTED, else ``REFUSE``. Raises ConfigError."""
+        text = given or os.environ.get("TACTIX_UNTRUSTED", "") or cls.REFUSE
+        try:
+            return cls(text)
+        except ValueError:
+            who = "on_untrusted" if given else "TACTIX_UNTRUSTED"
+            raise ConfigError(f"{who} is {text!r}", do=f"Choose one of {', '.join(cls)}") from None
 
 
 @dataclass(frozen=True)

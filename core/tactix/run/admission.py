@@ -1,15 +1,29 @@
-"""Which steps of a plan would run code of the plan in this process, and what to say where nobody vouches for it."""
+"""Which steps of a plan would run code of the plan, and what to say where nobody vouches for it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tactix.contracts.artifact import Binary, KernelArtifact
 from tactix.contracts.launcher import Launcher, Step
 from tactix.contracts.trust import Seal
 from tactix.plan.schema import Plan
 from tactix.words.errors import UntrustedPlan
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a runtime would do with the code of a plan.
+
+    ``vouched``: why the plan is trusted, in words; empty if nobody vouches for it. ``code``: whether it brings code.
+    ``outcome``: ``runs`` (all that it brings), ``references`` in place of its code, or ``refused``.
+    """
+
+    vouched: str
+    code: bool
+    outcome: str
+
 
 SHOWN = 4
 """Steps that a refusal names."""
@@ -21,12 +35,17 @@ def runs_host_code(artifact: KernelArtifact, launchers: Mapping[str, Launcher]) 
     return artifact.host_code or launcher is None or launcher.host_code
 
 
-def host_steps(plan: Plan, launchers: Mapping[str, Launcher]) -> list[Step]:
-    """Steps with host code, those of bodies among them."""
+def brings_code(artifact: KernelArtifact, launchers: Mapping[str, Launcher]) -> bool:
+    """Machine code for a GPU counts, too: it reads and writes all that the process keeps there."""
+    return isinstance(artifact.code, Binary) or runs_host_code(artifact, launchers)
+
+
+def code_steps(plan: Plan, launchers: Mapping[str, Launcher]) -> list[Step]:
+    """Steps that run code of the plan, those of bodies among them."""
     found: list[Step] = []
     for s in plan.steps:
-        found += [s] if runs_host_code(s.artifact, launchers) else []
-        found += [inner for p in s.plans for inner in host_steps(p, launchers)]
+        found += [s] if brings_code(s.artifact, launchers) else []
+        found += [inner for p in s.plans for inner in code_steps(p, launchers)]
     return found
 
 
@@ -47,9 +66,10 @@ def refusal(plan: Plan, seal: Seal, steps: list[Step]) -> UntrustedPlan:
     code = "; ".join(f"{size} bytes of machine code, sha256 {digest}" for digest, size in sorted(codes.items()))
     why = "no key here knows its signature" if seal.signature else "it is not signed"
     names = ", ".join([*(f"{s.name[:60]!r}" for s in steps[:SHOWN]), "..."][: len(steps)])
-    why += f"; it would run {len(steps)} steps ({names or 'none'}) of {launchers} in this process: "
+    why += f"; it would run {len(steps)} steps ({names or 'none'}) of {launchers}: "
     why += code or "no machine code"
     why += "".join(f"; and Python of {title}, sha256 {digest}" for digest, title in embedded(plan).items())
     do = "If you trust its origin: have it signed by a key that `tactix keys trust` was given; or `tactix trust "
-    do += f"{seal.digest.hex()}`; or load it with engine_host_code_allowed=True (--allow-host-code)"
+    do += f"{seal.digest.hex()}`; or let its code run with on_untrusted='allow' (--untrusted allow, "
+    do += "TACTIX_UNTRUSTED=allow). Without its code, but slowly, it runs with on_untrusted='references'"
     return UntrustedPlan("nobody vouches for the plan", who=f"plan {plan.name or 'without name'}", why=why, do=do)

@@ -12,14 +12,21 @@ import tactix
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device
 from tactix.contracts.flavour import TempfileControlFlag
-from tactix.contracts.trust import Seal
+from tactix.contracts.launcher import Step
+from tactix.contracts.trust import OnUntrusted, Seal
 from tactix.plan import compat, container
 from tactix.plan.schema import Plan, validate
-from tactix.run.admission import embedded, host_steps, refusal, without_packs
+from tactix.run.admission import Verdict, code_steps, embedded, refusal, without_packs
 from tactix.run.engine import Engine
 from tactix.run.link import Options, check_requirements
 from tactix.words.error_recorder import ErrorRecorder, Recorded, recording
-from tactix.words.errors import ConfigError, InvalidArgument, PlanCompatibilityError, TactixError
+from tactix.words.errors import (
+    ConfigError,
+    InvalidArgument,
+    PlanCompatibilityError,
+    TactixError,
+    UntrustedPlan,
+)
 from tactix.words.logger import Logger
 
 if TYPE_CHECKING:
@@ -35,9 +42,8 @@ class Runtime(Recorded):
     read weights into memory of their own (huge pages where the system has them) instead of mapping the file.
     ``sign``: whether an engine signs its plan when it saves it, if it was made in this process.
 
-    A plan from a file is trusted if a trust store vouches for it. One that is not runs its host code only with
-    ``engine_host_code_allowed``; else the flavour may have the numpy references of layers run instead, and a warning
-    says so, unless ``references`` is off. ``strict`` refuses such a plan whatever it brings, allowed or not.
+    ``on_untrusted``: what becomes of a plan from a file whose code no trust store vouches for: ``refuse``, the default,
+    ``references`` or ``allow`` (see ``OnUntrusted``); without it TACTIX_UNTRUSTED counts.
 
     ``lean_runtime``: see ``load_runtime``. ``tempfile_control_flags``: where a lean runtime may be kept; without
     memory, in a new folder in ``temporary_directory``, by default the system's.
@@ -52,14 +58,13 @@ class Runtime(Recorded):
     def __init__(
         self, logger: Logger | None = None, session: Session | None = None, *, flavour: str = "default",
         device: str = "", allocator: str | Allocator = "", max_threads: int = 0, copy_weights: bool = False,
-        engine_host_code_allowed: bool = False, strict: bool = False, references: bool = True, sign: bool = True,
-        error_recorder: ErrorRecorder | None = None,
+        on_untrusted: str = "", sign: bool = True, error_recorder: ErrorRecorder | None = None,
     ) -> None:  # fmt: skip
         self.logger = logger or Logger()
         self._session = session
         self.flavour, self.device, self.allocator, self.copy_weights = flavour, device, allocator, copy_weights
-        self.engine_host_code_allowed, self.strict, self.sign = engine_host_code_allowed, strict, sign
-        self.references = references
+        self.on_untrusted = OnUntrusted.chosen(on_untrusted)
+        self.sign = sign
         self.error_recorder = error_recorder
         self.max_threads = max_threads or default_threads()
 
@@ -82,6 +87,24 @@ class Runtime(Recorded):
         if not isinstance(threads, int) or threads < 1:
             raise InvalidArgument(f"max_threads is {threads!r}", do="Give a positive integer")
         self._max_threads = threads
+
+    @property
+    def on_untrusted(self) -> OnUntrusted:
+        """What becomes of plans to come whose code nobody vouches for. Setting it raises ConfigError."""
+        return self._on_untrusted
+
+    @on_untrusted.setter
+    def on_untrusted(self, policy: str) -> None:
+        self._on_untrusted = OnUntrusted.chosen(policy)
+
+    @property
+    def engine_host_code_allowed(self) -> bool:
+        """TensorRT's name of ``on_untrusted = "allow"``; False means ``refuse``."""
+        return self.on_untrusted is OnUntrusted.ALLOW
+
+    @engine_host_code_allowed.setter
+    def engine_host_code_allowed(self, allowed: bool) -> None:
+        self.on_untrusted = OnUntrusted.ALLOW if allowed else OnUntrusted.REFUSE
 
     def deserialize(self, source: str | Path | bytes | bytearray | memoryview, *, verify: bool | None = None) -> Engine:
         """An engine from a plan file, which is mapped, or its bytes.
@@ -142,19 +165,44 @@ class Runtime(Recorded):
             do=f"There are: {', '.join(devices) or 'none'}",
         )  # fmt: skip
 
-    def _vouched(self, seal: Seal) -> bool:
-        """Raises UntrustedPlan for a forged signature."""
-        return any(store.vouches(seal) for store in self.session.trust_stores.values())
+    def _vouched(self, seal: Seal) -> str:
+        """Why the plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged signature."""
+        return next(filter(None, (store.vouches(seal) for store in self.session.trust_stores.values())), "")
+
+    def judge(self, plan: Plan) -> Verdict:
+        """What loading this plan would do with its code; none of it is run.
+
+        Raises UntrustedPlan for a forged signature.
+        """
+        steps = code_steps(plan, self.session.launchers)
+        code = bool(steps or embedded(plan))
+        if plan.seal is None:
+            return Verdict("it was made in this process", code, "runs")
+        vouched, policy = self._vouched(plan.seal), self.on_untrusted
+        if vouched or not code or policy is OnUntrusted.ALLOW:
+            return Verdict(vouched, code, "runs")
+        try:
+            self._on_references(plan, steps)
+        except UntrustedPlan:
+            return Verdict("", code, "refused")
+        return Verdict("", code, "references")
 
     def _trusted(self, plan: Plan) -> Plan:
-        """The plan; if nobody vouches for its host code, with references in its place. Raises UntrustedPlan."""
-        if plan.seal is None or self._vouched(plan.seal):
+        """The plan that may run: this one, or with references in place of its code. Raises UntrustedPlan."""
+        if plan.seal is None or self._vouched(plan.seal) or self.on_untrusted is OnUntrusted.ALLOW:
             return plan
-        steps = host_steps(plan, self.session.launchers)
-        if not self.strict and (self.engine_host_code_allowed or not (steps or embedded(plan))):
-            return plan
+        steps = code_steps(plan, self.session.launchers)
+        if steps or embedded(plan):
+            return self._on_references(plan, steps, self.logger.warning)
+        text = f"nobody vouches for plan {plan.name or 'without name'}: it brings no code, but what it computes"
+        self.logger.warning(f"{text}, weights included, may be anybody's; `tactix sign` it if you know its origin")
+        return plan
+
+    def _on_references(self, plan: Plan, steps: list[Step], warn: Callable[[str], None] = lambda text: None) -> Plan:
+        """The plan without its code. Raises UntrustedPlan where that is not wanted or cannot be."""
+        assert plan.seal is not None
         error, flavour = refusal(plan, plan.seal, steps), self.session.flavours[self.flavour]
-        if self.strict or not self.references or not hasattr(flavour, "on_references"):
+        if self.on_untrusted is not OnUntrusted.REFERENCES or not hasattr(flavour, "on_references"):
             raise error
         try:
             plan = flavour.on_references(without_packs(plan), steps)
@@ -162,7 +210,7 @@ class Runtime(Recorded):
         except TactixError as e:
             error.why += f"; references cannot run in its place: {e}"
             raise error from e
-        self.logger.warning(f"the references of layers, which are slow, run in place of its host code: {error}")
+        warn(f"the references of layers, which are slow, run in place of its code: {error}")
         return plan
 
     def _admit(self, plan: Plan, device: Device) -> None:

@@ -137,7 +137,7 @@ class PlanCompatibilityError(TactixError):
 
 
 class UntrustedPlan(TactixError):
-    """A plan whose host code nobody vouches for, or whose signature does not fit it."""
+    """A plan whose code nobody vouches for, or whose signature does not fit it."""
 
     code = ErrorCode.UNSUPPORTED_STATE
 

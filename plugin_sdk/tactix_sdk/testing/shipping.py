@@ -24,7 +24,7 @@ LEAN = """
 import sys, numpy as np
 sys.path.insert(0, sys.argv[1])
 import tactix_lean
-engine = tactix_lean.load(sys.argv[2], engine_host_code_allowed=True)
+engine = tactix_lean.load(sys.argv[2], on_untrusted="allow")
 with np.load(sys.argv[3]) as f:
     found = engine.create_execution_context().run(dict(f))
 np.savez(sys.argv[4], **found)
@@ -107,7 +107,7 @@ def network_of(node: Any, subject: Subject) -> NetworkDefinition:
 
 
 def _run(plan: Plan, feed: dict[str, Any], session: Session) -> dict[str, Any]:
-    runtime = Runtime(session=session, engine_host_code_allowed=True)
+    runtime = Runtime(session=session, on_untrusted="allow")
     return dict(runtime.load(plan).create_execution_context().run(feed))
 
 
@@ -136,7 +136,7 @@ def streams(subject: Subject) -> str:
     """Run on set addresses in a stream that is not the default one, two at a time, kernels give the same results."""
     tried = 0
     for s in shipped(subject):
-        runtime = Runtime(session=subject.fresh("runtime"), engine_host_code_allowed=True)
+        runtime = Runtime(session=subject.fresh("runtime"), on_untrusted="allow")
         engine = runtime.load(s.plan)
         first, second = (_queued(engine, s) for _ in range(2))
         for stream, got in (first, second):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tactix.contracts.trust import OnUntrusted
 from tactix.plan.container import mapped
 from tactix.words.errors import InvalidArgument, PlanCompatibilityError, PlanFormatError, UntrustedPlan
 from tactix_builtin.trust.people import vouched
@@ -33,7 +34,7 @@ class DispatchFlavour:
                 "the plan has no lean runtime in it", reasons=(f"it was built by tactix {found.version}",),
                 do="Build it with BuilderFlag.VERSION_COMPATIBLE, or name one: runtime.load_runtime(path)",
             )  # fmt: skip
-        if not vouched(runtime.session, found.seal) and (runtime.strict or not runtime.engine_host_code_allowed):
+        if runtime.on_untrusted is not OnUntrusted.ALLOW and not vouched(runtime.session, found.seal):
             raise _refusal(found)
         return hand_over(runtime, guest.unpack(found.runtime), data, found, verify)
 
@@ -79,14 +80,21 @@ def hand_over(runtime: Any, files: Mapping[str, bytes], data: memoryview, found:
         "max_threads": runtime.max_threads,
         "copy_weights": runtime.copy_weights,
         "verify": verify,
-        "engine_host_code_allowed": runtime.engine_host_code_allowed,
-        "strict": runtime.strict,
-        "references": runtime.references,
+        **policy(runtime.on_untrusted),
         "vouched": found.seal.digest if known else b"",
         "log": runtime.logger.log,
         "error_recorder": runtime.error_recorder,
     }
     return package.open_plan(data, settings)
+
+
+def policy(on_untrusted: OnUntrusted) -> dict[str, bool]:
+    """What guests of every version are told. Those that take code for a GPU as none are ``strict`` when it counts."""
+    return {
+        "engine_host_code_allowed": on_untrusted is OnUntrusted.ALLOW,
+        "references": on_untrusted is OnUntrusted.REFERENCES,
+        "strict": on_untrusted is OnUntrusted.REFUSE,
+    }
 
 
 def _refusal(found: Envelope) -> UntrustedPlan:
@@ -95,5 +103,5 @@ def _refusal(found: Envelope) -> UntrustedPlan:
         why=f"{'no key here knows its signature' if found.seal.signature else 'it is not signed'}; "
         f"its lean runtime ({len(found.runtime or b'')} bytes of Python) would run in this process",
         do="If you trust its origin: have it signed by a key that `tactix keys trust` was given; or "
-        f"`tactix trust {found.seal.digest.hex()}`; or load it with engine_host_code_allowed=True (--allow-host-code)",
+        f"`tactix trust {found.seal.digest.hex()}`; or let it run with on_untrusted='allow' (--untrusted allow)",
     )

@@ -32,6 +32,9 @@ MOST_TIMES = 16
 
 ALIGNMENT = 64
 
+ON_REFERENCES = "on_references"
+"""In ``Plan.meta``: it runs without the code that it was built with."""
+
 NUMPY = "tactix.numpy@1"
 
 NOTHING = "nothing"
@@ -66,8 +69,9 @@ class Rewriting:
         self._before, self._after = set[str](), {""}
 
     def run(self) -> Plan:
-        """All of it."""
+        """All of it, marked as what it is."""
         out = self._plan(self._whole)
+        out = replace(out, meta={**out.meta, ON_REFERENCES: True})
         for name in self._before - self._after:
             self._blobs.pop(name, None)
         return out

@@ -40,19 +40,23 @@ def open_plan(source: Any, settings: Mapping[str, Any]) -> Any:
     """What runtimes of other versions call, so this stays as it is. Settings that this version lacks are left out.
 
     ``log``: takes a severity as an int, and a text. ``error_recorder``: has ``report_error(code, text)``, or is None.
-    ``vouched``: sha256 of the header of the plan that the caller trusts, or nothing.
+    ``vouched``: sha256 of the header of the plan that the caller trusts, or nothing. ``engine_host_code_allowed`` and
+    ``references`` are what ``OnUntrusted`` is made of.
     """
+    from tactix.contracts.trust import OnUntrusted
     from tactix.plugins.session import Session
     from tactix.run.runtime import Runtime
     from tactix.words.logger import Logger
 
     logger = Logger()
     logger.log = settings["log"]  # type: ignore[method-assign]
-    known = ("device", "allocator", "max_threads", "copy_weights", "engine_host_code_allowed", "strict",
-             "references", "error_recorder")  # fmt: skip
+    known = ("device", "allocator", "max_threads", "copy_weights", "error_recorder")
+    ways = (("engine_host_code_allowed", OnUntrusted.ALLOW), ("references", OnUntrusted.REFERENCES))
+    policy = next((way for name, way in ways if settings.get(name)), OnUntrusted.REFUSE)
     session = Session(logger=logger)
     session.trust_stores = {"host": _Vouched(settings["vouched"])}  # type: ignore[assignment]
-    runtime = Runtime(logger, session, **{name: settings[name] for name in known if name in settings})
+    given = {name: settings[name] for name in known if name in settings}
+    runtime = Runtime(logger, session, on_untrusted=policy, **given)
     return runtime.deserialize(source, verify=settings.get("verify"))
 
 

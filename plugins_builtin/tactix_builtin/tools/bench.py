@@ -51,6 +51,7 @@ def command(
         "shapes": {name: list(x.shape) for name, x in feed.items()},
         "threads": source.threads(given),
         "streams": streams,
+        "on_references": source.on_references(engine),
         "results": {name: statistics(latency) for name, latency in rows.items()},
     }
     if as_json:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
 
+from tactix.plan import container
 from tactix.plugins.session import Session
 from tactix.run.runtime import Runtime
-from tactix.words.errors import PlanFormatError
+from tactix.words.errors import TactixError
 from tactix.words.logger import Logger, Severity
 from tactix_builtin.cli import OK, PLAN
 from tactix_builtin.flavours.dispatch import envelope_of
@@ -29,15 +31,17 @@ class Heard(Logger):
 
 @click.command("check")
 @click.argument("plan", type=options.FILE)
+@options.untrusted_option
 @options.json_option
 @click.pass_obj
-def command(session: Session, /, plan: str, as_json: bool) -> int:
+def command(session: Session, /, plan: str, untrusted: str | None, as_json: bool) -> int:
     """Say whether PLAN can run here, without running any of it: every reason against it, and what to be warned of.
 
     Looked at are its format and version, who vouches for it, the device and its features, and the plugins that it
-    needs. Exit code 5 if it cannot run; one that holds its lean runtime may still run with --flavour dispatch.
+    needs. Exit code 5 if it cannot run, or would be refused; one that holds its lean runtime may still run with
+    --flavour dispatch.
     """
-    facts = report(plan, session)
+    facts = report(plan, session, untrusted)
     if as_json:
         show.print_json(facts)
     else:
@@ -45,20 +49,26 @@ def command(session: Session, /, plan: str, as_json: bool) -> int:
     return PLAN if facts["reasons"] else OK
 
 
-def report(file: str, session: Session) -> dict[str, Any]:
-    """JSON: format, version, whether it holds a lean runtime, reasons against running it, warnings. Raises OSError."""
-    found, heard = None, Heard()
+def report(file: str, session: Session, untrusted: str | None = None) -> dict[str, Any]:
+    """JSON: format, version, whether it holds a lean runtime, what of its code would run, reasons against running it,
+    warnings. ``untrusted``: as ``Runtime`` takes it. Raises OSError.
+    """
+    found, heard, trust = None, Heard(), None
+    runtime = Runtime(heard, session, on_untrusted=untrusted or "")
     try:
         _, found = envelope_of(file)
-    except PlanFormatError as e:
+        plan = container.load(file)
+        trust = runtime.judge(plan)
+    except TactixError as e:
         reasons = [str(e)]
     else:
-        reasons = Runtime(heard, session).check(file)
+        reasons = runtime.check(plan)
     return {
         "file": file,
         "format": found and found.format,
         "tactix": found and found.version,
         "lean_runtime": bool(found and found.runtime is not None),
+        "trust": trust and {**asdict(trust), "policy": runtime.on_untrusted},
         "reasons": reasons,
         "warnings": heard.warnings,
     }
@@ -71,4 +81,11 @@ def _print(facts: dict[str, Any]) -> None:
     if facts["lean_runtime"]:
         hint = ": try --flavour dispatch" if facts["reasons"] else ""
         console.print(f"It holds the lean runtime of tactix {facts['tactix']}{hint}.")
-    console.print(f"{facts['file']}: {'cannot run here' if facts['reasons'] else 'can run here'}", soft_wrap=True)
+    console.print(f"{facts['file']}: {_outcome(facts)}", soft_wrap=True)
+
+
+def _outcome(facts: dict[str, Any]) -> str:
+    outcome = facts["trust"]["outcome"] if facts["trust"] else ""
+    if facts["reasons"]:
+        return "would be refused here" if outcome == "refused" else "cannot run here"
+    return "would run on references here, slowly" if outcome == "references" else "can run here"

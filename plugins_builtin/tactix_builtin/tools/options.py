@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from tactix.contracts.trust import OnUntrusted
+
 F = TypeVar("F", bound=Callable[..., Any])
 Shapes = dict[str, tuple[int, ...]]
 
@@ -86,6 +88,10 @@ def _stack(options: list[Callable[[F], F]]) -> Callable[[F], F]:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout, nothing else.")
+untrusted_option = click.option(
+    "--untrusted", type=click.Choice([p.value for p in OnUntrusted]),
+    help="What becomes of a plan whose code nobody vouches for; default: TACTIX_UNTRUSTED, or refuse.",
+)  # fmt: skip
 shapes_option = click.option(
     "--shapes", type=SHAPES, multiple=True, help="Input shapes, for example x:1x3x224x224,mask:1x128."
 )
@@ -105,8 +111,7 @@ def input_options(function: F) -> F:
 def engine_options(function: F) -> F:
     """What runs a plan, and what it may do and take; ``source.open_engine`` takes the keywords."""
     return _stack([
-        click.option("--allow-host-code", is_flag=True, help="Run the code of a plan that nobody vouches for."),
-        click.option("--strict", is_flag=True, help="Refuse a plan that nobody vouches for, even if it has none."),
+        untrusted_option,
         click.option("--flavour", default="default", show_default=True,
                      help="What runs a plan: dispatch for the lean runtime in it, lean for that of this version."),
         click.option("--lean-runtime", type=click.Path(exists=True), help="A lean runtime to run it: wheel or folder."),

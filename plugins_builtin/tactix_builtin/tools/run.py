@@ -31,6 +31,7 @@ def command(session: Session, /, file: str, output: str | None, as_json: bool, *
     if output:
         arrays.save(output, results)
     facts: dict[str, Any] = {"inputs": arrays.describe(feed), "outputs": arrays.describe(results), "saved": output}
+    facts["on_references"] = source.on_references(engine)
     if as_json:
         show.print_json(facts)
         return

@@ -14,6 +14,7 @@ from tactix.plan.container import MAGIC
 from tactix.plan.schema import Plan, TensorIO
 from tactix.run.runtime import Runtime, default_threads
 from tactix.words.errors import InvalidArgument
+from tactix_builtin.flavours.references import ON_REFERENCES
 from tactix_builtin.tools import arrays
 from tactix_builtin.tools.options import Shapes, settings
 from tactix_builtin.tools.progress import BuildProgress
@@ -100,8 +101,13 @@ def open_engine(
 
 
 def _opened(path: str, session: Session, options: dict[str, Any], shapes: Shapes | None, quiet: bool) -> Engine:
-    trust = {"strict": options["strict"], "engine_host_code_allowed": options["allow_host_code"]}
-    runtime = Runtime(session.logger, session, flavour=options["flavour"], max_threads=threads(options), **trust)
+    runtime = Runtime(
+        session.logger,
+        session,
+        flavour=options["flavour"],
+        max_threads=threads(options),
+        on_untrusted=options["untrusted"] or "",
+    )
     if options["lean_runtime"]:
         runtime = runtime.load_runtime(options["lean_runtime"])
     if is_plan(path):
@@ -111,6 +117,11 @@ def _opened(path: str, session: Session, options: dict[str, Any], shapes: Shapes
         arrays.check(inputs, options)
         plan = builder.build_plan(network, config)
     return runtime.load(plan)
+
+
+def on_references(engine: Engine) -> bool:
+    """Whether references run in place of the code of its plan."""
+    return ON_REFERENCES in engine.plan.meta
 
 
 def _stream(engine: Any, budget: int | float) -> None:

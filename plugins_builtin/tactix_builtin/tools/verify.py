@@ -9,7 +9,7 @@ import click
 
 from tactix.plan import container
 from tactix.plugins.session import Session
-from tactix.run.admission import host_steps
+from tactix.run.admission import code_steps
 from tactix_builtin.cli import OK, PLAN
 from tactix_builtin.tools import options, show
 from tactix_builtin.trust.people import vouched
@@ -35,7 +35,7 @@ def command(session: Session, /, plan: str, as_json: bool) -> int:
         "digest": loaded.seal.digest.hex(),
         "signature": {"algorithm": signature[0], "key": signature[1]} if signature else None,
         "trusted": trusted or None,
-        "host_code_steps": len(host_steps(loaded, session.launchers)),
+        "code_steps": len(code_steps(loaded, session.launchers)),
     }
     if as_json:
         show.print_json(facts)
@@ -51,4 +51,4 @@ def _print(facts: dict[str, Any]) -> None:
     console.print(f"digest: {facts['digest']}", soft_wrap=True)
     console.print(f"signature: {own}", soft_wrap=True)
     console.print(f"trusted: {facts['trusted'] or 'no'}", soft_wrap=True)
-    console.print(f"steps with code that runs in the host process: {facts['host_code_steps']}")
+    console.print(f"steps with code of the plan: {facts['code_steps']}")

@@ -38,8 +38,8 @@ class Trial:
 
     def __init__(self, samples: dict[str, Plan]) -> None:
         quiet = tactix.Logger(tactix.Severity.INTERNAL_ERROR)
-        allowing = tactix.Runtime(quiet, max_threads=1, engine_host_code_allowed=True)
-        self.runtimes = allowing, tactix.Runtime(quiet, allowing.session, max_threads=1)
+        allowing = tactix.Runtime(quiet, max_threads=1, on_untrusted="allow")
+        self.runtimes = allowing, tactix.Runtime(quiet, allowing.session, max_threads=1, on_untrusted="references")
         self.known = {c.blob for p in samples.values() for c in codes(p)}
         self.packs = {digest for p in samples.values() for digest in embedded(p)}
 

@@ -26,7 +26,7 @@ def _hostile(samples: dict[str, bytes], name: str) -> bytes:
 
 def _used(data: bytes) -> None:
     """As far as a user gets: an engine, and a layout; a plan of numpy steps alone is run."""
-    engine = tactix.Runtime(max_threads=1, engine_host_code_allowed=True).deserialize(data)
+    engine = tactix.Runtime(max_threads=1, on_untrusted="allow").deserialize(data)
     context = engine.create_execution_context()
     if not engine.plan.produced:
         context.set_input_shape("x", (2, 20))
@@ -64,7 +64,7 @@ def test_a_symbol_is_looked_up_in_the_code_alone(samples: dict[str, bytes], symb
     header["steps"][0]["artifact"]["code"]["symbol"] = symbol
     for launch in header["steps"][0]["artifact"]["launches"]:
         launch.pop("symbol", None)
-    engine = tactix.Runtime(max_threads=1, engine_host_code_allowed=True).deserialize(sealed(header, rest))
+    engine = tactix.Runtime(max_threads=1, on_untrusted="allow").deserialize(sealed(header, rest))
     with pytest.raises(ExecutionError, match="no kernel"):
         engine._program.link()
 
@@ -75,7 +75,7 @@ def test_bodies_share_the_weights_that_they_name(samples: dict[str, bytes]) -> N
     body = {k: v for k, v in opened(samples["numpy"])[0].items() if k != "blobs"}
     header["steps"][0]["plans"] = [body] * 100
     data = b"x" + sealed(header, rest)
-    program = tactix.Runtime(engine_host_code_allowed=True).deserialize(memoryview(data)[1:])._program
+    program = tactix.Runtime(on_untrusted="allow").deserialize(memoryview(data)[1:])._program
     assert len({id(p.weights) for p in program.bodies[0]} | {id(program.weights)}) == 1
 
 

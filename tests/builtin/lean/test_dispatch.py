@@ -174,7 +174,7 @@ def test_settings_reach_the_guest(saved: Any) -> None:
         header["device"]["name"] = "another machine"
 
     data = rewritten(saved[0], tuned)
-    runtime = tactix.Runtime(Kept(), flavour="dispatch", engine_host_code_allowed=True, max_threads=1)
+    runtime = tactix.Runtime(Kept(), flavour="dispatch", on_untrusted="allow", max_threads=1)
     runtime.deserialize(data)
     assert any("another machine" in line for line in lines)
     runtime.device = "nowhere"
@@ -189,16 +189,14 @@ def test_nobody_vouches(saved: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(errors.UntrustedPlan, match="bytes of Python"):
         tactix.Runtime(flavour="dispatch").deserialize(saved[0])
     with pytest.raises(errors.UntrustedPlan):
-        tactix.Runtime(flavour="dispatch", engine_host_code_allowed=True, strict=True).deserialize(saved[0])
-    for refusing in ({"strict": True}, {"references": False}):
-        # a runtime that the user names; the plan's own code is another matter
-        with pytest.raises(errors.UntrustedPlan):
-            tactix.Runtime(flavour="lean", **refusing).deserialize(saved[0])  # type: ignore[arg-type]
-    engine = tactix.Runtime(flavour="lean").deserialize(saved[0])
+        tactix.Runtime(flavour="dispatch", on_untrusted="references").deserialize(saved[0])
+    with pytest.raises(errors.UntrustedPlan):  # a runtime that the user names; the plan's own code is another matter
+        tactix.Runtime(flavour="lean").deserialize(saved[0])
+    engine = tactix.Runtime(flavour="lean", on_untrusted="references").deserialize(saved[0])
     assert {s.artifact.launcher for s in engine.plan.steps} == {"tactix.numpy@1"}
     for got, want in zip(engine.create_execution_context().run(saved[1]).values(), saved[2], strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
-    assert results(tactix.Runtime(flavour="dispatch", engine_host_code_allowed=True), saved) == expected(saved)
+    assert results(tactix.Runtime(flavour="dispatch", on_untrusted="allow"), saved) == expected(saved)
 
 
 def test_the_host_vouches_for_one_plan_alone(saved: Any) -> None:
@@ -217,7 +215,7 @@ def test_a_changed_runtime_is_no_runtime(saved: Any) -> None:
     at = bytes(data).index(b"PK\x03\x04")
     data[at + 2000] ^= 1
     with pytest.raises(errors.PlanFormatError, match="sha256"):
-        tactix.Runtime(flavour="dispatch", engine_host_code_allowed=True).deserialize(bytes(data))
+        tactix.Runtime(flavour="dispatch", on_untrusted="allow").deserialize(bytes(data))
 
 
 def _lost(header: dict[str, Any]) -> None:
@@ -289,7 +287,7 @@ def test_another_major_version_is_told_with_its_cure(saved: Any) -> None:
         header["meta"]["tactix"] = "77.0.0"
 
     data = rewritten(saved[0], older)
-    runtime = tactix.Runtime(engine_host_code_allowed=True)
+    runtime = tactix.Runtime(on_untrusted="allow")
     with pytest.raises(errors.PlanCompatibilityError, match=r"77\.0\.0.*dispatch") as e:
         runtime.deserialize(data)
     assert runtime.check(data) == list(e.value.reasons)
@@ -302,10 +300,10 @@ def test_check_gives_all_reasons(saved: Any, tmp_path: Path, monkeypatch: pytest
         header["steps"][0]["artifact"]["requires"] = ["cold_fusion"]
 
     monkeypatch.setenv("TACTIX_HOME", str(tmp_path))
-    assert tactix.Runtime(engine_host_code_allowed=True).check(saved[0]) == []
-    assert tactix.Runtime(references=False).check(container.load(saved[0]))
-    assert tactix.Runtime().check(saved[0]) == []
-    reasons = tactix.Runtime(references=False).check(rewritten(saved[0], broken))
+    assert tactix.Runtime(on_untrusted="allow").check(saved[0]) == []
+    assert tactix.Runtime().check(container.load(saved[0]))
+    assert tactix.Runtime(on_untrusted="references").check(saved[0]) == []
+    reasons = tactix.Runtime().check(rewritten(saved[0], broken))
     for part in ("nobody vouches", "cold_fusion", "77.0.0", "acme.none@1"):
         assert any(part in r for r in reasons), part
     assert len(reasons) == 4
@@ -320,11 +318,13 @@ def test_check(saved: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert f"It holds the lean runtime of tactix {tactix.__version__}." in out
     newer = tmp_path / "newer.plan"
     newer.write_bytes(rewritten(saved[0], lambda header: header["meta"].update(tactix="0.9.0")))
-    assert main(["check", str(newer), "--json"]) == 0
+    assert main(["check", str(newer), "--json"]) == 5
+    assert json.loads(capsys.readouterr().out)["trust"]["outcome"] == "refused"
+    assert main(["check", str(newer), "--json", "--untrusted", "allow"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["reasons"] == []
     assert any("built by tactix 0.9.0" in w for w in facts["warnings"])
-    assert main(["check", str(newer)]) == 0
+    assert main(["check", str(newer), "--untrusted", "allow"]) == 0
     assert "- warning: plan" in capsys.readouterr().out
     other = tmp_path / "other.plan"
     other.write_bytes(rewritten(saved[0], lambda header: None, version=9))

@@ -174,7 +174,7 @@ def test_its_python_is_host_code(
     assert not [m for m in set(sys.modules) - known if m.startswith("_plan_")]
     if flavour != "dispatch":
         assert "Python of acme-twist 2.0, sha256" in str(e.value)
-        assert results(tactix.Runtime(flavour=flavour, engine_host_code_allowed=True), plans["other"])
+        assert results(tactix.Runtime(flavour=flavour, on_untrusted="allow"), plans["other"])
 
 
 def test_references_of_an_installed_pack(
@@ -182,6 +182,7 @@ def test_references_of_an_installed_pack(
 ) -> None:
     """In place of what nobody vouches for; the Python in the plan is not looked at."""
     monkeypatch.setenv("TACTIX_HOME", str(tmp_path))
+    monkeypatch.setenv("TACTIX_UNTRUSTED", "references")
     workshop.uninstall()
     workshop.install("acme_cube-1.0", "acme_twist-1.0")
     facts = python(workshop.python, RUN.format(package="tactix"), plans["mixed"])
@@ -229,7 +230,7 @@ def test_the_lean_runtime_signs_what_it_saves(
     assert python(bare_python, SAVE, plan, tmp_path / "again.plan") == ""
     assert (tmp_path / "again.plan").read_bytes() == plan.read_bytes()
     monkeypatch.setenv("TACTIX_HOME", str(tmp_path))
-    allowed = SAVE.replace("load(plan)", "load(plan, engine_host_code_allowed=True)")
+    allowed = SAVE.replace("load(plan)", "load(plan, on_untrusted='allow')")
     told = python(bare_python, allowed, plan, tmp_path / "other.plan")
     assert "tactix keys new --local" in told
     assert not (tmp_path / "other.plan").exists()

@@ -117,10 +117,10 @@ def test_plans_of_every_format_load_for_ever(path: Path) -> None:
     """Each was built by ``python tests/plans/keep.py`` when its format was new, and is never built again."""
     with np.load(path.with_suffix(".npz")) as f:
         feed, expected = {k[3:]: f[k] for k in f if k.startswith("in:")}, [f[k] for k in f if k.startswith("out")]
-    engine = tactix.Runtime(flavour="dispatch", engine_host_code_allowed=True).deserialize(path)
+    engine = tactix.Runtime(flavour="dispatch", on_untrusted="allow").deserialize(path)
     engines = [engine]
     if path.stem.startswith(f"format-{container.VERSION}"):
-        engines.append(tactix.Runtime(engine_host_code_allowed=True).deserialize(path))
+        engines.append(tactix.Runtime(on_untrusted="allow").deserialize(path))
     for e in engines:
         found = list(e.create_execution_context().run(feed).values())
         assert len(found) == len(expected)

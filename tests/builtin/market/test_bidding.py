@@ -91,7 +91,7 @@ def test_what_misbehaves_is_quarantined_and_the_build_goes_on(
     assert key[:12] in row["reason"]
     assert found["said"] == ("oh no" if name == "abort" else "")
     x = np.random.default_rng(1).standard_normal((33, 37), dtype=np.float32)
-    assert np.array_equal(tactix.load(container.dump(plan), engine_host_code_allowed=True)(x), np.maximum(x, 0))
+    assert np.array_equal(tactix.load(container.dump(plan), on_untrusted="allow")(x), np.maximum(x, 0))
 
 
 def test_a_kernel_that_hangs_is_ended(tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,7 +379,7 @@ def test_a_good_kernel_is_taken_where_it_is_faster(tmp_path: Path) -> None:
     assert not of_pack(large)[0]["chosen"]
     rng = np.random.default_rng(2)
     a, b = (rng.standard_normal((2048, 4, 4), dtype=np.float32) for _ in range(2))
-    y = tactix.load(container.dump(small), engine_host_code_allowed=True)({"a": a, "b": b})
+    y = tactix.load(container.dump(small), on_untrusted="allow")({"a": a, "b": b})
     assert np.allclose(y, a @ b, atol=1e-5)
 
 

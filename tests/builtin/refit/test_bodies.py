@@ -35,7 +35,7 @@ def test_as_a_build_of_the_new_model(name: str, tmp_path: Path) -> None:
     refitter.refit_from_onnx(second)
     assert_same(context.run(feeds), want)
     refitter.save(tmp_path / "new.plan")
-    assert_same(run(tactix.load(tmp_path / "new.plan", engine_host_code_allowed=True), feeds), want)
+    assert_same(run(tactix.load(tmp_path / "new.plan", on_untrusted="allow"), feeds), want)
     refitter.refit_from_onnx(first)
     assert_same(context.run(feeds), before)
 
@@ -67,7 +67,7 @@ def test_stripped_plans(name: str, tmp_path: Path) -> None:
     refitter = Refitter(tmp_path / "stripped.plan")
     refitter.refit_from_onnx(first)
     refitter.save(tmp_path / "full.plan")
-    whole = tactix.load(tmp_path / "full.plan", engine_host_code_allowed=True)
+    whole = tactix.load(tmp_path / "full.plan", on_untrusted="allow")
     assert_same(run(whole, feeds), run(built(first), feeds))
 
 

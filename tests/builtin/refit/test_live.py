@@ -172,7 +172,9 @@ def test_a_model_whose_weights_do_not_fit_sets_none_of_them(tmp_path: Path) -> N
 def test_what_cannot_be_refitted_is_named() -> None:
     with pytest.raises(InvalidArgument, match="NoneType objects cannot be refitted"):
         Refitter(None)  # type: ignore[arg-type]
-    guest = tactix.Runtime(flavour="lean").deserialize(container.dump(built(chain(1.0, layers=1)).plan))
+    guest = tactix.Runtime(flavour="lean", on_untrusted="allow").deserialize(
+        container.dump(built(chain(1.0, layers=1)).plan)
+    )
     with pytest.raises(InvalidArgument, match="Engine objects cannot be refitted: an engine of the default flavour"):
         Refitter(guest)
 
@@ -191,7 +193,7 @@ def test_a_plan_and_its_file(tmp_path: Path) -> None:
     refitter = Refitter(path)
     refitter.refit_from_onnx(conv_bn(2))
     refitter.save(tmp_path / "b.plan")
-    allowed = tactix.load(tmp_path / "b.plan", engine_host_code_allowed=True)
+    allowed = tactix.load(tmp_path / "b.plan", on_untrusted="allow")
     assert_same(run(allowed, FEEDS), want)
     assert isinstance(allowed, RefittableEngine)
     Refitter(allowed).refit_from_onnx(conv_bn(1))
@@ -220,9 +222,9 @@ def test_stripped_plans(tmp_path: Path) -> None:
     assert refitter.get_missing_weights() == []
     assert engine(x) == pytest.approx(16.0)
     refitter.save(tmp_path / "full.plan")
-    assert tactix.load(tmp_path / "full.plan", engine_host_code_allowed=True)(x) == pytest.approx(16.0)
+    assert tactix.load(tmp_path / "full.plan", on_untrusted="allow")(x) == pytest.approx(16.0)
     assert (tmp_path / "full.plan").stat().st_size > whole.stat().st_size - 4096
-    strange = tactix.load(tmp_path / "full.plan")  # not signed: references run
+    strange = tactix.load(tmp_path / "full.plan", on_untrusted="references")  # not signed
     assert all(s.artifact.launcher == "tactix.numpy@1" for s in strange.plan.steps)
     assert strange(x) == pytest.approx(16.0)
 
@@ -234,7 +236,7 @@ def test_a_file_that_is_trusted_here_is_signed_again(tmp_path: Path, monkeypatch
         refitter = Refitter(source)
         refitter.refit_from_onnx(chain(2.0, 2))
         refitter.save(tmp_path / "b.plan")
-        assert tactix.load(tmp_path / "b.plan", strict=True)(x) == pytest.approx(4.0)
+        assert tactix.load(tmp_path / "b.plan")(x) == pytest.approx(4.0)
     monkeypatch.setenv("TACTIX_HOME", str(tmp_path / "nobody"))
     refitter = Refitter(path)
     refitter.refit_from_onnx(chain(3.0, 2))

@@ -222,7 +222,7 @@ def test_plans_with_both_are_refitted_as_plans(tmp_path: Path) -> None:
     refitter = Refitter(tmp_path / "a.plan")
     refitter.refit_from_onnx(deep())
     refitter.save(tmp_path / "b.plan")
-    streamed: Any = tactix.load(tmp_path / "b.plan", engine_host_code_allowed=True, max_threads=1)
+    streamed: Any = tactix.load(tmp_path / "b.plan", on_untrusted="allow", max_threads=1)
     streamed.weight_streaming_budget_v2 = streamed.minimum_weight_streaming_budget
     np.testing.assert_array_equal(streamed(X), engine(X))
 

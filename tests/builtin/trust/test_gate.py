@@ -15,11 +15,13 @@ import pytest
 from onnx import TensorProto, helper
 
 import tactix
-from tactix.contracts.artifact import Binary
+from tactix.contracts.artifact import Binary, KernelArtifact
+from tactix.contracts.trust import OnUntrusted
 from tactix.plan import container
 from tactix.plan.schema import Plan
+from tactix.run.admission import code_steps
 from tactix.words.error_recorder import ErrorRecorder
-from tactix.words.errors import PlanFormatError, TactixError, UntrustedPlan
+from tactix.words.errors import ConfigError, PlanFormatError, TactixError, UntrustedPlan
 from tactix_builtin.trust import trust_digest
 from tactix_builtin.trust.store import LocalStore
 
@@ -35,12 +37,12 @@ def _machine_code(plan: Plan) -> bytes:
 
 def test_what_was_built_here_runs_here(path: Path) -> None:
     np.testing.assert_array_equal(tactix.load(path)(X), WANT)
-    np.testing.assert_array_equal(tactix.load(path, strict=True)(X), WANT)
+    np.testing.assert_array_equal(tactix.load(path)(X), WANT)
     np.testing.assert_array_equal(tactix.load(path.read_bytes())(X), WANT)
 
 
 def test_a_plan_in_memory_needs_nobody(plan: Plan, home: Become) -> None:
-    np.testing.assert_array_equal(tactix.Runtime(strict=True).load(plan)(X), WANT)
+    np.testing.assert_array_equal(tactix.Runtime().load(plan)(X), WANT)
     assert not home("maker").exists()
 
 
@@ -50,13 +52,13 @@ def _named(path: Path, plan: Plan) -> tuple[str, ...]:
     return (
         "small", "no key here knows", f"{len(plan.steps)} steps", plan.steps[0].name, "tactix.cpu.elf@1",
         f"{len(code)} bytes", hashlib.sha256(code).hexdigest(), "tactix keys trust", f"tactix trust {digest}",
-        "engine_host_code_allowed", "--allow-host-code",
+        "on_untrusted='allow'", "--untrusted allow", "TACTIX_UNTRUSTED=allow", "on_untrusted='references'",
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("refusing", [{"strict": True}, {"references": False}])
+@pytest.mark.parametrize("refusing", [{}, {"on_untrusted": "refuse"}])
 def test_a_foreign_plan_is_refused_with_what_would_run_and_the_cures(
-    path: Path, plan: Plan, home: Become, refusing: dict[str, bool]
+    path: Path, plan: Plan, home: Become, refusing: dict[str, str]
 ) -> None:
     home("other")
     recorder = ErrorRecorder()
@@ -66,18 +68,25 @@ def test_a_foreign_plan_is_refused_with_what_would_run_and_the_cures(
     assert recorder.num_errors() == 1
 
 
+class Kept(tactix.Logger):
+    """Keeps the warnings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def log(self, severity: Any, msg: str) -> None:
+        if severity <= tactix.Severity.WARNING:
+            self.lines.append(msg)
+
+
 def test_a_foreign_plan_runs_on_references_with_one_warning(path: Path, plan: Plan, home: Become) -> None:
     home("other")
-    lines: list[str] = []
-
-    class Kept(tactix.Logger):
-        def log(self, severity: Any, msg: str) -> None:
-            if severity <= tactix.Severity.WARNING:
-                lines.append(msg)
-
-    engine = tactix.load(path, logger=Kept())
+    logger = Kept()
+    engine = tactix.load(path, logger=logger, on_untrusted="references")
     np.testing.assert_array_equal(engine(X), WANT)
-    (line,) = lines
+    assert engine.plan.meta["on_references"] is True
+    (line,) = logger.lines
     assert [part for part in _named(path, plan) if part not in line] == []
     assert [(s.artifact.launcher, s.artifact.code) for s in engine.plan.steps] == [("tactix.numpy@1", None)]
 
@@ -85,7 +94,7 @@ def test_a_foreign_plan_runs_on_references_with_one_warning(path: Path, plan: Pl
 def test_an_unsigned_plan_is_foreign_even_to_its_maker(plan: Plan, tmp_path: Path) -> None:
     tactix.Runtime(sign=False).load(plan).save(tmp_path / "bare.plan")
     with pytest.raises(UntrustedPlan, match="it is not signed"):
-        tactix.load(tmp_path / "bare.plan", strict=True)
+        tactix.load(tmp_path / "bare.plan")
 
 
 def test_a_decoded_plan_stays_foreign(path: Path, home: Become) -> None:
@@ -94,56 +103,101 @@ def test_a_decoded_plan_stays_foreign(path: Path, home: Become) -> None:
     loaded = container.load(path)
     for changed in (loaded, replace(loaded, name="renamed")):
         with pytest.raises(UntrustedPlan):
-            tactix.Runtime(references=False).load(changed)
+            tactix.Runtime().load(changed)
 
 
-def test_allowed_host_code_runs_but_not_under_strict(path: Path, home: Become) -> None:
+def test_allowed_code_runs(path: Path, home: Become, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By argument, by TensorRT's name, and by the environment where no argument says otherwise."""
     home("other")
+    np.testing.assert_array_equal(tactix.load(path, on_untrusted="allow")(X), WANT)
     runtime = tactix.Runtime()
     runtime.engine_host_code_allowed = True
     np.testing.assert_array_equal(runtime.deserialize(path)(X), WANT)
+    runtime.engine_host_code_allowed = False
     with pytest.raises(UntrustedPlan):
-        tactix.load(path, engine_host_code_allowed=True, strict=True)
+        runtime.deserialize(path)
+    monkeypatch.setenv("TACTIX_UNTRUSTED", "allow")
+    assert tactix.load(path).plan.seal is not None
+    with pytest.raises(UntrustedPlan):
+        tactix.load(path, on_untrusted="refuse")
+
+
+def test_no_other_word_for_what_becomes_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"on_untrusted is 'strict'\. Choose one of refuse, references, allow"):
+        tactix.Runtime(on_untrusted="strict")
+    monkeypatch.setenv("TACTIX_UNTRUSTED", "yes")
+    with pytest.raises(ConfigError, match="TACTIX_UNTRUSTED is 'yes'"):
+        tactix.Runtime()
+    with pytest.raises(ConfigError, match="'no'"):
+        tactix.Runtime(on_untrusted="allow").on_untrusted = "no"  # type: ignore[assignment]
+
+
+def test_machine_code_for_a_gpu_is_code() -> None:
+    """Its launcher runs none on the host."""
+    launchers: Any = tactix.Session(door="runtime").launchers
+    artifact = KernelArtifact("tactix.cuda.cubin@1", code=Binary(b"cubin", "k"))
+    step: Any = SimpleNamespace(artifact=artifact, plans=())
+    plan: Any = SimpleNamespace(steps=(step,))
+    assert not launchers["tactix.cuda.cubin@1"].host_code
+    assert code_steps(plan, launchers) == [step]
+    step.artifact = replace(artifact, code=None)
+    assert code_steps(plan, launchers) == []
+
+
+def test_what_loading_would_do(path: Path, plan: Plan, home: Become) -> None:
+    loaded = container.load(path)
+    assert tactix.Runtime().judge(plan).outcome == "runs"
+    known = tactix.Runtime().judge(loaded)
+    assert (known.code, known.outcome) == (True, "runs")
+    assert known.vouched.startswith("signed by")
+    home("other")
+    found = {policy: tactix.Runtime(on_untrusted=policy).judge(loaded) for policy in OnUntrusted}
+    assert {policy: v.outcome for policy, v in found.items()} == {
+        "refuse": "refused",
+        "references": "references",
+        "allow": "runs",
+    }
+    assert {(v.vouched, v.code) for v in found.values()} == {("", True)}
 
 
 def test_running_a_foreign_plan_does_not_launder_it(path: Path, home: Become, tmp_path: Path) -> None:
     """Saved again it has its own signature, and is as foreign as before."""
     home("other")
-    tactix.load(path, engine_host_code_allowed=True).save(tmp_path / "copy.plan")
+    tactix.load(path, on_untrusted="allow").save(tmp_path / "copy.plan")
     assert (tmp_path / "copy.plan").read_bytes() == path.read_bytes()
     with pytest.raises(UntrustedPlan):
-        tactix.load(tmp_path / "copy.plan", strict=True)
+        tactix.load(tmp_path / "copy.plan")
 
 
 def test_a_trusted_digest(plan: Plan, path: Path, home: Become, tmp_path: Path) -> None:
     home("other")
     trust_digest(container.load(path).seal.digest.hex().upper(), "from a colleague")
-    np.testing.assert_array_equal(tactix.load(path, strict=True)(X), WANT)
+    np.testing.assert_array_equal(tactix.load(path)(X), WANT)
     other = replace(plan, name="other")
     container.save(other, tmp_path / "other.plan")
     with pytest.raises(UntrustedPlan):
-        tactix.load(tmp_path / "other.plan", strict=True)
+        tactix.load(tmp_path / "other.plan")
 
 
 def test_steps_of_bodies_are_seen() -> None:
     """A plan whose own steps run plugins' code alone, around a body with machine code."""
-    from tactix.run.admission import host_steps
-
     launchers: Any = tactix.Session(door="runtime").launchers
-    step = SimpleNamespace(artifact=SimpleNamespace(launcher="tactix.cpu.elf@1", host_code=False), plans=())
+    step = SimpleNamespace(artifact=SimpleNamespace(launcher="tactix.cpu.elf@1", host_code=False, code=None), plans=())
     body = SimpleNamespace(steps=(step,))
-    outer_step = SimpleNamespace(artifact=SimpleNamespace(launcher="tactix.control@1", host_code=False), plans=(body,))
+    outer_step = SimpleNamespace(
+        artifact=SimpleNamespace(launcher="tactix.control@1", host_code=False, code=None), plans=(body,)
+    )
     outer: Any = SimpleNamespace(steps=(outer_step,))
-    assert host_steps(outer, launchers) == [step]
+    assert code_steps(outer, launchers) == [step]
     step.artifact.launcher = "tactix.numpy@1"
-    assert host_steps(outer, launchers) == []
+    assert code_steps(outer, launchers) == []
     step.artifact.launcher = "nobody.knows@1"
-    assert host_steps(outer, launchers) == [step]
+    assert code_steps(outer, launchers) == [step]
     step.artifact.launcher, step.artifact.host_code = "tactix.numpy@1", True
-    assert host_steps(outer, launchers) == [step]
+    assert code_steps(outer, launchers) == [step]
 
 
-def test_a_plan_without_host_code_needs_nobody_but_under_strict(tmp_path: Path) -> None:
+def test_a_plan_without_code_needs_nobody_and_says_so(tmp_path: Path) -> None:
     builder = tactix.Builder()
     network = builder.create_network("plain")
     network.mark_output(network.add_layer("tactix.Relu", [network.add_input("x", "f32", (3,))])[0], "y")
@@ -151,9 +205,15 @@ def test_a_plan_without_host_code_needs_nobody_but_under_strict(tmp_path: Path) 
     builder.build(network, config).save(tmp_path / "plain.plan")
     assert container.load(tmp_path / "plain.plan").seal.signature == b""
     x = np.float32([-1, 0, 2])
-    np.testing.assert_array_equal(tactix.load(tmp_path / "plain.plan")(x), np.maximum(x, 0))
-    with pytest.raises(UntrustedPlan, match="0 steps"):
-        tactix.load(tmp_path / "plain.plan", strict=True)
+    logger = Kept()
+    np.testing.assert_array_equal(tactix.load(tmp_path / "plain.plan", logger=logger)(x), np.maximum(x, 0))
+    (line,) = logger.lines
+    assert "nobody vouches for plan plain: it brings no code" in line
+    verdict = tactix.Runtime().judge(container.load(tmp_path / "plain.plan"))
+    assert (verdict.vouched, verdict.code, verdict.outcome) == ("", False, "runs")
+    container.save(container.load(tmp_path / "plain.plan"), tmp_path / "signed.plan", LocalStore().sign)
+    tactix.load(tmp_path / "signed.plan", logger=logger)
+    assert len(logger.lines) == 1
 
 
 # -- tampering ---------------------------------------------------------------------------------------------------------
@@ -221,7 +281,7 @@ def test_forged_signatures(
     (tmp_path / "forged.plan").write_bytes(made)
     for source, who in ((made, ""), (tmp_path / "forged.plan", r"forged\.plan: .*")):
         with pytest.raises(error, match=who + words):
-            tactix.load(source, engine_host_code_allowed=True)
+            tactix.load(source, on_untrusted="allow")
 
 
 def test_a_signature_is_of_one_header_alone(plan: Plan, path: Path) -> None:
@@ -229,7 +289,7 @@ def test_a_signature_is_of_one_header_alone(plan: Plan, path: Path) -> None:
     own = container.load(path).seal
     made = container.dump(replace(plan, name="other"), lambda digest: own.signature)
     with pytest.raises(UntrustedPlan, match="does not fit the plan"):
-        tactix.load(made, engine_host_code_allowed=True)
+        tactix.load(made, on_untrusted="allow")
 
 
 def test_nothing_is_decoded_before_the_signature_fits(plan: Plan, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

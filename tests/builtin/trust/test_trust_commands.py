@@ -61,7 +61,7 @@ def test_verify(path: Path, bare: Path, tool: Tool, home: Become, capsys: pytest
     assert found["digest"] == container.load(path).seal.digest.hex()
     assert found["signature"] == {"algorithm": "hmac-sha256", "key": book.read().local}
     assert found["trusted"].startswith("signed by hmac-sha256 key")
-    assert found["host_code_steps"] == len(container.load(path).steps)
+    assert found["code_steps"] == len(container.load(path).steps)
     assert cli.main(["verify", str(path)]) == 0
     out = capsys.readouterr().out
     assert found["digest"] in out
@@ -110,15 +110,15 @@ def test_a_public_key_goes_to_another_user(
     assert cli.main(["keys", "export", made["id"][:10]]) == 0
     public = capsys.readouterr().out.strip()
     home("other")
-    assert tool("run", path, "--strict")[1] == 5
+    assert tool("run", path)[1] == 5
     theirs, code = tool("keys", "trust", public, "--name", "maker")
     assert (code, theirs["id"], theirs["signs"]) == (0, made["id"], False)
-    assert tool("run", path, "--strict")[1] == 0
+    assert tool("run", path)[1] == 0
     assert cli.main(["keys", "list"]) == 0
     assert made["id"] in capsys.readouterr().out
     assert tool("sign", path, "--key", "maker")[1] == 2
     assert cli.main(["keys", "remove", "maker"]) == 0
-    assert tool("run", path, "--strict")[1] == 5
+    assert tool("run", path)[1] == 5
 
 
 def test_a_local_key_of_ones_own(tool: Tool) -> None:
@@ -143,17 +143,17 @@ def test_a_secret_key_stays_here(tool: Tool, capsys: pytest.CaptureFixture[str])
 
 def test_trust_by_digest(bare: Path, tool: Tool, capsys: pytest.CaptureFixture[str]) -> None:
     digest = tool("verify", bare)[0]["digest"]
-    error, code = tool("run", bare, "--strict")
+    error, code = tool("run", bare)
     assert (code, error["error"]["type"]) == (5, "UntrustedPlan")
     assert f"tactix trust {digest}" in error["error"]["do"]
-    assert tool("run", bare, "--allow-host-code")[1] == 0
+    assert tool("run", bare, "--untrusted", "allow")[1] == 0
     assert tool("trust", digest, "--note", "why")[0] == {"digests": {digest: "why"}}
-    assert tool("run", bare, "--strict")[1] == 0
+    assert tool("run", bare)[1] == 0
     assert tool("verify", bare)[0]["trusted"] == "its digest is trusted"
     assert cli.main(["trust"]) == 0
     assert digest in capsys.readouterr().out
     assert tool("trust", digest, "--remove")[0] == {"digests": {}}
-    assert tool("run", bare, "--strict")[1] == 5
+    assert tool("run", bare)[1] == 5
     assert [tool("trust", *args)[1] for args in (("12",), (digest, "--remove"))] == [2, 2]
     assert cli.main(["trust", "--remove"]) == 2
 
@@ -167,18 +167,42 @@ def test_build_signs_unless_told_not_to(tmp_path: Path, tool: Tool) -> None:
     onnx.save(helper.make_model(graph), tmp_path / "m.onnx")
     fast = ("build", tmp_path / "m.onnx", "-O0", "--no-timing-cache", "-o", tmp_path / "m.plan")
     assert tool(*fast)[1] == 0
-    assert tool("run", tmp_path / "m.plan", "--strict")[1] == 0
+    assert tool("run", tmp_path / "m.plan")[1] == 0
     assert tool(*fast, "--no-sign")[1] == 0
     assert container.load(tmp_path / "m.plan").seal.signature == b""
-    assert tool("run", tmp_path / "m.plan", "--strict")[1] == 5
+    assert tool("run", tmp_path / "m.plan")[1] == 5
 
 
 @pytest.mark.parametrize("command", [("run",), ("bench", "--seconds", "50ms")])
 def test_without_trust_references_run_with_one_warning(
     command: tuple[str, ...], bare: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main([command[0], str(bare), *command[1:]]) == 0
-    assert capsys.readouterr().err.count("the references of layers, which are slow, run in place of its host code") == 1
+    references = ("--untrusted", "references")
+    assert cli.main([command[0], str(bare), *command[1:]]) == 5
+    assert "--untrusted allow" in capsys.readouterr().err
+    assert cli.main([command[0], str(bare), *command[1:], *references]) == 0
+    assert capsys.readouterr().err.count("the references of layers, which are slow, run in place of its code") == 1
+    assert cli.main([command[0], str(bare), *command[1:], *references, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["on_references"] is True
+    assert cli.main([command[0], str(bare), *command[1:], "--untrusted", "allow", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["on_references"] is False
+
+
+def test_check_tells_what_loading_would_do(
+    bare: Path, tool: Tool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused, code = tool("check", bare)
+    assert (code, refused["trust"]) == (5, {"vouched": "", "code": True, "outcome": "refused", "policy": "refuse"})
+    assert "nobody vouches" in refused["reasons"][0]
+    slow, code = tool("check", bare, "--untrusted", "references")
+    assert (code, slow["trust"]["outcome"], slow["reasons"]) == (0, "references", [])
+    assert "the references of layers, which are slow" in slow["warnings"][0]
+    allowed, code = tool("check", bare, "--untrusted", "allow")
+    assert (code, allowed["trust"]["outcome"], allowed["warnings"]) == (0, "runs", [])
+    for policy, told in (("refuse", "would be refused here"), ("references", "would run on references here, slowly")):
+        monkeypatch.setenv("TACTIX_UNTRUSTED", policy)
+        cli.main(["check", str(bare)])
+        assert f"{bare}: {told}" in capsys.readouterr().out
 
 
 def test_build_finds_out_early_that_it_cannot_sign(

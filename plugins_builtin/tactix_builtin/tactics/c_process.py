@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -40,17 +41,32 @@ def run_all(
 ) -> list[Outcome]:
     """Run commands in ``cwd``, ``workers`` at a time (0: one per core), ``timeout`` seconds each.
 
-    Raises BuildCancelled when ``cancelled`` is set; no process outlives the call.
+    Raises BuildCancelled when ``cancelled`` is set; no process outlives the call. That of Ctrl-C, too: a
+    KeyboardInterrupt comes between any two steps of the main thread, such as the start of a process and noting it
+    down, and in no other thread.
     """
+    interrupted = threading.Event()
+    thread = ThreadPoolExecutor(1, "tactix-compilers")
+    try:
+        stop = (cancelled, interrupted)
+        return thread.submit(_work_off, commands, cwd, timeout, stop, workers or os.cpu_count() or 1).result()
+    finally:
+        interrupted.set()
+        thread.shutdown()
+
+
+def _work_off(
+    commands: Sequence[Sequence[str]], cwd: str, timeout: float, stop: Sequence[threading.Event], workers: int
+) -> list[Outcome]:
     waiting = list(enumerate(commands))[::-1]
     running: list[_Job] = []
     done: dict[int, Outcome] = {}
     try:
         while waiting or running:
-            while waiting and len(running) < (workers or os.cpu_count() or 1):
+            while waiting and len(running) < workers:
                 running.append(_start(*waiting.pop(), cwd, timeout))
             running = [job for job in running if not _finished(job, done)]
-            if cancelled.is_set():
+            if any(event.is_set() for event in stop):
                 raise BuildCancelled("compiling was cancelled")
             time.sleep(0.004)
     finally:

@@ -7,9 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,7 +19,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tactix_builtin import cli
-from tactix_builtin.tactics import cc
+from tactix_builtin.tactics import c_process, cc
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as of POSIX")
 
@@ -82,3 +84,27 @@ def test_compiling_ends_at_once(command: str, model: str, children: Path) -> Non
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
     assert not Path(model).with_suffix(".lock").exists()
+
+
+def test_a_process_that_starts_just_then_ends_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started, start, never_cancelled = [], subprocess.Popen, threading.Event()
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        started.append(start(*args, **options))
+        os.kill(os.getpid(), signal.SIGINT)
+        return started[-1]
+
+    monkeypatch.setattr(c_process.subprocess, "Popen", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # workers of pytest-xdist may ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            c_process.run_all(
+                [[sys.executable, "-c", "import time; time.sleep(300)"]], str(tmp_path), 300.0, never_cancelled
+            )
+    finally:
+        signal.signal(signal.SIGINT, before)
+        left = [p for p in started if p.poll() is None]
+        for p in left:
+            p.kill()
+    assert started
+    assert not left

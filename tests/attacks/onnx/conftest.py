@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +13,6 @@ import tactix
 from tactix.words.errors import ModelImportError
 
 sys.path.insert(0, str(Path(__file__).parent))
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    os.environ.setdefault("TACTIX_CACHE_DIR", str(config.cache.mkdir("tactix-objects")))  # type: ignore[union-attr]
 
 
 def checked(e: tactix.TactixError) -> tactix.TactixError:

@@ -25,10 +25,6 @@ Inputs = dict[str, np.ndarray]
 Saved = tuple[Path, Inputs, list[np.ndarray]]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    os.environ.setdefault("TACTIX_CACHE_DIR", str(config.cache.mkdir("tactix-objects")))  # type: ignore[union-attr]
-
-
 def feed(engine: Any, batch: int = 3) -> Inputs:
     """Random inputs; integers are 0 or 1."""
     rng = np.random.default_rng(7)

@@ -1,15 +1,8 @@
-"""The harness is importable from these tests, and objects are cached in pytest's own cache, not in the user's."""
+"""The harness is importable from these tests."""
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
-import pytest
-
 sys.path.insert(0, str(Path(__file__).parent))
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    os.environ.setdefault("TACTIX_CACHE_DIR", str(config.cache.mkdir("tactix-objects")))  # type: ignore[union-attr]

@@ -174,8 +174,6 @@ class KernelTactic(AuthoredTactic):
         self.device, self.requires, self.by_signature = device, tuple(requires), by_signature
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        if lacking := [f for f in self.requires if not device.has(f)]:
-            return Reject(f"the device has no {lacking[0]}")
         if why := _why_not(node):
             return Reject(why)
         found, reasons = [], ["formats other than linear cannot be fused behind"]

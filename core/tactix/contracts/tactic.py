@@ -73,7 +73,8 @@ class Tactic:
     ``vendor``: its steps need a library of the device's maker in the very version that the build had; not asked under
     ``VERSION_COMPATIBLE``. ``breadth``: how many times as many variants are measured as the optimization level says,
     for those that need no compiling. ``numerics``: ``exact``, or ``tf32`` if it rounds float32 operands so: builder
-    flags gate that, and the accuracy gate then grants float16's budget.
+    flags gate that, and the accuracy gate then grants float16's budget. ``requires``: features of the device without
+    which it is not asked.
     """
 
     key: str
@@ -87,6 +88,17 @@ class Tactic:
     vendor: bool = False
     breadth: int = 1
     numerics: str = "exact"
+    requires: tuple[str, ...] = ()
+
+    def offers(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        """``variants``, where the device has what the tactic requires."""
+        if lacking := self.lacks(device):
+            return Reject(f"the device has no {', '.join(lacking)}")
+        return self.variants(node, device)
+
+    def lacks(self, device: DeviceProperties) -> tuple[str, ...]:
+        """What it requires and the device has not."""
+        return tuple(f for f in self.requires if not device.has(f))
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         """The choices for this node, best guess first; or why there is none. Must be pure."""

@@ -127,7 +127,7 @@ def _asked(tactics: Sequence[Tactic], kind: str, device: DeviceProperties) -> li
 def _ask(bids: Bids, tactic: Tactic, ctx: CompileContext, terms: Terms) -> None:
     node, limit = bids.node, LEVEL_VARIANTS[terms.level] * tactic.breadth
     try:
-        offered = tactic.variants(node, ctx.device)
+        offered = tactic.offers(node, ctx.device)
         if isinstance(offered, Reject):
             bids.rejections.append((tactic.key, offered.reason))
             return

@@ -51,16 +51,21 @@ def tactics_of(subject: Subject) -> list[Tactic]:
 
 def kernels_of(subject: Subject) -> tuple[list[Tactic], str]:
     """Tactics whose device is here, and which are left out. Raises NotHere if none is left."""
-    here, away = [], {}
-    for t in tactics_of(subject):
-        why = _device(subject, t).available() if t.device in _kinds(subject) else f"no device of kind {t.device!r}"
-        if why:
-            away[t.key] = why
-        else:
-            here.append(t)
+    reasons = {t: why_away(subject, t) for t in tactics_of(subject)}
+    here = [t for t, why in reasons.items() if not why]
+    away = [f"{t.key} ({why})" for t, why in reasons.items() if why]
     if not here:
-        raise NotHere("; ".join(f"{key}: {why}" for key, why in away.items()))
+        raise NotHere("; ".join(away))
     return here, f"; not here: {', '.join(away)}" if away else ""
+
+
+def why_away(subject: Subject, tactic: Tactic) -> str:
+    """Why no kernel of a tactic runs on this machine; empty if some do."""
+    if tactic.device not in _kinds(subject):
+        return f"no device of kind {tactic.device!r}"
+    device = _device(subject, tactic)
+    lacking = [] if device.available() else tactic.lacks(device.properties())
+    return device.available() or (f"the device has no {', '.join(lacking)}" if lacking else "")
 
 
 def _kinds(subject: Subject) -> set[str]:
@@ -182,7 +187,7 @@ for sizes in (None, *bids.SHAPES):
 
 def offered(subject: Subject, trial: Trial) -> list[Variant]:
     """The variants of a node, none where the tactic rejects it."""
-    found = trial.tactic.variants(trial.node, _device(subject, trial.tactic).properties())
+    found = trial.tactic.offers(trial.node, _device(subject, trial.tactic).properties())
     return [] if isinstance(found, Reject) else list(found)
 
 
@@ -207,7 +212,7 @@ def _hold(
 
 def _reasons(subject: Subject, tactic: Tactic) -> str:
     device = _device(subject, tactic).properties()
-    said = {r.reason for _, n in nodes(subject, tactic) if isinstance(r := tactic.variants(n, device), Reject)}
+    said = {r.reason for _, n in nodes(subject, tactic) if isinstance(r := tactic.offers(n, device), Reject)}
     return "; ".join(sorted(said)) or f"no example of {', '.join(tactic.implements)}"
 
 
@@ -249,7 +254,7 @@ def same_twice(subject: Subject) -> str:
         device = _device(subject, tactic)
         properties = device.target("sm_90") if device.available() and tactic.device == "cuda" else device.properties()
         for about, node in nodes(subject, tactic):
-            first, second = tactic.variants(node, properties), tactic.variants(node, properties)
+            first, second = tactic.offers(node, properties), tactic.offers(node, properties)
             if first != second:
                 raise Broken(f"{tactic.key} on {about} offers {first}, then {second}")
             for v in () if isinstance(first, Reject) else first:

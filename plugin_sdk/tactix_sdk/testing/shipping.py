@@ -50,11 +50,14 @@ class Shipped:
 
 
 def shipped(subject: Subject, embed: Sequence[str] = ()) -> Iterator[Shipped]:
-    """A plan of the first example that each tactic takes; built for the processor. Raises NotHere."""
+    """A plan of the first example that each tactic takes; built for this processor. Raises NotHere."""
     host = [t for t in bids.tactics_of(subject) if t.device == "cpu"]
     if not host:
         raise NotHere("the pack has no tactics for the processor")
-    for tactic in host:
+    away = {t: why for t in host if (why := bids.why_away(subject, t))}
+    if len(away) == len(host):
+        raise NotHere("; ".join(f"{t.key}: {why}" for t, why in away.items()))
+    for tactic in (t for t in host if t not in away):
         found = next(_plans(subject, tactic, embed), None)
         if found is not None:
             yield found

@@ -72,7 +72,7 @@ def replay(case: Mapping[str, Any], here: bool = False, plugins: Iterable[Any] =
     device, tactic = session.devices["tactix.cpu@1"], session.tactics[case["tactic"]]
     node, env = _node(case, session), dict(case["env"])
     context = CompileContext(device.properties(), env, case["threads"])
-    offered = tactic.variants(node, context.device)
+    offered = tactic.offers(node, context.device)
     found = [v for v in (() if isinstance(offered, Reject) else offered) if v.id == case["variant"]]
     if not found:
         raise ExecutionError("the variant is not offered any longer", who=case["tactic"])

@@ -60,6 +60,7 @@ class HalfAmxConvTactic(Tactic):
     implements = ("tactix.WideConvolution@1", "tactix.Convolution@1", "tactix.WideConvTranspose@1")
     source = "c"
     by_signature = True
+    requires = HALVES.unit
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         work = work_of(node)

@@ -18,7 +18,8 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import evaluate, symbols
 from tactix.words.tensor import blocked
-from tactix_builtin.tactics.c_gemm_amx import DEPTH, FEATURES, FEWEST, WIDTH, PartsKernel, seconds
+from tactix_builtin.tactics.c_gemm_amx import DEPTH, FEWEST, WIDTH, PartsKernel, seconds
+from tactix_builtin.tactics.c_int8_tile import HALVES, has_tiles
 from tactix_builtin.tactics.c_tile import Site
 from tactix_builtin.tactics.c_window import BlockedSite, Window, formats, window
 
@@ -37,9 +38,10 @@ class AmxConvTactic(Tactic):
     implements = ("tactix.Convolution@1",)
     source = "c"
     by_signature = True
+    requires = HALVES.unit
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        if not device.has(*FEATURES) or device.lanes != LANES:
+        if not has_tiles(device, HALVES):
             return Reject("it needs AMX with bfloat16, and AVX-512")
         win = window(node)
         if isinstance(win, Reject):

@@ -23,11 +23,11 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, ceildiv, evaluate, symbols
 from tactix_builtin.tactics.c_epilogue import Epilogue
+from tactix_builtin.tactics.c_int8_tile import HALVES, has_tiles
 from tactix_builtin.tactics.c_product import Product, RowSite, product
 from tactix_builtin.tactics.c_text import Args, block, kernel, loop, prelude, split
 from tactix_builtin.tactics.c_tile import GRID, Functions, Site, Tile, finish_saved
 
-FEATURES = ("amx_tile", "amx_bf16", "avx512f", "avx512bw", "avx512dq", "avx512vl")
 WIDTH, DEPTH, HIGH = 32, 32, 16
 """Columns of a panel; k of a step; rows of a tile."""
 FEWEST = 8
@@ -63,9 +63,10 @@ class AmxGemmTactic(Tactic):
     implements = ("tactix.Gemm@1", "tactix.MatMul@1")
     source = "c"
     by_signature = True
+    requires = HALVES.unit
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        if not device.has(*FEATURES) or device.lanes != 16:
+        if not has_tiles(device, HALVES):
             return Reject("it needs AMX with bfloat16, and AVX-512")
         p = product(node)
         if isinstance(p, Reject):

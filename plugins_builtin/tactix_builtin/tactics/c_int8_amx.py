@@ -94,6 +94,7 @@ class ByteAmxTactic(Tactic):
     source = "c"
     by_signature = True
     dot: Dot = BYTES
+    requires = BYTES.unit
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         p = dot_product(node, self.dot)
@@ -124,6 +125,7 @@ class HalfAmxTactic(ByteAmxTactic):
     key = "tactix.c_bf16_amx@1"
     implements = ("tactix.WideMatMul@1", "tactix.MatMul@1", "tactix.Gemm@1")
     dot = HALVES
+    requires = HALVES.unit
 
 
 class _Kernel(DotKernel):

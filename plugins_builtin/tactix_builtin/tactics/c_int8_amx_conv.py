@@ -45,6 +45,7 @@ class ByteAmxConvTactic(Tactic):
     implements = ("tactix.IntegerConvolution@1",)
     source = "c"
     by_signature = True
+    requires = BYTES.unit
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         win = window.dot_window(node)

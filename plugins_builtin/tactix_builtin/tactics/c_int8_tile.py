@@ -52,7 +52,7 @@ SIDE, HIGH, DEEP = 32, 16, 64
 
 def has_tiles(device: DeviceProperties, dot: Dot) -> bool:
     """Whether the device has a matrix unit for such products, and vectors for the rest."""
-    return device.has("amx_tile", dot.tiles, "avx512f", "avx512bw", "avx512dq", "avx512vl") and device.lanes == 16
+    return device.has(*dot.unit) and device.lanes == 16
 
 
 def shapes(device: DeviceProperties) -> tuple[tuple[int, int], ...]:
@@ -79,6 +79,11 @@ class Dot:
     def group(self) -> int:
         """Elements of a group."""
         return 4 // self.size
+
+    @property
+    def unit(self) -> tuple[str, ...]:
+        """Features of a device whose matrix unit does it, and whose vectors do the rest."""
+        return ("amx_tile", self.tiles, "avx512f", "avx512bw", "avx512dq", "avx512vl")
 
     @property
     def element(self) -> str:

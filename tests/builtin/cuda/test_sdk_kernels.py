@@ -57,6 +57,6 @@ def test_it_compiles(architecture: str) -> None:
 
 def test_a_feature_that_is_not_there_is_said() -> None:
     other = cuda_tactic("acme.new@1", "tactix.MatMul@1", requires=("sm_999",))(lambda op: "")
-    found = other.variants(epilogues(GEMM, "f16", 37, 24, 17)[0].node, simt.DEVICE)
+    found = other.offers(epilogues(GEMM, "f16", 37, 24, 17)[0].node, simt.DEVICE)
     assert isinstance(found, Reject)
     assert "sm_999" in found.reason

@@ -13,12 +13,11 @@ from tactix.contracts.tactic import CompileContext, Reject
 from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.tactics import c_gemm_amx
 from tactix_builtin.tactics.c_conv_amx import AmxConvTactic
-from tactix_builtin.tactics.c_gemm_amx import FEATURES
 
 AMX = AmxConvTactic()
 RNG = np.random.default_rng(31)
-DEVICE = replace(h.NATIVE, features=h.NATIVE.features | set(FEATURES), vector_bits=512)
-HAS = CpuDevice().properties().has(*FEATURES) and h.NATIVE.lanes == 16
+DEVICE = replace(h.NATIVE, features=h.NATIVE.features | set(AmxConvTactic.requires), vector_bits=512)
+HAS = CpuDevice().properties().has(*AmxConvTactic.requires) and h.NATIVE.lanes == 16
 runs = pytest.mark.skipif(not HAS, reason="no AMX here")
 
 

@@ -38,6 +38,23 @@ def relu() -> Node:
     return net.nodes[0]
 
 
+def test_a_tactic_is_not_asked_where_a_feature_is_missing_that_it_requires() -> None:
+    class Wide(Ranks):
+        key = "t.wide@1"
+        requires = ("wide", "wider")
+
+        def variants(self, node: Node, device: DeviceProperties) -> list[Variant]:
+            assert device.has(*self.requires)
+            return [Variant()]
+
+    wide = CompileContext(DeviceProperties("cpu", "any", frozenset({"wide"})))
+    bids = bid(relu(), [Ranks(), Wide()], wide, Terms(level=0))
+    assert [c.tactic.key for c in bids.candidates] == ["t.ranks@1"]
+    assert ("t.wide@1", "the device has no wider") in bids.rejections
+    widest = CompileContext(DeviceProperties("cpu", "any", frozenset({"wide", "wider"})))
+    assert [c.tactic.key for c in bid(relu(), [Wide()], widest, Terms()).candidates] == ["t.wide@1"]
+
+
 @pytest.mark.parametrize("level", sorted(LEVEL_VARIANTS))
 @pytest.mark.parametrize("breadth", [1, 2])
 def test_a_level_says_how_many_variants_of_a_tactic_bid(level: int, breadth: int) -> None:

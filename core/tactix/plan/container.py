@@ -16,11 +16,13 @@ import json
 import mmap
 import os
 import re
+import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from tactix.contracts.trust import Seal
 from tactix.plan.decode import decode_plan
@@ -125,24 +127,26 @@ def _canonical(header: Mapping[str, Any]) -> bytes:
 
 def load(
     source: str | Path | bytes | bytearray | memoryview, *, verify: bool | None = None,
-    admit: Callable[[Seal], Any] | None = None,
+    admit: Callable[[Seal], Any] | None = None, private: bool = False,
 ) -> Plan:  # fmt: skip
     """A plan from a file, whose weights are then mapped, or from bytes.
 
+    ``private``: the file is read into memory first, so that what is checked here is what the plan holds from then on,
+    whoever writes the file: for what will be signed. Header and machine code are copied before they are checked anyhow.
     Machine code is always checked against its sha256; all blobs are with ``verify``, by default if the plan is signed.
     ``admit`` sees the seal before anything is decoded, and raises UntrustedPlan to refuse it. Raises PlanFormatError,
     OSError.
     """
     try:
-        return _load(source, verify, admit)
+        return _load(source, verify, admit, private)
     except (PlanFormatError, UntrustedPlan) as e:
         e.who = ": ".join(filter(None, (str(source) if isinstance(source, (str, Path)) else "", e.who)))
         e.do = e.do or REMEDY
         raise
 
 
-def _load(source: Any, verify: bool | None, admit: Callable[[Seal], Any] | None) -> Plan:
-    data = mapped(source) if isinstance(source, (str, Path)) else memoryview(source).toreadonly().cast("B")
+def _load(source: Any, verify: bool | None, admit: Callable[[Seal], Any] | None, private: bool) -> Plan:
+    data = _content(source, private)
     length, signed, digest = _prologue(bytes(data[: PROLOGUE.size]), data.nbytes)
     text, end = bytes(data[PROLOGUE.size : PROLOGUE.size + length]), PROLOGUE.size + length + signed
     seal = _seal(text, digest, bytes(data[PROLOGUE.size + length : end]))
@@ -158,11 +162,33 @@ def _load(source: Any, verify: bool | None, admit: Callable[[Seal], Any] | None)
     return replace(decode_plan(header, blobs), seal=seal)
 
 
+def _content(source: Any, private: bool) -> memoryview:
+    if isinstance(source, (str, Path)):
+        return copied(source) if private else mapped(source)
+    given = memoryview(source).toreadonly().cast("B")
+    return memoryview(bytes(given)) if private else given
+
+
 def mapped(path: str | Path) -> memoryview:
-    """A file's content, empty for what is no file; what is looked at here is what is used later. Raises OSError."""
-    with open(path, "rb") as f:
-        size = os.fstat(f.fileno()).st_size  # 0 for what is no file, too
+    """A file's content, which changes with the file. Raises PlanFormatError for what is no file, OSError."""
+    with _opened(path) as f:
+        size = os.fstat(f.fileno()).st_size
         return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
+
+
+def copied(path: str | Path) -> memoryview:
+    """A file's content in memory of its own. Raises as ``mapped``."""
+    with _opened(path) as f:
+        return memoryview(f.read())
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[BinaryIO]:
+    """A regular file, to be read. A pipe is not waited for."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as f:
+        if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
+            raise PlanFormatError("that is no regular file", do="Copy the plan into a file, or give its bytes")
+        yield f
 
 
 def _prologue(start: bytes, size: int) -> tuple[int, int, bytes]:

@@ -44,7 +44,7 @@ class DispatchFlavour:
 
 
 def envelope_of(source: Any) -> tuple[memoryview, Envelope]:
-    """The content of a plan, mapped if it is a file, and its envelope: what is looked at here is what the guest gets.
+    """The content of a plan, mapped if it is a file, and its envelope. A guest checks what it gets for itself.
 
     Raises PlanFormatError, OSError.
     """
@@ -52,9 +52,8 @@ def envelope_of(source: Any) -> tuple[memoryview, Envelope]:
 
     if not isinstance(source, (str, Path)):
         return (data := memoryview(source).cast("B")), read(data)
-    data = mapped(source)
     try:
-        return data, read(data)
+        return (data := mapped(source)), read(data)
     except PlanFormatError as e:
         e.who = ": ".join(filter(None, (str(source), e.who)))
         raise

@@ -46,7 +46,7 @@ class Refitter:
             why = "an engine of the default flavour can be, or a plan, its file or its bytes"
             raise InvalidArgument(f"{type(target).__name__} objects cannot be refitted", why=why)
         loaded = target.plan if isinstance(target, Engine) else target
-        self._plan = loaded if isinstance(loaded, Plan) else container.load(loaded, verify=True)
+        self._plan = loaded if isinstance(loaded, Plan) else container.load(loaded, verify=True, private=True)
         self._seal = None if isinstance(loaded, Plan) else self._plan.seal
         self._recipes = recipe.read(self._plan)
         if self._engine is not None and not isinstance(self._engine, RefittableEngine):

@@ -25,7 +25,7 @@ def command(plan: str, name: str | None, output: str | None, as_json: bool) -> N
     Who signs a plan vouches for it: its machine code then runs wherever the key is trusted. The digest of the plan,
     which `tactix verify` shows, stays as it is.
     """
-    loaded = container.load(plan, verify=True)
+    loaded = container.load(plan, verify=True, private=True)
     key: Key | None = people.find(book.read(), name) if name else None
     source.output(output or plan)
     container.save(loaded, output or plan, partial(sign, key) if key else LocalStore().sign)

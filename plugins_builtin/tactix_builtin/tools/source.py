@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
 
 def is_plan(path: str) -> bool:
-    """Whether a file starts like a plan."""
+    """Whether a file starts like a plan. Raises InvalidArgument for a pipe and the like, which could be read once."""
+    if not os.path.isfile(path):
+        raise InvalidArgument("that is no regular file", who=path, do="Copy it into a file")
     with open(path, "rb") as f:
         return f.read(len(MAGIC)) == MAGIC
 

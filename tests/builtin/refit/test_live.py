@@ -244,6 +244,23 @@ def test_a_file_that_is_trusted_here_is_signed_again(tmp_path: Path, monkeypatch
     assert container.load(tmp_path / "c.plan").seal.signature == b""  # type: ignore[union-attr]
 
 
+def test_what_changes_after_the_check_is_not_signed(tmp_path: Path) -> None:
+    """Another process writes the file while a refitter has it: weights that it does not touch, and the runtime."""
+    flags = {BuilderFlag.REFIT, BuilderFlag.VERSION_COMPATIBLE}
+    path = saved(built(chain(1.0, 2), flags), tmp_path / "a.plan")
+    before = container.load(path, private=True)
+    refitter = Refitter(path)
+    with open(path, "r+b") as f:
+        at = path.read_bytes().index(bytes(before.blobs["lean_runtime"]))
+        f.seek(at)
+        f.write(b"PK not what was vouched for")
+    refitter.refit_from_onnx(chain(2.0, 2))
+    refitter.save(tmp_path / "b.plan")
+    after = container.load(tmp_path / "b.plan", verify=True)
+    assert tactix.Runtime().judge(after).vouched
+    assert bytes(after.blobs["lean_runtime"]) == bytes(before.blobs["lean_runtime"])
+
+
 def test_weights_of_a_file_are_checked_before_it_is_signed_again(tmp_path: Path) -> None:
     """Also where its digest is trusted, of which running reads no more than the header."""
     path = tmp_path / "bare.plan"

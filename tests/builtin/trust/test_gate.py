@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from tactix.plan.schema import Plan
 from tactix.run.admission import code_steps
 from tactix.words.error_recorder import ErrorRecorder
 from tactix.words.errors import ConfigError, PlanFormatError, TactixError, UntrustedPlan
+from tactix_builtin import cli
 from tactix_builtin.trust import trust_digest
 from tactix_builtin.trust.store import LocalStore
 
@@ -308,6 +310,48 @@ def test_weights_of_signed_plans_are_checked_unless_told_not_to(path: Path) -> N
     with pytest.raises(PlanFormatError, match="sha256"):
         tactix.load(data)
     assert tactix.load(data, verify=False)(X).shape == (2, 5)
+
+
+# -- files that change while they are looked at ------------------------------------------------------------------------
+
+
+def _in_place(path: Path, old: bytes, new: bytes) -> None:
+    """Another writer has the file open, so no new file takes its place."""
+    at = path.read_bytes().index(old)
+    with open(path, "r+b") as f:
+        f.seek(at)
+        f.write(new)
+
+
+def test_header_and_code_of_a_loaded_plan_do_not_change_with_the_file(plan: Plan, path: Path) -> None:
+    code = _machine_code(plan)
+    loaded = container.load(path)
+    _in_place(path, code, bytes(len(code)))
+    assert _machine_code(loaded) == code
+    assert tactix.Runtime().judge(loaded).vouched
+
+
+def test_what_is_signed_is_what_was_checked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process writes the file after ``tactix sign`` has verified it."""
+    weights = np.arange(15, dtype=np.float32).tobytes()
+    changing = lambda output: _in_place(path, weights[4:8], b"\xff\xff\xff\x7e") or output  # noqa: E731
+    monkeypatch.setattr("tactix_builtin.tools.source.output", changing)
+    signed = path.with_name("signed.plan")
+    assert cli.main(["sign", str(path), "-o", str(signed)]) == 0
+    assert weights not in path.read_bytes()
+    np.testing.assert_array_equal(tactix.load(signed)(X), WANT)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+@pytest.mark.parametrize("flavour", ["default", "dispatch"])
+def test_a_pipe_is_not_waited_for(tmp_path: Path, flavour: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(PlanFormatError, match=r"pipe: that is no regular file\. Copy the plan into a file"):
+        tactix.load(tmp_path / "pipe", flavour=flavour)
+    for tool in ("run", "check", "inspect", "verify", "sign"):
+        assert cli.main([tool, str(tmp_path / "pipe")]) in (2, 5)
+    with pytest.raises(OSError, match="directory"):
+        tactix.load(tmp_path)
 
 
 # -- the cache of load_or_build ----------------------------------------------------------------------------------------

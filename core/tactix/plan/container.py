@@ -15,7 +15,6 @@ import hashlib
 import json
 import mmap
 import os
-import re
 import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping
@@ -152,7 +151,9 @@ def _load(source: Any, verify: bool | None, admit: Callable[[Seal], Any] | None,
     seal = _seal(text, digest, bytes(data[PROLOGUE.size + length : end]))
     if admit:
         admit(seal)
-    header = _parse(text)
+    header = parse(text)
+    if "blobs" not in header:
+        raise PlanFormatError("the header has no table of blobs")
     table = _table(header.pop("blobs"))
     _check_layout(data, end, table)
     start = align(end)
@@ -227,32 +228,37 @@ def _check_blobs(blobs: Mapping[str, memoryview], table: Mapping[str, Range]) ->
                 raise PlanFormatError("content does not fit its sha256", who=f"blob {name!r}")
 
 
-def _parse(text: bytes) -> dict[str, Any]:
-    _check_growth(text)
+def parse(text: bytes, who: str = "the header") -> dict[str, Any]:
+    """A JSON object in ASCII that takes memory in proportion to its text. Raises PlanFormatError."""
+    _check_growth(text, who)
     try:
         checks: Any = {"object_pairs_hook": _unique, "parse_constant": _no_number, "parse_float": _finite}
-        header = json.loads(text.decode("ascii"), **checks)
+        found = json.loads(text.decode("ascii"), **checks)
         if b"\\ud" in text:  # halves of characters could be printed nowhere
-            json.dumps(header, ensure_ascii=False).encode()
+            json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as e:
-        raise PlanFormatError("the header is no JSON", why=str(e)[:200]) from None
-    if not isinstance(header, dict) or "blobs" not in header:
-        raise PlanFormatError("the header has no table of blobs")
-    return header
+        raise PlanFormatError(f"{who} is no JSON", why=str(e)[:200]) from None
+    if not isinstance(found, dict):
+        raise PlanFormatError(f"{who} is no JSON object")
+    return found
 
 
-def _check_growth(text: bytes) -> None:
-    """Refuse JSON that takes far more memory than its text, or that is nested deeply."""
-    marks, most = re.sub(rb"(?s)\\.", b"", text).translate(None, _NO_MARKS), MARKS + len(text) // 8
+def _check_growth(text: bytes, who: str) -> None:
+    """Refuse JSON that takes far more memory than its text, or that is nested deeply.
+
+    An escaped quote ends no text; pairs of backslashes go first, so that of each run one is left where it escapes.
+    """
+    marks = text.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_MARKS)
+    most = MARKS + len(text) // 8
     if marks.count(b'"') <= most:
         marks = b"".join(marks.split(b'"')[::2])  # what is not in quotes
     if len(marks) > most:
-        raise PlanFormatError(f"the header has {len(marks)} commas and brackets in {len(text)} bytes")
+        raise PlanFormatError(f"{who} has {len(marks)} commas and brackets in {len(text)} bytes")
     marks = marks.replace(b",", b"")
     for _ in range(NESTING):
         marks = marks.replace(b"[]", b"").replace(b"{}", b"")
     if marks:
-        raise PlanFormatError(f"the header is no JSON, or nested more than {NESTING} deep")
+        raise PlanFormatError(f"{who} is no JSON, or nested more than {NESTING} deep")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from tactix.contracts.artifact import Arg
 from tactix.contracts.launcher import Step
 from tactix.contracts.trust import Seal
+from tactix.plan.extents import Extent, extents
 from tactix.words import dims
 from tactix.words.dims import Dim, Shape
 from tactix.words.dtypes import DType
@@ -18,7 +19,7 @@ from tactix.words.errors import PlanFormatError
 from tactix.words.tensor import LINEAR, Element, Format, TensorSpec
 
 KINDS = ("input", "output", "arena", "workspace", "weight", "object")
-WRITTEN = ("output", "arena", "workspace", "object")
+WRITTEN = ("output", "arena", "object")
 _NAMES = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)? ([A-Za-z0-9][A-Za-z0-9.!+_-]*)?")
 DEEPEST = 16
 """How deep plans may lie in each other."""
@@ -146,6 +147,11 @@ class Plan:
         return out
 
     @functools.cached_property
+    def extents(self) -> Mapping[int, tuple[Extent, ...]]:
+        """What of the steps' operands has to be compared with their buffers at each shape. Raises PlanFormatError."""
+        return extents(self)
+
+    @functools.cached_property
     def known(self) -> frozenset[str]:
         """All symbols that have a value at the end of a run."""
         return self.symbols.union(*self.produced.values())
@@ -167,17 +173,31 @@ def validate(plan: Plan, around: frozenset[str] = frozenset(), depth: int = 0) -
         named = _NAMES.fullmatch(f"{r.dist} {r.version}") is not None
         _require(named, "no name and version of a package", f"requirement {r.key!r}")
         _require(not r.embedded or r.digest in plan.blobs, "no blob with its wheel", f"requirement {r.key!r}")
-    ready = {-1, *(i for i, b in enumerate(plan.buffers) if b.kind in ("input", "weight"))}
     for i, s in enumerate(plan.steps):
         _step(plan, i, s, f"step {i} ({s.name})")
+    _order(plan)
+    _ = plan.extents
+    for p in (p for s in plan.steps for p in s.plans):
+        validate(p, plan.known, depth + 1)
+    return plan
+
+
+def _order(plan: Plan) -> None:
+    """Nothing is read before it is written; what a step has produced has memory of its own, and stays as it is."""
+    ready = {-1, *(i for i, b in enumerate(plan.buffers) if b.kind in ("input", "weight"))}
+    produced = set[int]()
+    for i, s in enumerate(plan.steps):
+        where = f"step {i} ({s.name})"
         early = [o.buffer for o in s.inputs if o.buffer not in ready]
-        _require(not early, f"reads buffer {early[:1]} before it is written", f"step {i} ({s.name})")
-        ready.update(o.buffer for o in s.outputs)
-        for p in s.plans:
-            validate(p, plan.known, depth + 1)
+        _require(not early, f"reads buffer {early[:1]} before it is written", where)
+        own = {o.buffer for o in s.outputs}
+        _require(len(own) == len(s.outputs), "writes a buffer twice", where)
+        again = own & (ready if i in plan.produced else produced)
+        _require(not again, f"writes buffer {min(again, default=-1)} again, which was produced", where)
+        produced |= own if i in plan.produced else set()
+        ready |= own
     for io in plan.outputs:
         _require(io.buffer in ready, "no step writes it", f"output {io.name!r}")
-    return plan
 
 
 def _require(condition: bool, what: str, who: str) -> None:
@@ -249,8 +269,16 @@ def _step(plan: Plan, index: int, s: Step, where: str) -> None:
         _require(o.format.fits(o.spec.rank), f"format {o.format.name} does not fit rank {o.spec.rank}", where)
         fits = o.buffer == -1 or o.spec.dtype.on_host == plan.buffers[o.buffer].dtype.on_host
         _require(fits, f"reads buffer {o.buffer} as {o.spec.dtype.value}", where)
-    for b in written:
-        _require(plan.buffers[b].kind in WRITTEN, f"writes buffer {b}, which is a {plan.buffers[b].kind}", where)
+    for o in s.outputs:
+        held = plan.buffers[o.buffer]
+        _require(held.kind in WRITTEN, f"writes buffer {o.buffer}, which is a {held.kind}", where)
+        whole = (o.spec.dtype, o.spec.shape, o.format) == (held.dtype, held.shape, held.format)
+        # what nobody wrote would be what lay in memory before
+        _require(whole, f"buffer {o.buffer} is not written as it is declared", where)
+    for b in s.constants.values():
+        _require(plan.buffers[b].kind == "weight", f"constant buffer {b} is a {plan.buffers[b].kind}", where)
+    fits = s.workspace == -1 or plan.buffers[s.workspace].kind == "workspace"
+    _require(fits, f"buffer {s.workspace} is no workspace", where)
     _closed(plan, where, s.artifact.workspace)
     for launch in s.artifact.launches:
         _closed(plan, where, *launch.grid, *launch.block, *launch.cluster, launch.shared_bytes)

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from tactix.plan.extents import SIZE_LIMIT
 from tactix.run.arrays import address_of, as_input, in_order
 from tactix.run.bound import Bound
-from tactix.run.link import SIZE_LIMIT, Layout, Program
+from tactix.run.link import Layout, Program
 from tactix.run.memory import ALIGNMENT, Memory
 from tactix.run.shapes import shape_of, solve
 from tactix.words.dims import Shape, show

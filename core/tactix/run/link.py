@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable
+from tactix.plan.extents import check, size_at
 from tactix.plan.memory import plan_memory
 from tactix.plan.schema import Plan
 from tactix.run.memory import Weights
 from tactix.run.shapes import evaluated
-from tactix.words import dims
-from tactix.words.dims import Dim, Env
-from tactix.words.errors import InvalidArgument, PlanCompatibilityError, PluginError, ShapeError
+from tactix.words.dims import Env
+from tactix.words.errors import InvalidArgument, PlanCompatibilityError, PluginError
 from tactix.words.logger import Logger
 
 LAYOUTS = 64
 """Shapes whose memory layout is kept."""
-
-SIZE_LIMIT = 1 << 47
 
 LINGER = 8
 """Steps for which the memory of small tensors is not used again, where steps run beside each other."""
@@ -82,10 +79,9 @@ class Program:
             i: [Program(p, session, device, options, self.weights) for p in s.plans]
             for i, s in enumerate(plan.steps) if s.plans
         }  # fmt: skip
-        self._doubtful = _doubtful(plan)
         self._placed = [i for i, b in enumerate(plan.buffers) if b.kind in ("arena", "workspace")]
         self._lifetimes = [(plan.buffers[i].first, plan.buffers[i].last) for i in self._placed]
-        self._sizes = {b.nbytes: b.name for b in plan.buffers} | {d: step for step, d, _ in self._doubtful}
+        self._sizes = {b.nbytes: b.name for b in plan.buffers}
         self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -122,35 +118,13 @@ class Program:
         plan = self.plan
         known = {d: size_at(d, env, who) for d, who in self._sizes.items()}
         sizes = dict(zip(self._placed, [known[plan.buffers[i].nbytes] for i in self._placed], strict=True))
-        for step, nbytes, buffer in self._doubtful:
-            if known[nbytes] > known[plan.buffers[buffer].nbytes]:
-                raise ShapeError("a tensor is larger than its buffer", who=step, why=f"at {dict(env)}")
+        for found in plan.extents.values():
+            check(found, env)
         apart = self.device.spread if self.context.max_aux_streams else 0
         lives = [(a, b + LINGER * (n <= apart)) for n, (a, b) in zip(sizes.values(), self._lifetimes, strict=True)]
         offsets, total = plan_memory(list(sizes.values()), lives)
         shapes = {io.name: evaluated(io, env) for io in (*plan.inputs, *plan.outputs)}
         return Layout(env, shapes, dict(zip(sizes, offsets, strict=True)), total, sizes)
-
-
-def size_at(d: Dim, env: Env, who: str) -> int:
-    """A size in bytes."""
-    with contextlib.suppress(ZeroDivisionError):
-        if 0 <= (found := dims.evaluate(d, env)) < SIZE_LIMIT:
-            return found
-    raise ShapeError(f"size {d} makes no sense at {dict(env)}", who=who)
-
-
-def _doubtful(plan: Plan) -> list[tuple[str, Dim, int]]:
-    """Operands that are not known to fit their buffers for every shape: step, bytes, buffer."""
-    out: dict[tuple[str, Dim, int], None] = {}
-    for s in plan.steps:
-        found: Sequence[tuple[Dim, int]] = [(o.spec.nbytes(o.format), o.buffer) for o in (*s.inputs, *s.outputs)]
-        if s.workspace >= 0:
-            found = [*found, (s.artifact.workspace, s.workspace)]
-        for nbytes, b in found:
-            if b >= 0 and nbytes != plan.buffers[b].nbytes:
-                out[s.name, nbytes, b] = None
-    return list(out)
 
 
 def allocator_of(session: Any, device: Device, wanted: str | Allocator = "") -> Allocator:

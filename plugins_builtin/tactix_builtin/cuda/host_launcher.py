@@ -6,12 +6,12 @@ two and waits for the stream, since the host has to see the values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tactix.contracts.device import Device
 from tactix.contracts.launcher import Call, Launcher, LinkContext, Operand, Runnable, Step
-from tactix.words.dims import Dim, Env, evaluate
+from tactix.words.dims import Env, evaluate
 
 CROSSING_BANDWIDTH = 10e9
 """Bytes per second that estimates assume between pageable host memory and the device."""
@@ -61,14 +61,17 @@ class HostRun:
     def __init__(self, steps: Sequence[Step], inner: Runnable, device: Device) -> None:
         self._inner, self._device = inner, device
         self._read, self._written = crossings(steps)
+        self._operands = [o for s in steps for o in (*s.inputs, *s.outputs)]
         self._arrays: dict[int, Any] = {}
         self._places: dict[int, int] = {}
 
     def bind(self, env: Env, addresses: Sequence[int]) -> None:
         import numpy as np
 
-        sizes: Mapping[int, Dim] = {o.buffer: o.spec.nbytes(o.format) for o in (*self._read, *self._written)}
-        self._arrays = {b: np.zeros(evaluate(n, env), np.uint8) for b, n in sizes.items()}
+        sizes = {o.buffer: 0 for o in (*self._read, *self._written)}
+        for o in (o for o in self._operands if o.buffer in sizes):  # one step may see more of a buffer than another
+            sizes[o.buffer] = max(sizes[o.buffer], evaluate(o.spec.nbytes(o.format), env))
+        self._arrays = {b: np.zeros(n, np.uint8) for b, n in sizes.items()}
         self._places = {b: addresses[b] for b in sizes}
         own = [0] * len(addresses)
         for b, array in self._arrays.items():

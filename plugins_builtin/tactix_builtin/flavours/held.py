@@ -31,9 +31,16 @@ class Held:
         self.values: dict[int, Any] = {}
 
     def put(self, buffer: int, x: Any, dtype: DType) -> None:
-        """A linear array, or an object, that the host made."""
-        self.values[buffer] = x
-        self.addresses[buffer] = 0 if dtype.on_host else address_of(x)
+        """A linear array, or an object, that the host made. Raises ExecutionError for one of another dtype."""
+        self.values[buffer] = x if dtype.on_host else self._plain(buffer, x, dtype)
+        self.addresses[buffer] = 0 if dtype.on_host else address_of(self.values[buffer])
+
+    def _plain(self, buffer: int, x: Any, dtype: DType) -> Any:
+        """The array, contiguous: steps that run at addresses read it as what the plan declares."""
+        if x.dtype != dtype.numpy:
+            name = self.program.plan.buffers[buffer].name
+            raise ExecutionError(f"{name!r} is {dtype.value}, got {x.dtype}", do="Build the plan again")
+        return x if x.flags.c_contiguous else np.ascontiguousarray(x)
 
     def make(self, buffer: int, shape: tuple[int, ...], dtype: Any) -> None:
         """Room for what steps of the device will write."""
@@ -47,14 +54,25 @@ class Held:
         """What was put or made."""
         return self.values[buffer]
 
-    def value(self, o: Operand, env: Env) -> Any:
-        """An operand as a linear array or an object."""
-        shape = evaluate_shape(o.spec.shape, env)
+    def value(self, step: str, o: Operand, env: Env) -> Any:
+        """An operand of a step, whose extents hold, as a linear array or an object. Raises ExecutionError."""
+        if o.spec.dtype.on_host:
+            return self.found(o.buffer)
+        try:
+            return self._array(o, evaluate_shape(o.spec.shape, env), env)
+        except (ValueError, ArithmeticError, MemoryError) as e:
+            what = f"buffer {o.buffer} cannot be read as {o.spec} of {o.spec.nbytes(o.format)} bytes"
+            raise ExecutionError(what, who=step, why=f"{e} at {dict(env)}", do="Build the plan again") from None
+
+    def _array(self, o: Operand, shape: tuple[int, ...], env: Env) -> Any:
+        """Raises ValueError, ArithmeticError, MemoryError."""
         if o.buffer in self.values:
             x = self.found(o.buffer)
-            if not o.spec.dtype.on_host and x.size != math.prod(shape):
-                raise ExecutionError(f"buffer {o.buffer} holds {x.shape}, not {shape}", do="Build the plan again")
-            return x if o.spec.dtype.on_host else x.reshape(shape)
+            if x.dtype != o.spec.dtype.numpy or x.size != math.prod(shape):
+                raise ValueError(f"it holds {x.dtype}{x.shape}")
+            return x.reshape(shape)
+        if o.buffer < 0:
+            raise ValueError("it is absent")
         storage = evaluate_shape(o.format.storage_shape(o.spec.shape), env)
         return o.format.unpack(self._stored(o.buffer, o.spec.dtype, storage), shape)
 
@@ -71,7 +89,7 @@ class Mirrored(Held):
         self._made: set[int] = set()
 
     def put(self, buffer: int, x: Any, dtype: DType) -> None:
-        self.values[buffer] = x
+        self.values[buffer] = x if dtype.on_host else self._plain(buffer, x, dtype)
         self.addresses[buffer] = 0
         self._memory.pop(buffer, None)
         self._made.discard(buffer)
@@ -102,7 +120,8 @@ class Mirrored(Held):
         blob = self.program.plan.buffers[buffer].blob
         if not blob:
             return super()._stored(buffer, dtype, shape)
-        return np.frombuffer(self.program.plan.blobs[blob], np.uint8).view(dtype.numpy).reshape(shape)
+        size = math.prod(shape) * dtype.itemsize
+        return np.frombuffer(self.program.plan.blobs[blob], np.uint8)[:size].view(dtype.numpy).reshape(shape)
 
 
 def read(device: Device, dtype: DType, shape: tuple[int, ...], address: int) -> Any:

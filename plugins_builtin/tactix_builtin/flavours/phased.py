@@ -12,10 +12,11 @@ from functools import partial
 from typing import Any
 
 from tactix.contracts.launcher import Call, Runnable, Step
+from tactix.plan.extents import check, size_at
 from tactix.plan.memory import plan_memory
 from tactix.run.arrays import in_order
 from tactix.run.context import ExecutionContext
-from tactix.run.link import Program, size_at
+from tactix.run.link import Program
 from tactix.run.memory import ALIGNMENT, Memory
 from tactix.run.shapes import solve
 from tactix.words.dims import Env, Shape, evaluate_shape, learn, show
@@ -45,9 +46,7 @@ class Segment:
         self.outer = sorted(touched - set(self.own))
         self.constants = sorted({b for s in self.steps for b in s.constants.values()})
         self._weights: list[int] = []
-        given = [(s.name, o.buffer, o.spec.nbytes(o.format)) for s in self.steps for o in (*s.inputs, *s.outputs)]
-        scratch = [(s.name, s.workspace, s.artifact.workspace) for s in self.steps]
-        self.needs = [need for need in (*given, *scratch) if need[1] >= 0]
+        self.extents = [e for k in range(first, stop) for e in plan.extents.get(k, ())]
         self.runnable: Runnable | None = None
         self.places: list[int] = []
         self._env: dict[str, int] | None = None
@@ -67,7 +66,7 @@ class Segment:
             return
         held.place(self.outer)
         if fresh:
-            self._check_room(env, held)
+            self._check_places(env, held)
         if fresh or self.runnable is None:
             self._bind(env, addresses)
         else:
@@ -78,17 +77,18 @@ class Segment:
         assert self.runnable is not None
         self.runnable()
 
-    def _check_room(self, env: Env, held: Held) -> None:
-        """Raises ShapeError for a step that reads or writes beyond a buffer."""
-        buffers = self.program.plan.buffers
-        for name, b, nbytes in self.needs:
-            value, need = held.values.get(b), size_at(nbytes, env, name)
-            room = size_at(buffers[b].nbytes, env, name) if value is None else value.nbytes
-            if need and (need > room or not held.addresses[b]):
-                raise ShapeError(f"{need} bytes in buffer {b}, which has {room}", who=name, why=f"at {dict(env)}")
+    def _check_places(self, env: Env, held: Held) -> None:
+        """Raises ExecutionError for a buffer that the steps touch and nothing has placed."""
+        for b in self.outer:
+            if not held.addresses[b] and (b not in held.values or held.values[b].nbytes):
+                buffer = self.program.plan.buffers[b]
+                if size := size_at(buffer.nbytes, env, buffer.name):
+                    what = f"buffer {buffer.name!r} of {size} bytes has no memory"
+                    raise ExecutionError(what, who=self.steps[0].name, do="Build the plan again")
 
     def _lay_out(self, env: Env) -> None:
         self._env = None
+        check(self.extents, env)
         sizes = [size_at(self.program.plan.buffers[i].nbytes, env, self.program.plan.buffers[i].name) for i in self.own]
         offsets, total = plan_memory(sizes, self.lives)
         if self._memory.size < total:
@@ -199,6 +199,8 @@ class PhasedContext(ExecutionContext):
         """All segments and produced steps in order; new outputs. ``given``: symbols of the plan around this one."""
         self._check_open()
         program = self._program
+        if len(values) != len(self._inputs):
+            raise ExecutionError(f"{len(values)} values for {len(self._inputs)} inputs", who=self.name)
         env = self._symbols(values, given)
         held = Held(program) if program.device.host_memory else Mirrored(program)
         for io, x in zip(self._inputs, values, strict=True):
@@ -224,9 +226,12 @@ class PhasedContext(ExecutionContext):
         """Run a step that tells shapes, and bind its symbols."""
         program = self._program
         step: Step = program.plan.steps[k]
-        values = [held.value(o, env) for o in step.inputs]
+        check(program.plan.extents.get(k, ()), env)
+        values = [held.value(step.name, o, env) for o in step.inputs]
         bodies = self._bodies(k, env)
         found = program.launchers[step.artifact.launcher].produce(step, env, values, bodies, program.context)
+        if len(found) != len(step.outputs):
+            raise ExecutionError(f"gave {len(found)} values, declared are {len(step.outputs)}", who=step.name)
         for o, y in zip(step.outputs, found, strict=True):
             bind_shape(step.name, o.spec.shape, _shape(o.spec.dtype, y), env)
             held.put(o.buffer, y, o.spec.dtype)

@@ -77,7 +77,7 @@ class Running:
         """An output to which no iteration gave anything: dims that nobody knows are 0."""
         spec = self.specs[output]
         shape = [evaluate_dim(d, self.env) if symbols(d) <= self.env.keys() else 0 for d in spec.shape]
-        return np.empty(shape, spec.dtype.numpy)
+        return np.zeros(shape, spec.dtype.numpy)
 
 
 class Control(Layer):

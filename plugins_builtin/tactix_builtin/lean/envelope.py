@@ -8,13 +8,12 @@ fields ``blobs`` (name to [offset, length, sha256], from the first multiple of 6
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tactix.contracts.trust import Seal
-from tactix.plan.container import HEADER_LIMIT, MAGIC, PROLOGUE, SIGNATURE_LIMIT, align
+from tactix.plan.container import HEADER_LIMIT, MAGIC, PROLOGUE, SIGNATURE_LIMIT, align, parse
 from tactix.words.errors import PlanFormatError
 
 LEAN = "lean_runtime"
@@ -44,12 +43,12 @@ def read(data: memoryview) -> Envelope:
     text, signature = bytes(data[PROLOGUE.size : end]), bytes(data[end : end + signed])
     if hashlib.sha256(text).digest() != digest:
         raise PlanFormatError("the header does not fit its sha256", do="Copy the plan again")
+    header = parse(text)
     try:
-        header = json.loads(text)
         meta, blobs = header["meta"], header["blobs"]
         runtime = _blob(data[align(end + signed) :], *blobs[meta[LEAN]]) if LEAN in meta else None
         return Envelope(version, str(meta.get("tactix", "")), Seal(digest, signature[SHA256:]), runtime)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise PlanFormatError("the header is no plan's", who=f"plan format {version}", why=str(e)[:200]) from None
 
 

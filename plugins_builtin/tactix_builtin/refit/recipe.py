@@ -21,6 +21,7 @@ import numpy as np
 
 from tactix.contracts.graph import Node
 from tactix.network.definition import NetworkDefinition
+from tactix.plan.container import parse
 from tactix.plan.reader import Reader
 from tactix.plan.schema import Plan
 from tactix.words.dtypes import DType
@@ -123,11 +124,7 @@ def read(plan: Plan) -> Recipes:
     content = bytes(plan.blobs[name])
     if hashlib.sha256(content).hexdigest() != name:
         raise PlanFormatError("content does not fit its sha256", who="the recipes")
-    try:
-        body = json.loads(content.decode("ascii"))
-    except (ValueError, RecursionError) as e:
-        raise PlanFormatError("the recipes are no JSON", why=str(e)[:200]) from None
-    root = Reader(body, "refit").only("weights", "fixed", "others", "terms", "constants")
+    root = Reader(parse(content, "the recipes"), "refit").only("weights", "fixed", "others", "terms", "constants")
     weights = {n: _weight(r) for n, r in root.at("weights").fields().items()}
     terms = tuple(_step(r, k) for k, r in enumerate(root.at("terms").items()))
     places = {b: r.integer(0, len(terms)) for b, r in root.at("constants").fields().items()}
@@ -177,7 +174,7 @@ def _checked(recipes: Recipes, plan: Plan) -> Recipes:
             fits = name in plan.blobs and memoryview(plan.blobs[name]).nbytes == t.nbytes
         if not fits:
             raise PlanFormatError(f"no {t.op} {name[:70]!r} of that type and shape", who=f"refit.terms[{k}]")
-    sizes = {b.blob: b.nbytes for b in plan.buffers if b.blob}
+    sizes = {b.blob: b.nbytes for p in plan.nested() for b in p.buffers if b.blob}
     for blob, k in recipes.constants.items():
         if sizes.get(blob, recipes.terms[k].nbytes) != recipes.terms[k].nbytes:
             raise PlanFormatError("its recipe gives another size", who=f"blob {blob!r}")

@@ -58,6 +58,12 @@ def test_text_that_is_no_json_is_refused_in_time_that_grows_with_it(text: bytes,
     assert trial(sealed(text)) == "PlanFormatError"
 
 
+@pytest.mark.parametrize("unit", [b"\\u4e00", b"\\n", b'\\"', b"\\\\", b"\\ud83d\\ude00"])
+def test_escapes_take_memory_in_proportion_to_their_text(unit: bytes, trial: Any) -> None:
+    text = b'{"blobs":{},"name":"' + unit * (6_000_000 // len(unit)) + b'"}'
+    assert peak(trial, sealed(text)) <= 6 * len(text)
+
+
 @pytest.mark.parametrize("symbol", ["_handle", "__init__", "a\0b", "no_such_kernel", "\u00e9"])
 def test_a_symbol_is_looked_up_in_the_code_alone(samples: dict[str, bytes], symbol: str) -> None:
     header, rest = opened(samples["native"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cuda_engine as e
@@ -18,14 +19,20 @@ from test_engine import combine
 
 import tactix
 from tactix.config import BuilderFlag
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.launcher import Operand, Step
 from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.run.runtime import Runtime
+from tactix.words.dtypes import DType
 from tactix.words.errors import ConfigError, DTypeError, NoTacticError
+from tactix.words.tensor import LINEAR, TensorSpec
 from tactix_builtin.cuda import device as real
 from tactix_builtin.cuda.device import CudaDevice
+from tactix_builtin.cuda.host_launcher import HostLauncher
 from tactix_builtin.cuda.memory import RecyclingAllocator
 from tactix_builtin.cuda.nvrtc import why_missing
+from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.tactics.cc import symbol
 from tactix_builtin.tools import plan_report
 from tactix_builtin.tools.inspect import print_plan
@@ -221,3 +228,20 @@ def test_a_plan_is_kept_and_loaded(here: tuple[CudaDevice, FakeApi], tmp_path: P
     engine = Runtime(session=built.session).deserialize(tmp_path / "plan")
     x, m = numbers(9), np.arange(9) > 4
     np.testing.assert_array_equal(engine(x=x, m=m)["b"], (x + x)[m])
+
+
+def test_each_host_step_finds_as_much_of_a_buffer_as_it_reads() -> None:
+    """The first of two readers sees a part of it; what stands for it on the host is as large as the other needs."""
+    small, large = (TensorSpec(DType.FP32, shape) for shape in ((2,), (4000,)))
+    params = {"layer": "tactix.Relu@1", "attrs": {}}
+    steps = [
+        Step(str(k), KernelArtifact(HostLauncher.key, params=params), (Operand(0, spec, LINEAR),),
+             (Operand(1 + k, spec, LINEAR),))
+        for k, spec in enumerate((small, large))
+    ]  # fmt: skip
+    memory = [np.arange(4000, dtype=np.float32), np.zeros(2, np.float32), np.zeros(4000, np.float32)]
+    context: Any = SimpleNamespace(device=CpuDevice(), layer=tactix.Session(door="runtime").layers.__getitem__)
+    run = HostLauncher().link(steps, context)
+    run.bind({}, [m.ctypes.data for m in memory])
+    run()
+    np.testing.assert_array_equal(memory[2], memory[0])

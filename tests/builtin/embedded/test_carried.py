@@ -6,6 +6,7 @@ import hashlib
 import io
 import itertools
 import sys
+import tracemalloc
 import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -193,3 +194,59 @@ def test_used_libraries() -> None:
             Requirement("a.y@1", "a", "1"), Requirement("b.z@1", "b-pack", "2"),
             Requirement("c.z@1", "", ""))  # fmt: skip
     assert Plan("p", (), (), (), (), (), requirements=rows).get_used_plugin_libraries() == ["a==1", "b-pack==2"]
+
+
+def wheel_of(*files: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as z:
+        for name, content in files:
+            z.writestr(name, content)
+    return out.getvalue()
+
+
+def understated(wheel: bytes, size: int) -> bytes:
+    """With that size in the headers of its one file."""
+    out, at = bytearray(wheel), wheel.index(b"PK\x01\x02")
+    for place in (22, at + 24):
+        out[place : place + 4] = size.to_bytes(4, "little")
+    return bytes(out)
+
+
+def test_a_file_is_unpacked_no_further_than_to_its_size() -> None:
+    """64 MB under the name of 10 bytes: not even to find that out is more than that taken."""
+    bomb = understated(wheel_of(("a.py", bytes(64 << 20))), 10)
+    tracemalloc.start()
+    try:
+        with pytest.raises(PlanFormatError, match="no wheel"):
+            archive.unpack(bomb, "a test")
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_that_is_shorter_than_its_size() -> None:
+    with pytest.raises(PlanFormatError, match="no wheel"):
+        archive.unpack(understated(wheel_of(("a.py", b"x" * 100)), 1000), "a test")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_compression_that_unpacks_without_a_limit(method: int) -> None:
+    with pytest.raises(PlanFormatError, match="compressed by method"):
+        archive.unpack(wheel_of(("a.py", b"x"), method=method), "a test")
+
+
+@pytest.mark.parametrize("path", ["..\\x.py", "C:x.py"])
+def test_paths_that_leave_the_folder_elsewhere(path: str) -> None:
+    with pytest.raises(PlanFormatError, match="leaves the folder"):
+        archive.unpack(wheel_of((path, b"")), "a test")
+
+
+def test_a_directory_of_many_files_is_not_read() -> None:
+    with pytest.raises(PlanFormatError, match="10000 files"):
+        archive.unpack(wheel_of(*((f"{i}.py", b"") for i in range(10_001))), "a test")
+
+
+@pytest.mark.parametrize("text", [b"no section", b"[a]\n[a]\n", b"\xff\xfe", b"[a]\nb\n"])
+def test_entry_points_that_are_none(text: bytes) -> None:
+    with pytest.raises(PlanFormatError, match="no entry points"):
+        archive.entries({"x.dist-info/entry_points.txt": text})

@@ -238,7 +238,16 @@ def _no_meta(header: dict[str, Any]) -> None:
     header["meta"] = 3
 
 
-@pytest.mark.parametrize("change", [_lost, _outside, _negative, _odd, _no_meta])
+def _growing(header: dict[str, Any]) -> None:
+    header["meta"]["x"] = [[]] * 200_000
+
+
+def _deep(header: dict[str, Any]) -> None:
+    for _ in range(300):
+        header["meta"] = {"x": header["meta"]}
+
+
+@pytest.mark.parametrize("change", [_lost, _outside, _negative, _odd, _no_meta, _growing, _deep])
 def test_hostile_envelopes(change: Any, saved: Any) -> None:
     with pytest.raises(errors.PlanFormatError):
         envelope.read(memoryview(rewritten(saved[0], change)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,8 @@ from refit_threads import inferring, one_of
 
 import tactix
 from tactix import BuilderFlag
-from tactix.words.errors import ExecutionError
+from tactix.words.errors import ExecutionError, PlanFormatError
+from tactix_builtin.refit import recipe
 from tactix_builtin.refit.refitter import Refitter
 
 from .conftest import REFIT, assert_same, built, run
@@ -78,3 +81,26 @@ def test_no_loop_runs_with_some_of_both() -> None:
         for i in range(40):
             refitter.refit_from_onnx(loop(2.0 if i % 2 == 0 else 1.0))
             assert float(engine(x)[0, 0]) == pytest.approx(64.0 if i % 2 == 0 else 1.0)
+
+
+def test_a_recipe_gives_as_much_as_the_body_reads() -> None:
+    """Else a body would read beyond what was refitted."""
+    plan = built(CASES["branches"][0]).plan
+    found = recipe.read(plan)
+    inner = {b.blob for s in plan.steps for p in s.plans for b in p.buffers}
+    blob = next(b for b in found.constants if b in inner)
+    place = found.constants[blob]
+    part = recipe.Step("index", (place,), ([[0, 1, None]],), found.terms[place].dtype, (1,))
+    constants = {**found.constants, blob: len(found.terms)}
+    text = recipe.write(replace(found, terms=(*found.terms, part), constants=constants))
+    name = hashlib.sha256(text).hexdigest()
+    with pytest.raises(PlanFormatError, match="its recipe gives another size"):
+        recipe.read(replace(plan, blobs={**plan.blobs, name: text}, meta={**plan.meta, recipe.META: name}))
+
+
+def test_recipes_that_would_grow_are_not_decoded() -> None:
+    plan = built(CASES["branches"][0]).plan
+    text = b'{"terms":[' + b"[]," * 200_000 + b"[]]}"
+    name = hashlib.sha256(text).hexdigest()
+    with pytest.raises(PlanFormatError, match="commas and brackets"):
+        recipe.read(replace(plan, blobs={**plan.blobs, name: text}, meta={**plan.meta, recipe.META: name}))

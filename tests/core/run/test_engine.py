@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tactix.contracts.launcher import Operand
 from tactix.plan import container
 from tactix.plan.schema import Buffer, TensorIO
 from tactix.run.engine import Engine
@@ -28,7 +29,7 @@ from tactix.words.errors import (
     PluginError,
     ShapeError,
 )
-from tactix.words.tensor import LINEAR
+from tactix.words.tensor import LINEAR, TensorSpec
 
 Feeds = Callable[..., dict[str, Any]]
 
@@ -131,6 +132,11 @@ def test_dtypes_are_never_converted(engine: Engine, feeds: Feeds, dtype: Any) ->
         engine(np.ones((2, 3), dtype), f["bias"])
 
 
+def _retyped(operands: Sequence[Operand], bias: TensorSpec) -> tuple[Operand, ...]:
+    """With the bias, buffer 1, read as what it is."""
+    return tuple(replace(o, spec=bias) if o.buffer == 1 else o for o in operands)
+
+
 def test_numbers_that_would_lose_something(sample: Any, session: Any) -> None:
     plan = sample.plan(2)
     for given, dtype in (
@@ -143,7 +149,8 @@ def test_numbers_that_would_lose_something(sample: Any, session: Any) -> None:
     ):
         ios = (plan.inputs[0], TensorIO("bias", 1, dtype, (2,)))
         buffers = (plan.buffers[0], Buffer("input", "bias", dtype, (2,), LINEAR, 2 * dtype.itemsize), *plan.buffers[2:])
-        engine = Runtime(session=session).load(replace(plan, inputs=ios, buffers=buffers))
+        steps = tuple(replace(s, inputs=_retyped(s.inputs, TensorSpec(dtype, (2,)))) for s in plan.steps)
+        engine = Runtime(session=session).load(replace(plan, inputs=ios, buffers=buffers, steps=steps))
         with pytest.raises(DTypeError, match="'bias'"):
             engine([[1, 2, 3]] * 2, given)
     for junk in ("text", object(), [[1], [2, 3]], b"12", None, {1, 2}, [10**400], ["1"]):

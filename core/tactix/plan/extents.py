@@ -1,0 +1,95 @@
+"""Whether what steps read and write lies in their buffers: decided when a plan is decoded, or else at each shape."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tactix.words import dims
+from tactix.words.dims import Dim, Env
+from tactix.words.errors import PlanFormatError, ShapeError
+from tactix.words.tensor import TensorSpec
+
+if TYPE_CHECKING:
+    from tactix.contracts.launcher import Step
+    from tactix.plan.schema import Buffer, Plan
+
+SIZE_LIMIT = 1 << 47
+"""Bytes that nothing has: more than an address space of today holds."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """That a step has room for a tensor or scratch: ``nbytes`` of the ``room`` bytes of a buffer."""
+
+    step: str
+    buffer: str
+    nbytes: Dim
+    room: Dim
+
+    def decided(self) -> bool:
+        """Whether it holds at every shape. Raises PlanFormatError if it holds at none."""
+        if self.nbytes == self.room:
+            return True
+        order = dims.compare(self.nbytes, self.room)
+        if order == ">":
+            what = f"takes {self.nbytes} bytes of buffer {self.buffer!r}, which has {self.room}"
+            raise PlanFormatError(what, who=f"step {self.step!r}")
+        return order in ("<", "<=", "==")
+
+    def check(self, env: Env) -> None:
+        """Raises ShapeError if it does not hold at those symbols."""
+        nbytes, room = (size_at(d, env, self.step) for d in (self.nbytes, self.room))
+        if nbytes > room:
+            what = f"a tensor of {nbytes} bytes is larger than its buffer {self.buffer!r}, which has {room}"
+            raise ShapeError(what, who=self.step, why=f"at {dict(env)}")
+
+
+def size_at(d: Dim, env: Env, who: str) -> int:
+    """A size in bytes. Raises ShapeError."""
+    with contextlib.suppress(ZeroDivisionError):
+        if 0 <= (found := dims.evaluate(d, env)) < SIZE_LIMIT:
+            return found
+    raise ShapeError(f"size {d} makes no sense at {dict(env)}", who=who)
+
+
+def extents(plan: Plan) -> Mapping[int, tuple[Extent, ...]]:
+    """What has to be checked at each shape, by step. Raises PlanFormatError for what holds at none.
+
+    What a produced step gives has memory of its own.
+    """
+    out: dict[int, tuple[Extent, ...]] = {}
+    for i, s in enumerate(plan.steps):
+        taken = {e: None for e in _of_step(plan, s, i in plan.produced) if not e.decided()}
+        if taken:
+            out[i] = tuple(taken)
+    return out
+
+
+def _of_step(plan: Plan, s: Step, produced: bool) -> Iterator[Extent]:
+    buffers = plan.buffers
+    for o in s.inputs:
+        if o.buffer >= 0 and not o.spec.dtype.on_host:
+            held = buffers[o.buffer]
+            yield Extent(s.name, held.name, o.spec.nbytes(o.format), _content(held))
+    if produced:
+        return
+    for o in s.outputs:
+        held = buffers[o.buffer]
+        yield Extent(s.name, held.name, o.spec.nbytes(o.format), held.nbytes)
+    if s.workspace >= 0:
+        held = buffers[s.workspace]
+        yield Extent(s.name, held.name, s.artifact.workspace, held.nbytes)
+
+
+def _content(held: Buffer) -> Dim:
+    """Bytes of a buffer that mean something: a weight's own, or what the step that wrote it has written."""
+    return held.nbytes if held.kind == "weight" else TensorSpec(held.dtype, held.shape).nbytes(held.format)
+
+
+def check(extents: Iterable[Extent], env: Env) -> None:
+    """Raises ShapeError for the first that does not hold."""
+    for e in extents:
+        e.check(env)

@@ -1,0 +1,259 @@
+"""No step reads beyond what its buffers hold: not a produced one, nor one of a body, nor one on references."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import onnx.parser
+import pytest
+from plan_samples import opened, sealed
+
+import tactix
+from tactix.plan import container
+from tactix.words.errors import ExecutionError, PlanFormatError, TactixError
+
+OBJECTS = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 4] x) => (float[k, 4] z, float[j, 4] v)
+<float[4, 4] w = {1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16}> {
+  r = Relu (x)
+  s = SequenceConstruct (r, w)
+  zero = Constant <value = int64 {0}> ()
+  one = Constant <value = int64 {1}> ()
+  v = SequenceAt (s, zero)
+  z = SequenceAt (s, one)
+}
+"""
+
+BODY = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 4] x, bool which) => (float[m, 4] z)
+<float[4, 4] w = {1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16}> {
+  r = Relu (x)
+  z = If (which) <
+    then_branch = yes () => (float[a, 4] t) {
+      s = SequenceConstruct (r, w)
+      one = Constant <value = int64 {1}> ()
+      t = SequenceAt (s, one)
+    },
+    else_branch = no () => (float[c, 4] e) { e = Relu (r) }
+  >
+}
+"""
+
+LOOP = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 4] x, int64 times) => (float[n, 4] z) {
+  go = Constant <value = bool {1}> ()
+  z = Loop (times, go, x) <
+    body = b (int64 i, bool c, float[n, 4] before) => (bool more, float[n, 4] now) {
+      now = Tanh (before)
+      more = Identity (c)
+    }
+  >
+}
+"""
+
+STACKED = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 4] x, int64 times) => (float last, float[k] sums) {
+  go = Constant <value = bool {1}> ()
+  zero = Constant <value = float {0}> ()
+  last, sums = Loop (times, go, zero) <
+    body = b (int64 i, bool c, float before) => (bool more, float now, float s) {
+      one = Constant <value = float {1}> ()
+      now = Add (before, one)
+      s = Mul (now, now)
+      more = Identity (c)
+    }
+  >
+}
+"""
+
+PLAIN = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 4] x) => (float[n, 4] z) { y = Relu (x)  z = Softmax (y) }
+"""
+
+INPUTS = {"x": np.ones((2, 4), np.float32), "which": np.array(True), "times": np.array(3)}
+
+
+@functools.cache
+def plan_file(model: str) -> bytes:
+    """A plan of numpy steps and produced ones alone, which nobody need vouch for."""
+    builder = tactix.Builder()
+    config = tactix.BuilderConfig(
+        builder_optimization_level=0, timing_cache=False, tactic_sources={"numpy", "view", "control"}
+    )
+    return container.dump(builder.build_plan(builder.import_model(onnx.parser.parse_model(model)), config))
+
+
+def changed(model: str, change: Callable[[dict[str, Any]], None]) -> bytes:
+    """With another header, whose digests are right."""
+    header, rest = opened(plan_file(model))
+    change(header)
+    return sealed(header, rest)
+
+
+def run(data: bytes, **inputs: Any) -> Any:
+    """As by anyone who takes a plan from a stranger."""
+    engine = tactix.Runtime(max_threads=1).deserialize(data)
+    return engine(**{io.name: inputs.get(io.name, INPUTS[io.name]) for io in engine.inputs})
+
+
+def plans(header: Any) -> Iterator[Any]:
+    """A plan's header and those of its bodies."""
+    yield header
+    for step in header["steps"]:
+        for body in step["plans"]:
+            yield from plans(body)
+
+
+def weights(header: Any) -> Iterator[Any]:
+    """Operands that are weights of 64 bytes."""
+    for plan in plans(header):
+        for step in plan["steps"]:
+            for o in step["inputs"]:
+                if o[0] >= 0 and plan["buffers"][o[0]]["kind"] == "weight" and plan["buffers"][o[0]]["nbytes"] == 64:
+                    yield o
+
+
+def larger_weight(shape: list[Any]) -> Callable[[dict[str, Any]], None]:
+    def change(header: dict[str, Any]) -> None:
+        found = list(weights(header))
+        assert found
+        for o in found:
+            o[2] = shape
+
+    return change
+
+
+def larger_between(shape: list[Any]) -> Callable[[dict[str, Any]], None]:
+    """What lies in the arena."""
+
+    def change(header: dict[str, Any]) -> None:
+        found = [
+            o
+            for plan in plans(header)
+            for step in plan["steps"]
+            for o in step["inputs"]
+            if o[0] >= 0 and plan["buffers"][o[0]]["kind"] == "arena"
+        ]
+        assert found
+        for o in found:
+            o[2] = shape
+
+    return change
+
+
+@pytest.mark.parametrize("model", [OBJECTS, BODY], ids=["produced", "body"])
+@pytest.mark.parametrize("rows", [5, 1000, 1 << 40])
+def test_a_produced_step_reads_no_more_than_its_weight(model: str, rows: int) -> None:
+    data = changed(model, larger_weight([rows, 4]))
+    with pytest.raises(PlanFormatError, match=f"{rows * 16} bytes"):
+        container.load(data)
+
+
+@pytest.mark.parametrize("model", [OBJECTS, BODY], ids=["produced", "body"])
+def test_nor_where_the_shape_is_known_when_it_runs(model: str) -> None:
+    data = changed(model, larger_weight([["*", 1000, "n"], 4]))
+    with pytest.raises(TactixError, match="is larger than its buffer 'w', which has 64"):
+        run(data)
+
+
+def test_nor_what_a_step_before_it_left_in_the_arena() -> None:
+    with pytest.raises(TactixError, match="larger than its buffer 'Relu_0', which has 32"):
+        run(changed(OBJECTS, larger_between([["*", 1000, "n"], 4])))
+
+
+@pytest.mark.parametrize("format", ["nhwc", "c16"])
+def test_nor_in_another_format(format: str) -> None:
+    def change(header: dict[str, Any]) -> None:
+        for o in weights(header):
+            o[2:] = [[1000, 4], format]
+
+    with pytest.raises(PlanFormatError, match="bytes"):
+        run(changed(OBJECTS, change))
+
+
+def test_what_an_iteration_hands_on_has_the_dtype_that_the_next_one_takes() -> None:
+    """Else the body, bound for the wider one, reads beyond the narrower one."""
+
+    def change(header: dict[str, Any]) -> None:
+        (loop,) = (s for s in header["steps"] if s["plans"])
+        (body,) = loop["plans"]
+        out = next(o for o in body["outputs"] if o["shape"])
+        out["dtype"] = "i8"
+        body["buffers"][out["buffer"]].update(dtype="i8", nbytes=["*", 4, "n"])
+        writer = next(s for s in body["steps"] if s["outputs"][0][0] == out["buffer"])
+        writer["outputs"][0][1] = "i8"
+        writer["inputs"][0][1] = "i8"
+        writer["inputs"][0][0] = next(i["buffer"] for i in body["inputs"] if i["shape"])
+        writer["artifact"]["params"] = {"layer": "tactix.Relu@1", "attrs": {}}
+
+    with pytest.raises(ExecutionError, match="is f32, got int8"):
+        run(changed(LOOP, change))
+
+
+def test_an_output_is_written_as_a_whole() -> None:
+    """What no step wrote would be whatever lay in this process's memory."""
+
+    def change(header: dict[str, Any]) -> None:
+        out = header["outputs"][0]
+        out["shape"] = ["n", 4000]
+        header["buffers"][out["buffer"]].update(shape=["n", 4000], nbytes=["*", 16000, "n"])
+
+    with pytest.raises(PlanFormatError, match="not written as it is declared"):
+        container.load(changed(PLAIN, change))
+
+
+def test_nor_is_more_read_of_a_buffer_than_was_written() -> None:
+    def change(header: dict[str, Any]) -> None:
+        first, second = header["steps"]
+        header["buffers"][first["outputs"][0][0]]["nbytes"] = ["*", 16000, "n"]
+        second["inputs"][0][2] = second["outputs"][0][2] = ["n", 4000]
+        out = header["outputs"][0]
+        out["shape"] = ["n", 4000]
+        header["buffers"][out["buffer"]].update(shape=["n", 4000], nbytes=["*", 16000, "n"])
+
+    with pytest.raises(TactixError, match=r"bytes of buffer|larger than its buffer"):
+        run(changed(PLAIN, change))
+
+
+def test_a_loop_that_never_runs_gives_nothing_of_what_lay_in_memory() -> None:
+    """Whatever shape is declared for what no iteration gave."""
+
+    def change(header: dict[str, Any]) -> None:
+        (loop,) = (s for s in header["steps"] if s["plans"])
+        stacked = loop["outputs"][-1]
+        (symbol,) = stacked[2]
+        loop["plans"][0]["given"].remove(symbol)
+        stacked[2] = [100_000]
+        header["buffers"][stacked[0]].update(shape=[100_000], nbytes=400_000)
+        next(o for o in header["outputs"] if o["buffer"] == stacked[0])["shape"] = [100_000]
+
+    junk = [np.full(100_000, 7, np.float32) for _ in range(50)]
+    del junk
+    found = run(changed(STACKED, change), times=np.array(0))
+    assert not np.any(found["sums"])
+
+
+def test_what_was_produced_is_not_written_again() -> None:
+    """It may be a view of an input of the caller's."""
+
+    def change(header: dict[str, Any]) -> None:
+        step = json.loads(json.dumps(header["steps"][-1]))
+        header["steps"].append(step)
+
+    with pytest.raises(PlanFormatError, match="again, which was produced"):
+        container.load(changed(OBJECTS, change))
+
+
+@pytest.mark.parametrize("model", [OBJECTS, BODY, LOOP, STACKED, PLAIN])
+def test_the_plans_run_as_they_are(model: str) -> None:
+    for which in (True, False):
+        run(plan_file(model), which=np.array(which))

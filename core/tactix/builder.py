@@ -265,7 +265,7 @@ class Builder:
         for i, n in enumerate(nodes):
             told = any(d not in known for v in n.outputs for d in v.spec.shape if symbol_name(d))
             known.update(d for v in n.outputs for d in v.spec.shape)
-            told = told or bool(n.layer.bodies(n.attrs)) or any(v.spec.dtype.on_host for v in (*n.given, *n.outputs))
+            told = told or bool(n.layer.bodies(n.attrs)) or _holds_objects(n)
             exact = bool(stage.precisions.of(n))
             tactics = [t for t in stage.tactics if (t.produces or not told) and not (exact and t.numerics in LOWER)]
             key = n if told else (exact, likeness(n, tactics, stage.context))
@@ -339,12 +339,18 @@ class Builder:
 
 
 def _reformat(stage: Stage, node: Node) -> Candidate:
-    """The first candidate for a change of format, by estimate, so none of a stranger's."""
-    known = [t for t in stage.tactics if t.key not in stage.bench.strangers]
+    """The first candidate for a change of format or a copy, by estimate, so none of a stranger's."""
+    objects = _holds_objects(node)
+    known = [t for t in stage.tactics if t.key not in stage.bench.strangers and (t.produces or not objects)]
     offered = bid(node, known, stage.context, Terms(level=1, lacks=stage.toolchain.lacks)).candidates
     for c in offered:
         estimate(c)
     return min(offered, key=lambda c: (c.tactic.fallback, *c.order))
+
+
+def _holds_objects(node: Node) -> bool:
+    """Whether it reads or makes what lies in no buffer: text, sequences, optionals."""
+    return any(v.spec.dtype.on_host for v in (*node.given, *node.outputs))
 
 
 def _open_cache(config: BuilderConfig) -> TimingCache:

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 HEAD = """# ONNX operators
 
 Written by `tests/onnx_suite/suite.py --write docs/onnx.md`: onnx's own conformance cases (`onnx.backend.test`, of onnx
-{version}), each imported, built and run by tactix. A case passes if every output has the expected dtype and shape and
-agrees within the case's own tolerance. Nothing is skipped: what is not supported counts as failed.
+{version}), each imported, built and run by tactix. All tactics bid, generated C included; the best by estimate is
+taken. A case passes if every output has the expected dtype and shape and agrees within the case's own tolerance.
+Nothing is skipped: what is not supported counts as failed.
 
 """
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """onnx's conformance suite through the product: import, build, run, compare with what the standard expects.
 
-    python tests/onnx_suite/suite.py [--kinds node,simple] [--sources numpy,view | all] [--jobs 2] [--match TEXT]
+    python tests/onnx_suite/suite.py [--kinds node,simple] [--sources numpy,view,control] [--jobs 2] [--match TEXT]
                                      [--write docs/onnx.md] [--known FILE] [--json out.json]
                                      [--device tactix.cuda@1]
 
 A case passes if every output has the expected dtype and shape and agrees within the case's own tolerance.
-The reference, view and control tactics are the default: what they give hangs on no compiler. Prints passed/total.
-On a GPU all tactics bid, and what none of its kernels can do runs on the host (GPU_FALLBACK); ``--write`` then writes
+All tactics bid if ``--sources`` names none, and the best by estimate is taken. Prints passed/total.
+On a GPU what none of its kernels can do runs on the host (GPU_FALLBACK); ``--write`` then writes
 the part of the document that is about CUDA, and without ``--device`` the rest of it.
 """
 
@@ -21,7 +21,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,16 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cases import KINDS, Case, collect
+from batch import BatchBuilder
+from cases import KINDS, Case, Data, collect
 from report import document, joined, on_cuda, reason
 
 CPU = "tactix.cpu@1"
-SEMANTIC = ("numpy", "view", "control")
 LIMIT = 60
-"""Seconds for one case."""
+"""Seconds for one step of a case."""
+
+CHUNKS = 8
+"""Batches of the suite: enough for several processes, few enough that kernels share a call of the compiler."""
 
 ROUNDED = 2**-6
 """Two units in the last place of bfloat16, which onnx's own runner grants."""
@@ -94,8 +97,8 @@ def assert_agrees(got: Any, want: Any, rtol: float, atol: float) -> None:
     np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
 
 
-def run_case(case: Case, builder: Any, sources: Sequence[str] | None, device: str = CPU) -> tuple[str, ...]:
-    """The layers that ran on the host beside a GPU. Raises whatever goes wrong."""
+def plan_of(case: Case, builder: Any, sources: Sequence[str] | None, device: str) -> tuple[Any, Data]:
+    """The case's plan, by estimates, and its data. Raises whatever goes wrong."""
     import tactix
 
     model, data = case.load()
@@ -103,13 +106,32 @@ def run_case(case: Case, builder: Any, sources: Sequence[str] | None, device: st
         tactic_sources=set(sources) if sources else None, builder_optimization_level=0, timing_cache=False, threads=1,
         device=device, flags=set() if device == CPU else {tactix.BuilderFlag.GPU_FALLBACK},
     )  # fmt: skip
-    engine = builder.build(builder.import_model(model), config)
+    return builder.build_plan(builder.import_model(model), config), data
+
+
+def assert_passes(case: Case, plan: Any, data: Data, session: Any) -> None:
+    """Raises AssertionError, or whatever running the plan raises."""
+    import tactix
+
+    quiet = tactix.Logger(tactix.Severity.INTERNAL_ERROR)
+    engine = tactix.Runtime(quiet, session, max_threads=1, sign=False).load(plan)
     for inputs, outputs in data:
         found = engine(*map(array_of, inputs))
         results = list(found.values()) if isinstance(found, dict) else [found]
         for got, want in zip(results, map(array_of, outputs), strict=True):
             assert_agrees(got, want, case.rtol, case.atol)
-    return tuple(sorted(set(_crossing(engine.plan))))
+
+
+def run_case(case: Case, builder: Any, sources: Sequence[str] | None, device: str = CPU) -> tuple[str, ...]:
+    """The layers that ran on the host beside a GPU. Raises whatever goes wrong."""
+    plan, data = plan_of(case, builder, sources, device)
+    assert_passes(case, plan, data, builder.session)
+    return crossing(plan)
+
+
+def crossing(plan: Any) -> tuple[str, ...]:
+    """Layers that a plan for a GPU runs on the host."""
+    return tuple(sorted(set(_crossing(plan))))
 
 
 def _crossing(plan: Any) -> Iterator[str]:
@@ -121,34 +143,43 @@ def _crossing(plan: Any) -> Iterator[str]:
             yield from _crossing(p)
 
 
-_CASES: list[Case] = []
-_STATE: dict[str, Any] = {}
-
-
-def _start(sources: Sequence[str] | None, device: str) -> None:
-    import tactix
-
+def run_batch(cases: Sequence[Case], sources: Sequence[str] | None = None, device: str = CPU) -> list[Result]:
+    """Results in the order of the cases; their C kernels are compiled together."""
     signal.signal(signal.SIGALRM, _too_long)
-    warnings.simplefilter("ignore")
-    _STATE["sources"], _STATE["device"] = sources, device
-    _STATE["builder"] = tactix.Builder(tactix.Logger(tactix.Severity.INTERNAL_ERROR))
+    builder = BatchBuilder()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        drafts = [_attempt(plan_of, c, builder, sources, device) for c in cases]
+        made = iter(builder.finish([d[0] for d in drafts if not isinstance(d, str)]))
+        return [
+            _result(c, d, builder) if isinstance(d, str) else _result(c, (next(made), d[1]), builder)
+            for c, d in zip(cases, drafts, strict=True)
+        ]
+
+
+def _result(case: Case, draft: str | tuple[Any, Data], builder: Any) -> Result:
+    """``draft``: what went wrong, or the plan and its data."""
+    facts = (case.kind, case.name, case.operator, case.opset)
+    if isinstance(draft, str):
+        return Result(*facts, error=draft)
+    plan, data = draft
+    error = _attempt(assert_passes, case, plan, data, builder.session)
+    return Result(*facts, error=error or "", host=() if error else crossing(plan))
+
+
+def _attempt(step: Callable[..., Any], *args: Any) -> Any:
+    """What the step gives, or what went wrong in words."""
+    signal.alarm(LIMIT)
+    try:
+        return step(*args)
+    except Exception as e:
+        return _described(e)
+    finally:
+        signal.alarm(0)
 
 
 def _too_long(*_: Any) -> None:
     raise Timeout(f"it took more than {LIMIT} seconds")
-
-
-def _attempt(index: int) -> Result:
-    case = _CASES[index]
-    facts = (case.kind, case.name, case.operator, case.opset)
-    signal.alarm(LIMIT)
-    try:
-        host = run_case(case, _STATE["builder"], _STATE["sources"], _STATE["device"])
-    except Exception as e:
-        return Result(*facts, error=_described(e))
-    finally:
-        signal.alarm(0)
-    return Result(*facts, host=host)
 
 
 def _described(e: Exception) -> str:
@@ -160,14 +191,23 @@ def _described(e: Exception) -> str:
 
 
 def run_suite(
-    cases: Iterable[Case], sources: Sequence[str] | None = SEMANTIC, jobs: int = 0, device: str = CPU
+    cases: Sequence[Case], sources: Sequence[str] | None = None, jobs: int = 0, device: str = CPU
 ) -> list[Result]:
     """Results in the order of the cases, from so many processes (0: as many as there are cores)."""
-    _CASES[:] = cases
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    context = multiprocessing.get_context("fork")
-    with context.Pool(jobs or os.cpu_count() or 1, _start, (sources, device)) as pool:
-        return pool.map(_attempt, range(len(_CASES)), chunksize=16)
+    _CASES[:] = cases
+    with multiprocessing.get_context("fork").Pool(jobs or os.cpu_count() or 1) as pool:
+        tasks = [(chunk, sources, device) for chunk in range(CHUNKS)]
+        found = pool.starmap(_run_chunk, tasks, chunksize=1)
+    by_id = {r.id: r for results in found for r in results}
+    return [by_id[c.id] for c in cases]
+
+
+_CASES: list[Case] = []
+
+
+def _run_chunk(chunk: int, sources: Sequence[str] | None, device: str) -> list[Result]:
+    return run_batch(_CASES[chunk::CHUNKS], sources, device)
 
 
 def main() -> int:
@@ -181,8 +221,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--known", type=Path, help="write the failures and their reasons here")
     options = parser.parse_args()
-    given = options.sources or ("all" if options.device != CPU else ",".join(SEMANTIC))
-    sources = None if given == "all" else given.split(",")
+    sources = options.sources.split(",") if options.sources else None
     cases = [c for c in collect(options.kinds.split(",")) if options.match in c.id]
     results = run_suite(cases, sources, options.jobs, options.device)
     if options.json:

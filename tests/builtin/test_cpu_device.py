@@ -17,7 +17,7 @@ from tactix.contracts.launcher import LinkContext, Step
 from tactix.words.errors import AllocationError, ExecutionError, InvalidArgument
 from tactix_builtin.allocators import allocators
 from tactix_builtin.allocators.arena import ArenaAllocator
-from tactix_builtin.devices import cpu, devices, levels
+from tactix_builtin.devices import cpu, devices, features, levels
 from tactix_builtin.devices.cpu import CpuDevice, Segments
 from tactix_builtin.flavours import flavours
 
@@ -50,16 +50,16 @@ def test_features_are_normalised(text: str, tmp_path: Any, monkeypatch: pytest.M
     path = tmp_path / "cpuinfo"
     path.write_text(text)
     monkeypatch.setattr(cpu, "CPUINFO", path)
-    properties = cpu._properties.__wrapped__()
-    name, features = CPUINFO[text]
-    assert properties.features == features
+    properties = cpu._processor.__wrapped__()
+    name, found = CPUINFO[text]
+    assert properties.features == found
     assert not name or properties.name == name
 
 
 def test_where_the_system_tells_nothing_the_baseline_is_left(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu, "CPUINFO", tmp_path / "none")
     monkeypatch.setattr(cpu.platform, "machine", lambda: "arm64")
-    assert cpu._properties.__wrapped__().features == {"neon"}
+    assert cpu._processor.__wrapped__().features == {"neon"}
 
 
 def test_a_stream_works_in_order_on_a_thread_of_its_own() -> None:
@@ -232,24 +232,24 @@ def test_measuring_counts_all_runs() -> None:
     assert log == [("repeat", "a", 7)]
 
 
-@pytest.mark.parametrize("level", levels.LEVELS)
+@pytest.mark.parametrize("level", features.LEVELS)
 def test_a_target_has_the_features_of_its_level_alone(level: str) -> None:
     here, found = CpuDevice().properties(), CpuDevice().target(level)
-    arch, bits, features = levels.LEVELS[level]
-    assert (found.kind, found.features, found.vector_bits) == ("cpu", features, bits)
+    arch, bits, held = features.LEVELS[level]
+    assert (found.kind, found.features, found.vector_bits) == ("cpu", held, bits)
     assert found.cores == here.cores
-    if here.features >= features:
+    if here.features >= held:
         assert (found.name, found.memory, found.facts) == (here.name, here.memory, here.facts)
     else:
         assert (found.name, found.facts) == (level, {"arch": arch})
 
 
 def test_levels_hold_each_other() -> None:
-    v2, v3, v4, arm = (levels.LEVELS[level][2] for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8"))
+    v2, v3, v4, arm = (features.LEVELS[level][2] for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8"))
     assert v2 < v3 < v4
-    assert v4 <= cpu.X86
+    assert v4 <= features.X86
     assert not arm & v4
-    assert {"amx_tile", "avx512_vnni"} <= cpu.X86 - v4
+    assert {"amx_tile", "avx512_vnni"} <= features.X86 - v4
 
 
 def test_a_target_that_this_machine_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,31 +19,12 @@ from tactix.contracts.device import Device, DeviceProperties, Stream
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.words.dims import Env
 from tactix.words.errors import ExecutionError, InvalidArgument
+from tactix_builtin.devices.features import ARM, BASELINE, MASK, X86, vector_bits
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from tactix_builtin.market.bench import CpuBench
-
-V2 = frozenset({"sse2", "pni", "ssse3", "sse4_1", "sse4_2", "popcnt", "cx16", "lahf_lm"})
-V3 = V2 | {"avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "abm", "movbe"}
-V4 = V3 | {"avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl"}
-
-X86 = V4 | frozenset({
-    "avx512ifma", "avx512vbmi", "avx512_vbmi2", "avx512_vnni", "avx512_bitalg", "avx512_vpopcntdq", "avx512_bf16",
-    "avx512_fp16", "avx_vnni", "avx_vnni_int8", "avx_ne_convert", "amx_tile", "amx_int8", "amx_bf16", "amx_fp16",
-})  # fmt: skip
-"""Flags of /proc/cpuinfo that code generators ask for, under Linux's own names."""
-
-ARM = {
-    "asimd": "neon", "asimdhp": "neon_fp16", "asimddp": "neon_dotprod", "bf16": "neon_bf16", "i8mm": "neon_i8mm",
-    "sve": "sve", "sve2": "sve2",
-}  # fmt: skip
-"""The same for 64-bit ARM, by Linux's name."""
-
-BASELINE = {"x86_64": frozenset({"sse2"}), "amd64": frozenset({"sse2"}), "arm64": frozenset({"neon"}),
-            "aarch64": frozenset({"neon"})}  # fmt: skip
-"""What every processor of the architecture has, where the system tells nothing."""
 
 CPUINFO = Path("/proc/cpuinfo")
 
@@ -208,8 +190,27 @@ class CpuDevice(Device):
         return parts[0] if len(parts) == 1 else Segments(parts)
 
 
-@functools.cache
 def _properties() -> DeviceProperties:
+    """This processor as far as the environment's mask leaves it. Raises ConfigError for one that is none."""
+    return _held_back(os.environ.get(MASK, ""))
+
+
+@functools.cache
+def _held_back(mask: str) -> DeviceProperties:
+    """This processor under a mask; its name tells of one that takes something away."""
+    whole = _processor()
+    if not mask:
+        return whole
+    from tactix_builtin.devices.mask import masked
+
+    left = masked(whole.features, mask)
+    if left == whole.features:
+        return whole
+    return replace(whole, name=f"{whole.name} ({MASK}={mask})", features=left, vector_bits=vector_bits(left))
+
+
+@functools.cache
+def _processor() -> DeviceProperties:
     arch = platform.machine().lower()
     name, flags = _cpuinfo()
     features = (X86 & flags) | {ARM[f] for f in flags & ARM.keys()} or BASELINE.get(arch, frozenset())
@@ -219,7 +220,7 @@ def _properties() -> DeviceProperties:
         kind="cpu",
         name=name or platform.processor() or arch,
         features=frozenset(features),
-        vector_bits=512 if "avx512f" in features else 256 if "avx" in features else 128,
+        vector_bits=vector_bits(features),
         cores=usable_cores(),
         memory=_memory(),
         facts={"arch": arch, "system": platform.system().lower(), **_caches()},

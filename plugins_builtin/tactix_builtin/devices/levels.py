@@ -6,14 +6,8 @@ from dataclasses import replace
 
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.devices.cpu import V2, V3, V4, CpuDevice
-
-LEVELS: dict[str, tuple[str, int, frozenset[str]]] = {
-    "x86-64-v2": ("x86_64", 128, V2), "x86-64-v3": ("x86_64", 256, V3), "x86-64-v4": ("x86_64", 512, V4),
-    "armv8": ("aarch64", 128, frozenset({"neon"})),
-}  # fmt: skip
-"""Architecture, vector bits and features of the levels that plans are built for: those of the System V ABI for x86-64,
-under Linux's names (``pni`` is SSE3, ``abm`` LZCNT), and what every 64-bit ARM processor has."""
+from tactix_builtin.devices.cpu import CpuDevice
+from tactix_builtin.devices.features import LEVELS
 
 
 def target(level: str) -> DeviceProperties:

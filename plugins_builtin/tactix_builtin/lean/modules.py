@@ -45,9 +45,10 @@ COLD = (
     "tactix.contracts.graph", "tactix.contracts.importer", "tactix.contracts.layer", "tactix.contracts.region",
     "tactix.contracts.rule", "tactix.contracts.tactic", "tactix.contracts.tool", "tactix.plan.encode",
     "tactix.words.files",
-    "tactix_builtin.cuda", "tactix_builtin.embedded", "tactix_builtin.flavours.held", "tactix_builtin.flavours.phased",
-    "tactix_builtin.flavours.references", "tactix_builtin.flavours.values", "tactix_builtin.launchers.control",
-    "tactix_builtin.launchers.numpy_launcher", "tactix_builtin.trust.changing", "tactix_sdk", *LAYERS,
+    "tactix_builtin.cuda", "tactix_builtin.devices.mask", "tactix_builtin.embedded", "tactix_builtin.flavours.held",
+    "tactix_builtin.flavours.phased", "tactix_builtin.flavours.references", "tactix_builtin.flavours.values",
+    "tactix_builtin.launchers.control", "tactix_builtin.launchers.numpy_launcher", "tactix_builtin.trust.changing",
+    "tactix_sdk", *LAYERS,
 )  # fmt: skip
 """What a plan of kernels for the CPU does not need: kept compressed until something imports it."""
 

@@ -31,7 +31,8 @@ from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.devices.cpu import CpuDevice
-from tactix_builtin.devices.levels import LEVELS, target
+from tactix_builtin.devices.features import LEVELS
+from tactix_builtin.devices.levels import target
 from tactix_builtin.tactics.c_target import foreign
 from tactix_builtin.tactics.cc import CCompiler
 

@@ -22,6 +22,7 @@ from tactix.contracts.rule import Rule
 from tactix.contracts.tactic import CompileContext, Tactic
 from tactix.fuse.rewrite import fuse
 from tactix.fuse.trace import Trace
+from tactix.mixtures import Attempt, Mixtures, NotLowered
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
 from tactix.plan.compat import device_facts
@@ -32,13 +33,19 @@ from tactix.run.link import allocator_of, layer_keys
 from tactix.select.bench import Bench
 from tactix.select.choose import Choice, Chooser
 from tactix.select.compile import Toolchain, with_binary
-from tactix.select.enumerate import Bids, Candidate, Terms, bid, likeness
+from tactix.select.enumerate import Bids, Candidate, Terms, bid, likeness, reasons
 from tactix.select.measure import Measurer, estimate
-from tactix.select.precision import LOWER, Precisions, slower
+from tactix.select.precision import LOCKED, LOWER, Lowering, Precisions, Stays, no_kernel, told, without_kernel
 from tactix.select.timing_cache import TimingCache, default_path
 from tactix.words.dims import symbol_name
 from tactix.words.error_recorder import ErrorRecorder, recording
-from tactix.words.errors import BuildCancelled, ConfigError, ModelImportError, NoTacticError, TimingCacheError
+from tactix.words.errors import (
+    BuildCancelled,
+    ConfigError,
+    ModelImportError,
+    NoTacticError,
+    TimingCacheError,
+)
 from tactix.words.logger import Logger
 from tactix.words.progress import Quiet
 
@@ -63,9 +70,10 @@ class Stage:
     bench: Bench
     refit: Any = None
 
-
-Attempt = tuple[Stage, NetworkDefinition, Trace, dict[Node, Bids], Choice]
-"""One way to fuse a network, and what is fastest then."""
+    @property
+    def lowering(self) -> frozenset[str]:
+        """Keys of the rules that lower precision."""
+        return frozenset(r.key for r in self.rules if r.numerics in LOWER)
 
 
 class Builder:
@@ -140,6 +148,7 @@ class Builder:
         if config.plugins_to_serialize:
             plan = self.session.flavours["default"].embed(plan, config.plugins_to_serialize, self.session)  # type: ignore[attr-defined]
         stage.precisions.check()
+        self._tell_precision(plan, stage)
         try:
             stage.cache.save()
         except TimingCacheError as e:  # what was built is worth more
@@ -169,28 +178,14 @@ class Builder:
 
     def _tried(self, network: NetworkDefinition, stage: Stage, start: float) -> list[Attempt]:
         """Where lower precision is allowed: with all nodes in it, none, or without those that it makes slower."""
+        attempt = partial(self._attempt, network, stage, start)
         if isinstance(locked := stage.config.frozen, Locked):
-            return [self._attempt(network, stage, start, locked.enter())]
-        lowering = {r.key for r in stage.rules if r.numerics in LOWER}
-        try:
-            tried = [self._attempt(network, stage, start, lambda name: False)]
-        except NoTacticError as e:
-            if not lowering:
-                raise
-            self.logger.warning(f"no layer is lowered: {e}")
-            return [self._attempt(network, stage, start, lambda name: True)]
-        if tried[0][2].counts.keys() & lowering:
-            try:
-                wide, kept = self._attempt(network, stage, start, lambda name: True), frozenset[str]()
-            except NoTacticError:  # of a device that does not compute in float32
-                return tried
-            while more := slower(tried[-1][-1], wide[-1]) - kept:
-                kept |= more
-                tried.append(self._attempt(network, stage, start, kept.__contains__))
-            tried.append(wide)
-        return tried
+            keeps = locked.enter()
+            return [attempt(lambda name: LOCKED if keeps(name) else "")]
+        return Mixtures(attempt, stage.lowering, self.logger.warning).tried()
 
-    def _attempt(self, network: NetworkDefinition, stage: Stage, start: float, stays: Callable[[str], bool]) -> Attempt:
+    def _attempt(self, network: NetworkDefinition, stage: Stage, start: float, stays: Stays) -> Attempt:
+        """Raises NotLowered, and what ``build_plan`` raises."""
         monitor = stage.config.progress_monitor
         monitor.phase("fuse", 0)
         fused, trace = fuse(network, [stage.precisions.gated(r, stays) for r in stage.rules], monitor.cancelled)
@@ -199,14 +194,32 @@ class Builder:
         verify(fused, deep=BuilderFlag.DEBUG in stage.config.flags)
         monitor.finish("fuse")
         stage = replace(stage, context=replace(stage.context, opt=with_unknown(fused, stage.context.opt)))
-        bids = self._bid(fused, stage)
+        bids, failed = self._bid(fused, stage)
+        self._leave(bids, failed, trace, stage)
+        for error in failed.values():
+            raise error
         with stage.refit.pause() if stage.refit else nullcontext():
-            self._measure(bids, stage, start)
+            try:
+                self._measure(bids, stage, start)
+            except NoTacticError:
+                self._leave(bids, failed, trace, stage)
+                raise
+        self._leave(bids, failed, trace, stage)
         monitor.phase("choose", 0)
         options = {n: bids[n].candidates for n in fused.nodes}
         choice = Chooser(fused.nodes, options, fused.outputs, stage.context.opt, stage.device.costs).run()
         monitor.finish("choose")
-        return stage, fused, trace, bids, choice
+        return Attempt(stage, fused, trace, bids, choice)
+
+    @staticmethod
+    def _leave(bids: dict[Node, Bids], failed: dict[Node, NoTacticError], trace: Trace, stage: Stage) -> None:
+        """Raises NotLowered if nodes without a kernel were lowered and can be left as they were."""
+        if isinstance(stage.config.frozen, Locked) or stage.config.progress_monitor.cancelled():
+            return
+        whys = {n: no_kernel(e.why) for n, e in failed.items()} | {n: without_kernel(b) for n, b in bids.items()}
+        lowering, fixed = Lowering(trace, stage.lowering), stage.precisions.obeyed
+        if lost := [x for n, why in whys.items() if why and (x := lowering.lost(n, why, fixed))]:
+            raise NotLowered(lost)
 
     # -- stages ----------------------------------------------------------------------------------------------------
 
@@ -236,13 +249,21 @@ class Builder:
         ways = {r.numerics for r in rules} | {t.numerics for t in tactics if t.device == device}
         for lower in sorted(LOWER & config.numerics - ways):
             self.logger.warning(f"{config.device} has no way to compute in {lower}: the flag changes nothing")
-        crossing, bare = BuilderFlag.GPU_FALLBACK in config.flags, BuilderFlag.VERSION_COMPATIBLE in config.flags
-        tactics = [t for t in tactics if (crossing or not t.crosses) and not (bare and t.vendor)]
+        bare = BuilderFlag.VERSION_COMPATIBLE in config.flags
+        tactics = [t for t in tactics if not (bare and t.vendor)]
         known = {t.source for t in tactics}
         wanted = known if config.tactic_sources is None else config.tactic_sources
         if unknown := wanted - known:
             raise ConfigError(f"no tactic source {min(unknown)!r}", do=f"There are: {', '.join(sorted(known))}")
         return rules, [t for t in tactics if t.source in wanted]
+
+    def _tell_precision(self, plan: Plan, stage: Stage) -> None:
+        """Warn of a build in which nothing was lowered, though that was asked for."""
+        asked = sorted(LOWER & stage.config.numerics & {r.numerics for r in stage.rules})
+        found = [p.ledger.get("precision", {"lowered": [], "wide": {}}) for p in plan.nested()]
+        if asked and not any(x["lowered"] for x in found):
+            why = told(ChainMap(*(x["wide"] for x in found))) or "no layer of it can be"
+            self.logger.warning(f"nothing is computed in {', '.join(asked)}: {why}")
 
     def _toolchain(self, device: str) -> Toolchain:
         own = {key for key, launcher in self.session.launchers.items() if launcher.device == device}
@@ -252,14 +273,15 @@ class Builder:
                 self.logger.warning(f"no compiler for {language}: {why}; what is written in it does not bid")
         return found
 
-    def _bid(self, fused: NetworkDefinition, stage: Stage) -> dict[Node, Bids]:
-        """Bids of every node; nodes with one signature share them."""
+    def _bid(self, fused: NetworkDefinition, stage: Stage) -> tuple[dict[Node, Bids], dict[Node, NoTacticError]]:
+        """Bids of every node, and what stands against those without; nodes with one signature share them."""
         config, monitor = stage.config, stage.config.progress_monitor
         limit = config.memory_pool_limits.get(MemoryPoolType.WORKSPACE)
         terms = Terms(config.builder_optimization_level, limit, stage.toolchain.lacks, stage.bench.strangers)
         nodes = fused.nodes
         monitor.phase("bid", len(nodes))
         out: dict[Node, Bids] = {}
+        failed: dict[Node, NoTacticError] = {}
         shared: dict[Any, Bids] = {}
         known = {d for v in fused.inputs for d in v.spec.shape}
         for i, n in enumerate(nodes):
@@ -269,16 +291,17 @@ class Builder:
             exact = bool(stage.precisions.of(n))
             tactics = [t for t in stage.tactics if (t.produces or not told) and not (exact and t.numerics in LOWER)]
             key = n if told else (exact, likeness(n, tactics, stage.context))
-            found = out[n] = shared.get(key) or bid(n, tactics, stage.context, terms)
-            if not all(c.tactic.fallback for c in found.candidates):
-                shared[key] = found  # but not the reference's, which names its node
-            elif BuilderFlag.NO_FALLBACK in config.flags:
-                reasons = "; ".join(f"{k}: {why}" for k, why in found.rejections) or "no other tactic implements it"
-                who, do = f"{n.name} ({n.kind})", "Build without NO_FALLBACK, or install a pack that implements it"
-                raise NoTacticError("only the reference could run it", who=who, why=reasons, do=do)
+            try:
+                found = out[n] = shared.get(key) or bid(n, tactics, stage.context, terms)
+                if not all(c.tactic.fallback for c in found.candidates):
+                    shared[key] = found  # but not the reference's, which names its node
+                elif BuilderFlag.NO_FALLBACK in config.flags:
+                    raise _only_reference(n, found)
+            except NoTacticError as e:
+                failed[n] = e
             monitor.step("bid", i + 1, n.name)
         monitor.finish("bid")
-        return out
+        return out, failed
 
     def _measure(self, bids: dict[Node, Bids], stage: Stage, start: float) -> None:
         config, monitor = stage.config, stage.config.progress_monitor
@@ -289,15 +312,18 @@ class Builder:
         for b in bids.values():
             unique.setdefault((b.signature, *(c.title for c in b.candidates)), b)
         deadline = start + config.budget if stage.here else 0.0
-        Measurer(
+        measurer = Measurer(
             stage.bench, stage.toolchain, stage.cache, stage.context.device, stage.context.opt, stage.context.threads,
             config.frozen is True, config.builder_optimization_level, deadline, monitor, self.logger.warning,
             frozenset(stage.context.opt) - stage.profiles[0].dims.keys(),
-        ).run(list(unique.values()))  # fmt: skip
-        for b in bids.values():
-            same = unique[b.signature, *(c.title for c in b.candidates)]
-            for a, c in zip(same.candidates, b.candidates, strict=True):
-                c.seconds, c.spread, c.error, c.status, c.reason = a.seconds, a.spread, a.error, a.status, a.reason
+        )  # fmt: skip
+        try:
+            measurer.run(list(unique.values()))
+        finally:
+            for b in bids.values():
+                same = unique[b.signature, *(c.title for c in b.candidates)]
+                for a, c in zip(same.candidates, b.candidates, strict=True):
+                    c.seconds, c.spread, c.error, c.status, c.reason = a.seconds, a.spread, a.error, a.status, a.reason
 
     def _assemble(
         self, fused: NetworkDefinition, choice: Choice, stage: Stage, ledger: dict[str, Any],
@@ -353,6 +379,12 @@ def _holds_objects(node: Node) -> bool:
     return any(v.spec.dtype.on_host for v in (*node.given, *node.outputs))
 
 
+def _only_reference(n: Node, found: Bids) -> NoTacticError:
+    why = "; ".join(reasons(found)) or "no other tactic implements it"
+    who, do = f"{n.name} ({n.kind})", "Build without NO_FALLBACK, or install a pack that implements it"
+    return NoTacticError("only the reference could run it", who=who, why=why, do=do)
+
+
 def _open_cache(config: BuilderConfig) -> TimingCache:
     where = config.timing_cache
     return TimingCache(Path(where) if isinstance(where, (str, Path)) else None if where is False else default_path())
@@ -360,7 +392,10 @@ def _open_cache(config: BuilderConfig) -> TimingCache:
 
 def _ledger(bids: Mapping[Node, Bids], choice: Choice, trace: Trace, stage: Stage) -> dict[str, Any]:
     """Every decision of the build, as JSON."""
+    lowering = Lowering(trace, stage.lowering)
+    precision = {"lowered": sorted(lowering.lowered), "wide": lowering.wide}
     return {
+        **({"precision": precision} if stage.lowering else {}),
         "nodes": {n.name: _node_row(n, b, choice) for n, b in bids.items()},
         "fusion": trace.to_json(), "rules": trace.counts, "predicted_seconds": choice.seconds,
         "timing_cache": {"hits": stage.cache.hits, "misses": stage.cache.misses}, "opt": dict(stage.context.opt),
@@ -382,4 +417,5 @@ def _candidate_row(c: Candidate, chosen: bool) -> dict[str, Any]:
     if c.error and c.error != float("inf"):
         row["error"] = c.error
     row |= {"id": c.variant.id, "digest": c.artifact.digest} if chosen else {}
+    row |= {"crosses": True} if c.tactic.crosses else {}
     return row | ({"reason": c.reason} if c.reason else {})

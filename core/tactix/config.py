@@ -24,8 +24,8 @@ class BuilderFlag(enum.Enum):
     ``EXACT_NUMERICS``: only rules that do not change rounding. ``FP16``, ``BF16``, ``TF32``: what is float32 in the
     model may be computed with that precision where it is faster; inputs and outputs keep their dtypes, as does what has
     other dtypes in the model. With both of 16 bits, FP16 where weights fit its range.
-    ``NO_FALLBACK``: a layer that only the reference tactic can run is an error. ``GPU_FALLBACK``: what no tactic can
-    run on a device with memory of its own may run on the host. ``VERSION_COMPATIBLE``: no tactic
+    ``NO_FALLBACK``: a layer that only the reference tactic can run is an error, beside a GPU, too. ``GPU_FALLBACK``:
+    TensorRT's name of what happens without that flag; it changes nothing. ``VERSION_COMPATIBLE``: no tactic
     bids whose steps need the version of a vendor's library that the build had, and the plan holds the lean runtime, so
     that other versions can run it; ``EXCLUDE_LEAN_RUNTIME`` leaves that out. ``REFIT``: the plan takes other weights;
     ``REFIT_IDENTICAL``: only the same ones again. ``STRIP_PLAN`` beside one of them leaves weights out of the plan.

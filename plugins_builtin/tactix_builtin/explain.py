@@ -40,11 +40,15 @@ SCHEMA: dict[str, Any] = {
         "version": {"const": 1}, "plan": _TEXT, "predicted_seconds": _NUMBER,
         "nodes": {"type": "array", "items": _NODE},
         "rules": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "precision": _object({
+            "lowered": _TEXTS, "wide": {"type": "object", "additionalProperties": {"type": "string"}},
+        }),
     }),
 }  # fmt: skip
 """Times are in seconds at the shapes tuned for. ``spread``: share of the time by which runs differ. ``error``: in
 budgets of the dtype. ``costs_more``: seconds that the node would take longer by that candidate, changes of format
-around it left out. ``near_tie``: as fast as the chosen one within the noise."""
+around it left out. ``near_tie``: as fast as the chosen one within the noise. ``precision``: nodes that a flag let be
+lowered, and why others, which a rule might have lowered, stayed as they were."""
 
 
 def explain(source: Any, node: str = "") -> dict[str, Any]:
@@ -60,6 +64,7 @@ def explain(source: Any, node: str = "") -> dict[str, Any]:
     return {
         "version": 1, "plan": plan.name, "predicted_seconds": plan.ledger.get("predicted_seconds", 0.0),
         "nodes": _wanted(rows, node) if node else rows, "rules": dict(plan.ledger.get("rules", {})),
+        "precision": {"lowered": [], "wide": {}} | plan.ledger.get("precision", {}),
     }  # fmt: skip
 
 

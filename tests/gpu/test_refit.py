@@ -22,7 +22,7 @@ from tactix_builtin.refit.refitter import Refitter
 
 pytestmark = pytest.mark.gpu
 
-FLAGS = {BuilderFlag.REFIT, BuilderFlag.GPU_FALLBACK}
+FLAGS = {BuilderFlag.REFIT}
 
 
 def built(model: Any, *flags: BuilderFlag, level: int = 0, **options: Any) -> tactix.Engine:

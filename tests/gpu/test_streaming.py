@@ -92,7 +92,7 @@ def test_networks(name: str, flags: tuple[BuilderFlag, ...], device: CudaDevice)
 
 
 def test_loops_on_the_host(device: CudaDevice) -> None:
-    engine, whole = engines(plan_of(looped(), device, frozenset({BuilderFlag.GPU_FALLBACK})))
+    engine, whole = engines(plan_of(looped(), device))
     want, size = whole(X), engine.streamable_weights_size
     for part in PARTS:
         engine.weight_streaming_budget_v2 = max(engine.minimum_weight_streaming_budget, int(part * size))

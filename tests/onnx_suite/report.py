@@ -23,7 +23,7 @@ ON_CUDA = "## On CUDA\n"
 
 CUDA_HEAD = """
 Written by `tests/onnx_suite/suite.py --device tactix.cuda@1 --write docs/onnx.md` on a machine with a GPU: the same
-cases, with onnx {version}. With `BuilderFlag.GPU_FALLBACK` what has no kernel runs on the host, between copies; a case
+cases, with onnx {version}. What has no kernel runs on the host, between copies; a case
 counts as *on the GPU alone* where nothing did.
 
 """

@@ -7,7 +7,7 @@
 
 A case passes if every output has the expected dtype and shape and agrees within the case's own tolerance.
 All tactics bid if ``--sources`` names none, and the best by estimate is taken. Prints passed/total.
-On a GPU what none of its kernels can do runs on the host (GPU_FALLBACK); ``--write`` then writes
+On a GPU what none of its kernels can do runs on the host; ``--write`` then writes
 the part of the document that is about CUDA, and without ``--device`` the rest of it.
 """
 
@@ -104,7 +104,7 @@ def plan_of(case: Case, builder: Any, sources: Sequence[str] | None, device: str
     model, data = case.load()
     config = tactix.BuilderConfig(
         tactic_sources=set(sources) if sources else None, builder_optimization_level=0, timing_cache=False, threads=1,
-        device=device, flags=set() if device == CPU else {tactix.BuilderFlag.GPU_FALLBACK},
+        device=device,
     )  # fmt: skip
     return builder.build_plan(builder.import_model(model), config), data
 

@@ -69,7 +69,7 @@ class Tactic:
     output shapes only running tells, over Python objects, and with bodies. ``by_signature``: it looks at dtypes, shapes
     and attributes, at no names, and of the content of constants at nothing but whether it is finite, so that its bids
     for a node hold for every other of the same signature; constants it packs by reference. ``crosses``: its steps run
-    on the host beside a device with memory of its own; it is asked only where ``BuilderFlag.GPU_FALLBACK`` allows it.
+    on the host beside a device with memory of its own, which the ledger tells.
     ``vendor``: its steps need a library of the device's maker in the very version that the build had; not asked under
     ``VERSION_COMPATIBLE``. ``breadth``: how many times as many variants are measured as the optimization level says,
     for those that need no compiling. ``numerics``: ``exact``, or ``tf32`` if it rounds float32 operands so: builder

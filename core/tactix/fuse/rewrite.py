@@ -141,7 +141,7 @@ class Rewriter:
             raise InternalError("a rule failed", who=who, why=why) from e
         if near is not None:
             removed, added = tuple(n.name for n in self._gone), tuple(n.name for n in self._made)
-            self.trace.firings.append(Firing(rule.key, removed, added, time.perf_counter() - start))
+            self.trace.firings.append(Firing(rule.key, root.name, removed, added, time.perf_counter() - start))
             self._check_end()
         return near
 

@@ -9,9 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Firing:
-    """One rewrite: the rule, the nodes that left, the nodes that came, and how long it took in seconds."""
+    """One rewrite: the rule, the node at which its pattern matched, those that left, those that came, seconds taken."""
 
     rule: str
+    root: str
     removed: tuple[str, ...]
     added: tuple[str, ...]
     seconds: float

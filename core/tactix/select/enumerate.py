@@ -112,11 +112,16 @@ def bid(node: Node, tactics: Sequence[Tactic], ctx: CompileContext, terms: Terms
             continue
         _ask(bids, tactic, ctx, terms)
     if not bids.candidates:
-        told = dict.fromkeys(f"{k.partition(' [')[0]}: {why}" for k, why in bids.rejections)
         what, who = f"no tactic can run it on {ctx.device.kind}", f"{node.name} ({node.kind})"
-        do = "Allow more tactic sources, or the host beside a GPU (GPU_FALLBACK), or install a pack that implements it"
-        raise NoTacticError(what, who=who, why="; ".join(told) or "none implements this layer", do=do)
+        do = "Allow more tactic sources, or install a pack that implements it"
+        raise NoTacticError(what, who=who, why="; ".join(reasons(bids)) or "none implements this layer", do=do)
     return bids
+
+
+def reasons(bids: Bids) -> list[str]:
+    """Why tactics do not run the node, each reason of a tactic once."""
+    lost = [(c.title, c.reason) for c in bids.candidates if c.status == "rejected"]
+    return list(dict.fromkeys(f"{who.partition(' [')[0]}: {why}" for who, why in (*lost, *bids.rejections)))
 
 
 def _asked(tactics: Sequence[Tactic], kind: str, device: DeviceProperties) -> list[Tactic]:

@@ -1,21 +1,29 @@
-"""Precision: what a build and its wishes for single layers allow, and which nodes a lower one makes slower."""
+"""Precision: what a build and its wishes for single layers allow, and which nodes stay as they are, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 from tactix.contracts.graph import Node
 from tactix.contracts.rule import Rule, call
+from tactix.fuse.trace import Trace
 from tactix.select.choose import NEAR_TIE, Choice
+from tactix.select.enumerate import Bids, reasons
 from tactix.words.errors import ConfigError
 
 LOWER = frozenset({"fp16", "bf16", "tf32"})
 """Kinds of numerics that lose precision."""
 NOT_FASTER = "it is not faster"
-"""What the trace says of a node that stays as it is."""
+"""What the trace says of a node that stays as it is, as do the next."""
+LOCKED = "the lock says so"
+Stays = Callable[[str], str]
+"""Why the node of that name keeps its precision; empty if it need not."""
+SHOWN = 3
+"""Reasons that are told of one node, or of a whole network."""
 
 
 class Precisions:
@@ -26,6 +34,8 @@ class Precisions:
 
     def __init__(self, allowed: frozenset[str], wanted: Mapping[str, str]) -> None:
         self.allowed, self.wanted, self.kinds = allowed, wanted, allowed | {*wanted.values()}
+        self.obeyed: set[str] = set()
+        """Nodes that were lowered since that is wanted of them, by names: these cannot stay."""
         self._met: set[str] = set()
 
     def of(self, node: Node, done: str = "fp32") -> str:
@@ -35,18 +45,19 @@ class Precisions:
             self._met.add(fit[-1])
         return self.wanted[fit[-1]] if fit else ""
 
-    def gated(self, rule: Rule, stays: Callable[[str], bool] = lambda name: False) -> Rule:
+    def gated(self, rule: Rule, stays: Stays = lambda name: "") -> Rule:
         """The rule; one that lowers precision only where that is wanted, or allowed and the node not one that stays."""
 
         def when(**bound: Any) -> bool | str:
             root, want = bound["root"], self.of(bound["root"])
             if want != rule.numerics and (want or rule.numerics not in self.allowed):
                 return False
-            if not want and stays(root.name):
-                return NOT_FASTER
+            if not want and (why := stays(root.name)):
+                return why
             verdict = rule.when is None or call(rule.when, bound)
             if verdict is True:
                 self.of(root, rule.numerics)
+                self.obeyed |= {root.name} if want else set()
             return verdict  # type: ignore[no-any-return]
 
         return replace(rule, when=when) if rule.numerics in LOWER else rule
@@ -58,7 +69,75 @@ class Precisions:
             raise ConfigError("unfulfilled layer precision", who=pattern, why=why, do="Names are those of the model")
 
 
-def slower(lowered: Choice, wide: Choice) -> frozenset[str]:
+NOTHING: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A node without a kernel, by the names of what was lowered to its anchor and to what is fused around that."""
+
+    anchor: frozenset[str]
+    around: frozenset[str]
+    why: str
+
+
+class Lowering:
+    """What lower precision did to one network: ``trace`` of its rewriting, ``rules``: keys of those that lower."""
+
+    def __init__(self, trace: Trace, rules: Collection[str]) -> None:
+        self._trace, self._rules = trace, frozenset(rules)
+        self._sources: dict[str, frozenset[str]] = {}
+        for f in trace.firings:
+            of = [frozenset((f.root,))] if f.rule in self._rules else [self._sources.get(r, NOTHING) for r in f.removed]
+            self._sources.update(dict.fromkeys(f.added, NOTHING.union(*of)))
+
+    @property
+    def lowered(self) -> frozenset[str]:
+        """Nodes that were lowered, by their names before."""
+        return frozenset(f.root for f in self._trace.firings if f.rule in self._rules)
+
+    @property
+    def wide(self) -> dict[str, str]:
+        """Nodes that a rule might have lowered, and why they stayed as they were."""
+        misses = (m for m in self._trace.near_misses if m.rule in self._rules)
+        return {m.node: m.reason for m in misses if m.node not in self.lowered}
+
+    def sources(self, names: Iterable[str]) -> frozenset[str]:
+        """Names before lowering of the nodes that became these."""
+        return NOTHING.union(*(self._sources.get(name, NOTHING) for name in names))
+
+    def lost(self, node: Node, why: str, fixed: Collection[str]) -> Lost | None:
+        """A node that has no kernel; None if nothing of it was lowered. ``fixed``: names that cannot stay."""
+        anchor = self.sources([node.anchor.name] if node.anchor else []) - frozenset(fixed)
+        every = self.sources(b.name for b in node.body.nodes) - frozenset(fixed)
+        return Lost(anchor, every - anchor, why) if every else None
+
+
+def without_kernel(bids: Bids) -> str:
+    """Why only the reference is left to run a node; empty if it is not."""
+    alive = [c for c in bids.candidates if c.status != "rejected"]
+    if not all(c.tactic.fallback for c in alive):
+        return ""
+    return no_kernel(_few(reasons(bids)) or "none implements this layer")
+
+
+def no_kernel(why: str) -> str:
+    """The reason of a node that was lowered and cannot be run so."""
+    return f"no kernel computes it so: {why}"
+
+
+def told(wide: Mapping[str, str]) -> str:
+    """The most frequent reasons of nodes, and of how many."""
+    ranked = Counter(wide.values()).most_common()
+    return _few([f"{why} ({n} layer{'s'[: n > 1]})" for why, n in ranked])
+
+
+def _few(texts: list[str]) -> str:
+    more = [f"and {len(texts) - SHOWN} more"] if len(texts) > SHOWN else []
+    return "; ".join(texts[:SHOWN] + more)
+
+
+def slower(lowered: Choice, wide: Choice, lowering: Lowering) -> frozenset[str]:
     """Names of anchors that gain nothing lowered, counting the steps before them that only then are there."""
     times = {b.name: c.seconds * (1 - NEAR_TIE) for n, c in wide.candidates.items() for b in n.body.nodes}
 
@@ -67,8 +146,5 @@ def slower(lowered: Choice, wide: Choice) -> frozenset[str]:
         added = [lowered.candidates[p] for p in made if p and not any(b.name in times for b in p.body.nodes)]
         return sum(c.seconds for c in (lowered.candidates[n], *added))
 
-    def own(name: str) -> str:
-        return name if name in times else name.rpartition("/")[0]
-
-    anchors = ((own(n.anchor.name), n) for n in lowered.candidates if n.anchor)
-    return frozenset(name for name, n in anchors if seconds(n) > times.get(name, 0.0))
+    anchors = ((name, n) for n in lowered.candidates if n.anchor for name in lowering.sources([n.anchor.name]))
+    return frozenset(name for name, n in anchors if name in times and seconds(n) > times[name])

@@ -34,7 +34,7 @@ class AcceleratorTactic(Tactic):
 
 
 class HostTactic(NumpyTactic):
-    """Any layer by its numpy meaning, on the host, where the accelerator cannot and ``GPU_FALLBACK`` allows it."""
+    """Any layer by its numpy meaning, on the host, where the accelerator cannot."""
 
     key = "acme_dla.host@1"
     device = KIND

@@ -71,7 +71,7 @@ def check(plan: Any, net: Net, dtype: Any = np.float16) -> None:
 
 def test_what_it_lacks_runs_on_the_host_between_subgraphs() -> None:
     net = Net(times=2)
-    plan = net.plan(BuilderFlag.GPU_FALLBACK)
+    plan = net.plan()
     assert where(plan) == [
         ("conv0 + relu0", True), ("soft0 + twice0", False), ("conv1 + relu1", True), ("soft1 + twice1", False)
     ]  # fmt: skip
@@ -79,8 +79,8 @@ def test_what_it_lacks_runs_on_the_host_between_subgraphs() -> None:
 
 
 def test_without_fallback_the_layer_and_the_reason_are_named() -> None:
-    with pytest.raises(errors.TactixError, match=r"soft0.*the DLA has no Softmax.*GPU_FALLBACK"):
-        Net().plan()
+    with pytest.raises(errors.TactixError, match=r"soft0.*the DLA has no Softmax.*NO_FALLBACK"):
+        Net().plan(BuilderFlag.NO_FALLBACK)
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_without_fallback_the_layer_and_the_reason_are_named() -> None:
 )
 def test_what_it_does_not_take_is_said(net: Net, why: str) -> None:
     with pytest.raises(errors.TactixError, match=why):
-        net.plan()
+        net.plan(BuilderFlag.NO_FALLBACK)
 
 
 def test_a_float32_network_is_stored_in_float16_where_the_flag_allows_it() -> None:
     net = Net("f32")
-    plan = net.plan(BuilderFlag.FP16, BuilderFlag.GPU_FALLBACK)
+    plan = net.plan(BuilderFlag.FP16)
     assert any("conv0" in name for name, here in where(plan) if here)
     assert all("soft0" not in name for name, here in where(plan) if here)
     check(plan, net, np.float32)
@@ -106,7 +106,7 @@ def test_a_float32_network_is_stored_in_float16_where_the_flag_allows_it() -> No
 
 def test_a_network_that_it_takes_whole_in_float16_needs_no_fallback() -> None:
     net = Net("f32", times=0)
-    plan = net.plan(BuilderFlag.FP16)
+    plan = net.plan(BuilderFlag.FP16, BuilderFlag.NO_FALLBACK)
     assert all(here for _, here in where(plan))
     check(plan, net, np.float32)
 
@@ -126,7 +126,7 @@ def test_eight_bits() -> None:
 def test_subgraphs_beyond_the_limit_go_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SUBGRAPHS", 2)
     net = Net(times=4)
-    plan = net.plan(BuilderFlag.GPU_FALLBACK)
+    plan = net.plan()
     here = [h for _, h in where(plan)]
     assert sum(a and not b for a, b in zip(here, [False, *here], strict=False)) == 2
     assert any("beyond the 2 largest" in str(c) for node in plan.ledger["nodes"].values() for c in node["candidates"])
@@ -135,7 +135,7 @@ def test_subgraphs_beyond_the_limit_go_to_the_host(monkeypatch: pytest.MonkeyPat
 
 def test_a_plan_with_too_many_subgraphs_is_refused_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Net(times=3)
-    plan = net.plan(BuilderFlag.GPU_FALLBACK)
+    plan = net.plan()
     monkeypatch.setattr(limits, "SUBGRAPHS", 2)
     with pytest.raises(errors.ExecutionError, match="room for 2"):
         tactix.Runtime().load(plan)(np.zeros((1, 3, 8, 8), np.float16))
@@ -143,7 +143,7 @@ def test_a_plan_with_too_many_subgraphs_is_refused_where_it_runs(monkeypatch: py
 
 def test_a_plan_goes_through_its_file_and_names_the_pack(tmp_path: Any) -> None:
     net = Net()
-    engine = tactix.Runtime().load(net.plan(BuilderFlag.GPU_FALLBACK))
+    engine = tactix.Runtime().load(net.plan())
     engine.save(tmp_path / "dla.plan")
     loaded = tactix.load(tmp_path / "dla.plan")
     x = RNG.standard_normal((1, 3, 8, 8)).astype(np.float16)
@@ -152,7 +152,7 @@ def test_a_plan_goes_through_its_file_and_names_the_pack(tmp_path: Any) -> None:
 
 
 def test_times_are_the_data_sheets() -> None:
-    plan = Net().plan(BuilderFlag.GPU_FALLBACK)
+    plan = Net().plan()
     step = next(s for s in plan.steps if "conv0" in s.name)
     assert step.info["seconds"] == pytest.approx(limits.seconds(2 * (2 * 3 * 64 + 81)), rel=0.5)
     assert Accelerator().properties().facts == {"subgraphs": 16}

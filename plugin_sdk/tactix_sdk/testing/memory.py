@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tactix import Builder, BuilderConfig, BuilderFlag, Runtime
+from tactix import Builder, BuilderConfig, Runtime
 from tactix.contracts.allocator import Allocator
 from tactix.words.errors import AllocationError, CompilerError, InvalidArgument, NoTacticError
 from tactix_sdk.testing.pieces import Counted, Interrupted, Pieces
@@ -263,10 +263,7 @@ def _plan(lent: Lent) -> Any:
         (y,) = network.add_layer("tactix.MatMul", [y, network.add_constant(rng.standard_normal((k, n), np.float32))])
         (y,) = network.add_layer("tactix.Relu", [y])
     network.mark_output(y, "y")
-    config = BuilderConfig(
-        device=lent.pieces.device.key, flags={BuilderFlag.GPU_FALLBACK}, builder_optimization_level=0,
-        timing_cache=False,
-    )  # fmt: skip
+    config = BuilderConfig(device=lent.pieces.device.key, builder_optimization_level=0, timing_cache=False)
     return builder.build_plan(network, config)
 
 

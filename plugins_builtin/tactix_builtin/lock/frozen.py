@@ -15,7 +15,6 @@ from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
 from tactix.select.enumerate import Bids, Candidate
-from tactix.select.precision import NOT_FASTER
 from tactix.words.errors import BuildCancelled, LockError, TactixError
 from tactix.words.progress import Quiet
 from tactix_builtin.lock import facts, options
@@ -134,7 +133,7 @@ def _choices(plan: Plan) -> Choices:
         c = next(c for c in row["candidates"] if c["chosen"])
         computed = precision(steps[name]) if name in steps else ""
         nodes[name] = Choice(c["tactic"], c["variant"], c["id"], c["digest"], c["seconds"], computed)
-    wide = {m["node"] for m in plan.ledger["fusion"]["nearly"] if m["reason"] == NOT_FASTER}
+    wide = plan.ledger.get("precision", {}).get("wide", {})
     return Choices(nodes, tuple(sorted(wide)), tuple(_choices(p) for s in plan.steps for p in s.plans))
 
 

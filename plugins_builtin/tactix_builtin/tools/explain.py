@@ -48,6 +48,11 @@ def _overview(console: Console, facts: dict[str, Any]) -> None:
     show.line(console, f"predicted: {show.duration(facts['predicted_seconds'])} an inference")
     fired = ", ".join(f"{rule} {n}" for rule, n in facts["rules"].items())
     show.line(console, f"rules that fired: {fired or 'none'}")
+    lowered, wide = facts["precision"]["lowered"], facts["precision"]["wide"]
+    if lowered or wide:
+        show.line(console, f"in lower precision: {len(lowered)} layers; as they were: {len(wide)}")
+    for name, why in wide.items():
+        show.line(console, f"  {name}: {why}")
 
 
 def _line(row: dict[str, Any]) -> list[object]:

@@ -167,7 +167,7 @@ def _device_options(function: F) -> F:
         click.option("--target", "--hardware-compatibility-level", "target", default="", metavar="NAME",
                      help="Level, family or model of device, if not this machine's: x86-64-v3, armv8, sm_90a, h200."),
         click.option("--no-fallback", is_flag=True, help="Fail where only the reference could run a layer."),
-        click.option("--gpu-fallback", is_flag=True, help="What no kernel can do may run on the host, beside a GPU."),
+        click.option("--gpu-fallback", is_flag=True, help="What happens without --no-fallback; it changes nothing."),
     ])(function)  # fmt: skip
 
 

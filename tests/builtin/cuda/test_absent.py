@@ -65,19 +65,20 @@ def test_a_frozen_build_names_the_device_whose_timings_are_missing(tmp_path: Pat
 def test_without_a_compiler_each_tactic_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NvrtcCompiler, "available", lambda self: "no such compiler")
     heard = Heard()
-    with pytest.raises(NoTacticError, match="GPU_FALLBACK") as e:
-        build(heard)
+    with pytest.raises(NoTacticError, match="only the reference could run it") as e:
+        build(heard, flags={BuilderFlag.NO_FALLBACK})
     assert e.value.why.count("tactix.cuda_gemm@1: no such compiler") == 1
     assert "no compiler for cuda_c: no such compiler; what is written in it does not bid" in heard.warnings
 
 
-def test_what_no_kernel_can_do_names_the_flag_that_forbids_the_host() -> None:
+def test_what_no_kernel_can_do_runs_on_the_host_unless_that_is_forbidden() -> None:
     builder = tactix.Builder()
     net = builder.create_network("det")
     net.mark_output(net.add_layer("tactix.Det", [net.add_input("x", "f32", (4, 4))], name="det")[0], "y")
     config = tactix.BuilderConfig(device="tactix.cuda@1", target=TARGET, timing_cache=False)
-    with pytest.raises(NoTacticError, match=r"det \(tactix.Det@1\): no tactic can run it on cuda: .*GPU_FALLBACK"):
-        builder.build_plan(net, config)
+    plan = builder.build_plan(net, config)
+    assert [s.artifact.launcher for s in plan.steps] == ["tactix.cuda.host@1"]
+    assert [c["crosses"] for c in plan.ledger["nodes"]["det"]["candidates"] if c["chosen"]] == [True]
     config.flags |= {BuilderFlag.GPU_FALLBACK, BuilderFlag.NO_FALLBACK}
-    with pytest.raises(NoTacticError, match=r"only the reference could run it: .*without NO_FALLBACK"):
+    with pytest.raises(NoTacticError, match=r"det \(tactix.Det@1\): only the reference could run it: .*NO_FALLBACK"):
         builder.build_plan(net, config)

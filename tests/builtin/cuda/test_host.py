@@ -25,7 +25,7 @@ from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.run.runtime import Runtime
 from tactix.words.dtypes import DType
-from tactix.words.errors import ConfigError, DTypeError, NoTacticError
+from tactix.words.errors import DTypeError, NoTacticError
 from tactix.words.tensor import LINEAR, TensorSpec
 from tactix_builtin.cuda import device as real
 from tactix_builtin.cuda.device import CudaDevice
@@ -56,7 +56,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> tuple[CudaDevice, FakeApi]:
 
 
 def config(**fields: Any) -> tactix.BuilderConfig:
-    return e.config(tactic_sources=ON_HOST, flags={BuilderFlag.GPU_FALLBACK}, **fields)
+    return e.config(tactic_sources=ON_HOST, **fields)
 
 
 def between(built: tactix.Builder) -> Any:
@@ -116,12 +116,10 @@ def test_addresses_may_change(here: tuple[CudaDevice, FakeApi]) -> None:
         np.testing.assert_array_equal(y, np.abs(np.floor(x + x)) + x)
 
 
-def test_without_the_flag_it_is_an_error(here: tuple[CudaDevice, FakeApi]) -> None:
+def test_without_its_source_it_is_an_error(here: tuple[CudaDevice, FakeApi]) -> None:
     built = e.builder()
-    with pytest.raises(NoTacticError, match=r"floor .*test\.right@1: only a bare Add.*GPU_FALLBACK"):
+    with pytest.raises(NoTacticError, match=r"floor .*test\.right@1: only a bare Add.*Allow more tactic sources"):
         built.build_plan(between(built), e.config(tactic_sources={"test", "view"}))
-    with pytest.raises(ConfigError, match="cuda_host"):
-        built.build_plan(between(built), e.config(tactic_sources=ON_HOST))
 
 
 def test_what_has_a_kernel_stays_on_the_device(here: tuple[CudaDevice, FakeApi]) -> None:

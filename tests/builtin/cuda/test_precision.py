@@ -10,12 +10,15 @@ import pytest
 
 import tactix
 from tactix.api import configure
+from tactix.config import BuilderFlag
 from tactix.contracts.tactic import Reject
 from tactix.plan.schema import Plan
 from tactix.words.dtypes import DType
 from tactix.words.errors import ConfigError, NoTacticError
 from tactix_builtin.cuda.tactics.gemm import GemmTactic
+from tactix_builtin.cuda.tactics.host import HostTactic
 from tactix_builtin.cuda.tactics.pointwise import PointwiseTactic
+from tactix_builtin.tools.check import Heard
 
 MODELS = Path(__file__).parents[2] / "models"
 
@@ -75,26 +78,52 @@ def test_a_wish_that_cannot_be_is_an_error() -> None:
         tactix.BuilderConfig().set_layer_precision("first", "int8")
 
 
-class OnlyFloat32(GemmTactic):
-    """No kernel for 16 bits."""
+class Picky(GemmTactic):
+    """No kernel for 16 bits, but for products of that name."""
+
+    def __init__(self, but: str = "") -> None:
+        self.but = but
 
     def variants(self, node: Any, device: Any) -> Any:
         wide = node.given[0].spec.dtype is DType.FP32
-        return super().variants(node, device) if wide else Reject("not in 16 bits")
+        fits = wide or (self.but and self.but in node.name)
+        return super().variants(node, device) if fits else Reject("not in 16 bits")
 
 
-def test_where_16_bits_have_no_kernel_nothing_changes_unless_it_was_wanted() -> None:
-    warned: list[str] = []
+Picky.by_signature = False
 
-    class Log(tactix.Logger):
-        def log(self, severity: Any, msg: str) -> None:
-            warned.append(msg)
 
-    builder = tactix.Builder(Log())
-    builder.session.active_tactics = lambda: [OnlyFloat32(), PointwiseTactic()]  # type: ignore[method-assign]
-    config = configure(device="tactix.cuda@1", target="sm_90", level=0, timing_cache=False, precision="fp16")
+def picky(but: str = "") -> tuple[tactix.Builder, Heard, tactix.BuilderConfig]:
+    heard = Heard()
+    builder = tactix.Builder(heard)
+    builder.session.active_tactics = lambda: [Picky(but), PointwiseTactic(), HostTactic()]  # type: ignore[method-assign]
+    return builder, heard, configure(device="tactix.cuda@1", target="sm_90", level=0, timing_cache=False)
+
+
+WHY = "no kernel computes it so: tactix.cuda_gemm@1: not in 16 bits"
+
+
+@pytest.mark.parametrize("flags", [(), (BuilderFlag.NO_FALLBACK,)], ids=["fallback", "no fallback"])
+def test_a_layer_without_a_kernel_in_16_bits_stays_as_it_is_alone(flags: tuple[BuilderFlag, ...]) -> None:
+    builder, heard, config = picky("first")
+    config.flags |= {BuilderFlag.FP16, *flags}
+    made = builder.build_plan(network(builder), config)
+    assert dtypes(made) == ["f16", "f32"]
+    assert made.ledger["precision"]["wide"].items() >= {("second", WHY)}
+    assert "first" in made.ledger["precision"]["lowered"]
+    assert not any("nothing is computed" in w for w in heard.warnings)
+
+
+def test_a_build_in_which_nothing_is_lowered_says_why() -> None:
+    builder, heard, config = picky()
+    config.flags |= {BuilderFlag.FP16}
     assert dtypes(builder.build_plan(network(builder), config)) == ["f32", "f32"]
-    assert sum("no layer is lowered" in m and "not in 16 bits" in m for m in warned) == 1
+    assert f"nothing is computed in fp16: {WHY} (2 layers)" in heard.warnings
+
+
+def test_what_is_wanted_in_16_bits_and_has_no_kernel_is_an_error() -> None:
+    builder, _, config = picky()
+    config.flags |= {BuilderFlag.NO_FALLBACK}
     config.set_layer_precision("second", "fp16")
     with pytest.raises(NoTacticError, match=r"second.*not in 16 bits"):
         builder.build_plan(network(builder), config)

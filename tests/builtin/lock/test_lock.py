@@ -20,6 +20,7 @@ import tactix
 from tactix.plan import container
 from tactix.plugins.identity import Provider
 from tactix.select.bench import Bench
+from tactix.select.precision import LOCKED
 from tactix.words.errors import BuildCancelled, LockError
 from tactix_builtin import cli
 from tactix_builtin.devices import cpu
@@ -156,7 +157,7 @@ def test_a_node_that_stays_wide_does(tmp_path: Path, tool: Tool) -> None:
     )
     held, plan = document.read(lock), build(str(model), lock)
     assert held.options["layer_precisions"] == [[pattern, "bf16"]]
-    nearly = {m["node"] for m in plan.ledger["fusion"]["nearly"] if m["reason"] == frozen.NOT_FASTER}
+    nearly = {m["node"] for m in plan.ledger["fusion"]["nearly"] if m["reason"] == LOCKED}
     assert nearly == set(held.choices.wide) <= {"node_linear/MatMul"}
     told = {s.name: precision(s) for s in plan.steps}
     assert {name: c.precision for name, c in held.choices.nodes.items() if name in told} == told

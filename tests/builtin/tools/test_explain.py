@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import tactix
+from tactix.api import configure
+from tactix.plan import container
 from tactix.words.errors import InvalidArgument
 from tactix_builtin.cli import main
 from tactix_builtin.explain import SCHEMA, explain
@@ -78,3 +80,25 @@ def test_the_command(engine: Any, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["explain", "--schema"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(SCHEMA))
     assert main(["explain"]) == 2
+
+
+def test_what_stays_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    builder = tactix.Builder()
+    net = builder.create_network("large")
+    x = net.add_input("x", "f32", (4, 8))
+    for name, most in (("small", 1.0), ("large", 1e6)):
+        w = net.add_constant(np.full((8, 8), most, np.float32))
+        (x,) = net.add_layer("tactix.MatMul", [x, w], name=name)
+    net.mark_output(x, "y")
+    config = configure(device="tactix.cuda@1", target="sm_90", level=0, timing_cache=False, precision="fp16")
+    config.set_layer_precision("small", "fp16")
+    plan = builder.build_plan(net, config)
+    precision = explain(plan)["precision"]
+    assert precision == {"lowered": ["small"], "wide": {"large": "FP16 does not hold its constants"}}
+    assert fits(json.loads(json.dumps(explain(plan))), SCHEMA)
+    path = tmp_path / "it.plan"
+    container.save(plan, path)
+    assert main(["explain", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "in lower precision: 1 layers; as they were: 1" in out
+    assert "large: FP16 does not hold its constants" in out

@@ -17,7 +17,7 @@ from tactix.fuse.rewrite import fuse
 from tactix.network.definition import NetworkDefinition
 from tactix.select.choose import Choice
 from tactix.select.enumerate import Candidate
-from tactix.select.precision import Precisions, slower
+from tactix.select.precision import NOT_FASTER, Lowering, Precisions, slower
 from tactix.words.dtypes import DType
 from tactix.words.errors import ConfigError
 from tactix.words.tensor import TensorSpec
@@ -68,38 +68,40 @@ def choice(net: NetworkDefinition, **seconds: float) -> Choice:
 
 def test_a_node_must_gain_more_than_its_roundings_cost() -> None:
     net = network()
-    lowered, _ = fuse(net, [LOWERING])
+    lowered, trace = fuse(net, [LOWERING])
+    lowering = Lowering(trace, {LOWERING.key})
     wide = choice(net, Wide=10.0)
-    assert slower(choice(lowered, Half=8.0, Round=1.0), wide) == frozenset()
-    assert slower(choice(lowered, Half=8.0, Round=3.0), wide) == {"p0", "p1", "p2"}
-    assert slower(choice(lowered, Half=8.0, Round=1.0, p1=9.5), wide) == {"p1"}
+    assert slower(choice(lowered, Half=8.0, Round=1.0), wide, lowering) == frozenset()
+    assert slower(choice(lowered, Half=8.0, Round=3.0), wide, lowering) == {"p0", "p1", "p2"}
+    assert slower(choice(lowered, Half=8.0, Round=1.0, p1=9.5), wide, lowering) == {"p1"}
 
 
 def test_a_near_tie_is_no_gain() -> None:
     net = network(1)
-    lowered, _ = fuse(net, [LOWERING])
-    assert slower(choice(lowered, Half=9.8), choice(net, Wide=10.0)) == {"p0"}
-    assert slower(choice(lowered, Half=9.6), choice(net, Wide=10.0)) == frozenset()
+    lowered, trace = fuse(net, [LOWERING])
+    lowering = Lowering(trace, {LOWERING.key})
+    assert slower(choice(lowered, Half=9.8), choice(net, Wide=10.0), lowering) == {"p0"}
+    assert slower(choice(lowered, Half=9.6), choice(net, Wide=10.0), lowering) == frozenset()
 
 
 def test_rules_leave_what_would_be_slower() -> None:
     net = network()
-    made, trace = fuse(net, [ALLOWED.gated(LOWERING, {"p1"}.__contains__)])
+    made, trace = fuse(net, [ALLOWED.gated(LOWERING, {"p1": "of some reason"}.get)])
     assert [n.layer.name for n in made.nodes if n.layer is not ROUND] == ["Half", "Wide", "Half"]
-    assert {(m.node, m.reason) for m in trace.near_misses} == {("p1", "it is not faster")}
+    assert {(m.node, m.reason) for m in trace.near_misses} == {("p1", "of some reason")}
     exact = Rule("t.exact", Op("t.Wide", (var("x"),)), lambda x: Op("t.Half", (x,)))
-    assert ALLOWED.gated(exact, {"p1"}.__contains__) is exact
+    assert ALLOWED.gated(exact, {"p1": "of some reason"}.get) is exact
 
 
 def test_a_rule_keeps_its_own_condition() -> None:
     only = Rule(
         "t.some", LOWERING.pattern, LOWERING.replace, lambda root: root.name != "p2", numerics="fp16", phase="fuse"
     )
-    made, _ = fuse(network(), [ALLOWED.gated(only, {"p0"}.__contains__)])
+    made, _ = fuse(network(), [ALLOWED.gated(only, {"p0": NOT_FASTER}.get)])
     assert [n.layer.name for n in made.nodes if n.layer is not ROUND] == ["Wide", "Half", "Wide"]
 
 
-def kinds(precisions: Precisions, stays: Any = lambda name: False) -> list[str]:
+def kinds(precisions: Precisions, stays: Any = lambda name: "") -> list[str]:
     made, _ = fuse(network(), [precisions.gated(LOWERING, stays)])
     return [n.layer.name for n in made.nodes if n.layer is not ROUND]
 
@@ -112,8 +114,9 @@ def test_layers_have_the_precision_that_is_wanted_of_them() -> None:
     assert kinds(Precisions(allowed, {"*": "fp32", "p2": "fp16"})) == ["Wide", "Wide", "Half"]
     assert kinds(Precisions(allowed, {"p0": "bf16"})) == ["Wide", "Half", "Half"]
     wanted = Precisions(allowed, {"p1": "fp16"})
-    assert kinds(wanted, lambda name: True) == ["Wide", "Half", "Wide"], "slower, but wanted"
+    assert kinds(wanted, lambda name: NOT_FASTER) == ["Wide", "Half", "Wide"], "slower, but wanted"
     wanted.check()
+    assert wanted.obeyed == {"p1"}
 
 
 def test_what_cannot_be_is_an_error() -> None:

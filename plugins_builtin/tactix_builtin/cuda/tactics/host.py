@@ -1,4 +1,4 @@
-"""What no kernel can do runs on the host: a layer's reference, branches and loops, where ``GPU_FALLBACK`` allows it.
+"""What no kernel can do runs on the host: a layer's reference (but under ``NO_FALLBACK``), branches and loops.
 
 Such a step copies its inputs to the host and its results back (``host_launcher.py``); consecutive ones share copies.
 """

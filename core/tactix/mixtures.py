@@ -1,0 +1,113 @@
+"""Mixtures of precisions: one network is tried with all nodes lowered that can be, with none, and with some.
+
+Losing is never failing: a node that has no kernel as it was lowered stays as it is, alone, and a mixture that cannot be
+built costs only itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from tactix.contracts.graph import Node
+from tactix.fuse.trace import Trace
+from tactix.network.definition import NetworkDefinition
+from tactix.select.choose import Choice
+from tactix.select.enumerate import Bids
+from tactix.select.precision import NOT_FASTER, NOTHING, Lost, Lowering, Stays, slower
+from tactix.words.errors import BuildCancelled, NoTacticError, TactixError, TimingCacheError
+
+if TYPE_CHECKING:
+    from tactix.builder import Stage
+
+
+class Attempt(NamedTuple):
+    """One way to fuse a network, and what is fastest then."""
+
+    stage: Stage
+    network: NetworkDefinition
+    trace: Trace
+    bids: dict[Node, Bids]
+    choice: Choice
+
+
+class NotLowered(Exception):
+    """Nodes of an attempt have no kernel as they were lowered. ``lost``: what they were made of, and why."""
+
+    def __init__(self, lost: Sequence[Lost]) -> None:
+        super().__init__("; ".join(x.why for x in lost))
+        self.lost = lost
+
+
+@dataclass
+class Mixtures:
+    """``attempt``: builds with some nodes left as they are; ``lowering``: keys of the rules that lower precision."""
+
+    attempt: Callable[[Stays], Attempt]
+    lowering: frozenset[str]
+    warn: Callable[[str], None]
+    kept: dict[str, str] = field(default_factory=dict)
+    _around: dict[frozenset[str], frozenset[str]] = field(default_factory=dict)
+
+    def tried(self) -> list[Attempt]:
+        """Attempts that went, at least one. Raises what ``attempt`` raises, NotLowered apart."""
+        try:
+            lowered = self._lowered()
+        except NoTacticError as e:
+            if not self.lowering:
+                raise
+            reason = f"what is lowered cannot be built: {e}"
+            return [self.attempt(lambda name: reason)]
+        if not lowered.trace.counts.keys() & self.lowering:
+            return [lowered]
+        return [lowered, *self._wider(lowered)]
+
+    def _lowered(self) -> Attempt:
+        """With all nodes lowered but those that are kept, to which it adds those that have no kernel then."""
+        while True:
+            try:
+                return self.attempt(lambda name: self.kept.get(name, ""))
+            except NotLowered as e:
+                for lost in e.lost:
+                    self._keep(lost)
+
+    def _keep(self, lost: Lost) -> None:
+        """What is fused around an anchor first; the anchor alone if that does not help."""
+        if lost.around:
+            self._around[lost.anchor] = self._around.get(lost.anchor, NOTHING) | lost.around
+            self.kept |= dict.fromkeys(lost.around, lost.why)
+            return
+        for name in self._around.pop(lost.anchor, NOTHING):
+            self.kept.pop(name, None)
+        self.kept |= dict.fromkeys(lost.anchor, lost.why)
+
+    def _wider(self, lowered: Attempt) -> list[Attempt]:
+        """Without those nodes that gain nothing, and with none lowered."""
+        wide = self._beside(lambda: self.attempt(lambda name: self.kept.get(name, NOT_FASTER)))
+        if wide is None:
+            return []
+        tried, last = [wide], lowered
+        while more := self._slower(last, wide) - self.kept.keys():
+            self.kept |= dict.fromkeys(more, NOT_FASTER)
+            mixed = self._beside(self._lowered)
+            if mixed is None:
+                break
+            tried.insert(-1, mixed)
+            last = mixed
+        return tried
+
+    def _slower(self, lowered: Attempt, wide: Attempt) -> frozenset[str]:
+        return slower(lowered.choice, wide.choice, Lowering(lowered.trace, self.lowering))
+
+    def _beside(self, attempt: Callable[[], Attempt]) -> Attempt | None:
+        """An attempt beside one that is there; None where it fails, which is told. Raises TimingCacheError."""
+        try:
+            return attempt()
+        except TimingCacheError:  # of a frozen build, which must come to what an earlier one came to
+            raise
+        except BuildCancelled:
+            return None
+        except TactixError as e:
+            self.warn(f"a mixture of precisions is left out: {e}")
+            return None

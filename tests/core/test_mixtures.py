@@ -1,0 +1,130 @@
+"""Mixtures of precisions: what cannot be lowered stays as it is alone, and what fails costs only itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.layer import Layer
+from tactix.contracts.rule import Op, Rule, var
+from tactix.contracts.tactic import Tactic, Variant
+from tactix.fuse.rewrite import fuse
+from tactix.mixtures import Attempt, Mixtures, NotLowered
+from tactix.network.definition import NetworkDefinition
+from tactix.select.choose import Choice
+from tactix.select.enumerate import Candidate
+from tactix.select.precision import NOT_FASTER, Lost, Lowering, Precisions, Stays
+from tactix.words.dtypes import DType
+from tactix.words.errors import BuildCancelled, InternalError, NoTacticError, TimingCacheError
+from tactix.words.tensor import TensorSpec
+
+
+class Product(Layer):
+    """As large as its input, float32."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def infer(self, attrs: Any, inputs: Any) -> list[TensorSpec]:
+        return [TensorSpec(DType.FP32, inputs[0].shape)]
+
+    def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
+        return (inputs[0].astype(np.float32),)
+
+
+WIDE, HALF = Product("t.Wide@1"), Product("t.Half@1")
+RULE = Rule("t.half", Op("t.Wide", (var("x"),)), lambda x: Op("t.Half", (x,)), numerics="fp16", phase="fuse")
+KEYS = frozenset({RULE.key})
+
+
+@dataclass
+class Fake:
+    """A builder of three products: seconds of each lowered one by name (wide: 10), what is lost or fails.
+
+    ``around``: those that are fused with one that is lost.
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    lost: frozenset[str] = frozenset()
+    around: frozenset[str] = frozenset()
+    failures: dict[frozenset[str], Exception] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+
+    def attempt(self, stays: Stays) -> Attempt:
+        net = NetworkDefinition({x.key: x for x in (WIDE, HALF)})
+        v = net.add_input("x", "f32", (4, 4))
+        for i in range(3):
+            (v,) = net.add_layer("t.Wide", [v], f"p{i}")
+        net.mark_output(v)
+        made, trace = fuse(net, [Precisions(frozenset({"fp16"}), {}).gated(RULE, stays)])
+        lowered = Lowering(trace, KEYS).lowered
+        if lowered in self.failures:
+            raise self.failures[lowered]
+        if lost := [Lost(frozenset({name}), self.around & lowered, "no kernel") for name in lowered & self.lost]:
+            raise NotLowered(lost)
+        times = {n: self.seconds.get(n.name, 5.0) if n.layer is HALF else 10.0 for n in made.nodes}
+        chosen = {n: Candidate(Tactic(), Variant(), KernelArtifact("x"), None, s) for n, s in times.items()}
+        stage: Any = None
+        return Attempt(stage, made, trace, {}, Choice(chosen, sum(times.values())))
+
+    def tried(self) -> list[Lowering]:
+        return [Lowering(a.trace, KEYS) for a in Mixtures(self.attempt, KEYS, self.told.append).tried()]
+
+
+ALL, NONE = frozenset({"p0", "p1", "p2"}), frozenset[str]()
+
+
+def test_what_has_no_kernel_stays_alone() -> None:
+    tried = Fake(lost=frozenset({"p1"})).tried()
+    assert [x.lowered for x in tried] == [ALL - {"p1"}, NONE]
+    assert tried[0].wide == {"p1": "no kernel"}
+    assert tried[1].wide == {"p0": NOT_FASTER, "p1": "no kernel", "p2": NOT_FASTER}
+
+
+def test_what_is_fused_around_it_stays_only_where_that_helps() -> None:
+    tried = Fake(lost=frozenset({"p1"}), around=frozenset({"p2"})).tried()
+    assert [x.lowered for x in tried] == [ALL - {"p1"}, NONE]
+
+
+def test_what_gains_nothing_stays_alone() -> None:
+    tried = Fake(seconds={"p2": 11.0}).tried()
+    assert [x.lowered for x in tried] == [ALL, ALL - {"p2"}, NONE]
+    assert tried[1].wide == {"p2": NOT_FASTER}
+
+
+def test_a_network_whose_nodes_all_stay_is_tried_once() -> None:
+    tried = Fake(lost=ALL).tried()
+    assert [x.lowered for x in tried] == [NONE]
+    assert tried[0].wide == dict.fromkeys(sorted(ALL), "no kernel")
+
+
+@pytest.mark.parametrize("error", [NoTacticError("none"), InternalError("odd")])
+def test_a_mixture_that_fails_costs_only_itself(error: Exception) -> None:
+    mixed = Fake({"p2": 11.0}, failures={ALL - {"p2"}: error})
+    assert [x.lowered for x in mixed.tried()] == [ALL, NONE]
+    assert mixed.told == [f"a mixture of precisions is left out: {error}"]
+    wide = Fake({"p2": 11.0}, failures={NONE: error})
+    assert [x.lowered for x in wide.tried()] == [ALL]
+
+
+def test_what_is_cancelled_keeps_what_there_is() -> None:
+    stopped = Fake({"p2": 11.0}, failures={NONE: BuildCancelled("stopped")})
+    assert [x.lowered for x in stopped.tried()] == [ALL]
+    assert stopped.told == []
+
+
+def test_a_frozen_build_misses_no_attempt() -> None:
+    with pytest.raises(TimingCacheError):
+        Fake(failures={NONE: TimingCacheError("missing")}).tried()
+
+
+def test_if_what_is_lowered_fails_nothing_is() -> None:
+    tried = Fake(failures={ALL: NoTacticError("none of these")}).tried()
+    assert [x.lowered for x in tried] == [NONE]
+    assert set(tried[0].wide.values()) == {"what is lowered cannot be built: none of these"}
+    with pytest.raises(NoTacticError, match="neither"):
+        Fake(failures={ALL: NoTacticError("none of these"), NONE: NoTacticError("neither")}).tried()

@@ -8,7 +8,7 @@ import simt
 
 from tactix.contracts.launcher import LinkContext
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix.select.bench import Bench, reference, sample
+from tactix.select.bench import Bench, Expected, sample
 from tactix.select.compile import Toolchain, with_binary
 from tactix_builtin.cuda import launchers
 from tactix_builtin.cuda.device import CudaDevice
@@ -37,7 +37,7 @@ def check_all(device: CudaDevice, cases: Sequence[simt.Case]) -> None:
     binaries = Toolchain([NvrtcCompiler()]).compile([a for _, _, a in made], properties)
     for case, variant, artifact in made:
         arrays = list(case.arrays) if case.arrays is not None else sample(case.node, case.env)
-        want = reference(case.node, arrays, case.env)
+        want = Expected(case.node, arrays, case.env)
         runnable, got = runs.prepare(case.node, with_binary(artifact, binaries), variant, arrays, case.env)
         for _ in range(2):
             runnable()

@@ -12,7 +12,7 @@ from library_cases import attentions, convolutions, tokens
 
 from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.tactic import CompileContext, Reject, Variant
-from tactix.select.bench import reference
+from tactix.select.bench import Expected
 from tactix.words.errors import TactixError
 from tactix_builtin.cuda.cudnn import compiler
 from tactix_builtin.cuda.cudnn.attention_tactic import CudnnAttentionTactic
@@ -50,7 +50,7 @@ def check_all(device: CudaDevice, made: Sequence[Made]) -> list[str]:
         except TactixError as e:
             without.append(str(e))
             continue
-        want = reference(case.node, arrays, case.env)
+        want = Expected(case.node, arrays, case.env)
         for _ in range(2):
             runnable()
             far = bench.check(case.node, variant, got, want)

@@ -202,7 +202,8 @@ def on_grid(s: Scalar, dtype: DType, inputs: Sequence[DType]) -> bool:
     if s.op == "var":
         return inputs[int(s.value)] is dtype
     if s.op == "cast":
-        return s.value is dtype
+        widened = s.value.is_float and s.value.bits > dtype.bits
+        return s.value is dtype or (widened and on_grid(s.args[0], dtype, inputs))
     if s.op == "const":  # whole numbers that 8 bits hold are in every float dtype
         return abs(s.value) <= 256 and float(s.value).is_integer()
     chosen = s.args[1:] if s.op == "select" else s.args

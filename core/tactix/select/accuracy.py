@@ -1,11 +1,42 @@
-"""The accuracy gate: how far an output may depart from the reference, per dtype."""
+"""The accuracy gate: how far a kernel's outputs may depart from what the network means.
+
+An output is right if it is close to the node's reference, which rounds wherever the network has a 16-bit value: within
+
+    BUDGET[dtype] * max |reference|                                                                    (1)
+
+A kernel of several layers need not round there. It computes in float32 and may keep that, or it rounds; each rounding
+on the way to an output that is done or left out moves it, more where the layers behind amplify it. What fails (1) is
+therefore judged, element by element, against a second run of the layers, in float64, that rounds only where every
+kernel must (``region.observed``):
+
+    | got[i] - exact[i] |  <=  BUDGET[dtype] * max |exact| + error[i]                                  (2)
+
+where the maximum is that of elements which are certain within their own budget. ``error`` is a running error bound
+(Wilkinson; Higham, Accuracy and Stability of Numerical Algorithms, 3.3): each layer makes one of its own, and hands on
+those of its inputs. A layer's own is
+
+    0                                   where it only moves, chooses, compares or counts
+    ULPS * 2^-24 * |x|, |y|             in each input and in the result, of arithmetic in float32 (2^-53: in float64)
+    u |y|                               for each 16-bit result that may be rounded; u: half the gap above 1
+    u |y| + BUDGET[float32] * max |y|   more, for functions in 16 bits, which approximations as coarse may compute
+    (BUDGET[float32] + 2u) * max |y|    of an anchor, whose sums may be taken in any order; u = 0 unless it has 16 bits
+
+Errors are handed on by computing the layer at the corners of what its inputs may be: so conditioning counts, as in
+``Sin(Tan(x))``, and so does a jump: where ``Floor``, a comparison or a rounding that must be done lies within the error
+of its argument, either side is right, and nowhere else. Outputs without a budget (integers, truth values) must be equal
+but for such errors. A wider output of a 16-bit value must be a number of that type, bit for bit.
+
+The second run (``error_bounds.py``) is made once for a node, and only if a candidate failed (1).
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tactix.contracts.graph import Node
 from tactix.words.dtypes import DType
+
+GATE = 2
+"""Goes up when ``departure`` means something else: what timing caches say of errors is not believed then."""
 
 BUDGET = {
     DType.FP64: 1e-10, DType.FP32: 2e-5, DType.FP16: 4e-3, DType.BF16: 3e-2,
@@ -13,16 +44,11 @@ BUDGET = {
 }  # fmt: skip
 """Largest difference relative to the reference's largest magnitude (at least 1e-3). Other dtypes must be equal."""
 
-SLACK = {"tf32": BUDGET[DType.FP16] / BUDGET[DType.FP32]}
-"""Budgets that a tactic's kind of numerics grants: tf32 has the mantissa of float16."""
+GRANTED = {"tf32": BUDGET[DType.FP16] / BUDGET[DType.FP32]}
+"""Budgets that a tactic's kind of numerics grants, one if it is not here: tf32 has the mantissa of float16."""
 
-
-def slack(node: Node) -> float:
-    """How many budgets of its output any tactic may use: halves on the way round more. At least 1."""
-    made = node.body.infer([v.spec for v in node.given])[node.body.arity :]
-    out = BUDGET.get(node.outputs[0].spec.dtype, float("inf"))
-    coarsest = max(BUDGET.get(x.dtype, 0.0) for x in made) if len(node.outputs) == 1 else 0.0
-    return max(1.0, coarsest / out)
+LEAST = 1e-3
+"""Magnitude that the reference is taken to have at least."""
 
 
 def departure(got: Any, want: Any, dtype: DType) -> float:
@@ -43,4 +69,4 @@ def departure(got: Any, want: Any, dtype: DType) -> float:
             return float("inf")
         a, b = a[finite], b[finite]
         worst = float(np.abs(a - b).max(initial=0))
-    return worst / (BUDGET[dtype] * max(float(np.abs(b).max(initial=0)), 1e-3))
+    return worst / (BUDGET[dtype] * max(float(np.abs(b).max(initial=0)), LEAST))

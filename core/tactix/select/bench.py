@@ -5,8 +5,9 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.artifact import Binary, KernelArtifact
@@ -17,6 +18,7 @@ from tactix.contracts.region import resolve
 from tactix.contracts.tactic import Variant
 from tactix.select.accuracy import departure
 from tactix.select.compile import Toolchain
+from tactix.select.error_bounds import Bound, bounds
 from tactix.words.dims import Env, evaluate
 from tactix.words.errors import ExecutionError
 from tactix.words.tensor import Format, TensorSpec
@@ -49,17 +51,57 @@ def _known(spec: TensorSpec, sampled: Any, env: Env) -> Any:
     return np.array([evaluate(d, env) for d in spec.value], spec.dtype.numpy).reshape(spec.at(dict(env)))
 
 
-def reference(node: Node, arrays: Sequence[Any], env: Env) -> list[Any]:
-    """What the node's outputs must be. Raises ExecutionError if the reference itself fails."""
-    import numpy as np
+class Expected(Sequence[Any]):
+    """What a node's outputs must be on some inputs: arrays by its reference, and how far a kernel's may be off.
 
-    given = iter(arrays)
-    try:
-        with np.errstate(all="ignore"):
-            return list(run_node(node, [None if v is None else next(given) for v in node.inputs], env))
-    except Exception as e:
-        who = f"{node.name} ({node.kind})"
-        raise ExecutionError("the reference failed on sample inputs", who=who, why=repr(e)) from e
+    Raises ExecutionError if the reference fails.
+    """
+
+    def __init__(self, node: Node, given: Sequence[Any], env: Env) -> None:
+        import numpy as np
+
+        self.node, self.env = node, env
+        self._given = given
+        arrays = iter(given)
+        try:
+            with np.errstate(all="ignore"):
+                made = run_node(node, [None if v is None else next(arrays) for v in node.inputs], env)
+        except Exception as e:
+            who = f"{node.name} ({node.kind})"
+            raise ExecutionError("the reference failed on sample inputs", who=who, why=repr(e)) from e
+        self._arrays = list(made)
+
+    @overload
+    def __getitem__(self, j: int) -> Any: ...
+    @overload
+    def __getitem__(self, j: slice) -> list[Any]: ...
+    def __getitem__(self, j: int | slice) -> Any:
+        return self._arrays[j]
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def departure(self, j: int, got: Any, granted: float = 1.0, rows: Any = None) -> float:
+        """How far output ``j`` is off, in so many budgets: at most 1 passes.
+
+        ``rows``: those of the expected array that ``got`` has, if it has not all.
+        """
+        want = self[j] if rows is None else self[j][rows]
+        near = departure(got, want, self.node.outputs[j].spec.dtype) / granted
+        if near <= 1 or got.shape != want.shape or not self._bounds:
+            return near
+        return min(near, self._bounds[j].departure(got, granted, rows))
+
+    @cached_property
+    def _bounds(self) -> Sequence[Bound]:
+        """Of every output; none where the layers' references do not run on other numbers than the network's."""
+        import numpy as np
+
+        try:
+            with np.errstate(all="ignore"):
+                return bounds(self.node, self._given, self.env)
+        except Exception:  # a pack's reference may take its own dtypes only, or check its inputs: then (1) stands
+            return ()
 
 
 class Bench:
@@ -77,10 +119,10 @@ class Bench:
         self.strangers = strangers
         self._held, self._addresses, self._outputs = list[Any](), list[int](), list[int]()
 
-    def trial(self, node: Node, env: Env) -> tuple[list[Any], list[Any]]:
+    def trial(self, node: Node, env: Env) -> tuple[list[Any], Expected]:
         """Sample inputs for ``prepare``, and the outputs that ``check`` compares with. Raises ExecutionError."""
         arrays = sample(node, env)
-        return arrays, reference(node, arrays, env)
+        return arrays, Expected(node, arrays, env)
 
     def of(self, c: Candidate) -> Bench:
         """What ``prepare``, ``keep`` and ``check`` are asked of for a candidate."""
@@ -135,13 +177,13 @@ class Bench:
         """The arrays of the last ``prepare``: hold them as long as its runnable runs."""
         return self._held
 
-    def check(self, node: Node, variant: Variant, got: Sequence[Any], want: Sequence[Any]) -> float:
-        """The largest departure of any output, in units of its budget; of what was prepared last."""
+    def check(self, node: Node, variant: Variant, got: Sequence[Any], want: Expected, granted: float = 1.0) -> float:
+        """The largest departure of any output, in so many of its budgets; of what was prepared last."""
         for i in () if self.device.host_memory else self._outputs:
             self.device.copy_out(self._held[i], self._addresses[i])
         return max(
-            departure(variant.output_format(i).unpack(g, w.shape), w, v.spec.dtype)
-            for i, (v, g, w) in enumerate(zip(node.outputs, got, want, strict=True))
+            want.departure(i, variant.output_format(i).unpack(g, w.shape), granted)
+            for i, (g, w) in enumerate(zip(got, want, strict=True))
         )
 
     def _operand(self, v: Value, fmt: Format, array: Any) -> Operand:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.launcher import Runnable
-from tactix.select.accuracy import SLACK, slack
+from tactix.select.accuracy import GATE, GRANTED
 from tactix.select.bench import Bench
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import Bids, Candidate
@@ -79,7 +79,7 @@ class Measurer:
         p = self.properties
         device = [p.kind, p.name, sorted(p.features), dict(p.facts)]
         own = [b.signature, c.tactic.key, c.variant.id, c.artifact.digest]
-        parts = [*own, device, self.threads, self.toolchain.identity(c.artifact)]
+        parts = [GATE, *own, device, self.threads, self.toolchain.identity(c.artifact)]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:40]
 
     def _settle(self, b: Bids, c: Candidate, again: bool) -> bool:
@@ -107,7 +107,6 @@ class Measurer:
             for c in candidates:
                 estimate(c)
             return
-        granted = slack(b.node)
         runners: list[tuple[Candidate, Runnable, Any]] = []
         for c in (c for c in candidates if c.status != "rejected"):
             bench = self.bench.of(c)
@@ -115,7 +114,7 @@ class Measurer:
                 artifact = with_binary(c.artifact, binaries)
                 runnable, got = bench.prepare(b.node, artifact, c.variant, arrays, self.env)
                 runnable.repeat(1)
-                c.error = bench.check(b.node, c.variant, got, want) / max(granted, SLACK.get(c.tactic.numerics, 1.0))
+                c.error = bench.check(b.node, c.variant, got, want, GRANTED.get(c.tactic.numerics, 1.0))
             except Exception as e:
                 if not (isinstance(e, TactixError) or c.tactic.key in bench.strangers):
                     raise

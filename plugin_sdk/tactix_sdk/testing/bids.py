@@ -12,8 +12,8 @@ from tactix.contracts.graph import Node
 from tactix.contracts.layer import Layer
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.network.definition import NetworkDefinition
-from tactix.select.accuracy import SLACK, slack
-from tactix.select.bench import Bench, reference
+from tactix.select.accuracy import GRANTED
+from tactix.select.bench import Bench, Expected
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import Candidate
 from tactix.words.errors import CompilerError, ExecutionError, TactixError
@@ -156,11 +156,11 @@ def _departure(t: Trial, c: Candidate, bench: Bench, artifact: KernelArtifact, p
     arrays, want = bench.trial(t.node, t.env)
     if poison is not None and arrays:
         arrays = [_poisoned(arrays[0], poison), *arrays[1:]]
-        want = reference(t.node, arrays, t.env)
+        want = Expected(t.node, arrays, t.env)
     own = bench.of(c)
     runnable, got = own.prepare(t.node, artifact, c.variant, arrays, t.env)
     runnable.repeat(1)
-    return own.check(t.node, c.variant, got, want) / max(slack(t.node), SLACK.get(t.tactic.numerics, 1.0))
+    return own.check(t.node, c.variant, got, want, GRANTED.get(t.tactic.numerics, 1.0))
 
 
 def _poisoned(array: Any, value: float) -> Any:

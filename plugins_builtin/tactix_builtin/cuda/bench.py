@@ -27,7 +27,7 @@ from tactix.plan.schema import Plan
 from tactix.run.engine import Engine
 from tactix.run.memory import Memory
 from tactix.select.accuracy import departure
-from tactix.select.bench import Bench, reference, sample
+from tactix.select.bench import Bench, Expected, sample
 from tactix.select.compile import Toolchain
 from tactix.select.enumerate import Candidate
 from tactix.words.dims import Env, evaluate
@@ -63,7 +63,7 @@ class Rows:
         return packed[self.index] if i in self.inputs else packed
 
 
-def rows_of(node: Node, env: Env) -> tuple[Rows, list[Any], list[Any]] | None:
+def rows_of(node: Node, env: Env) -> tuple[Rows, list[Any], Expected] | None:
     """Rows, sampled inputs, and the outputs' rows; None if the node has few rows, or treats them together."""
     import numpy as np
 
@@ -76,9 +76,9 @@ def rows_of(node: Node, env: Env) -> tuple[Rows, list[Any], list[Any]] | None:
     try:
         few, fewer = (_cut(node, inputs, n, env) for n in (ROWS, len(SOME)))
         arrays = sample(few, env)
-        want = reference(few, arrays, env)
+        want = Expected(few, arrays, env)
         picked = [a[list(SOME)] if i in inputs else a for i, a in enumerate(arrays)]
-        alone = reference(fewer, picked, env)
+        alone = Expected(fewer, picked, env)
     except (TactixError, ValueError, IndexError):  # shapes that only fit at the whole size
         return None
     pairs = zip(alone, want, node.outputs, strict=True)
@@ -146,7 +146,7 @@ class CudaBench(Bench):
     _arrays: Any = None
     _outputs_at: Sequence[int] = ()
 
-    def trial(self, node: Node, env: Env) -> tuple[list[Any], list[Any]]:
+    def trial(self, node: Node, env: Env) -> tuple[list[Any], Expected]:
         with host_memory(node):
             found = rows_of(node, env)
             arrays, want = super().trial(node, env) if found is None else found[1:]
@@ -237,19 +237,19 @@ class CudaBench(Bench):
             self.device.copy_within(made[-1].address, made[0].address, made[0].size)
         return made[k]
 
-    def check(self, node: Node, variant: Variant, got: Sequence[Any], want: Sequence[Any]) -> float:
+    def check(self, node: Node, variant: Variant, got: Sequence[Any], want: Expected, granted: float = 1.0) -> float:
         worst = 0.0
-        for i, (v, host, w) in enumerate(zip(node.outputs, got, want, strict=True)):
+        for i, host in enumerate(got):
             self.device.copy_out(host, self._outputs_at[i])
-            worst = max(worst, self._departure(host, w, variant.output_format(i), v))
+            worst = max(worst, self._departure(i, host, want, variant.output_format(i), granted))
         return worst
 
-    def _departure(self, host: Any, want: Any, fmt: Format, v: Value) -> float:
+    def _departure(self, i: int, host: Any, want: Expected, fmt: Format, granted: float) -> float:
         """Of a whole output; rows that are the same bits as an equal one are not looked at again."""
         import numpy as np
 
         if self._rows is None:
-            return departure(fmt.unpack(host, want.shape), want, v.spec.dtype)
+            return want.departure(i, fmt.unpack(host, want[i].shape), granted)
         index = self._rows.index
         rows = host.reshape(len(index), -1)
         width = rows.shape[1] * rows.itemsize
@@ -259,8 +259,8 @@ class CudaBench(Bench):
         with ThreadPoolExecutor() as workers:
             other = workers.map(lambda c: np.flatnonzero((bits[c] != bits[index[c]]).any(1)) + c.start, chunks)
         looked = np.concatenate([np.arange(ROWS), *other])
-        expected = want[index[looked]]
-        return departure(fmt.unpack(host[looked], expected.shape), expected, v.spec.dtype)
+        shape = (len(looked), *want[i].shape[1:])
+        return want.departure(i, fmt.unpack(host[looked], shape), granted, index[looked])
 
     # -- memory ----------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.launcher import Runnable
-from tactix.select.bench import Bench, Strangers
+from tactix.select.bench import Bench, Expected, Strangers
 from tactix.select.compile import Toolchain
 from tactix.select.enumerate import Bids, Candidate
 from tactix.select.measure import reject
@@ -147,7 +147,7 @@ class CpuBench(Bench):
                 if own and c.status == "estimated" and c.tactic.key in self.strangers:
                     reject(c, f"{self.pack(c)} was not tried, and others can do it")
 
-    def trial(self, node: Node, env: Env) -> tuple[list[Any], list[Any]]:
+    def trial(self, node: Node, env: Env) -> tuple[list[Any], Expected]:
         if "worker" in self.__dict__:
             self.worker.forget()
         return super().trial(node, env)

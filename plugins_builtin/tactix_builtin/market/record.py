@@ -13,6 +13,7 @@ from tactix.contracts.launcher import LinkContext
 from tactix.contracts.region import decode
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.plugins.session import Session
+from tactix.select.accuracy import GRANTED
 from tactix.select.bench import Bench, sample
 from tactix.select.enumerate import Candidate
 from tactix.words import dims
@@ -94,7 +95,7 @@ def _tried(c: Candidate, node: Node, env: Env, bench: Bench, session: Session) -
     arrays, want = bench.trial(node, env)
     runnable, got = own.prepare(node, with_binary(c.artifact, binaries), c.variant, arrays, env)
     runnable.repeat(1)
-    return own.check(node, c.variant, got, want)
+    return own.check(node, c.variant, got, want, GRANTED.get(c.tactic.numerics, 1.0))
 
 
 def _bench(session: Session, threads: int, here: bool) -> Bench:

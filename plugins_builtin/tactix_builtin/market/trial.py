@@ -22,8 +22,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.launcher import Runnable
 from tactix.contracts.tactic import Variant
 from tactix.run.link import layer_keys
-from tactix.select.accuracy import SLACK, slack
-from tactix.select.bench import Bench
+from tactix.select.bench import Bench, Expected
 from tactix.select.enumerate import Candidate
 from tactix.select.measure import reject
 from tactix.words.dims import Env
@@ -160,11 +159,10 @@ class Trial(Bench):
     def keep(self) -> Any:
         return self._remote
 
-    def check(self, node: Node, variant: Variant, got: Sequence[Any], want: Sequence[Any]) -> float:
-        off = max(super(Trial, self).check(node, variant, outputs, want) for outputs in got)
-        allowed = max(slack(node), SLACK.get(self.candidate.tactic.numerics, 1.0))
-        if off > allowed:
-            text = f"departs from the reference by {off / allowed:.3g} times its budget"
+    def check(self, node: Node, variant: Variant, got: Sequence[Any], want: Expected, granted: float = 1.0) -> float:
+        off = max(super(Trial, self).check(node, variant, outputs, want, granted) for outputs in got)
+        if off > 1:
+            text = f"departs from the reference by {off:.3g} times its budget"
             raise self.fail(Verdict("wrong", text))
         return off
 

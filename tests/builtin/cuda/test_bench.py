@@ -15,7 +15,7 @@ from tactix.contracts.artifact import Binary, KernelArtifact, Launch, Packed, co
 from tactix.contracts.graph import Node
 from tactix.contracts.launcher import LinkContext
 from tactix.contracts.tactic import Variant
-from tactix.select.bench import reference
+from tactix.select.bench import Expected
 from tactix.words.errors import AllocationError
 from tactix.words.tensor import NHWC
 from tactix_builtin.cuda import bench as tuning
@@ -76,7 +76,7 @@ def test_rows_that_are_treated_one_by_one_are_few(name: str) -> None:
     assert len(rows.index) == count
     assert set(rows.index) == set(range(ROWS))
     assert all(w.shape[0] == ROWS for w in want)
-    whole = reference(node, [rows.spread(i, a) for i, a in enumerate(arrays)], env)
+    whole = Expected(node, [rows.spread(i, a) for i, a in enumerate(arrays)], env)
     for got, few in zip(whole, want, strict=True):
         np.testing.assert_allclose(got.astype(np.float64), few[rows.index].astype(np.float64), rtol=1e-2, atol=1e-2)
 

@@ -18,7 +18,7 @@ from library_cases import ERF, cases, kept, real
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.launcher import LinkContext, Step
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix.select.bench import Bench, reference, sample
+from tactix.select.bench import Bench, Expected, sample
 from tactix.words.dims import sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import ExecutionError, PlanCompatibilityError, PlanFormatError
@@ -60,7 +60,7 @@ class Here:
         variant = self.tactic.variants(node, simt.DEVICE)[0]  # type: ignore[index]
         runnable, got = self.bench.prepare(node, kept(artifact), variant, arrays, env)
         runnable()
-        return self.bench.check(node, variant, got, reference(node, arrays, env))
+        return self.bench.check(node, variant, got, Expected(node, arrays, env))
 
 
 @pytest.mark.parametrize("name", cases())

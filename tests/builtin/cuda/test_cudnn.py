@@ -19,7 +19,7 @@ from library_cases import attentions, convolutions, kept, real, tokens
 from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.launcher import LinkContext
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix.select.bench import Bench, reference
+from tactix.select.bench import Bench, Expected
 from tactix.select.compile import Toolchain, with_binary
 from tactix.words.dims import sym
 from tactix.words.dtypes import DType
@@ -75,7 +75,7 @@ class Here:
         variant = self.tactic.variants(node, simt.DEVICE)[0]  # type: ignore[index]
         runnable, got = self.bench.prepare(node, kept(artifact), variant, arrays, {})
         runnable()
-        return self.bench.check(node, variant, got, reference(node, arrays, {}))
+        return self.bench.check(node, variant, got, Expected(node, arrays, {}))
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
@@ -158,7 +158,7 @@ def test_a_new_address_is_used_from_the_next_run_on() -> None:
     held = Bench.aligned(variant.input_format(0).pack(other))
     runnable.rebind(0, held.ctypes.data)
     runnable()
-    assert here.bench.check(node, variant, [got], reference(node, [other, WEIGHTS, BIAS], {})) <= 1
+    assert here.bench.check(node, variant, [got], Expected(node, [other, WEIGHTS, BIAS], {})) <= 1
     assert "cuGraphExecKernelNodeSetParams" in here.api.log
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
+from tactix.contracts.device import DeviceProperties
+from tactix.select import measure
 from tactix.select.accuracy import BUDGET, departure
+from tactix.select.measure import Measurer
+from tactix.select.timing_cache import TimingCache
 from tactix.words.dtypes import DType
 
 
@@ -35,3 +42,16 @@ def test_integers_and_booleans_must_be_equal() -> None:
 def test_a_wrong_shape_and_empty_arrays() -> None:
     assert departure(np.zeros((2, 1)), np.zeros(2), DType.FP64) == float("inf")
     assert departure(np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32), DType.FP32) == 0
+
+
+def test_errors_of_another_gate_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    toolchain: Any = SimpleNamespace(identity=lambda artifact: "")
+    m = Measurer(None, toolchain, TimingCache(), DeviceProperties("cpu", "c", frozenset(), 128), {}, 1)  # type: ignore[arg-type]
+    candidate: Any = SimpleNamespace(
+        tactic=SimpleNamespace(key="k"), variant=SimpleNamespace(id="v"), artifact=SimpleNamespace(digest="d")
+    )
+    bids: Any = SimpleNamespace(signature="s")
+    now = m.key(bids, candidate)
+    assert m.key(bids, candidate) == now
+    monkeypatch.setattr(measure, "GATE", measure.GATE + 1)
+    assert m.key(bids, candidate) != now

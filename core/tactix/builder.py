@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from tactix.assemble import Assembler, stored
 from tactix.config import REFITTING, BuilderConfig, BuilderFlag, Locked, MemoryPoolType
 from tactix.contracts.device import Device
 from tactix.contracts.graph import Node
+from tactix.contracts.importer import Importer
 from tactix.contracts.launcher import LinkContext, Step
 from tactix.contracts.rule import Rule
 from tactix.contracts.tactic import CompileContext, Tactic
@@ -27,6 +28,7 @@ from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
 from tactix.plan.compat import device_facts
 from tactix.plan.schema import Plan, Profile, Requirement
+from tactix.plugins.identity import OWN
 from tactix.plugins.session import Session
 from tactix.profiles import ranges, with_unknown
 from tactix.run.link import allocator_of, layer_keys
@@ -44,6 +46,7 @@ from tactix.words.errors import (
     ConfigError,
     ModelImportError,
     NoTacticError,
+    TactixError,
     TimingCacheError,
 )
 from tactix.words.logger import Logger
@@ -103,14 +106,32 @@ class Builder:
             self.session.enable(pack)
         if (file := isinstance(source, (str, Path))) and not os.path.isfile(source):
             raise ModelImportError("no file" if os.path.exists(source) else "no such file", who=str(source))
-        for importer in self.session.importers.values():
-            if importer.claims(source):
-                network = self.create_network(os.fsencode(Path(source).stem).decode(errors="replace") if file else "")
-                importer.load(source, network, self.session.active_converters())
-                return network
-        known = ", ".join(i.format for i in self.session.importers.values()) or "none"
+        importers = self.session.active_importers()
+        for importer in importers:
+            with self._blaming(importer):
+                if importer.claims(source):
+                    name = os.fsencode(Path(source).stem).decode(errors="replace") if file else ""
+                    network = self.create_network(name)
+                    importer.load(source, network, self.session.active_converters())
+                    return network
+        known = ", ".join(i.format for i in importers) or "none"
         who = str(source) if file else type(source).__name__
         raise ModelImportError("no importer knows this model", who=who, why=f"formats with an importer: {known}")
+
+    @contextmanager
+    def _blaming(self, importer: Importer) -> Iterator[None]:
+        """Errors of a pack's importer that are not typed name the pack."""
+        try:
+            yield
+        except TactixError:
+            raise
+        except Exception as e:
+            entry = self.session.importers.entry(importer.key)
+            if entry.namespace == OWN:
+                raise
+            who, why = f"importer {entry.key} of {entry.source}", f"{type(e).__name__}: {e}"
+            do = f"Report that to its author, or leave it out: TACTIX_DISABLE={entry.namespace}"
+            raise ModelImportError("the importer failed", who=who, why=why, do=do) from e
 
     def build(self, network: NetworkDefinition, config: BuilderConfig | None = None) -> Engine:
         """Plan and load. Raises what ``build_plan`` raises."""
@@ -267,7 +288,7 @@ class Builder:
 
     def _toolchain(self, device: str) -> Toolchain:
         own = {key for key, launcher in self.session.launchers.items() if launcher.device == device}
-        found = Toolchain(c for c in self.session.compilers.values() if c.launcher in own)
+        found = Toolchain(c for c in self.session.active_compilers() if c.launcher in own)
         for language, why in found.missing.items():
             if language not in found.by_language:
                 self.logger.warning(f"no compiler for {language}: {why}; what is written in it does not bid")

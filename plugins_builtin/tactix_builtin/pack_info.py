@@ -15,7 +15,7 @@ from tactix.plugins.session import Session, enable_cure
 class PackInfo:
     """One pack as ``tactix plugins list`` shows it.
 
-    ``status``: ``active``, ``inert`` (some of its rules or tactics are), ``disabled``, ``incompatible``, ``tombstone``;
+    ``status``: ``active``, ``inert`` (some of what it has is), ``disabled``, ``incompatible``, ``tombstone``;
     ``reason`` says why, ``cure`` what to do. ``counts``: its objects by registry. ``milliseconds``: spent in its code.
     """
 
@@ -36,7 +36,7 @@ def packs(session: Session) -> list[PackInfo]:
     for name in session.kinds:
         for e in getattr(session, name).entries():
             counts.setdefault((e.namespace, e.provider), Counter())[name] += 1
-    inert = session.inert() if session.door == "build" else {}
+    inert = session.inert()
     groups: dict[tuple[str, Provider], list[Plugin]] = {}
     for p in session.found():
         groups.setdefault((p.namespace, p.provider), []).append(p)
@@ -50,7 +50,7 @@ def _info(group: list[Plugin], counts: Counter[str], inert: Mapping[str, str]) -
     p = min(group, key=lambda p: _WORST.index(p.status))
     status, reason, cure = p.status, p.reason, p.cure
     if status == "active" and p.namespace in inert:
-        status, reason = "inert", f"{inert[p.namespace]} for layers of others"
+        status, reason = "inert", f"{inert[p.namespace]} on the ground of others"
         cure = enable_cure(p.namespace)
     doors = tuple(sorted({d for q in group for d in q.doors}))
     spent = sum(q.milliseconds for q in group)

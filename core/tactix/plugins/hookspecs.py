@@ -61,7 +61,8 @@ class RuntimeHooks(Protocol):
 
     @hookspec
     def tactix_trust_stores(self) -> list[TrustStore]:
-        """Trust stores; the key is a name, bare or ``namespace.name``."""
+        """Trust stores; the key is a name, bare or ``namespace.name``. That of a pack is not asked until the user
+        enables it."""
 
 
 class BuildHooks(Protocol):
@@ -73,7 +74,8 @@ class BuildHooks(Protocol):
 
     @hookspec
     def tactix_importers(self) -> list[Importer]:
-        """Importers, keys ``namespace.name@version``: one per model format."""
+        """Importers, keys ``namespace.name@version``: one per model format. One of a format that tactix knows is inert
+        until the user enables the pack; tactix's own are asked first."""
 
     @hookspec
     def tactix_converters(self) -> list[Converter]:
@@ -91,7 +93,8 @@ class BuildHooks(Protocol):
 
     @hookspec
     def tactix_compilers(self) -> list[Compiler]:
-        """Compilers, keys ``namespace.name@version``: each takes the sources of one language."""
+        """Compilers, keys ``namespace.name@version``: each takes the sources of one language. One of a language that
+        tactix compiles is inert until the user enables the pack; tactix's own come first."""
 
     @hookspec
     def tactix_calibrators(self) -> list[Calibrator]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tactix.contracts.launcher import Launcher
     from tactix.contracts.layer import Layer
     from tactix.contracts.tool import Tool
-    from tactix.contracts.trust import TrustStore
+    from tactix.contracts.trust import Seal, TrustStore
 
 _SELF = Provider(OWN, __version__)
 Foreign = Callable[[str, Any], bool]
@@ -47,7 +47,7 @@ class Session:
     ``door``: ``build``, or ``runtime`` which only knows what running plans needs. ``plugins``: modules or objects with
     a ``TACTIX_NAMESPACE``, or pairs (namespace, module or object); they take the place of installed ones of their
     namespace. ``discover``: whether to look for installed ones. ``only``: namespaces to use, beside tactix itself.
-    ``enable``: namespaces whose rules and tactics may touch layers of others. ``disable``: namespaces or distributions
+    ``enable``: namespaces that may touch what others provide: see the method. ``disable``: namespaces or distributions
     to leave out. ``strict``: the first plugin that fails raises. ``trace``: imports and hooks are reported on stderr.
     TACTIX_PLUGINS (``only`` and ``enable`` in one), TACTIX_DISABLE and TACTIX_NO_DISCOVERY=1 add to the arguments;
     TACTIX_STRICT_PLUGINS=1 and TACTIX_TRACE_PLUGINS=1 stand in for those left out.
@@ -113,10 +113,13 @@ class Session:
         self._load()
         return tuple(sorted(self._tombstones, key=lambda t: (t.namespace, t.dist, t.phase)))
 
-    # -- what may touch foreign layers -----------------------------------------------------------------------------
+    # -- what may touch what others provide ------------------------------------------------------------------------
 
     def enable(self, namespace: str) -> None:
-        """Let a pack's rules and tactics touch layers of others. Raises ConfigError for one that does not exist."""
+        """Let a pack touch what others provide: rules and tactics for their layers, converters of their operators,
+        importers of their formats, compilers of their languages, and trust stores. Raises ConfigError for one that does
+        not exist.
+        """
         with self._lock:
             if self._manager:
                 self._check_name(namespace, asked=True)
@@ -126,26 +129,64 @@ class Session:
     def active_tactics(self) -> list[Tactic]:
         """Tactics in use, by key."""
         self._report_inert("rules", "tactics")
-        return [e.object for e in self.tactics.entries() if not self._is_inert(e, _foreign_tactic)]
+        return [e.object for e in self.tactics.entries() if not self.is_inert("tactics", e)]
 
     def active_rules(self) -> list[Rule]:
         """Rules in use: highest benefit first, then by key."""
         self._report_inert("rules", "tactics")
-        rules = [e.object for e in self.rules.entries() if not self._is_inert(e, _foreign_rule)]
+        rules = [e.object for e in self.rules.entries() if not self.is_inert("rules", e)]
         return sorted(rules, key=lambda r: (-r.benefit, r.key))
+
+    def active_converters(self) -> list[Converter]:
+        """Converters in use, by key; of operators that belong to others, those of enabled packs alone."""
+        self._report_inert("converters")
+        return [e.object for e in self.converters.entries() if not self.is_inert("converters", e)]
+
+    def active_importers(self) -> list[Importer]:
+        """Importers in use, tactix's own first; of formats that tactix knows, those of enabled packs alone."""
+        return self._own_first("importers")
+
+    def active_compilers(self) -> list[Compiler]:
+        """Compilers in use, tactix's own first; of languages that tactix compiles, those of enabled packs alone."""
+        return self._own_first("compilers")
+
+    def vouched(self, seal: Seal) -> str:
+        """Why a plan is trusted, in words of tactix's own trust store or that of an enabled pack; empty if it is not.
+
+        Raises UntrustedPlan for a forged signature.
+        """
+        return next(filter(None, (store.vouches(seal) for store in self._own_first("trust_stores"))), "")
 
     def strangers(self) -> dict[str, Provider]:
         """Who provides the tactics and launchers that are not tactix's own, by key."""
         entries: list[Entry[Any]] = [*self.tactics.entries(), *self.launchers.entries()]
         return {e.key: e.provider for e in entries if e.provider.dist != OWN}
 
-    def _is_inert(self, e: Entry[Any], foreign: Foreign) -> bool:
-        return e.namespace not in self._enabled and foreign(e.namespace, e.object)
+    def is_inert(self, kind: str, e: Entry[Any]) -> bool:
+        """Whether an object of that registry waits for its pack to be enabled, as it touches what others provide."""
+        foreign = self._foreign.get(kind)
+        return foreign is not None and e.namespace not in self._enabled and foreign(e.namespace, e.object)
 
-    def active_converters(self) -> list[Converter]:
-        """Converters in use, by key; of operators that belong to others, those of enabled packs alone."""
-        self._report_inert("converters")
-        return [e.object for e in self.converters.entries() if not self._is_inert(e, self._foreign_converter)]
+    def _own_first(self, kind: str) -> list[Any]:
+        """What is in use of a registry, by key; tactix's own before that of packs."""
+        self._report_inert(kind)
+        active = [e for e in self._registry(kind).entries() if not self.is_inert(kind, e)]
+        return [e.object for e in sorted(active, key=lambda e: e.namespace != OWN)]
+
+    @property
+    def _foreign(self) -> dict[str, Foreign]:
+        """By registry, what may be inert at all."""
+        return {
+            "rules": _foreign_rule,
+            "tactics": _foreign_tactic,
+            "converters": self._foreign_converter,
+            "importers": lambda _, i: getattr(i, "format", "") in {o.format for o in self._own("importers")},
+            "compilers": lambda _, c: getattr(c, "language", "") in {o.language for o in self._own("compilers")},
+            "trust_stores": lambda _, store: True,
+        }
+
+    def _own(self, kind: str) -> list[Any]:
+        return [e.object for e in self._registry(kind).entries() if e.namespace == OWN]
 
     def _foreign_converter(self, namespace: str, c: Converter) -> bool:
         """Whether tactix, or the pack called as the operator's domain, has a converter of it or a layer for it."""
@@ -154,12 +195,10 @@ class Session:
         return any(word in (e.key.partition("@")[0], *getattr(e.object, "imports", ())) for e in others)
 
     def inert(self, *names: str) -> dict[str, str]:
-        """What of each pack is inert, in words: of rules, tactics and converters, or those that are named."""
-        kinds: dict[str, Foreign] = {"rules": _foreign_rule, "tactics": _foreign_tactic}
-        kinds["converters"] = self._foreign_converter
+        """What of each pack is inert, in words: of all registries of the door, or those that are named."""
         out: dict[str, list[str]] = {}
-        for name in names or kinds:
-            counts = Counter(e.namespace for e in self._registry(name).entries() if self._is_inert(e, kinds[name]))
+        for name in names or (n for n in self._foreign if n in self.kinds):
+            counts = Counter(e.namespace for e in self._registry(name).entries() if self.is_inert(name, e))
             for namespace, n in counts.items():
                 out.setdefault(namespace, []).append(f"{n} {KINDS[name].noun}{'s' if n > 1 else ''}")
         return {namespace: ", ".join(out[namespace]) for namespace in sorted(out)}
@@ -170,7 +209,7 @@ class Session:
                 if (namespace, what) in self._reported:
                     continue
                 self._reported.add((namespace, what))
-            self.logger.info(f"{namespace}: {what} inert (they touch foreign layers); {enable_cure(namespace)}")
+            self.logger.info(f"{namespace}: {what} inert (they touch what others provide); {enable_cure(namespace)}")
 
     # -- loading ---------------------------------------------------------------------------------------------------
 
@@ -190,7 +229,7 @@ class Session:
             return self._manager
 
     def _choose(self) -> list[Plugin]:
-        given = [self._own(namespace, target) for namespace, target in self._given]
+        given = [self._in_process(namespace, target) for namespace, target in self._given]
         replaced = {p.namespace for p in given}
         found = loader.scan() if self._settings.discover else ()
         doors = tuple(HOOKS) if self.door == "build" else (self.door,)
@@ -202,7 +241,7 @@ class Session:
                 self.logger.info(f"{p.title} is not used: {p.reason}")
         return sorted([*given, *installed], key=lambda p: p.namespace)
 
-    def _own(self, namespace: str, target: Any) -> Plugin:
+    def _in_process(self, namespace: str, target: Any) -> Plugin:
         provider = _SELF if namespace == OWN else Provider()
         out = Plugin(namespace, provider, tuple(HOOKS), lambda: target)
         if refusal := self._settings.refusal(namespace, provider.dist):

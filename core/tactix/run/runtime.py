@@ -13,7 +13,7 @@ from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device
 from tactix.contracts.flavour import TempfileControlFlag
 from tactix.contracts.launcher import Step
-from tactix.contracts.trust import OnUntrusted, Seal
+from tactix.contracts.trust import OnUntrusted
 from tactix.plan import compat, container
 from tactix.plan.schema import Plan, validate
 from tactix.run.admission import Verdict, code_steps, embedded, refusal, without_packs
@@ -116,7 +116,7 @@ class Runtime(Recorded):
             flavour = self.session.flavours[self.flavour]
             if hasattr(flavour, "open"):
                 return flavour.open(self, source, verify)  # type: ignore[no-any-return]
-            return self.load(container.load(source, verify=verify, admit=self._vouched))
+            return self.load(container.load(source, verify=verify, admit=self.session.vouched))
 
     def load_runtime(self, path: str | Path) -> Runtime:
         """One like this that hands plans to the lean runtime at that path, a wheel or a folder. That is not checked."""
@@ -155,8 +155,8 @@ class Runtime(Recorded):
     def _device(self, plan: Plan) -> Device:
         wanted = self.device or str(plan.device.get("key") or plan.device.get("kind") or "cpu")
         devices = self.session.devices
-        for d in devices.values():
-            if wanted in (d.key, d.kind):
+        for own, d in ((own, d) for own in (True, False) for d in devices.values()):  # tactix's own come first
+            if wanted in (d.key, d.kind) and d.key.startswith("tactix.") is own:
                 if why := d.available():
                     raise PlanCompatibilityError(f"device {d.key} is not here", who=f"plan {plan.name}", reasons=(why,))
                 return d
@@ -164,10 +164,6 @@ class Runtime(Recorded):
             "the plan cannot run here", reasons=(f"no plugin provides device {wanted!r}",),
             do=f"There are: {', '.join(devices) or 'none'}",
         )  # fmt: skip
-
-    def _vouched(self, seal: Seal) -> str:
-        """Why the plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged signature."""
-        return next(filter(None, (store.vouches(seal) for store in self.session.trust_stores.values())), "")
 
     def judge(self, plan: Plan) -> Verdict:
         """What loading this plan would do with its code; none of it is run.
@@ -178,7 +174,7 @@ class Runtime(Recorded):
         code = bool(steps or embedded(plan))
         if plan.seal is None:
             return Verdict("it was made in this process", code, "runs")
-        vouched, policy = self._vouched(plan.seal), self.on_untrusted
+        vouched, policy = self.session.vouched(plan.seal), self.on_untrusted
         if vouched or not code or policy is OnUntrusted.ALLOW:
             return Verdict(vouched, code, "runs")
         try:
@@ -189,7 +185,7 @@ class Runtime(Recorded):
 
     def _trusted(self, plan: Plan) -> Plan:
         """The plan that may run: this one, or with references in place of its code. Raises UntrustedPlan."""
-        if plan.seal is None or self._vouched(plan.seal) or self.on_untrusted is OnUntrusted.ALLOW:
+        if plan.seal is None or self.session.vouched(plan.seal) or self.on_untrusted is OnUntrusted.ALLOW:
             return plan
         steps = code_steps(plan, self.session.launchers)
         if steps or embedded(plan):

@@ -12,12 +12,12 @@ from tactix.words.errors import CompilerError
 
 
 class Toolchain:
-    """The compilers that work here: the first by key for each language."""
+    """The compilers that work here: the first that is given for each language."""
 
     def __init__(self, compilers: Iterable[Compiler]) -> None:
         self.by_language: dict[str, Compiler] = {}
         self.missing: dict[str, str] = {}
-        for c in sorted(compilers, key=lambda c: c.key):
+        for c in compilers:
             why = c.available()
             if why:
                 self.missing.setdefault(c.language, why)

@@ -137,7 +137,7 @@ def run(
     if not made:
         return
     device = _device(subject, trials[0].tactic)
-    bench, toolchain = subject.bench(device), Toolchain(subject.session.compilers.values())
+    bench, toolchain = subject.bench(device), Toolchain(subject.session.active_compilers())
     binaries = toolchain.compile([c.artifact for _, c in made], device.properties())
     for t, c in made:
         about = f"{c.title} on {t.about}"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from tactix.contracts.trust import OnUntrusted
 from tactix.plan.container import mapped
 from tactix.words.errors import InvalidArgument, PlanCompatibilityError, PlanFormatError, UntrustedPlan
-from tactix_builtin.trust.people import vouched
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
@@ -34,7 +33,7 @@ class DispatchFlavour:
                 "the plan has no lean runtime in it", reasons=(f"it was built by tactix {found.version}",),
                 do="Build it with BuilderFlag.VERSION_COMPATIBLE, or name one: runtime.load_runtime(path)",
             )  # fmt: skip
-        if runtime.on_untrusted is not OnUntrusted.ALLOW and not vouched(runtime.session, found.seal):
+        if runtime.on_untrusted is not OnUntrusted.ALLOW and not runtime.session.vouched(found.seal):
             raise _refusal(found)
         return hand_over(runtime, guest.unpack(found.runtime), data, found, verify)
 
@@ -71,7 +70,7 @@ def hand_over(runtime: Any, files: Mapping[str, bytes], data: memoryview, found:
 
     if not isinstance(runtime.allocator, str):
         raise InvalidArgument("an allocator of ours cannot be handed over", do="Name one by its key")
-    known = vouched(runtime.session, found.seal)
+    known = runtime.session.vouched(found.seal)
     package = admit(files, runtime.tempfile_control_flags, runtime.temporary_directory)
     settings = {
         "device": runtime.device,

@@ -29,6 +29,10 @@ class Session:
         local = self.trust_stores.get("local")
         return local.sign if local else None
 
+    def vouched(self, seal: Any) -> str:
+        """Why a plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged signature."""
+        return next(filter(None, (store.vouches(seal) for store in self.trust_stores.values())), "")
+
 
 class Shelf(Mapping[str, Any]):
     """Objects by key, from one source after another: a later one is not imported before it is needed."""

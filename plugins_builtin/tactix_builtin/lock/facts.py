@@ -106,7 +106,7 @@ def targeted(session: Session, key: str, target: str) -> DeviceProperties:
 def toolchain(session: Session, kind: str, launchers: Iterable[str]) -> dict[str, str]:
     """Identities of the compilers that make code for those launchers."""
     own, used = {k for k, x in session.launchers.items() if x.device == kind}, set(launchers)
-    chain = Toolchain(c for c in session.compilers.values() if c.launcher in own)
+    chain = Toolchain(c for c in session.active_compilers() if c.launcher in own)
     return {c.key: c.identity() for c in chain.by_language.values() if c.launcher in used}
 
 

@@ -90,7 +90,7 @@ def _tried(c: Candidate, node: Node, env: Env, bench: Bench, session: Session) -
     from tactix.select.compile import Toolchain, with_binary
 
     properties = bench.device.properties()
-    binaries = Toolchain(session.compilers.values()).compile([c.artifact], properties)
+    binaries = Toolchain(session.active_compilers()).compile([c.artifact], properties)
     own = bench.of(c)
     arrays, want = bench.trial(node, env)
     runnable, got = own.prepare(node, with_binary(c.artifact, binaries), c.variant, arrays, env)

@@ -21,7 +21,6 @@ from tactix.words.tensor import TensorSpec
 from tactix_builtin.refit import recipe
 from tactix_builtin.refit.engine import RefittableEngine
 from tactix_builtin.refit.replay import Replay
-from tactix_builtin.trust.people import vouched
 
 Array = Any
 
@@ -204,7 +203,7 @@ class Refitter:
     @property
     def trusted(self) -> bool:
         """Whether somebody vouches for the file, or the bytes, that were given. Raises UntrustedPlan, ConfigError."""
-        return self._seal is not None and bool(vouched(self._session, self._seal))
+        return self._seal is not None and bool(self._session.vouched(self._seal))
 
 
 EXPONENTS = {DType.FP16: 0x7C00, DType.BF16: 0x7F80}

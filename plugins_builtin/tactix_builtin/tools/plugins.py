@@ -142,8 +142,7 @@ def _provided(session: Session, key: str) -> dict[str, Any]:
 
 
 def _entry(session: Session, kind: str, e: Any, every: Iterable[PackInfo]) -> dict[str, Any]:
-    taking: list[Any] = [*session.active_tactics(), *session.active_rules(), *session.active_converters()]
-    inert = kind in ("tactics", "rules", "converters") and e.object not in taking
+    inert = session.is_inert(kind, e)
     pack = next(p for p in every if (p.namespace, p.dist) == (e.namespace, e.provider.dist))
     return {
         "kind": kind, "pack": str(e.provider), "state": "inert" if inert else "active",

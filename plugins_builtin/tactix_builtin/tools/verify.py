@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import click
@@ -12,7 +11,6 @@ from tactix.plugins.session import Session
 from tactix.run.admission import code_steps
 from tactix_builtin.cli import OK, PLAN
 from tactix_builtin.tools import options, show
-from tactix_builtin.trust.people import vouched
 from tactix_builtin.trust.store import parse
 
 
@@ -26,9 +24,9 @@ def command(session: Session, /, plan: str, as_json: bool) -> int:
     Nothing of it is run. The digest names the plan: `tactix trust DIGEST` lets it run here. Exit code 5 if the plan is
     damaged or forged, or if nobody vouches for it.
     """
-    loaded = container.load(plan, verify=True, admit=partial(vouched, session))
+    loaded = container.load(plan, verify=True, admit=session.vouched)
     assert loaded.seal is not None
-    trusted = vouched(session, loaded.seal)
+    trusted = session.vouched(loaded.seal)
     signature = parse(loaded.seal.signature) if loaded.seal.signature else None
     facts: dict[str, Any] = {
         "plan": plan,

@@ -1,17 +1,10 @@
-"""What people do with keys and seals: pass public halves on, call keys by name, ask who vouches for a plan."""
+"""What people do with keys and seals: pass public halves on, call keys by name."""
 
 from __future__ import annotations
 
-from tactix.contracts.trust import Seal
-from tactix.plugins.session import Session
 from tactix.words.errors import InvalidArgument
 from tactix_builtin.trust.book import Book
 from tactix_builtin.trust.key import ED25519, HMAC, Key
-
-
-def vouched(session: Session, seal: Seal) -> str:
-    """Why a trust store here trusts a plan; empty if none does. Raises UntrustedPlan for a forged signature."""
-    return next(filter(None, (store.vouches(seal) for store in session.trust_stores.values())), "")
 
 
 def export(key: Key) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from tactix.plan import container
 from tactix.plan.schema import Plan
+from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
 from tactix_builtin import cli
 from tactix_builtin.trust import book, people
@@ -39,12 +40,23 @@ def bare(plan: Plan, tmp_path: Path) -> Path:
     return tmp_path / "bare.plan"
 
 
-def test_verify_asks_every_trust_store(path: Path, tool: Tool, home: Become, monkeypatch: pytest.MonkeyPatch) -> None:
+class Vouching:
+    """A pack with a trust store that vouches for anything."""
+
+    @hookimpl
+    def tactix_trust_stores(self) -> list[Any]:
+        return [SimpleNamespace(key="acme", vouches=lambda seal: "acme knows it")]
+
+
+def test_verify_asks_stores_of_enabled_packs(
+    path: Path, tool: Tool, home: Become, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home("other")
-    session = Session()
-    theirs = SimpleNamespace(key="acme", vouches=lambda seal: "acme knows it")
-    session.trust_stores = {**session.trust_stores, "acme": theirs}  # type: ignore[assignment, dict-item]
+    session = Session(plugins=[("acme", Vouching())])
     monkeypatch.setattr(cli, "_session", lambda: session)
+    found, code = tool("verify", path)
+    assert (code, found["trusted"]) == (5, None)
+    session.enable("acme")
     found, code = tool("verify", path)
     assert (code, found["trusted"]) == (0, "acme knows it")
 

@@ -1,4 +1,4 @@
-"""Rules and tactics on layers of others are inert until their pack is enabled."""
+"""What touches layers, operators, formats, languages and trust of others is inert until its pack is enabled."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from plugin_things import Thing
 
 from tactix.contracts.importer import Converter
 from tactix.contracts.rule import P, Rule, any_of, pointwise, var
+from tactix.contracts.trust import Seal
 from tactix.plugins.session import Session
 from tactix.words.errors import ConfigError
 from tactix.words.logger import Severity
@@ -61,10 +62,10 @@ def test_what_touches_foreign_layers_is_inert(site: Any, given: Any, log: Any) -
     assert sorted(session.rules) == sorted(RULES), "the registry holds them all"
     session.active_rules()
     cure = "enable with config.enable('acme') or --enable acme"
-    line = f"acme: 4 rules, 4 tactics inert (they touch foreign layers); {cure}"
+    line = f"acme: 4 rules, 4 tactics inert (they touch what others provide); {cure}"
     assert log.of(Severity.INFO) == [line], "one line, once"
     (info,) = packs(session)
-    assert (info.status, info.reason) == ("inert", "4 rules, 4 tactics for layers of others")
+    assert (info.status, info.reason) == ("inert", "4 rules, 4 tactics on the ground of others")
     assert info.cure == cure
     assert info.counts == {"rules": 5, "tactics": 5}
 
@@ -136,6 +137,39 @@ def test_an_operator_of_others_is_left_to_them_until_the_pack_is_enabled(given: 
     free = ["onnx:acme::Mish@1", "onnx:acme::Own@1", "onnx:zeta::Relu@1", "other:zeta::Gelu@1"]
     assert keys(session.active_converters()) == free
     (line,) = log.of(Severity.INFO)
-    assert line.startswith("acme: 2 converters inert (they touch foreign layers); enable with")
+    assert line.startswith("acme: 2 converters inert (they touch what others provide); enable with")
     session.enable("acme")
     assert keys(session.active_converters()) == sorted([*free, "onnx:zeta::Gelu@1", "onnx:zeta::Relu@7"])
+
+
+def test_formats_languages_and_trust_are_left_to_tactix_until_the_pack_is_enabled(given: Any, log: Any) -> None:
+    own = {
+        "importers": [obj("tactix.onnx@1", format="onnx")],
+        "compilers": [obj("tactix.cc@1", language="c")],
+        "trust_stores": [obj("local", vouches=lambda seal: seal.digest == b"ours" and "own")],
+    }
+    theirs = {
+        "importers": [obj("acme.any@1", format="onnx"), obj("acme.new@1", format="acme"), obj("acme.odd@1")],
+        "compilers": [obj("acme.cc@1", language="c"), obj("acme.zig@1", language="zig")],
+        "trust_stores": [obj("acme", vouches=lambda seal: "acme")],
+    }
+    session = Session(plugins=[given("tactix", **own), given("acme", **theirs)], logger=log, discover=False)
+    assert keys(session.active_importers()) == ["tactix.onnx@1", "acme.new@1", "acme.odd@1"]
+    assert keys(session.active_compilers()) == ["tactix.cc@1", "acme.zig@1"]
+    assert [session.vouched(Seal(digest)) for digest in (b"ours", b"other")] == ["own", ""]
+    cure = "enable with config.enable('acme') or --enable acme"
+    for what in ("importer", "compiler", "trust store"):
+        assert f"acme: 1 {what} inert (they touch what others provide); {cure}" in log.of(Severity.INFO)
+    assert session.inert() == {"acme": "1 importer, 1 compiler, 1 trust store"}
+    session.enable("acme")
+    assert keys(session.active_importers()) == ["tactix.onnx@1", "acme.any@1", "acme.new@1", "acme.odd@1"]
+    assert keys(session.active_compilers()) == ["tactix.cc@1", "acme.cc@1", "acme.zig@1"]
+    assert [session.vouched(Seal(digest)) for digest in (b"ours", b"other")] == ["own", "acme"]
+
+
+def test_a_trust_store_at_the_runtime_door(given: Any) -> None:
+    pack = given("acme", trust_stores=[obj("acme", vouches=lambda seal: "acme")])
+    for enable, found in (((), ""), (("acme",), "acme")):
+        session = Session("runtime", plugins=[pack], enable=enable, discover=False)
+        assert session.vouched(Seal(b"")) == found
+        assert [i.status for i in packs(session)] == ["active" if enable else "inert"]

@@ -34,7 +34,7 @@ def unpack(wheel: Any, who: str) -> dict[str, bytes]:
         raise PlanFormatError(f"more than {SIZE_LIMIT} bytes or {FILES} files in a wheel", who=who)
     try:
         with zipfile.ZipFile(io.BytesIO(wheel)) as z:
-            inside = [i for i in z.infolist() if not i.is_dir()]
+            inside = [i for i in z.infolist() if not i.filename.endswith("/")]
             _check(inside, who)
             return {i.filename: _content(z, i) for i in inside}
     except (

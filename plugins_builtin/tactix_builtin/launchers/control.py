@@ -29,11 +29,12 @@ class ControlLauncher(Launcher):
         from tactix_builtin.layers.control import RUN, Running  # not when a plan without bodies is loaded
 
         params = step.artifact.params
-        run = RUN.get(params.get("control", ""))
+        kind = params.get("control")
+        run = RUN.get(kind) if isinstance(kind, str) else None
         if run is None or not bodies:
             raise ExecutionError("it is no branch or loop", who=step.name, do="Build the plan again")
         try:
             found = run(Running(params, bodies, [o.spec for o in step.outputs], env), values)
             return [owned(y, o.spec.dtype) for o, y in zip(step.outputs, found, strict=True)]
-        except (KeyError, IndexError, TypeError, ValueError) as e:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError) as e:
             raise ExecutionError("it cannot be run", who=step.name, why=f"{type(e).__name__}: {e}") from e

@@ -34,7 +34,7 @@ class NumpyLauncher(Launcher):
         try:
             found = _computed(step.name, layer, resolve(layer, attrs, env), values)
             return [owned(r, o.spec.dtype) for o, r in zip(step.outputs, found, strict=True)]
-        except (ValueError, TypeError, ArithmeticError) as e:
+        except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as e:
             raise _failed(step.name, layer, e) from e
 
 
@@ -132,7 +132,7 @@ class NumpyStep:
             self._resolved = resolve(self.layer, self.attrs, env)
             for s in self.inputs:
                 s.bind(env, addresses[s.operand.buffer] if s.operand.buffer >= 0 else 0)
-        except (ValueError, TypeError, ArithmeticError) as e:
+        except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as e:
             raise _failed(self.name, self.layer, e) from e
 
     def run(self) -> None:

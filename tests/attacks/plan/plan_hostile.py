@@ -160,6 +160,12 @@ CASES: dict[str, Case] = {
     "layers_in_each_other": ("numpy", artifact("params", {"x": look_deep({"layer": "e.L@1"}, 150)}), "no layer 'e.L@1"),
     "attributes_in_a_list": ("numpy", artifact("params", {"layer": "tactix.Softmax@1", "attrs": []}), "cannot be had"),
     "branch_without_bodies": ("numpy", artifact("launcher", "tactix.control@1"), "it is no branch or loop"),
+    "branch_of_a_kind_that_is_none": (
+        "loop", put("steps", -1, "artifact", "params", "control", value=["Loop"]), "it is no branch or loop",
+    ),
+    "loop_without_states": (
+        "loop", put("steps", -1, "artifact", "params", "states", value=None), "it cannot be run",
+    ),
     "plans_in_plans": ("numpy", in_itself(18), "deep in each other"),
     "given_by_nobody": ("numpy", put("given", value=["z"]), "nothing gives it"),
     "missing_feature": ("numpy", artifact("requires", ["time travel"]), "need time travel"),

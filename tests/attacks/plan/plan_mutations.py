@@ -120,11 +120,11 @@ class Mutator:
     def _change(self, header: Any, rest: bytes, rng: random.Random) -> bytes:
         path = rng.choice(self.core if rng.random() < 0.85 else self.paths)
         try:
-            if rng.random() < 0.06:
+            if rng.random() < (0.4 if "refit" in self.header["meta"] or self.header["requirements"] else 0.06):
                 return reworked(header, rest, rng)
             held, key = look(header, path[:-1]), path[-1]
             rng.choice(CHANGES)(header, held, key, rng, self)
-        except (LookupError, TypeError, AttributeError, ValueError):
+        except (LookupError, TypeError, AttributeError, ValueError, StopIteration):
             pass  # an earlier change took this place away
         return rest
 
@@ -196,11 +196,57 @@ CHANGES: tuple[Callable[..., None], ...] = (
 )  # fmt: skip
 
 
+def exchanged_blob(header: Any, rest: bytes, name: str, content: bytes) -> bytes:
+    """All blobs, one with another content under the name that it has then; offsets and digests are right."""
+    table, out = header["blobs"], bytearray()
+    fresh = hashlib.sha256(content).hexdigest()
+    held = {k: content if k == name else rest[at : at + n] for k, (at, n, _) in table.items()}
+    for k in sorted(table, key=lambda k: table[k][:2]):
+        out += bytes(-len(out) % 64)
+        table[k] = [len(out), len(held[k]), hashlib.sha256(held[k]).hexdigest()]
+        out += held[k]
+    renamed = json.loads(json.dumps(header).replace(f'"{name}"', f'"{fresh}"'))
+    header.clear()
+    header.update(renamed)
+    return bytes(out)
+
+
+def other_recipes(header: Any, rest: bytes, rng: random.Random) -> bytes:
+    """Other values in the recipes of a plan that can be refitted."""
+    name = header["meta"]["refit"]
+    at, length, _ = header["blobs"][name]
+    body = json.loads(rest[at : at + length])
+    for _ in range(rng.choice([1, 1, 2])):
+        path = rng.choice(paths(body))
+        held = look(body, path[:-1])
+        held[path[-1]] = rng.choice(
+            [value(rng, held[path[-1]]), json.loads(json.dumps(look(body, rng.choice(paths(body)))))]
+        )
+    return exchanged_blob(header, rest, name, json.dumps(body, sort_keys=True, separators=(",", ":")).encode())
+
+
+def other_wheel(header: Any, rest: bytes, rng: random.Random) -> bytes:
+    """Other sizes, offsets, counts and names in the wheel of a pack."""
+    name = next(r["digest"] for r in header["requirements"] if r["embedded"])
+    at, length, _ = header["blobs"][name]
+    content = bytearray(rest[at : at + length])
+    for _ in range(rng.choice([1, 2, 4])):
+        mark = rng.choice([b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06"])
+        places = [i for i in range(length) if content.startswith(mark, i)] or [0]
+        place, size = rng.choice(places) + rng.randrange(4, 60), rng.choice([1, 2, 4])
+        content[place : place + size] = rng.choice([0, 1, 0x7F, 0xFFFFFFFF, rng.getrandbits(32)]).to_bytes(4, "little")[
+            :size
+        ]
+    return exchanged_blob(header, rest, name, bytes(content))
+
+
 def reworked(header: Any, rest: bytes, rng: random.Random) -> bytes:
     """Another content of a blob, with all digests and names that follow from it made right; or another place of it."""
     table = header.get("blobs")
     if not isinstance(table, dict) or not table:
         return rest
+    if rng.random() < 0.5:
+        return (other_recipes if "refit" in header["meta"] else other_wheel)(header, rest, rng)
     name = rng.choice(sorted(table))
     at, length, digest = table[name]
     if rng.random() < 0.4 or not length:

@@ -51,6 +51,69 @@ g (float[n, 3] x, float[m, 3] y) => (seq(float[?, 3]) s, float[k, 3] z) {
 }
 """
 
+HELD = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 4] x) => (float[k, 4] z, float[j, 4] v)
+<float[4, 4] w = {1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16}> {
+  r = Relu (x)
+  s = SequenceConstruct (r, w)
+  zero = Constant <value = int64 {0}> ()
+  one = Constant <value = int64 {1}> ()
+  v = SequenceAt (s, zero)
+  z = SequenceAt (s, one)
+}
+"""
+
+BODY = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 4] x, bool which) => (float[m, 4] z)
+<float[4, 4] w = {1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16}> {
+  r = Relu (x)
+  z = If (which) <
+    then_branch = yes () => (float[a, 4] t) {
+      s = SequenceConstruct (r, w)
+      one = Constant <value = int64 {1}> ()
+      t = SequenceAt (s, one)
+    },
+    else_branch = no () => (float[c, 4] e) { e = Relu (r) }
+  >
+}
+"""
+
+LOOP = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 4] x, int64 times) => (float[n, 4] z) {
+  go = Constant <value = bool {1}> ()
+  z = Loop (times, go, x) <
+    body = b (int64 i, bool c, float[n, 4] before) => (bool more, float[n, 4] now) {
+      now = Tanh (before)
+      more = Identity (c)
+    }
+  >
+}
+"""
+
+STACKED = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 4] x, int64 times) => (float last, float[k] sums) {
+  go = Constant <value = bool {1}> ()
+  zero = Constant <value = float {0}> ()
+  last, sums = Loop (times, go, zero) <
+    body = b (int64 i, bool c, float before) => (bool more, float now, float s) {
+      one = Constant <value = float {1}> ()
+      now = Add (before, one)
+      s = Mul (now, now)
+      more = Identity (c)
+    }
+  >
+}
+"""
+
+PLAIN = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 4] x) => (float[n, 4] z) { y = Relu (x)  z = Softmax (y) }
+"""
+
 PACK = """
 from tactix_sdk import Layer, hookimpl
 class Half(Layer):
@@ -64,7 +127,7 @@ def tactix_layers():
     return [Half()]
 """
 
-NUMPY = {"numpy"}
+NUMPY, PRODUCED = {"numpy"}, {"numpy", "view", "control"}
 
 
 def _config(sources: set[str] | None = None) -> tactix.BuilderConfig:
@@ -93,6 +156,20 @@ def _convolution(builder: tactix.Builder) -> Any:
     return net
 
 
+def produced_plan(model: str) -> Plan:
+    """Of numpy steps and produced ones alone, for which nobody need vouch."""
+    builder = tactix.Builder()
+    return builder.build_plan(builder.import_model(onnx.parser.parse_model(model)), _config(PRODUCED))
+
+
+def _refitted(builder: tactix.Builder) -> Plan:
+    """With recipes that turn and pad weights."""
+    config = tactix.BuilderConfig(
+        builder_optimization_level=0, timing_cache=False, flags={tactix.BuilderFlag.REFIT}
+    )  # fmt: skip
+    return builder.build_plan(_convolution(builder), config)
+
+
 def _with_pack() -> Plan:
     """One that needs the Python that it brings."""
     module = ModuleType("acme_half")
@@ -108,7 +185,10 @@ def _with_pack() -> Plan:
 
 @functools.cache
 def plans() -> dict[str, Plan]:
-    """By name: ``native``, ``blocked`` (C), ``numpy``, ``branches`` (bodies), ``objects`` (sequences), ``packs``."""
+    """By name: ``native``, ``blocked`` (C), ``numpy``, ``branches`` (bodies), ``objects`` (sequences), ``packs``.
+
+    ``held``, ``body``, ``loop``, ``stacked`` run without any code; ``refit`` has recipes.
+    """
     builder = tactix.Builder()
 
     def text(model: str) -> Any:
@@ -121,6 +201,11 @@ def plans() -> dict[str, Plan]:
         "branches": builder.build_plan(text(BRANCHES), _config()),
         "objects": builder.build_plan(text(OBJECTS), _config()),
         "packs": _with_pack(),
+        "held": produced_plan(HELD),
+        "body": produced_plan(BODY),
+        "loop": produced_plan(LOOP),
+        "stacked": produced_plan(STACKED),
+        "refit": _refitted(builder),
     }
 
 

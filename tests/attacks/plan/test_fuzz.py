@@ -14,7 +14,7 @@ from plan_trial import ROOM, WHOLE, peak
 from tactix.plan import container
 from tactix.words.errors import PlanFormatError
 
-NAMES = ("native", "blocked", "numpy", "branches", "objects", "packs")
+NAMES = ("native", "blocked", "numpy", "branches", "objects", "packs", "held", "body", "loop", "stacked", "refit")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -22,9 +22,9 @@ def test_changed_plans_are_refused_or_sound(samples: dict[str, bytes], trial: An
     mutator = Mutator(samples[name])
     found = [
         trial(mutator.make(seed), verify=seed % 3 == 0, more=seed % 40 == 0, references=seed % 2 == 0)
-        for seed in range(120)
+        for seed in range(60)
     ]
-    assert sum(f not in WHOLE for f in found) > 40
+    assert sum(f not in WHOLE for f in found) > 20
     assert any(f in WHOLE for f in found)
 
 

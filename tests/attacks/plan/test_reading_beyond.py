@@ -8,76 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import onnx.parser
 import pytest
-from plan_samples import opened, sealed
+from plan_samples import BODY, HELD, LOOP, PLAIN, STACKED, opened, produced_plan, sealed
 
 import tactix
 from tactix.plan import container
 from tactix.words.errors import ExecutionError, PlanFormatError, TactixError
-
-OBJECTS = """
-<ir_version: 8, opset_import: ["" : 17]>
-g (float[n, 4] x) => (float[k, 4] z, float[j, 4] v)
-<float[4, 4] w = {1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16}> {
-  r = Relu (x)
-  s = SequenceConstruct (r, w)
-  zero = Constant <value = int64 {0}> ()
-  one = Constant <value = int64 {1}> ()
-  v = SequenceAt (s, zero)
-  z = SequenceAt (s, one)
-}
-"""
-
-BODY = """
-<ir_version: 8, opset_import: ["" : 17]>
-g (float[n, 4] x, bool which) => (float[m, 4] z)
-<float[4, 4] w = {1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16}> {
-  r = Relu (x)
-  z = If (which) <
-    then_branch = yes () => (float[a, 4] t) {
-      s = SequenceConstruct (r, w)
-      one = Constant <value = int64 {1}> ()
-      t = SequenceAt (s, one)
-    },
-    else_branch = no () => (float[c, 4] e) { e = Relu (r) }
-  >
-}
-"""
-
-LOOP = """
-<ir_version: 8, opset_import: ["" : 17]>
-g (float[n, 4] x, int64 times) => (float[n, 4] z) {
-  go = Constant <value = bool {1}> ()
-  z = Loop (times, go, x) <
-    body = b (int64 i, bool c, float[n, 4] before) => (bool more, float[n, 4] now) {
-      now = Tanh (before)
-      more = Identity (c)
-    }
-  >
-}
-"""
-
-STACKED = """
-<ir_version: 8, opset_import: ["" : 17]>
-g (float[n, 4] x, int64 times) => (float last, float[k] sums) {
-  go = Constant <value = bool {1}> ()
-  zero = Constant <value = float {0}> ()
-  last, sums = Loop (times, go, zero) <
-    body = b (int64 i, bool c, float before) => (bool more, float now, float s) {
-      one = Constant <value = float {1}> ()
-      now = Add (before, one)
-      s = Mul (now, now)
-      more = Identity (c)
-    }
-  >
-}
-"""
-
-PLAIN = """
-<ir_version: 8, opset_import: ["" : 17]>
-g (float[n, 4] x) => (float[n, 4] z) { y = Relu (x)  z = Softmax (y) }
-"""
 
 INPUTS = {"x": np.ones((2, 4), np.float32), "which": np.array(True), "times": np.array(3)}
 
@@ -85,11 +21,7 @@ INPUTS = {"x": np.ones((2, 4), np.float32), "which": np.array(True), "times": np
 @functools.cache
 def plan_file(model: str) -> bytes:
     """A plan of numpy steps and produced ones alone, which nobody need vouch for."""
-    builder = tactix.Builder()
-    config = tactix.BuilderConfig(
-        builder_optimization_level=0, timing_cache=False, tactic_sources={"numpy", "view", "control"}
-    )
-    return container.dump(builder.build_plan(builder.import_model(onnx.parser.parse_model(model)), config))
+    return container.dump(produced_plan(model))
 
 
 def changed(model: str, change: Callable[[dict[str, Any]], None]) -> bytes:
@@ -150,7 +82,7 @@ def larger_between(shape: list[Any]) -> Callable[[dict[str, Any]], None]:
     return change
 
 
-@pytest.mark.parametrize("model", [OBJECTS, BODY], ids=["produced", "body"])
+@pytest.mark.parametrize("model", [HELD, BODY], ids=["produced", "body"])
 @pytest.mark.parametrize("rows", [5, 1000, 1 << 40])
 def test_a_produced_step_reads_no_more_than_its_weight(model: str, rows: int) -> None:
     data = changed(model, larger_weight([rows, 4]))
@@ -158,7 +90,7 @@ def test_a_produced_step_reads_no_more_than_its_weight(model: str, rows: int) ->
         container.load(data)
 
 
-@pytest.mark.parametrize("model", [OBJECTS, BODY], ids=["produced", "body"])
+@pytest.mark.parametrize("model", [HELD, BODY], ids=["produced", "body"])
 def test_nor_where_the_shape_is_known_when_it_runs(model: str) -> None:
     data = changed(model, larger_weight([["*", 1000, "n"], 4]))
     with pytest.raises(TactixError, match="is larger than its buffer 'w', which has 64"):
@@ -167,7 +99,7 @@ def test_nor_where_the_shape_is_known_when_it_runs(model: str) -> None:
 
 def test_nor_what_a_step_before_it_left_in_the_arena() -> None:
     with pytest.raises(TactixError, match="larger than its buffer 'Relu_0', which has 32"):
-        run(changed(OBJECTS, larger_between([["*", 1000, "n"], 4])))
+        run(changed(HELD, larger_between([["*", 1000, "n"], 4])))
 
 
 @pytest.mark.parametrize("format", ["nhwc", "c16"])
@@ -177,7 +109,7 @@ def test_nor_in_another_format(format: str) -> None:
             o[2:] = [[1000, 4], format]
 
     with pytest.raises(PlanFormatError, match="bytes"):
-        run(changed(OBJECTS, change))
+        run(changed(HELD, change))
 
 
 def test_what_an_iteration_hands_on_has_the_dtype_that_the_next_one_takes() -> None:
@@ -250,10 +182,10 @@ def test_what_was_produced_is_not_written_again() -> None:
         header["steps"].append(step)
 
     with pytest.raises(PlanFormatError, match="again, which was produced"):
-        container.load(changed(OBJECTS, change))
+        container.load(changed(HELD, change))
 
 
-@pytest.mark.parametrize("model", [OBJECTS, BODY, LOOP, STACKED, PLAIN])
+@pytest.mark.parametrize("model", [HELD, BODY, LOOP, STACKED, PLAIN])
 def test_the_plans_run_as_they_are(model: str) -> None:
     for which in (True, False):
         run(plan_file(model), which=np.array(which))

@@ -241,6 +241,15 @@ def test_paths_that_leave_the_folder_elsewhere(path: str) -> None:
         archive.unpack(wheel_of((path, b"")), "a test")
 
 
+def test_a_file_without_a_name() -> None:
+    """For which ``zipfile`` itself has an IndexError."""
+    wheel = bytearray(wheel_of(("a", b"x")))
+    at = wheel.index(b"PK\x01\x02")
+    wheel[at + 28 : at + 32] = b"\x00\x00\x01\x00"
+    with pytest.raises(PlanFormatError):
+        archive.unpack(bytes(wheel), "a test")
+
+
 def test_a_directory_of_many_files_is_not_read() -> None:
     with pytest.raises(PlanFormatError, match="10000 files"):
         archive.unpack(wheel_of(*((f"{i}.py", b"") for i in range(10_001))), "a test")

@@ -153,8 +153,8 @@ class RegexFullMatch(TextLayer):
         return [TensorSpec(DType.BOOL, x.shape)]
 
     def reference(self, attrs: RegexFullMatchAttrs, *inputs: Array) -> tuple[Array, ...]:
-        match = compiled(attrs.pattern).fullmatch
-        return (np.array([match(s) is not None for s in inputs[0].ravel()], bool).reshape(inputs[0].shape),)
+        matches = compiled(attrs.pattern).matches
+        return (np.array([matches(s) for s in inputs[0].ravel()], bool).reshape(inputs[0].shape),)
 
 
 CASES: dict[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}

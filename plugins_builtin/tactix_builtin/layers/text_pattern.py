@@ -10,6 +10,7 @@ import re
 import string
 
 from tactix.words.errors import InvalidArgument
+from tactix_builtin.layers.text_automaton import Automaton
 
 _POSIX = {
     "alnum": string.ascii_letters + string.digits, "alpha": string.ascii_letters, "blank": "\t ",
@@ -39,10 +40,12 @@ _REFUSED = frozenset("CpPuUNZgX") | frozenset("123456789")
 
 
 @functools.lru_cache(64)
-def compiled(pattern: str) -> re.Pattern[str]:
-    """The pattern for Python. Raises InvalidArgument for one that RE2 or Python does not take."""
+def compiled(pattern: str) -> Automaton:
+    """What matches it. Raises InvalidArgument for one that RE2 or Python does not take."""
     try:
-        return re.compile(translated(pattern))
+        text = translated(pattern)
+        re.compile(text)
+        return Automaton(text)
     except (re.error, OverflowError, RecursionError) as e:
         raise InvalidArgument(
             f"the pattern {pattern!r} does not compile", why=str(e), do="Write it as RE2 has it"

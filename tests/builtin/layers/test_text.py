@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+import re
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers import all_layers
+from tactix_builtin.layers.text_pattern import compiled
 
 LAYERS = {x.name: x for x in all_layers()}
 N = sym("n")
@@ -165,6 +169,58 @@ def test_patterns_mean_what_they_mean_to_onnx_runtime(pattern: str) -> None:
 def test_patterns_are_refused(pattern: str) -> None:
     with pytest.raises(InvalidArgument, match="pattern"):
         infer("RegexFullMatch", text(3), pattern=pattern)
+
+
+@pytest.mark.parametrize("pattern", [r"(a|aa)*b", r"(a*)*b", r"(a|a)+", r"((a?){20}){20}b", r"(.*){1,30}[bc]"])
+def test_no_pattern_takes_more_time_than_a_product_of_sizes(pattern: str) -> None:
+    """Each of them is for ever under way where alternatives are tried one after the other."""
+    (found,) = run("RegexFullMatch", strings("a" * 4000, "a" * 4000 + "b"), pattern=pattern)
+    assert found.tolist() == ([True, False] if pattern == r"(a|a)+" else [False, pattern != r"((a?){20}){20}b"])
+
+
+@pytest.mark.parametrize("pattern", [r"((a{100}){100}){100}", r"a{1001}", r"(a|b){0,2000}"])
+def test_patterns_that_repeat_too_often_are_refused(pattern: str) -> None:
+    with pytest.raises(InvalidArgument, match="pattern"):
+        infer("RegexFullMatch", text(3), pattern=pattern)
+
+
+PIECES = (
+    "a",
+    "b",
+    ".",
+    "[ab]",
+    "[^a]",
+    "(",
+    "(?:",
+    ")",
+    "|",
+    "*",
+    "+",
+    "?",
+    "{2}",
+    "{1,3}",
+    "{2,}",
+    "*?",
+    "^",
+    r"\b",
+    r"\B",
+    "",
+)
+
+
+def test_random_patterns_mean_what_they_mean_to_python() -> None:
+    rng, tried = random.Random(5), 0
+    texts = ["".join(t) for n in range(5) for t in itertools.product("ab ", repeat=n)]
+    while tried < 300:
+        pattern = "".join(rng.choices(PIECES, k=rng.randrange(1, 9)))
+        try:
+            wanted = re.compile(pattern.replace(r"\b", r"(?a:\b)").replace(r"\B", r"(?!(?a:\b))"))
+            automaton = compiled(pattern)
+        except (re.error, InvalidArgument):
+            continue
+        tried += 1
+        for t in texts:
+            assert automaton.matches(t) == (wanted.fullmatch(t) is not None), (pattern, t)
 
 
 @pytest.mark.parametrize("pattern", REFUSED)

@@ -17,6 +17,9 @@ MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRA
 
 _MEMBER, _LEAF = 6, 7
 _TESTS = (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal)
+PATIENCE = 4096
+"""Depth of a tree from which it is made sure that it has an end."""
+
 AGGREGATES = ("SUM", "AVERAGE", "MIN", "MAX")
 
 
@@ -49,10 +52,14 @@ class TreeEnsemble(Layer):
     def reference(self, attrs: TreeEnsembleAttrs, *inputs: Array) -> tuple[Array, ...]:
         x, feature, mode, split, yes, no, missing, roots, leaf, target, weight = inputs[:11]
         sets = (pick(inputs, 11), pick(inputs, 12))
-        found = []
+        found, sound = [], False
         for root in roots:
-            place = np.full(len(x), root)
+            place, steps = np.full(len(x), root), 0
             while (inner := mode[place] != _LEAF).any():
+                steps += 1
+                if steps > PATIENCE and not sound:
+                    check_trees(mode, yes, no)
+                    sound = True
                 value = x[np.arange(len(x)), np.where(inner, feature[place], 0)]
                 holds = _holds(value, mode[place], split[place], place, sets) | (np.isnan(value) & missing[place])
                 place = np.where(inner, np.where(holds, yes[place], no[place]), place)
@@ -70,6 +77,27 @@ class TreeEnsemble(Layer):
                  0 * out[5] + count - 1, out[6], 0 * out[7], np.arange(entries) % count,
                  np.arange(entries) % attrs.targets, out[10]]  # fmt: skip
         return [out[0], *(s.const if s.is_const else v.astype(s.dtype.numpy) for s, v in zip(given[1:], fresh))]
+
+
+def check_trees(mode: Array, yes: Array, no: Array) -> None:
+    """Raises InvalidArgument for nodes that are not there, and for a walk that might never end."""
+    (inner,) = np.nonzero(mode != _LEAF)
+    ends = np.concatenate([yes[inner], no[inner]]).astype(np.int64)
+    if len(wrong := ends[(ends < 0) | (ends >= len(mode))]):
+        raise InvalidArgument(f"a tree goes on at node {wrong[0]}", why=f"there are {len(mode)}")
+    before = np.bincount(ends, minlength=len(mode)).tolist()
+    ready = [i for i in inner.tolist() if not before[i]]
+    after = dict(zip(inner.tolist(), zip(yes[inner].tolist(), no[inner].tolist(), strict=True), strict=True))
+    while ready:
+        for n in after.pop(ready.pop()):
+            before[n] -= 1
+            if not before[n] and n in after:
+                ready.append(n)
+    if after:
+        why = (
+            "it comes back to itself" if len(after) == 1 else f"it and {len(after) - 1} others come back to themselves"
+        )
+        raise InvalidArgument(f"node {min(after)} of a tree", why=why, do="Write trees without cycles")
 
 
 def _holds(value: Array, mode: Array, split: Array, place: Array, sets: tuple[Array | None, Array | None]) -> Array:

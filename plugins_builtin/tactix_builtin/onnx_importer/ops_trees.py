@@ -10,7 +10,8 @@ import numpy as np
 
 from tactix.contracts.graph import Value
 from tactix.words.dtypes import DType
-from tactix_builtin.layers.trees import AGGREGATES, MODES
+from tactix.words.errors import InvalidArgument
+from tactix_builtin.layers.trees import AGGREGATES, MODES, check_trees
 from tactix_builtin.onnx_importer.convert import Context, Table
 from tactix_builtin.onnx_importer.ops_ml import (
     ML,
@@ -54,7 +55,12 @@ class Forest:
 
 
 def _ensemble(ctx: Context, x: Value, forest: Forest, targets: int, aggregate: str) -> Value:
-    constants = [ctx.constant(a) for a in forest.arrays(x.spec.dtype)]
+    arrays = forest.arrays(x.spec.dtype)
+    try:
+        check_trees(arrays[1], arrays[3], arrays[4])
+    except InvalidArgument as e:
+        ctx.fail(str(e))
+    constants = [ctx.constant(a) for a in arrays]
     return ctx.layer("tactix.TreeEnsemble", [x, *constants], targets=targets, aggregate=aggregate)
 
 

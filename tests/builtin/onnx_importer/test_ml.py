@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
-from tactix.words.errors import InvalidArgument, UnsupportedOperator
+from tactix.words.errors import InvalidArgument, ModelImportError, UnsupportedOperator
+from tactix_builtin.layers.trees import PATIENCE, TreeEnsemble, TreeEnsembleAttrs
 from tactix_sdk.evaluate import evaluate
 
 F32 = np.float32
@@ -95,6 +96,35 @@ def test_a_forest_regresses(aggregate: str, imported: Any, model: Any) -> None:
     attrs = forest(np.random.default_rng(3), 5, "target", 1, -1)
     check("TreeEnsembleRegressor", [X], {**attrs, "n_targets": 1, "aggregate_function": aggregate,
           "base_values": [0.5]}, 1, imported, model)  # fmt: skip
+
+
+@pytest.mark.parametrize(("node", "back"), [(0, 0), (1, 0), (6, 6), (5, 2), (3, 15)])
+def test_a_tree_that_comes_back_to_itself_is_refused(node: int, back: int, imported: Any, model: Any) -> None:
+    """So is one that goes on at a node that is not there."""
+    attrs = forest(np.random.default_rng(3), 2, "target", 1, -1)
+    attrs["nodes_truenodeids"][node] = back
+    node_proto = onnx.helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attrs)
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
+    with pytest.raises(ModelImportError):
+        imported(model([node_proto], {"x": (F32, (9, 4))}, ["y"], opset_imports=opsets))
+
+
+def test_a_tree_that_has_no_end_where_it_runs() -> None:
+    """As a plan may bring it, whose weights no importer has seen."""
+    layer = TreeEnsemble()
+    nodes = [np.zeros(3, np.int64), np.array([0, 0, 7]), np.zeros(3, F32), np.array([1, 0, 0]), np.array([2, 2, 0])]
+    rest = [np.ones(3, bool), np.array([0]), np.array([2]), np.array([0]), np.ones(1, F32)]
+    with pytest.raises(InvalidArgument, match="come back to themselves"):
+        layer.reference(TreeEnsembleAttrs(), np.zeros((2, 1), F32) - 1, *nodes, *rest)
+
+
+def test_a_tree_deeper_than_patience_has_an_end() -> None:
+    n = 2 * PATIENCE
+    mode = np.append(np.zeros(n, np.int64), 7)
+    nodes = [np.zeros(n + 1, np.int64), mode, np.zeros(n + 1, F32), np.arange(1, n + 2), np.full(n + 1, n)]
+    rest = [np.zeros(n + 1, bool), np.array([0]), np.array([n]), np.array([0]), np.full(1, 3, F32)]
+    (y,) = TreeEnsemble().reference(TreeEnsembleAttrs(), np.zeros((2, 1), F32) - 1, *nodes, *rest)
+    assert y.tolist() == [[3], [3]]
 
 
 @pytest.mark.parametrize("transform", ["NONE", "SOFTMAX"])

@@ -1,8 +1,13 @@
-"""Tests sign and trust plans in a folder of their own, and cache objects in pytest's: neither is the user's."""
+"""Tests sign and trust plans in a folder of their own, and cache objects in pytest's: neither is the user's.
+
+The key is always the same, as it seals what is in the cache.
+"""
 
 from __future__ import annotations
 
 import atexit
+import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -16,8 +21,17 @@ def _folder(variable: str) -> None:
     atexit.register(shutil.rmtree, os.environ[variable], ignore_errors=True)
 
 
+def _trust_store(folder: str) -> None:
+    secret = hashlib.sha256(b"of tactix's tests").digest()
+    name = hashlib.sha256(b"hmac-sha256\0" + secret).hexdigest()[:32]
+    key = {"algorithm": "hmac-sha256", "secret": secret.hex(), "public": "", "name": "local"}
+    with open(os.path.join(folder, "trust.json"), "x", opener=lambda path, how: os.open(path, how, 0o600)) as f:
+        json.dump({"version": 1, "local": name, "keys": [key], "digests": {}}, f)
+
+
 if "TACTIX_HOME" not in os.environ:  # before any test module loads a plan
     _folder("TACTIX_HOME")
+    _trust_store(os.environ["TACTIX_HOME"])
 
 
 def pytest_configure(config: pytest.Config) -> None:

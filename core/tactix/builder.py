@@ -257,7 +257,7 @@ class Builder:
         context = CompileContext(properties, opt, config.thread_count(properties.cores))
         precisions = Precisions(config.numerics, config.layer_precisions)
         rules, tactics = self._ways(config, precisions.kinds, device.kind)
-        toolchain, cache = self._toolchain(device.kind), _open_cache(config)
+        toolchain, cache = self._toolchain(device.kind), _open_cache(config, self.logger.warning)
         link = LinkContext(device, context.threads, self.session.layers.__getitem__, warn=self.logger.warning)
         allocator = allocator_of(self.session, device) if here else None
         bench = (device.bench or Bench)(link, self.session.launchers, allocator, self.session.strangers())
@@ -406,9 +406,12 @@ def _only_reference(n: Node, found: Bids) -> NoTacticError:
     return NoTacticError("only the reference could run it", who=who, why=why, do=do)
 
 
-def _open_cache(config: BuilderConfig) -> TimingCache:
+def _open_cache(config: BuilderConfig, warn: Callable[[str], None]) -> TimingCache:
+    """Where a file is named, whoever named it answers for what is in it."""
     where = config.timing_cache
-    return TimingCache(Path(where) if isinstance(where, (str, Path)) else None if where is False else default_path())
+    if isinstance(where, (str, Path)):
+        return TimingCache(Path(where), warn=warn)
+    return TimingCache(None if where is False else default_path(), private=True, warn=warn)
 
 
 def _ledger(bids: Mapping[Node, Bids], choice: Choice, trace: Trace, stage: Stage) -> dict[str, Any]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tactix.words.errors import TimingCacheError
-from tactix.words.files import replacing
+from tactix.words.files import make_private, read_own, replacing
+from tactix.words.logger import Logger
 
 VERSION = 1
 
@@ -17,7 +21,8 @@ VERSION = 1
 class Timing:
     """Seconds of one run, relative spread, departure from the reference in units of its budget.
 
-    ``delay``: by what share of itself it may be too long, as others used the machine when it was taken.
+    ``delay``: by what share of itself it may be too long, as others used the machine when it was taken. A candidate
+    that departs by more than its budget has infinite ``seconds``.
     """
 
     seconds: float
@@ -25,13 +30,27 @@ class Timing:
     error: float
     delay: float = 0.0
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether it can be of a measurement: nothing is negative or no number, and no time of a right one infinite."""
+        known = all(x >= 0 for x in (self.seconds, self.spread, self.error, self.delay))
+        finite = math.isfinite(self.spread) and math.isfinite(self.delay)
+        return known and finite and (math.isfinite(self.seconds) or self.error > 1)
+
 
 class TimingCache:
-    """Timings by key. ``path`` None keeps them in memory."""
+    """Timings by key. ``path`` None keeps them in memory.
 
-    def __init__(self, path: Path | None = None) -> None:
+    ``private``: the file is this user's own; one that others own or can write counts as none. A file that cannot be
+    read costs a warning, and is replaced by the next ``save``. ``warn``: takes the warning.
+    """
+
+    def __init__(
+        self, path: Path | None = None, private: bool = False, warn: Callable[[str], None] | None = None
+    ) -> None:
         self.path = path
-        self.entries: dict[str, Timing] = _read(path) if path and path.exists() else {}
+        self._private = private
+        self.entries: dict[str, Timing] = self._read(warn or Logger().warning) if path else {}
         self._new: dict[str, Timing] = {}
         self.hits = self.misses = 0
 
@@ -51,26 +70,37 @@ class TimingCache:
         from filelock import FileLock
 
         try:
+            if self._private:
+                make_private(self.path.parent)
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(str(self.path) + ".lock"):
-                merged = {**(_read(self.path) if self.path.exists() else {}), **self._new}
+                merged = {**self._read(lambda text: None), **self._new}
                 rows = {k: [t.seconds, t.spread, t.error, t.delay] for k, t in sorted(merged.items())}
-                with replacing(self.path) as f:
+                with replacing(self.path, 0o600 if self._private else 0o666) as f:
                     f.write(json.dumps({"version": VERSION, "timings": rows}, indent=0).encode())
         except OSError as e:
             raise TimingCacheError("cannot write the timing cache", who=str(self.path), why=str(e)) from None
         self._new = {}
 
+    def _read(self, warn: Callable[[str], None]) -> dict[str, Timing]:
+        assert self.path is not None
+        try:
+            text = read_own(self.path) if self._private else self.path.read_bytes()
+            return _timings(json.loads(text))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
+            do = "What was measured before is measured again"
+            warn(str(TimingCacheError("cannot read the timing cache", who=str(self.path), why=str(e), do=do)))
+            return {}
 
-def _read(path: Path) -> dict[str, Timing]:
-    try:
-        j = json.loads(path.read_text())
-        if j.get("version") != VERSION:
-            raise ValueError(f"version {j.get('version')}, this tactix reads {VERSION}")
-        return {str(k): Timing(*map(float, row)) for k, row in j["timings"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
-        do = "Delete it, or name another"
-        raise TimingCacheError("cannot read the timing cache", who=str(path), why=str(e), do=do) from None
+
+def _timings(j: Any) -> dict[str, Timing]:
+    """Those that can be of measurements."""
+    if j["version"] != VERSION:
+        raise ValueError(f"version {j['version']}, this tactix reads {VERSION}")
+    found = {str(k): Timing(*map(float, row)) for k, row in j["timings"].items()}
+    return {k: t for k, t in found.items() if t.is_sound}
 
 
 def default_path() -> Path:

@@ -1,9 +1,10 @@
-"""Files that others may read or write at the same time."""
+"""Files that others may read or write at the same time, and those that nobody but their user may write."""
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,3 +31,40 @@ def replacing(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         raise OSError(e.errno, e.strerror or str(e), str(path)) from e
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def is_private(found: os.stat_result) -> bool:
+    """Whether nobody but this user, or root, can write what has this status. Always, where users have no numbers."""
+    return os.name != "posix" or (found.st_uid in (os.geteuid(), 0) and not found.st_mode & 0o022)
+
+
+def private_folder(path: Path) -> Path:
+    """The folder; it and what is missing above it are made for this user alone.
+
+    Raises PermissionError for one that others own or can write, OSError.
+    """
+    make_private(path)
+    _check_private(path, os.stat(path))
+    return path
+
+
+def make_private(path: Path) -> None:
+    """Make a folder, and what is missing above it, for this user alone. Raises OSError."""
+    for folder in (*reversed([p for p in path.parents if not p.exists()]), path):
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def read_own(path: Path) -> bytes:
+    """The content of a regular file. Raises PermissionError for one that others own or can write, OSError."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as f:
+        found = os.fstat(f.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise FileExistsError(errno.EEXIST, "that is no regular file", str(path))
+        _check_private(path, found)
+        return f.read()
+
+
+def _check_private(path: Path, found: os.stat_result) -> None:
+    if not is_private(found):
+        do = "others own it or can write it; chown it, chmod go-w it, or remove it"
+        raise PermissionError(errno.EPERM, do, str(path))

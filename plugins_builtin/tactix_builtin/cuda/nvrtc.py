@@ -12,11 +12,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from tactix.contracts.artifact import Binary, Source
@@ -24,7 +22,8 @@ from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import BuildCancelled, CompilerError
 from tactix_builtin.cuda.target import architecture, is_portable
-from tactix_builtin.tactics.cc import cache_file, cached, first_errors, keep, store, symbol
+from tactix_builtin.tactics import object_cache
+from tactix_builtin.tactics.cc import first_errors, symbol
 
 FLAGS = ("-default-device", "--std=c++17")
 INSTALL = "`pip install tactix[cuda]` installs it"
@@ -64,12 +63,8 @@ class NvrtcCompiler(Compiler):
         unique = {s.digest: s for s in sources}
         wanted = architecture(device).replace("sm_", "compute_") if is_portable(device) else architecture(device)
         flags = (f"--gpu-architecture={wanted}", *FLAGS)
-        try:
-            with ThreadPoolExecutor(max(1, min(len(unique), os.cpu_count() or 1))) as workers:
-                cubins = dict(zip(unique, workers.map(lambda s: self._cubin(s, flags), unique.values()), strict=True))
-        except OSError as e:
-            do = "Set TACTIX_CACHE_DIR to a folder that can be written"
-            raise CompilerError("cubins cannot be kept", who=self.key, why=str(e), do=do) from None
+        with ThreadPoolExecutor(max(1, min(len(unique), os.cpu_count() or 1))) as workers:
+            cubins = dict(zip(unique, workers.map(lambda s: self._cubin(s, flags), unique.values()), strict=True))
         return [Binary(cubins[s.digest], symbol(s), s.text) for s in sources]
 
     def _cubin(self, source: Source, flags: Sequence[str]) -> bytes:
@@ -77,14 +72,11 @@ class NvrtcCompiler(Compiler):
             raise BuildCancelled("compiling was cancelled")
         text, options = unit_text(source), (*flags, *source.flags)
         key = hashlib.sha256("\0".join((version(), *options, text)).encode()).hexdigest()
-        place = cache_file(key + ".cubin")
-        if not cached(place):
+        made = object_cache.find(f"{key}.cubin")
+        if made is None:
             made = compile_text(text, options, symbol(source))
-            with tempfile.TemporaryDirectory(prefix="tactix-") as folder:
-                Path(folder, "cubin").write_bytes(made)
-                store(Path(folder, "cubin"), place)
-            return made
-        return place.read_bytes()
+            object_cache.put(f"{key}.cubin", made)
+        return made
 
 
 def unit_text(source: Source) -> str:
@@ -103,7 +95,7 @@ def compile_text(text: str, options: Sequence[str], name: str) -> bytes:
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
         if int(status):
-            why, do = first_errors(_log(program)), f"The source was kept as {keep(text, '.cu')}"
+            why, do = first_errors(_log(program)), f"The source was kept as {object_cache.keep_failed(text, '.cu')}"
             raise CompilerError(f"NVRTC failed with {options[0]}", who=name, why=why, do=do)
         kind = "PTX" if "compute_" in options[0] else "CUBIN"
         code = bytearray(_checked(*getattr(nvrtc, f"nvrtcGet{kind}Size")(program)))

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tactix.contracts.device import DeviceProperties
-from tactix.words.errors import ConfigError, InvalidArgument
-from tactix.words.files import replacing
+from tactix.words.errors import InvalidArgument
+from tactix.words.files import make_private, read_own, replacing
+from tactix.words.logger import Logger
 
 VERSION = 1
 ID = 12
@@ -40,17 +41,20 @@ def key_of(artifact: str, provider: str, properties: DeviceProperties) -> str:
 
 
 class Quarantine:
-    """Records by key. ``path`` None keeps them in memory. Reading and changing raise ConfigError for a broken file."""
+    """Records by key. ``path`` None keeps them in memory. A file that is broken, or that others own or can write, costs
+    a warning, and the next change replaces it. ``warn``: takes the warning.
+    """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, warn: Callable[[str], None] | None = None) -> None:
         self.path = path
+        self._warn = warn or Logger().warning
         self._records: Records | None = None
 
     @property
     def records(self) -> Records:
         """As they were when first asked for, and what was added since."""
         if self._records is None:
-            self._records = _read(self.path)
+            self._records = _read(self.path, self._warn)
         return self._records
 
     def add(self, key: str, record: Record) -> None:
@@ -78,20 +82,21 @@ class Quarantine:
             return
         from filelock import FileLock
 
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(self.path.parent)
         with FileLock(f"{self.path}.lock"):
-            entries = dict(sorted(change(_read(self.path)).items()))
-            with replacing(self.path) as f:
+            entries = dict(sorted(change(_read(self.path, lambda text: None)).items()))
+            with replacing(self.path, 0o600) as f:
                 f.write(json.dumps({"version": VERSION, "entries": entries}, indent=1).encode())
 
 
-def _read(path: Path | None) -> Records:
-    if path is None or not path.exists():
-        return {}
+def _read(path: Path | None, warn: Callable[[str], None]) -> Records:
     try:
-        j = json.loads(path.read_text(encoding="utf-8"))
+        j: Any = json.loads(read_own(path)) if path else {"version": VERSION, "entries": {}}
         if j["version"] != VERSION:
             raise ValueError(f"version {j['version']}, this tactix reads {VERSION}")
         return {str(k): {**r, "reason": str(r["reason"])} for k, r in j["entries"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
-        raise ConfigError("cannot read the quarantine", who=str(path), why=str(e), do="Delete the file") from None
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        warn(f"{path}: cannot read the quarantine: {e}. What failed before is tried again")
+        return {}

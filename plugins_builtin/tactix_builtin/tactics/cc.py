@@ -13,7 +13,6 @@ In a translation unit every kernel has its own ``TX_ENTRY`` (``k_`` and 16 digit
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import os
@@ -32,8 +31,8 @@ from pathlib import Path
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
-from tactix.words.errors import CompilerError
-from tactix.words.files import replacing
+from tactix.words.errors import CompilerError, ConfigError
+from tactix_builtin.tactics import object_cache
 from tactix_builtin.tactics.c_process import Outcome, run_all
 from tactix_builtin.tactics.c_target import foreign, required_features, target_flags, zig_flags
 
@@ -44,7 +43,6 @@ FLAGS = (
     "-fvisibility=hidden", "-fno-ident", "-w",
 )  # fmt: skip
 LINK_FLAGS = ("-shared", "-s", "-pthread", "-lm")
-_CACHE_LIMIT = 1 << 30
 _UNITS = 8
 _SHARED_BY = 4
 """Units that must begin alike before a header is precompiled for them: it costs about as much as reading it twice."""
@@ -122,15 +120,7 @@ class CCompiler(Compiler):
         kernels = [unique[d] for d in sorted(unique)]
         count = len(kernels) if self._precompiles else _UNITS
         units = [*translation_units(kernels, count), Unit(executor_text(), ())]
-        try:
-            blob = self._build(units, (*self._target(device), *FLAGS))
-        except OSError as e:
-            raise CompilerError(
-                "objects cannot be kept",
-                who=self.key,
-                why=str(e),
-                do="Set TACTIX_CACHE_DIR to a folder that can be written",
-            ) from None
+        blob = self._build(units, (*self._target(device), *FLAGS))
         return [Binary(blob, symbol(s), s.text) for s in sources]
 
     def _cross(self, arch: str) -> CCompiler:
@@ -154,18 +144,18 @@ class CCompiler(Compiler):
     def _build(self, units: Sequence[Unit], flags: Sequence[str]) -> bytes:
         base = "\0".join((self.identity(), *flags))
         keys = [u.key(base) for u in units]
-        whole = cache_file(hashlib.sha256("".join(keys).encode()).hexdigest() + ".so")
-        if not cached(whole):
+        name = hashlib.sha256("".join(keys).encode()).hexdigest() + ".so"
+        whole = object_cache.find(name)
+        if whole is None:
             with tempfile.TemporaryDirectory(prefix="tactix-") as folder:
-                objects = self._compile_units(units, keys, flags, folder)
-                self._link(objects, folder, whole)
-        return whole.read_bytes()
+                self._compile_units(units, keys, flags, folder)
+                whole = self._link([f"u{i}.o" for i in range(len(units))], folder)
+            object_cache.put(name, whole)
+        return whole
 
-    def _compile_units(
-        self, units: Sequence[Unit], keys: Sequence[str], flags: Sequence[str], folder: str
-    ) -> list[Path]:
-        paths = [cache_file(k + ".o") for k in keys]
-        missing = [i for i, p in enumerate(paths) if not cached(p)]
+    def _compile_units(self, units: Sequence[Unit], keys: Sequence[str], flags: Sequence[str], folder: str) -> None:
+        """Objects ``u0.o``, ``u1.o``... in the folder, from the cache or made anew."""
+        missing = [i for i, key in enumerate(keys) if not _taken(f"{key}.o", Path(folder, f"u{i}.o"))]
         heads = self._heads([units[i] for i in missing], flags, folder) if self._precompiles else {}
         commands = []
         for i in missing:
@@ -178,8 +168,7 @@ class CCompiler(Compiler):
         outcomes = run_all(commands, folder, self.timeout, self._cancelled)
         for i, outcome in zip(missing, outcomes, strict=True):
             self._check(outcome, units[i].text)
-            store(Path(folder, f"u{i}.o"), paths[i])
-        return paths
+            object_cache.put(f"{keys[i]}.o", Path(folder, f"u{i}.o").read_bytes())
 
     def _heads(self, units: Sequence[Unit], flags: Sequence[str], folder: str) -> dict[Head, str]:
         """Headers in ``folder``, by options and text, that are precompiled for units that begin with them.
@@ -188,10 +177,11 @@ class CCompiler(Compiler):
         """
         base = "\0".join((self.identity(), *self.command, *flags))
         counts = Counter((u.flags, u.head) for u in units if u.head)
-        places = {k: cache_file(Unit(k[1], k[0]).key(base) + ".gch") for k in counts}
-        used = [k for k, n in counts.items() if cached(places[k]) or n >= _SHARED_BY]
-        names = {k: f"head{i}.h" for i, k in enumerate(used)}
-        made = [k for k in used if not places[k].exists()]
+        kept = {k: Unit(k[1], k[0]).key(base) + ".gch" for k in counts}
+        names = {k: f"head{i}.h" for i, k in enumerate(counts)}
+        found = {k for k, name in names.items() if _taken(kept[k], Path(folder, f"{name}.gch"))}
+        used = [k for k, n in counts.items() if k in found or n >= _SHARED_BY]
+        made = [k for k in used if k not in found]
         commands = []
         for k in used:
             Path(folder, names[k]).write_text(k[1], encoding="utf-8")
@@ -199,31 +189,40 @@ class CCompiler(Compiler):
         outcomes = run_all(commands, folder, self.timeout, self._cancelled)
         for k, outcome in zip(made, outcomes, strict=True):
             if outcome.code == 0:
-                store(Path(folder, f"{names[k]}.gch"), places[k])
-        for k in (k for k in used if k not in made):
-            shutil.copyfile(places[k], Path(folder, f"{names[k]}.gch"))
-        return names
+                object_cache.put(kept[k], Path(folder, f"{names[k]}.gch").read_bytes())
+        return {k: names[k] for k in used}
 
-    def _link(self, objects: Sequence[Path], folder: str, target: Path) -> None:
+    def _link(self, objects: Sequence[str], folder: str) -> bytes:
         platform_flags = () if sys.platform in ("darwin", "win32") else ("-Wl,--build-id=none", "-Wl,-z,noexecstack")
-        command = [*self.command, *map(str, objects), *LINK_FLAGS, *platform_flags, "-o", "kernels.so"]
+        command = [*self.command, *objects, *LINK_FLAGS, *platform_flags, "-o", "kernels.so"]
         (outcome,) = run_all([command], folder, self.timeout, self._cancelled)
         self._check(outcome, "")
-        store(Path(folder, "kernels.so"), target)
+        return Path(folder, "kernels.so").read_bytes()
 
     def _check(self, outcome: Outcome, text: str) -> None:
         if outcome.code == 0:
             return
         why = f"no answer within {self.timeout:g} s" if outcome.code is None else first_errors(outcome.output)
-        where = f"The source was kept as {keep(text)}" if text else ""
+        where = f"The source was kept as {object_cache.keep_failed(text)}" if text else ""
         raise CompilerError(f"{self.command[0]} failed", who=self.key, why=why, do=where)
+
+
+def _taken(name: str, place: Path) -> bool:
+    """Whether that was in the cache; then it lies at the place."""
+    content = object_cache.find(name)
+    if content is not None:
+        place.write_bytes(content)
+    return content is not None
 
 
 def find_compiler() -> tuple[str, ...]:
     """The words of the first C compiler found, or none."""
     named = os.environ.get("CC")
     if named:
-        return tuple(shlex.split(named))
+        try:
+            return tuple(shlex.split(named))
+        except ValueError as e:
+            raise ConfigError(f"CC is {named!r}", why=str(e), do="Write it as a shell would take it") from None
     for name in ("cc", "gcc", "clang"):
         path = shutil.which(name)
         if path:
@@ -317,62 +316,8 @@ def executor_digest() -> str:
     return hashlib.sha256(executor_text().encode()).hexdigest()
 
 
-def cache_folder() -> Path:
-    """Where objects are kept."""
-    named = os.environ.get("TACTIX_CACHE_DIR")
-    if named:
-        return Path(named)
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("tactix"))
-
-
-def cache_file(name: str) -> Path:
-    """The place of a cached file; folders are made when it is stored."""
-    return cache_folder() / "objects" / name[:2] / name
-
-
-def cached(place: Path) -> bool:
-    """Whether a file is in the cache; it then counts as new, so that no other process drops it now."""
-    try:
-        os.utime(place)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def store(made: Path, place: Path) -> None:
-    """Put a file into the cache: whole or not at all, whoever else writes it."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(place) as f:
-        f.write(made.read_bytes())
-    _prune_once()
-
-
-@functools.cache
-def _prune_once() -> None:
-    """Once per process: drop the oldest files while the cache holds more than 1 GiB."""
-    with contextlib.suppress(OSError):
-        found = [(f.stat(), f) for f in (cache_folder() / "objects").glob("*/*") if f.is_file()]
-        total = sum(s.st_size for s, _ in found)
-        for s, f in sorted(found, key=lambda x: x[0].st_mtime):
-            if total <= _CACHE_LIMIT:
-                return
-            f.unlink(missing_ok=True)
-            total -= s.st_size
-
-
 def first_errors(output: str, count: int = 6) -> str:
     """The compiler's first error lines, or the first lines at all."""
     lines = [line for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower()]
     return "; ".join((errors or lines or ["it said nothing"])[:count])
-
-
-def keep(text: str, suffix: str = ".c") -> Path:
-    """Write a failed source into the cache folder, for the user to look at."""
-    folder = cache_folder() / "failed"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}{suffix}"
-    path.write_text(text, encoding="utf-8")
-    return path

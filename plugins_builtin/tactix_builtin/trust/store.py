@@ -20,7 +20,7 @@ class LocalStore:
 
     def sign(self, digest: bytes) -> bytes:
         """By the local key. Raises ConfigError."""
-        return sign(_local_key(), digest)
+        return sign(local_key(), digest)
 
     def vouches(self, seal: Seal) -> str:
         """Raises UntrustedPlan for a forged signature, PlanFormatError for what is none, ConfigError."""
@@ -56,10 +56,11 @@ def parse(signature: bytes) -> tuple[str, str, bytes]:
     raise PlanFormatError("the plan's signature cannot be read", why=why)
 
 
-def _local_key() -> Key:
+def local_key() -> Key:
+    """The key that signs what is built here, made when there is none. Raises ConfigError."""
     book = read()
     if book.local in book.keys:
         return book.keys[book.local]
-    from tactix_builtin.trust.changing import local_key
+    from tactix_builtin.trust import changing
 
-    return local_key()
+    return changing.local_key()

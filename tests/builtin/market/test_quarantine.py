@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from strangers import installed, relu
 
 import tactix
 from tactix.contracts.device import DeviceProperties
-from tactix.words.errors import ConfigError, InvalidArgument
+from tactix.words.errors import InvalidArgument
 from tactix_builtin import cli
 from tactix_builtin.market.quarantine import Quarantine, key_of
 
@@ -38,11 +40,27 @@ def test_records_are_kept_for_other_processes_and_can_be_forgotten(tmp_path: Pat
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"version": 9, "entries": {}}', '{"version": 1, "entries": {"k": {}}}'])
-def test_a_broken_file_is_an_error_that_says_what_to_do(text: str, tmp_path: Path) -> None:
+def test_a_broken_file_costs_a_warning_and_is_replaced(text: str, tmp_path: Path) -> None:
     path = tmp_path / "quarantine.json"
     path.write_text(text)
-    with pytest.raises(ConfigError, match="Delete the file"):
-        _ = Quarantine(path).records
+    warnings: list[str] = []
+    q = Quarantine(path, warnings.append)
+    assert q.records == {}
+    (warning,) = warnings
+    assert "quarantine.json: cannot read the quarantine" in warning
+    q.add("k", {"reason": "r"})
+    assert Quarantine(path, pytest.fail).records == {"k": {"reason": "r"}}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="users have no numbers here")
+def test_a_file_that_others_can_write_counts_as_none(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "quarantine.json"
+    Quarantine(path).add("k", {"reason": "r"})
+    assert [stat.S_IMODE(p.stat().st_mode) for p in (path, path.parent)] == [0o600, 0o700]
+    path.chmod(0o666)
+    warnings: list[str] = []
+    assert Quarantine(path, warnings.append).records == {}
+    assert "others own it or can write it" in warnings[0]
 
 
 def test_without_a_path_nothing_is_written() -> None:

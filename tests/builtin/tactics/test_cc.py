@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ from harness import NATIVE, V3, V4, Case, Run, check, check_all, devices, node
 from tactix.contracts.artifact import Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import CompileContext, Tactic, Variant
-from tactix.words.errors import BuildCancelled, CompilerError
+from tactix.words.errors import BuildCancelled, CompilerError, ConfigError
 from tactix_builtin.tactics import c_text, cc
 from tactix_builtin.tactics.c_pointwise import PointwiseTactic
 from tactix_builtin.tactics.cc import CCompiler, find_compiler, required_features, target_flags, translation_units
@@ -164,23 +163,11 @@ def test_a_precompiled_header_does_not_change_the_code(cache, tmp_path, monkeypa
     assert blobs[0] == blobs[1]
 
 
-def test_a_cache_that_cannot_be_written_is_an_error(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path / "file"))
-    with pytest.raises(CompilerError, match="TACTIX_CACHE_DIR"):
+@pytest.mark.parametrize("quotes", ['"', "gcc '"])
+def test_words_of_the_environment_that_do_not_end(monkeypatch, quotes):
+    monkeypatch.setenv("CC", quotes)
+    with pytest.raises(ConfigError, match=r"CC is .*No closing quotation"):
         CCompiler().compile([_write("1")], NATIVE)
-
-
-def test_the_oldest_objects_are_dropped_when_the_cache_is_full(cache, monkeypatch):
-    old = cache / "objects" / "aa" / "old.o"
-    old.parent.mkdir(parents=True)
-    old.write_bytes(b"x" * 1000)
-    os.utime(old, (1, 1))
-    monkeypatch.setattr(cc, "_CACHE_LIMIT", 500)
-    cc._prune_once.cache_clear()
-    cc.store(old, cache / "objects" / "bb" / "new.o")
-    assert not old.exists()
-    assert (cache / "objects" / "bb").exists()
 
 
 def test_errors_carry_the_compilers_words_and_the_source(cache):

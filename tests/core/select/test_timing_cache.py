@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
 import tactix
-from tactix.select.timing_cache import Timing, TimingCache
+from tactix.plan.schema import Plan
+from tactix.select.timing_cache import Timing, TimingCache, default_path
 from tactix.words.errors import TimingCacheError
 from tactix.words.logger import Logger, Severity
 
@@ -31,11 +33,62 @@ def test_what_was_put_is_found_by_another_process_and_old_entries_stay(tmp_path:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"version": 99, "timings": {}}', '{"version": 1, "timings": {"a": [1]}}']
 )
-def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_costs_a_warning(tmp_path: Path, text: str) -> None:
+    """And is whole again after the build."""
     path = tmp_path / "timings.json"
     path.write_text(text)
-    with pytest.raises(TimingCacheError, match=r"timings\.json"):
-        TimingCache(path)
+    heard = Heard()
+    assert len(built(heard, path).steps) == 1
+    (warning,) = (w for w in heard.warnings if "timings.json: cannot read the timing cache" in w)
+    assert "is measured again" in warning
+    assert TimingCache(path, warn=pytest.fail).entries
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        [-1.0, 0, 0, 0], [float("nan"), 0, 0, 0], [float("inf"), 0, 0, 0], [1, -1, 0, 0], [1, float("inf"), 0, 0],
+        [1, 0, float("nan"), 0], [1, 0, -1, 0], [1, 0, 0, float("nan")], [1, 0, 0, -0.5], [1, 0, 0, float("inf")],
+    ],
+)  # fmt: skip
+def test_times_that_nobody_can_have_measured_are_none(tmp_path: Path, row: list[float]) -> None:
+    path = tmp_path / "timings.json"
+    rows = {"odd": row, "right": [1.0, 0.0, 0.0, 0.0], "wrong": [float("inf"), 0.0, 3.0, 0.0]}
+    path.write_text(json.dumps({"version": 1, "timings": rows}))
+    assert TimingCache(path, warn=pytest.fail).entries.keys() == {"right", "wrong"}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="users have no numbers here")
+@pytest.mark.parametrize("change", ["owner", "group", "world"])
+def test_the_users_own_file_is_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path / "deep" / "cache"))
+    path = default_path()
+    cache = TimingCache(path, private=True)
+    cache.put("a", Timing(1.0, 0.0, 0.0))
+    cache.save()
+    assert [stat.S_IMODE(os.stat(p).st_mode) for p in (path, path.parent, path.parent.parent)] == [0o600, 0o700, 0o700]
+    assert TimingCache(path, private=True, warn=pytest.fail).entries
+    if change == "owner":
+        of_another_user(monkeypatch)
+    else:
+        path.chmod(0o620 if change == "group" else 0o602)
+    heard = Heard()
+    foreign = TimingCache(path, private=True, warn=heard.warning)
+    assert foreign.entries == {}
+    assert "others own it or can write it" in heard.warnings[0]
+    assert TimingCache(path, warn=pytest.fail).entries, "who names a file answers for it"
+
+
+def of_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if files that are open were of a user who is neither this one nor root."""
+    real, user = os.fstat, os.geteuid() + 1
+
+    def fstat(descriptor: int) -> os.stat_result:
+        found = list(real(descriptor))
+        found[stat.ST_UID] = user
+        return os.stat_result(found)
+
+    monkeypatch.setattr(os, "fstat", fstat)
 
 
 def test_nothing_new_writes_nothing(tmp_path: Path) -> None:
@@ -57,14 +110,17 @@ def test_a_cache_that_cannot_be_written_costs_a_warning_not_the_build(tmp_path: 
     with pytest.raises(TimingCacheError, match=r"timings\.json: cannot write"):
         cache.save()
     heard = Heard()
-    builder = tactix.Builder(heard)
+    assert len(built(heard, path).steps) == 1
+    assert [w for w in heard.warnings if "timings.json: cannot write the timing cache" in w]
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def built(logger: Logger, path: Path) -> Plan:
+    builder = tactix.Builder(logger)
     network = builder.create_network("small")
     x = network.add_input("x", "f32", (8, 8))
     network.mark_output(network.add_layer("tactix.Softmax", [x], axis=1)[0], "y")
-    plan = builder.build_plan(network, tactix.BuilderConfig(builder_optimization_level=1, timing_cache=path))
-    assert len(plan.steps) == 1
-    assert [w for w in heard.warnings if "timings.json: cannot write the timing cache" in w]
-    assert os.listdir(tmp_path) == ["file"]
+    return builder.build_plan(network, tactix.BuilderConfig(builder_optimization_level=1, timing_cache=path))
 
 
 class Heard(Logger):

@@ -12,10 +12,8 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from tactix.contracts.artifact import Binary, Source
@@ -28,7 +26,7 @@ from tactix_builtin.cuda.cudnn.graph import Graph, Work
 from tactix_builtin.cuda.cudnn.library import Cudnn, cudnn
 from tactix_builtin.cuda.cudnn.plan import FAILED
 from tactix_builtin.cuda.device import the_device
-from tactix_builtin.tactics.cc import cache_file, cached, store
+from tactix_builtin.tactics import object_cache
 
 LANGUAGE = "cudnn_graph"
 EACH, MOST = 6, 8
@@ -70,14 +68,12 @@ class CudnnCompiler(Compiler):
 
     def compile(self, sources: Sequence[Source], device: DeviceProperties) -> list[Binary]:
         """Raises CompilerError if a process fails; a plan that cannot be made is a binary that says so."""
-        places = {s.text: cache_file(self._key(s, device)) for s in sources}
-        todo = [text for text, place in places.items() if not cached(place)]
-        made = dict(zip(todo, self._make(todo), strict=True))
-        with tempfile.TemporaryDirectory(prefix="tactix-") as folder:
-            for text, plan in made.items():
-                Path(folder, "plan").write_text(plan, encoding="utf-8")
-                store(Path(folder, "plan"), places[text])
-        blobs = {t: (made[t].encode() if t in made else place.read_bytes()) for t, place in places.items()}
+        names = {s.text: self._key(s, device) for s in sources}
+        blobs = {text: kept for text, name in names.items() if (kept := object_cache.find(name)) is not None}
+        todo = [text for text in names if text not in blobs]
+        for text, plan in zip(todo, self._make(todo), strict=True):
+            blobs[text] = plan.encode()
+            object_cache.put(names[text], blobs[text])
         return [Binary(blobs[s.text], "", s.text) for s in sources]
 
     def _key(self, source: Source, device: DeviceProperties) -> str:

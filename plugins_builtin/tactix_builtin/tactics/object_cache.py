@@ -1,0 +1,149 @@
+"""The cache of compiled kernels: a folder of this user's, whose files are sealed with the key that signs his plans.
+
+What is in it goes into plans that are signed afterwards, so an entry counts only if this user's tactix wrote it: the
+folder and the file are his, nobody else may write them, and the seal fits name and content. Other entries are as good
+as none. Where there is no such folder, objects are kept until the process ends, and a warning says so.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import hashlib
+import hmac
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from tactix.words.errors import ConfigError
+from tactix.words.files import private_folder, read_own, replacing
+from tactix.words.logger import Logger
+from tactix_builtin.trust import book
+from tactix_builtin.trust.store import local_key
+
+DOMAIN = b"tactix object cache 1\n"
+"""Stands before what the key is used for here, so that no seal is a signature."""
+
+SEAL = 32
+"""Bytes of a seal, an HMAC-SHA256, which stands in front of the content."""
+
+LIMIT = 1 << 30
+"""Bytes in the cache, about."""
+
+
+def cache_folder() -> Path:
+    """Where tactix keeps what it can make again."""
+    named = os.environ.get("TACTIX_CACHE_DIR")
+    if named:
+        return Path(named)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("tactix"))
+
+
+def find(name: str) -> bytes | None:
+    """What was put under that name; it then counts as new, so that no other process drops it now."""
+    place = _place(name)
+    try:
+        sealed = read_own(place)
+        os.utime(place)
+    except FileNotFoundError:
+        return None
+    except OSError as e:
+        _warn(f"a compiled kernel is not taken from the cache: {e}")
+        return None
+    content = sealed[SEAL:]
+    return content if hmac.compare_digest(sealed[:SEAL], _seal(name, content)) else None
+
+
+def put(name: str, content: bytes) -> None:
+    """Keep content: whole or not at all, whoever else writes it. Where that fails a warning is all."""
+    place = _place(name)
+    try:
+        private_folder(place.parent)
+        with replacing(place, 0o600) as f:
+            f.write(_seal(name, content) + content)
+    except OSError as e:
+        _warn(f"compiled kernels are not kept: {e}")
+    _prune_once()
+
+
+def keep_failed(text: str, suffix: str = ".c") -> Path:
+    """Write a source that does not compile beside the cache, for the user to look at."""
+    path = _folder("failed") / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}{suffix}"
+    with replacing(path, 0o600) as f:
+        f.write(text.encode())
+    return path
+
+
+def _folder(name: str) -> Path:
+    try:
+        return private_folder(cache_folder() / name)
+    except OSError as e:
+        do = "Set TACTIX_CACHE_DIR to a folder of your own"
+        _warn(f"compiled kernels are not kept from one process to the next: {e}. {do}")
+        return private_folder(_scratch() / name)
+
+
+@functools.cache
+def _scratch() -> Path:
+    folder = tempfile.mkdtemp(prefix="tactix-cache-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+@functools.cache
+def _warn(text: str) -> None:
+    """Each text once per process."""
+    Logger().warning(text)
+
+
+def _place(name: str) -> Path:
+    """Of each user another one, so that users of one folder do not replace each other's."""
+    digest = hmac.digest(_key(), name.encode(), "sha256").hex()
+    return _objects() / digest[:2] / (digest + Path(name).suffix)
+
+
+def _objects() -> Path:
+    """What is sealed with a key that ends with the process ends with it, too."""
+    return _folder("objects") if _lasting_key(book.place()) else private_folder(_scratch() / "objects")
+
+
+def _seal(name: str, content: bytes) -> bytes:
+    sealing = hmac.new(_key(), name.encode() + b"\0", "sha256")
+    sealing.update(content)
+    return sealing.digest()
+
+
+def _key() -> bytes:
+    return _lasting_key(book.place()) or _passing_key()
+
+
+@functools.cache
+def _lasting_key(place: Path) -> bytes:
+    """Made of the secret that signs what is built here, in that trust store; empty where there can be none."""
+    try:
+        return hmac.digest(local_key().secret, DOMAIN, "sha256")
+    except ConfigError as e:
+        _warn(f"compiled kernels are not kept from one process to the next: {e}")
+        return b""
+
+
+@functools.cache
+def _passing_key() -> bytes:
+    return os.urandom(SEAL)
+
+
+@functools.cache
+def _prune_once() -> None:
+    """Once per process: drop the oldest files while the cache holds more than LIMIT."""
+    with contextlib.suppress(OSError):
+        found = [(f.stat(), f) for f in _objects().glob("*/*") if f.is_file()]
+        total = sum(s.st_size for s, _ in found)
+        for s, f in sorted(found, key=lambda x: x[0].st_mtime):
+            if total <= LIMIT:
+                return
+            f.unlink(missing_ok=True)
+            total -= s.st_size

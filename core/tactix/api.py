@@ -10,12 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tactix.config import PRECISIONS, BuilderConfig, OptimizationProfile
+from tactix.contracts.trust import OnUntrusted
+from tactix.plan import container
 from tactix.words.errors import ConfigError, PlanCompatibilityError, PlanFormatError, UntrustedPlan
 
 if TYPE_CHECKING:
+    from tactix.builder import Builder
+    from tactix.network.definition import NetworkDefinition
+    from tactix.plan.schema import Plan
     from tactix.plugins.session import Session
     from tactix.run.engine import Engine
+    from tactix.run.runtime import Runtime
     from tactix.words.logger import Logger
+
+BUILT_FROM = "built_from"
+"""In ``Plan.meta``: the digest of all that a plan in the cache of ``load_or_build`` was made of."""
 
 Range = tuple[int, ...] | tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
@@ -73,10 +82,14 @@ def build(
 
     builder = Builder(logger, session)
     settings = configure(config, **options)
+    return builder.build(_imported(builder, model, settings), settings)
+
+
+def _imported(builder: Builder, model: Any, settings: BuilderConfig) -> NetworkDefinition:
     settings.progress_monitor.phase("import", 0)
     network = builder.import_model(model, settings.enabled)
     settings.progress_monitor.finish("import")
-    return builder.build(network, settings)
+    return network
 
 
 def load(plan: str | Path | bytes, *, verify: bool | None = None, **options: Any) -> Engine:
@@ -91,30 +104,54 @@ def load(plan: str | Path | bytes, *, verify: bool | None = None, **options: Any
 
 def load_or_build(
     model: str | Path, *, cache: str | Path, config: BuilderConfig | None = None, session: Session | None = None,
-    logger: Logger | None = None, **options: Any,
+    logger: Logger | None = None, on_untrusted: str = "", **options: Any,
 ) -> Engine:  # fmt: skip
     """The engine of a model file, from ``cache`` (a folder) if it was built before with the same options.
 
-    The file name holds a digest of the content of the model and of the files that its weights lie in, of the options
-    and of the version of tactix. A cached plan that is damaged, that nobody vouches for, or that cannot run here is
-    built again. Raises as ``build``, and OSError.
+    A digest of the content of the model and of the files that its weights lie in, of the options and of the version of
+    tactix is in the plan, and the file is named after it. A cached plan that is damaged, of something else, cannot run
+    here, or that nobody vouches for, whether it brings code or not, is built again; the last is taken with
+    ``on_untrusted="allow"``. Raises as ``build``, and OSError.
     """
+    from tactix.builder import Builder
     from tactix.plugins.session import Session
+    from tactix.run.runtime import Runtime
     from tactix.words.logger import Logger
 
     logger = logger or Logger()
     session, settings = session or Session(door="build", logger=logger), configure(config, **options)
-    path = Path(cache) / f"{Path(model).stem}-{_digest(model, settings, session)[:16]}.plan"
+    digest = _digest(model, settings, session)
+    path = Path(cache) / f"{Path(model).stem}-{digest[:16]}.plan"
+    runtime = Runtime(
+        logger, session, max_threads=settings.threads, sign=settings.sign, on_untrusted=on_untrusted
+    )  # fmt: skip
     if path.exists():
         try:
-            return load(path, session=session, logger=logger, max_threads=settings.threads)
+            return runtime.load(_cached(path, digest, runtime))
         except (PlanCompatibilityError, PlanFormatError, UntrustedPlan) as e:
             logger.warning(f"{path} is built again: {e.what}")
     path.parent.mkdir(parents=True, exist_ok=True)
     tempfile.TemporaryFile(dir=path.parent).close()  # a folder that takes no files is better known before the build
-    engine = build(model, config=settings, session=session, logger=logger)
+    builder = Builder(logger, session)
+    plan = builder.build_plan(_imported(builder, model, settings), settings)
+    runtime.max_threads = plan.meta["threads"]
+    engine = runtime.load(dataclasses.replace(plan, meta={**plan.meta, BUILT_FROM: digest}))
     engine.save(path)
     return engine
+
+
+def _cached(path: Path, digest: str, runtime: Runtime) -> Plan:
+    """The plan of a cache, if it was built from what has this digest.
+
+    Raises PlanFormatError, UntrustedPlan, OSError.
+    """
+    plan = container.load(path, admit=runtime.session.vouched)
+    assert plan.seal is not None
+    if not runtime.session.vouched(plan.seal) and runtime.on_untrusted is not OnUntrusted.ALLOW:
+        raise UntrustedPlan("nobody vouches for the plan", who=str(path))
+    if plan.meta.get(BUILT_FROM) != digest:
+        raise PlanFormatError("it was built from something else", who=str(path))
+    return plan
 
 
 def _digest(model: str | Path, config: BuilderConfig, session: Session) -> str:

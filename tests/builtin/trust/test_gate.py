@@ -381,3 +381,55 @@ def test_load_or_build_builds_again_what_nobody_vouches_for(
     assert container.load(plan).seal.digest == container.load(first).seal.digest
     run()
     assert capsys.readouterr().err == ""
+
+
+def _relu_or_scale(folder: Path, factor: float, name: str = "m") -> Path:
+    nodes = [helper.make_node("Mul", ["x", "w"], ["y"])]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [3]) for n in "xy")
+    w = helper.make_tensor("w", TensorProto.FLOAT, [3], [factor] * 3)
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [x], [y], [w])), folder / f"{name}.onnx")
+    return folder / f"{name}.onnx"
+
+
+CACHED: dict[str, Any] = {"level": 0, "timing_cache": False, "tactic_sources": {"numpy"}}
+
+
+def _cached_plan(model: Path, folder: Path, **more: Any) -> Path:
+    tactix.load_or_build(model, cache=folder, **{**CACHED, **more})
+    (plan,) = folder.glob("*.plan")
+    return plan
+
+
+@pytest.mark.parametrize("other", ["model", "options"])
+def test_load_or_build_takes_no_plan_of_something_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], other: str
+) -> None:
+    """Though it is signed by the local key, and called as the right one."""
+    model = _relu_or_scale(tmp_path, 2.0)
+    plan = _cached_plan(model, tmp_path / "cache")
+    made = plan.read_bytes()
+    strange = _relu_or_scale(tmp_path, 3.0, "other") if other == "model" else model
+    plan.write_bytes(_cached_plan(strange, tmp_path / "cache2", threads=3).read_bytes())
+    assert tactix.load_or_build(model, cache=tmp_path / "cache", **CACHED)(np.ones(3, np.float32)).tolist() == [2.0] * 3
+    assert "is built again: it was built from something else" in capsys.readouterr().err
+    assert plan.read_bytes() == made
+
+
+def test_load_or_build_takes_no_plan_without_code_that_nobody_vouches_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With other weights, and all that the right one says of itself."""
+    model = _relu_or_scale(tmp_path, 2.0)
+    plan = _cached_plan(model, tmp_path / "cache")
+    loaded = container.load(plan, private=True)
+    blobs = {name: np.full(3, 5.0, np.float32).tobytes() if len(b) == 12 else b for name, b in loaded.blobs.items()}
+    container.save(replace(loaded, blobs=blobs), plan)
+
+    def run(**options: Any) -> Any:
+        return tactix.load_or_build(model, cache=tmp_path / "cache", **CACHED, **options)(np.ones(3, np.float32))[0]
+
+    assert run(on_untrusted="allow") == 5.0
+    assert run(on_untrusted="references") == 2.0
+    assert "is built again: nobody vouches for the plan" in capsys.readouterr().err
+    assert run() == 2.0
+    assert capsys.readouterr().err == ""

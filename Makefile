@@ -6,9 +6,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 PYTEST_ARGS ?=
+WORKERS := -n auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test sanitize clean
+.PHONY: help venv demo test masks sanitize clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,7 +23,10 @@ test: $(VENV)/.test ## all tests, linters and type checks
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(PY) -m pytest -n auto $(PYTEST_ARGS)
+	$(PY) -m pytest $(WORKERS) $(PYTEST_ARGS)
+
+masks: $(VENV)/.test ## the tests of the CPU's kernels again, as older processors run them
+	$(PY) tests/masks.py $(WORKERS)
 
 sanitize: $(VENV)/.test ## the tests of every CUDA kernel under NVIDIA's compute-sanitizer (needs a GPU and the CUDA toolkit)
 	$(PY) tests/gpu/sanitize.py

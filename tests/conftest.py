@@ -42,3 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
         _folder("TACTIX_CACHE_DIR")
     else:
         os.environ["TACTIX_CACHE_DIR"] = str(cache.mkdir("tactix-objects"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    from tactix_builtin.tactics.cc import CCompiler
+
+    if item.get_closest_marker("compiler") and (why := CCompiler().available()):
+        pytest.skip(why)

@@ -19,13 +19,11 @@ from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.devices.features import ARM, LEVELS, MASK, V2, V3, V4, X86, vector_bits
 from tactix_builtin.devices.mask import masked
 from tactix_builtin.tactics.c_target import required_features
-from tactix_builtin.tactics.cc import CCompiler
 
 EXTRAS = frozenset({"avx512_bf16", "avx512_vnni", "avx512vbmi"})
 TILES = frozenset({"amx_tile", "amx_int8", "amx_bf16"})
 WIDE = V4 | EXTRAS | TILES
 OLD = V2 | {"avx"}
-needs_compiler = pytest.mark.skipif(bool(CCompiler().available()), reason=CCompiler().available())
 
 LEFT: list[tuple[frozenset[str], str, Iterable[str]]] = [
     (WIDE, "", WIDE),
@@ -129,7 +127,7 @@ def product() -> Plan:
     return builder.build_plan(net, tactix.BuilderConfig(timing_cache=False, builder_optimization_level=0))
 
 
-@needs_compiler
+@pytest.mark.compiler
 def test_a_plan_that_needs_more_than_a_mask_leaves(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -147,6 +147,8 @@ def test_a_fault_is_caught(site: Site, name: str) -> None:
     got = found(site, HEAP.replace(old, new))
     assert got.state == FAILED, got.said
     assert said in got.said
+    if "no end" in said:  # one wait is enough
+        return
     with pytest.raises(Broken):
         child(got.script)
 

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,11 +95,9 @@ def test_what_misbehaves_is_quarantined_and_the_build_goes_on(
 
 def test_a_kernel_that_hangs_is_ended(tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACTIX_TRIAL_TIMEOUT", "1.5")
-    start = time.monotonic()
     with installed(tmp_path, "acme_relu", relu("for (volatile int i = 0; ; i++);")):
         (row,) = of_pack(built(relu_net, enable="acme_relu"))
     assert "did not end within 1.5 s" in row["reason"]
-    assert time.monotonic() - start < 60
     assert [r["kind"] for r in Quarantine(kept).records.values()] == ["hang"]
 
 

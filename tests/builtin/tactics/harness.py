@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tactix.contracts import attrs as attribute
 from tactix.contracts import region
@@ -45,24 +46,37 @@ EXTRAS = {"avx512_vnni", "avx512_bf16", "avx512_vbmi"}
 
 
 def devices() -> list[DeviceProperties]:
-    """CPU targets that this machine can run, the widest first; TACTIX_TEST_TARGET leaves the one of that name alone.
+    """CPU targets that this machine can run, the widest first; TACTIX_CPU_FEATURES takes the wider ones away.
 
-    Their names: ``v4`` (with extras that are here), ``v3``, ``v2``, ``armv8``; the last is emulated if it is asked for.
+    Their names: ``v4`` (with extras that are here), ``v3``, ``v2``, ``armv8``. TACTIX_TEST_TARGET=armv8 leaves that one
+    alone, emulated where this machine is another.
     """
     here = CpuDevice().properties().features
-    found = []
     wanted = os.environ.get("TACTIX_TEST_TARGET")
-    for level in sorted((x for x in LEVELS if here >= LEVELS[x][2] or wanted == x == "armv8"), reverse=True):
+    assert wanted in (None, "armv8"), f"TACTIX_TEST_TARGET={wanted}: TACTIX_CPU_FEATURES holds this machine back"
+    levels = [wanted] if wanted else sorted((x for x in LEVELS if here >= LEVELS[x][2]), reverse=True)
+    found = []
+    for level in levels:
         more = EXTRAS & here if level == "x86-64-v4" else frozenset[str]()
         made = target(level)
         found.append(replace(made, name=level.removeprefix("x86-64-"), features=made.features | more, cores=2))
-    chosen = [d for d in found if wanted in (None, d.name)]
-    assert chosen or not wanted, f"this machine runs {[d.name for d in found]}, not {wanted}"
-    return chosen or [DeviceProperties("cpu", "generic", frozenset(), 128, cores=2)]
+    return found or [DeviceProperties("cpu", "generic", frozenset(), 128, cores=2)]
 
 
 NATIVE = devices()[0]
 COMPILER = CCompiler()
+
+
+def lacking(*features: str) -> str:
+    """Why a kernel that uses these features of the processor cannot run here; empty if it can."""
+    here = CpuDevice().properties()
+    missing = [f for f in features if not here.has(f)]
+    return f"this processor has no {', '.join(missing)}" if missing else ""
+
+
+def needs(*features: str) -> pytest.MarkDecorator:
+    """A mark for tests that run kernels which use these features of the processor."""
+    return pytest.mark.skipif(bool(lacking(*features)), reason=lacking(*features) or "they are there")
 
 
 def layer(name: str) -> Layer:

@@ -12,16 +12,14 @@ import pytest
 from tactix.contracts.tactic import CompileContext, Reject, Variant
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, blocked
-from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.tactics import c_bf16_amx_conv, c_bf16_conv, c_conv_transpose
 from tactix_builtin.tactics.c_band import bands_for
 from tactix_builtin.tactics.c_bf16_amx_conv import SHAPES, Work, work_of
 
 (TACTIC,), (PLAIN,), (SPREAD,) = c_bf16_amx_conv.tactics(), c_bf16_conv.tactics(), c_conv_transpose.tactics()
 TILES = {"amx_tile", "amx_int8", "amx_bf16"}
-HAS = CpuDevice().properties().features >= TILES and h.NATIVE.lanes == 16
 AMX = replace(h.NATIVE, features=h.NATIVE.features | TILES | set(h.V4), vector_bits=512)
-needs_unit = pytest.mark.skipif(not HAS, reason="this machine has no AMX, or the system does not allow it")
+needs_unit = h.needs(*sorted(TILES), *h.V4)
 RNG = np.random.default_rng(23)
 SUMS = 2e-5
 

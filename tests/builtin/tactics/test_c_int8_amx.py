@@ -13,15 +13,13 @@ from bytes_cases import DTYPES, product, requantised, whole_range
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.tactics import c_bf16_amx_conv, c_int8_amx, c_int8_amx_conv
 
 BYTES, HALVES = c_int8_amx.tactics()
 BYTE_WINDOWS, HALF_WINDOWS = *c_int8_amx_conv.tactics(), *c_bf16_amx_conv.tactics()
 TILES = {"amx_tile", "amx_int8", "amx_bf16"}
-HAS = CpuDevice().properties().features >= TILES and h.NATIVE.lanes == 16
 AMX = replace(h.NATIVE, features=h.NATIVE.features | TILES)
-needs_unit = pytest.mark.skipif(not HAS, reason="this machine has no AMX, or the system does not allow it")
+needs_unit = h.needs(*sorted(TILES), *h.V4)
 SIZES = [(32, 64, 32), (128, 768, 96), (8, 64, 40), (50, 128, 33), (16, 64, 17), (47, 192, 100), (65, 64, 31)]
 
 

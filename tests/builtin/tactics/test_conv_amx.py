@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.tactics import c_gemm_amx
 from tactix_builtin.tactics.c_conv_amx import AmxConvTactic
 
 AMX = AmxConvTactic()
 RNG = np.random.default_rng(31)
 DEVICE = replace(h.NATIVE, features=h.NATIVE.features | set(AmxConvTactic.requires), vector_bits=512)
-HAS = CpuDevice().properties().has(*AmxConvTactic.requires) and h.NATIVE.lanes == 16
-runs = pytest.mark.skipif(not HAS, reason="no AMX here")
+runs = h.needs(*AmxConvTactic.requires)
 
 
 def floats(*shape: int) -> Any:

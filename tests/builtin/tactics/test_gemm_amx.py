@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.tactics import c_gemm_amx
 from tactix_builtin.tactics.c_gemm_amx import AmxGemmTactic, slab_steps
 
 AMX = AmxGemmTactic()
 RNG = np.random.default_rng(29)
 DEVICE = replace(h.NATIVE, features=h.NATIVE.features | set(AmxGemmTactic.requires), vector_bits=512)
-HAS = CpuDevice().properties().has(*AmxGemmTactic.requires) and h.NATIVE.lanes == 16
-runs = pytest.mark.skipif(not HAS, reason="no AMX here")
+runs = h.needs(*AmxGemmTactic.requires)
 
 
 def floats(*shape: int) -> Any:

@@ -7,11 +7,9 @@ from typing import Any
 
 import harness as h
 import numpy as np
-import pytest
 
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dtypes import DType
-from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.tactics.c_rnn import RecurrentTactic
 
 RNN = RecurrentTactic()
@@ -103,7 +101,7 @@ def test_bfloat16() -> None:
     h.check_all(cases)
 
 
-@pytest.mark.skipif(not MATRIX.features <= CpuDevice().properties().features, reason="no AMX for bfloat16 here")
+@h.needs("amx_tile", "amx_bf16", *h.V4)
 def test_bfloat16_on_the_matrix_unit() -> None:
     cases = [
         halves("LSTM", 5, 3, 64, 19, "bidirectional", device=MATRIX, nt=(1, 2, 3)),

@@ -66,8 +66,8 @@ def test_kernels_need_what_the_level_has(level: str) -> None:
 @pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v2"])
 def test_every_tactic_is_right(level: str) -> None:
     device = target(level)
-    if not CpuDevice().properties().has(*device.features):
-        pytest.skip(f"this machine is not of {level}")
+    if lacking := h.lacking(*device.features):
+        pytest.skip(lacking)
     h.check_all(taken(table(replace(device, name=level))))
 
 
@@ -76,8 +76,8 @@ OLD = (described("x86-64", "sse2"), described("avx", "sse2", "sse4_2", "avx", bi
 
 @pytest.mark.parametrize("device", OLD, ids=lambda d: d.name)
 def test_vectors_without_intrinsics_are_right(device: DeviceProperties) -> None:
-    if not CpuDevice().properties().has(*device.features):
-        pytest.skip("this machine lacks the instructions")
+    if lacking := h.lacking(*device.features):
+        pytest.skip(lacking)
     cases = [*pointwise(), *reductions(), *integer_products()]
     h.check_all([replace(c, device=device) for c in cases])
 

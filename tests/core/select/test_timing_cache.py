@@ -101,6 +101,7 @@ def test_nothing_new_writes_nothing(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["timings"] == {"a": [1.0, 0.0, 0.0, 0.0]}
 
 
+@pytest.mark.compiler
 def test_a_cache_that_cannot_be_written_costs_a_warning_not_the_build(tmp_path: Path) -> None:
     """The folder of the cache is a file."""
     (tmp_path / "file").write_bytes(b"")

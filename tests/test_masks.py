@@ -1,0 +1,64 @@
+"""``make masks``: which masks are laid over which processor."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tactix.contracts.device import DeviceProperties
+from tactix_builtin.devices.features import MASK, V2, V3, V4
+
+SPEC = importlib.util.spec_from_file_location("masks", Path(__file__).with_name("masks.py"))
+assert SPEC
+assert SPEC.loader
+masks = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(masks)
+
+RUN = {
+    V4 | {"avx512_bf16"}: ["x86-64-v4", "x86-64-v3", "x86-64-v2"],
+    V4: ["x86-64-v3", "x86-64-v2"],
+    V3 | {"avx_vnni"}: ["x86-64-v4", "x86-64-v2"],
+    V2: [],
+}
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Masks of the calls of pytest, none of which is made."""
+    found: list[str] = []
+
+    def run(command: list[str], **options: Any) -> SimpleNamespace:
+        found.append(options["env"][MASK])
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(masks.subprocess, "run", run)
+    monkeypatch.delenv(MASK, raising=False)
+    return found
+
+
+@pytest.mark.parametrize("here", RUN, ids=lambda f: f"{len(f)} features")
+def test_a_mask_that_takes_nothing_away_is_left_out(
+    here: frozenset[str], runs: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    properties = DeviceProperties("cpu", "some processor", frozenset(here))
+    monkeypatch.setattr(masks.CpuDevice, "properties", lambda self: properties)
+    assert masks.main([]) == 0
+    assert runs == RUN[here]
+    said = capsys.readouterr().out
+    assert [m for m in masks.MASKS if f"{m}: it takes nothing away" in said] == [
+        m for m in masks.MASKS if m not in runs
+    ]
+
+
+def test_masks_are_not_laid_over_another(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MASK, "x86-64-v3")
+    assert masks.main([]) == 2
+    assert runs == []
+
+
+def test_what_runs_under_them_is_there() -> None:
+    assert all((masks.ROOT / path).exists() for paths in masks.MASKS.values() for path in paths)

@@ -12,7 +12,12 @@ from tactix_builtin.layers.common import axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
 from tactix_builtin.onnx_importer.ops_index import triangle
 from tactix_builtin.onnx_importer.ops_ml import two
-from tactix_builtin.onnx_importer.ops_nn import convolution_fields, window_fields
+from tactix_builtin.onnx_importer.ops_nn import (
+    convolution_fields,
+    inverse_root_mean_square,
+    moments,
+    window_fields,
+)
 
 CONVERTERS = Table()
 
@@ -189,13 +194,7 @@ def simplified_normalization(ctx: Context, node: Any) -> Any:
     x = ctx.tensor()
     axis, epsilon = axis_of(ctx.attr("axis", -1), x.spec.rank, ctx.op), ctx.attr("epsilon", 1e-5)
     y = ctx.layer("tactix.RMSNormalization", [x, ctx.tensor(1)], axis=axis, epsilon=epsilon)
-    if not any(node.output[1:]):
-        return y
-    wide = ctx.cast(x, DType.FP32)
-    axes = tuple(range(axis, x.spec.rank))
-    mean = ctx.layer("tactix.ReduceMean", [two(ctx, "Mul", wide, wide)], axes=axes, keepdims=True)
-    root = ctx.layer("tactix.Sqrt", [two(ctx, "Add", mean, epsilon)])
-    return [y, ctx.layer("tactix.Reciprocal", [root])]
+    return [y, inverse_root_mean_square(ctx, x, axis, epsilon)] if any(node.output[1:]) else [y]
 
 
 @CONVERTERS("SkipLayerNormalization", domain=MICROSOFT)
@@ -205,7 +204,7 @@ def skip_normalization(ctx: Context, node: Any) -> list[Value | None]:
     def normalized(total: Value, fields: dict[str, Any]) -> Value:
         return ctx.layer("tactix.LayerNormalization", [total, ctx.tensor(2), ctx.input(3)], **fields)
 
-    return _skipped(ctx, node, ctx.input(4), normalized)
+    return _skipped(ctx, node, ctx.input(4), normalized, moments)
 
 
 @CONVERTERS("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
@@ -215,19 +214,26 @@ def skip_simplified_normalization(ctx: Context, node: Any) -> list[Value | None]
     def normalized(total: Value, fields: dict[str, Any]) -> Value:
         return ctx.layer("tactix.RMSNormalization", [total, ctx.tensor(2)], **fields)
 
-    return _skipped(ctx, node, ctx.input(3), normalized)
+    def measured(ctx: Context, total: Value, axis: int, epsilon: float) -> tuple[None, Value]:
+        return None, inverse_root_mean_square(ctx, total, axis, epsilon)
+
+    return _skipped(ctx, node, ctx.input(3), normalized, measured)
+
+
+Measured = Callable[[Context, Value, int, float], tuple[Value | None, Value]]
+"""Mean, if there is one, and inverse deviation of a value from an axis on, with an epsilon."""
 
 
 def _skipped(
-    ctx: Context, node: Any, bias: Value | None, normalized: Callable[[Value, dict[str, Any]], Value]
-) -> list[Value | None]:
-    """The fourth output is the sum itself; mean and deviation are not given."""
-    if any(node.output[1:3]):
-        ctx.fail("mean and deviation as outputs are not supported")
+    ctx: Context, node: Any, bias: Value | None, normalized: Callable[[Value, dict[str, Any]], Value],
+    measured: Measured,
+) -> list[Value | None]:  # fmt: skip
+    """Mean and inverse deviation are the second and third output, the sum itself is the fourth."""
     total = two(ctx, "Add", ctx.tensor(), ctx.tensor(1))
     total = total if bias is None else two(ctx, "Add", total, bias)
     fields = {"axis": total.spec.rank - 1, "epsilon": ctx.attr("epsilon", 1e-12)}
-    return [normalized(total, fields), None, None, total]
+    facts = measured(ctx, total, fields["axis"], fields["epsilon"]) if any(node.output[1:3]) else (None, None)
+    return [normalized(total, fields), *facts, total]
 
 
 @CONVERTERS("EmbedLayerNormalization", domain=MICROSOFT)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tactix.contracts.graph import Value
 from tactix.words.dims import Dim, ceildiv, compare, dmax, floordiv, prod
+from tactix.words.dtypes import DType
 from tactix.words.errors import ModelImportError
 from tactix_builtin.layers.common import axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
@@ -156,14 +157,30 @@ def batch_normalization(ctx: Context, node: Any) -> Any:
 
 @CONVERTERS("LayerNormalization")
 def layer_normalization(ctx: Context, node: Any) -> Any:
-    """Mean and deviation as further outputs are left to the operator's function body."""
-    if any(node.output[1:]):
-        return NotImplemented
+    """Operator sets before 17 have none; ONNX Runtime takes it in all of them, and so do exporters."""
     ctx.ignore("stash_type")
-    x = ctx.tensor()
+    x, epsilon = ctx.tensor(), ctx.attr("epsilon", 1e-5)
     axis = axis_of(ctx.attr("axis", -1), x.spec.rank, ctx.op)
-    inputs = [x, ctx.tensor(1), ctx.input(2)]
-    return ctx.layer("tactix.LayerNormalization", inputs, axis=axis, epsilon=ctx.attr("epsilon", 1e-5))
+    y = ctx.layer("tactix.LayerNormalization", [x, ctx.tensor(1), ctx.input(2)], axis=axis, epsilon=epsilon)
+    return [y, *moments(ctx, x, axis, epsilon)] if any(node.output[1:]) else [y]
+
+
+def moments(ctx: Context, x: Value, axis: int, epsilon: float) -> tuple[Value, Value]:
+    """Mean and inverse deviation over the axes from ``axis`` on, in float32, which normalizations may give, too."""
+    over = {"axes": tuple(range(axis, x.spec.rank)), "keepdims": True}
+    wide = ctx.cast(x, DType.FP32)
+    mean = ctx.layer("tactix.ReduceMean", [wide], **over)
+    apart = ctx.layer("tactix.Sub", [wide, mean])
+    return mean, inverse_root_mean_square(ctx, apart, axis, epsilon)
+
+
+def inverse_root_mean_square(ctx: Context, x: Value, axis: int, epsilon: float) -> Value:
+    """Over the axes from ``axis`` on, in float32."""
+    over = {"axes": tuple(range(axis, x.spec.rank)), "keepdims": True}
+    wide = ctx.cast(x, DType.FP32)
+    mean = ctx.layer("tactix.ReduceMean", [ctx.layer("tactix.Mul", [wide, wide])], **over)
+    root = ctx.layer("tactix.Sqrt", [ctx.layer("tactix.Add", [mean, ctx.scalar(epsilon, mean)])])
+    return ctx.layer("tactix.Reciprocal", [root])
 
 
 @CONVERTERS("RMSNormalization")

@@ -10,6 +10,7 @@ import pytest
 from microsoft_oracle import Case, by_converter, by_onnx_runtime, check
 
 from tactix.words.errors import UnsupportedOperator
+from tactix_sdk.evaluate import evaluate
 
 F32 = np.float32
 RNG = np.random.default_rng(7)
@@ -188,7 +189,27 @@ def test_refused_forms_say_why(c: Case, reason: str, imported: Any, model: Any) 
     assert e.value.do
 
 
-def test_means_of_a_skip_are_not_given(imported: Any, model: Any) -> None:
-    c = Case("SkipLayerNormalization", [X, X, normal(8)], {}, (0, 1))
-    with pytest.raises(UnsupportedOperator, match="mean and deviation"):
-        imported(c.model(model, False))
+@pytest.mark.parametrize("simplified", [False, True])
+def test_moments_of_a_skip(simplified: bool, imported: Any, model: Any) -> None:
+    """ONNX Runtime's own kernels for the CPU leave them out."""
+    skip, outputs = normal(2, 3, 8), (0, 2, 3) if simplified else (0, 1, 2, 3)
+    op = "SkipSimplifiedLayerNormalization" if simplified else "SkipLayerNormalization"
+    c = Case(op, [X, skip, normal(8)], {"epsilon": 1e-3}, outputs)
+    found = evaluate(imported(c.model(model, False)), c.feed)
+    total = (X + skip).astype(np.float64)
+    mean = 0 * total.mean(-1, keepdims=True) if simplified else total.mean(-1, keepdims=True)
+    inverse = 1 / np.sqrt(((total - mean) ** 2).mean(-1, keepdims=True) + 1e-3)
+    wanted = {"o1": mean, "o2": inverse, "o3": total}
+    for name in c.names[1:]:
+        assert found[name].dtype == np.float32
+        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("opset", [1, 9, 16, 17])
+def test_moments_of_a_layer_normalization_in_any_operator_set(opset: int, imported: Any, model: Any) -> None:
+    c = Case("LayerNormalization", [X, normal(8), normal(8)], {"axis": -1, "epsilon": 1e-3}, (0, 1, 2), domain="")
+    proto = c.model(lambda *given: model(*given, opset=opset), False)
+    found = evaluate(imported(proto), c.feed)
+    for name, want in zip(c.names, by_onnx_runtime(proto, c.names, c.feed), strict=True):
+        assert (found[name].dtype, found[name].shape) == (want.dtype, want.shape)
+        np.testing.assert_allclose(found[name], want, rtol=1e-5, atol=1e-6)

@@ -243,8 +243,8 @@ def _interface(plan: Plan) -> None:
             nbytes = TensorSpec(io.dtype, io.shape).nbytes()
             fits = (b.kind, b.dtype, b.shape, b.format, b.nbytes) == (kind, io.dtype, io.shape, LINEAR, nbytes)
             _require(fits, f"does not fit buffer {io.buffer}", where)
-            held = io.dtype in (DType.SEQUENCE, DType.OPTIONAL)
-            _require(held == (io.element is not None), "sequences and optionals, and no others, have elements", where)
+            held = io.dtype.has_element
+            _require(held == (io.element is not None), "sequences, optionals and maps alone have elements", where)
             names.add(io.name)
             taken.add(io.buffer)
     loose = [i for i, b in enumerate(plan.buffers) if b.kind in ("input", "output") and i not in taken]

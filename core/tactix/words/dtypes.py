@@ -43,6 +43,7 @@ class DType(enum.Enum):
     STRING = "str"
     SEQUENCE = "seq"
     OPTIONAL = "opt"
+    MAP = "map"
 
     @property
     def bits(self) -> int:
@@ -68,8 +69,13 @@ class DType(enum.Enum):
 
     @property
     def on_host(self) -> bool:
-        """Whether values are Python objects, which lie in no device memory: text, sequences (lists), optionals."""
+        """Whether values are Python objects, which lie in no device memory: text, lists, optionals, dicts."""
         return self in _OBJECTS
+
+    @property
+    def has_element(self) -> bool:
+        """Whether a value is one object that holds others, which an ``Element`` describes."""
+        return self in _HOLDERS
 
     @property
     def numpy(self) -> np.dtype[Any]:
@@ -93,9 +99,11 @@ _BITS = {
     DType.FP8FNUZ: 8, DType.FP8E5M2FNUZ: 8, DType.INT2: 2, DType.UINT2: 2,
     DType.BOOL: 8, DType.COMPLEX64: 64, DType.COMPLEX128: 128, DType.STRING: 64,
     DType.FP8E8M0: 8, DType.SEQUENCE: 64, DType.OPTIONAL: 64,
+    DType.MAP: 64,
 }  # fmt: skip
 
-_OBJECTS = frozenset({DType.STRING, DType.SEQUENCE, DType.OPTIONAL})
+_HOLDERS = frozenset({DType.SEQUENCE, DType.OPTIONAL, DType.MAP})
+_OBJECTS = _HOLDERS | {DType.STRING}
 
 _ML_DTYPES = {
     DType.BF16: "bfloat16", DType.FP8: "float8_e4m3fn", DType.FP8E5M2: "float8_e5m2", DType.FP4: "float4_e2m1fn",
@@ -109,6 +117,7 @@ _NUMPY = {
     DType.INT16: "int16", DType.INT8: "int8", DType.UINT64: "uint64", DType.UINT32: "uint32", DType.UINT16: "uint16",
     DType.UINT8: "uint8", DType.BOOL: "bool", DType.COMPLEX64: "complex64", DType.COMPLEX128: "complex128",
     DType.STRING: "object", DType.SEQUENCE: "object", DType.OPTIONAL: "object",
+    DType.MAP: "object",
 }  # fmt: skip
 
 

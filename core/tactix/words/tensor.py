@@ -83,7 +83,9 @@ def blocked(lanes: int) -> Format:
 
 @dataclass(frozen=True)
 class Element:
-    """What a sequence or an optional holds: tensors, or sequences ``of`` something.
+    """What a sequence, an optional or a map holds: tensors, or what again holds ``of`` something.
+
+    A map (dict) is from labels, integers or text, to numbers; the element is that of the numbers.
 
     A dim that differs between elements is None; so is the shape, if ranks differ or are not known. ``none``: there is
     no element yet that could tell.
@@ -105,7 +107,7 @@ class Element:
 class TensorSpec:
     """dtype and shape of a tensor, and its content where that is known before running.
 
-    A sequence or optional is one value of shape (), with an ``element``.
+    A sequence, optional or map is one value of shape (), with an ``element``.
 
     ``value``: the elements in row-major order as dims, for integer shape tensors. ``const``: the array of a constant.
     """

@@ -116,6 +116,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "MaxUnpool": [({"kernel_shape": (2, 2), "strides": (2, 2)}, "f32 1 2 3 3; i64 1 2 3 3; i64 4")],
     "Col2Im": [({}, "f32 2 12 9; i64 2; i64 2")],
     "BitCast": [({"to": DType.FP32}, "i32 3 4")],
+    "PairwiseCoupling": [({"classes": 3}, "f32 5 3"), ({}, "f32 0 1")],
     "TreeEnsemble": [
         ({"targets": 2, "aggregate": a}, f"f32 6 3; i64 4; i64 4; f32 4; i64 4; i64 4; bool 4; i64 2; {_ENTRIES}")
         for a in ("SUM", "AVERAGE", "MIN", "MAX")

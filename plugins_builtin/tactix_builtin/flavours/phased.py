@@ -259,8 +259,8 @@ def _check_room(held: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) 
 
 
 def _shape(dtype: DType, x: Any) -> tuple[int, ...]:
-    """Of a tensor; a sequence or optional is one object."""
-    if dtype in (DType.SEQUENCE, DType.OPTIONAL):
+    """Of a tensor; a sequence, optional or map is one object."""
+    if dtype.has_element:
         return ()
     if not hasattr(x, "shape"):
         raise ExecutionError(f"a {type(x).__name__} where a {dtype.value} is declared", do="Build the plan again")

@@ -44,8 +44,8 @@ def owned(result: Any, dtype: DType | None = None) -> Any:
 
     if isinstance(result, (list, tuple)):
         return [owned(x) for x in result]
-    if result is None:
-        return None
+    if result is None or isinstance(result, dict):
+        return result
     a = np.asarray(result)
     wanted = a.dtype if dtype is None or dtype is DType.OPTIONAL else dtype.numpy
     fits = a.base is None and a.dtype == wanted and a.flags.carray

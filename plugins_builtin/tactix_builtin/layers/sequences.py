@@ -1,4 +1,7 @@
-"""Sequences and optionals: lists of arrays, and values that may be missing. They live on the host as Python objects."""
+"""Sequences, optionals and maps: lists of arrays, values that may be missing, dicts from labels to numbers.
+
+They live on the host as Python objects.
+"""
 
 from __future__ import annotations
 
@@ -309,6 +312,23 @@ class OptionalHasElement(ObjectLayer):
         return (np.array(inputs[0] is not None),)
 
 
+class ZipMap(ObjectLayer):
+    """A sequence of maps, one for each row of x; inputs: x (N, C), labels (C) of the columns, integers or text."""
+
+    key = "tactix.ZipMap@1"
+
+    def infer(self, attrs: Any, inputs: Specs) -> list[TensorSpec]:
+        x, labels = required(self, inputs, 2)
+        if x.rank != 2 or labels.shape != x.shape[1:]:
+            raise ShapeError(f"{self.key}: scores {x}, labels {labels}")
+        return [sequence(Element(DType.MAP, (), Element(x.dtype, ())))]
+
+    def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
+        x, labels = inputs
+        names = labels.tolist()
+        return ([dict(zip(names, row, strict=True)) for row in x.tolist()],)
+
+
 def outside(element: Element, known: frozenset[str]) -> Element:
     """The element as it looks where only those symbols have a value."""
     from tactix.words.dims import symbols
@@ -323,4 +343,5 @@ def outside(element: Element, known: frozenset[str]) -> Element:
 LAYERS = [
     SequenceConstruct(), SequenceEmpty(), SequenceInsert(), SequenceErase(), SequenceAt(), SequenceLength(),
     SplitToSequence(), ConcatFromSequence(), OptionalLayer(), OptionalGetElement(), OptionalHasElement(),
+    ZipMap(),
 ]  # fmt: skip

@@ -150,4 +150,64 @@ class Lookup(Layer):
         return (np.where(hit, values[found], default.reshape(())),)
 
 
-LAYERS: tuple[Layer, ...] = (TreeEnsemble(), Lookup())
+@dataclass(frozen=True)
+class PairwiseCouplingAttrs:
+    """``classes``: how many there are."""
+
+    classes: int = 2
+
+
+class PairwiseCoupling(Layer):
+    """Probabilities of classes (N, classes) from those of pairs (N, pairs): that of the first, by pairs in order.
+
+    The second approach of Wu, Lin and Weng, "Probability estimates for multi-class classification by pairwise
+    coupling" (2004), stopped as libsvm and ONNX Runtime do.
+    """
+
+    key = "tactix.PairwiseCoupling@1"
+    Attrs = PairwiseCouplingAttrs
+
+    def infer(self, attrs: PairwiseCouplingAttrs, inputs: Specs) -> list[TensorSpec]:
+        (x,) = required(self, inputs, 1)
+        pairs = attrs.classes * (attrs.classes - 1) // 2
+        if x.rank != 2 or x.shape[1] != pairs:
+            raise ShapeError(f"{self.key} takes (N, {pairs}) for {attrs.classes} classes, not {x}")
+        return [TensorSpec(x.dtype, (x.shape[0], attrs.classes))]
+
+    def reference(self, attrs: PairwiseCouplingAttrs, *inputs: Array) -> tuple[Array, ...]:
+        k, given = attrs.classes, np.clip(inputs[0].astype(np.float64), _LEAST, 1 - _LEAST)
+        first, second = np.triu_indices(k, 1)
+        won = np.zeros((len(given), k, k))
+        won[:, first, second], won[:, second, first] = given, 1 - given
+        rows = [_coupled(r) for r in won]
+        return (np.array(rows, inputs[0].dtype).reshape(-1, k),)
+
+    def sample(self, attrs: PairwiseCouplingAttrs, inputs: Specs, rng: Any) -> list[Array]:
+        return [rng.uniform(0.05, 0.95, s.shape).astype(s.dtype.numpy) for s in required(self, inputs, 1)]
+
+
+_LEAST = 1e-7
+"""What libsvm keeps probabilities of pairs away from 0 and 1."""
+
+
+def _coupled(won: Array) -> Array:
+    """Probabilities (classes) that fit ``won[i, j]``, that i wins over j."""
+    k = len(won)
+    q = -won.T * won
+    np.fill_diagonal(q, (won**2).sum(0))
+    p = np.full(k, 1 / k)
+    for _ in range(100):
+        qp = q @ p
+        pqp = p @ qp
+        if np.abs(qp - pqp).max() < 0.005 / k:
+            break
+        for i in range(k):
+            step = (pqp - qp[i]) / q[i, i]
+            p[i] += step
+            pqp = (pqp + step * (step * q[i, i] + 2 * qp[i])) / (1 + step) ** 2
+            qp = (qp + step * q[i]) / (1 + step)
+            p /= 1 + step
+    return p
+
+
+LAYERS: tuple[Layer, ...] = (TreeEnsemble(), Lookup(), PairwiseCoupling())

@@ -1,4 +1,4 @@
-"""Classical models, ``ai.onnx.ml``: scalers, linear models, tables. Labels of classes must be numbers."""
+"""Classical models, ``ai.onnx.ml``: scalers, linear models, tables, maps from labels to scores."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ ML = "ai.onnx.ml"
 def float_input(ctx: Context) -> Value:
     """The first input in float32."""
     return ctx.cast(ctx.tensor(), DType.FP32)
+
+
+def as_rows(ctx: Context, x: Value) -> Value:
+    """One sample without a batch axis as a batch of one."""
+    return ctx.reshape(x, (1, *x.spec.shape)) if x.spec.rank == 1 else x
 
 
 def floats(values: Sequence[float]) -> Any:
@@ -62,8 +67,7 @@ def binarizer(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("ArrayFeatureExtractor", domain=ML)
 def feature_extractor(ctx: Context, node: Any) -> Value:
-    x, places = ctx.tensor(), ctx.tensor(1)
-    x = ctx.reshape(x, (1, *x.spec.shape)) if x.spec.rank == 1 else x
+    x, places = as_rows(ctx, ctx.tensor()), ctx.tensor(1)
     flat = ctx.reshape(places, (places.spec.numel,))
     return ctx.layer("tactix.Gather", [x, flat], axis=x.spec.rank - 1)
 
@@ -178,8 +182,7 @@ def transformed(ctx: Context, scores: Value) -> Value:
 
 def linear_scores(ctx: Context, targets: int) -> Value:
     """``x coefficients' + intercepts``."""
-    x = float_input(ctx)
-    x = ctx.reshape(x, (1, *x.spec.shape)) if x.spec.rank == 1 else x
+    x = as_rows(ctx, float_input(ctx))
     weights = ctx.constant(floats(ctx.attr("coefficients")).reshape(targets, -1))
     inputs = [x, weights]
     if ctx.attr("intercepts", ()):
@@ -200,30 +203,52 @@ def linear_classifier(ctx: Context, node: Any) -> list[Value]:
     scores = linear_scores(ctx, rows)
     if rows == 1 and len(labels) == 2:
         return [second_label(ctx, scores, labels, 0.0), complement(ctx, transformed(ctx, scores))]
-    return [best_label(ctx, scores, labels), transformed(ctx, scores)]
+    if rows != len(labels):
+        ctx.fail(f"it has {rows} rows of coefficients for {len(labels)} classes")
+    return [label_at(ctx, best_place(ctx, scores), labels), transformed(ctx, scores)]
 
 
-def class_labels(ctx: Context) -> tuple[int, ...]:
-    """Integer labels of the classes."""
-    ctx.ignore("classlabels_int64s", "classlabels_ints")
-    for name in ("classlabels_int64s", "classlabels_ints"):
+Labels = Any
+"""An array of integers or of strings (object), one for each class."""
+
+
+def class_labels(ctx: Context) -> Labels:
+    """Of the classes, as the node lists them. Raises UnsupportedOperator."""
+    numbers, words = ("classlabels_int64s", "classlabels_ints"), "classlabels_strings"
+    ctx.ignore(*numbers, words)
+    if ctx.attr(words):
+        return np.array(ctx.attr(words), object)
+    for name in numbers:
         if ctx.attr(name):
-            return tuple(ctx.attr(name))
-    return ctx.fail("labels that are strings are not supported")
+            return np.array(ctx.attr(name), np.int64)
+    return ctx.fail("it has no labels")
 
 
-def best_label(ctx: Context, scores: Value, labels: Sequence[int]) -> Value:
-    """The label of the highest score, the first of equals."""
-    best = ctx.layer("tactix.ArgMax", [scores], axis=1, keepdims=False)
-    return ctx.layer("tactix.Gather", [ctx.constant(np.array(labels, np.int64)), best], axis=0)
+def best_place(ctx: Context, scores: Value) -> Value:
+    """The place of the highest score of each row, the first of equals."""
+    return ctx.layer("tactix.ArgMax", [scores], axis=1, keepdims=False)
 
 
-def second_label(ctx: Context, score: Value, labels: Sequence[int], threshold: float) -> Value:
+def label_at(ctx: Context, places: Value, labels: Labels) -> Value:
+    """The labels at places, which are in range."""
+    if labels.dtype != object:
+        return ctx.layer("tactix.Gather", [ctx.constant(labels), places], axis=0)
+    tables = (np.arange(len(labels)), labels, np.array("", object))
+    return ctx.layer("tactix.Lookup", [places, *(known(ctx, a) for a in tables)])
+
+
+def second_label(ctx: Context, score: Value, labels: Labels, threshold: float) -> Value:
     """The second of two labels where the score (N, 1) is above the threshold, else the first."""
     above = ctx.reshape(two(ctx, "Greater", score, threshold), (score.spec.shape[0],))
-    return ctx.layer("tactix.Where", [above, *(ctx.constant(np.int64(labels[i])) for i in (1, 0))])
+    return label_at(ctx, ctx.cast(above, DType.INT64), labels)
 
 
 def complement(ctx: Context, score: Value) -> Value:
     """``1 - score`` beside the score (N, 1)."""
     return ctx.layer("tactix.Concat", [two(ctx, "Add", ctx.layer("tactix.Neg", [score]), 1.0), score], axis=1)
+
+
+@CONVERTERS("ZipMap", domain=ML)
+def zip_map(ctx: Context, node: Any) -> Value:
+    """For each row a map from labels to scores."""
+    return ctx.layer("tactix.ZipMap", [as_rows(ctx, ctx.tensor()), known(ctx, class_labels(ctx))])

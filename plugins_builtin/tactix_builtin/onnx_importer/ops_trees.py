@@ -15,10 +15,11 @@ from tactix_builtin.layers.trees import AGGREGATES, MODES, check_trees
 from tactix_builtin.onnx_importer.convert import Context, Table
 from tactix_builtin.onnx_importer.ops_ml import (
     ML,
-    best_label,
+    best_place,
     class_labels,
     complement,
     float_input,
+    label_at,
     second_label,
     transformed,
 )
@@ -115,7 +116,7 @@ def tree_classifier(ctx: Context, node: Any) -> list[Value]:
     targets = 1 if single and forest.target[0] == 0 else len(labels)
     scores = _with_base(ctx, _ensemble(ctx, float_input(ctx), forest, targets, "SUM"))
     if not single:
-        return [best_label(ctx, scores, labels), transformed(ctx, scores)]
+        return [label_at(ctx, best_place(ctx, scores), labels), transformed(ctx, scores)]
     last = {"begins": (targets - 1,), "sizes": (1,), "axes": (1,), "steps": (1,)}
     score = scores if targets == 1 else ctx.layer("tactix.Slice", [scores], **last)
     label = second_label(ctx, score, labels, 0.5 if even else 0.0)

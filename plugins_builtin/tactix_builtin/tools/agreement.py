@@ -37,6 +37,10 @@ def agree(output: str, peer: str, got: Any, want: Any, rtol: float, atol: float 
     """
     import numpy as np
 
+    (got, names), (want, expected) = _table(got), _table(want)
+    if names != expected:
+        note = f"maps of {names} instead of {expected}"
+        return Agreement(output, peer, float("inf"), float("inf"), 0.0, len(want), note)
     got, want = np.asarray(got), np.asarray(want)
     if got.shape != want.shape or got.dtype != want.dtype:
         note = f"{got.dtype}{got.shape} instead of {want.dtype}{want.shape}"
@@ -54,6 +58,14 @@ def agree(output: str, peer: str, got: Any, want: Any, rtol: float, atol: float 
     outside = int((~same & ~(finite & (gap <= slack))).sum())
     worst = float(gap.max(initial=0.0))
     return Agreement(output, peer, worst, worst / scale if scale else worst, _cosine(a[finite], b[finite]), outside)
+
+
+def _table(value: Any) -> tuple[Any, list[Any]]:
+    """A list of maps as rows of their numbers, and their labels. All else as it is."""
+    if not (isinstance(value, list) and value and all(isinstance(m, dict) for m in value)):
+        return value, []
+    labels = sorted({k for m in value for k in m}, key=str)
+    return [[m.get(k, float("nan")) for k in labels] for m in value], labels
 
 
 def _cosine(a: Any, b: Any) -> float:

@@ -19,7 +19,7 @@ from tactix_builtin.layers import all_layers, control, selection, sequences, tex
 BEGIN, END = "<!-- layers on the host: written by tests/builtin/cuda/census.py -->\n", "<!-- end -->\n"
 GROUPS = {
     "Branches and loops (their bodies run on the GPU)": {x.key for x in control.LAYERS},
-    "Text, sequences, optionals: Python objects": {
+    "Text, sequences, optionals, maps: Python objects": {
         x.key for m in (sequences, text, text_features) for x in m.LAYERS
     } | {"tactix.ImageDecoder@1", "tactix.Lookup@1"},
     "Shapes that follow from data": {x.key for x in selection.LAYERS},

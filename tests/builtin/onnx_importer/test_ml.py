@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
+import tactix
 from tactix.words.errors import InvalidArgument, ModelImportError, UnsupportedOperator
 from tactix_builtin.layers.trees import PATIENCE, TreeEnsemble, TreeEnsembleAttrs
 from tactix_sdk.evaluate import evaluate
@@ -40,6 +42,26 @@ def check(op: str, arrays: list[Any], attrs: dict[str, Any], outputs: int, impor
 
 
 SMALL = RNG.standard_normal(12).tolist()
+TEXT = {2: ["no", "yes"], 3: ["low", "mid", "high"]}
+
+
+def machine(classes: int, kernel: str, **more: Any) -> dict[str, Any]:
+    """Attributes of a support vector classifier with 1, 2, ... vectors of its classes, drawn at random."""
+    counts = list(range(1, classes + 1))
+    total, pairs = sum(counts), classes * (classes - 1) // 2
+    drawn = {"support_vectors": total * 4, "coefficients": (classes - 1) * total, "rho": pairs}
+    rng = np.random.default_rng(classes)
+    numbers = {name: rng.standard_normal(count).tolist() for name, count in drawn.items()}
+    kernel_params = [0.3, 0.5, 3.0]
+    return {"vectors_per_class": counts, "kernel_type": kernel, "kernel_params": kernel_params, **numbers, **more}
+
+
+def with_probabilities(classes: int, **more: Any) -> dict[str, Any]:
+    """A classifier that tells the probability of each class."""
+    pairs = classes * (classes - 1) // 2
+    numbers = {"prob_a": np.linspace(-2, -1, pairs).tolist(), "prob_b": np.linspace(-0.5, 0.5, pairs).tolist()}
+    return machine(classes, "RBF", **numbers, **more)
+
 
 PLAIN: list[tuple[str, list[Any], dict[str, Any], int]] = [
     ("Scaler", [X], {"offset": [1.0, -2.0, 0.5, 0.0], "scale": [2.0, 0.5, 1.0, 3.0]}, 1),
@@ -61,6 +83,27 @@ PLAIN: list[tuple[str, list[Any], dict[str, Any], int]] = [
        "multi_class": 1, "post_transform": p}, 2) for p in ("NONE", "SOFTMAX", "LOGISTIC")),
     *(("LinearClassifier", [X], {"coefficients": SMALL[:4], "intercepts": [0.1], "classlabels_ints": [3, 8],
        "post_transform": p}, 2) for p in ("NONE", "LOGISTIC")),
+    ("LinearClassifier", [X], {"coefficients": SMALL, "intercepts": [0.1, 0.2, 0.3],
+      "classlabels_strings": TEXT[3]}, 2),
+    ("LinearClassifier", [X], {"coefficients": SMALL[:4], "intercepts": [0.1], "classlabels_strings": TEXT[2]}, 2),
+    ("LinearClassifier", [X[0]], {"coefficients": SMALL, "intercepts": [0.1, 0.2, 0.3],
+      "classlabels_strings": TEXT[3]}, 2),
+    *(("SVMClassifier", [X], machine(classes, kernel, classlabels_ints=list(range(3, 3 + classes))), 2)
+      for classes in (2, 3, 4) for kernel in ("LINEAR", "POLY", "RBF", "SIGMOID")),
+    ("SVMClassifier", [X], machine(3, "RBF", classlabels_strings=TEXT[3]), 2),
+    *(("SVMClassifier", [X], machine(classes, "RBF", classlabels_strings=TEXT[classes], post_transform=p), 2)
+      for classes in (2, 3) for p in ("LOGISTIC", "SOFTMAX")),
+    *(("SVMClassifier", [X], with_probabilities(classes, classlabels_ints=list(range(classes))), 2)
+      for classes in (2, 3, 5)),
+    ("SVMClassifier", [X.astype(np.float64)], with_probabilities(3, classlabels_strings=TEXT[3]), 2),
+    *(("SVMClassifier", [X], {"coefficients": np.multiply(SMALL[:4 * n], s).tolist(), "rho": [0.3],
+       "kernel_params": [0.1, 0.0, 3.0], "classlabels_ints": list(range(5, 5 + n)), "post_transform": p}, 2)
+      for n in (2, 3) for s in (1, np.sign(SMALL[:4 * n])) for p in ("NONE", "LOGISTIC")),
+    *(("SVMRegressor", [X], {"support_vectors": SMALL, "coefficients": [0.5, -1.5, 2.0], "n_supports": 3, "rho": [0.4],
+       "kernel_type": kernel, "kernel_params": [0.3, 0.5, 2.0], "one_class": one}, 1)
+      for kernel in ("LINEAR", "POLY", "RBF", "SIGMOID") for one in (0, 1)),
+    ("SVMRegressor", [X], {"coefficients": SMALL[:4], "n_supports": 0, "rho": [0.4],
+      "kernel_params": [0.3, 0.5, 2.0]}, 1),
 ]  # fmt: skip
 
 
@@ -133,6 +176,34 @@ def test_a_forest_classifies(transform: str, imported: Any, model: Any) -> None:
     labels, _ = check("TreeEnsembleClassifier", [X], {**attrs, "classlabels_int64s": [4, 2, 7],
                       "post_transform": transform}, 2, imported, model)  # fmt: skip
     assert set(labels.tolist()) <= {2, 4, 7}
+
+
+def test_a_forest_tells_classes_by_name(imported: Any, model: Any) -> None:
+    attrs = forest(np.random.default_rng(4), 5, "class", 3, 0)
+    labels, _ = check("TreeEnsembleClassifier", [X], {**attrs, "classlabels_strings": TEXT[3]}, 2, imported, model)
+    assert set(labels.tolist()) <= set(TEXT[3])
+
+
+@pytest.mark.parametrize(
+    "labels", [{"classlabels_int64s": [4, 2, 7, 9]}, {"classlabels_strings": ["a", "b", "c", "d"]}]
+)
+@pytest.mark.parametrize("x", [X, X[0], X[:0]], ids=["rows", "one sample", "no rows"])
+def test_scores_become_maps(labels: dict[str, Any], x: Any, model: Any, tmp_path: Path) -> None:
+    import onnxruntime as ort
+
+    node = onnx.helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", **labels)
+    proto = model([node], {"x": (x.dtype, ("n", 4) if x.ndim == 2 else (4,))}, [])
+    key = onnx.TensorProto.INT64 if "classlabels_int64s" in labels else onnx.TensorProto.STRING
+    value = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [])
+    map_type = onnx.helper.make_sequence_type_proto(onnx.helper.make_map_type_proto(key, value))
+    proto.graph.output.append(onnx.helper.make_value_info("y", map_type))
+    session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    (want,) = session.run(None, {"x": x})
+    engine = tactix.build(proto)
+    engine.save(plan := tmp_path / "maps.plan")
+    assert tactix.load(plan)(x) == want
+    assert engine(x) == want
+    assert [type(k) for row in engine(x) for k in row] == [type(k) for row in want for k in row]
 
 
 @pytest.mark.parametrize("known", [0, 1])

@@ -68,3 +68,12 @@ def test_cosine_sees_direction() -> None:
 def test_strings() -> None:
     assert check(np.array(["a", "b"], object), np.array(["a", "b"], object)).passed
     assert check(np.array(["a", "c"], object), np.array(["a", "b"], object)).outside == 1
+
+
+def test_maps_agree_by_label() -> None:
+    want = [{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 4.0}]
+    assert agree("y", "peer", [{"b": 2.0, "a": 1.0}, want[1]], want, 1e-4, None).passed
+    assert agree("y", "peer", [want[0], {"a": 3.0, "b": 5.0}], want, 1e-4, None).outside == 1
+    other = agree("y", "peer", [{"a": 1.0, "c": 2.0}, {"a": 3.0, "c": 4.0}], want, 1e-4, None)
+    assert not other.passed
+    assert "instead of ['a', 'b']" in other.note

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +40,11 @@ def configure(
     none.
     """
     out = dataclasses.replace(config) if config else BuilderConfig()
-    known = {"hardware_compatibility_level", *(f.name for f in dataclasses.fields(BuilderConfig))}
+    own = {"hardware_compatibility_level", *(f.name for f in dataclasses.fields(BuilderConfig))}
+    known = sorted(own | {"shapes", "enable", "progress", "level", "precision"})
     for name, value in fields.items():
         if name not in known:
-            raise ConfigError(f"no build option {name!r}", do=f"There are: {', '.join(sorted(known))}")
+            raise ConfigError(f"no build option {name!r}", do=_spelling(name, known))
         setattr(out, name, value)
     if level is not None:
         out.builder_optimization_level = level
@@ -56,6 +58,14 @@ def configure(
         out.profiles = [*out.profiles, _profile(shapes)]
     out.enabled = {*out.enabled, *([enable] if isinstance(enable, str) else enable)}
     return out
+
+
+def _spelling(name: str, known: Sequence[str]) -> str:
+    """What may have been meant: a precision that was given as a flag, a name that is near, or any of all."""
+    if any(f.value == name for f in PRECISIONS):
+        return f"Write precision={name!r}"
+    near = get_close_matches(name, known, 1)
+    return f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known)}"
 
 
 def _profile(shapes: dict[str, Range]) -> OptimizationProfile:

@@ -31,7 +31,7 @@ from tactix.plan.schema import Plan, Profile, Requirement
 from tactix.plugins.identity import OWN
 from tactix.plugins.session import Session
 from tactix.profiles import ranges, with_unknown
-from tactix.run.link import allocator_of, layer_keys
+from tactix.run.link import allocator_of, device_of, layer_keys
 from tactix.select.bench import Bench
 from tactix.select.choose import Choice, Chooser
 from tactix.select.compile import Toolchain, with_binary
@@ -40,16 +40,17 @@ from tactix.select.measure import Measurer, estimate
 from tactix.select.precision import LOCKED, LOWER, Lowering, Precisions, Stays, no_kernel, told, without_kernel
 from tactix.select.timing_cache import TimingCache, default_path
 from tactix.words.dims import symbol_name
-from tactix.words.error_recorder import ErrorRecorder, recording
+from tactix.words.error_recorder import ErrorRecorder, Recorded, recorded
 from tactix.words.errors import (
     BuildCancelled,
     ConfigError,
+    InvalidArgument,
     ModelImportError,
     NoTacticError,
     TactixError,
     TimingCacheError,
 )
-from tactix.words.logger import Logger
+from tactix.words.logger import Logger, checked_logger
 from tactix.words.progress import Quiet
 
 if TYPE_CHECKING:
@@ -79,23 +80,34 @@ class Stage:
         return frozenset(r.key for r in self.rules if r.numerics in LOWER)
 
 
-class Builder:
-    """Makes networks, configurations and engines. ``session``: the plugins; by default all that are installed."""
+class Builder(Recorded):
+    """Makes networks, configurations and engines. ``session``: the plugins; by default all that are installed.
+
+    Raises InvalidArgument for a logger that is none.
+    """
 
     def __init__(
         self, logger: Logger | None = None, session: Session | None = None, error_recorder: ErrorRecorder | None = None
     ) -> None:
-        self.logger = logger or Logger()
+        self.logger = checked_logger(logger)
         self.session = session or Session(door="build", logger=self.logger)
         self.error_recorder = error_recorder
 
     def create_network(self, name: str = "") -> NetworkDefinition:
-        """An empty network over the session's layers."""
-        return NetworkDefinition(self.session.layers, name)
+        """An empty network over the session's layers, which reports to the builder's error recorder.
+
+        Raises InvalidArgument for a name that is no text.
+        """
+        if not isinstance(name, str):
+            raise InvalidArgument(f"a network's name is {name!r}", do="Give a text; options belong to BuilderConfig")
+        network = NetworkDefinition(self.session.layers, name)
+        network.inherit_recorder(self)
+        return network
 
     def create_builder_config(self) -> BuilderConfig:
         return BuilderConfig()
 
+    @recorded
     def import_model(self, source: Any, enable: Iterable[str] = ()) -> NetworkDefinition:
         """The network of a model: a path, bytes, or what an importer claims.
 
@@ -142,12 +154,10 @@ class Builder:
 
         return Runtime(self.logger, self.session, max_threads=plan.meta["threads"], sign=sign).load(plan)
 
+    @recorded
     def build_plan(self, network: NetworkDefinition, config: BuilderConfig | None = None) -> Plan:
         """Fuse, select, assemble. Raises NetworkError, ConfigError, NoTacticError, CompilerError, BuildCancelled."""
-        with recording(self):
-            return self._build_plan(network, config or BuilderConfig())
-
-    def _build_plan(self, network: NetworkDefinition, config: BuilderConfig) -> Plan:
+        config = config or BuilderConfig()
         config.check()
         if isinstance(config.frozen, (str, Path)):
             return self.session.tools["lock"].build(self, network, config)  # type: ignore[attr-defined,no-any-return]
@@ -245,9 +255,9 @@ class Builder:
     # -- stages ----------------------------------------------------------------------------------------------------
 
     def _stage(self, network: NetworkDefinition, config: BuilderConfig) -> Stage:
-        device = self.session.devices[config.device]
+        device = device_of(self.session, config.device)
         if not config.target and (why := device.available()):
-            raise ConfigError(f"device {config.device} is not here", why=why, do="Name a target to build without it")
+            raise ConfigError(f"device {device.key} is not here", why=why, do="Name a target to build without it")
         profiles = ranges(network, config)
         properties = device.target(config.target) if config.target else device.properties()
         if isinstance(config.frozen, Locked):
@@ -257,7 +267,7 @@ class Builder:
         context = CompileContext(properties, opt, config.thread_count(properties.cores))
         precisions = Precisions(config.numerics, config.layer_precisions)
         rules, tactics = self._ways(config, precisions.kinds, device.kind)
-        toolchain, cache = self._toolchain(device.kind), _open_cache(config, self.logger.warning)
+        toolchain, cache = self._toolchain(device), _open_cache(config, self.logger.warning)
         link = LinkContext(device, context.threads, self.session.layers.__getitem__, warn=self.logger.warning)
         allocator = allocator_of(self.session, device) if here else None
         bench = (device.bench or Bench)(link, self.session.launchers, allocator, self.session.strangers())
@@ -286,10 +296,14 @@ class Builder:
             why = told(ChainMap(*(x["wide"] for x in found))) or "no layer of it can be"
             self.logger.warning(f"nothing is computed in {', '.join(asked)}: {why}")
 
-    def _toolchain(self, device: str) -> Toolchain:
-        own = {key for key, launcher in self.session.launchers.items() if launcher.device == device}
+    def _toolchain(self, device: Device) -> Toolchain:
+        """Raises ConfigError if a language has no compiler, unless the reference could stand in on the device."""
+        own = {key for key, launcher in self.session.launchers.items() if launcher.device == device.kind}
         found = Toolchain(c for c in self.session.active_compilers() if c.launcher in own)
         for language, why in found.missing.items():
+            if language not in found.by_language and not device.host_memory:
+                what = f"nothing can be compiled for {device.kind}"
+                raise ConfigError(what, why=why, do="Or choose another device")
             if language not in found.by_language:
                 self.logger.warning(f"no compiler for {language}: {why}; what is written in it does not bid")
         return found
@@ -361,7 +375,7 @@ class Builder:
             fused.name, tuple(draft.inputs), tuple(draft.outputs), tuple(stage.profiles), tuple(draft.buffers),
             tuple(steps), given=given, ledger=ledger, requirements=self._requirements(steps),
             blobs=dict(ChainMap(draft.blobs, *(p.blobs for s in steps for p in s.plans))),
-            device={"key": stage.config.device, **device_facts(stage.context.device)},
+            device={"key": stage.device.key, **device_facts(stage.context.device)},
             meta={"tactix": tactix.__version__, "threads": stage.context.threads,
                   "max_aux_streams": stage.config.max_aux_streams, "references": self._referred(steps)},
         )  # fmt: skip

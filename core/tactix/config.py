@@ -105,10 +105,11 @@ class BuilderConfig:
     ``timing_cache``: a file, None for the user's own, False for none. ``frozen``: the file that ``tactix lock`` wrote,
     by which to choose: nothing is measured, and what differs from it is an error; True: a timing that is not in the
     cache is one. ``budget``: seconds after which measuring stops. ``threads``: of one inference; 0 means
-    TACTIX_NUM_THREADS or all usable cores. ``enabled``: packs that may touch layers of others. ``target``: what to
-    build for, if not this machine's device as it is: ``x86-64-v3``, ``sm_90``, or a family of devices, ``AMPERE_PLUS``
-    (``hardware_compatibility_level`` is another name of it); what cannot run here is chosen by cached timings and
-    estimates. ``layer_precisions``: see ``set_layer_precision``.
+    TACTIX_NUM_THREADS or all usable cores. ``device``: its key or its kind, such as ``cpu`` or ``cuda``. ``enabled``:
+    packs that may touch layers of others. ``target``: what to build for, if not this machine's device as it is:
+    ``x86-64-v3``, ``sm_90``, or a family of devices, ``AMPERE_PLUS`` (``hardware_compatibility_level`` is another name
+    of it); what cannot run here is chosen by cached timings and estimates. ``layer_precisions``: see
+    ``set_layer_precision``.
     ``plugins_to_serialize``: packs whose Python goes into the plan as far as running it needs them: files of wheels,
     names of installed distributions, or ``auto`` for all. ``sign``: whether ``engine.save`` signs with the local key.
     ``max_aux_streams``: how many steps a GPU may run beside one: 0 is one after the other, -1 leaves it to the device.
@@ -123,7 +124,7 @@ class BuilderConfig:
     frozen: bool | str | Path | Locked = False
     budget: float | int = float("inf")
     threads: int = 0
-    device: str = "tactix.cpu@1"
+    device: str = "cpu"
     target: str = ""
     enabled: set[str] = field(default_factory=set)
     layer_precisions: dict[str, str] = field(default_factory=dict)

@@ -15,17 +15,18 @@ from tactix.contracts.graph import Node, Value
 from tactix.contracts.layer import Layer
 from tactix.words.dims import Dim, sym, symbol_name, symbols
 from tactix.words.dtypes import DType
+from tactix.words.error_recorder import Recorded, recorded
 from tactix.words.errors import InvalidArgument, NetworkError, TactixError
 from tactix.words.tensor import Element, TensorSpec
 
 Use = tuple[Node, int]
 
 
-class NetworkDefinition:
+class NetworkDefinition(Recorded):
     """A graph of layers. ``layers``: the layers that ``add_layer`` may name, by key.
 
     ``read``: names of constants whose content the importer has built into attributes. ``origins``: names of constants
-    that it computed, with the result that each was.
+    that it computed, with the result that each was. Errors go to the recorder of the builder that made it, or its own.
     """
 
     def __init__(self, layers: Mapping[str, Layer], name: str = "") -> None:
@@ -43,6 +44,7 @@ class NetworkDefinition:
 
     # -- building ------------------------------------------------------------------------------------------------
 
+    @recorded
     def add_input(
         self, name: str, dtype: Any, shape: Sequence[Dim | str | None], element: Element | None = None
     ) -> Value:
@@ -70,6 +72,7 @@ class NetworkDefinition:
             raise InvalidArgument(f"a dimension cannot be {d}", do="Use -1 or None for one that is not fixed")
         return sym(d) if isinstance(d, str) else d
 
+    @recorded
     def add_constant(self, array: Any, name: str = "") -> Value:
         """A tensor whose content is known; the array is not copied and must not change."""
         import numpy as np
@@ -81,6 +84,7 @@ class NetworkDefinition:
         self.constants.append(value)
         return value
 
+    @recorded
     def add_layer(
         self, layer: str | Layer, inputs: Sequence[Value | None], name: str = "", origin: Sequence[str] = (),
         attrs: Any = None, position: float | None = None, **fields: Any,
@@ -95,6 +99,7 @@ class NetworkDefinition:
         self._position[node] = len(self._position) if position is None else position
         return node.outputs
 
+    @recorded
     def mark_output(self, value: Value, name: str = "") -> None:
         """Make a tensor an output of the network, under its own name unless another is given."""
         key = name or value.name

@@ -195,10 +195,10 @@ def _opened(path: str | Path) -> Iterator[BinaryIO]:
 def _prologue(start: bytes, size: int) -> tuple[int, int, bytes]:
     """Lengths of header and signature, sha256 of the header."""
     if len(start) < PROLOGUE.size:
-        raise PlanFormatError("too short for a plan")
+        raise PlanFormatError("too short for a tactix plan")
     magic, version, signed, length, total, digest = PROLOGUE.unpack(start)
     if magic != MAGIC:
-        raise PlanFormatError("not a tactix plan")
+        raise PlanFormatError("not a tactix plan", do="Of a model, tactix.build or `tactix build` makes one")
     if version != VERSION:
         raise PlanFormatError(f"plan format {version}", why=f"this tactix reads format {VERSION}", do=CURE)
     if total != size:

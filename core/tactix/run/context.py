@@ -63,6 +63,18 @@ class ExecutionContext(Recorded):
         self._state = threading.RLock()
         self._running = threading.Lock()  # held while tables are changed and used; never waited for to queue work
 
+    @property
+    def profiler(self) -> None:
+        """None: times of single steps are not taken while running."""
+        return None
+
+    @profiler.setter
+    def profiler(self, profiler: object) -> None:
+        """Raises InvalidArgument for all but None."""
+        if profiler is not None:
+            do = "The times that the build measured are in `tactix inspect` and `tactix explain`"
+            raise InvalidArgument("a context takes no profiler", who=self.name, do=do)
+
     # -- shapes and profiles ---------------------------------------------------------------------------------------
 
     @property

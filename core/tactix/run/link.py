@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from tactix.plan.schema import Plan
 from tactix.run.memory import Weights
 from tactix.run.shapes import evaluated
 from tactix.words.dims import Env
-from tactix.words.errors import InvalidArgument, PlanCompatibilityError, PluginError
+from tactix.words.errors import ConfigError, InvalidArgument, PlanCompatibilityError, PluginError
 from tactix.words.logger import Logger
 
 LAYOUTS = 64
@@ -127,11 +127,27 @@ class Program:
         return Layout(env, shapes, dict(zip(sizes, offsets, strict=True)), total, sizes)
 
 
+def device_of(session: Any, wanted: str) -> Device:
+    """The device of that key or kind, tactix's own before packs'. Raises ConfigError if there is none."""
+    for key in _own_first(session.devices):
+        device: Device = session.devices[key]
+        if wanted in (key, device.kind):
+            return device
+    known = ", ".join(f"{d.kind} ({key})" for key, d in session.devices.items())
+    raise ConfigError(f"no plugin provides device {wanted!r}", do=f"There are: {known or 'none'}")
+
+
+def _own_first(registry: Mapping[str, Any]) -> Iterator[str]:
+    """Keys in their order, those of tactix before those of packs."""
+    for own in (True, False):
+        yield from (key for key in registry if key.startswith("tactix.") is own)
+
+
 def allocator_of(session: Any, device: Device, wanted: str | Allocator = "") -> Allocator:
     """The first allocator for the device, tactix's own before packs', or the one of that key. Raises PluginError."""
     if not isinstance(wanted, str) and wanted.device == device.kind:
         return wanted
-    for key in (k for own in (True, False) for k in session.allocators if k.startswith("tactix.") is own):
+    for key in _own_first(session.allocators):
         a = session.allocators[key]
         if a.device == device.kind and wanted in ("", key):
             return a  # type: ignore[no-any-return]

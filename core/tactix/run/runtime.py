@@ -18,7 +18,7 @@ from tactix.plan import compat, container
 from tactix.plan.schema import Plan, validate
 from tactix.run.admission import Verdict, code_steps, embedded, refusal, without_packs
 from tactix.run.engine import Engine
-from tactix.run.link import Options, check_requirements
+from tactix.run.link import Options, check_requirements, device_of
 from tactix.words.error_recorder import ErrorRecorder, Recorded, recording
 from tactix.words.errors import (
     ConfigError,
@@ -27,7 +27,7 @@ from tactix.words.errors import (
     TactixError,
     UntrustedPlan,
 )
-from tactix.words.logger import Logger
+from tactix.words.logger import Logger, checked_logger
 
 if TYPE_CHECKING:
     from tactix.plugins.session import Session
@@ -60,7 +60,7 @@ class Runtime(Recorded):
         device: str = "", allocator: str | Allocator = "", max_threads: int = 0, copy_weights: bool = False,
         on_untrusted: str = "", sign: bool = True, error_recorder: ErrorRecorder | None = None,
     ) -> None:  # fmt: skip
-        self.logger = logger or Logger()
+        self.logger = checked_logger(logger)
         self._session = session
         self.flavour, self.device, self.allocator, self.copy_weights = flavour, device, allocator, copy_weights
         self.on_untrusted = OnUntrusted.chosen(on_untrusted)
@@ -154,16 +154,13 @@ class Runtime(Recorded):
 
     def _device(self, plan: Plan) -> Device:
         wanted = self.device or str(plan.device.get("key") or plan.device.get("kind") or "cpu")
-        devices = self.session.devices
-        for own, d in ((own, d) for own in (True, False) for d in devices.values()):  # tactix's own come first
-            if wanted in (d.key, d.kind) and d.key.startswith("tactix.") is own:
-                if why := d.available():
-                    raise PlanCompatibilityError(f"device {d.key} is not here", who=f"plan {plan.name}", reasons=(why,))
-                return d
-        raise PlanCompatibilityError(
-            "the plan cannot run here", reasons=(f"no plugin provides device {wanted!r}",),
-            do=f"There are: {', '.join(devices) or 'none'}",
-        )  # fmt: skip
+        try:
+            device = device_of(self.session, wanted)
+        except ConfigError as e:
+            raise PlanCompatibilityError("the plan cannot run here", reasons=(e.what,), do=e.do) from e
+        if why := device.available():
+            raise PlanCompatibilityError(f"device {device.key} is not here", who=f"plan {plan.name}", reasons=(why,))
+        return device
 
     def judge(self, plan: Plan) -> Verdict:
         """What loading this plan would do with its code; none of it is run.

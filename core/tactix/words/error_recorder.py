@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import threading
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from tactix.words.errors import ErrorCode, InvalidArgument, TactixError
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class ErrorRecorder:
@@ -105,3 +109,14 @@ class recording:
             recorder.report_error(e.code, str(e))
         except Exception as failure:
             e.add_note(f"the error recorder failed, too: {failure!r}")
+
+
+def recorded(method: Method) -> Method:
+    """A method of what is ``Recorded``, whose errors are reported as ``recording`` does it."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        with recording(self):
+            return method(self, *args, **kwargs)
+
+    return cast(Method, call)

@@ -7,6 +7,8 @@ import sys
 import threading
 from typing import TextIO
 
+from tactix.words.errors import InvalidArgument
+
 
 class Severity(enum.IntEnum):
     """How bad a message is, with TensorRT's names and numbers: lower is worse."""
@@ -48,3 +50,12 @@ class Logger:
 
     def verbose(self, msg: str) -> None:
         self.log(Severity.VERBOSE, msg)
+
+
+def checked_logger(logger: Logger | None) -> Logger:
+    """That logger, or one of its own for None. Raises InvalidArgument for what has no method ``log``."""
+    if logger is None:
+        return Logger()
+    if not callable(getattr(logger, "log", None)):
+        raise InvalidArgument(f"{logger!r} is no logger", do="Give a tactix.Logger, or leave it out")
+    return logger

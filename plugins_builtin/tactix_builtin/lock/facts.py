@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tactix.contracts import region
-from tactix.contracts.device import Device, DeviceProperties
+from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node, Value
 from tactix.network.definition import NetworkDefinition
 from tactix.plan.encode import plain
 from tactix.plugins.identity import Provider
 from tactix.plugins.session import Session
+from tactix.run.link import device_of
 from tactix.select.compile import Toolchain
 from tactix.words.errors import LockError
 
@@ -97,7 +98,7 @@ def properties(j: Mapping[str, Any]) -> DeviceProperties:
 
 def targeted(session: Session, key: str, target: str) -> DeviceProperties:
     """What a build for that device is for. Raises LockError if the device is not here and no target stands for it."""
-    found: Device = session.devices[key]
+    found = device_of(session, key)
     if not target and (why := found.available()):
         raise LockError(f"device {key} is not here", why=why, do="Lock with a --target to build without it")
     return found.target(target) if target else found.properties()

@@ -115,7 +115,7 @@ def _digest(plan: Plan) -> str:
 def _of(plan: Plan, network: NetworkDefinition, config: BuilderConfig, session: Session) -> Lock:
     weights, calibration = facts.constants(network)
     settings = options.locked(replace(config, threads=plan.meta["threads"]))
-    choices, key = _choices(plan), config.device
+    choices, key = _choices(plan), plan.device["key"]
     properties = facts.targeted(session, key, config.target)
     launchers = {s.artifact.launcher for p in plan.nested() for s in p.steps}
     known = facts.providers(session)

@@ -16,6 +16,7 @@ from tactix.plugins.session import Session
 from tactix.run.engine import Engine
 from tactix.words.dims import show
 from tactix.words.dtypes import DType
+from tactix.words.error_recorder import ErrorRecorder, Recorded, recorded, recording
 from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.refit import recipe
@@ -25,20 +26,28 @@ from tactix_builtin.refit.replay import Replay
 Array = Any
 
 
-class Refitter:
+class Refitter(Recorded):
     """Gives an engine or a plan that was built with ``BuilderFlag.REFIT`` other weights.
 
     ``target``: an engine, whose contexts give the new answers from their next run on; or a plan, its file or its bytes:
     then ``plan`` is the one with the new weights. ``threads``: 0 for all cores. ``session``: plugins, by default all.
-    ``fixed``: constants of the model that cannot be replaced, with the reason.
+    ``fixed``: constants of the model that cannot be replaced, with the reason. ``error_recorder``: by default the
+    engine's.
 
     Weights that a stored constant was made of together must be given together, as a plan keeps only what came of them.
     One refitter is used by one thread at a time. Raises InvalidArgument for a plan without recipes, PlanFormatError.
     """
 
     def __init__(
-        self, target: Engine | Plan | str | Path | bytes, threads: int = 0, session: Session | None = None
-    ) -> None:
+        self, target: Engine | Plan | str | Path | bytes, threads: int = 0, session: Session | None = None,
+        error_recorder: ErrorRecorder | None = None,
+    ) -> None:  # fmt: skip
+        self.error_recorder = error_recorder
+        self.inherit_recorder(target)
+        with recording(self):
+            self._open(target, threads, session)
+
+    def _open(self, target: Engine | Plan | str | Path | bytes, threads: int, session: Session | None) -> None:
         self._session = session or Session()
         self._engine = target if isinstance(target, Engine) else None
         if not isinstance(target, Engine | Plan | str | Path | bytes | bytearray | memoryview):
@@ -87,6 +96,7 @@ class Refitter:
 
     # -- weights ---------------------------------------------------------------------------------------------------
 
+    @recorded
     def set_named_weights(self, name: str, weights: Any) -> None:
         """An array of the weight's dtype and shape; it is not copied, and must stay as it is until ``refit`` is done.
 
@@ -129,6 +139,7 @@ class Refitter:
         missing = self.plan.stripped
         return [b for b in self._recipes.constants if b in missing or self._recipes.of(b) & self._changed]
 
+    @recorded
     def refit(self) -> None:
         """Make all constants of what was set. After an error everything is as it was.
 
@@ -153,6 +164,7 @@ class Refitter:
     def _sizes(self, blobs: Any) -> dict[str, int]:
         return {b: self._recipes.terms[self._recipes.constants[b]].nbytes for b in blobs}
 
+    @recorded
     def refit_from_onnx(self, model: str | Path | bytes) -> None:
         """Set and refit all weights from a model of the same structure, a file or its bytes: all of them or none.
 
@@ -190,6 +202,7 @@ class Refitter:
                 )
                 raise InvalidArgument(what, who=who, why=why, do="Build the model")
 
+    @recorded
     def save(self, path: str | Path) -> None:
         """Write the plan file: of an engine as that saves it; of a file or bytes signed, if they were trusted here.
 

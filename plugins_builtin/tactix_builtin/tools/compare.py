@@ -1,26 +1,41 @@
-"""``tactix compare``: a model's outputs beside those of another way to run it."""
+"""``tactix compare``: outputs of a plan or a model beside those of another way to compute them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
 from rich.console import Console
 
+from tactix.contracts.launcher import Step
+from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
+from tactix.words.dtypes import DType
 from tactix.words.errors import AccuracyError, InvalidArgument
 from tactix_builtin.cli import MISMATCH, OK
+from tactix_builtin.lock.precision import SMALL
 from tactix_builtin.tools import arrays, options, peers, show, source
 from tactix_builtin.tools.agreement import Agreement, agree
 
 COLUMNS = ["output", "against", "max abs", "max rel", "cosine", "outside", "verdict"]
 
+RTOL = 1e-4
+"""Of what is computed in float32: the order of sums differs."""
+ROUNDED_RTOL = {DType.FP16: 2e-2, DType.BF16: 6e-2}
+"""By what values are rounded to: some twenty units of rounding, which a deep network adds up."""
+TF32_RTOL = ROUNDED_RTOL[DType.FP16]
+"""Its mantissa is that of float16."""
+QUANTIZED_RTOL = 6e-2
+"""Of weights in 8 bits and less: a value on the edge between two steps falls to either side."""
+
 
 @click.command("compare")
-@click.argument("model", type=options.FILE)
-@click.option("--plan", type=options.FILE, help="A plan of the model; default: one is built.")
-@click.option("--against", type=click.Choice(sorted(peers.RUNNERS)), multiple=True, help="With what; may be repeated.")
-@click.option("--rtol", type=float, default=1e-4, show_default=True, help="Tolerance relative to each element.")
+@click.argument("file", type=options.FILE)
+@click.argument("other", type=options.FILE, required=False)
+@click.option("--against", type=click.Choice(sorted(peers.RUNNERS)), multiple=True,
+              help="What runs the other model; may be repeated.")  # fmt: skip
+@click.option("--rtol", type=float, help="Tolerance relative to each element; default: by the plans' precision.")
 @click.option("--atol", type=float, help="Absolute tolerance; default: rtol times the output's largest magnitude.")
 @options.input_options
 @options.engine_options
@@ -28,46 +43,83 @@ COLUMNS = ["output", "against", "max abs", "max rel", "cosine", "outside", "verd
 @options.json_option
 @click.pass_obj
 def command(
-    session: Session, /, model: str, plan: str | None, against: tuple[str, ...], rtol: float, atol: float | None,
+    session: Session, /, file: str, other: str | None, against: tuple[str, ...], rtol: float | None, atol: float | None,
     as_json: bool, **given: Any,
 ) -> int:  # fmt: skip
-    """Compare the outputs of MODEL with those of ONNX Runtime or of the onnx package's reference, one by one.
+    """Compare the outputs of FILE, a plan or a model that is built first, with those of OTHER, one by one.
 
-    Without --against it is ONNX Runtime, or the reference where that is not installed.
-    An element passes if |got - want| <= atol + rtol * |want|; integers must be equal. Exit code 6 if one does not.
+    OTHER is a model, which ONNX Runtime runs (or the onnx package's reference where that is not installed), or a plan;
+    by default it is FILE, if that is a model. An element passes if |got - want| <= atol + rtol * |want|; integers must
+    be equal. Exit code 6 if one does not.
     """
-    source.require_model(model)
-    if plan and not source.is_plan(plan):
-        raise InvalidArgument("not a tactix plan", who=plan, do="Leave --plan out, and one is built")
-    engine = source.open_engine(plan or model, session, given, quiet=as_json)
-    feed = arrays.feed(engine.plan, given)
+    _check(file, other, against)
+    engine = source.open_engine(file, session, given, quiet=as_json)
+    plans, feed = [engine.plan], arrays.feed(engine.plan, given)
     got = engine.create_execution_context().run(feed)
-    chosen = against or (("onnxruntime",) if peers.has_onnxruntime() else ("reference",))
-    rows = [row for peer in chosen for row in compare_with(peer, model, feed, got, rtol, atol)]
+    if other and source.is_plan(other):
+        second = source.open_engine(other, session, given, quiet=as_json)
+        plans.append(second.plan)
+        ways: dict[str, Callable[[], Any]] = {other: lambda: second.create_execution_context().run(feed)}
+    else:
+        ways = dict(_peers(other or file, against, feed))
+    rtol = max(tolerance(p, session) for p in plans) if rtol is None else rtol
+    rows = [row for name, run in ways.items() for row in beside(name, got, run(), rtol, atol)]
     passed = all(r.passed for r in rows)
     if as_json:
         shown = {name: list(x.shape) for name, x in feed.items()}
-        show.print_json({"inputs": shown, "outputs": [r.to_json() for r in rows], "passed": passed})
+        show.print_json({"inputs": shown, "rtol": rtol, "outputs": [r.to_json() for r in rows], "passed": passed})
     else:
-        _print(show.console(), rows)
+        _print(show.console(), rows, rtol)
     return OK if passed else MISMATCH
 
 
-def compare_with(
-    peer: str, model: str, feed: dict[str, Any], got: dict[str, Any], rtol: float, atol: float | None
-) -> list[Agreement]:
-    """One row per output of the peer. Raises AccuracyError if the outputs have other names, ExecutionError."""
-    with peers.answering(peer, model):
-        want = peers.RUNNERS[peer](model)(feed)
+def _check(file: str, other: str | None, against: Sequence[str]) -> None:
+    """Raises InvalidArgument for files that make no pair."""
+    if other is None and source.is_plan(file):
+        do = "Give the model that it was built from, or another plan, as a second file"
+        raise InvalidArgument("a plan alone has nothing to be compared with", who=file, do=do)
+    if other is not None and source.is_plan(other) and against:
+        raise InvalidArgument(f"{against[0]} cannot run a plan", who=other, do="Leave --against out, or give a model")
+
+
+def tolerance(plan: Plan, session: Session) -> float:
+    """What a plan may depart by for what its steps round to, relative to the largest magnitude."""
+    return max((_tolerance(s, p, session) for p in plan.nested() for s in p.steps), default=RTOL)
+
+
+def _tolerance(step: Step, plan: Plan, session: Session) -> float:
+    tactic = session.tactics.get(str(step.info.get("tactic")))
+    if tactic and tactic.numerics == "tf32":
+        return TF32_RTOL
+    operands = (*step.inputs, *step.outputs)
+    weights = {o.spec.dtype for o in step.inputs if o.buffer >= 0 and plan.buffers[o.buffer].kind == "weight"}
+    if weights & {*SMALL} or any(o.spec.dtype.is_float and o.spec.dtype.bits <= 8 for o in operands):
+        return QUANTIZED_RTOL
+    return max(ROUNDED_RTOL.get(o.spec.dtype, RTOL) for o in operands) if operands else RTOL
+
+
+def _peers(model: str, against: Sequence[str], feed: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """By name, what runs the model on the arrays. Calls raise ExecutionError."""
+
+    def run(peer: str) -> Any:
+        with peers.answering(peer, model):
+            return peers.RUNNERS[peer](model)(feed)
+
+    for peer in against or (("onnxruntime",) if peers.has_onnxruntime() else ("reference",)):
+        yield peer, lambda peer=peer: run(peer)  # type: ignore[misc]
+
+
+def beside(name: str, got: dict[str, Any], want: dict[str, Any], rtol: float, atol: float | None) -> list[Agreement]:
+    """One row per output of the other. Raises AccuracyError if the outputs have other names."""
     if set(want) != set(got):
         raise AccuracyError("the outputs differ in name", why=f"{sorted(got)} instead of {sorted(want)}")
-    return [agree(name, peer, got[name], want[name], rtol, atol) for name in want]
+    return [agree(output, name, got[output], want[output], rtol, atol) for output in want]
 
 
-def _print(console: Console, rows: list[Agreement]) -> None:
+def _print(console: Console, rows: list[Agreement], rtol: float) -> None:
     cells = [
         [r.output, r.peer, f"{r.max_abs:.3g}", f"{r.max_rel:.3g}", f"{r.cosine:.6f}", r.outside,
          r.note or ("pass" if r.passed else "FAIL")]
         for r in rows
     ]  # fmt: skip
-    console.print(show.table("", COLUMNS, cells, right=COLUMNS[2:6]))
+    console.print(show.table(f"Tolerance {rtol:g}", COLUMNS, cells, right=COLUMNS[2:6]))

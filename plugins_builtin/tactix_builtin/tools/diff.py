@@ -58,8 +58,8 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
 def _choices(console: Console, facts: dict[str, Any]) -> None:
     rows = [[r["name"], *map(_choice, range(2), (r, r)), *_seconds(r["seconds"])] for r in facts["choices"]]
     if rows:
-        columns = ["layer", "first", "second", "time", "time "]
-        console.print(show.table("Choices", columns, rows, right=["time", "time "]))
+        times = ["time of first", "time of second"]
+        console.print(show.table("Choices", ["layer", "first", "second", *times], rows, right=times))
     if facts["precision"]:
         rows = [[r["name"], *r["precision"]] for r in facts["precision"]]
         console.print(show.table("Precision", ["layer", "first", "second"], rows))

@@ -192,7 +192,7 @@ def settings(options: dict[str, Any], shapes: Shapes | None = None) -> dict[str,
         raise click.UsageError("--timing-cache and --no-timing-cache contradict each other")
     if options["lock"] and not options["frozen"]:
         raise click.UsageError("--lock is for frozen builds; give --frozen, too")
-    device, sources = options["device"], options["tactics"]
+    sources = options["tactics"]
     given = {
         "tactic_sources": {s.strip() for s in sources.split(",")} if sources else None,
         "budget": options["budget"],
@@ -204,7 +204,7 @@ def settings(options: dict[str, Any], shapes: Shapes | None = None) -> dict[str,
         "frozen": options["lock"] or options["frozen"],
         "enable": options["enable"],
         "flags": _flags(options),
-        "device": device if "@" in device else f"tactix.{device}@1",
+        "device": options["device"],
         "target": options["target"],
         "precision": options["precision"],
         "layer_precisions": _layer_precisions(options["layer_precision"]),

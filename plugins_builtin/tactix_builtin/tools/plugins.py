@@ -111,7 +111,10 @@ def _near(wanted: str, known: Iterable[str]) -> str:
 @options.json_option
 @click.pass_obj
 def why(session: Session, /, key: str, as_json: bool) -> int:
-    """Say who provides KEY (as acme.Swish@1) and whether it takes part in builds, or why nobody does (exit code 1)."""
+    """Say who provides KEY (as acme.Swish@1, or acme.Swish for every version) and whether it takes part in builds.
+
+    Or why nobody does (exit code 1).
+    """
     facts = _provided(session, key)
     code = OK if facts["provided"] else OTHER
     if as_json:
@@ -122,7 +125,7 @@ def why(session: Session, /, key: str, as_json: bool) -> int:
         show.line(console, f"nobody provides {key}. {facts['cure']}".rstrip())
     for row in facts["provided"]:
         state = row["state"] + (f": {row['reason']}. {row['cure']}" if row["cure"] else "")
-        show.line(console, f"{key} is one of the {row['kind']} of {row['pack']}; {state}")
+        show.line(console, f"{row['key']} is one of the {row['kind']} of {row['pack']}; {state}")
     for row in facts["broken"]:
         who = f"{row['namespace']} ({row['distribution']} {row['version']})"
         show.line(console, f"{who}: {row['reason']}. {row['cure']}")
@@ -133,7 +136,7 @@ def _provided(session: Session, key: str) -> dict[str, Any]:
     """JSON: where the key is, and which packs of its namespace are of no use."""
     every = packs(session)
     entries = [(kind, e) for kind in session.kinds for e in getattr(session, kind).entries()]
-    rows = [_entry(session, kind, e, every) for kind, e in entries if e.key == key]
+    rows = [_entry(session, kind, e, every) for kind, e in entries if key in (e.key, e.key.partition("@")[0])]
     broken = [p for p in every if p.namespace == key.partition(".")[0] and p.status in USELESS]
     told = [{"namespace": p.namespace, "distribution": p.dist, "version": p.version, "reason": p.reason, "cure": p.cure}
             for p in broken]  # fmt: skip
@@ -145,6 +148,6 @@ def _entry(session: Session, kind: str, e: Any, every: Iterable[PackInfo]) -> di
     inert = session.is_inert(kind, e)
     pack = next(p for p in every if (p.namespace, p.dist) == (e.namespace, e.provider.dist))
     return {
-        "kind": kind, "pack": str(e.provider), "state": "inert" if inert else "active",
+        "key": e.key, "kind": kind, "pack": str(e.provider), "state": "inert" if inert else "active",
         "reason": pack.reason if inert else "", "cure": pack.cure if inert else "",
     }  # fmt: skip

@@ -9,8 +9,20 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.progress import TimeRemainingColumn as TimeLeftColumn
+from rich.table import Column
+
+WIDE, WIDE_BAR, NARROW_BAR = 120, 24, 10
+"""Columns of a terminal on which the name of a layer has room, and of a bar there and on others."""
 
 TITLES = {
     "import": "import model",
@@ -33,11 +45,7 @@ class BuildProgress:
         self.console, self.quiet, self.keeps = console, quiet, keeps
         self.stopped = False
         self._live = console.is_terminal and not quiet
-        self._bars = Progress(
-            SpinnerColumn(finished_text="[green]✓"), TextColumn("{task.description:<27}"), BarColumn(bar_width=24),
-            MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeLeftColumn(),
-            TextColumn("[dim]{task.fields[now]}"), console=console, disable=not self._live,
-        )  # fmt: skip
+        self._bars = Progress(*_columns(console.width), console=console, disable=not self._live)
         self._tasks: dict[str, Any] = {}
         self._since: dict[str, float] = {}
         self._previous: Any = None
@@ -77,6 +85,19 @@ class BuildProgress:
             raise KeyboardInterrupt
         self.stopped = True
         self.console.print("stopping: the rest is chosen by estimate; press Ctrl-C again to give up", style="yellow")
+
+
+def _columns(width: int) -> list[ProgressColumn]:
+    """Spinner, stage, bar, count and times; on a wide terminal also what is at work now."""
+    narrow = width < WIDE
+    bar = NARROW_BAR if narrow else WIDE_BAR
+    columns = [
+        SpinnerColumn(finished_text="[green]✓"),
+        TextColumn("{task.description:<27}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=bar, table_column=Column(min_width=bar)),
+        MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeLeftColumn(),
+    ]  # fmt: skip
+    return columns if narrow else [*columns, TextColumn("[dim]{task.fields[now]}")]
 
 
 def _short(message: str, width: int = 36) -> str:

@@ -6,12 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
 
 PIPE_WIDTH = 160
+"""Columns of what goes to a file."""
 
 
 def errors_console() -> Console:
@@ -20,9 +21,24 @@ def errors_console() -> Console:
 
 
 def console() -> Console:
-    """Where results go: stdout; where that is no terminal, in lines of PIPE_WIDTH unless COLUMNS says otherwise."""
-    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
-    return Console(highlight=False, width=wide)
+    """Where results go: stdout; into a pipe in lines as wide as the terminal that reads it, as far as there is one."""
+    told = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, width=None if told else _terminal_width() or PIPE_WIDTH)
+
+
+def _terminal_width() -> int:
+    """Columns of the terminal that this process belongs to, told by its other streams; 0 if it has none."""
+    for stream in _streams():
+        try:
+            if stream is not None:
+                return os.get_terminal_size(stream.fileno()).columns
+        except (OSError, ValueError):  # no terminal, or a closed stream
+            continue
+    return 0
+
+
+def _streams() -> list[TextIO | None]:
+    return [sys.__stderr__, sys.__stdin__]
 
 
 def print_json(document: Any) -> None:

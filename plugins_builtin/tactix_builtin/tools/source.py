@@ -44,13 +44,14 @@ def require_model(path: str) -> None:
 
 
 def output(path: str | Path) -> Path:
-    """Where a tool will write: its folder, made if need be, takes files. Raises InvalidArgument."""
+    """Where a tool will write: its folder is there and takes files. Raises InvalidArgument."""
     path = Path(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=path.parent).close()
+    except FileNotFoundError:
+        why = f"there is no folder {str(path.parent)!r}"
     except OSError as e:
-        why = "its folder is a file" if isinstance(e, FileExistsError) else e.strerror or str(e)
+        why = "its folder is a file" if isinstance(e, NotADirectoryError) else e.strerror or str(e)
     else:
         if path.is_file() or not path.exists():
             return path

@@ -74,8 +74,8 @@ def test_a_file_name_that_is_no_text(model: str, tool: Run) -> None:
 
 
 def test_what_is_no_file_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["build", os.devnull, "-o", str(tmp_path / "a.plan"), *FAST]) == cli.MODEL
-    assert f"error: {os.devnull}: no file" in capsys.readouterr().err
+    assert cli.main(["build", os.devnull, "-o", str(tmp_path / "a.plan"), *FAST]) == cli.USAGE
+    assert f"error: {os.devnull}: that is no regular file" in capsys.readouterr().err
     with pytest.raises(tactix.TactixError, match=r"nothere\.onnx: no such file"):
         tactix.build(tmp_path / "nothere.onnx")
 
@@ -131,7 +131,7 @@ def test_build_does_not_overwrite_the_model(model: str) -> None:
         (["--shapes", "z:1x3x4x6"], 2, "'z'"),
         (["--shapes", "x:1x4x4x6"], 2, "fixed dimension"),
         (["--enable", "nobody"], 2, "nobody"),
-        (["--device", "abacus"], 2, "no device 'tactix.abacus@1'"),
+        (["--device", "abacus"], 2, "no plugin provides device 'abacus'. There are: cpu"),
     ],
 )
 def test_build_errors(model: str, capsys: pytest.CaptureFixture[str], args: list[str], code: int, words: str) -> None:
@@ -151,13 +151,13 @@ def test_a_place_that_takes_no_file_is_told_before_anything_is_built(
     assert sorted(p.name for p in Path(model).parent.iterdir()) == ["small.onnx", "small.onnx.fifo"]
 
 
-@pytest.mark.parametrize("command", [["build"], ["lock"], ["compare"], ["refit", "PLAN"]])
+@pytest.mark.parametrize("command", [["build"], ["lock"], ["refit", "PLAN"]])
 def test_a_plan_in_place_of_a_model(
     command: list[str], model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = str(tmp_path / "small.plan")
     assert cli.main(["build", model, "-o", plan, "--quiet", "--refit", *FAST]) == 0
-    where = [] if command == ["compare"] else ["-o", str(tmp_path / "other")]
+    where = ["-o", str(tmp_path / "other")]
     assert cli.main([*(plan if word == "PLAN" else word for word in command), plan, *where]) == cli.USAGE
     assert "that is a plan, not a model. Give the model" in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
@@ -319,17 +319,44 @@ def test_compare_passes(model: str, tool: Run) -> None:
     assert found["inputs"] == {"x": [3, 3, 5, 6]}
 
 
-def test_compare_with_a_plan_that_is_none_or_of_another_model(
+def test_compare_of_a_plan_with_a_model_whose_inputs_are_others(
     model: str, plan: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["compare", model, "--plan", model]) == cli.USAGE
-    assert "not a tactix plan" in capsys.readouterr().err
     proto = onnx.load(model)
     proto.graph.input[0].name = proto.graph.node[0].input[0] = proto.graph.node[3].input[1] = "z"
     onnx.save(proto, tmp_path / "other.onnx")
     for peer in ("onnxruntime", "reference"):
-        assert cli.main(["compare", str(tmp_path / "other.onnx"), "--plan", plan, "--against", peer]) == cli.MISMATCH
+        assert cli.main(["compare", plan, str(tmp_path / "other.onnx"), "--against", peer]) == cli.MISMATCH
         assert f"{peer} cannot run the model on these inputs" in capsys.readouterr().err
+
+
+def test_compare_needs_two_things(plan: str, tool: Run) -> None:
+    assert "a plan alone has nothing" in tool("compare", plan, code=cli.USAGE)["error"]["what"]
+    found = tool("compare", plan, plan, "--against", "reference", code=cli.USAGE)
+    assert "reference cannot run a plan" in found["error"]["what"]
+
+
+def test_plans_are_compared_by_their_outputs(model: str, plan: str, tmp_path: Path, tool: Run) -> None:
+    found = tool("compare", plan, plan)
+    assert found["passed"]
+    assert {r["peer"] for r in found["outputs"]} == {plan}
+    other = str(tmp_path / "other.plan")
+    tool("build", write_model(tmp_path / "other.onnx", "Sigmoid"), "-o", other, *FAST)
+    assert not tool("compare", plan, other, code=cli.MISMATCH)["passed"]
+
+
+def test_the_tolerance_follows_from_the_precision(
+    model: str, plan: str, tmp_path: Path, tool: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tool("compare", plan, model)["rtol"] == 1e-4
+    lowered = str(tmp_path / "bf16.plan")
+    tool("build", model, "-o", lowered, "--layer-precision", "*:bf16", *FAST)
+    cli.main(["compare", lowered, model, "--json"])  # the index of a maximum may be another one
+    found = json.loads(capsys.readouterr().out)
+    assert found["rtol"] == 6e-2
+    assert [r["passed"] for r in found["outputs"] if r["output"] == "y"] == [True]
+    found = tool("compare", lowered, model, "--rtol", "1e-6", code=cli.MISMATCH)
+    assert [r["passed"] for r in found["outputs"] if r["output"] == "y"] == [False]
 
 
 def test_bench_beside_another_model(plan: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -365,6 +392,12 @@ def test_random_inputs_that_cannot_be(plan: str, tool: Run) -> None:
         assert error["what"].startswith("no random input 'x' of shape")
 
 
+def test_a_folder_that_is_not_there_is_not_made(model: str, tmp_path: Path, tool: Run) -> None:
+    error = tool("build", model, "-o", str(tmp_path / "none" / "x.plan"), *FAST, code=cli.USAGE)["error"]
+    assert error["why"] == f"there is no folder {str(tmp_path / 'none')!r}"
+    assert not (tmp_path / "none").exists()
+
+
 def test_run_does_not_overwrite_the_plan(plan: str) -> None:
     before = Path(plan).read_bytes()
     assert cli.main(["run", plan, "-o", plan]) == cli.USAGE
@@ -383,7 +416,7 @@ def test_arrays_that_cannot_be_written_leave_no_file(tmp_path: Path) -> None:
 
 def test_compare_sees_a_difference(plan: str, tmp_path: Path, tool: Run) -> None:
     other = write_model(tmp_path / "other.onnx", "Sigmoid")
-    found = tool("compare", other, "--plan", plan, code=cli.MISMATCH)
+    found = tool("compare", plan, other, code=cli.MISMATCH)
     assert not found["passed"]
     assert found["outputs"][0]["outside"] > 0
 

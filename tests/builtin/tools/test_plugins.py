@@ -53,6 +53,7 @@ def test_who_provides_a_key() -> None:
 
 def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plugins", "why", "tactix.Softmax@1"]) == 0
+    assert main(["plugins", "why", "tactix.Softmax"]) == 0
     assert "one of the layers of tactix" in capsys.readouterr().out
     assert main(["plugins", "why", "tactix.Sftmax@1", "--json"]) == 1
     assert "tactix.Softmax@1" in json.loads(capsys.readouterr().out)["cure"]

@@ -39,6 +39,16 @@ def test_bars_on_a_terminal() -> None:
     assert "3/3" in text
 
 
+@pytest.mark.parametrize("width", [60, 80, 119, 120, 200])
+def test_bars_keep_their_length(width: int) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    with BuildProgress(console) as monitor:
+        walk(monitor)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "━" * 10 in text
+    assert ("a very long name" in text) <= (width >= 120)
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_quiet(terminal: bool) -> None:
     assert text_of(terminal, quiet=True) == ""

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -38,3 +40,19 @@ def test_tables_take_markup_literally() -> None:
 def test_json_of_numpy_and_sets(capsys: pytest.CaptureFixture[str]) -> None:
     show.print_json({"a": np.float32(1.5), "b": {"y", "x"}, "c": np.int64(3)})
     assert json.loads(capsys.readouterr().out) == {"a": 1.5, "b": ["x", "y"], "c": 3}
+
+
+def test_a_pipe_is_as_wide_as_the_terminal_that_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    for columns in (77, 210):
+        monkeypatch.setattr(os, "get_terminal_size", lambda fd, n=columns: os.terminal_size((n, 24)))
+        monkeypatch.setattr(show, "_streams", lambda: [SimpleNamespace(fileno=lambda: 0)])
+        assert show.console().width == columns
+
+
+def test_without_a_terminal_lines_are_as_wide_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    monkeypatch.setattr(show, "_streams", lambda: [None])
+    assert show.console().width == show.PIPE_WIDTH

@@ -129,6 +129,7 @@ def make_session(**more: Any) -> Any:
         "allocators": {allocator.key: allocator},
         "flavours": {flavour.key: flavour},
         "trust_stores": {},
+        "vouched": lambda seal: "",
         "signer": None,
     }
     return SimpleNamespace(**{**made, **more})

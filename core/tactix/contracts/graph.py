@@ -34,7 +34,7 @@ class Value:
 class Node:
     """One layer in a network. ``origin`` lists the model's node names that it stands for."""
 
-    __slots__ = ("attrs", "inputs", "layer", "name", "origin", "outputs")
+    __slots__ = ("__weakref__", "attrs", "inputs", "layer", "name", "origin", "outputs")
 
     def __init__(
         self, name: str, layer: Layer, attrs: Any, inputs: Sequence[Value | None], outputs: Sequence[Value] = (),

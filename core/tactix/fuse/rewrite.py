@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from tactix.contracts.graph import Node, Value
@@ -21,6 +22,9 @@ from tactix.fuse.trace import Firing, Trace
 from tactix.network.definition import NetworkDefinition, Use
 from tactix.words.dims import show
 from tactix.words.errors import InternalError, TactixError
+
+FEW = 256
+"""Readers of one tensor that are looked at again when another of them is gone; a pass over all finds the rest."""
 
 
 class View:
@@ -39,8 +43,8 @@ class View:
 
     def only_use(self, value: Value) -> Node | None:
         """The one node that reads the tensor, if it is read once and is not an output."""
-        uses = self._rewriter.users.get(value, [])
-        return uses[0][0] if len(uses) == 1 and not self.is_output(value) else None
+        uses = self._rewriter.users.get(value, {})
+        return next(iter(uses))[0] if len(uses) == 1 and not self.is_output(value) else None
 
     def depends(self, node: Node, on: Node) -> bool:
         """Whether ``node`` needs ``on``, directly or not."""
@@ -53,6 +57,10 @@ class View:
     def sources(self) -> list[Node]:
         """Nodes without inputs."""
         return [n for n in self._rewriter.alive if not n.given]
+
+    def weights(self) -> int:
+        """Bytes of the constants that the network had before it was rewritten."""
+        return self._rewriter.weights
 
     def symbols(self) -> frozenset[str]:
         """Names of the symbols that the inputs' shapes give."""
@@ -79,7 +87,8 @@ class Rewriter:
 
     def __init__(self, net: NetworkDefinition, rules: Sequence[Rule], trace: Trace) -> None:
         self.net, self.rules, self.trace = net, rules, trace
-        self.users: dict[Value, list[Use]] = net.users()
+        self.users: dict[Value, dict[Use, None]] = {v: dict.fromkeys(uses) for v, uses in net.users().items()}
+        self.weights = sum(n for v in net.constants if isinstance(n := v.spec.nbytes(), int))
         self.alive = dict.fromkeys(net.nodes)
         self.view = View(self)
         self._kept = set(net.definers().values())
@@ -250,14 +259,14 @@ class Rewriter:
         self._made.append(node)
         for i, v in enumerate(node.inputs):
             if v is not None:
-                self.users.setdefault(v, []).append((node, i))
+                self.users.setdefault(v, {})[node, i] = None
 
     def _redirect(self, old: Value, new: Value) -> list[Node]:
         """Let every reader of ``old`` read ``new``; the nodes around."""
         around = [u for u, _ in self.users.get(old, ())]
-        for user, i in self.users.pop(old, []):
+        for user, i in self.users.pop(old, {}):
             user.inputs = (*user.inputs[:i], new, *user.inputs[i + 1 :])
-            self.users.setdefault(new, []).append((user, i))
+            self.users.setdefault(new, {})[user, i] = None
         self.net.redirect_output(old, new)
         if new.producer is not None:
             around += [new.producer, *(v.producer for v in new.producer.given if v.producer is not None)]
@@ -274,9 +283,12 @@ class Rewriter:
             del self.alive[n]
             self._gone.append(n)
             self.net.discard(n)
-            for v in n.given:
-                self.users[v] = [u for u in self.users.get(v, ()) if u[0] is not n]
-                stay += [u for u, _ in self.users[v]]
+            for i, v in enumerate(n.inputs):
+                if v is None:
+                    continue
+                uses = self.users.setdefault(v, {})
+                uses.pop((n, i), None)
+                stay += [u for u, _ in islice(uses, FEW)]
                 if v.producer is not None:
                     stay.append(v.producer)
                     stack.append(v.producer)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -23,7 +25,19 @@ NOT_FOLDED = frozenset({"DequantizeLinear"})
 """Layers that keep weights small: kernels read their inputs as they are."""
 
 
-def _foldable(root: Node) -> bool | str:
+@dataclass
+class Growth:
+    """What folding has added to a network's constants: bytes, and by which nodes."""
+
+    nbytes: int = 0
+    nodes: set[Node] = field(default_factory=set)
+
+
+_growth: WeakKeyDictionary[Any, Growth] = WeakKeyDictionary()
+"""By network that is rewritten."""
+
+
+def _foldable(root: Node, graph: Any) -> bool | str:
     if root.is_fused or any(v.const is None for v in root.given) or not is_static(root.attrs):
         return False
     if root.layer.name in NOT_FOLDED or root.layer.name.startswith("Random") or root.layer.bodies(root.attrs):
@@ -31,10 +45,27 @@ def _foldable(root: Node) -> bool | str:
     if not all(is_static(v.spec.shape) and not v.spec.dtype.on_host for v in root.outputs):
         return False
     size = evaluate(sum((v.spec.nbytes() for v in root.outputs), 0), {})
-    limit = max(MAX_BYTES, MAX_GROWTH * sum(v.const.nbytes for v in root.given))
-    if root.layer.name in REPEATING:
-        limit = MAX_REPEATED
-    return True if size <= limit else f"the result has {size} bytes, more than {limit}"
+    limit = MAX_REPEATED if root.layer.name in REPEATING else max(MAX_BYTES, MAX_GROWTH * _read(root))
+    if size > limit:
+        return f"the result has {size} bytes, more than {limit}"
+    return _within_budget(root, size - _read(root), graph)
+
+
+def _read(root: Node) -> int:
+    """Bytes of what it reads; a tensor that it reads twice counts once."""
+    return sum(v.const.nbytes for v in dict.fromkeys(root.given))
+
+
+def _within_budget(root: Node, growth: int, graph: Any) -> bool | str:
+    """Many results, each of them small, are large together: they may be so much more than the model's weights."""
+    held, most = _growth.setdefault(graph, Growth()), max(MAX_BYTES, MAX_GROWTH * graph.weights())
+    if growth <= 0 or root in held.nodes:
+        return True
+    if held.nbytes + growth > most:
+        return f"constants would grow by {held.nbytes + growth} bytes, more than {most}"
+    held.nbytes += growth
+    held.nodes.add(root)
+    return True
 
 
 def _fold(root: Node) -> tuple[Any, ...]:

@@ -8,9 +8,8 @@ import numpy as np
 
 from tactix.contracts.expr import walk
 from tactix.contracts.graph import Node
-from tactix.contracts.region import program
 from tactix.contracts.rule import Fuse, Rule, fuse, pointwise
-from tactix_builtin.rules.anchors import broadcasts_surely, in_vectors
+from tactix_builtin.rules.anchors import broadcasts_surely, expressions, in_vectors
 from tactix_builtin.rules.epilogue import MAX_NODES
 from tactix_builtin.rules.facts import awaits_reader, used_only_by
 
@@ -24,7 +23,7 @@ MAX_REPEATED = 8
 
 
 def _operations(node: Node) -> list[str]:
-    return [n.op for n in walk(program(node.body, node.specs).results)]
+    return [n.op for n in walk(expressions(node)[0].results)]
 
 
 def _cheap(node: Node) -> bool:

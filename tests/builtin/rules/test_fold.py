@@ -44,6 +44,20 @@ def test_results_may_be_large_or_not_much_larger_than_their_inputs(net, monkeypa
     assert sorted(n.layer.name for n in out.nodes) == ["Add", "Sub", "Sub", "Sub"]
 
 
+def test_many_small_results_are_no_more_than_the_weights_allow(net, monkeypatch):
+    """A file of a few bytes may ask for any number of them."""
+    monkeypatch.setattr(fold, "MAX_BYTES", 1 << 12)
+    for i in range(20):
+        wide = net.add("Add", net.random(16, 1), net.random(16))
+        net.mark_output(net.add("Sub", net.x(16, 16, name=f"x{i}"), wide), f"y{i}")
+    out, trace = fuse(net, fold.RULES)
+    left = [n for n in out.nodes if n.layer.name == "Add"]
+    assert 0 < len(left) < 20
+    held = sum(v.const.nbytes for v in out.constants)
+    assert held <= (1 << 12) + 2 * fold.MAX_GROWTH * 20 * 2 * 64
+    assert any("constants would grow" in m.reason for m in trace.near_misses)
+
+
 def test_large_results_stay_layers(net, monkeypatch):
     monkeypatch.setattr(fold, "MAX_BYTES", 64)
     monkeypatch.setattr(fold, "MAX_REPEATED", 1 << 12)

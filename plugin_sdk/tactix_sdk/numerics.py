@@ -48,8 +48,27 @@ def _evaluate_node(n: Scalar, args: list[Any], inputs: Sequence[Any], table: dic
 def _cast(x: Any, dtype: DType) -> Any:
     import numpy as np
 
-    y = array(x).astype(dtype.numpy)
+    x = array(x)
+    if dtype in (DType.UINT32, DType.UINT64) and x.dtype.kind == "f":
+        return _unsigned(x).astype(dtype.numpy)
+    y = x.astype(dtype.numpy)
     return y.astype(np.float32) if dtype.is_float and dtype.bits < 32 else y
+
+
+def _unsigned(x: Any) -> Any:
+    """The truncated numbers modulo 2^64; what int64 cannot hold, as it is or without 2^63, is its lowest number.
+
+    So has it ONNX Runtime on x86 (cvttss2si); numpy leaves it to the machine.
+    """
+    import numpy as np
+
+    half = 2.0**63
+    x = np.asarray(x, np.float64)
+    large = x >= half
+    x = np.where(large, x - half, x)
+    inside = (x >= -half) & (x < half)
+    whole = np.where(inside, np.where(inside, x, 0).astype(np.int64), np.iinfo(np.int64).min)
+    return np.where(large, whole.view(np.uint64) ^ np.uint64(1 << 63), whole.view(np.uint64))
 
 
 @functools.cache

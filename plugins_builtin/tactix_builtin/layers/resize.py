@@ -79,12 +79,14 @@ COORDINATES: dict[str, Callable[[Array, Axis], Array]] = {
     "tf_crop_and_resize": _crop,
 }
 
-ROUNDINGS: dict[str, Callable[[Array], Array]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
-    "floor": np.floor,
-    "ceil": np.ceil,
+ROUNDINGS: dict[str, Callable[[Array, Axis], Array]] = {
+    "round_prefer_floor": lambda x, a: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x, a: np.floor(x + 0.5),
+    "floor": lambda x, a: np.floor(x),
+    "ceil": lambda x, a: np.ceil(x),
+    "simple": lambda x, a: np.ceil(x) if a.scale < 1 else np.floor(x),
 }
+"""``simple`` is how ONNX Runtime reads operator set 10, which names no rounding: up along axes that shrink."""
 
 
 def _triangle(t: Array, a: float) -> Array:
@@ -108,7 +110,7 @@ def axis_weights(attrs: ResizeAttrs, a: Axis) -> tuple[Array, Array]:
     weights = np.zeros((a.out, a.size))
     rows = np.arange(a.out)
     if attrs.mode == "nearest":
-        nearest = np.clip(ROUNDINGS[attrs.nearest_mode](x), 0, a.size - 1).astype(np.int64)
+        nearest = np.clip(ROUNDINGS[attrs.nearest_mode](x, a), 0, a.size - 1).astype(np.int64)
         weights[rows, nearest] = 1
         return weights, outside
     kernel, radius = _KERNELS[attrs.mode]

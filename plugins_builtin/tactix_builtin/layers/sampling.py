@@ -174,7 +174,6 @@ class RoiAlign(Layer):
 
     key = "tactix.RoiAlign@1"
     Attrs = RoiAlignAttrs
-    imports = ("onnx:ai.onnx::RoiAlign",)
 
     def infer(self, attrs: RoiAlignAttrs, inputs: Specs) -> list[TensorSpec]:
         x, rois, owners = required(self, inputs, 3)

@@ -34,19 +34,20 @@ def window_count(
     size: Sequence[Dim], kernel: Sequence[Dim], strides: Sequence[Dim], pads: Sequence[Dim], dilations: Sequence[Dim],
     ceil_mode: bool, who: str,
 ) -> Shape:  # fmt: skip
-    """Windows along each axis. With ``ceil_mode`` a last one may hang over, if it starts before the end's pad."""
+    """Windows along each axis. With ``ceil_mode`` a last one may hang over, if it starts before the end's pad.
+
+    The last may be the first: a window larger than its axis, by less than the stride.
+    """
     n = len(size)
     out: list[Dim] = []
     for i, span in enumerate(spans(kernel, dilations)):
         room = size[i] + pads[i] + pads[n + i] - span
-        if compare(room, 0) == "<":
+        count = (ceildiv if ceil_mode else floordiv)(room, strides[i]) + 1
+        if compare(count, 1) == "<":
             raise ShapeError(
                 f"{who}: a window of {span} does not fit axis {i} of {size[i]}", do="Check kernel and pads"
             )
-        if ceil_mode:
-            out.append(dmin(ceildiv(room, strides[i]) + 1, ceildiv(size[i] + pads[i], strides[i])))
-        else:
-            out.append(floordiv(room, strides[i]) + 1)
+        out.append(dmin(count, ceildiv(size[i] + pads[i], strides[i])) if ceil_mode else count)
     return tuple(out)
 
 

@@ -48,9 +48,9 @@ def resize_first(ctx: Context, node: Any) -> Value:
 
 
 def _old(ctx: Context) -> Value:
-    """Upsample and the first Resize: coordinates divided by the scale, rounded down."""
+    """Upsample and the first Resize: coordinates divided by the scale, rounded as ONNX Runtime does."""
     x, mode = ctx.tensor(), ctx.attr("mode", "nearest")
-    fields = {"mode": "linear" if mode in ("bilinear", "linear") else mode, "nearest_mode": "floor"}
+    fields = {"mode": "linear" if mode in ("bilinear", "linear") else mode, "nearest_mode": "simple"}
     fields["coordinate_transformation_mode"] = "asymmetric"
     if not ctx.has_attr("scales") and _is_late(ctx, 1):
         return ctx.layer("tactix.DynamicResize", [x, None, ctx.tensor(1)], symbol=ctx.symbol(), **fields)

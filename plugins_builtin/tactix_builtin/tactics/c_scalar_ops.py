@@ -35,6 +35,8 @@ class ScalarEmitter(Emitter):
     def convert(self, text: str, source: DType, target: DType) -> str:
         if target is DType.BOOL:
             return f"({text} != 0)"
+        if source.is_float and target in (DType.UINT32, DType.UINT64):
+            return f"tx_{target.value}_of({text})"
         return f"({c_text.ctype(target)}){text}"
 
     def operation(self, node: Scalar, dtype: DType) -> str:

@@ -8,6 +8,14 @@ TX_RARE double tx_mod_double(double a, double b) {
     return r == 0.0 ? copysign(0.0, b) : (r < 0.0) != (b < 0.0) ? r + b : r;
 }
 
+/* A float as an unsigned integer: the truncated number modulo 2^32 or 2^64, as ONNX Runtime has it on x86. C leaves
+   negative ones undefined, other machines saturate. What int64 cannot hold becomes its lowest, as cvttss2si gives. */
+TX_INLINE int64_t tx_i64_of(double x) { return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN; }
+TX_INLINE uint32_t tx_u32_of(double x) { return (uint32_t)tx_i64_of(x); }
+TX_INLINE uint64_t tx_u64_of(double x) {
+    return x >= 0x1p63 ? (uint64_t)tx_i64_of(x - 0x1p63) ^ (uint64_t)1 << 63 : (uint64_t)tx_i64_of(x);
+}
+
 /* Integers: division truncates; by zero it gives 0, as numpy; shifts past the width give 0. */
 #define TX_SIGNED_INT(name, type, wide)                                                                             \
     TX_INLINE type tx_div_##name(type a, type b) { return b == 0 ? 0 : b == -1 ? (type)(0 - (wide)a) : (type)(a / b); } \

@@ -52,7 +52,7 @@ class Binary:
 
 @dataclass(frozen=True)
 class Arg:
-    """One kernel argument: ``input i``, ``output i``, ``constant name``, ``workspace`` + offset, or ``scalar`` dim."""
+    """One kernel argument; the functions below make one of each kind and say what the kernel gets."""
 
     kind: str
     index: int = 0
@@ -83,6 +83,15 @@ def workspace(offset: Dim = 0) -> Arg:
 def scalar(value: Dim) -> Arg:
     """An integer."""
     return Arg("scalar", value=value)
+
+
+def fault() -> Arg:
+    """Address of the launch's own record of four int64, where a kernel reports an index that is out of range.
+
+    Whoever finds the first at 0 and makes it 1 writes the index and the size of its axis to the second and third; then
+    the int64 at the address that the fourth holds becomes 1. The launcher raises ``out_of_range`` after the run.
+    """
+    return Arg("fault")
 
 
 @dataclass(frozen=True)

@@ -291,4 +291,5 @@ def _argument_fits(s: Step, a: Arg) -> bool:
     sides = {"input": s.inputs, "output": s.outputs}
     if a.kind in sides:
         return 0 <= a.index < len(sides[a.kind]) and sides[a.kind][a.index].buffer >= 0
-    return {"constant": a.name in s.constants, "scalar": True, "workspace": s.workspace >= 0}.get(a.kind, False)
+    known = {"constant": a.name in s.constants, "scalar": True, "fault": True, "workspace": s.workspace >= 0}
+    return known.get(a.kind, False)

@@ -154,6 +154,12 @@ class ExecutionError(TactixError):
     code = ErrorCode.FAILED_EXECUTION
 
 
+def out_of_range(index: int, size: int, who: str = "") -> ExecutionError:
+    """The error for an index into an axis of ``size`` elements that it does not have."""
+    what, why = f"index {index} is out of range", f"the axis has {size} elements"
+    return ExecutionError(what, who=who, why=why, do="Indices go from -size to size - 1")
+
+
 class PluginError(TactixError):
     """A plugin that is missing, broken or in conflict."""
 

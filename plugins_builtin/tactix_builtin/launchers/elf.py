@@ -20,7 +20,7 @@ from typing import Any
 from tactix.contracts.artifact import Arg, Binary, Launch
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.words.dims import Dim, Env, evaluate
-from tactix.words.errors import ExecutionError
+from tactix.words.errors import ExecutionError, out_of_range
 
 ABI = 4
 
@@ -168,6 +168,7 @@ class Table:
         self.starts: list[int] = []
         self.users: dict[int, list[tuple[int, int]]] = {}
         self.executor: Library | None = None
+        self.faults: list[tuple[int, str]] = []  # slot, and the step that a bad index is reported of
         pointers: list[tuple[int, int, int]] = []  # slot, buffer, index of the offset
         scalars: list[tuple[int, int]] = []  # slot, index of the value
         known: dict[Dim, int] = {}
@@ -178,7 +179,9 @@ class Table:
             self.starts.append(self.size)
             for arg in launch.args:
                 value = known.setdefault(arg.value, len(known))
-                if arg.kind == "scalar":
+                if arg.kind == "fault":
+                    self.faults.append((self.size, step.name))
+                elif arg.kind == "scalar":
                     scalars.append((self.size, value))
                 else:
                     pointers.append((self.size, _buffer(step, arg), value))
@@ -215,14 +218,51 @@ def _kernels(steps: Sequence[Step]) -> Iterator[tuple[Step, Launch, Library, int
                 raise ExecutionError(f"its machine code has no kernel {symbol!r}", who=s.name) from None
 
 
+class Faults:
+    """What the kernels of a run report of indices that are out of range: a record each, see ``artifact.fault``.
+
+    ``flag``: its only element is not 0 once there is something in a record.
+    """
+
+    def __init__(self, steps: Sequence[str]) -> None:
+        import numpy as np
+
+        self._steps = steps
+        words = self._words = np.zeros((1 + len(steps), 4), np.int64)
+        words[1:, 3] = words.ctypes.data
+        self.flag = memoryview(words[0, :1].data)
+        self.addresses = words.ctypes.data + words.strides[0] * np.arange(1, 1 + len(steps))
+
+    def fail(self) -> None:
+        """Raises ExecutionError for the first step that reported an index; nothing is reported any more."""
+        first = int(self._words[1:, 0].argmax())
+        _, index, size, _ = self._words[1 + first].tolist()
+        self._words[0] = 0
+        self._words[1:, :3] = 0
+        raise out_of_range(index, size, self._steps[first])
+
+
+def _watched(run: Callable[..., Any], faults: Faults) -> Callable[..., Any]:
+    """The call, and the error for what was reported meanwhile."""
+    flag = faults.flag
+
+    def watched(*args: Any) -> None:
+        run(*args)
+        if flag[0]:
+            faults.fail()
+
+    return watched
+
+
 class ElfRun(functools.partial[None]):
-    """All launches as one native call. A partial, so that calling it costs no Python frame."""
+    """All launches as one native call. A partial, so that calling it costs no Python frame where nothing is watched."""
 
     _args: Any
     _slots: Any
     _table: Any
     _times: Any
     _address: Any
+    _faults: Faults | None
 
     def __new__(cls, table: Table, threads: int) -> ElfRun:
         import numpy as np
@@ -235,7 +275,10 @@ class ElfRun(functools.partial[None]):
         native[:4] = count, threads, table.kernels.ctypes.data, args.ctypes.data
         native[4:7] = [row.ctypes.data for row in times]
         address = native.ctypes.data
-        self = super().__new__(cls, table.executor.runner(address) if table.executor else _nothing)
+        run = table.executor.runner(address) if table.executor else _nothing
+        faults = Faults([step for _, step in table.faults]) if table.faults else None
+        self = super().__new__(cls, _watched(run, faults) if faults else run)
+        self._faults = faults
         self._slots, self._table, self._times, self._args, self._address = slots, native, times, args, address
         return self
 
@@ -245,6 +288,9 @@ class ElfRun(functools.partial[None]):
         self._values = [0] * len(table.dims)
         self._start: Any = table.executor.start if table.executor else _nothing
         self._repeat: Any = table.executor.repeat if table.executor else _nothing
+        if self._faults:
+            self._repeat = _watched(self._repeat, self._faults)
+            self._slots[[slot for slot, _ in table.faults]] = self._faults.addresses
 
     def bind(self, env: Env, addresses: Sequence[int]) -> None:
         import numpy as np

@@ -59,6 +59,9 @@ def _computed(name: str, layer: Layer, attrs: Any, inputs: Sequence[Any]) -> Seq
     try:
         with np.errstate(all="ignore"):
             return layer.reference(attrs, *inputs)
+    except ExecutionError as e:
+        e.who = e.who or name
+        raise
     except Exception as e:
         raise _failed(name, layer, e) from e
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from tactix.contracts.layer import Layer, random_array
 from tactix.words.dims import Shape, compare
-from tactix.words.errors import DTypeError, ShapeError
+from tactix.words.errors import DTypeError, ShapeError, out_of_range
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers.common import Array, Movement, Specs, axis_of, pick, required, same_dim, wide
 from tactix_builtin.layers.shape import AxisAttrs
@@ -30,6 +31,16 @@ def _random_indices(rng: Any, spec: TensorSpec, bound: Any) -> Array:
     return rng.integers(-np.asarray(bound), bound, spec.at({})).astype(spec.dtype.numpy)
 
 
+def in_range(indices: Array, size: int) -> Array:
+    """Indices into an axis of ``size`` elements, from -size to size - 1. Raises ExecutionError for the first other."""
+    indices = np.asarray(indices)
+    # compared by their ends first: that takes no memory, and these are all that is looked at as a rule
+    if indices.size and (int(indices.max()) >= size or int(indices.min()) < -size):
+        wrong = indices[(indices >= size) | (indices < -size)]
+        raise out_of_range(int(wrong[0]), size)
+    return indices
+
+
 class Gather(Movement):
     """Slices of data along ``axis``: its dims are replaced by those of the indices."""
 
@@ -43,7 +54,7 @@ class Gather(Movement):
         return [(*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])]
 
     def reference(self, attrs: AxisAttrs, *inputs: Array) -> tuple[Array, ...]:
-        return (array(np.take(inputs[0], inputs[1], axis=attrs.axis)),)
+        return (array(np.take(inputs[0], in_range(inputs[1], inputs[0].shape[attrs.axis]), axis=attrs.axis)),)
 
     def sample(self, attrs: AxisAttrs, inputs: Specs, rng: Any) -> list[Any]:
         data, indices = required(self, inputs, 2)
@@ -82,8 +93,13 @@ def _check_inside(data: TensorSpec, indices: TensorSpec, axis: int, who: str) ->
 def _along(indices: Array, shape: tuple[int, ...], axis: int) -> tuple[Array, ...]:
     """An index for every axis: the given one at ``axis``, the position elsewhere."""
     where = list(np.ogrid[tuple(slice(0, n) for n in indices.shape)])
-    where[axis] = indices
+    where[axis] = in_range(indices, shape[axis])
     return tuple(where)
+
+
+def _places(indices: Array, shape: Sequence[int]) -> tuple[Array, ...]:
+    """The last axis of the indices as one array for each axis of ``shape`` that they name."""
+    return tuple(in_range(i, n) for i, n in zip(np.moveaxis(indices, -1, 0), shape, strict=False))
 
 
 @dataclass(frozen=True)
@@ -112,7 +128,7 @@ class GatherND(Movement):
         data, indices = inputs
         batch = indices.shape[: attrs.batch_dims]
         own = [g.reshape(g.shape + (1,) * (indices.ndim - 1 - len(batch))) for g in np.ogrid[_ranges(batch)]]
-        return (np.asarray(data[(*own, *np.moveaxis(indices, -1, 0))]),)
+        return (np.asarray(data[(*own, *_places(indices, data.shape[len(batch) :]))]),)
 
     def sample(self, attrs: GatherNDAttrs, inputs: Specs, rng: Any) -> list[Any]:
         data, indices = required(self, inputs, 2)
@@ -188,7 +204,7 @@ class ScatterND(Scatter):
 
     def reference(self, attrs: ScatterNDAttrs, *inputs: Array) -> tuple[Array, ...]:
         data, indices, updates = inputs
-        return (_write(data, tuple(np.moveaxis(indices, -1, 0)), updates, attrs.reduction),)
+        return (_write(data, _places(indices, data.shape), updates, attrs.reduction),)
 
     def sample(self, attrs: ScatterNDAttrs, inputs: Specs, rng: Any) -> list[Any]:
         data, indices, updates = super().sample(attrs, inputs, rng)

@@ -1,6 +1,6 @@
 """Gather, GatherElements and GatherND in C: any movable dtype, any integer indices, linear format.
 
-Negative indices count from the end. An index beyond the axis reads the nearest element: kernels cannot raise.
+Negative indices count from the end. What an index beyond the axis asks for is left out and reported: the run fails.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def _gather(args: Args, node: Node, ctx: CompileContext) -> list[str]:
     size, count = args.dim(data.shape[axis]), args.dim(indices.numel)
     body = [
         f"const int64_t k = o % {count}, b = o / {count};",
-        f"const int64_t j = tx_index((int64_t){args.input(1)}[k], {size});",
+        f"const int64_t j = tx_index((int64_t){args.input(1)}[k], {size}, {args.fault()});",
+        "if (j < 0) continue;",
         _take(args, f"(b * {size} + j) * {args.dim(inner)}", "o", inner, data.dtype.itemsize),
     ]
     return [c_text.split(args.dim(outer * indices.numel)), loop("o", "lo", "hi", *body)]
@@ -79,10 +80,17 @@ def _nd(args: Args, node: Node, ctx: CompileContext) -> list[str]:
     inner = dims.prod(data.shape[batch + depth :])
     per_batch = args.dim(dims.prod(indices.shape[batch:-1]))
     terms = [f"o / {per_batch} * {args.dim(dims.prod(data.shape[batch:]))}"] if batch else []
+    places = []
     for d in range(depth):
-        size = args.dim(data.shape[batch + d])
-        terms.append(f"tx_index((int64_t){args.input(1)}[o * {depth} + {d}], {size}) * {args.dim(strides[batch + d])}")
-    body = [f"const int64_t from = {' + '.join(terms)};", _take(args, "from", "o", inner, data.dtype.itemsize)]
+        place, size = f"(int64_t){args.input(1)}[o * {depth} + {d}]", args.dim(data.shape[batch + d])
+        places.append(f"const int64_t j{d} = tx_index({place}, {size}, {args.fault()});")
+        terms.append(f"j{d} * {args.dim(strides[batch + d])}")
+    body = [
+        *places,
+        f"if (({' | '.join(f'j{d}' for d in range(depth))}) < 0) continue;",
+        f"const int64_t from = {' + '.join(terms)};",
+        _take(args, "from", "o", inner, data.dtype.itemsize),
+    ]
     return [c_text.split(args.dim(dims.prod(indices.shape[:-1]))), loop("o", "lo", "hi", *body)]
 
 
@@ -94,11 +102,12 @@ def _elements(args: Args, node: Node, ctx: CompileContext) -> list[str]:
     size, last = args.dim(data.shape[axis]), args.dim(indices.shape[-1])
     elsewhere = [i for i in range(rank - 1) if i != axis]
     base = args.offset([strides[i] for i in elsewhere], [names[i] for i in elsewhere])
-    j = f"tx_index((int64_t){args.input(1)}[o * {last} + i], {size})"
-    source = f"base + {j} * {args.dim(strides[axis])}" + (" + i" if axis != rank - 1 else "")
+    j = f"tx_index((int64_t){args.input(1)}[o * {last} + i], {size}, {args.fault()})"
+    source = f"base + j * {args.dim(strides[axis])}" + (" + i" if axis != rank - 1 else "")
+    take = _take(args, source, f"o * {last} + i", 1, data.dtype.itemsize)
     body = [
         c_text.decode("o", names[:-1], [args.dim(d) for d in indices.shape[:-1]]),
         f"const int64_t base = {base};",
-        loop("i", "0", last, _take(args, source, f"o * {last} + i", 1, data.dtype.itemsize)),
+        loop("i", "0", last, f"const int64_t j = {j};", "if (j < 0) continue;", take),
     ]
     return [c_text.split(args.dim(dims.prod(indices.shape[:-1]))), loop("o", "lo", "hi", *body)]

@@ -111,6 +111,10 @@ class Args:
         count = sum(a.kind == "scalar" for a in self._args)
         return self._add(art.scalar(d), f"d{count}", "int64_t")
 
+    def fault(self) -> str:
+        """Pointer to the record in which ``tx_index`` reports an index that is out of range."""
+        return self._add(art.fault(), "fault", "int64_t*")
+
     def phase(self, value: int = 0) -> str:
         """For kernels of several launches, see ``launches``: the name of the launch's number."""
         return self._add(Arg("phase", value), "phase", "int64_t")

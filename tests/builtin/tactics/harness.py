@@ -205,6 +205,7 @@ def _check_case(case: Case, items: Any, library: Any, symbols: Mapping[int, Bina
             run = Run(case.node, variant, artifact, case.env)
             function = getattr(library, symbols[id(artifact)].symbol)
             got = run(function, arrays, nt, where)
+            assert not run.reported, f"{where}: reported an index"
             for j, (g, e) in enumerate(zip(got, expected, strict=True)):
                 compare(g, np.asarray(e), case.budget, f"{where} output {j}")
 
@@ -285,6 +286,7 @@ class Run:
     def __init__(self, n: Node, variant: Variant, artifact: KernelArtifact, env: Mapping[str, int]) -> None:
         self.node, self.variant, self.artifact, self.env = n, variant, artifact, dict(env)
         self.workspace = Buffer(dims.evaluate(artifact.workspace, self.env), 0xA5)
+        self.fault = Buffer(5 * 8, 0)  # the record, and the flag
         self.inputs: list[Buffer] = []
         self.outputs: list[Buffer] = []
         self.constants: dict[str, Buffer] = {}
@@ -306,10 +308,15 @@ class Run:
             assert packed.tobytes() == b.array(np.uint8, (-1,)).tobytes(), f"{where}: wrote to input {i}"
         return [self.output(j, where) for j in range(len(self.outputs))]
 
+    @property
+    def reported(self) -> bool:
+        """Whether the kernel found an index that is out of range."""
+        return bool(self.fault.array(np.int64, (5,))[4])
+
     def buffers(self) -> dict[str, Buffer]:
         out = {f"input {i}": b for i, b in enumerate(self.inputs)}
         out |= {f"output {j}": b for j, b in enumerate(self.outputs)}
-        return {**out, **self.constants, "the workspace": self.workspace}
+        return {**out, **self.constants, "the workspace": self.workspace, "the record of faults": self.fault}
 
     def fill(self, arrays: Sequence[Any]) -> None:
         """Inputs and constants packed into fresh buffers; outputs of 0xFF."""
@@ -330,6 +337,9 @@ class Run:
                 values.append(dims.evaluate(a.value, self.env))
             elif a.kind == "workspace":
                 values.append(at(self.workspace) + dims.evaluate(a.value, self.env))
+            elif a.kind == "fault":
+                values.append(at(self.fault))
+                self.fault.array(np.int64, (5,))[3] = values[-1] + 32
             elif a.kind == "constant":
                 values.append(at(self.constants[a.name]))
             else:

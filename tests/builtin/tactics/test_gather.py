@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness import NATIVE, Case, check, check_all, node
+from harness import COMPILER, NATIVE, Case, Run, _compile, _library, check, check_all, node
 
 from tactix.contracts.tactic import Reject
 from tactix.words import dims
@@ -56,18 +56,28 @@ def test_gather_nd(batch, depth):
     check(node("GatherND", [x, i], batch_dims=batch), TACTIC, [x, i])
 
 
-def test_wild_indices_stay_inside():
-    x = _f32(5, 20)
-    n = node("Gather", [x, np.array([0])], axis=0)
-    wild, kept = np.array([7, -99, 2**40]), np.array([4, 0, 4])
-    case = Case(node("Gather", [x, wild], axis=0), TACTIC, [x, wild])
-    from harness import COMPILER, Run, _compile, _library
-
+@pytest.mark.parametrize(
+    ("op", "wild", "fields", "kept"),
+    [
+        ("Gather", [7, 1, 2**40], {"axis": 0}, [1]),
+        ("Gather", [2, -99, -(2**63)], {"axis": 0}, [0]),
+        ("GatherND", [[2], [7], [-6]], {}, [0]),
+        ("GatherElements", [[2] * 20, [7] * 20, [-6] * 20], {"axis": 0}, [0]),
+    ],
+)
+def test_wild_indices_are_reported_and_read_nothing(op, wild, fields, kept):
+    x, wild = _f32(5, 20), np.array(wild)
+    case = Case(node(op, [x, wild], **fields), TACTIC, [x, wild])
     ((variant, artifact),) = _compile(case)
     (binary,) = COMPILER.compile([artifact.code], NATIVE)
-    (y,) = Run(case.node, variant, artifact, {})(getattr(_library(binary), binary.symbol), [x, wild], 1)
-    np.testing.assert_array_equal(y, x[kept])
-    assert n.outputs[0].spec.shape == (1, 20)
+    run = Run(case.node, variant, artifact, {})
+    (y,) = run(getattr(_library(binary), binary.symbol), [x, wild], 1)
+    wanted = np.full((3, 20), np.nan, np.float32)
+    wanted[kept] = x[wild.reshape(3, -1)[kept][:, 0]]
+    np.testing.assert_array_equal(y, wanted)
+    reported, index, size, _, flag = run.fault.array(np.int64, (5,)).tolist()
+    assert (reported, flag, size) == (1, 1, 5)
+    assert index == next(i for i in wild.flat if not -5 <= i < 5)
 
 
 @pytest.mark.parametrize("env", [{"n": 1, "s": 1}, {"n": 3, "s": 7}, {"n": 0, "s": 3}])

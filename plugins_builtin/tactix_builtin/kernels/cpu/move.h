@@ -57,8 +57,19 @@ TX_INLINE void tx_copy(char* y, const char* x, int64_t n) {
     for (; i < n; i++) y[i] = x[i];
 }
 
-/* An index that may count from the end; kept within the axis, since a kernel cannot raise. */
-TX_INLINE int64_t tx_index(int64_t i, int64_t size) {
-    i = i < 0 ? i + size : i;
-    return i < 0 ? 0 : i < size ? i : size - 1;
+/* Note the first index that is out of range, and that there is one: the run fails when it is over. */
+TX_RARE void tx_report(int64_t* fault, int64_t i, int64_t size) {
+    if (!__atomic_exchange_n(fault, 1, __ATOMIC_RELAXED)) {
+        fault[1] = i;
+        fault[2] = size;
+    }
+    __atomic_store_n((int64_t*)fault[3], 1, __ATOMIC_RELAXED);
+}
+
+/* An index that may count from the end; -1 if it is out of range, which is reported. */
+TX_INLINE int64_t tx_index(int64_t i, int64_t size, int64_t* fault) {
+    const int64_t at = i < 0 ? i + size : i;
+    if (__builtin_expect((uint64_t)at < (uint64_t)size, 1)) return at;
+    tx_report(fault, i, size);
+    return -1;
 }

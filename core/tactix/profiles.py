@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 from tactix.config import BuilderConfig, OptimizationProfile
+from tactix.constraints import settled
 from tactix.network.definition import NetworkDefinition
 from tactix.plan.schema import Profile
 from tactix.words.dims import Expr, evaluate, show, symbol_name, symbols
-from tactix.words.errors import ConfigError
+from tactix.words.errors import ConfigError, ShapeError
 
-DEFAULT_LENGTH = 128
+DEFAULT_LENGTHS = (128, 64, 32, 16, 8, 4, 2)
 """What to tune for along a symbolic axis that is not the first, when no profile says; the first is a batch of 1."""
 
+LARGEST = (1 << 24) - 1
+"""Most elements of a tensor at sizes that nobody asked for: builds hold such tensors, and their references."""
 
 UNKNOWN_LENGTH = 16
 """What to tune for where only running tells."""
@@ -25,7 +29,7 @@ Range = tuple[int, int, int | None]
 
 def ranges(net: NetworkDefinition, config: BuilderConfig) -> list[Profile]:
     """One Profile per configured one, or one that takes any size. Raises ConfigError."""
-    return [_from(net, p) for p in config.profiles] or [_open(net)]
+    return [_from(net, p) for p in config.profiles] or [Profile("default", _open(net))]
 
 
 def with_unknown(net: NetworkDefinition, opt: Mapping[str, int]) -> dict[str, int]:
@@ -34,26 +38,58 @@ def with_unknown(net: NetworkDefinition, opt: Mapping[str, int]) -> dict[str, in
     return {**dict.fromkeys(sorted(found), UNKNOWN_LENGTH), **opt}
 
 
-def _open(net: NetworkDefinition) -> Profile:
+def _open(net: NetworkDefinition, given: Mapping[str, Range] | None = None) -> dict[str, Range]:
+    """Ranges that take any size, but the given ones; tuned for sizes that make sense and are not too large.
+
+    The longest of DEFAULT_LENGTHS is taken with which no tensor has more than LARGEST elements.
+    """
+    fixed = dict(given or {})
+    made: dict[str, Range] = {}
+    for length in DEFAULT_LENGTHS:
+        made = _roomy(net, _of_length(net, length) | fixed, fixed)
+        free = {s: r[2] for s, r in made.items() if s not in fixed}
+        sizes = settled(net, {s: r[1] for s, r in made.items()}, free)
+        made = {s: (r[0], sizes[s], r[2]) for s, r in made.items()}
+        if _most_elements(net, sizes) <= LARGEST:
+            break
+    return made
+
+
+def _of_length(net: NetworkDefinition, length: int) -> dict[str, Range]:
+    """Any size, tuned for a batch of 1 and for ``length`` along other axes, as far as the network goes."""
     dims: dict[str, Range] = {}
     for v in net.inputs:
         for axis, d in enumerate(v.spec.shape):
             if name := symbol_name(d):
                 high = net.limits.get(name)
-                opts = [1 if axis == 0 else DEFAULT_LENGTH, *([high] if high is not None else [])]
+                opts = [1 if axis == 0 else length, *([high] if high is not None else [])]
                 opts += [dims[name][1]] if name in dims else []
                 dims[name] = (0, min(opts), high)
-    return Profile("default", _roomy(net, dims))
+    return dims
 
 
-def _roomy(net: NetworkDefinition, ranges: dict[str, Range]) -> dict[str, Range]:
-    """The ranges, tuned for more where else a tensor would have no elements: windows must fit."""
+def _most_elements(net: NetworkDefinition, sizes: Mapping[str, int]) -> int:
+    """Of the largest tensor whose size follows from these; 0 if there is none."""
+    found = {v.spec.numel for v in (*net.inputs, *(v for n in net.nodes for v in n.outputs))}
+    most = 0
+    for d in (d for d in found if isinstance(d, Expr) and symbols(d) <= sizes.keys()):
+        with contextlib.suppress(ShapeError, ZeroDivisionError):  # what cannot be met is for the build to tell
+            most = max(most, evaluate(d, sizes))
+    return most
+
+
+def _roomy(net: NetworkDefinition, ranges: dict[str, Range], fixed: Mapping[str, Range]) -> dict[str, Range]:
+    """The ranges, free ones tuned for more where else a tensor would have no elements: windows must fit."""
     out = dict(ranges)
     found = {d for n in net.nodes for v in n.outputs for d in v.spec.shape if isinstance(d, Expr)}
     for d in sorted((d for d in found if symbols(d) <= out.keys()), key=str):
         for k in range(MOST_DOUBLINGS):
-            more = {s: (out[s][0], out[s][1] << k, out[s][2]) for s in symbols(d)}
-            if evaluate(d, {s: r[1] for s, r in more.items()}) > 0:
+            more = {s: (out[s][0], out[s][1] << k * (s not in fixed), out[s][2]) for s in symbols(d)}
+            try:
+                enough = evaluate(d, {s: r[1] for s, r in more.items()}) > 0
+            except ShapeError:  # what does not broadcast is settled later
+                break
+            if enough:
                 out.update({s: r for s, r in more.items() if r[2] is None or r[1] <= r[2]})
                 break
     return out
@@ -61,7 +97,7 @@ def _roomy(net: NetworkDefinition, ranges: dict[str, Range]) -> dict[str, Range]
 
 def _from(net: NetworkDefinition, profile: OptimizationProfile) -> Profile:
     inputs = {v.name: v for v in net.inputs}
-    dims: dict[str, Range] = dict(_open(net).dims)
+    dims: dict[str, Range] = {}
     given: dict[str, str] = {}
     for name, rows in profile.shapes.items():
         if name not in inputs:
@@ -79,4 +115,4 @@ def _from(net: NetworkDefinition, profile: OptimizationProfile) -> Profile:
                 if symbol in given and dims[symbol] != (low, opt, high):
                     raise ConfigError(f"the profiles of {given[symbol]!r} and {name!r} disagree on {symbol!r}")
                 dims[symbol], given[symbol] = (low, opt, high), name
-    return Profile("profile", dims)
+    return Profile("profile", _open(net, dims))

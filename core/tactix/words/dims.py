@@ -10,7 +10,9 @@ from __future__ import annotations
 import functools
 import operator
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -296,6 +298,58 @@ def symbols(d: Dim) -> frozenset[str]:
         for a in atoms:
             out |= frozenset({a.op}) if not a.args else symbols(a.args[0]) | symbols(a.args[1])
     return frozenset(out)
+
+
+def operations(d: Dim, op: str) -> list[tuple[Dim, Dim]]:
+    """Arguments of every operation of that kind in an expression, inner ones first."""
+    out: list[tuple[Dim, Dim]] = []
+    for a in (a for atoms, _ in _terms(d) for a in atoms if a.args):
+        out += [*operations(a.args[0], op), *operations(a.args[1], op)]
+        out += [(a.args[0], a.args[1])] if a.op == op else []
+    return out
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """What must hold for a shape to make sense, and only running tells: ``==``, ``>=``, or ``bcast``, to broadcast."""
+
+    left: Dim
+    relation: str
+    right: Dim
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        return symbols(self.left) | symbols(self.right)
+
+    def holds(self, env: Env) -> bool:
+        """Whether it does for these values; not where a side makes no sense itself."""
+        try:
+            left, right = evaluate(self.left, env), evaluate(self.right, env)
+        except (ShapeError, ZeroDivisionError):
+            return False
+        if self.relation == ">=":
+            return left >= right
+        return left == right or (self.relation == "bcast" and 1 in (left, right))
+
+
+_noted: ContextVar[list[Assumption] | None] = ContextVar("noted", default=None)
+
+
+@contextmanager
+def assumptions() -> Iterator[list[Assumption]]:
+    """Collect what is assumed inside."""
+    found: list[Assumption] = []
+    token = _noted.set(found)
+    try:
+        yield found
+    finally:
+        _noted.reset(token)
+
+
+def assume(left: Dim, relation: str, right: Dim) -> None:
+    """Tell whoever collects it that something is taken for granted about symbols."""
+    if (noted := _noted.get()) is not None and (isinstance(left, Expr) or isinstance(right, Expr)):
+        noted.append(Assumption(left, relation, right))
 
 
 def symbol_name(d: Dim) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim, Expr, Shape, compare
+from tactix.words.dims import Dim, Expr, Shape, assume, compare
 from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
 from tactix.words.tensor import TensorSpec
@@ -62,6 +62,7 @@ def same_dim(a: Dim, b: Dim, who: str, what: str) -> None:
     """Raises ShapeError if two dims differ for every value of the symbols."""
     if compare(a, b) in ("<", ">"):
         raise ShapeError(f"{who}: {what} is {a} and {b}")
+    assume(a, "==", b)
 
 
 def float_only(spec: TensorSpec, who: str) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tactix.contracts.layer import Layer, random_array
-from tactix.words.dims import Shape, compare
+from tactix.words.dims import Dim, Shape, assume, compare
 from tactix.words.errors import DTypeError, ShapeError, out_of_range
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers.common import Array, Movement, Specs, axis_of, pick, required, same_dim, wide
@@ -41,6 +41,13 @@ def in_range(indices: Array, size: int) -> Array:
     return indices
 
 
+def _assume_room(indices: TensorSpec, size: Dim) -> None:
+    """Constant indices need an axis that has them."""
+    if indices.const is not None and indices.const.size:
+        low, high = int(indices.const.min()), int(indices.const.max())
+        assume(size, ">=", max(high + 1, -low))
+
+
 class Gather(Movement):
     """Slices of data along ``axis``: its dims are replaced by those of the indices."""
 
@@ -51,6 +58,7 @@ class Gather(Movement):
     def shapes(self, attrs: AxisAttrs, inputs: list[TensorSpec]) -> list[Shape]:
         data, indices = inputs[0], _indices(inputs[1], self.key)
         axis = axis_of(attrs.axis, data.rank, self.key)
+        _assume_room(indices, data.shape[axis])
         return [(*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])]
 
     def reference(self, attrs: AxisAttrs, *inputs: Array) -> tuple[Array, ...]:
@@ -85,6 +93,7 @@ class GatherElements(Movement):
 def _check_inside(data: TensorSpec, indices: TensorSpec, axis: int, who: str) -> None:
     if indices.rank != data.rank:
         raise ShapeError(f"{who}: {data} and indices {indices} differ in rank")
+    _assume_room(indices, data.shape[axis])
     for i, (d, n) in enumerate(zip(data.shape, indices.shape, strict=True)):
         if i != axis and compare(n, d) == ">":
             raise ShapeError(f"{who}: indices {indices} reach beyond axis {i} of {data}")
@@ -145,6 +154,9 @@ def _depth(data: TensorSpec, indices: TensorSpec, batch: int, who: str) -> int:
     depth = indices.shape[-1] if indices.rank else None
     if not isinstance(depth, int) or not 1 <= depth <= data.rank - batch or indices.rank <= batch:
         raise ShapeError(f"{who}: indices {indices} do not fit {data} with {batch} batch axes")
+    if indices.const is not None and indices.const.size:
+        for axis in range(depth):
+            _assume_room(replace(indices, const=indices.const[..., axis]), data.shape[batch + axis])
     return depth
 
 

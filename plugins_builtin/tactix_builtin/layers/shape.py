@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim, broadcast_shapes, compare, prod, show, sym
+from tactix.words.dims import Dim, assume, broadcast_shapes, compare, prod, show, sym
 from tactix.words.dims import Shape as DimShape
 from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
@@ -33,6 +33,7 @@ class Reshape(Movement):
     def shapes(self, attrs: ShapeAttrs, inputs: list[TensorSpec]) -> list[DimShape]:
         if compare(inputs[0].numel, prod(attrs.shape)) in ("<", ">"):
             raise ShapeError(f"{self.key}: {inputs[0]} has not the elements of {show(attrs.shape)}")
+        assume(inputs[0].numel, "==", prod(attrs.shape))
         return [attrs.shape]
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
@@ -179,6 +180,9 @@ class Slice(Movement):
             empty = compare(size, 1) in ("<", "<=")
             if not empty and (compare(ends[0], 0) == "<" or compare(ends[1], x.shape[axis]) in (">", ">=", "==")):
                 raise ShapeError(f"{self.key}: elements {ends[0]} to {ends[1]} of axis {axis} of {x}")
+            if isinstance(size, int) and size:
+                assume(x.shape[axis], ">=", ends[1] + 1)
+                assume(ends[0], ">=", 0)
             out[axis] = size
         return [tuple(out)]
 

@@ -1,0 +1,81 @@
+"""What must hold between symbols for a network's shapes to make sense, and sizes for which it does.
+
+Shapes of inputs with symbols of their own say nothing of each other until a layer adds them, or until a mask is as
+long as a past and a present together. Layers note such demands as they infer (``dims.assume``); broadcasts are demands
+of themselves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+from tactix.network.definition import NetworkDefinition
+from tactix.words.dims import Assumption, assumptions, evaluate, operations, symbols
+from tactix.words.errors import TactixError
+
+ROUNDS = 8
+"""How often all demands are looked at: mending one may break another."""
+FARTHEST = 4096
+"""How far from a size one is looked for that meets a demand, where that is no linear equation."""
+
+Sizes = dict[str, int]
+
+
+def demands(net: NetworkDefinition) -> list[Assumption]:
+    """What the layers of a network ask of its symbols, each once, in the order of the nodes."""
+    found: dict[Assumption, None] = {}
+    for n in net.nodes:
+        with assumptions() as noted:
+            n.layer.infer(n.attrs, [None if v is None else v.spec for v in n.inputs])
+        found.update(dict.fromkeys(noted))
+        for d in chain.from_iterable(v.spec.shape for v in n.outputs):
+            found.update(dict.fromkeys(Assumption(a, "bcast", b) for a, b in operations(d, "bcast")))
+    return list(found)
+
+
+def settled(net: NetworkDefinition, sizes: Mapping[str, int], free: Mapping[str, int | None]) -> Sizes:
+    """The sizes, those of ``free`` symbols changed where a demand asks for it; none above the number beside it.
+
+    Of several symbols that could give way the one goes that fewest tensors have. What cannot be met stays unmet.
+    """
+    known = dict(sizes)
+    asked = [a for a in demands(net) if a.symbols <= known.keys()]
+    uses = Counter(s for n in net.nodes for v in n.outputs for d in v.spec.shape for s in symbols(d))
+    for _ in range(ROUNDS):
+        broken = [a for a in asked if not a.holds(known)]
+        if not broken:
+            break
+        for a in broken:
+            giving = sorted(a.symbols & free.keys(), key=lambda s: (uses[s], s))
+            found = (_mended(a, known, s, free[s]) for s in giving)
+            known.update(next((f for f in found if f), {}))
+    return known
+
+
+def _mended(a: Assumption, sizes: Sizes, symbol: str, most: int | None) -> Sizes:
+    """Another size of a symbol with which the demand holds; empty if none is near."""
+    for size in _candidates(a, sizes, symbol):
+        if 1 <= size <= (size if most is None else most) and a.holds({**sizes, symbol: size}):
+            return {symbol: size}
+    return {}
+
+
+def _candidates(a: Assumption, sizes: Sizes, symbol: str) -> Iterator[int]:
+    """What solves the demand as a linear equation, then what is near, larger before smaller."""
+    now = sizes[symbol]
+
+    def gap(size: int) -> int:
+        env = {**sizes, symbol: size}
+        return evaluate(a.left, env) - evaluate(a.right, env)
+
+    try:
+        here, slope = gap(now), gap(now + 1) - gap(now)
+        if slope:
+            yield now - here // slope
+    except TactixError:  # one side is a broadcast that does not hold itself
+        pass
+    for step in range(1, FARTHEST):
+        yield now + step
+        yield now - step

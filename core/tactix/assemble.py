@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact
@@ -54,6 +55,7 @@ class Assembler:
 
         self.net, self.chosen, self.reformatter, self.planner = net, chosen, reformatter, planner
         self.launchers, self._content = launchers, content or stored
+        self.names = output_names(net)
         self.out = Assembled()
         self._where: dict[tuple[Value, Format], int] = {}
         self._final: dict[Value, str] = {}
@@ -67,7 +69,7 @@ class Assembler:
         self._claim_outputs()
         for n in self.net.nodes:
             self._node(n)
-        for name, v in zip(self.net.output_names, self.net.outputs, strict=True):
+        for name, v in zip(self.names, self.net.outputs, strict=True):
             self._output(name, v)
         self._fill()
         self._lifetimes()
@@ -75,7 +77,7 @@ class Assembler:
 
     def _claim_outputs(self) -> None:
         """Outputs that a step can write in place: made by a node, in linear format, and asked for once."""
-        for name, v in zip(self.net.output_names, self.net.outputs, strict=True):
+        for name, v in zip(self.names, self.net.outputs, strict=True):
             node = v.producer
             direct = node is not None and produced_format(v, self.chosen).is_linear
             if direct and v not in self._final and not self.chosen[node].artifact.alias:  # type: ignore[index]
@@ -205,8 +207,20 @@ class Assembler:
         for i, held in enumerate(self.out.buffers):
             if held.kind in ("arena", "workspace"):
                 self.out.buffers[i] = replace(held, first=first.get(i, 0), last=last.get(i, 0))
-        order = {name: i for i, name in enumerate(self.net.output_names)}
+        order = {name: i for i, name in enumerate(self.names)}
         self.out.outputs.sort(key=lambda io: order[io.name])
+
+
+def output_names(net: NetworkDefinition) -> list[str]:
+    """Names of the plan's outputs: one that is an input's, too, gets another, as addresses are set by name."""
+    taken = {*net.output_names, *(v.name for v in net.inputs)}
+    out = []
+    for name in net.output_names:
+        if any(v.name == name for v in net.inputs):
+            name = next(n for n in (f"{name}_out{i or ''}" for i in count()) if n not in taken)
+            taken.add(name)
+        out.append(name)
+    return out
 
 
 def stored(make: Callable[[], Any]) -> tuple[str, Any, TensorSpec]:

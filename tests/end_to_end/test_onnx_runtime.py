@@ -11,7 +11,7 @@ from onnx import TensorProto
 from onnx.helper import make_node as node
 from small_models import agree, engine, model
 
-from tactix.words.errors import ModelImportError
+from tactix.words.errors import ExecutionError, ModelImportError
 
 F = np.float32
 RNG = np.random.default_rng(0)
@@ -65,6 +65,84 @@ def test_a_window_may_be_larger_than_its_axis_in_ceil_mode(
     for shape in ([1, 20, size, size], ["n", 20, "h", "w"]):
         m = model([node(op, ["x"], ["y"], **fields)], {"x": (F, shape)}, ["y"])
         agree(m, {"x": random(1, 20, size, size)})
+
+
+def test_an_output_may_be_an_input_a_constant_or_another_output() -> None:
+    x = random(2, 3)
+    nodes = [node("Relu", ["x"], ["r"]), node("Identity", ["r"], ["s"]), node("Identity", ["c"], ["d"])]
+    m = model(nodes, {"x": (F, (2, 3))}, ["x", "r", "s", "d", "c"], {"c": np.arange(3, dtype=F)})
+    agree(m, {"x": x})
+    assert [o.name for o in engine(m).outputs] == ["x_out", "r", "s", "d", "c"]
+    agree(model([], {"x": (F, (2, 3))}, ["x"]), {"x": x})
+    m = model([node("Relu", ["x"], ["x_out"])], {"x": (F, (2, 3))}, ["x_out", "x"])
+    agree(m, {"x": x})
+    assert [o.name for o in engine(m).outputs] == ["x_out", "x_out1"]
+
+
+@pytest.mark.parametrize("going", [(), (1,)])
+@pytest.mark.parametrize("number", [(), (1,)])
+def test_a_body_may_take_its_counters_with_an_axis(number: tuple[int, ...], going: tuple[int, ...]) -> None:
+    info = onnx.helper.make_tensor_value_info
+    nodes = [node("Identity", ["c"], ["c2"]), node("Cast", ["k"], ["f"], to=TensorProto.FLOAT)]
+    nodes += [node("Add", ["s", "f"], ["s2"]), node("Identity", ["k"], ["row"])]
+    inputs = [
+        info("k", TensorProto.INT64, number),
+        info("c", TensorProto.BOOL, going),
+        info("s", TensorProto.FLOAT, (1,)),
+    ]
+    outputs = [info("c2", TensorProto.BOOL, going), info("s2", TensorProto.FLOAT, (1,))]
+    body = onnx.helper.make_graph(nodes, "body", inputs, [*outputs, info("row", TensorProto.INT64, number)])
+    m = model([node("Loop", ["n", "", "x"], ["y", "z"], body=body)], {"x": (F, (1,)), "n": (np.int64, ())}, ["y", "z"])
+    feeds = {"x": random(1), "n": np.array(3)}
+    got = dict(zip("yz", engine(m).create_execution_context().run(feeds).values(), strict=True))
+    np.testing.assert_allclose(got["y"], feeds["x"] + 3, rtol=1e-6)
+    np.testing.assert_array_equal(got["z"], np.arange(3).reshape(3, *number))
+    if not number:  # the result of the other is declared as it is not
+        agree(m, feeds)
+
+
+def _dequantized(name: str, data: Any, scale: float, zero: Any) -> tuple[onnx.NodeProto, dict[str, Any]]:
+    parts = {name: data, f"{name}_scale": F(scale), f"{name}_zero": zero}
+    return node("DequantizeLinear", [*parts], [f"{name}_real"]), parts
+
+
+def _launchers(m: onnx.ModelProto) -> set[str]:
+    return {s.artifact.launcher for s in engine(m).plan.steps}
+
+
+@pytest.mark.parametrize("op", ["BatchNormalization", "LayerNormalization"])
+def test_parameters_of_norms_may_be_stored_in_bytes(op: str) -> None:
+    names = {"BatchNormalization": ["s", "b", "m", "v"], "LayerNormalization": ["s", "b"]}[op]
+    made = [_dequantized(n, np.array([20, 50, 30, 90], np.int8), 0.02, np.int8(1)) for n in names]
+    weights = RNG.integers(-127, 127, (4, 3, 3, 3)).astype(np.int8)
+    made.append(_dequantized("w", weights, 0.01, np.int8(0)))
+    nodes = [n for n, _ in made] + [node("Conv", ["x", "w_real"], ["c"])]
+    nodes.append(node(op, ["c", *(f"{n}_real" for n in names)], ["y"]))
+    m = model(nodes, {"x": (F, (1, 3, 8, 6))}, ["y"], {k: v for _, parts in made for k, v in parts.items()})
+    agree(m, {"x": random(1, 3, 8, 6)}, tolerance=1e-4)
+    assert _launchers(m) == {"tactix.cpu.elf@1"}
+
+
+def test_a_pool_between_bytes_at_the_end_runs_natively() -> None:
+    parts = {"s": F(0.1), "z": np.uint8(3)}
+    nodes = [
+        node("DequantizeLinear", ["x", "s", "z"], ["a"]),
+        node("MaxPool", ["a"], ["b"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("QuantizeLinear", ["b", "s", "z"], ["c"]),
+        node("DequantizeLinear", ["c", "s", "z"], ["y"]),
+    ]
+    m = model(nodes, {"x": (np.uint8, (1, 3, 8, 8))}, ["y"], parts)
+    agree(m, {"x": RNG.integers(0, 255, (1, 3, 8, 8)).astype(np.uint8)})
+    assert _launchers(m) == {"tactix.cpu.elf@1"}
+
+
+@pytest.mark.parametrize("size", [[3 << 20, 2 << 20], [1 << 40, 1 << 40], [-3, 2]])
+@pytest.mark.parametrize("more", [[], [node("Add", ["z", "z"], ["y"])]], ids=["output", "inner"])
+def test_sizes_that_no_memory_has_are_an_error_of_the_step(more: list[Any], size: list[int]) -> None:
+    nodes = [node("Expand", ["x", "s"], ["z" if more else "y"], name="wide"), *more]
+    m = model(nodes, {"x": (F, (1,)), "s": (np.int64, (2,))}, ["y"])
+    with pytest.raises(ExecutionError, match=r"^wide: .* failed: .*(allocate|large|big|negative)"):
+        engine(m).create_execution_context().run({"x": np.ones(1, F), "s": np.array(size)})
 
 
 @pytest.mark.parametrize("op", ["AveragePool", "MaxPool"])

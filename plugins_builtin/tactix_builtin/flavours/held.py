@@ -141,5 +141,5 @@ def room_for(shape: tuple[int, ...], dtype: Any) -> Any:
     """A new array on the host. Raises AllocationError."""
     try:
         return np.empty(shape, dtype)
-    except (MemoryError, ValueError) as e:
+    except (MemoryError, ValueError, OverflowError) as e:
         raise AllocationError(f"no memory for an output of shape {shape}", why=str(e)) from None

@@ -127,10 +127,14 @@ def run_if(call: Running, values: Sequence[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class LoopAttrs:
-    """``states``: how many values each iteration hands to the next; the body's further outputs are stacked."""
+    """``states``: how many values each iteration hands to the next; the body's further outputs are stacked.
+
+    ``ranks``: of the iteration's number and of the condition as the body takes them: 0, or 1 for an axis of one.
+    """
 
     bodies: Bodies = Bodies()
     states: int = 0
+    ranks: tuple[int, ...] = (0, 0)
 
 
 class Loop(Control):
@@ -150,8 +154,10 @@ def run_loop(call: Running, values: Sequence[Any]) -> list[Any]:
     most, going = int(np.asarray(values[0]).reshape(())), truth(values[1])
     states, captures = list(values[2 : 2 + n]), values[2 + n :]
     rows: list[list[Any]] = []
+    of_count, of_going = ((1,) * rank for rank in call.params.get("ranks", (0, 0)))
     while len(rows) < most and going:
-        found = body([np.array(len(rows), np.int64), np.array(going), *states, *captures])
+        counters = np.full(of_count, len(rows), np.int64), np.full(of_going, going)
+        found = body([*counters, *states, *captures])
         going, states = truth(found[0]), found[1 : 1 + n]
         rows.append(found[1 + n :])
     return [*states, *call.stacked(rows, n, ())]

@@ -135,7 +135,8 @@ def loop(ctx: Context, node: Any) -> Any:
     n = len(states)
     stacks = stacked_results(ctx, body.specs[1 + n :], count, (), known)
     results = Bodies((body.network,), (*_final(ctx, specs, body.specs[1 : 1 + n], known), *stacks))
-    return ctx.layers("tactix.Loop", [most, going, *states, *body.captures], bodies=results, states=n)
+    ranks = tuple(map(len, shapes))
+    return ctx.layers("tactix.Loop", [most, going, *states, *body.captures], bodies=results, states=n, ranks=ranks)
 
 
 def _declared(v: Any) -> tuple[int, ...]:

@@ -24,9 +24,11 @@ TAKE_EPILOGUES = frozenset({
 
 
 def takes_epilogue(node: Node) -> bool:
-    """Whether the node has one such layer and one result."""
+    """Whether the node has one such layer and one result; kernels that take the largest of integers hold bytes."""
     anchor = node.anchor
-    return anchor is not None and len(node.outputs) == 1 and anchor.layer.key.split("@")[0] in TAKE_EPILOGUES
+    if anchor is None or len(node.outputs) != 1 or anchor.layer.key.split("@")[0] not in TAKE_EPILOGUES:
+        return False
+    return anchor.layer.name != "MaxPool" or node.given[0].spec.dtype.is_float
 
 
 def broadcasts_surely(shape: Shape, out: Shape) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tactix.contracts import attrs as attribute
 from tactix.contracts.graph import Node
-from tactix.contracts.rule import Op, P, Rule, anything, literal
+from tactix.contracts.rule import Op, P, Rule, anything, const, literal
 from tactix.words.dims import evaluate, symbols
 from tactix.words.dtypes import DType
 from tactix_builtin.rules.facts import contiguous, is_static
@@ -23,6 +23,10 @@ MAX_GROWTH = 4
 REPEATING = frozenset({"Expand", "Tile", "Fill", "Range"})
 NOT_FOLDED = frozenset({"DequantizeLinear"})
 """Layers that keep weights small: kernels read their inputs as they are."""
+PARAMETERS = frozenset({
+    "BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization",
+})  # fmt: skip
+"""Layers whose constants are a few numbers for each channel, which rules and kernels want as they are."""
 
 
 @dataclass
@@ -72,6 +76,22 @@ def _fold(root: Node) -> tuple[Any, ...]:
     inputs = [None if v is None else v.const for v in root.inputs]
     results = root.layer.reference(attribute.resolve_fields(root.attrs, {}), *inputs)
     return tuple(literal(contiguous(r)) for r in results)
+
+
+def _dequantized_when(root: Node, graph: Any) -> bool:
+    """Whether what reads it is arithmetic on parameters, which takes numbers; a product or a lookup takes the bytes."""
+    if root.is_fused or any(v.const is None for v in root.given):
+        return False
+    readers = [n for v in root.outputs for n, _ in graph.uses(v)]
+    return bool(readers) and all(n.layer.name in PARAMETERS for n in readers) and not graph.is_output(root.outputs[0])
+
+
+def _dequantized_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 4, 3])
+    data = np.array([3, 5, 7, 120], np.int8)
+    inputs = [net.add_constant(a) for a in (data, np.float32(0.25), np.int8(1))]
+    (p,) = net.add_layer("tactix.DequantizeLinear", inputs)
+    net.mark_output(net.add_layer("tactix.BatchNormalization", [x, p, p, p, p])[0], "y")
 
 
 def _fold_example(net: Any) -> None:
@@ -128,6 +148,14 @@ def _dims_example(net: Any) -> None:
 
 RULES = (
     Rule("tactix.fold_constants", anything(), _fold, _foldable, benefit=100, example=_fold_example),
+    Rule(
+        "tactix.fold_dequantized",
+        P.tactix.DequantizeLinear(const("x"), const("s")),
+        _fold,
+        _dequantized_when,
+        benefit=100,
+        example=_dequantized_example,
+    ),
     Rule("tactix.fold_known", anything(), _known_content, _known, benefit=99, example=_known_example),
     Rule("tactix.dims", anything(), _as_dims, _follows_from_inputs, benefit=98, example=_dims_example),
 )

@@ -4,7 +4,8 @@ A Grower adds layers whose attributes and inputs are drawn (``growers.py`` and `
 Every layer is run at once by its reference: on plain numbers, and several times on numbers disturbed by a few units in
 the last place. How far those runs fall apart is what rounding may do to a tensor; a layer that makes it large, or that
 overflows, is dropped. A tensor is *exact* if every correct implementation gives the same bits; only such ones go into
-layers that jump (Floor, comparisons, ArgMax).
+layers that jump (Floor, comparisons, ArgMax), and those of 16 bits that are correctly rounded *once*: kernels may keep
+more of them than the network does, but not where a jump or a cast to another type shows it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ SLACK = 8.0
 MOST_ELEMENTS, LARGEST, WORST = 12000, 1e4, 0.05
 DIMS: tuple[int | str, ...] = (3, "n", 2, 1, "s", 5, 7, 4, 16, 17, 33, 8)
 
+JUMPS = frozenset(("Floor", "Ceil", "Round", "Sign"))
 EXACT = frozenset((
     "Neg", "Abs", "Relu", "Min", "Max", "Clip", "Where", "Floor", "Ceil", "Round", "Sign", "Cast", "Mod", "Transpose",
     "Reshape", "Concat", "Split", "Slice", "Gather", "GatherElements", "GatherND", "Expand", "Pad", "Tile", "MaxPool",
@@ -50,6 +52,8 @@ EXACT = frozenset((
     "ScatterElements",
 ))  # fmt: skip
 """Layers that keep exact tensors exact."""
+ONCE = frozenset(("Add", "Sub", "Mul", "Div"))
+"""Layers that round correctly: of exact tensors in 16 bits they make the same bits, where that rounding shows."""
 
 
 class Unfit(Exception):
@@ -65,12 +69,16 @@ def builder() -> tactix.Builder:
 class Grower:
     """A network that grows. ``envs``: values of the symbols; ``known``: beside each, what every tensor holds."""
 
-    def __init__(self, draw: Callable[[Any], Any], envs: Sequence[dict[str, int]], seed: int) -> None:
-        self.draw, self.envs = draw, [dict(e) for e in envs]
+    def __init__(
+        self, draw: Callable[[Any], Any], envs: Sequence[dict[str, int]], seed: int, types: Sequence[DType] = FRESH
+    ) -> None:
+        self.draw, self.envs, self.types = draw, [dict(e) for e in envs], types
         self.net: NetworkDefinition = builder().create_network("random")
         self.rng = np.random.default_rng(seed)
         self.pool: list[Value] = []
         self.exact: set[Value] = set()
+        self.once: set[Value] = set()
+        self.shown: set[Value] = set()
         self.known: list[dict[Value, Arrays]] = [{} for _ in envs]
 
     # -- drawing -----------------------------------------------------------------------------------------------------
@@ -142,14 +150,13 @@ class Grower:
         when: Callable[[Value], bool] = lambda v: True, new: Callable[[DType], Value] | None = None,
     ) -> Value:  # fmt: skip
         """A tensor of the pool that suits, latest first, or a new one."""
-        found = [
-            v for v in reversed(self.pool)
-            if v.spec.dtype in dtypes and low <= v.spec.rank <= high and (v in self.exact or not exact) and when(v)
-        ]  # fmt: skip
+        known = self.exact | self.once if exact else set(self.pool)
+        fit = [v for v in reversed(self.pool) if v.spec.dtype in dtypes and low <= v.spec.rank <= high]
+        found = [v for v in fit if v in known and when(v)]
         index = self.int(0, len(found) + len(found) // 4)
         if index < len(found):
             return found[index]
-        dtype = self.one([t for t in FRESH if t in dtypes] or dtypes)
+        dtype = self.one([t for t in self.types if t in dtypes] or dtypes)
         made = new(dtype) if new else self.fresh(dtype, self.shape(low, high))
         if not when(made):
             raise Unfit
@@ -163,12 +170,23 @@ class Grower:
             raise Unfit
         node = out[0].producer
         assert node is not None
-        same = layer in EXACT and all(v in self.exact for v in node.given)
-        self.exact.update(v for v in out if same or not v.spec.dtype.is_float)
+        self._judge(layer, node)
         for env, known in zip(self.envs, self.known, strict=True):
             self._run(node, env, known)
         self.pool += out
         return out
+
+    def _judge(self, layer: str, node: Node) -> None:
+        """Note which results are exact, and which are correctly rounded once."""
+        same = layer in EXACT and all(v in self.exact for v in node.given)
+        self.exact.update(v for v in node.outputs if same or not v.spec.dtype.is_float)
+        if same or not all(v in self.exact | self.once for v in node.given):
+            return
+        kinds = {v.spec.dtype for v in (*node.given, *node.outputs)}
+        if layer in (JUMPS | {"Cast"}) and (layer in JUMPS or len(kinds) > 1):
+            self.exact.update(node.outputs)
+        elif layer in EXACT or (layer in ONCE and all(v in self.exact for v in node.given) and kinds <= {F16, BF16}):
+            self.once.update(v for v in node.outputs if v not in self.exact)
 
     def _run(self, node: Node, env: dict[str, int], known: dict[Value, Arrays]) -> None:
         runs = [run(node, [None if v is None else known[v][0] for v in node.inputs], env)]
@@ -192,7 +210,7 @@ class Grower:
             self.fresh(F32, [sym(s) for s in lost])
         read = {v for v in self.pool if v.producer for v in v.producer.given}
         for v in self.pool:
-            if (v.producer is not None and v not in read) or self.flag(5):
+            if (v.producer is not None and v not in read) or v in self.shown or self.flag(5):
                 self.net.mark_output(v, f"y{len(self.net.outputs)}")
         outputs = dict(zip(self.net.output_names, self.net.outputs, strict=True))
         feeds = [{v.name: known[v][0] for v in self.net.inputs} for known in self.known]
@@ -239,6 +257,14 @@ def run(node: Node, inputs: Arrays, env: dict[str, int]) -> Arrays:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return [np.asarray(y) for y in run_node(node, inputs, env)]
+
+
+def inside(net: NetworkDefinition, feed: Mapping[str, Array], env: dict[str, int]) -> dict[Value, Array]:
+    """What every tensor of the network holds."""
+    known: dict[Value, Array] = {v: feed[v.name] for v in net.inputs} | {v: v.const for v in net.constants}
+    for n in net.nodes:
+        known.update(zip(n.outputs, run(n, [None if v is None else known[v] for v in n.inputs], env), strict=True))
+    return known
 
 
 def check_spec(v: Value, array: Array, env: dict[str, int]) -> None:
@@ -300,9 +326,14 @@ OFTEN = ("convolution", "pool", "reduction", "matmul", "binary", "convolution", 
 
 
 @st.composite
-def networks(draw: Callable[[Any], Any], low: int = 3, high: int = 12, only: Sequence[str] = ()) -> Case:
-    """A network of ``low`` to ``high`` layers (and what they need), most of them reading what others made."""
-    g = Grower(draw, draw(environments()), draw(st.integers(0, 2**16)))
+def networks(
+    draw: Callable[[Any], Any], low: int = 3, high: int = 12, only: Sequence[str] = (), types: Sequence[DType] = FRESH
+) -> Case:
+    """A network of ``low`` to ``high`` layers (and what they need), most of them reading what others made.
+
+    ``types``: of new tensors, as often as they are named.
+    """
+    g = Grower(draw, draw(environments()), draw(st.integers(0, 2**16)), types)
     names = only or [*KINDS, *OFTEN]
     for _ in range(draw(st.integers(low, high))):
         with contextlib.suppress(Unfit):

@@ -17,7 +17,24 @@ import movers  # noqa: F401
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies import EXACT, RUNS, Array, Case, builder, disturbed, error, networks, run, spread
+from narrow import NARROW
+from strategies import (
+    BF16,
+    EXACT,
+    F16,
+    F32,
+    I32,
+    RUNS,
+    Array,
+    Case,
+    builder,
+    disturbed,
+    error,
+    inside,
+    networks,
+    run,
+    spread,
+)
 
 import tactix
 from tactix.config import BuilderFlag
@@ -121,6 +138,26 @@ def test_engines_compute_what_the_references_say(case: Case, rules: str, threads
         compare(case, i, got, steps)
 
 
+OF_16_BITS = tuple(
+    networks(2, 6, [*NARROW * 2, "unary", "binary", "where", "cast", "jump", "comparison"], (*(t,) * 8, F32, I32))
+    for t in (F16, BF16)
+)
+"""Networks that are float16, or bfloat16, almost everywhere, and whose roundings show."""
+
+
+@examples(20, 400)
+@given(st.one_of(*OF_16_BITS), st.sampled_from([1, 3]))
+def test_networks_of_16_bits_are_measured_and_right(case: Case, level: int) -> None:
+    """Candidates are judged as in any build, and one of each node passes."""
+    config = tactix.BuilderConfig(builder_optimization_level=level, timing_cache=False)
+    engine = builder().build(case.net, config)
+    for i, feed in enumerate(case.feeds):
+        y = engine(feed)
+        got = y if isinstance(y, dict) else {engine.outputs[0].name: y}
+        steps = "\n".join(f"{s['name']}: {s['tactic']} [{s['variant']}]" for s in engine.inspect()["steps"])
+        compare(case, i, got, steps)
+
+
 @examples(12, 400)
 @given(networks(5, 14), st.sampled_from(["all", "none"]), st.one_of(st.none(), st.integers(0, 1000)))
 def test_plans_without_their_host_code(case: Case, rules: str, seed: int | None) -> None:
@@ -165,14 +202,6 @@ def targets() -> list[DeviceProperties]:
     narrow = {256: ("avx2", "bmi1", "bmi2", "f16c", "fma", "sse4_2"), 128: ("sse4_2",)}
     fit = [(bits, f) for bits, f in narrow.items() if bits < p.vector_bits and p.has(*f)]
     return [p, *(replace(p, vector_bits=bits, features=frozenset(f)) for bits, f in fit)]
-
-
-def inside(net: NetworkDefinition, feed: Mapping[str, Array], env: dict[str, int]) -> dict[Value, Array]:
-    """What every tensor of the network holds."""
-    known: dict[Value, Array] = {v: feed[v.name] for v in net.inputs} | {v: v.const for v in net.constants}
-    for n in net.nodes:
-        known.update(zip(n.outputs, run(n, [None if v is None else known[v] for v in n.inputs], env), strict=True))
-    return known
 
 
 def rounding(node: Node, known: Mapping[Value, Array], env: dict[str, int]) -> list[float]:

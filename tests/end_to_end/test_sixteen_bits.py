@@ -15,6 +15,8 @@ from strategies import builder
 import tactix
 from tactix.select.accuracy import departure
 from tactix.words.dtypes import DType
+from tactix.words.errors import ConfigError
+from tactix_builtin.devices.features import MASK
 from tactix_sdk.evaluate import evaluate
 
 LEVELS = (0, 1, 3)
@@ -112,6 +114,22 @@ def test_what_shows_is_the_networks_own_bits(name: str, kind: str, level: int) -
     got = answers(engine, feed)
     for k, y in evaluate(net, feed).items():
         np.testing.assert_array_equal(np.asarray(got[k]).astype(np.float32), y.astype(np.float32), err_msg=k)
+
+
+@pytest.mark.parametrize("mask", ["-avx512*", "-f16c", "-avx512_bf16", "-avx2"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_processors_without_the_instructions_round_alike(kind: str, mask: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        monkeypatch.setenv(MASK, mask)
+        builder().session.devices["tactix.cpu@1"].properties()
+    except ConfigError as e:
+        pytest.skip(str(e))
+    for name in SHOWN:
+        engine, net = built(SHOWN[name](KINDS[kind]), 1)
+        feed = feeds("ab", DType(kind))
+        got = answers(engine, feed)
+        for k, y in evaluate(net, feed).items():
+            np.testing.assert_array_equal(np.asarray(got[k]).astype(np.float32), y.astype(np.float32), err_msg=name)
 
 
 def with_all_outputs(data: bytes) -> bytes:

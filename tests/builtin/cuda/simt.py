@@ -18,16 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import harness as h
-import numpy as np
 import pytest
 
 from tactix.contracts.artifact import KernelArtifact, Launch, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.select.accuracy import departure
+from tactix.select.bench import Expected
 from tactix.words import dims
-from tactix.words.dtypes import DType
 from tactix_builtin.cuda.maps import TensorMap, maps_of
 from tactix_builtin.cuda.tactics import text
 from tactix_builtin.cuda.target import target
@@ -62,12 +60,12 @@ def check_all(cases: Sequence[Case], cache: Path) -> None:
     library = _library([a for _, _, a in made], cache)
     for i, (case, variant, artifact) in enumerate(made):
         arrays = list(case.arrays) if case.arrays is not None else _sample(case)
-        want = h.reference(case.node, arrays, case.env)
+        want = Expected(case.node, arrays, case.env)
         for eager in (0, 1):
             where = f"{case.node.name} [{variant}] eager={eager}"
             got = _run(library, f"k{i}", case, variant, artifact, arrays, eager, where)
-            for g, e in zip(got, want, strict=True):
-                far = departure(g, np.asarray(e), DType.of(np.asarray(e).dtype))
+            for j, g in enumerate(got):
+                far = want.departure(j, g)
                 assert far <= case.budget, f"{where}: {far} times the budget"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -21,7 +22,7 @@ from tactix.fuse.region import merge
 from tactix.fuse.trace import Firing, Trace
 from tactix.network.definition import NetworkDefinition, Use
 from tactix.words.dims import show
-from tactix.words.errors import InternalError, TactixError
+from tactix.words.errors import InternalError, NetworkError, TactixError
 
 FEW = 256
 """Readers of one tensor that are looked at again when another of them is gone; a pass over all finds the rest."""
@@ -83,10 +84,13 @@ def _reaches(start: Iterable[Node], targets: set[Node]) -> bool:
 
 
 class Rewriter:
-    """One run over one network, which it changes."""
+    """One run over one network, which it changes.
 
-    def __init__(self, net: NetworkDefinition, rules: Sequence[Rule], trace: Trace) -> None:
-        self.net, self.rules, self.trace = net, rules, trace
+    ``careful``: whether it is made sure after each rewrite that it made no cycle, which takes long in large networks.
+    """
+
+    def __init__(self, net: NetworkDefinition, rules: Sequence[Rule], trace: Trace, careful: bool = False) -> None:
+        self.net, self.rules, self.trace, self._careful = net, rules, trace, careful
         self.users: dict[Value, dict[Use, None]] = {v: dict.fromkeys(uses) for v, uses in net.users().items()}
         self.weights = sum(n for v in net.constants if isinstance(n := v.spec.nbytes(), int))
         self.alive = dict.fromkeys(net.nodes)
@@ -206,9 +210,16 @@ class Rewriter:
         for was, new in pairs:
             self._check(rule, was, new)
         near = [n for was, new in pairs for n in self._redirect(was, new)]
+        if self._careful and any(self._in_cycle(new) for _, new in pairs):
+            raise InternalError("a rule made a cycle", who=f"{rule.key} ({rule.where})", why=f"at {root.name!r}")
         for n in leaving:
             near += self._sweep(n)
         return list(dict.fromkeys(near)) if pairs else None
+
+    def _in_cycle(self, v: Value) -> bool:
+        """Whether the tensor is made of what reads it."""
+        readers = {user for user, _ in self.users.get(v, ())}
+        return v.producer is not None and (v.producer in readers or _reaches([v.producer], readers))
 
     @staticmethod
     def _check(rule: Rule, old: Value, new: Value) -> None:
@@ -356,12 +367,28 @@ def _by_root(rules: Sequence[Rule]) -> dict[str, list[Rule]]:
     return table
 
 
+def _has_cycle(net: NetworkDefinition) -> bool:
+    with suppress(NetworkError):
+        _ = net.nodes
+        return False
+    return True
+
+
 def fuse(
     net: NetworkDefinition, rules: Sequence[Rule], cancelled: Callable[[], bool] = lambda: False
 ) -> tuple[NetworkDefinition, Trace]:
-    """A rewritten copy of the network, and the trace. Raises InternalError for a rule that fails or never ends."""
+    """A rewritten copy of the network, and the trace.
+
+    Raises InternalError for a rule that fails, never ends or makes a cycle.
+    """
     out, trace = net.copy(), Trace()
-    Rewriter(out, rules, trace).run(cancelled)
+    try:
+        Rewriter(out, rules, trace).run(cancelled)
+        _ = out.nodes
+    except TactixError:
+        if _has_cycle(out):  # the same again tells whose it is, whatever it led to
+            Rewriter(net.copy(), rules, Trace(), careful=True).run(cancelled)
+        raise
     read = {v for n in out.nodes for v in n.given} | set(out.outputs)
     out.constants = [v for v in out.constants if v in read]
     return out, trace

@@ -141,6 +141,21 @@ def test_a_rule_must_not_make_a_cycle(net, x):
         rewrite.fuse(net, [rule])
 
 
+def test_a_cycle_of_what_is_put_in_place_is_named_after_its_rule(net, x):
+    """A value in place of the one that it is made of, beside rules that did nothing wrong."""
+    (a,) = net.add_layer("toy.Neg", [dense(net, x)])
+    net.mark_output(net.add_layer("toy.Relu", [net.add_layer("toy.Relu", [a])[0]])[0], "y")
+    sound = Rule("toy.sound", P.toy.Relu(P.toy.Relu(var("x"))), lambda x: P.toy.Relu(x))
+    rule = Rule(
+        "toy.behind",
+        P.toy.Neg(),
+        lambda root, graph: graph.uses(root.outputs[0])[0][0].outputs[0],
+        lambda root, graph: bool(graph.uses(root.outputs[0])),
+    )
+    with pytest.raises(InternalError, match=r"toy\.behind .*a rule made a cycle"):
+        rewrite.fuse(net, [sound, rule])
+
+
 def test_a_reader_of_both_results_is_no_cycle(net, x, run):
     (a,) = net.add_layer("toy.Neg", [x])
     (b,) = net.add_layer("toy.Relu", [a])

@@ -7,14 +7,14 @@ import time
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tactix
 from tactix.assemble import Assembler, stored
-from tactix.config import REFITTING, BuilderConfig, BuilderFlag, Locked, MemoryPoolType
+from tactix.config import REFITTING, BuilderConfig, BuilderFlag, Locked
 from tactix.contracts.device import Device
 from tactix.contracts.graph import Node
 from tactix.contracts.importer import Importer
@@ -33,22 +33,23 @@ from tactix.plugins.session import Session
 from tactix.profiles import ranges, with_unknown
 from tactix.run.link import allocator_of, device_of, layer_keys
 from tactix.select.bench import Bench
-from tactix.select.choose import Choice, Chooser
+from tactix.select.choose import Choice
 from tactix.select.compile import Toolchain, with_binary
-from tactix.select.enumerate import Bids, Candidate, Terms, bid, likeness, reasons
-from tactix.select.measure import Measurer, estimate
-from tactix.select.precision import LOCKED, LOWER, Lowering, Precisions, Stays, no_kernel, told, without_kernel
+from tactix.select.enumerate import Bids, Candidate, Terms, bid, estimate, no_tactic
+from tactix.select.precision import LOCKED, LOWER, Lowering, Precisions, Stays, told, without_kernel
 from tactix.select.timing_cache import TimingCache, default_path
+from tactix.settle import Settler, holds_objects
 from tactix.words.dims import symbol_name
 from tactix.words.error_recorder import ErrorRecorder, Recorded, recorded
 from tactix.words.errors import (
     BuildCancelled,
+    CompilerError,
     ConfigError,
     InvalidArgument,
     ModelImportError,
-    NoTacticError,
     TactixError,
     TimingCacheError,
+    ToolchainError,
 )
 from tactix.words.logger import Logger, checked_logger
 from tactix.words.progress import Quiet
@@ -59,7 +60,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Stage:
-    """What one build carries from floor to floor. ``here``: whether what is built for runs here, to be measured."""
+    """What one build carries from floor to floor.
+
+    ``here``: whether what is built for runs here, to be measured. ``told``: warnings that were given.
+    """
 
     config: BuilderConfig
     device: Device
@@ -73,6 +77,7 @@ class Stage:
     here: bool
     bench: Bench
     refit: Any = None
+    told: set[str] = field(default_factory=set)
 
     @property
     def lowering(self) -> frozenset[str]:
@@ -205,7 +210,15 @@ class Builder(Recorded):
         quiet = replace(stage.config, progress_monitor=Quiet(monitor))
         body = replace(stage, profiles=[Profile("body", {})], config=quiet)
         inner = partial(self._plan, stage=body, start=start, given=given | known)
-        return self._assemble(fused, choice, stage, _ledger(bids, choice, trace, stage), inner, given)
+        settler = Settler(fused, trace, stage, start, self.logger, bids)
+        while True:
+            try:
+                return self._assemble(fused, choice, stage, _ledger(bids, choice, trace, stage), inner, given)
+            except CompilerError as e:
+                if isinstance(e, ToolchainError) or not settler.drop_uncompilable(choice):
+                    raise
+                settler.fall_back()
+                choice = settler.choice()
 
     def _tried(self, network: NetworkDefinition, stage: Stage, start: float) -> list[Attempt]:
         """Where lower precision is allowed: with all nodes in it, none, or without those that it makes slower."""
@@ -225,30 +238,24 @@ class Builder(Recorded):
         verify(fused, deep=BuilderFlag.DEBUG in stage.config.flags)
         monitor.finish("fuse")
         stage = replace(stage, context=replace(stage.context, opt=with_unknown(fused, stage.context.opt)))
-        bids, failed = self._bid(fused, stage)
-        self._leave(bids, failed, trace, stage)
-        for error in failed.values():
-            raise error
+        settler = Settler(fused, trace, stage, start, self.logger)
         with stage.refit.pause() if stage.refit else nullcontext():
-            try:
-                self._measure(bids, stage, start)
-            except NoTacticError:
-                self._leave(bids, failed, trace, stage)
-                raise
-        self._leave(bids, failed, trace, stage)
+            settler.race()
+            self._leave(settler)
+            settler.fall_back()
         monitor.phase("choose", 0)
-        options = {n: bids[n].candidates for n in fused.nodes}
-        choice = Chooser(fused.nodes, options, fused.outputs, stage.context.opt, stage.device.costs).run()
+        choice = settler.choice()
         monitor.finish("choose")
-        return Attempt(stage, fused, trace, bids, choice)
+        return Attempt(stage, fused, trace, settler.bids, choice)
 
     @staticmethod
-    def _leave(bids: dict[Node, Bids], failed: dict[Node, NoTacticError], trace: Trace, stage: Stage) -> None:
+    def _leave(settler: Settler) -> None:
         """Raises NotLowered if nodes without a kernel were lowered and can be left as they were."""
+        stage = settler.stage
         if isinstance(stage.config.frozen, Locked) or stage.config.progress_monitor.cancelled():
             return
-        whys = {n: no_kernel(e.why) for n, e in failed.items()} | {n: without_kernel(b) for n, b in bids.items()}
-        lowering, fixed = Lowering(trace, stage.lowering), stage.precisions.obeyed
+        whys = {n: without_kernel(b) for n, b in settler.bids.items()}
+        lowering, fixed = Lowering(settler.trace, stage.lowering), stage.precisions.obeyed
         if lost := [x for n, why in whys.items() if why and (x := lowering.lost(n, why, fixed))]:
             raise NotLowered(lost)
 
@@ -308,58 +315,6 @@ class Builder(Recorded):
                 self.logger.warning(f"no compiler for {language}: {why}; what is written in it does not bid")
         return found
 
-    def _bid(self, fused: NetworkDefinition, stage: Stage) -> tuple[dict[Node, Bids], dict[Node, NoTacticError]]:
-        """Bids of every node, and what stands against those without; nodes with one signature share them."""
-        config, monitor = stage.config, stage.config.progress_monitor
-        limit = config.memory_pool_limits.get(MemoryPoolType.WORKSPACE)
-        terms = Terms(config.builder_optimization_level, limit, stage.toolchain.lacks, stage.bench.strangers)
-        nodes = fused.nodes
-        monitor.phase("bid", len(nodes))
-        out: dict[Node, Bids] = {}
-        failed: dict[Node, NoTacticError] = {}
-        shared: dict[Any, Bids] = {}
-        known = {d for v in fused.inputs for d in v.spec.shape}
-        for i, n in enumerate(nodes):
-            told = any(d not in known for v in n.outputs for d in v.spec.shape if symbol_name(d))
-            known.update(d for v in n.outputs for d in v.spec.shape)
-            told = told or bool(n.layer.bodies(n.attrs)) or _holds_objects(n)
-            exact = bool(stage.precisions.of(n))
-            tactics = [t for t in stage.tactics if (t.produces or not told) and not (exact and t.numerics in LOWER)]
-            key = n if told else (exact, likeness(n, tactics, stage.context))
-            try:
-                found = out[n] = shared.get(key) or bid(n, tactics, stage.context, terms)
-                if not all(c.tactic.fallback for c in found.candidates):
-                    shared[key] = found  # but not the reference's, which names its node
-                elif BuilderFlag.NO_FALLBACK in config.flags:
-                    raise _only_reference(n, found)
-            except NoTacticError as e:
-                failed[n] = e
-            monitor.step("bid", i + 1, n.name)
-        monitor.finish("bid")
-        return out, failed
-
-    def _measure(self, bids: dict[Node, Bids], stage: Stage, start: float) -> None:
-        config, monitor = stage.config, stage.config.progress_monitor
-        if isinstance(config.frozen, Locked):
-            config.frozen.settle(bids)
-            return
-        unique: dict[tuple[str, ...], Bids] = {}
-        for b in bids.values():
-            unique.setdefault((b.signature, *(c.title for c in b.candidates)), b)
-        deadline = start + config.budget if stage.here else 0.0
-        measurer = Measurer(
-            stage.bench, stage.toolchain, stage.cache, stage.context.device, stage.context.opt, stage.context.threads,
-            config.frozen is True, config.builder_optimization_level, deadline, monitor, self.logger.warning,
-            frozenset(stage.context.opt) - stage.profiles[0].dims.keys(),
-        )  # fmt: skip
-        try:
-            measurer.run(list(unique.values()))
-        finally:
-            for b in bids.values():
-                same = unique[b.signature, *(c.title for c in b.candidates)]
-                for a, c in zip(same.candidates, b.candidates, strict=True):
-                    c.seconds, c.spread, c.error, c.status, c.reason = a.seconds, a.spread, a.error, a.status, a.reason
-
     def _assemble(
         self, fused: NetworkDefinition, choice: Choice, stage: Stage, ledger: dict[str, Any],
         inner: Callable[[Any], Plan], given: frozenset[str],
@@ -401,23 +356,14 @@ class Builder(Recorded):
 
 def _reformat(stage: Stage, node: Node) -> Candidate:
     """The first candidate for a change of format or a copy, by estimate, so none of a stranger's."""
-    objects = _holds_objects(node)
+    objects = holds_objects(node)
     known = [t for t in stage.tactics if t.key not in stage.bench.strangers and (t.produces or not objects)]
-    offered = bid(node, known, stage.context, Terms(level=1, lacks=stage.toolchain.lacks)).candidates
-    for c in offered:
+    offered = bid(node, known, stage.context, Terms(level=1, lacks=stage.toolchain.lacks))
+    for c in offered.candidates:
         estimate(c)
-    return min(offered, key=lambda c: (c.tactic.fallback, *c.order))
-
-
-def _holds_objects(node: Node) -> bool:
-    """Whether it reads or makes what lies in no buffer: text, sequences, optionals."""
-    return any(v.spec.dtype.on_host for v in (*node.given, *node.outputs))
-
-
-def _only_reference(n: Node, found: Bids) -> NoTacticError:
-    why = "; ".join(reasons(found)) or "no other tactic implements it"
-    who, do = f"{n.name} ({n.kind})", "Build without NO_FALLBACK, or install a pack that implements it"
-    return NoTacticError("only the reference could run it", who=who, why=why, do=do)
+    if not offered.candidates:
+        raise no_tactic(offered, node, stage.context.device)
+    return min(offered.candidates, key=lambda c: (c.tactic.fallback, *c.order))
 
 
 def _open_cache(config: BuilderConfig, warn: Callable[[str], None]) -> TimingCache:

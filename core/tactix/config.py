@@ -82,6 +82,12 @@ class Locked(Protocol):
     def enter(self) -> Callable[[str], bool]:
         """Go on to the next network: the model's, or the body of a layer. Gives whether a node keeps its precision."""
 
+    def splits(self, name: str) -> bool:
+        """Whether a group of that name is taken apart."""
+
+    def has(self, name: str, bids: Bids) -> bool:
+        """Whether the candidate of a node of that name is among its bids, or the lock has none for it."""
+
     def settle(self, bids: dict[Node, Bids]) -> None:
         """Leave every node its one candidate. Raises LockError."""
 
@@ -100,15 +106,16 @@ def _fits(value: Any, kind: Any) -> bool:
 class BuilderConfig:
     """Settings of a build; every field has a default that works.
 
-    ``builder_optimization_level``: 0 chooses by estimate and measures nothing; 1 measures one variant of every tactic,
-    2 two, 3 four, 4 eight, 5 all. ``tactic_sources``: names of families that may bid, None for all.
-    ``timing_cache``: a file, None for the user's own, False for none. ``frozen``: the file that ``tactix lock`` wrote,
-    by which to choose: nothing is measured, and what differs from it is an error; True: a timing that is not in the
-    cache is one. ``budget``: seconds after which measuring stops. ``threads``: of one inference; 0 means
-    TACTIX_NUM_THREADS or all usable cores. ``device``: its key or its kind, such as ``cpu`` or ``cuda``. ``enabled``:
-    packs that may touch layers of others. ``target``: what to build for, if not this machine's device as it is:
-    ``x86-64-v3``, ``sm_90``, or a family of devices, ``AMPERE_PLUS`` (``hardware_compatibility_level`` is another name
-    of it); what cannot run here is chosen by cached timings and estimates. ``layer_precisions``: see
+    ``builder_optimization_level``: 0 chooses by estimate and measures nothing but what packs alone can do; 1
+    measures one variant of every tactic, 2 two, 3 four, 4 eight, 5 all. ``tactic_sources``: names of families that
+    may bid, None for all. ``timing_cache``: a file, None for the user's own, False for none. ``frozen``: the file
+    that ``tactix lock`` wrote, by which to choose: nothing is measured, and what differs from it is an error; True:
+    a timing that is not in the cache is one. ``budget``: seconds after which compiling and measuring stop.
+    ``threads``: of one inference; 0 means TACTIX_NUM_THREADS or all usable cores. ``device``: its key or its kind,
+    such as ``cpu`` or ``cuda``. ``enabled``: packs that may touch layers of others. ``target``: what to build for,
+    if not this machine's device as it is: ``x86-64-v3``, ``sm_90``, or a family of devices, ``AMPERE_PLUS``
+    (``hardware_compatibility_level`` is another name of it); what cannot run here is chosen by cached timings and
+    estimates. ``layer_precisions``: see
     ``set_layer_precision``.
     ``plugins_to_serialize``: packs whose Python goes into the plan as far as running it needs them: files of wheels,
     names of installed distributions, or ``auto`` for all. ``sign``: whether ``engine.save`` signs with the local key.

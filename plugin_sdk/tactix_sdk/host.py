@@ -4,7 +4,8 @@
     def softsign(x):
         return x / (1 + abs(x))
 
-A plan whose step such a tactic won runs the function, so the pack must be there at run time (or embedded in the plan):
+Such a tactic is tried and timed in a process of its own, so it stands in a module, at the top level. A plan whose step
+it won runs the function, so the pack must be there at run time (or embedded in the plan):
 its launcher, ``softsign.launcher``, belongs into the hook ``tactix_launchers`` of the runtime door.
 """
 
@@ -14,6 +15,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
 from numbers import Integral
+from pickle import PicklingError
 from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact
@@ -59,7 +61,7 @@ class FunctionLauncher(Launcher):
 
     def __reduce__(self) -> Any:
         """To another process as the name of its tactic, which stands where the function's name is."""
-        return _launcher_of, (self.function.__module__, self.function.__qualname__)
+        return _launcher_of, _name_of(self.function)
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
         """Raises ExecutionError for params that are no layer, or a layer that is not there."""
@@ -79,10 +81,22 @@ class FunctionLauncher(Launcher):
         return dataclasses.replace(ctx, layer=find)
 
 
-def _launcher_of(module: str, name: str) -> Launcher:
+def _name_of(function: Function) -> tuple[str, str]:
+    """Module and name, by which another process finds what the function was made into. Raises PicklingError."""
+    module, name = function.__module__, function.__qualname__
+    if module == "__main__" or "<locals>" in name:
+        raise PicklingError(f"{name} of {module} cannot be imported: put it into a module, at its top level")
+    return module, name
+
+
+def _named_so(module: str, name: str) -> Any:
     import importlib
 
-    launcher: Launcher = getattr(importlib.import_module(module), name).launcher
+    return getattr(importlib.import_module(module), name)
+
+
+def _launcher_of(module: str, name: str) -> Launcher:
+    launcher: Launcher = _named_so(module, name).launcher
     return launcher
 
 
@@ -140,6 +154,10 @@ class FunctionLayer(Layer):
     ) -> None:  # fmt: skip
         self.key, self.Attrs, self.imports, self.__doc__ = key, attrs, imports, reference.__doc__
         self.function, self._infer, self.examples = reference, infer, examples
+
+    def __reduce__(self) -> Any:
+        """To another process by its name."""
+        return _named_so, _name_of(self.function)
 
     def infer(self, attrs: Any, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:
         if self._infer is None:

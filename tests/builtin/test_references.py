@@ -266,8 +266,8 @@ def test_a_layer_that_is_not_installed() -> None:
 
 @numpy_tactic("acme.product@1", implements="tactix.MatMul@1")
 def product(a: Any, b: Any) -> Any:
-    """Not what the reference gives, so that it is seen which one ran."""
-    return a @ b * np.float32(1.001)
+    """Not quite what the reference gives, so that it is seen which one ran."""
+    return a @ b * np.float32(1 + 1e-5)
 
 
 class AcmeNumpy:
@@ -288,19 +288,18 @@ def test_a_function_of_a_pack_that_is_not_installed(embedded: bool) -> None:
     session = tactix.Session(door="build", plugins=[AcmeNumpy()], enable=["acme"])
     net = tactix.Builder(QUIET, session).create_network("function")
     w = RNG.standard_normal((4, 3), np.float32)
-    (y,) = net.add_layer("tactix.MatMul", [net.add_input("x", "f32", ("n", 4)), net.add_constant(w)])
-    net.mark_output(net.add_layer("tactix.Relu", [y])[0], "y")
-    plan = plan_of(net, session, tactic_sources={"acme", "numpy"}, builder_optimization_level=1)
-    assert launchers(plan) >= {"acme.product_python@1"}
+    net.mark_output(*net.add_layer("tactix.MatMul", [net.add_input("x", "f32", ("n", 4)), net.add_constant(w)]), "y")
+    plan = plan_of(net, session, tactic_sources={"acme"}, builder_optimization_level=1)
+    assert launchers(plan) == {"acme.product_python@1"}
     x = RNG.standard_normal((2, 4), np.float32)
-    want = np.maximum(x @ w, 0)
-    np.testing.assert_allclose(foreign(plan, session=session)(x), want * 1.001, rtol=1e-5)
+    want = x @ w
+    np.testing.assert_allclose(foreign(plan, session=session)(x), want * (1 + 1e-5), rtol=1e-6)
     if embedded:
         rows = tuple(replace(r, digest="0" * 64, embedded=r.key == "acme.product_python@1") for r in plan.requirements)
         plan = replace(plan, requirements=rows, blobs={**plan.blobs, "0" * 64: b"no wheel"})
     engine = foreign(plan)
     assert launchers(engine.plan) == {"tactix.numpy@1"}
-    np.testing.assert_allclose(engine(x), want, rtol=1e-5)
+    np.testing.assert_allclose(engine(x), want, rtol=1e-6)
     with pytest.raises(
         UntrustedPlan, match=r"acme\.product_python@1.*Python of" if embedded else r"acme\.product_pyth"
     ):

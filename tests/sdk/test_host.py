@@ -18,7 +18,9 @@ CALLS: list[tuple[int, ...]] = []
 
 @layer("acme.Roll@1", onnx="acme::Roll")
 def roll(x: Any, *, shift: int = 1, axis: int = -1) -> Any:
-    return np.roll(x, shift, axis)
+    for _ in range(200):  # much slower than what competes with it
+        y = np.roll(x, shift, axis)
+    return y
 
 
 @numpy_tactic("acme.roll@1", "acme.Roll@1", when=lambda node: "" if node.attrs.axis == -1 else "the last axis alone")
@@ -49,6 +51,8 @@ def test_the_function_runs_and_the_plan_needs_its_launcher() -> None:
     b = builder(Host(rolled, layers=(roll,)))
     plan = b.build_plan(network(b, shift=2), config())
     assert [s.info["tactic"] for s in plan.steps] == ["acme.roll@1"]
+    rows = {r["tactic"]: r["status"] for r in plan.ledger["nodes"]["roll"]["candidates"]}
+    assert rows == {"acme.roll@1": "measured", "tactix.numpy@1": "measured"}
     assert "acme.roll_python@1" in [r.key for r in plan.requirements]
     runtime = tactix.Runtime(session=Session(door="runtime", plugins=[("acme", Host(rolled, layers=(roll,)))]))
     engine = runtime.load(plan)
@@ -59,6 +63,38 @@ def test_the_function_runs_and_the_plan_needs_its_launcher() -> None:
     assert CALLS == [(1, 6), (3, 6), (8, 6)]
     with pytest.raises(errors.TactixError, match="acme"):
         tactix.Runtime(session=Session(door="runtime")).load(plan)
+
+
+@numpy_tactic("acme.slow_roll@1", "acme.Roll@1")
+def rolled_slowly(x: Any, *, shift: int, axis: int) -> Any:
+    for _ in range(5):
+        y = roll.function(x, shift=shift, axis=axis)
+    return y
+
+
+@numpy_tactic("acme.still@1", "acme.Roll@1")
+def not_rolled(x: Any, *, shift: int, axis: int) -> Any:
+    return x
+
+
+@pytest.mark.parametrize("tactic", [rolled_slowly, not_rolled])
+@pytest.mark.parametrize("level", [0, 1])
+def test_one_that_is_slower_or_wrong_loses_to_the_reference(tactic: Any, level: int) -> None:
+    b, settings = builder(Host(tactic, layers=(roll,))), config()
+    settings.builder_optimization_level = level
+    plan = b.build_plan(network(b, shift=2), settings)
+    assert [s.info["tactic"] for s in plan.steps] == ["tactix.numpy@1"]
+
+
+def test_one_that_no_other_process_can_import_says_so() -> None:
+    def local(x: Any, *, shift: int, axis: int) -> Any:
+        return np.roll(x, shift, axis)
+
+    b = builder(Host(numpy_tactic("acme.local@1", "acme.Roll@1")(local), layers=(roll,)))
+    plan = b.build_plan(network(b), config())
+    (row,) = [r for r in plan.ledger["nodes"]["roll"]["candidates"] if r["tactic"] == "acme.local@1"]
+    assert "put it into a module, at its top level" in row["reason"]
+    assert [s.info["tactic"] for s in plan.steps] == ["tactix.numpy@1"]
 
 
 def test_a_node_that_it_does_not_take_runs_on_the_reference() -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.device import DeviceProperties
 
 
 class Compiler:
-    """``language``: of the sources it takes. ``launcher``: key of the launcher that runs what it makes."""
+    """``language``: of the sources it takes. ``launcher``: key of the launcher that runs what it makes.
+
+    ``stopped``: set by the builder, to be asked on its thread now and then while it compiles: true once the build was
+    stopped or its time is over, and then ``compile`` had better raise BuildCancelled.
+    """
 
     key: str
     language: str
     launcher: str
+    stopped: Callable[[], bool] = staticmethod(lambda: False)
 
     def available(self) -> str:
         """Empty if it can compile here, else why not and what to install."""

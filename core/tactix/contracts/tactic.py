@@ -65,16 +65,16 @@ class Tactic:
 
     ``key``: ``namespace.name@version``. ``implements``: node kinds (an anchor's key, ``"pointwise"``, ``"*"``).
     ``device``: the device kind. ``source``: the family that ``config.tactic_sources`` switches. ``fallback``: it is
-    asked only where no other tactic is left. ``produces``: its launcher runs steps by ``produce``, too: those whose
-    output shapes only running tells, over Python objects, and with bodies. ``by_signature``: it looks at dtypes, shapes
-    and attributes, at no names, and of the content of constants at nothing but whether it is finite, so that its bids
-    for a node hold for every other of the same signature; constants it packs by reference. ``crosses``: its steps run
-    on the host beside a device with memory of its own, which the ledger tells.
-    ``vendor``: its steps need a library of the device's maker in the very version that the build had; not asked under
-    ``VERSION_COMPATIBLE``. ``breadth``: how many times as many variants are measured as the optimization level says,
-    for those that need no compiling. ``numerics``: ``exact``, or ``tf32`` if it rounds float32 operands so: builder
-    flags gate that, and the accuracy gate then grants float16's budget. ``requires``: features of the device without
-    which it is not asked.
+    asked only where no other tactic is left, or strangers' alone. ``produces``: its launcher runs steps by
+    ``produce``, too: those whose output shapes only running tells, over Python objects, and with bodies.
+    ``by_signature``: it looks at dtypes, shapes and attributes, at no names, and of the content of constants at
+    nothing but whether it is finite, so that its bids for a node hold for every other of the same signature;
+    constants it packs by reference. ``crosses``: its steps run on the host beside a device with memory of its own,
+    which the ledger tells. ``vendor``: its steps need a library of the device's maker in the very version that the
+    build had; not asked under ``VERSION_COMPATIBLE``. ``breadth``: how many times as many variants are measured as the
+    optimization level says, for those that need no compiling. ``numerics``: ``exact``, or ``tf32`` if it rounds float32
+    operands so: builder flags gate that, and the accuracy gate then grants float16's budget. ``requires``: features of
+    the device without which it is not asked.
     """
 
     key: str

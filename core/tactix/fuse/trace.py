@@ -27,12 +27,22 @@ class NearMiss:
     reason: str
 
 
+@dataclass(frozen=True)
+class Split:
+    """A fused node that was taken apart again: its name, those of its parts, and why."""
+
+    node: str
+    parts: tuple[str, ...]
+    reason: str
+
+
 @dataclass
 class Trace:
-    """All firings in order, and each near miss once."""
+    """All firings in order, each near miss once, and what was fused in vain, in the order in which it was split."""
 
     firings: list[Firing] = field(default_factory=list)
     near_misses: dict[NearMiss, None] = field(default_factory=dict)
+    splits: list[Split] = field(default_factory=list)
 
     def miss(self, rule: str, node: str, reason: str) -> None:
         self.near_misses[NearMiss(rule, node, reason)] = None
@@ -46,4 +56,5 @@ class Trace:
         return {
             "fired": [{"rule": f.rule, "removed": list(f.removed), "added": list(f.added)} for f in self.firings],
             "nearly": [{"rule": m.rule, "node": m.node, "reason": m.reason} for m in self.near_misses],
+            "split": [{"node": s.node, "parts": list(s.parts), "reason": s.reason} for s in self.splits],
         }

@@ -10,14 +10,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
 from tactix.contracts.allocator import Allocator
-from tactix.contracts.artifact import Binary, KernelArtifact
+from tactix.contracts.artifact import Binary, KernelArtifact, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node, Value, run_node
 from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step
 from tactix.contracts.region import resolve
 from tactix.contracts.tactic import Variant
 from tactix.select.accuracy import departure
-from tactix.select.compile import Toolchain
+from tactix.select.compile import Toolchain, joined
 from tactix.select.error_bounds import Bound, bounds
 from tactix.words.dims import Env, evaluate
 from tactix.words.errors import ExecutionError
@@ -108,8 +108,10 @@ class Bench:
     """Links candidates of one node over the same arrays. ``allocator``: where the device reads no host memory.
 
     A device's own may keep the code of ``strangers`` out of this process: it overrides ``of``, ``barred``, ``compile``
-    and ``review``.
+    and ``review``. ``stopped``: whether to give up what is being tried, set by who measures.
     """
+
+    stopped: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(
         self, context: LinkContext, launchers: Mapping[str, Launcher], allocator: Allocator | None = None,
@@ -135,11 +137,19 @@ class Bench:
     def compile(
         self, toolchain: Toolchain, candidates: Sequence[Candidate], device: DeviceProperties
     ) -> Mapping[str, Binary]:
-        """Binaries by source digest. Raises CompilerError, but for a stranger's code, which is rejected."""
-        return toolchain.compile((c.artifact for c in candidates), device)
+        """Binaries by source digest of those that compile; the others are rejected. Raises ToolchainError."""
+        written = [c for c in candidates if isinstance(c.artifact.code, Source)]
+        return joined(toolchain, (), written, device, self.title)
+
+    def title(self, c: Candidate) -> str:
+        """What a candidate is called, and whose it is if that is a stranger."""
+        provider = self.strangers.get(c.tactic.key)
+        if provider is None:
+            return c.title
+        return f"{c.title} of {provider}" if provider.dist else f"{c.title} ({provider})"
 
     def review(self, bids: Sequence[Bids]) -> None:
-        """Reject what must not be chosen as it stands, after all that can be has been measured."""
+        """Look at all times once more, after all that can be has been measured."""
 
     def delay(self) -> float:
         """By what share of itself a time may be too long, as others use the machine; 0 if that is not known."""

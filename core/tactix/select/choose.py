@@ -91,7 +91,7 @@ class Chooser:
         costs = [(self._local(n, c, chosen), c) for c in self.options[n]]
         least, best = min(costs, key=lambda x: x[0])
         noise = margin(best.spread, NEAR_TIE) * best.seconds
-        return [c for s, c in costs if s - least <= max(noise, margin(c.spread, NEAR_TIE) * c.seconds)]
+        return [c for s, c in costs if c is best or s - least <= max(noise, margin(c.spread, NEAR_TIE) * c.seconds)]
 
     def _cost(self, c: Candidate) -> float:
         return c.seconds + self.launch * len(c.artifact.launches)

@@ -1,18 +1,21 @@
-"""Turn source artifacts into binary ones with the compiler plugins."""
+"""Turn source artifacts into binary ones with the compiler plugins; a candidate that does not compile is rejected."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tactix.contracts.artifact import Binary, KernelArtifact, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
-from tactix.words.errors import CompilerError
+from tactix.select.enumerate import Candidate, reject
+from tactix.words.errors import CompilerError, ToolchainError
 
 
 class Toolchain:
-    """The compilers that work here: the first that is given for each language."""
+    """The compilers that work here: the first that is given for each language. ``stopped``: whether to give up."""
+
+    stopped: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(self, compilers: Iterable[Compiler]) -> None:
         self.by_language: dict[str, Compiler] = {}
@@ -36,19 +39,62 @@ class Toolchain:
         return self.by_language[artifact.code.language].identity() if isinstance(artifact.code, Source) else ""
 
     def compile(self, artifacts: Iterable[KernelArtifact], device: DeviceProperties) -> Mapping[str, Binary]:
-        """Binaries by source digest; one compiler call for each language. Raises CompilerError."""
+        """Binaries by source digest; one compiler call for each language. Raises CompilerError, BuildCancelled."""
         sources: dict[str, dict[str, Source]] = {}
         for a in artifacts:
             if isinstance(a.code, Source):
                 if why := self.lacks(a):
-                    raise CompilerError(f"cannot compile {a.code.language}", why=why)
+                    raise ToolchainError(f"cannot compile {a.code.language}", why=why)
                 sources.setdefault(a.code.language, {})[a.code.digest] = a.code
         out: dict[str, Binary] = {}
         for language, found in sorted(sources.items()):
             wanted = [found[d] for d in sorted(found)]
-            made = self.by_language[language].compile(wanted, device)
+            made = self._compiled(self.by_language[language], wanted, device)
             out.update({s.digest: b for s, b in zip(wanted, made, strict=True)})
         return out
+
+    def _compiled(self, compiler: Compiler, wanted: Sequence[Source], device: DeviceProperties) -> list[Binary]:
+        compiler.stopped = self.stopped
+        try:
+            return compiler.compile(wanted, device)
+        finally:
+            vars(compiler).pop("stopped", None)
+
+
+def joined(
+    toolchain: Toolchain, fine: Sequence[KernelArtifact], added: Sequence[Candidate], device: DeviceProperties,
+    who: Callable[[Candidate], str],
+) -> Mapping[str, Binary]:  # fmt: skip
+    """Binaries of those that compile beside what is fine and beside each other; the others are rejected.
+
+    ``who``: says whose a candidate is. Raises ToolchainError.
+    """
+    if not added:
+        return {}
+    try:
+        return toolchain.compile([*fine, *(c.artifact for c in added)], device)
+    except ToolchainError:
+        raise
+    except CompilerError as e:
+        for c, why in _blamed(added, e):
+            reject(c, f"{who(c)} does not compile: {why}")
+    rest = [c for c in added if c.status != "rejected"]
+    if len(rest) < len(added):
+        return joined(toolchain, fine, rest, device, who)
+    half = len(added) // 2
+    first = joined(toolchain, fine, added[:half], device, who)
+    more = [c.artifact for c in added[:half] if c.status != "rejected"]
+    return {**first, **joined(toolchain, [*fine, *more], added[half:], device, who)}
+
+
+def _blamed(added: Sequence[Candidate], e: CompilerError) -> Iterator[tuple[Candidate, str]]:
+    """Those that the compiler names, with what it says of each; or the only one."""
+    for c in added:
+        digest = c.artifact.code.digest if isinstance(c.artifact.code, Source) else ""
+        if digest in e.failed:
+            yield c, e.failed[digest]
+        elif len(added) == 1:
+            yield c, str(e)
 
 
 def with_binary(artifact: KernelArtifact, binaries: Mapping[str, Binary]) -> KernelArtifact:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -18,6 +18,9 @@ from tactix.words.dims import evaluate, evaluate_shape
 from tactix.words.errors import InternalError, InvalidArgument, NoTacticError, TactixError
 from tactix.words.tensor import Format
 
+DEFAULT = 1e-3
+"""Seconds of a tactic that gives no estimate."""
+FORBIDDEN = "NO_FALLBACK forbids the reference"
 LEVEL_VARIANTS = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 10**6}
 """Variants of one tactic that are measured, by builder optimization level."""
 
@@ -28,7 +31,7 @@ class Candidate:
 
     ``seconds``: measured or estimated; ``spread``: relative distance of the median from the least; ``error``: largest
     departure from the reference in units of its budget; ``status``: ``open``, ``measured``, ``cached``, ``estimated``,
-    ``rejected``.
+    ``rejected``. ``untried``: it is a stranger's, and was rejected for no more than that nobody has tried it.
     """
 
     tactic: Tactic
@@ -40,6 +43,7 @@ class Candidate:
     error: float = 0.0
     status: str = "open"
     reason: str = ""
+    untried: bool = False
 
     @property
     def title(self) -> str:
@@ -50,15 +54,46 @@ class Candidate:
         """Sort key: seconds, then names, so that equal times always give the same choice."""
         return (self.seconds, self.tactic.key, str(self.variant))
 
+    @property
+    def is_reference(self) -> bool:
+        """Whether it brings no code: it runs the layers' own meaning, with which others are compared."""
+        return self.tactic.fallback and self.artifact.code is None and not self.artifact.launches
+
+
+def estimate(c: Candidate) -> None:
+    """Take the tactic's own estimate for the time."""
+    c.seconds, c.status = DEFAULT if c.estimate is None else c.estimate, "estimated"
+
+
+def reject(c: Candidate, reason: str) -> None:
+    """Take a candidate out of the race."""
+    c.seconds, c.status, c.reason = float("inf"), "rejected", reason
+
 
 @dataclass
 class Bids:
-    """All candidates for nodes of one signature, and the rejections: (tactic, reason)."""
+    """All candidates for nodes of one signature, and the rejections: (tactic, reason).
+
+    ``produced``: nothing can be tried, as only running tells the outputs' shapes, or they are no numbers, or there are
+    bodies. ``count``: of nodes that share them.
+    """
 
     signature: str
     node: Node
     candidates: list[Candidate] = field(default_factory=list)
     rejections: list[tuple[str, str]] = field(default_factory=list)
+    produced: bool = False
+    count: int = 1
+
+    @property
+    def standing(self) -> list[Candidate]:
+        """Those that are not rejected."""
+        return [c for c in self.candidates if c.status != "rejected"]
+
+    @property
+    def failures(self) -> str:
+        """Why those that are rejected are, in words, each reason once."""
+        return "; ".join(dict.fromkeys(f"{c.title}: {c.reason}" for c in self.candidates if c.status == "rejected"))
 
 
 def signature(node: Node, opt: Mapping[str, int]) -> str:
@@ -95,33 +130,65 @@ def _nameless(j: Any) -> Any:
 class Terms:
     """What a bid must keep to: optimization level, workspace bytes; ``lacks`` says why code cannot be compiled.
 
-    ``strangers``: who provides the tactics whose failures stop no build, by key.
+    ``strangers``: who provides the tactics that are not tactix's own, by key. ``references``: whether they may
+    bid. ``strict``: a tactic of tactix's own that fails while it bids is
+    an InternalError, else it is told to ``warn`` and loses.
     """
 
     level: int = 3
     workspace: int | None = None
     lacks: Callable[[KernelArtifact], str] = lambda artifact: ""
     strangers: Mapping[str, Any] = field(default_factory=dict)
+    references: bool = True
+    strict: bool = False
+    warn: Callable[[str], None] = lambda message: None
 
 
 def bid(node: Node, tactics: Sequence[Tactic], ctx: CompileContext, terms: Terms) -> Bids:
-    """Collect the bids for a node. Raises NoTacticError listing every reason if there is none."""
+    """Collect the bids for a node; there may be none."""
     bids = Bids(signature(node, ctx.opt), node)
     for tactic in _asked(tactics, node.kind, ctx.device):
-        if tactic.fallback and bids.candidates:
-            continue
-        _ask(bids, tactic, ctx, terms)
-    if not bids.candidates:
-        what, who = f"no tactic can run it on {ctx.device.kind}", f"{node.name} ({node.kind})"
-        do = "Allow more tactic sources, or install a pack that implements it"
-        raise NoTacticError(what, who=who, why="; ".join(reasons(bids)) or "none implements this layer", do=do)
+        if not tactic.fallback or _is_wanted(tactic, bids, terms):
+            _ask(bids, tactic, ctx, terms)
     return bids
 
 
+def no_tactic(bids: Bids, node: Node, device: DeviceProperties) -> NoTacticError:
+    """The error of a node that nothing is left for, listing every reason."""
+    who = f"{node.name} ({node.kind})"
+    if any(why == FORBIDDEN for _, why in bids.rejections):
+        what, do = "only the reference could run it", "Build without NO_FALLBACK, or install a pack that implements it"
+    elif bids.candidates:
+        what, do = "every tactic was rejected", "Allow more tactic sources, or mend those"
+    else:
+        what = f"no tactic can run it on {device.kind}"
+        do = "Allow more tactic sources, or install a pack that implements it"
+    why = "; ".join(reasons(bids)) or "no other tactic implements it"
+    return NoTacticError(what, who=who, why=why, do=do)
+
+
 def reasons(bids: Bids) -> list[str]:
-    """Why tactics do not run the node, each reason of a tactic once."""
+    """Why tactics other than a forbidden reference do not run the node, each reason of a tactic once."""
     lost = [(c.title, c.reason) for c in bids.candidates if c.status == "rejected"]
-    return list(dict.fromkeys(f"{who.partition(' [')[0]}: {why}" for who, why in (*lost, *bids.rejections)))
+    told = [(who, why) for who, why in (*lost, *bids.rejections) if why != FORBIDDEN]
+    return list(dict.fromkeys(f"{who.partition(' [')[0]}: {why}" for who, why in told))
+
+
+def _is_wanted(fallback: Tactic, bids: Bids, terms: Terms) -> bool:
+    """Whether a fallback bids: where nobody has so far, or strangers alone have and it runs where they do."""
+    if fallback.crosses:
+        return not bids.candidates
+    return all(c.tactic.key in terms.strangers for c in bids.candidates)
+
+
+def fall_back(bids: Bids, node: Node, tactics: Sequence[Tactic], ctx: CompileContext, terms: Terms) -> Bids:
+    """A node's bids with those of the next fallback that can run it; with no more if none is left."""
+    asked = {c.tactic.key for c in bids.candidates} | {key for key, _ in bids.rejections}
+    out = replace(bids, node=node, candidates=list(bids.candidates), rejections=list(bids.rejections))
+    for tactic in _asked(tactics, node.kind, ctx.device):
+        if tactic.fallback and tactic.key not in asked and len(out.candidates) == len(bids.candidates):
+            _ask(out, tactic, ctx, terms)
+    return out
 
 
 def _asked(tactics: Sequence[Tactic], kind: str, device: DeviceProperties) -> list[Tactic]:
@@ -140,7 +207,9 @@ def _ask(bids: Bids, tactic: Tactic, ctx: CompileContext, terms: Terms) -> None:
         asked = [(cost, variant) for cost, variant in ranked[:limit] if cost != inf]
         for cost, variant in asked:
             candidate = Candidate(tactic, variant, tactic.compile(node, variant, ctx), cost)
-            if why := terms.lacks(candidate.artifact) or _too_large(candidate.artifact, ctx, terms.workspace):
+            forbidden = FORBIDDEN if candidate.is_reference and not terms.references else ""
+            lacks = terms.lacks(candidate.artifact) or _too_large(candidate.artifact, ctx, terms.workspace)
+            if why := forbidden or lacks:
                 bids.rejections.append((candidate.title, why))
             else:
                 bids.candidates.append(candidate)
@@ -148,11 +217,20 @@ def _ask(bids: Bids, tactic: Tactic, ctx: CompileContext, terms: Terms) -> None:
             why = "not worth it at the sizes tuned for" if cost == inf else "not asked at this optimization level"
             bids.rejections.append((f"{tactic.key} [{variant}]", why))
     except (Exception, SystemExit) as e:
-        pack = terms.strangers.get(tactic.key)
-        if not (pack or isinstance(e, TactixError)):
-            who = f"{tactic.key} for {node.name}"
-            raise InternalError("a tactic failed while bidding", who=who, why=repr(e)) from e
-        bids.rejections.append((tactic.key, f"its pack ({pack}) failed: {type(e).__name__}: {e}" if pack else str(e)))
+        bids.rejections.append((tactic.key, _why(e, tactic, node, terms)))
+
+
+def _why(e: BaseException, tactic: Tactic, node: Node, terms: Terms) -> str:
+    """What is said of a tactic that failed while bidding. Raises InternalError for tactix's own, if that is strict."""
+    if pack := terms.strangers.get(tactic.key):
+        return f"its pack ({pack}) failed: {type(e).__name__}: {e}"
+    if isinstance(e, TactixError):
+        return str(e)
+    failed = InternalError("a tactic failed while bidding", who=f"{tactic.key} for {node.name}", why=repr(e))
+    if terms.strict:
+        raise failed from e
+    terms.warn(str(failed))
+    return str(failed)
 
 
 def _too_large(artifact: KernelArtifact, ctx: CompileContext, limit: int | None) -> str:

@@ -7,29 +7,39 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from statistics import median
 from typing import Any
 
+from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.launcher import Runnable
 from tactix.select.accuracy import GATE, GRANTED
-from tactix.select.bench import Bench
+from tactix.select.bench import Bench, Expected
 from tactix.select.compile import Toolchain, with_binary
-from tactix.select.enumerate import Bids, Candidate
+from tactix.select.enumerate import DEFAULT, Bids, Candidate, estimate, reject
 from tactix.select.timing_cache import Timing, TimingCache
-from tactix.words.dims import Env, symbols
-from tactix.words.errors import ExecutionError, NoTacticError, TactixError, TimingCacheError
+from tactix.words.dims import Env
+from tactix.words.errors import BuildCancelled, ExecutionError, TactixError, TimingCacheError
 from tactix.words.progress import ProgressMonitor, SilentProgress
 
-ROUND_SECONDS = 0.001
+ROUND_SECONDS, SLOW = 0.001, 0.1
 LEAST_ROUNDS, ROUNDS, MOST_ROUNDS = 3, 5, 16
 HOPELESS, DOUBTFUL = 1.3, 4.0
 SEPARATED, CONFIRMED = 1.05, 1.02
+FIRST, BATCH_SECONDS, BATCH_SHARE = 64, 10.0, 0.125
+"""Kernels that are compiled at first, seconds that a later batch may take, and share of what is left of a budget."""
+
+Todo = tuple[Bids, list[Candidate]]
+"""What is open of a node's candidates."""
 
 
 @dataclass
 class Measurer:
-    """Settings of one build's measuring; ``monitor`` is asked between nodes whether to stop."""
+    """Settings of one build's measuring; ``monitor`` is asked between nodes whether to stop.
+
+    ``strict``: what tactix's own code raises while it is tried, and is no TactixError, is raised again.
+    """
 
     bench: Bench
     toolchain: Toolchain
@@ -39,40 +49,89 @@ class Measurer:
     threads: int
     frozen: bool = False
     level: int = 3
-    deadline: float = float("inf")
+    deadline: float = inf
     monitor: ProgressMonitor = field(default_factory=SilentProgress)
     log: Callable[[str], None] = lambda message: None
-    guessed: frozenset[str] = frozenset()
+    strict: bool = False
 
     def run(self, all_bids: Sequence[Bids]) -> None:
-        """Settle every candidate of every node. Raises CompilerError, NoTacticError, TimingCacheError."""
+        """Settle every candidate of every node, and reject those that must not be chosen: perhaps all of a node's.
+
+        Raises ToolchainError, TimingCacheError.
+        """
+        self.bench.stopped = self.toolchain.stopped = self._is_over
+        try:
+            self._run(all_bids)
+        finally:
+            del self.bench.stopped, self.toolchain.stopped
+        for b in all_bids:
+            self._rule_out(b)
+
+    def _run(self, all_bids: Sequence[Bids]) -> None:
         again = not self.frozen and time.monotonic() < self.deadline and not self.bench.delay()
         todo = [(b, cs) for b in all_bids if (cs := [c for c in b.candidates if not self._settle(b, c, again)])]
         if self.frozen and todo:
             b, cs = todo[0]
             why = f"{sum(len(c) for _, c in todo)} are missing for {self.properties.name}, the first is {cs[0].title}"
             raise TimingCacheError("a frozen build needs every timing", who=b.node.name, why=why, do="Measure it there")
-        over = self.monitor.cancelled() or time.monotonic() > self.deadline
-        self.monitor.phase("compile", len(ready := [c for _, cs in todo for c in cs if not over]))
-        binaries = self.bench.compile(self.toolchain, ready, self.properties)
-        self.monitor.finish("compile")
-        self.monitor.phase("measure", 0 if over else len(todo))
-        for i, (b, cs) in enumerate(todo):
-            if over or self.monitor.cancelled() or time.monotonic() > self.deadline:
-                why = "measuring stopped" if self.deadline else f"{self.properties.name} is not here"
-                self.log(f"{why}; different layers chosen by estimate: {len(todo) - i}")
-                for c in (c for _, rest in todo[i:] for c in rest if c.status == "open"):
-                    estimate(c)
-                break
-            self._race(b, cs, binaries)
-            self.monitor.step("measure", i + 1, b.node.name)
-        self.monitor.finish("measure")
+        self._work_off(todo)
         self.bench.review(all_bids)
         delay = self.bench.delay()
         for b, c in ((b, c) for b, cs in todo for c in cs if c.status == "measured"):
             self.cache.put(self.key(b, c), Timing(c.seconds, c.spread, c.error, delay))
-        for b in all_bids:
-            _require_one(b)
+
+    def _work_off(self, todo: Sequence[Todo]) -> None:
+        """Compile and race node by node, those first that take longest; what time is too short for is estimated."""
+        waiting = sorted(todo, key=_worth, reverse=True)
+        total = 0 if self._is_over() else sum(len(cs) for _, cs in todo)
+        self.monitor.phase("compile", total)
+        self.monitor.phase("measure", len(todo) if total else 0)
+        compiled, raced, per_kernel = 0, 0, None
+        while waiting and not self._is_over():
+            batch = self._batch(waiting, per_kernel)
+            candidates = [c for _, cs in batch for c in cs]
+            begin = time.monotonic()
+            try:
+                binaries = self.bench.compile(self.toolchain, candidates, self.properties)
+            except BuildCancelled:
+                break
+            per_kernel, compiled = (time.monotonic() - begin) / len(candidates), compiled + len(candidates)
+            self.monitor.step("compile", compiled)
+            for b, cs in batch:
+                if self._is_over():
+                    break
+                self._race(b, cs, binaries)
+                waiting.pop(0)
+                raced += 1
+                self.monitor.step("measure", raced, b.node.name)
+        self.monitor.finish("compile")
+        self.monitor.finish("measure")
+        if left := [c for _, cs in waiting for c in cs if c.status == "open"]:
+            why = "measuring stopped" if self.deadline else f"{self.properties.name} is not here"
+            self.log(f"{why}; different layers chosen by estimate: {len(waiting)}")
+            for c in left:
+                estimate(c)
+
+    def _batch(self, waiting: Sequence[Todo], per_kernel: float | None) -> list[Todo]:
+        """The next nodes: as many as compile in a small part of the time that is left, one at least.
+
+        ``per_kernel``: seconds that each took so far; with time without end the first batch is FIRST kernels.
+        """
+        if per_kernel is None:
+            most = float(FIRST if self.deadline == inf else 1)
+        else:
+            left = self.deadline - time.monotonic()
+            most = min(BATCH_SECONDS, left * BATCH_SHARE) / max(per_kernel, 1e-6)
+        out: list[Todo] = []
+        for b, cs in waiting:
+            most -= len(cs)
+            if out and most < 0:
+                break
+            out.append((b, cs))
+        return out
+
+    def _is_over(self) -> bool:
+        return self.monitor.cancelled() or time.monotonic() > self.deadline
 
     def key(self, b: Bids, c: Candidate) -> str:
         """The timing cache's key of a candidate."""
@@ -84,26 +143,50 @@ class Measurer:
 
     def _settle(self, b: Bids, c: Candidate, again: bool) -> bool:
         """True if nothing needs to run for this candidate. ``again``: what was delayed by others is timed again."""
+        if c.status != "open":
+            return True
         if why := self.bench.barred(c):
             reject(c, why)
         elif c.artifact.alias and self.bench.of(c) is self.bench:
             c.seconds, c.status = 0.0, "cached"
-        elif c.tactic.fallback or c.tactic.produces or self.level == 0:
+        elif not self._is_raced(b, c):
             estimate(c)
         elif found := self.cache.get(self.key(b, c)):
             _record(c, found, "cached")
             return not (again and found.delay)
+        elif self.frozen and c.is_reference:
+            estimate(c)
         else:
             return False
         return True
 
+    def _is_raced(self, b: Bids, c: Candidate) -> bool:
+        """Whether it is to be tried and timed. At level 0 strangers are where tactix has no more than a fallback."""
+        if b.produced or (c.tactic.fallback and c.tactic.crosses):
+            return False
+        strange = [x.tactic.key in self.bench.strangers for x in b.candidates if not x.tactic.fallback]
+        return self.level > 0 or (any(strange) and all(strange))
+
+    def _rule_out(self, b: Bids) -> None:
+        """What was not tried does not beat what was; a stranger's does not even beat the reference."""
+        standing = b.standing
+        tried = any(c.status in ("measured", "cached") and not c.artifact.alias for c in standing)
+        strangers = self.bench.strangers
+        known = any(c.tactic.key not in strangers and not c.tactic.fallback for c in standing)
+        for c in (c for c in standing if c.status == "estimated" and not c.untried):
+            if c.tactic.key in strangers:
+                reject(c, f"{self.bench.title(c)} was not tried")
+                c.untried = True
+            elif tried:
+                reject(c, "it was not tried, and others were")
+            elif known and c.tactic.fallback:
+                reject(c, "it is a fallback, and others can do it")
+
     def _race(self, b: Bids, candidates: Sequence[Candidate], binaries: Any) -> None:
         try:
             arrays, want = self.bench.trial(b.node, self.env)
-        except ExecutionError as e:
-            if not self._is_guessed(b):
-                raise
-            self.log(f"{b.node.name} is chosen by estimate: {e}")
+        except (ExecutionError, MemoryError) as e:
+            self.log(f"{b.node.name} is chosen by estimate: {e or 'no memory for its samples'}")
             for c in candidates:
                 estimate(c)
             return
@@ -111,45 +194,63 @@ class Measurer:
         for c in (c for c in candidates if c.status != "rejected"):
             bench = self.bench.of(c)
             try:
-                artifact = with_binary(c.artifact, binaries)
-                runnable, got = bench.prepare(b.node, artifact, c.variant, arrays, self.env)
-                runnable.repeat(1)
-                c.error = bench.check(b.node, c.variant, got, want, GRANTED.get(c.tactic.numerics, 1.0))
+                runnable = self._tried(b, c, bench, with_binary(c.artifact, binaries), arrays, want)
             except Exception as e:
-                if not (isinstance(e, TactixError) or c.tactic.key in bench.strangers):
+                if self.strict and not (isinstance(e, TactixError) or c.tactic.key in bench.strangers):
                     raise
-                reject(c, str(e) if isinstance(e, TactixError) else f"{type(e).__name__}: {e}")
+                _lost(c, str(e) if isinstance(e, TactixError) else f"{type(e).__name__}: {e}")
                 continue
-            if c.error > 1:
+            if c.error > 1 and not c.is_reference:
                 reject(c, f"departs from the reference by {c.error:.3g} times its budget")
-                self.cache.put(self.key(b, c), Timing(float("inf"), 0.0, c.error))
+                self.cache.put(self.key(b, c), Timing(inf, 0.0, c.error))
                 continue
             runners.append((c, runnable, bench.keep()))
-        self._time(b, runners)
+        self._time(runners)
 
-    def _is_guessed(self, b: Bids) -> bool:
-        """Whether the node's shapes hold symbols that only running tells, so that the sizes may not fit each other."""
-        return any(symbols(d) & self.guessed for v in (*b.node.given, *b.node.outputs) for d in v.spec.shape)
+    def _tried(
+        self, b: Bids, c: Candidate, bench: Bench, artifact: KernelArtifact, arrays: Sequence[Any], want: Expected
+    ) -> Runnable:
+        """What there is to time of a candidate that ran; ``c.error`` is set. Raises whatever it raises."""
+        runnable, got = bench.prepare(b.node, artifact, c.variant, arrays, self.env)
+        runnable.repeat(1)
+        c.error = bench.check(b.node, c.variant, got, want, GRANTED.get(c.tactic.numerics, 1.0))
+        return runnable
 
-    def _time(self, b: Bids, runners: Sequence[tuple[Candidate, Runnable, Any]]) -> None:
+    def _time(self, runners: Sequence[tuple[Candidate, Runnable, Any]]) -> None:
         for (c, _, _), times in zip(runners, interleave(self.bench.measure, [r for _, r, _ in runners]), strict=True):
             best = min(times)
-            if c.status != "rejected":
+            if c.status != "rejected" and best == inf:
+                estimate(c)
+            elif c.status != "rejected":
                 _record(c, Timing(best, median(times) / best - 1 if best else 0.0, c.error), "measured")
+
+
+def _worth(todo: Todo) -> float:
+    """Seconds that all nodes of these bids are thought to take: what measuring may save is a part of them."""
+    b, _ = todo
+    return b.count * min(DEFAULT if c.estimate is None else c.estimate for c in b.candidates)
 
 
 def interleave(measure: Callable[[Runnable, int], float], runnables: Sequence[Runnable]) -> list[list[float]]:
     """Seconds of one run, several samples for each, taken in turns until a winner stands out or the rounds are over.
 
-    While others use the machine there are more rounds: a shortest time counts once it was met twice.
+    While others use the machine there are more rounds: a shortest time counts once it was met twice. What a clock that
+    was set back gives is no time, but infinite. One that is alone and slow is run once.
     """
-    least = [measure(r, 1) for r in runnables]
+
+    def timed(r: Runnable, times: int) -> float:
+        seconds = measure(r, times)
+        return seconds if seconds >= 0 else inf
+
+    least = [timed(r, 1) for r in runnables]
+    if len(least) == 1 and least[0] > SLOW:
+        return [least]
     samples: list[list[float]] = [[] for _ in runnables]
     racing = list(range(len(runnables)))
     for turn in range(1, MOST_ROUNDS + 1):
         for i in racing:
             times = max(1, min(10000, int(ROUND_SECONDS / max(least[i], 1e-7))))
-            samples[i].append(measure(runnables[i], times) / times)
+            samples[i].append(timed(runnables[i], times) / times)
             least[i] = min(samples[i])
         best = min((least[i] for i in racing), default=0.0)
         sure = {i for i in racing if turn >= LEAST_ROUNDS and sorted(samples[i])[1] <= least[i] * CONFIRMED}
@@ -164,22 +265,13 @@ def interleave(measure: Callable[[Runnable, int], float], runnables: Sequence[Ru
 
 def _record(c: Candidate, t: Timing, status: str) -> None:
     c.seconds, c.spread, c.error, c.status = t.seconds, t.spread, t.error, status
-    if t.error > 1:
+    if t.error > 1 and not c.is_reference:
         reject(c, f"departs from the reference by {t.error:.3g} times its budget")
 
 
-def estimate(c: Candidate) -> None:
-    """Take the tactic's own estimate for the time."""
-    c.seconds, c.status = 1e-3 if c.estimate is None else c.estimate, "estimated"
-
-
-def reject(c: Candidate, reason: str) -> None:
-    """Take a candidate out of the race."""
-    c.seconds, c.status, c.reason = float("inf"), "rejected", reason
-
-
-def _require_one(b: Bids) -> None:
-    if all(c.status == "rejected" for c in b.candidates):
-        why = "; ".join(f"{c.title}: {c.reason}" for c in b.candidates)
-        who, do = f"{b.node.name} ({b.node.kind})", "Allow more tactic sources, or mend those"
-        raise NoTacticError("every tactic was rejected", who=who, why=why, do=do)
+def _lost(c: Candidate, reason: str) -> None:
+    """A candidate that could not be tried: only the reference, which stands for what is right, is taken untimed."""
+    if c.is_reference:
+        estimate(c)
+    else:
+        reject(c, reason)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
+from types import MappingProxyType
 
 
 class ErrorCode(enum.IntEnum):
@@ -97,9 +99,17 @@ class AccuracyError(TactixError):
 
 
 class CompilerError(TactixError):
-    """Source text that could not be turned into machine code."""
+    """Source text that could not be turned into machine code.
+
+    ``failed``: which sources, by digest, and why, where the compiler tells.
+    """
 
     code = ErrorCode.FAILED_INITIALIZATION
+    failed: Mapping[str, str] = MappingProxyType({})
+
+
+class ToolchainError(CompilerError):
+    """A compiler that would fail with any source: it is not there, or what it makes cannot be kept."""
 
 
 class TimingCacheError(TactixError):

@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tactix.contracts.artifact import Binary, KernelArtifact, Packed, Source
-from tactix.contracts.device import DeviceProperties
+from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.launcher import Operand, Runnable, Step
 from tactix.contracts.region import resolve
@@ -28,15 +27,11 @@ from tactix.run.engine import Engine
 from tactix.run.memory import Memory
 from tactix.select.accuracy import departure
 from tactix.select.bench import Bench, Expected, sample
-from tactix.select.compile import Toolchain
-from tactix.select.enumerate import Candidate
 from tactix.words.dims import Env, evaluate
 from tactix.words.errors import AllocationError, ExecutionError, TactixError
 from tactix.words.tensor import Format
 from tactix_builtin.cuda.finals import Finals
 from tactix_builtin.cuda.target import COLD
-from tactix_builtin.market.bench import whose
-from tactix_builtin.market.compiling import joined
 
 if TYPE_CHECKING:
     from tactix_builtin.cuda.device import CudaDevice
@@ -152,17 +147,6 @@ class CudaBench(Bench):
             arrays, want = super().trial(node, env) if found is None else found[1:]
         self._arrays, self._rows, self._shared = arrays, found[0] if found else None, dict[Any, Any]()
         return arrays, want
-
-    def compile(
-        self, toolchain: Toolchain, candidates: Sequence[Candidate], device: DeviceProperties
-    ) -> Mapping[str, Binary]:
-        apart = [c for c in candidates if c.tactic.key in self.strangers and isinstance(c.artifact.code, Source)]
-        if not apart:
-            return super().compile(toolchain, candidates, device)
-        fine = [c.artifact for c in candidates if c.tactic.key not in self.strangers]
-        made = joined(toolchain, fine, apart, device, lambda c: whose(c, self.strangers))
-        missing = [a for a in fine if isinstance(a.code, Source) and a.code.digest not in made]
-        return {**made, **toolchain.compile(missing, device)}
 
     def measure(self, runnable: Runnable, times: int) -> float:
         """Of a slow candidate fewer copies are run: beside its time that of reading constants is little."""

@@ -20,7 +20,7 @@ from typing import Any
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
-from tactix.words.errors import BuildCancelled, CompilerError
+from tactix.words.errors import BuildCancelled, CompilerError, ToolchainError
 from tactix_builtin.cuda.target import architecture, is_portable
 from tactix_builtin.tactics import object_cache
 from tactix_builtin.tactics.cc import first_errors, symbol
@@ -54,9 +54,11 @@ class NvrtcCompiler(Compiler):
         self._cancelled.clear()
 
     def compile(self, sources: Sequence[Source], device: DeviceProperties) -> list[Binary]:
-        """One Binary per source, each with a cubin of its own. Raises CompilerError, BuildCancelled."""
+        """One Binary per source, each with a cubin of its own. Raises CompilerError, ToolchainError,
+        BuildCancelled.
+        """
         if reason := self.available():
-            raise CompilerError("kernels cannot be compiled", who=self.key, why=reason)
+            raise ToolchainError("kernels cannot be compiled", who=self.key, why=reason)
         for s in sources:
             if s.language != self.language:
                 raise CompilerError(f"it takes {self.language}, not {s.language}", who=self.key)

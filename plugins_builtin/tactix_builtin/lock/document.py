@@ -36,12 +36,13 @@ class Choice:
 @dataclass(frozen=True)
 class Choices:
     """Of one network. ``wide``: nodes that keep their precision where a rule could lower it; ``bodies``: those of
-    branches and loops, in the order of the steps.
+    branches and loops, in the order of the steps. ``split``: groups that were fused in vain.
     """
 
     nodes: Mapping[str, Choice]
     wide: tuple[str, ...] = ()
     bodies: tuple[Choices, ...] = ()
+    split: tuple[str, ...] = ()
 
     def networks(self) -> Iterator[Choices]:
         """Itself, then its bodies with those inside them, in the order in which they are built."""
@@ -126,8 +127,8 @@ def _texts(r: Reader) -> dict[str, str]:
 def _choices(r: Reader) -> Choices:
     r.only(*Choices.__dataclass_fields__)
     nodes = {name: _choice(c) for name, c in r.at("nodes").fields().items()}
-    wide, bodies = r.at("wide").items(), r.at("bodies").items()
-    return Choices(nodes, tuple(w.text() for w in wide), tuple(map(_choices, bodies)))
+    wide, split = (tuple(x.text() for x in r.at(f).items()) for f in ("wide", "split"))
+    return Choices(nodes, wide, tuple(map(_choices, r.at("bodies").items())), split)
 
 
 def _choice(r: Reader) -> Choice:

@@ -41,6 +41,13 @@ class Frozen:
         self._now = next(self._networks)
         return frozenset(self._now.wide).__contains__
 
+    def splits(self, name: str) -> bool:
+        return name in self._now.split
+
+    def has(self, name: str, bids: Bids) -> bool:
+        wanted = self._now.nodes.get(name)
+        return wanted is None or any(c.tactic.key == wanted.tactic for c in bids.candidates)
+
     def settle(self, bids: dict[Node, Bids]) -> None:
         wrong: list[str] = []
         for node, b in list(bids.items()):
@@ -134,7 +141,8 @@ def _choices(plan: Plan) -> Choices:
         computed = precision(steps[name]) if name in steps else ""
         nodes[name] = Choice(c["tactic"], c["variant"], c["id"], c["digest"], c["seconds"], computed)
     wide = plan.ledger.get("precision", {}).get("wide", {})
-    return Choices(nodes, tuple(sorted(wide)), tuple(_choices(p) for s in plan.steps for p in s.plans))
+    split = tuple(sorted({s["node"] for s in plan.ledger["fusion"]["split"]}))
+    return Choices(nodes, tuple(sorted(wide)), tuple(_choices(p) for s in plan.steps for p in s.plans), split)
 
 
 def _dists(plan: Plan, choices: Choices, network: NetworkDefinition, session: Session) -> set[str]:

@@ -18,14 +18,12 @@ from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.launcher import Runnable
-from tactix.select.bench import Bench, Expected, Strangers
-from tactix.select.compile import Toolchain
+from tactix.select.bench import Bench, Expected
+from tactix.select.compile import Toolchain, joined
 from tactix.select.enumerate import Bids, Candidate
-from tactix.select.measure import reject
 from tactix.words.dims import Env
 from tactix.words.errors import ConfigError
 from tactix_builtin.market import quarantine
-from tactix_builtin.market.compiling import joined
 from tactix_builtin.market.others import Others
 from tactix_builtin.market.quarantine import Quarantine
 
@@ -34,12 +32,6 @@ if TYPE_CHECKING:
 
 ROOMY = 1 << 30
 """Free bytes from which on files that are memory are taken for what processes share."""
-
-
-def whose(c: Candidate, strangers: Strangers) -> str:
-    """A stranger's candidate by name, and who provides it."""
-    provider = strangers[c.tactic.key]
-    return f"{c.title} of {provider}" if provider.dist else f"{c.title} ({provider})"
 
 
 class CpuBench(Bench):
@@ -90,10 +82,6 @@ class CpuBench(Bench):
         known = self.launchers.get(a.launcher) if a.launcher not in self.strangers else None
         return known is None or known.host_code or a.host_code or a.code is not None or a.alias
 
-    def pack(self, c: Candidate) -> str:
-        """What a stranger's candidate is called, and whose it is."""
-        return whose(c, self.strangers)
-
     def key(self, c: Candidate) -> str:
         """The quarantine's."""
         provider = self.strangers.get(c.artifact.launcher)
@@ -115,37 +103,30 @@ class CpuBench(Bench):
         except ConfigError:
             raise
         except Exception as e:  # of an artifact that is none
-            return f"{self.pack(c)} gave no artifact: {type(e).__name__}: {e}"
+            return f"{self.title(c)} gave no artifact: {type(e).__name__}: {e}"
         return str(found["reason"]) if found else ""
 
     def compile(
         self, toolchain: Toolchain, candidates: Sequence[Candidate], device: DeviceProperties
     ) -> Mapping[str, Binary]:
         """Strangers' code is in a library of its own, which is not loaded here, but can be linked with all the rest."""
+        own = [c for c in candidates if not self.is_strange(c)]
+        made = super().compile(toolchain, own, device)
         apart = [c for c in candidates if self.is_strange(c) and isinstance(c.artifact.code, Source)]
-        if not apart:
-            return super().compile(toolchain, candidates, device)
-        fine = [c.artifact for c in candidates if not self.is_strange(c)]
-        own = toolchain.compile(fine, device)
-        return {**joined(toolchain, fine, apart, device, self.pack), **own}
+        fine = [c.artifact for c in own if c.status != "rejected"]
+        return {**joined(toolchain, fine, apart, device, self.title), **made}
 
     def delay(self) -> float:
         return 0.0 if "worker" in self.__dict__ else self.others.delay()
 
     def review(self, bids: Sequence[Bids]) -> None:
-        """A stranger that was not tried is not taken where tactix's own tactics can do it.
+        """What was timed while others used the machine is taken to vary by as much as they may have delayed it.
 
-        What was timed while others used the machine is taken to vary by as much as they may have delayed it: more
-        candidates are near-ties then.
+        More candidates are near-ties then.
         """
         delay = self.delay()
         for c in (c for b in bids for c in b.candidates if c.status == "measured"):
             c.spread = max(c.spread, delay)
-        for b in bids:
-            own = any(c.status != "rejected" and c.tactic.key not in self.strangers for c in b.candidates)
-            for c in b.candidates:
-                if own and c.status == "estimated" and c.tactic.key in self.strangers:
-                    reject(c, f"{self.pack(c)} was not tried, and others can do it")
 
     def trial(self, node: Node, env: Env) -> tuple[list[Any], Expected]:
         if "worker" in self.__dict__:

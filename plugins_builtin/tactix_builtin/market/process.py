@@ -14,14 +14,15 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
 from tactix.words.errors import ExecutionError
 from tactix_builtin.market.worker import LENGTH
 
-START_SECONDS = 120.0
+START_SECONDS, ASKED = 120.0, 0.1
+"""How long it may take to start, and how often somebody asks meanwhile whether to stop."""
 TAIL = 2000
 """Bytes of what a process said last that are kept."""
 _NOT_AN_ADDRESS = 0x80
@@ -30,7 +31,8 @@ _NOT_AN_ADDRESS = 0x80
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a kernel did: ``crash``, ``exit``, ``outside``, ``hang``, ``wrong``; or ``killed`` by somebody else.
+    """What a kernel did: ``crash``, ``exit``, ``outside``, ``hang``, ``wrong``; or ``killed`` by somebody else, or
+    ``stopped`` with the build.
 
     ``text`` goes on behind the pack's name; ``said``: the end of what the process wrote.
     """
@@ -66,11 +68,16 @@ class Worker:
         """Of the process; 0 if there is none."""
         return self._process.pid if self._process else 0
 
-    def ask(self, seconds: float, name: str, *arguments: Any) -> dict[str, Any]:
-        """The answer of the worker's method. Raises Died; ExecutionError with what it raised, or if none starts."""
+    def ask(
+        self, seconds: float, name: str, *arguments: Any, stopped: Callable[[], bool] = lambda: False
+    ) -> dict[str, Any]:
+        """The answer of the worker's method. Raises Died; ExecutionError with what it raised, or if none starts.
+
+        ``stopped``: asked meanwhile whether to give up.
+        """
         if self._process is None:
             self._start()
-        answer = self._exchange(seconds, pickle.dumps((name, arguments)))
+        answer = self._exchange(seconds, pickle.dumps((name, arguments)), stopped)
         if "error" in answer:
             raise ExecutionError(str(answer["error"]))
         return answer
@@ -107,7 +114,7 @@ class Worker:
         except Died as e:
             raise ExecutionError("no process to try it in", why=f"{e} {e.verdict.said}".strip()) from None
 
-    def _exchange(self, seconds: float, request: bytes) -> dict[str, Any]:
+    def _exchange(self, seconds: float, request: bytes, stopped: Callable[[], bool] = lambda: False) -> dict[str, Any]:
         assert self._process is not None
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -117,8 +124,12 @@ class Worker:
         until = time.monotonic() + seconds
         while True:
             try:
-                line = self._lines.get(timeout=max(0.0, until - time.monotonic()))
+                line = self._lines.get(timeout=min(ASKED, max(0.0, until - time.monotonic())))
             except queue.Empty:
+                if stopped():
+                    raise Died(self._buried(Verdict("stopped", "was being tried when the build was stopped"))) from None
+                if time.monotonic() < until:
+                    continue
                 raise Died(self._buried(Verdict("hang", f"did not end within {seconds:g} s"))) from None
             if line is None:
                 raise Died(self._buried(None, told))

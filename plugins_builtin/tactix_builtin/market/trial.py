@@ -23,8 +23,7 @@ from tactix.contracts.launcher import Runnable
 from tactix.contracts.tactic import Variant
 from tactix.run.link import layer_keys
 from tactix.select.bench import Bench, Expected
-from tactix.select.enumerate import Candidate
-from tactix.select.measure import reject
+from tactix.select.enumerate import Candidate, reject
 from tactix.words.dims import Env
 from tactix.words.errors import ConfigError, ExecutionError
 from tactix_builtin.market import quarantine, record
@@ -33,8 +32,8 @@ from tactix_builtin.market.job import Draft, Job
 from tactix_builtin.market.process import Died, Verdict, spoken
 
 TIMEOUT = "TACTIX_TRIAL_TIMEOUT"
-SECONDS, ESTIMATES = 10.0, 100
-"""How long a trial may take at least, and in units of the tactic's own estimate."""
+SECONDS, ESTIMATES, LONGEST = 10.0, 100, 300.0
+"""How long a trial may take at least, in units of the tactic's own estimate, and whatever that is."""
 WAYS = tuple(product((False, True), (True, False)))
 """The runs of a trial: whether they are shared between threads, and at which end of its buffers the fence is."""
 
@@ -53,15 +52,15 @@ class Remote:
 
         Where others ran in the process before, the fault may be theirs: it is asked again in a new one.
         """
-        alone = self._worker.guests <= {self.job.number}
+        alone, stopped = self._worker.guests <= {self.job.number}, self.bench.market.stopped
         try:
             if not self._worker.pid or self._loaded != self._worker.starts:
-                self._worker.ask(self.seconds, "load", self.job)
+                self._worker.ask(self.seconds, "load", self.job, stopped=stopped)
                 self._worker.guests.add(self.job.number)
                 self._loaded = self._worker.starts
-            return self._worker.ask(self.seconds, name, self.job.number, *arguments)
+            return self._worker.ask(self.seconds, name, self.job.number, *arguments, stopped=stopped)
         except Died as e:
-            if alone:
+            if alone or e.verdict.kind == "stopped":
                 raise self.bench.fail(e.verdict) from None
         return self._ask(name, *arguments)
 
@@ -139,7 +138,7 @@ class Trial(Bench):
 
     @property
     def _who(self) -> str:
-        return self.market.pack(self.candidate)
+        return self.market.title(self.candidate)
 
     def _named(self, e: ExecutionError) -> ExecutionError:
         return e if self._who in e.what else ExecutionError(f"{self._who} failed", why=str(e))
@@ -152,7 +151,7 @@ class Trial(Bench):
     def _patience(self) -> float:
         given = os.environ.get(TIMEOUT)
         try:
-            return float(given) if given else max(SECONDS, ESTIMATES * (self.candidate.estimate or 0.0))
+            return float(given) if given else min(max(SECONDS, ESTIMATES * (self.candidate.estimate or 0.0)), LONGEST)
         except ValueError:
             raise ConfigError(f"{TIMEOUT}={given!r} is no number of seconds") from None
 
@@ -169,7 +168,7 @@ class Trial(Bench):
     def fail(self, verdict: Verdict) -> ExecutionError:
         """The error to raise; what the kernel itself did is in the quarantine then."""
         text = f"{self._who} {verdict.text}"
-        if verdict.kind == "killed":
+        if verdict.kind in ("killed", "stopped"):
             return ExecutionError(text)
         key = self.market.key(self.candidate)
         reason = f"quarantined as {key[: quarantine.ID]}: {text}"

@@ -8,12 +8,15 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import IO, Any
 
 from tactix.words.errors import BuildCancelled
+
+ASKED = 0.05
+"""Seconds between two questions whether to stop."""
 
 
 @dataclass(frozen=True)
@@ -37,19 +40,24 @@ class _Job:
 
 
 def run_all(
-    commands: Sequence[Sequence[str]], cwd: str, timeout: float, cancelled: threading.Event, workers: int = 0
-) -> list[Outcome]:
+    commands: Sequence[Sequence[str]], cwd: str, timeout: float, cancelled: threading.Event, workers: int = 0,
+    stopped: Callable[[], bool] = lambda: False,
+) -> list[Outcome]:  # fmt: skip
     """Run commands in ``cwd``, ``workers`` at a time (0: one per core), ``timeout`` seconds each.
 
-    Raises BuildCancelled when ``cancelled`` is set; no process outlives the call. That of Ctrl-C, too: a
-    KeyboardInterrupt comes between any two steps of the main thread, such as the start of a process and noting it
-    down, and in no other thread.
+    Raises BuildCancelled when ``cancelled`` is set, or ``stopped`` says so, which this thread asks; no process outlives
+    the call. That of Ctrl-C, too: a KeyboardInterrupt comes between any two steps of the main thread, such as the start
+    of a process and noting it down, and in no other thread.
     """
     interrupted = threading.Event()
     thread = ThreadPoolExecutor(1, "tactix-compilers")
     try:
         stop = (cancelled, interrupted)
-        return thread.submit(_work_off, commands, cwd, timeout, stop, workers or os.cpu_count() or 1).result()
+        work = thread.submit(_work_off, commands, cwd, timeout, stop, workers or os.cpu_count() or 1)
+        while not wait([work], ASKED).done:
+            if stopped():
+                interrupted.set()
+        return work.result()
     finally:
         interrupted.set()
         thread.shutdown()

@@ -31,7 +31,7 @@ from pathlib import Path
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
-from tactix.words.errors import CompilerError, ConfigError
+from tactix.words.errors import CompilerError, ConfigError, ToolchainError
 from tactix_builtin.tactics import object_cache
 from tactix_builtin.tactics.c_process import Outcome, run_all
 from tactix_builtin.tactics.c_target import foreign, required_features, target_flags, zig_flags
@@ -59,11 +59,15 @@ Head = tuple[tuple[str, ...], str]
 
 @dataclass(frozen=True)
 class Unit:
-    """A translation unit: its text, the options that its sources ask for, and the preludes that it begins with."""
+    """A translation unit: its text, the options that its sources ask for, and the preludes that it begins with.
+
+    ``sources``: their digests.
+    """
 
     text: str
     flags: tuple[str, ...]
     head: str = ""
+    sources: tuple[str, ...] = ()
 
     def key(self, identity: str) -> str:
         return hashlib.sha256("\0".join((identity, *self.flags, self.text)).encode()).hexdigest()
@@ -106,13 +110,13 @@ class CCompiler(Compiler):
         self._cancelled.clear()
 
     def compile(self, sources: Sequence[Source], device: DeviceProperties) -> list[Binary]:
-        """Binaries with one common blob, symbols ``k_...``. Raises CompilerError, BuildCancelled."""
+        """Binaries with one common blob, symbols ``k_...``. Raises CompilerError, ToolchainError, BuildCancelled."""
         arch = foreign(device)
         if arch and not self._command and "CC" not in os.environ:
             return self._cross(arch).compile(sources, device)
         reason = self.available()
         if reason:
-            raise CompilerError("kernels cannot be compiled", who=self.key, why=reason)
+            raise ToolchainError("kernels cannot be compiled", who=self.key, why=reason)
         for s in sources:
             if s.language != self.language:
                 raise CompilerError(f"it takes C, not {s.language}", who=self.key)
@@ -124,13 +128,13 @@ class CCompiler(Compiler):
         return [Binary(blob, symbol(s), s.text) for s in sources]
 
     def _cross(self, arch: str) -> CCompiler:
-        """The one for another architecture. Raises CompilerError."""
+        """The one for another architecture. Raises ToolchainError."""
         command = cross_compiler(arch)
         if not command:
             why, do = f"no C compiler for {arch} was found", "`pip install tactix[compiler]` installs one"
-            raise CompilerError("kernels cannot be compiled", who=self.key, why=why, do=do)
+            raise ToolchainError("kernels cannot be compiled", who=self.key, why=why, do=do)
         other = CCompiler(command, self.timeout)
-        other._cancelled = self._cancelled
+        other._cancelled, other.stopped = self._cancelled, self.stopped
         return other
 
     @property
@@ -165,10 +169,18 @@ class CCompiler(Compiler):
             own = [*flags, *u.flags, f"-ffile-prefix-map={folder}=.", f"-frandom-seed={keys[i][:16]}"]
             own += ["-include", head] if head else []
             commands.append([*self.command, *own, "-c", f"u{i}.c", "-o", f"u{i}.o"])
-        outcomes = run_all(commands, folder, self.timeout, self._cancelled)
+        outcomes = run_all(commands, folder, self.timeout, self._cancelled, stopped=self.stopped)
+        failed: list[tuple[Unit, CompilerError]] = []
         for i, outcome in zip(missing, outcomes, strict=True):
-            self._check(outcome, units[i].text)
-            object_cache.put(f"{keys[i]}.o", Path(folder, f"u{i}.o").read_bytes())
+            try:
+                self._check(outcome, units[i].text)
+                object_cache.put(f"{keys[i]}.o", Path(folder, f"u{i}.o").read_bytes())
+            except CompilerError as e:
+                failed.append((units[i], e))
+        if failed:
+            first = failed[0][1]
+            first.failed = {u.sources[0]: str(e) for u, e in failed if len(u.sources) == 1}
+            raise first
 
     def _heads(self, units: Sequence[Unit], flags: Sequence[str], folder: str) -> dict[Head, str]:
         """Headers in ``folder``, by options and text, that are precompiled for units that begin with them.
@@ -186,7 +198,7 @@ class CCompiler(Compiler):
         for k in used:
             Path(folder, names[k]).write_text(k[1], encoding="utf-8")
             commands += [[*self.command, *flags, *k[0], "-x", "c-header", names[k]]] if k in made else []
-        outcomes = run_all(commands, folder, self.timeout, self._cancelled)
+        outcomes = run_all(commands, folder, self.timeout, self._cancelled, stopped=self.stopped)
         for k, outcome in zip(made, outcomes, strict=True):
             if outcome.code == 0:
                 object_cache.put(kept[k], Path(folder, f"{names[k]}.gch").read_bytes())
@@ -195,7 +207,7 @@ class CCompiler(Compiler):
     def _link(self, objects: Sequence[str], folder: str) -> bytes:
         platform_flags = () if sys.platform in ("darwin", "win32") else ("-Wl,--build-id=none", "-Wl,-z,noexecstack")
         command = [*self.command, *objects, *LINK_FLAGS, *platform_flags, "-o", "kernels.so"]
-        (outcome,) = run_all([command], folder, self.timeout, self._cancelled)
+        (outcome,) = run_all([command], folder, self.timeout, self._cancelled, stopped=self.stopped)
         self._check(outcome, "")
         return Path(folder, "kernels.so").read_bytes()
 
@@ -256,7 +268,7 @@ def told(command: tuple[str, ...]) -> str:
     try:
         return subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError) as e:
-        raise CompilerError(
+        raise ToolchainError(
             f"the compiler {' '.join(command) or '(none)'} cannot be run", why=str(e), do="Check CC"
         ) from None
 
@@ -281,7 +293,8 @@ def translation_units(sources: Sequence[Source], count: int) -> list[Unit]:
             loads[lightest] += len(s.text) + 200
         for b in bins:
             head = unit_head(b)
-            out.append(Unit((head or "#include <stdint.h>\n") + unit_body(b), flags, head))
+            text = (head or "#include <stdint.h>\n") + unit_body(b)
+            out.append(Unit(text, flags, head, tuple(s.digest for s in b)))
     return out
 
 

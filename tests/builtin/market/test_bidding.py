@@ -370,7 +370,8 @@ def test_a_good_kernel_is_taken_where_it_is_faster(tmp_path: Path) -> None:
         rows = plan.ledger["nodes"]["node"]["candidates"]
         (chosen,) = (r for r in rows if r["chosen"])
         least = min(r["seconds"] for r in rows if "seconds" in r)
-        assert chosen["seconds"] <= least * 1.03
+        noise = max(0.03, *(r["spread"] for r in rows if "spread" in r))
+        assert chosen["seconds"] <= least * (1 + noise)
         assert {r["status"] for r in rows} == {"measured"}
         assert [s.info["tactic"] for s in plan.steps] == [chosen["tactic"]]
     assert not of_pack(large)[0]["chosen"]

@@ -11,10 +11,10 @@ from tactix.contracts.artifact import Binary, KernelArtifact, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import Tactic, Variant
 from tactix.plugins.identity import Provider
+from tactix.select.compile import joined
 from tactix.select.enumerate import Candidate
-from tactix.words.errors import CompilerError
+from tactix.words.errors import CompilerError, ToolchainError
 from tactix_builtin.cuda.bench import CudaBench
-from tactix_builtin.market.compiling import joined
 
 DEVICE = DeviceProperties("cpu", "some processor")
 
@@ -69,9 +69,45 @@ def test_on_a_gpu_a_pack_that_does_not_compile_keeps_nobody_out(texts: list[str]
     assert all(("acme-pack 2.0" in c.reason) == ("bad" in c.title) for c in apart)
 
 
-def test_own_code_that_does_not_compile_is_an_error() -> None:
+def test_own_code_that_does_not_compile_costs_nobody_else_anything() -> None:
     bench = CudaBench.__new__(CudaBench)
-    other = candidate("a")
+    bad, fine, other = candidate("bad", "tactix"), candidate("own", "tactix"), candidate("a")
     bench.strangers = {other.tactic.key: Provider("acme-pack", "2.0")}
-    with pytest.raises(CompilerError):
-        bench.compile(Texts(), [candidate("bad", "tactix"), other], DEVICE)  # type: ignore[arg-type]
+    made = bench.compile(Texts(), [bad, other, fine], DEVICE)  # type: ignore[arg-type]
+    assert [c.status for c in (bad, fine, other)] == ["rejected", "open", "open"]
+    assert {c.artifact.code.digest for c in (fine, other)} <= made.keys()  # type: ignore[union-attr]
+
+
+class Told(Texts):
+    """One that names what it does not take, and counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def compile(self, artifacts: Iterable[KernelArtifact], device: DeviceProperties) -> Mapping[str, Binary]:
+        self.calls += 1
+        known = list(artifacts)
+        try:
+            return super().compile(known, device)
+        except CompilerError as e:
+            texts = [a.code for a in known if isinstance(a.code, Source) and "bad" in a.code.text]
+            e.failed = {s.digest: f"{s.text} is meant" for s in texts}
+            raise
+
+
+def test_whom_the_compiler_names_is_out_at_once() -> None:
+    toolchain, texts = Told(), [f"{'bad' if i % 3 else 'fine'} {i}" for i in range(30)]
+    added = [candidate(t) for t in texts]
+    joined(toolchain, (), added, DEVICE, lambda c: c.title)  # type: ignore[arg-type]
+    assert [c.status == "rejected" for c in added] == ["bad" in t for t in texts]
+    assert all(f"{t} is meant" in c.reason for t, c in zip(texts, added, strict=True) if "bad" in t)
+    assert toolchain.calls == 2
+
+
+def test_a_toolchain_that_does_not_work_is_an_error() -> None:
+    class Broken(Texts):
+        def compile(self, artifacts: Any, device: Any) -> Mapping[str, Binary]:
+            raise ToolchainError("objects cannot be kept")
+
+    with pytest.raises(ToolchainError):
+        joined(Broken(), (), [candidate("a"), candidate("b")], DEVICE, str)  # type: ignore[arg-type]

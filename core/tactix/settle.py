@@ -1,0 +1,212 @@
+"""Settling: every node of a fused network gets a candidate, whoever fails on the way.
+
+Tactics bid and race. A group whose kernels all lost is split, and its parts race. What is left then is a fallback's: in
+the end the reference's. Only where that is not allowed, or cannot do it either, the build fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tactix.config import BuilderFlag, Locked, MemoryPoolType
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import Tactic
+from tactix.fuse.split import can_split, split
+from tactix.fuse.trace import Split, Trace
+from tactix.network.definition import NetworkDefinition
+from tactix.select.choose import Choice, Chooser
+from tactix.select.enumerate import Bids, Terms, bid, estimate, fall_back, likeness, no_tactic
+from tactix.select.measure import Measurer
+from tactix.select.precision import LOWER
+from tactix.words.dims import symbol_name
+from tactix.words.logger import Logger
+
+if TYPE_CHECKING:
+    from tactix.builder import Stage
+
+
+@dataclass
+class Settler:
+    """One network's race. ``start``: of the build, by the monotonic clock; ``bids``: of the nodes so far."""
+
+    fused: NetworkDefinition
+    trace: Trace
+    stage: Stage
+    start: float
+    logger: Logger
+    bids: dict[Node, Bids] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> list[Node]:
+        """Nodes that nothing is left for."""
+        return [n for n in self.fused.nodes if not self.bids[n].standing]
+
+    def race(self) -> None:
+        """Let all tactics bid and measure them, groups that lose all kernels in parts. Some nodes may be lost then.
+
+        Raises LockError, ToolchainError, TimingCacheError.
+        """
+        if isinstance(locked := self.stage.config.frozen, Locked):
+            self._follow(locked)
+            return
+        self._measure(self._bid())
+        while self._split():
+            self._measure(self._bid())
+
+    def fall_back(self) -> None:
+        """Ask fallbacks for what is lost, one after the other. Raises NoTacticError where none can do it."""
+        while lost := self.lost:
+            asked = {n: self._one_more(n) for n in lost}
+            self._measure(asked)
+            self.bids.update(asked)
+        for n in self.fused.nodes:
+            self._tell(n, self.bids[n])
+
+    def _tell(self, n: Node, b: Bids) -> None:
+        """Warn, once in a build, of a node that a fallback is left with since all others failed."""
+        failed = [c for c in b.candidates if c.status == "rejected" and not c.tactic.fallback]
+        if failed and all(c.tactic.fallback for c in b.standing):
+            text = f"{n.name} ({n.kind}) is left to {min(b.standing, key=lambda c: c.order).tactic.key}: {b.failures}"
+            if text not in self.stage.told:
+                self.logger.warning(text)
+            self.stage.told.add(text)
+
+    def choice(self) -> Choice:
+        """What is fastest for the whole network."""
+        options = {n: self.bids[n].candidates for n in self.fused.nodes}
+        costs = self.stage.device.costs
+        return Chooser(self.fused.nodes, options, self.fused.outputs, self.stage.context.opt, costs).run()
+
+    def drop_uncompilable(self, choice: Choice) -> bool:
+        """Reject what was chosen by estimate, or by cached timings, and does not compile; whether there was any."""
+        chosen = list({id(c): c for c in choice.candidates.values()}.values())
+        self.stage.bench.compile(self.stage.toolchain, chosen, self.stage.context.device)
+        return any(c.status == "rejected" for c in chosen)
+
+    # -- bids ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _terms(self) -> Terms:
+        config = self.stage.config
+        return Terms(
+            config.builder_optimization_level,
+            config.memory_pool_limits.get(MemoryPoolType.WORKSPACE),
+            self.stage.toolchain.lacks,
+            self.stage.bench.strangers,
+            BuilderFlag.NO_FALLBACK not in config.flags,
+            BuilderFlag.DEBUG in config.flags,
+            self.logger.warning,
+        )
+
+    def _bid(self) -> dict[Node, Bids]:
+        """Bids of every node that has none; nodes with one signature share them."""
+        monitor, terms, nodes = self.stage.config.progress_monitor, self._terms, self.fused.nodes
+        monitor.phase("bid", len(nodes))
+        produced = self._produced(nodes)
+        new: dict[Node, Bids] = {}
+        shared: dict[Any, Bids] = {}
+        for i, n in enumerate(nodes):
+            if n not in self.bids:
+                tactics = self._able(n, n in produced)
+                exact = bool(self.stage.precisions.of(n))
+                key = n if n in produced else (exact, likeness(n, tactics, self.stage.context))
+                found = new[n] = shared.get(key) or bid(n, tactics, self.stage.context, terms)
+                found.produced = n in produced
+                if found.candidates and not any(c.tactic.fallback for c in found.candidates):
+                    shared[key] = found  # but not the reference's, which names its node
+            monitor.step("bid", i + 1, n.name)
+        monitor.finish("bid")
+        self.bids |= new
+        return new
+
+    def _able(self, n: Node, produced: bool) -> list[Tactic]:
+        """Tactics that the node may have, as far as its shapes and its precision tell."""
+        exact = bool(self.stage.precisions.of(n))
+        return [t for t in self.stage.tactics if (t.produces or not produced) and not (exact and t.numerics in LOWER)]
+
+    def _produced(self, nodes: Sequence[Node]) -> set[Node]:
+        """Nodes whose shapes only running tells, that have bodies, or values that are no numbers."""
+        known = {d for v in self.fused.inputs for d in v.spec.shape}
+        out = set()
+        for n in nodes:
+            told = any(d not in known for v in n.outputs for d in v.spec.shape if symbol_name(d))
+            known.update(d for v in n.outputs for d in v.spec.shape)
+            if told or n.layer.bodies(n.attrs) or holds_objects(n):
+                out.add(n)
+        return out
+
+    def _one_more(self, n: Node) -> Bids:
+        """The bids of a node that has lost all, with a fallback's. Raises NoTacticError if there is none.
+
+        What nobody could try, as its device is not here or its shapes follow from data, is better than no plan.
+        """
+        b = self.bids[n]
+        more = fall_back(b, n, self._able(n, b.produced), self.stage.context, self._terms)
+        if len(more.candidates) > len(b.candidates):
+            return more
+        untried = [c for c in more.candidates if c.untried and (b.produced or not self.stage.here)]
+        if not untried:
+            raise no_tactic(more, n, self.stage.context.device)
+        for c in untried:
+            estimate(c)
+        return more
+
+    # -- measuring -------------------------------------------------------------------------------------------------
+
+    def _measure(self, bids: Mapping[Node, Bids]) -> None:
+        stage, config = self.stage, self.stage.config
+        unique: dict[tuple[str, ...], Bids] = {}
+        for b in bids.values():
+            same = unique.setdefault((b.signature, *(c.title for c in b.candidates)), b)
+            same.count += same is not b
+        deadline = self.start + config.budget if stage.here else 0.0
+        Measurer(
+            stage.bench, stage.toolchain, stage.cache, stage.context.device, stage.context.opt, stage.context.threads,
+            config.frozen is True, config.builder_optimization_level, deadline, config.progress_monitor,
+            self.logger.warning, BuilderFlag.DEBUG in config.flags,
+        ).run(list(unique.values()))  # fmt: skip
+        for b in bids.values():
+            same = unique[b.signature, *(c.title for c in b.candidates)]
+            for a, c in zip(same.candidates, b.candidates, strict=True):
+                c.seconds, c.spread, c.error, c.status, c.reason = a.seconds, a.spread, a.error, a.status, a.reason
+                c.untried = a.untried
+
+    # -- groups ----------------------------------------------------------------------------------------------------
+
+    def _split(self) -> bool:
+        """Halve the groups that no kernel is left for; whether there was any."""
+        parts = {name for s in self.trace.splits for name in s.parts}
+        lost = [n for n in self.fused.nodes if can_split(n) and self._has_lost(n, n.name in parts)]
+        self._take_apart((n, self.bids[n].failures or "no kernel can run it") for n in lost)
+        return bool(lost)
+
+    def _has_lost(self, n: Node, is_part: bool) -> bool:
+        """Whether all kernels of a node are rejected; of a part also if there were none."""
+        kernels = [c for c in self.bids[n].candidates if not c.is_reference]
+        return (is_part or bool(kernels)) and all(c.status == "rejected" for c in kernels)
+
+    def _take_apart(self, groups: Iterable[tuple[Node, str]]) -> None:
+        for n, why in groups:
+            halves = tuple(h.name for h in split(self.fused, n))
+            self.trace.splits.append(Split(n.name, halves, why))
+            self.bids.pop(n, None)
+            self.logger.info(f"{n.name} is split into {' and '.join(halves)}: {why}")
+
+    def _follow(self, locked: Locked) -> None:
+        while groups := [n for n in self.fused.nodes if locked.splits(n.name) and can_split(n)]:
+            self._take_apart((n, "the lock says so") for n in groups)
+        self._bid()
+        for n in self.fused.nodes:
+            while not locked.has(n.name, self.bids[n]):
+                b = self.bids[n]
+                self.bids[n] = fall_back(b, n, self._able(n, b.produced), self.stage.context, self._terms)
+                if len(self.bids[n].candidates) == len(b.candidates):
+                    break
+        locked.settle(self.bids)
+
+
+def holds_objects(node: Node) -> bool:
+    """Whether it reads or makes what lies in no buffer: text, sequences, optionals."""
+    return any(v.spec.dtype.on_host for v in (*node.given, *node.outputs))

@@ -1,0 +1,283 @@
+"""Losing is never failing: who is rejected, does not compile or was not tried costs itself the race, not the build."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tactix
+from tactix.config import BuilderFlag
+from tactix.contracts.artifact import KernelArtifact, Launch, Source, scalar, tensor_in, tensor_out
+from tactix.contracts.device import Device
+from tactix.contracts.tactic import Tactic, Variant
+from tactix.network.definition import NetworkDefinition
+from tactix.plan import container
+from tactix.plugins.hookspecs import hookimpl
+from tactix.plugins.session import Session
+from tactix.words.errors import InternalError, NoTacticError
+from tactix.words.logger import Severity
+from tactix_builtin.lock import frozen
+from tactix_sdk.evaluate import evaluate
+
+FIRST = "#include <stdint.h>\nvoid TX_ENTRY(const int64_t* a, int tid, int nt) { if (!tid) ((float*)a[1])[0] = 42; }"
+
+
+class Log(tactix.Logger):
+    """Keeps warnings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.warnings: list[str] = []
+
+    def log(self, severity: Severity, msg: str) -> None:
+        if severity is Severity.WARNING:
+            self.warnings.append(msg)
+
+
+class Pack:
+    """A pack of tactics."""
+
+    def __init__(self, *tactics: Tactic) -> None:
+        self.tactics = list(tactics)
+
+    @hookimpl
+    def tactix_tactics(self) -> list[Tactic]:
+        return self.tactics
+
+
+class Written(Tactic):
+    """A C text for a kind of node."""
+
+    source = "test"
+
+    def __init__(self, kind: str, text: str) -> None:
+        self.key, self.implements, self.text = "test.written@1", (kind,), text
+
+    def variants(self, node: Any, device: Any) -> Any:
+        return [Variant()]
+
+    def compile(self, node: Any, variant: Any, ctx: Any) -> KernelArtifact:
+        args = (tensor_in(0), tensor_out(0), scalar(node.outputs[0].spec.numel))
+        return KernelArtifact("tactix.cpu.elf@1", (Launch(args),), Source("c", self.text))
+
+
+class Groups(Tactic):
+    """Pointwise groups by their references; of more than so many layers by a kernel that is wrong."""
+
+    key, implements, source = "test.groups@1", ("pointwise",), "test"
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def variants(self, node: Any, device: Any) -> Any:
+        return [Variant()]
+
+    def compile(self, node: Any, variant: Any, ctx: Any) -> KernelArtifact:
+        if len(node.body.nodes) <= self.most:
+            return KernelArtifact("tactix.numpy@1", params=node.meaning)
+        args = (tensor_in(0), tensor_out(0))
+        return KernelArtifact("tactix.cpu.elf@1", (Launch(args),), Source("c", FIRST))
+
+
+def builder(*tactics: Tactic, own: bool = False) -> tactix.Builder:
+    """``own``: the tactics are taken for tactix's own."""
+    session = Session(plugins=[("test", Pack(*tactics))], enable=["test"])
+    if own:
+        session.strangers = dict  # type: ignore[method-assign]
+    return tactix.Builder(Log(), session)
+
+
+def warnings(b: tactix.Builder) -> str:
+    assert isinstance(b.logger, Log)
+    return "\n".join(b.logger.warnings)
+
+
+def config(**fields: Any) -> tactix.BuilderConfig:
+    return tactix.BuilderConfig(**{"timing_cache": False, "threads": 1, **fields})
+
+
+def det(b: tactix.Builder) -> NetworkDefinition:
+    net = b.create_network("det")
+    net.mark_output(net.add_layer("tactix.Det", [net.add_input("x", "f32", (3, 4, 4))], name="det")[0], "y")
+    return net
+
+
+def chain(b: tactix.Builder, *layers: str) -> NetworkDefinition:
+    net = b.create_network("chain")
+    v = net.add_input("x", "f32", ("n", 8))
+    for i, layer in enumerate(layers):
+        (v,) = net.add_layer(f"tactix.{layer}", [v], f"{layer}{i}")
+    net.mark_output(v, "y")
+    return net
+
+
+def right(b: tactix.Builder, plan: tactix.Plan, net: NetworkDefinition, shape: tuple[int, ...]) -> None:
+    """The plan gives what the references give."""
+    x = np.random.default_rng(3).standard_normal(shape, dtype=np.float32)
+    np.testing.assert_allclose(b._load(plan)(x), evaluate(net, {"x": x})["y"], rtol=1e-5, atol=1e-6)
+
+
+def tactics(plan: tactix.Plan) -> list[str]:
+    return [s.info["tactic"] for s in plan.steps]
+
+
+# -- the reference -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [FIRST, "this is no C", "#error no"])
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize("own", [True, False])
+def test_a_layer_whose_only_kernel_fails_is_left_to_the_reference(text: str, level: int, own: bool) -> None:
+    b = builder(Written("tactix.Det@1", text), own=own)
+    net = det(b)
+    if own and level == 0 and text is FIRST:
+        pytest.skip("tactix's own are trusted at level 0")
+    plan = b.build_plan(net, config(builder_optimization_level=level))
+    assert tactics(plan) == ["tactix.numpy@1"]
+    assert "det (tactix.Det@1) is left to tactix.numpy@1: test.written@1 [default]: " in warnings(b)
+    right(b, plan, net, (3, 4, 4))
+
+
+def test_where_the_reference_is_forbidden_that_is_an_error() -> None:
+    b = builder(Written("tactix.Det@1", FIRST))
+    with pytest.raises(NoTacticError, match=r"det .*only the reference could run it: .*departs.* without NO_FALLBACK"):
+        b.build_plan(det(b), config(flags={BuilderFlag.NO_FALLBACK}))
+
+
+def test_another_kernel_that_is_right_wins_and_nobody_asks_the_reference() -> None:
+    b = builder(Written("pointwise", "this is no C"), own=True)
+    net = chain(b, "Relu")
+    plan = b.build_plan(net, config())
+    rows = plan.ledger["nodes"]["Relu0"]["candidates"]
+    assert tactics(plan) == ["tactix.c_pointwise@1"]
+    assert {r["tactic"] for r in rows} == {"tactix.c_pointwise@1", "test.written@1"}
+    assert not warnings(b)
+
+
+def test_the_reference_is_timed_where_it_is_what_is_taken() -> None:
+    b = builder()
+    net = det(b)
+    (row,) = b.build_plan(net, config()).ledger["nodes"]["det"]["candidates"]
+    assert row["status"] == "measured"
+    (row,) = b.build_plan(net, config(builder_optimization_level=0)).ledger["nodes"]["det"]["candidates"]
+    assert row["status"] == "estimated"
+
+
+class Raises(Tactic):
+    key, implements, source = "test.raises@1", ("tactix.Det@1",), "test"
+
+    def variants(self, node: Any, device: Any) -> Any:
+        raise KeyError("x")
+
+
+def test_a_tactic_of_tactixs_own_that_raises_loses_and_is_told_of() -> None:
+    b = builder(Raises(), own=True)
+    assert tactics(b.build_plan(det(b), config())) == ["tactix.numpy@1"]
+    assert "test.raises@1 for det: a tactic failed while bidding: KeyError('x')" in warnings(b)
+    with pytest.raises(InternalError, match="failed while bidding"):
+        b.build_plan(det(b), config(flags={BuilderFlag.DEBUG}))
+
+
+def test_what_was_chosen_by_estimate_and_does_not_compile_leaves_its_place_to_the_next() -> None:
+    class Cheap(Written):
+        def cost(self, node: Any, variant: Any, ctx: Any) -> float:
+            return 1e-12
+
+    b = builder(Cheap("pointwise", "this is no C"), own=True)
+    net = chain(b, "Relu")
+    plan = b.build_plan(net, config(builder_optimization_level=0))
+    assert tactics(plan) == ["tactix.c_pointwise@1"]
+    right(b, plan, net, (5, 8))
+
+
+# -- what was not tried ------------------------------------------------------------------------------------------------
+
+
+class Pretends(Written):
+    """The fastest by its own word."""
+
+    def cost(self, node: Any, variant: Any, ctx: Any) -> float:
+        return 1e-12
+
+
+@pytest.mark.parametrize("fields", [{"budget": 0.0}, {"tactic_sources": {"test", "numpy"}, "budget": 0.0}])
+def test_a_stranger_that_nobody_tried_is_not_chosen(fields: dict[str, Any]) -> None:
+    b = builder(Pretends("pointwise", FIRST))
+    net = chain(b, "Relu")
+    plan = b.build_plan(net, config(**fields))
+    (row,) = [r for r in plan.ledger["nodes"]["Relu0"]["candidates"] if r["tactic"] == "test.written@1"]
+    assert (row["status"], row["chosen"]) == ("rejected", False)
+    assert "was not tried" in row["reason"]
+    right(b, plan, net, (5, 8))
+
+
+def test_cached_timings_of_an_earlier_build_count_as_tried(tmp_path: Path) -> None:
+    body = "void TX_ENTRY(const int64_t* a, int tid, int nt) { const float* x = (const float*)a[0]; float* y = "
+    text = f"#include <stdint.h>\n{body}(float*)a[1]; for (int64_t i = 0; i < a[2]; i++) y[i] = x[i] > 0 ? x[i] : 0; }}"
+    b = builder(Written("pointwise", text))
+    net, fields = chain(b, "Relu"), {"timing_cache": tmp_path / "timings.json", "tactic_sources": {"test", "numpy"}}
+    first = b.build_plan(net, config(**fields))
+    again = b.build_plan(net, config(budget=0.0, **fields))
+    assert tactics(first) == tactics(again)
+    rows = again.ledger["nodes"]["Relu0"]["candidates"]
+    assert {r["status"] for r in rows} == {"cached"}
+    assert {r["tactic"] for r in rows} == {"test.written@1", "tactix.numpy@1"}
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+LAYERS = ("Relu", "Neg", "Abs", "Floor", "Neg")
+
+
+@pytest.mark.parametrize(
+    ("most", "steps"),
+    [
+        (5, ["Relu0 + Neg1 + Abs2 + Floor3 + Neg4"]),
+        (3, ["Relu0 + Neg1 + Abs2", "Floor3 + Neg4"]),
+        (2, ["Relu0 + Neg1", "Abs2", "Floor3 + Neg4"]),
+        (1, ["Relu0", "Neg1", "Abs2", "Floor3", "Neg4"]),
+    ],
+)
+def test_a_group_whose_kernels_all_lost_is_split_until_they_win(most: int, steps: list[str]) -> None:
+    b = builder(Groups(most), own=True)
+    net, settings = chain(b, *LAYERS), {"tactic_sources": {"test", "numpy"}, "builder_optimization_level": 1}
+    plan = b.build_plan(net, config(**settings))
+    assert [s.name for s in plan.steps] == steps
+    assert set(tactics(plan)) == {"test.groups@1"}
+    right(b, plan, net, (5, 8))
+    rows = plan.ledger["fusion"]["split"]
+    assert len(rows) == len(steps) - 1
+    assert all("departs from the reference" in r["reason"] for r in rows)
+
+
+def test_a_lock_knows_what_was_split() -> None:
+    b = builder(Groups(2), own=True)
+    net, settings = chain(b, *LAYERS), {"tactic_sources": {"test", "numpy"}, "builder_optimization_level": 1}
+    lock = frozen.make(b, net, config(**settings))
+    plan = frozen.build(b, lock, net, config())
+    assert [s.name for s in plan.steps] == ["Relu0 + Neg1", "Abs2", "Floor3 + Neg4"]
+    assert container.digest(plan).hex() == lock.plan
+
+
+def test_a_lock_knows_what_was_left_to_the_reference() -> None:
+    b = builder(Written("tactix.Det@1", FIRST))
+    net = det(b)
+    lock = frozen.make(b, net, config())
+    assert tactics(frozen.build(b, lock, net, config())) == ["tactix.numpy@1"]
+
+
+# -- clocks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_clock_that_goes_back_ends_no_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count()
+    monkeypatch.setattr(Device, "measure", lambda self, runnable, times: -float(next(ticks)))
+    b = builder()
+    net = chain(b, "Relu", "Neg")
+    plan = b.build_plan(net, config())
+    assert {s.info["status"] for s in plan.steps} == {"estimated"}
+    right(b, plan, net, (5, 8))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
 
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.tools import options, show
+from tactix_builtin.tools import options, show, source
 from tactix_builtin.trust import book, people
 from tactix_builtin.trust.changing import changing, generate
-from tactix_builtin.trust.key import ALGORITHMS, HMAC, Key
+from tactix_builtin.trust.environment import secret_text
+from tactix_builtin.trust.key import ALGORITHMS, HMAC, Key, public_key
 
 
 @click.group("keys")
@@ -40,11 +42,22 @@ def list_keys(as_json: bool) -> None:
 @click.option("--name", default="", help="For people.")
 @click.option("--algorithm", type=click.Choice(ALGORITHMS), default=HMAC, show_default=True)
 @click.option("--local", is_flag=True, help="Sign with it what is built here from now on.")
+@click.option("--file", type=click.Path(dir_okay=False), help="Write the secret there, for TACTIX_SIGNING_KEY.")
 @options.json_option
-def new(name: str, algorithm: str, local: bool, as_json: bool) -> None:
-    """Make a key. Its secret stays in the trust store."""
+def new(name: str, algorithm: str, local: bool, file: str | None, as_json: bool) -> None:
+    """Make a key. Its secret stays in the trust store, or goes into a FILE alone; others get the public half."""
     key = generate(algorithm, name)
-    _kept(key, local, as_json)
+    if file is None:
+        _kept(key, local, as_json)
+        return
+    if algorithm == HMAC or local:
+        raise click.UsageError("--file is for keys of ed25519, and not for --local")
+    with open(source.output(file), "x", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
+        f.write(secret_text(key) + "\n")
+    if as_json:
+        show.print_json({"id": key.id, "public": people.export(key), "file": file})
+    else:
+        click.echo(people.export(key))
 
 
 @command.command("trust")
@@ -53,7 +66,7 @@ def new(name: str, algorithm: str, local: bool, as_json: bool) -> None:
 @options.json_option
 def trust(public: str, name: str, as_json: bool) -> None:
     """Trust the owner of a PUBLIC key (ed25519:...): plans that it signed run their code here."""
-    _kept(people.parse(public, name), False, as_json)
+    _kept(public_key(public, name), False, as_json)
 
 
 @command.command("export")

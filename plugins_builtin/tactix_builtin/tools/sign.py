@@ -10,8 +10,7 @@ import click
 from tactix.plan import container
 from tactix_builtin.tools import options, show, source
 from tactix_builtin.trust import book, people
-from tactix_builtin.trust.key import Key
-from tactix_builtin.trust.store import LocalStore, sign
+from tactix_builtin.trust.store import local_key, sign
 
 
 @click.command("sign")
@@ -26,16 +25,11 @@ def command(plan: str, name: str | None, output: str | None, as_json: bool) -> N
     which `tactix verify` shows, stays as it is.
     """
     loaded = container.load(plan, verify=True, private=True)
-    key: Key | None = people.find(book.read(), name) if name else None
+    key = people.find(book.read(), name) if name else local_key()
     source.output(output or plan)
-    container.save(loaded, output or plan, partial(sign, key) if key else LocalStore().sign)
-    facts: dict[str, Any] = {"plan": output or plan, "key": (key or _local()).id}
+    container.save(loaded, output or plan, partial(sign, key))
+    facts: dict[str, Any] = {"plan": output or plan, "key": key.id}
     if as_json:
         show.print_json(facts)
     else:
         show.console().print(f"{facts['plan']}: signed by key {facts['key']}", soft_wrap=True)
-
-
-def _local() -> Key:
-    found = book.read()
-    return found.keys[found.local]

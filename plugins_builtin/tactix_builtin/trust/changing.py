@@ -11,7 +11,7 @@ from typing import Any
 from tactix.words.errors import ConfigError
 from tactix.words.files import replacing
 from tactix_builtin.trust.book import VERSION, Book, place, read
-from tactix_builtin.trust.key import HMAC, SIZE, Key, ed25519
+from tactix_builtin.trust.key import HMAC, SIZE, Key
 
 
 def generate(algorithm: str, name: str = "") -> Key:
@@ -19,8 +19,7 @@ def generate(algorithm: str, name: str = "") -> Key:
     secret = os.urandom(SIZE)
     if algorithm == HMAC:
         return Key(HMAC, secret, name=name)
-    public = ed25519().Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
-    return Key(algorithm, secret, public, name)
+    return Key.from_secret(secret, name)
 
 
 def local_key() -> Key:

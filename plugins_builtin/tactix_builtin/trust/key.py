@@ -30,6 +30,14 @@ class Key:
         if self.algorithm not in ALGORITHMS or (len(self.secret), len(self.public)) != sizes:
             raise InvalidArgument(f"no key of {self.algorithm[:20]!r}", why="unknown algorithm, or wrong length")
 
+    @classmethod
+    def from_secret(cls, secret: bytes, name: str = "") -> Key:
+        """The Ed25519 key of a secret. Raises InvalidArgument for one of another length, ConfigError."""
+        if len(secret) != SIZE:
+            raise InvalidArgument("no secret of ed25519", why=f"it has {len(secret)} bytes, not {SIZE}")
+        public = ed25519().Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+        return cls(ED25519, secret, public, name)
+
     @functools.cached_property
     def id(self) -> str:
         """32 hexadecimal digits that name it, and tell nothing of the secret."""
@@ -60,6 +68,17 @@ class Key:
         except InvalidSignature:
             return False
         return True
+
+
+def public_key(text: str, name: str = "") -> Key:
+    """The key of a text like ``ed25519:4d1f...``. Raises InvalidArgument."""
+    algorithm, _, digits = text.strip().partition(":")
+    try:
+        if algorithm == ED25519:
+            return Key(ED25519, public=bytes.fromhex(digits), name=name)
+    except ValueError:
+        pass
+    raise InvalidArgument(f"{text[:80]!r} is no public key", do="Give what `tactix keys export` prints: ed25519:...")
 
 
 def ed25519() -> Any:

@@ -15,17 +15,6 @@ def export(key: Key) -> str:
     return f"{ED25519}:{key.public.hex()}"
 
 
-def parse(text: str, name: str = "") -> Key:
-    """The key that ``export`` wrote. Raises InvalidArgument."""
-    algorithm, _, digits = text.strip().partition(":")
-    try:
-        if algorithm == ED25519:
-            return Key(ED25519, public=bytes.fromhex(digits), name=name)
-    except ValueError:
-        pass
-    raise InvalidArgument(f"{text[:80]!r} is no public key", do="Give what `tactix keys export` prints: ed25519:...")
-
-
 def find(book: Book, text: str) -> Key:
     """The key of that name, else the one whose id begins so. Raises InvalidArgument unless there is just one."""
     named = [k for k in book.keys.values() if text and k.name == text]

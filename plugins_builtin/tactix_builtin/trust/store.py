@@ -1,4 +1,4 @@
-"""The user's trust store: vouches for what was signed by a key in it, and for plans whose digest it holds."""
+"""The user's trust store: vouches for what a key in it, or in the environment, has signed, and by digests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from tactix.contracts.trust import Seal
 from tactix.words.errors import PlanFormatError, UntrustedPlan
 from tactix_builtin.trust.book import read
+from tactix_builtin.trust.environment import known_keys, signing_key
 from tactix_builtin.trust.key import ALGORITHMS, Key
 
 DOMAIN = b"tactix plan signature 1\n"
@@ -27,7 +28,7 @@ class LocalStore:
         book = read()
         if seal.signature:
             algorithm, name, value = parse(seal.signature)
-            known = book.keys.get(name)
+            known = book.keys.get(name) or known_keys().get(name)
             if known is not None:
                 if known.algorithm != algorithm or not known.fits(DOMAIN + seal.digest, value):
                     do = "Get the plan again from where it was signed"
@@ -57,7 +58,12 @@ def parse(signature: bytes) -> tuple[str, str, bytes]:
 
 
 def local_key() -> Key:
-    """The key that signs what is built here, made when there is none. Raises ConfigError."""
+    """The key that signs what is built here: of the environment, or of the trust store, made when there is none.
+
+    Raises ConfigError.
+    """
+    if given := signing_key():
+        return given
     book = read()
     if book.local in book.keys:
         return book.keys[book.local]

@@ -80,7 +80,7 @@ def test_the_public_half_verifies_and_cannot_sign(home: Become) -> None:
     pytest.importorskip("cryptography")
     key = generate(keys.ED25519, "release")
     home("other")
-    public = people.parse(people.export(key) + "\n", "theirs")
+    public = keys.public_key(people.export(key) + "\n", "theirs")
     assert public.id == key.id
     with changing() as found:
         found.add(public)
@@ -94,7 +94,7 @@ def test_trusting_the_public_half_of_an_own_key_keeps_the_secret() -> None:
     key = generate(keys.ED25519, "mine")
     with changing() as found:
         found.add(key)
-        found.add(people.parse(people.export(key), "again"))
+        found.add(keys.public_key(people.export(key), "again"))
     (kept,) = book.read().keys.values()
     assert (kept.secret, kept.name) == (key.secret, "again")
 
@@ -118,7 +118,7 @@ def test_a_secret_key_is_not_exported() -> None:
 @pytest.mark.parametrize("text", ["", "ed25519", "ed25519:", "ed25519:zz", "ed25519:" + "00" * 31, "hmac-sha256:00"])
 def test_what_is_no_public_key(text: str) -> None:
     with pytest.raises(InvalidArgument, match="no public key"):
-        people.parse(text)
+        keys.public_key(text)
 
 
 def test_keys_are_found_by_name_and_beginning() -> None:

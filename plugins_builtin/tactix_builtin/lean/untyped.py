@@ -65,7 +65,7 @@ class _Untyped(ast.NodeTransformer):
         """What is a field of a dataclass stays one; its type is for readers."""
         self.generic_visit(node)
         if not self.in_function:
-            if "Var" in ast.unparse(node.annotation):
+            if any(name in ast.unparse(node.annotation) for name in ("ClassVar", "InitVar")):
                 raise InternalError("dataclasses look at that annotation", who=self.module)
             node.annotation = ast.Constant(0)
             return node

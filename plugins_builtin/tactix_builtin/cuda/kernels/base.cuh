@@ -32,14 +32,6 @@ struct alignas(16) tx_bytes16 {
   uint64_t v[2];
 };
 
-// A float as an unsigned integer: the truncated number modulo 2^32 or 2^64, as ONNX Runtime has it on x86. C leaves
-// negative ones undefined, other machines saturate. What int64 cannot hold becomes its lowest, as cvttss2si gives.
-TX_INLINE int64_t tx_i64_of(double x) { return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN; }
-TX_INLINE uint32_t tx_u32_of(double x) { return (uint32_t)tx_i64_of(x); }
-TX_INLINE uint64_t tx_u64_of(double x) {
-  return x >= 0x1p63 ? (uint64_t)tx_i64_of(x - 0x1p63) ^ (uint64_t)1 << 63 : (uint64_t)tx_i64_of(x);
-}
-
 // An index that may count from the end; kept within the axis, since a kernel cannot raise.
 TX_INLINE int64_t tx_index(int64_t i, int64_t size) {
   i = i < 0 ? i + size : i;

@@ -30,6 +30,7 @@ from tactix.plan.compat import device_facts
 from tactix.plan.schema import Plan, Profile, Requirement
 from tactix.plugins.identity import OWN
 from tactix.plugins.session import Session
+from tactix.plugins.unresolved import unresolved
 from tactix.profiles import ranges, with_unknown
 from tactix.run.link import allocator_of, device_of, layer_keys
 from tactix.select.bench import Bench
@@ -282,6 +283,8 @@ class Builder(Recorded):
 
     def _ways(self, config: BuilderConfig, kinds: frozenset[str], device: str) -> tuple[list[Rule], list[Tactic]]:
         """Rules and tactics that the configuration allows."""
+        for text in unresolved(self.session.layers, self.session.active_rules(), self.session.active_tactics()):
+            self.logger.warning(text)
         rules = [r for r in self.session.active_rules() if r.numerics in kinds and r.device in ("", device)]
         tactics = [t for t in self.session.active_tactics() if t.numerics in kinds]
         ways = {r.numerics for r in rules} | {t.numerics for t in tactics if t.device == device}

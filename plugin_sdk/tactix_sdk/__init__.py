@@ -26,7 +26,7 @@ from tactix_sdk.artifacts import Binary, KernelArtifact, Launch, Source
 from tactix_sdk.host import layer, numpy_tactic
 from tactix_sdk.importing import onnx_converter
 from tactix_sdk.kernel import ALIAS, Follower, Kernel, Operation, c_tactic, cuda_tactic
-from tactix_sdk.rules import P, Rule, any_of, const, fuse, literal, var
+from tactix_sdk.rules import ANY, P, Rule, any_of, const, fuse, literal, var
 from tactix_sdk.running import Calls, array_at
 from tactix_sdk.scalar import (
     Primitive,
@@ -58,8 +58,8 @@ from tactix_sdk.scalar import (
 from tactix_sdk.scalar_layer import PointwiseLayer, pointwise
 
 __all__ = [
-    "ALIAS", "Calls", "Follower", "Kernel", "Operation", "array_at", "c_tactic", "cuda_tactic", "layer", "numpy_tactic",
-    "onnx_converter",
+    "ALIAS", "ANY", "Calls", "Follower", "Kernel", "Operation", "array_at", "c_tactic", "cuda_tactic", "layer",
+    "numpy_tactic", "onnx_converter",
     "LINEAR", "NHWC", "Allocator", "Binary", "Body", "BodyNode", "Calibrator", "CompileContext", "Compiler",
     "Converter", "DType", "Device", "DeviceProperties", "Dim", "Format", "Importer", "KernelArtifact", "Launch",
     "Launcher", "Layer", "LinkContext", "NoAttrs", "Node", "Operand", "P", "PointwiseLayer", "Primitive", "Program",

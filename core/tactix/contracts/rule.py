@@ -3,13 +3,14 @@
     Rule("acme.swish", P.tactix.Mul(x, P.tactix.Sigmoid(x)), replace=lambda x: P.acme.Swish(x), example=...)
 
 ``var("x")`` matches any tensor (the same one wherever it appears twice), ``const("w")`` a constant. ``P.ns.Name(...)``
-matches a layer of that name at any version; ``P.ns.Name(..., alpha=1)`` also compares attributes; ``>> "n"`` binds the
-node. ``any_of(p, q)`` tries alternatives; ``pointwise(x, ...)`` matches any pointwise layer, ``anchor()`` a node that
-takes an epilogue. ``when`` and ``replace`` are called with the bound names that their parameters ask for: tensors as
-Value, nodes as Node; ``root`` is the matched node and ``graph`` answers questions about the rest of the network
-(uses, outputs, order, who depends on whom). ``when`` returns True, or False or a text that says why not. ``replace``
-returns a template: a pattern expression over Values and numbers, a Value, ``literal(array)``, ``fuse(...)``, or a
-tuple of these, one per matched output.
+matches a layer of that name at any version whose attributes are those written, ``P.ns.Name(..., alpha=1)``, and else
+the layer's defaults; ``alpha=ANY`` matches every value, and so does a node that the rule looks at itself, as ``>> "n"``
+binds it or as ``root``. ``any_of(p, q)`` tries alternatives; ``pointwise(x, ...)`` matches any pointwise layer,
+``anchor()`` a node that takes an epilogue. ``when`` and ``replace`` are called with the bound names that their
+parameters ask for: tensors as Value, nodes as Node; ``root`` is the matched node and ``graph`` answers questions about
+the rest of the network (uses, outputs, order, who depends on whom). ``when`` returns True, or False or a text that says
+why not. ``replace`` returns a template: a pattern expression over Values and numbers, a Value, ``literal(array)``,
+``fuse(...)``, or a tuple of these, one per matched output.
 """
 
 from __future__ import annotations
@@ -22,6 +23,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tactix.words.errors import PluginError
+
+
+class Any_:
+    """The type of ANY."""
+
+    def __repr__(self) -> str:
+        return "ANY"
+
+
+ANY = Any_()
+"""In a pattern: an attribute of whatever value."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +152,9 @@ class Rule:
     differs), or what float32 is lowered to, ``fp16`` or ``bf16``; builder flags gate these. ``device``: the kind of
     devices that it is for, empty for all. ``exclusive``: interior tensors must have no use outside the match.
     ``example``: a function of a NetworkDefinition that adds a case on which the rule fires. ``phase``: ``canonical``
-    rules run to a fixpoint before ``fuse`` rules. Raises PluginError for a field that makes no sense.
+    rules run to a fixpoint before ``fuse`` rules. ``captures_root``: whether ``when`` or ``replace`` looks at the
+    root's attributes by itself; by default, whether one of them has a parameter ``root``. Raises PluginError for a
+    field that makes no sense.
     """
 
     key: str
@@ -154,8 +168,12 @@ class Rule:
     phase: str = "canonical"
     device: str = ""
     where: str = field(default="", compare=False)
+    captures_root: bool | None = None
 
     def __post_init__(self) -> None:
+        if self.captures_root is None:
+            asked = [_parameters(f) or () for f in (self.when, self.replace) if callable(f)]
+            object.__setattr__(self, "captures_root", any("root" in names for names in asked))
         if not self.where:
             frame = sys._getframe(2)
             object.__setattr__(self, "where", f"{frame.f_code.co_filename}:{frame.f_lineno}")

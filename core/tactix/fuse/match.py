@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.rule import AnyOf, Op, Var
+from tactix.contracts.layer import Layer
+from tactix.contracts.rule import ANY, AnyOf, Op, Var
 from tactix.words.errors import InvalidArgument
 
 Bound = dict[str, Any]
+ABSENT = object()
+"""Of an attribute that the layer does not have: equal to nothing."""
 
 
 class Match:
@@ -28,15 +33,15 @@ class Match:
         return self if node in self.nodes else Match(self.bound, (*self.nodes, node))
 
 
-def match_node(pattern: Any, node: Node) -> Iterator[Match]:
-    """Every way in which the pattern fits with ``node`` as root."""
+def match_node(pattern: Any, node: Node, captured: bool = False) -> Iterator[Match]:
+    """Every way in which the pattern fits with ``node`` as root; ``captured``: whether the rule looks at the root."""
     options = pattern.options if isinstance(pattern, AnyOf) else (pattern,)
     for option in options:
-        yield from _match_op(option, node, Match())
+        yield from _match_op(option, node, Match(), captured)
 
 
-def _match_op(op: Op, node: Node, so_far: Match) -> Iterator[Match]:
-    if not fits(op.layer, node) or any(getattr(node.attrs, k, None) != v for k, v in op.attrs):
+def _match_op(op: Op, node: Node, so_far: Match, captured: bool = False) -> Iterator[Match]:
+    if not fits(op.layer, node) or not _attributes_fit(op, node, captured or bool(op.bind)):
         return
     entered = so_far.enter(node)
     here = entered.bind(op.bind, node) if op.bind else entered
@@ -57,6 +62,29 @@ def fits(layer: str, node: Node) -> bool:
     if layer == "*anchor":
         return node.body.anchor is not None
     return layer == "*" or node.layer.key == layer or node.layer.key.split("@")[0] == layer
+
+
+def _attributes_fit(op: Op, node: Node, captured: bool) -> bool:
+    """Whether the attributes are as written; one that is not must be the layer's default, unless it is captured."""
+    if op.layer.startswith("*"):
+        return True
+    written = dict(op.attrs)
+    defaults = {} if captured else _defaults(node.layer)
+    return all(
+        wanted is ANY or getattr(node.attrs, name, ABSENT) == wanted for name, wanted in {**defaults, **written}.items()
+    )
+
+
+@functools.cache
+def _defaults(layer: Layer) -> dict[str, Any]:
+    """Defaults of a layer's attributes, of those that have one."""
+    out = {}
+    for f in dataclasses.fields(layer.Attrs):
+        if f.default is not dataclasses.MISSING:
+            out[f.name] = f.default
+        elif f.default_factory is not dataclasses.MISSING:
+            out[f.name] = f.default_factory()
+    return out
 
 
 def _orders(op: Op, node: Node) -> Iterator[tuple[Value | None, ...]]:

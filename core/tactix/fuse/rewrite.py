@@ -127,7 +127,7 @@ class Rewriter:
         names = ("*", trait, node.layer.key.split("@")[0], node.layer.key)
         rules = sorted((r for name in names for r in table.get(name, ())), key=lambda r: (-r.benefit, r.key))
         for rule in rules:
-            for m in match_node(rule.pattern, node):
+            for m in match_node(rule.pattern, node, bool(rule.captures_root)):
                 near = self._apply(rule, m)
                 if near is not None:
                     return near

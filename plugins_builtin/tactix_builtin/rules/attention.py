@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
+from tactix.contracts.rule import ANY, Op, P, Rule, any_of, const, literal, var
 from tactix_builtin.rules.facts import again, scalar_const, uniform
 
 T = P.tactix
@@ -170,7 +170,7 @@ RULES = (
         benefit=40, example=_zero_mask_example,
     ),
     Rule(
-        "tactix.attention_expanded_mask", T.Attention(_Q, _K, _V, T.Expand(var("mask"))), _narrow_mask,
+        "tactix.attention_expanded_mask", T.Attention(_Q, _K, _V, T.Expand(var("mask"), shape=ANY)), _narrow_mask,
         benefit=40, exclusive=False, example=_expanded_mask_example,
     ),
 )  # fmt: skip

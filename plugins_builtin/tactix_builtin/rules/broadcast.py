@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, pointwise, var
+from tactix.contracts.rule import ANY, Op, P, Rule, any_of, const, literal, pointwise, var
 from tactix.words.dims import broadcast_shapes
 from tactix.words.dtypes import DType
 from tactix_builtin.rules.facts import again, is_static
@@ -91,7 +91,7 @@ def _moved_example(net: Any) -> None:
     net.mark_output(x, "y")
 
 
-_WIDE = P.tactix.Expand(const("c"))
+_WIDE = P.tactix.Expand(const("c"), shape=ANY)
 
 RULES = (
     Rule(
@@ -99,7 +99,7 @@ RULES = (
         benefit=60, example=_same_expand_example,
     ),
     Rule(
-        "tactix.expand_twice", P.tactix.Expand(P.tactix.Expand(var("x"))), _outer_shape,
+        "tactix.expand_twice", P.tactix.Expand(P.tactix.Expand(var("x"), shape=ANY), shape=ANY), _outer_shape,
         benefit=50, exclusive=False, example=_expand_twice_example,
     ),
     Rule(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.rule import Op, P, Rule, pointwise, var
+from tactix.contracts.rule import ANY, Op, P, Rule, pointwise, var
 from tactix.words.dims import Dim, Shape
 from tactix_builtin.rules.anchors import takes_epilogue
 from tactix_builtin.rules.facts import again, used_only_by
@@ -268,7 +268,7 @@ RULES = (
         benefit=60, example=_same_reshape_example,
     ),
     Rule(
-        "tactix.reshape_twice", P.tactix.Reshape(P.tactix.Reshape(var("x"))), _outer_shape,
+        "tactix.reshape_twice", P.tactix.Reshape(P.tactix.Reshape(var("x"), shape=ANY), shape=ANY), _outer_shape,
         benefit=55, exclusive=False, example=_reshape_twice_example,
     ),
     Rule(
@@ -285,7 +285,7 @@ RULES = (
     ),
     Rule(
         "tactix.transpose_of_merged",
-        P.tactix.Reshape(P.tactix.Transpose(P.tactix.Reshape(var("x"))) >> "turn"),
+        P.tactix.Reshape(P.tactix.Transpose(P.tactix.Reshape(var("x"), shape=ANY)) >> "turn"),
         _unmerged, lambda root, x, turn: _unmerged_perm(root, x, turn) is not None,
         benefit=50, exclusive=False, example=_unmerged_example,
     ),

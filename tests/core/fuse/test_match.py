@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tactix.contracts.rule import P, Rule, anchor, any_of, anything, const, pointwise, var
+from tactix.contracts.rule import ANY, P, Rule, anchor, any_of, anything, const, pointwise, var
 from tactix.fuse.match import match_node
 from tactix.words.errors import InvalidArgument
 
@@ -60,7 +60,22 @@ def test_attributes_are_compared(net, x):
     (y,) = net.add_layer("toy.Leaky", [x], alpha=0.25)
     assert matches(P.toy.Leaky(var("x"), alpha=0.25), y)
     assert not matches(P.toy.Leaky(var("x"), alpha=0.5), y)
-    assert matches(P.toy.Leaky(var("x")), y)
+    assert not matches(P.toy.Leaky(var("x"), beta=0.25), y)
+
+
+def test_an_attribute_that_is_not_written_is_the_layers_default(net, x):
+    default, other = (net.add_layer("toy.Leaky", [x], alpha=a)[0] for a in (0.5, 0.25))
+    assert matches(P.toy.Leaky(var("x")), default)
+    assert not matches(P.toy.Leaky(var("x")), other)
+    assert matches(P.toy.Leaky(var("x"), alpha=ANY), other)
+    assert matches(P.toy.Leaky(var("x")) >> "seen", other)
+
+
+@pytest.mark.parametrize(("when", "fires"), [(None, False), (lambda x: True, False), (lambda root: True, True)])
+def test_a_rule_that_looks_at_the_root_sees_every_value(net, x, when, fires):
+    rule = Rule("toy.drop", P.toy.Leaky(var("x")), lambda x: x, when)
+    (y,) = net.add_layer("toy.Leaky", [x], alpha=0.25)
+    assert bool(list(match_node(rule.pattern, y.producer, rule.captures_root))) is fires
 
 
 def test_a_constant_is_not_any_tensor(net, x):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tactix.plugins.registry import MissingKey
 from tactix.words import errors
+from tactix.words.logger import INDENTED, printable
 
 if TYPE_CHECKING:
     import click
@@ -116,14 +117,12 @@ def _report(error: BaseException, *, as_json: bool, debug: bool) -> int:
     """Print one message to stderr, with ``--json`` also a document to stdout; the exit code."""
     from rich.console import Console
 
-    from tactix_builtin.tools.show import clean
-
     code = exit_code(error)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if debug:
         console.print_exception()
     console.print("[bold red]error:[/]", end=" ")
-    console.print(clean(_text(error)), markup=False)
+    console.print(_text(error), markup=False)
     if as_json:
         _print_json(_fields(error), code)
     return code
@@ -136,12 +135,13 @@ def _print_json(error: dict[str, str], code: int) -> None:
 def _text(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "stopped"
-    notes = "".join(f"\n  {n}" for n in getattr(error, "__notes__", ()))
+    notes = "".join(f"\n  {printable(n, INDENTED)}" for n in getattr(error, "__notes__", ()))
+    told = printable(str(error), INDENTED)
     if isinstance(error, errors.TactixError):
-        return f"{error}{notes}"
+        return f"{told}{notes}"
     fault = not isinstance(error, (OSError, MemoryError))
     hint = "\n  This is a fault of tactix or of a plugin; --debug shows where." if fault else ""
-    return f"{type(error).__name__}: {error}{notes}{hint}"
+    return f"{type(error).__name__}: {told}{notes}{hint}"
 
 
 def _fields(error: BaseException) -> dict[str, str]:

@@ -20,10 +20,24 @@ class Severity(enum.IntEnum):
     VERBOSE = 4
 
 
+def printable(text: str, newline: str = "\\n") -> str:
+    """Without what a terminal would obey, as files name things as they like: such characters, and halves of characters,
+    which could be printed nowhere, are shown as Python writes them (``\\x1b``). ``newline``: what ends of lines become.
+    """
+    if text.isprintable():
+        return text
+    shown = {"\n": newline}
+    return "".join(c if c.isprintable() else shown.get(c) or c.encode("unicode_escape").decode() for c in text)
+
+
+INDENTED = "\n  "
+"""What ends of lines become in messages: no line of theirs can be taken for another message."""
+
+
 class Logger:
     """Writes messages of ``min_severity`` or worse to ``stream``, by default whatever ``sys.stderr`` is at the time.
 
-    An override of ``log`` gets every message and filters by itself. It may be called from any thread.
+    An override of ``log`` gets every message as it is and filters by itself. It may be called from any thread.
     """
 
     def __init__(self, min_severity: Severity = Severity.WARNING, stream: TextIO | None = None) -> None:
@@ -36,7 +50,7 @@ class Logger:
         if severity <= self.min_severity:
             with self._lock:
                 stream = self._stream or sys.stderr
-                stream.write(f"[tactix] [{Severity(severity).name[0]}] {msg}\n")
+                stream.write(f"[tactix] [{Severity(severity).name[0]}] {printable(msg, INDENTED)}\n")
                 stream.flush()
 
     def error(self, msg: str) -> None:

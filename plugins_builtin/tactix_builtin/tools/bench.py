@@ -81,7 +81,7 @@ def statistics(latency: Latency) -> dict[str, float]:
 def _print(facts: dict[str, Any]) -> None:
     console = show.console()
     shapes = ", ".join(f"{name} {tuple(s)}" for name, s in facts["shapes"].items())
-    console.print(f"{facts['file']}: {shapes}; {facts['threads']} threads, {facts['streams']} streams")
+    show.line(console, f"{facts['file']}: {shapes}; {facts['threads']} threads, {facts['streams']} streams")
     timed = ["median", "mean", "min", *(f"p{p}" for p in PERCENTILES)]
     columns = ["", *timed, "calls/s", "calls"]
     cells = [

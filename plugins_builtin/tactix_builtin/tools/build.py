@@ -72,5 +72,5 @@ def _print(facts: dict[str, Any]) -> None:
     tactics = ", ".join(f"{name} {count}" for name, count in facts["tactics"].items())
     head = f"{facts['plan']}: {facts['steps']} layers, {show.size(facts['bytes'])}, {facts['seconds']:.1f} s"
     console.print(head, soft_wrap=True)
-    console.print(f"tactics: {tactics or 'none'}")
+    show.line(console, f"tactics: {tactics or 'none'}")
     console.print(f"fused by {sum(facts['rules'].values())} rewrites of {len(facts['rules'])} rules")

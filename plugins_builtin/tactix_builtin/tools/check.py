@@ -11,7 +11,7 @@ from tactix.plan import container
 from tactix.plugins.session import Session
 from tactix.run.runtime import Runtime
 from tactix.words.errors import TactixError
-from tactix.words.logger import Logger, Severity
+from tactix.words.logger import Logger, Severity, printable
 from tactix_builtin.cli import OK, PLAN
 from tactix_builtin.flavours.dispatch import envelope_of
 from tactix_builtin.tools import options, show
@@ -77,10 +77,10 @@ def report(file: str, session: Session, untrusted: str | None = None) -> dict[st
 def _print(facts: dict[str, Any]) -> None:
     console = show.console()
     for text in (*facts["reasons"], *(f"warning: {w}" for w in facts["warnings"])):
-        console.print(f"- {show.clean(text)}", markup=False, soft_wrap=True)
+        console.print(f"- {printable(text)}", markup=False, soft_wrap=True)
     if facts["lean_runtime"]:
         hint = ": try --flavour dispatch" if facts["reasons"] else ""
-        console.print(f"It holds the lean runtime of tactix {facts['tactix']}{hint}.")
+        show.line(console, f"It holds the lean runtime of tactix {facts['tactix']}{hint}.")
     console.print(f"{facts['file']}: {_outcome(facts)}", soft_wrap=True)
 
 

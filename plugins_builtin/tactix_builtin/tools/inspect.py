@@ -10,6 +10,7 @@ from rich.console import Console
 
 from tactix.plugins.session import Session
 from tactix.words.errors import PlanFormatError, ShapeError
+from tactix.words.logger import printable
 from tactix_builtin.cli import OK, OTHER
 from tactix_builtin.tools import options, show, source
 
@@ -63,15 +64,15 @@ def show_plan(file: str, shapes: options.Shapes, console: Console | None) -> Non
 
 def print_model(console: Console, facts: dict[str, Any]) -> None:
     opsets = ", ".join(f"{domain} {version}" for domain, version in facts["opsets"].items())
-    console.print(f"{facts['file']}: {facts['nodes']} nodes, {facts['parameters']} parameters, opset {opsets}")
+    show.line(console, f"{facts['file']}: {facts['nodes']} nodes, {facts['parameters']} parameters, opset {opsets}")
     _print_io(console, facts)
     rows = [[r["operator"], r["count"], "yes" if r["supported"] else "NO", _first(r)] for r in facts["operators"]]
     console.print(show.table("Operators", ["operator", "nodes", "known", "where"], rows, right=["nodes"]))
     if facts["unsupported"]:
-        console.print(f"no plugin knows {', '.join(facts['unsupported'])}", style="bold red")
+        console.print(printable(f"no plugin knows {', '.join(facts['unsupported'])}"), style="bold red", markup=False)
     _print_refused(console, facts)
     for name, why in facts["unreadable"].items():
-        console.print(f"weight {name!r}: {why}", style="bold red", markup=False)
+        console.print(printable(f"weight {name!r}: {why}"), style="bold red", markup=False)
 
 
 def _print_refused(console: Console, facts: dict[str, Any]) -> None:
@@ -85,9 +86,9 @@ def _print_refused(console: Console, facts: dict[str, Any]) -> None:
     if facts["not_reached"]:
         console.print(f"{facts['not_reached']} nodes behind these could not be looked at: their inputs have no shape")
     for cure in dict.fromkeys(r["do"] for r in facts["refused"] if r["do"]):
-        console.print(f"- {cure}", markup=False)
+        show.line(console, f"- {cure}")
     for pack, why in facts["packs_not_in_use"].items():
-        console.print(f"installed, but not in use: {pack} ({why})", markup=False)
+        show.line(console, f"installed, but not in use: {pack} ({why})")
 
 
 def _where(row: dict[str, Any]) -> str:

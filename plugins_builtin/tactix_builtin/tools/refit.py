@@ -8,6 +8,7 @@ import click
 
 from tactix.plugins.session import Session
 from tactix.words.dims import show as shape_text
+from tactix.words.logger import printable
 from tactix_builtin.refit.refitter import Refitter
 from tactix_builtin.tools import options, show, source
 
@@ -55,4 +56,4 @@ def _list(refitter: Refitter, as_json: bool) -> None:
             f"{name}: {s.dtype.value}{shape_text(s.shape)}{' missing' if name in missing else ''}", markup=False
         )
     for name, why in refitter.fixed.items():
-        console.print(f"{name}: cannot be replaced: {why}", markup=False, soft_wrap=True)
+        console.print(printable(f"{name}: cannot be replaced: {why}"), markup=False, soft_wrap=True)

@@ -11,6 +11,8 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.table import Table
 
+from tactix.words.logger import printable
+
 PIPE_WIDTH = 160
 """Columns of what goes to a file."""
 
@@ -56,7 +58,9 @@ def _plain(value: Any) -> Any:
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> Table:
     """A rich table; columns named in ``right`` are aligned there and never folded."""
-    out = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    out = Table(
+        title=_cell(title), title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False
+    )
     for c in columns:
         out.add_column(c, justify="right" if c in right else "left", no_wrap=c in right, overflow="fold")
     for row in rows:
@@ -67,17 +71,12 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], 
 def _cell(value: object) -> str:
     from rich.markup import escape
 
-    return escape(clean(str(value)))
-
-
-def clean(text: str) -> str:
-    """Without what a terminal would obey: files name their tensors as they like."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+    return escape(printable(str(value)))
 
 
 def line(console: Console, text: str) -> None:
-    """Print text as it is, but for control characters."""
-    console.print(clean(text), markup=False)
+    """Print text as it is, but for control characters, on one line."""
+    console.print(printable(text), markup=False)
 
 
 def size(count: float) -> str:

@@ -433,3 +433,27 @@ def test_load_or_build_takes_no_plan_without_code_that_nobody_vouches_for(
     assert "is built again: nobody vouches for the plan" in capsys.readouterr().err
     assert run() == 2.0
     assert capsys.readouterr().err == ""
+
+
+NAME = "conv\x1b[2J\x1b]0;owned\x07\n[tactix] [E] forged\u202e\r[bold]"
+
+
+def test_names_of_a_plan_are_text_to_terminals_and_logs(
+    plan: Plan, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Everywhere: in logs, errors, and what tools print."""
+    steps = tuple(replace(s, name=NAME) for s in plan.steps)
+    path = tmp_path / "odd.plan"
+    container.save(replace(plan, name=NAME, steps=steps, device={**plan.device, "name": NAME}), path)
+    for policy in ("refuse", "references", "allow"):
+        for tool in ("check", "run", "bench"):
+            cli.main([tool, str(path), "--untrusted", policy, *(["--seconds", "10ms"] if tool == "bench" else [])])
+    for tool in ("inspect", "explain", "verify", "refit"):
+        cli.main([tool, str(path)])
+    cli.main(["diff", str(path), str(path)])
+    out, err = capfd.readouterr()
+    assert "conv\\x1b[2J" in out
+    assert "conv\\x1b[2J" in err
+    for text in (out, err):
+        assert not [line for line in text.splitlines() if not line.isprintable()]
+        assert not [line for line in text.splitlines() if line.startswith("[tactix] [E]")]

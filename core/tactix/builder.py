@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tactix
+from tactix import shortfall
 from tactix.assemble import Assembler, stored
 from tactix.config import REFITTING, BuilderConfig, BuilderFlag, Locked
 from tactix.contracts.device import Device
@@ -40,6 +41,7 @@ from tactix.select.enumerate import Bids, Candidate, Terms, bid, estimate, no_ta
 from tactix.select.precision import LOCKED, LOWER, Lowering, Precisions, Stays, told, without_kernel
 from tactix.select.timing_cache import TimingCache, default_path
 from tactix.settle import Settler, holds_objects
+from tactix.shortfall import Shortfall
 from tactix.words.dims import symbol_name
 from tactix.words.error_recorder import ErrorRecorder, Recorded, recorded
 from tactix.words.errors import (
@@ -176,6 +178,7 @@ class Builder(Recorded):
             stage.refit = self.session.flavours["default"].refitting(config.flags)  # type: ignore[attr-defined]
             network, stage.rules = stage.refit.network(network), stage.refit.gated(stage.rules)
         plan = self._plan(network, stage, start)
+        plan = replace(plan, ledger={**plan.ledger, shortfall.KEY: shortfall.of_plan(plan).to_json()})
         if BuilderFlag.WEIGHT_STREAMING in config.flags:
             plan = replace(plan, meta={**plan.meta, "weight_streaming": True})
         if stage.refit:
@@ -186,6 +189,8 @@ class Builder(Recorded):
             plan = self.session.flavours["default"].embed(plan, config.plugins_to_serialize, self.session)  # type: ignore[attr-defined]
         stage.precisions.check()
         self._tell_precision(plan, stage)
+        if short := Shortfall.read(plan.ledger).text:
+            self.logger.warning(short)
         try:
             stage.cache.save()
         except TimingCacheError as e:  # what was built is worth more
@@ -381,9 +386,12 @@ def _ledger(bids: Mapping[Node, Bids], choice: Choice, trace: Trace, stage: Stag
     """Every decision of the build, as JSON."""
     lowering = Lowering(trace, stage.lowering)
     precision = {"lowered": sorted(lowering.lowered), "wide": lowering.wide}
+    measured = stage.here and stage.config.builder_optimization_level > 0
+    short = Shortfall.of(bids, choice, trace, len(lowering.wide) if stage.lowering else 0, measured)
     return {
         **({"precision": precision} if stage.lowering else {}),
-        "nodes": {n.name: _node_row(n, b, choice) for n, b in bids.items()},
+        shortfall.KEY: short.to_json(),
+        "nodes": {n.name: _node_row(n, bids[n], choice) for n in choice.candidates},
         "fusion": trace.to_json(), "rules": trace.counts, "predicted_seconds": choice.seconds,
         "timing_cache": {"hits": stage.cache.hits, "misses": stage.cache.misses}, "opt": dict(stage.context.opt),
     }  # fmt: skip

@@ -32,6 +32,13 @@ _NODE = _object({
     "rejections": {"type": "array", "items": _object({"tactic": _TEXT, "reason": _TEXT})},
     "fired": {"type": "array", "items": _FIRING},
     "nearly": {"type": "array", "items": _object({"rule": _TEXT, "node": _TEXT, "reason": _TEXT})},
+    "split": {"type": "array", "items": _object({"node": _TEXT, "parts": _TEXTS, "reason": _TEXT})},
+})  # fmt: skip
+_COUNT = {"type": "integer"}
+_COUNTS = {"type": "object", "additionalProperties": _COUNT}
+_SHORT = _object({}, {
+    "layers": _COUNT, "references": {"type": "object", "additionalProperties": _COUNTS}, "wide": _COUNT,
+    "split": _COUNT, "untried": _COUNT, "estimated": _COUNT,
 })  # fmt: skip
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -39,7 +46,7 @@ SCHEMA: dict[str, Any] = {
     **_object({
         "version": {"const": 1}, "plan": _TEXT, "predicted_seconds": _NUMBER,
         "nodes": {"type": "array", "items": _NODE},
-        "rules": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "rules": _COUNTS, "fell_short": _SHORT,
         "precision": _object({
             "lowered": _TEXTS, "wide": {"type": "object", "additionalProperties": {"type": "string"}},
         }),
@@ -64,6 +71,7 @@ def explain(source: Any, node: str = "") -> dict[str, Any]:
     return {
         "version": 1, "plan": plan.name, "predicted_seconds": plan.ledger.get("predicted_seconds", 0.0),
         "nodes": _wanted(rows, node) if node else rows, "rules": dict(plan.ledger.get("rules", {})),
+        "fell_short": dict(plan.ledger.get("fell_short", {})),
         "precision": {"lowered": [], "wide": {}} | plan.ledger.get("precision", {}),
     }  # fmt: skip
 
@@ -77,12 +85,14 @@ def _plan(source: Any) -> Plan:
 
 def _row(name: str, facts: Mapping[str, Any], fusion: Mapping[str, Any]) -> dict[str, Any]:
     best = next((c.get("seconds") for c in facts["candidates"] if c["chosen"]), None)
-    fired, names = _made_of(name, fusion["fired"])
+    split = _parts_of(name, fusion.get("split", ()))
+    fired, names = _made_of({name, *(s["node"] for s in split)}, fusion["fired"])
     nearly = [m for m in fusion["nearly"] if m["node"] in names]
     return {
         "name": name, "kind": facts["kind"], "origin": list(facts["origin"]),
         "candidates": [_candidate(c, best) for c in facts["candidates"]],
         "rejections": list(facts["rejections"]), "fired": fired, "nearly": nearly,
+        "split": split,
     }  # fmt: skip
 
 
@@ -93,9 +103,19 @@ def _candidate(c: Mapping[str, Any], best: float | None) -> dict[str, Any]:
     return out
 
 
-def _made_of(name: str, firings: Iterable[Mapping[str, Any]]) -> tuple[list[Any], set[str]]:
-    """Rewrites that led to a node, the first first, and the names of all nodes on the way."""
-    names, out = {name}, []
+def _parts_of(name: str, splits: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Splits that a node came from, the first first."""
+    out: list[dict[str, Any]] = []
+    for s in reversed(list(splits)):
+        if name in s["parts"]:
+            out.append(dict(s))
+            name = s["node"]
+    return out[::-1]
+
+
+def _made_of(names: set[str], firings: Iterable[Mapping[str, Any]]) -> tuple[list[Any], set[str]]:
+    """Rewrites that led to nodes, the first first, and the names of all nodes on the way."""
+    out = []
     for f in reversed(list(firings)):
         if names & set(f["added"]):
             out.append(dict(f))

@@ -18,8 +18,10 @@ from tactix.network.definition import NetworkDefinition
 from tactix.plan import container
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
+from tactix.shortfall import Shortfall
 from tactix.words.errors import InternalError, NoTacticError
 from tactix.words.logger import Severity
+from tactix_builtin.explain import explain
 from tactix_builtin.lock import frozen
 from tactix_sdk.evaluate import evaluate
 
@@ -281,3 +283,46 @@ def test_a_clock_that_goes_back_ends_no_build(monkeypatch: pytest.MonkeyPatch) -
     plan = b.build_plan(net, config())
     assert {s.info["status"] for s in plan.steps} == {"estimated"}
     right(b, plan, net, (5, 8))
+
+
+# -- what is said at the end -------------------------------------------------------------------------------------------
+
+
+def test_what_falls_short_of_the_fast_path_is_one_line_at_the_end() -> None:
+    b = builder(Groups(2), own=True)
+    net = chain(b, *LAYERS)
+    net.mark_output(net.add_layer("tactix.Det", [net.add_input("m", "f32", (3, 4, 4))], name="det")[0], "d")
+    settings = {"tactic_sources": {"test", "numpy"}, "builder_optimization_level": 1}
+    plan = b.build_plan(net, config(**settings))
+    assert plan.ledger["fell_short"] == {"layers": 4, "references": {"numpy": {"Det": 1}}, "split": 1}
+    assert warnings(b).splitlines()[-1] == "1 of 4 layers run on numpy: Det (1); 1 group fused in vain"
+    rows = {r["name"]: [s["node"] for s in r["split"]] for r in explain(plan)["nodes"]}
+    assert rows["Abs2"] == ["Relu0 + Neg1 + Abs2 + Floor3 + Neg4", "Relu0 + Neg1 + Abs2"]
+    assert rows["det"] == []
+    assert explain(plan, "Abs2")["nodes"][0]["fired"]
+
+
+def test_bids_that_nobody_tried_and_guesses_are_counted() -> None:
+    b = builder(Pretends("pointwise", FIRST))
+    plan = b.build_plan(chain(b, "Relu"), config(budget=0.0))
+    assert plan.ledger["fell_short"] == {"layers": 1, "untried": 1, "estimated": 1}
+    assert warnings(b).splitlines()[-1] == "1 bid not tried; 1 layer chosen by estimate"
+
+
+def test_nothing_is_said_where_nothing_falls_short() -> None:
+    b = builder()
+    for level in (0, 1):
+        plan = b.build_plan(chain(b, "Relu"), config(builder_optimization_level=level))
+        assert plan.ledger["fell_short"] == {"layers": 1}
+        assert not warnings(b)
+
+
+def test_networks_add_up() -> None:
+    parts = [Shortfall(4, {"numpy": {"Det": 1}}, wide=1), Shortfall(5, {"numpy": {"Det": 2, "TopK": 1}}, estimated=2)]
+    total = Shortfall.total(parts)
+    assert total.text == (
+        "4 of 9 layers run on numpy: Det (3), TopK (1); 1 layer kept the precision of the model; "
+        "2 layers chosen by estimate"
+    )
+    assert Shortfall.read({"fell_short": total.to_json()}) == total
+    assert Shortfall.read({}).text == ""

@@ -55,7 +55,7 @@ def command(
 
 
 def summary(plan: Plan, path: Path, seconds: float) -> dict[str, Any]:
-    """What was built: file, size, seconds, steps per tactic, rules that fired."""
+    """What was built: file, size, seconds, steps per tactic, rules that fired, what fell short of the fast path."""
     tactics = Counter(str(s.info["tactic"]) for s in plan.steps)
     return {
         "plan": str(path),
@@ -64,6 +64,7 @@ def summary(plan: Plan, path: Path, seconds: float) -> dict[str, Any]:
         "steps": len(plan.steps),
         "tactics": dict(tactics.most_common()),
         "rules": plan.ledger["rules"],
+        "fell_short": plan.ledger["fell_short"],
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from tactix.shortfall import Shortfall
 from tactix_builtin.explain import SCHEMA, explain
 from tactix_builtin.tools import options, show
 
@@ -48,6 +49,8 @@ def _overview(console: Console, facts: dict[str, Any]) -> None:
     show.line(console, f"predicted: {show.duration(facts['predicted_seconds'])} an inference")
     fired = ", ".join(f"{rule} {n}" for rule, n in facts["rules"].items())
     show.line(console, f"rules that fired: {fired or 'none'}")
+    if short := Shortfall.read(facts).text:
+        show.line(console, f"short of the fast path: {short}")
     lowered, wide = facts["precision"]["lowered"], facts["precision"]["wide"]
     if lowered or wide:
         show.line(console, f"in lower precision: {len(lowered)} layers; as they were: {len(wide)}")
@@ -90,6 +93,8 @@ def _node(console: Console, row: dict[str, Any], limit: int | None) -> None:
         f"{f['rule']}: {', '.join(f['removed'])} became {', '.join(f['added']) or 'nothing'}" for f in row["fired"]
     ]
     _list(console, "rules that made it", fired, limit)
+    split = [f"{s['node']} into {', '.join(s['parts'])}: {s['reason']}" for s in row["split"]]
+    _list(console, "groups that it was a part of and that no kernel could run", split, limit)
     _list(
         console, "rules that nearly fired", [f"{m['rule']} at {m['node']}: {m['reason']}" for m in row["nearly"]], limit
     )

@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 
 from tactix.plugins.session import Session
+from tactix.shortfall import Shortfall
 from tactix.words.errors import PlanFormatError, ShapeError
 from tactix.words.logger import printable
 from tactix_builtin.cli import OK, OTHER
@@ -117,6 +118,8 @@ def print_plan(console: Console, facts: dict[str, Any]) -> None:
     console.print(show.table("Layers", columns, rows, right=["#", "time"]))
     rules = ", ".join(f"{name} {n}" for name, n in facts["rules"].items())
     show.line(console, f"rules that fired: {rules or 'none'}")
+    if short := Shortfall.read(facts).text:
+        show.line(console, f"short of the fast path: {short}")
     _print_memory(console, facts["memory"])
     needs = ", ".join(_need(r) for r in facts["requirements"])
     show.line(console, f"needs at run time: {needs or 'nothing'}")

@@ -28,6 +28,7 @@ def report(path: str, shapes: Shapes) -> dict[str, Any]:
         "profiles": [{"name": p.name, "dims": {s: list(r) for s, r in sorted(p.dims.items())}} for p in plan.profiles],
         "steps": _steps(plan, sizes(plan, shapes)),
         "rules": plan.ledger.get("rules", {}),
+        "fell_short": plan.ledger.get("fell_short", {}),
         "memory": memory(plan, sizes(plan, shapes)),
         "requirements": [
             {"key": r.key, "dist": r.dist, "version": r.version, "embedded": r.embedded} for r in plan.requirements

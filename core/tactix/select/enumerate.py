@@ -21,8 +21,11 @@ from tactix.words.tensor import Format
 DEFAULT = 1e-3
 """Seconds of a tactic that gives no estimate."""
 FORBIDDEN = "NO_FALLBACK forbids the reference"
-LEVEL_VARIANTS = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 10**6}
+LEVEL_VARIANTS = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 512}
 """Variants of one tactic that are measured, by builder optimization level."""
+
+LISTED = 512
+"""Variants of one tactic of which it is kept why they did not bid."""
 
 
 @dataclass
@@ -204,6 +207,8 @@ def _ask(bids: Bids, tactic: Tactic, ctx: CompileContext, terms: Terms) -> None:
             bids.rejections.append((tactic.key, offered.reason))
             return
         ranked = _rank(node, tactic, offered, ctx)
+        if len(ranked) > limit >= LEVEL_VARIANTS[5]:
+            terms.warn(f"{tactic.key} offers {len(ranked)} variants for {node.name}: the first {limit} are asked")
         asked = [(cost, variant) for cost, variant in ranked[:limit] if cost != inf]
         for cost, variant in asked:
             candidate = Candidate(tactic, variant, tactic.compile(node, variant, ctx), cost)
@@ -213,7 +218,8 @@ def _ask(bids: Bids, tactic: Tactic, ctx: CompileContext, terms: Terms) -> None:
                 bids.rejections.append((candidate.title, why))
             else:
                 bids.candidates.append(candidate)
-        for cost, variant in (r for r in ranked if r not in asked):
+        others = [r for r in ranked[:limit] if r[0] == inf] + ranked[limit:]
+        for cost, variant in others[:LISTED]:
             why = "not worth it at the sizes tuned for" if cost == inf else "not asked at this optimization level"
             bids.rejections.append((f"{tactic.key} [{variant}]", why))
     except (Exception, SystemExit) as e:

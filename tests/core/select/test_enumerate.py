@@ -10,7 +10,7 @@ from tactix.contracts.expr import maximum
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Tactic, Variant
 from tactix.network.definition import NetworkDefinition
-from tactix.select.enumerate import LEVEL_VARIANTS, Terms, bid
+from tactix.select.enumerate import LEVEL_VARIANTS, LISTED, Terms, bid
 from tactix_sdk.scalar_layer import PointwiseLayer
 
 RELU = PointwiseLayer("t.Relu@1", lambda x: maximum(x, 0.0))
@@ -64,3 +64,15 @@ def test_a_level_says_how_many_variants_of_a_tactic_bid(level: int, breadth: int
     asked = min(OFFERED, LEVEL_VARIANTS[level] * breadth)
     assert [c.variant.knob("rank") for c in bids.candidates] == list(range(asked))
     assert [why for _, why in bids.rejections] == ["not asked at this optimization level"] * (OFFERED - asked)
+
+
+def test_of_a_tactic_with_any_number_of_variants_some_are_asked_at_every_level() -> None:
+    class Endless(Ranks):
+        def variants(self, node: Node, device: DeviceProperties) -> list[Variant]:
+            return [Variant(knobs=(("rank", r),)) for r in range(10_000)]
+
+    told: list[str] = []
+    bids = bid(relu(), [Endless()], CTX, Terms(level=5, warn=told.append))
+    assert len(bids.candidates) == LEVEL_VARIANTS[5]
+    assert len(bids.rejections) == LISTED
+    assert told == [f"t.ranks@1 offers 10000 variants for relu: the first {LEVEL_VARIANTS[5]} are asked"]

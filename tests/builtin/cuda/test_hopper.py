@@ -20,7 +20,8 @@ from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.cuda import nvrtc
 from tactix_builtin.cuda.maps import maps_of
-from tactix_builtin.cuda.tactics import hopper
+from tactix_builtin.cuda.tactics import hopper, tile
+from tactix_builtin.cuda.tactics.gemm import LIKELY
 from tactix_builtin.cuda.tactics.tile import Work
 from tactix_builtin.cuda.target import target
 
@@ -143,3 +144,14 @@ def test_estimates_grow_with_the_work() -> None:
     assert len(hopper.best([Work(1, 4096, 4096, 4096)], DEVICE)) == hopper.OFFERED
     assert hopper.best([Work(1, 16384, 768, 3072)], DEVICE)[0].teams == 2
     assert hopper.best([Work(1, 49, 512, 4608)], DEVICE)[0].splits > 1
+
+
+@pytest.mark.parametrize("m", [64, 128, 1024, 16384])
+def test_with_sizes_that_only_running_tells_the_largest_does_not_decide_alone(m: int) -> None:
+    likely, here = [Work(1, n, 512, 2048) for n in LIKELY], Work(1, m, 512, 2048)
+    least = min(hopper.seconds(here, f, DEVICE) for f in hopper.flows())
+    assert min(hopper.seconds(here, f, DEVICE) for f in hopper.best(likely, DEVICE)) < 1.1 * least
+    every = [(t, s) for t in tile.tiles("f16", DEVICE) for s in tile.splits_for(here, t, DEVICE)]
+    found = tile.best(likely, tile.tiles("f16", DEVICE), DEVICE)
+    least = min(tile.seconds(here, t, s, DEVICE) for t, s in every)
+    assert min(tile.seconds(here, t, s, DEVICE) for t, s in found) < 1.1 * least

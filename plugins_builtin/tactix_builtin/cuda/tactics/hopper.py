@@ -19,7 +19,7 @@ from tactix.words.tensor import Format
 from tactix_builtin.cuda.maps import ROW, TensorMap
 from tactix_builtin.cuda.tactics import entry
 from tactix_builtin.cuda.tactics.results import WIDTH, Rows
-from tactix_builtin.cuda.tactics.tile import Work
+from tactix_builtin.cuda.tactics.tile import Work, in_turns
 from tactix_builtin.tactics.c_epilogue import Operand
 from tactix_builtin.tactics.c_text import block, ctype
 
@@ -159,14 +159,13 @@ def seconds(w: Work, f: Flow, device: DeviceProperties) -> float:
 
 
 def best(works: Sequence[Work], device: DeviceProperties) -> list[Flow]:
-    """The flows of the least estimates over some likely shapes, best first; of equal ones that which fits tighter."""
+    """The flows of the least estimates over some likely shapes, and for each of them by itself; of equal ones those
+    that fit tighter first.
+    """
     stages = min(-(-w.k // DEPTH) for w in works)
-    ranked = [
-        (sum(seconds(w, f, device) for w in works), sum(_covered(w, f) for w in works), i, f)
-        for i, f in enumerate(flows())
-        if f.splits == 1 or stages >= 2 * f.splits
-    ]
-    return [f for *_, f in sorted(ranked)[:OFFERED]]
+    found = [f for f in flows() if f.splits == 1 or stages >= 2 * f.splits]
+    found.sort(key=lambda f: sum(_covered(w, f) for w in works))
+    return in_turns({f: [seconds(w, f, device) for w in works] for f in found})[: OFFERED * len(works)]
 
 
 def _covered(w: Work, f: Flow) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import Variant
@@ -20,6 +21,7 @@ START = 2e-6
 """Seconds to start a kernel and to drain it."""
 BANDWIDTH = 3e12
 OFFERED = 8
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -178,9 +180,21 @@ def splits_for(w: Work, tile: Tile, device: DeviceProperties) -> tuple[int, ...]
 
 
 def best(works: Sequence[Work], found: Iterable[Tile], device: DeviceProperties) -> list[tuple[Tile, int]]:
-    """The tiles and splits of the least estimates over some likely shapes, best first."""
-    ranked: list[tuple[float, int, tuple[Tile, int]]] = []
-    for tile in found:
-        for splits in sorted({s for w in works for s in splits_for(w, tile, device)}):
-            ranked.append((sum(seconds(w, tile, splits, device) for w in works), len(ranked), (tile, splits)))
-    return [choice for _, _, choice in sorted(ranked)[:OFFERED]]
+    """The tiles and splits of the least estimates over some likely shapes, and for each of them by itself."""
+    times = {
+        (tile, splits): [seconds(w, tile, splits, device) for w in works]
+        for tile in found
+        for splits in sorted({s for w in works for s in splits_for(w, tile, device)})
+    }
+    return in_turns(times)[: OFFERED * len(works)]
+
+
+def in_turns(times: Mapping[K, Sequence[float]]) -> list[K]:
+    """Choices by their seconds at some likely shapes: the best over all and those for each shape, then the second ones.
+
+    What is tuned for is known only to those who choose among them: of several sizes the largest must not decide alone.
+    """
+    shapes = range(len(next(iter(times.values()), ())))
+    orders = [sorted(times, key=lambda c: sum(times[c]))]
+    orders += [sorted(times, key=lambda c, i=i: times[c][i]) for i in shapes if len(shapes) > 1]  # type: ignore[misc]
+    return list(dict.fromkeys(c for turn in zip(*orders, strict=True) for c in turn))

@@ -239,6 +239,10 @@ def test_no_steps_and_no_launches() -> None:
         run.repeat(3)
 
 
+REST = 16
+"""Runs until others are timed, a word of txe_table."""
+
+
 class NativeTable:
     """Launches of a kernel that tells who runs it, one for each row of ``told``, without a launcher.
 
@@ -386,6 +390,58 @@ def test_choices_are_looked_at_again() -> None:
     assert counts[:2] == [1, 1]
     assert counts[2:4] == [3, 3]
     assert 3 in counts[200:]
+
+
+def test_choices_stay_at_a_near_shape_and_are_made_anew_later() -> None:
+    told = np.zeros((1, 8), np.int64)
+    table = NativeTable(told, 3, tries=2, take=[20_000_000, 60_000])
+    for _ in range(4):
+        table.run()
+    assert table.fields[table.KIND] == 3
+    assert table.fields[table.END] == 1
+    table.lib.move(_address(table.fields))
+    rest = int(table.fields[REST])
+    assert [table.run() for _ in range(rest)] == [3] * rest, "shared out at once"
+    table.run()
+    assert table.run() == 1, "all is timed again, alone first"
+
+
+@pytest.mark.parametrize("noisy", [True, False])
+def test_where_times_differ_much_others_are_timed_soon(noisy: bool) -> None:
+    told = np.zeros((1, 8), np.int64)
+    table = NativeTable(told, 3, tries=4, take=[20_000_000, 1_000_000])
+    while table.fields[table.KIND] != 1:
+        table.run()
+    spent, least = 12, 14
+    table.fields[[table.TRIALS, spent, least]] = 3, 10**9 if noisy else -(10**12), 1000  # not as measured here
+    table.run()
+    assert table.fields[table.KIND] == 3
+    assert (table.fields[REST] < 100) == noisy
+
+
+def _sums(sizes: Sequence[int], threads: int = 2) -> list[int]:
+    """Kinds of the timed runs after one run at each size, of one runnable for each, as contexts make them."""
+    steps = [_step()]
+    kinds, kept = [], []
+    for n in sizes:
+        run = ElfLauncher().link(steps, _context(threads))
+        told = np.zeros(max(64, n), np.int64)
+        run.bind({"n": n}, [_address(told)])
+        run()
+        kept.append((run, told))
+        kinds.append(int(run._table[NativeTable.TRIALS]))
+    return kinds
+
+
+def _step() -> Step:
+    return Step("who", _native("who", [Launch((tensor_in(0),))]), (_vector(0),), ())
+
+
+def test_a_growing_sequence_goes_on_with_its_timed_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACTIX_ALWAYS_PARALLEL", "0")
+    assert _sums([100, 101, 102, 103]) == [1, 2, 3, 4]
+    assert _sums([100, 150, 200, 201, 202]) == [1, 2, 3, 1, 2], "too far from where they began"
+    assert _sums([100, 10, 101, 11]) == [1, 1, 2, 2], "two sequences in turns"
 
 
 def test_every_thread_takes_part() -> None:

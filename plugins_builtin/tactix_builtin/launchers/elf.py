@@ -13,7 +13,9 @@ import os
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -27,8 +29,10 @@ ABI = 4
 TRIALS = 16
 """First runs at a shape that are timed on one thread, then shared out, then in turns, to see which launches are worth
 waking other threads for; with TACTIX_ALWAYS_PARALLEL=1 there are none, and all are shared out, for tests."""
-TABLE_WORDS = 18
-"""Of txe_table, 8 bytes each."""
+TABLE_WORDS, GIVEN_WORDS = 18, 7
+"""Of txe_table, 8 bytes each, and those of them that the launcher gives."""
+NEAR, REMEMBERED = 2, 8
+"""Shapes are near if no size is more than so many times that of the other; so many last ones are remembered."""
 
 PYTHON = ("PyCapsule_GetPointer", "PyEval_SaveThread", "PyEval_RestoreThread", "PyBool_FromLong")
 """What tx_call uses of the interpreter, in the order of txe_python."""
@@ -56,6 +60,8 @@ class Library:
             )
         self.run = self._entry("tx_run", ctypes.c_void_p)
         self.start = self._entry("tx_start", ctypes.c_void_p, ctypes.c_int64)
+        # plans of earlier versions have none
+        self.move = self._entry("tx_move", ctypes.c_void_p) if hasattr(self.handle, "tx_move") else None
         self.repeat = self._entry("tx_repeat", ctypes.c_void_p, ctypes.c_int64)
         self.set_threads = self._entry("tx_set_threads", ctypes.c_int)
         self._addresses: dict[str, int] = {}
@@ -157,6 +163,22 @@ class ElfLauncher(Launcher):
         return ElfRun(table, ctx.threads)
 
 
+@dataclass(frozen=True)
+class Timed:
+    """A run's state, of timed runs that began at a shape: ``times`` are its rows of txe_table, ``native`` the table."""
+
+    env: Env
+    threads: int
+    times: Any
+    native: Any
+
+    def is_near(self, env: Env) -> bool:
+        """Whether the choices may hold at other sizes."""
+        pairs = [(self.env[k], env[k]) for k in env.keys() & self.env.keys()]
+        near = all(a == b or 0 < max(a, b) <= NEAR * min(a, b) for a, b in pairs)
+        return near and env.keys() == self.env.keys()
+
+
 class Table:
     """Argument slots of all launches in a row, and what goes into each: what all runs of these steps share."""
 
@@ -169,6 +191,7 @@ class Table:
         self.users: dict[int, list[tuple[int, int]]] = {}
         self.executor: Library | None = None
         self.faults: list[tuple[int, str]] = []  # slot, and the step that a bad index is reported of
+        self.timed: deque[Timed] = deque(maxlen=REMEMBERED)
         pointers: list[tuple[int, int, int]] = []  # slot, buffer, index of the offset
         scalars: list[tuple[int, int]] = []  # slot, index of the value
         known: dict[Dim, int] = {}
@@ -284,9 +307,11 @@ class ElfRun(functools.partial[None]):
 
     def __init__(self, table: Table, threads: int) -> None:
         self._shared, self._users = table, table.users
+        self._threads = threads
         self._view = memoryview(self._slots.data)
         self._values = [0] * len(table.dims)
         self._start: Any = table.executor.start if table.executor else _nothing
+        self._move: Any = table.executor.move if table.executor else None
         self._repeat: Any = table.executor.repeat if table.executor else _nothing
         if self._faults:
             self._repeat = _watched(self._repeat, self._faults)
@@ -301,7 +326,22 @@ class ElfRun(functools.partial[None]):
         self._slots[slots] = np.array(addresses, np.int64)[buffers] + values[offsets]
         slots, scalars = self._shared.scalars
         self._slots[slots] = values[scalars]
-        self._start(self._address, 0 if os.environ.get("TACTIX_ALWAYS_PARALLEL") == "1" else TRIALS)
+        self._begin(dict(env))
+
+    def _begin(self, env: Env) -> None:
+        """Time the first runs at a shape; at one that is near another begin with what was chosen there."""
+        if os.environ.get("TACTIX_ALWAYS_PARALLEL") == "1":
+            self._start(self._address, 0)
+            return
+        known = self._shared.timed
+        found = next((t for t in reversed(known) if t.threads == self._threads and t.is_near(env)), None)
+        if found is None or self._move is None:
+            self._start(self._address, TRIALS)
+            found = Timed(env, self._threads, self._times, self._table)
+        elif found.native is not self._table:
+            self._times[:], self._table[GIVEN_WORDS:] = found.times, found.native[GIVEN_WORDS:]
+            self._move(self._address)
+        known.append(Timed(found.env, self._threads, self._times, self._table))
 
     def rebind(self, buffer: int, address: int) -> None:
         view, values = self._view, self._values

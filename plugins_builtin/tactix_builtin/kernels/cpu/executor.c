@@ -2,7 +2,8 @@
  *
  * Which launches are shared out is found by timing the first runs of a table, alone, then shared; where sharing as
  * chosen does not gain over a run alone, in turns, nothing is shared. The shortest of a few times counts. Later runs are
- * timed again, ever more rarely, as the machine may have had other work.
+ * timed again, ever more rarely, as the machine may have had other work: soon where times differed much. At a shape that
+ * is near the one that was timed what was chosen stays, and the next timed runs begin anew.
  */
 
 static void txe_lay(txe_table *t) {
@@ -46,8 +47,17 @@ static void txe_begin(txe_table *t, int64_t kind) {
 
 static void txe_settle(txe_table *t, int64_t runs) {
     t->kind = TXE_SETTLED;
+    t->trials = 0; /* while settled: whether the shape has changed since */
     t->rest = runs;
     t->patience = 2 * runs;
+}
+
+/* Runs until others are timed: few after runs whose times differed much, as others had the machine then. */
+static int64_t txe_patience(const txe_table *t) {
+    const int noisy = t->spent_ns / 3 * 2 > t->trials * t->run_ns[1];
+    if (!noisy)
+        return t->patience > TXE_PATIENCE ? t->patience : TXE_PATIENCE;
+    return t->patience < TXE_PATIENCE ? t->patience : TXE_IMPATIENCE;
 }
 
 /* After the last timed run of a kind. */
@@ -63,12 +73,20 @@ static void txe_next(txe_table *t) {
         if (t->end && t->run_ns[1] > t->run_ns[0] / 5 * 4)
             txe_begin(t, TXE_COMPARED);
         else
-            txe_settle(t, t->patience);
+            txe_settle(t, txe_patience(t));
     } else {
+        const int64_t runs = txe_patience(t);
         if (t->run_ns[1] > t->run_ns[0] / 32 * 31)
             t->end = 0;
-        txe_settle(t, t->patience);
+        txe_settle(t, runs);
     }
+}
+
+static void txe_anew(txe_table *t) {
+    for (int64_t i = 0; i < t->launches; i++)
+        t->alone_ns[i] = t->shared_ns[i] = TXE_UNTIMED;
+    t->run_ns[0] = TXE_UNTIMED;
+    txe_begin(t, TXE_ALONE);
 }
 
 static int txe_try(txe_table *t) {
@@ -101,18 +119,25 @@ TXE_EXPORT int tx_abi(void) {
 
 /* Before the first run at a shape. `tries`: timed runs of each kind; 0: every launch is shared out, always. */
 TXE_EXPORT int tx_start(txe_table *t, int64_t tries) {
-    for (int64_t i = 0; i < t->launches; i++) {
-        t->alone_ns[i] = t->shared_ns[i] = TXE_UNTIMED;
+    for (int64_t i = 0; i < t->launches; i++)
         t->single[i] = t->threads < 2;
-    }
     txe_lay(t);
-    t->run_ns[0] = TXE_UNTIMED;
     t->tries = tries;
     t->small_ns = TXE_SMALL_NS;
-    t->patience = TXE_PATIENCE;
-    txe_begin(t, TXE_ALONE);
+    t->patience = TXE_IMPATIENCE;
+    txe_anew(t);
     if (!tries || t->threads < 2)
         txe_settle(t, INT64_MAX / 2);
+    return 0;
+}
+
+/* Instead of tx_start, where the table has times, choices and state of one at a near shape: what was chosen stays until
+ * runs are timed again, and timed runs go on. That other one may have been running when its state was copied. */
+TXE_EXPORT int tx_move(txe_table *t) {
+    if (t->end)
+        txe_lay(t);
+    if (t->kind == TXE_SETTLED)
+        t->trials = 1;
     return 0;
 }
 
@@ -120,8 +145,12 @@ TXE_EXPORT int tx_start(txe_table *t, int64_t tries) {
 TXE_EXPORT int tx_run(txe_table *t) {
     if (t->kind != TXE_SETTLED)
         return txe_try(t);
-    if (--t->rest < 0)
-        txe_begin(t, TXE_SHARED);
+    if (--t->rest < 0) {
+        if (t->trials)
+            txe_anew(t);
+        else
+            txe_begin(t, TXE_SHARED);
+    }
     return txe_share(t, 0);
 }
 

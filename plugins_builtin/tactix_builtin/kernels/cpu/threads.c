@@ -32,6 +32,7 @@
 #define TXE_TRIALS_NS 5000000   /* timed runs of a kind end then, but for the least number of them */
 #define TXE_REPEATED_TRIALS 4   /* of each kind, where a table is run to be measured */
 #define TXE_PATIENCE 256        /* runs before others are timed; then twice as many, and so on */
+#define TXE_IMPATIENCE 16       /* the same where the times of runs differed much */
 #define TXE_UNTIMED ((int64_t)1 << 40)
 #define TXE_LINE 128            /* two cache lines: adjacent ones are fetched together */
 

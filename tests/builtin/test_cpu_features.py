@@ -111,6 +111,7 @@ def test_the_device_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_processes_of_its_own_keep_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(MASK, raising=False)
     here = CpuDevice().properties().features
     gone = sorted(here)[0]
     monkeypatch.setenv(MASK, f"-{gone}")

@@ -22,7 +22,7 @@ def engine() -> Any:
     builder, rng = tactix.Builder(), np.random.default_rng(3)
     net = builder.create_network("two")
     x = net.add_input("x", "f32", (60, 256))
-    (y,) = net.add_layer("tactix.MatMul", [x, net.add_constant(rng.standard_normal((256, 64), np.float32))], name="up")
+    (y,) = net.add_layer("tactix.MatMul", [x, net.add_constant(rng.standard_normal((256, 96), np.float32))], name="up")
     (y,) = net.add_layer("tactix.Relu", [y], name="act")
     (y,) = net.add_layer("tactix.Softmax", [y], name="last", axis=1)
     net.mark_output(y, "y")

@@ -38,7 +38,7 @@ from tactix.select.bench import Bench
 from tactix.select.choose import Choice
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import Bids, Candidate, Terms, bid, estimate, no_tactic
-from tactix.select.precision import LOCKED, LOWER, Lowering, Precisions, Stays, told, without_kernel
+from tactix.select.precision import LOCKED, LOWER, Lowering, Pair, Precisions, Stays, Times, told, without_kernel
 from tactix.select.timing_cache import TimingCache, default_path
 from tactix.settle import Settler, holds_objects
 from tactix.shortfall import Shortfall
@@ -232,7 +232,16 @@ class Builder(Recorded):
         if isinstance(locked := stage.config.frozen, Locked):
             keeps = locked.enter()
             return [attempt(lambda name: LOCKED if keeps(name) else "")]
-        return Mixtures(attempt, stage.lowering, self.logger.warning).tried()
+        return Mixtures(attempt, stage.lowering, self.logger.warning, partial(self._duel, start=start)).tried()
+
+    def _duel(self, lowered: Attempt, wide: Attempt, found: Mapping[str, Pair], start: float) -> dict[str, Times]:
+        """Seconds of pairs of nodes, taken in turns; of those that are alike once."""
+        measurer = Settler(wide.network, wide.trace, wide.stage, start, self.logger, wide.bids).measurer
+
+        def sides(pair: Pair) -> list[list[tuple[Bids, Candidate]]]:
+            return [[(lowered.bids[n], c) for n, c in pair.lowered], [(wide.bids[n], c) for n, c in [pair.wide]]]
+
+        return {name: measurer.duel(*sides(pair)) or Times.apart(pair) for name, pair in found.items()}
 
     def _attempt(self, network: NetworkDefinition, stage: Stage, start: float, stays: Stays) -> Attempt:
         """Raises NotLowered, and what ``build_plan`` raises."""
@@ -385,7 +394,8 @@ def _open_cache(config: BuilderConfig, warn: Callable[[str], None]) -> TimingCac
 def _ledger(bids: Mapping[Node, Bids], choice: Choice, trace: Trace, stage: Stage) -> dict[str, Any]:
     """Every decision of the build, as JSON."""
     lowering = Lowering(trace, stage.lowering)
-    precision = {"lowered": sorted(lowering.lowered), "wide": lowering.wide}
+    times = {name: vars(t) for name, t in sorted(choice.duels.items())}
+    precision = {"lowered": sorted(lowering.lowered), "wide": lowering.wide, "times": times}
     measured = stage.here and stage.config.builder_optimization_level > 0
     short = Shortfall.of(bids, choice, trace, len(lowering.wide) if stage.lowering else 0, measured)
     return {

@@ -6,7 +6,7 @@ built costs only itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +15,7 @@ from tactix.fuse.trace import Trace
 from tactix.network.definition import NetworkDefinition
 from tactix.select.choose import Choice
 from tactix.select.enumerate import Bids
-from tactix.select.precision import NOT_FASTER, NOTHING, Lost, Lowering, Stays, slower
+from tactix.select.precision import NOT_FASTER, NOTHING, Lost, Lowering, Pair, Stays, Times, corrected, pairs, slower
 from tactix.words.errors import BuildCancelled, NoTacticError, TactixError, TimingCacheError
 
 if TYPE_CHECKING:
@@ -40,14 +40,24 @@ class NotLowered(Exception):
         self.lost = lost
 
 
+def apart(lowered: Attempt, wide: Attempt, found: Mapping[str, Pair]) -> dict[str, Times]:
+    """Times of pairs as they are known."""
+    return {name: Times.apart(pair) for name, pair in found.items()}
+
+
 @dataclass
 class Mixtures:
-    """``attempt``: builds with some nodes left as they are; ``lowering``: keys of the rules that lower precision."""
+    """``attempt``: builds with some nodes left as they are; ``lowering``: keys of the rules that lower precision.
+
+    ``duel``: times nodes of two attempts in turns.
+    """
 
     attempt: Callable[[Stays], Attempt]
     lowering: frozenset[str]
     warn: Callable[[str], None]
+    duel: Callable[[Attempt, Attempt, Mapping[str, Pair]], dict[str, Times]] = apart
     kept: dict[str, str] = field(default_factory=dict)
+    times: dict[str, Times] = field(default_factory=dict)
     _around: dict[frozenset[str], frozenset[str]] = field(default_factory=dict)
 
     def tried(self) -> list[Attempt]:
@@ -98,7 +108,13 @@ class Mixtures:
         return tried
 
     def _slower(self, lowered: Attempt, wide: Attempt) -> frozenset[str]:
-        return slower(lowered.choice, wide.choice, Lowering(lowered.trace, self.lowering))
+        """Names of what gains nothing in an attempt, whose predicted seconds are set right beside the wide one's."""
+        found = pairs(lowered.choice, wide.choice, Lowering(lowered.trace, self.lowering))
+        times = self.duel(lowered, wide, found)
+        lowered.choice.seconds = corrected(lowered.choice, found, times)
+        self.times |= times
+        lowered.choice.duels = wide.choice.duels = self.times
+        return slower(times)
 
     def _beside(self, attempt: Callable[[], Attempt]) -> Attempt | None:
         """An attempt beside one that is there; None where it fails, which is told. Raises TimingCacheError."""

@@ -155,18 +155,23 @@ class Settler:
 
     # -- measuring -------------------------------------------------------------------------------------------------
 
-    def _measure(self, bids: Mapping[Node, Bids]) -> None:
+    @property
+    def measurer(self) -> Measurer:
+        """What times candidates, until the budget is spent."""
         stage, config = self.stage, self.stage.config
+        deadline = self.start + config.budget if stage.here else 0.0
+        return Measurer(
+            stage.bench, stage.toolchain, stage.cache, stage.context.device, stage.context.opt, stage.context.threads,
+            config.frozen is True, config.builder_optimization_level, deadline, config.progress_monitor,
+            self.logger.warning, BuilderFlag.DEBUG in config.flags,
+        )  # fmt: skip
+
+    def _measure(self, bids: Mapping[Node, Bids]) -> None:
         unique: dict[tuple[str, ...], Bids] = {}
         for b in bids.values():
             same = unique.setdefault((b.signature, *(c.title for c in b.candidates)), b)
             same.count += same is not b
-        deadline = self.start + config.budget if stage.here else 0.0
-        Measurer(
-            stage.bench, stage.toolchain, stage.cache, stage.context.device, stage.context.opt, stage.context.threads,
-            config.frozen is True, config.builder_optimization_level, deadline, config.progress_monitor,
-            self.logger.warning, BuilderFlag.DEBUG in config.flags,
-        ).run(list(unique.values()))  # fmt: skip
+        self.measurer.run(list(unique.values()))
         for b in bids.values():
             same = unique[b.signature, *(c.title for c in b.candidates)]
             for a, c in zip(same.candidates, b.candidates, strict=True):

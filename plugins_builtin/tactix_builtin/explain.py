@@ -48,14 +48,18 @@ SCHEMA: dict[str, Any] = {
         "nodes": {"type": "array", "items": _NODE},
         "rules": _COUNTS, "fell_short": _SHORT,
         "precision": _object({
-            "lowered": _TEXTS, "wide": {"type": "object", "additionalProperties": {"type": "string"}},
+            "lowered": _TEXTS, "wide": {"type": "object", "additionalProperties": _TEXT},
+            "times": {"type": "object", "additionalProperties": _object(
+                {"lowered": _NUMBER, "wide": _NUMBER, "source": _TEXT}
+            )},
         }),
     }),
 }  # fmt: skip
 """Times are in seconds at the shapes tuned for. ``spread``: share of the time by which runs differ. ``error``: in
 budgets of the dtype. ``costs_more``: seconds that the node would take longer by that candidate, changes of format
 around it left out. ``near_tie``: as fast as the chosen one within the noise. ``precision``: nodes that a flag let be
-lowered, and why others, which a rule might have lowered, stayed as they were."""
+lowered, why others, which a rule might have lowered, stayed as they were, and the seconds that this was decided by:
+``measured`` or ``cached`` in turns, or ``apart``, each by itself."""
 
 
 def explain(source: Any, node: str = "") -> dict[str, Any]:
@@ -72,7 +76,7 @@ def explain(source: Any, node: str = "") -> dict[str, Any]:
         "version": 1, "plan": plan.name, "predicted_seconds": plan.ledger.get("predicted_seconds", 0.0),
         "nodes": _wanted(rows, node) if node else rows, "rules": dict(plan.ledger.get("rules", {})),
         "fell_short": dict(plan.ledger.get("fell_short", {})),
-        "precision": {"lowered": [], "wide": {}} | plan.ledger.get("precision", {}),
+        "precision": {"lowered": [], "wide": {}, "times": {}} | plan.ledger.get("precision", {}),
     }  # fmt: skip
 
 

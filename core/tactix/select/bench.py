@@ -113,6 +113,9 @@ class Bench:
 
     stopped: Callable[[], bool] = staticmethod(lambda: False)
 
+    duels = True
+    """Whether nodes of two attempts are timed in turns where precision is decided by that."""
+
     def __init__(
         self, context: LinkContext, launchers: Mapping[str, Launcher], allocator: Allocator | None = None,
         strangers: Strangers = MappingProxyType({}),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tactix.contracts.device import Costs
 from tactix.contracts.graph import Node, Value
@@ -23,11 +24,15 @@ NEAR_TIE = 0.03
 
 @dataclass
 class Choice:
-    """The chosen candidates, by node, and the predicted seconds. ``ties``: titles of those that others might choose."""
+    """The chosen candidates, by node, and the predicted seconds. ``ties``: titles of those that others might choose.
+
+    ``duels``: times of lowered nodes beside those of what they were, by names, that precision was decided by.
+    """
 
     candidates: dict[Node, Candidate]
     seconds: float
     ties: dict[Node, set[str]] = field(default_factory=dict)
+    duels: dict[str, Any] = field(default_factory=dict)
 
 
 class Chooser:

@@ -15,9 +15,10 @@ from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.launcher import Runnable
 from tactix.select.accuracy import GATE, GRANTED
-from tactix.select.bench import Bench, Expected
+from tactix.select.bench import Bench, Expected, sample
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import DEFAULT, Bids, Candidate, estimate, reject
+from tactix.select.precision import Times
 from tactix.select.timing_cache import Timing, TimingCache
 from tactix.words.dims import Env
 from tactix.words.errors import BuildCancelled, ExecutionError, TactixError, TimingCacheError
@@ -25,11 +26,14 @@ from tactix.words.progress import ProgressMonitor, SilentProgress
 
 ROUND_SECONDS, SLOW = 0.001, 0.1
 LEAST_ROUNDS, ROUNDS, MOST_ROUNDS = 3, 5, 16
+DUEL_ROUNDS = 7
 HOPELESS, DOUBTFUL = 1.3, 4.0
 SEPARATED, CONFIRMED = 1.05, 1.02
 FIRST, BATCH_SECONDS, BATCH_SHARE = 64, 10.0, 0.125
 """Kernels that are compiled at first, seconds that a later batch may take, and share of what is left of a budget."""
 
+Stand = tuple[Bids, Candidate]
+"""A candidate, and the bids that it stands among."""
 Todo = tuple[Bids, list[Candidate]]
 """What is open of a node's candidates."""
 
@@ -70,6 +74,8 @@ class Measurer:
     def _run(self, all_bids: Sequence[Bids]) -> None:
         again = not self.frozen and time.monotonic() < self.deadline and not self.bench.delay()
         todo = [(b, cs) for b in all_bids if (cs := [c for c in b.candidates if not self._settle(b, c, again)])]
+        if not self._is_over():
+            todo = [(b, [c for c in b.candidates if c in cs or self._rivals(c)]) for b, cs in todo]
         if self.frozen and todo:
             b, cs = todo[0]
             why = f"{sum(len(c) for _, c in todo)} are missing for {self.properties.name}, the first is {cs[0].title}"
@@ -133,6 +139,50 @@ class Measurer:
     def _is_over(self) -> bool:
         return self.monitor.cancelled() or time.monotonic() > self.deadline
 
+    def duel(self, lowered: Sequence[Stand], wide: Sequence[Stand]) -> Times | None:
+        """Seconds of a lowered side and of a wide one, of all their nodes, measured in turns or as cached from that.
+
+        A time from the cache was taken under another load than a fresh one: only what was timed in one session tells
+        which is shorter. None where times are estimates or cannot be taken.
+        """
+        sides = (lowered, wide)
+        every = [*lowered, *wide]
+        if not self.bench.duels or any(c.status not in ("measured", "cached") for _, c in every):
+            return None
+        text = json.dumps([[self.key(b, c) for b, c in side] for side in sides])
+        keys = [hashlib.sha256(f"{i} of {text}".encode()).hexdigest()[:40] for i in range(len(sides))]
+        low, plain = map(self.cache.get, keys)
+        if low and plain:
+            return Times(low.seconds, plain.seconds, "cached")
+        if self.frozen or self._is_over():
+            return None
+        try:
+            times = self._in_turns([x for x in every if not x[1].artifact.alias])
+        except Exception as e:
+            if not (isinstance(e, TactixError) or any(c.tactic.key in self.bench.strangers for _, c in every)):
+                raise
+            self.log(f"precision of {every[0][0].node.name} is decided by times of different sessions: {e}")
+            return None
+        seconds = [sum(times.get(id(c), 0.0) for _, c in side) for side in sides]
+        for key, s in zip(keys, seconds, strict=True):
+            self.cache.put(key, Timing(s, 0.0, 0.0))
+        return Times(seconds[0], seconds[1], "measured")
+
+    def _in_turns(self, stands: Sequence[Stand]) -> dict[int, float]:
+        """The shortest time of each candidate, by its id."""
+        binaries = self.bench.compile(self.toolchain, [c for _, c in stands], self.properties)
+        runners: list[tuple[Candidate, Runnable, Any]] = []
+        for b, c in stands:
+            bench, arrays = self.bench.of(c), sample(b.node, self.env)
+            runnable, _ = bench.prepare(b.node, with_binary(c.artifact, binaries), c.variant, arrays, self.env)
+            runners.append((c, runnable, bench.keep()))
+        least = {id(c): self.bench.measure(r, 1) for c, r, _ in runners}
+        for _ in range(DUEL_ROUNDS):
+            for c, r, _ in runners:
+                times = max(1, min(10000, int(ROUND_SECONDS / max(least[id(c)], 1e-7))))
+                least[id(c)] = min(least[id(c)], self.bench.measure(r, times) / times)
+        return least
+
     def key(self, b: Bids, c: Candidate) -> str:
         """The timing cache's key of a candidate."""
         p = self.properties
@@ -181,6 +231,11 @@ class Measurer:
                 reject(c, "it was not tried, and others were")
             elif known and c.tactic.fallback:
                 reject(c, "it is a fallback, and others can do it")
+
+    @staticmethod
+    def _rivals(c: Candidate) -> bool:
+        """Whether a candidate with a time from the cache runs again beside others of its node that have none."""
+        return c.status == "cached" and not c.artifact.alias
 
     def _race(self, b: Bids, candidates: Sequence[Candidate], binaries: Any) -> None:
         try:

@@ -12,7 +12,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.rule import Rule, call
 from tactix.fuse.trace import Trace
 from tactix.select.choose import NEAR_TIE, Choice
-from tactix.select.enumerate import Bids, reasons
+from tactix.select.enumerate import Bids, Candidate, reasons
 from tactix.words.errors import ConfigError
 
 LOWER = frozenset({"fp16", "bf16", "tf32"})
@@ -137,14 +137,55 @@ def _few(texts: list[str]) -> str:
     return "; ".join(texts[:SHOWN] + more)
 
 
-def slower(lowered: Choice, wide: Choice, lowering: Lowering) -> frozenset[str]:
-    """Names of anchors that gain nothing lowered, counting the steps before them that only then are there."""
-    times = {b.name: c.seconds * (1 - NEAR_TIE) for n, c in wide.candidates.items() for b in n.body.nodes}
+Timed = tuple[Node, Candidate]
+"""A node of an attempt, and what was chosen for it."""
 
-    def seconds(n: Node) -> float:
-        made = {v.producer for v in n.given} & lowered.candidates.keys()
-        added = [lowered.candidates[p] for p in made if p and not any(b.name in times for b in p.body.nodes)]
-        return sum(c.seconds for c in (lowered.candidates[n], *added))
 
-    anchors = ((name, n) for n in lowered.candidates if n.anchor for name in lowering.sources([n.anchor.name]))
-    return frozenset(name for name, n in anchors if name in times and seconds(n) > times[name])
+@dataclass(frozen=True)
+class Pair:
+    """What is lowered, with the roundings that only then are there, and what stands there if it is not."""
+
+    lowered: tuple[Timed, ...]
+    wide: Timed
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of both sides of a pair. ``source``: ``measured`` or ``cached`` in turns; ``apart``: each by itself."""
+
+    lowered: float
+    wide: float
+    source: str
+
+    @classmethod
+    def apart(cls, pair: Pair) -> Times:
+        """As the candidates were timed or estimated."""
+        return cls(sum(c.seconds for _, c in pair.lowered), pair.wide[1].seconds, "apart")
+
+
+def pairs(lowered: Choice, wide: Choice, lowering: Lowering) -> dict[str, Pair]:
+    """Anchors that were lowered, by their names before, beside what they are if they stay."""
+    plain = {b.name: (n, c) for n, c in wide.candidates.items() for b in n.body.nodes}
+
+    def made(n: Node) -> tuple[Timed, ...]:
+        before = dict.fromkeys(v.producer for v in n.given if v.producer in lowered.candidates)
+        added = [p for p in before if p and not any(b.name in plain for b in p.body.nodes)]
+        return tuple((x, lowered.candidates[x]) for x in (n, *added))
+
+    anchors = ((name, n) for n in lowered.candidates if n.anchor for name in sorted(lowering.sources([n.anchor.name])))
+    return {name: Pair(made(n), plain[name]) for name, n in anchors if name in plain}
+
+
+def slower(times: Mapping[str, Times]) -> frozenset[str]:
+    """Names of anchors that gain nothing lowered."""
+    return frozenset(name for name, t in times.items() if t.lowered > t.wide * (1 - NEAR_TIE))
+
+
+def corrected(choice: Choice, found: Mapping[str, Pair], times: Mapping[str, Times]) -> float:
+    """Predicted seconds of a choice with lowered nodes as long as they were beside those of the wide one."""
+    seconds = choice.seconds
+    for name, pair in found.items():
+        known, t = Times.apart(pair), times[name]
+        if t.source != "apart" and t.wide:
+            seconds += known.wide * t.lowered / t.wide - known.lowered
+    return seconds

@@ -137,6 +137,7 @@ class CudaBench(Bench):
     """What the candidates of a node read, and where they write, is on the device once for all of them."""
 
     device: CudaDevice
+    duels = False  # whole plans are timed beside each other (finals.py)
     _rows: Rows | None = None
     _arrays: Any = None
     _outputs_at: Sequence[int] = ()

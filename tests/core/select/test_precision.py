@@ -17,7 +17,7 @@ from tactix.fuse.rewrite import fuse
 from tactix.network.definition import NetworkDefinition
 from tactix.select.choose import Choice
 from tactix.select.enumerate import Candidate
-from tactix.select.precision import NOT_FASTER, Lowering, Precisions, slower
+from tactix.select.precision import NOT_FASTER, Lowering, Precisions, Times, corrected, pairs, slower
 from tactix.words.dtypes import DType
 from tactix.words.errors import ConfigError
 from tactix.words.tensor import TensorSpec
@@ -66,22 +66,36 @@ def choice(net: NetworkDefinition, **seconds: float) -> Choice:
     return Choice(chosen, sum(c.seconds for c in chosen.values()))
 
 
+def stay(lowered: Choice, wide: Choice, lowering: Lowering) -> frozenset[str]:
+    return slower({name: Times.apart(p) for name, p in pairs(lowered, wide, lowering).items()})
+
+
+def test_a_prediction_is_set_right_by_times_taken_in_turns() -> None:
+    net = network(2)
+    lowered, trace = fuse(net, [LOWERING])
+    low, wide = choice(lowered, Half=8.0, Round=1.0), choice(net, Wide=30.0)
+    found = pairs(low, wide, Lowering(trace, {LOWERING.key}))
+    times = {"p0": Times(9.0, 10.0, "measured"), "p1": Times.apart(found["p1"])}
+    assert corrected(low, found, times) == pytest.approx(9.0 + 30.0 * 9 / 10)
+    assert slower({"p0": Times(9.8, 10.0, "cached"), "p1": Times(9.6, 10.0, "cached")}) == {"p0"}
+
+
 def test_a_node_must_gain_more_than_its_roundings_cost() -> None:
     net = network()
     lowered, trace = fuse(net, [LOWERING])
     lowering = Lowering(trace, {LOWERING.key})
     wide = choice(net, Wide=10.0)
-    assert slower(choice(lowered, Half=8.0, Round=1.0), wide, lowering) == frozenset()
-    assert slower(choice(lowered, Half=8.0, Round=3.0), wide, lowering) == {"p0", "p1", "p2"}
-    assert slower(choice(lowered, Half=8.0, Round=1.0, p1=9.5), wide, lowering) == {"p1"}
+    assert stay(choice(lowered, Half=8.0, Round=1.0), wide, lowering) == frozenset()
+    assert stay(choice(lowered, Half=8.0, Round=3.0), wide, lowering) == {"p0", "p1", "p2"}
+    assert stay(choice(lowered, Half=8.0, Round=1.0, p1=9.5), wide, lowering) == {"p1"}
 
 
 def test_a_near_tie_is_no_gain() -> None:
     net = network(1)
     lowered, trace = fuse(net, [LOWERING])
     lowering = Lowering(trace, {LOWERING.key})
-    assert slower(choice(lowered, Half=9.8), choice(net, Wide=10.0), lowering) == {"p0"}
-    assert slower(choice(lowered, Half=9.6), choice(net, Wide=10.0), lowering) == frozenset()
+    assert stay(choice(lowered, Half=9.8), choice(net, Wide=10.0), lowering) == {"p0"}
+    assert stay(choice(lowered, Half=9.6), choice(net, Wide=10.0), lowering) == frozenset()
 
 
 def test_rules_leave_what_would_be_slower() -> None:

@@ -25,7 +25,7 @@ def test_kinds_of_dtypes() -> None:
     assert {d.name for d in DType if d.is_signed_int} == {"INT64", "INT32", "INT16", "INT8", "INT4", "INT2"}
     assert {d.name for d in DType if d.is_int} == {f"{u}INT{b}" for u in ("", "U") for b in (64, 32, 16, 8, 4, 2)}
     assert DType.of(np.dtype("U5")) is DType.STRING
-    assert {d.name for d in DType if d.on_host} == {"STRING", "SEQUENCE", "OPTIONAL"}
+    assert {d.name for d in DType if d.on_host} == {"STRING", "SEQUENCE", "OPTIONAL", "MAP"}
     with pytest.raises(DTypeError, match="no tactix dtype for"):
         DType.of(np.dtype("datetime64[s]"))
 

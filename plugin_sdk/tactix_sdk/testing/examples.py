@@ -83,6 +83,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "CumProd": [({"axis": 0, "reverse": True}, "f32 4 5")],
     "Resize": [({"sizes": (1, 2, 9, 4), "mode": m}, "f32 1 2 5 7") for m in ("nearest", "linear", "cubic")],
     "GridSample": [({}, "f32 2 3 5 6; f32 2 4 7 2")],
+    "MaxRoiPool": [({"pooled_shape": (2, 3), "spatial_scale": 0.5}, "f32 2 3 9 9; f32 4 5")],
     "RoiAlign": [({"output_height": 2, "output_width": 3}, "f32 2 3 9 9; f32 4 4; i64 4")],
     "DynamicReduce": [({"keepdims": k}, "f32 3 4 5; i64 2") for k in (True, False)],
     "DynamicCumulative": [({"exclusive": True}, "f32 4 5; i64"), ({"fold": "CumProd"}, "f32 4 5; i32")],

@@ -224,6 +224,57 @@ class RoiAlign(Layer):
 
 
 @dataclass(frozen=True)
+class MaxRoiPoolAttrs:
+    """As in ONNX: bins of each region, and elements of x for one of the regions' units."""
+
+    pooled_shape: tuple[int, ...] = (1, 1)
+    spatial_scale: float = 1.0
+
+
+class MaxRoiPool(Layer):
+    """The largest element in each bin of regions (R, 5: sample x1 y1 x2 y2) of x (N, C, H, W); 0 in an empty bin.
+
+    R. Girshick, "Fast R-CNN", 2015: corners are rounded to elements and belong to the region, bins overlap.
+    """
+
+    key = "tactix.MaxRoiPool@1"
+    Attrs = MaxRoiPoolAttrs
+    imports = ("onnx:ai.onnx::MaxRoiPool",)
+
+    def infer(self, attrs: MaxRoiPoolAttrs, inputs: Specs) -> list[TensorSpec]:
+        x, rois = required(self, inputs, 2)
+        if x.rank != 4 or rois.rank != 2 or rois.shape[1] != 5 or len(attrs.pooled_shape) != 2:
+            raise ShapeError(f"{self.key}: {x}, regions {rois}, bins {attrs.pooled_shape}")
+        return [TensorSpec(x.dtype, (rois.shape[0], x.shape[1], *attrs.pooled_shape))]
+
+    def reference(self, attrs: MaxRoiPoolAttrs, *inputs: Array) -> tuple[Array, ...]:
+        x, rois = inputs
+        y = np.zeros((len(rois), x.shape[1], *attrs.pooled_shape), x.dtype)
+        corners = np.floor(rois[:, 1:].astype(np.float64) * attrs.spatial_scale + 0.5).astype(np.int64)
+        for i, (x1, y1, x2, y2) in enumerate(corners):
+            rows = self._bins(y1, y2, attrs.pooled_shape[0], x.shape[2])
+            columns = self._bins(x1, x2, attrs.pooled_shape[1], x.shape[3])
+            image = x[int(rois[i, 0])]
+            for (r, row), (c, column) in itertools.product(enumerate(rows), enumerate(columns)):
+                part = image[:, row, column]
+                if part.size:
+                    y[i, :, r, c] = part.max(axis=(1, 2))
+        return (y,)
+
+    def _bins(self, first: int, last: int, count: int, size: int) -> list[slice]:
+        """Slices of an axis of that size."""
+        width = max(last - first + 1, 1) / count
+        ends = [(np.floor(i * width), np.ceil((i + 1) * width)) for i in range(count)]
+        return [slice(*(int(min(max(first + e, 0), size)) for e in pair)) for pair in ends]
+
+    def sample(self, attrs: MaxRoiPoolAttrs, inputs: Specs, rng: Any) -> list[Any]:
+        x, rois = super().sample(attrs, inputs, rng)
+        corners = np.sort(rng.uniform(0, min(x.shape[2:]), (len(rois), 2, 2)), axis=1).reshape(len(rois), 4)
+        owners = rng.integers(0, len(x), (len(rois), 1))
+        return [x, np.hstack([owners, corners / attrs.spatial_scale]).astype(rois.dtype)]
+
+
+@dataclass(frozen=True)
 class DeformableConvolutionAttrs:
     """As a convolution's; ``offset_group``: groups of channels with offsets of their own."""
 
@@ -292,4 +343,4 @@ class DeformableConvolution(Layer):
         return y
 
 
-LAYERS: tuple[Layer, ...] = (GridSample(), AffineGrid(), RoiAlign(), DeformableConvolution())
+LAYERS: tuple[Layer, ...] = (GridSample(), AffineGrid(), RoiAlign(), MaxRoiPool(), DeformableConvolution())

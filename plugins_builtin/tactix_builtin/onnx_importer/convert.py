@@ -37,6 +37,10 @@ class Table(list[Converter]):
         return add
 
 
+HINTS = frozenset({"consumed_inputs"})
+"""Attributes that say what memory may be written again, which no result hangs on: operator sets before 6 have them."""
+
+
 class Context:
     """One node being converted. ``inputs``: None where an optional one is absent. ``opset``: version of its domain.
 
@@ -149,9 +153,8 @@ class Context:
     def unread(self) -> list[str]:
         """Attributes that differ from the operator's defaults, and that the converter has neither read nor ignored."""
         defaults = defaults_of(self.domain, self.op, self.opset)
-        return [
-            name for name, a in self._attributes.items() if name not in self._read and not _same(a, defaults.get(name))
-        ]
+        known = self._read | HINTS
+        return [name for name, a in self._attributes.items() if name not in known and not _same(a, defaults.get(name))]
 
     def dtype_attr(self, name: str, default: DType) -> DType:
         """An attribute that is an ONNX element type."""

@@ -64,18 +64,18 @@ def clip(ctx: Context, node: Any) -> Value:
     return ctx.layer("tactix.Min", [x, ctx.tensor(2)]) if ctx.input(2) is not None else x
 
 
-@CONVERTERS("Cast")
+@CONVERTERS("Cast", since=6)
 def cast(ctx: Context, node: Any) -> Value:
-    to = ctx.dtype_attr("to", DType.FP32)
-    return _cast(ctx, ctx.tensor(), to)
+    return cast_to(ctx, ctx.tensor(), ctx.dtype_attr("to", DType.FP32))
 
 
 @CONVERTERS("CastLike")
 def cast_like(ctx: Context, node: Any) -> Value:
-    return _cast(ctx, ctx.tensor(), ctx.spec(1).dtype)
+    return cast_to(ctx, ctx.tensor(), ctx.spec(1).dtype)
 
 
-def _cast(ctx: Context, x: Value, to: DType) -> Value:
+def cast_to(ctx: Context, x: Value, to: DType) -> Value:
+    """Text and the rounding of floats of 8 bits included."""
     if DType.STRING in (to, x.spec.dtype):
         return cast_text(ctx, x, to)
     if x.spec.dtype is to:

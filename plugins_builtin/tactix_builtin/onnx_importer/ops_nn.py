@@ -245,6 +245,7 @@ def softmax(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("LSTM", "GRU", "RNN")
 def recurrent(ctx: Context, node: Any) -> Any:
+    ctx.ignore("output_sequence")  # before 7: whether the first output is there, which the node's own list tells
     fields = {
         "hidden_size": ctx.attr("hidden_size", ctx.spec(2).shape[-1]),
         "direction": ctx.attr("direction", "forward"),

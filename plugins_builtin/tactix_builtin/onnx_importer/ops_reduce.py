@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tactix.contracts.graph import Value
+from tactix.words.dtypes import DType
 from tactix_builtin.layers.common import axes_of, axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
 
 CONVERTERS = Table()
 
-_DIRECT = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceLogSumExp")
+_DIRECT = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
 _COMPOSED = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare")
 
 
@@ -34,6 +35,14 @@ def _reduced(ctx: Context, layer: str, x: Value) -> Value:
 @CONVERTERS(*_DIRECT)
 def reduce(ctx: Context, node: Any) -> Value:
     return _reduced(ctx, f"tactix.{ctx.op}", ctx.tensor())
+
+
+@CONVERTERS("ReduceLogSumExp")
+def log_sum_exp(ctx: Context, node: Any) -> Value:
+    """Of integers in float64, rounded towards zero."""
+    x = ctx.tensor()
+    wide = x if x.spec.dtype.is_float else ctx.cast(x, DType.FP64)
+    return ctx.cast(_reduced(ctx, "tactix.ReduceLogSumExp", wide), x.spec.dtype)
 
 
 @CONVERTERS(*_COMPOSED)

@@ -38,6 +38,12 @@ def _scales(ctx: Context, index: int) -> tuple[float, ...]:
 
 
 @CONVERTERS("Upsample")
+def upsample_image(ctx: Context, node: Any) -> Value:
+    """The first operator set knew images alone."""
+    return _old(ctx, (1.0, 1.0, ctx.attr("height_scale"), ctx.attr("width_scale")))
+
+
+@CONVERTERS("Upsample", since=7)
 def upsample(ctx: Context, node: Any) -> Value:
     return _old(ctx)
 
@@ -47,14 +53,19 @@ def resize_first(ctx: Context, node: Any) -> Value:
     return _old(ctx)
 
 
-def _old(ctx: Context) -> Value:
-    """Upsample and the first Resize: coordinates divided by the scale, rounded as ONNX Runtime does."""
+def _old(ctx: Context, factors: tuple[float, ...] = ()) -> Value:
+    """Upsample and the first Resize: coordinates divided by the scale, rounded as ONNX Runtime does.
+
+    ``factors``: scales that are known otherwise.
+    """
     x, mode = ctx.tensor(), ctx.attr("mode", "nearest")
     fields = {"mode": "linear" if mode in ("bilinear", "linear") else mode, "nearest_mode": "simple"}
     fields["coordinate_transformation_mode"] = "asymmetric"
     if not ctx.has_attr("scales") and _is_late(ctx, 1):
         return ctx.layer("tactix.DynamicResize", [x, None, ctx.tensor(1)], symbol=ctx.symbol(), **fields)
-    scales = tuple(ctx.attr("scales")) if ctx.has_attr("scales") else _scales(ctx, 1)
+    scales = factors or (tuple(ctx.attr("scales")) if ctx.has_attr("scales") else _scales(ctx, 1))
+    if len(scales) != x.spec.rank:
+        ctx.fail(f"it has {len(scales)} scales for {x.spec}")
     sizes = tuple(scaled(d, s) for d, s in zip(x.spec.shape, scales, strict=True))
     return ctx.layer("tactix.Resize", [x], sizes=sizes, scales=scales, **fields)
 

@@ -196,7 +196,7 @@ def expand(ctx: Context, node: Any) -> Value:
     return x if shape == x.spec.shape else ctx.layer("tactix.Expand", [x], shape=shape)
 
 
-@CONVERTERS("Tile")
+@CONVERTERS("Tile", since=6)
 def tile(ctx: Context, node: Any) -> Value:
     if ctx.late(1):
         return ctx.layer("tactix.DynamicTile", [ctx.tensor(), ctx.tensor(1)], symbol=ctx.symbol())
@@ -206,7 +206,9 @@ def tile(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("Pad")
 def pad_attributes(ctx: Context, node: Any) -> Value:
-    return _padded(ctx, ctx.attr("pads"), ctx.attr("value", 0.0))
+    """They were called ``paddings`` in the first operator set."""
+    pads = ctx.attr("paddings" if ctx.has_attr("paddings") else "pads")
+    return _padded(ctx, pads, ctx.attr("value", 0.0))
 
 
 @CONVERTERS("Pad", since=11)

@@ -95,3 +95,23 @@ def test_every_operator_set_gives_the_same_layers(imported: Any, model: Any) -> 
     first = layers(11)
     for opset in OPSETS:
         assert layers(opset) == first
+
+
+X = np.random.default_rng(3).standard_normal((2, 3, 6, 5)).astype(np.float32)
+
+EXPERIMENTS: list[tuple[str, dict[str, Any]]] = [
+    ("ImageScaler", {"scale": 0.5, "bias": [1.0, -2.0, 3.0]}),
+    ("Crop", {"border": [1, 2, 1, 0]}),
+    ("Crop", {"border": [1, 2, 0, 0], "scale": [3, 2]}),
+]
+
+
+@pytest.mark.parametrize(("op", "attrs"), EXPERIMENTS)
+def test_experiments_of_the_first_operator_set(op: str, attrs: dict[str, Any], imported: Any, model: Any) -> None:
+    import onnxruntime as ort
+
+    proto = model([make_node(op, ["x"], ["y"], **attrs)], {"x": (X.dtype, X.shape)}, ["y"], opset=9)
+    proto.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None))
+    session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    (want,) = session.run(None, {"x": X})
+    np.testing.assert_allclose(evaluate(imported(proto), {"x": X})["y"], want, rtol=1e-6)

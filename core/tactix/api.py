@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import tempfile
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +63,8 @@ def _spelling(name: str, known: Sequence[str]) -> str:
     """What may have been meant: a precision that was given as a flag, a name that is near, or any of all."""
     if any(f.value == name for f in PRECISIONS):
         return f"Write precision={name!r}"
+    from difflib import get_close_matches
+
     near = get_close_matches(name, known, 1)
     return f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known)}"
 

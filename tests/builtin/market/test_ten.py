@@ -141,7 +141,9 @@ def test_with_a_budget_of_a_second() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"budget": 0.0}, *({"progress_monitor": Stops(w)} for w in ("bid", "compile"))], ids=str
+    "fields",
+    [{"budget": 0.0}, *({"progress_monitor": Stops(w)} for w in ("bid", "compile"))],
+    ids=["no budget", "stopped at bidding", "stopped at compiling"],
 )
 def test_what_nobody_tried_is_not_chosen(fields: dict[str, Any]) -> None:
     found = chosen(**fields)

@@ -91,11 +91,13 @@ def _group() -> click.Group:
         def get_command(self, ctx: click.Context, name: str) -> Any:
             known = session().tools
             ctx.obj = session()
+            if name not in known and (meant := [k for k in known if k.endswith(f".{name}")]):
+                ctx.fail(f"No such command {name!r}. A pack's tool has its name in front: {' or '.join(meant)}")
             return known[name].command() if name in known else None
 
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
             with formatter.section("Tools"):
-                formatter.write_dl([(t.name, t.help) for _, t in sorted(session().tools.items())])
+                formatter.write_dl([(key, t.help) for key, t in sorted(session().tools.items())])
 
         def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
             with formatter.section("Exit codes"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tactix.plugins.identity import Provider
 from tactix.plugins.loader import Plugin
+from tactix.plugins.registry import Clash, Entry
 from tactix.plugins.session import Session, enable_cure
 
 
@@ -15,7 +17,8 @@ from tactix.plugins.session import Session, enable_cure
 class PackInfo:
     """One pack as ``tactix plugins list`` shows it.
 
-    ``status``: ``active``, ``inert`` (some of what it has is), ``disabled``, ``incompatible``, ``tombstone``;
+    ``status``: ``active``, ``inert`` (some of what it has is), ``clashing`` (some keys are left out), ``disabled``,
+    ``incompatible``, ``tombstone``;
     ``reason`` says why, ``cure`` what to do. ``counts``: its objects by registry. ``milliseconds``: spent in its code.
     """
 
@@ -40,7 +43,21 @@ def packs(session: Session) -> list[PackInfo]:
     groups: dict[tuple[str, Provider], list[Plugin]] = {}
     for p in session.found():
         groups.setdefault((p.namespace, p.provider), []).append(p)
-    return [_info(groups[k], counts.get(k, Counter()), inert) for k in sorted(groups)]
+    found = [_info(groups[k], counts.get(k, Counter()), inert) for k in sorted(groups)]
+    return [_clashing(info, session.clashes()) for info in found]
+
+
+def _clashing(info: PackInfo, clashes: Iterable[Clash]) -> PackInfo:
+    """The pack, with the keys of it that are left out."""
+    mine = [c.error() for c in clashes if any(_gave(info, e) for e in c.left_out)]
+    if info.status not in ("active", "inert") or not mine:
+        return info
+    told = "; ".join(dict.fromkeys(f"{e.what}: {e.why}" for e in mine))
+    return replace(info, status="clashing", reason=told, cure=". ".join(dict.fromkeys(e.do for e in mine)))
+
+
+def _gave(info: PackInfo, e: Entry[Any]) -> bool:
+    return (info.namespace, info.dist, info.version) == (e.namespace, e.provider.dist, e.provider.version)
 
 
 _WORST = ("tombstone", "incompatible", "disabled", "active")

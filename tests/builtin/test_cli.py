@@ -13,7 +13,9 @@ import pytest
 
 import tactix
 from tactix.contracts.tool import Tool
+from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.registry import MissingKey
+from tactix.plugins.session import Session
 from tactix.words import errors
 from tactix_builtin import cli
 
@@ -167,3 +169,18 @@ def test_importing_the_module_loads_neither_click_nor_rich() -> None:
 print([m for m in ('click', 'rich', 'numpy', 'onnx', 'pluggy') if m in sys.modules])"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_packs_tool_has_the_packs_name_in_front(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = Tool("audit", "Audits.", lambda: click.Command("audit", callback=lambda: click.echo("audited")))
+    for packs, names in ((("acme",), "acme.audit"), (("acme", "zeta"), "acme.audit or zeta.audit")):
+        given = [(p, SimpleNamespace(tactix_tools=hookimpl(lambda: [made]))) for p in packs]
+        monkeypatch.setattr(cli, "_session", lambda given=given: Session(plugins=given, discover=False))
+        assert cli.main(["acme.audit"]) == 0
+        assert capsys.readouterr().out == "audited\n"
+        assert cli.main(["--help"]) == 0
+        assert all(f"{p}.audit" in capsys.readouterr().out for p in packs[:1])
+        assert cli.main(["audit"]) == 2
+        assert f"A pack's tool has its name in front: {names}" in capsys.readouterr().err

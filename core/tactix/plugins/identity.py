@@ -60,6 +60,11 @@ def normal(dist: str) -> str:
     return re.sub(r"[-_.]+", "-", dist).lower()
 
 
+def called(name: str, namespace: str, dist: str) -> bool:
+    """Whether a name that a user wrote means a pack: its namespace, or its distribution in any spelling."""
+    return name == namespace or (dist != "" and normal(name) == normal(dist))
+
+
 File = tuple[str, Path]
 
 

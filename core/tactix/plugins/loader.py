@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tactix.plugins.hookspecs import API, HOOKS
-from tactix.plugins.identity import OWN, Provider, check_namespace, installed_files, normal
+from tactix.plugins.identity import OWN, Provider, called, check_namespace, installed_files, normal
 from tactix.words.errors import ConfigError, PluginError, TactixError
 
 _GROUP = re.compile(r"tactix\.(build|runtime)\.v(\d+)")
@@ -123,9 +123,9 @@ class Settings:
 
     def refusal(self, namespace: str, dist: str) -> tuple[str, str] | None:
         """Why a plugin stays out and what would let it in, or None."""
-        if hit := sorted(self.disable & {namespace, dist, normal(dist)}):
+        if hit := sorted(n for n in self.disable if called(n, namespace, dist)):
             return "it is disabled", f"Take {hit[0]!r} out of TACTIX_DISABLE or the session's disable="
-        if self.only is None or namespace == OWN or dist == "" or namespace in self.only:
+        if self.only is None or namespace == OWN or dist == "" or any(called(n, namespace, dist) for n in self.only):
             return None
         return "it is not among the plugins asked for", f"Add {namespace!r} to TACTIX_PLUGINS or the session's only="
 
@@ -158,7 +158,7 @@ class Plugin:
 def candidates(
     found: Iterable[Found], settings: Settings, replaced: Iterable[str], doors: Iterable[str]
 ) -> list[Plugin]:
-    """Plugins of a scan at these doors, barred where settings, the API, a ``replaced`` namespace or a rival say so."""
+    """Plugins of a scan at these doors, barred where settings, the API or a ``replaced`` namespace say so."""
     merged: dict[tuple[str, Provider, str, int], Plugin] = {}
     for f in found:
         key = (f.namespace, f.provider, f.module, f.major)
@@ -175,7 +175,6 @@ def candidates(
         if not served and set(doors).intersection(p.doors):
             _bar(p, major, settings, namespace in replaced)
             out.append(p)
-    _check_claims(out, doors)
     return out
 
 
@@ -196,19 +195,13 @@ def _bar(p: Plugin, major: int, settings: Settings, replaced: bool) -> None:
             p.bar("tombstone", e.what, e.do)
 
 
-def _check_claims(plugins: Iterable[Plugin], doors: Iterable[str]) -> None:
-    """A namespace that two distributions claim is nobody's, as no order of theirs would be the same everywhere."""
-    owners: dict[tuple[str, str], Plugin] = {}
-    rivals: list[tuple[Plugin, Plugin]] = []
+def shared(plugins: Iterable[Plugin], doors: Iterable[str]) -> dict[str, list[Provider]]:
+    """Namespaces that several distributions have at one of these doors, and which those are."""
+    owners: dict[tuple[str, str], list[Provider]] = {}
     for p in plugins:
         for door in set(doors).intersection(p.doors) if p.status == "active" else ():
-            other = owners.setdefault((p.namespace, door), p)
-            rivals += [(other, p)] if other.provider != p.provider else []
-    for a, b in rivals:
-        what = f"namespace {b.namespace!r} is claimed by {a.provider} ({a.module}) and {b.provider} ({b.module})"
-        cure = f"Disable one: TACTIX_DISABLE={a.provider.dist} or TACTIX_DISABLE={b.provider.dist}"
-        a.bar("tombstone", what, cure)
-        b.bar("tombstone", what, cure)
+            owners.setdefault((p.namespace, door), []).append(p.provider)
+    return {namespace: sorted(set(who)) for (namespace, _), who in sorted(owners.items()) if len(set(who)) > 1}
 
 
 # -- what went wrong ---------------------------------------------------------------------------------------------------

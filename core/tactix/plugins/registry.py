@@ -26,10 +26,12 @@ class Entry(Generic[T]):
     namespace: str
     provider: Provider
     object: T
+    prefix: str = ""
+    """What stands before the object's own key in the registry."""
 
     @property
     def key(self) -> str:
-        return str(getattr(self.object, "key"))  # noqa: B009
+        return self.prefix + str(getattr(self.object, "key"))  # noqa: B009
 
     @property
     def source(self) -> str:
@@ -37,13 +39,54 @@ class Entry(Generic[T]):
 
 
 @dataclass(frozen=True)
+class Clash:
+    """A key that is provided more than once: left out, but for tactix's own. ``entries``: all of them, in order."""
+
+    noun: str
+    entries: tuple[Entry[Any], ...]
+
+    @property
+    def key(self) -> str:
+        return self.entries[0].key
+
+    @property
+    def kept(self) -> Entry[Any] | None:
+        return next((e for e in self.entries if e.namespace == OWN), None)
+
+    @property
+    def left_out(self) -> tuple[Entry[Any], ...]:
+        return tuple(e for e in self.entries if e is not self.kept)
+
+    def error(self) -> PluginError:
+        """What was left out, whose it is, and how to get one of them."""
+        packs = {e.source: e for e in self.left_out}
+        first = self.left_out[0]
+        who = {"key": self.key, "dist": first.provider.dist, "version": first.provider.version}
+        cure = " or ".join(f"TACTIX_DISABLE={e.provider.dist or e.namespace}" for e in packs.values())
+        if self.kept:
+            what = f"{self.noun} {self.key!r} of {' and of '.join(packs)} is left out"
+            do = f"Give it another key, or disable the pack: {cure}"
+            return PluginError(what, why="tactix has its own", do=do, phase="collect", **who)
+        what = f"{self.noun} {self.key!r} is left out"
+        if len(packs) == 1:
+            why, do = f"{first.source} provides it twice", "Give each its own key or version"
+        else:
+            why, do = f"it is provided by {' and by '.join(packs)}", f"Disable or uninstall one: {cure}"
+        return PluginError(what, why=why, do=do, phase="collect", **who)
+
+
+@dataclass(frozen=True)
 class Kind:
-    """What a registry holds: its noun, and the form of its keys. A namespace in a key must be the pack's own."""
+    """What a registry holds: its noun, and the form of its keys. A namespace in a key must be the pack's own.
+
+    ``prefixed``: keys of packs get the namespace in front where they lack it.
+    """
 
     noun: str
     form: str
     pattern: str
     contract: type = object
+    prefixed: bool = False
 
     def entries(self, namespace: str, provider: Provider, objects: Any) -> list[Entry[Any]]:
         """Entries of what a hook returned. Raises PluginError if it is no list of objects with proper keys."""
@@ -51,7 +94,11 @@ class Kind:
             raise PluginError(f"the hook gave a {type(objects).__name__}, not a list of {self.noun}s")
         for o in objects:
             self._check(namespace, o)
-        return [Entry(namespace, provider, o) for o in objects]
+        return [Entry(namespace, provider, o, self._prefix(namespace, o.key)) for o in objects]
+
+    def _prefix(self, namespace: str, key: str) -> str:
+        owned = not self.prefixed or namespace == OWN or key.startswith(f"{namespace}.")
+        return "" if owned else f"{namespace}."
 
     def _check(self, namespace: str, o: Any) -> None:
         if isinstance(o, type):
@@ -76,6 +123,7 @@ class Kind:
 _OWNED = rf"(?P<namespace>{NAMESPACE})\.{NAME}@{VERSION}"
 _RULE = rf"(?P<namespace>{NAMESPACE})\.{NAME}"
 _LOOSE = rf"(?:(?P<namespace>{NAMESPACE})\.)?{NAME}(?:@{VERSION})?"
+_TOOL = rf"(?:(?P<namespace>{NAMESPACE})\.)?[A-Za-z][A-Za-z0-9_-]*"
 _CONVERTER = rf"{NAMESPACE}:[^:\s]*::[^@:\s]+@{VERSION}"
 
 KINDS: Mapping[str, Kind] = {
@@ -86,7 +134,7 @@ KINDS: Mapping[str, Kind] = {
     "tactics": Kind("tactic", "namespace.name@version", _OWNED, tactic.Tactic),
     "compilers": Kind("compiler", "namespace.name@version", _OWNED),
     "calibrators": Kind("calibrator", "name or namespace.name", _LOOSE),
-    "tools": Kind("tool", "name", NAME),
+    "tools": Kind("tool", "name or namespace.name", _TOOL, prefixed=True),
     "launchers": Kind("launcher", "namespace.name@version", _OWNED),
     "devices": Kind("device", "namespace.name@version", _OWNED),
     "allocators": Kind("allocator", "name or namespace.name", _LOOSE),
@@ -101,17 +149,25 @@ Explain = Callable[[str], tuple[str, str]]
 class Registry(Mapping[str, T]):
     """A frozen mapping from keys to objects, in the order of the keys.
 
+    A key that packs provide twice is nobody's, as no order of theirs would be the same everywhere; one of tactix's own
+    stays tactix's. ``clashes``: these keys. Raises PluginError if tactix itself provides one twice.
+
     ``explain``: why a namespace's objects may be missing, and what to do about it; empty texts for no reason.
     """
 
     def __init__(self, kind: Kind, entries: Iterable[Entry[T]], explain: Explain = lambda namespace: ("", "")) -> None:
         self.kind, self._explain = kind, explain
-        found: dict[str, Entry[T]] = {}
+        found: dict[str, list[Entry[T]]] = {}
         for e in sorted(entries, key=lambda e: (e.key, e.namespace, e.provider)):
-            if e.key in found:
-                raise _duplicate(kind, found[e.key], e)
-            found[e.key] = e
-        self._entries = found
+            found.setdefault(e.key, []).append(e)
+        clashes = {key: Clash(kind.noun, tuple(es)) for key, es in found.items() if len(es) > 1}
+        for c in clashes.values():
+            if any(e.namespace == OWN for e in c.left_out):
+                what = f"{kind.noun} {c.key!r} is provided twice"
+                raise PluginError(what, why="both times by tactix", do="Give each its own key or version", key=c.key)
+        taken = ((k, clashes[k].kept if k in clashes else es[0]) for k, es in found.items())
+        self.clashes: Mapping[str, Clash] = clashes
+        self._entries: dict[str, Entry[T]] = {k: e for k, e in taken if e is not None}
 
     def __getitem__(self, key: str) -> T:
         return self.entry(key).object
@@ -155,6 +211,9 @@ class Registry(Mapping[str, T]):
     def _missing(self, key: str, known: list[str]) -> MissingKey:
         import difflib
 
+        if key in self.clashes:
+            e = self.clashes[key].error()
+            return MissingKey(e.what, why=e.why, do=e.do, key=key)
         why, do = self._explain(key.split(".")[0] if "." in key and ":" not in key else OWN)
         if why:
             return MissingKey(f"{self.kind.noun} {key!r} is unavailable", why=why, do=do, key=key)
@@ -163,13 +222,3 @@ class Registry(Mapping[str, T]):
         else:
             do = f"There are: {', '.join(known[:20])}" if known else "Install a plugin that provides one"
         return MissingKey(f"there is no {self.kind.noun} {key!r}", do=do, key=key)
-
-
-def _duplicate(kind: Kind, a: Entry[Any], b: Entry[Any]) -> PluginError:
-    what = f"{kind.noun} {a.key!r} is provided twice"
-    more = {"key": a.key, "dist": b.provider.dist, "version": b.provider.version, "phase": "collect"}
-    if a.namespace == b.namespace and a.provider == b.provider:
-        return PluginError(what, why=f"both times by {a.source}", do="Give each its own key or version", **more)
-    cures = [f"TACTIX_DISABLE={e.provider.dist or e.namespace}" for e in (a, b)]
-    do = f"Disable one: {cures[0]} or {cures[1]}"
-    return PluginError(what, why=f"by {a.source} and by {b.source}", do=do, **more)

@@ -18,9 +18,9 @@ from tactix.contracts.rule import AnyOf, Op, Rule
 from tactix.contracts.tactic import Tactic
 from tactix.plugins import loader
 from tactix.plugins.hookspecs import HOOKS, AllHooks, RuntimeHooks
-from tactix.plugins.identity import OWN, Provider, check_namespace
+from tactix.plugins.identity import OWN, Provider, called, check_namespace
 from tactix.plugins.loader import Plugin, Settings, Tombstone
-from tactix.plugins.registry import KINDS, Entry, Registry
+from tactix.plugins.registry import KINDS, Clash, Entry, Registry
 from tactix.words.errors import ConfigError, PluginError
 from tactix.words.logger import Logger
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tactix.contracts.trust import Seal, TrustStore
 
 _SELF = Provider(OWN, __version__)
-Foreign = Callable[[str, Any], bool]
-"""Whether an object of a namespace touches what belongs to others."""
+Foreign = Callable[[Entry[Any]], bool]
+"""Whether an object of a pack touches what belongs to others."""
 
 
 class Session:
@@ -46,14 +46,14 @@ class Session:
 
     ``door``: ``build``, or ``runtime`` which only knows what running plans needs. ``plugins``: modules or objects with
     a ``TACTIX_NAMESPACE``, or pairs (namespace, module or object); they take the place of installed ones of their
-    namespace. ``discover``: whether to look for installed ones. ``only``: namespaces to use, beside tactix itself.
-    ``enable``: namespaces that may touch what others provide: see the method. ``disable``: namespaces or distributions
-    to leave out. ``strict``: the first plugin that fails raises. ``trace``: imports and hooks are reported on stderr.
-    TACTIX_PLUGINS (``only`` and ``enable`` in one), TACTIX_DISABLE and TACTIX_NO_DISCOVERY=1 add to the arguments;
-    TACTIX_STRICT_PLUGINS=1 and TACTIX_TRACE_PLUGINS=1 stand in for those left out.
+    namespace. ``discover``: whether to look for installed ones. ``only``: packs to use, beside tactix itself.
+    ``enable``: packs that may touch what others provide: see the method. ``disable``: packs to leave out. All three
+    are namespaces or distributions. ``strict``: the first plugin that fails raises. ``trace``: imports and hooks are
+    reported on stderr. TACTIX_PLUGINS (``only`` and ``enable`` in one), TACTIX_DISABLE and TACTIX_NO_DISCOVERY=1 add
+    to the arguments; TACTIX_STRICT_PLUGINS=1 and TACTIX_TRACE_PLUGINS=1 stand in for those left out.
 
-    May be used from several threads. Raises ConfigError for arguments that make no sense; the first use raises
-    PluginError when two distributions claim one namespace, and any use when two plugins provide one key.
+    May be used from several threads. Raises ConfigError for arguments that make no sense. A key that two packs provide
+    is left out, with a warning (``strict``: PluginError); everything else of theirs works.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Session:
         self._lock = threading.RLock()
         self._manager: pluggy.PluginManager | None = None
         self._plugins: list[Plugin] = []
+        self._shared: dict[str, list[Provider]] = {}
         self._tombstones: list[Tombstone] = []
         self._reported: set[tuple[str, str]] = set()
 
@@ -113,18 +114,22 @@ class Session:
         self._load()
         return tuple(sorted(self._tombstones, key=lambda t: (t.namespace, t.dist, t.phase)))
 
+    def clashes(self) -> tuple[Clash, ...]:
+        """The keys of all registries of the door that are provided more than once."""
+        return tuple(c for n in self.kinds for c in self._registry(n).clashes.values())
+
     # -- what may touch what others provide ------------------------------------------------------------------------
 
-    def enable(self, namespace: str) -> None:
+    def enable(self, pack: str) -> None:
         """Let a pack touch what others provide: rules and tactics for their layers, converters of their operators,
-        importers of their formats, compilers of their languages, and trust stores. Raises ConfigError for one that does
-        not exist.
+        importers of their formats, compilers of their languages, and trust stores. ``pack``: a namespace or a
+        distribution. Raises ConfigError for one that does not exist.
         """
         with self._lock:
             if self._manager:
-                self._check_name(namespace, asked=True)
-            self._asked.add(namespace)
-            self._enabled.add(namespace)
+                self._check_name(pack, asked=True)
+            self._asked.add(pack)
+            self._enabled.add(pack)
 
     def active_tactics(self) -> list[Tactic]:
         """Tactics in use, by key."""
@@ -165,7 +170,11 @@ class Session:
     def is_inert(self, kind: str, e: Entry[Any]) -> bool:
         """Whether an object of that registry waits for its pack to be enabled, as it touches what others provide."""
         foreign = self._foreign.get(kind)
-        return foreign is not None and e.namespace not in self._enabled and foreign(e.namespace, e.object)
+        return foreign is not None and not self._is_enabled(e) and foreign(e)
+
+    def _is_enabled(self, e: Entry[Any]) -> bool:
+        names = self._enabled
+        return e.namespace in names or any(called(n, e.namespace, e.provider.dist) for n in names)
 
     def _own_first(self, kind: str) -> list[Any]:
         """What is in use of a registry, by key; tactix's own before that of packs."""
@@ -177,22 +186,30 @@ class Session:
     def _foreign(self) -> dict[str, Foreign]:
         """By registry, what may be inert at all."""
         return {
-            "rules": _foreign_rule,
-            "tactics": _foreign_tactic,
+            "rules": lambda e: any(self._of_others(e, layer) for layer in _mentioned(e.object.pattern)),
+            "tactics": lambda e: any(self._of_others(e, layer) for layer in e.object.implements),
             "converters": self._foreign_converter,
-            "importers": lambda _, i: getattr(i, "format", "") in {o.format for o in self._own("importers")},
-            "compilers": lambda _, c: getattr(c, "language", "") in {o.language for o in self._own("compilers")},
-            "trust_stores": lambda _, store: True,
+            "importers": lambda e: getattr(e.object, "format", "") in {o.format for o in self._own("importers")},
+            "compilers": lambda e: getattr(e.object, "language", "") in {o.language for o in self._own("compilers")},
+            "trust_stores": lambda e: True,
         }
 
     def _own(self, kind: str) -> list[Any]:
         return [e.object for e in self._registry(kind).entries() if e.namespace == OWN]
 
-    def _foreign_converter(self, namespace: str, c: Converter) -> bool:
+    def _of_others(self, e: Entry[Any], layer: str) -> bool:
+        """Whether a layer, or a trait, is not the pack's own; in a shared namespace its distribution tells."""
+        if layer.split(".")[0] != e.namespace:
+            return True
+        rivals = self.layers.entries() if e.namespace in self._shared else ()
+        return any(o.provider != e.provider for o in rivals if layer in (o.key, o.key.partition("@")[0]))
+
+    def _foreign_converter(self, e: Entry[Converter]) -> bool:
         """Whether tactix, or the pack called as the operator's domain, has a converter of it or a layer for it."""
-        word, owners = f"{c.format}:{c.op}", {OWN, c.op.partition("::")[0]} - {namespace}
-        others = (e for r in (self.converters, self.layers) for e in r.entries() if e.namespace in owners)
-        return any(word in (e.key.partition("@")[0], *getattr(e.object, "imports", ())) for e in others)
+        c = e.object
+        word, owners = f"{c.format}:{c.op}", {OWN, c.op.partition("::")[0]} - {e.namespace}
+        others = (o for r in (self.converters, self.layers) for o in r.entries() if o.namespace in owners)
+        return any(word in (o.key.partition("@")[0], *getattr(o.object, "imports", ())) for o in others)
 
     def inert(self, *names: str) -> dict[str, str]:
         """What of each pack is inert, in words: of all registries of the door, or those that are named."""
@@ -239,6 +256,11 @@ class Session:
                 self._bury(p, "scan", PluginError(p.reason))
             elif p.namespace in replaced:
                 self.logger.info(f"{p.title} is not used: {p.reason}")
+        self._shared = loader.shared(installed, doors)
+        for namespace, who in self._shared.items():
+            cures = " or ".join(f"TACTIX_DISABLE={p.dist}" for p in who)
+            told = f"namespace {namespace!r} is shared by {' and '.join(map(str, who))}"
+            self.logger.warning(f"{told}: keys that both provide are left out. Disable or uninstall one: {cures}")
         return sorted([*given, *installed], key=lambda p: p.namespace)
 
     def _in_process(self, namespace: str, target: Any) -> Plugin:
@@ -249,15 +271,16 @@ class Session:
         return out
 
     def _check_name(self, name: str, asked: bool = False) -> None:
-        if name not in (OWN, *(p.namespace for p in self._plugins)):
+        if name != OWN and not any(called(name, p.namespace, p.provider.dist) for p in self._plugins):
             if asked or name in self._asked:
                 raise ConfigError(f"there is no plugin {name!r}", do=self._spelling(name))
             self.logger.warning(f"TACTIX_PLUGINS: there is no plugin {name!r}. {self._spelling(name)}")
 
-    def _spelling(self, namespace: str) -> str:
+    def _spelling(self, name: str) -> str:
         import difflib
 
-        near = difflib.get_close_matches(namespace, sorted({OWN, *(p.namespace for p in self._plugins)}), 1)
+        known = {OWN}.union(*((p.namespace, p.provider.dist or OWN) for p in self._plugins))
+        near = difflib.get_close_matches(name, sorted(known), 1)
         return f"Did you mean {near[0]!r}?" if near else "Install a distribution that provides it"
 
     def _register(self, p: Plugin, manager: pluggy.PluginManager) -> None:
@@ -308,12 +331,12 @@ class Session:
                 done.add((p.namespace, call))
                 entries += self._call(p, hook, call)
         once = {(e.namespace, id(e.object)): e for e in reversed(entries)}  # what stands at both doors counts once
-        own = {e.key for e in once.values() if e.namespace == OWN}
-        for e in (e for e in once.values() if e.namespace != OWN and e.key in own):  # its keys name no pack
-            what = PluginError(f"{KINDS[name].noun} {e.key!r} is tactix's own", do="Give yours another key")
-            self._bury(next(p for p in self._plugins if p.namespace == e.namespace), hook, what)
-        taken = (e for e in once.values() if e.namespace == OWN or e.key not in own)
-        return Registry(KINDS[name], taken, lambda namespace: self._explain(namespace, hook))
+        found = Registry(KINDS[name], once.values(), lambda namespace: self._explain(namespace, hook))
+        for clash in found.clashes.values():
+            if self._settings.strict:
+                raise clash.error()
+            self.logger.warning(str(clash.error()))
+        return found
 
     def _call(self, p: Plugin, hook: str, call: Callable[[], Any]) -> list[Entry[Any]]:
         out: list[Entry[Any]] = []
@@ -360,14 +383,6 @@ def _given(plugin: Any) -> tuple[str, Any]:
         shown = getattr(plugin, "__name__", repr(plugin))
         raise ConfigError(f"{shown} has no namespace", do="Give (namespace, plugin), or set its TACTIX_NAMESPACE")
     return check_namespace(namespace, own=True), target
-
-
-def _foreign_tactic(namespace: str, tactic: Tactic) -> bool:
-    return any(kind.split(".")[0] != namespace for kind in tactic.implements)
-
-
-def _foreign_rule(namespace: str, rule: Rule) -> bool:
-    return any(layer.split(".")[0] != namespace for layer in _mentioned(rule.pattern))
 
 
 def _mentioned(pattern: Any) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tactix.plugins.identity import normal
+from tactix.plugins.identity import called
 from tactix.plugins.registry import KINDS
 from tactix.plugins.session import Session
 from tactix.words.errors import InvalidArgument
@@ -78,7 +78,7 @@ def _row(p: dict[str, Any]) -> list[object]:
 def info(session: Session, /, pack: str, as_json: bool) -> None:
     """Show all about PACK, a namespace or a distribution: state and cure, doors, and every object that it provides."""
     every = packs(session)
-    found = [p for p in every if pack == p.namespace or normal(pack) == normal(p.dist)]
+    found = [p for p in every if called(pack, p.namespace, p.dist)]
     if not found:
         known = [*(p.namespace for p in every), *(p.dist for p in every)]
         raise InvalidArgument(f"no pack {pack!r}", do=f"{_near(pack, known)} `tactix plugins list` shows all".lstrip())

@@ -93,14 +93,43 @@ def test_strict_raises_for_a_hook_that_fails(site: Any) -> None:
         session.rules  # noqa: B018
 
 
-def test_one_key_from_two_packs(site: Any) -> None:
+def test_a_key_of_two_packs_costs_that_key_alone(site: Any, log: Any) -> None:
     for dist in ("acme-trt", "zeta"):
-        site.pack(dist, build="@hookimpl\ndef tactix_tools(): return [O(key='profile')]")
-    session = Session()
-    with pytest.raises(PluginError, match=r"TACTIX_DISABLE=acme-trt or TACTIX_DISABLE=zeta"):
-        session.tools  # noqa: B018
-    assert len(session.layers) == 2
-    assert list(Session(disable=["zeta"]).tools) == ["profile"]
+        site.pack(dist, build=f"@hookimpl\ndef tactix_calibrators(): return [O(key=k) for k in ('top', {dist[:4]!r})]")
+    session = Session(logger=log)
+    assert list(session.calibrators) == ["acme", "zeta"]
+    told = (
+        "calibrator 'top' is left out: it is provided by plugin 'acme' (acme-trt 1.0) and by plugin 'zeta' (zeta 1.0). "
+        "Disable or uninstall one: TACTIX_DISABLE=acme-trt or TACTIX_DISABLE=zeta"
+    )
+    assert log.of(Severity.WARNING) == [told]
+    with pytest.raises(MissingKey) as e:
+        session.calibrators["top"]
+    assert str(e.value) == told
+    assert [(p.status, f"{p.reason}. {p.cure}") for p in packs(session)] == [("clashing", told)] * 2
+    assert list(Session(disable=["zeta"]).calibrators) == ["acme", "top"]
+    with pytest.raises(PluginError, match="TACTIX_DISABLE=acme-trt or TACTIX_DISABLE=zeta"):
+        Session(strict=True).calibrators  # noqa: B018
+
+
+def test_tactix_keeps_a_key_that_a_pack_provides_too(given: Any, log: Any) -> None:
+    own, theirs = given("tactix", flavours=["default"]), given("acme", flavours=["default", "fast"])
+    session = Session(plugins=[theirs, own], discover=False, logger=log)
+    assert list(session.flavours) == ["default", "fast"]
+    assert session.flavours.entry("default").namespace == "tactix"
+    (line,) = log.of(Severity.WARNING)
+    assert line == (
+        "flavour 'default' of plugin 'acme' (given in process) is left out: tactix has its own. "
+        "Give it another key, or disable the pack: TACTIX_DISABLE=acme"
+    )
+    assert {p.namespace: p.status for p in packs(session)} == {"acme": "clashing", "tactix": "active"}
+
+
+def test_tools_of_packs_have_their_packs_name_in_front(given: Any, log: Any) -> None:
+    both = [given("acme", tools=["audit", "acme.probe"]), given("zeta", tools=["audit"])]
+    session = Session(plugins=[given("tactix", tools=["audit"]), *both], discover=False, logger=log)
+    assert list(session.tools) == ["acme.audit", "acme.probe", "audit", "zeta.audit"]
+    assert log.of(Severity.WARNING) == []
 
 
 def test_nobody_takes_a_structural_layer(site: Any, given: Any) -> None:

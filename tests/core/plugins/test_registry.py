@@ -57,7 +57,7 @@ def test_a_registry_cannot_be_changed() -> None:
     [("layers", "acme.Swish@1"), ("importers", "acme.caffe@1"), ("converters", "onnx:acme::Swish@1"),
      ("converters", "onnx:::Relu@14"), ("converters", "onnx:com.acme::Relu@14"), ("rules", "acme.swish"),
      ("rules", "acme.fuse.swish"), ("tactics", "acme.gemm@2"), ("compilers", "acme.cc@1"),
-     ("calibrators", "percentile"), ("calibrators", "acme.percentile"), ("tools", "profile"), ("tools", "model-zoo"),
+     ("calibrators", "percentile"), ("calibrators", "acme.percentile"), ("tools", "acme.profile"),
      ("launchers", "acme.cpu.elf@1"), ("devices", "acme.npu@1"),
      ("allocators", "pool"), ("allocators", "acme.pool"), ("flavours", "acme.lean@2")],
 )  # fmt: skip
@@ -113,20 +113,25 @@ def test_what_is_not_made_of_its_contract_is_refused(kind: str, given: Any, mess
 
 
 def test_a_key_from_two_providers_names_both_and_both_cures() -> None:
-    both = [*entries("tools", "zeta", ZETA, "profile"), *entries("tools", "acme", ACME, "profile")]
+    both = [*entries("flavours", "zeta", ZETA, "fast", "z"), *entries("flavours", "acme", ACME, "fast", "a")]
     for order in (both, both[::-1]):
-        with pytest.raises(PluginError) as e:
-            Registry(KINDS["tools"], order)
-        assert str(e.value) == (
-            "tool 'profile' is provided twice: by plugin 'acme' (acme-trt 0.4.2) and by plugin 'zeta' (zeta 2.0). "
-            "Disable one: TACTIX_DISABLE=acme-trt or TACTIX_DISABLE=zeta"
+        found = Registry(KINDS["flavours"], order)
+        assert list(found) == ["a", "z"]
+        error = found.clashes["fast"].error()
+        assert str(error) == (
+            "flavour 'fast' is left out: it is provided by plugin 'acme' (acme-trt 0.4.2) and by plugin 'zeta' "
+            "(zeta 2.0). Disable or uninstall one: TACTIX_DISABLE=acme-trt or TACTIX_DISABLE=zeta"
         )
-        assert e.value.key == "profile"
+        assert error.key == "fast"
 
 
 def test_a_key_twice_from_one_provider() -> None:
-    with pytest.raises(PluginError, match=r"both times by plugin 'acme' \(acme-trt 0\.4\.2\)\. Give each its own key"):
-        Registry(KINDS["rules"], entries("rules", "acme", ACME, "acme.a", "acme.a"))
+    found = Registry(KINDS["rules"], entries("rules", "acme", ACME, "acme.a", "acme.a", "acme.b"))
+    assert list(found) == ["acme.b"]
+    with pytest.raises(
+        MissingKey, match=r"plugin 'acme' \(acme-trt 0\.4\.2\) provides it twice\. Give each its own key"
+    ):
+        found["acme.a"]
 
 
 def test_missing_keys_are_explained() -> None:

@@ -29,27 +29,76 @@ def obj(key: str, **more: Any) -> Thing:
     return Thing(key=key, **more)
 
 
-def test_two_distributions_of_one_namespace(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    site.pack("acme-one", "1.0", build=SWISH)
-    site.pack("acme-two", "9.0", build=SWISH, runtime="")
-    text = "namespace 'acme' is claimed by acme-one 1.0 (acme_one_build) and acme-two 9.0 (acme_two_build)"
-    cure = "Disable one: TACTIX_DISABLE=acme-one or TACTIX_DISABLE=acme-two"
-    session = Session()
-    assert "tactix.Fused@1" in session.layers, "the host works"
-    told = {p.dist: (p.status, p.reason, p.cure) for p in packs(session)}
-    for dist, version in (("acme-one", "1.0"), ("acme-two", "9.0")):
-        assert told[dist] == ("tombstone", f"plugin 'acme' ({dist} {version}) was refused: {text}", cure)
-    with pytest.raises(PluginError, match="is claimed by"):
+ONE = """
+from tactix.contracts.rule import P, Rule, var
+@hookimpl
+def tactix_layers(): return [O(key="acme.Swish@1"), O(key="acme.One@1")]
+"""
+TWO = """
+from tactix.contracts.rule import P, Rule, var
+@hookimpl
+def tactix_layers(): return [O(key="acme.Swish@1"), O(key="acme.Two@1")]
+@hookimpl
+def tactix_rules(): return [Rule(f"acme.{n}", getattr(P.acme, n)(var("x")), lambda x: x) for n in ("One", "Two")]
+@hookimpl
+def tactix_tactics(): return [O(key=f"acme.{n}@1", implements=(f"acme.{n}@1",)) for n in ("One", "Two")]
+"""
+
+
+def test_two_distributions_of_one_namespace_lose_the_keys_of_both(
+    site: Any, monkeypatch: pytest.MonkeyPatch, log: Any
+) -> None:
+    site.pack("acme-one", "1.0", build=ONE)
+    site.pack("acme-two", "9.0", build=TWO)
+    cure = "Disable or uninstall one: TACTIX_DISABLE=acme-one or TACTIX_DISABLE=acme-two"
+    session = Session(logger=log)
+    assert {"acme.One@1", "acme.Two@1", "tactix.Fused@1"} < set(session.layers)
+    assert "acme.Swish@1" not in session.layers
+    shared = "namespace 'acme' is shared by acme-one 1.0 and acme-two 9.0: keys that both provide are left out"
+    lost = (
+        "layer 'acme.Swish@1' is left out: it is provided by plugin 'acme' (acme-one 1.0) and by plugin 'acme' "
+        "(acme-two 9.0)"
+    )
+    assert log.of(Severity.WARNING) == [f"{shared}. {cure}", f"{lost}. {cure}"]
+    assert {(p.dist, p.status, p.reason, p.cure) for p in packs(session)} == {
+        (dist, "clashing", lost, cure) for dist in ("acme-one", "acme-two")
+    }
+    with pytest.raises(MissingKey, match="it is provided by plugin 'acme'"):
         session.layers["acme.Swish@1"]
-    with pytest.raises(PluginError, match="is claimed by"):
+    with pytest.raises(PluginError, match="is left out"):
         Session(strict=True).layers  # noqa: B018
-    assert "acme_one_build" not in sys.modules
-    monkeypatch.setenv("TACTIX_DISABLE", "Acme_Two")
-    with pytest.raises(PluginError, match="is claimed by"):
-        Session().layers["acme.Swish@1"]
-    monkeypatch.setenv("TACTIX_DISABLE", "acme-two")
-    assert Session().layers.provider("acme.Swish@1") == Provider("acme-one", "1.0")
-    assert len(Session("runtime", disable=["acme-one"]).layers) == 2
+    for name in ("Acme_Two", "acme-two"):
+        monkeypatch.setenv("TACTIX_DISABLE", name)
+        assert Session().layers.provider("acme.Swish@1") == Provider("acme-one", "1.0")
+
+
+def test_a_shared_namespace_gives_no_right_to_touch_the_others_layers(site: Any) -> None:
+    site.pack("acme-one", "1.0", build=ONE)
+    site.pack("acme-two", "9.0", build=TWO)
+    session = Session()
+    assert [r.key for r in session.active_rules()] == ["acme.Two"]
+    assert [t.key for t in session.active_tactics()] == ["acme.Two@1"]
+    session.enable("acme-two")
+    assert [t.key for t in session.active_tactics()] == ["acme.One@1", "acme.Two@1"]
+
+
+@pytest.mark.parametrize("name", ["acme-trt", "Acme_TRT", "acme"])
+@pytest.mark.parametrize("how", ["argument", "later", "environment", "only"])
+def test_a_pack_is_enabled_by_its_namespace_or_its_distribution(
+    site: Any, monkeypatch: pytest.MonkeyPatch, log: Any, name: str, how: str
+) -> None:
+    site.pack("acme-trt", build='@hookimpl\ndef tactix_tactics(): return [O(key="acme.all@1", implements=("*",))]')
+    site.pack("zeta", build="")
+    if how == "environment":
+        monkeypatch.setenv("TACTIX_PLUGINS", name)
+    named = {"argument": {"enable": [name]}, "only": {"only": [name]}}.get(how, {})
+    session = Session(logger=log, **named)  # type: ignore[arg-type]
+    if how == "later":
+        session.enable(name)
+    assert [t.key for t in session.active_tactics()] == ([] if how == "only" else ["acme.all@1"])
+    assert log.of(Severity.WARNING) == []
+    left_out = how in ("environment", "only")
+    assert [p.status for p in packs(session)][1] == ("disabled" if left_out else "active")
 
 
 def test_one_namespace_may_be_split_over_the_doors(site: Any) -> None:

@@ -11,7 +11,9 @@ Names in the body: ``in0``, ``in1``... are the tensors that the layer reads, typ
 ``TX_IN0(i)`` is one element as a number (16-bit floats are stored as ``uint16_t``). ``TX_STORE(i, value)`` gives
 element ``i`` of the result: whatever is fused behind the layer (bias, residual, activation) is done there, by any
 kernel; further results of a layer with several go by ``TX_STORE1(i, value)``... ``sizes`` are ``int64_t``, whether they
-are numbers or follow from symbolic shapes. ``c_NAME`` are packed constants, ``scratch`` is the workspace.
+are numbers or follow from symbolic shapes. ``c_NAME`` are packed constants, ``scratch`` is the workspace. All other
+names are the author's but those that begin with ``tx_``, ``TX_`` or ``_``. A body does not run where the result has no
+element; where an input has none and the result has some, it does, with sizes of 0.
 
 C runs on ``nt`` threads that all call the body with their ``tid`` (``tx_split(total, grain, tid, nt, &begin, &end)``
 shares a range); CUDA by ``grid`` blocks of ``threads``.
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +40,102 @@ from tactix.words.tensor import Format, TensorSpec
 MOST_VARIANTS = 64
 Formats = tuple[Sequence[Format], Sequence[Format]]
 LINEAR_ONLY: Sequence[Formats] = (((), ()),)
+WORDS = frozenset(
+    [
+        "alignas",
+        "alignof",
+        "and",
+        "asm",
+        "auto",
+        "bool",
+        "break",
+        "case",
+        "catch",
+        "char",
+        "class",
+        "const",
+        "constexpr",
+        "continue",
+        "default",
+        "delete",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "explicit",
+        "export",
+        "extern",
+        "false",
+        "float",
+        "for",
+        "friend",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "mutable",
+        "namespace",
+        "new",
+        "not",
+        "nullptr",
+        "operator",
+        "or",
+        "private",
+        "protected",
+        "public",
+        "register",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "static_assert",
+        "struct",
+        "switch",
+        "template",
+        "this",
+        "throw",
+        "true",
+        "try",
+        "typedef",
+        "typeid",
+        "typename",
+        "typeof",
+        "union",
+        "unsigned",
+        "using",
+        "virtual",
+        "void",
+        "volatile",
+        "while",
+        "xor",
+        "int8_t",
+        "int16_t",
+        "int32_t",
+        "int64_t",
+        "uint8_t",
+        "uint16_t",
+        "uint32_t",
+        "uint64_t",
+        "size_t",
+        "vf",
+        "vi",
+        "vm",
+        "NULL",
+        "NAN",
+        "INFINITY",
+        "blockIdx",
+        "blockDim",
+        "gridDim",
+        "threadIdx",
+        "warpSize",
+    ]
+)
+"""Of C and CUDA C++, and types that every kernel's text uses: no names for sizes."""
+TAKEN = re.compile(r"in\d+|scratch|tid|nt|c_\w+|(tx|TX)_\w*|_\w*")
+"""What names in a body mean already, and those that generated text has."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +144,8 @@ class Kernel:
 
     ``sizes``: integers that the body names. ``constants``: arrays made of constant inputs, see ``Operation.packed``.
     ``scratch``: bytes of workspace. ``grid``, ``threads``, ``shared``: blocks, threads of a block and bytes of dynamic
-    shared memory, on a GPU.
+    shared memory, on a GPU. Raises PluginError for a name of sizes or constants that C does not take, or that means
+    something in every body already.
     """
 
     body: str
@@ -56,6 +156,24 @@ class Kernel:
     grid: Dim = 1
     threads: int = 256
     shared: Dim = 0
+
+    def __post_init__(self) -> None:
+        for name in self.sizes:
+            if why := _why_no_size(name):
+                raise PluginError(f"no name for a size: {name!r}", why=why, do="Rename it in sizes= and in the body")
+        for name in self.constants:
+            if not re.fullmatch(r"\w+", name, re.ASCII):
+                why = f"the body speaks of it as c_{name}, which is no name in C"
+                raise PluginError(f"no name for a constant: {name!r}", why=why, do="Rename it in constants=")
+
+
+def _why_no_size(name: str) -> str:
+    """Empty if an ``int64_t`` in the body can be called so."""
+    if not (name.isascii() and name.isidentifier()):
+        return "it is no name in C"
+    if name in WORDS:
+        return "it is a word of C or CUDA C++, or a type that every kernel uses"
+    return "it means something in every body: see Kernel" if TAKEN.fullmatch(name) else ""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject
+from tactix.words.dims import Dim
 from tactix_builtin.cuda.tactics import scalar as cuda_scalar
 from tactix_builtin.cuda.tactics import text as cuda_text
 from tactix_builtin.tactics import c_scalar, c_text
@@ -20,6 +21,8 @@ from tactix_builtin.tactics.c_tile import row_offset
 if TYPE_CHECKING:
     from tactix_sdk.kernel import Kernel, Operation
 
+PREFIX = "tx_"
+"""Of all names in generated text that an author does not know; his own may not begin so."""
 Emit = Callable[[Epilogue, Callable[[Operand], str]], Code]
 
 
@@ -37,7 +40,7 @@ def why_not(node: Node) -> str:
 
 def c(op: Operation, kernel: Kernel, ctx: CompileContext) -> KernelArtifact:
     """The artifact of a C kernel."""
-    args = c_text.Args(op.node)
+    args = c_text.Args(op.node, PREFIX)
     macros = _macros(op, args, _emit_c)
     return c_text.kernel(
         args, _body(op, kernel, args), ctx, helpers="\n".join((*macros, kernel.helpers)), workspace=kernel.scratch
@@ -46,7 +49,7 @@ def c(op: Operation, kernel: Kernel, ctx: CompileContext) -> KernelArtifact:
 
 def cuda(op: Operation, kernel: Kernel, ctx: CompileContext) -> KernelArtifact:
     """The artifact of a CUDA kernel."""
-    args = cuda_text.Args(op.node)
+    args = cuda_text.Args(op.node, PREFIX)
     macros = _macros(op, args, _emit_cuda)
     helpers = "\n".join((*macros, kernel.helpers))
     made = cuda_text.kernel(args, _body(op, kernel, args), ctx, kernel.grid, threads=kernel.threads, helpers=helpers)
@@ -58,7 +61,16 @@ def _body(op: Operation, kernel: Kernel, args: c_text.Args) -> list[str]:
     sizes = [f"const int64_t {name} = {args.dim(d)};" for name, d in kernel.sizes.items()]
     for name, (packed, dtype) in kernel.constants.items():
         args.constant(name, packed, dtype)
-    return [*_inputs(op, kernel, args), *sizes, *_scratch(kernel, args), "{", kernel.body.strip("\n"), "}"]
+    own = [*sizes, *_inputs(op, kernel, args), *_scratch(kernel, args)]
+    return [*_nothing_to_do(op, args), "{", *own, "{", kernel.body.strip("\n"), "}", "}"]
+
+
+def _nothing_to_do(op: Operation, args: c_text.Args) -> list[str]:
+    """Leave before the author's text where the result may have no element: he need not think of sizes of 0 there."""
+    total: Dim = 0
+    for v in op.node.outputs:
+        total = total + v.spec.numel
+    return [] if isinstance(total, int) and total else [f"if ({args.dim(total)} == 0) return;"]
 
 
 def _scratch(kernel: Kernel, args: c_text.Args) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 from sdk_packs import Pack, builder
 
 import tactix
+from tactix.contracts.artifact import Packed
 from tactix.words.dims import prod
 from tactix_sdk import ALIAS, NHWC, DType, Kernel, Operation, Reject, c_tactic, errors, layer
 
@@ -175,3 +176,72 @@ def test_formats_other_than_linear() -> None:
     assert [o.format for o in (*step.inputs, *step.outputs)] == [NHWC, NHWC]
     x = RNG.standard_normal((3, 3, 5, 4)).astype(np.float32)
     np.testing.assert_array_equal(engine(x), 2 * x)
+
+
+NAMES = ("d0", "d1", "x0", "y0", "a", "q", "phase", "fault")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_sizes_are_the_authors(name: str) -> None:
+    """Also those that generated text of other kernels has, with shapes that are known only when it runs."""
+
+    @c_tactic("acme.named@1", "tactix.MatMul@1")
+    def named(op: Operation) -> Kernel:
+        body = f"""
+        for (int64_t i = tid; i < {name}; i += nt) for (int64_t j = 0; j < n; j++) {{
+            float sum = 0;
+            for (int64_t p = 0; p < k; p++) sum += TX_IN0(i * k + p) * TX_IN1(p * n + j);
+            TX_STORE(i * n + j, sum);
+        }}"""
+        (m, k), n = op.inputs[0].shape, op.inputs[1].shape[1]
+        return Kernel(body, sizes={name: m, "k": k, "n": n})
+
+    b = builder(Pack(named))
+    net = b.create_network("named")
+    w = RNG.standard_normal((4, 3)).astype(np.float32)
+    (y,) = net.add_layer("tactix.MatMul", [net.add_input("x", "f32", ("rows", 4)), net.add_constant(w)])
+    net.mark_output(*net.add_layer("tactix.Add", [y, net.add_input("rest", "f32", ("rows", 3))]), name="y")
+    engine = built(b, net, {"x": ((0, 4), (5, 4), (9, 4)), "rest": ((0, 3), (5, 3), (9, 3))})
+    assert [s.info["tactic"] for s in engine.plan.steps] == ["acme.named@1"]
+    for m in (0, 1, 5, 9):
+        x, rest = (RNG.standard_normal((m, n)).astype(np.float32) for n in (4, 3))
+        np.testing.assert_allclose(engine(x, rest), x @ w + rest, rtol=0, atol=1e-5)
+
+
+REFUSED = ("in0", "scratch", "tid", "c_w", "tx_split", "TX_LANES", "int", "new", "uint16_t", "2m", "\u00e9")
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_name_that_means_something_is_refused_at_once(name: str) -> None:
+    with pytest.raises(errors.PluginError, match=f"no name for a size: '{name}'.*Rename it"):
+        Kernel("", sizes={name: 1})
+
+
+def test_a_constant_needs_a_name_of_c() -> None:
+    with pytest.raises(errors.PluginError, match="no name for a constant: 'w-t'"):
+        Kernel("", constants={"w-t": (Packed(1), DType.FP32)})
+
+
+def test_a_body_does_not_run_for_an_empty_result() -> None:
+    """It may divide by a size of 0 there: the process would die of it."""
+
+    @layer("acme.Double@1")
+    def double(x: Any) -> Any:
+        return x * 2
+
+    @c_tactic("acme.double@1", "acme.Double@1")
+    def doubled(op: Operation) -> Kernel:
+        body = """
+        volatile int64_t left = 64 % columns;
+        for (int64_t i = tid; i < m * columns; i += nt) TX_STORE(i, TX_IN0(i) * (left < columns ? 2 : 0));
+        """
+        return Kernel(body, sizes={"m": op.output.shape[0], "columns": op.output.shape[1]})
+
+    b = builder(Pack(doubled, layers=(double,)))
+    net = b.create_network("double")
+    net.mark_output(*net.add_layer("acme.Double", [net.add_input("x", "f32", ("m", "n"))]), name="y")
+    engine = built(b, net, {"x": ((0, 0), (3, 5), (9, 9))})
+    assert [s.info["tactic"] for s in engine.plan.steps] == ["acme.double@1"]
+    for shape in ((3, 0), (0, 0), (0, 4), (3, 5)):
+        x = RNG.standard_normal(shape).astype(np.float32)
+        np.testing.assert_array_equal(engine(x), x * 2)

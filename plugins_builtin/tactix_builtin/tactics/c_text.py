@@ -63,11 +63,12 @@ class Args:
     """The argument list of one kernel. Each method returns a C name; asking twice gives the same name.
 
     ``input(i)``: ``x0``, pointer to the given input ``i``. ``output(j)``: ``y0``. ``constant(name, packed)``:
-    ``c_name``. ``workspace(offset)``: ``w0``. ``dim(d)``: a literal, or ``d0`` for a symbolic one.
+    ``c_name``. ``workspace(offset)``: ``w0``. ``dim(d)``: a literal, or ``d0`` for a symbolic one. ``prefix`` stands
+    before all names but those of constants: for kernels whose body has names of its own.
     """
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def __init__(self, node: Node, prefix: str = "") -> None:
+        self.node, self.prefix = node, prefix
         self.constants: dict[str, Packed] = {}
         self._args: dict[Arg, str] = {}
         self._types: dict[str, str] = {}
@@ -80,19 +81,22 @@ class Args:
 
     def input(self, index: int) -> str:
         """Typed pointer to the node's given input ``index``."""
-        return self._add(art.tensor_in(index), f"x{index}", f"const {ctype(self.node.given[index].spec.dtype)}*")
+        return self._add(
+            art.tensor_in(index), f"{self.prefix}x{index}", f"const {ctype(self.node.given[index].spec.dtype)}*"
+        )
 
     def output(self, index: int = 0) -> str:
         """Typed pointer to output ``index``."""
-        return self._add(art.tensor_out(index), f"y{index}", f"{ctype(self.node.outputs[index].spec.dtype)}*")
+        kind = ctype(self.node.outputs[index].spec.dtype)
+        return self._add(art.tensor_out(index), f"{self.prefix}y{index}", f"{kind}*")
 
     def bytes_in(self, index: int) -> str:
         """``const char*`` to the given input ``index``, for kernels that only move bytes."""
-        return self._add(art.tensor_in(index), f"x{index}", "const char*")
+        return self._add(art.tensor_in(index), f"{self.prefix}x{index}", "const char*")
 
     def bytes_out(self, index: int = 0) -> str:
         """``char*`` to output ``index``."""
-        return self._add(art.tensor_out(index), f"y{index}", "char*")
+        return self._add(art.tensor_out(index), f"{self.prefix}y{index}", "char*")
 
     def constant(self, name: str, packed: Packed, dtype: DType = DType.FP32) -> str:
         """Pointer to a packed constant of that dtype."""
@@ -102,14 +106,14 @@ class Args:
     def workspace(self, offset: Dim = 0, ctype_: str = "float") -> str:
         """Pointer into the workspace, ``offset`` bytes from its start."""
         count = sum(a.kind == "workspace" for a in self._args)
-        return self._add(art.workspace(offset), f"w{count}", f"{ctype_}*")
+        return self._add(art.workspace(offset), f"{self.prefix}w{count}", f"{ctype_}*")
 
     def dim(self, d: Dim) -> str:
         """A dim as C: a literal, or the name of a scalar argument."""
         if isinstance(d, int):
             return str(d)
         count = sum(a.kind == "scalar" for a in self._args)
-        return self._add(art.scalar(d), f"d{count}", "int64_t")
+        return self._add(art.scalar(d), f"{self.prefix}d{count}", "int64_t")
 
     def fault(self) -> str:
         """Pointer to the record in which ``tx_index`` reports an index that is out of range."""

@@ -20,8 +20,10 @@ class RuntimeFlavour(Protocol):
 
     One with a method ``open(runtime, source, verify)`` gets the plan's file or bytes before anything reads them, and
     gives the engine by itself: that they may run here is then its own concern. One with a method
-    ``on_references(plan, steps)`` gives the plan with numpy references in place of those steps, which are of it or its
-    bodies; it raises PlanCompatibilityError where it cannot.
+    ``hands_over(runtime, source)`` says whether ``open`` would give that file or those bytes to another runtime than
+    this, as they are of another format or major version; it raises UntrustedPlan where that is refused. One with a
+    method ``on_references(plan, steps)`` gives the plan with numpy references in place of those steps, which are of it
+    or its bodies; it raises PlanCompatibilityError where it cannot.
     """
 
     key: str

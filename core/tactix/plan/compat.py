@@ -21,9 +21,14 @@ def check(plan: Plan, properties: DeviceProperties, version: str) -> list[str]:
         if not properties.has(feature):
             reasons.append(f"{len(steps)} steps (first {steps[0]!r}) need {feature}, which {properties.name} lacks")
     built = str(plan.meta.get("tactix", version))
-    if built.split(".")[0] != version.split(".")[0]:
+    if not same_major(built, version):
         reasons.append(f"it was built by tactix {built}, this is tactix {version}")
     return reasons
+
+
+def same_major(built: str, version: str) -> bool:
+    """Whether keys mean the same to both versions."""
+    return built.split(".")[0] == version.split(".")[0]
 
 
 def warnings(plan: Plan, properties: DeviceProperties, version: str) -> list[str]:

@@ -126,7 +126,10 @@ class Runtime(Recorded):
 
     def check(self, source: str | Path | bytes | Plan) -> list[str]:
         """All reasons why the default flavour cannot run a plan here; empty if it can. Nothing of it is run."""
+        flavour = self.session.flavours["default"]
         try:
+            if not isinstance(source, Plan) and hasattr(flavour, "hands_over") and flavour.hands_over(self, source):
+                return []
             plan = source if isinstance(source, Plan) else container.load(source)
         except TactixError as e:
             return [str(e)]

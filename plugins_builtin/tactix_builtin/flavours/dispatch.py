@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import tactix
 from tactix.contracts.trust import OnUntrusted
-from tactix.plan.container import mapped
+from tactix.plan.compat import same_major
+from tactix.plan.container import VERSION, mapped
+from tactix.run.admission import Verdict
 from tactix.words.errors import InvalidArgument, PlanCompatibilityError, PlanFormatError, UntrustedPlan
 
 if TYPE_CHECKING:
@@ -33,8 +36,7 @@ class DispatchFlavour:
                 "the plan has no lean runtime in it", reasons=(f"it was built by tactix {found.version}",),
                 do="Build it with BuilderFlag.VERSION_COMPATIBLE, or name one: runtime.load_runtime(path)",
             )  # fmt: skip
-        if runtime.on_untrusted is not OnUntrusted.ALLOW and not runtime.session.vouched(found.seal):
-            raise _refusal(found)
+        check_trust(runtime, found)
         return hand_over(runtime, guest.unpack(found.runtime), data, found, verify)
 
     def load(self, plan: Any, session: Any, device: Device, options: Any) -> Any:
@@ -56,6 +58,39 @@ def envelope_of(source: Any) -> tuple[memoryview, Envelope]:
     except PlanFormatError as e:
         e.who = ": ".join(filter(None, (str(source), e.who)))
         raise
+
+
+def is_foreign(source: Any) -> bool:
+    """Whether that is a plan of another format or major version with its runtime in it. Raises OSError."""
+    try:
+        found = envelope_of(source)[1]
+    except PlanFormatError:
+        return False
+    return found.runtime is not None and (found.format != VERSION or not _is_near(found.version))
+
+
+def is_ours(meta: Mapping[str, Any]) -> bool:
+    """Whether a plan that could be decoded is for this runtime, or brings no other."""
+    from tactix_builtin.lean.envelope import LEAN
+
+    return LEAN not in meta or _is_near(str(meta.get("tactix", "")))
+
+
+def _is_near(version: str) -> bool:
+    return not version or same_major(version, tactix.__version__)
+
+
+def judge(runtime: Any, found: Envelope) -> Verdict:
+    """What becomes of the code that a plan brings with its runtime. Raises UntrustedPlan for a forged signature."""
+    vouched = runtime.session.vouched(found.seal)
+    runs = vouched or runtime.on_untrusted is OnUntrusted.ALLOW
+    return Verdict(vouched, True, "runs" if runs else "refused")
+
+
+def check_trust(runtime: Any, found: Envelope) -> None:
+    """Raises UntrustedPlan where a plan's own runtime may not run."""
+    if judge(runtime, found).outcome == "refused":
+        raise _refusal(found)
 
 
 def no_bytes(flavour: str) -> InvalidArgument:

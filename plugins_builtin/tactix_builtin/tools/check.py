@@ -13,7 +13,7 @@ from tactix.run.runtime import Runtime
 from tactix.words.errors import TactixError
 from tactix.words.logger import Logger, Severity, printable
 from tactix_builtin.cli import OK, PLAN
-from tactix_builtin.flavours.dispatch import envelope_of
+from tactix_builtin.flavours.dispatch import envelope_of, is_foreign, judge
 from tactix_builtin.tools import options, show
 
 
@@ -38,8 +38,8 @@ def command(session: Session, /, plan: str, untrusted: str | None, as_json: bool
     """Say whether PLAN can run here, without running any of it: every reason against it, and what to be warned of.
 
     Looked at are its format and version, who vouches for it, the device and its features, and the plugins that it
-    needs. Exit code 5 if it cannot run, or would be refused; one that holds its lean runtime may still run with
-    --flavour dispatch.
+    needs. Exit code 5 if it cannot run, or would be refused. One of another version that holds its lean runtime runs on
+    that; here it is asked who vouches for it, and nothing else.
     """
     facts = report(plan, session, untrusted)
     if as_json:
@@ -50,24 +50,26 @@ def command(session: Session, /, plan: str, untrusted: str | None, as_json: bool
 
 
 def report(file: str, session: Session, untrusted: str | None = None) -> dict[str, Any]:
-    """JSON: format, version, whether it holds a lean runtime, what of its code would run, reasons against running it,
-    warnings. ``untrusted``: as ``Runtime`` takes it. Raises OSError.
+    """JSON: format, version, whether it holds a lean runtime and runs on that, what of its code would run, reasons
+    against running it, warnings. ``untrusted``: as ``Runtime`` takes it. Raises OSError.
     """
-    found, heard, trust = None, Heard(), None
+    found, heard, trust, foreign = None, Heard(), None, False
     runtime = Runtime(heard, session, on_untrusted=untrusted or "")
     try:
         _, found = envelope_of(file)
-        plan = container.load(file)
-        trust = runtime.judge(plan)
+        foreign = is_foreign(file)
+        plan = None if foreign else container.load(file)
+        trust = runtime.judge(plan) if plan else judge(runtime, found)
     except TactixError as e:
         reasons = [str(e)]
     else:
-        reasons = runtime.check(plan)
+        reasons = runtime.check(plan or file)
     return {
         "file": file,
         "format": found and found.format,
         "tactix": found and found.version,
         "lean_runtime": bool(found and found.runtime is not None),
+        "runs_on_lean_runtime": foreign,
         "trust": trust and {**asdict(trust), "policy": runtime.on_untrusted},
         "reasons": reasons,
         "warnings": heard.warnings,
@@ -79,9 +81,14 @@ def _print(facts: dict[str, Any]) -> None:
     for text in (*facts["reasons"], *(f"warning: {w}" for w in facts["warnings"])):
         console.print(f"- {printable(text)}", markup=False, soft_wrap=True)
     if facts["lean_runtime"]:
-        hint = ": try --flavour dispatch" if facts["reasons"] else ""
-        show.line(console, f"It holds the lean runtime of tactix {facts['tactix']}{hint}.")
+        show.line(console, f"It holds the lean runtime of tactix {facts['tactix']}{_use(facts)}.")
     console.print(f"{facts['file']}: {_outcome(facts)}", soft_wrap=True)
+
+
+def _use(facts: dict[str, Any]) -> str:
+    if facts["runs_on_lean_runtime"]:
+        return ", which is what runs it here"
+    return ": try --flavour dispatch" if facts["reasons"] else ""
 
 
 def _outcome(facts: dict[str, Any]) -> str:

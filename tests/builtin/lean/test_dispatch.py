@@ -25,6 +25,7 @@ from tactix.words import dims, errors
 from tactix.words.dtypes import DType
 from tactix.words.tensor import Element
 from tactix_builtin.cli import main
+from tactix_builtin.flavours import dispatch
 from tactix_builtin.lean import envelope, guest, wheel
 from tactix_builtin.tools import arrays
 
@@ -285,24 +286,79 @@ def test_a_plan_in_memory_is_not_handed_over(flavour: str, saved: Any) -> None:
         tactix.Runtime(flavour=flavour).load(container.load(saved[0]))
 
 
-def test_another_format_is_told_with_its_cure(saved: Any) -> None:
-    data = rewritten(saved[0], lambda header: None, version=container.VERSION + 1)
-    with pytest.raises(errors.PlanFormatError, match=f"plan format {container.VERSION + 1}.*dispatch"):
+def _older(header: dict[str, Any]) -> None:
+    header["meta"]["tactix"] = "77.0.0"
+
+
+@pytest.fixture
+def bare(built: Callable[..., Any]) -> Any:
+    """A plan without the runtime that it may need."""
+    return built("mlp", COMPATIBLE, BuilderFlag.EXCLUDE_LEAN_RUNTIME)
+
+
+def test_another_format_is_told_with_its_cure(bare: Any) -> None:
+    data = rewritten(bare[0], lambda header: None, version=container.VERSION + 1)
+    with pytest.raises(errors.PlanFormatError, match=f"plan format {container.VERSION + 1}.*VERSION_COMPATIBLE"):
         tactix.Runtime().deserialize(data)
 
 
-def test_another_major_version_is_told_with_its_cure(saved: Any) -> None:
-    def older(header: dict[str, Any]) -> None:
-        header["meta"]["tactix"] = "77.0.0"
-
-    data = rewritten(saved[0], older)
+def test_another_major_version_is_told_with_its_cure(bare: Any) -> None:
+    data = rewritten(bare[0], _older)
     runtime = tactix.Runtime(on_untrusted="allow")
-    with pytest.raises(errors.PlanCompatibilityError, match=r"77\.0\.0.*dispatch") as e:
+    with pytest.raises(errors.PlanCompatibilityError, match=r"77\.0\.0.*VERSION_COMPATIBLE") as e:
         runtime.deserialize(data)
     assert runtime.check(data) == list(e.value.reasons)
 
 
-def test_check_gives_all_reasons(saved: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _become_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tactix, "__version__", "77.0.0")
+
+
+def _become_another_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = container.VERSION + 1
+    for module in (container, dispatch):
+        monkeypatch.setattr(module, "VERSION", later)
+
+
+@pytest.mark.parametrize("become", [_become_another_version, _become_another_format])
+def test_a_plan_of_another_version_opens_by_itself(
+    become: Callable[[pytest.MonkeyPatch], None], saved: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the runtime that it brings, from a file and from bytes."""
+    wheel.wheel()  # of the version that this still is
+    become(monkeypatch)
+    for source in (saved[0], saved[0].read_bytes()):
+        assert tactix.Runtime().check(source) == []
+        engine = tactix.Runtime().deserialize(source)
+        assert type(engine).__module__.startswith("_tactix_lean_")
+        found = engine.create_execution_context().run(saved[1])
+        assert [y.tobytes() for y in found.values()] == expected(saved)
+
+
+@pytest.mark.parametrize("policy", ["refuse", "references"])
+@pytest.mark.parametrize("version", [container.VERSION, container.VERSION + 1])
+def test_a_plan_of_another_version_is_trusted_as_the_flavour_dispatch_does(
+    version: int, policy: str, saved: Any
+) -> None:
+    """Before anything of it runs: its runtime is Python, which references cannot stand for."""
+    data = rewritten(saved[0], _older, version=version)
+    refused = []
+    for flavour in ("default", "dispatch"):
+        with pytest.raises(errors.UntrustedPlan, match="its lean runtime") as e:
+            tactix.Runtime(flavour=flavour, on_untrusted=policy).deserialize(data)
+        refused.append(str(e.value))
+    assert refused[0] == refused[1]
+    assert tactix.Runtime(on_untrusted=policy).check(data) == refused[:1]
+    assert tactix.Runtime(on_untrusted="allow").check(data) == []
+
+
+def test_a_damaged_plan_of_this_version_is_not_handed_over(saved: Any) -> None:
+    data = rewritten(saved[0], lambda header: header.pop("steps"))
+    with pytest.raises(errors.PlanFormatError, match="steps"):
+        tactix.Runtime(on_untrusted="allow").deserialize(data)
+
+
+def test_check_gives_all_reasons(saved: Any, bare: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(header: dict[str, Any]) -> None:
         header["meta"]["tactix"] = "77.0.0"
         header["steps"][0]["artifact"]["launcher"] = "acme.none@1"
@@ -312,7 +368,7 @@ def test_check_gives_all_reasons(saved: Any, tmp_path: Path, monkeypatch: pytest
     assert tactix.Runtime(on_untrusted="allow").check(saved[0]) == []
     assert tactix.Runtime().check(container.load(saved[0]))
     assert tactix.Runtime(on_untrusted="references").check(saved[0]) == []
-    reasons = tactix.Runtime().check(rewritten(saved[0], broken))
+    reasons = tactix.Runtime().check(rewritten(bare[0], broken))
     for part in ("nobody vouches", "cold_fusion", "77.0.0", "acme.none@1"):
         assert any(part in r for r in reasons), part
     assert len(reasons) == 4
@@ -340,8 +396,11 @@ def test_check(saved: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(["check", str(other), "--json"]) == 5
     facts = json.loads(capsys.readouterr().out)
     assert facts["format"] == 9
-    assert facts["lean_runtime"] is True
+    assert facts["lean_runtime"] is facts["runs_on_lean_runtime"] is True
+    assert facts["trust"]["outcome"] == "refused"
     assert len(facts["reasons"]) == 1
+    assert main(["check", str(other), "--untrusted", "allow"]) == 0
+    assert "which is what runs it here" in capsys.readouterr().out
     other.write_bytes(b"\x89tactix\n")
     assert main(["check", str(other)]) == 5
     assert "cannot run here" in capsys.readouterr().out

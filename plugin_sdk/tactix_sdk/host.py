@@ -150,9 +150,10 @@ class FunctionLayer(Layer):
 
     def __init__(
         self, key: str, reference: Function, infer: Function | None, attrs: Any, imports: tuple[str, ...],
-        examples: Sequence[Example],
+        examples: Sequence[Example], takes_epilogue: bool = False,
     ) -> None:  # fmt: skip
         self.key, self.Attrs, self.imports, self.__doc__ = key, attrs, imports, reference.__doc__
+        self.takes_epilogue = takes_epilogue
         self.function, self._infer, self.examples = reference, infer, examples
 
     def __reduce__(self) -> Any:
@@ -177,19 +178,21 @@ class FunctionLayer(Layer):
 def layer(
     key: str, *, onnx: str | tuple[str, ...] = (),
     infer: Callable[..., TensorSpec | Sequence[TensorSpec]] | None = None, examples: Sequence[Example] = (),
+    takes_epilogue: bool = False,
 ) -> Callable[[Function], FunctionLayer]:  # fmt: skip
     """Make a layer of its reference: positional parameters are arrays or None, keyword-only ones attributes.
 
     ``infer(*specs, **attributes)``: specs of the outputs, whose dims may be symbolic; by default the first input's.
     ``onnx``: operators of these attributes that it stands for. ``examples``: attributes by name and input specs, as
-    ``({"axis": 1}, "f32 3 4; i64 2")``, on which the checks of ``tactix_sdk.testing`` try it. Raises InvalidArgument
-    for an attribute without a default.
+    ``({"axis": 1}, "f32 3 4; i64 2")``, on which the checks of ``tactix_sdk.testing`` try it. ``takes_epilogue``:
+    pointwise layers behind it become part of its kernels, which store by ``TX_STORE``. Raises InvalidArgument for an
+    attribute without a default.
     """
 
     def wrap(reference: Function) -> FunctionLayer:
         keywords = [p for p in inspect.signature(reference).parameters.values() if p.kind is p.KEYWORD_ONLY]
         attrs = schema_of(key, keywords) if keywords else NoAttrs
         ops = (onnx,) if isinstance(onnx, str) else tuple(onnx)
-        return FunctionLayer(key, reference, infer, attrs, tuple(f"onnx:{op}" for op in ops), examples)
+        return FunctionLayer(key, reference, infer, attrs, tuple(f"onnx:{op}" for op in ops), examples, takes_epilogue)
 
     return wrap

@@ -245,3 +245,28 @@ def test_a_body_does_not_run_for_an_empty_result() -> None:
     for shape in ((3, 0), (0, 0), (0, 4), (3, 5)):
         x = RNG.standard_normal(shape).astype(np.float32)
         np.testing.assert_array_equal(engine(x), x * 2)
+
+
+@pytest.mark.parametrize("takes", [False, True])
+def test_a_packs_own_layer_takes_epilogues_if_it_says_so(takes: bool) -> None:
+    @layer("acme.Double@1", takes_epilogue=takes)
+    def double(x: Any) -> Any:
+        return x * 2
+
+    @c_tactic("acme.double@1", "acme.Double@1")
+    def doubled(op: Operation) -> Kernel:
+        body = "for (int64_t i = tid; i < n; i += nt) TX_STORE(i, 2 * TX_IN0(i));"
+        return Kernel(body, sizes={"n": op.output.numel})
+
+    b = builder(Pack(doubled, layers=(double,)))
+    net = b.create_network("double")
+    x, rest = (net.add_input(name, "f32", (3, 5)) for name in ("x", "rest"))
+    (y,) = net.add_layer("tactix.Relu", [net.add_layer("acme.Double", [x])[0]])
+    (y,) = net.add_layer("tactix.Add", [y, rest])
+    net.mark_output(y, "y")
+    engine = b.build(net, tactix.BuilderConfig(timing_cache=False, builder_optimization_level=1))
+    assert engine.plan.steps[0].info["tactic"] == "acme.double@1"
+    together = ["acme.Double@1", "tactix.Relu@1", "tactix.Add@1"]
+    assert engine.plan.steps[0].info["layers"] == (together if takes else together[:1])
+    x, rest = (RNG.standard_normal((3, 5)).astype(np.float32) for _ in range(2))
+    np.testing.assert_array_equal(engine(x, rest), np.maximum(2 * x, 0) + rest)

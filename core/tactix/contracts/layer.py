@@ -21,14 +21,17 @@ class Layer:
 
     ``key``: ``namespace.Name@version``. ``Attrs``: a frozen dataclass whose fields are ints, floats, strings, bools,
     dims, dtypes or tuples of them. ``commutative``: the first two inputs may be swapped.
-    ``takes_objects``: inputs may be sequences or optionals. ``imports``: operators of
-    model formats that mean this layer with attributes of the same names, as ``"onnx:domain::Op"``.
+    ``takes_objects``: inputs may be sequences or optionals. ``takes_epilogue``: kernels hold each element of the one
+    result in a register before it is stored, so that pointwise layers which read it may be computed there; tactics that
+    cannot do so reject fused nodes. ``imports``: operators of model formats that mean this layer with attributes of the
+    same names, as ``"onnx:domain::Op"``.
     """
 
     key: str
     Attrs: Any = NoAttrs
     commutative: bool = False
     takes_objects: bool = False
+    takes_epilogue: bool = False
     imports: tuple[str, ...] = ()
 
     def infer(self, attrs: Any, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:

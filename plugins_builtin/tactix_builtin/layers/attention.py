@@ -33,6 +33,7 @@ class Attention(Layer):
     """
 
     key = "tactix.Attention@1"
+    takes_epilogue = True
     Attrs = AttentionAttrs
 
     def infer(self, attrs: AttentionAttrs, inputs: Specs) -> list[TensorSpec]:
@@ -82,6 +83,7 @@ class TokenAttention(Layer):
     """
 
     key = "tactix.TokenAttention@1"
+    takes_epilogue = True
     Attrs = TokenAttentionAttrs
 
     def infer(self, attrs: TokenAttentionAttrs, inputs: Specs) -> list[TensorSpec]:

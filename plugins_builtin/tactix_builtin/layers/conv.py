@@ -34,6 +34,7 @@ class Convolution(Layer):
     """
 
     key = "tactix.Convolution@1"
+    takes_epilogue = True
     Attrs = ConvolutionAttrs
 
     def infer(self, attrs: ConvolutionAttrs, inputs: Specs) -> list[TensorSpec]:
@@ -97,6 +98,7 @@ class ConvTranspose(Layer):
     """
 
     key = "tactix.ConvTranspose@1"
+    takes_epilogue = True
     Attrs = ConvTransposeAttrs
 
     def infer(self, attrs: ConvTransposeAttrs, inputs: Specs) -> list[TensorSpec]:

@@ -58,6 +58,7 @@ class IntegerConvolution(Layer):
     """
 
     key = "tactix.IntegerConvolution@1"
+    takes_epilogue = True
     Attrs = IntegerConvolutionAttrs
 
     def infer(self, attrs: IntegerConvolutionAttrs, inputs: Specs) -> list[TensorSpec]:
@@ -81,6 +82,7 @@ class IntegerMatMul(Layer):
     """``a @ b + c``: a (..., m, k) u8 or i8, b (k, n) i8, c (n,) i32 or absent; y (..., m, n) i32."""
 
     key = "tactix.IntegerMatMul@1"
+    takes_epilogue = True
 
     def infer(self, attrs: Any, inputs: Specs) -> list[TensorSpec]:
         a, b = required(self, inputs, 2)

@@ -18,6 +18,7 @@ class MatMul(Layer):
     """``a @ b`` as numpy: (..., m, k) times (..., k, n), batch axes broadcast, a vector is a row or a column."""
 
     key = "tactix.MatMul@1"
+    takes_epilogue = True
     imports = ("onnx:ai.onnx::MatMul",)
 
     def infer(self, attrs: Any, inputs: Specs) -> list[TensorSpec]:
@@ -49,6 +50,7 @@ class Gemm(Layer):
     """``alpha a' b' + beta c``: a' (m, k), b' (k, n), c broadcast to (m, n) or absent."""
 
     key = "tactix.Gemm@1"
+    takes_epilogue = True
     Attrs = GemmAttrs
     imports = ("onnx:ai.onnx::Gemm",)
 

@@ -64,6 +64,7 @@ class InstanceNormalization(Layer):
     """Each sample's channel to mean 0 and variance 1 over its spatial axes, then ``scale`` and ``bias`` per channel."""
 
     key = "tactix.InstanceNormalization@1"
+    takes_epilogue = True
     Attrs = EpsilonAttrs
     imports = ("onnx:ai.onnx::InstanceNormalization",)
 
@@ -88,6 +89,7 @@ class GroupNormalization(Layer):
     """Each sample's group of channels to mean 0 and variance 1, then ``scale`` and ``bias`` per channel."""
 
     key = "tactix.GroupNormalization@1"
+    takes_epilogue = True
     Attrs = GroupNormalizationAttrs
 
     def infer(self, attrs: GroupNormalizationAttrs, inputs: Specs) -> list[TensorSpec]:
@@ -127,6 +129,7 @@ class LayerNormalization(Layer):
     """The axes from ``axis`` on to mean 0 and variance 1, then ``scale`` and (optional) ``bias``, broadcast to x."""
 
     key = "tactix.LayerNormalization@1"
+    takes_epilogue = True
     Attrs = LayerNormalizationAttrs
 
     def infer(self, attrs: LayerNormalizationAttrs, inputs: Specs) -> list[TensorSpec]:
@@ -145,6 +148,7 @@ class RMSNormalization(Layer):
     """``x / sqrt(mean(x^2) + epsilon)`` over the axes from ``axis`` on, times ``scale``, broadcast to x."""
 
     key = "tactix.RMSNormalization@1"
+    takes_epilogue = True
     Attrs = LayerNormalizationAttrs
 
     def infer(self, attrs: LayerNormalizationAttrs, inputs: Specs) -> list[TensorSpec]:

@@ -96,6 +96,7 @@ class MaxPool(Pool):
     """The largest element of each window; pads never win."""
 
     key = "tactix.MaxPool@1"
+    takes_epilogue = True
 
     def reduce(self, attrs: PoolAttrs, x: Array, view: Geometry) -> Array:
         lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
@@ -110,6 +111,7 @@ class AveragePool(Pool):
     """The mean of each window over the elements that count."""
 
     key = "tactix.AveragePool@1"
+    takes_epilogue = True
     Attrs = AveragePoolAttrs
 
     def reduce(self, attrs: AveragePoolAttrs, x: Array, view: Geometry) -> Array:
@@ -145,6 +147,7 @@ class GlobalAveragePool(GlobalPool):
     """The mean over the spatial axes."""
 
     key = "tactix.GlobalAveragePool@1"
+    takes_epilogue = True
     imports: tuple[str, ...] = ("onnx:ai.onnx::GlobalAveragePool",)
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
@@ -156,6 +159,7 @@ class GlobalMaxPool(GlobalPool):
     """The largest element over the spatial axes."""
 
     key = "tactix.GlobalMaxPool@1"
+    takes_epilogue = True
     imports = ("onnx:ai.onnx::GlobalMaxPool",)
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:

@@ -55,6 +55,7 @@ class ReduceSum(Reduce):
     """The sum."""
 
     key = "tactix.ReduceSum@1"
+    takes_epilogue = True
     tracks = True
 
     def reduce(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
@@ -65,6 +66,7 @@ class ReduceMean(Reduce):
     """The mean; of integers, truncated."""
 
     key = "tactix.ReduceMean@1"
+    takes_epilogue = True
 
     def reduce(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         y = x.mean(axis=axes, keepdims=keepdims)
@@ -75,6 +77,7 @@ class ReduceProd(Reduce):
     """The product."""
 
     key = "tactix.ReduceProd@1"
+    takes_epilogue = True
     tracks = True
 
     def reduce(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
@@ -100,6 +103,7 @@ class ReduceMax(Reduce):
     """The largest element; of none, the lowest number of the dtype."""
 
     key = "tactix.ReduceMax@1"
+    takes_epilogue = True
     tracks = True
 
     def reduce(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
@@ -110,6 +114,7 @@ class ReduceMin(Reduce):
     """The smallest element; of none, the highest number of the dtype."""
 
     key = "tactix.ReduceMin@1"
+    takes_epilogue = True
     tracks = True
 
     def reduce(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:

@@ -41,6 +41,7 @@ class Softmax(AlongAxis):
     """``exp(x) / sum(exp(x))``."""
 
     key = "tactix.Softmax@1"
+    takes_epilogue = True
 
     def reference(self, attrs: SoftmaxAttrs, *inputs: Array) -> tuple[Array, ...]:
         return (softmax(wide(inputs[0]), attrs.axis).astype(inputs[0].dtype, copy=False),)
@@ -50,6 +51,7 @@ class LogSoftmax(AlongAxis):
     """``x - log(sum(exp(x)))``."""
 
     key = "tactix.LogSoftmax@1"
+    takes_epilogue = True
 
     def reference(self, attrs: SoftmaxAttrs, *inputs: Array) -> tuple[Array, ...]:
         x = wide(inputs[0])

@@ -28,6 +28,7 @@ class WideConvolution(Layer):
     """As Convolution, summed in float32 and not rounded. x, w: 16-bit floats; b: f32 or absent; y: f32."""
 
     key = "tactix.WideConvolution@1"
+    takes_epilogue = True
     Attrs = ConvolutionAttrs
 
     def infer(self, attrs: ConvolutionAttrs, inputs: Specs) -> list[TensorSpec]:
@@ -45,6 +46,7 @@ class WideConvTranspose(Layer):
     """As ConvTranspose, summed in float32 and not rounded. x, w: 16-bit floats; b: f32 or absent; y: f32."""
 
     key = "tactix.WideConvTranspose@1"
+    takes_epilogue = True
     Attrs = ConvTransposeAttrs
 
     def infer(self, attrs: ConvTransposeAttrs, inputs: Specs) -> list[TensorSpec]:
@@ -62,6 +64,7 @@ class WideMatMul(Layer):
     """``a @ b + c`` summed in float32, not rounded. a (..., m, k), b (k, n): 16-bit floats; c: (n,) f32 or absent."""
 
     key = "tactix.WideMatMul@1"
+    takes_epilogue = True
 
     def infer(self, attrs: Any, inputs: Specs) -> list[TensorSpec]:
         a, b = required(self, inputs, 2)
@@ -79,6 +82,7 @@ class WideGlobalAveragePool(GlobalAveragePool):
     """The mean over the spatial axes, not rounded. x (N, C, spatial...): 16-bit floats; y (N, C, 1...): f32."""
 
     key = "tactix.WideGlobalAveragePool@1"
+    takes_epilogue = True
     imports: tuple[str, ...] = ()
 
     def infer(self, attrs: Any, inputs: Specs) -> list[TensorSpec]:

@@ -11,24 +11,13 @@ from tactix.words.dims import Shape
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 
-TAKE_EPILOGUES = frozenset({
-    "tactix.Convolution", "tactix.ConvTranspose", "tactix.MatMul", "tactix.Gemm", "tactix.Attention",
-    "tactix.LayerNormalization", "tactix.RMSNormalization", "tactix.GroupNormalization",
-    "tactix.InstanceNormalization", "tactix.Softmax", "tactix.LogSoftmax", "tactix.MaxPool", "tactix.AveragePool",
-    "tactix.GlobalAveragePool", "tactix.GlobalMaxPool", "tactix.ReduceSum", "tactix.ReduceMean", "tactix.ReduceMax",
-    "tactix.ReduceMin", "tactix.ReduceProd", "tactix.IntegerConvolution", "tactix.IntegerMatMul",
-    "tactix.WideConvolution", "tactix.WideConvTranspose", "tactix.WideMatMul",
-    "tactix.WideGlobalAveragePool", "tactix.TokenAttention",
-})  # fmt: skip
-"""Layers whose kernels hold each result in a register before it is stored."""
-
 
 def takes_epilogue(node: Node) -> bool:
-    """Whether the node has one such layer and one result; kernels that take the largest of integers hold bytes."""
+    """Whether the node's anchor says so and has one result; kernels that take the largest of integers hold bytes."""
     anchor = node.anchor
-    if anchor is None or len(node.outputs) != 1 or anchor.layer.key.split("@")[0] not in TAKE_EPILOGUES:
+    if anchor is None or len(node.outputs) != 1 or not anchor.layer.takes_epilogue:
         return False
-    return anchor.layer.name != "MaxPool" or node.given[0].spec.dtype.is_float
+    return anchor.layer.key != "tactix.MaxPool@1" or node.given[0].spec.dtype.is_float
 
 
 def broadcasts_surely(shape: Shape, out: Shape) -> bool:

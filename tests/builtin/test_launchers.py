@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -48,7 +50,7 @@ from tactix_builtin.devices import devices
 from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.flavours import flavours
 from tactix_builtin.launchers import elf, launchers
-from tactix_builtin.launchers.elf import TABLE_WORDS, ElfLauncher, library
+from tactix_builtin.launchers.elf import TABLE_WORDS, ElfLauncher, Executor, Library, executor, library
 from tactix_builtin.tactics.cc import executor_text
 
 N = sym("n")
@@ -129,8 +131,8 @@ def test_a_run_is_a_builtin_function_where_python_can_make_one_and_goes_through_
 ) -> None:
     if builtin and sys.implementation.name != "cpython":
         pytest.skip("no CPython")
-    own = library(_compiled())
-    monkeypatch.setattr(elf, "_executors", {own.abi: own})
+    own = Executor(library(_compiled()))
+    monkeypatch.setattr(elf, "_executors", {elf.ABI: own})
     if not builtin:
         monkeypatch.setattr(own, "_method", None)
     run = ElfLauncher().link(_chain(2), _context())
@@ -243,6 +245,12 @@ REST = 16
 """Runs until others are timed, a word of txe_table."""
 
 
+@functools.cache
+def _pool_of(lib: Library) -> Executor:
+    """The one in that library, also where another runs those of engines."""
+    return Executor(lib)
+
+
 class NativeTable:
     """Launches of a kernel that tells who runs it, one for each row of ``told``, without a launcher.
 
@@ -253,22 +261,23 @@ class NativeTable:
     END, BARRIERS, KIND, TRIALS, ALONE = 7, 8, 9, 10, 13
 
     def __init__(self, told: Any, threads: int, tries: int = 0, take: Any = None, lib: Any = None) -> None:
-        self.lib = lib or library(_compiled())
+        lib = lib or library(_compiled())
+        self.pool = _pool_of(lib)
         count = len(told)
         rows = np.zeros((count, 3), np.int64)
         rows[:, 0] = [_address(row) for row in told]
         rows[:, 1:] = 0 if take is None else take
         args = np.array([_address(row) for row in rows], np.int64)
-        kernels = np.full(count, self.lib.address("who" if take is None else "take"), np.int64)
+        kernels = np.full(count, lib.address("who" if take is None else "take"), np.int64)
         self.alone, self.shared, self.single = times = np.zeros((3, count), np.int64)
         arrays = [_address(a) for a in (kernels, args, *times)]
         self.fields = np.array([count, threads, *arrays, *[0] * 11], np.int64)
         assert len(self.fields) == TABLE_WORDS
         self._held = told, rows, args, kernels, times
-        self.lib.start(_address(self.fields), tries)
+        self.pool.start(_address(self.fields), tries)
 
     def run(self) -> int:
-        return int(self.lib.run(_address(self.fields)))
+        return int(self.pool.run(_address(self.fields)))
 
 
 @pytest.mark.parametrize("option", ["-O2", "-DTXE_NO_FUTEX"])
@@ -399,7 +408,7 @@ def test_choices_stay_at_a_near_shape_and_are_made_anew_later() -> None:
         table.run()
     assert table.fields[table.KIND] == 3
     assert table.fields[table.END] == 1
-    table.lib.move(_address(table.fields))
+    table.pool.move(_address(table.fields))
     rest = int(table.fields[REST])
     assert [table.run() for _ in range(rest)] == [3] * rest, "shared out at once"
     table.run()
@@ -447,9 +456,9 @@ def test_a_growing_sequence_goes_on_with_its_timed_runs(monkeypatch: pytest.Monk
 def test_every_thread_takes_part() -> None:
     for threads in (1, 2, 5, 3, 1, 4):
         assert _who(threads) == {threads}
-    lib = library(_compiled())
-    assert lib.set_threads(6) == 6
-    assert lib.set_threads(1000) == 255
+    pool = executor(library(_compiled()))
+    assert pool.set_threads(6) == 6
+    assert pool.set_threads(1000) == 255
 
 
 def test_many_libraries_at_once_are_told_apart() -> None:
@@ -463,7 +472,61 @@ def test_many_libraries_at_once_are_told_apart() -> None:
         run.bind({"n": 1}, [_address(got)])
         run()
         assert got[0] == value
-    assert library(_compiled()) is library(bytes(bytearray(_compiled())))
+    lib = library(_compiled())
+    assert library(bytes(bytearray(_compiled()))) is lib
+
+
+def _giving(value: int, text: str) -> tuple[Runnable, Any]:
+    """What writes that value, with code of its own, and where it writes it."""
+    got = np.full(1, -1, np.int64)
+    step = Step("give", _native("give", [Launch((tensor_in(0),))], _other(_compiled(text), value)), (_vector(0),), ())
+    run = ElfLauncher().link([step], _context(2))
+    run.bind({"n": 1}, [_address(got)])
+    return run, got
+
+
+def _other(content: bytes, value: int) -> bytes:
+    """The same shared object with another number in it."""
+    old = struct.pack("<q", PATTERN)
+    assert content.count(old) == 1
+    return content.replace(old, struct.pack("<q", value))
+
+
+PATTERN = 0x7AC71C5EED5EED01
+GIVING = f"""#include <stdint.h>
+const volatile int64_t tx_value = {PATTERN};
+void give(const int64_t *a, int tid, int nt) {{ (void)nt; if (!tid) *(int64_t *)a[0] = tx_value; }}
+"""
+
+
+def _mapped() -> int:
+    """Parts of libraries that are in the memory of this process."""
+    return sum("tactix-plan" in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc to look into")
+def test_libraries_are_unloaded_with_the_last_that_runs_them() -> None:
+    """Not those of engines that are kept, nor the one whose threads run them all."""
+    kept = [_giving(value, GIVING) for value in (1, 2, 3)]
+    gc.collect()
+    before = _mapped()
+    for value in range(10, 310):
+        run, got = _giving(value, GIVING)
+        run()
+        assert got[0] == value
+        del run
+    gc.collect()
+    assert _mapped() <= before
+    for value, (run, got) in enumerate(kept, 1):
+        run()
+        assert got[0] == value
+    kept.clear()
+    del run
+    gc.collect()
+    assert _mapped() < before
+    again, got = _giving(1, GIVING)
+    again()
+    assert got[0] == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"not an object", b"\x7fELF" + bytes(100)])
@@ -520,7 +583,7 @@ def test_the_interpreter_exits_cleanly_with_workers_awake_and_asleep(tmp_path: P
     program = textwrap.dedent("""
         import sys, time
         import numpy as np
-        from tactix_builtin.launchers.elf import library
+        from tactix_builtin.launchers.elf import executor, library
         from tactix_builtin.devices.cpu import CpuDevice
         lib = library(open(sys.argv[1], "rb").read())
         told = np.zeros(8, np.int64)
@@ -530,10 +593,11 @@ def test_the_interpreter_exits_cleanly_with_workers_awake_and_asleep(tmp_path: P
         times = np.zeros(3, np.int64)
         addresses = [a.ctypes.data for a in (kernels, pointers, times, times[1:], times[2:])]
         table = np.array([1, 4, *addresses, *[0] * 11], np.int64)
-        lib.start(table.ctypes.data, 0)
-        assert lib.run(table.ctypes.data) == 4
+        pool = executor(lib)
+        pool.start(table.ctypes.data, 0)
+        assert pool.run(table.ctypes.data) == 4
         stream = CpuDevice().create_stream()
-        stream.submit(lambda: lib.repeat(table.ctypes.data, 1000))
+        stream.submit(lambda: pool.repeat(table.ctypes.data, 1000))
         time.sleep(float(sys.argv[2]))
         print("done")
     """)

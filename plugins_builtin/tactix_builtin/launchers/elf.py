@@ -1,11 +1,13 @@
 """Runs machine code: shared objects in memory, one flat table of arguments, one native call for all steps.
 
-A library is loaded once per process and content. The executor (kernels/cpu/executor.c) is part of every library; the
-first one with the right ABI runs them all, so that the process has one pool of worker threads.
+A library is loaded once per process and content, and unloaded when nothing has kernels of it any more. The executor
+(kernels/cpu/executor.c) is part of every library; the first one with the right ABI runs them all, so that the process
+has one pool of worker threads. These threads never end, so the executor's library stays.
 """
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import functools
 import hashlib
@@ -46,11 +48,13 @@ class _Method(ctypes.Structure):
 
 
 class Library:
-    """A loaded shared object: addresses of its kernels, and its executor."""
+    """A loaded shared object: addresses of its kernels. It is unloaded with this object."""
 
     def __init__(self, content: bytes) -> None:
         try:
             self.handle = _load(content)
+            self._unloading = weakref.finalize(self, _ctypes.dlclose, self.handle._handle)
+            self._unloading.atexit = False  # nor does anything else end what may be running then
             self.abi = int(self.handle.tx_abi())
         except (OSError, AttributeError) as e:
             raise ExecutionError("machine code cannot be loaded", why=str(e)) from None
@@ -58,21 +62,49 @@ class Library:
             raise ExecutionError(
                 f"machine code with ABI {self.abi}", why=f"this launcher knows {ABI}", do="Build again"
             )
+        self._addresses: dict[str, int] = {}
+
+    def address(self, symbol: str) -> int:
+        """Of a kernel. Raises AttributeError, or ValueError for what cannot be a name."""
+        if symbol not in self._addresses:
+            self._addresses[symbol] = ctypes.cast(self.handle[symbol], ctypes.c_void_p).value or 0
+        return self._addresses[symbol]
+
+    def keep(self) -> None:
+        """Loaded for as long as the process lives."""
+        self._unloading.detach()
+
+
+class Executor:
+    """The entries of a library that run tables of any. It is never unloaded: threads of its pool wait in its code, and
+    Python may call its functions.
+
+    Raises ExecutionError.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self.library, self.handle = library, library.handle
+        try:
+            self._find(library)
+        except AttributeError as e:
+            raise ExecutionError("machine code cannot be loaded", why=str(e)) from None
+        library.keep()
+
+    def _find(self, library: Library) -> None:
         self.run = self._entry("tx_run", ctypes.c_void_p)
         self.start = self._entry("tx_start", ctypes.c_void_p, ctypes.c_int64)
         # plans of earlier versions have none
         self.move = self._entry("tx_move", ctypes.c_void_p) if hasattr(self.handle, "tx_move") else None
         self.repeat = self._entry("tx_repeat", ctypes.c_void_p, ctypes.c_int64)
         self.set_threads = self._entry("tx_set_threads", ctypes.c_int)
-        self._addresses: dict[str, int] = {}
-        self._method = self._builtin()
+        self._method = self._builtin(library)
 
     def _entry(self, name: str, *types: Any) -> Any:
         function = getattr(self.handle, name)
         function.argtypes, function.restype = types, ctypes.c_int
         return function
 
-    def _builtin(self) -> _Method | None:
+    def _builtin(self, library: Library) -> _Method | None:
         """tx_call as a method of Python; None in another interpreter than CPython."""
         if sys.implementation.name != "cpython":
             return None
@@ -80,19 +112,13 @@ class Library:
         functions: Any = (ctypes.c_size_t * len(PYTHON)).in_dll(self.handle, "tx_python")
         functions[:] = found
         no_arguments = 4  # METH_NOARGS
-        return _Method(b"run", self.address("tx_call"), no_arguments, None)
+        return _Method(b"run", library.address("tx_call"), no_arguments, None)
 
     def runner(self, table: int) -> Callable[..., Any]:
         """Runs the table at that address: a builtin function, else, several times as slow to call, by ctypes."""
         if self._method is None:
             return functools.partial(self.run, ctypes.c_void_p(table))
         return _new_function(ctypes.byref(self._method), _new_capsule(table, None, None), None)  # type: ignore[no-any-return]
-
-    def address(self, symbol: str) -> int:
-        """Of a kernel. Raises AttributeError, or ValueError for what cannot be a name."""
-        if symbol not in self._addresses:
-            self._addresses[symbol] = ctypes.cast(self.handle[symbol], ctypes.c_void_p).value or 0
-        return self._addresses[symbol]
 
 
 def _interpreter(name: str, *types: Any) -> Any:
@@ -105,8 +131,8 @@ def _interpreter(name: str, *types: Any) -> Any:
 
 _new_function = _interpreter("PyCFunction_NewEx", ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
 _new_capsule = _interpreter("PyCapsule_New", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-_libraries: dict[str, Library] = {}
-_executors: dict[int, Library] = {}
+_libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
+_executors: dict[int, Executor] = {}
 _tables: weakref.WeakValueDictionary[tuple[int, ...], Table] = weakref.WeakValueDictionary()
 _loading, _linking = threading.Lock(), threading.Lock()
 _serial = count(1)
@@ -116,9 +142,18 @@ def library(content: bytes) -> Library:
     """The library with that content. Raises ExecutionError."""
     digest = hashlib.sha256(content).hexdigest()
     with _loading:
-        if digest not in _libraries:
-            _libraries[digest] = Library(content)
-        return _libraries[digest]
+        found = _libraries.get(digest)
+        if found is None:
+            found = _libraries[digest] = Library(content)
+        return found
+
+
+def executor(lib: Library) -> Executor:
+    """The one that runs the kernels of that library. Raises ExecutionError."""
+    with _loading:
+        if lib.abi not in _executors:
+            _executors[lib.abi] = Executor(lib)
+        return _executors[lib.abi]
 
 
 def _load(content: bytes) -> ctypes.CDLL:
@@ -189,7 +224,8 @@ class Table:
         self.size = 0
         self.starts: list[int] = []
         self.users: dict[int, list[tuple[int, int]]] = {}
-        self.executor: Library | None = None
+        self.executor: Executor | None = None
+        self.libraries: list[Library] = []  # which would be unloaded without it
         self.faults: list[tuple[int, str]] = []  # slot, and the step that a bad index is reported of
         self.timed: deque[Timed] = deque(maxlen=REMEMBERED)
         pointers: list[tuple[int, int, int]] = []  # slot, buffer, index of the offset
@@ -198,7 +234,9 @@ class Table:
         kernels = []
         for step, launch, lib, address in _kernels(steps):
             kernels.append(address)
-            self.executor = self.executor or _executors.setdefault(lib.abi, lib)
+            if lib not in self.libraries:
+                self.libraries.append(lib)
+            self.executor = self.executor or executor(lib)
             self.starts.append(self.size)
             for arg in launch.args:
                 value = known.setdefault(arg.value, len(known))

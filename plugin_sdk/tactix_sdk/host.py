@@ -29,7 +29,7 @@ from tactix.words.dims import Env, Expr
 from tactix.words.dtypes import DType
 from tactix.words.errors import InvalidArgument
 from tactix.words.tensor import TensorSpec
-from tactix_sdk.scalar_layer import schema_of
+from tactix_sdk.scalar_layer import imports_of, schema_of
 
 Function = Callable[..., Any]
 Example = tuple[dict[str, Any], str]
@@ -186,13 +186,12 @@ def layer(
     ``onnx``: operators of these attributes that it stands for. ``examples``: attributes by name and input specs, as
     ``({"axis": 1}, "f32 3 4; i64 2")``, on which the checks of ``tactix_sdk.testing`` try it. ``takes_epilogue``:
     pointwise layers behind it become part of its kernels, which store by ``TX_STORE``. Raises InvalidArgument for an
-    attribute without a default.
+    attribute without a default, PluginError for an operator that is not written ``domain::Op``.
     """
 
     def wrap(reference: Function) -> FunctionLayer:
         keywords = [p for p in inspect.signature(reference).parameters.values() if p.kind is p.KEYWORD_ONLY]
         attrs = schema_of(key, keywords) if keywords else NoAttrs
-        ops = (onnx,) if isinstance(onnx, str) else tuple(onnx)
-        return FunctionLayer(key, reference, infer, attrs, tuple(f"onnx:{op}" for op in ops), examples, takes_epilogue)
+        return FunctionLayer(key, reference, infer, attrs, imports_of(key, onnx), examples, takes_epilogue)
 
     return wrap

@@ -11,7 +11,7 @@ from tactix.contracts import expr
 from tactix.contracts.attrs import named
 from tactix.contracts.layer import Layer, NoAttrs
 from tactix.words.dims import broadcast_shapes
-from tactix.words.errors import InvalidArgument
+from tactix.words.errors import InvalidArgument, PluginError
 from tactix.words.tensor import TensorSpec
 from tactix_sdk.numerics import evaluate
 from tactix_sdk.symbolic import propagate
@@ -62,16 +62,26 @@ def pointwise(
     """Make a pointwise layer of a function: positional parameters are elements, keyword-only ones attributes.
 
     ``@pointwise("acme.Mish@1", onnx="acme::Mish")`` over ``def mish(x): return x * tanh(log1p(exp(x)))``.
+    Raises PluginError for an operator that is not written ``domain::Op``.
     """
 
     def wrap(function: Callable[..., expr.Scalar]) -> PointwiseLayer:
         keywords = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
-        ops = (onnx,) if isinstance(onnx, str) else tuple(onnx)
-        schema = schema_of(key, keywords) if keywords else NoAttrs
-        imports = tuple(f"onnx:{op}" for op in ops)
+        schema, imports = schema_of(key, keywords) if keywords else NoAttrs, imports_of(key, onnx)
         return PointwiseLayer(key, function, schema, commutative=commutative, imports=imports, doc=function.__doc__)
 
     return wrap
+
+
+def imports_of(key: str, onnx: str | Sequence[str]) -> tuple[str, ...]:
+    """A layer's ``imports`` of operators written ``domain::Op``. Raises PluginError for other forms."""
+    ops = (onnx,) if isinstance(onnx, str) else tuple(onnx)
+    for op in ops:
+        domain, _, name = op.partition("::")
+        if not domain or not name:
+            do = f"Write domain::Op, as in {key.split('.')[0]}::{name or domain or 'Op'}; ONNX's own domain is ai.onnx"
+            raise PluginError(f"onnx={op!r} names no operator", do=do, key=key)
+    return tuple(f"onnx:{op}" for op in ops)
 
 
 def schema_of(key: str, parameters: list[inspect.Parameter]) -> Any:

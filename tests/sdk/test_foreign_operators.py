@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from sdk_site import Site
 
 import tactix
+from tactix.words.errors import ModelImportError, PluginError
 from tactix_builtin.cli import main
+from tactix_sdk import hookimpl, layer, pointwise
 from tactix_sdk.testing import Subject
 
 CONVERTER = """
@@ -76,7 +81,7 @@ def test_the_command_line_enables_before_it_imports(
     assert main(["build", str(model), "-o", str(plan), "-O", "0", "--enable", "acme", "--no-timing-cache"]) == 0
     assert tactix.load(plan)(np.array([1, -2, 3], np.float32)).tolist() == [-1, 2, -3]
     assert main(["plugins", "list"]) == 0
-    assert "1 converter for layers of others" in capsys.readouterr().out
+    assert "1 converter on the ground of others" in capsys.readouterr().out
 
 
 def test_a_layer_does_not_take_an_operator_from_tactix(site: Site, tmp_path: Path, model: Path) -> None:
@@ -127,18 +132,67 @@ def tactix_tools():
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [(CONVERTER.replace("Relu", "Gemm").replace(", since=14", ""), "converter 'onnx:ai.onnx::Gemm@1' is tactix's own"),
-     (TOOL, "tool 'build' is tactix's own")],
-)  # fmt: skip
 def test_who_takes_a_key_of_tactix_stops_nobody_else(
-    site: Site, tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str], text: str, what: str
+    site: Site, tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    installed(site, tmp_path, "acme", text)
+    what = "converter 'onnx:ai.onnx::Gemm@1' of plugin 'acme' (acme 1.0) is left out: tactix has its own"
+    installed(site, tmp_path, "acme", CONVERTER.replace("Relu", "Gemm").replace(", since=14", ""))
     plan = tmp_path / "relu.plan"
     assert main(["build", str(model), "-o", str(plan), "-O", "0", "--no-timing-cache"]) == 0
     assert main(["plugins", "list"]) == 0
-    assert f"{what}. Give yours another key" in " ".join(capsys.readouterr().out.split())
-    with pytest.raises(tactix.TactixError, match=what):
+    assert f"{what}. Give it another key" in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(tactix.TactixError, match=re.escape(what)):
         Subject("acme").fresh("build").digest  # noqa: B018
+
+
+def test_a_packs_tool_called_as_one_of_tactix_takes_nothing_from_it(
+    site: Site, tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    installed(site, tmp_path, "acme", TOOL)
+    assert main(["build", str(model), "-o", str(tmp_path / "p"), "-O", "0", "--no-timing-cache"]) == 0
+    assert main(["plugins", "why", "acme.build"]) == 0
+    assert "acme.build is one of the tools of acme 1.0; active" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("op", ["Mish", "::Mish", "acme::"])
+def test_an_operator_without_its_domain_is_told(op: str) -> None:
+    told = r"names no operator. Write domain::Op, as in acme::"
+    with pytest.raises(PluginError, match=told):
+        layer("acme.Mish@1", onnx=op)(lambda x: x)
+    with pytest.raises(PluginError, match=told):
+        pointwise("acme.Mish@1", onnx=("acme::Mish", op))(lambda x: x)
+
+
+@layer("acme.Roll@1", onnx="acme::Roll")
+def roll(x: Any, *, by: int = 1, scale: float = 1.0, mode: str = "wrap", axes: tuple[int, ...] = (0,)) -> Any:
+    return np.roll(x, by) * np.float32(scale)
+
+
+def imported(**attributes: Any) -> Any:
+    pack = SimpleNamespace(TACTIX_NAMESPACE="acme", tactix_layers=hookimpl(lambda: [roll]))
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "xy")
+    node = helper.make_node("Roll", ["x"], ["y"], name="turn", domain="acme", **attributes)
+    graph = helper.make_graph([node], "roll", [x], [y])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("acme", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    return tactix.Builder(session=tactix.Session(plugins=[pack])).import_model(model.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("attributes", "told"),
+    [({"by": 1.5}, "attribute 'by' is 1.5: the layer takes an int"),
+     ({"by": "two"}, "attribute 'by' is 'two': the layer takes an int"),
+     ({"mode": 3}, "attribute 'mode' is 3: the layer takes text"),
+     ({"axes": [0.5]}, "attribute 'axes' is (0.5,): the layer takes a list like its default"),
+     ({"axes": numpy_helper.from_array(np.arange(3))}, "attribute 'axes' is a tensor of shape (3,)")],
+)  # fmt: skip
+def test_an_attribute_of_another_kind_is_told(attributes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ModelImportError) as e:
+        imported(**attributes)
+    assert told in str(e.value)
+    assert "node 'turn' (acme::Roll" in str(e.value)
+
+
+def test_attributes_that_fit_are_taken() -> None:
+    (node,) = imported(by=2, scale=3, mode="edge", axes=[1, 0]).nodes
+    assert (node.attrs.by, node.attrs.scale, node.attrs.mode, node.attrs.axes) == (2, 3.0, "edge", (1, 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from tactix.contracts.graph import Value
@@ -255,7 +255,15 @@ def import_as_layer(ctx: Context, layer: Layer) -> Result:
 
 
 def _fit(value: Any, default: Any, ctx: Context, name: str) -> Any:
-    """An attribute's value as the schema's type: flags as bools, element types as dtypes, axes counted from 0."""
+    """An attribute's value as the schema's type: flags as bools, element types as dtypes, axes counted from 0.
+
+    Raises ModelImportError for one of another kind, and for what no layer's attributes hold.
+    """
+    wanted = next((k for k in (DType, *_HELD_BY) if isinstance(default, k)), None)
+    if not (wanted is DType or _is_held(value, wanted, default)):
+        takes = f"the layer takes {_KIND_WORDS.get(wanted, 'numbers, text, or tuples of them')}"
+        do = "Export it so, give tensors as inputs, or convert the operator with a function"
+        raise ModelImportError(f"attribute {name!r} is {_shown(value)}", who=ctx.who, why=takes, do=do)
     if isinstance(default, bool):
         return bool(value)
     if isinstance(default, DType):
@@ -265,3 +273,37 @@ def _fit(value: Any, default: Any, ctx: Context, name: str) -> Any:
     if name == "axis" and isinstance(value, int) and value < 0 and ctx.input(0) is not None:
         return value + ctx.spec(0).rank
     return value
+
+
+_HELD_BY: Mapping[type, tuple[type, ...]] = {
+    bool: (int,),
+    int: (int,),
+    float: (int, float),
+    str: (str,),
+    tuple: (tuple,),
+}
+"""By the type of an attribute's default, what it may be given."""
+_KIND_WORDS: Mapping[type | None, str] = {
+    bool: "an int, 0 or 1",
+    int: "an int",
+    float: "a float",
+    str: "text",
+    tuple: "a list like its default",
+}
+
+
+def _is_held(value: Any, wanted: type | None, default: Any) -> bool:
+    """Whether an attribute with that default, whose type is ``wanted`` if it tells one, may have the value."""
+    if wanted is None:
+        return isinstance(value, (int, float, str, tuple))
+    if wanted is not tuple or not isinstance(value, tuple) or not default:
+        return isinstance(value, _HELD_BY[wanted])
+    element = next((k for k in _HELD_BY if isinstance(default[0], k)), None)
+    return all(_is_held(v, element, default[0]) for v in value)
+
+
+def _shown(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        return f"a tensor of shape {tuple(shape)}"
+    return f"{value!r}" if isinstance(value, (int, float, str, tuple)) else f"a {type(value).__name__}"

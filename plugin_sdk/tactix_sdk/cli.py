@@ -16,7 +16,7 @@ from tactix_sdk.scaffold import TACTICS, create
 if TYPE_CHECKING:
     from tactix_sdk.testing import Outcome
 
-MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "skipped": ("-", "yellow")}
+MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "nothing to run": ("-", "yellow")}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -51,9 +51,9 @@ def new(name: str, layer: bool, rule: bool, tactic: str | None, namespace: str, 
 def check(dist: str | None, only: Sequence[str], scripts: Path | None, as_json: bool, listed: bool) -> int:
     """Check the installed pack DIST: every check by name, what it looked at, and how to see a failure alone.
 
-    Exit status: 0 if none failed, 1 if one did.
+    Exit status: 0 if some passed and none failed, 1 if one failed, 3 if all had nothing to run.
     """
-    from tactix_sdk.testing import CHECKS, FAILED, Subject, ordered, outcomes
+    from tactix_sdk.testing import CHECKS, Subject, ordered, outcomes
 
     if listed:
         for one in map(CHECKS.__getitem__, ordered()):
@@ -72,12 +72,27 @@ def check(dist: str | None, only: Sequence[str], scripts: Path | None, as_json: 
         click.echo(
             json.dumps([{"check": o.check.name, "state": o.state, "said": o.said, "script": o.script} for o in rows])
         )
-    return int(any(o.state == FAILED for o in rows))
+    else:
+        click.echo(", ".join(f"{n} {state}" for state, n in _counts(rows).items()))
+    return _status(rows)
+
+
+def _counts(rows: Sequence[Outcome]) -> dict[str, int]:
+    """How many checks came to each state, 0 for failed, too."""
+    return {state: sum(o.state == state for o in rows) for state in MARKS}
+
+
+def _status(rows: Sequence[Outcome]) -> int:
+    counts = _counts(rows)
+    if counts["failed"]:
+        return 1
+    return 0 if counts["passed"] else 3
 
 
 def _show(o: Outcome, scripts: Path | None) -> None:
     mark, colour = MARKS[o.state]
-    click.echo(f"{click.style(mark, fg=colour)} {o.check.name:22} {o.said}")
+    said = o.said if o.state != "nothing to run" else f"{o.state}: {o.said}"
+    click.echo(f"{click.style(mark, fg=colour)} {o.check.name:22} {said}")
     if not o.script:
         return
     if scripts is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sdk_site import Site
 
-from tactix_sdk.testing import CHECKS, FAILED, PASSED, SKIPPED, Outcome, outcome
+from tactix_sdk.testing import CHECKS, FAILED, NOTHING, PASSED, Outcome, outcome
 
 HOOK = """
 
@@ -130,4 +130,4 @@ def test_a_fault_is_caught(site: Site, name: str) -> None:
 
 def test_what_is_not_there_is_said(site: Site) -> None:
     got = outcome(CHECKS["calibrator"], site.new("acme-swish", layer=True))
-    assert (got.state, got.said) == (SKIPPED, "the pack has no calibrators")
+    assert (got.state, got.said) == (NOTHING, "the pack has no calibrators")

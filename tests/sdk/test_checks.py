@@ -11,7 +11,7 @@ from sdk_site import Site
 
 from tactix_sdk import errors, onnx_converter
 from tactix_sdk.cli import main
-from tactix_sdk.testing import CHECKS, FAILED, PASSED, Broken, Subject, outcome, outcomes
+from tactix_sdk.testing import CHECKS, FAILED, NOTHING, PASSED, Broken, Subject, outcome, outcomes
 from tactix_sdk.testing.report import child
 
 C, NUMPY, RULE, LAYER = {"tactic": "c"}, {"tactic": "numpy"}, {"rule": True}, {"layer": True}
@@ -115,6 +115,18 @@ SUMS = "float sum[64] = {0};"
 SECOND = "static int runs; if (!tid && i == begin && !j0) runs++; float sum[64] = {runs > 1};"
 
 
+TWICE = """
+
+@c_tactic("acme_swish.other@1", "tactix.MatMul@1")
+def other(op: Operation) -> Kernel | Reject:
+    \"\"\"Nothing but zeros.\"\"\"
+    return Kernel("for (int64_t i = tid; i < n; i += nt) TX_STORE(i, 0);", sizes={"n": op.output.numel})
+
+
+matmul.author, right = (lambda op, width: other.author(op)), matmul.author
+"""
+
+
 def function(infer: str = "x.plain()", attrs: str = "beta: float = 1.0") -> str:
     """The layer's module, of a Python function."""
     return FUNCTION.format(infer=infer, attrs=attrs)
@@ -157,6 +169,10 @@ FAULTS: dict[str, Fault] = {
                               f"P.tactix.Relu(x),\n    replace=lambda x: {PATTERN}"),
     "tactic-reference": Fault(C, "tactics.py", "p = 0; p < k; p++", "p = 1; p < k; p++", said="departs"),
     "tactic-shapes": Fault(C, "tactics.py", STORE, STORE.replace("j < j1", "j < (n < 40 ? j1 : j1 + 4096)")),
+    "tactic-open-shapes": Fault(
+        C, "tactics.py", KERNEL, "return Kernel(BODY.replace('split(m', f'split({prod(a.shape[:-1])}'), sizes",
+        said="with open sizes",
+    ),
     "tactic-not-a-number": Fault(
         C, "tactics.py", SUM, "(TX_IN0(i * k + p) == TX_IN0(i * k + p) ? TX_IN0(i * k + p) : 0) * TX_IN1"
     ),
@@ -246,3 +262,43 @@ def test_the_list_of_checks(capsys: pytest.CaptureFixture[str]) -> None:
     assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} == set(CHECKS)
     assert main(["check"]) == 2
     assert "Missing argument 'DIST'" in capsys.readouterr().err
+
+
+def test_all_that_is_wrong_is_named(site: Site) -> None:
+    fault = Fault(C, "plugin_build.py", "[matmul]", "[matmul, other]")
+    change = {"tactics.py": lambda text: text + TWICE}
+    change["plugin_build.py"] = lambda text: text.replace("import matmul", "import matmul, other").replace(
+        "[matmul]", "[matmul, other]"
+    )
+    got = outcome(CHECKS["tactic-reference"], site.new("acme-swish", change, **fault.asked))
+    assert got.state == FAILED
+    for name in ("acme_swish.matmul@1 [width=16]", "acme_swish.matmul@1 [width=64]", "acme_swish.other@1"):
+        assert f"{name}" in got.said, got.said
+
+
+def test_what_divides_by_a_size_of_nothing_is_caught(site: Site) -> None:
+    """The result has elements, the inputs have none."""
+
+    def change(text: str) -> str:
+        kernel = 'Kernel("const int64_t m = total / k;" + BODY, sizes={"total": a.numel, "k"'
+        text = text.replace("b.const is None or ", "")
+        return text.replace('Kernel(BODY, sizes={"m": prod(a.shape[:-1]), "k"', kernel)
+
+    got = outcome(CHECKS["tactic-open-shapes"], site.new("acme-swish", {"tactics.py": change}, **C))
+    assert got.state == FAILED
+    assert "acme_swish.matmul@1" in got.said
+    assert "s5 = 0" in got.said
+
+
+def test_nothing_to_run_is_no_success(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    """A tactic of one shape has no other sizes to be tried at; a pack without tactics does not fail for that."""
+    only = "if b.const is None or a.shape != (3, 4, 5) or"
+    subject = site.new("acme-swish", Fault(C, "tactics.py", "if b.const is None or", only).changes(), **C)
+    assert outcome(CHECKS["tactic-shapes"], subject).state == NOTHING
+    assert main(["check", "acme-swish", "-k", "tactic-shapes"]) == 3
+    assert capsys.readouterr().out.splitlines() == [
+        "- tactic-shapes          nothing to run: no runs",
+        "0 passed, 0 failed, 1 nothing to run",
+    ]
+    assert main(["check", "acme-swish", "-k", "tactic-shapes", "-k", "hooks", "-k", "rule-fires"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 0 failed, 2 nothing to run"

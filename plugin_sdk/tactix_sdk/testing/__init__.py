@@ -19,8 +19,8 @@ from tactix_sdk.testing import bids, meaning, memory, ranges, rewriting, shippin
 from tactix_sdk.testing.report import (
     CHECKS,
     FAILED,
+    NOTHING,
     PASSED,
-    SKIPPED,
     Broken,
     Check,
     Outcome,
@@ -31,7 +31,7 @@ from tactix_sdk.testing.report import (
 from tactix_sdk.testing.subject import Subject
 
 __all__ = [
-    "CHECKS", "FAILED", "PASSED", "SKIPPED", "Broken", "Check", "Outcome", "PackTests", "Subject", "bids", "meaning",
+    "CHECKS", "FAILED", "NOTHING", "PASSED", "Broken", "Check", "Outcome", "PackTests", "Subject", "bids", "meaning",
     "memory", "ordered", "outcome", "outcomes", "ranges", "rewriting", "shipping", "static",
 ]  # fmt: skip
 
@@ -53,7 +53,7 @@ class PackTests:
         if check in self.skip:
             pytest.skip(self.skip[check])
         got = outcome(CHECKS[check], Subject(self.pack, self.beyond))
-        if got.state == SKIPPED:
-            pytest.skip(got.said)
+        if got.state == NOTHING:
+            pytest.skip(f"nothing to run: {got.said}")
         shown = f"\n\nTo see it alone:\n\n{got.script}" if got.script else ""
         assert got.state == PASSED, f"{CHECKS[check].about}\n{got.said}{shown}"

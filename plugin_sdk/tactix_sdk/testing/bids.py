@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.artifact import Binary, KernelArtifact, Source
 from tactix.contracts.device import Device
 from tactix.contracts.graph import Node
 from tactix.contracts.layer import Layer
@@ -14,12 +14,12 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.network.definition import NetworkDefinition
 from tactix.select.accuracy import GRANTED
 from tactix.select.bench import Bench, Expected
-from tactix.select.compile import Toolchain, with_binary
+from tactix.select.compile import Toolchain, joined, with_binary
 from tactix.select.enumerate import Candidate
 from tactix.words.errors import CompilerError, ExecutionError, TactixError
 from tactix.words.tensor import TensorSpec
 from tactix_sdk.testing.examples import examples_of, resized, specs_of
-from tactix_sdk.testing.report import Broken, NotHere, check
+from tactix_sdk.testing.report import Broken, NotHere, check, counted, for_each, together
 from tactix_sdk.testing.subject import THREADS, Subject
 
 FLOATS = ("f32", "f16", "bf16")
@@ -30,16 +30,54 @@ SHAPES: tuple[dict[int, int], ...] = (
     {3: 0, 4: 0},
 )  # fmt: skip
 """Other sizes for those of the examples: ones, others, larger odd ones, none."""
+OPEN: tuple[Callable[[int], int], ...] = (lambda n: n, lambda n: 1, lambda n: 2 * n + 1, lambda n: 0)
+"""What open sizes are when a kernel runs, of those that it was made for; each is 0 alone, too."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A tactic on a node: ``env`` are the sizes of its symbols, ``about`` says what is tried."""
+    """A tactic on a node: ``env`` are the sizes of its symbols, ``about`` says what is tried.
+
+    ``usual``: sizes for which the kernel of a node with symbols is made, whatever it then runs at.
+    """
 
     tactic: Tactic
     node: Node
     env: Mapping[str, int]
     about: str
+    usual: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A variant on a trial: its departure from the reference in budgets, at most 1 is right; ``why`` it gave none."""
+
+    trial: Trial
+    title: str
+    far: float = float("inf")
+    why: str = ""
+
+    @property
+    def wrong(self) -> str:
+        """What is wrong with it; empty if nothing is."""
+        found = self.why or ("" if self.far <= 1 else f"departs from the reference by {self.far:.3g} budgets")
+        return f"{self.title} on {self.trial.about}: {found}" if found else ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """An example of a layer that a tactic implements, in one dtype. ``fixed``: whether later inputs are constants."""
+
+    layer: Layer
+    named: Mapping[str, Any]
+    specs: Sequence[TensorSpec]
+    fixed: bool
+    seed: int
+
+    @property
+    def about(self) -> str:
+        shown = " ".join(f"{s.dtype.value}{tuple(s.shape)}" for s in self.specs)
+        return f"{self.layer.name} {shown}{' constant' if self.fixed else ''}"
 
 
 def tactics_of(subject: Subject) -> list[Tactic]:
@@ -86,78 +124,145 @@ def layers_of(subject: Subject, tactic: Tactic) -> list[Layer]:
     return named
 
 
-def nodes(subject: Subject, tactic: Tactic, sizes: Mapping[int, int] | None = None) -> Iterator[tuple[str, Node]]:
-    """Nodes for a tactic: examples in each floating dtype, with later inputs given or constant, bare or with a bias.
-
-    ``sizes`` replaces sizes of the examples.
-    """
-    import numpy as np
-
+def cases(subject: Subject, tactic: Tactic, sizes: Mapping[int, int] | None = None) -> Iterator[Case]:
+    """Examples in each floating dtype, with later inputs given or constant; ``sizes`` replaces their sizes."""
     for layer in layers_of(subject, tactic):
         for named, text in examples_of(layer):
             for dtype in FLOATS if "f32" in text else ("f32",):
                 specs = resized(specs_of(text.replace("f32", dtype)), dict(sizes or {}))
                 for fixed in (False, True) if len(specs) > 1 else (False,):
-                    rng = np.random.default_rng(len(text))
-                    yield from _built(layer, named, specs, fixed, rng, subject)
+                    yield Case(layer, named, specs, fixed, len(text))
 
 
-def _built(
-    layer: Layer, named: Mapping[str, Any], specs: Sequence[TensorSpec], fixed: bool, rng: Any, subject: Subject
-) -> Iterator[tuple[str, Node]]:
-    """The layer alone; the sizes that its example gives must suit it, or there is no node."""
-    net = NetworkDefinition({x.key: x for x in subject.session.layers.values()}, layer.key)
-    attrs = layer.Attrs(**named)
+def nodes(subject: Subject, tactic: Tactic, sizes: Mapping[int, int] | None = None) -> Iterator[tuple[str, Node]]:
+    """Nodes of known sizes for a tactic, and what they are."""
+    for case in cases(subject, tactic, sizes):
+        for node in _built(case, subject, {}):
+            yield case.about, node
+
+
+def _built(case: Case, subject: Subject, names: Mapping[int, str]) -> Iterator[Node]:
+    """The layer alone; the sizes that its example gives must suit it, or there is no node.
+
+    ``names``: symbols in place of sizes of inputs.
+    """
+    import numpy as np
+
+    net = NetworkDefinition({x.key: x for x in subject.session.layers.values()}, case.layer.key)
+    attrs = case.layer.Attrs(**case.named)
     try:
-        arrays = layer.sample(attrs, list(specs), rng)
+        arrays = case.layer.sample(attrs, list(case.specs), np.random.default_rng(case.seed))
         values = [
-            net.add_constant(arrays[i]) if fixed and i else net.add_input(f"x{i}", s.dtype.value, s.shape)
-            for i, s in enumerate(specs)
+            net.add_constant(arrays[i]) if case.fixed and i else net.add_input(f"x{i}", s.dtype.value, _open(s, names))
+            for i, s in enumerate(case.specs)
         ]
-        for i, y in enumerate(net.add_layer(layer, values, **named)):
+        for i, y in enumerate(net.add_layer(case.layer, values, **case.named)):
             net.mark_output(y, f"y{i}")
     except (TactixError, ValueError):
         return
-    for node in net.nodes:
-        shown = " ".join(f"{s.dtype.value}{tuple(s.shape)}" for s in specs)
-        yield f"{layer.name} {shown}{' constant' if fixed else ''}", node
+    yield from net.nodes
+
+
+def _open(spec: TensorSpec, names: Mapping[int, str]) -> tuple[Any, ...]:
+    return tuple(names.get(int(d), d) for d in spec.shape)  # type: ignore[arg-type]
+
+
+def fixed_trials(subject: Subject, tactic: Tactic, sizes: Sequence[Mapping[int, int]] = ({},)) -> Iterator[Trial]:
+    """Of examples, at each of ``sizes``."""
+    return (Trial(tactic, node, {}, about) for s in sizes for about, node in nodes(subject, tactic, s))
+
+
+def open_trials(subject: Subject, tactic: Tactic) -> Iterator[Trial]:
+    """Of examples whose first size is a symbol, then all that can be; run at their own sizes, at 1, odd ones and 0."""
+    for case in cases(subject, tactic):
+        for which in _openings(case):
+            names = {n: f"s{n}" for n in which}
+            usual = {name: n for n, name in names.items()}
+            for node in _built(case, subject, names):
+                for env in _environments(usual):
+                    shown = ", ".join(f"{k} = {v}" for k, v in env.items())
+                    yield Trial(tactic, node, env, f"{case.about} with open sizes, at {shown}", usual)
+
+
+def _environments(usual: Mapping[str, int]) -> list[dict[str, int]]:
+    together = [{name: change(n) for name, n in usual.items()} for change in OPEN]
+    return [*together, *([{**usual, name: 0} for name in usual] if len(usual) > 1 else [])]
+
+
+def _openings(case: Case) -> list[list[int]]:
+    """Sizes that become symbols: that of the batch, and all; none that a constant has."""
+    given = [s.shape for s in case.specs[: 1 if case.fixed else None]]
+    held = {d for s in case.specs[len(given) :] for d in s.shape}
+    found = [int(d) for shape in given for d in shape if d not in held and d != 1]  # type: ignore[arg-type]
+    every = list(dict.fromkeys(found))
+    first = [n for n in every[:1] if given[0] and given[0][0] == n]
+    return [names for names in ([first, every] if first != every else [every]) if names]
 
 
 def run(
     subject: Subject, trials: Sequence[Trial], poison: float | None = None, most: int | None = None
-) -> Iterator[tuple[str, float]]:
-    """Every variant of every trial: what it is, and its departure from the reference in budgets; at most 1 is right.
+) -> Iterator[Ran]:
+    """Every variant of every trial; a variant that went wrong once is not tried again.
 
     ``poison``: stands in the first input, here and there. ``most``: variants of a trial that are run. On a processor
     the kernels run in another process, between pages that fault when touched.
-
-    Raises ExecutionError for a crash, a hang, a write outside; CompilerError.
     """
-    made = [(t, _candidate(subject, t, v)) for t in trials for v in offered(subject, t)[:most]]
+    made = list[tuple[Trial, Candidate]]()
+    for t in trials:
+        try:
+            made += [(t, _candidate(subject, t, v)) for v in offered(subject, t)[:most]]
+        except Exception as e:  # of the author's text
+            yield Ran(t, t.tactic.key, why=f"{type(e).__name__}: {e}")
+            return
     if not made:
         return
     device = _device(subject, trials[0].tactic)
-    bench, toolchain = subject.bench(device), Toolchain(subject.session.active_compilers())
-    binaries = toolchain.compile([c.artifact for _, c in made], device.properties())
+    toolchain = Toolchain(subject.session.active_compilers())
+    written = {c.artifact.digest: c for _, c in made if isinstance(c.artifact.code, Source)}
+    binaries = joined(toolchain, (), list(written.values()), device.properties(), lambda c: c.title)
+    failed = set[str]()
     for t, c in made:
-        about = f"{c.title} on {t.about}"
-        try:
-            yield about, _departure(t, c, bench, with_binary(c.artifact, binaries), poison)
-        except ExecutionError as e:
-            raise ExecutionError(e.what, who=about, why=e.why) from e
+        if c.title in failed:
+            continue
+        ran = _ran(subject, t, c, written.get(c.artifact.digest, c), binaries, poison)
+        if ran is not None:
+            failed |= {c.title} if ran.wrong else set()
+            yield ran
 
 
-def _candidate(subject: Subject, t: Trial, variant: Variant) -> Candidate:
-    context = CompileContext(_device(subject, t.tactic).properties(), dict(t.env), THREADS)
-    return Candidate(t.tactic, variant, t.tactic.compile(t.node, variant, context), None)
-
-
-def _departure(t: Trial, c: Candidate, bench: Bench, artifact: KernelArtifact, poison: float | None) -> float:
-    arrays, want = bench.trial(t.node, t.env)
+def _ran(
+    subject: Subject, t: Trial, c: Candidate, compiled: Candidate, binaries: Mapping[str, Binary], poison: float | None
+) -> Ran | None:
+    """None where the sizes are none for the layer."""
+    if compiled.status == "rejected":
+        return Ran(t, c.title, why=compiled.reason)
+    bench = subject.bench(_device(subject, t.tactic))
+    try:
+        t.node.body.infer([replace(v.spec, shape=v.spec.at(dict(t.env)), value=None) for v in t.node.given])
+        arrays, want = bench.trial(t.node, t.env)
+    except Exception:
+        if t.env:
+            return None
+        raise
+    if t.env and [a.shape for a in want] != [v.spec.at(dict(t.env)) for v in t.node.outputs]:
+        return None
     if poison is not None and arrays:
         arrays = [_poisoned(arrays[0], poison), *arrays[1:]]
         want = Expected(t.node, arrays, t.env)
-    own = bench.of(c)
+    try:
+        return Ran(t, c.title, _departure(t, c, bench.of(c), with_binary(c.artifact, binaries), arrays, want))
+    except (ExecutionError, CompilerError) as e:
+        return Ran(t, c.title, why=str(e))
+
+
+def _candidate(subject: Subject, t: Trial, variant: Variant) -> Candidate:
+    context = CompileContext(_device(subject, t.tactic).properties(), dict(t.usual), THREADS)
+    return Candidate(t.tactic, variant, t.tactic.compile(t.node, variant, context), None)
+
+
+def _departure(
+    t: Trial, c: Candidate, own: Bench, artifact: KernelArtifact, arrays: Sequence[Any], want: Expected
+) -> float:
     runnable, got = own.prepare(t.node, artifact, c.variant, arrays, t.env)
     runnable.repeat(1)
     return own.check(t.node, c.variant, got, want, GRANTED.get(t.tactic.numerics, 1.0))
@@ -172,16 +277,17 @@ def _poisoned(array: Any, value: float) -> Any:
 
 def script(trial: Trial, subject: Subject, poison: float | None) -> str:
     """Python that runs one trial alone."""
-    return f"""from tactix_sdk.testing import bids
-from tactix_sdk.testing.subject import THREADS, Subject
+    return f"""from itertools import chain
+from tactix_sdk.testing import bids
+from tactix_sdk.testing.subject import Subject
 subject = Subject({subject.dist!r})
 tactic = subject.session.tactics[{trial.tactic.key!r}]
-for sizes in (None, *bids.SHAPES):
-    for about, node in bids.nodes(subject, tactic, sizes):
-        if about == {trial.about!r}:
-            trial = bids.Trial(tactic, node, {dict(trial.env)!r}, about)
-            for what, far in bids.run(subject, [trial], {f"float({str(poison)!r})" if poison is not None else None}):
-                print(what, far)
+trials = chain(bids.fixed_trials(subject, tactic, (dict(), *bids.SHAPES)), bids.open_trials(subject, tactic))
+trial = next(t for t in trials if t.about == {trial.about!r})
+for ran in bids.run(subject, [trial], {f"float({str(poison)!r})" if poison is not None else None}):
+    if ran.wrong:
+        raise SystemExit(ran.wrong)
+    print(ran.title, ran.far)
 """
 
 
@@ -191,26 +297,14 @@ def offered(subject: Subject, trial: Trial) -> list[Variant]:
     return [] if isinstance(found, Reject) else list(found)
 
 
-def _hold(
-    subject: Subject, tactic: Tactic, sizes: Sequence[Mapping[int, int]] = ({},), poison: float | None = None,
-    most: int | None = None,
-) -> int:  # fmt: skip
-    """Run variants on all examples, at each of ``sizes``. Raises Broken for the first that is wrong.
+def _hold(subject: Subject, trials: Iterable[Trial], poison: float | None = None, most: int | None = None) -> int:
+    """Run variants of one tactic. Raises Broken for all that are wrong.
 
     All at once: a call of the compiler has headers and links whatever it compiles.
     """
-    trials = [Trial(tactic, node, {}, about) for s in sizes for about, node in nodes(subject, tactic, s)]
-    by_name, tried = {t.about: t for t in trials}, 0
-    about = ""
-    try:
-        for about, far in run(subject, trials, poison, most):
-            tried += 1
-            if not far <= 1:
-                raise ExecutionError(f"departs from the reference by {far:.3g} budgets", who=about)
-    except (ExecutionError, CompilerError) as e:
-        where = next((t for name, t in by_name.items() if str(e.who).endswith(f" on {name}")), None)
-        raise Broken(str(e), script(where, subject, poison) if where else "") from e
-    return tried
+    ran = list(run(subject, list(trials), poison, most))
+    together([Broken(r.wrong, script(r.trial, subject, poison)) for r in ran if r.wrong])
+    return len(ran)
 
 
 def _reasons(subject: Subject, tactic: Tactic) -> str:
@@ -222,47 +316,62 @@ def _reasons(subject: Subject, tactic: Tactic) -> str:
 @check("tactic-reference")
 def right(subject: Subject) -> str:
     """Every variant gives the reference's results on random inputs, and writes nowhere else."""
-    (found, away), tried = kernels_of(subject), 0
-    for tactic in found:
-        own = _hold(subject, tactic)
+    found, away = kernels_of(subject)
+
+    def held(tactic: Tactic) -> int:
+        own = _hold(subject, fixed_trials(subject, tactic))
         if not own and tactic.key not in subject.beyond:
             raise Broken(f"{tactic.key} takes no example of what it implements: {_reasons(subject, tactic)}")
-        tried += own
-    return f"{tried} runs{away}"
+        return own
+
+    return counted(for_each(found, held), "runs", away)
 
 
 @check("tactic-shapes")
 def shapes(subject: Subject) -> str:
     """Odd, single, large and empty sizes give the reference's results, where a tactic takes them."""
     found, away = kernels_of(subject)
-    return f"{sum(_hold(subject, t, SHAPES, most=FEW) for t in found)} runs{away}"
+    tried = for_each(found, lambda t: _hold(subject, fixed_trials(subject, t, SHAPES), most=FEW))
+    return counted(tried, "runs", away)
+
+
+@check("tactic-open-shapes")
+def open_shapes(subject: Subject) -> str:
+    """Kernels made for open sizes, of the batch or of all axes, give the reference's results at 0, 1 and odd sizes."""
+    found, away = kernels_of(subject)
+    return counted(for_each(found, lambda t: _hold(subject, open_trials(subject, t), most=FEW)), "runs", away)
 
 
 @check("tactic-not-a-number")
 def not_a_number(subject: Subject) -> str:
     """NaN and infinities in an input come out where the reference has them."""
     found, away = kernels_of(subject)
-    keeping = [t for t in found if not getattr(t, "spreads", False)]
-    tried = sum(_hold(subject, t, poison=poison, most=FEW) for t in keeping for poison in (float("nan"), float("inf")))
-    return f"{tried} runs{away}"
+
+    def held(tactic: Tactic) -> int:
+        trials = list(fixed_trials(subject, tactic))
+        return sum(_hold(subject, trials, poison, FEW) for poison in (float("nan"), float("inf")))
+
+    return counted(for_each((t for t in found if not getattr(t, "spreads", False)), held), "runs", away)
 
 
 @check("tactic-deterministic")
 def same_twice(subject: Subject) -> str:
     """Compiling a node twice gives the same artifact, and bids do not hang on the order of calls."""
-    tried = 0
-    for tactic in tactics_of(subject):
-        if tactic.device not in _kinds(subject):
-            continue
-        device = _device(subject, tactic)
-        properties = device.target("sm_90") if device.available() and tactic.device == "cuda" else device.properties()
-        for about, node in nodes(subject, tactic):
-            first, second = tactic.offers(node, properties), tactic.offers(node, properties)
-            if first != second:
-                raise Broken(f"{tactic.key} on {about} offers {first}, then {second}")
-            for v in () if isinstance(first, Reject) else first:
-                context = CompileContext(properties, {}, THREADS)
-                if tactic.compile(node, v, context).digest != tactic.compile(node, v, context).digest:
-                    raise Broken(f"{tactic.key} [{v}] on {about} compiles to another artifact the second time")
-                tried += 1
-    return f"{tried} artifacts"
+    found = [t for t in tactics_of(subject) if t.device in _kinds(subject)]
+    return counted(for_each(found, lambda t: _again(subject, t)), "artifacts")
+
+
+def _again(subject: Subject, tactic: Tactic) -> int:
+    """Artifacts that are the same the second time. Raises Broken."""
+    device, tried = _device(subject, tactic), 0
+    properties = device.target("sm_90") if device.available() and tactic.device == "cuda" else device.properties()
+    for about, node in nodes(subject, tactic):
+        first, second = tactic.offers(node, properties), tactic.offers(node, properties)
+        if first != second:
+            raise Broken(f"{tactic.key} on {about} offers {first}, then {second}")
+        for v in () if isinstance(first, Reject) else first:
+            context = CompileContext(properties, {}, THREADS)
+            if tactic.compile(node, v, context).digest != tactic.compile(node, v, context).digest:
+                raise Broken(f"{tactic.key} [{v}] on {about} compiles to another artifact the second time")
+            tried += 1
+    return tried

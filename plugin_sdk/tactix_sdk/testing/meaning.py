@@ -11,7 +11,7 @@ from tactix.words import dims
 from tactix.words.errors import ShapeError, TactixError
 from tactix.words.tensor import TensorSpec
 from tactix_sdk.testing.examples import examples_of, specs_of
-from tactix_sdk.testing.report import Broken, NotHere, check
+from tactix_sdk.testing.report import Broken, NotHere, check, counted
 from tactix_sdk.testing.subject import Subject
 
 SEEDS = 3
@@ -98,7 +98,7 @@ def symbolic(subject: Subject) -> str:
         if len(known) == len(said) and [s.at(env) for s in said] != [s.shape for s in want]:
             raise Broken(f"{layer.key}: {[str(s) for s in said]} over symbols, {[str(s) for s in want]} over numbers")
         followed += 1
-    return f"{followed} examples" + (f"; sizes must be known for {', '.join(sorted(refused))}" if refused else "")
+    return counted(followed, "examples", f"; sizes must be known for {', '.join(sorted(refused))}" if refused else "")
 
 
 @check("attributes")
@@ -110,7 +110,7 @@ def attributes(subject: Subject) -> str:
         if back != attrs:
             raise Broken(f"{layer.key}: {attrs} comes back from a plan as {back}")
         tried += 1
-    return f"{tried} examples"
+    return counted(tried, "examples")
 
 
 @check("onnx")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tactix.words.errors import InvalidArgument, TactixError
 from tactix_sdk.testing.subject import Subject
 
-PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+PASSED, FAILED, NOTHING = "passed", "failed", "nothing to run"
+T = TypeVar("T")
 
 
 class Broken(AssertionError):
@@ -35,7 +37,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``state``: passed, failed or skipped. ``said``: what was looked at, what was found, or why not."""
+    """``state``: passed, failed or nothing to run. ``said``: what was looked at, what was found, or why not."""
 
     check: Check
     state: str
@@ -63,12 +65,38 @@ def check(name: str) -> Callable[[Callable[[Subject], str]], Callable[[Subject],
     return wrap
 
 
+def counted(number: int, what: str, more: str = "") -> str:
+    """What a check looked at, in words. Raises NotHere for nothing: that is no success."""
+    if not number:
+        raise NotHere(f"no {what}{more}")
+    return f"{number} {what}{more}"
+
+
+def for_each(found: Iterable[T], look: Callable[[T], int]) -> int:
+    """The sum of what ``look`` gives for each. Raises Broken with all that is broken, not the first alone."""
+    total, broken = 0, list[Broken]()
+    for one in found:
+        try:
+            total += look(one)
+        except Broken as e:
+            broken.append(e)
+    together(broken)
+    return total
+
+
+def together(broken: Sequence[Broken]) -> None:
+    """Raises one Broken for all of them, with the first script."""
+    if broken:
+        scripts = [b.script for b in broken if b.script]
+        raise Broken("\n".join(map(str, broken)), scripts[0] if scripts else "")
+
+
 def outcome(one: Check, subject: Subject) -> Outcome:
     """Run one check. Errors of the pack count as its failures."""
     try:
         return Outcome(one, PASSED, one.run(subject))
     except NotHere as e:
-        return Outcome(one, SKIPPED, str(e))
+        return Outcome(one, NOTHING, str(e))
     except Broken as e:
         return Outcome(one, FAILED, str(e), e.script)
     except TactixError as e:
@@ -85,12 +113,12 @@ def outcomes(subject: Subject, names: Sequence[str] = ()) -> Iterator[Outcome]:
 
 
 def _in_order(subject: Subject, names: Sequence[str]) -> Iterator[Outcome]:
-    """Where the pack cannot be loaded, one check says so, and what needs it is skipped."""
+    """Where the pack cannot be loaded, one check says so, and what needs it has nothing to run."""
     broken = ""
     for name in names:
         one = CHECKS[name]
         if broken and name != "import-light":
-            yield Outcome(one, SKIPPED, broken)
+            yield Outcome(one, NOTHING, broken)
             continue
         got = outcome(one, subject)
         yield got

@@ -17,7 +17,7 @@ from tactix.plan.schema import Plan
 from tactix.plugins.identity import OWN, normal
 from tactix.plugins.session import Session
 from tactix_sdk.testing import bids
-from tactix_sdk.testing.report import Broken, NotHere, check, child
+from tactix_sdk.testing.report import Broken, NotHere, check, child, counted
 from tactix_sdk.testing.subject import Subject
 
 LEAN = """
@@ -131,7 +131,7 @@ def round_trip(subject: Subject) -> str:
         if container.dump(loaded) != content:
             raise Broken(f"{s.tactic.key} on {s.about}: its plan, loaded and written again, has other bytes")
         tried += 1
-    return f"{tried} plans"
+    return counted(tried, "plans")
 
 
 @check("streams")
@@ -146,7 +146,7 @@ def streams(subject: Subject) -> str:
             stream.synchronize()
             _same(s, got, "in a stream")
         tried += 2
-    return f"{tried} runs"
+    return counted(tried, "runs")
 
 
 def _queued(engine: Any, s: Shipped) -> tuple[Any, dict[str, Any]]:
@@ -187,7 +187,7 @@ def embedded(subject: Subject) -> str:
             tried += 1
     if not tried:
         raise NotHere("running its tactics needs nothing of the pack")
-    return f"{tried} plans"
+    return counted(tried, "plans")
 
 
 @check("lean-runtime")
@@ -202,7 +202,7 @@ def lean(subject: Subject) -> str:
             plan = next(x for x in shipped(subject, [subject.dist]) if x.tactic is s.tactic) if s.needs(subject) else s
             _same(s, _in_lean(plan, wheel, Path(folder)), "in the lean runtime")
             tried += 1
-    return f"{tried} plans"
+    return counted(tried, "plans")
 
 
 def _plain(s: Shipped) -> bool:

@@ -237,9 +237,12 @@ class _Kernel:
 
     def _finish(self, tile: Tile) -> list[str]:
         h, size = self.h, tile.rows * self.width
-        nothing = f"memset(o + p * {size} + m * {self.width}, 0, {self.width * 4});" if h.nan_to_zero else ""
-        bad = loop("p", "0", str(self.panels), nothing) if nothing else ""
-        value = "0.0f" if h.nan_to_zero else '__builtin_nanf("")'
+        nothing = f"memset(o + p * {size} + m * {self.width}, 0, {self.width * 4});"
+        zero = h.nan_to_zero or self.t == "0"
+        bad = loop("p", "0", str(self.panels), nothing)
+        value = "0.0f" if zero else f'{self.t} == 0 ? 0.0f : __builtin_nanf("")'
+        if not zero:  # the sum over no keys is 0, not NaN
+            bad = block(f"if ({self.t} == 0)", bad)
         left = f"({h.e} - at)" if h.e % self.width else ""
         site = RowSite(self.args, h.rows, h.width, tile.lanes, left)
         stores = finish_saved(tile, h.epi, site, f"(o + p * {size})", bool(left), " * tx_splat(sum[m])")

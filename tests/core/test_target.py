@@ -10,6 +10,7 @@ import pytest
 import tactix
 from tactix.api import configure
 from tactix.contracts.device import Device, DeviceProperties
+from tactix.plan.compat import warnings
 from tactix.words.errors import ConfigError, InvalidArgument, PlanCompatibilityError
 
 
@@ -32,6 +33,7 @@ def test_a_level_below_this_machine_is_measured_and_runs() -> None:
     plan = build(level)
     assert set(plan.device["features"]) < host.features or set(plan.device["features"]) == host.features
     assert {s.info["status"] for s in plan.steps} <= {"measured", "cached", "estimated"}
+    assert warnings(plan, replace(host, name="another", tuned_to={"l2": 1}), tactix.__version__) == []
     x = np.random.default_rng(0).standard_normal((3, 37), dtype=np.float32)
     want = np.exp(x) / np.exp(x).sum(1, keepdims=True)
     np.testing.assert_allclose(tactix.Runtime().load(plan)(x), want, rtol=1e-5)

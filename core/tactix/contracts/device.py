@@ -17,6 +17,8 @@ class DeviceProperties:
 
     ``features``: instruction sets, or ``sm_90``-like names. ``vector_bits``: width of its widest useful vectors.
     ``cores``: processors that may run one plan. ``facts``: whatever else goes into the timing cache's key.
+    ``tuned_to``: numbers by which kernels are fast or slow, by names for people; a plan that was tuned to others warns.
+    ``family``: whether it stands for all devices with these features, so that plans for it warn of no differences.
     """
 
     kind: str
@@ -26,6 +28,8 @@ class DeviceProperties:
     cores: int = 1
     memory: int = 0
     facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    tuned_to: Mapping[str, int] = field(default_factory=dict, hash=False)
+    family: bool = False
 
     def has(self, *features: str) -> bool:
         return self.features.issuperset(features)

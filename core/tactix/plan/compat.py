@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tactix.contracts.device import DeviceProperties
@@ -33,11 +34,8 @@ def same_major(built: str, version: str) -> bool:
 
 def warnings(plan: Plan, properties: DeviceProperties, version: str) -> list[str]:
     """Differences that cost speed, or that are worth knowing when something looks odd."""
-    found = []
-    for fact, here in (("name", properties.name), ("vector_bits", properties.vector_bits)):
-        built = plan.device.get(fact, here)
-        if built != here:
-            found.append(f"tuned for {fact.replace('_', ' ')} {built}, this device has {here}")
+    differences = [] if plan.device.get("family") else _differences(plan, properties)
+    found = [f"tuned for another device: {', '.join(differences)}"] if differences else []
     if isinstance(threads := plan.meta.get("threads"), int) and threads > properties.cores:
         found.append(f"tuned for {threads} threads, this device has {properties.cores} cores")
     built = str(plan.meta.get("tactix", version))
@@ -46,10 +44,23 @@ def warnings(plan: Plan, properties: DeviceProperties, version: str) -> list[str
     return found
 
 
+def _differences(plan: Plan, properties: DeviceProperties) -> list[str]:
+    """What the plan was tuned to and what is here, fact by fact; those that either does not tell are left out."""
+    there = plan.device.get("tuned_to")
+    built: dict[str, Any] = dict(there) if isinstance(there, Mapping) else {}
+    built |= {fact: plan.device[fact] for fact in ("name", "vector_bits") if fact in plan.device}
+    here = {"name": properties.name, "vector_bits": properties.vector_bits, **properties.tuned_to}
+    return [
+        f"{fact.replace('_', ' ')} {built[fact]} (here {value})"
+        for fact, value in here.items() if built.get(fact, value) != value
+    ]  # fmt: skip
+
+
 def device_facts(properties: DeviceProperties) -> dict[str, Any]:
     """What a plan keeps of its target device."""
     own = {fact: getattr(properties, fact) for fact in ("kind", "name", "vector_bits", "cores", "memory")}
-    return own | {"features": sorted(properties.features)}
+    own |= {"features": sorted(properties.features), "tuned_to": dict(properties.tuned_to)}
+    return own | {"family": True} if properties.family else own
 
 
 def _required(plan: Plan) -> dict[str, list[str]]:

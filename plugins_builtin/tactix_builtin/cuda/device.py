@@ -22,6 +22,7 @@ from tactix_builtin.cuda.launcher import GraphLauncher, link
 from tactix_builtin.cuda.modules import Modules
 from tactix_builtin.cuda.stream import CudaEvent, CudaStream, handle_of
 from tactix_builtin.cuda.target import (
+    GIB,
     LEAST,
     SAME_COMPUTE_CAPABILITY,
     VECTOR_BITS,
@@ -134,14 +135,22 @@ class CudaDevice(Device):
             capability, ask("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"), ask("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
             ask("MAX_REGISTERS_PER_MULTIPROCESSOR"), ask("MAX_THREADS_PER_MULTIPROCESSOR"), ask("L2_CACHE_SIZE"),
         )  # fmt: skip
+        cores, memory = ask("MULTIPROCESSOR_COUNT"), int(call("cuDeviceTotalMem", self.native))
         return DeviceProperties(
             kind="cuda",
             name=str(call("cuDeviceGetName", 256, self.native).split(b"\0")[0], "utf-8", "replace"),
             features=features(capability),
             vector_bits=VECTOR_BITS,
-            cores=ask("MULTIPROCESSOR_COUNT"),
-            memory=int(call("cuDeviceTotalMem", self.native)),
+            cores=cores,
+            memory=memory,
             facts=facts,
+            tuned_to={
+                "multiprocessors": cores,
+                "memory_gib": round(memory / GIB),
+                "memory_bus_bits": ask("GLOBAL_MEMORY_BUS_WIDTH"),
+                "integrated": ask("INTEGRATED"),
+                **{fact: facts[fact] for fact in ("l2", "shared_per_block", "shared_per_multiprocessor")},
+            },
         )
 
     @property

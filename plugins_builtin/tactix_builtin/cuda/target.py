@@ -77,7 +77,7 @@ def target(name: str) -> DeviceProperties:
         known, product, cores, memory, l2 = PRODUCTS[name]
         like, have = target(known), features(capability(known))
         facts = {**like.facts, "l2": l2}
-        return replace(like, name=product, features=have, cores=cores, memory=memory, facts=facts)
+        return replace(like, name=product, features=have, cores=cores, memory=memory, facts=facts, family=False)
     plain = name.removesuffix("a")
     if plain not in TARGETS or (name != plain and capability(plain) not in SPECIFIC):
         own = (f"{t}a" for t in TARGETS if capability(t) in SPECIFIC)
@@ -88,7 +88,7 @@ def target(name: str) -> DeviceProperties:
     if name == plain:
         have = frozenset(f for f in have if not f.endswith("a"))
     facts = facts_of(capability(plain), shared_block, shared_sm, 65536, 1536 if plain in FEWER else 2048, l2)
-    return DeviceProperties("cuda", f"{name} ({product})", have, VECTOR_BITS, cores, memory, facts)
+    return DeviceProperties("cuda", f"{name} ({product})", have, VECTOR_BITS, cores, memory, facts, family=True)
 
 
 def facts_of(capability: int, block: int, multiprocessor: int, registers: int, threads: int, l2: int) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def architecture(device: DeviceProperties) -> str:
 
 def same_capability(here: DeviceProperties) -> DeviceProperties:
     """Any device of that compute capability, tuned for this one."""
-    return replace(here, name=f"compute capability {here.facts['capability'] / 10}")
+    return replace(here, name=f"compute capability {here.facts['capability'] / 10}", family=True)
 
 
 def is_portable(device: DeviceProperties) -> bool:

@@ -216,6 +216,7 @@ def _processor() -> DeviceProperties:
     features = (X86 & flags) | {ARM[f] for f in flags & ARM.keys()} or BASELINE.get(arch, frozenset())
     if "amx_tile" in features and not _tiles_allowed():
         features = frozenset(f for f in features if not f.startswith("amx_"))
+    caches = _caches()
     return DeviceProperties(
         kind="cpu",
         name=name or platform.processor() or arch,
@@ -223,7 +224,8 @@ def _processor() -> DeviceProperties:
         vector_bits=vector_bits(features),
         cores=usable_cores(),
         memory=_memory(),
-        facts={"arch": arch, "system": platform.system().lower(), **_caches()},
+        facts={"arch": arch, "system": platform.system().lower(), **caches},
+        tuned_to={cache: size for cache, size in caches.items() if cache != "l3"},  # of which a guest sees any part
     )
 
 

@@ -22,5 +22,5 @@ def target(level: str) -> DeviceProperties:
     arch, bits, features = LEVELS[level]
     here = CpuDevice().properties()
     if here.features >= features:
-        return replace(here, features=features, vector_bits=bits)
-    return DeviceProperties("cpu", level, features, bits, here.cores, facts={"arch": arch})
+        return replace(here, features=features, vector_bits=bits, family=True)
+    return DeviceProperties("cpu", level, features, bits, here.cores, facts={"arch": arch}, family=True)

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import cuda_engine as e
+import fake_driver
 import numpy as np
 import pytest
 from fake_driver import FakeApi, FakeKernel, fake_device
 
+import tactix
 from tactix.plan import container
+from tactix.plan.compat import warnings
 from tactix.run.runtime import Runtime
 from tactix.words.errors import ConfigError, PlanCompatibilityError
 from tactix_builtin.cuda import device as real
@@ -49,6 +52,22 @@ def test_build_and_run(here: tuple[CudaDevice, FakeApi], tmp_path: Path) -> None
     assert engine.device is here[0]
     e.check_engine(engine)
     e.check_addresses(engine, here[0], RecyclingAllocator(here[0]))
+
+
+def test_a_plan_of_a_gpu_that_is_slower_in_its_own_way_warns(
+    here: tuple[CudaDevice, FakeApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = e.builder()
+    plan, family = (built.build_plan(e.sums(built), e.config(target=t)) for t in ("", "SAME_COMPUTE_CAPABILITY"))
+    assert warnings(plan, here[0].properties(), tactix.__version__) == []
+    for attribute, value in (("GLOBAL_MEMORY_BUS_WIDTH", 5120), ("L2_CACHE_SIZE", 50 << 20), ("INTEGRATED", 1)):
+        monkeypatch.setitem(fake_driver.ATTRIBUTES, attribute, value)
+    other = fake_device()[0].properties()
+    (text,) = warnings(plan, other, tactix.__version__)
+    for part in ("memory bus bits 6144 (here 5120)", "l2 62914560 (here 52428800)", "integrated 0 (here 1)"):
+        assert part in text
+    assert "shared" not in text
+    assert warnings(family, other, tactix.__version__) == []
 
 
 def test_memory_comes_back(here: tuple[CudaDevice, FakeApi]) -> None:

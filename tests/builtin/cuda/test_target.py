@@ -50,7 +50,7 @@ def test_a_product_is_described_as_its_driver_does(monkeypatch: pytest.MonkeyPat
     device, _ = fake_device()
     monkeypatch.setattr(FakeApi, "_cuDeviceGetName", lambda self, size, number: (b"NVIDIA H200".ljust(size, b"\0"),))
     here, there = device.properties(), target("h200")
-    assert replace(there, memory=here.memory) == here
+    assert replace(there, memory=here.memory, tuned_to=here.tuned_to) == here
     assert there.facts == here.facts
     assert architecture(there) == "sm_90a"
 

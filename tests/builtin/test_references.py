@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from tactix.words import dtypes
 from tactix.words.errors import ExecutionError, PlanCompatibilityError, PlanFormatError, TactixError, UntrustedPlan
 from tactix_builtin.flavours.references import on_references
 from tactix_builtin.tactics.c_winograd import WinogradTactic
-from tactix_sdk import numpy_tactic, pointwise, tanh
+from tactix_sdk import layer, numpy_tactic, pointwise, tanh
 
 RNG = np.random.default_rng(8)
 QUIET = tactix.Logger(tactix.Severity.INTERNAL_ERROR)
@@ -433,3 +434,23 @@ def test_notes_that_name_no_package() -> None:
     spoiled = changed(plan_of(model(LAYERS)), lambda h: h["meta"].update(references={"a": ["b; rm", "1"]}))
     with pytest.raises(UntrustedPlan, match="no name and version of a package"):
         tactix.load(spoiled, logger=QUIET, on_untrusted="references")
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+def test_a_layer_of_a_pack_that_may_not_run_names_the_cure(embedded: bool) -> None:
+    twice = layer("acme.Twice@1")(lambda x: x * 2)
+    pack = SimpleNamespace(TACTIX_NAMESPACE="acme", tactix_layers=hookimpl(lambda: [twice]))
+    session = tactix.Session(door="build", plugins=[pack])
+    net = tactix.Builder(QUIET, session).create_network("twice")
+    net.mark_output(*net.add_layer("acme.Twice", [net.add_input("x", "f32", (4,))]), "y")
+    plan = plan_of(net, session)
+    rows = tuple(
+        replace(r, dist="acme-twice", version="1.0", digest="0" * 64, embedded=embedded)
+        if r.key == "acme.Twice@1" else r
+        for r in plan.requirements
+    )  # fmt: skip
+    plan = replace(plan, requirements=rows, blobs={**plan.blobs, "0" * 64: b"no wheel"})
+    told = "the plan brings its packs, which run here once it is trusted" if embedded else "pip install acme-twice==1.0"
+    with pytest.raises(tactix.TactixError, match=told) as e:
+        foreign(plan)
+    assert ("--embed" in str(e.value)) is not embedded

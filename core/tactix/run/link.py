@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -154,8 +154,11 @@ def allocator_of(session: Any, device: Device, wanted: str | Allocator = "") -> 
     raise PluginError(f"no allocator {wanted!r} for {device.kind}", do=f"There are: {', '.join(session.allocators)}")
 
 
-def check_requirements(plan: Plan, session: Any) -> None:
-    """Everything that is missing, with the command that would install it. Raises PlanCompatibilityError."""
+def check_requirements(plan: Plan, session: Any, refused: Collection[str] = ()) -> None:
+    """Everything that is missing, with the command that would install it. Raises PlanCompatibilityError.
+
+    ``refused``: keys that the plan's own packs would provide, which may not run here.
+    """
     missing: dict[str, str] = {}
     for what, keys in (
         ("launcher", {s.artifact.launcher for s in plan.steps}),
@@ -166,10 +169,17 @@ def check_requirements(plan: Plan, session: Any) -> None:
     if missing:
         rows = {r.key: r for r in plan.requirements if r.key in missing and r.dist}
         pip = f"pip install {' '.join(sorted({f'{r.dist}=={r.version}' for r in rows.values()}))}"
-        do = f"{pip}; a plan built with --embed brings its packs" if rows else "Install the plugins that provide them"
+        do = f"{pip}; {_other_cure(missing, refused)}" if rows else "Install the plugins that provide them"
         of = {key: f" (of {r.dist} {r.version})" for key, r in rows.items()}
         reasons = tuple(f"there is no {missing[k]} {k!r}{of.get(k, '')}" for k in sorted(missing))
         raise PlanCompatibilityError("the plan cannot run here", reasons=reasons, do=do)
+
+
+def _other_cure(missing: Collection[str], refused: Collection[str]) -> str:
+    """What helps beside installing the packs of missing keys."""
+    if set(missing) <= set(refused):
+        return "the plan brings its packs, which run here once it is trusted"
+    return "a plan built with --embed brings its packs"
 
 
 def layer_keys(params: Any) -> set[str]:

@@ -201,8 +201,9 @@ class Runtime(Recorded):
         if self.on_untrusted is not OnUntrusted.REFERENCES or not hasattr(flavour, "on_references"):
             raise error
         try:
+            brought = {r.key for r in plan.requirements if r.embedded}
             plan = flavour.on_references(without_packs(plan), steps)
-            check_requirements(plan, self.session)
+            check_requirements(plan, self.session, refused=brought)
         except TactixError as e:
             error.why += f"; references cannot run in its place: {e}"
             raise error from e

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from tactix.builder import Builder
 from tactix.contracts.launcher import Step
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
@@ -17,8 +18,14 @@ from tactix_builtin.cli import MISMATCH, OK
 from tactix_builtin.lock.precision import SMALL
 from tactix_builtin.tools import arrays, options, peers, show, source
 from tactix_builtin.tools.agreement import Agreement, agree
+from tactix_sdk.evaluate import evaluate
 
 COLUMNS = ["output", "against", "max abs", "max rel", "cosine", "outside", "verdict"]
+
+OWN_REFERENCE = "tactix-reference"
+"""The references of the layers that the importer makes of a model."""
+SHOWN = 5
+"""Most operators that a message names."""
 
 RTOL = 1e-4
 """Of what is computed in float32: the order of sums differs."""
@@ -33,7 +40,7 @@ QUANTIZED_RTOL = 6e-2
 @click.command("compare")
 @click.argument("file", type=options.FILE)
 @click.argument("other", type=options.FILE, required=False)
-@click.option("--against", type=click.Choice(sorted(peers.RUNNERS)), multiple=True,
+@click.option("--against", type=click.Choice([*sorted(peers.RUNNERS), OWN_REFERENCE]), multiple=True,
               help="What runs the other model; may be repeated.")  # fmt: skip
 @click.option("--rtol", type=float, help="Tolerance relative to each element; default: by the plans' precision.")
 @click.option("--atol", type=float, help="Absolute tolerance; default: rtol times the output's largest magnitude.")
@@ -49,8 +56,9 @@ def command(
     """Compare the outputs of FILE, a plan or a model that is built first, with those of OTHER, one by one.
 
     OTHER is a model, which ONNX Runtime runs (or the onnx package's reference where that is not installed), or a plan;
-    by default it is FILE, if that is a model. An element passes if |got - want| <= atol + rtol * |want|; integers must
-    be equal. Exit code 6 if one does not.
+    by default it is FILE, if that is a model. Operators of packs, which neither knows, are tactix-reference's: the
+    references of the layers that the importer makes of the model. An element passes if
+    |got - want| <= atol + rtol * |want|; integers must be equal. Exit code 6 if one does not.
     """
     _check(file, other, against)
     engine = source.open_engine(file, session, given, quiet=as_json)
@@ -61,7 +69,7 @@ def command(
         plans.append(second.plan)
         ways: dict[str, Callable[[], Any]] = {other: lambda: second.create_execution_context().run(feed)}
     else:
-        ways = dict(_peers(other or file, against, feed))
+        ways = dict(_peers(other or file, against, feed, session, given))
     rtol = max(tolerance(p, session) for p in plans) if rtol is None else rtol
     rows = [row for name, run in ways.items() for row in beside(name, got, run(), rtol, atol)]
     passed = all(r.passed for r in rows)
@@ -98,15 +106,29 @@ def _tolerance(step: Step, plan: Plan, session: Session) -> float:
     return max(ROUNDED_RTOL.get(o.spec.dtype, RTOL) for o in operands) if operands else RTOL
 
 
-def _peers(model: str, against: Sequence[str], feed: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
+def _peers(
+    model: str, against: Sequence[str], feed: Any, session: Session, given: dict[str, Any]
+) -> Iterator[tuple[str, Callable[[], Any]]]:
     """By name, what runs the model on the arrays. Calls raise ExecutionError."""
 
     def run(peer: str) -> Any:
         with peers.answering(peer, model):
+            if peer == OWN_REFERENCE:
+                return evaluate(Builder(session.logger, session).import_model(model, given["enable"]), feed)
             return peers.RUNNERS[peer](model)(feed)
 
-    for peer in against or (("onnxruntime",) if peers.has_onnxruntime() else ("reference",)):
+    for peer in against or (_usual_peer(model, session),):
         yield peer, lambda peer=peer: run(peer)  # type: ignore[misc]
+
+
+def _usual_peer(model: str, session: Session) -> str:
+    """What runs a model where nobody says: tactix's own references where it has operators that no other knows."""
+    usual = "onnxruntime" if peers.has_onnxruntime() else "reference"
+    if not (custom := peers.custom_operators(model)):
+        return usual
+    what = f"{usual} cannot run {', '.join(custom[:SHOWN])}: compared with tactix's own references"
+    session.logger.warning(f"{what}, which share the importer with the plan")
+    return OWN_REFERENCE
 
 
 def beside(name: str, got: dict[str, Any], want: dict[str, Any], rtol: float, atol: float | None) -> list[Agreement]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tactix.words.errors import ConfigError, ExecutionError, TactixError
+from tactix_builtin.onnx_importer.order import subgraphs
 
 Arrays = Mapping[str, Any]
 Runner = Callable[[Arrays], dict[str, Any]]
@@ -21,7 +22,8 @@ def answering(peer: str, model: str) -> Iterator[None]:
     except TactixError:
         raise
     except Exception as e:
-        why, do = f"{type(e).__name__}: {e}"[:300], "Is the plan, if one was given, a plan of this model?"
+        why = f"{type(e).__name__}: {e}"[:300]
+        do = "Is the plan, if one was given, a plan of this model? Operators of packs need --against tactix-reference"
         raise ExecutionError(f"{peer} cannot run the model on these inputs", who=model, why=why, do=do) from e
 
 
@@ -56,6 +58,42 @@ def reference_runner(path: str) -> Runner:
     evaluator = ReferenceEvaluator(path)
     names: Sequence[str] = evaluator.output_names
     return lambda arrays: dict(zip(names, evaluator.run(None, dict(arrays)), strict=True))
+
+
+CONTRIBUTED = ("com.microsoft", "com.ms.internal.nhwc", "com.microsoft.nchwc")
+"""Domains of operators that ONNX Runtime has beside ONNX's."""
+
+
+def custom_operators(path: str) -> list[str]:
+    """Operators of a model, as ``domain::Op``, that neither ONNX, ONNX Runtime nor the model itself defines.
+
+    Of a file that is no ONNX model, none.
+    """
+    import onnx
+
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except Exception:  # protobuf raises its own; other formats are the importers' business
+        return []
+    defined = {(f.domain, f.name) for f in model.functions}
+    bodies = [model.graph.node, *(f.node for f in model.functions)]
+    used = {(n.domain, n.op_type) for body in bodies for n in _nodes(body)} - defined
+    return sorted(f"{domain}::{op}" for domain, op in used if not _is_known(domain, op))
+
+
+def _nodes(body: Iterable[Any]) -> Iterator[Any]:
+    """Nodes, and those of their subgraphs."""
+    for node in body:
+        yield node
+        for graph in subgraphs(node):
+            yield from _nodes(graph.node)
+
+
+def _is_known(domain: str, op: str) -> bool:
+    from onnx import defs
+
+    plain = "" if domain == "ai.onnx" else domain
+    return plain == "" or domain in CONTRIBUTED or defs.has(op, plain)
 
 
 RUNNERS: dict[str, Callable[[str], Runner]] = {"onnxruntime": onnxruntime_runner, "reference": reference_runner}

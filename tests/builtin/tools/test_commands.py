@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tactix
 from tactix.plan import container
+from tactix.plugins.hookspecs import hookimpl
 from tactix_builtin import cli
 from tactix_builtin.tools import arrays
 from tactix_builtin.tools.progress import BuildProgress
+from tactix_sdk import layer
 
 FAST = ["-O0", "--no-timing-cache"]
 Run = Callable[..., Any]
@@ -459,3 +462,23 @@ def test_bodies_and_text_pass_through_the_tools(tmp_path: Path, tool: Run, capsy
     assert [len(s["bodies"]) for s in steps if s["kind"] == "tactix.Loop@1"] == [1]
     assert {x["name"] for x in tool("run", plan)["outputs"]} == {"y", "twice"}
     tool("compare", path, *FAST)
+
+
+def test_a_model_with_operators_of_a_pack_is_compared_with_its_references(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cube = layer("acme.Cube@1", onnx="acme::Cube")(lambda x: x**3)
+    pack = SimpleNamespace(TACTIX_NAMESPACE="acme", tactix_layers=hookimpl(lambda: [cube]))
+    monkeypatch.setattr(cli, "_session", lambda: tactix.Session(plugins=[pack]))
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Cube", ["x"], ["y"], domain="acme")], "cube", [x], [y])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("acme", 1)]
+    path = str(tmp_path / "cube.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+    for more in ([], ["--against", "tactix-reference"]):
+        assert cli.main(["compare", path, "--json", *FAST, *more]) == cli.OK
+        out, err = capsys.readouterr()
+        assert [row["peer"] for row in json.loads(out)["outputs"]] == ["tactix-reference"]
+        assert ("cannot run acme::Cube: compared with tactix's own references" in err) is (not more)
+    assert cli.main(["compare", path, "--against", "reference", *FAST]) == cli.MISMATCH
+    assert "--against tactix-reference" in " ".join(capsys.readouterr().err.split())

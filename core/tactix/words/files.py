@@ -54,6 +54,15 @@ def make_private(path: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
+def tighten(path: Path) -> None:
+    """Take from others what they may write of a folder, if it is there and of this user. Raises OSError."""
+    if os.name != "posix" or not path.is_dir() or path.is_symlink():
+        return
+    found = os.stat(path)
+    if found.st_uid == os.geteuid() and found.st_mode & 0o022:
+        path.chmod(stat.S_IMODE(found.st_mode) & ~0o022)
+
+
 def read_own(path: Path) -> bytes:
     """The content of a regular file. Raises PermissionError for one that others own or can write, OSError."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as f:

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from tactix.words.errors import ConfigError
-from tactix.words.files import private_folder, read_own, replacing
+from tactix.words.files import private_folder, read_own, replacing, tighten
 from tactix.words.logger import Logger
 from tactix_builtin.trust import book
 from tactix_builtin.trust.store import local_key
@@ -62,7 +62,7 @@ def put(name: str, content: bytes) -> None:
     """Keep content: whole or not at all, whoever else writes it. Where that fails a warning is all."""
     place = _place(name)
     try:
-        private_folder(place.parent)
+        _private(place.parent)
         with replacing(place, 0o600) as f:
             f.write(_seal(name, content) + content)
     except OSError as e:
@@ -80,11 +80,18 @@ def keep_failed(text: str, suffix: str = ".c") -> Path:
 
 def _folder(name: str) -> Path:
     try:
-        return private_folder(cache_folder() / name)
+        return _private(cache_folder() / name)
     except OSError as e:
         do = "Set TACTIX_CACHE_DIR to a folder of your own"
         _warn(f"compiled kernels are not kept from one process to the next: {e}. {do}")
         return private_folder(_scratch() / name)
+
+
+def _private(folder: Path) -> Path:
+    """In the user's own place one that the umask left open is closed: what is in it is sealed. Raises OSError."""
+    if not os.environ.get("TACTIX_CACHE_DIR"):
+        tighten(folder)
+    return private_folder(folder)
 
 
 @functools.cache

@@ -119,6 +119,25 @@ def test_without_a_folder_of_ones_own_objects_last_as_long_as_the_process(
     assert how == "file" or not list((cache / "objects").iterdir())
 
 
+@posix
+@pytest.mark.parametrize("mode", [0o775, 0o777])
+def test_folders_that_a_umask_left_open_are_closed_in_the_users_own_place(
+    tmp_path: Path, mode: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "tactix"
+    monkeypatch.delenv("TACTIX_CACHE_DIR", raising=False)
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(place))
+    object_cache._warn.cache_clear()
+    object_cache.put("a.so", b"code")
+    folders = [entry(place).parent, place / "objects"]
+    for folder in folders:
+        folder.chmod(mode)
+    object_cache.put("a.so", b"other")
+    assert object_cache.find("a.so") == b"other"
+    assert [stat.S_IMODE(f.stat().st_mode) for f in folders] == [0o755, 0o755]
+    assert capsys.readouterr().err == ""
+
+
 def test_without_a_key_nothing_is_left_behind(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

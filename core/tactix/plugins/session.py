@@ -162,6 +162,10 @@ class Session:
         """
         return next(filter(None, (store.vouches(seal) for store in self._own_first("trust_stores"))), "")
 
+    def unasked(self) -> str:
+        """The packs whose trust stores were not asked, in words, with the cure; empty if there are none."""
+        return "; ".join(f"the trust store of {n} is not asked: {enable_cure(n)}" for n in self.inert("trust_stores"))
+
     def strangers(self) -> dict[str, Provider]:
         """Who provides the tactics and launchers that are not tactix's own, by key."""
         entries: list[Entry[Any]] = [*self.tactics.entries(), *self.launchers.entries()]

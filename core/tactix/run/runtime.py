@@ -198,6 +198,7 @@ class Runtime(Recorded):
         """The plan without its code. Raises UntrustedPlan where that is not wanted or cannot be."""
         assert plan.seal is not None
         error, flavour = refusal(plan, plan.seal, steps), self.session.flavours[self.flavour]
+        error.do = "; ".join(filter(None, (error.do, self.session.unasked())))
         if self.on_untrusted is not OnUntrusted.REFERENCES or not hasattr(flavour, "on_references"):
             raise error
         try:

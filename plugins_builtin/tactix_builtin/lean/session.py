@@ -33,6 +33,10 @@ class Session:
         """Why a plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged signature."""
         return next(filter(None, (store.vouches(seal) for store in self.trust_stores.values())), "")
 
+    def unasked(self) -> str:
+        """Packs that were not asked who vouches: none, as only enabled ones are here."""
+        return ""
+
 
 class Shelf(Mapping[str, Any]):
     """Objects by key, from one source after another: a later one is not imported before it is needed."""

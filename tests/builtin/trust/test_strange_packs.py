@@ -84,7 +84,7 @@ def test_models_and_sources_are_tactixs(model: Path, enable: tuple[str, ...]) ->
 def test_it_vouches_for_nothing(path: Path, home: Become) -> None:
     home("other")
     session = Session("runtime", plugins=[("aaa", Pack())])
-    with pytest.raises(UntrustedPlan):
+    with pytest.raises(UntrustedPlan, match=r"the trust store of aaa is not asked: .*--enable aaa"):
         tactix.load(path, session=session)
     session.enable("aaa")
     assert tactix.Runtime(session=session).judge(container.load(path)).vouched == "anything"

@@ -1,6 +1,7 @@
 """What a plugin author imports: the contracts, the hook marker, the scalar functions and the rule vocabulary.
 
-Nothing here imports numpy, onnx or a vendor's library. Whole vocabularies: ``tactix_sdk.scalar`` (every scalar
+Nothing here imports numpy, onnx or a vendor's library. ``prod``, ``ceildiv`` and ``mod`` compute sizes, symbolic
+ones, too. Whole vocabularies: ``tactix_sdk.scalar`` (every scalar
 function), ``tactix_sdk.rules`` (patterns and templates), ``tactix_sdk.artifacts`` (kernels as data) and
 ``tactix_sdk.errors``.
 """
@@ -19,7 +20,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.contracts.tool import Tool
 from tactix.contracts.trust import Seal, TrustStore
 from tactix.plugins.hookspecs import hookimpl
-from tactix.words.dims import Dim, Shape
+from tactix.words.dims import Dim, Shape, ceildiv, mod, prod
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, NHWC, Format, TensorSpec, blocked
 from tactix_sdk.artifacts import Binary, KernelArtifact, Launch, Source
@@ -65,7 +66,7 @@ __all__ = [
     "Launcher", "Layer", "LinkContext", "NoAttrs", "Node", "Operand", "P", "PointwiseLayer", "Primitive", "Program",
     "Reject", "Rule", "Runnable", "RuntimeFlavour", "Scalar", "Seal", "Shape", "Source", "Step", "Tactic",
     "TensorSpec", "Tool", "TrustStore", "Value", "Variant", "abs_", "and_", "any_of", "blocked", "cast", "ceil",
-    "const", "cos", "eq", "erf", "exp", "expm1", "floor", "fuse", "hookimpl", "literal", "log", "log1p", "maximum",
-    "minimum", "not_", "or_", "pointwise", "pow_", "program", "round_", "rsqrt", "select", "sin", "sqrt", "tanh",
-    "var",
+    "ceildiv", "const", "cos", "eq", "erf", "exp", "expm1", "floor", "fuse", "hookimpl", "literal", "log", "log1p",
+    "maximum", "minimum", "mod", "not_", "or_", "pointwise", "pow_", "prod", "program", "round_", "rsqrt", "select",
+    "sin", "sqrt", "tanh", "var",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 import tactix_sdk
 from tactix.contracts import artifact, expr, layer, rule, tactic
 from tactix.plugins import hookspecs
-from tactix.words import errors
+from tactix.words import dims, errors
 
 MODULES = ("tactix_sdk", "tactix_sdk.scalar", "tactix_sdk.rules", "tactix_sdk.artifacts", "tactix_sdk.errors")
 
@@ -61,3 +61,9 @@ def test_an_expression_of_the_sdk_is_a_layer() -> None:
     (y,) = soft.reference(soft.Attrs(beta=0.5), x)
     np.testing.assert_allclose(y, x * np.tanh(0.5 * x), rtol=1e-6)
     assert soft.imports == ("onnx:acme::Soft",)
+
+
+def test_what_computes_sizes_is_exported() -> None:
+    names = ("ceildiv", "mod", "prod")
+    assert set(names) <= set(tactix_sdk.__all__)
+    assert [getattr(tactix_sdk, n) for n in names] == [getattr(dims, n) for n in names]

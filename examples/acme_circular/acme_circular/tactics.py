@@ -1,7 +1,6 @@
 """Kernels for the CPU and for NVIDIA GPUs. Both find an element's source alike, axis by axis."""
 
-from tactix.words.dims import Dim, ceildiv, mod, prod
-from tactix_sdk import Kernel, Operation, c_tactic, cuda_tactic
+from tactix_sdk import Dim, Kernel, Operation, c_tactic, ceildiv, cuda_tactic, mod, prod
 
 LAYER = "acme_circular.CircularPad@1"
 

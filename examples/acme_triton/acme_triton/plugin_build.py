@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tactix.words.dims import ceildiv, evaluate, prod, symbols
-from tactix_sdk import Dim, DType, Follower, Operation, Reject, Tactic, hookimpl
+from tactix.words.dims import evaluate, symbols
+from tactix_sdk import Dim, DType, Follower, Operation, Reject, Tactic, ceildiv, hookimpl, prod
 from tactix_sdk.triton import Call, triton_tactic
 
 TILES = (

@@ -302,3 +302,42 @@ def test_nothing_to_run_is_no_success(site: Site, capsys: pytest.CaptureFixture[
     ]
     assert main(["check", "acme-swish", "-k", "tactic-shapes", "-k", "hooks", "-k", "rule-fires"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 0 failed, 2 nothing to run"
+
+
+CRASH = """
+
+@c_tactic("acme_swish.other@1", "tactix.MatMul@1")
+def other(op: Operation) -> Kernel | Reject:
+    \"\"\"One that ends the process.\"\"\"
+    {text}
+"""
+ENDS = {
+    "a signal": ("import os, signal\n    os.kill(os.getpid(), signal.SIGSEGV)", "signal SIGSEGV"),
+    "an exit": ("import os\n    os._exit(3)", "exit status 3"),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_what_ends_the_process_of_a_check_is_named_and_all_else_is_checked(site: Site, how: str) -> None:
+    text, said = ENDS[how]
+    site.new("acme-swish", {
+        "tactics.py": lambda t: t.replace("p = 0; p < k; p++", "p = 1; p < k; p++") + CRASH.format(text=text),
+        "plugin_build.py": lambda t: t.replace("t matmul", "t matmul, other").replace("[matmul]", "[other, matmul]"),
+    }, **C)  # fmt: skip
+    found = {o.check.name: o for o in outcomes(Subject("acme-swish"), ["tactic-reference", "hooks"])}
+    assert found["tactic-reference"].state == FAILED
+    first, *rest = found["tactic-reference"].said.splitlines()
+    assert first == f"acme_swish.other@1: it ended the process of the check: {said}"
+    assert "acme_swish.matmul@1" in "".join(rest)
+    assert found["hooks"].state == PASSED
+
+
+def test_a_check_without_end_has_failed(site: Site) -> None:
+    from tactix_sdk.testing.apart import Server
+
+    waits = {"tactics.py": lambda t: t.replace("    a, b = op.inputs", "    while True: pass\n    a, b = op.inputs")}
+    server = Server(site.new("acme-swish", waits, **C), patience=4)
+    got, _ = server.outcome("tactic-deterministic")
+    assert got.state == FAILED
+    assert got.said == "acme_swish.matmul@1: no end after 4 s"
+    server.close()

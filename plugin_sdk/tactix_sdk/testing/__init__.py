@@ -12,10 +12,13 @@ that a pack leaves out, and why;
 
 from __future__ import annotations
 
+import atexit
+import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from tactix_sdk.testing import bids, meaning, memory, ranges, rewriting, shipping, static
+from tactix_sdk.testing.apart import Server
 from tactix_sdk.testing.report import (
     CHECKS,
     FAILED,
@@ -36,6 +39,14 @@ __all__ = [
 ]  # fmt: skip
 
 
+@functools.cache
+def _server(pack: str, beyond: tuple[tuple[str, str], ...]) -> Server:
+    """One for all checks of a pack; it ends with this process."""
+    server = Server(Subject(pack, dict(beyond)))
+    atexit.register(server.close)
+    return server
+
+
 class PackTests:
     """Subclass it in a test module and name the ``pack``."""
 
@@ -52,7 +63,7 @@ class PackTests:
 
         if check in self.skip:
             pytest.skip(self.skip[check])
-        got = outcome(CHECKS[check], Subject(self.pack, self.beyond))
+        got = _server(self.pack, tuple(self.beyond.items())).outcome(check)[0]
         if got.state == NOTHING:
             pytest.skip(f"nothing to run: {got.said}")
         shown = f"\n\nTo see it alone:\n\n{got.script}" if got.script else ""

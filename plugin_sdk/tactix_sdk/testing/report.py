@@ -12,6 +12,8 @@ from tactix_sdk.testing.subject import Subject
 
 PASSED, FAILED, NOTHING = "passed", "failed", "nothing to run"
 T = TypeVar("T")
+WATCHERS: list[Callable[[str], None]] = []
+"""Told the key of each part of a pack before it is looked at: what ends the process has a name then."""
 
 
 class Broken(AssertionError):
@@ -76,12 +78,19 @@ def for_each(found: Iterable[T], look: Callable[[T], int]) -> int:
     """The sum of what ``look`` gives for each. Raises Broken with all that is broken, not the first alone."""
     total, broken = 0, list[Broken]()
     for one in found:
+        looking_at(one)
         try:
             total += look(one)
         except Broken as e:
             broken.append(e)
     together(broken)
     return total
+
+
+def looking_at(one: object) -> None:
+    """Tell who watches."""
+    for watcher in WATCHERS:
+        watcher(str(getattr(one, "key", "")))
 
 
 def together(broken: Sequence[Broken]) -> None:
@@ -92,7 +101,7 @@ def together(broken: Sequence[Broken]) -> None:
 
 
 def outcome(one: Check, subject: Subject) -> Outcome:
-    """Run one check. Errors of the pack count as its failures."""
+    """Run one check here. Errors of the pack count as its failures."""
     try:
         return Outcome(one, PASSED, one.run(subject))
     except NotHere as e:
@@ -106,7 +115,10 @@ def outcome(one: Check, subject: Subject) -> Outcome:
 
 
 def outcomes(subject: Subject, names: Sequence[str] = ()) -> Iterator[Outcome]:
-    """Run the checks of those names, by default all. Raises InvalidArgument for a name that is none."""
+    """Run the checks of those names, by default all, each in a process of its own.
+
+    Raises InvalidArgument for a name that is none.
+    """
     if unknown := [n for n in names if n not in CHECKS]:
         raise InvalidArgument(f"no check {unknown[0]!r}", do=f"There are: {', '.join(ordered())}")
     return _in_order(subject, names or ordered())
@@ -114,19 +126,24 @@ def outcomes(subject: Subject, names: Sequence[str] = ()) -> Iterator[Outcome]:
 
 def _in_order(subject: Subject, names: Sequence[str]) -> Iterator[Outcome]:
     """Where the pack cannot be loaded, one check says so, and what needs it has nothing to run."""
-    broken = ""
-    for name in names:
-        one = CHECKS[name]
-        if broken and name != "import-light":
-            yield Outcome(one, NOTHING, broken)
-            continue
-        got = outcome(one, subject)
-        yield got
-        if got.state == FAILED and not _loads(subject):
-            broken = f"the pack cannot be loaded: see {name}"
+    from tactix_sdk.testing.apart import Server
+
+    server, broken = Server(subject), ""
+    try:
+        for name in names:
+            if broken and name != "import-light":
+                yield Outcome(CHECKS[name], NOTHING, broken)
+                continue
+            got, loaded = server.outcome(name)
+            yield got
+            if not loaded:
+                broken = f"the pack cannot be loaded: see {name}"
+    finally:
+        server.close()
 
 
-def _loads(subject: Subject) -> bool:
+def loads(subject: Subject) -> bool:
+    """Whether nothing of the pack fails when it is found."""
     try:
         for door in subject.doors:
             len(subject.fresh(door).layers)

@@ -17,7 +17,7 @@ from tactix.plan.schema import Plan
 from tactix.plugins.identity import OWN, normal
 from tactix.plugins.session import Session
 from tactix_sdk.testing import bids
-from tactix_sdk.testing.report import Broken, NotHere, check, child, counted
+from tactix_sdk.testing.report import Broken, NotHere, check, child, counted, looking_at
 from tactix_sdk.testing.subject import Subject
 
 LEAN = """
@@ -58,6 +58,7 @@ def shipped(subject: Subject, embed: Sequence[str] = ()) -> Iterator[Shipped]:
     if len(away) == len(host):
         raise NotHere("; ".join(f"{t.key}: {why}" for t, why in away.items()))
     for tactic in (t for t in host if t not in away):
+        looking_at(tactic)
         found = next(_plans(subject, tactic, embed), None)
         if found is not None:
             yield found

@@ -25,12 +25,14 @@ THREADS = 2
 @dataclass(frozen=True)
 class Subject:
     """``dist``: the name of an installed distribution. ``beyond``: its tactics that no example reaches, and why.
+    ``without``: keys of objects that are left out.
 
     Raises InvalidArgument where it has no plugins.
     """
 
     dist: str
     beyond: Mapping[str, str] = field(default_factory=dict, hash=False)
+    without: frozenset[str] = frozenset()
 
     @cached_property
     def found(self) -> tuple[Found, ...]:
@@ -76,7 +78,7 @@ class Subject:
         return [e for e in held.entries() if normal(e.provider.dist) == normal(self.dist)]
 
     def objects(self, registry: str) -> Iterator[Any]:
-        return (e.object for e in self.entries(registry))
+        return (e.object for e in self.entries(registry) if e.key not in self.without)
 
     def bench(self, device: Device) -> Bench:
         """A device's bench that takes the pack for a stranger, and writes nothing down; one for all checks."""

@@ -19,7 +19,7 @@ from tactix.plan import container
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
 from tactix.shortfall import Shortfall
-from tactix.words.errors import InternalError, NoTacticError
+from tactix.words.errors import AllocationError, InternalError, NoTacticError
 from tactix.words.logger import Severity
 from tactix_builtin.explain import explain
 from tactix_builtin.lock import frozen
@@ -326,3 +326,22 @@ def test_networks_add_up() -> None:
     )
     assert Shortfall.read({"fell_short": total.to_json()}) == total
     assert Shortfall.read({}).text == ""
+
+
+def test_what_has_no_memory_to_be_tried_is_estimated_and_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sizes to tune for may be too large for this machine; the kernels are right nevertheless."""
+
+    def full(*args: Any, **named: Any) -> Any:
+        raise AllocationError("no memory")
+
+    monkeypatch.setattr("tactix.select.measure.Measurer._tried", full)
+    log = Log()
+    builder = tactix.Builder(log)
+    network = builder.create_network()
+    (y,) = network.add_layer("tactix.Softmax", [network.add_input("x", "f32", (8, 64))], axis=1)
+    network.mark_output(y, "y")
+    plan = builder.build_plan(network, tactix.BuilderConfig(timing_cache=False))
+    assert [s.info["status"] for s in plan.steps] == ["estimated"]
+    assert any("is chosen by estimate: no memory to try it" in text for text in log.warnings)
+    kernels = [c for c in plan.ledger["nodes"]["softmax"]["candidates"] if c["tactic"] != "tactix.numpy@1"]
+    assert all(c["status"] == "estimated" for c in kernels)

@@ -252,7 +252,10 @@ class Called(nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         named = dict(zip(self.architecture.inputs, tensors, strict=True))
-        result = self.model(**named, **self.architecture.arguments)
+        if self.architecture.model.startswith("torchvision."):
+            result = self.model(*tensors)
+        else:
+            result = self.model(**named, **self.architecture.arguments)
         if isinstance(result, torch.Tensor):
             return (result,)
         if isinstance(result, dict) and not hasattr(result, "to_tuple"):

@@ -198,7 +198,7 @@ def _prologue(start: bytes, size: int) -> tuple[int, int, bytes]:
         raise PlanFormatError("too short for a tactix plan")
     magic, version, signed, length, total, digest = PROLOGUE.unpack(start)
     if magic != MAGIC:
-        raise PlanFormatError("not a tactix plan", do="Of a model, tactix.build or `tactix build` makes one")
+        raise PlanFormatError("not a tactix plan", do=f"{REMEDY}; of a model, tactix.build makes one")
     if version != VERSION:
         raise PlanFormatError(f"plan format {version}", why=f"this tactix reads format {VERSION}", do=CURE)
     if total != size:

@@ -21,7 +21,7 @@ from tactix.select.enumerate import DEFAULT, Bids, Candidate, estimate, reject
 from tactix.select.precision import Times
 from tactix.select.timing_cache import Timing, TimingCache
 from tactix.words.dims import Env
-from tactix.words.errors import BuildCancelled, ExecutionError, TactixError, TimingCacheError
+from tactix.words.errors import AllocationError, BuildCancelled, ExecutionError, TactixError, TimingCacheError
 from tactix.words.progress import ProgressMonitor, SilentProgress
 
 ROUND_SECONDS, SLOW = 0.001, 0.1
@@ -250,6 +250,10 @@ class Measurer:
             bench = self.bench.of(c)
             try:
                 runnable = self._tried(b, c, bench, with_binary(c.artifact, binaries), arrays, want)
+            except AllocationError as e:  # says nothing of the kernel at sizes that there is memory for
+                self.log(f"{c.title} for {b.node.name} is chosen by estimate: no memory to try it: {e}")
+                estimate(c)
+                continue
             except Exception as e:
                 if self.strict and not (isinstance(e, TactixError) or c.tactic.key in bench.strangers):
                     raise

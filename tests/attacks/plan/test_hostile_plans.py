@@ -106,7 +106,8 @@ def test_messages_name_the_file_what_is_wrong_and_what_to_do(samples: dict[str, 
     struct.pack_into("<I", version, 8, 2)
     for content, what in (
         (data[:-1], f"the file has {len(data) - 1} bytes, its prologue says {len(data)}: it was cut off"),
-        (data[:40], "too short for a plan"), (b"", "too short for a plan"), (data + b"\n", "something was added"),
+        (data[:40], "too short for a tactix plan"), (b"", "too short for a tactix plan"),
+        (data + b"\n", "something was added"),
         (b"PK\3\4" * 100, "not a tactix plan"), (bytes(body), "the header does not fit its sha256"),
         (bytes(weight), "content does not fit its sha256"), (bytes(version), "plan format 2"),
     ):  # fmt: skip

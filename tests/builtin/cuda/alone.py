@@ -122,6 +122,7 @@ def run(path: str, load: Callable[[str], Any], ran: Any) -> dict[str, Any]:
 def held() -> dict[str, Any]:
     """Packages that this process has imported, and the vendor's libraries that it has loaded."""
     names = {m.partition(".")[0] for m in sys.modules} - set(sys.stdlib_module_names) - {"__main__"}
+    names = {n for n in names if not n.startswith("_sysconfigdata")}  # the standard library's, named by the system
     maps = Path("/proc/self/maps").read_text().splitlines()
     loaded = {Path(line.split()[-1]).name for line in maps if LIBRARIES.search(line)}
     return {"packages": sorted(n for n in names if "cython" not in n), "libraries": sorted(loaded)}

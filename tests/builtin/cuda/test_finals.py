@@ -19,12 +19,13 @@ from tactix.contracts.artifact import KernelArtifact, Launch, scalar, tensor_in,
 from tactix.contracts.tactic import Tactic
 from tactix.plan import container
 from tactix.plugins.hookspecs import hookimpl
+from tactix.select.bench import Expected
 from tactix.words.dims import ceildiv
 from tactix.words.errors import AllocationError, TimingCacheError
 from tactix.words.progress import SilentProgress
 from tactix_builtin import cli
-from tactix_builtin.cuda import bench, finals
 from tactix_builtin.cuda import device as real
+from tactix_builtin.cuda import finals
 from tactix_builtin.cuda.device import CudaDevice
 from tactix_builtin.cuda.nvrtc import why_missing
 from tactix_builtin.cuda.target import target
@@ -179,7 +180,7 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     model, cache, out = MODELS / "lenet.onnx", tmp_path / "timings.json", tmp_path / "plan"
     clock = Clock(monkeypatch, 0.0)
     clock.api.kernels = Everything(clock.seconds)
-    monkeypatch.setattr(bench, "departure", lambda *given: 0.0)
+    monkeypatch.setattr(Expected, "departure", lambda *given: 0.0)
     built = tactix.Builder()
     config = tactix.BuilderConfig(device="tactix.cuda@1", timing_cache=cache)
     here = built.build_plan(built.import_model(model), config)

@@ -13,6 +13,7 @@ from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import CompileContext, Reject, Variant
 from tactix.words import dims
+from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.cuda import nvrtc
 from tactix_builtin.cuda.tactics import tile
@@ -81,8 +82,8 @@ def test_no_tile_spills(kind: str, arch: str) -> None:
 
 def test_grids_of_odd_shapes() -> None:
     s = dims.sym("s")
-    const = TensorSpec(simt.DType.FP16, (40, 130), const=real("f16", 40, 130))
-    node = simt.h.node("MatMul", [TensorSpec(simt.DType.FP16, (s, 40)), const])
+    const = TensorSpec(DType.FP16, (40, 130), const=real("f16", 40, 130))
+    node = simt.h.node("MatMul", [TensorSpec(DType.FP16, (s, 40)), const])
     t = next(t for t in tile.tiles("f16", simt.DEVICE) if (t.rows, t.cols) == (128, 128))
     made = GEMM.compile(node, Variant.of(**vars(t), split=2), CompileContext(simt.DEVICE))
     product, reduce = made.launches

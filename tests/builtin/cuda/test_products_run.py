@@ -14,6 +14,7 @@ from product_cases import CONV, GEMM, TABLE, TF32_BUDGET, TF32_GEMM, epilogues, 
 from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.cuda.tactics import attention, tile
 
@@ -89,7 +90,7 @@ def test_which_masks_are_causal() -> None:
 
 
 def test_what_is_left_to_others() -> None:
-    a, b = TensorSpec(simt.DType.INT32, (4, 8)), TensorSpec(simt.DType.INT32, (8, 4))
+    a, b = TensorSpec(DType.INT32, (4, 8)), TensorSpec(DType.INT32, (8, 4))
     assert isinstance(GEMM.variants(simt.h.node("MatMul", [a, b]), simt.DEVICE), Reject)
     (grouped,) = images(CONV, "f16", [((1, 8, 5, 5), 8, (3, 3), {"group": 2})])
     assert isinstance(CONV.variants(grouped.node, simt.DEVICE), Reject)
@@ -100,7 +101,7 @@ def test_estimates_grow_with_the_work_and_prefer_full_waves() -> None:
     ctx = CompileContext(simt.DEVICE)
     costs = []
     for m in (64, 4096, 65536):
-        x, w = TensorSpec(simt.DType.FP16, (m, 1024)), real("f16", 1024, 1024)
+        x, w = TensorSpec(DType.FP16, (m, 1024)), real("f16", 1024, 1024)
         node = simt.h.node("MatMul", [x, w], [1])
         offered = GEMM.variants(node, simt.DEVICE)
         assert not isinstance(offered, Reject)

@@ -80,21 +80,20 @@ class Job:
     where: str
 
 
-def objects(artifacts: Sequence[KernelArtifact], device: DeviceProperties) -> list[Path]:
-    """Object files of the kernels, for that device. Raises CompilerError."""
+def objects(artifacts: Sequence[KernelArtifact], device: DeviceProperties, folder: Path) -> list[Path]:
+    """Object files of the kernels in ``folder``, for that device. Raises CompilerError."""
     cc = CCompiler(compiler())
     kernels = list({a.code.digest: a.code for a in artifacts if a.code is not None}.values())
     units = translation_units(kernels, os.cpu_count() or 1)  # type: ignore[arg-type]
     flags = (*cc._target(device), *FLAGS)
     base = "\0".join((cc.identity(), *cc.command, *flags))
-    with tempfile.TemporaryDirectory() as folder:
-        return cc._compile_units(units, [u.key(base) for u in units], flags, folder)
+    cc._compile_units(units, [u.key(base) for u in units], flags, str(folder))
+    return sorted(folder.glob("u*.o"))
 
 
 def check_all(items: Sequence[tuple[h.Case, Artifacts]], device: DeviceProperties) -> None:
     """Run every artifact in one process of QEMU, and compare with the references as ``harness.check_all`` does."""
     artifacts = [a for _, own in items for _, a in own if a.code is not None]
-    made = objects(artifacts, device)
     kernels = sorted({symbol(a.code) for a in artifacts})  # type: ignore[arg-type]
     jobs = [job for c, own in items for job in _jobs(c, own)]
     calls, place, images = [], 0, []
@@ -106,7 +105,8 @@ def check_all(items: Sequence[tuple[h.Case, Artifacts]], device: DevicePropertie
             images.append(image)
             place += image.nbytes
         calls += _calls(job, kernels, places)
-    _execute(kernels, made, np.array(calls, np.int64), images)
+    with tempfile.TemporaryDirectory() as folder:
+        _execute(kernels, objects(artifacts, device, Path(folder)), np.array(calls, np.int64), images)
     for job in jobs:
         got = job.run.results(job.arrays, job.where)
         expected = h.reference(job.case.node, job.arrays, job.case.env)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import emulated
@@ -82,12 +83,12 @@ def test_vectors_without_intrinsics_are_right(device: DeviceProperties) -> None:
     h.check_all([replace(c, device=device) for c in cases])
 
 
-def test_every_tactic_on_arm() -> None:
+def test_every_tactic_on_arm(tmp_path: Path) -> None:
     if not emulated.compiler():
         pytest.skip("there is no C compiler for 64-bit ARM; ziglang has one")
     cases = taken(table(target("armv8")))
     items = [(c, h._compile(c)) for c in cases]
-    assert emulated.objects([a for _, own in items for _, a in own], target("armv8"))
+    assert emulated.objects([a for _, own in items for _, a in own], target("armv8"), tmp_path)
     if emulated.emulator() is None:
         pytest.skip("everything compiles; there is no qemu-aarch64 to run it")
     emulated.check_all(items, target("armv8"))

@@ -140,13 +140,13 @@ class Settler:
     def _one_more(self, n: Node) -> Bids:
         """The bids of a node that has lost all, with a fallback's. Raises NoTacticError if there is none.
 
-        What nobody could try, as its device is not here or its shapes follow from data, is better than no plan.
+        What nobody has tried is better than no plan.
         """
         b = self.bids[n]
         more = fall_back(b, n, self._able(n, b.produced), self.stage.context, self._terms)
         if len(more.candidates) > len(b.candidates):
             return more
-        untried = [c for c in more.candidates if c.untried and (b.produced or not self.stage.here)]
+        untried = [c for c in more.candidates if c.untried]
         if not untried:
             raise no_tactic(more, n, self.stage.context.device)
         for c in untried:

@@ -31,6 +31,10 @@ Strangers = Mapping[str, Any]
 """Who provides the tactics and launchers that are not tactix's own, by key."""
 
 
+class Untriable(ExecutionError):
+    """There is no way to run a candidate on samples, which says nothing of what it computes."""
+
+
 def sample(node: Node, env: Env, seed: int = 0) -> list[Any]:
     """Random valid arrays for the node's given inputs at the shapes of ``env``; what is known is as it must be."""
     import numpy as np

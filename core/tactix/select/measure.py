@@ -15,7 +15,7 @@ from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.launcher import Runnable
 from tactix.select.accuracy import GATE, GRANTED
-from tactix.select.bench import Bench, Expected, sample
+from tactix.select.bench import Bench, Expected, Untriable, sample
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import DEFAULT, Bids, Candidate, estimate, reject
 from tactix.select.precision import Times
@@ -212,19 +212,27 @@ class Measurer:
 
     def _is_raced(self, b: Bids, c: Candidate) -> bool:
         """Whether it is to be tried and timed. At level 0 strangers are where tactix has no more than a fallback."""
-        if b.produced or (c.tactic.fallback and c.tactic.crosses):
+        if b.produced or crosses(c):
             return False
         strange = [x.tactic.key in self.bench.strangers for x in b.candidates if not x.tactic.fallback]
         return self.level > 0 or (any(strange) and all(strange))
 
+    def _cannot_be_tried(self, b: Bids, c: Candidate) -> bool:
+        """Whether more time would not help either: the device is not here, or it is never raced."""
+        return not self.deadline or b.produced or crosses(c)
+
     def _rule_out(self, b: Bids) -> None:
-        """What was not tried does not beat what was; a stranger's does not even beat the reference."""
+        """What was not tried does not beat what was; a stranger's does not even beat the reference.
+
+        But what nobody can try stays where no more than such bid: a device of a pack's own has nobody else.
+        """
         standing = b.standing
         tried = any(c.status in ("measured", "cached") and not c.artifact.alias for c in standing)
         strangers = self.bench.strangers
         known = any(c.tactic.key not in strangers and not c.tactic.fallback for c in standing)
+        alone = all(c.tactic.key in strangers and self._cannot_be_tried(b, c) for c in standing)
         for c in (c for c in standing if c.status == "estimated" and not c.untried):
-            if c.tactic.key in strangers:
+            if c.tactic.key in strangers and not alone:
                 reject(c, f"{self.bench.title(c)} was not tried")
                 c.untried = True
             elif tried:
@@ -254,6 +262,10 @@ class Measurer:
                 self.log(f"{c.title} for {b.node.name} is chosen by estimate: no memory to try it: {e}")
                 estimate(c)
                 continue
+            except Untriable as e:
+                reject(c, str(e))
+                c.untried = True
+                continue
             except Exception as e:
                 if self.strict and not (isinstance(e, TactixError) or c.tactic.key in bench.strangers):
                     raise
@@ -282,6 +294,11 @@ class Measurer:
                 estimate(c)
             elif c.status != "rejected":
                 _record(c, Timing(best, median(times) / best - 1 if best else 0.0, c.error), "measured")
+
+
+def crosses(c: Candidate) -> bool:
+    """Whether it is the host's fallback beside a device, which is never raced."""
+    return c.tactic.fallback and c.tactic.crosses
 
 
 def _worth(todo: Todo) -> float:

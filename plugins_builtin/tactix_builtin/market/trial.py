@@ -22,7 +22,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.launcher import Runnable
 from tactix.contracts.tactic import Variant
 from tactix.run.link import layer_keys
-from tactix.select.bench import Bench, Expected
+from tactix.select.bench import Bench, Expected, Untriable
 from tactix.select.enumerate import Candidate, reject
 from tactix.words.dims import Env
 from tactix.words.errors import ConfigError, ExecutionError
@@ -112,7 +112,10 @@ class Trial(Bench):
     def prepare(
         self, node: Node, artifact: KernelArtifact, variant: Variant, arrays: Sequence[Any], env: Env
     ) -> tuple[Runnable, list[Any]]:
-        """The outputs are those of several runs. Raises ExecutionError, and puts what broke into the quarantine."""
+        """The outputs are those of several runs.
+
+        Raises Untriable for what no process can be given; ExecutionError, and puts what broke into the quarantine.
+        """
         self._node, self._env = node, env
         if artifact.alias:
             return self._seen(node, arrays, env)
@@ -126,7 +129,7 @@ class Trial(Bench):
         except ExecutionError as e:
             raise self._named(e) from e
         except Exception as e:
-            raise ExecutionError(f"{self._who} cannot be tried", why=f"{type(e).__name__}: {e}") from e
+            raise Untriable(f"{self._who} cannot be tried", why=f"{type(e).__name__}: {e}") from e
 
     def _seen(self, node: Node, arrays: Sequence[Any], env: Env) -> tuple[Runnable, list[Any]]:
         """An alias: its input, seen as its output. Raises ExecutionError."""

@@ -34,7 +34,7 @@ class Server:
         path = os.pathsep.join(p or os.getcwd() for p in sys.path)
         arguments = [subject.dist, json.dumps(dict(subject.beyond)), str(patience)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tactix_sdk.testing.apart", *arguments],
+            [sys.executable, "-c", "from tactix_sdk.testing.apart import main; main()", *arguments],
             env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -141,7 +141,6 @@ def _alone(name: str, subject: Subject, writes: int) -> None:
         os._exit(status)
 
 
-if __name__ == "__main__":
-    import tactix_sdk.testing  # noqa: F401  enters all checks
-
+def main() -> None:
+    """The server's own process: the distribution, what is excused, and seconds are its arguments."""
     serve(Subject(sys.argv[1], json.loads(sys.argv[2])), float(sys.argv[3]))

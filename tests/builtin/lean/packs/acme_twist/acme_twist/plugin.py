@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import acme_twist.rows as rows
@@ -26,6 +27,7 @@ class Back(Layer):
         return [inputs[0].plain()]
 
     def reference(self, attrs: Any, x: Any) -> Any:  # type: ignore[override]
+        time.sleep(0.02)  # the tactic is chosen on every machine
         return (x[..., ::-1] * x.dtype.type(rows.factor()),)
 
 

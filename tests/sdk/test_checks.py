@@ -112,7 +112,10 @@ def tactix_calibrators() -> list[Any]:
 
 
 SUMS = "float sum[64] = {0};"
-SECOND = "static int runs; if (!tid && i == begin && !j0) runs++; float sum[64] = {runs > 1};"
+OTHER_THREAD = """static char *first; static _Thread_local char me;
+        if (!tid && !first) first = &me;
+        float sum[64] = {!tid && first != &me};"""
+"""Right in the first thread that runs it, as in trials."""
 
 
 TWICE = """
@@ -184,7 +187,7 @@ FAULTS: dict[str, Fault] = {
     "artifact-round-trip": Fault(
         C, "tactics.py", "sum[j - j0]);", "sum[j - j0] * (1 + 3e-7f * (__builtin_ia32_rdtsc() % 61)));", said="same"
     ),
-    "streams": Fault(C, "tactics.py", SUMS, SECOND, said="stream"),
+    "streams": Fault(C, "tactics.py", SUMS, OTHER_THREAD, said="stream"),
     "data-only": Fault(C, "tactics.py", more=LENT),
     "embedded": Fault(
         NUMPY, "tactics.py", "from typing import Any\n",

@@ -257,9 +257,12 @@ def import_as_layer(ctx: Context, layer: Layer) -> Result:
 def _fit(value: Any, default: Any, ctx: Context, name: str) -> Any:
     """An attribute's value as the schema's type: flags as bools, element types as dtypes, axes counted from 0.
 
+    A float that is a whole number is taken for an int, as the first operator sets write some.
     Raises ModelImportError for one of another kind, and for what no layer's attributes hold.
     """
     wanted = next((k for k in (DType, *_HELD_BY) if isinstance(default, k)), None)
+    if wanted is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
     if not (wanted is DType or _is_held(value, wanted, default)):
         takes = f"the layer takes {_KIND_WORDS.get(wanted, 'numbers, text, or tuples of them')}"
         do = "Export it so, give tensors as inputs, or convert the operator with a function"

@@ -281,6 +281,30 @@ def move_others() -> list[Case]:
     return made + symbolic("move", nodes)
 
 
+def pads() -> list[Case]:
+    """Modes that repeat elements: every width, once and again around, cuts, lonely elements, nhwc, symbols."""
+    made = []
+    for mode, t in itertools.product(("reflect", "edge", "wrap"), ("f64", "f32", "f16", "bf16", "i64", "i32", "u8")):
+        x = whole(3, 6, 5, dtype="i32").astype(DType(t).numpy)
+        made.append(one("pad", "Pad", [x], pads=(0, 1, 2, 3, 0, 4), mode=mode))
+    for mode in ("reflect", "edge", "wrap"):
+        line, image = real(2, 3, 7), real(2, 16, 4, 5, dtype="f16")
+        ways = ((0, 0, 17, 0, 0, 20), (0, 0, -2, 0, 0, 4), (0, 0, 3, 1, 0, -3), (0, -1, 2, 2, 0, 0), (0,) * 6)
+        made += [one("pad", "Pad", [line], pads=p, mode=mode) for p in ways]
+        made.append(one("pad", "Pad", [image], pads=(0, 0, 1, 2, 0, 0, 2, 1), mode=mode))
+        made.append(one("pad", "Pad", [image], pads=(1, 3, 0, 0, 0, 5, 0, 0), mode=mode))
+        made.append(one("pad", "Pad", [real(8)], pads=(1, 30), mode=mode))
+        made.append(one("pad", "Pad", [real(2, 1, 8)], pads=(0, 2, 0, 0, 3, 0), mode=mode))
+        made.append(one("pad", "Pad", [real(0, 4)], pads=(0, 2, 0, 3), mode=mode))
+        nodes = [
+            h.node("Pad", [spec(N, S, 12, dtype="f16")], pads=p, mode=mode)
+            for p in ((0, 2, 0, 0, 40, 0), (0, S, 0, 0, 1, 0), (0, 0, N, 0, 0, S), (0, N - 2, 1, 0, 2 - N, 1))
+        ]
+        made += symbolic("pad", nodes, [{"n": 1, "s": 4}, {"n": 3, "s": 37}])  # fmt: skip
+    unsure = [h.node("Pad", [spec(N, S, 8)], pads=(0, S - 4, 0, 1, 4 - S, 1), value=1.5)]
+    return made + symbolic("pad", unsure, [{"n": 1, "s": 3}, {"n": 3, "s": 9}, {"n": 0, "s": 4}])
+
+
 def gathers() -> list[Case]:
     """Rows, elements, places; indices from the end; every width."""
     made = []
@@ -387,7 +411,7 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
     f.__name__: f
     for f in (
         pointwise_broadcasts, pointwise_dtypes, pointwise_functions, pointwise_formats, rows_softmax, rows_norm,
-        rows_fused, reduce_axes, reduce_dtypes, move_transpose, move_others, gathers, pools, depthwise, generated,
+        rows_fused, reduce_axes, reduce_dtypes, move_transpose, move_others, pads, gathers, pools, depthwise, generated,
         reformats,
     )
 }  # fmt: skip

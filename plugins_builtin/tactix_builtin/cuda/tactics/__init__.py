@@ -5,8 +5,8 @@ from __future__ import annotations
 from tactix.contracts.tactic import Tactic
 
 MODULES = (
-    "tactics.pointwise", "tactics.rows", "tactics.reduce", "tactics.move", "tactics.pad", "tactics.gather", "tactics.pool",
-    "tactics.depthwise", "tactics.generate", "tactics.reformat",
+    "tactics.pointwise", "tactics.rows", "tactics.reduce", "tactics.move", "tactics.pad", "tactics.gather",
+    "tactics.pool", "tactics.depthwise", "tactics.generate", "tactics.reformat",
     "tactics.gemm", "tactics.hopper_gemm", "tactics.gemv", "tactics.conv", "tactics.hopper_conv",
     "tactics.hopper_stem", "tactics.direct_conv", "tactics.attention", "tactics.hopper_attention",
     "tactics.attention_f32",

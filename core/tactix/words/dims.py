@@ -235,6 +235,16 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     return out
 
 
+def along(a: Dim, b: Dim) -> Dim:
+    """1 where an axis of ``a`` elements goes along one of ``b`` that it broadcasts to, 0 where its one element stays.
+
+    Evaluating it raises ShapeError where it does not broadcast.
+    """
+    if a == 1:
+        return 0
+    return 1 if a == b else dmin(_call("bcast", a, b) * (a - 1), 1)
+
+
 def prod(dims: Iterable[Dim]) -> Dim:
     out: Dim = 1
     for d in dims:

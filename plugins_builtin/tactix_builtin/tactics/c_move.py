@@ -87,7 +87,7 @@ def _transpose(node: Node, fmt: Format) -> list[Copy]:
 
 def _expand(node: Node, fmt: Format) -> list[Copy]:
     out = node.outputs[0].spec.shape
-    strides = c_text.broadcast_strides(node.given[0].spec.shape, out)
+    strides = c_text.running_strides(node.given[0].spec.shape, out)
     return [Copy(0, 0, out, strides, c_text.contiguous_strides(out))]
 
 

@@ -137,7 +137,7 @@ def _space(node: Node, group: Group, variant: Variant) -> tuple[Space, Dim | Non
     strides = [strides_in(node.given[i].spec, variant.input_format(i), group.shape, fmt) for i in group.program.leaves]
     strides.append(c_text.contiguous_strides(sizes))
     if fmt.lanes == 1 or dims.mod(group.shape[1], fmt.lanes) == 0:
-        return collapse(sizes, strides), None
+        return _steady(collapse(sizes, strides)), None
     full = all(s == strides[-1] for s in strides)
     if full and c_scalar.keeps_zero(group.program.results, group.dtypes):
         return collapse(sizes, strides), None
@@ -145,3 +145,10 @@ def _space(node: Node, group: Group, variant: Variant) -> tuple[Space, Dim | Non
     joined = tuple((*s[:2], *m, s[-1]) for s, m in zip(strides, middle.strides, strict=True))
     loops = (*sizes[:2], *middle.sizes, sizes[-1])
     return Space(loops, joined, (None,) * len(loops)), group.shape[1]
+
+
+def _steady(space: Space) -> Space:
+    """With a last loop of one step where only running tells whether the last one moves an operand."""
+    if all(s[-1] in (0, 1) for s in space.strides):
+        return space
+    return Space((*space.sizes, 1), tuple((*s, 1) for s in space.strides), (*space.tags, None))

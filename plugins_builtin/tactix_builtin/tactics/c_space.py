@@ -9,7 +9,7 @@ from tactix.words import dims
 from tactix.words.dims import Dim, Shape
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import Format, TensorSpec
-from tactix_builtin.tactics.c_text import broadcast_strides
+from tactix_builtin.tactics.c_text import running_strides
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,14 @@ def collapse(sizes: Sequence[Dim], strides: Sequence[Sequence[Dim]], tags: Seque
 def strides_in(spec: TensorSpec, fmt: Format, out: Shape, out_fmt: Format) -> tuple[Dim, ...]:
     """Strides of an operand in format ``fmt`` along the storage dims of a tensor of shape ``out`` in ``out_fmt``.
 
-    Raises ShapeError where the operand cannot be walked so, or it depends on the values of symbols.
+    Those of dims that may turn out to repeat are expressions of symbols. Raises ShapeError where the operand cannot be
+    walked so.
     """
     if fmt == out_fmt and not fmt.is_linear:
         return _same_format(spec, fmt, out)
     if not fmt.is_linear:
         raise ShapeError(f"an operand is {fmt.name} where the output is {out_fmt.name}")
-    own = broadcast_strides(spec.shape, out)
+    own = running_strides(spec.shape, out)
     if out_fmt.is_linear:
         return own
     batch, channel, *spatial = own
@@ -66,4 +67,4 @@ def strides_in(spec: TensorSpec, fmt: Format, out: Shape, out_fmt: Format) -> tu
 def _same_format(spec: TensorSpec, fmt: Format, out: Shape) -> tuple[Dim, ...]:
     if spec.rank != len(out) or (fmt.lanes > 1 and spec.shape[1] != out[1]):
         raise ShapeError(f"an operand of shape {dims.show(spec.shape)} cannot be {fmt.name} here")
-    return broadcast_strides(fmt.storage_shape(spec.shape), fmt.storage_shape(out))
+    return running_strides(fmt.storage_shape(spec.shape), fmt.storage_shape(out))

@@ -245,14 +245,20 @@ def broadcast_strides(shape: Sequence[Dim], out: Sequence[Dim]) -> tuple[Dim, ..
 
     Raises ShapeError where that depends on the values of symbols.
     """
-    own = contiguous_strides(shape)
-    pad = len(out) - len(shape)
-    strides: list[Dim] = [0] * pad
-    for d, s, o in zip(shape, own, out[pad:], strict=True):
+    for d, o in zip(shape, out[len(out) - len(shape) :], strict=True):
         if d != o and d != 1:
             raise ShapeError(f"whether {d} broadcasts to {o} is not known before running")
-        strides.append(0 if d == 1 else s)
-    return tuple(strides)
+    return running_strides(shape, out)
+
+
+def running_strides(shape: Sequence[Dim], out: Sequence[Dim]) -> tuple[Dim, ...]:
+    """As ``broadcast_strides``; a dim of which only running tells whether it repeats has a stride that is 0 if it does.
+
+    For kernels that take any number for a stride.
+    """
+    pad = len(out) - len(shape)
+    own = zip(shape, contiguous_strides(shape), out[pad:], strict=True)
+    return (*(0,) * pad, *(s * dims.along(d, o) for d, s, o in own))
 
 
 def traffic(node: Node, variant: Variant, ctx: CompileContext, bandwidth: float = 8e9) -> float | None:

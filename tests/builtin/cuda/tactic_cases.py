@@ -69,7 +69,11 @@ def pointwise_broadcasts() -> list[Case]:
         x, y = np.asarray(real(*a, dtype=t)), np.asarray(real(*b, dtype=t, seed=1))
         chain = [("Sub", [0, 1], {}), ("Sigmoid", [2], {}), ("Mul", [3, 0], {})]
         made.append(group("pointwise", [x, y], chain, results=(4, 2)))
-    return made
+    unsure = [h.node("Sub", pair) for pair in (
+        [spec(N), spec(S)], [spec(2, N, dtype="i64"), spec(1, S, dtype="i64")], [spec(N, 8), spec(S, 8)],
+        [spec(N, 3, S), spec(S, 1, N)], [spec(S, N, dtype="f16"), spec(5, dtype="f16")],
+    )]  # fmt: skip
+    return made + symbolic("pointwise", unsure, [{"n": i, "s": j} for i, j in ((1, 5), (5, 1), (5, 5), (1, 1))])
 
 
 def pointwise_dtypes() -> list[Case]:
@@ -278,6 +282,8 @@ def move_others() -> list[Case]:
         h.node("Slice", [s], begins=(0,), sizes=(S,), axes=(1,), steps=(1,)), h.node("Tile", [s], repeats=(1, 2, 1, S)),
         h.node("Expand", [spec(N, 1, 12, 8)], shape=(N, S, 12, 8)), h.node("Pad", [s], pads=(0, S, 0, 0, 0, 0, 1, 1)),
     ]  # fmt: skip
+    unsure = [h.node("Expand", [spec(N, 8)], shape=(S, 8)), h.node("Expand", [spec(3, N)], shape=(3, S))]
+    made += symbolic("move", unsure, [{"n": i, "s": j} for i, j in ((1, 5), (5, 1), (5, 5))])
     return made + symbolic("move", nodes)
 
 

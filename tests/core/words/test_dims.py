@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tactix.words import dims
 from tactix.words.dims import (
     Dim,
+    along,
     broadcast,
     broadcast_shapes,
     ceildiv,
@@ -160,6 +161,17 @@ def test_symbols_broadcast_when_shapes_are_set() -> None:
         evaluate(both, {"n": 3, "m": 4})
     assert substitute(both, {"n": 1}) == m
     assert broadcast_shapes((n, 1, 3), (7, 1), ()) == (n, 7, 3)
+
+
+def test_an_axis_goes_along_with_what_it_broadcasts_to_or_stays() -> None:
+    assert (along(1, n), along(n, n), along(5, 5)) == (0, 1, 1)
+    both = broadcast(n, m)
+    values = [(1, 4), (4, 1), (4, 4), (1, 1), (0, 1)]
+    assert [evaluate(along(n, both), {"n": i, "m": j}) for i, j in values] == [0, 1, 1, 0, 0]
+    assert evaluate(along(n, 5), {"n": 1}) == 0
+    for of, env in ((along(n, both), {"n": 3, "m": 5}), (along(n, 5), {"n": 3})):
+        with pytest.raises(ShapeError, match="3 and 5 do not broadcast"):
+            evaluate(of, env)
 
 
 def test_what_cannot_be() -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,10 @@ class Grower:
 
     def one(self, options: Sequence[Any]) -> Any:
         return options[self.int(0, len(options) - 1)]
+
+    def permuted(self, count: int) -> tuple[int, ...]:
+        """The numbers below ``count`` in any order."""
+        return tuple(self.draw(st.permutations(range(count))))
 
     def flag(self, chance: int = 2) -> bool:
         """True once in ``chance`` times."""
@@ -335,9 +339,14 @@ def networks(
     """
     g = Grower(draw, draw(environments()), draw(st.integers(0, 2**16)), types)
     names = only or [*KINDS, *OFTEN]
-    for _ in range(draw(st.integers(low, high))):
+    return grown(g, (draw(st.sampled_from(names)) for _ in range(draw(st.integers(low, high)))))
+
+
+def grown(g: Grower, kinds: Iterable[str]) -> Case:
+    """The network with layers of these KINDS, but those that do not fit."""
+    for kind in kinds:
         with contextlib.suppress(Unfit):
-            KINDS[draw(st.sampled_from(names))](g)
+            KINDS[kind](g)
     if not any(v.producer for v in g.pool):
         g.add("Relu", [g.fresh(F32, (sym("n"), 3))])
     return g.finish()

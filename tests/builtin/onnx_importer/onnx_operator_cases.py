@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,6 +93,31 @@ class Case:
 def case(op: str, *inputs: Any, opset: int = 21, outputs: int = 1, **more: Any) -> Case:
     own = {k: more.pop(k) for k in ("fixed", "oracle", "tolerance") if k in more}
     return Case(op, inputs, more, opset, outputs, **own)
+
+
+def arrays_of(c: Case) -> list[Any]:
+    """Its inputs, always the same; None for one that is absent."""
+    rng = np.random.default_rng(zlib.crc32(c.id.encode()))
+    return [None if s is None else s.array(rng) for s in c.inputs]
+
+
+def one_node(c: Case, arrays: Sequence[Any], symbolic: bool) -> onnx.ModelProto:
+    """The model of a case; constants are initializers, other inputs have fixed dims or a symbol each."""
+    names = [f"i{i}" if a is not None else "" for i, a in enumerate(arrays)]
+    outputs = [f"o{i}" for i in range(c.outputs)]
+    node = onnx.helper.make_node(c.op, names, outputs, name="it", **c.attrs)
+    inputs, constants = [], []
+    for name, spec, a in zip(names, c.inputs, arrays, strict=True):
+        if isinstance(spec, K):
+            constants.append(onnx.numpy_helper.from_array(a, name))
+        elif spec is not None:
+            shape = [f"{name}_{k}" if symbolic else n for k, n in enumerate(a.shape)]
+            code = onnx.helper.np_dtype_to_tensor_dtype(a.dtype)
+            inputs.append(onnx.helper.make_tensor_value_info(name, code, shape))
+    results = [onnx.helper.make_empty_tensor_value_info(name) for name in outputs]
+    graph = onnx.helper.make_graph([node], "one", inputs, results, constants)
+    opsets = [onnx.helper.make_opsetid("", c.opset)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10 if c.opset < 24 else 12)
 
 
 def unary(low: float | None, high: float | None, *ops: str) -> list[Case]:

@@ -5,37 +5,17 @@ The second run also holds every inferred spec against the arrays that the refere
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx_operator_cases import CASES, Case, K
+from onnx_operator_cases import CASES, Case, K, arrays_of, one_node
 
 from tactix.contracts.graph import run_node
 from tactix.network.definition import NetworkDefinition
 from tactix_sdk.evaluate import bind_symbols
-
-
-def one_node(c: Case, arrays: Sequence[Any], symbolic: bool) -> onnx.ModelProto:
-    """The model of a case; constants are initializers, other inputs have fixed dims or a symbol each."""
-    names = [f"i{i}" if a is not None else "" for i, a in enumerate(arrays)]
-    outputs = [f"o{i}" for i in range(c.outputs)]
-    node = onnx.helper.make_node(c.op, names, outputs, name="it", **c.attrs)
-    inputs, constants = [], []
-    for name, spec, a in zip(names, c.inputs, arrays, strict=True):
-        if isinstance(spec, K):
-            constants.append(onnx.numpy_helper.from_array(a, name))
-        elif spec is not None:
-            shape = [f"{name}_{k}" if symbolic else n for k, n in enumerate(a.shape)]
-            code = onnx.helper.np_dtype_to_tensor_dtype(a.dtype)
-            inputs.append(onnx.helper.make_tensor_value_info(name, code, shape))
-    results = [onnx.helper.make_empty_tensor_value_info(name) for name in outputs]
-    graph = onnx.helper.make_graph([node], "one", inputs, results, constants)
-    opsets = [onnx.helper.make_opsetid("", c.opset)]
-    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10 if c.opset < 24 else 12)
 
 
 def expected(c: Case, model: onnx.ModelProto, feed: dict[str, Any]) -> list[Any]:
@@ -65,8 +45,7 @@ def outputs_of(net: NetworkDefinition, feed: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.parametrize("c", CASES, ids=lambda c: c.id)
 def test_agrees_with_the_oracle(c: Case, imported: Callable[..., NetworkDefinition]) -> None:
-    rng = np.random.default_rng(zlib.crc32(c.id.encode()))
-    arrays = [None if s is None else s.array(rng) for s in c.inputs]
+    arrays = arrays_of(c)
     feed = {f"i{i}": a for i, (s, a) in enumerate(zip(c.inputs, arrays, strict=True)) if s and not isinstance(s, K)}
     want = expected(c, one_node(c, arrays, False), feed)
     for symbolic in (False,) if c.fixed else (False, True):

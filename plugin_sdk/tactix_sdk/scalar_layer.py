@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,6 +34,13 @@ class PointwiseLayer(Layer):
 
     def scalar(self, attrs: Any, arity: int) -> expr.Scalar:
         """Raises InvalidArgument where the function does not give an expression."""
+        return self._bare(arity) if self.Attrs is NoAttrs else self._scalar(attrs, arity)
+
+    @functools.cache  # noqa: B019 - a layer lives as long as its pack, and arities are few
+    def _bare(self, arity: int) -> expr.Scalar:
+        return self._scalar(NoAttrs(), arity)
+
+    def _scalar(self, attrs: Any, arity: int) -> expr.Scalar:
         try:
             out = self.function(*(expr.var(i) for i in range(arity)), **named(attrs))
             return out if isinstance(out, expr.Scalar) else expr.const(out)
@@ -47,7 +55,8 @@ class PointwiseLayer(Layer):
         scalar = self.scalar(attrs, len(given))
         dtype = expr.result_dtype(scalar, [s.dtype for s in given])
         out = TensorSpec(dtype, broadcast_shapes(*(s.shape for s in given)))
-        return [dataclasses.replace(out, value=propagate(scalar, given, out))]
+        value = propagate(scalar, given, out)
+        return [out if value is None else dataclasses.replace(out, value=value)]
 
     def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
         import numpy as np

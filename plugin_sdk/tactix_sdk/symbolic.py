@@ -25,8 +25,10 @@ Element = Dim | None
 def propagate(s: expr.Scalar, inputs: Sequence[TensorSpec], out: TensorSpec) -> tuple[Dim, ...] | None:
     """The output's elements in row-major order, if those of all inputs are known and all results can be decided."""
     known = [content(x) for x in inputs]
+    if None in known:
+        return None
     sizes = [d for d in out.shape if isinstance(d, int)]
-    if any(v is None for v in known) or len(sizes) != out.rank or math.prod(sizes) > LIMIT:
+    if len(sizes) != out.rank or math.prod(sizes) > LIMIT:
         return None
     spread = [_spread(v, x.shape, sizes) for v, x in zip(known, inputs, strict=True) if v is not None]
     nodes, types = expr.walk([s]), [x.dtype for x in inputs]

@@ -8,7 +8,6 @@ the SDK's, those of C and CUDA live with their tactic sources. A new ``Primitive
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Number
@@ -141,6 +140,7 @@ BINARY = (
     "bitand", "bitor", "bitxor", "shl", "shr",
 )  # fmt: skip
 BOOLEAN = frozenset({"lt", "le", "eq", "and", "or", "xor", "not", "isnan", "isinf"})
+_OWN_DTYPE = BOOLEAN | {"var", "cast", "const"}
 OPS = frozenset({*UNARY, *BINARY, "select", "cast", "var", "const", "primitive"})
 JUMPS = frozenset({"floor", "ceil", "round", "trunc", "mod", "fmod", "lt", "le", "eq", "isnan", "isinf", "primitive"})
 """Operations whose result may jump where an argument hardly changes; of a primitive that is not known."""
@@ -156,29 +156,27 @@ or_, xor, bitand, bitor, bitxor, shl, shr = map(_binary, ("or", "xor", "bitand",
 
 def walk(roots: Sequence[Scalar]) -> list[Scalar]:
     """Every distinct node below the roots, arguments first."""
-    seen: dict[int, Scalar] = {}
-
-    def visit(s: Scalar) -> None:
-        if id(s) not in seen:
-            for a in s.args:
-                visit(a)
-            seen[id(s)] = s
-
-    for r in roots:
-        visit(r)
-    return list(seen.values())
+    seen: dict[Scalar, None] = {}
+    stack = list(reversed(roots))
+    while stack:
+        s = stack[-1]
+        waits = [a for a in reversed(s.args) if a not in seen] if s not in seen else ()
+        if waits:
+            stack += waits
+        else:
+            seen[stack.pop()] = None
+    return list(seen)
 
 
 def replace_vars(s: Scalar, by: dict[int, Scalar]) -> Scalar:
     """The expression with variables replaced: composition."""
-
-    @functools.cache
-    def go(x: Scalar) -> Scalar:
+    made: dict[Scalar, Scalar] = {}
+    for x in walk([s]):
         if x.op == "var":
-            return by.get(x.value, x)
-        return _make(x.op, tuple(go(a) for a in x.args), x.value) if x.args else x
-
-    return go(s)
+            made[x] = by.get(x.value, x)
+        else:
+            made[x] = _make(x.op, tuple(made[a] for a in x.args), x.value) if x.args else x
+    return made[s]
 
 
 def variables(roots: Sequence[Scalar]) -> frozenset[int]:
@@ -210,8 +208,19 @@ def on_grid(s: Scalar, dtype: DType, inputs: Sequence[DType]) -> bool:
     return s.op in ("neg", "abs", "min", "max", "select") and all(on_grid(a, dtype, inputs) for a in chosen)
 
 
+def result_dtypes(roots: Sequence[Scalar], inputs: Sequence[DType]) -> dict[Scalar, DType]:
+    """Every distinct node below the roots, arguments first, with the dtype of its result as in ``result_dtype``."""
+    out: dict[Scalar, DType] = {}
+    for s in walk(roots):
+        of = _takes_dtype_of(s)
+        out[s] = result_dtype(s, inputs) if of is None else out[of]
+    return out
+
+
 def result_dtype(s: Scalar, inputs: Sequence[DType]) -> DType:
     """The dtype of the result; ``const`` nodes take their sibling's."""
+    while (of := _takes_dtype_of(s)) is not None:
+        s = of
     if s.op == "var":
         return inputs[int(s.value)]
     if s.op == "cast":
@@ -219,8 +228,13 @@ def result_dtype(s: Scalar, inputs: Sequence[DType]) -> DType:
         return to
     if s.op in BOOLEAN:
         return DType.BOOL
-    if s.op == "const":
-        return DType.BOOL if isinstance(s.value, bool) else DType.FP32
+    return DType.BOOL if isinstance(s.value, bool) else DType.FP32
+
+
+def _takes_dtype_of(s: Scalar) -> Scalar | None:
+    """The argument whose dtype the result has, if it is that of one."""
+    if s.op in _OWN_DTYPE:
+        return None
     args = s.args[1:] if s.op == "select" else s.args[:1] if s.op in ("pow", "shl", "shr") else s.args
     solid = [a for a in args if a.op != "const"] or list(args)
-    return result_dtype(solid[0], inputs)
+    return solid[0]

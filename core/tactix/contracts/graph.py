@@ -34,7 +34,7 @@ class Value:
 class Node:
     """One layer in a network. ``origin`` lists the model's node names that it stands for."""
 
-    __slots__ = ("__weakref__", "attrs", "inputs", "layer", "name", "origin", "outputs")
+    __slots__ = ("__weakref__", "_inferred", "attrs", "inputs", "layer", "name", "origin", "outputs")
 
     def __init__(
         self, name: str, layer: Layer, attrs: Any, inputs: Sequence[Value | None], outputs: Sequence[Value] = (),
@@ -43,6 +43,7 @@ class Node:
         self.name, self.layer, self.attrs = name, layer, attrs
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.origin = tuple(origin) or (name,)
+        self._inferred: tuple[list[TensorSpec], list[TensorSpec]] = ([], [])
 
     @property
     def is_fused(self) -> bool:
@@ -63,8 +64,13 @@ class Node:
 
     @property
     def specs(self) -> list[TensorSpec]:
-        """Specs of every id of the body."""
-        return self.body.infer([v.spec for v in self.given])
+        """Specs of every id of the body, worked out once for what it reads."""
+        given = [v.spec for v in self.given]
+        read, found = self._inferred
+        if not found or any(a is not b for a, b in zip(read, given, strict=True)):
+            found = self.body.infer(given)
+            self._inferred = given, found
+        return found
 
     @property
     def given(self) -> tuple[Value, ...]:

@@ -6,8 +6,10 @@ code generators. Two structural layers are the core's own: FUSED and REFORMAT; n
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from tactix.contracts import attrs as attribute
@@ -39,7 +41,11 @@ class Body:
 
     def first_id(self, index: int) -> int:
         """The id of the first output of node ``index``."""
-        return self.arity + sum(n.outputs for n in self.nodes[:index])
+        return self._first_ids[index]
+
+    @functools.cached_property
+    def _first_ids(self) -> tuple[int, ...]:
+        return tuple(accumulate((n.outputs for n in self.nodes), initial=self.arity))
 
     def infer(self, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:
         """Specs of every id."""

@@ -40,7 +40,7 @@ class View:
 
     def is_output(self, value: Value) -> bool:
         """Whether the network gives the tensor to the caller."""
-        return value in self._rewriter.net.outputs
+        return self._rewriter.net.is_output(value)
 
     def only_use(self, value: Value) -> Node | None:
         """The one node that reads the tensor, if it is read once and is not an output."""
@@ -55,9 +55,9 @@ class View:
         """Where the node stands in the model's order."""
         return self._rewriter.net.position(node)
 
-    def sources(self) -> list[Node]:
-        """Nodes without inputs."""
-        return [n for n in self._rewriter.alive if not n.given]
+    def holds(self, node: Node) -> bool:
+        """Whether the node is in the network still."""
+        return node in self._rewriter.alive
 
     def weights(self) -> int:
         """Bytes of the constants that the network had before it was rewritten."""
@@ -65,7 +65,7 @@ class View:
 
     def symbols(self) -> frozenset[str]:
         """Names of the symbols that the inputs' shapes give."""
-        return frozenset(self._rewriter.net.symbols())
+        return self._rewriter.symbols
 
 
 def _reaches(start: Iterable[Node], targets: set[Node]) -> bool:
@@ -93,6 +93,7 @@ class Rewriter:
         self.net, self.rules, self.trace, self._careful = net, rules, trace, careful
         self.users: dict[Value, dict[Use, None]] = {v: dict.fromkeys(uses) for v, uses in net.users().items()}
         self.weights = sum(n for v in net.constants if isinstance(n := v.spec.nbytes(), int))
+        self.symbols = frozenset(net.symbols())
         self.alive = dict.fromkeys(net.nodes)
         self.view = View(self)
         self._kept = set(net.definers().values())
@@ -242,7 +243,8 @@ class Rewriter:
             raise InternalError("a rule made a cycle", who=f"{rule.key} ({rule.where})", why=body.title)
         origin = tuple(dict.fromkeys(o for n in nodes for o in n.origin))
         position = self.net.position(last)
-        outputs = self.net.add_layer(FUSED, inputs, body.title, origin, attrs=body, position=position)
+        specs = [v.spec.plain() for v in kept]
+        outputs = self.net.add_layer(FUSED, inputs, body.title, origin, body, position, specs)
         self.adopt(outputs[0].producer)
         return list(zip(kept, outputs, strict=True))
 

@@ -37,6 +37,7 @@ class NetworkDefinition(Recorded):
         self.read: set[str] = set()
         self.origins: dict[str, Value] = {}
         self._outputs: dict[str, Value] = {}
+        self._output_names: dict[Value, list[str]] = {}
         self._position: dict[Node, float] = {}
         self._names: set[str] = set()
         self._count: dict[str, int] = {}
@@ -87,13 +88,16 @@ class NetworkDefinition(Recorded):
     @recorded
     def add_layer(
         self, layer: str | Layer, inputs: Sequence[Value | None], name: str = "", origin: Sequence[str] = (),
-        attrs: Any = None, position: float | None = None, **fields: Any,
+        attrs: Any = None, position: float | None = None, specs: Sequence[TensorSpec] | None = None, **fields: Any,
     ) -> tuple[Value, ...]:  # fmt: skip
-        """Append a layer and infer its outputs. Raises InvalidArgument, ShapeError, DTypeError naming the layer."""
+        """Append a layer and infer its outputs, unless ``specs`` tells them already.
+
+        Raises InvalidArgument, ShapeError, DTypeError naming the layer.
+        """
         found = self.find_layer(layer)
         unique = self._unique(name or found.name.lower())
         node = Node(unique, found, attrs if attrs is not None else self._attrs(found, fields), inputs, (), origin)
-        specs = self._infer(node)
+        specs = self._infer(node) if specs is None else specs
         single = len(specs) == 1
         node.outputs = tuple(Value(unique if single else f"{unique}:{i}", s, node, i) for i, s in enumerate(specs))
         self._position[node] = len(self._position) if position is None else position
@@ -106,6 +110,7 @@ class NetworkDefinition(Recorded):
         if key in self._outputs:
             raise InvalidArgument(f"output name {key!r} is taken", do="Give each output its own name")
         self._outputs[key] = value
+        self._output_names.setdefault(value, []).append(key)
 
     def find_layer(self, layer: str | Layer) -> Layer:
         """A layer by key, or by ``namespace.Name`` (its highest version). Raises the registry's error."""
@@ -161,6 +166,10 @@ class NetworkDefinition(Recorded):
     @property
     def output_names(self) -> tuple[str, ...]:
         return tuple(self._outputs)
+
+    def is_output(self, value: Value) -> bool:
+        """Whether the network gives the tensor to the caller."""
+        return value in self._output_names
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -241,9 +250,9 @@ class NetworkDefinition(Recorded):
 
     def redirect_output(self, old: Value, new: Value) -> None:
         """Outputs that were ``old`` become ``new``; their names stay."""
-        for k, v in self._outputs.items():
-            if v is old:
-                self._outputs[k] = new
+        if old is not new and (names := self._output_names.pop(old, None)):
+            self._outputs.update(dict.fromkeys(names, new))
+            self._output_names.setdefault(new, []).extend(names)
 
     def discard(self, node: Node) -> None:
         """Forget a node that nothing reads."""
@@ -265,6 +274,7 @@ class NetworkDefinition(Recorded):
             new.update(zip(n.outputs, node.outputs, strict=True))
             out._position[node] = self._position[n]
         out._outputs = {k: new[v] for k, v in self._outputs.items()}
+        out._output_names = {new[v]: list(names) for v, names in self._output_names.items()}
         out._names, out._count, out.limits = set(self._names), dict(self._count), dict(self.limits)
         out.read, out.origins = set(self.read), dict(self.origins)
         return out

@@ -8,7 +8,8 @@ fixed order is taken: tactix's own, then by key and by the tactic's own ranking.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,23 +46,20 @@ class Chooser:
         self.nodes = nodes
         self.options = {n: sorted((c for c in options[n] if c.status != "rejected"), key=_standing) for n in nodes}
         self.outputs, self.launch = set(outputs), costs.launch
-        self.reads: dict[Value, list[tuple[Node, int]]] = {}
-        for n in nodes:
-            for i, v in enumerate(n.given):
-                if v.const is None:
-                    self.reads.setdefault(v, []).append((n, i))
-        made = [v for n in nodes for v in n.outputs]
+        read = (v for n in nodes for v in n.given if v.const is None)
+        made = (v for n in nodes for v in n.outputs)
         self.move = {
             v: 2 * evaluate(v.spec.nbytes(), env) / costs.bandwidth + costs.reformat + costs.launch
-            for v in dict.fromkeys((*self.reads, *made))
+            for v in dict.fromkeys((*read, *made))
         }
 
     def run(self) -> Choice:
         found = [self._descend(start) for start in self._starts()]
         best = min(found, key=lambda f: round(f.seconds, 12))
         rivals = [f for f in found if f is not best and f.seconds <= best.seconds * (1 + NEAR_TIE)]
+        taken = Taken(best.candidates, self.outputs)
         for n, c in best.candidates.items():
-            near = {x.title for x in (*self._near(n, best.candidates, max), *(f.candidates[n] for f in rivals))}
+            near = {x.title for x in (*self._near(n, taken, max), *(f.candidates[n] for f in rivals))}
             best.ties[n] = near - {c.title}
         return best
 
@@ -78,22 +76,22 @@ class Chooser:
         return read + sum(c.variant.output_format(i) == f for i in range(len(n.outputs)))
 
     def _descend(self, chosen: dict[Node, Candidate]) -> Choice:
-        chosen = dict(chosen)
+        taken = Taken(chosen, self.outputs)
         for _ in range(20):
             changed = False
             for n in self.nodes:
                 if len(self.options[n]) > 1:
-                    best = self._near(n, chosen, min)[0]
-                    changed |= best is not chosen[n]
-                    chosen[n] = best
+                    best = self._near(n, taken, min)[0]
+                    changed |= best is not taken.candidates[n]
+                    taken.take(n, best)
             if not changed:
                 break
-        seconds = sum(map(self._cost, chosen.values())) + sum(self._moves(v, chosen) for v in self.move)
-        return Choice(chosen, seconds)
+        seconds = sum(map(self._cost, taken.candidates.values())) + sum(self._moves(v, taken) for v in self.move)
+        return Choice(taken.candidates, seconds)
 
-    def _near(self, n: Node, chosen: dict[Node, Candidate], margin: Callable[[float, float], float]) -> list[Candidate]:
+    def _near(self, n: Node, taken: Taken, margin: Callable[[float, float], float]) -> list[Candidate]:
         """The best candidate, given the others, and those that noise may hide it behind. ``margin``: least or most."""
-        costs = [(self._local(n, c, chosen), c) for c in self.options[n]]
+        costs = [(self._local(n, c, taken), c) for c in self.options[n]]
         least, best = min(costs, key=lambda x: x[0])
         noise = margin(best.spread, NEAR_TIE) * best.seconds
         return [c for s, c in costs if c is best or s - least <= max(noise, margin(c.spread, NEAR_TIE) * c.seconds)]
@@ -101,21 +99,56 @@ class Chooser:
     def _cost(self, c: Candidate) -> float:
         return c.seconds + self.launch * len(c.artifact.launches)
 
-    def _local(self, n: Node, c: Candidate, chosen: dict[Node, Candidate]) -> float:
+    def _local(self, n: Node, c: Candidate, taken: Taken) -> float:
         """Seconds of the node and of all changes of format around it."""
-        before = chosen[n]
-        chosen[n] = c
+        before = taken.candidates[n]
+        taken.take(n, c)
         around = {v for v in (*n.given, *n.outputs) if v in self.move}
-        total = self._cost(c) + sum(self._moves(v, chosen) for v in sorted(around, key=lambda v: v.name))
-        chosen[n] = before
+        total = self._cost(c) + sum(self._moves(v, taken) for v in sorted(around, key=lambda v: v.name))
+        taken.take(n, before)
         return total
 
-    def _moves(self, v: Value, chosen: Mapping[Node, Candidate]) -> float:
-        have = produced_format(v, chosen)
-        wanted = {chosen[n].variant.input_format(i) for n, i in self.reads.get(v, ())}
-        if v in self.outputs:
-            wanted.add(LINEAR)
-        return len(wanted - {have}) * self.move[v]
+    def _moves(self, v: Value, taken: Taken) -> float:
+        return taken.changes(v) * self.move[v]
+
+
+class Taken:
+    """A candidate for every node, and how often each tensor is read in each format then.
+
+    The counts are kept as candidates change: a tensor may have as many readers as there are nodes.
+    """
+
+    def __init__(self, candidates: Mapping[Node, Candidate], outputs: Collection[Value]) -> None:
+        self.candidates = dict(candidates)
+        self._wanted: dict[Value, Counter[Format]] = {}
+        for v in outputs:
+            self._count(v, LINEAR, 1)
+        for n, c in self.candidates.items():
+            self._read(n, c, 1)
+
+    def take(self, n: Node, c: Candidate) -> None:
+        """Another candidate for the node."""
+        before = self.candidates[n]
+        if c is not before:
+            self._read(n, before, -1)
+            self._read(n, c, 1)
+            self.candidates[n] = c
+
+    def changes(self, v: Value) -> int:
+        """In how many formats the tensor is read, beside that in which it is made."""
+        wanted = self._wanted.get(v, ())
+        return len(wanted) - (produced_format(v, self.candidates) in wanted)
+
+    def _read(self, n: Node, c: Candidate, by: int) -> None:
+        for i, v in enumerate(n.given):
+            if v.const is None:
+                self._count(v, c.variant.input_format(i), by)
+
+    def _count(self, v: Value, f: Format, by: int) -> None:
+        wanted = self._wanted.setdefault(v, Counter())
+        wanted[f] += by
+        if not wanted[f]:
+            del wanted[f]
 
 
 def _standing(c: Candidate) -> tuple[bool, str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from tactix.contracts.expr import result_dtype, walk
+from tactix.contracts.expr import result_dtypes
 from tactix.contracts.graph import Node
 from tactix.contracts.region import Program, program
 from tactix.words.dims import Shape
@@ -26,17 +29,29 @@ def broadcasts_surely(shape: Shape, out: Shape) -> bool:
     return len(shape) <= len(out) and all(d in (1, o) for d, o in zip(shape, tail, strict=True))
 
 
-_expressions: WeakKeyDictionary[Node, tuple[list[TensorSpec], Program, list[TensorSpec]]] = WeakKeyDictionary()
+@dataclass(frozen=True)
+class Expressions:
+    """A node's pointwise part, and the specs of its body that it was worked out from."""
+
+    program: Program
+    specs: Sequence[TensorSpec]
+
+    @functools.cached_property
+    def in_vectors(self) -> bool:
+        """Whether vectors of accumulators hold all that is computed."""
+        dtypes = [self.specs[i].dtype for i in self.program.leaves]
+        return all(_in_vectors(n.op, t) for n, t in result_dtypes(self.program.results, dtypes).items())
 
 
-def expressions(node: Node) -> tuple[Program, list[TensorSpec]]:
-    """A node's pointwise part and the specs of its body, worked out once for what it reads."""
-    given = [v.spec for v in node.given]
-    if (held := _expressions.get(node)) is None or any(a is not b for a, b in zip(held[0], given, strict=True)):
-        specs = node.specs
-        held = _expressions[node] = given, program(node.body, specs), specs
-    _, found, specs = held
-    return found, specs
+_expressions: WeakKeyDictionary[Node, Expressions] = WeakKeyDictionary()
+
+
+def expressions(node: Node) -> Expressions:
+    """A node's pointwise part, worked out once for what it reads."""
+    specs = node.specs
+    if (held := _expressions.get(node)) is None or held.specs is not specs:
+        held = _expressions[node] = Expressions(program(node.body, specs), specs)
+    return held
 
 
 def in_vectors(node: Node) -> bool:
@@ -44,10 +59,7 @@ def in_vectors(node: Node) -> bool:
 
     Integers of up to 32 bits may be what it reads and what it gives.
     """
-    p, specs = expressions(node)
-    dtypes = [specs[i].dtype for i in p.leaves]
-    computed = [(n.op, result_dtype(n, dtypes)) for n in walk(p.results)]
-    return all(_in_vectors(op, t) for op, t in computed)
+    return expressions(node).in_vectors
 
 
 def _in_vectors(op: str, dtype: DType) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -98,30 +100,54 @@ SMALL = 64
 """Most elements of constants that are compared by content."""
 
 
-def _same_tensor(a: Value | None, b: Value | None) -> bool:
-    if a is b:
-        return True
-    if a is None or b is None or a.const is None or b.const is None or a.const is b.const:
-        return a is not None and b is not None and a.const is not None and a.const is b.const
-    alike = a.const.dtype == b.const.dtype and a.const.shape == b.const.shape and a.const.size <= SMALL
-    return bool(alike and a.const.tobytes() == b.const.tobytes())
+Work = tuple[Any, ...]
+"""What a node computes of what: equal for two nodes that compute the same. Holds what it compares by identity."""
 
 
-def _same_work(a: Node, b: Node) -> bool:
-    if a.layer is not b.layer or a.attrs != b.attrs or len(a.inputs) != len(b.inputs):
-        return False
-    swapped = (b.inputs[1], b.inputs[0], *b.inputs[2:]) if b.layer.commutative and len(b.inputs) > 1 else b.inputs
-    return any(all(map(_same_tensor, a.inputs, order)) for order in (b.inputs, swapped))
+def _work(n: Node) -> Work:
+    inputs = [_content(v) for v in n.inputs]
+    if n.layer.commutative and len(inputs) > 1:
+        inputs[:2] = [frozenset(inputs[:2])]
+    return (n.layer, n.attrs, len(n.inputs), *inputs)
+
+
+def _content(v: Value | None) -> Any:
+    if v is None or v.const is None:
+        return v
+    small = isinstance(v.const, np.ndarray) and v.const.size <= SMALL  # content of others may be another tomorrow
+    return (str(v.const.dtype), v.const.shape, v.const.tobytes()) if small else _Same(v.const)
+
+
+@dataclass(frozen=True)
+class _Same:
+    """An array that is equal to itself alone."""
+
+    array: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.array is other.array
+
+    def __hash__(self) -> int:
+        return id(self.array)
+
+
+_first: WeakKeyDictionary[Any, dict[Work, Node]] = WeakKeyDictionary()
+"""By network, the first node that was seen to do a work."""
 
 
 def _twin(root: Node, graph: Any) -> Node | None:
-    """The first of other nodes that compute the same of the same."""
+    """Another node that computes the same of the same: the first that was seen."""
     if root.is_fused or root.layer.name.startswith("Random"):
         return None
-    source = next((v for v in root.given if v.const is None), None)
-    near = graph.sources() if source is None else [n for n, _ in graph.uses(source)]
-    twins = [n for n in near if n is not root and _same_work(root, n)]
-    return min(twins, key=graph.position, default=None)
+    first, work = _first.setdefault(graph, {}), _work(root)
+    try:
+        twin = first.get(work)
+    except TypeError:  # attributes that a user or a pack made of lists
+        return None
+    if twin is not None and twin is not root and graph.holds(twin) and _work(twin) == work:
+        return twin
+    first[work] = root
+    return None
 
 
 def _twin_example(net: Any) -> None:

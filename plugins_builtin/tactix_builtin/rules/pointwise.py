@@ -23,7 +23,7 @@ MAX_REPEATED = 8
 
 
 def _operations(node: Node) -> list[str]:
-    return [n.op for n in walk(expressions(node)[0].results)]
+    return [n.op for n in walk(expressions(node).program.results)]
 
 
 def _cheap(node: Node) -> bool:

@@ -1,5 +1,6 @@
 // CUDA kernels as C++ on the host: every thread is a fiber, a barrier passes control on. One block, or cluster, at a time.
 // Asynchronous copies happen as late as they may, or at once, as `eager` says; both must give the same.
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cmath>
@@ -38,7 +39,9 @@ static const int SIMT_STACK = 128 << 10;
 
 struct simt_copy { char* to; const char* from; int bytes; bool ok; };
 struct simt_fiber {
-  ucontext_t context;
+  ucontext_t context;  // of its start; then it goes on here
+  jmp_buf here;
+  bool begun = false;
   bool done = false;
   int group = -1;
   long generation = 0;
@@ -51,7 +54,7 @@ struct simt_group { int size, arrived; long generation; };
 static std::vector<simt_fiber> simt_fibers;
 static std::vector<char*> simt_stacks;  // kept from block to block
 static std::vector<simt_group> simt_groups;  // warps, then blocks, then the cluster, then 16 barriers for each block
-static ucontext_t simt_scheduler;
+static jmp_buf simt_scheduler;
 static int simt_own;  // the fiber's number among all of the cluster
 static int simt_cluster, simt_warps;
 static char *simt_shared, *simt_memory;  // of the block, and of all in a row
@@ -75,8 +78,15 @@ static void simt_be(int own) {
 }
 static void simt_leave() {
   const int own = simt_own;
-  swapcontext(&simt_fibers[own].context, &simt_scheduler);
+  if (!_setjmp(simt_fibers[own].here)) _longjmp(simt_scheduler, 1);
   simt_be(own);
+}
+// Until it waits or ends. A context is entered once: each change of contexts is two calls of the system, a jump is none.
+static void simt_resume(simt_fiber& f) {
+  if (_setjmp(simt_scheduler)) return;
+  if (f.begun) _longjmp(f.here, 1);
+  f.begun = true;
+  setcontext(&f.context);
 }
 static void simt_arrive(simt_group& g) { g.arrived++, simt_release(g); }
 static void simt_wait(int group) {
@@ -127,6 +137,7 @@ static void simt_start() {
   simt_body();
   simt_fibers[simt_own].done = true;
   for (int g : {simt_own / 32, simt_of_block(), simt_warps + simt_cluster}) simt_groups[g].size--, simt_release(simt_groups[g]);
+  _longjmp(simt_scheduler, 1);
 }
 static bool simt_full(char* bar, uint32_t parity);
 static bool simt_ready(simt_fiber& f) {
@@ -143,7 +154,7 @@ static bool simt_warp(int warp, int threads) {
       any = moved = true;
       simt_be(t);
       simt_fibers[t].group = -1, simt_fibers[t].bar = nullptr;
-      swapcontext(&simt_scheduler, &simt_fibers[t].context);
+      simt_resume(simt_fibers[t]);
     }
   }
   return any;
@@ -174,7 +185,6 @@ static void simt_blocks(int threads, bool backward) {
     getcontext(&f.context);
     f.context.uc_stack.ss_sp = simt_stacks[t];
     f.context.uc_stack.ss_size = SIMT_STACK;
-    f.context.uc_link = &simt_scheduler;
     makecontext(&f.context, simt_start, 0);
   }
   for (bool moved = true; moved;) {

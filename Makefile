@@ -25,7 +25,7 @@ test: $(VENV)/.test ## all tests, linters and type checks
 	$(PY) -m mypy
 	$(PY) -m pytest $(WORKERS) $(PYTEST_ARGS)
 
-masks: $(VENV)/.test ## the tests of the CPU's kernels again, as older processors run them
+masks: $(VENV)/.test ## the tests that depend on the processor again, as older ones run them
 	$(PY) tests/masks.py $(WORKERS)
 
 sanitize: $(VENV)/.test ## the tests of every CUDA kernel under NVIDIA's compute-sanitizer (needs a GPU and the CUDA toolkit)

@@ -145,6 +145,29 @@ def test_sizes_that_no_memory_has_are_an_error_of_the_step(more: list[Any], size
         engine(m).create_execution_context().run({"x": np.ones(1, F), "s": np.array(size)})
 
 
+@pytest.mark.parametrize(
+    ("op", "inputs", "fixed"),
+    [
+        ("Expand", {"s": [1 << 12, 1 << 12]}, {"x": np.ones(1, F)}),
+        ("ConstantOfShape", {"s": [1 << 12, 1 << 12]}, {}),
+        ("Tile", {"s": [1 << 12, 1 << 12]}, {"x": np.ones((1, 1), F)}),
+        ("Range", {"a": 0, "b": 1 << 24, "c": 1}, {}),
+        ("OneHot", {"s": 1 << 24}, {"x": np.ones(1, np.int64), "v": np.array([0, 1], F)}),
+    ],
+)
+def test_a_size_beyond_the_machine_is_no_promise_of_the_system(
+    op: str, inputs: dict[str, Any], fixed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the system promises any size, the process would be ended for writing there."""
+    names = {"OneHot": ["x", "s", "v"], "Range": ["a", "b", "c"]}.get(op, [*fixed, *inputs])
+    given = {name: np.array(value, np.int64) for name, value in inputs.items()}
+    m = model([node(op, names, ["y"], name="wide")], {k: (v.dtype, v.shape) for k, v in given.items()}, ["y"], fixed)
+    context = engine(m).create_execution_context()
+    monkeypatch.setattr("tactix.words.host_memory.largest", lambda: 1 << 25)
+    with pytest.raises(ExecutionError, match=r"wide: .* failed: .*cannot allocate \d+ bytes: this machine has"):
+        context.run(given)
+
+
 @pytest.mark.parametrize("op", ["AveragePool", "MaxPool"])
 def test_a_window_that_fits_nowhere_is_refused(op: str) -> None:
     m = model([node(op, ["x"], ["y"], kernel_shape=[9, 9])], {"x": (F, (1, 2, 7, 7))}, ["y"])

@@ -8,6 +8,7 @@ from typing import Any
 from tactix.run.link import Layout, Program
 from tactix.run.memory import Memory
 from tactix.words.errors import ShapeError
+from tactix.words.host_memory import check_array_fits
 
 
 class Bound:
@@ -26,6 +27,8 @@ class Bound:
         self.buffers = [io.buffer for io in ios]
         self.expected = [(io.dtype.numpy, layout.shapes[io.name]) for io in plan.inputs]
         self.results = [(layout.shapes[io.name], io.dtype.numpy) for io in plan.outputs]
+        for shape, dtype in self.results:
+            check_array_fits(shape, dtype)
         self.current = [0] * len(ios)
         self.memory: Memory | None = None
         self._ndarray = np.ndarray

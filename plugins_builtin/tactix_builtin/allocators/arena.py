@@ -9,6 +9,7 @@ import threading
 from typing import Any
 
 from tactix.words.errors import AllocationError, InvalidArgument
+from tactix.words.host_memory import check_fits
 
 HUGE_PAGE = 2 << 20
 _PRIVATE: dict[str, Any] = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
@@ -33,8 +34,9 @@ class ArenaAllocator:
             alignment = max(alignment, HUGE_PAGE)
         slack = alignment if alignment > mmap.PAGESIZE else 0
         try:
+            check_fits(size)
             piece = mmap.mmap(-1, max(1, size) + slack, **_PRIVATE)
-        except (OSError, ValueError, OverflowError) as e:
+        except (OSError, ValueError, OverflowError, MemoryError) as e:
             raise AllocationError(f"cannot have {size} bytes of host memory", why=str(e)) from None
         if size >= HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
             with contextlib.suppress(OSError):  # only advice: a kernel may be built without it

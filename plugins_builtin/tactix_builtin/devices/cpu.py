@@ -19,6 +19,7 @@ from tactix.contracts.device import Device, DeviceProperties, Stream
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.words.dims import Env
 from tactix.words.errors import ExecutionError, InvalidArgument
+from tactix.words.host_memory import physical_memory
 from tactix_builtin.devices.features import ARM, BASELINE, MASK, X86, vector_bits
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ def _processor() -> DeviceProperties:
         features=frozenset(features),
         vector_bits=vector_bits(features),
         cores=usable_cores(),
-        memory=_memory(),
+        memory=physical_memory(),
         facts={"arch": arch, "system": platform.system().lower(), **caches},
         tuned_to={cache: size for cache, size in caches.items() if cache != "l3"},  # of which a guest sees any part
     )
@@ -250,13 +251,6 @@ def _cpuinfo() -> tuple[str, frozenset[str]]:
         key, _, value = line.partition(":")
         fields.setdefault(key.strip().lower(), value.strip())
     return fields.get("model name", ""), frozenset((fields.get("flags") or fields.get("features") or "").split())
-
-
-def _memory() -> int:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return 0
 
 
 def _caches() -> dict[str, int]:

@@ -17,6 +17,7 @@ from tactix.run.memory import Memory
 from tactix.words.dims import Env, evaluate_shape
 from tactix.words.dtypes import DType
 from tactix.words.errors import AllocationError, ExecutionError
+from tactix.words.host_memory import check_array_fits
 
 
 class Held:
@@ -140,6 +141,7 @@ def read(device: Device, dtype: DType, shape: tuple[int, ...], address: int) -> 
 def room_for(shape: tuple[int, ...], dtype: Any) -> Any:
     """A new array on the host. Raises AllocationError."""
     try:
+        check_array_fits(shape, np.dtype(dtype))
         return np.empty(shape, dtype)
     except (MemoryError, ValueError, OverflowError) as e:
         raise AllocationError(f"no memory for an output of shape {shape}", why=str(e)) from None

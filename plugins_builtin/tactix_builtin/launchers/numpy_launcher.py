@@ -13,6 +13,7 @@ from tactix.contracts.region import decode, resolve
 from tactix.words.dims import Env, evaluate_shape
 from tactix.words.dtypes import DType
 from tactix.words.errors import ExecutionError, TactixError
+from tactix.words.host_memory import check_array_fits
 
 
 class NumpyLauncher(Launcher):
@@ -49,7 +50,10 @@ def owned(result: Any, dtype: DType | None = None) -> Any:
     a = np.asarray(result)
     wanted = a.dtype if dtype is None or dtype is DType.OPTIONAL else dtype.numpy
     fits = a.base is None and a.dtype == wanted and a.flags.carray
-    return a if fits else np.array(a, wanted, order="C")
+    if fits:
+        return a
+    check_array_fits(a.shape, wanted)  # the result may be a view that repeats few elements
+    return np.array(a, wanted, order="C")
 
 
 def _computed(name: str, layer: Layer, attrs: Any, inputs: Sequence[Any]) -> Sequence[Any]:

@@ -6,6 +6,7 @@ Each is the twin of a layer with such attributes. Dims that hang on the content 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from tactix.contracts.layer import Layer, random_array
 from tactix.words.dims import Dim, Shape, sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
+from tactix.words.host_memory import check_array_fits, check_fits
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers import reduce as reductions
 from tactix_builtin.layers import sort
@@ -266,7 +268,9 @@ class DynamicTile(Dynamic):
         return [fresh(attrs, required(self, inputs, 2)[0].rank)]
 
     def reference(self, attrs: DynamicAttrs, *inputs: Array) -> tuple[Array, ...]:
-        return (np.tile(inputs[0], numbers(inputs[1])),)
+        x, repeats = inputs[0], numbers(inputs[1])
+        check_fits(x.nbytes * math.prod(repeats))
+        return (np.tile(x, repeats),)
 
     def settings(self, attrs: Any, x: Array, specs: Specs, rng: Any) -> Sequence[Any]:
         return [rng.integers(1, 3, x.ndim)]
@@ -291,7 +295,9 @@ class DynamicFill(Layer):
         return [TensorSpec(attrs.dtype, fresh(attrs, length(shape, self.key, "dims")))]
 
     def reference(self, attrs: DynamicFillAttrs, *inputs: Array) -> tuple[Array, ...]:
-        return (np.full(numbers(inputs[0]), attrs.value, attrs.dtype.numpy),)
+        shape, dtype = numbers(inputs[0]), attrs.dtype.numpy
+        check_array_fits(shape, dtype)
+        return (np.full(shape, attrs.value, dtype),)
 
 
 @dataclass(frozen=True)
@@ -379,6 +385,7 @@ class DynamicOneHot(Layer):
         depth = numbers(inputs[1])[0]
         axis = axis_of(attrs.axis, inputs[0].ndim + 1, self.key)
         places = np.expand_dims(inputs[0].astype(np.int64), axis)
+        check_fits(places.size * depth * np.int64().itemsize)
         count = np.arange(depth).reshape([-1 if i == axis else 1 for i in range(places.ndim)])
         hit = (places == count) | (places + depth == count)
         return (np.where(hit, inputs[2][1], inputs[2][0]),)

@@ -12,6 +12,7 @@ from tactix.contracts.layer import Layer
 from tactix.words.dims import Dim, ceildiv, dmax, sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
+from tactix.words.host_memory import check_fits
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers.common import Array, Specs, content, is_tracked, required
 from tactix_sdk.symbolic import content as known_content
@@ -105,6 +106,7 @@ class Range(Layer):
     def reference(self, attrs: RangeAttrs, *inputs: Array) -> tuple[Array, ...]:
         a, b, step = (x.item() for x in inputs)
         count = max(0, math.ceil((b - a) / step))
+        check_fits(count * np.int64().itemsize)
         return ((a + np.arange(count) * step).astype(inputs[0].dtype),)
 
     def sample(self, attrs: RangeAttrs, inputs: Specs, rng: Any) -> list[Any]:

@@ -12,6 +12,7 @@ from tactix.contracts.layer import Layer
 from tactix.words.dims import Shape, floordiv, sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
+from tactix.words.host_memory import check_array_fits
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers import windows as win
 from tactix_builtin.layers.common import Array, Specs, optional, pick, required, spec_of, wide
@@ -98,6 +99,7 @@ class MaxUnpool(Layer):
         small.reshape(-1)[places.reshape(-1)] = x.reshape(-1)
         if shape is None:
             return (small,)
+        check_array_fits(numbers(shape), x.dtype)
         y = np.zeros(numbers(shape), x.dtype)
         inside = tuple(slice(0, min(a, b)) for a, b in zip(y.shape, small.shape, strict=True))
         y[inside] = small[inside]
@@ -147,7 +149,9 @@ class Col2Im(Layer):
         out = win.window_count(image, block, strides, pads, dilations, False, self.key)
         channels = x.shape[1] // int(np.prod(block))
         columns = x.reshape(len(x), channels, *block, *out)
-        canvas = np.zeros((len(x), channels, *(image[i] + pads[i] + pads[n + i] for i in range(n))), x.dtype)
+        size = (len(x), channels, *(image[i] + pads[i] + pads[n + i] for i in range(n)))
+        check_array_fits(size, x.dtype)
+        canvas = np.zeros(size, x.dtype)
         places = win.taps(canvas, block, strides, dilations, columns.shape[2 + n :])
         for tap, place in zip(itertools.product(*map(range, block)), places, strict=True):
             place += columns[(slice(None), slice(None), *tap)]

@@ -13,6 +13,7 @@ from tactix.words.dims import evaluate_shape, show, sym, symbol_name
 from tactix.words.dtypes import DType
 from tactix.words.errors import AllocationError, InvalidArgument, ShapeError
 from tactix.words.files import replacing
+from tactix.words.host_memory import check_array_fits
 from tactix.words.tensor import Element
 from tactix_builtin.tools.options import merged
 
@@ -115,6 +116,7 @@ def random(plan: Plan, symbols: Mapping[str, int], seed: int = 0, below: int = 2
     for io in plan.inputs:
         shape = evaluate_shape(io.shape, symbols)
         try:
+            check_array_fits(shape, np.dtype(io.dtype.numpy))
             out[io.name] = _random(io.dtype, shape, io.element, rng, below)
         except (ValueError, OverflowError, MemoryError) as e:
             raise AllocationError(f"no random input {io.name!r} of shape {show(shape)}", why=str(e)) from None

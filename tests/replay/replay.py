@@ -106,10 +106,14 @@ def stored(path: Path, wanted: set[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Task:
-    """One network by name. ``known``: digests that are known, of whose texts none is wanted; None: no text is."""
+    """One network by name, of ``networks(models, suite)``.
+
+    ``known``: digests that are known, of whose texts none is wanted; None: no text is.
+    """
 
     name: str
     models: Path | None
+    suite: bool
     known: Digests | None
 
 
@@ -140,7 +144,7 @@ def replayed(task: Task) -> Made:
             made.texts[place] = text
 
     found = Record(the_session(), sink)
-    found.network(next(n for n in networks(task.models) if n.name == task.name), TARGETS)
+    found.network(next(n for n in networks(task.models, task.suite) if n.name == task.name), TARGETS)
     made.identifiers, made.seconds = found.identifiers, time.monotonic() - start
     return made
 
@@ -149,7 +153,7 @@ def names_of(scope: Mapping[str, Any], models: Path | None) -> list[str]:
     """Names of the networks that are meant and there; the others are told on stderr."""
     for name in missing(models) if not scope["quick"] else ():
         print(f"left out: exported/{name}: --models or TACTIX_MODELS names no folder with it", file=sys.stderr)
-    names = [n.name for n in networks(models) if n.name in QUICK or not scope["quick"]]
+    names = [n.name for n in networks(models, scope["suite"]) if n.name in QUICK or not scope["quick"]]
     return [n for n in names if fnmatch.fnmatch(n, scope["only"])]
 
 
@@ -163,11 +167,11 @@ def results(tasks: Sequence[Task], a: argparse.Namespace) -> Iterator[Made]:
 
 
 def record(a: argparse.Namespace) -> int:
-    sheet = Sheet({"quick": a.quick, "only": a.only})
+    sheet = Sheet({"quick": a.quick, "only": a.only, "suite": a.suite})
     names = names_of(sheet.scope, a.models)
     with gzip.open(a.texts, "wt", compresslevel=5, encoding="utf-8") if a.texts else nullcontext() as out:
         texts = Texts(out) if out else None
-        for made in results([Task(n, a.models, {} if texts else None) for n in names], a):
+        for made in results([Task(n, a.models, a.suite, {} if texts else None) for n in names], a):
             sheet.add(made)
             for key, text in made.texts.items() if texts else ():
                 texts.add(made.digests[key], text)
@@ -247,7 +251,7 @@ def _now(a: argparse.Namespace, old: Sheet) -> tuple[Sheet, dict[str, str]]:
         print(f"not compared: {', '.join(left_out)}")
         old.digests = {k: v for k, v in old.digests.items() if k.split(SEPARATOR)[0] not in left_out}
     new, texts = Sheet(old.scope), dict[str, str]()
-    for made in results([Task(n, a.models, had.get(n, {}) | shared) for n in names], a):
+    for made in results([Task(n, a.models, old.scope["suite"], had.get(n, {}) | shared) for n in names], a):
         new.add(made)
         texts.update((made.digests[k], text) for k, text in made.texts.items())
     return new, texts
@@ -301,6 +305,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         c.add_argument("-v", "--verbose", action="store_true", help="tell each network, with its time, on stderr")
         if name == "record":
             c.add_argument("--quick", action="store_true", help="a few small networks")
+            c.add_argument("--suite", action="store_true", help="onnx's own cases of single nodes, too")
             c.add_argument("--only", default="*", metavar="PATTERN", help="networks by name, as in file names")
         else:
             c.add_argument("other", type=Path, nargs="?", metavar="OTHER", help="a record to compare with")

@@ -29,6 +29,8 @@ EXPORTED = (
 LARGE = ("resnet50", "mobilenet_v2", "bert_base")
 """Those of EXPORTED that are taken with Q/DQ, too."""
 RANDOM = 30
+NODE_TARGETS = ("x86-64-v4", "sm_90a")
+"""What networks of one node are built for: they show what layers mean, others how kernels vary."""
 ALL_VARIANTS, SOME_VARIANTS = 5, 3
 """Builder optimization levels: exported models have many nodes, so that four variants of a tactic show enough."""
 QUICK = ("family/product", "family/gather", "int8/family/product")
@@ -113,9 +115,10 @@ CONTROL = """<ir_version: 9, opset_import: ["" : 18]> control (float[n, 8] x) =>
 
 
 @functools.cache
-def networks(folder: Path | None) -> tuple[Network, ...]:
-    """All that are there. ``folder``: of the exported models."""
-    return (*_families(), *_of_the_tests(), *_operators(), *_random(), *_exported(folder))
+def networks(folder: Path | None, suite: bool = False) -> tuple[Network, ...]:
+    """All that are there. ``folder``: of the exported models; ``suite``: onnx's own cases, too, slow to collect."""
+    found = (*_families(), *_of_the_tests(), *_operators(), *_random(), *_exported(folder))
+    return (*found, *_suite()) if suite else found
 
 
 def missing(folder: Path | None) -> list[str]:
@@ -151,7 +154,18 @@ def _operators() -> Iterator[Network]:
 
     for i, case in enumerate(CASES):
         load = partial(_imported, lambda c=case: one_node(c, arrays_of(c), symbolic=not c.fixed))
-        yield Network(f"operator/{i:03} {case.op}", load, "fp32", targets=("x86-64-v4", "sm_90a"))
+        yield Network(f"operator/{i:03} {case.op}", load, "fp32", targets=NODE_TARGETS)
+
+
+def _suite() -> Iterator[Network]:
+    """onnx's own cases of single nodes, without those that say the same by other nodes."""
+    sys.path.insert(0, str(TESTS / "onnx_suite"))
+    from cases import collect
+
+    for case in collect(("node",)):
+        if "_expanded" not in case.name:
+            load = partial(_imported, lambda c=case: c.model)
+            yield Network(f"onnx/{case.name}", load, "fp32", targets=NODE_TARGETS)
 
 
 def _exported(folder: Path | None) -> Iterator[Network]:

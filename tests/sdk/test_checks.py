@@ -307,6 +307,106 @@ def test_nothing_to_run_is_no_success(site: Site, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 0 failed, 2 nothing to run"
 
 
+TAKEN = """
+
+def example(net: Any) -> None:
+    import numpy as np
+
+    x = net.add_input("x", "f32", ("n", 7))
+    w, b = (net.add_constant(np.ones(s, np.float32)) for s in ((7, 3), (3,)))
+    net.mark_output(*net.add_layer("tactix.Gemm", [x, w, b]), name="y")
+
+
+once = Rule(
+    "acme_swish.relu_once", P.tactix.Gemm(x, var("w"), var("b")),
+    replace=lambda x, w, b: P.tactix.Add(P.tactix.MatMul(x, w), b), phase="fuse", example=example,
+)
+"""
+
+
+def test_a_rule_whose_example_others_change_first_is_caught(site: Site) -> None:
+    """tactix makes products of such layers, in the phase before."""
+    subject = site.new("acme-swish", {"rules.py": lambda text: text + TAKEN}, **RULE)
+    got = outcome(CHECKS["rule-fires"], subject)
+    assert got.state == FAILED
+    assert "acme_swish.relu_once fires on its example alone, but in no build for cpu" in got.said
+    assert "tactix.gemm" in got.said
+    assert '"fired": []' not in child(got.script)
+    assert "acme_swish.relu_once" not in child(got.script)
+    assert outcome(CHECKS["rule-numerics"], subject).state == PASSED
+
+
+def test_a_rule_for_fewer_numbers_is_tried_in_a_build_that_allows_them(site: Site) -> None:
+    change = {"rules.py": lambda text: text.replace("example=example,", 'example=example, numerics="fp16",')}
+    assert outcome(CHECKS["rule-fires"], site.new("acme-swish", change, **RULE)).state == PASSED
+
+
+SECOND = {
+    "rule-fires": (RULE, "rules.py", """
+
+other = Rule("acme_swish.other", P.tactix.Neg(x), replace=lambda x: P.tactix.Abs(x), example=example)
+once = Rule("acme_swish.relu_once", P.tactix.Abs(x), replace=lambda x: x, example=example)
+"""),
+    "rule-numerics": (RULE, "rules.py", """
+
+other = Rule("acme_swish.other", P.tactix.Relu(x), replace=lambda x: P.tactix.Abs(x), example=example)
+once = Rule("acme_swish.relu_once", P.tactix.Relu(x), replace=lambda x: P.acme_swish.None_(x), example=example)
+"""),
+    "layer-inference": (LAYER, "layers.py", """
+
+@pointwise("acme_swish.Other@1")
+def other(x: Scalar) -> Scalar:
+    return x
+
+
+other.reference = lambda attrs, x: (x[:1],)
+swish.reference = lambda attrs, x: 1 / 0
+"""),
+    "attributes": (LAYER, "layers.py", """
+
+@pointwise("acme_swish.Other@1")
+def other(x: Scalar, *, steps: tuple = ([1],)) -> Scalar:
+    return x
+
+
+@pointwise("acme_swish.Swish@1")
+def swish(x: Scalar, *, steps: tuple = ([1],)) -> Scalar:
+    return x
+"""),
+    "artifact-round-trip": (C, "tactics.py", """
+
+@c_tactic("acme_swish.other@1", "tactix.MatMul@1")
+def other(op: Operation) -> Kernel | Reject:
+    body = "for (int64_t i = tid; i < n; i += nt) TX_STORE(i, __builtin_ia32_rdtsc() % 61);"
+    return Kernel(body, sizes={"n": op.output.numel})
+
+
+matmul.author, right = (lambda op, width: other.author(op)), matmul.author
+"""),
+}  # fmt: skip
+"""A second part that is wrong beside the scaffold's own, which it makes wrong."""
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_every_check_of_parts_names_all_that_are_wrong(site: Site, name: str) -> None:
+    asked, file, text = SECOND[name]
+    hook = {"rules.py": "once", "layers.py": "swish", "tactics.py": "matmul"}[file]
+    changes = {
+        file: lambda t: t + text,
+        "plugin_build.py": lambda t: t.replace(f"import {hook}", f"import {hook}, other").replace(
+            f"[{hook}]", f"[{hook}, other]"
+        ),
+    }
+    if file == "layers.py":
+        changes["plugin_runtime.py"] = changes["plugin_build.py"]
+    got = outcome(CHECKS[name], site.new("acme-swish", changes, **asked))
+    assert got.state == FAILED
+    known = {"once": "acme_swish.relu_once", "swish": "acme_swish.Swish@1", "matmul": "acme_swish.matmul@1"}[hook]
+    second = {"once": "acme_swish.other", "swish": "acme_swish.Other@1", "matmul": "acme_swish.other@1"}[hook]
+    assert known in got.said
+    assert second in got.said
+
+
 CRASH = """
 
 @c_tactic("acme_swish.other@1", "tactix.MatMul@1")

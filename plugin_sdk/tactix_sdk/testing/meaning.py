@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tactix.contracts import attrs as attribute
 from tactix.contracts.layer import Layer
 from tactix.words import dims
-from tactix.words.errors import ShapeError, TactixError
+from tactix.words.errors import TactixError
 from tactix.words.tensor import TensorSpec
 from tactix_sdk.testing.examples import examples_of, specs_of
-from tactix_sdk.testing.report import Broken, NotHere, check, counted
+from tactix_sdk.testing.report import Broken, NotHere, check, counted, for_each
 from tactix_sdk.testing.subject import Subject
 
 SEEDS = 3
@@ -24,16 +25,41 @@ def layers_of(subject: Subject) -> list[Layer]:
     return found
 
 
-def cases(layers: Sequence[Layer]) -> Iterator[tuple[Layer, Any, list[TensorSpec]]]:
-    """Every layer with the attributes and input specs of each of its examples."""
+@dataclass(frozen=True)
+class Example:
+    """A layer, attributes of it, and its inputs' specs."""
+
+    layer: Layer
+    attrs: Any
+    specs: list[TensorSpec]
+
+    @property
+    def key(self) -> str:
+        """The layer's."""
+        return self.layer.key
+
+    @property
+    def about(self) -> str:
+        return f"{self.key} over {' '.join(map(str, self.specs))}"
+
+    def sample(self, seed: int) -> Sequence[Any]:
+        """Random inputs."""
+        import numpy as np
+
+        return self.layer.sample(self.attrs, list(self.specs), np.random.default_rng(seed))
+
+
+def cases(layers: Sequence[Layer]) -> Iterator[Example]:
+    """Every example of every layer."""
     for layer in layers:
         for named, text in examples_of(layer):
-            yield layer, layer.Attrs(**named), specs_of(text)
+            yield Example(layer, layer.Attrs(**named), specs_of(text))
 
 
-def script(layer: Layer, attrs: Any, specs: Sequence[TensorSpec], seed: int) -> str:
+def script(example: Example, seed: int) -> str:
     """Python that runs one layer's reference alone."""
-    shown = [f"TensorSpec(DType({s.dtype.value!r}), {tuple(s.shape)!r})" for s in specs]
+    layer, attrs = example.layer, example.attrs
+    shown = [f"TensorSpec(DType({s.dtype.value!r}), {tuple(s.shape)!r})" for s in example.specs]
     return f"""import numpy as np
 from tactix.plugins.session import Session
 from tactix_sdk import DType, TensorSpec
@@ -49,20 +75,18 @@ print(layer.infer(attrs, specs), [(y.dtype, y.shape) for y in layer.reference(at
 @check("layer-inference")
 def inference(subject: Subject) -> str:
     """References give the dtypes and shapes that inference says, and leave their inputs alone."""
-    tried, bare = 0, [x.key for x in layers_of(subject) if not examples_of(x)]
-    for layer, attrs, specs in cases(layers_of(subject)):
-        for seed in range(SEEDS):
-            _agree(layer, attrs, specs, seed)
-            tried += 1
+    bare = [x.key for x in layers_of(subject) if not examples_of(x)]
+    tried = for_each(cases(layers_of(subject)), lambda example: sum(_agree(example, seed) for seed in range(SEEDS)))
     if not tried:
         raise Broken(f"{bare[0]} has no example: give the layer ``examples``, a list of (attributes, 'f32 3 4; f32 5')")
     return f"{tried} runs" + (f"; without an example: {', '.join(bare)}" if bare else "")
 
 
-def _agree(layer: Layer, attrs: Any, specs: Sequence[TensorSpec], seed: int) -> None:
+def _agree(example: Example, seed: int) -> int:
+    """One run. Raises Broken."""
     import numpy as np
 
-    arrays = layer.sample(attrs, list(specs), np.random.default_rng(seed))
+    layer, attrs, specs, arrays = example.layer, example.attrs, example.specs, example.sample(seed)
     kept = [x.copy() for x in arrays]
     given = layer.reference(attrs, *arrays)
     said = layer.infer(attrs, list(specs))
@@ -71,71 +95,83 @@ def _agree(layer: Layer, attrs: Any, specs: Sequence[TensorSpec], seed: int) -> 
         dims.learn(s.shape, y.shape, env)
     got, want = ([(str(y.dtype), y.shape) for y in given], [(str(s.dtype.numpy), s.at(env)) for s in said])
     if got != want:
-        raise Broken(
-            f"{layer.key} over {' '.join(map(str, specs))}: inference says {want}, the reference gives {got}",
-            script(layer, attrs, specs, seed),
-        )
+        raise Broken(f"{example.about}: inference says {want}, the reference gives {got}", script(example, seed))
     if not all(np.array_equal(x, k) for x, k in zip(arrays, kept, strict=True)):
-        raise Broken(f"{layer.key}: the reference changes its inputs", script(layer, attrs, specs, seed))
+        raise Broken(f"{layer.key}: the reference changes its inputs", script(example, seed))
+    return 1
 
 
 @check("symbolic-shapes")
 def symbolic(subject: Subject) -> str:
     """Inference over symbolic sizes says what it says over numbers; or it refuses with a ShapeError."""
-    followed, refused = 0, set()
-    for layer, attrs, specs in cases(layers_of(subject)):
-        sizes = sorted({int(d) for s in specs for d in s.shape if int(d) > 1})  # type: ignore[arg-type]
-        names = {n: dims.sym(f"s{n}") for n in sizes}
-        open_ = [TensorSpec(s.dtype, tuple(names.get(d, d) for d in s.at({}))) for s in specs]
+    refused = set[str]()
+
+    def follow(example: Example) -> int:
         try:
-            said = layer.infer(attrs, list(open_))
-        except (ShapeError, TactixError):
-            refused.add(layer.key)
-            continue
-        env = {f"s{n}": n for n in sizes}
-        want = layer.infer(attrs, list(specs))
-        known = [s for s in said if all(dims.symbols(d) <= set(env) for d in s.shape)]
-        if len(known) == len(said) and [s.at(env) for s in said] != [s.shape for s in want]:
-            raise Broken(f"{layer.key}: {[str(s) for s in said]} over symbols, {[str(s) for s in want]} over numbers")
-        followed += 1
+            return _follow(example)
+        except TactixError:
+            refused.add(example.key)
+            return 0
+
+    followed = for_each(cases(layers_of(subject)), follow)
     return counted(followed, "examples", f"; sizes must be known for {', '.join(sorted(refused))}" if refused else "")
+
+
+def _follow(example: Example) -> int:
+    """One example. Raises Broken, and TactixError where inference refuses symbols."""
+    layer, attrs, specs = example.layer, example.attrs, example.specs
+    sizes = sorted({int(d) for s in specs for d in s.shape if int(d) > 1})  # type: ignore[arg-type]
+    names = {n: dims.sym(f"s{n}") for n in sizes}
+    open_ = [TensorSpec(s.dtype, tuple(names.get(d, d) for d in s.at({}))) for s in specs]
+    said = layer.infer(attrs, list(open_))
+    env = {f"s{n}": n for n in sizes}
+    want = layer.infer(attrs, list(specs))
+    known = [s for s in said if all(dims.symbols(d) <= set(env) for d in s.shape)]
+    if len(known) == len(said) and [s.at(env) for s in said] != [s.shape for s in want]:
+        raise Broken(f"{layer.key}: {[str(s) for s in said]} over symbols, {[str(s) for s in want]} over numbers")
+    return 1
 
 
 @check("attributes")
 def attributes(subject: Subject) -> str:
     """Attributes survive the JSON of a plan."""
-    tried = 0
-    for layer, attrs, _ in cases(layers_of(subject)):
-        back = attribute.decode_fields(layer.Attrs, attribute.encode_fields(attrs))
-        if back != attrs:
-            raise Broken(f"{layer.key}: {attrs} comes back from a plan as {back}")
-        tried += 1
-    return counted(tried, "examples")
+    return counted(for_each(cases(layers_of(subject)), _comes_back), "examples")
+
+
+def _comes_back(example: Example) -> int:
+    """One example. Raises Broken."""
+    back = attribute.decode_fields(example.layer.Attrs, attribute.encode_fields(example.attrs))
+    if back != example.attrs:
+        raise Broken(f"{example.key}: {example.attrs} comes back from a plan as {back}")
+    return 1
 
 
 @check("onnx")
 def onnx(subject: Subject) -> str:
     """An ONNX node of each operator that a layer stands for is imported, and means the layer."""
-    tried = 0
-    for layer, attrs, specs in cases(layers_of(subject)):
-        for word in layer.imports:
-            operator = word.partition(":")[2]
-            if word.startswith("onnx:") and not operator.startswith("ai.onnx"):
-                _import(subject, layer, attrs, specs, operator)
-                tried += 1
+
+    def imports(example: Example) -> int:
+        found = [w.removeprefix("onnx:") for w in example.layer.imports if w.startswith("onnx:")]
+        own = [op for op in found if not op.startswith("ai.onnx")]
+        for operator in own:
+            _import(subject, example, operator)
+        return len(own)
+
+    tried = for_each(cases(layers_of(subject)), imports)
     if not tried:
         raise NotHere("no layer stands for an operator of a domain of its own")
     return f"{tried} nodes"
 
 
-def _import(subject: Subject, layer: Layer, attrs: Any, specs: Sequence[TensorSpec], operator: str) -> None:
-
+def _import(subject: Subject, example: Example, operator: str) -> None:
+    """Raises Broken."""
     import numpy as np
     from onnx import helper
 
     from tactix import Builder
     from tactix_sdk.evaluate import evaluate
 
+    layer, attrs, specs = example.layer, example.attrs, example.specs
     domain, _, name = operator.partition("::")
     named = attribute.named(attrs)
     inputs = [f"x{i}" for i in range(len(specs))]
@@ -149,10 +185,10 @@ def _import(subject: Subject, layer: Layer, attrs: Any, specs: Sequence[TensorSp
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid(domain, 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     net = Builder(session=subject.session).import_model(model.SerializeToString())
-    arrays = layer.sample(attrs, list(specs), np.random.default_rng(0))
+    arrays = example.sample(0)
     (got,) = evaluate(net, dict(zip(inputs, arrays, strict=True))).values()
     if not np.array_equal(got, layer.reference(attrs, *arrays)[0], equal_nan=got.dtype.kind == "f"):
-        raise Broken(f"{operator}, imported, does not give what {layer.key} gives", script(layer, attrs, specs, 0))
+        raise Broken(f"{operator}, imported, does not give what {layer.key} gives", script(example, 0))
 
 
 def _plain(value: Any) -> Any:

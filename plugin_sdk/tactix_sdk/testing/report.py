@@ -75,22 +75,40 @@ def counted(number: int, what: str, more: str = "") -> str:
 
 
 def for_each(found: Iterable[T], look: Callable[[T], int]) -> int:
-    """The sum of what ``look`` gives for each. Raises Broken with all that is broken, not the first alone."""
+    """The sum of what ``look`` gives for each part, which has a ``key``.
+
+    Raises Broken with all that is broken, not the first alone; errors of the pack count as a part's failure.
+    """
     total, broken = 0, list[Broken]()
     for one in found:
         looking_at(one)
         try:
             total += look(one)
+        except NotHere:
+            raise
         except Broken as e:
             broken.append(e)
+        except Exception as e:
+            broken.append(Broken(f"{key_of(one)}: {raised(e)}"))
     together(broken)
     return total
+
+
+def key_of(one: object) -> str:
+    """The key of a part; empty if it has none."""
+    return str(getattr(one, "key", ""))
+
+
+def raised(error: Exception) -> str:
+    """An error of a pack in words; where it is none of tactix's classes, with where it was raised."""
+    where = "" if isinstance(error, TactixError) else f"\n{''.join(traceback.format_exception(error))}"
+    return f"{type(error).__name__}: {error}{where}"
 
 
 def looking_at(one: object) -> None:
     """Tell who watches."""
     for watcher in WATCHERS:
-        watcher(str(getattr(one, "key", "")))
+        watcher(key_of(one))
 
 
 def together(broken: Sequence[Broken]) -> None:
@@ -108,10 +126,8 @@ def outcome(one: Check, subject: Subject) -> Outcome:
         return Outcome(one, NOTHING, str(e))
     except Broken as e:
         return Outcome(one, FAILED, str(e), e.script)
-    except TactixError as e:
-        return Outcome(one, FAILED, f"{type(e).__name__}: {e}")
     except Exception as e:
-        return Outcome(one, FAILED, f"{type(e).__name__}: {e}\n{traceback.format_exc()}")
+        return Outcome(one, FAILED, raised(e))
 
 
 def outcomes(subject: Subject, names: Sequence[str] = ()) -> Iterator[Outcome]:

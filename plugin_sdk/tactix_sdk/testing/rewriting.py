@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from tactix.config import BuilderConfig
 from tactix.contracts.layer import random_array
 from tactix.contracts.rule import Rule
 from tactix.fuse.rewrite import fuse
@@ -12,7 +14,7 @@ from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
 from tactix.words.errors import NetworkError
 from tactix.words.tensor import TensorSpec
-from tactix_sdk.testing.report import Broken, NotHere, check
+from tactix_sdk.testing.report import Broken, NotHere, check, counted, for_each
 from tactix_sdk.testing.subject import Subject
 
 SIZES = ((3, 4, 5), (1, 7, 2), (8, 8, 8))
@@ -36,8 +38,32 @@ def example_of(rule: Rule, subject: Subject) -> NetworkDefinition:
     return net
 
 
-def script(rule: Rule) -> str:
-    """Python that rewrites one example."""
+@dataclass(frozen=True)
+class Rewriting:
+    """Rules of a build for a ``device``, by its kind; one that a given rule takes part in."""
+
+    device: str
+    rules: Sequence[Rule]
+
+
+def builds(rule: Rule, subject: Subject) -> Iterator[Rewriting]:
+    """The builds that a rule is for, one for each kind of device: its own, or all that there are."""
+    allowed = numerics_beside(rule)
+    active = [r for r in subject.session.active_rules() if r.numerics in allowed and r.key not in subject.without]
+    kinds = sorted({d.kind for d in subject.session.devices.values()})
+    for device in [rule.device] if rule.device else kinds:
+        yield Rewriting(device, [r for r in active if r.device in ("", device)])
+
+
+def numerics_beside(rule: Rule) -> frozenset[str]:
+    """Kinds of numerics of a build that a rule takes part in: any build's, and its own."""
+    return BuilderConfig().numerics | {rule.numerics}
+
+
+def script(rule: Rule, device: str = "") -> str:
+    """Python that rewrites one example: with the rule alone, or with all of a build for that kind of device."""
+    beside = f"[r for r in session.active_rules() if r.numerics in {sorted(numerics_beside(rule))!r}"
+    rules = f'{beside} and r.device in ("", {device!r})]' if device else "[rule]"
     return f"""from tactix.fuse.rewrite import fuse
 from tactix.network.definition import NetworkDefinition
 from tactix.plugins.session import Session
@@ -46,37 +72,52 @@ session = Session(enable=[{rule.key.partition(".")[0]!r}])
 rule = session.rules[{rule.key!r}]
 net = NetworkDefinition({{x.key: x for x in session.layers.values()}}, "example")
 rule.example(net)
-made, trace = fuse(net, [rule])
+made, trace = fuse(net, {rules})
 print(show(net), show(made), trace.to_json(), sep="\\n\\n")
 """
 
 
 @check("rule-fires")
 def fires(subject: Subject) -> str:
-    """Every rule fires on its own example."""
-    found = rules_of(subject)
-    for rule in found:
-        _, trace = fuse(example_of(rule, subject), [rule])
+    """Every rule fires on its own example, alone and beside all other rules of a build."""
+    tried = for_each(rules_of(subject), lambda rule: _fires(rule, subject))
+    return counted(tried, "rewritings, each rule's alone and in builds")
+
+
+def _fires(rule: Rule, subject: Subject) -> int:
+    """How many sets of rules it fires among. Raises Broken."""
+    _, alone = fuse(example_of(rule, subject), [rule])
+    if not alone.counts.get(rule.key):
+        nearly = "; ".join(m.reason for m in alone.near_misses) or "its pattern matches nothing there"
+        raise Broken(f"{rule.key} does not fire on its example: {nearly}", script(rule))
+    found = list(builds(rule, subject))
+    for build in found:
+        _, trace = fuse(example_of(rule, subject), build.rules)
         if not trace.counts.get(rule.key):
-            nearly = "; ".join(m.reason for m in trace.near_misses) or "its pattern matches nothing there"
-            raise Broken(f"{rule.key} does not fire on its example: {nearly}", script(rule))
-    return f"{len(found)} rules"
+            raise Broken(
+                f"{rule.key} fires on its example alone, but in no build for {build.device}: others change it first, "
+                f"{', '.join(trace.counts)}. Write the pattern of what these leave, or give it a higher benefit",
+                script(rule, build.device),
+            )
+    return 1 + len(found)
 
 
 @check("rule-numerics")
 def numerics(subject: Subject) -> str:
     """What a rule makes is well formed and gives the example's numbers, dtypes and shapes."""
-    tried = 0
-    for rule in rules_of(subject):
-        made, _ = fuse(example_of(rule, subject), [rule])
-        try:
-            verify(made, deep=True)
-        except NetworkError as e:
-            raise Broken(f"{rule.key} makes of its example what is no network: {e}", script(rule)) from e
-        for seed, sizes in enumerate(SIZES):
-            _same(rule, example_of(rule, subject), made, seed, sizes)
-            tried += 1
-    return f"{tried} runs"
+    return counted(for_each(rules_of(subject), lambda rule: _keeps(rule, subject)), "runs")
+
+
+def _keeps(rule: Rule, subject: Subject) -> int:
+    """How often its example was run. Raises Broken."""
+    made, _ = fuse(example_of(rule, subject), [rule])
+    try:
+        verify(made, deep=True)
+    except NetworkError as e:
+        raise Broken(f"{rule.key} makes of its example what is no network: {e}", script(rule)) from e
+    for seed, sizes in enumerate(SIZES):
+        _same(rule, example_of(rule, subject), made, seed, sizes)
+    return len(SIZES)
 
 
 def _same(rule: Rule, before: NetworkDefinition, after: NetworkDefinition, seed: int, sizes: tuple[int, ...]) -> None:
@@ -114,15 +155,21 @@ def departure(got: Any, want: Any) -> float:
 @check("rule-termination")
 def termination(subject: Subject) -> str:
     """Rewriting an example with the pack's rules, and with those of any build, ends; a second run changes nothing."""
+    tried = for_each(rules_of(subject), lambda rule: _ends(rule, subject))
+    return counted(tried, "rewritings", f", alone and with {len(list(_others(subject)))} others")
+
+
+def _ends(rule: Rule, subject: Subject) -> int:
+    """Among how many sets of rules its example's rewriting ends. Raises Broken."""
     own = rules_of(subject)
-    usual = [r for r in own if _always(r)]
-    for rule in own:
-        for which in (usual, [*usual, *_others(subject)]) if _always(rule) else ([rule],):
-            once, _ = fuse(example_of(rule, subject), which)
-            again = fuse(once, which)[1].counts
-            if mine := {k: n for k, n in again.items() if k in {r.key for r in own}}:
-                raise Broken(f"after {rule.key}'s example was rewritten, {mine} fire again", script(rule))
-    return f"{len(own)} rules, alone and with {len(list(_others(subject)))} others"
+    usual, keys = [r for r in own if _always(r)], {r.key for r in own}
+    sets = (usual, [*usual, *_others(subject)]) if _always(rule) else ([rule],)
+    for which in sets:
+        once, _ = fuse(example_of(rule, subject), which)
+        again = fuse(once, which)[1].counts
+        if mine := {k: n for k, n in again.items() if k in keys}:
+            raise Broken(f"after {rule.key}'s example was rewritten, {mine} fire again", script(rule))
+    return len(sets)
 
 
 def _others(subject: Subject) -> Iterator[Rule]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tactix.plugins.identity import OWN, normal
 from tactix.plugins.session import Session
 from tactix.words.errors import NoTacticError
 from tactix_sdk.testing import bids
-from tactix_sdk.testing.report import Broken, NotHere, check, child, counted, looking_at
+from tactix_sdk.testing.report import Broken, NotHere, check, child, counted, for_each
 from tactix_sdk.testing.subject import Subject
 
 LEAN = """
@@ -50,21 +50,36 @@ class Shipped:
         return normal(subject.dist) in dists
 
 
-def shipped(subject: Subject, embed: Sequence[str] = ()) -> Iterator[Shipped]:
-    """A plan of the first example that each tactic takes; built for this processor. Raises NotHere."""
+def winners(subject: Subject) -> list[Tactic]:
+    """The tactics whose plans run on this processor. Raises NotHere."""
     host = [t for t in bids.tactics_of(subject) if t.device == "cpu"]
     if not host:
         raise NotHere("the pack has no tactics for the processor")
     away = {t: why for t in host if (why := bids.why_away(subject, t))}
     if len(away) == len(host):
         raise NotHere("; ".join(f"{t.key}: {why}" for t, why in away.items()))
-    for tactic in (t for t in host if t not in away):
-        looking_at(tactic)
-        found = next(_plans(subject, tactic, embed), None)
-        if found is not None:
-            yield found
-        elif tactic.key not in subject.beyond:
-            raise Broken(f"{tactic.key} wins in no plan of the examples that it takes")
+    return [t for t in host if t not in away]
+
+
+def shipped(subject: Subject, tactic: Tactic, embed: Sequence[str] = ()) -> Shipped | None:
+    """A plan of the first example that a tactic takes; None for one that no example reaches, as is known.
+
+    Raises Broken.
+    """
+    found = next(_plans(subject, tactic, embed), None)
+    if found is None and tactic.key not in subject.beyond:
+        raise Broken(f"{tactic.key} wins in no plan of the examples that it takes")
+    return found
+
+
+def for_each_plan(subject: Subject, look: Callable[[Shipped], int]) -> int:
+    """The sum of what ``look`` gives for a plan of each tactic. Raises Broken with all that is broken, NotHere."""
+
+    def held(tactic: Tactic) -> int:
+        found = shipped(subject, tactic)
+        return look(found) if found is not None else 0
+
+    return for_each(winners(subject), held)
 
 
 class _Alone:
@@ -128,30 +143,31 @@ def _same(s: Shipped, got: dict[str, Any], where: str) -> None:
 @check("artifact-round-trip")
 def round_trip(subject: Subject) -> str:
     """A plan's bytes, loaded, give the same results, and are the same bytes when written again."""
-    tried = 0
-    for s in shipped(subject):
+
+    def again(s: Shipped) -> int:
         content = container.dump(s.plan)
         loaded = container.load(content)
         _same(s, _run(loaded, s.feed, subject.fresh("runtime")), "after a plan was saved and loaded")
         if container.dump(loaded) != content:
             raise Broken(f"{s.tactic.key} on {s.about}: its plan, loaded and written again, has other bytes")
-        tried += 1
-    return counted(tried, "plans")
+        return 1
+
+    return counted(for_each_plan(subject, again), "plans")
 
 
 @check("streams")
 def streams(subject: Subject) -> str:
     """Run on set addresses in a stream that is not the default one, two at a time, kernels give the same results."""
-    tried = 0
-    for s in shipped(subject):
-        runtime = Runtime(session=subject.fresh("runtime"), on_untrusted="allow")
-        engine = runtime.load(s.plan)
-        first, second = (_queued(engine, s) for _ in range(2))
-        for stream, got in (first, second):
+
+    def twice(s: Shipped) -> int:
+        engine = Runtime(session=subject.fresh("runtime"), on_untrusted="allow").load(s.plan)
+        queued = [_queued(engine, s) for _ in range(2)]
+        for stream, got in queued:
             stream.synchronize()
             _same(s, got, "in a stream")
-        tried += 2
-    return counted(tried, "runs")
+        return len(queued)
+
+    return counted(for_each_plan(subject, twice), "runs")
 
 
 def _queued(engine: Any, s: Shipped) -> tuple[Any, dict[str, Any]]:
@@ -173,26 +189,43 @@ def _queued(engine: Any, s: Shipped) -> tuple[Any, dict[str, Any]]:
 @check("data-only")
 def data_only(subject: Subject) -> str:
     """Plans whose kernels are data run where the pack is not installed."""
-    free = [s for s in shipped(subject) if not s.needs(subject)]
-    for s in free:
+
+    def without(s: Shipped) -> int:
+        if s.needs(subject):
+            return 0
         _same(s, _run(s.plan, s.feed, Session(door="runtime", only=["tactix"])), "without the pack")
-    if not free:
+        return 1
+
+    tried = for_each_plan(subject, without)
+    if not tried:
         raise NotHere("its tactics run Python of the pack: see the check 'embedded'")
-    return f"{len(free)} plans"
+    return f"{tried} plans"
 
 
 @check("embedded")
 def embedded(subject: Subject) -> str:
     """Plans that need the pack's Python run with it embedded, as they do with it installed."""
-    tried = 0
-    for s in shipped(subject):
-        if s.needs(subject):
-            (again,) = (x for x in shipped(subject, [subject.dist]) if x.tactic.key == s.tactic.key)
-            _same(s, _run(again.plan, s.feed, Session(door="runtime", only=["tactix"])), "with the pack embedded")
-            tried += 1
+
+    def inside(s: Shipped) -> int:
+        if not s.needs(subject):
+            return 0
+        got = _run(_whole(s, subject), s.feed, Session(door="runtime", only=["tactix"]))
+        _same(s, got, "with the pack embedded")
+        return 1
+
+    tried = for_each_plan(subject, inside)
     if not tried:
         raise NotHere("running its tactics needs nothing of the pack")
-    return counted(tried, "plans")
+    return f"{tried} plans"
+
+
+def _whole(s: Shipped, subject: Subject) -> Plan:
+    """The plan, with the pack in it if it needs that. Raises Broken."""
+    if not s.needs(subject):
+        return s.plan
+    again = shipped(subject, s.tactic, [subject.dist])
+    assert again is not None
+    return again.plan
 
 
 @check("lean-runtime")
@@ -200,14 +233,16 @@ def lean(subject: Subject) -> str:
     """The lean runtime, in a process without tactix's builder, gives the same results."""
     from tactix_builtin.lean.wheel import write
 
-    tried = 0
     with tempfile.TemporaryDirectory() as folder:
         wheel = write(folder)
-        for s in filter(_plain, shipped(subject)):
-            plan = next(x for x in shipped(subject, [subject.dist]) if x.tactic is s.tactic) if s.needs(subject) else s
-            _same(s, _in_lean(plan, wheel, Path(folder)), "in the lean runtime")
-            tried += 1
-    return counted(tried, "plans")
+
+        def leanly(s: Shipped) -> int:
+            if not _plain(s):
+                return 0
+            _same(s, _in_lean(_whole(s, subject), s.feed, wheel, Path(folder)), "in the lean runtime")
+            return 1
+
+        return counted(for_each_plan(subject, leanly), "plans")
 
 
 def _plain(s: Shipped) -> bool:
@@ -215,11 +250,11 @@ def _plain(s: Shipped) -> bool:
     return all(a.dtype.kind != "V" for a in (*s.feed.values(), *s.results.values()))
 
 
-def _in_lean(s: Shipped, wheel: Path, folder: Path) -> dict[str, Any]:
+def _in_lean(plan: Plan, feed: dict[str, Any], wheel: Path, folder: Path) -> dict[str, Any]:
     import numpy as np
 
-    container.save(s.plan, folder / "it.plan")
-    np.savez(folder / "in.npz", **s.feed)
+    container.save(plan, folder / "it.plan")
+    np.savez(folder / "in.npz", **feed)
     names = ("it.plan", "in.npz", "out.npz")
     child(LEAN, str(wheel), *(str(folder / n) for n in names))
     with np.load(folder / "out.npz") as f:

@@ -12,7 +12,7 @@ from tactix.contracts.rule import Fuse, Op, P, Rule, any_of, const, fuse, litera
 from tactix.words.dtypes import DType
 from tactix_builtin.rules.anchors import takes_epilogue
 from tactix_builtin.rules.epilogue import MAX_NODES
-from tactix_builtin.rules.facts import again, contiguous, fields_of
+from tactix_builtin.rules.facts import again, fields_of
 from tactix_builtin.rules.rounded import rounded, roundings
 
 _low = partial(Rule, numerics="bf16", device="cpu", phase="fuse")
@@ -92,24 +92,6 @@ def _matmul_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.MatMul", [x, w])[0], "y")
 
 
-def _gemm_when(root: Node, x: Value, w: Value) -> bool:
-    a, b = root.attrs, _bias(root)
-    n = root.outputs[0].spec.shape[1]
-    return not a.transA and a.alpha == 1 and a.beta == 1 and (b is None or b.spec.shape == (n,)) and _floats(root, x, w)
-
-
-def _gemm(root: Node, x: Value, w: Value, graph: Any) -> Op:
-    weights = contiguous(w.const.T) if root.attrs.transB else w.const
-    return P.tactix.WideMatMul(rounded(x, root, graph), _halved(weights), *root.inputs[2:])
-
-
-def _gemm_example(net: Any) -> None:
-    rng = np.random.default_rng(7)
-    x = net.add_input("x", "f32", ["n", 5])
-    w, b = (net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((6, 5), (6,)))
-    net.mark_output(net.add_layer("tactix.Gemm", [x, w, b], transB=True)[0], "y")
-
-
 # -- recurrent layers ------------------------------------------------------------------------------------------------
 
 
@@ -168,10 +150,6 @@ RULES = (
     _low(
         "tactix.bf16_matmul", P.tactix.MatMul(var("x"), const("w")), _matmul, _matmul_when,
         benefit=90, example=_matmul_example,
-    ),
-    _low(
-        "tactix.bf16_gemm", P.tactix.Gemm(var("x"), const("w")), _gemm, _gemm_when,
-        benefit=90, example=_gemm_example,
     ),
     _low(
         "tactix.bf16_recurrent", any_of(*(layer(var("x"), const("w"), const("r")) for layer in RECURRENT)), _recurrent,

@@ -74,7 +74,7 @@ def _reads_rounded(root: Node, graph: Any) -> Op:
 
 def _stored_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 5, 2, 3])
-    (y,) = net.add_layer("tactix.Softmax", [x])
+    (y,) = net.add_layer("tactix.CumSum", [x], axis=1)
     (z,) = net.add_layer("tactix.Cast", [y], to=DType.BF16)
     net.mark_output(net.add_layer("tactix.Transpose", [z], perm=(1, 0, 2, 3))[0], "z")
     net.mark_output(net.add_layer("tactix.Mul", [y, x])[0], "y")

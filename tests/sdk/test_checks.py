@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from sdk_site import Site
 
+from tactix_builtin.cuda import nvrtc
 from tactix_sdk import errors, onnx_converter
 from tactix_sdk.cli import main
-from tactix_sdk.testing import CHECKS, FAILED, NOTHING, PASSED, Broken, Subject, outcome, outcomes
+from tactix_sdk.testing import CHECKS, FAILED, NOTHING, PASSED, Broken, Outcome, Subject, outcome, outcomes
 from tactix_sdk.testing.report import child
 
 C, NUMPY, RULE, LAYER = {"tactic": "c"}, {"tactic": "numpy"}, {"rule": True}, {"layer": True}
@@ -135,6 +136,24 @@ def function(infer: str = "x.plain()", attrs: str = "beta: float = 1.0") -> str:
     return FUNCTION.format(infer=infer, attrs=attrs)
 
 
+PRIMITIVE = """
+from tactix_sdk import Primitive, Scalar, abs_, exp, pointwise
+
+cube = Primitive("cube", 1, lambda x: x * x * x, (("c", "{c}"), ("cuda", "{cuda}")))
+
+
+@pointwise("acme_swish.Swish@1", onnx="acme_swish::Swish")
+def swish(x: Scalar, *, beta: float = 1.0) -> Scalar:
+    return exp(-1.0 - abs_(cube(x / 2.0) - beta))
+"""
+CUBE = "({0} * {0} * {0})"
+
+
+def primitive(c: str = CUBE, cuda: str = CUBE) -> str:
+    """The layer's module, of a function with a text for each target."""
+    return PRIMITIVE.replace("{cuda}", cuda).replace("{c}", c)
+
+
 @dataclass
 class Fault:
     """A scaffold with changes to a file: ``old`` becomes ``new``; or ``more`` is added, or all is ``text``."""
@@ -166,6 +185,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "attributes": Fault(LAYER, "layers.py", text=function(attrs="beta: tuple = ([1],)")),
     "onnx": Fault(LAYER, "plugin_build.py", more=CONVERTER, said="does not give"),
+    "primitive-text": Fault(LAYER, "layers.py", text=primitive("({0} * {0})"), said="Swish@1's primitive cube, f32"),
     "rule-fires": Fault(RULE, "rules.py", PATTERN, "P.tactix.Neg(P.tactix.Relu(x))", said="does not fire"),
     "rule-numerics": Fault(RULE, "rules.py", MADE, "replace=lambda x: P.tactix.Neg(x)", said="changes"),
     "rule-termination": Fault(RULE, "rules.py", f"{PATTERN},\n    {MADE}",
@@ -339,6 +359,32 @@ def test_a_rule_whose_example_others_change_first_is_caught(site: Site) -> None:
 def test_a_rule_for_fewer_numbers_is_tried_in_a_build_that_allows_them(site: Site) -> None:
     change = {"rules.py": lambda text: text.replace("example=example,", 'example=example, numerics="fp16",')}
     assert outcome(CHECKS["rule-fires"], site.new("acme-swish", change, **RULE)).state == PASSED
+
+
+def test_texts_of_a_primitive_that_mean_it_pass(site: Site) -> None:
+    subject = site.new("acme-swish", {"layers.py": lambda text: primitive()}, **LAYER)
+    got = outcome(CHECKS["primitive-text"], subject)
+    assert got.state == PASSED, got.said
+    none = site.new("acme-other", **LAYER)
+    assert outcome(CHECKS["primitive-text"], none) == Outcome(
+        CHECKS["primitive-text"], NOTHING, "no layer of the pack has a primitive"
+    )
+
+
+@pytest.mark.skipif(bool(nvrtc.why_missing()), reason=nvrtc.why_missing())
+def test_a_primitive_whose_cuda_does_not_compile_is_caught(site: Site) -> None:
+    change = {"layers.py": lambda text: primitive(cuda="cubed({0})")}
+    got = outcome(CHECKS["primitive-text"], site.new("acme-swish", change, **LAYER))
+    assert got.state == FAILED
+    assert "acme_swish.Swish@1's primitive cube" in got.said
+    assert "cubed" in got.said
+
+
+def test_the_script_of_a_primitive_shows_it(site: Site) -> None:
+    change = {"layers.py": lambda text: primitive("({0} * {0})")}
+    got = outcome(CHECKS["primitive-text"], site.new("acme-swish", change, **LAYER))
+    with pytest.raises(Broken, match="cube"):
+        child(got.script)
 
 
 SECOND = {

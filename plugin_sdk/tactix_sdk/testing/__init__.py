@@ -17,7 +17,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from tactix_sdk.testing import bids, meaning, memory, ranges, rewriting, shipping, static
+from tactix_sdk.testing import bids, meaning, memory, primitives, ranges, rewriting, shipping, static
 from tactix_sdk.testing.apart import Server
 from tactix_sdk.testing.report import (
     CHECKS,
@@ -35,7 +35,7 @@ from tactix_sdk.testing.subject import Subject
 
 __all__ = [
     "CHECKS", "FAILED", "NOTHING", "PASSED", "Broken", "Check", "Outcome", "PackTests", "Subject", "bids", "meaning",
-    "memory", "ordered", "outcome", "outcomes", "ranges", "rewriting", "shipping", "static",
+    "memory", "ordered", "outcome", "outcomes", "primitives", "ranges", "rewriting", "shipping", "static",
 ]  # fmt: skip
 
 

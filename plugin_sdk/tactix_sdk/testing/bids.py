@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tactix.contracts.artifact import Binary, KernelArtifact, Source
-from tactix.contracts.device import Device
+from tactix.contracts.device import Device, DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.layer import Layer
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
@@ -114,6 +114,12 @@ def _device(subject: Subject, tactic: Tactic) -> Device:
     return next(d for d in subject.session.devices.values() if d.kind == tactic.device)
 
 
+def stand_in(subject: Subject, tactic: Tactic) -> DeviceProperties:
+    """Of the tactic's device; where that is not here and is a GPU, of one that kernels can be written for."""
+    device = _device(subject, tactic)
+    return device.target("sm_90") if device.available() and tactic.device == "cuda" else device.properties()
+
+
 def layers_of(subject: Subject, tactic: Tactic) -> list[Layer]:
     """Those that a tactic implements: named, or any few pointwise ones."""
     known = subject.session.layers
@@ -137,11 +143,11 @@ def cases(subject: Subject, tactic: Tactic, sizes: Mapping[int, int] | None = No
 def nodes(subject: Subject, tactic: Tactic, sizes: Mapping[int, int] | None = None) -> Iterator[tuple[str, Node]]:
     """Nodes of known sizes for a tactic, and what they are."""
     for case in cases(subject, tactic, sizes):
-        for node in _built(case, subject, {}):
+        for node in built(case, subject, {}):
             yield case.about, node
 
 
-def _built(case: Case, subject: Subject, names: Mapping[int, str]) -> Iterator[Node]:
+def built(case: Case, subject: Subject, names: Mapping[int, str]) -> Iterator[Node]:
     """The layer alone; the sizes that its example gives must suit it, or there is no node.
 
     ``names``: symbols in place of sizes of inputs.
@@ -178,7 +184,7 @@ def open_trials(subject: Subject, tactic: Tactic) -> Iterator[Trial]:
         for which in _openings(case):
             names = {n: f"s{n}" for n in which}
             usual = {name: n for n, name in names.items()}
-            for node in _built(case, subject, names):
+            for node in built(case, subject, names):
                 for env in _environments(usual):
                     shown = ", ".join(f"{k} = {v}" for k, v in env.items())
                     yield Trial(tactic, node, env, f"{case.about} with open sizes, at {shown}", usual)
@@ -291,9 +297,9 @@ for ran in bids.run(subject, [trial], {f"float({str(poison)!r})" if poison is no
 """
 
 
-def offered(subject: Subject, trial: Trial) -> list[Variant]:
-    """The variants of a node, none where the tactic rejects it."""
-    found = trial.tactic.offers(trial.node, _device(subject, trial.tactic).properties())
+def offered(subject: Subject, trial: Trial, device: DeviceProperties | None = None) -> list[Variant]:
+    """The variants of a node for that device, by default the one that is here; none where the tactic rejects it."""
+    found = trial.tactic.offers(trial.node, device or _device(subject, trial.tactic).properties())
     return [] if isinstance(found, Reject) else list(found)
 
 
@@ -363,8 +369,7 @@ def same_twice(subject: Subject) -> str:
 
 def _again(subject: Subject, tactic: Tactic) -> int:
     """Artifacts that are the same the second time. Raises Broken."""
-    device, tried = _device(subject, tactic), 0
-    properties = device.target("sm_90") if device.available() and tactic.device == "cuda" else device.properties()
+    properties, tried = stand_in(subject, tactic), 0
     for about, node in nodes(subject, tactic):
         first, second = tactic.offers(node, properties), tactic.offers(node, properties)
         if first != second:

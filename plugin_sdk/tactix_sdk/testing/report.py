@@ -48,7 +48,7 @@ class Outcome:
 
 
 CHECKS: dict[str, Check] = {}
-AREAS = ("static", "meaning", "rewriting", "bids", "memory", "ranges", "shipping")
+AREAS = ("static", "meaning", "primitives", "rewriting", "bids", "memory", "ranges", "shipping")
 """Modules with checks, in the order in which these run: what fails first is often why others do."""
 
 

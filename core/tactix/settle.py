@@ -1,7 +1,8 @@
 """Settling: every node of a fused network gets a candidate, whoever fails on the way.
 
-Tactics bid and race. A group whose kernels all lost is split, and its parts race. What is left then is a fallback's: in
-the end the reference's. Only where that is not allowed, or cannot do it either, the build fails.
+Tactics bid and race. A group whose kernels all lost, or that none bid for, is split, and its parts race. What is left
+then is a fallback's: in the end the reference's. Only where that is not allowed, or cannot do it either, the build
+fails.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tactix.fuse.split import can_split, split
 from tactix.fuse.trace import Split, Trace
 from tactix.network.definition import NetworkDefinition
 from tactix.select.choose import Choice, Chooser
-from tactix.select.enumerate import Bids, Terms, bid, estimate, fall_back, likeness, no_tactic
+from tactix.select.enumerate import Bids, Terms, bid, estimate, fall_back, likeness, no_tactic, reasons
 from tactix.select.measure import Measurer
 from tactix.select.precision import LOWER
 from tactix.words.dims import symbol_name
@@ -181,16 +182,21 @@ class Settler:
     # -- groups ----------------------------------------------------------------------------------------------------
 
     def _split(self) -> bool:
-        """Halve the groups that no kernel is left for; whether there was any."""
-        parts = {name for s in self.trace.splits for name in s.parts}
-        lost = [n for n in self.fused.nodes if can_split(n) and self._has_lost(n, n.name in parts)]
-        self._take_apart((n, self.bids[n].failures or "no kernel can run it") for n in lost)
+        """Halve the groups that no kernel is left for, or was ever there; whether there was any."""
+        lost = [n for n in self.fused.nodes if can_split(n) and self._has_lost(n)]
+        self._take_apart((n, self.bids[n].failures or "; ".join(reasons(self.bids[n]))) for n in lost)
         return bool(lost)
 
-    def _has_lost(self, n: Node, is_part: bool) -> bool:
-        """Whether all kernels of a node are rejected; of a part also if there were none."""
+    def _has_lost(self, n: Node) -> bool:
+        """Whether all kernels of a group are rejected, or none bid while there are some that know a layer of it."""
         kernels = [c for c in self.bids[n].candidates if not c.is_reference]
-        return (is_part or bool(kernels)) and all(c.status == "rejected" for c in kernels)
+        return all(c.status == "rejected" for c in kernels) if kernels else self._is_known_in_parts(n)
+
+    def _is_known_in_parts(self, n: Node) -> bool:
+        """Whether a tactic that is no fallback implements one of a group's layers."""
+        kinds = {"pointwise" if b.layer.is_pointwise else b.layer.key for b in n.body.nodes}
+        here = (t for t in self._able(n, self.bids[n].produced) if t.device == self.stage.context.device.kind)
+        return any(kinds.intersection(t.implements) for t in here if not t.fallback)
 
     def _take_apart(self, groups: Iterable[tuple[Node, str]]) -> None:
         for n, why in groups:

@@ -13,7 +13,7 @@ import tactix
 from tactix.config import BuilderFlag
 from tactix.contracts.artifact import KernelArtifact, Launch, Source, scalar, tensor_in, tensor_out
 from tactix.contracts.device import Device
-from tactix.contracts.tactic import Tactic, Variant
+from tactix.contracts.tactic import Reject, Tactic, Variant
 from tactix.network.definition import NetworkDefinition
 from tactix.plan import container
 from tactix.plugins.hookspecs import hookimpl
@@ -254,6 +254,37 @@ def test_a_group_whose_kernels_all_lost_is_split_until_they_win(most: int, steps
     rows = plan.ledger["fusion"]["split"]
     assert len(rows) == len(steps) - 1
     assert all("departs from the reference" in r["reason"] for r in rows)
+
+
+class Shy(Groups):
+    """As Groups, but of more than so many layers it makes no bid at all."""
+
+    def variants(self, node: Any, device: Any) -> Any:
+        return [Variant()] if len(node.body.nodes) <= self.most else Reject("too many layers")
+
+
+@pytest.mark.parametrize("flags", [set(), {BuilderFlag.NO_FALLBACK}])
+@pytest.mark.parametrize(
+    ("most", "steps"),
+    [(5, ["Relu0 + Neg1 + Abs2 + Floor3 + Neg4"]), (2, ["Relu0 + Neg1", "Abs2", "Floor3 + Neg4"])],
+)
+def test_a_group_that_no_kernel_bids_for_is_split_until_one_does(
+    most: int, steps: list[str], flags: set[BuilderFlag]
+) -> None:
+    b = builder(Shy(most), own=True)
+    net, settings = chain(b, *LAYERS), {"tactic_sources": {"test", "numpy"}, "builder_optimization_level": 1}
+    plan = b.build_plan(net, config(flags=flags, **settings))
+    assert [s.name for s in plan.steps] == steps
+    right(b, plan, net, (5, 8))
+    reasons = [r["reason"] for r in plan.ledger["fusion"]["split"]]
+    assert len(reasons) == len(steps) - 1
+    assert all("test.groups@1: too many layers" in r for r in reasons)
+
+
+def test_a_group_none_of_whose_layers_has_a_kernel_stays_whole() -> None:
+    b = builder()
+    plan = b.build_plan(chain(b, *LAYERS), config(tactic_sources={"numpy"}))
+    assert [s.name for s in plan.steps] == ["Relu0 + Neg1 + Abs2 + Floor3 + Neg4"]
 
 
 def test_a_lock_knows_what_was_split() -> None:

@@ -16,6 +16,7 @@ import tactix
 from tactix import shortfall
 from tactix.assemble import Assembler, stored
 from tactix.config import REFITTING, BuilderConfig, BuilderFlag, Locked
+from tactix.constraints import demands
 from tactix.contracts.device import Device
 from tactix.contracts.graph import Node
 from tactix.contracts.importer import Importer
@@ -28,6 +29,7 @@ from tactix.mixtures import Attempt, Mixtures, NotLowered
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
 from tactix.plan.compat import device_facts
+from tactix.plan.demands import encoded
 from tactix.plan.schema import Plan, Profile, Requirement
 from tactix.plugins.identity import OWN
 from tactix.plugins.session import Session
@@ -204,7 +206,8 @@ class Builder(Recorded):
     ) -> Plan:
         """The plan of a network, or of a body inside one; ``given``: symbols of the network around it."""
         complete = partial(self._complete, start=start, given=given)
-        return stage.bench.final(self._tried(network, stage, start), complete, self._load)  # type: ignore[no-any-return]
+        plan: Plan = stage.bench.final(self._tried(network, stage, start), complete, self._load)
+        return replace(plan, meta={**plan.meta, **encoded(demands(network), plan.known)})
 
     def _complete(
         self, stage: Stage, fused: NetworkDefinition, trace: Trace, bids: dict[Node, Bids], choice: Choice,

@@ -23,16 +23,16 @@ FARTHEST = 4096
 Sizes = dict[str, int]
 
 
-def demands(net: NetworkDefinition) -> list[Assumption]:
-    """What the layers of a network ask of its symbols, each once, in the order of the nodes."""
-    found: dict[Assumption, None] = {}
+def demands(net: NetworkDefinition) -> dict[Assumption, str]:
+    """What a network asks of its symbols, in the order of the nodes, and the first node that asks it."""
+    found: dict[Assumption, str] = {}
     for n in net.nodes:
         with assumptions() as noted:
             n.layer.infer(n.attrs, [None if v is None else v.spec for v in n.inputs])
-        found.update(dict.fromkeys(noted))
         for d in chain.from_iterable(v.spec.shape for v in n.outputs):
-            found.update(dict.fromkeys(Assumption(a, "bcast", b) for a, b in operations(d, "bcast")))
-    return list(found)
+            noted += (Assumption(a, "bcast", b) for a, b in operations(d, "bcast"))
+        found = dict.fromkeys(noted, n.name) | found
+    return {a: who for a, who in (net.demands | found).items() if not a.certain}
 
 
 def settled(net: NetworkDefinition, sizes: Mapping[str, int], free: Mapping[str, int | None]) -> Sizes:

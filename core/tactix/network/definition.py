@@ -13,7 +13,7 @@ from typing import Any
 from tactix.contracts.attrs import symbols_in
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim, sym, symbol_name, symbols
+from tactix.words.dims import Assumption, Dim, sym, symbol_name, symbols
 from tactix.words.dtypes import DType
 from tactix.words.error_recorder import Recorded, recorded
 from tactix.words.errors import InvalidArgument, NetworkError, TactixError
@@ -26,7 +26,8 @@ class NetworkDefinition(Recorded):
     """A graph of layers. ``layers``: the layers that ``add_layer`` may name, by key.
 
     ``read``: names of constants whose content the importer has built into attributes. ``origins``: names of constants
-    that it computed, with the result that each was. Errors go to the recorder of the builder that made it, or its own.
+    that it computed, with the result that each was. ``demands``: what the importer takes for granted about symbols, and
+    the node for which it does. Errors go to the recorder of the builder that made it, or its own.
     """
 
     def __init__(self, layers: Mapping[str, Layer], name: str = "") -> None:
@@ -34,6 +35,7 @@ class NetworkDefinition(Recorded):
         self.inputs: list[Value] = []
         self.constants: list[Value] = []
         self.limits: dict[str, int] = {}
+        self.demands: dict[Assumption, str] = {}
         self.read: set[str] = set()
         self.origins: dict[str, Value] = {}
         self._outputs: dict[str, Value] = {}
@@ -64,6 +66,10 @@ class NetworkDefinition(Recorded):
     def limit(self, symbol: str, highest: int) -> None:
         """Note that the network takes no larger value of a symbol: a table that it indexes ends there."""
         self.limits[symbol] = min(highest, self.limits.get(symbol, highest))
+
+    def demand(self, assumption: Assumption, who: str) -> None:
+        """Note what must hold for the network to mean what its model does; a run where it does not is refused."""
+        self.demands.setdefault(assumption, who)
 
     @staticmethod
     def _dim(d: Dim | str | None, fresh: str) -> Dim:
@@ -254,6 +260,12 @@ class NetworkDefinition(Recorded):
             self._outputs.update(dict.fromkeys(names, new))
             self._output_names.setdefault(new, []).extend(names)
 
+    def replace_output(self, name: str, new: Value) -> None:
+        """Let the output of that name be another tensor."""
+        self._output_names[self._outputs[name]].remove(name)
+        self._outputs[name] = new
+        self._output_names.setdefault(new, []).append(name)
+
     def discard(self, node: Node) -> None:
         """Forget a node that nothing reads."""
         self._position.pop(node, None)
@@ -276,5 +288,5 @@ class NetworkDefinition(Recorded):
         out._outputs = {k: new[v] for k, v in self._outputs.items()}
         out._output_names = {new[v]: list(names) for v, names in self._output_names.items()}
         out._names, out._count, out.limits = set(self._names), dict(self._count), dict(self.limits)
-        out.read, out.origins = set(self.read), dict(self.origins)
+        out.read, out.origins, out.demands = set(self.read), dict(self.origins), dict(self.demands)
         return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tactix.words import dims
 from tactix.words.dims import Dim, Env
@@ -89,7 +89,14 @@ def _content(held: Buffer) -> Dim:
     return held.nbytes if held.kind == "weight" else TensorSpec(held.dtype, held.shape).nbytes(held.format)
 
 
-def check(extents: Iterable[Extent], env: Env) -> None:
+class Checked(Protocol):
+    """What is looked at when sizes are known."""
+
+    def check(self, env: Env) -> None:
+        """Raises ShapeError."""
+
+
+def check(extents: Iterable[Checked], env: Env) -> None:
     """Raises ShapeError for the first that does not hold."""
     for e in extents:
         e.check(env)

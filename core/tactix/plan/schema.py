@@ -11,6 +11,7 @@ from typing import Any
 from tactix.contracts.artifact import Arg
 from tactix.contracts.launcher import Step
 from tactix.contracts.trust import Seal
+from tactix.plan.demands import Demand, demands
 from tactix.plan.extents import Extent, extents
 from tactix.words import dims
 from tactix.words.dims import Dim, Shape
@@ -152,6 +153,11 @@ class Plan:
         return extents(self)
 
     @functools.cached_property
+    def demands(self) -> Mapping[int, tuple[Demand, ...]]:
+        """What is asked of the symbols, by the step before which they have values. Raises PlanFormatError."""
+        return demands(self)
+
+    @functools.cached_property
     def known(self) -> frozenset[str]:
         """All symbols that have a value at the end of a run."""
         return self.symbols.union(*self.produced.values())
@@ -176,7 +182,7 @@ def validate(plan: Plan, around: frozenset[str] = frozenset(), depth: int = 0) -
     for i, s in enumerate(plan.steps):
         _step(plan, i, s, f"step {i} ({s.name})")
     _order(plan)
-    _ = plan.extents
+    _ = plan.extents, plan.demands
     for p in (p for s in plan.steps for p in s.plans):
         validate(p, plan.known, depth + 1)
     return plan

@@ -118,8 +118,10 @@ class Program:
         plan = self.plan
         known = {d: size_at(d, env, who) for d, who in self._sizes.items()}
         sizes = dict(zip(self._placed, [known[plan.buffers[i].nbytes] for i in self._placed], strict=True))
-        for found in plan.extents.values():
-            check(found, env)
+        for demands in plan.demands.values():
+            check(demands, env)
+        for extents in plan.extents.values():
+            check(extents, env)
         apart = self.device.spread if self.context.max_aux_streams else 0
         lives = [(a, b + LINGER * (n <= apart)) for n, (a, b) in zip(sizes.values(), self._lifetimes, strict=True)]
         offsets, total = plan_memory(list(sizes.values()), lives)

@@ -218,6 +218,7 @@ def broadcast(a: Dim, b: Dim) -> Dim:
     if isinstance(a, int) and isinstance(b, int):
         return _bcast(a, b)
     if isinstance(a, int) or isinstance(b, int):
+        assume(a, "bcast", b)
         return a if isinstance(a, int) else b
     return _call("bcast", a, b)
 
@@ -319,13 +320,27 @@ def operations(d: Dim, op: str) -> list[tuple[Dim, Dim]]:
     return out
 
 
+RELATIONS: Mapping[str, str] = {
+    "==": "{} must be {}",
+    "!=": "{} must not be {}",
+    ">=": "{} must be at least {}",
+    "bcast": "{} and {} must be equal, or one of them 1",
+}
+
+
 @dataclass(frozen=True)
 class Assumption:
-    """What must hold for a shape to make sense, and only running tells: ``==``, ``>=``, or ``bcast``, to broadcast."""
+    """What must hold for a shape to make sense, and only running tells.
+
+    ``relation``: ``==``, ``!=``, ``>=``, or ``bcast``, to broadcast.
+    """
 
     left: Dim
     relation: str
     right: Dim
+
+    def __str__(self) -> str:
+        return RELATIONS[self.relation].format(self.left, self.right)
 
     @property
     def symbols(self) -> frozenset[str]:
@@ -339,7 +354,19 @@ class Assumption:
             return False
         if self.relation == ">=":
             return left >= right
+        if self.relation == "!=":
+            return left != right
         return left == right or (self.relation == "bcast" and 1 in (left, right))
+
+    @property
+    def certain(self) -> bool:
+        """Whether it holds for all values of the symbols."""
+        order = compare(self.left, self.right)
+        if self.relation == ">=":
+            return order in ("==", ">", ">=")
+        if self.relation == "!=":
+            return order in ("<", ">")
+        return order == "==" or (self.relation == "bcast" and 1 in (self.left, self.right))
 
 
 _noted: ContextVar[list[Assumption] | None] = ContextVar("noted", default=None)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from tactix.contracts.launcher import Call, Runnable, Step
-from tactix.plan.extents import check, size_at
+from tactix.plan.extents import Checked, check, size_at
 from tactix.plan.memory import plan_memory
 from tactix.run.arrays import in_order
 from tactix.run.context import ExecutionContext
@@ -46,7 +46,8 @@ class Segment:
         self.outer = sorted(touched - set(self.own))
         self.constants = sorted({b for s in self.steps for b in s.constants.values()})
         self._weights: list[int] = []
-        self.extents = [e for k in range(first, stop) for e in plan.extents.get(k, ())]
+        self.checks: list[Checked] = list(plan.demands.get(first, ()))
+        self.checks += (e for k in range(first, stop) for e in plan.extents.get(k, ()))
         self.runnable: Runnable | None = None
         self.places: list[int] = []
         self._env: dict[str, int] | None = None
@@ -88,7 +89,7 @@ class Segment:
 
     def _lay_out(self, env: Env) -> None:
         self._env = None
-        check(self.extents, env)
+        check(self.checks, env)
         sizes = [size_at(self.program.plan.buffers[i].nbytes, env, self.program.plan.buffers[i].name) for i in self.own]
         offsets, total = plan_memory(sizes, self.lives)
         if self._memory.size < total:

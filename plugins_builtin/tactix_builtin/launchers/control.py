@@ -7,7 +7,7 @@ from typing import Any
 
 from tactix.contracts.launcher import Call, Launcher, LinkContext, Runnable, Step
 from tactix.words.dims import Env
-from tactix.words.errors import ExecutionError
+from tactix.words.errors import ExecutionError, TactixError
 from tactix_builtin.launchers.numpy_launcher import owned
 
 
@@ -36,5 +36,7 @@ class ControlLauncher(Launcher):
         try:
             found = run(Running(params, bodies, [o.spec for o in step.outputs], env), values)
             return [owned(y, o.spec.dtype) for o, y in zip(step.outputs, found, strict=True)]
+        except TactixError:
+            raise
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError) as e:
             raise ExecutionError("it cannot be run", who=step.name, why=f"{type(e).__name__}: {e}") from e

@@ -243,13 +243,15 @@ class DynamicPad(Dynamic):
 
 
 class DynamicExpand(Dynamic):
-    """x broadcast with the shape in a vector; inputs x, shape."""
+    """x broadcast with the shape in a vector; inputs x, shape. A fixed dim of x other than 1 stays as it is."""
 
     key = "tactix.DynamicExpand@1"
 
     def shapes(self, attrs: DynamicAttrs, inputs: Specs) -> list[Shape]:
         x, shape = required(self, inputs, 2)
-        return [fresh(attrs, max(x.rank, length(shape, self.key, "dims")))]
+        new = fresh(attrs, max(x.rank, length(shape, self.key, "dims")))
+        kept = zip(new[len(new) - x.rank :], x.shape, strict=True)
+        return [(*new[: len(new) - x.rank], *(d if isinstance(d, int) and d != 1 else n for n, d in kept))]
 
     def reference(self, attrs: DynamicAttrs, *inputs: Array) -> tuple[Array, ...]:
         x = inputs[0]

@@ -29,6 +29,7 @@ from tactix_builtin.onnx_importer.catalog import (
 )  # fmt: skip
 from tactix_builtin.onnx_importer.convert import Context, import_as_layer
 from tactix_builtin.onnx_importer.dim_text import dim_of
+from tactix_builtin.onnx_importer.loose import Loose, firm, follow
 from tactix_builtin.onnx_importer.order import name_of, ordered
 from tactix_builtin.onnx_importer.subgraph import BODIES, NESTED, Window
 from tactix_builtin.onnx_importer.survey import LOST, Survey, Unreached
@@ -94,6 +95,7 @@ class Walker:
         self.survey = survey or Survey()
         self._search = functions.Search(catalog, network.layers, self.survey)
         self.origins: dict[Value, Value] = {}
+        self.loose: Loose = {}
         self._dims: dict[Any, Value] = {}
         self._symbols: dict[str, int] = {}
         self._binder = functions.Binder(COPIED, EXPANDED)
@@ -113,7 +115,7 @@ class Walker:
         inner._symbols, inner._binder, inner._active = self._symbols, self._binder, self._active
         inner._around, inner._depth, inner._imported = self, self._depth + 1, self._imported
         scope = Scope(ctx.scope.opsets, f"{ctx.name}/", None, ctx.scope.depth + 1)
-        scope.window = Window(self, ctx.scope, network)
+        scope.window = Window(self, ctx.scope, network, inner.loose)
         return inner, scope
 
     def known_symbols(self) -> frozenset[str]:
@@ -263,8 +265,10 @@ class Walker:
             body = self.catalog.function(ctx.node, ctx.opset) or self.catalog.typed_function(ctx)
             if body is None:
                 ctx.fail("no converter takes it in this form, and it has no function body")
-            result = self._expand(ctx, body)
-        return [result] if isinstance(result, Value) else list(result)
+            return self._expand(ctx, body)
+        results = [result] if isinstance(result, Value) else list(result)
+        follow(ctx, results, self.loose)
+        return results
 
     def _expand(self, ctx: Context, function: Function) -> list[Value | None]:
         """A function's body in place of the node."""
@@ -378,6 +382,7 @@ def import_model(
     for name, value in zip(names, values, strict=True):
         if value is None:
             raise ModelImportError(f"output {name!r} is empty")
+        firm(value, f"output {name!r}", walker.loose)
         if name in network.output_names:
             raise ModelImportError(f"two outputs are named {name!r}")
         network.mark_output(value, name)

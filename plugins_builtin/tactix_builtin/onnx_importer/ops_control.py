@@ -15,7 +15,16 @@ from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers.common import axis_of
 from tactix_builtin.layers.control import Bodies
 from tactix_builtin.onnx_importer.convert import Context, Table
-from tactix_builtin.onnx_importer.subgraph import Body, always, capture_all, import_body, merged, visible
+from tactix_builtin.onnx_importer.subgraph import (
+    Body,
+    all_firm,
+    always,
+    capture_all,
+    import_body,
+    level,
+    merged,
+    visible,
+)
 from tactix_builtin.onnx_importer.survey import Unreached
 
 CONVERTERS = Table()
@@ -35,6 +44,7 @@ def branch(ctx: Context, node: Any) -> Any:
     bodies = _branches(ctx)
     if len(bodies[0].outputs) != len(bodies[1].outputs):
         ctx.fail("its branches have different numbers of outputs")
+    *bodies, lowest = level(*bodies)
     known = ctx.walker.known_symbols()
     results = []
     for i, (a, b) in enumerate(zip(bodies[0].specs, bodies[1].specs, strict=True)):
@@ -44,7 +54,9 @@ def branch(ctx: Context, node: Any) -> Any:
         results.append(visible(both, known, symbol))
     captures, where = capture_all(bodies)
     held = Bodies(tuple(b.network for b in bodies), tuple(results))
-    return ctx.layers("tactix.If", [ctx.tensor(), *captures], bodies=held, captures=where)
+    made = ctx.layers("tactix.If", [ctx.tensor(), *captures], bodies=held, captures=where)
+    ctx.walker.loose.update({v: rank for v, rank in zip(made, lowest, strict=True) if rank < v.spec.rank})
+    return made
 
 
 def _branches(ctx: Context) -> list[Body]:
@@ -74,7 +86,7 @@ def settled(
     symbol = ctx.symbol()
     current = list(states)
     while True:
-        body = import_body(ctx, graph, [*before, *current, *behind], "body")
+        body = all_firm(import_body(ctx, graph, [*before, *current, *behind], "body"), "body", ctx.who)
         found = body.specs[first : first + len(current)]
         if len(found) < len(current):
             ctx.fail(f"its body gives {len(body.specs)} outputs for {len(current)} states")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from tactix.contracts.graph import Value
-from tactix.words.dims import Dim, broadcast_shapes, compare, floordiv, prod, symbol_name, symbols
+from tactix.words.dims import Assumption, Dim, Shape, broadcast_shapes, compare, floordiv, prod, symbol_name
 from tactix.words.dtypes import DType
 from tactix.words.errors import ModelImportError
 from tactix_builtin.layers.common import axes_of, axis_of
@@ -45,15 +46,22 @@ def squeeze(ctx: Context, node: Any) -> Value:
         return ctx.layer("tactix.DynamicSqueeze", [x, ctx.tensor(1)], symbol=ctx.symbol())
     shape, axes = x.spec.shape, ctx.axes(1)
     if axes is None:
-        if any(symbols(d) - set(ctx.network.symbols()) for d in shape):
-            ctx.fail("which axes have size 1 is only known by running")
         gone = {i for i, d in enumerate(shape) if d == 1}
     else:
         gone = set(axes_of(axes, len(shape), ctx.op))
         for a in sorted(gone):
             if compare(shape[a], 1) in ("<", ">"):
                 raise ModelImportError(f"axis {a} has size {shape[a]}, not 1")
+    _demand_ones(ctx, shape, gone, stay=axes is None)
     return ctx.reshape(x, tuple(d for i, d in enumerate(shape) if i not in gone))
+
+
+def _demand_ones(ctx: Context, shape: Shape, gone: Collection[int], stay: bool) -> None:
+    """Axes that go have size 1, and where none are named (``stay``) no other has: each run is held to that."""
+    for i, d in enumerate(shape):
+        if isinstance(d, int) or (i not in gone and not stay):
+            continue
+        ctx.network.demand(Assumption(d, "==" if i in gone else "!=", 1), ctx.name)
 
 
 @CONVERTERS("Unsqueeze")

@@ -19,6 +19,7 @@ from tactix.words.dtypes import DType
 from tactix.words.errors import ModelImportError
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers.sequences import element_of, join, outside
+from tactix_builtin.onnx_importer.loose import Loose, firm
 
 if TYPE_CHECKING:
     import onnx
@@ -37,10 +38,10 @@ BODIES = 1 << 14
 
 
 class Window:
-    """The names around a subgraph, as its walker sees them."""
+    """The names around a subgraph, as its walker sees them. ``loose``: of that walker."""
 
-    def __init__(self, walker: Walker, scope: Scope, network: NetworkDefinition) -> None:
-        self.walker, self.scope, self.network = walker, scope, network
+    def __init__(self, walker: Walker, scope: Scope, network: NetworkDefinition, loose: Loose) -> None:
+        self.walker, self.scope, self.network, self.loose = walker, scope, network, loose
         self.captured: dict[Value, Value] = {}
 
     def __contains__(self, name: object) -> bool:
@@ -58,6 +59,8 @@ class Window:
                 own = next(n for n in (v.name, *(f"{v.name}#{k}" for k in range(len(taken) + 1))) if n not in taken)
                 made = self.network.add_input(own, v.spec.dtype, v.spec.shape, v.spec.element)
             self.captured[v] = made
+            if v in self.walker.loose:
+                self.loose[made] = self.walker.loose[v]
         return self.captured[v]
 
     def _again(self, v: Value) -> Value | None:
@@ -71,12 +74,16 @@ class Window:
 
 @dataclass(frozen=True)
 class Body:
-    """An imported subgraph. ``captures``: the values outside that are its inputs behind those of the operator."""
+    """An imported subgraph. ``captures``: the values outside that are its inputs behind those of the operator.
+
+    ``loose``: those of its values whose rank may be lower.
+    """
 
     network: NetworkDefinition
     captures: tuple[Value, ...]
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
+    loose: Loose
 
     @property
     def specs(self) -> list[TensorSpec]:
@@ -107,7 +114,29 @@ def import_body(ctx: Context, graph: onnx.GraphProto, given: Sequence[TensorSpec
         outputs.append(value)
     inner = {v: k for k, v in scope.window.captured.items()} if scope.window else {}
     captures = tuple(inner[v] for v in network.inputs[len(inputs) :])
-    return Body(network, captures, tuple(inputs), tuple(outputs))
+    return Body(network, captures, tuple(inputs), tuple(outputs), walker.loose)
+
+
+def level(a: Body, b: Body) -> tuple[Body, Body, list[int]]:
+    """Two bodies whose outputs have equal ranks, and the lowest that each may have had.
+
+    The lower one of two tensors gets axes of size 1 in front.
+    """
+    pairs = list(zip(a.outputs, b.outputs, strict=True))
+    lowest = [min(a.loose.get(x, x.spec.rank), b.loose.get(y, y.spec.rank)) for x, y in pairs]
+    ranks = [max(x.spec.rank, y.spec.rank) for x, y in pairs]
+    return _raised(a, ranks), _raised(b, ranks), lowest
+
+
+def _raised(body: Body, ranks: Sequence[int]) -> Body:
+    outputs = list(body.outputs)
+    for i, (v, rank, name) in enumerate(zip(body.outputs, ranks, body.network.output_names, strict=True)):
+        if v.spec.rank < rank and v.spec.element is None:
+            shape = (1,) * (rank - v.spec.rank) + v.spec.shape
+            origin = v.producer.origin if v.producer else ()
+            outputs[i] = body.network.add_layer("tactix.Reshape", [v], f"{v.name}/rank", origin, shape=shape)[0]
+            body.network.replace_output(name, outputs[i])
+    return replace(body, outputs=tuple(outputs))
 
 
 # -- specs of what leaves a body ---------------------------------------------------------------------------------------
@@ -130,6 +159,13 @@ def merged(ctx: Context, a: TensorSpec, b: TensorSpec, what: str, symbol: str) -
         return replace(a, element=join(element_of(a), element_of(b)).of)
     shape = tuple(d if d == e else sym(f"{symbol}_{i}") for i, (d, e) in enumerate(zip(a.shape, b.shape, strict=True)))
     return replace(a, shape=shape)
+
+
+def all_firm(body: Body, title: str, who: str) -> Body:
+    """The body, none of whose outputs may have a lower rank. Raises UnsupportedOperator."""
+    for i, v in enumerate(body.outputs):
+        firm(v, f"output {i} of the {title} of {who}", body.loose)
+    return body
 
 
 def always(body: Body, condition: Value, output: Value) -> bool:

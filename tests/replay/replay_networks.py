@@ -1,4 +1,4 @@
-"""The networks: one of each family of layers, those of the tests, single nodes, random ones, the exported models."""
+"""The networks: families of layers, examples of rules, small models, single nodes, random ones, exported models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 import onnx
 from replay_quantized import quantized
-from replay_targets import Target
+from replay_targets import Target, session
 
 from tactix.builder import Builder
 from tactix.network.definition import NetworkDefinition
@@ -117,7 +117,7 @@ CONTROL = """<ir_version: 9, opset_import: ["" : 18]> control (float[n, 8] x) =>
 @functools.cache
 def networks(folder: Path | None, suite: bool = False) -> tuple[Network, ...]:
     """All that are there. ``folder``: of the exported models; ``suite``: onnx's own cases, too, slow to collect."""
-    found = (*_families(), *_of_the_tests(), *_operators(), *_random(), *_exported(folder))
+    found = (*_families(), *_of_the_tests(), *_rules(), *_operators(), *_random(), *_exported(folder))
     return (*found, *_suite()) if suite else found
 
 
@@ -145,6 +145,23 @@ def _of_the_tests() -> Iterator[Network]:
 def _random() -> Iterator[Network]:
     for seed in range(RANDOM):
         yield Network(f"random/{seed:02}", partial(_drawn, seed))
+
+
+def _rules() -> Iterator[Network]:
+    """The example of each rule, on which it fires. Names are those of rules without their pack's."""
+    for key in sorted(session().rules, key=_own_name):
+        yield Network(f"rule/{_own_name(key)}", partial(_example, _own_name(key)))
+
+
+def _own_name(key: str) -> str:
+    return key.partition(".")[2]
+
+
+def _example(name: str, builder: Builder) -> NetworkDefinition:
+    net = builder.create_network(name)
+    rule = next(r for key, r in builder.session.rules.items() if _own_name(key) == name)
+    rule.example(net)
+    return net
 
 
 def _operators() -> Iterator[Network]:

@@ -224,6 +224,7 @@ def grids() -> list[Case]:
     return [
         *out,
         *(one("grid_sample", "GridSample", deep, mode=m, padding_mode=p) for m in ("linear", "cubic") for p in pads),
+        *(one("grid_sample", "GridSample", [x, grid.astype(np.float64)], mode=m) for m in ("linear", "cubic")),
     ]
 
 

@@ -201,6 +201,10 @@ def attentions(dtype: str) -> list[simt.Case]:
         make((1, 2, 20, 32), (1, 2, 30, 32), 32, blind, nan_to_zero=True),
         tokens([real(dtype, 2, 70, 192)] * 3, 2, 32, 32, 0, 64, 128),
         tokens([real(dtype, 2, 20, 66), real(dtype, 2, 90, 70), real(dtype, 2, 90, 50)], 2, 33, 24, 0, 3, 2),
+        *(
+            tokens([real(dtype, 2, 21, 3 * d)] * 2 + [real(dtype, 2, 21, 3 * e)], 3, d, e)
+            for d, e in ((12, 12), (9, 21))
+        ),
         *(simt.Case(free, tactic, env=e) for e in ({"n": 1, "s": 1, "t": 1}, {"n": 2, "s": 17, "t": 70})),
     ]
 

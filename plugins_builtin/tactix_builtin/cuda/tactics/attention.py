@@ -112,8 +112,6 @@ class AttentionTactic(Tactic):
         h = heads(node)
         if isinstance(h, Reject):
             return h
-        if h.tokens and h.e % results.WIDTH:
-            return Reject(f"this kernel writes {results.WIDTH} columns at a time, the heads have {h.e}")
         limit = int(device.facts.get("shared_per_block", 48 << 10))
         options = [(4, 64), (8, 64), (2, 64), (4, 32), (4, 128), (1, 64)]
         return [Variant.of(warps=w, keys=n) for w, n in options if _shared(h, w, n) <= limit]
@@ -214,10 +212,17 @@ def _longest(h: Heads, e: Entry) -> list[str]:
 
 def put(h: Heads, e: Entry, node: Node) -> str:
     """The function that stores eight results."""
-    store = Rows(e, node, h.epi, h.rows, h.width).store()
+    part = h.e if h.tokens and h.e % results.WIDTH else 0
+    store = Rows(e, node, h.epi, h.rows, h.width, part=part).store()
     row, column = h.place(e, "item", "first + r")
-    return block("[&](int r, int c, const float* v)", f"if (first + r >= {e.dim(h.s)} || c >= {h.e}) return;",
-                 f"const int64_t row = {row};", f"const int col = {column} + c;", store)  # fmt: skip
+    return block(
+        "[&](int r, int c, const float* v)",
+        f"if (first + r >= {e.dim(h.s)} || c >= {h.e}) return;",
+        f"const int64_t row = {row};",
+        f"const int col = {column} + c;",
+        f"const int end = col - c + {h.e};" if part else "",
+        store,
+    )
 
 
 def weighing(h: Heads, e: Entry, sees: Sight, s: str) -> str:

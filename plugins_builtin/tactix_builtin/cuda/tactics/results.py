@@ -35,7 +35,8 @@ class Rows:
     """Results in rows of n elements; the rows flatten the axes ``lead``, operand strides are along ``(*lead, n)``.
 
     ``pointers``: names by given input where it is not read as it is. The kernel's C variables: ``row`` (int64_t),
-    ``col`` (int) of the first of the sums ``v``.
+    ``col`` (int) of the first of the sums ``v``. ``part``: where that is not 0, columns come in parts of so many, and
+    the C variable ``end`` (int) is the column behind the last one of the sums' part.
     """
 
     args: Args
@@ -44,13 +45,14 @@ class Rows:
     lead: Shape
     n: Dim
     pointers: Mapping[int, str] = field(default_factory=dict)
+    part: int = 0
 
     def width(self) -> int:
         """Neighbours that one access takes."""
         strides = contiguous_strides((*self.lead, self.n))
         moves = [(v.spec.dtype, strides) for v in self.node.outputs]
         moves += [(o.dtype, o.strides) for o in self.epi.operands.values() if o.strides[-1] != 0]
-        return min(WIDTH, text.vector_width(self.n, moves))
+        return min(WIDTH, text.vector_width(self.part or self.n, moves))
 
     def store(self, count: int = WIDTH, is_whole: bool = False) -> str:
         """Statements that turn ``count`` sums into results; nothing is done past the last column.
@@ -59,11 +61,12 @@ class Rows:
         """
         width = min(self.width(), count)
         body = self._group(width)
+        end = "end" if self.part else self.args.dim(self.n)
         if width == count:
-            head = "" if is_whole else f"if (col < {self.args.dim(self.n)})"
+            head = "" if is_whole else f"if (col < {end})"
             return block(head, "const int at = col, first = 0;", *body)
         head = f"for (int first = 0; first < {count}; first += {width})"
-        inner = block(f"if (col + first < {self.args.dim(self.n)})", "const int at = col + first;", *body)
+        inner = block(f"if (col + first < {end})", "const int at = col + first;", *body)
         return f"#pragma unroll\n{block(head, inner)}"
 
     def _group(self, width: int) -> list[str]:

@@ -118,7 +118,7 @@ def _constant(args: Args, taps: Taps, what: str) -> str:
 
 
 class GridSampleTactic(Tactic):
-    """f32, f16 and bf16; one to three axes, all modes and paddings."""
+    """f32, f16 and bf16, at places of these or f64; one to three axes, all modes and paddings."""
 
     key = "tactix.cuda_grid_sample@1"
     implements = ("tactix.GridSample@1",)
@@ -129,7 +129,7 @@ class GridSampleTactic(Tactic):
         x, grid = (v.spec for v in node.given[:2])
         if node.is_fused:
             return Reject("no layers around it are fused by this tactic")
-        if x.dtype not in FLOATS or grid.dtype not in FLOATS or not 3 <= x.rank <= 5 or 0 in x.shape:
+        if x.dtype not in FLOATS or grid.dtype not in (*FLOATS, DType.FP64) or not 3 <= x.rank <= 5 or 0 in x.shape:
             return Reject(f"no samples of {x} at {grid} in CUDA")
         return [Variant()]
 

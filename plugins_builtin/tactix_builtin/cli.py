@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tactix.plugins.registry import MissingKey
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
     from tactix.plugins.session import Session
 
-OK, OTHER, USAGE, MODEL, BUILD, PLAN, MISMATCH, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
+OK, OTHER, USAGE, MODEL, BUILD, PLAN, MISMATCH, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 5, 6, 130, 143
 
 EXIT_CODES: tuple[tuple[int, str, tuple[type[BaseException], ...]], ...] = (
     (OK, "it worked", ()),
@@ -36,6 +39,7 @@ EXIT_CODES: tuple[tuple[int, str, tuple[type[BaseException], ...]], ...] = (
     ),
     (MISMATCH, "results differ, or running failed", (errors.AccuracyError, errors.ExecutionError, MemoryError)),
     (USAGE, "wrong arguments, shapes or settings", (errors.InvalidArgument, errors.ConfigError, MissingKey)),
+    (TERMINATED, "stopped by SIGTERM", (SystemExit,)),
     (OTHER, "any other error", (Exception,)),
 )
 
@@ -48,9 +52,24 @@ def exit_code(error: BaseException) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one tool; returns the exit code and raises nothing but SystemExit."""
     try:
-        return _run(argv)
+        with _heeding_sigterm():
+            return _run(argv)
     except KeyboardInterrupt:  # while tactix is imported, or an error is told
         return INTERRUPTED
+
+
+@contextlib.contextmanager
+def _heeding_sigterm() -> Iterator[None]:
+    """SIGTERM raises SystemExit meanwhile, so that processes are ended and folders removed on the way, as by Ctrl-C."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # an application's own stays
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TERMINATED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _run(argv: Sequence[str] | None) -> int:

@@ -6,9 +6,7 @@ import atexit
 import hashlib
 import importlib
 import importlib.util
-import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 from tactix.contracts.flavour import TempfileControlFlag
 from tactix.words import errors
 from tactix.words.errors import ConfigError
+from tactix.words.scratch import ScratchFolder
 from tactix_builtin.embedded import archive
 from tactix_builtin.lean.importer import MemoryImporter
 
@@ -80,8 +79,9 @@ def _import(name: str, files: Mapping[str, bytes], flags: TempfileControlFlag, f
 
 def _written(files: Mapping[str, bytes], folder: str | None) -> Path:
     try:
-        root = Path(tempfile.mkdtemp(prefix="tactix-", dir=folder))
-        atexit.register(shutil.rmtree, root, ignore_errors=True)
+        made = ScratchFolder(folder)
+        atexit.register(made.cleanup)
+        root = Path(made.name)
         for path, content in files.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_bytes(content)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import count
@@ -23,6 +22,7 @@ from tactix.select.compile import Toolchain, joined
 from tactix.select.enumerate import Bids, Candidate
 from tactix.words.dims import Env
 from tactix.words.errors import ConfigError
+from tactix.words.scratch import ScratchFolder
 from tactix_builtin.market import quarantine
 from tactix_builtin.market.others import Others
 from tactix_builtin.market.quarantine import Quarantine
@@ -60,7 +60,7 @@ class CpuBench(Bench):
         """Where what processes share lies: in memory where there is room."""
         memory = "/dev/shm"
         roomy = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > ROOMY
-        self._folder = tempfile.TemporaryDirectory(prefix="tactix-", dir=memory if roomy else None)
+        self._folder = ScratchFolder(memory if roomy else None)
         return Path(self._folder.name)
 
     def keep_code(self, blob: bytes) -> str:

@@ -20,7 +20,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -32,6 +31,7 @@ from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import CompilerError, ConfigError, ToolchainError
+from tactix.words.scratch import ScratchFolder
 from tactix_builtin.tactics import object_cache
 from tactix_builtin.tactics.c_process import Outcome, run_all
 from tactix_builtin.tactics.c_target import foreign, required_features, target_flags, zig_flags
@@ -151,7 +151,7 @@ class CCompiler(Compiler):
         name = hashlib.sha256("".join(keys).encode()).hexdigest() + ".so"
         whole = object_cache.find(name)
         if whole is None:
-            with tempfile.TemporaryDirectory(prefix="tactix-") as folder:
+            with ScratchFolder() as folder:
                 self._compile_units(units, keys, flags, folder)
                 whole = self._link([f"u{i}.o" for i in range(len(units))], folder)
             object_cache.put(name, whole)

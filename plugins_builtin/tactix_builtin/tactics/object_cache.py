@@ -13,13 +13,12 @@ import functools
 import hashlib
 import hmac
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 from tactix.words.errors import ConfigError
 from tactix.words.files import private_folder, read_own, replacing, tighten
 from tactix.words.logger import Logger
+from tactix.words.scratch import ScratchFolder
 from tactix_builtin.trust import book
 from tactix_builtin.trust.store import local_key
 
@@ -96,9 +95,9 @@ def _private(folder: Path) -> Path:
 
 @functools.cache
 def _scratch() -> Path:
-    folder = tempfile.mkdtemp(prefix="tactix-cache-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
+    folder = ScratchFolder()
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
 
 
 @functools.cache

@@ -13,8 +13,8 @@ import functools
 import hashlib
 import os
 import threading
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from tactix.contracts.artifact import Binary, Source
@@ -23,6 +23,7 @@ from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import BuildCancelled, CompilerError, ToolchainError
 from tactix_builtin.cuda.target import architecture, is_portable
 from tactix_builtin.tactics import object_cache
+from tactix_builtin.tactics.c_process import ASKED
 from tactix_builtin.tactics.cc import first_errors, symbol
 
 FLAGS = ("-default-device", "--std=c++17")
@@ -30,7 +31,11 @@ INSTALL = "`pip install tactix[cuda]` installs it"
 
 
 class NvrtcCompiler(Compiler):
-    """``cancel()`` from another thread stops a running ``compile`` between two sources with BuildCancelled."""
+    """``cancel()`` from another thread stops a running ``compile`` with BuildCancelled, as ``stopped`` does.
+
+    So does Ctrl-C, with KeyboardInterrupt. NVRTC runs in this process and cannot be ended: the sources that it is at,
+    one on each core, are compiled to their end, and no other.
+    """
 
     key = "tactix.nvrtc@1"
     language = "cuda_c"
@@ -65,13 +70,25 @@ class NvrtcCompiler(Compiler):
         unique = {s.digest: s for s in sources}
         wanted = architecture(device).replace("sm_", "compute_") if is_portable(device) else architecture(device)
         flags = (f"--gpu-architecture={wanted}", *FLAGS)
-        with ThreadPoolExecutor(max(1, min(len(unique), os.cpu_count() or 1))) as workers:
-            cubins = dict(zip(unique, workers.map(lambda s: self._cubin(s, flags), unique.values()), strict=True))
+        cubins = self._cubins(unique, flags)
         return [Binary(cubins[s.digest], symbol(s), s.text) for s in sources]
 
+    def _cubins(self, sources: Mapping[str, Source], flags: Sequence[str]) -> dict[str, bytes]:
+        workers = ThreadPoolExecutor(max(1, min(len(sources), os.cpu_count() or 1)))
+        try:
+            made = {digest: workers.submit(self._cubin, s, flags) for digest, s in sources.items()}
+            waiting: Collection[Future[bytes]] = made.values()
+            while waiting:
+                done, waiting = wait(waiting, ASKED, FIRST_EXCEPTION)
+                if self._cancelled.is_set() or self.stopped():
+                    raise BuildCancelled("compiling was cancelled")
+                for found in done:
+                    found.result()  # raises what it met
+            return {digest: found.result() for digest, found in made.items()}
+        finally:
+            workers.shutdown(cancel_futures=True)
+
     def _cubin(self, source: Source, flags: Sequence[str]) -> bytes:
-        if self._cancelled.is_set():
-            raise BuildCancelled("compiling was cancelled")
         text, options = unit_text(source), (*flags, *source.flags)
         key = hashlib.sha256("\0".join((version(), *options, text)).encode()).hexdigest()
         made = object_cache.find(f"{key}.cubin")

@@ -73,7 +73,7 @@ def _most_elements(net: NetworkDefinition, sizes: Mapping[str, int]) -> int:
     found = {v.spec.numel for v in (*net.inputs, *(v for n in net.nodes for v in n.outputs))}
     most = 0
     for d in (d for d in found if isinstance(d, Expr) and symbols(d) <= sizes.keys()):
-        with contextlib.suppress(ShapeError, ZeroDivisionError):  # what cannot be met is for the build to tell
+        with contextlib.suppress(ShapeError):  # what cannot be met is for the build to tell
             most = max(most, evaluate(d, sizes))
     return most
 

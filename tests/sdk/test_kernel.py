@@ -11,7 +11,7 @@ from sdk_packs import Pack, builder
 import tactix
 from tactix.contracts.artifact import Packed
 from tactix.words.dims import prod
-from tactix_sdk import ALIAS, NHWC, DType, Kernel, Operation, Reject, c_tactic, errors, layer
+from tactix_sdk import ALIAS, NHWC, DType, Kernel, Operation, Reject, TensorSpec, c_tactic, errors, layer, mod
 
 RNG = np.random.default_rng(11)
 GEMM = """
@@ -270,3 +270,31 @@ def test_a_packs_own_layer_takes_epilogues_if_it_says_so(takes: bool) -> None:
     assert engine.plan.steps[0].info["layers"] == (together if takes else together[:1])
     x, rest = (RNG.standard_normal((3, 5)).astype(np.float32) for _ in range(2))
     np.testing.assert_array_equal(engine(x, rest), np.maximum(2 * x, 0) + rest)
+
+
+@c_tactic("acme.shared@1", "acme.Shared@1")
+def shared(op: Operation) -> Kernel | Reject:
+    """As the layer: what is left of the first tensor's rows when those of the second take them evenly."""
+    x, y = op.inputs
+    return Kernel("for (int64_t i = tid; i < n; i += nt) TX_STORE(i, r);", sizes={
+        "n": op.output.numel, "r": mod(x.shape[0], y.shape[0])})  # fmt: skip
+
+
+@layer("acme.Shared@1", infer=lambda x, y: TensorSpec(DType.FP32, (2,)))
+def left(x: Any, y: Any) -> Any:
+    return np.full(2, len(x) % len(y) if len(y) else 0, np.float32)
+
+
+def test_a_size_that_divides_by_an_open_dimension_of_zero_names_the_node_and_the_dimension() -> None:
+    b = builder(Pack(shared, layers=(left,)))
+    net = b.create_network("it")
+    x, y = net.add_input("x", "f32", ("n", 3)), net.add_input("y", "f32", ("m", 3))
+    net.mark_output(net.add_layer("acme.Shared", [x, y], "left over")[0], "z")
+    ranges = {name: ((0, 3), (7, 3), (9, 3)) if name == "x" else ((0, 3), (4, 3), (9, 3)) for name in "xy"}
+    engine = built(b, net, ranges)
+    run = lambda n, m: engine({"x": np.zeros((n, 3), np.float32), "y": np.zeros((m, 3), np.float32)})  # noqa: E731
+    assert run(9, 4).tolist() == [1, 1]
+    with pytest.raises(errors.ShapeError, match=r"\(n % m\) divides by zero") as e:
+        run(9, 0)
+    assert e.value.who == "left over"
+    assert "'m' is 0" in str(e.value)

@@ -160,6 +160,12 @@ class KernelArtifact:
     alias: bool = False
 
     @property
+    def sizes(self) -> list[Dim]:
+        """Every number that its launches take from the shapes, and the workspace."""
+        shapes = [d for x in self.launches for d in (*x.grid, *x.block, *x.cluster, x.shared_bytes)]
+        return [*(a.value for x in self.launches for a in x.args), *shapes, self.workspace]
+
+    @property
     def digest(self) -> str:
         """Identity for the timing cache: everything but the constants' content."""
         code = self.code.digest if self.code else ""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tactix.contracts.artifact import KernelArtifact
-from tactix.words.dims import Env
-from tactix.words.errors import ExecutionError
+from tactix.words.dims import Env, evaluate_shape
+from tactix.words.errors import ExecutionError, ShapeError
 from tactix.words.logger import Logger
 from tactix.words.tensor import Format, TensorSpec
 
@@ -66,6 +66,29 @@ class Runnable(Protocol):
 
     def repeat(self, times: int) -> None:
         """Run so many times with as little overhead as possible: for measuring."""
+
+
+def bind(runnable: Runnable, steps: Sequence[Step], env: Env, addresses: Sequence[int]) -> None:
+    """``runnable.bind`` for what was linked of these steps.
+
+    Raises ShapeError that names the step of which a size makes no sense at these shapes.
+    """
+    try:
+        runnable.bind(env, addresses)
+    except ShapeError as e:
+        e.who = e.who or next((s.name for s in steps if _senseless(s, env)), "")
+        raise
+    except (ZeroDivisionError, OverflowError) as e:  # of a pack's own launcher
+        raise ShapeError(f"the plan cannot run at {dict(env)}", why=str(e)) from None
+
+
+def _senseless(step: Step, env: Env) -> bool:
+    """Whether a size of the step's kernels has no value."""
+    try:
+        evaluate_shape(step.artifact.sizes, env)
+    except ShapeError:
+        return True
+    return False
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -49,9 +48,13 @@ class Extent:
 
 def size_at(d: Dim, env: Env, who: str) -> int:
     """A size in bytes. Raises ShapeError."""
-    with contextlib.suppress(ZeroDivisionError):
-        if 0 <= (found := dims.evaluate(d, env)) < SIZE_LIMIT:
-            return found
+    try:
+        found = dims.evaluate(d, env)
+    except ShapeError as e:
+        e.who = e.who or who
+        raise
+    if 0 <= found < SIZE_LIMIT:
+        return found
     raise ShapeError(f"size {d} makes no sense at {dict(env)}", who=who)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tactix.contracts.launcher import bind
 from tactix.run.link import Layout, Program
 from tactix.run.memory import Memory
-from tactix.words.errors import ShapeError
 from tactix.words.host_memory import check_array_fits
 
 
@@ -53,10 +53,7 @@ class Bound:
             addresses[buffer] = memory.address + offset
         for buffer, address in zip(self.buffers, ios, strict=True):
             addresses[buffer] = address
-        try:
-            self.runnable.bind(self.layout.env, addresses)
-        except (ZeroDivisionError, OverflowError) as e:
-            raise ShapeError(f"the plan cannot run at {dict(self.layout.env)}", why=str(e)) from None
+        bind(self.runnable, self.program.plan.steps, self.layout.env, addresses)
         self.current, self.memory = list(ios), memory  # a copy: the caller may change its list
 
     def move(self, addresses: Mapping[int, int]) -> None:

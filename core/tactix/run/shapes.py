@@ -62,8 +62,9 @@ def evaluated(io: TensorIO, env: Env) -> tuple[int, ...]:
     """The shape of an input or output. Raises ShapeError."""
     try:
         return evaluate_shape(io.shape, env)
-    except ZeroDivisionError:
-        raise ShapeError(f"{io.name!r} is {show(io.shape)}, which divides by zero", why=_values(env)) from None
+    except ShapeError as e:
+        e.who = e.who or f"{io.name!r}, which is {show(io.shape)}"
+        raise
 
 
 def check_profiles(env: Env, owner: Mapping[str, str], profiles: Sequence[Profile]) -> None:

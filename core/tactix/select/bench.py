@@ -13,7 +13,7 @@ from tactix.contracts.allocator import Allocator
 from tactix.contracts.artifact import Binary, KernelArtifact, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node, Value, run_node
-from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step
+from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step, bind
 from tactix.contracts.region import resolve
 from tactix.contracts.tactic import Variant
 from tactix.select.accuracy import departure
@@ -186,7 +186,7 @@ class Bench:
         scratch = self._hold(np.empty(size, np.uint8)) if size else -1
         step = Step(node.name, artifact, tuple(inputs), tuple(outputs), constants, scratch)
         runnable = self.device.link([step], self.launchers, self.context)
-        runnable.bind(env, self._addresses)
+        bind(runnable, [step], env, self._addresses)
         self._outputs = [o.buffer for o in outputs]
         return runnable, [self._held[i] for i in self._outputs]
 

@@ -151,7 +151,12 @@ def sym(name: str) -> Expr:
     return Expr((((Atom(name),), 1),))
 
 
+DIVISIONS = frozenset({"//", "%"})
+
+
 def _call(op: str, a: Dim, b: Dim) -> Dim:
+    if op in DIVISIONS and b == 0:
+        raise ShapeError("a dimension is divided by zero", why=f"{a} {op} {b}")
     if isinstance(a, int) and isinstance(b, int):
         return OPS[op](a, b)
     return Expr((((Atom(op, (a, b)),), 1),))
@@ -178,11 +183,11 @@ def exact_div(a: Dim, b: Dim) -> Dim | None:
 
 def floordiv(a: Dim, b: Dim) -> Dim:
     """Floor division, simplified where it is exact."""
-    if isinstance(b, int) and b == 0:
-        raise ShapeError("a dimension is divided by zero")
     exact = exact_div(a, b)
     if exact is not None:
         return exact
+    if b == 0:
+        return _call("//", a, b)
     if isinstance(a, Expr) and isinstance(b, int):  # (b*q + r) // b == q + r // b
         whole = _normal((m, c // b) for m, c in a.terms if c % b == 0)
         rest = _normal((m, c) for m, c in a.terms if c % b)
@@ -350,7 +355,7 @@ class Assumption:
         """Whether it does for these values; not where a side makes no sense itself."""
         try:
             left, right = evaluate(self.left, env), evaluate(self.right, env)
-        except (ShapeError, ZeroDivisionError):
+        except ShapeError:
             return False
         if self.relation == ">=":
             return left >= right
@@ -419,7 +424,7 @@ def _substitute_atom(a: Atom, env: Mapping[str, Dim]) -> Dim:
 
 
 def evaluate(d: Dim, env: Env) -> int:
-    """The integer value. Raises ShapeError when a symbol is not bound."""
+    """The integer value. Raises ShapeError when a symbol is not bound, and where something is divided by zero."""
     if not isinstance(d, Expr):
         return int(d)
     total = 0
@@ -432,7 +437,11 @@ def evaluate(d: Dim, env: Env) -> int:
 
 def _evaluate_atom(a: Atom, env: Env) -> int:
     if a.args:
-        return OPS[a.op](evaluate(a.args[0], env), evaluate(a.args[1], env))
+        left, right = (evaluate(x, env) for x in a.args)
+        if right == 0 and a.op in DIVISIONS:
+            at = ", ".join(f"{name!r} is {env[name]}" for name in sorted(symbols(a.args[1])))
+            raise ShapeError(f"{a} divides by zero", why=at, do="Give sizes for which it does not")
+        return OPS[a.op](left, right)
     if a.op not in env:
         raise ShapeError(f"dimension {a.op!r} has no value yet", do="Set the input shapes first")
     return env[a.op]

@@ -16,7 +16,7 @@ from tactix.select.accuracy import GRANTED
 from tactix.select.bench import Bench, Expected
 from tactix.select.compile import Toolchain, joined, with_binary
 from tactix.select.enumerate import Candidate
-from tactix.words.errors import CompilerError, ExecutionError, TactixError
+from tactix.words.errors import CompilerError, ExecutionError, ShapeError, TactixError
 from tactix.words.tensor import TensorSpec
 from tactix_sdk.testing.examples import examples_of, resized, specs_of
 from tactix_sdk.testing.report import Broken, NotHere, check, counted, for_each, together
@@ -257,7 +257,7 @@ def _ran(
         want = Expected(t.node, arrays, t.env)
     try:
         return Ran(t, c.title, _departure(t, c, bench.of(c), with_binary(c.artifact, binaries), arrays, want))
-    except (ExecutionError, CompilerError) as e:
+    except (ExecutionError, CompilerError, ShapeError) as e:
         return Ran(t, c.title, why=str(e))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tactix.contracts.launcher import Call, Runnable, Step
+from tactix.contracts.launcher import Call, Runnable, Step, bind
 from tactix.plan.extents import Checked, check, size_at
 from tactix.plan.memory import plan_memory
 from tactix.run.arrays import in_order
@@ -100,10 +100,7 @@ class Segment:
     def _bind(self, env: Env, addresses: list[int]) -> None:
         if self.runnable is None:
             self.runnable = self.program.device.link(self.steps, self.program.launchers, self.program.context)
-        try:
-            self.runnable.bind(env, addresses)
-        except (ZeroDivisionError, OverflowError) as e:
-            raise ShapeError(f"the plan cannot run at {dict(env)}", why=str(e)) from None
+        bind(self.runnable, self.steps, env, addresses)
         self._env, self._bound = dict(env), [addresses[b] for b in self.outer]
 
     def _rebind(self, addresses: list[int]) -> None:

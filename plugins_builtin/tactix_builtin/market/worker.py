@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tactix.contracts.artifact import Binary
-from tactix.contracts.launcher import LinkContext, Runnable, Step
+from tactix.contracts.launcher import LinkContext, Runnable, Step, bind
 from tactix_builtin.market.fault import watch
 from tactix_builtin.market.fence import FILL, Fence
 from tactix_builtin.market.job import Job
@@ -55,7 +55,7 @@ class Tried:
 
     def bound(self, addresses: Sequence[int]) -> Runnable:
         runnable = self._link(self.step)
-        runnable.bind(self.job.env, addresses)
+        bind(runnable, [self.step], self.job.env, addresses)
         return runnable
 
     @functools.cached_property

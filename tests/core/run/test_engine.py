@@ -285,7 +285,7 @@ def test_a_size_that_divides_by_zero_or_is_absurd(sample: Any, session: Any, fee
     for nbytes in (n * 128 // (n - 2), n * (1 << 60)):
         buffers = tuple(replace(b, nbytes=nbytes) if b.kind == "arena" else b for b in plan.buffers)
         engine = Runtime(session=session).load(replace(plan, buffers=buffers))
-        with pytest.raises(ShapeError, match="makes no sense"):
+        with pytest.raises(ShapeError, match=r"makes no sense|divides by zero"):
             engine(**feeds(2))
 
 

@@ -197,3 +197,19 @@ def test_nesting_is_limited() -> None:
         j = ["//", j, 2]
     with pytest.raises(InvalidArgument):
         from_json(j)
+
+
+@pytest.mark.parametrize("divide", [dims.floordiv, dims.mod, dims.ceildiv])
+def test_dividing_by_zero_names_the_expression_and_the_symbols(
+    divide: Callable[[Dim, Dim], Dim],
+) -> None:
+    n, m = dims.sym("n"), dims.sym("m")
+    d = 2 * divide(n, m + 0) + 1
+    assert dims.evaluate(d, {"n": 7, "m": 4}) in (3, 5, 7)
+    with pytest.raises(ShapeError, match=r"m\)? divides by zero: 'm' is 0"):
+        dims.evaluate(d, {"n": 7, "m": 0})
+    for number in (7, n):
+        with pytest.raises(ShapeError, match="divided by zero"):
+            divide(number, 0)
+    with pytest.raises(ShapeError, match="divided by zero"):
+        dims.substitute(divide(n, m), {"m": 0})

@@ -197,7 +197,11 @@ class Difference:
 
 
 def difference(old: Digests, new: Digests) -> Difference:
-    """A tactic, variant or node of another name, but with the same text, has moved."""
+    """A tactic, variant or node of another name, but with the same text, has moved.
+
+    Preludes count by the texts that name them: others may have left with networks that are not compared.
+    """
+    old, new = _unshared(old), _unshared(new)
     gone, come = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
     places: dict[tuple[str, str], list[str]] = {}
     for key in come:
@@ -208,6 +212,10 @@ def difference(old: Digests, new: Digests) -> Difference:
         sorted(k for k in old.keys() & new.keys() if old[k] != new[k]), moved,
         [k for k in gone if k not in left], [k for k in come if k not in right],
     )  # fmt: skip
+
+
+def _unshared(digests: Digests) -> Digests:
+    return {k: v for k, v in digests.items() if not k.startswith(SHARED.network + SEPARATOR)}
 
 
 def _build(key: str) -> str:

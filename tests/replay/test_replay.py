@@ -127,6 +127,7 @@ def test_keys_and_paths_of_modules_are_no_part_of_a_text(text: str, want: str) -
 def test_models_that_are_not_there_are_told(few: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     body = json.loads(few.read_text())
     body["digests"]["exported/mlp | sm_80 | fp32 | plan"] = "0"
+    body["digests"]["preludes | 1"] = "1"
     body["scope"]["only"] = "*/norm"
     few.write_text(json.dumps(body))
     assert replay.main(["compare", str(few), "--models", str(tmp_path)]) == 0

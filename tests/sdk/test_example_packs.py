@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from sdk_site import pip_install
+from sdk_site import own_cache, pip_install
 
 from tactix_builtin.cuda.device import the_device
 
@@ -33,7 +33,7 @@ MISSING = (
 def test_a_pack_passes_its_tests(pack: str, tmp_path: Path) -> None:
     site = pip_install(EXAMPLES / pack, tmp_path)
     path = os.pathsep.join([str(site), *filter(None, sys.path)])
-    env = {**os.environ, "PYTHONPATH": path, "TACTIX_CACHE_DIR": str(tmp_path / "cache")}
+    env = {**os.environ, "PYTHONPATH": path, "TACTIX_CACHE_DIR": own_cache(tmp_path / "cache")}
     command = [
         sys.executable,
         "-m",

@@ -70,6 +70,14 @@ def source_of(module: str) -> Path | None:
     return Path(spec.origin) if spec and spec.origin else None
 
 
+def source_folder(package: str) -> Path:
+    """Where the modules of one of our packages lie. Raises InternalError."""
+    found = source_of(package)
+    if found is None:
+        raise InternalError(f"no module {package}")
+    return found.parent
+
+
 def is_package(module: str) -> bool:
     """Whether its file is an ``__init__``."""
     found = source_of(module)

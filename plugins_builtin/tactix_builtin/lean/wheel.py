@@ -8,14 +8,16 @@ import functools
 import hashlib
 import io
 import json
+import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import tactix
 from tactix.words.files import replacing
-from tactix_builtin.lean.modules import COLD, closure, place, within
+from tactix_builtin.lean.modules import COLD, PLACES, closure, place, source_folder, within
 from tactix_builtin.lean.shrink import shrink
+from tactix_builtin.tactics import object_cache
 
 PACKAGE = "tactix_lean"
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -51,7 +53,17 @@ def package_files() -> dict[str, bytes]:
 
 @functools.cache
 def wheel() -> bytes:
-    """The file's bytes. Raises InternalError."""
+    """The file's bytes; from the cache of what tactix can make again, where they lie. Raises InternalError."""
+    name = f"lean-{_sources()}.whl"
+    found = object_cache.find(name)
+    if found is None:
+        found = made()
+        object_cache.put(name, found)
+    return found
+
+
+def made() -> bytes:
+    """The file's bytes, from the sources: that takes seconds. Raises InternalError."""
     version = tactix.__version__
     info = f"{PACKAGE}-{version}.dist-info"
     files = {f"{PACKAGE}/{path}": content for path, content in sorted(package_files().items())}
@@ -59,6 +71,17 @@ def wheel() -> bytes:
     files[f"{info}/WHEEL"] = WHEEL.format(version=version).encode()
     files[f"{info}/RECORD"] = record(files, f"{info}/RECORD").encode()
     return archive(files)
+
+
+def _sources() -> str:
+    """Digest of whatever may be in it: all our modules, and the Python whose words they are written in again."""
+    told = hashlib.sha256(f"{sys.version}\0{tactix.__version__}\0".encode())
+    for top in sorted(PLACES):
+        folder = source_folder(top)
+        for path in sorted(folder.rglob("*.py")):
+            told.update(f"{top}/{path.relative_to(folder).as_posix()}\0".encode())
+            told.update(hashlib.sha256(path.read_bytes()).digest())
+    return told.hexdigest()
 
 
 def record(files: Mapping[str, bytes], own: str) -> str:

@@ -1,4 +1,5 @@
-"""The cache of compiled kernels: a folder of this user's, whose files are sealed with the key that signs his plans.
+"""The cache of compiled kernels, and of the lean runtime: a folder of this user's, whose files are sealed with the key
+that signs his plans.
 
 What is in it goes into plans that are signed afterwards, so an entry counts only if this user's tactix wrote it: the
 folder and the file are his, nobody else may write them, and the seal fits name and content. Other entries are as good

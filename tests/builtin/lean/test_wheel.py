@@ -78,9 +78,20 @@ def test_it_is_small() -> None:
 
 
 def test_the_same_sources_give_the_same_bytes() -> None:
-    first = wheel.wheel()
-    wheel.wheel.cache_clear()
-    assert wheel.wheel() == first
+    assert wheel.made() == wheel.wheel()
+
+
+def test_it_is_made_once_of_the_same_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    another_process, calls = wheel.wheel.__wrapped__, list[str]()
+    monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(wheel, "made", lambda: calls.append("made") or b"a wheel")
+    assert another_process() == another_process() == b"a wheel"
+    assert calls == ["made"]
+    (tmp_path / "tactix").mkdir()
+    (tmp_path / "tactix" / "changed.py").write_text("x = 1\n")
+    monkeypatch.setattr(wheel, "source_folder", lambda top: tmp_path / "tactix")
+    assert another_process() == b"a wheel"
+    assert calls == ["made"] * 2
 
 
 def test_every_file_is_recorded() -> None:

@@ -209,6 +209,14 @@ def attentions(dtype: str) -> list[simt.Case]:
     ]
 
 
+def large_heads(dtype: str) -> list[simt.Case]:
+    """Heads that are too large for tensor cores' registers."""
+    parts = [[real(dtype, 1, 2, s, n) for s, n in ((21, d), (40, d), (40, e))] for d, e in ((160, 136), (500, 504))]
+    causes = [*[real(dtype, 1, 2, n, 144) for n in (37, 37, 37)], causal(dtype, 37)]
+    cases = [plain(PLAIN_ATTENTION, "Attention", arrays, scale=0.1) for arrays in parts]
+    return [*cases, plain(PLAIN_ATTENTION, "Attention", causes, [3], scale=0.1)]
+
+
 def drawn(make: Callable[[], list[simt.Case]]) -> list[simt.Case]:
     """Cases with numbers that do not depend on which others were made before."""
     global _RNG
@@ -224,5 +232,6 @@ _GROUPS: dict[str, Callable[[], list[simt.Case]]] = {
     "conv tf32": lambda: images(TF32_CONV, "f32", IMAGES[:3]),
     **{f"direct {t}": partial(images, DIRECT, t, GROUPED) for t in DTYPES},
     **{f"attention {t}": partial(attentions, t) for t in DTYPES},
+    **{f"attention of large heads {t}": partial(large_heads, t) for t in DTYPES},
 }
 TABLE = {name: partial(drawn, make) for name, make in _GROUPS.items()}

@@ -1,4 +1,4 @@
-// Attention in float32 without tensor cores. A warp owns C::ROWS query rows; a stage of 32 keys and values lies in
+// Attention in float32 without tensor cores, of tensors of any float. A warp owns C::ROWS query rows; a stage of 32 keys and values lies in
 // shared memory. For the scores a lane is a key, for the results it owns every 32nd column.
 template <class C>
 struct tx_rows_f32 {
@@ -72,33 +72,33 @@ struct tx_rows_f32 {
 };
 
 // ``count`` rows of ``width`` elements, ``pitch`` apart, to shared memory at another; what lies beyond is zero.
-template <int ROWS, int THREADS, int PITCH>
-TX_INLINE void tx_stage_f32(float* to, const float* from, int64_t pitch, int64_t count, int width) {
-  for (int i = threadIdx.x; i < ROWS * PITCH; i += THREADS) {
+template <class C, int ROWS, int PITCH, class T>
+TX_INLINE void tx_stage_f32(float* to, const T* from, int64_t pitch, int64_t count, int width) {
+  for (int i = threadIdx.x; i < ROWS * PITCH; i += C::WARPS * 32) {
     const int r = i / PITCH, c = i % PITCH;
-    to[i] = r < count && c < width ? from[r * pitch + c] : 0.0f;
+    to[i] = r < count && c < width ? C::number(from[r * pitch + c]) : 0.0f;
   }
 }
 
 // Query rows ``first`` to ``rows`` against keys 0 to ``keys`` of one head. score(sum, row of the block, key) scales and
 // masks; put(row of the block, column, result) gets each result once; ``none``: the factor where no key has a weight.
-template <class C, class Score, class Put>
+// C::number(T) is an element in float32.
+template <class C, class T, class Score, class Put>
 TX_INLINE void tx_attend_f32(
-    const float* q, const float* k, const float* v, int64_t q_pitch, int64_t k_pitch, int64_t v_pitch, int64_t first,
+    const T* q, const T* k, const T* v, int64_t q_pitch, int64_t k_pitch, int64_t v_pitch, int64_t first,
     int64_t rows, int64_t keys, float* memory, float none, Score score, Put put) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   float* of_k = memory + C::WARPS * C::ROWS * C::DEPTH_PITCH;
   float* of_v = of_k + 32 * C::DEPTH_PITCH;
   float* p = of_v + 32 * C::WIDE_PITCH + warp * C::ROWS * 32;
   const float* own = memory + warp * C::ROWS * C::DEPTH_PITCH;
-  tx_stage_f32<C::WARPS * C::ROWS, C::WARPS * 32, C::DEPTH_PITCH>(
-      memory, q + first * q_pitch, q_pitch, rows - first, C::DEPTH);
+  tx_stage_f32<C, C::WARPS * C::ROWS, C::DEPTH_PITCH>(memory, q + first * q_pitch, q_pitch, rows - first, C::DEPTH);
   tx_rows_f32<C> sums;
   sums.start();
   for (int64_t t = 0; t < keys; t += 32) {
     __syncthreads();
-    tx_stage_f32<32, C::WARPS * 32, C::DEPTH_PITCH>(of_k, k + t * k_pitch, k_pitch, keys - t, C::DEPTH);
-    tx_stage_f32<32, C::WARPS * 32, C::WIDE_PITCH>(of_v, v + t * v_pitch, v_pitch, keys - t, C::WIDE);
+    tx_stage_f32<C, 32, C::DEPTH_PITCH>(of_k, k + t * k_pitch, k_pitch, keys - t, C::DEPTH);
+    tx_stage_f32<C, 32, C::WIDE_PITCH>(of_v, v + t * v_pitch, v_pitch, keys - t, C::WIDE);
     __syncthreads();
     float s[C::ROWS];
     sums.scores(own, of_k + lane * C::DEPTH_PITCH, s);

@@ -1,6 +1,7 @@
 """Attention in float32, in one pass over the keys (see kernels/attention_f32.cuh): any lengths, a broadcast mask.
 
-Knobs: ``warps`` of a block, query ``rows`` of a warp.
+No tensor cores are used; 16-bit floats are taken where heads are too large for the kernels that use them. Knobs:
+``warps`` of a block, query ``rows`` of a warp.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from tactix_builtin.cuda.tactics.entry import Entry, artifact
 from tactix_builtin.cuda.tactics.results import Rows
 from tactix_builtin.tactics import c_heads
 from tactix_builtin.tactics.c_heads import Heads
-from tactix_builtin.tactics.c_text import block
+from tactix_builtin.tactics.c_scalar import element
+from tactix_builtin.tactics.c_text import block, ctype
 
-MAX_DIM = 256
+MAX_DIM = 512
 KEYS = 32
 """Keys of a stage: one for each lane of a warp."""
 
@@ -30,8 +32,16 @@ def tactics() -> list[Tactic]:
     return [PlainAttentionTactic()]
 
 
+def heads(node: Node) -> Heads | Reject:
+    """What the node computes; or why this kernel is not for it."""
+    h = attention.heads(node, (DType.FP32, *attention.KINDS), MAX_DIM)
+    if isinstance(h, Heads) and h.dtype is not DType.FP32 and max(h.d, h.e) <= attention.MAX_DIM:
+        return Reject("tensor cores multiply heads of this size")
+    return h
+
+
 class PlainAttentionTactic(Tactic):
-    """float32; dims up to 256, symbolic batch, heads and lengths."""
+    """float32, and 16-bit floats of large heads; dims up to 512, symbolic batch, heads and lengths."""
 
     key = "tactix.cuda_attention_f32@1"
     implements = c_heads.LAYERS
@@ -39,15 +49,16 @@ class PlainAttentionTactic(Tactic):
     source = "cuda_c"
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        h = attention.heads(node, (DType.FP32,), MAX_DIM)
+        h = heads(node)
         if isinstance(h, Reject):
             return h
         limit = int(device.facts.get("shared_per_block", 48 << 10))
         options = [(4, 8), (4, 4), (8, 4), (4, 2), (4, 1), (1, 1)]
-        return [Variant.of(warps=w, rows=r) for w, r in options if _shared(h, w, r) <= limit]
+        found = [Variant.of(warps=w, rows=r) for w, r in options if _fits(h, w, r, limit)]
+        return found or Reject(f"a block has {limit} bytes of shared memory, too little for heads of {h.d} and {h.e}")
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        h = attention.heads(node, (DType.FP32,), MAX_DIM)
+        h = heads(node)
         assert isinstance(h, Heads)
         if not symbols(prod((*h.lead, h.s, h.t))) <= set(ctx.opt):
             return None
@@ -60,7 +71,7 @@ class PlainAttentionTactic(Tactic):
         return tile.START + waves * (stages * cycles + 2 * tile.LATENCY) / tile.CLOCK
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        h = attention.heads(node, (DType.FP32,), MAX_DIM)
+        h = heads(node)
         assert isinstance(h, Heads)
         warps, rows = int(variant.knob("warps")), int(variant.knob("rows"))
         e = Entry(node, 32 * warps)
@@ -68,6 +79,11 @@ class PlainAttentionTactic(Tactic):
         launch = e.launch(prod(h.lead) * ceildiv(h.s, warps * rows), _shared(h, warps, rows))
         text = _struct(h, warps, rows) + e.kernel(*body)
         return artifact([text], [launch], [e], ctx, more=("ptx.cuh", "attention_f32.cuh"))
+
+
+def _fits(h: Heads, warps: int, rows: int, limit: int) -> bool:
+    """Whether a block has the shared memory, and a thread the registers, where heads are large."""
+    return _shared(h, warps, rows) <= limit and rows * _wide_pitch(h) <= 8 * 256
 
 
 def _pitch(dim: int) -> int:
@@ -89,7 +105,8 @@ def _struct(h: Heads, warps: int, rows: int) -> str:
         "WARPS": warps, "ROWS": rows, "DEPTH": h.d, "WIDE": h.e, "LANES": _wide_pitch(h) // 32,
         "DEPTH_PITCH": _pitch(h.d), "WIDE_PITCH": _wide_pitch(h),
     }  # fmt: skip
-    return block("struct TX_NAME(heads)", *(f"static const int {k} = {v};" for k, v in values.items())) + ";\n"
+    kind, value = ctype(h.dtype), element(h.dtype, "x")
+    return attention.constants(values, block(f"TX_INLINE float number({kind} x)", f"return {value};"))
 
 
 def _body(h: Heads, e: Entry, node: Node, rows: int) -> list[str]:

@@ -356,6 +356,11 @@ def pools() -> list[Case]:
         x, b = real(2, 16, 8, 10, dtype="f16"), real(16, 1, 1, dtype="f16", seed=1)
         chain = [(op, [0], GEOMETRY[0]), ("Add", [2, 1], {}), ("Sigmoid", [3], {})]
         made.append(group("pool", [x, b], chain, results=(4, 3), anchor=0))
+    same = {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}
+    for op, t, c in (("AveragePool", "f16", 16), ("MaxPool", "f32", 5), ("AveragePool", "bf16", 12)):
+        x, scale = real(2, c, 7, 9, dtype=t), real(c, 1, 1, dtype=t, seed=1)
+        chain = [(op, [0], same), ("Sub", [2, 0], {}), ("Mul", [3, 1], {}), ("Add", [4, 0], {})]
+        made.append(group("pool", [x, scale], chain, results=(5, 3), anchor=0))
     x = real(1, 4, 6, 40)
     x[0, 1, 2, 5], x[0, 2, 0, 0], x[0, 3] = np.nan, np.inf, -np.inf
     made.append(one("pool", "MaxPool", [x], **GEOMETRY[1]))

@@ -7,6 +7,7 @@ pooling is a reduction.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
@@ -22,6 +23,7 @@ from tactix_builtin.cuda.tactics.site import Site
 from tactix_builtin.cuda.tactics.text import Args
 from tactix_builtin.layers.integer import BYTES
 from tactix_builtin.tactics import c_text
+from tactix_builtin.tactics.c_epilogue import Operand
 from tactix_builtin.tactics.c_pool import window_of
 from tactix_builtin.tactics.c_text import block
 
@@ -40,13 +42,11 @@ class PoolTactic(Tactic):
     source = "cuda_c"
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        found = fused.around(node, prologue=False)
+        found = _around(node)
         if isinstance(found, Reject):
             return found
         if found.spec.dtype not in FLOATS and (found.spec.dtype not in BYTES or node.layer.name == "AveragePool"):
             return Reject(f"no pooling of {found.spec.dtype.value} in CUDA")
-        if found.reads_source:
-            return Reject("what is pooled is read again behind the pooling")
         return [v for f in (NHWC, LINEAR) if (v := _variant(node, found, f))]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
@@ -55,11 +55,23 @@ class PoolTactic(Tactic):
         return None if seconds is None else seconds * slow
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        found = fused.around(node, prologue=False)
+        found = _around(node)
         assert isinstance(found, Around)
         pool = _Pool(Args(node), found, variant)
         body = pool.body()
         return text.kernel(pool.args, body, ctx, text.blocks(pool.site.threads))
+
+
+def _around(node: Node) -> Around | Reject:
+    """What surrounds the pooling, where what is pooled may be read again: as one more operand behind it."""
+    found = fused.around(node, prologue=False)
+    if isinstance(found, Reject) or not found.reads_source:
+        return found
+    x = found.spec
+    if x.shape != found.shape:
+        return Reject("what is pooled is read again behind the pooling, and its shape is another")
+    again = Operand(0, x.dtype, x.shape, c_text.contiguous_strides(x.shape), True)
+    return replace(found, after={**found.after, found.own: again})
 
 
 def _variant(node: Node, found: Around, fmt: Format) -> Variant | None:

@@ -118,11 +118,17 @@ class Builder(Recorded):
         return BuilderConfig()
 
     @recorded
-    def import_model(self, source: Any, enable: Iterable[str] = ()) -> NetworkDefinition:
+    def import_model(
+        self,
+        source: Any,
+        enable: Iterable[str] = (),
+        shapes: Mapping[str, Sequence[int | None]] | None = None,
+    ) -> NetworkDefinition:
         """The network of a model: a path, bytes, or what an importer claims.
 
-        ``enable``: packs whose converters may take operators that others provide. Raises ModelImportError,
-        UnsupportedOperator, ConfigError for a pack that is not there.
+        ``enable``: packs whose converters may take operators that others provide. ``shapes``: of inputs whose rank the
+        model does not tell, None for open sizes. Raises ModelImportError, UnsupportedOperator, ConfigError for a pack
+        that is not there.
         """
         for pack in sorted(enable):
             self.session.enable(pack)
@@ -134,6 +140,7 @@ class Builder(Recorded):
                 if importer.claims(source):
                     name = os.fsencode(Path(source).stem).decode(errors="replace") if file else ""
                     network = self.create_network(name)
+                    network.wanted = {k: tuple(s) for k, s in (shapes or {}).items()}
                     importer.load(source, network, self.session.active_converters())
                     return network
         known = ", ".join(i.format for i in importers) or "none"

@@ -185,6 +185,15 @@ class BuilderConfig:
             raise ConfigError("frozen needs a timing cache", do="Name its file, or freeze by a lock")
 
     @property
+    def input_shapes(self) -> dict[str, tuple[int | None, ...]]:
+        """Of the inputs that profiles name: sizes that all of them fix, else None."""
+        out: dict[str, tuple[int | None, ...]] = {}
+        for name in dict.fromkeys(k for p in self.profiles for k in p.shapes):
+            sizes = zip(*(row for p in self.profiles for row in p.shapes.get(name, ())), strict=False)
+            out[name] = tuple(d[0] if len(set(d)) == 1 else None for d in sizes)
+        return out
+
+    @property
     def numerics(self) -> frozenset[str]:
         """Kinds of rules that may fire, and of tactics that may bid."""
         own = set() if BuilderFlag.EXACT_NUMERICS in self.flags else {"reassociates"}

@@ -27,7 +27,9 @@ class NetworkDefinition(Recorded):
 
     ``read``: names of constants whose content the importer has built into attributes. ``origins``: names of constants
     that it computed, with the result that each was. ``demands``: what the importer takes for granted about symbols, and
-    the node for which it does. Errors go to the recorder of the builder that made it, or its own.
+    the node for which it does. ``wanted``: shapes of inputs that the caller builds for, None where a size is open; an
+    importer takes them for inputs of which the model tells no rank. Errors go to the recorder of the builder that made
+    it, or its own.
     """
 
     def __init__(self, layers: Mapping[str, Layer], name: str = "") -> None:
@@ -36,6 +38,7 @@ class NetworkDefinition(Recorded):
         self.constants: list[Value] = []
         self.limits: dict[str, int] = {}
         self.demands: dict[Assumption, str] = {}
+        self.wanted: dict[str, tuple[int | None, ...]] = {}
         self.read: set[str] = set()
         self.origins: dict[str, Value] = {}
         self._outputs: dict[str, Value] = {}
@@ -262,7 +265,9 @@ class NetworkDefinition(Recorded):
 
     def replace_output(self, name: str, new: Value) -> None:
         """Let the output of that name be another tensor."""
-        self._output_names[self._outputs[name]].remove(name)
+        names = self._output_names.pop(old := self._outputs[name])
+        if rest := [k for k in names if k != name]:
+            self._output_names[old] = rest
         self._outputs[name] = new
         self._output_names.setdefault(new, []).append(name)
 

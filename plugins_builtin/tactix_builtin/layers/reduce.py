@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,8 +44,9 @@ class Reduce(Layer):
         """Raises DTypeError."""
 
     def reference(self, attrs: ReduceAttrs, *inputs: Array) -> tuple[Array, ...]:
-        y = np.asarray(self.reduce(wide(inputs[0]), attrs.axes, attrs.keepdims))
-        return (y.astype(inputs[0].dtype, copy=False),)
+        with np.errstate(invalid="ignore"):
+            y = np.asarray(self.reduce(wide(inputs[0]), attrs.axes, attrs.keepdims))
+            return (y.astype(inputs[0].dtype, copy=False),)
 
     def reduce(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         """The numbers; 16-bit floats come as float32."""
@@ -63,12 +65,15 @@ class ReduceSum(Reduce):
 
 
 class ReduceMean(Reduce):
-    """The mean; of integers, truncated."""
+    """The mean; of integers, truncated. Of no floats it is NaN."""
 
     key = "tactix.ReduceMean@1"
     takes_epilogue = True
 
     def reduce(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        count = math.prod(x.shape[a] for a in axes)
+        if not count:  # numpy's own would warn
+            return np.true_divide(x.sum(axis=axes, keepdims=keepdims), count)
         y = x.mean(axis=axes, keepdims=keepdims)
         return np.trunc(y) if x.dtype.kind in "iu" else y
 

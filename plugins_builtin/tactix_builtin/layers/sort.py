@@ -72,6 +72,11 @@ class Arg(Layer):
 
     def reference(self, attrs: ArgAttrs, *inputs: Array) -> tuple[Array, ...]:
         x = wide(inputs[0])
+        kept = reduced(x.shape, (attrs.axis,), attrs.keepdims, self.key)
+        if x.size == 0 and 0 not in kept:
+            raise ShapeError(f"{self.key}: axis {attrs.axis} of a tensor {x.shape} has no elements to choose from")
+        if x.size == 0:
+            return (np.zeros(kept, np.int64),)
         if attrs.select_last_index:
             y = x.shape[attrs.axis] - 1 - self.find(np.flip(x, attrs.axis), attrs.axis)
         else:

@@ -11,7 +11,7 @@ FAMILIES = (
     "ops_math", "ops_nn", "ops_attention", "ops_shape", "ops_index", "ops_reduce", "ops_generate", "ops_resize",
     "ops_quantize", "ops_signal", "ops_selection", "ops_training", "ops_legacy", "ops_ml", "ops_svm", "ops_trees",
     "ops_microsoft", "ops_microsoft_attention", "ops_microsoft_quantized", "ops_text", "ops_image", "ops_random",
-    "ops_gradient", "ops_control", "ops_sequence",
+    "ops_gradient", "ops_control", "ops_sequence", "ops_refused",
 )  # fmt: skip
 
 

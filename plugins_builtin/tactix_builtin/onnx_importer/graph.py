@@ -169,13 +169,15 @@ class Walker:
                 scope.values[v.name] = self.network.add_input(v.name, dtype, (), element)
                 continue
             if v.type.WhichOneof("value") != "tensor_type":
-                kind = str(v.type.WhichOneof("value"))
-                raise UnsupportedOperator("the model takes something that is no tensor", who=who, why=kind)
+                raise _no_tensor(v, graph, who)
             if len(v.type.tensor_type.shape.dim) > RANK:
                 raise UnsupportedOperator("its rank is too high", who=who, why=f"more than {RANK}")
-            if not v.type.tensor_type.HasField("shape"):
-                raise ModelImportError("it has no rank", who=who, do="Give the input a shape; its dims may be symbols")
-            shape = [_dim(d, f"{v.name}_{i}", plain) for i, d in enumerate(v.type.tensor_type.shape.dim)]
+            shape: Sequence[Dim | None] = self.network.wanted.get(v.name, ())
+            if v.type.tensor_type.HasField("shape"):
+                shape = [_dim(d, f"{v.name}_{i}", plain) for i, d in enumerate(v.type.tensor_type.shape.dim)]
+            elif v.name not in self.network.wanted:
+                do = f'Give one to the build: shapes={{"{v.name}": (1, 3)}}, or --shapes {v.name}:1x3'
+                raise ModelImportError("it has no rank", who=who, why="the model declares no shape of it", do=do)
             dtype = dtype_of(v.type.tensor_type.elem_type, who)
             scope.values[v.name] = self.network.add_input(v.name, dtype, shape)
             _check_size(scope.values[v.name], who)
@@ -337,6 +339,14 @@ def _check_size(v: Value | None, who: str) -> None:
     if any(d < 0 for d in sizes) or math.prod(sizes) > LARGEST or v.spec.rank > RANK:
         why = f"dims are 0 or more, elements at most {LARGEST}, axes at most {RANK}"
         raise ModelImportError(f"no tensor is as {v.spec}", who=who, why=why)
+
+
+def _no_tensor(v: onnx.ValueInfoProto, graph: onnx.GraphProto, who: str) -> UnsupportedOperator:
+    """The error for an input that is a map, or of a kind that nobody has."""
+    readers = (f"{n.op_type} {n.name!r}" for n in graph.node if v.name in n.input)
+    why = f"a {v.type.WhichOneof('value')}, read by {next(readers, 'nothing')}"
+    do = "Export the model without the step that reads it, and give what that step gives: a tensor"
+    return UnsupportedOperator("the model takes something that is no tensor", who=who, why=why, do=do)
 
 
 def _dim(d: onnx.TensorShapeProto.Dimension, fresh: str, plain: Collection[str]) -> Dim:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tactix.contracts.graph import Value
-from tactix.words.dims import ceildiv, prod
+from tactix.words.dims import ceildiv, floordiv, prod
 from tactix.words.dtypes import DType
 from tactix_builtin.layers.common import axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
@@ -214,6 +214,8 @@ def matmul_bits(ctx: Context, node: Any) -> Value:
             f"weights of {bits} bits, or packed for one device, are not supported", do="Quantise to 2, 4 or 8 bits"
         )
     blocks = int(ceildiv(k, block))  # type: ignore[arg-type]
+    if any(v is not None and v.const is None for v in ctx.inputs[1:4]):
+        return _plus(ctx, _matmul_computed(ctx, (k, n, blocks, block), bits), 5)
     numbers = _fields(ctx.array(1).reshape(n, -1), bits)[:, :k].astype(np.float32)
     group = np.arange(k) // block if ctx.input(4) is None else ctx.array(4)[:k]
     scale, zero = ctx.array(2).reshape(n, blocks).astype(np.float32), _zeros(ctx, n, blocks, bits)
@@ -221,6 +223,42 @@ def matmul_bits(ctx: Context, node: Any) -> Value:
     a = ctx.tensor()
     y = ctx.layer("tactix.MatMul", [a, ctx.constant(np.ascontiguousarray(weights).astype(a.spec.dtype.numpy))])
     return _plus(ctx, y, 5)
+
+
+def _matmul_computed(ctx: Context, sizes: tuple[int, int, int, int], bits: int) -> Value:
+    """The product where only running tells weights, scales or zero points; ``sizes``: K, N, blocks, their length."""
+    k, n, blocks, block = sizes
+    if ctx.input(4) is not None:
+        ctx.fail("it has groups, and weights that only running tells", do="Make the weights initializers")
+    numbers = ctx.reshape(ctx.cast(_split(ctx, ctx.tensor(1), n, bits), DType.FP32), (n, blocks, block))
+    zero: Any = 1 << bits - 1
+    if ctx.input(3) is not None:
+        zero = ctx.tensor(3)
+        if zero.spec.dtype is DType.UINT8:
+            zero = _sliced(ctx, _split(ctx, zero, n, bits), blocks)
+        zero = ctx.cast(ctx.reshape(zero, (n, blocks, 1)), DType.FP32)
+    scale = ctx.cast(ctx.reshape(ctx.tensor(2), (n, blocks, 1)), DType.FP32)
+    rows = ctx.reshape(two(ctx, "Mul", two(ctx, "Sub", numbers, zero), scale), (n, blocks * block))
+    weights = ctx.layer("tactix.Transpose", [_sliced(ctx, rows, k)], perm=(1, 0))
+    return ctx.layer("tactix.MatMul", [ctx.tensor(), ctx.cast(weights, ctx.spec().dtype)])
+
+
+def _split(ctx: Context, raw: Value, n: int, bits: int) -> Value:
+    """Numbers of so many bits, (n, count) from bytes, the lowest bits first: as ``_fields`` of what is not constant."""
+    count = 8 // bits
+    raw = ctx.reshape(raw, (n, floordiv(raw.spec.numel, n), 1))
+    if count == 1:
+        return ctx.reshape(raw, raw.spec.shape[:2])
+    shifted = two(ctx, "Div", raw, [1 << bits * i for i in range(count)])
+    parts = two(ctx, "Mod", shifted, 1 << bits)
+    return ctx.reshape(parts, (n, raw.spec.shape[1] * count))
+
+
+def _sliced(ctx: Context, x: Value, size: int) -> Value:
+    """The first columns."""
+    if x.spec.shape[1] == size:
+        return x
+    return ctx.layer("tactix.Slice", [x], begins=(0,), sizes=(size,), axes=(1,), steps=(1,))
 
 
 def _zeros(ctx: Context, n: int, blocks: int, bits: int) -> Array:

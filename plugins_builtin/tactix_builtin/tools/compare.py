@@ -114,7 +114,9 @@ def _peers(
     def run(peer: str) -> Any:
         with peers.answering(peer, model):
             if peer == OWN_REFERENCE:
-                return evaluate(Builder(session.logger, session).import_model(model, given["enable"]), feed)
+                shapes = {name: getattr(x, "shape", ()) for name, x in feed.items()}
+                network = Builder(session.logger, session).import_model(model, given["enable"], shapes)
+                return evaluate(network, feed)
             return peers.RUNNERS[peer](model)(feed)
 
     for peer in against or (_usual_peer(model, session),):

@@ -84,7 +84,7 @@ def building(
         config.progress_monitor = progress
         builder = Builder(session.logger, session)
         progress.phase("import", 0)
-        network = builder.import_model(path, config.enabled)
+        network = builder.import_model(path, config.enabled, config.input_shapes)
         progress.finish("import")
         yield builder, network, config
 

@@ -10,10 +10,12 @@ import onnx
 import pytest
 from onnx.helper import make_node
 
+import tactix
 from tactix.contracts.expr import Scalar
 from tactix.contracts.importer import Converter
 from tactix.words.dims import sym
-from tactix.words.errors import ModelImportError, UnsupportedOperator
+from tactix.words.errors import ConfigError, ModelImportError, ShapeError, UnsupportedOperator
+from tactix_builtin import cli
 from tactix_builtin.onnx_importer import converters, importers
 from tactix_sdk.evaluate import evaluate
 from tactix_sdk.scalar_layer import pointwise
@@ -87,9 +89,10 @@ def test_every_unsupported_node_is_listed(imported: Any, model: Any) -> None:
 
 
 def test_a_refusal_names_node_operator_and_reason(imported: Any, model: Any) -> None:
-    nodes = [make_node("NonZero", ["x"], ["p"]), make_node("Squeeze", ["p"], ["y"], name="thin")]
-    with pytest.raises(UnsupportedOperator, match=r"'thin' \(ai.onnx::Squeeze, opset 18\).*only known by running"):
-        imported(model(nodes, {"x": (F32, [3])}, ["y"]))
+    nodes = [make_node("Tile", ["x", "n", "a"], ["y"], name="thick")]
+    proto = model(nodes, {"x": (F32, [3]), "n": (F32, []), "a": (F32, [])}, ["y"], opset=5)
+    with pytest.raises(UnsupportedOperator, match=r"'thick' \(ai.onnx::Tile, opset 5\).*input 1\) are not constant"):
+        imported(proto)
 
 
 def test_an_error_of_inference_names_the_node(imported: Any, model: Any) -> None:
@@ -191,8 +194,33 @@ def test_what_is_no_tensor_is_refused(imported: Any) -> None:
 def test_an_input_without_rank_is_refused(imported: Any) -> None:
     x = onnx.helper.make_tensor_value_info("x", 1, None)
     graph = onnx.helper.make_graph([], "g", [x], [onnx.helper.make_empty_tensor_value_info("x")])
-    with pytest.raises(ModelImportError, match="'x': it has no rank"):
+    with pytest.raises(ModelImportError, match=r"'x': it has no rank.*declares no shape.*--shapes x:1x3"):
         imported(onnx.helper.make_model(graph))
+
+
+def test_an_input_without_rank_takes_the_shape_that_is_built_for(tmp_path: Path, model: Any) -> None:
+    proto = model([make_node("Add", ["x", "x"], ["y"])], {"x": (F32, [])}, ["y"])
+    proto.graph.input[0].type.tensor_type.ClearField("shape")
+    onnx.save(proto, tmp_path / "m.onnx")
+    options: dict[str, Any] = {"level": 0, "timing_cache": False}
+    fixed = tactix.build(proto, shapes={"x": (2, 3)}, **options)
+    assert [io.shape for io in fixed.inputs] == [(2, 3)]
+    x = np.ones((5, 3), F32)
+    ranged = tactix.build(proto, shapes={"x": ((1, 3), (4, 3), (8, 3))}, **options)
+    np.testing.assert_array_equal(ranged(x), 2 * x)
+    with pytest.raises(ShapeError, match="is 9: profile"):
+        ranged(np.ones((9, 3), F32))
+    args = ["build", str(tmp_path / "m.onnx"), "--shapes", "x:2x3", "-O", "0", "-o", str(tmp_path / "m.plan")]
+    assert cli.main(args) == 0
+    assert cli.main(args[:2] + args[4:]) != 0
+
+
+@pytest.mark.parametrize("where", [{"y": (1,)}, {"x": (1,), "y": (1,)}])
+def test_shapes_of_inputs_that_are_not_there_are_refused(where: Any, model: Any) -> None:
+    proto = model([make_node("Neg", ["x"], ["y"])], {"x": (F32, [])}, ["y"])
+    proto.graph.input[0].type.tensor_type.ClearField("shape")
+    with pytest.raises((ConfigError, ModelImportError)):
+        tactix.build(proto, shapes=where, level=0, timing_cache=False)
 
 
 def test_claims(tmp_path: Path, model: Any) -> None:

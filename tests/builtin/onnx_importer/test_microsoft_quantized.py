@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from microsoft_oracle import Case, by_onnx_runtime, check
+from microsoft_oracle import Case, by_converter, by_onnx_runtime, check
 
 from tactix.words.errors import UnsupportedOperator
 
@@ -220,6 +220,20 @@ def test_few_bits(bits: int, size: tuple[int, int, int], imported: Any, model: A
     check(Case("MatMulNBits", more, attrs, (0,), fixed | {5}, {3: "m"}, 1e-4), imported, model)
 
 
+@pytest.mark.parametrize("size", [(40, 6, 16), (64, 5, 32), (33, 7, 16)], ids=str)
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_few_bits_that_only_running_tells(bits: int, size: tuple[int, int, int], imported: Any, model: Any) -> None:
+    """ONNX Runtime computes the same of initializers; its kernels take no others everywhere."""
+    weights, scale, zeros, attrs = matrix(*size, bits)
+    arrays = [normal(2, 3, size[0]), weights, scale, zeros, None, normal(size[1])]
+    floats = RNG.uniform(0, 9, scale.shape).astype(F32)
+    for given in (arrays, [*arrays[:3], None, *arrays[4:]], [*arrays[:3], floats]):
+        every = constant(*(i for i in range(1, len(given)) if given[i] is not None))
+        want = by_converter(Case("MatMulNBits", given, attrs, (0,), every), imported, model, False)
+        for own in (constant(), constant(1), constant(2)):
+            check(Case("MatMulNBits", given, attrs, (0,), own, {}, 1e-4), imported, model, want)
+
+
 @pytest.mark.parametrize("bits", [2, 4, 8])
 def test_zero_points_as_floats_and_groups_in_any_order(bits: int, imported: Any, model: Any) -> None:
     """ONNX Runtime's CPU has them for 4 bits only, and there leaves zero points out where groups are given."""
@@ -285,7 +299,12 @@ _TABLE = [bytes_of(np.uint8, 7, 16), np.zeros(3, np.int32), normal(7, 2)]
 REFUSED = [
     (Case("MatMulNBits", [normal(3, 40), _W, _S], {**_ATTRS, "bits": 3}, (0,), _FIXED), "3 bits"),
     (Case("MatMulNBits", [normal(3, 40), _W, _S], {**_ATTRS, "weight_prepacked": 1}, (0,), _FIXED), "one device"),
-    (Case("MatMulNBits", [normal(3, 40), _W, _S], _ATTRS), "only known by running"),
+    (Case("MatMulNBits", [normal(3, 40), _W, _S, None, np.zeros(40, np.int32)], _ATTRS), "it has groups"),
+    (Case("BeamSearch", [normal(3, 40)]), r"BeamSearch.*generation loop.*Export the decoder by itself"),
+    (Case("GreedySearch", [normal(3, 40)]), r"GreedySearch.*generation loop"),
+    (Case("Sampling", [normal(3, 40)]), r"Sampling.*generation loop"),
+    (Case("CastMap", [normal(3, 40)], domain="ai.onnx.ml"), r"CastMap.*map.*give the tensor"),
+    (Case("DictVectorizer", [normal(3, 40)], domain="ai.onnx.ml"), r"DictVectorizer.*map.*without DictVectorizer"),
     (Case("GatherBlockQuantized", _TABLE, _ROWS, (0,), constant(0, 2)), "gathered axis"),
     (Case("QLinearAveragePool", [bytes_of(np.uint8, 2, 7, 9, 3), one(0.05), None, one(0.03)],
           {"kernel_shape": [3, 3], "channels_last": 1, "auto_pad": "SAME_UPPER"}), "auto_pad"),

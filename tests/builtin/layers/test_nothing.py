@@ -1,0 +1,53 @@
+"""Reductions over no elements, by all tactics, against onnx's reference; ArgMax and ArgMin where there is nothing."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import onnx.parser
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+import tactix
+from tactix.words.errors import ExecutionError
+
+HEAD = '<ir_version: 9, opset_import: ["" : 20]>\n'
+REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+
+
+def ran(text: str, x: Any, **options: Any) -> Any:
+    engine = tactix.build(onnx.parser.parse_model(HEAD + text), level=0, timing_cache=False, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        return engine(x)
+
+
+@pytest.mark.parametrize("sources", [None, {"numpy"}], ids=["all", "numpy"])
+@pytest.mark.parametrize("op", REDUCTIONS)
+def test_reductions(op: str, sources: Any) -> None:
+    for shape, axes in (((0, 3), [0]), ((0, 3), [0, 1]), ((2, 0), [0])):
+        text = f"g (float[n, m] x) => (float[p, q] y) {{ a = Constant <value_ints={axes}> ()  y = Reduce{op} (x, a) }}"
+        x = np.zeros(shape, np.float32)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            want = ReferenceEvaluator(onnx.parser.parse_model(HEAD + text)).run(None, {"x": x})[0]
+        got = ran(text, x, tactic_sources=sources)
+        np.testing.assert_array_equal(got, want)
+        assert got.dtype == want.dtype
+
+
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("dims", ["n, m", "fixed"])
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+def test_places(op: str, dims: str, last: int) -> None:
+    """onnx's reference raises for a result without elements, where numpy would; ONNX Runtime gives it."""
+    for shape, axis, want in (((0, 0), 0, (1, 0)), ((0, 0), 1, (0, 1)), ((3, 0), 0, (1, 0)), ((0, 3), 1, (0, 1))):
+        declared = dims if dims != "fixed" else ", ".join(map(str, shape))
+        attrs = f"axis={axis}, select_last_index={last}"
+        text = f"g (float[{declared}] x) => (int64[p, q] y) {{ y = {op} <{attrs}> (x) }}"
+        got = ran(text, np.zeros(shape, np.float32))
+        assert (got.dtype, got.shape) == (np.int64, want)
+    with pytest.raises(ExecutionError, match=r"axis 0 of a tensor .* has no elements to choose from"):
+        ran(f"g (float[n, m] x) => (int64[p, q] y) {{ y = {op} (x) }}", np.zeros((0, 3), np.float32))

@@ -25,6 +25,8 @@ from tactix_sdk.testing.subject import Subject
 
 PATIENCE = 600.0
 """Seconds that a check may take."""
+IMPORTED = ("layers", "converters", "rules", "tactics")
+"""Registries of tactix whose modules take longest to import: the server has them before it is forked."""
 
 
 class Server:
@@ -67,7 +69,9 @@ def serve(subject: Subject, patience: float) -> None:
     """Answer names of checks on stdin with JSON on stdout; what a pack prints goes to stderr."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    Session(door="build", only=["tactix"])
+    session = Session(door="build", only=["tactix"])
+    for registry in IMPORTED:
+        getattr(session, registry)
     for line in sys.stdin:
         print(json.dumps(_checked(line.strip(), subject, patience)), file=out, flush=True)
 

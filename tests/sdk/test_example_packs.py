@@ -16,6 +16,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 PACKS = sorted(p.parent.name for p in EXAMPLES.glob("*/pyproject.toml"))
 NOTHING_TO_DO = (
     "the pack has no",
+    "no layer of the pack has a primitive",
     "running its tactics needs nothing of the pack",
     "its tactics run Python of the pack",
 )

@@ -27,9 +27,14 @@ def group() -> None:
 
 @group.command("new")
 @click.argument("name")
-@click.option("--layer", is_flag=True, help="With a layer: a pointwise activation.")
+@click.option("--layer", is_flag=True, help="With a layer: an activation called as the last word of NAME.")
 @click.option("--rule", is_flag=True, help="With a rule that rewrites networks.")
-@click.option("--tactic", type=click.Choice(list(TACTICS)), default=None, help="With a kernel for products, in this.")
+@click.option(
+    "--tactic",
+    type=click.Choice(list(TACTICS)),
+    default=None,
+    help="With a kernel, in this: for the layer of --layer; without it, and in Triton, for products.",
+)
 @click.option("--namespace", default="", help="Of the pack's keys; default: NAME with _ for -.")
 @click.option(
     "--path", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="The folder to write to."

@@ -13,6 +13,8 @@ from tactix.plugins.identity import normal
 from tactix.words.errors import ConfigError, InvalidArgument
 
 TACTICS = {"c": "C", "cuda": "CUDA C++", "triton": "Triton", "numpy": "numpy"}
+OWN_LAYER = ("c", "cuda", "numpy")
+"""Kinds of tactics that are for the pack's layer, where it has one; others are for products."""
 
 
 def create(
@@ -51,11 +53,13 @@ def _facts(name: str, layer: bool, rule: bool, tactic: str, namespace: str) -> d
     own = namespace or "_".join(words)
     if not re.fullmatch(r"[a-z][a-z0-9_]*", own) or own == "tactix":
         raise InvalidArgument(f"no namespace: {own!r}", do="Give a word of a-z, 0-9 and _, but not tactix")
-    last = words[-1]
+    last, for_own = words[-1], layer and tactic in OWN_LAYER
+    symbol = last if last[0].isalpha() else f"op{last}"
     return {
-        "dist": name, "module": "_".join(words), "namespace": own, "name": last if last[0].isalpha() else f"op{last}",
+        "dist": name, "module": "_".join(words), "namespace": own, "name": symbol,
         "title": last.capitalize(), "layer": layer, "rule": rule, "tactic": tactic, "language": TACTICS.get(tactic, ""),
-        "rule_name": f"{last}_of_sigmoid" if layer else "relu_once", "foreign": rule or bool(tactic),
+        "rule_name": f"{last}_of_sigmoid" if layer else "relu_once", "own": for_own,
+        "foreign": rule or bool(tactic and not for_own), "tactic_name": symbol if for_own else "matmul",
         "rule_variable": f"{last}_of_sigmoid" if layer else "once", "build": True,
         "runtime": layer or tactic == "numpy",
     }  # fmt: skip

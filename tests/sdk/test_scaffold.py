@@ -14,7 +14,7 @@ from sdk_site import Site
 
 from tactix_sdk import errors
 from tactix_sdk.cli import main
-from tactix_sdk.scaffold import TACTICS, create
+from tactix_sdk.scaffold import OWN_LAYER, TACTICS, create
 from tactix_sdk.testing import FAILED, PASSED, outcomes
 
 COMBINATIONS = [
@@ -36,6 +36,22 @@ def test_every_combination_passes(site: Site, layer: bool, rule: bool, tactic: s
     wanted |= {"tactic-reference", "tactic-shapes", "tactic-not-a-number", "lean-runtime"} & done if tactic else set()
     wanted |= {"tactic-reference", "lean-runtime"} if tactic in ("c", "numpy") else set()
     assert wanted <= done
+
+
+@pytest.mark.parametrize("tactic", OWN_LAYER)
+def test_a_tactic_beside_a_layer_is_for_that_layer(site: Site, tactic: str) -> None:
+    subject = site.new("acme-swish", layer=True, tactic=tactic)
+    assert [(t.key, t.implements) for t in subject.objects("tactics")] == [
+        ("acme_swish.swish@1", ("acme_swish.Swish@1",))
+    ]
+    assert not subject.session.inert("tactics")
+
+
+def test_the_help_says_what_a_tactic_is_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "--help"]) == 0
+    assert "for the layer of --layer; without it, and in Triton, for products" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_installed_by_pip_it_passes_its_own_tests(tmp_path: Path) -> None:

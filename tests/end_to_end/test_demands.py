@@ -42,6 +42,9 @@ MISFITS = {
              [zeros(3, 4), zeros(4, 2)], "n must be m, and m is 4, n is 3"),
     "broadcast": ("(float[n] x, float[4] y) => (float[4] z) { z = Add (x, y) }",
                   [zeros(3), zeros(4)], "n and 4 must be equal, or one of them 1, and n is 3"),
+    "resize": ("""(float[1, 1, n, 4] x) => (float[1, 1, 7, 4] y) {
+                    s = Constant <value_ints=[1, 1, 7, 4]> ()  y = Resize (x, , , s) }""",
+               [zeros(1, 1, 0, 4)], "n must be at least 1, and n is 0"),
     "computed": ("""(float[n, 4] x) => (int64[2] y) {
                       z = NonZero (x)  t = Transpose (z)  a = Constant <value_ints=[0]> ()  y = Squeeze (t, a) }""",
                  [np.ones((1, 4), np.float32)], "NonZero_0 must be 1, and NonZero_0 is 4"),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim
+from tactix.words.dims import Dim, assume, dmin
 from tactix.words.errors import InvalidArgument, ShapeError
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers.common import Array, Specs, required, wide
@@ -143,6 +143,9 @@ class Resize(Layer):
         ):
             if value not in known:
                 raise InvalidArgument(f"{self.key} knows no mode {value!r}", do=f"It has: {', '.join(known)}")
+        for size, out in zip(x.shape, attrs.sizes, strict=True):
+            if size != out:
+                assume(size, ">=", dmin(out, 1))  # elements are made of others
         return [TensorSpec(x.dtype, attrs.sizes)]
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 from simt import Case
 from tactic_cases import TACTICS, N, S, one, real, spec, symbolic, whole
 
+from tactix.words.dims import floordiv
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 
@@ -212,6 +213,27 @@ def resizes() -> list[Case]:
     return [*out, *symbolic("resize", [free], [{"n": 1}, {"n": 3}])]
 
 
+def symbolic_resizes() -> list[Case]:
+    """Sizes that only running tells: every way to place and to round, scales that are given."""
+    ways = {
+        "half_pixel": "round_prefer_floor", "half_pixel_symmetric": "round_prefer_ceil", "asymmetric": "floor",
+        "align_corners": "ceil", "pytorch_half_pixel": "simple", "tf_half_pixel_for_nn": "floor",
+    }  # fmt: skip
+    x, doubled = spec(N, 3, S, 5), (N, 3, 2 * S, 8)
+    nodes = [
+        h.node("Resize", [x], sizes=doubled, mode=m, coordinate_transformation_mode=c, nearest_mode=r)
+        for m in ("nearest", "linear", "cubic") for c, r in ways.items()
+    ]  # fmt: skip
+    nodes += [
+        h.node("Resize", [x], sizes=(N, 3, 7, 5), mode=m, exclude_outside=m == "cubic") for m in ("linear", "cubic")
+    ]
+    halved = (N, 3, floordiv(S * 3, 2), 5)
+    nodes.append(h.node("Resize", [x], sizes=halved, scales=(1.0, 1.0, 1.5, 1.0), mode="linear"))
+    nodes.append(h.node("Resize", [spec(N, S, dtype="u8")], sizes=(N, 4)))
+    nodes.append(h.node("Resize", [spec(N, S, S, dtype="f16")], sizes=(N, S + 3, 2), mode="linear"))
+    return symbolic("resize", nodes, [{"n": 1, "s": 1}, {"n": 2, "s": 6}, {"n": 1, "s": 13}])
+
+
 def grids() -> list[Case]:
     rng = np.random.default_rng(9)
     x, grid = real(2, 3, 5, 6), rng.uniform(-1.7, 1.7, (2, 4, 3, 2)).astype(np.float32)
@@ -305,6 +327,7 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
     "lines symbolic": symbolic_lines,
     "norms": norms,
     "resize": resizes,
+    "resize symbolic": symbolic_resizes,
     "grid sample": grids,
     "scatter": scatters,
     "quantize": quantized,

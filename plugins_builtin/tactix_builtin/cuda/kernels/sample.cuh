@@ -31,3 +31,27 @@ TX_INLINE void tx_taps(float u, int64_t size, int64_t (&p)[TAPS], float (&w)[TAP
     p[i] = (int64_t)tx_within(at, last);
   }
 }
+
+// The element of an axis of so many that is nearest to a place.
+TX_INLINE int64_t tx_element(double place, int64_t size) {
+  return place > 0.0 ? (place < (double)(size - 1) ? (int64_t)place : size - 1) : 0;
+}
+
+// The TAPS (2: linear, 4: cubic with coefficient a) elements around place x, and their weights, as Resize has them.
+// INSIDE: those beyond the ends get no weight; otherwise the outermost element stands for them.
+template <int TAPS, bool INSIDE>
+TX_INLINE void tx_resize_taps(double x, int64_t size, double a, int64_t (&p)[TAPS], float (&w)[TAPS]) {
+  const double base = floor(x) - (TAPS == 4 ? 1.0 : 0.0);
+  double shares[TAPS], sum = 0.0;
+#pragma unroll
+  for (int i = 0; i < TAPS; i++) {
+    const double at = base + i, t = fabs(at - x);
+    double s = TAPS == 2 ? 1.0 - t : t <= 1.0 ? ((a + 2.0) * t - (a + 3.0)) * t * t + 1.0
+                                              : a * (((t - 5.0) * t + 8.0) * t - 4.0);
+    if (INSIDE && !(at >= 0.0 && at < (double)size)) s = 0.0;
+    p[i] = tx_element(at, size);
+    sum += shares[i] = s;
+  }
+#pragma unroll
+  for (int i = 0; i < TAPS; i++) w[i] = (float)(shares[i] / sum);
+}

@@ -19,7 +19,7 @@ Nothing is skipped: what is not supported counts as failed.
 
 The newest forms alone are in there. `tests/opsets` compares every operator at every version at which it changed, in
 10,000 small models, with ONNX Runtime (with onnx's reference where that has no kernel); `differences.txt` beside it
-lists what is not the same, and why.
+lists what is not the same, and why. Operators of ai.onnx.ml are among them.
 
 """
 

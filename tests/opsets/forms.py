@@ -19,6 +19,10 @@ DTYPES: Mapping[str, Any] = {
 }  # fmt: skip
 """Element types as onnx's schemas write them."""
 
+ML = "ai.onnx.ml"
+AROUND = 15
+"""The main operator set of models of operators from other domains."""
+
 
 @dataclass(frozen=True)
 class Form:
@@ -54,7 +58,7 @@ def forms(*operators: str) -> Callable[[Callable[[str, int], Iterator[Form]]], A
 
 @dataclass(frozen=True)
 class Case:
-    """One form at one version."""
+    """One form at one version of an operator, whose name begins with its domain if that is not the main one."""
 
     op: str
     version: int
@@ -73,7 +77,9 @@ class Case:
         free = [v for v in graph.input if int(v.name[1:]) not in self.form.fixed]
         del graph.input[:]
         graph.input.extend(free)
-        opsets = [onnx.helper.make_opsetid("", self.version)]
+        domain, _ = split(self.op)
+        opsets = [onnx.helper.make_opsetid(domain, self.version)]
+        opsets += [onnx.helper.make_opsetid("", AROUND)] if domain else []
         return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
     def _parsed(self) -> onnx.GraphProto:
@@ -83,7 +89,8 @@ class Case:
         f = self.form
         names = [f"i{i}" if a is not None else "" for i, a in enumerate(f.arrays)]
         outputs = [f"o{i}" for i in range(f.outputs)]
-        node = onnx.helper.make_node(self.op, names, outputs, **f.attrs)
+        domain, name = split(self.op)
+        node = onnx.helper.make_node(name, names, outputs, domain=domain, **f.attrs)
         given = [(n, a) for n, a in zip(names, f.arrays, strict=True) if n]
         inputs = [onnx.helper.make_tensor_value_info(n, code(a), a.shape) for n, a in given]
         return onnx.helper.make_graph(
@@ -100,10 +107,16 @@ def code(a: Any) -> int:
     return onnx.TensorProto.STRING if a.dtype == object else int(onnx.helper.np_dtype_to_tensor_dtype(a.dtype))
 
 
+def split(op: str) -> tuple[str, str]:
+    """Domain and name."""
+    domain, _, name = op.rpartition("::")
+    return domain, name
+
+
 @functools.cache
-def versions(op: str, domain: str = "") -> tuple[int, ...]:
+def versions(op: str) -> tuple[int, ...]:
     """At which the operator changed, oldest first; a version that only removes it does not count."""
-    found = (s for s in onnx.defs.get_all_schemas_with_history() if (s.domain, s.name) == (domain, op))
+    found = (s for s in onnx.defs.get_all_schemas_with_history() if (s.domain, s.name) == split(op))
     return tuple(sorted(s.since_version for s in found if not s.deprecated))
 
 

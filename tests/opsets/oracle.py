@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from forms import FORMS, Case, versions
+from forms import FORMS, Case, split, versions
 
 Values = list[Any]
 
 OLDEST = 7
-"""Operator sets before are not promised by ONNX Runtime: its kernels may heed no attribute of theirs."""
+"""Main operator sets before are not promised by ONNX Runtime: its kernels may heed no attribute of theirs."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def cases(op: str) -> Iterable[Case]:
 
 def expected(case: Case) -> Expected | None:
     """None if nobody can tell."""
-    if case.version >= OLDEST and (found := by_onnx_runtime(case)) is not None:
+    if case.version >= _oldest(case.op) and (found := by_onnx_runtime(case)) is not None:
         return Expected(found, "ONNX Runtime")
     for twin in _twins(case):
         if (found := by_onnx_runtime(twin)) is not None:
@@ -44,10 +44,14 @@ def expected(case: Case) -> Expected | None:
     return None
 
 
-def _twins(case: Case, oldest: int = OLDEST) -> Iterable[Case]:
+def _oldest(op: str) -> int:
+    return 1 if split(op)[0] else OLDEST
+
+
+def _twins(case: Case, oldest: int = 0) -> Iterable[Case]:
     """The same case at other versions, newest first."""
     for v in reversed(versions(case.op)):
-        if v != case.version and v >= oldest:
+        if v != case.version and v >= (oldest or _oldest(case.op)):
             yield from (Case(case.op, v, f) for f in FORMS[case.op](v) if f.name == case.form.name)
 
 

@@ -27,7 +27,7 @@ from batch import BatchBuilder
 from forms import FORMS, Case
 from oracle import Expected, cases, expected
 
-FAMILIES = ("bodies", "networks", "pointwise", "reductions", "shapes")
+FAMILIES = ("bodies", "classical", "networks", "pointwise", "reductions", "shapes")
 """Modules that register forms."""
 
 for family in FAMILIES:

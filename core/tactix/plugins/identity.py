@@ -8,10 +8,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tactix.words.errors import ConfigError, InvalidArgument, PluginError
 
+T = TypeVar("T")
 OWN = "tactix"
 RESERVED = frozenset({OWN, "tensorrt", "trt", "onnx", "std"})
 NAMESPACE = r"[a-z][a-z0-9_]*"
@@ -19,6 +20,11 @@ NAME = r"[A-Za-z][A-Za-z0-9_]*(?:[.-][A-Za-z0-9_]+)*"
 VERSION = r"[1-9][0-9]*"
 
 _KEY = re.compile(rf"({NAMESPACE})\.({NAME})@({VERSION})")
+
+
+def own_first(things: Iterable[T], namespace: Callable[[T], str]) -> list[T]:
+    """Things in their order, those of tactix before those of packs. ``namespace``: whose a thing is."""
+    return sorted(things, key=lambda thing: namespace(thing) != OWN)
 
 
 @dataclass(frozen=True, order=True)

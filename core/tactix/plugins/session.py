@@ -18,7 +18,7 @@ from tactix.contracts.rule import AnyOf, Op, Rule
 from tactix.contracts.tactic import Tactic
 from tactix.plugins import loader
 from tactix.plugins.hookspecs import HOOKS, AllHooks, RuntimeHooks
-from tactix.plugins.identity import OWN, Provider, called, check_namespace
+from tactix.plugins.identity import OWN, Provider, called, check_namespace, own_first
 from tactix.plugins.loader import Plugin, Settings, Tombstone
 from tactix.plugins.registry import KINDS, Clash, Entry, Registry
 from tactix.words.errors import ConfigError, PluginError
@@ -183,8 +183,8 @@ class Session:
     def _own_first(self, kind: str) -> list[Any]:
         """What is in use of a registry, by key; tactix's own before that of packs."""
         self._report_inert(kind)
-        active = [e for e in self._registry(kind).entries() if not self.is_inert(kind, e)]
-        return [e.object for e in sorted(active, key=lambda e: e.namespace != OWN)]
+        active = (e for e in self._registry(kind).entries() if not self.is_inert(kind, e))
+        return [e.object for e in own_first(active, lambda e: e.namespace)]
 
     @property
     def _foreign(self) -> dict[str, Foreign]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from tactix.contracts.launcher import Launcher, LinkContext, Runnable
 from tactix.plan.extents import check, size_at
 from tactix.plan.memory import plan_memory
 from tactix.plan.schema import Plan
+from tactix.plugins.identity import own_first
 from tactix.run.memory import Weights
 from tactix.run.shapes import evaluated
 from tactix.words.dims import Env
@@ -131,7 +132,7 @@ class Program:
 
 def device_of(session: Any, wanted: str) -> Device:
     """The device of that key or kind, tactix's own before packs'. Raises ConfigError if there is none."""
-    for key in _own_first(session.devices):
+    for key in own_first(session.devices, _namespace):
         device: Device = session.devices[key]
         if wanted in (key, device.kind):
             return device
@@ -139,17 +140,15 @@ def device_of(session: Any, wanted: str) -> Device:
     raise ConfigError(f"no plugin provides device {wanted!r}", do=f"There are: {known or 'none'}")
 
 
-def _own_first(registry: Mapping[str, Any]) -> Iterator[str]:
-    """Keys in their order, those of tactix before those of packs."""
-    for own in (True, False):
-        yield from (key for key in registry if key.startswith("tactix.") is own)
+def _namespace(key: str) -> str:
+    return key.partition(".")[0]
 
 
 def allocator_of(session: Any, device: Device, wanted: str | Allocator = "") -> Allocator:
     """The first allocator for the device, tactix's own before packs', or the one of that key. Raises PluginError."""
     if not isinstance(wanted, str) and wanted.device == device.kind:
         return wanted
-    for key in _own_first(session.allocators):
+    for key in own_first(session.allocators, _namespace):
         a = session.allocators[key]
         if a.device == device.kind and wanted in ("", key):
             return a  # type: ignore[no-any-return]

@@ -21,14 +21,7 @@ from tactix_builtin.embedded.pack import Pack
 
 PROLOGUE = struct.Struct("<8sIIQQ32s")
 
-BRANCHES = """
-<ir_version: 8, opset_import: ["" : 17]>
-g (float[n, 4] x, bool which, int64 times) => (float[m, 4] y, float[k] sums) {
-  r = Relu (x)
-  y = If (which) <
-    then_branch = yes () => (float[a, 4] t) { t = Tanh (r) },
-    else_branch = no () => (float[c, 4] e) { e = Concat <axis = 0> (r, x) }
-  >
+SUMS = """\
   go = Constant <value = bool {1}> ()
   zero = Constant <value = float {0}> ()
   last, sums = Loop (times, go, zero) <
@@ -39,8 +32,22 @@ g (float[n, 4] x, bool which, int64 times) => (float[m, 4] y, float[k] sums) {
       more = Identity (c)
     }
   >
-}
 """
+"""Statements of a graph with an input ``times``: a loop whose iterations give numbers and their squares."""
+
+BRANCHES = (
+    """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 4] x, bool which, int64 times) => (float[m, 4] y, float[k] sums) {
+  r = Relu (x)
+  y = If (which) <
+    then_branch = yes () => (float[a, 4] t) { t = Tanh (r) },
+    else_branch = no () => (float[c, 4] e) { e = Concat <axis = 0> (r, x) }
+  >
+"""
+    + SUMS
+    + "}\n"
+)
 
 OBJECTS = """
 <ir_version: 8, opset_import: ["" : 17]>
@@ -93,21 +100,14 @@ g (float[n, 4] x, int64 times) => (float[n, 4] z) {
 }
 """
 
-STACKED = """
+STACKED = (
+    """
 <ir_version: 8, opset_import: ["" : 17]>
 g (float[n, 4] x, int64 times) => (float last, float[k] sums) {
-  go = Constant <value = bool {1}> ()
-  zero = Constant <value = float {0}> ()
-  last, sums = Loop (times, go, zero) <
-    body = b (int64 i, bool c, float before) => (bool more, float now, float s) {
-      one = Constant <value = float {1}> ()
-      now = Add (before, one)
-      s = Mul (now, now)
-      more = Identity (c)
-    }
-  >
-}
 """
+    + SUMS
+    + "}\n"
+)
 
 PLAIN = """
 <ir_version: 8, opset_import: ["" : 17]>

@@ -10,9 +10,12 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import tempfile
 
 import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "shared"))  # what several folders of tests import
 
 
 def _folder(variable: str) -> None:

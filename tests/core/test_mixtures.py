@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pytest
+from products import HALF, WIDE
 
 from tactix.contracts.artifact import KernelArtifact
-from tactix.contracts.layer import Layer
 from tactix.contracts.rule import Op, Rule, var
 from tactix.contracts.tactic import Tactic, Variant
 from tactix.fuse.rewrite import fuse
@@ -18,25 +17,8 @@ from tactix.network.definition import NetworkDefinition
 from tactix.select.choose import Choice
 from tactix.select.enumerate import Candidate
 from tactix.select.precision import NOT_FASTER, Lost, Lowering, Precisions, Stays
-from tactix.words.dtypes import DType
 from tactix.words.errors import BuildCancelled, InternalError, NoTacticError, TimingCacheError
-from tactix.words.tensor import TensorSpec
 
-
-class Product(Layer):
-    """As large as its input, float32."""
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-
-    def infer(self, attrs: Any, inputs: Any) -> list[TensorSpec]:
-        return [TensorSpec(DType.FP32, inputs[0].shape)]
-
-    def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
-        return (inputs[0].astype(np.float32),)
-
-
-WIDE, HALF = Product("t.Wide@1"), Product("t.Half@1")
 RULE = Rule("t.half", Op("t.Wide", (var("x"),)), lambda x: Op("t.Half", (x,)), numerics="fp16", phase="fuse")
 KEYS = frozenset({RULE.key})
 

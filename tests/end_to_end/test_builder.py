@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kept_log import KeptLog
 
 import tactix
 from tactix.api import configure
@@ -454,17 +455,11 @@ def test_what_has_no_kernel_in_float32_is_built_in_lower_precision() -> None:
 
 
 def test_a_device_without_a_precision_says_so_and_computes_in_float32() -> None:
-    warned: list[str] = []
-
-    class Log(tactix.Logger):
-        def log(self, severity: Any, message: str) -> None:
-            warned.append(message)
-
-    builder = tactix.Builder(Log())
+    builder = tactix.Builder(log := KeptLog())
     for flag in (BuilderFlag.FP16, BuilderFlag.TF32):
         made = builder.build_plan(relu(builder), config(flags={flag}))
         assert {o.spec.dtype.value for s in made.steps for o in (*s.inputs, *s.outputs)} == {"f32"}
-    assert [m.split(" has no way ")[1][:19] for m in warned if "has no way" in m] == [
+    assert [m.split(" has no way ")[1][:19] for m in log.lines if "has no way" in m] == [
         "to compute in fp16:", "to compute in tf32:",
     ]  # fmt: skip
 

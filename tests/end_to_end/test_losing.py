@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kept_log import KeptLog
 
 import tactix
 from tactix.config import BuilderFlag
@@ -20,24 +21,11 @@ from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
 from tactix.shortfall import Shortfall
 from tactix.words.errors import AllocationError, InternalError, NoTacticError
-from tactix.words.logger import Severity
 from tactix_builtin.explain import explain
 from tactix_builtin.lock import frozen
 from tactix_sdk.evaluate import evaluate
 
 FIRST = "#include <stdint.h>\nvoid TX_ENTRY(const int64_t* a, int tid, int nt) { if (!tid) ((float*)a[1])[0] = 42; }"
-
-
-class Log(tactix.Logger):
-    """Keeps warnings."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.warnings: list[str] = []
-
-    def log(self, severity: Severity, msg: str) -> None:
-        if severity is Severity.WARNING:
-            self.warnings.append(msg)
 
 
 class Pack:
@@ -90,11 +78,11 @@ def builder(*tactics: Tactic, own: bool = False) -> tactix.Builder:
     session = Session(plugins=[("test", Pack(*tactics))], enable=["test"])
     if own:
         session.strangers = dict  # type: ignore[method-assign]
-    return tactix.Builder(Log(), session)
+    return tactix.Builder(KeptLog(), session)
 
 
 def warnings(b: tactix.Builder) -> str:
-    assert isinstance(b.logger, Log)
+    assert isinstance(b.logger, KeptLog)
     return "\n".join(b.logger.warnings)
 
 
@@ -366,7 +354,7 @@ def test_what_has_no_memory_to_be_tried_is_estimated_and_not_lost(monkeypatch: p
         raise AllocationError("no memory")
 
     monkeypatch.setattr("tactix.select.measure.Measurer._tried", full)
-    log = Log()
+    log = KeptLog()
     builder = tactix.Builder(log)
     network = builder.create_network()
     (y,) = network.add_layer("tactix.Softmax", [network.add_input("x", "f32", (8, 64))], axis=1)

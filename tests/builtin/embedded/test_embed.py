@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kept_log import KeptLog
 
 import tactix
 from tactix.plan.schema import Plan, Requirement
@@ -36,18 +37,9 @@ def plan(*needs: Requirement) -> Plan:
     return Plan("p", (), (), (), (), (), requirements=needs)
 
 
-class Kept(tactix.Logger):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def log(self, severity: Any, msg: str) -> None:
-        self.lines.append(msg)
-
-
 @pytest.fixture
 def session() -> tactix.Session:
-    return tactix.Session(door="runtime", only=[], logger=Kept())
+    return tactix.Session(door="runtime", only=[], logger=KeptLog())
 
 
 def written(folder: Path, pack: Pack = PACK, name: str = "acme_so-1.0-py3-none-any.whl") -> str:

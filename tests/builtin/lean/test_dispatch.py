@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kept_log import KeptLog
 
 import tactix
 from tactix import BuilderFlag
@@ -165,19 +166,13 @@ def test_its_errors_are_ours(saved: Any) -> None:
 
 
 def test_settings_reach_the_guest(saved: Any) -> None:
-    lines: list[str] = []
-
-    class Kept(tactix.Logger):
-        def log(self, severity: Any, msg: str) -> None:
-            lines.append(msg)
-
     def tuned(header: dict[str, Any]) -> None:
         header["device"]["name"] = "another machine"
 
     data = rewritten(saved[0], tuned)
-    runtime = tactix.Runtime(Kept(), flavour="dispatch", on_untrusted="allow", max_threads=1)
+    runtime = tactix.Runtime(log := KeptLog(), flavour="dispatch", on_untrusted="allow", max_threads=1)
     runtime.deserialize(data)
-    assert any("another machine" in line for line in lines)
+    assert any("another machine" in line for line in log.lines)
     runtime.device = "nowhere"
     with pytest.raises(errors.PlanCompatibilityError, match="nowhere"):
         runtime.deserialize(data)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from kept_log import KeptLog
 from onnx import TensorProto, helper
 
 import tactix
@@ -70,25 +71,13 @@ def test_a_foreign_plan_is_refused_with_what_would_run_and_the_cures(
     assert recorder.num_errors() == 1
 
 
-class Kept(tactix.Logger):
-    """Keeps the warnings."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def log(self, severity: Any, msg: str) -> None:
-        if severity <= tactix.Severity.WARNING:
-            self.lines.append(msg)
-
-
 def test_a_foreign_plan_runs_on_references_with_one_warning(path: Path, plan: Plan, home: Become) -> None:
     home("other")
-    logger = Kept()
+    logger = KeptLog()
     engine = tactix.load(path, logger=logger, on_untrusted="references")
     np.testing.assert_array_equal(engine(X), WANT)
     assert engine.plan.meta["on_references"] is True
-    (line,) = logger.lines
+    (line,) = logger.warnings
     assert [part for part in _named(path, plan) if part not in line] == []
     assert [(s.artifact.launcher, s.artifact.code) for s in engine.plan.steps] == [("tactix.numpy@1", None)]
 
@@ -207,15 +196,15 @@ def test_a_plan_without_code_needs_nobody_and_says_so(tmp_path: Path) -> None:
     builder.build(network, config).save(tmp_path / "plain.plan")
     assert container.load(tmp_path / "plain.plan").seal.signature == b""
     x = np.float32([-1, 0, 2])
-    logger = Kept()
+    logger = KeptLog()
     np.testing.assert_array_equal(tactix.load(tmp_path / "plain.plan", logger=logger)(x), np.maximum(x, 0))
-    (line,) = logger.lines
+    (line,) = logger.warnings
     assert "nobody vouches for plan plain: it brings no code" in line
     verdict = tactix.Runtime().judge(container.load(tmp_path / "plain.plan"))
     assert (verdict.vouched, verdict.code, verdict.outcome) == ("", False, "runs")
     container.save(container.load(tmp_path / "plain.plan"), tmp_path / "signed.plan", LocalStore().sign)
     tactix.load(tmp_path / "signed.plan", logger=logger)
-    assert len(logger.lines) == 1
+    assert len(logger.warnings) == 1
 
 
 # -- tampering ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import io
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -15,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kept_log import KeptLog
 
 from tactix.plugins import loader
 from tactix.plugins._metadata import metadata
 from tactix.plugins.hookspecs import hookimpl
-from tactix.words.logger import Logger, Severity
+from tactix.words.logger import Severity
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -81,23 +81,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         sys.modules.pop(name, None)
 
 
-class Log(Logger):
-    """Keeps what it gets."""
-
-    def __init__(self) -> None:
-        super().__init__(Severity.VERBOSE, io.StringIO())
-        self.lines: list[tuple[Severity, str]] = []
-
-    def log(self, severity: Severity, msg: str) -> None:
-        self.lines.append((severity, msg))
-
-    def of(self, severity: Severity) -> list[str]:
-        return [m for s, m in self.lines if s is severity]
-
-
 @pytest.fixture
-def log() -> Log:
-    return Log()
+def log() -> KeptLog:
+    return KeptLog(Severity.VERBOSE)
 
 
 class Given:

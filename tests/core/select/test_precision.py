@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
+from products import HALF, WIDE
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.expr import cast
 from tactix.contracts.graph import Node
-from tactix.contracts.layer import Layer
 from tactix.contracts.rule import Op, Rule, var
 from tactix.contracts.tactic import Tactic, Variant
 from tactix.fuse.rewrite import fuse
@@ -20,24 +19,8 @@ from tactix.select.enumerate import Candidate
 from tactix.select.precision import NOT_FASTER, Lowering, Precisions, Times, corrected, pairs, slower
 from tactix.words.dtypes import DType
 from tactix.words.errors import ConfigError
-from tactix.words.tensor import TensorSpec
 from tactix_sdk.scalar_layer import PointwiseLayer
 
-
-class Product(Layer):
-    """As large as its input, float32."""
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-
-    def infer(self, attrs: Any, inputs: Any) -> list[TensorSpec]:
-        return [TensorSpec(DType.FP32, inputs[0].shape)]
-
-    def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
-        return (inputs[0].astype(np.float32),)
-
-
-WIDE, HALF = Product("t.Wide@1"), Product("t.Half@1")
 ROUND = PointwiseLayer("t.Round@1", lambda x: cast(x, DType.BF16))
 LOWERING = Rule(
     "t.half", Op("t.Wide", (var("x"),)), lambda x: Op("t.Half", (Op("t.Round", (x,)),)), numerics="fp16", phase="fuse"

@@ -8,12 +8,13 @@ import stat
 from pathlib import Path
 
 import pytest
+from kept_log import KeptLog
 
 import tactix
 from tactix.plan.schema import Plan
 from tactix.select.timing_cache import Timing, TimingCache, default_path
 from tactix.words.errors import TimingCacheError
-from tactix.words.logger import Logger, Severity
+from tactix.words.logger import Logger
 
 
 def test_what_was_put_is_found_by_another_process_and_old_entries_stay(tmp_path: Path) -> None:
@@ -37,7 +38,7 @@ def test_a_damaged_file_costs_a_warning(tmp_path: Path, text: str) -> None:
     """And is whole again after the build."""
     path = tmp_path / "timings.json"
     path.write_text(text)
-    heard = Heard()
+    heard = KeptLog()
     assert len(built(heard, path).steps) == 1
     (warning,) = (w for w in heard.warnings if "timings.json: cannot read the timing cache" in w)
     assert "is measured again" in warning
@@ -72,7 +73,7 @@ def test_the_users_own_file_is_nobody_elses(tmp_path: Path, monkeypatch: pytest.
         of_another_user(monkeypatch)
     else:
         path.chmod(0o620 if change == "group" else 0o602)
-    heard = Heard()
+    heard = KeptLog()
     foreign = TimingCache(path, private=True, warn=heard.warning)
     assert foreign.entries == {}
     assert "others own it or can write it" in heard.warnings[0]
@@ -110,7 +111,7 @@ def test_a_cache_that_cannot_be_written_costs_a_warning_not_the_build(tmp_path: 
     cache.put("a", Timing(1.0, 0.0, 0.0))
     with pytest.raises(TimingCacheError, match=r"timings\.json: cannot write"):
         cache.save()
-    heard = Heard()
+    heard = KeptLog()
     assert len(built(heard, path).steps) == 1
     assert [w for w in heard.warnings if "timings.json: cannot write the timing cache" in w]
     assert os.listdir(tmp_path) == ["file"]
@@ -122,16 +123,6 @@ def built(logger: Logger, path: Path) -> Plan:
     x = network.add_input("x", "f32", (8, 8))
     network.mark_output(network.add_layer("tactix.Softmax", [x], axis=1)[0], "y")
     return builder.build_plan(network, tactix.BuilderConfig(builder_optimization_level=1, timing_cache=path))
-
-
-class Heard(Logger):
-    def __init__(self) -> None:
-        super().__init__()
-        self.warnings: list[str] = []
-
-    def log(self, severity: Severity, msg: str) -> None:
-        if severity <= Severity.WARNING:
-            self.warnings.append(msg)
 
 
 def test_rows_of_earlier_versions_were_not_delayed(tmp_path: Path) -> None:

@@ -34,11 +34,16 @@ class PointwiseLayer(Layer):
 
     def scalar(self, attrs: Any, arity: int) -> expr.Scalar:
         """Raises InvalidArgument where the function does not give an expression."""
-        return self._bare(arity) if self.Attrs is NoAttrs else self._scalar(attrs, arity)
+        if self.Attrs is not NoAttrs:
+            return self._scalar(attrs, arity)
+        if arity not in self._bare:
+            self._bare[arity] = self._scalar(attrs, arity)
+        return self._bare[arity]
 
-    @functools.cache  # noqa: B019 - a layer lives as long as its pack, and arities are few
-    def _bare(self, arity: int) -> expr.Scalar:
-        return self._scalar(NoAttrs(), arity)
+    @functools.cached_property
+    def _bare(self) -> dict[int, expr.Scalar]:
+        """By arity, where there are no attributes; with the layer, as packs come and go."""
+        return {}
 
     def _scalar(self, attrs: Any, arity: int) -> expr.Scalar:
         try:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import operator
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tactix.contracts.layer import NoAttrs
 from tactix.words.dtypes import DType
 from tactix.words.errors import InvalidArgument
 from tactix.words.tensor import TensorSpec
@@ -66,3 +69,19 @@ def test_numbers_of_any_kind_are_constants() -> None:
     layer = made(lambda x: x * np.float32(0.5) + np.int64(2) - math.pi + True)
     (got,) = layer.reference(layer.Attrs(), X)
     np.testing.assert_allclose(got, X * 0.5 + 3 - math.pi, rtol=1e-6)
+
+
+def test_a_layer_without_attributes_asks_its_function_once_and_is_kept_by_nobody():
+    asked = []
+
+    def double(x):
+        asked.append(x)
+        return x + x
+
+    layer = PointwiseLayer("t.Double@1", double)
+    assert layer.scalar(NoAttrs(), 1) is layer.scalar(NoAttrs(), 1)
+    assert len(asked) == 1
+    held = weakref.ref(layer)
+    del layer
+    gc.collect()
+    assert held() is None

@@ -134,18 +134,27 @@ class Builder(Recorded):
             self.session.enable(pack)
         if (file := isinstance(source, (str, Path))) and not os.path.isfile(source):
             raise ModelImportError("no file" if os.path.exists(source) else "no such file", who=str(source))
-        importers = self.session.active_importers()
-        for importer in importers:
+        if (importer := self.importer_of(source)) is None:
+            known = ", ".join(i.format for i in self.session.active_importers()) or "none"
+            who = str(source) if file else type(source).__name__
+            raise ModelImportError("no importer knows this model", who=who, why=f"formats with an importer: {known}")
+        name = os.fsencode(Path(source).stem).decode(errors="replace") if file else ""
+        network = self.create_network(name)
+        network.wanted = {k: tuple(s) for k, s in (shapes or {}).items()}
+        with self._blaming(importer):
+            importer.load(source, network, self.session.active_converters())
+        return network
+
+    def importer_of(self, source: Any) -> Importer | None:
+        """The first importer in use that claims a model; None if there is none.
+
+        Raises ModelImportError for a pack's importer that fails.
+        """
+        for importer in self.session.active_importers():
             with self._blaming(importer):
                 if importer.claims(source):
-                    name = os.fsencode(Path(source).stem).decode(errors="replace") if file else ""
-                    network = self.create_network(name)
-                    network.wanted = {k: tuple(s) for k, s in (shapes or {}).items()}
-                    importer.load(source, network, self.session.active_converters())
-                    return network
-        known = ", ".join(i.format for i in importers) or "none"
-        who = str(source) if file else type(source).__name__
-        raise ModelImportError("no importer knows this model", who=who, why=f"formats with an importer: {known}")
+                    return importer
+        return None
 
     @contextmanager
     def _blaming(self, importer: Importer) -> Iterator[None]:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tactix.plan.schema import Plan
 from tactix.words.errors import InvalidArgument, PlanFormatError
+
+if TYPE_CHECKING:
+    from tactix.plugins.session import Session
 
 _TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
 _TEXTS = {"type": "array", "items": _TEXT}
@@ -62,14 +65,18 @@ lowered, why others, which a rule might have lowered, stayed as they were, and t
 ``measured`` or ``cached`` in turns, or ``apart``, each by itself."""
 
 
-def explain(source: Any, node: str = "") -> dict[str, Any]:
+def explain(source: Any, node: str = "", session: Session | None = None) -> dict[str, Any]:
     """The JSON document of SCHEMA for a plan, an engine, or a plan file. ``node``: a step, or a node of the model.
 
+    ``session``: its tactics that wait to be enabled are among the rejections of the nodes that they are for.
     Raises InvalidArgument for a node that is not there; PlanFormatError; OSError.
     """
     plan = _plan(source)
     try:
         rows = [_row(name, facts, plan.ledger["fusion"]) for name, facts in plan.ledger["nodes"].items()]
+        if session is not None:
+            for row in rows:
+                row["rejections"] += _inert(session, plan, row)
     except (LookupError, TypeError, AttributeError) as e:
         raise PlanFormatError("the plan's ledger cannot be read", who=plan.name, why=repr(e)[:200]) from e
     return {
@@ -105,6 +112,18 @@ def _candidate(c: Mapping[str, Any], best: float | None) -> dict[str, Any]:
     if best is not None and "seconds" in c and not c["chosen"] and c["status"] != "rejected":
         out["costs_more"] = c["seconds"] - best
     return out
+
+
+def _inert(session: Session, plan: Plan, row: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Tactics that could bid for a node if their pack were enabled, and did not when the plan was built."""
+    device = session.devices.get(plan.device.get("key", ""))
+    known = {c["tactic"] for c in (*row["candidates"], *row["rejections"])}
+    return [
+        {"tactic": e.key, "reason": f"of {e.provider}, disabled until enabled: --enable {e.namespace}"}
+        for e in session.tactics.entries()
+        if session.is_inert("tactics", e) and e.key not in known and device is not None
+        and e.object.device == device.kind and {row["kind"], "*"} & {*e.object.implements}
+    ]  # fmt: skip
 
 
 def _parts_of(name: str, splits: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

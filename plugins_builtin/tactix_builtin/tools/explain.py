@@ -7,6 +7,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from tactix.plugins.session import Session
 from tactix.shortfall import Shortfall
 from tactix_builtin.explain import SCHEMA, explain
 from tactix_builtin.tools import options, show
@@ -21,18 +22,20 @@ SHOWN = 8
 @click.option("--all", "whole", is_flag=True, help="Every candidate and reason, not the first few.")
 @click.option("--schema", is_flag=True, help="Print the JSON schema of what --json prints.")
 @options.json_option
-def command(plan: str | None, node: str, whole: bool, schema: bool, as_json: bool) -> None:
+@click.pass_obj
+def command(session: Session, /, plan: str | None, node: str, whole: bool, schema: bool, as_json: bool) -> None:
     """Tell why PLAN is as it is: what bid for each step, how fast each was, and why others did not.
 
     With NODE, a step or a node of the model, also which rules made the step or nearly did, and what another choice
-    would cost. The plan's ledger is read; nothing is run.
+    would cost. The plan's ledger is read; nothing is run. Tactics of packs that are installed now and not enabled are
+    named, too.
     """
     if schema:
         show.print_json(SCHEMA)
         return
     if plan is None:
         raise click.UsageError("Missing argument 'PLAN'.")
-    facts = explain(plan, node)
+    facts = explain(plan, node, session)
     if as_json:
         show.print_json(facts)
     elif node:

@@ -25,7 +25,7 @@ SHOWN = 200
 @options.json_option
 @click.pass_obj
 def command(session: Session, /, file: str, shapes: Any, as_json: bool) -> int:
-    """Show FILE: a plan or an ONNX model. Nothing of it is run.
+    """Show FILE: a plan, or a model in ONNX or a format that a pack imports. Nothing of it is run.
 
     Of a plan: inputs and outputs, layers with the tactic of each, rules that fired, memory. Of a model: inputs and
     outputs, nodes per operator, and every node that cannot be imported with the reason. Exit code 1 if there is one.
@@ -65,7 +65,8 @@ def show_plan(file: str, shapes: options.Shapes, console: Console | None) -> Non
 
 def print_model(console: Console, facts: dict[str, Any]) -> None:
     opsets = ", ".join(f"{domain} {version}" for domain, version in facts["opsets"].items())
-    show.line(console, f"{facts['file']}: {facts['nodes']} nodes, {facts['parameters']} parameters, opset {opsets}")
+    kind = f"opset {opsets}" if opsets else f"imported from {facts['format']}"
+    show.line(console, f"{facts['file']}: {facts['nodes']} nodes, {facts['parameters']} parameters, {kind}")
     _print_io(console, facts)
     rows = [[r["operator"], r["count"], "yes" if r["supported"] else "NO", _first(r)] for r in facts["operators"]]
     console.print(show.table("Operators", ["operator", "nodes", "known", "where"], rows, right=["nodes"]))

@@ -1,4 +1,4 @@
-"""What is in an ONNX file, before anything is built: io, operators, and every node that cannot be imported."""
+"""What is in a model, before anything is built: io, operators, and of ONNX every node that cannot be imported."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tactix.builder import Builder
+from tactix.contracts.graph import Value
 from tactix.network.definition import NetworkDefinition
 from tactix.words.dtypes import DType
 from tactix.words.errors import ModelImportError
 from tactix_builtin.onnx_importer.catalog import Catalog, domain_of, opsets_of
-from tactix_builtin.onnx_importer.importer import fill, locate, read
+from tactix_builtin.onnx_importer.importer import OnnxImporter, fill, locate, read
 from tactix_builtin.onnx_importer.survey import Refusal, Survey
 from tactix_builtin.onnx_importer.weights import RANK, Array, Weights, dtype_of
 from tactix_builtin.pack_info import packs
@@ -35,8 +37,13 @@ LARGEST = 1 << 31
 def report(path: str, session: Session) -> dict[str, Any]:
     """JSON: io, opsets, counts, operators with ``supported`` and their first nodes, and what ``survey`` tells.
 
-    Raises ModelImportError for a file that is no model, or whose graph is none.
+    Of a format that a pack imports: the layers that its importer makes. Raises ModelImportError for a file that is no
+    model, or whose graph is none, and what that importer raises.
     """
+    builder = Builder(session=session)
+    importer = builder.importer_of(path)
+    if importer is not None and importer.key != OnnxImporter.key:
+        return layers(path, importer.format, builder.import_model(path))
     model, folder = read(path)
     catalog = Catalog(session.active_converters(), session.layers.values(), model.functions)
     opsets = opsets_of(model.opset_import)
@@ -44,6 +51,7 @@ def report(path: str, session: Session) -> dict[str, Any]:
     weights = {t.name for t in model.graph.initializer}
     facts = {
         "kind": "model",
+        "format": "onnx",
         "file": path,
         "name": model.graph.name,
         "producer": f"{model.producer_name} {model.producer_version}".strip(),
@@ -56,6 +64,30 @@ def report(path: str, session: Session) -> dict[str, Any]:
         "unsupported": [r["operator"] for r in operators if not r["supported"]],
     }
     return facts | survey(path, model, folder, session)
+
+
+def layers(path: str, format: str, network: NetworkDefinition) -> dict[str, Any]:
+    """The same JSON of a network that an importer made."""
+    rows: dict[str, dict[str, Any]] = {}
+    for node in network.nodes:
+        key = node.layer.key
+        row = rows.setdefault(key, {"operator": key, "count": 0, "supported": True, "nodes": []})
+        row["count"] += 1
+        if len(row["nodes"]) < NAMED:
+            row["nodes"].append(node.name)
+    outputs = zip(network.output_names, network.outputs, strict=True)
+    return {
+        "kind": "model", "format": format, "file": path, "name": network.name, "producer": "", "opsets": {},
+        "inputs": [_value(v.name, v) for v in network.inputs], "outputs": [_value(name, v) for name, v in outputs],
+        "nodes": len(network.nodes), "parameters": sum(int(v.const.size) for v in network.constants),
+        "operators": sorted(rows.values(), key=lambda r: (-r["count"], r["operator"])), "unsupported": [],
+        "refused": [], "refused_count": 0, "not_reached": 0, "unreadable": {}, "packs_not_in_use": {},
+    }  # fmt: skip
+
+
+def _value(name: str, value: Value) -> dict[str, Any]:
+    shape = [d if isinstance(d, int) else str(d) for d in value.spec.shape]
+    return {"name": name, "dtype": value.spec.dtype.value, "shape": shape}
 
 
 def _operators(model: onnx.ModelProto, catalog: Catalog, opsets: dict[str, int]) -> list[dict[str, Any]]:

@@ -12,9 +12,11 @@ import pytest
 import tactix
 from tactix.api import configure
 from tactix.plan import container
+from tactix.plugins.session import Session
 from tactix.words.errors import InvalidArgument
 from tactix_builtin.cli import main
 from tactix_builtin.explain import SCHEMA, explain
+from tactix_sdk import Reject, c_tactic, hookimpl
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +105,23 @@ def test_what_stays_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     out = capsys.readouterr().out
     assert "in lower precision: 1 layers; as they were: 1" in out
     assert "large: FP16 does not hold its constants" in out
+
+
+class Waiting:
+    """A pack with a tactic for a layer of tactix's."""
+
+    @hookimpl
+    def tactix_tactics(self) -> list[Any]:
+        return [c_tactic("acme.gemm@1", "tactix.MatMul@1")(lambda op: Reject("never"))]
+
+
+def test_tactics_that_wait_for_their_pack_to_be_enabled_are_named(engine: Any) -> None:
+    session = Session(plugins=[("acme", Waiting())])
+    told = {r["name"]: r["rejections"] for r in explain(engine, session=session)["nodes"]}
+    said = [[x["reason"] for x in rows if x["tactic"] == "acme.gemm@1"] for rows in told.values()]
+    assert sorted(map(len, said)) == [0, 1]
+    (reason,) = max(said, key=len)
+    assert reason.endswith("disabled until enabled: --enable acme")
+    assert fits(explain(engine, session=session), SCHEMA)
+    session.enable("acme")
+    assert "acme.gemm@1" not in json.dumps(explain(engine, session=session))

@@ -12,11 +12,15 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from rich.console import Console
 
 from tactix.plugins.session import Session
+from tactix.words.errors import ModelImportError
 from tactix_builtin import cli
 from tactix_builtin.onnx_importer.wire import LARGE
 from tactix_builtin.tools import inspect_shapes, model_report
+from tactix_builtin.tools.inspect import print_model
+from tactix_sdk import hookimpl
 
 Tool = Callable[..., Any]
 SHAPE: list[Any] = ["n", 3, 4, 4]
@@ -197,3 +201,46 @@ def test_many_refused_nodes_are_counted(tmp_path: Path, tool: Tool, capsys: pyte
     out = capsys.readouterr().out
     assert "and 100 more" in out
     assert "t299" not in out
+
+
+class Chain:
+    """Files of words: layers of tactix's, one behind the other."""
+
+    key, format = "acme.chain@1", "chain"
+
+    def claims(self, source: Any) -> bool:
+        return str(source).endswith(".chain")
+
+    def load(self, source: Any, network: Any, converters: Any) -> None:
+        x = network.add_input("x", "f32", ("n", 3))
+        for word in Path(source).read_text().split():
+            (x,) = network.add_layer(f"tactix.{word}", [x])
+        (x,) = network.add_layer("tactix.Add", [x, network.add_constant(np.ones(3, np.float32))])
+        network.mark_output(x, "y")
+
+
+class Chains:
+    @hookimpl
+    def tactix_importers(self) -> list[Any]:
+        return [Chain()]
+
+
+def test_a_format_that_a_pack_imports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "it.chain"
+    path.write_text("Relu Tanh Relu")
+    facts = model_report.report(str(path), Session(plugins=[("acme", Chains())]))
+    assert (facts["format"], facts["name"], facts["nodes"], facts["parameters"]) == ("chain", "it", 4, 3)
+    assert facts["inputs"] == [{"name": "x", "dtype": "f32", "shape": ["n", 3]}]
+    assert facts["outputs"] == [{"name": "y", "dtype": "f32", "shape": ["n", 3]}]
+    found = [(r["operator"], r["count"]) for r in facts["operators"]]
+    assert found == [("tactix.Relu@1", 2), ("tactix.Add@1", 1), ("tactix.Tanh@1", 1)]
+    json.dumps(facts)
+    print_model(Console(width=400), facts)
+    assert "4 nodes, 3 parameters, imported from chain" in capsys.readouterr().out
+
+
+def test_the_error_of_a_packs_importer_names_the_pack(tmp_path: Path) -> None:
+    path = tmp_path / "it.chain"
+    path.write_bytes(b"\xff")
+    with pytest.raises(ModelImportError, match=r"importer acme.chain@1 of .*UnicodeDecodeError"):
+        model_report.report(str(path), Session(plugins=[("acme", Chains())]))

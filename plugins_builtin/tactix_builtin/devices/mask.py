@@ -53,12 +53,13 @@ def _kept(entries: list[str], features: frozenset[str]) -> frozenset[str]:
 
 def _named(pattern: str) -> set[str]:
     """The features that a name with or without ``*`` stands for. Raises ConfigError if there is none."""
-    from difflib import get_close_matches
     from fnmatch import fnmatchcase
 
     known = sorted(X86 | set(ARM.values()))
     if found := {f for f in known if fnmatchcase(f, pattern)}:
         return found
+    from difflib import get_close_matches
+
     near = get_close_matches(pattern, [*LEVELS, *known], 3)
     do = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join([*LEVELS, *known])}"
     raise ConfigError(f"no level or feature is called {pattern!r}", who=MASK, do=do)

@@ -11,12 +11,13 @@ from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dims import Dim
-from tactix_builtin.cuda.tactics import scalar as cuda_scalar
-from tactix_builtin.cuda.tactics import text as cuda_text
-from tactix_builtin.tactics import c_scalar, c_text
-from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, epilogue
-from tactix_builtin.tactics.c_scalar import Code, element, stored
-from tactix_builtin.tactics.c_tile import row_offset
+from tactix_codegen.c import scalar as c_scalar
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.epilogue import Epilogue, Operand, epilogue
+from tactix_codegen.c.scalar import Code, element, stored
+from tactix_codegen.c.tile import row_offset
+from tactix_codegen.cuda import scalar as cuda_scalar
+from tactix_codegen.cuda import text as cuda_text
 
 if TYPE_CHECKING:
     from tactix_sdk.kernel import Kernel, Operation

@@ -14,7 +14,7 @@ from tactix.contracts.layer import Layer, NoAttrs
 from tactix.words.dims import broadcast_shapes
 from tactix.words.errors import InvalidArgument, PluginError
 from tactix.words.tensor import TensorSpec
-from tactix_sdk.numerics import evaluate
+from tactix_codegen.numerics import evaluate
 from tactix_sdk.symbolic import propagate
 
 

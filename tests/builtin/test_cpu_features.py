@@ -18,7 +18,7 @@ from tactix_builtin.devices import cpu, mask
 from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.devices.features import ARM, LEVELS, MASK, V2, V3, V4, X86, vector_bits
 from tactix_builtin.devices.mask import masked
-from tactix_builtin.tactics.c_target import required_features
+from tactix_codegen.c.target import required_features
 
 EXTRAS = frozenset({"avx512_bf16", "avx512_vnni", "avx512vbmi"})
 TILES = frozenset({"amx_tile", "amx_int8", "amx_bf16"})

@@ -22,7 +22,7 @@ from tactix_builtin.cuda.graph import COPIES, CudaRun
 from tactix_builtin.cuda.launcher import CubinLauncher
 from tactix_builtin.cuda.memory import PoolAllocator, RecyclingAllocator
 from tactix_builtin.cuda.nvrtc import NvrtcCompiler
-from tactix_builtin.cuda.target import target
+from tactix_codegen.cuda.target import target
 
 pytestmark = pytest.mark.gpu
 

@@ -14,7 +14,7 @@ from tactix.contracts.expr import Scalar, cast, select
 from tactix.words.dims import Dim, dmax, dmin, evaluate, floordiv, mod, sym
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_sdk import numerics
+from tactix_codegen import numerics
 from tactix_sdk.scalar_layer import PointwiseLayer
 from tactix_sdk.symbolic import LIMIT, content, propagate
 

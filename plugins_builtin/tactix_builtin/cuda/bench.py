@@ -31,7 +31,7 @@ from tactix.words.dims import Env, evaluate
 from tactix.words.errors import AllocationError, ExecutionError, TactixError
 from tactix.words.tensor import Format
 from tactix_builtin.cuda.finals import Finals
-from tactix_builtin.cuda.target import COLD
+from tactix_codegen.cuda.target import COLD
 
 if TYPE_CHECKING:
     from tactix_builtin.cuda.device import CudaDevice

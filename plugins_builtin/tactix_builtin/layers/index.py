@@ -15,7 +15,7 @@ from tactix.words.errors import DTypeError, ShapeError, out_of_range
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.layers.common import Array, Movement, Specs, axis_of, pick, required, same_dim, wide
 from tactix_builtin.layers.shape import AxisAttrs
-from tactix_sdk.numerics import array
+from tactix_codegen.numerics import array
 
 
 def _indices(spec: TensorSpec, who: str) -> TensorSpec:

@@ -12,7 +12,8 @@ from tactix.words.errors import InternalError
 from tactix_builtin.layers import FAMILIES
 from tactix_builtin.lean.untyped import untyped
 
-PLACES = {"tactix": (), "tactix_builtin": ("builtin",), "tactix_sdk": ("sdk",)}
+PACKS = ("builtin", "codegen", "cpu", "cublaslt", "cuda", "cudnn", "ops", "refit", "runtime", "sdk", "ship", "trust")
+PLACES: dict[str, tuple[str, ...]] = {"tactix": (), **{f"tactix_{name}": (name,) for name in PACKS}}
 """Where in the lean package the modules of each of ours lie."""
 
 ENTRY = "tactix_builtin.lean.entry"
@@ -48,7 +49,7 @@ COLD = (
     "tactix_builtin.cuda", "tactix_builtin.devices.mask", "tactix_builtin.embedded", "tactix_builtin.flavours.held",
     "tactix_builtin.flavours.phased", "tactix_builtin.flavours.references", "tactix_builtin.flavours.values",
     "tactix_builtin.launchers.control", "tactix_builtin.launchers.numpy_launcher", "tactix_builtin.trust.changing",
-    "tactix_sdk", *LAYERS,
+    "tactix_codegen", "tactix_sdk", *LAYERS,
 )  # fmt: skip
 """What a plan of kernels for the CPU does not need: kept compressed until something imports it."""
 

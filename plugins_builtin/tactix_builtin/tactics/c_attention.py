@@ -16,12 +16,14 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import ceildiv, evaluate, prod, symbols
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics import c_heads, c_text, c_tile
-from tactix_builtin.tactics.c_heads import Heads, Matrices
 from tactix_builtin.tactics.c_product import RowSite
-from tactix_builtin.tactics.c_scalar import float_literal
-from tactix_builtin.tactics.c_text import Args, block, broadcast_strides, kernel, loop, split
-from tactix_builtin.tactics.c_tile import Functions, Tile, by_rows, finish_saved, flat
+from tactix_codegen.c import heads as c_heads
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c import tile as c_tile
+from tactix_codegen.c.heads import Heads, Matrices
+from tactix_codegen.c.scalar import float_literal
+from tactix_codegen.c.text import Args, block, broadcast_strides, kernel, loop, split
+from tactix_codegen.c.tile import Functions, Tile, by_rows, finish_saved, flat
 
 KEYS = 256
 """Keys of a block: their scores, for the rows of a unit, stay in the first cache."""

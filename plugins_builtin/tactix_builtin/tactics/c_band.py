@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tactix_builtin.tactics.c_int8_tile import DEEP
 from tactix_builtin.tactics.c_int8_window import FEW_CHANNELS, DotWindow
-from tactix_builtin.tactics.c_text import Args, block, loop
+from tactix_codegen.c.text import Args, block, loop
 
 SCRATCH = 3 << 17
 """Bytes of a band's copy that leave room in the second cache; more where the weights do not stay there anyway."""

@@ -23,12 +23,12 @@ from tactix_builtin.tactics import c_int8_tile as byte
 from tactix_builtin.tactics import c_int8_window as window
 from tactix_builtin.tactics.c_band import bands_for
 from tactix_builtin.tactics.c_conv_transpose import spread
-from tactix_builtin.tactics.c_epilogue import Operand
 from tactix_builtin.tactics.c_int8_tile import DEEP, HALVES, HIGH, DotTile
 from tactix_builtin.tactics.c_int8_window import FEW_CHANNELS, DotSite, DotWindow
-from tactix_builtin.tactics.c_text import Args, block, ctype, kernel, loop, store
-from tactix_builtin.tactics.c_text import prelude as text_of
-from tactix_builtin.tactics.c_tile import GRID, Functions
+from tactix_codegen.c.epilogue import Operand
+from tactix_codegen.c.text import Args, block, ctype, kernel, loop, store
+from tactix_codegen.c.text import prelude as text_of
+from tactix_codegen.c.tile import GRID, Functions
 
 SHAPES = ((32, 2), (64, 1), (16, 4))
 """Pixels and vectors of blocks."""

@@ -17,10 +17,10 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, evaluate, symbols
 from tactix.words.tensor import LINEAR, Format, blocked
-from tactix_builtin.tactics import c_tile
 from tactix_builtin.tactics.c_conv_kernel import ConvKernel, GatherKernel, gathered
 from tactix_builtin.tactics.c_conv_span import SpanKernel, can_span, pixels_of
 from tactix_builtin.tactics.c_window import Window, formats, row_runs, window
+from tactix_codegen.c import tile as c_tile
 
 OFFERED = 4
 FEW_CHANNELS = 4

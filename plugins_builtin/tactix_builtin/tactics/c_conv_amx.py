@@ -20,8 +20,8 @@ from tactix.words.dims import evaluate, symbols
 from tactix.words.tensor import blocked
 from tactix_builtin.tactics.c_gemm_amx import DEPTH, FEWEST, WIDTH, PartsKernel, seconds
 from tactix_builtin.tactics.c_int8_tile import HALVES, has_tiles
-from tactix_builtin.tactics.c_tile import Site
 from tactix_builtin.tactics.c_window import BlockedSite, Window, formats, window
+from tactix_codegen.c.tile import Site
 
 LANES = 16
 

@@ -19,9 +19,9 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, Shape, ceildiv, evaluate, prod, symbols
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
-from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, anchor_spec, epilogue
-from tactix_builtin.tactics.c_text import Args, block, decode, kernel, load, loop, splat, split, store
-from tactix_builtin.tactics.c_tile import Functions, Tile, by_rows, finish, flat, with_term
+from tactix_codegen.c.epilogue import Epilogue, Operand, anchor_spec, epilogue
+from tactix_codegen.c.text import Args, block, decode, kernel, load, loop, splat, split, store
+from tactix_codegen.c.tile import Functions, Tile, by_rows, finish, flat, with_term
 
 ROWS = 8
 VECTORS = 2

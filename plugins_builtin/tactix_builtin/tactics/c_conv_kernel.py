@@ -11,10 +11,10 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Variant
 from tactix.words.dims import Dim, ceildiv
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics import c_tile
-from tactix_builtin.tactics.c_text import Args, block, ctype, kernel, loop
-from tactix_builtin.tactics.c_tile import GRID, Functions, Tile, by_rows, finish
 from tactix_builtin.tactics.c_window import BlockedSite, Run, Window, row_runs
+from tactix_codegen.c import tile as c_tile
+from tactix_codegen.c.text import Args, block, ctype, kernel, loop
+from tactix_codegen.c.tile import GRID, Functions, Tile, by_rows, finish
 
 INPUT_BYTES = 1 << 20
 """Bytes of input that one sweep over the panels reads: a part of the second cache."""

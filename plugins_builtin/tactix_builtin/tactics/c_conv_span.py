@@ -5,9 +5,9 @@ from __future__ import annotations
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Variant
 from tactix_builtin.tactics.c_conv_kernel import ConvKernel
-from tactix_builtin.tactics.c_text import block, loop
-from tactix_builtin.tactics.c_tile import Tile
 from tactix_builtin.tactics.c_window import Window
+from tactix_codegen.c.text import block, loop
+from tactix_codegen.c.tile import Tile
 
 MOST_TAPS = 48
 """Most taps of all tiles together: each becomes code of its own."""

@@ -17,11 +17,11 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import symbols
 from tactix.words.dtypes import DType
 from tactix.words.tensor import blocked
-from tactix_builtin.tactics import c_tile
 from tactix_builtin.tactics.c_conv import cycles
 from tactix_builtin.tactics.c_conv_kernel import ConvKernel
-from tactix_builtin.tactics.c_epilogue import anchor_spec, epilogue
 from tactix_builtin.tactics.c_window import Window, formats, with_bias
+from tactix_codegen.c import tile as c_tile
+from tactix_codegen.c.epilogue import anchor_spec, epilogue
 
 OFFERED = 3
 DTYPES = (DType.FP32, DType.BF16)

@@ -15,11 +15,11 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import evaluate, symbols
 from tactix.words.dtypes import DType
 from tactix.words.tensor import blocked
-from tactix_builtin.tactics import c_tile
 from tactix_builtin.tactics.c_conv_kernel import ConvKernel
-from tactix_builtin.tactics.c_text import block, load, loop
-from tactix_builtin.tactics.c_tile import Tile
 from tactix_builtin.tactics.c_window import Run, Window, formats, window
+from tactix_codegen.c import tile as c_tile
+from tactix_codegen.c.text import block, load, loop
+from tactix_codegen.c.tile import Tile
 
 
 def tactics() -> list[Tactic]:

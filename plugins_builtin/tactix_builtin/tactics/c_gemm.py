@@ -17,10 +17,10 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, ceildiv, evaluate, prod, symbols
-from tactix_builtin.tactics import c_tile
 from tactix_builtin.tactics.c_product import Product, RowSite, product
-from tactix_builtin.tactics.c_text import Args, block, kernel, loop
-from tactix_builtin.tactics.c_tile import GRID, Functions, Tile, by_rows, finish, flat
+from tactix_codegen.c import tile as c_tile
+from tactix_codegen.c.text import Args, block, kernel, loop
+from tactix_codegen.c.tile import GRID, Functions, Tile, by_rows, finish, flat
 
 DEPTH = 384
 DEEP = 1024

@@ -22,11 +22,11 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, ceildiv, evaluate, symbols
-from tactix_builtin.tactics.c_epilogue import Epilogue
 from tactix_builtin.tactics.c_int8_tile import HALVES, has_tiles
 from tactix_builtin.tactics.c_product import Product, RowSite, product
-from tactix_builtin.tactics.c_text import Args, block, kernel, loop, prelude, split
-from tactix_builtin.tactics.c_tile import GRID, Functions, Site, Tile, finish_saved
+from tactix_codegen.c.epilogue import Epilogue
+from tactix_codegen.c.text import Args, block, kernel, loop, prelude, split
+from tactix_codegen.c.tile import GRID, Functions, Site, Tile, finish_saved
 
 WIDTH, DEPTH, HIGH = 32, 32, 16
 """Columns of a panel; k of a step; rows of a tile."""

@@ -9,8 +9,8 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_text import Args, loop, split
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.text import Args, loop, split
 
 DTYPES = frozenset({
     DType.FP64, DType.FP32, DType.INT64, DType.INT32, DType.INT16, DType.INT8,

@@ -18,9 +18,9 @@ from tactix_builtin.tactics import c_int8_tile as byte
 from tactix_builtin.tactics.c_int8_gemm import DotKernel, DotProduct, dot_product, fills_tiles
 from tactix_builtin.tactics.c_int8_tile import BYTES, DEEP, HALVES, HIGH, SIDE, Dot, DotTile
 from tactix_builtin.tactics.c_product import RowSite
-from tactix_builtin.tactics.c_text import block, kernel, loop
-from tactix_builtin.tactics.c_text import prelude as text_of
-from tactix_builtin.tactics.c_tile import GRID
+from tactix_codegen.c.text import block, kernel, loop
+from tactix_codegen.c.text import prelude as text_of
+from tactix_codegen.c.tile import GRID
 
 BLOCK_BYTES = 5 << 18
 """Bytes of a that one sweep over the panels reads: most of the second cache, for each sweep reads all of b."""

@@ -22,9 +22,9 @@ from tactix_builtin.tactics.c_int8_amx import RATES, ask_ahead, multiply, shared
 from tactix_builtin.tactics.c_int8_cells import Cells
 from tactix_builtin.tactics.c_int8_tile import BYTES, DEEP, HIGH, SIDE
 from tactix_builtin.tactics.c_int8_window import DotSite, DotWindow
-from tactix_builtin.tactics.c_text import Args, block, kernel, loop
-from tactix_builtin.tactics.c_text import prelude as text_of
-from tactix_builtin.tactics.c_tile import GRID, Functions
+from tactix_codegen.c.text import Args, block, kernel, loop
+from tactix_codegen.c.text import prelude as text_of
+from tactix_codegen.c.tile import GRID, Functions
 
 NEAR_BYTES, FAR_BYTES = 3 << 13, 1 << 20
 """Of input that one sweep over the panels reads: a part of the first cache, if all weights fit in the second one."""

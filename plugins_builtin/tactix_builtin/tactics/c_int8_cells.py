@@ -14,7 +14,7 @@ from tactix.contracts.artifact import Packed
 from tactix.words.tensor import Format
 from tactix_builtin.tactics.c_int8_tile import DEEP, HIGH, SIDE
 from tactix_builtin.tactics.c_int8_window import FEW_CHANNELS, DotWindow
-from tactix_builtin.tactics.c_text import Args, block, loop, split
+from tactix_codegen.c.text import Args, block, loop, split
 
 
 @dataclass(frozen=True)

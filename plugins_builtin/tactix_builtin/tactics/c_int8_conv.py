@@ -20,8 +20,8 @@ from tactix_builtin.tactics import c_int8_tile as byte
 from tactix_builtin.tactics import c_int8_window as window
 from tactix_builtin.tactics.c_int8_tile import DotTile
 from tactix_builtin.tactics.c_int8_window import DotSite, DotWindow
-from tactix_builtin.tactics.c_text import Args, block, kernel, loop
-from tactix_builtin.tactics.c_tile import GRID, Functions
+from tactix_codegen.c.text import Args, block, kernel, loop
+from tactix_codegen.c.tile import GRID, Functions
 
 BLOCK_BYTES = 1 << 18
 """Bytes of input that one sweep over the panels reads: a part of the second cache."""

@@ -20,7 +20,7 @@ from tactix.words.tensor import blocked
 from tactix_builtin.tactics import c_int8_tile as byte
 from tactix_builtin.tactics import c_int8_window as window
 from tactix_builtin.tactics.c_int8_window import DotSite, DotWindow
-from tactix_builtin.tactics.c_text import Args, block, kernel, loop
+from tactix_codegen.c.text import Args, block, kernel, loop
 
 BAND_BYTES = 20 << 10
 """A band stays in the first cache."""

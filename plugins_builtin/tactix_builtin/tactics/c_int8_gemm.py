@@ -18,11 +18,11 @@ from tactix.words.dims import Dim, Shape, ceildiv, evaluate, prod, symbols
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.tactics import c_int8_tile as byte
-from tactix_builtin.tactics.c_epilogue import Epilogue, epilogue
 from tactix_builtin.tactics.c_int8_tile import Dot, DotTile
 from tactix_builtin.tactics.c_product import RowSite
-from tactix_builtin.tactics.c_text import Args, block, kernel, loop
-from tactix_builtin.tactics.c_tile import GRID, Functions, by_rows, rest_sizes
+from tactix_codegen.c.epilogue import Epilogue, epilogue
+from tactix_codegen.c.text import Args, block, kernel, loop
+from tactix_codegen.c.tile import GRID, Functions, by_rows, rest_sizes
 
 BLOCK_BYTES = 1 << 19
 """Bytes of a that one sweep over the panels reads: a part of the second cache."""

@@ -10,9 +10,9 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dtypes import DType
 from tactix.words.tensor import blocked
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_scalar import int_range
-from tactix_builtin.tactics.c_text import Args, block, kernel, loop
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.scalar import int_range
+from tactix_codegen.c.text import Args, block, kernel, loop
 
 
 def tactics() -> list[Tactic]:

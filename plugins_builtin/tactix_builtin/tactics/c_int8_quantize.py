@@ -12,9 +12,9 @@ from tactix.words.dims import prod
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, Format, blocked
 from tactix_builtin.tactics import c_int8_tile as byte
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_scalar import float_literal, int_range
-from tactix_builtin.tactics.c_text import Args, kernel, loop
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.scalar import float_literal, int_range
+from tactix_codegen.c.text import Args, kernel, loop
 
 
 def tactics() -> list[Tactic]:

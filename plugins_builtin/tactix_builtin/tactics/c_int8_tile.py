@@ -18,11 +18,11 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.expr import Scalar, maximum, minimum, round_, walk
 from tactix.contracts.graph import Node
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_epilogue import Epilogue
-from tactix_builtin.tactics.c_scalar import Code, float_literal, int_range
-from tactix_builtin.tactics.c_text import block, loop
-from tactix_builtin.tactics.c_tile import Site
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.epilogue import Epilogue
+from tactix_codegen.c.scalar import Code, float_literal, int_range
+from tactix_codegen.c.text import block, loop
+from tactix_codegen.c.tile import Site
 
 UNROLL = 2
 LIGHT_RESULTS = 24

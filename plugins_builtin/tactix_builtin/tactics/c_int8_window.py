@@ -14,10 +14,10 @@ from tactix.contracts.tactic import Reject, Variant
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, Format
 from tactix_builtin.tactics import c_int8_tile as byte
-from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, anchor_spec, epilogue
 from tactix_builtin.tactics.c_int8_tile import Dot
-from tactix_builtin.tactics.c_text import Args, block, load, loop, splat, store
-from tactix_builtin.tactics.convolution import Geometry, geometry
+from tactix_codegen.c.convolution import Geometry, geometry
+from tactix_codegen.c.epilogue import Epilogue, Operand, anchor_spec, epilogue
+from tactix_codegen.c.text import Args, block, load, loop, splat, store
 
 FEW_CHANNELS = 4
 """An image with at most so many channels is read linear, four bytes to a pixel."""

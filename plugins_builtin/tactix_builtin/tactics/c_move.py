@@ -17,8 +17,9 @@ from tactix.words import dims
 from tactix.words.dims import Dim, Shape
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import LINEAR, NHWC, Format, TensorSpec, blocked
-from tactix_builtin.tactics import c_copy, c_text
-from tactix_builtin.tactics.c_copy import Copy, fill
+from tactix_codegen.c import copy as c_copy
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.copy import Copy, fill
 
 _AXIS_WISE = ("Concat", "Split", "Slice", "Pad")
 """Layers that also work on nhwc and blocked storage."""

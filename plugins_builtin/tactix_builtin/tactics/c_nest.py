@@ -14,8 +14,9 @@ from tactix.contracts.tactic import CompileContext
 from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics import c_scalar, c_text
-from tactix_builtin.tactics.c_text import Args, block, loop
+from tactix_codegen.c import scalar as c_scalar
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.text import Args, block, loop
 
 _UNROLLED = 4
 """Vectors of the last loop that are unrolled at most."""

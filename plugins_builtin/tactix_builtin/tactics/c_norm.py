@@ -16,11 +16,11 @@ from tactix.words import dims
 from tactix.words.dims import Dim, Shape
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_epilogue import Epilogue, epilogue
 from tactix_builtin.tactics.c_rows import OUTER, ROW, Rows
-from tactix_builtin.tactics.c_scalar import float_literal
-from tactix_builtin.tactics.c_space import Space, collapse
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.epilogue import Epilogue, epilogue
+from tactix_codegen.c.scalar import float_literal
+from tactix_codegen.c.space import Space, collapse
 
 
 def tactics() -> list[Tactic]:

@@ -20,9 +20,10 @@ from tactix.words.dims import Dim, Shape
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import LINEAR, NHWC, Format, TensorSpec, blocked
-from tactix_builtin.tactics import c_scalar, c_text
 from tactix_builtin.tactics.c_nest import Nest, Operand
-from tactix_builtin.tactics.c_space import Space, collapse, strides_in
+from tactix_codegen.c import scalar as c_scalar
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.space import Space, collapse, strides_in
 
 
 def tactics() -> list[Tactic]:

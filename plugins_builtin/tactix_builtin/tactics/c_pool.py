@@ -17,10 +17,10 @@ from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import LINEAR, NHWC, Format, blocked
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, epilogue
-from tactix_builtin.tactics.c_space import strides_in
-from tactix_builtin.tactics.c_text import Args, block, loop
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.epilogue import Epilogue, Operand, epilogue
+from tactix_codegen.c.space import strides_in
+from tactix_codegen.c.text import Args, block, loop
 
 _UNROLLED = 16
 """Taps of the last axis that are written out at most."""

@@ -14,9 +14,9 @@ from tactix.words.dims import Dim, Shape, broadcast_shapes, ceildiv, prod
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, epilogue
-from tactix_builtin.tactics.c_text import Args, broadcast_strides, load, splat, store
-from tactix_builtin.tactics.c_tile import mapped, row_offset, with_term
+from tactix_codegen.c.epilogue import Epilogue, Operand, epilogue
+from tactix_codegen.c.text import Args, broadcast_strides, load, splat, store
+from tactix_codegen.c.tile import mapped, row_offset, with_term
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import LINEAR, NHWC, Format, blocked
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_epilogue import Epilogue, epilogue
 from tactix_builtin.tactics.c_reduce_loops import OPERATIONS, Reduction
-from tactix_builtin.tactics.c_space import Space, collapse, strides_in
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.epilogue import Epilogue, epilogue
+from tactix_codegen.c.space import Space, collapse, strides_in
 
 KEPT, REDUCED = "kept", "reduced"
 

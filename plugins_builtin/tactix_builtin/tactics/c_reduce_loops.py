@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics import c_scalar, c_text
-from tactix_builtin.tactics.c_epilogue import Epilogue, Operand
-from tactix_builtin.tactics.c_space import Space
-from tactix_builtin.tactics.c_text import Args, block, loop
+from tactix_codegen.c import scalar as c_scalar
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.epilogue import Epilogue, Operand
+from tactix_codegen.c.space import Space
+from tactix_codegen.c.text import Args, block, loop
 
 _WAYS = 4
 """Independent accumulators that hide the latency of an addition."""

@@ -14,9 +14,10 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words import dims
 from tactix.words.tensor import Format
-from tactix_builtin.tactics import c_copy, c_text
-from tactix_builtin.tactics.c_copy import Copy
-from tactix_builtin.tactics.c_text import Args, block, loop
+from tactix_codegen.c import copy as c_copy
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.copy import Copy
+from tactix_codegen.c.text import Args, block, loop
 
 
 def tactics() -> list[Tactic]:

@@ -16,8 +16,8 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, evaluate, symbols
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics import c_tile
 from tactix_builtin.tactics.c_rnn_kernel import GRUKernel, LSTMKernel, one_pass
+from tactix_codegen.c import tile as c_tile
 
 DTYPES = (DType.FP32, DType.BF16)
 DEFAULTS = {"tactix.LSTM@1": ("sigmoid", "tanh", "tanh"), "tactix.GRU@1": ("sigmoid", "tanh")}

@@ -14,7 +14,7 @@ from tactix.words.dims import ceildiv
 from tactix.words.dtypes import DType
 from tactix_builtin.tactics.c_int8_amx import rows_left
 from tactix_builtin.tactics.c_int8_tile import DEEP, HALVES, HIGH, SIDE, has_tiles
-from tactix_builtin.tactics.c_text import block, loop, prelude
+from tactix_codegen.c.text import block, loop, prelude
 
 if TYPE_CHECKING:
     from tactix_builtin.tactics.c_rnn import Recurrence

@@ -15,10 +15,11 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Variant
 from tactix.words.dims import Dim, ceildiv
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics import c_rnn_amx, c_tile
+from tactix_builtin.tactics import c_rnn_amx
 from tactix_builtin.tactics.c_int8_tile import preludes
-from tactix_builtin.tactics.c_text import Args, block, kernel, loop, split
-from tactix_builtin.tactics.c_tile import GRID, Functions, Tile, by_rows
+from tactix_codegen.c import tile as c_tile
+from tactix_codegen.c.text import Args, block, kernel, loop, split
+from tactix_codegen.c.tile import GRID, Functions, Tile, by_rows
 
 if TYPE_CHECKING:
     from tactix_builtin.tactics.c_rnn import Recurrence

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from tactix.words import dims
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_epilogue import Epilogue
-from tactix_builtin.tactics.c_space import Space
-from tactix_builtin.tactics.c_text import Args, block, loop
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.epilogue import Epilogue
+from tactix_codegen.c.space import Space
+from tactix_codegen.c.text import Args, block, loop
 
 OUTER, ROW = "outer", "row"
 

@@ -13,11 +13,11 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words import dims
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, epilogue
 from tactix_builtin.tactics.c_rows import OUTER, ROW, Rows
-from tactix_builtin.tactics.c_space import Space, collapse
-from tactix_builtin.tactics.c_text import block, loop
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.epilogue import Epilogue, Operand, epilogue
+from tactix_codegen.c.space import Space, collapse
+from tactix_codegen.c.text import block, loop
 
 _IN_REGISTERS = 12
 """Vectors of a row that are kept in registers at most."""

@@ -20,9 +20,9 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import evaluate, symbols
 from tactix.words.tensor import blocked
-from tactix_builtin.tactics import c_tile
 from tactix_builtin.tactics.c_window import Window, formats, window
 from tactix_builtin.tactics.c_winograd_kernel import WinogradKernel
+from tactix_codegen.c import tile as c_tile
 
 OFFERED = 3
 BLOCK_BYTES = 1 << 19

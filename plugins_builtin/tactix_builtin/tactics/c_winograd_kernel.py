@@ -10,10 +10,10 @@ from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Variant
 from tactix.words.dims import Dim, evaluate
-from tactix_builtin.tactics import c_tile
-from tactix_builtin.tactics.c_text import Args, block, decode, kernel, loop, split
-from tactix_builtin.tactics.c_tile import Functions, Tile, by_rows, finish_saved
 from tactix_builtin.tactics.c_window import BlockedSite, Window
+from tactix_codegen.c import tile as c_tile
+from tactix_codegen.c.text import Args, block, decode, kernel, loop, split
+from tactix_codegen.c.tile import Functions, Tile, by_rows, finish_saved
 
 NEAR, FAR = 16, 64
 """Steps that weights are asked for ahead, see Tile."""

@@ -33,10 +33,9 @@ from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import CompilerError, ConfigError, ToolchainError
 from tactix.words.scratch import ScratchFolder
 from tactix_builtin.tactics import object_cache
-from tactix_builtin.tactics.c_process import Outcome, run_all
-from tactix_builtin.tactics.c_target import foreign, required_features, target_flags, zig_flags
-
-__all__ = ["CCompiler", "compilers", "required_features", "target_flags"]
+from tactix_codegen.c.target import foreign, target_flags, zig_flags
+from tactix_codegen.compiler_process import Outcome, run_all
+from tactix_codegen.compiling import first_errors, symbol
 
 FLAGS = (
     "-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fwrapv", "-fPIC",
@@ -273,11 +272,6 @@ def told(command: tuple[str, ...]) -> str:
         ) from None
 
 
-def symbol(source: Source) -> str:
-    """The entry's name in the shared object."""
-    return f"k_{source.digest[:16]}"
-
-
 def translation_units(sources: Sequence[Source], count: int) -> list[Unit]:
     """At most ``count`` units for each set of options, of about equal length of text; depends on the sources alone."""
     by_flags: dict[tuple[str, ...], list[Source]] = {}
@@ -327,10 +321,3 @@ def executor_text() -> str:
 @functools.cache
 def executor_digest() -> str:
     return hashlib.sha256(executor_text().encode()).hexdigest()
-
-
-def first_errors(output: str, count: int = 6) -> str:
-    """The compiler's first error lines, or the first lines at all."""
-    lines = [line for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if "error" in line.lower()]
-    return "; ".join((errors or lines or ["it said nothing"])[:count])

@@ -15,7 +15,7 @@ from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.cuda.tactics import hopper, hopper_attention, hopper_conv, hopper_gemm, hopper_stem
-from tactix_builtin.cuda.target import target
+from tactix_codegen.cuda.target import target
 
 DEVICE = target("sm_90a")
 ALONE = replace(DEVICE, cores=1)

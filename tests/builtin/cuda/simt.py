@@ -27,8 +27,8 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.select.bench import Expected
 from tactix.words import dims
 from tactix_builtin.cuda.maps import TensorMap, maps_of
-from tactix_builtin.cuda.tactics import text
-from tactix_builtin.cuda.target import target
+from tactix_codegen.cuda import text
+from tactix_codegen.cuda.target import target
 
 HERE = Path(__file__).parent
 DEVICE = target("sm_90")

@@ -26,7 +26,7 @@ from tactix_builtin.cuda.launcher import CubinLauncher
 from tactix_builtin.cuda.memory import RecyclingAllocator
 from tactix_builtin.cuda.nvrtc import why_missing
 from tactix_builtin.cuda.persisting import chosen
-from tactix_builtin.tactics.cc import symbol
+from tactix_codegen.compiling import symbol
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 

@@ -30,7 +30,7 @@ from tactix_builtin.cuda.cublaslt.matmul import Algorithm, Matmul, Problem
 from tactix_builtin.cuda.cublaslt.tactic import CublasLtTactic, Tf32CublasLtTactic
 from tactix_builtin.cuda.device import CudaDevice
 from tactix_builtin.cuda.library import LibraryFailure, Product, load
-from tactix_builtin.cuda.target import required_features
+from tactix_codegen.cuda.target import required_features
 
 CONTEXT = CompileContext(simt.DEVICE)
 

@@ -28,8 +28,8 @@ from tactix_builtin.cuda import device as real
 from tactix_builtin.cuda import finals
 from tactix_builtin.cuda.device import CudaDevice
 from tactix_builtin.cuda.nvrtc import why_missing
-from tactix_builtin.cuda.target import target
-from tactix_builtin.tactics.cc import symbol
+from tactix_codegen.compiling import symbol
+from tactix_codegen.cuda.target import target
 
 MODELS = Path(__file__).parents[2] / "models"
 

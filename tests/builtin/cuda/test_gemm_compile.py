@@ -17,7 +17,7 @@ from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.cuda import nvrtc
 from tactix_builtin.cuda.tactics import tile
-from tactix_builtin.cuda.target import architecture, target
+from tactix_codegen.cuda.target import architecture, target
 
 TARGETS = ("sm_80", "sm_90")
 pytestmark = pytest.mark.skipif(bool(nvrtc.why_missing()), reason="needs NVRTC")

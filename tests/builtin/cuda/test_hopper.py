@@ -23,7 +23,7 @@ from tactix_builtin.cuda.maps import maps_of
 from tactix_builtin.cuda.tactics import hopper, tile
 from tactix_builtin.cuda.tactics.gemm import LIKELY
 from tactix_builtin.cuda.tactics.tile import Work
-from tactix_builtin.cuda.target import target
+from tactix_codegen.cuda.target import target
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.why_missing()), reason="needs NVRTC")
 

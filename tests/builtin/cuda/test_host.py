@@ -33,10 +33,10 @@ from tactix_builtin.cuda.host_launcher import HostLauncher
 from tactix_builtin.cuda.memory import RecyclingAllocator
 from tactix_builtin.cuda.nvrtc import why_missing
 from tactix_builtin.devices.cpu import CpuDevice
-from tactix_builtin.tactics.cc import symbol
 from tactix_builtin.tools import plan_report
 from tactix_builtin.tools.inspect import print_plan
 from tactix_builtin.tools.show import console
+from tactix_codegen.compiling import symbol
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "onnx_suite"))
 

@@ -12,8 +12,8 @@ from tactix.contracts.artifact import Source
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import BuildCancelled, CompilerError, InvalidArgument
 from tactix_builtin.cuda import nvrtc
-from tactix_builtin.cuda.target import target
-from tactix_builtin.tactics.cc import symbol
+from tactix_codegen.compiling import symbol
+from tactix_codegen.cuda.target import target
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.why_missing()), reason=nvrtc.why_missing())
 

@@ -15,7 +15,7 @@ import pytest
 from tactix.contracts.artifact import Source
 from tactix.words.errors import BuildCancelled
 from tactix_builtin.cuda import nvrtc
-from tactix_builtin.cuda.target import target
+from tactix_codegen.cuda.target import target
 
 SOURCES = [Source("cuda_c", f"// {i}") for i in range(4 * (os.cpu_count() or 1) + 8)]
 

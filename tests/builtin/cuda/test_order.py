@@ -24,7 +24,7 @@ from tactix_builtin.cuda.device import CudaDevice
 from tactix_builtin.cuda.graph import CudaRun
 from tactix_builtin.cuda.launcher import CubinLauncher
 from tactix_builtin.cuda.order import RESIDENT, Access, Follows, Regions, follows, in_lanes
-from tactix_builtin.cuda.target import target
+from tactix_codegen.cuda.target import target
 
 
 def random_accesses(rng: Any, launches: int, buffers: int) -> tuple[list[Access], list[int], dict[int, int]]:

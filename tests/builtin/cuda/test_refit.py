@@ -27,7 +27,7 @@ from tactix_builtin.cuda.device import CudaDevice
 from tactix_builtin.cuda.driver import Driver
 from tactix_builtin.cuda.nvrtc import why_missing
 from tactix_builtin.refit.refitter import Refitter
-from tactix_builtin.tactics.cc import symbol
+from tactix_codegen.compiling import symbol
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 

@@ -13,7 +13,7 @@ from rounding_cases import GROUPS, KINDS, WIDER, group
 from tactic_cases import TACTICS
 
 from tactix.words.dtypes import DType
-from tactix_builtin.cuda.tactics.fused import Around, around
+from tactix_codegen.cuda.fused import Around, around
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -13,7 +13,7 @@ from tactix.contracts.artifact import Source
 from tactix.contracts.tactic import CompileContext
 from tactix.words.dims import ceildiv, prod
 from tactix_builtin.cuda import nvrtc
-from tactix_builtin.cuda.target import target
+from tactix_codegen.cuda.target import target
 from tactix_sdk import Kernel, Operation, Reject, cuda_tactic
 
 BODY = """

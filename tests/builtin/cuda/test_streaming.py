@@ -27,7 +27,7 @@ from tactix_builtin.cuda.windows import Passage
 from tactix_builtin.refit.refitter import Refitter
 from tactix_builtin.streaming.engine import StreamedEngine
 from tactix_builtin.streaming.schedule import Group
-from tactix_builtin.tactics.cc import symbol
+from tactix_codegen.compiling import symbol
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 

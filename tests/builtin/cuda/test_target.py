@@ -9,7 +9,7 @@ from fake_driver import FakeApi, fake_device
 
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.cuda.target import (
+from tactix_codegen.cuda.target import (
     AMPERE_PLUS,
     LADDER,
     SAME_COMPUTE_CAPABILITY,

@@ -34,8 +34,8 @@ from tactix.words.tensor import TensorSpec
 from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.devices.features import LEVELS
 from tactix_builtin.devices.levels import target
-from tactix_builtin.tactics.c_target import foreign
 from tactix_builtin.tactics.cc import CCompiler
+from tactix_codegen.c.target import foreign
 
 BUDGETS = {DType.FP64: 1e-12, DType.FP32: 1e-5, DType.FP16: 2e-3, DType.BF16: 1.6e-2}
 """Largest error relative to the largest finite reference value; integers and bool must be equal."""

@@ -18,7 +18,7 @@ from tactix.contracts.region import program
 from tactix.select.bench import Expected
 from tactix.words.dtypes import DType
 from tactix_builtin.tactics.c_pointwise import PointwiseTactic
-from tactix_sdk.numerics import evaluate
+from tactix_codegen.numerics import evaluate
 
 Arrays = Sequence[Any]
 Nodes = Sequence[tuple[str, Sequence[int], Mapping[str, Any]]]

@@ -19,8 +19,8 @@ from tactix.words.errors import CompilerError
 from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.devices.levels import target
 from tactix_builtin.tactics import cc
-from tactix_builtin.tactics.c_target import foreign, required_features, target_flags, zig_flags
 from tactix_builtin.tactics.cc import CCompiler, cross_compiler
+from tactix_codegen.c.target import foreign, required_features, target_flags, zig_flags
 
 TILES = {"amx_tile", "amx_int8", "amx_bf16"}
 AMX = {"tactix.c_gemm_amx@1", "tactix.c_conv_amx@1", "tactix.c_int8_amx@1", "tactix.c_bf16_amx@1",

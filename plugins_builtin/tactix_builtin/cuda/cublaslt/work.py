@@ -25,15 +25,15 @@ from tactix.words.dtypes import DType
 from tactix.words.tensor import NHWC
 from tactix_builtin.cuda.cublaslt import FUNCTION, LAUNCHER
 from tactix_builtin.cuda.cublaslt.matmul import ALIGNMENT, SCRATCH, Problem
-from tactix_builtin.cuda.tactics import results, text, window
-from tactix_builtin.cuda.tactics.after import after
-from tactix_builtin.cuda.tactics.entry import Entry
 from tactix_builtin.cuda.tactics.folded import Folded, folded
-from tactix_builtin.cuda.tactics.product import Matrix, product
-from tactix_builtin.cuda.tactics.results import Rows
-from tactix_builtin.cuda.target import required_features
-from tactix_builtin.tactics.c_epilogue import Operand, anchor_spec
-from tactix_builtin.tactics.c_tile import is_row_major
+from tactix_codegen.c.epilogue import Operand, anchor_spec
+from tactix_codegen.c.tile import is_row_major
+from tactix_codegen.cuda import results, text, window
+from tactix_codegen.cuda.after import after
+from tactix_codegen.cuda.entry import Entry
+from tactix_codegen.cuda.product import Matrix, product
+from tactix_codegen.cuda.results import Rows
+from tactix_codegen.cuda.target import required_features
 
 
 @dataclass(frozen=True)

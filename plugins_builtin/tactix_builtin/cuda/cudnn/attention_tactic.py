@@ -14,8 +14,8 @@ from tactix_builtin.cuda.cudnn.attention import Attention
 from tactix_builtin.cuda.cudnn.tactic import CudnnTactic, Request
 from tactix_builtin.cuda.tactics import attention
 from tactix_builtin.cuda.tactics.folded import Folded, folded
-from tactix_builtin.tactics import c_heads
-from tactix_builtin.tactics.c_heads import Heads, Matrices
+from tactix_codegen.c import heads as c_heads
+from tactix_codegen.c.heads import Heads, Matrices
 
 STEP = 8
 """Elements that widths of heads, and where rows begin, are multiples of."""

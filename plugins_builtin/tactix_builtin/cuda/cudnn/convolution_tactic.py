@@ -10,9 +10,9 @@ from tactix.words.dtypes import DType
 from tactix.words.tensor import NHWC
 from tactix_builtin.cuda.cudnn.convolution import Convolution
 from tactix_builtin.cuda.cudnn.tactic import CudnnTactic, Request
-from tactix_builtin.cuda.tactics import window
 from tactix_builtin.cuda.tactics.folded import Folded, folded
-from tactix_builtin.cuda.tactics.window import Window
+from tactix_codegen.cuda import window
+from tactix_codegen.cuda.window import Window
 
 
 class CudnnConvolutionTactic(CudnnTactic):

@@ -16,7 +16,7 @@ from tactix.words.dtypes import DType
 from tactix_builtin.cuda.cudnn import library as dnn
 from tactix_builtin.cuda.cudnn.library import Cudnn, Descriptor
 from tactix_builtin.cuda.cudnn.plan import Binding
-from tactix_builtin.tactics.c_text import contiguous_strides
+from tactix_codegen.c.text import contiguous_strides
 
 ALIGNMENT = 16
 """Bytes at whose multiples tensors begin."""

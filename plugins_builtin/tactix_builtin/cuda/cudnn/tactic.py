@@ -15,7 +15,7 @@ from tactix_builtin.cuda.cudnn.compiler import source
 from tactix_builtin.cuda.cudnn.graph import Guess, Work, guesses
 from tactix_builtin.cuda.cudnn.library import Cudnn, cudnn
 from tactix_builtin.cuda.library_tactic import LibraryTactic
-from tactix_builtin.cuda.target import required_features
+from tactix_codegen.cuda.target import required_features
 
 WORKSPACE = 64 << 20
 """Bytes that an engine may want."""

@@ -1,4 +1,4 @@
-"""Attention in one pass over the keys on tensor cores (see kernels/attention.cuh): any lengths, a mask that broadcasts.
+"""Attention in one pass over the keys on tensor cores (see lib/attention.cuh): any lengths, a mask that broadcasts.
 
 Knobs: ``warps`` of 16 query rows each, ``keys`` of a stage.
 """
@@ -16,15 +16,16 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import ceildiv, evaluate, prod, symbols
 from tactix.words.dtypes import DType
-from tactix_builtin.cuda.tactics import results, tile
-from tactix_builtin.cuda.tactics.entry import Entry, artifact
+from tactix_builtin.cuda.tactics import tile
 from tactix_builtin.cuda.tactics.gemm import piece
-from tactix_builtin.cuda.tactics.results import Rows
-from tactix_builtin.tactics import c_heads
-from tactix_builtin.tactics.c_heads import Heads, Matrices
-from tactix_builtin.tactics.c_scalar import element, float_literal
-from tactix_builtin.tactics.c_text import block
-from tactix_builtin.tactics.c_tile import flat
+from tactix_codegen.c import heads as c_heads
+from tactix_codegen.c.heads import Heads, Matrices
+from tactix_codegen.c.scalar import element, float_literal
+from tactix_codegen.c.text import block
+from tactix_codegen.c.tile import flat
+from tactix_codegen.cuda import results
+from tactix_codegen.cuda.entry import Entry, artifact
+from tactix_codegen.cuda.results import Rows
 
 MAX_DIM = 128
 HIDDEN = -6e4

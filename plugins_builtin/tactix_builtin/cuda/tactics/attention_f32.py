@@ -1,4 +1,4 @@
-"""Attention in float32, in one pass over the keys (see kernels/attention_f32.cuh): any lengths, a broadcast mask.
+"""Attention in float32, in one pass over the keys (see lib/attention_f32.cuh): any lengths, a broadcast mask.
 
 No tensor cores are used; 16-bit floats are taken where heads are too large for the kernels that use them. Knobs:
 ``warps`` of a block, query ``rows`` of a warp.
@@ -15,12 +15,12 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import ceildiv, evaluate, prod, symbols
 from tactix.words.dtypes import DType
 from tactix_builtin.cuda.tactics import attention, tile
-from tactix_builtin.cuda.tactics.entry import Entry, artifact
-from tactix_builtin.cuda.tactics.results import Rows
-from tactix_builtin.tactics import c_heads
-from tactix_builtin.tactics.c_heads import Heads
-from tactix_builtin.tactics.c_scalar import element
-from tactix_builtin.tactics.c_text import block, ctype
+from tactix_codegen.c import heads as c_heads
+from tactix_codegen.c.heads import Heads
+from tactix_codegen.c.scalar import element
+from tactix_codegen.c.text import block, ctype
+from tactix_codegen.cuda.entry import Entry, artifact
+from tactix_codegen.cuda.results import Rows
 
 MAX_DIM = 512
 KEYS = 32

@@ -17,13 +17,14 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, ceildiv, evaluate, prod, symbols
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, NHWC, Format
-from tactix_builtin.cuda.tactics import tile, window
-from tactix_builtin.cuda.tactics.entry import Entry, artifact
-from tactix_builtin.cuda.tactics.results import Rows
+from tactix_builtin.cuda.tactics import tile
 from tactix_builtin.cuda.tactics.tile import Tile, Work, tile_of
 from tactix_builtin.cuda.tactics.tiled import Tiled
-from tactix_builtin.cuda.tactics.window import Window
-from tactix_builtin.tactics.c_text import block, ctype
+from tactix_codegen.c.text import block, ctype
+from tactix_codegen.cuda import window
+from tactix_codegen.cuda.entry import Entry, artifact
+from tactix_codegen.cuda.results import Rows
+from tactix_codegen.cuda.window import Window
 
 FEW_CHANNELS = 4
 PAD_THREADS = 256

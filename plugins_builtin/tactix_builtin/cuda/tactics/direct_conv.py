@@ -15,11 +15,12 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, ceildiv, evaluate, symbols
 from tactix.words.tensor import NHWC
-from tactix_builtin.cuda.tactics import tile, window
-from tactix_builtin.cuda.tactics.entry import Entry, artifact
-from tactix_builtin.cuda.tactics.results import WIDTH, Rows
-from tactix_builtin.cuda.tactics.window import Window
-from tactix_builtin.tactics.c_text import block
+from tactix_builtin.cuda.tactics import tile
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import window
+from tactix_codegen.cuda.entry import Entry, artifact
+from tactix_codegen.cuda.results import WIDTH, Rows
+from tactix_codegen.cuda.window import Window
 
 THREADS = 128
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tactix.contracts import expr
 from tactix.contracts.expr import Scalar
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics.c_epilogue import Epilogue, Operand
+from tactix_codegen.c.epilogue import Epilogue, Operand
 
 
 @dataclass(frozen=True)

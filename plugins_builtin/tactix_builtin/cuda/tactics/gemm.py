@@ -14,13 +14,14 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, ceildiv, evaluate, prod, symbols
 from tactix.words.dtypes import DType
-from tactix_builtin.cuda.tactics import results, text, tile
-from tactix_builtin.cuda.tactics.entry import artifact
-from tactix_builtin.cuda.tactics.product import Matrix, Product, product
-from tactix_builtin.cuda.tactics.results import Rows
+from tactix_builtin.cuda.tactics import tile
 from tactix_builtin.cuda.tactics.tile import Tile, Work, tile_of
 from tactix_builtin.cuda.tactics.tiled import Tiled
-from tactix_builtin.tactics.c_tile import flat
+from tactix_codegen.c.tile import flat
+from tactix_codegen.cuda import results, text
+from tactix_codegen.cuda.entry import artifact
+from tactix_codegen.cuda.product import Matrix, Product, product
+from tactix_codegen.cuda.results import Rows
 
 LIKELY = (64, 1024, 16384)
 """Rows to expect where a symbol counts them."""

@@ -13,11 +13,12 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import ceildiv, evaluate, symbols
-from tactix_builtin.cuda.tactics import results, text, tile
-from tactix_builtin.cuda.tactics.entry import Entry, artifact
-from tactix_builtin.cuda.tactics.product import Product, product
-from tactix_builtin.cuda.tactics.results import Rows
-from tactix_builtin.tactics.c_text import block
+from tactix_builtin.cuda.tactics import tile
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import results, text
+from tactix_codegen.cuda.entry import Entry, artifact
+from tactix_codegen.cuda.product import Product, product
+from tactix_codegen.cuda.results import Rows
 
 MOST_ROWS = 16
 MOST_SUMS = 32

@@ -1,6 +1,6 @@
 """Products by Hopper's matrix instructions: tiles, what they cost, and the text of the kernel.
 
-For targets with ``sm_90a`` alone: the instructions are those of no other architecture. See kernels/hopper_flow.cuh.
+For targets with ``sm_90a`` alone: the instructions are those of no other architecture. See lib/hopper_flow.cuh.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tactix.words.dims import Dim, ceildiv, dmax, dmin, mod
 from tactix.words.dtypes import DType
 from tactix.words.tensor import Format
 from tactix_builtin.cuda.maps import ROW, TensorMap
-from tactix_builtin.cuda.tactics import entry
-from tactix_builtin.cuda.tactics.results import WIDTH, Rows
 from tactix_builtin.cuda.tactics.tile import Work, in_turns
-from tactix_builtin.tactics.c_epilogue import Operand
-from tactix_builtin.tactics.c_text import block, ctype
+from tactix_codegen.c.epilogue import Operand
+from tactix_codegen.c.text import block, ctype
+from tactix_codegen.cuda import entry
+from tactix_codegen.cuda.results import WIDTH, Rows
 
 FEATURE = "sm_90a"
 KINDS = {DType.FP16: "f16", DType.BF16: "bf16"}

@@ -1,4 +1,4 @@
-"""Attention by Hopper's matrix instructions and copy engine (see kernels/hopper_attention.cuh); any lengths, a mask.
+"""Attention by Hopper's matrix instructions and copy engine (see lib/hopper_attention.cuh); any lengths, a mask.
 
 Knobs: ``teams`` of 64 query rows each, ``keys`` of a stage.
 """
@@ -15,11 +15,12 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, ceildiv, evaluate, prod, symbols
 from tactix.words.dtypes import DType
 from tactix_builtin.cuda.maps import ROW, TensorMap
-from tactix_builtin.cuda.tactics import attention, entry, hopper, text
+from tactix_builtin.cuda.tactics import attention, hopper
 from tactix_builtin.cuda.tactics.hopper import DEPTH, TEAM, FlowEntry
-from tactix_builtin.cuda.tactics.results import WIDTH
-from tactix_builtin.tactics import c_heads
-from tactix_builtin.tactics.c_heads import Heads, Matrices
+from tactix_codegen.c import heads as c_heads
+from tactix_codegen.c.heads import Heads, Matrices
+from tactix_codegen.cuda import entry, text
+from tactix_codegen.cuda.results import WIDTH
 
 KINDS = {DType.FP16: "tx_wide_f16", DType.BF16: "tx_wide_bf16"}
 PRELUDES = (*hopper.PRELUDES, "wide.cuh", "attention.cuh", "hopper_attention.cuh")

@@ -15,11 +15,12 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import evaluate, prod, symbols
 from tactix.words.tensor import NHWC, Format
 from tactix_builtin.cuda.maps import TensorMap
-from tactix_builtin.cuda.tactics import hopper, window
+from tactix_builtin.cuda.tactics import hopper
 from tactix_builtin.cuda.tactics.hopper import DEPTH, Flow, FlowEntry, HeldRows, Made, flow_of
 from tactix_builtin.cuda.tactics.tile import Work
-from tactix_builtin.cuda.tactics.window import Window
-from tactix_builtin.tactics.c_text import block
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import window
+from tactix_codegen.cuda.window import Window
 
 UNIT = 8
 """Channels in the 16 bytes that pixels must be multiples of."""

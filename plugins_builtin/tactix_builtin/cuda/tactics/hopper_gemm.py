@@ -14,10 +14,11 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import evaluate, prod, symbols
 from tactix_builtin.cuda.maps import TensorMap
-from tactix_builtin.cuda.tactics import gemm, hopper, results
+from tactix_builtin.cuda.tactics import gemm, hopper
 from tactix_builtin.cuda.tactics.hopper import DEPTH, Flow, FlowEntry, HeldRows, Made, flow_of
-from tactix_builtin.cuda.tactics.product import Product, product
 from tactix_builtin.cuda.tactics.tile import Work
+from tactix_codegen.cuda import results
+from tactix_codegen.cuda.product import Product, product
 
 UNIT = 8
 """Elements in the 16 bytes that rows must be multiples of."""

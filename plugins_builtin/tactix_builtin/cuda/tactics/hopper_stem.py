@@ -17,14 +17,15 @@ from tactix.contracts.tactic import CompileContext, Tactic, Variant
 from tactix.words.dims import Dim, ceildiv, evaluate
 from tactix.words.tensor import LINEAR, NHWC, Format
 from tactix_builtin.cuda.maps import TensorMap
-from tactix_builtin.cuda.tactics import hopper, hopper_conv, tile, window
+from tactix_builtin.cuda.tactics import hopper, hopper_conv, tile
 from tactix_builtin.cuda.tactics.conv import FEW_CHANNELS
-from tactix_builtin.cuda.tactics.entry import Entry
 from tactix_builtin.cuda.tactics.hopper import DEPTH, First, Flow, FlowEntry, HeldRows, Made, flow_of
 from tactix_builtin.cuda.tactics.hopper_conv import HopperWindows
 from tactix_builtin.cuda.tactics.tile import Work
-from tactix_builtin.cuda.tactics.window import Window
-from tactix_builtin.tactics.c_text import block, ctype
+from tactix_codegen.c.text import block, ctype
+from tactix_codegen.cuda import window
+from tactix_codegen.cuda.entry import Entry
+from tactix_codegen.cuda.window import Window
 
 UNIT = 8
 """Elements that a thread of the first launch writes."""

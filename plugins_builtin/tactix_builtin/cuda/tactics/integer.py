@@ -16,12 +16,13 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, ceildiv, evaluate, symbols
 from tactix.words.dtypes import DType
 from tactix.words.tensor import NHWC
-from tactix_builtin.cuda.tactics import results, tile, window
-from tactix_builtin.cuda.tactics.entry import Entry, artifact
-from tactix_builtin.cuda.tactics.product import Product, product
-from tactix_builtin.cuda.tactics.results import Rows
-from tactix_builtin.cuda.tactics.window import Window
-from tactix_builtin.tactics.c_text import block
+from tactix_builtin.cuda.tactics import tile
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import results, window
+from tactix_codegen.cuda.entry import Entry, artifact
+from tactix_codegen.cuda.product import Product, product
+from tactix_codegen.cuda.results import Rows
+from tactix_codegen.cuda.window import Window
 
 TILE, THREADS = 64, 256
 RATE = 150

@@ -14,11 +14,11 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
-from tactix_builtin.cuda.tactics import text
-from tactix_builtin.cuda.tactics.text import BLOCK, Args
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_scalar import element, float_literal, stored
-from tactix_builtin.tactics.c_text import block
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.scalar import element, float_literal, stored
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import text
+from tactix_codegen.cuda.text import BLOCK, Args
 
 NAMES = ("ArgMax", "ArgMin", "Hardmax", "CumSum", "CumProd", "TopK", "LpNormalization", "LRN")
 WARPS = BLOCK // 32

@@ -10,9 +10,9 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Tactic, Variant
 from tactix.words.tensor import NHWC, Format
-from tactix_builtin.cuda.tactics import copies, text
 from tactix_builtin.tactics import c_move
 from tactix_builtin.tactics.view import ViewTactic
+from tactix_codegen.cuda import copies, text
 
 
 def tactics() -> list[Tactic]:

@@ -17,13 +17,14 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
-from tactix_builtin.cuda.tactics import fused, text, tile, window
-from tactix_builtin.cuda.tactics.fused import Around
-from tactix_builtin.cuda.tactics.site import Site
-from tactix_builtin.cuda.tactics.text import Args
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_scalar import element
-from tactix_builtin.tactics.c_text import block
+from tactix_builtin.cuda.tactics import tile
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.scalar import element
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import fused, text, window
+from tactix_codegen.cuda.fused import Around
+from tactix_codegen.cuda.site import Site
+from tactix_codegen.cuda.text import Args
 
 CHANNELS = (8, 4, 2, 1)
 RATE = 4e12

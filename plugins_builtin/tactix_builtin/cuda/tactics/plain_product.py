@@ -13,15 +13,16 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words import dims
 from tactix.words.dtypes import DType
-from tactix_builtin.cuda.tactics import results, text, tile
-from tactix_builtin.cuda.tactics.entry import Entry, artifact
-from tactix_builtin.cuda.tactics.product import Product, product
-from tactix_builtin.cuda.tactics.results import Rows
-from tactix_builtin.cuda.tactics.text import BLOCK
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_scalar import element
-from tactix_builtin.tactics.c_text import block
-from tactix_builtin.tactics.c_tile import flat
+from tactix_builtin.cuda.tactics import tile
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.scalar import element
+from tactix_codegen.c.text import block
+from tactix_codegen.c.tile import flat
+from tactix_codegen.cuda import results, text
+from tactix_codegen.cuda.entry import Entry, artifact
+from tactix_codegen.cuda.product import Product, product
+from tactix_codegen.cuda.results import Rows
+from tactix_codegen.cuda.text import BLOCK
 
 RATE = 1e12
 """Products per second that estimates assume."""

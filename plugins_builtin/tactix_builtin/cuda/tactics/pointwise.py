@@ -17,12 +17,12 @@ from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import LINEAR, NHWC
-from tactix_builtin.cuda.tactics import scalar, text
-from tactix_builtin.cuda.tactics.text import Args
 from tactix_builtin.tactics import c_pointwise
 from tactix_builtin.tactics.c_pointwise import Group, whole_group
-from tactix_builtin.tactics.c_space import Space
-from tactix_builtin.tactics.c_text import block
+from tactix_codegen.c.space import Space
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import scalar, text
+from tactix_codegen.cuda.text import Args
 
 
 def tactics() -> list[Tactic]:

@@ -16,16 +16,16 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import LINEAR, NHWC, Format
-from tactix_builtin.cuda.tactics import fused, text
-from tactix_builtin.cuda.tactics.fused import Around
 from tactix_builtin.cuda.tactics.rows import FLOATS
-from tactix_builtin.cuda.tactics.site import Site
-from tactix_builtin.cuda.tactics.text import Args
 from tactix_builtin.layers.integer import BYTES
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_epilogue import Operand
 from tactix_builtin.tactics.c_pool import window_of
-from tactix_builtin.tactics.c_text import block
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.epilogue import Operand
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import fused, text
+from tactix_codegen.cuda.fused import Around
+from tactix_codegen.cuda.site import Site
+from tactix_codegen.cuda.text import Args
 
 
 def tactics() -> list[Tactic]:

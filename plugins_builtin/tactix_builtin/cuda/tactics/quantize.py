@@ -12,12 +12,12 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words import dims
-from tactix_builtin.cuda.tactics import text
 from tactix_builtin.cuda.tactics.rows import FLOATS
-from tactix_builtin.cuda.tactics.text import Args
 from tactix_builtin.layers.quantize import limits
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_scalar import element, stored
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.scalar import element, stored
+from tactix_codegen.cuda import text
+from tactix_codegen.cuda.text import Args
 
 
 def tactics() -> list[Tactic]:

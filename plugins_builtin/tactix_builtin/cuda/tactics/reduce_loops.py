@@ -9,15 +9,15 @@ from tactix.contracts.tactic import CompileContext
 from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
-from tactix_builtin.cuda.tactics import scalar, text
-from tactix_builtin.cuda.tactics.fused import Around
-from tactix_builtin.cuda.tactics.scalar import CudaEmitter
-from tactix_builtin.cuda.tactics.text import BLOCK, Args
-from tactix_builtin.tactics import c_scalar
 from tactix_builtin.tactics.c_reduce import KEPT, REDUCED
 from tactix_builtin.tactics.c_reduce_loops import OPERATIONS
-from tactix_builtin.tactics.c_space import Space
-from tactix_builtin.tactics.c_text import block
+from tactix_codegen.c import scalar as c_scalar
+from tactix_codegen.c.space import Space
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import scalar, text
+from tactix_codegen.cuda.fused import Around
+from tactix_codegen.cuda.scalar import CudaEmitter
+from tactix_codegen.cuda.text import BLOCK, Args
 
 _ACROSS = 32
 """Threads side by side in a block of columns."""

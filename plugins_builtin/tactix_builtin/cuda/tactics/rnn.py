@@ -19,11 +19,11 @@ from tactix.words.dims import Dim, ceildiv, evaluate, symbols
 from tactix.words.errors import InvalidArgument
 from tactix.words.tensor import TensorSpec
 from tactix_builtin.cuda.tactics import tile
-from tactix_builtin.cuda.tactics.entry import Entry, artifact
 from tactix_builtin.cuda.tactics.rnn_steps import Steps
 from tactix_builtin.cuda.tactics.rows import FLOATS
 from tactix_builtin.layers.rnn import Recurrent
-from tactix_builtin.tactics.c_scalar import element
+from tactix_codegen.c.scalar import element
+from tactix_codegen.cuda.entry import Entry, artifact
 
 PROJECT_THREADS, STEP_THREADS = 256, 256
 MOST_HIDDEN = 4096

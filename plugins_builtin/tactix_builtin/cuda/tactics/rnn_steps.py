@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from tactix.words.dims import Dim, ceildiv
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.cuda.tactics.entry import Entry
-from tactix_builtin.tactics.c_scalar import element, float_literal, stored
-from tactix_builtin.tactics.c_text import block
+from tactix_codegen.c.scalar import element, float_literal, stored
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda.entry import Entry
 
 if TYPE_CHECKING:
     from tactix_builtin.cuda.tactics.rnn import Recurrence

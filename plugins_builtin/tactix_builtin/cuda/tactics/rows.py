@@ -18,15 +18,16 @@ from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
-from tactix_builtin.cuda.tactics import fused, scalar, text
-from tactix_builtin.cuda.tactics.fused import Around
-from tactix_builtin.cuda.tactics.text import Args
-from tactix_builtin.tactics import c_norm, c_text
-from tactix_builtin.tactics.c_epilogue import Operand
+from tactix_builtin.tactics import c_norm
 from tactix_builtin.tactics.c_rows import OUTER, ROW
-from tactix_builtin.tactics.c_scalar import float_literal
-from tactix_builtin.tactics.c_space import Space, collapse
-from tactix_builtin.tactics.c_text import block
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.epilogue import Operand
+from tactix_codegen.c.scalar import float_literal
+from tactix_codegen.c.space import Space, collapse
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import fused, scalar, text
+from tactix_codegen.cuda.fused import Around
+from tactix_codegen.cuda.text import Args
 
 FLOATS = (DType.FP32, DType.FP16, DType.BF16)
 _REGISTERS = 32

@@ -15,13 +15,13 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
-from tactix_builtin.cuda.tactics import text
 from tactix_builtin.cuda.tactics.rows import FLOATS
-from tactix_builtin.cuda.tactics.text import Args
 from tactix_builtin.layers.resize import Axis, axis_weights
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_scalar import element, stored
-from tactix_builtin.tactics.c_text import block
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.scalar import element, stored
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import text
+from tactix_codegen.cuda.text import Args
 
 
 def tactics() -> list[Tactic]:

@@ -15,11 +15,12 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
-from tactix_builtin.cuda.tactics import copies, text
-from tactix_builtin.cuda.tactics.entry import Entry, artifact
-from tactix_builtin.cuda.tactics.text import BLOCK
-from tactix_builtin.tactics import c_copy, c_text
-from tactix_builtin.tactics.c_scalar import element, stored
+from tactix_codegen.c import copy as c_copy
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.scalar import element, stored
+from tactix_codegen.cuda import copies, text
+from tactix_codegen.cuda.entry import Entry, artifact
+from tactix_codegen.cuda.text import BLOCK
 
 WORDS = {2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 JOINED = {"add": "{a} + {b}", "mul": "{a} * {b}", "min": "{b} < {a} || {b} != {b} ? {b} : {a}",

@@ -1,4 +1,4 @@
-"""Tiles of products: their shapes, what they cost, and the C text that multiplies one (see kernels/tile.cuh)."""
+"""Tiles of products: their shapes, what they cost, and the C text that multiplies one (see lib/tile.cuh)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import Variant
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics.c_text import block
+from tactix_codegen.c.text import block
 
 KINDS = {DType.FP16: "f16", DType.BF16: "bf16", DType.FP32: "f32"}
 """How operands of a dtype are multiplied; ``tf32`` is another way for float32."""

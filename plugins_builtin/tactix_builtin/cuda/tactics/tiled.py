@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from tactix.contracts.artifact import Launch
 from tactix.contracts.graph import Node
 from tactix.words.dims import Dim, ceildiv
-from tactix_builtin.cuda.tactics.entry import Entry
-from tactix_builtin.cuda.tactics.results import WIDTH, Rows
 from tactix_builtin.cuda.tactics.tile import Tile
-from tactix_builtin.tactics.c_text import block
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda.entry import Entry
+from tactix_codegen.cuda.results import WIDTH, Rows
 
 REDUCE_THREADS = 128
 

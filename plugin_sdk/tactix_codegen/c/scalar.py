@@ -24,8 +24,8 @@ from tactix.contracts import expr
 from tactix.contracts.expr import Scalar
 from tactix.words.dtypes import DType
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.tactics import c_text
-from tactix_sdk.numerics import evaluate, numpy_table
+from tactix_codegen.c import text as c_text
+from tactix_codegen.numerics import evaluate, numpy_table
 
 WIDE = {DType.FP16: DType.FP32, DType.BF16: DType.FP32}
 VECTOR_INTS = (DType.INT32, DType.INT16, DType.UINT16, DType.INT8, DType.UINT8)
@@ -75,14 +75,14 @@ def emit_vector(results: Sequence[Scalar], leaves: Sequence[str], dtypes: Sequen
     Names start with ``tag``. Raises CannotEmit for dtypes other than f32, f16, bf16, bool and up to 32-bit integers, or
     for operations of those that vectors lack.
     """
-    from tactix_builtin.tactics.c_vector_ops import VectorEmitter
+    from tactix_codegen.c.vector_ops import VectorEmitter
 
     return _emit(VectorEmitter(leaves, dtypes, tag), results, dtypes)
 
 
 def emit_scalar(results: Sequence[Scalar], leaves: Sequence[str], dtypes: Sequence[DType], tag: str = "t") -> Code:
     """Statements over single elements of any C dtype, mixed ones too; see ``element`` for leaves. Raises CannotEmit."""
-    from tactix_builtin.tactics.c_scalar_ops import ScalarEmitter
+    from tactix_codegen.c.scalar_ops import ScalarEmitter
 
     return _emit(ScalarEmitter(leaves, dtypes, tag), results, dtypes)
 

@@ -13,9 +13,9 @@ from tactix.words.dims import Dim, Shape, broadcast_shapes, ceildiv, prod
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.tactics.c_epilogue import Epilogue, Operand, epilogue
-from tactix_builtin.tactics.c_text import broadcast_strides
-from tactix_builtin.tactics.c_tile import mapped, with_term
+from tactix_codegen.c.epilogue import Epilogue, Operand, epilogue
+from tactix_codegen.c.text import broadcast_strides
+from tactix_codegen.c.tile import mapped, with_term
 
 
 @dataclass(frozen=True)

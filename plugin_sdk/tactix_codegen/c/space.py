@@ -9,7 +9,7 @@ from tactix.words import dims
 from tactix.words.dims import Dim, Shape
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import Format, TensorSpec
-from tactix_builtin.tactics.c_text import running_strides
+from tactix_codegen.c.text import running_strides
 
 
 @dataclass(frozen=True)

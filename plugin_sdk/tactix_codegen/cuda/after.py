@@ -8,10 +8,10 @@ from tactix.contracts.artifact import Launch
 from tactix.contracts.graph import Node
 from tactix.words.dims import Dim, floordiv
 from tactix.words.dtypes import DType
-from tactix_builtin.cuda.tactics import text
-from tactix_builtin.cuda.tactics.entry import Entry
-from tactix_builtin.cuda.tactics.results import Rows
-from tactix_builtin.tactics.c_text import ctype
+from tactix_codegen.c.text import ctype
+from tactix_codegen.cuda import text
+from tactix_codegen.cuda.entry import Entry
+from tactix_codegen.cuda.results import Rows
 
 THREADS = 256
 _WIDEST = 16

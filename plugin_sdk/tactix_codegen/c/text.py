@@ -50,8 +50,8 @@ def has_ctype(*dtypes: DType) -> bool:
 
 @functools.cache
 def prelude(name: str) -> str:
-    """A prelude text of ``kernels/cpu`` by file name."""
-    return resources.files("tactix_builtin.kernels.cpu").joinpath(name).read_text(encoding="utf-8")
+    """A prelude text of ``c/lib`` by file name."""
+    return resources.files("tactix_codegen.c.lib").joinpath(name).read_text(encoding="utf-8")
 
 
 def vector_preludes() -> tuple[str, ...]:
@@ -220,7 +220,7 @@ def kernel(
     phases: int = 1,
 ) -> KernelArtifact:
     """The artifact of a kernel whose function body is ``body``; ``helpers`` are C functions named ``TX_NAME(x)``."""
-    from tactix_builtin.tactics.cc import required_features
+    from tactix_codegen.c.target import required_features
 
     head = "void TX_ENTRY(const int64_t* a, int tid, int nt)"
     text = block(head, *args.declarations(), "(void)a; (void)tid; (void)nt;", *body)

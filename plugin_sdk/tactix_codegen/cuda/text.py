@@ -16,9 +16,10 @@ from tactix.contracts.tactic import CompileContext, Variant
 from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
-from tactix_builtin.cuda.target import required_features
-from tactix_builtin.tactics import c_scalar, c_text
-from tactix_builtin.tactics.c_text import block
+from tactix_codegen.c import scalar as c_scalar
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda.target import required_features
 
 LAUNCHER = "tactix.cuda.cubin@1"
 WAIT = "tx_wait_for_others();"
@@ -35,7 +36,7 @@ _WIDEST = 16
 @functools.cache
 def prelude(name: str) -> str:
     """A prelude text of ``cuda/kernels`` by file name."""
-    return resources.files("tactix_builtin.cuda.kernels").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("tactix_codegen.cuda.lib").joinpath(name).read_text(encoding="utf-8")
 
 
 def preludes(*more: str) -> tuple[str, ...]:

@@ -17,9 +17,9 @@ from tactix.words.dims import Shape
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.cuda.tactics import scalar
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_epilogue import Operand
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.epilogue import Operand
+from tactix_codegen.cuda import scalar
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from tactix.words.dims import Dim, Shape
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_scalar import Code, emit_scalar, emit_vector, why_not_vector
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.scalar import Code, emit_scalar, emit_vector, why_not_vector
 
 
 @dataclass(frozen=True)

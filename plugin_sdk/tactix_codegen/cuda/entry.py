@@ -8,9 +8,9 @@ from tactix.contracts.artifact import KernelArtifact, Launch, Packed, Source
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext
 from tactix.words.dims import Dim, dmax
-from tactix_builtin.cuda.tactics import text
-from tactix_builtin.cuda.target import required_features
-from tactix_builtin.tactics.c_text import block
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import text
+from tactix_codegen.cuda.target import required_features
 
 STATIC_SHARED = 48 << 10
 """Bytes of shared memory that every device gives a block without being asked."""

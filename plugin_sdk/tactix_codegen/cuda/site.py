@@ -10,11 +10,11 @@ from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix.words.tensor import NHWC
-from tactix_builtin.cuda.tactics import scalar, text
-from tactix_builtin.cuda.tactics.fused import Around
-from tactix_builtin.cuda.tactics.text import Args
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_space import strides_in
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.space import strides_in
+from tactix_codegen.cuda import scalar, text
+from tactix_codegen.cuda.fused import Around
+from tactix_codegen.cuda.text import Args
 
 
 class Site:

@@ -12,9 +12,9 @@ from tactix.words.dims import Dim, Shape, broadcast_shapes
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.tactics.c_epilogue import Epilogue, epilogue
-from tactix_builtin.tactics.c_text import Args, broadcast_strides, contiguous_strides
-from tactix_builtin.tactics.c_tile import row_offset
+from tactix_codegen.c.epilogue import Epilogue, epilogue
+from tactix_codegen.c.text import Args, broadcast_strides, contiguous_strides
+from tactix_codegen.c.tile import row_offset
 
 LAYERS = ("tactix.Attention@1", "tactix.TokenAttention@1")
 

@@ -13,9 +13,9 @@ from tactix.contracts.tactic import CompileContext
 from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics import c_text
-from tactix_builtin.tactics.c_space import collapse
-from tactix_builtin.tactics.c_text import Args, block, loop
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.space import collapse
+from tactix_codegen.c.text import Args, block, loop
 
 WIDTHS = (1, 2, 4, 8)
 """Bytes of elements that can be moved."""

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from tactix.contracts import expr
 from tactix.contracts.expr import Scalar
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics.c_scalar import WIDE, CannotEmit, Code, _emit
-from tactix_builtin.tactics.c_scalar_ops import ScalarEmitter
+from tactix_codegen.c.scalar import WIDE, CannotEmit, Code, _emit
+from tactix_codegen.c.scalar_ops import ScalarEmitter
 
 
 class CudaEmitter(ScalarEmitter):

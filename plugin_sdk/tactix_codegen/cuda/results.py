@@ -9,11 +9,11 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
 from tactix.words.dims import Dim, Shape, prod
 from tactix.words.dtypes import DType
-from tactix_builtin.cuda.tactics import scalar, text
-from tactix_builtin.cuda.tactics.text import Args
-from tactix_builtin.tactics.c_epilogue import Epilogue, Operand
-from tactix_builtin.tactics.c_text import block, contiguous_strides
-from tactix_builtin.tactics.c_tile import row_offset
+from tactix_codegen.c.epilogue import Epilogue, Operand
+from tactix_codegen.c.text import block, contiguous_strides
+from tactix_codegen.c.tile import row_offset
+from tactix_codegen.cuda import scalar, text
+from tactix_codegen.cuda.text import Args
 
 WIDTH = 8
 """Neighbouring sums that a kernel hands over at a time."""

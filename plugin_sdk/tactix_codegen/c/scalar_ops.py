@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tactix.contracts.expr import Scalar
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics import c_scalar, c_text
-from tactix_builtin.tactics.c_scalar import Emitter, float_literal, int_literal, unknown
+from tactix_codegen.c import scalar as c_scalar
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.scalar import Emitter, float_literal, int_literal, unknown
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "bitand": "&", "bitor": "|", "bitxor": "^"}
 _LOGIC = {

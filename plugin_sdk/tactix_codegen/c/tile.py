@@ -24,8 +24,8 @@ from tactix.contracts.expr import Scalar
 from tactix.contracts.tactic import Variant
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics.c_epilogue import Epilogue, Operand
-from tactix_builtin.tactics.c_text import Args, block, loop
+from tactix_codegen.c.epilogue import Epilogue, Operand
+from tactix_codegen.c.text import Args, block, loop
 
 LIGHT = frozenset({"var", "const", "add", "sub", "mul", "min", "max", "neg", "abs", "select", "lt", "le", "eq", "cast"})
 LIGHT_NODES = 10

@@ -6,8 +6,8 @@ import math
 
 from tactix.contracts.expr import Scalar
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics import c_scalar
-from tactix_builtin.tactics.c_scalar import VECTOR_INTS, CannotEmit, Emitter, float_literal, int_literal, unknown
+from tactix_codegen.c import scalar as c_scalar
+from tactix_codegen.c.scalar import VECTOR_INTS, CannotEmit, Emitter, float_literal, int_literal, unknown
 
 _KINDS = {DType.FP32: "vf", DType.BOOL: "vm", **dict.fromkeys(VECTOR_INTS, "vi")}
 _FLOAT_CALLS = c_scalar.LIBM | {"rsqrt", "round", "abs", "neg", "fmod", "mod", "pow", "min", "max"}

@@ -12,11 +12,11 @@ from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.tactic import CompileContext
 from tactix.words import dims
 from tactix.words.dims import Dim
-from tactix_builtin.cuda.tactics import text
-from tactix_builtin.cuda.tactics.text import BLOCK, Args
-from tactix_builtin.tactics.c_copy import Copy
-from tactix_builtin.tactics.c_space import collapse
-from tactix_builtin.tactics.c_text import block
+from tactix_codegen.c.copy import Copy
+from tactix_codegen.c.space import collapse
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import text
+from tactix_codegen.cuda.text import BLOCK, Args
 
 
 def kernel(args: Args, copies: Sequence[Copy], width: int, ctx: CompileContext) -> KernelArtifact:

@@ -9,7 +9,7 @@ from typing import Any
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
 from tactix.words.dims import Dim
-from tactix_builtin.tactics.c_epilogue import anchor_spec
+from tactix_codegen.c.epilogue import anchor_spec
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""The ground floor of all kernels: scalar expressions over numpy and as text of C and CUDA. Imports the core alone."""

@@ -1,0 +1,1 @@
+"""Text of C kernels: arguments, scalar expressions, loops, copies, tiles, epilogues."""

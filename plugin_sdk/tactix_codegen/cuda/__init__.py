@@ -1,0 +1,1 @@
+"""Text of CUDA kernels: arguments, scalar expressions, entries, results, products, windows."""

@@ -101,7 +101,7 @@ def _launcher_of(module: str, name: str) -> Launcher:
 
 
 def _numpy() -> Launcher:
-    from tactix_builtin.launchers.numpy_launcher import NumpyLauncher
+    from tactix_sdk.numpy_launcher import NumpyLauncher
 
     return NumpyLauncher()
 

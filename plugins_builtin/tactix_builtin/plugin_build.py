@@ -30,7 +30,7 @@ def tactix_converters() -> list[Converter]:
 
 @hookimpl
 def tactix_rules() -> list[Rule]:
-    from tactix_builtin.rules import all_rules, lowering_rules
+    from tactix_ops.rules import all_rules, lowering_rules
 
     return [*all_rules(), *lowering_rules()]
 
@@ -39,8 +39,9 @@ def tactix_rules() -> list[Rule]:
 def tactix_tactics() -> list[Tactic]:
     from tactix_builtin.cuda.tactics import all_tactics as cuda_tactics
     from tactix_builtin.tactics import all_tactics
+    from tactix_ops.tactics import all_tactics as reference_tactics
 
-    return [*all_tactics(), *cuda_tactics()]
+    return [*reference_tactics(), *all_tactics(), *cuda_tactics()]
 
 
 @hookimpl

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def tactix_layers() -> list[Layer]:
-    from tactix_builtin.layers import all_layers
+    from tactix_ops.layers import all_layers
 
     return all_layers()
 

@@ -17,7 +17,7 @@ from tactix.words.dtypes import DType
 from tactix.words.errors import ExecutionError
 from tactix.words.tensor import LINEAR, NHWC, Format, TensorSpec, blocked
 from tactix_builtin.devices.cpu import CpuDevice
-from tactix_builtin.launchers.numpy_launcher import NumpyLauncher
+from tactix_sdk.numpy_launcher import NumpyLauncher
 
 N = sym("n")
 F32 = DType.FP32

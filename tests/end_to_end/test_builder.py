@@ -485,4 +485,4 @@ print(*sys.modules)"""
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "m")], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "tactix_builtin.launchers.elf" in loaded
-    assert not loaded & {"tactix.builder", "tactix_builtin.layers", "onnx", "email.parser", "difflib"}
+    assert not loaded & {"tactix.builder", "tactix_ops.layers", "onnx", "email.parser", "difflib"}

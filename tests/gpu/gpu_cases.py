@@ -14,7 +14,7 @@ from tactix_builtin.cuda import launchers
 from tactix_builtin.cuda.device import CudaDevice
 from tactix_builtin.cuda.memory import PoolAllocator
 from tactix_builtin.cuda.nvrtc import NvrtcCompiler
-from tactix_builtin.layers import all_layers
+from tactix_ops.layers import all_layers
 
 
 def bench(device: CudaDevice) -> Bench:

@@ -483,7 +483,7 @@ def test_what_ends_the_process_of_a_check_is_named_and_all_else_is_checked(site:
 
 def test_a_check_finds_tactix_imported(site: Site) -> None:
     """Once for all checks of a pack: that takes longer than most of them."""
-    look = "import sys\n\nassert 'tactix_builtin.layers.conv' in sys.modules\nfrom typing"
+    look = "import sys\n\nassert 'tactix_ops.layers.conv' in sys.modules\nfrom typing"
     change = {"plugin_build.py": lambda t: t.replace("from typing", look, 1)}
     (got,) = outcomes(site.new("acme-swish", change, **LAYER), ["hooks"])
     assert got.state == PASSED, got.said

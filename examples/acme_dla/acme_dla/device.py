@@ -10,8 +10,8 @@ from acme_dla import limits
 from acme_dla.tactics import HOST, KIND, SUBGRAPH
 from tactix_builtin.allocators.arena import ArenaAllocator
 from tactix_builtin.devices.cpu import CpuDevice
-from tactix_builtin.launchers.numpy_launcher import NumpyLauncher, NumpyRun
 from tactix_sdk import DeviceProperties, Launcher, LinkContext, Runnable, Step, errors
+from tactix_sdk.numpy_launcher import NumpyLauncher, NumpyRun
 
 
 class SharedMemory(ArenaAllocator):

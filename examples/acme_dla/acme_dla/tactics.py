@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from acme_dla.limits import LAYERS, seconds, why_not
 from tactix.words.dims import evaluate
-from tactix_builtin.rules.sixteen import RULES
-from tactix_builtin.tactics.numpy_ref import NumpyTactic
+from tactix_ops.rules.sixteen import RULES
+from tactix_ops.tactics.reference import NumpyTactic
 from tactix_sdk import CompileContext, DeviceProperties, KernelArtifact, Node, Reject, Rule, Tactic, Variant
 
 KIND, SUBGRAPH, HOST = "dla", "acme_dla.subgraph@1", "acme_dla.host@1"

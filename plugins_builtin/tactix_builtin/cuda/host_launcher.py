@@ -28,7 +28,7 @@ class HostLauncher(Launcher):
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
         """Raises ExecutionError for params that are no layer, or a layer that is not there."""
-        from tactix_builtin.launchers.numpy_launcher import NumpyLauncher
+        from tactix_sdk.numpy_launcher import NumpyLauncher
 
         return HostRun(steps, NumpyLauncher().link(steps, ctx), ctx.device)
 
@@ -36,8 +36,8 @@ class HostLauncher(Launcher):
         self, step: Step, env: Env, values: Sequence[Any], bodies: Sequence[Call], ctx: LinkContext
     ) -> list[Any]:
         """The results in host memory of their own. Raises ExecutionError, and what a body raises."""
-        from tactix_builtin.launchers.control import ControlLauncher
-        from tactix_builtin.launchers.numpy_launcher import NumpyLauncher
+        from tactix_ops.control_launcher import ControlLauncher
+        from tactix_sdk.numpy_launcher import NumpyLauncher
 
         own: Launcher = ControlLauncher() if bodies else NumpyLauncher()
         return own.produce(step, env, values, bodies, ctx)

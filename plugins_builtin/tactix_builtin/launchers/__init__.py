@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 def launchers() -> list[Launcher]:
     """The built-in launchers."""
-    from tactix_builtin.launchers.control import ControlLauncher
     from tactix_builtin.launchers.elf import ElfLauncher
-    from tactix_builtin.launchers.numpy_launcher import NumpyLauncher
+    from tactix_ops.control_launcher import ControlLauncher
+    from tactix_sdk.numpy_launcher import NumpyLauncher
 
     return [ControlLauncher(), ElfLauncher(), NumpyLauncher()]

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tactix.words.errors import InternalError
-from tactix_builtin.layers import FAMILIES
 from tactix_builtin.lean.untyped import untyped
+from tactix_ops.layers import FAMILIES
 
 PACKS = ("builtin", "codegen", "cpu", "cublaslt", "cuda", "cudnn", "ops", "refit", "runtime", "sdk", "ship", "trust")
 PLACES: dict[str, tuple[str, ...]] = {"tactix": (), **{f"tactix_{name}": (name,) for name in PACKS}}
@@ -19,7 +19,7 @@ PLACES: dict[str, tuple[str, ...]] = {"tactix": (), **{f"tactix_{name}": (name,)
 ENTRY = "tactix_builtin.lean.entry"
 """Becomes the package itself."""
 
-ROOTS = (ENTRY, *(f"tactix_builtin.layers.{family}" for family in FAMILIES))
+ROOTS = (ENTRY, *(f"tactix_ops.layers.{family}" for family in FAMILIES))
 
 VOCABULARIES = tuple(f"tactix_sdk.{name}" for name in ("artifacts", "errors", "rules", "scalar"))
 """With all that ``tactix_sdk`` has, what packs in plans may import: one module of theirs often serves both doors."""
@@ -37,7 +37,7 @@ LEFT_OUT = (
 )  # fmt: skip
 """What only building needs, and other flavours; imported inside functions that no plan gets to."""
 
-LAYERS = ("tactix_builtin.layers",)
+LAYERS = ("tactix_ops.layers",)
 SAMPLING = ("sample", "settings")
 """What layers have for building alone: methods that make inputs to try them on."""
 
@@ -48,7 +48,7 @@ COLD = (
     "tactix.words.files",
     "tactix_builtin.cuda", "tactix_builtin.devices.mask", "tactix_builtin.embedded", "tactix_builtin.flavours.held",
     "tactix_builtin.flavours.phased", "tactix_builtin.flavours.references", "tactix_builtin.flavours.values",
-    "tactix_builtin.launchers.control", "tactix_builtin.launchers.numpy_launcher", "tactix_builtin.trust.changing",
+    "tactix_ops.control_launcher", "tactix_sdk.numpy_launcher", "tactix_builtin.trust.changing",
     "tactix_codegen", "tactix_sdk", *LAYERS,
 )  # fmt: skip
 """What a plan of kernels for the CPU does not need: kept compressed until something imports it."""

@@ -84,7 +84,7 @@ def _own_layers() -> Sequence[Any]:
 
 
 def _layers() -> Sequence[Any]:
-    from tactix_builtin.layers import all_layers
+    from tactix_ops.layers import all_layers
 
     return all_layers()
 

@@ -12,8 +12,6 @@ from tactix.contracts.graph import Value
 from tactix.words.dims import Dim, compare, sym
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.layers.common import axis_of
-from tactix_builtin.layers.control import Bodies
 from tactix_builtin.onnx_importer.convert import Context, Table
 from tactix_builtin.onnx_importer.subgraph import (
     Body,
@@ -26,6 +24,8 @@ from tactix_builtin.onnx_importer.subgraph import (
     visible,
 )
 from tactix_builtin.onnx_importer.survey import Unreached
+from tactix_ops.layers.common import axis_of
+from tactix_ops.layers.control import Bodies
 
 CONVERTERS = Table()
 

@@ -6,8 +6,8 @@ from dataclasses import fields
 from typing import Any
 
 from tactix.contracts.graph import Value
-from tactix_builtin.layers.sampling import RoiAlignAttrs
 from tactix_builtin.onnx_importer.convert import Context, Table
+from tactix_ops.layers.sampling import RoiAlignAttrs
 
 CONVERTERS = Table()
 

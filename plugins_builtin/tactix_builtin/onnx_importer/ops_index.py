@@ -9,8 +9,8 @@ import numpy as np
 from tactix.contracts.graph import Value
 from tactix.words.dims import Dim, symbol_name
 from tactix.words.dtypes import DType
-from tactix_builtin.layers.common import axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
+from tactix_ops.layers.common import axis_of
 
 CONVERTERS = Table()
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from tactix.contracts.graph import Value
-from tactix_builtin.layers.common import axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
 from tactix_builtin.onnx_importer.ops_math import cast_to
 from tactix_builtin.onnx_importer.ops_shape import tile
 from tactix_builtin.onnx_importer.weights import dtype_of
+from tactix_ops.layers.common import axis_of
 
 CONVERTERS = Table()
 

@@ -8,7 +8,6 @@ from typing import Any
 from tactix.contracts.graph import Value
 from tactix.words.dims import floordiv
 from tactix.words.dtypes import DType
-from tactix_builtin.layers.common import axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
 from tactix_builtin.onnx_importer.ops_index import triangle
 from tactix_builtin.onnx_importer.ops_ml import two
@@ -18,6 +17,7 @@ from tactix_builtin.onnx_importer.ops_nn import (
     moments,
     window_fields,
 )
+from tactix_ops.layers.common import axis_of
 
 CONVERTERS = Table()
 

@@ -13,7 +13,6 @@ import numpy as np
 from tactix.contracts.graph import Value
 from tactix.words.dims import ceildiv, floordiv, prod
 from tactix.words.dtypes import DType
-from tactix_builtin.layers.common import axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
 from tactix_builtin.onnx_importer.ops_microsoft import MICROSOFT, first_channels, last_channels, refuse_same_pads
 from tactix_builtin.onnx_importer.ops_microsoft_attention import packed_attention, refuse_shared_buffer
@@ -21,6 +20,7 @@ from tactix_builtin.onnx_importer.ops_ml import two
 from tactix_builtin.onnx_importer.ops_nn import convolution_fields, window_fields
 from tactix_builtin.onnx_importer.ops_quantize import dequantize, quantize
 from tactix_builtin.onnx_importer.weights import Array
+from tactix_ops.layers.common import axis_of
 
 CONVERTERS = Table()
 

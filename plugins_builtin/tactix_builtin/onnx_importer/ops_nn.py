@@ -11,8 +11,8 @@ from tactix.contracts.graph import Value
 from tactix.words.dims import Dim, ceildiv, compare, dmax, floordiv, prod
 from tactix.words.dtypes import DType
 from tactix.words.errors import ModelImportError
-from tactix_builtin.layers.common import axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
+from tactix_ops.layers.common import axis_of
 
 CONVERTERS = Table()
 

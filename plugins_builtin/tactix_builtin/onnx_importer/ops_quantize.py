@@ -6,9 +6,9 @@ from typing import Any
 
 from tactix.contracts.graph import Value
 from tactix.words.dtypes import DType
-from tactix_builtin.layers.common import axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
 from tactix_builtin.onnx_importer.ops_nn import convolution_fields
+from tactix_ops.layers.common import axis_of
 
 CONVERTERS = Table()
 

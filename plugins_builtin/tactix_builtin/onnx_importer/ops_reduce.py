@@ -6,8 +6,8 @@ from typing import Any
 
 from tactix.contracts.graph import Value
 from tactix.words.dtypes import DType
-from tactix_builtin.layers.common import axes_of, axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
+from tactix_ops.layers.common import axes_of, axis_of
 
 CONVERTERS = Table()
 

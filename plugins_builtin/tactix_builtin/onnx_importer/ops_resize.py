@@ -11,9 +11,9 @@ import numpy as np
 from tactix.contracts.graph import Value
 from tactix.words.dims import Dim, floordiv
 from tactix.words.errors import ModelImportError
-from tactix_builtin.layers.common import axes_of
-from tactix_builtin.layers.dynamic_resize import fitted, scaled_size
 from tactix_builtin.onnx_importer.convert import Context, Table
+from tactix_ops.layers.common import axes_of
+from tactix_ops.layers.dynamic_resize import fitted, scaled_size
 
 CONVERTERS = Table()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tactix.contracts.graph import Value
-from tactix_builtin.layers.common import axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
+from tactix_ops.layers.common import axis_of
 
 CONVERTERS = Table()
 

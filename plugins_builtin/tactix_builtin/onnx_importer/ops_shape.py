@@ -9,9 +9,9 @@ from tactix.contracts.graph import Value
 from tactix.words.dims import Assumption, Dim, Shape, broadcast_shapes, compare, floordiv, prod, symbol_name
 from tactix.words.dtypes import DType
 from tactix.words.errors import ModelImportError
-from tactix_builtin.layers.common import axes_of, axis_of
 from tactix_builtin.onnx_importer.convert import Context, Table
 from tactix_builtin.onnx_importer.dims_of import even_parts, resolved, slice_bounds
+from tactix_ops.layers.common import axes_of, axis_of
 
 CONVERTERS = Table()
 

@@ -11,7 +11,6 @@ import numpy as np
 from tactix.contracts.graph import Value
 from tactix.words.dtypes import DType
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.layers.trees import AGGREGATES, MODES, check_trees
 from tactix_builtin.onnx_importer.convert import Context, Table
 from tactix_builtin.onnx_importer.ops_ml import (
     ML,
@@ -23,6 +22,7 @@ from tactix_builtin.onnx_importer.ops_ml import (
     second_label,
     transformed,
 )
+from tactix_ops.layers.trees import AGGREGATES, MODES, check_trees
 
 CONVERTERS = Table()
 

@@ -18,8 +18,8 @@ from tactix.words.dims import sym, symbols
 from tactix.words.dtypes import DType
 from tactix.words.errors import ModelImportError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.layers.sequences import element_of, join, outside
 from tactix_builtin.onnx_importer.loose import Loose, firm
+from tactix_ops.layers.sequences import element_of, join, outside
 
 if TYPE_CHECKING:
     import onnx

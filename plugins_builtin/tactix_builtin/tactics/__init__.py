@@ -6,7 +6,6 @@ from tactix.contracts.tactic import Tactic
 
 MODULES = (
     "c_pointwise", "c_reduce", "c_softmax", "c_norm", "c_move", "c_gather", "c_generate", "c_pool", "c_reformat",
-    "control", "numpy_ref", "view",
     "c_gemm", "c_gemm_amx", "c_attention", "c_rnn",
     "c_conv", "c_conv_amx", "c_winograd", "c_depthwise", "c_conv_transpose", "c_conv_general",
     "c_int8_amx", "c_int8_amx_conv", "c_int8_gemm", "c_int8_conv", "c_int8_depthwise",

@@ -28,10 +28,10 @@ from tactix.run.bound import Bound
 from tactix.words.errors import ExecutionError, InternalError, TactixError
 from tactix_builtin.allocators.arena import ArenaAllocator
 from tactix_builtin.embedded.archive import content, unpack
-from tactix_builtin.layers import control
 from tactix_builtin.refit.refitter import Refitter
 from tactix_builtin.tools import inspect
 from tactix_builtin.tools.arrays import random, sizes
+from tactix_ops.layers import control
 
 ROOM = 64 << 20
 """Bytes that a try may have beside the size of its file."""

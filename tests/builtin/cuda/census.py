@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tactix.contracts.layer import Layer
 from tactix_builtin.cuda.tactics import all_tactics
-from tactix_builtin.layers import all_layers, control, selection, sequences, text, text_features
+from tactix_ops.layers import all_layers, control, selection, sequences, text, text_features
 
 BEGIN, END = "<!-- layers on the host: written by tests/builtin/cuda/census.py -->\n", "<!-- end -->\n"
 GROUPS = {

@@ -10,7 +10,7 @@ import pytest
 from tactix.words.dims import Dim, dmax, dmin, floordiv, sym
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.layers import all_layers
+from tactix_ops.layers import all_layers
 
 LAYERS = {x.name: x for x in all_layers()}
 N, S = sym("n"), sym("s")

@@ -10,7 +10,7 @@ import pytest
 from tactix.contracts import attrs as attribute
 from tactix.words.dims import learn
 from tactix.words.dtypes import DType
-from tactix_builtin.layers import all_layers
+from tactix_ops.layers import all_layers
 from tactix_sdk.testing.examples import EXAMPLES, specs_of
 
 LAYERS = {x.name: x for x in all_layers()}

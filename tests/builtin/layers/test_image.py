@@ -12,7 +12,7 @@ import pytest
 from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError, ExecutionError, InvalidArgument, ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.layers.image import ImageDecoder, ImageDecoderAttrs
+from tactix_ops.layers.image import ImageDecoder, ImageDecoderAttrs
 
 Image = pytest.importorskip("PIL.Image")
 RNG = np.random.default_rng(6)

@@ -10,7 +10,7 @@ from tactix.words.dims import evaluate, floordiv, sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.layers import all_layers
+from tactix_ops.layers import all_layers
 
 LAYERS = {x.name: x for x in all_layers()}
 N, H, S = sym("n"), sym("h"), sym("s")

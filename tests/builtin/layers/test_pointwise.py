@@ -12,7 +12,7 @@ import pytest
 from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.layers import all_layers
+from tactix_ops.layers import all_layers
 
 LAYERS = {x.name: x for x in all_layers()}
 POINTS = np.concatenate(

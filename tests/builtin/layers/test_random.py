@@ -12,7 +12,7 @@ from tactix.words.dims import sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError, ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.layers import all_layers
+from tactix_ops.layers import all_layers
 
 LAYERS = {x.name: x for x in all_layers()}
 COUNT = 200_000

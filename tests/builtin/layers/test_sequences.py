@@ -11,7 +11,7 @@ from tactix.words.dims import sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
 from tactix.words.tensor import Element, TensorSpec
-from tactix_builtin.layers.sequences import LAYERS, element_of, join, outside, sequence
+from tactix_ops.layers.sequences import LAYERS, element_of, join, outside, sequence
 
 BY_NAME = {x.name: x for x in LAYERS}
 F32, I64 = DType.FP32, DType.INT64

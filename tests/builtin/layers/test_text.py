@@ -15,8 +15,8 @@ from tactix.words.dims import sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.layers import all_layers
-from tactix_builtin.layers.text_pattern import compiled
+from tactix_ops.layers import all_layers
+from tactix_ops.layers.text_pattern import compiled
 
 LAYERS = {x.name: x for x in all_layers()}
 N = sym("n")

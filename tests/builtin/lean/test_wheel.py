@@ -32,7 +32,7 @@ with np.load(inputs) as f: feed = dict(f)
 found = tactix_lean.load(plan).create_execution_context().run(feed)
 np.savez(outputs, *found.values())
 tops = sorted({m.partition(".")[0] for m in sys.modules} - set(sys.stdlib_module_names))
-cold = [m for m in sys.modules if m.startswith(("tactix_lean.builtin.layers", "tactix_lean.builtin.cuda"))]
+cold = [m for m in sys.modules if m.startswith(("tactix_lean.ops.layers", "tactix_lean.builtin.cuda"))]
 missing = 0
 for name in ("onnx", "pluggy", "tactix", "tactix_builtin", "ml_dtypes", "click"):
     try: __import__(name)
@@ -111,7 +111,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_what_is_in_it() -> None:
     found = modules.closure()
-    assert {"tactix.run.engine", "tactix_builtin.launchers.elf", "tactix_builtin.layers.rnn"} <= found.keys()
+    assert {"tactix.run.engine", "tactix_builtin.launchers.elf", "tactix_ops.layers.rnn"} <= found.keys()
     strangers = (
         "tactix.network",
         "tactix_builtin.devices.levels",

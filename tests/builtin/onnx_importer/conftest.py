@@ -12,8 +12,8 @@ import onnx
 import pytest
 
 from tactix.network.definition import NetworkDefinition
-from tactix_builtin.layers import all_layers
 from tactix_builtin.onnx_importer import converters, importers
+from tactix_ops.layers import all_layers
 
 sys.path.insert(0, str(Path(__file__).parent))
 

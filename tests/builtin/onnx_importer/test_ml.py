@@ -11,7 +11,7 @@ import pytest
 
 import tactix
 from tactix.words.errors import InvalidArgument, ModelImportError, UnsupportedOperator
-from tactix_builtin.layers.trees import PATIENCE, TreeEnsemble, TreeEnsembleAttrs
+from tactix_ops.layers.trees import PATIENCE, TreeEnsemble, TreeEnsembleAttrs
 from tactix_sdk.evaluate import evaluate
 
 F32 = np.float32

@@ -15,8 +15,8 @@ import pytest
 
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
-from tactix_builtin.layers import all_layers
 from tactix_builtin.onnx_importer import converters, importers
+from tactix_ops.layers import all_layers
 from tactix_sdk.evaluate import evaluate
 
 FOLDER = os.environ.get("TACTIX_MODELS")

@@ -10,7 +10,7 @@ import pytest
 
 from tactix.fuse.rewrite import Rewriter
 from tactix.fuse.trace import Trace
-from tactix_builtin.rules import all_rules
+from tactix_ops.rules import all_rules
 from tactix_sdk.evaluate import evaluate
 
 P = np.full((8, 9), 0.5, np.float32)

@@ -16,8 +16,8 @@ from tactix.fuse.trace import Trace
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.layers import all_layers
-from tactix_builtin.rules import all_rules
+from tactix_ops.layers import all_layers
+from tactix_ops.rules import all_rules
 from tactix_sdk.evaluate import evaluate
 
 LAYERS = {layer.key: layer for layer in all_layers()}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tactix.words.dtypes import DType
-from tactix_builtin.rules.canonical import NEUTRAL
+from tactix_ops.rules.canonical import NEUTRAL
 
 ARITHMETIC = [(name, number) for name, number in NEUTRAL if name not in ("And", "Or", "Xor")]
 

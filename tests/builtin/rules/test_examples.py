@@ -6,7 +6,7 @@ import pytest
 
 from tactix.contracts.rule import NUMERICS
 from tactix.fuse.rewrite import PHASES
-from tactix_builtin.rules import all_rules
+from tactix_ops.rules import all_rules
 
 RULES = {rule.key.removeprefix("tactix."): rule for rule in all_rules()}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tactix.fuse.rewrite import fuse
-from tactix_builtin.rules import fold
+from tactix_ops.rules import fold
 
 
 def test_layers_of_constants_become_constants(net, apply):

@@ -7,9 +7,9 @@ import pytest
 
 from tactix.fuse.rewrite import fuse
 from tactix.words.dtypes import DType
-from tactix_builtin.layers import all_layers
-from tactix_builtin.rules import all_rules
-from tactix_builtin.rules.epilogue import MAX_NODES
+from tactix_ops.layers import all_layers
+from tactix_ops.rules import all_rules
+from tactix_ops.rules.epilogue import MAX_NODES
 
 
 def conv(net, x, channels=4):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tactix.fuse.rewrite import fuse
-from tactix_builtin.rules import matmul
+from tactix_ops.rules import matmul
 
 
 @pytest.mark.parametrize(("ta", "tb"), list(itertools.product([False, True], repeat=2)))

@@ -12,9 +12,9 @@ import pytest
 from tactix.fuse.rewrite import fuse
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
-from tactix_builtin.layers import all_layers
 from tactix_builtin.onnx_importer import converters, importers
-from tactix_builtin.rules import all_rules
+from tactix_ops.layers import all_layers
+from tactix_ops.rules import all_rules
 from tactix_sdk.evaluate import evaluate
 
 SMALL = Path(__file__).parents[2] / "models"

@@ -11,7 +11,7 @@ from tests.builtin.rules.conftest import compare, names
 from tactix.fuse.rewrite import fuse
 from tactix.network.verify import verify
 from tactix.words.dtypes import DType
-from tactix_builtin.rules import all_rules, lowering_rules
+from tactix_ops.rules import all_rules, lowering_rules
 
 SCALE, ZERO = 0.04, 119
 ON_CPU = [r for r in lowering_rules() if r.device == "cpu"]

@@ -9,7 +9,7 @@ import pytest
 
 from tactix.fuse.rewrite import fuse
 from tactix.words.dims import sym
-from tactix_builtin.rules import all_rules
+from tactix_ops.rules import all_rules
 from tactix_sdk.evaluate import evaluate
 
 N = sym("n")

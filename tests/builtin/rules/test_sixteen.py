@@ -16,7 +16,7 @@ from tactix.network.verify import verify
 from tactix.select.accuracy import departure
 from tactix.select.precision import Precisions
 from tactix.words.dtypes import DType
-from tactix_builtin.rules import all_rules, sixteen
+from tactix_ops.rules import all_rules, sixteen
 from tactix_sdk.evaluate import evaluate
 
 MODELS = sorted((Path(__file__).parents[2] / "models").glob("*.onnx"))

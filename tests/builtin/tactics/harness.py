@@ -81,7 +81,7 @@ def needs(*features: str) -> pytest.MarkDecorator:
 
 def layer(name: str) -> Layer:
     """A built-in layer by name: ``layer("Softmax")``."""
-    from tactix_builtin.layers import all_layers
+    from tactix_ops.layers import all_layers
 
     key = name if "@" in name else f"tactix.{name}@1"
     return next(x for x in (*all_layers(), *STRUCTURAL) if x.key == key)

@@ -13,7 +13,7 @@ from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, NHWC, TensorSpec, blocked
 from tactix_builtin.tactics.c_reformat import ReformatTactic
-from tactix_builtin.tactics.numpy_ref import NumpyTactic
+from tactix_ops.tactics.reference import NumpyTactic
 
 TACTIC = ReformatTactic()
 

@@ -23,7 +23,7 @@ from tactix_builtin.allocators.arena import ArenaAllocator
 from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.flavours.default import DefaultFlavour
 from tactix_builtin.launchers.elf import ElfLauncher
-from tactix_builtin.launchers.numpy_launcher import NumpyLauncher
+from tactix_sdk.numpy_launcher import NumpyLauncher
 
 
 class MatMul(Layer):

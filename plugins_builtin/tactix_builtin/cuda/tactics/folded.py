@@ -65,7 +65,7 @@ def _plain(s: Scalar, out: DType) -> Scalar:
 
 def _activation(s: Scalar) -> tuple[str, Scalar]:
     """The name of what is done last, and to what."""
-    from tactix_builtin.layers.activation import gelu
+    from tactix_ops.layers.activation import gelu
 
     if s.op == "max":
         a, b = s.args

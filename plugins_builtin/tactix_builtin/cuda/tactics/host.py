@@ -13,8 +13,8 @@ from tactix.contracts.tactic import CompileContext, Tactic, Variant
 from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix_builtin.cuda.host_launcher import CROSSING_BANDWIDTH, CROSSING_SECONDS, HostLauncher
-from tactix_builtin.tactics.control import ControlTactic
-from tactix_builtin.tactics.numpy_ref import NumpyTactic
+from tactix_ops.tactics.control import ControlTactic
+from tactix_ops.tactics.reference import NumpyTactic
 
 
 def tactics() -> list[Tactic]:

@@ -11,8 +11,8 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Tactic, Variant
 from tactix.words.tensor import NHWC, Format
 from tactix_builtin.tactics import c_move
-from tactix_builtin.tactics.view import ViewTactic
 from tactix_codegen.cuda import copies, text
+from tactix_ops.tactics.view import ViewTactic
 
 
 def tactics() -> list[Tactic]:

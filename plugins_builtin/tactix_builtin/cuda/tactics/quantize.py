@@ -13,11 +13,11 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words import dims
 from tactix_builtin.cuda.tactics.rows import FLOATS
-from tactix_builtin.layers.quantize import limits
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import element, stored
 from tactix_codegen.cuda import text
 from tactix_codegen.cuda.text import Args
+from tactix_ops.layers.quantize import limits
 
 
 def tactics() -> list[Tactic]:

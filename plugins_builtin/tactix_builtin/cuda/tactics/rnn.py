@@ -21,9 +21,9 @@ from tactix.words.tensor import TensorSpec
 from tactix_builtin.cuda.tactics import tile
 from tactix_builtin.cuda.tactics.rnn_steps import Steps
 from tactix_builtin.cuda.tactics.rows import FLOATS
-from tactix_builtin.layers.rnn import Recurrent
 from tactix_codegen.c.scalar import element
 from tactix_codegen.cuda.entry import Entry, artifact
+from tactix_ops.layers.rnn import Recurrent
 
 PROJECT_THREADS, STEP_THREADS = 256, 256
 MOST_HIDDEN = 4096

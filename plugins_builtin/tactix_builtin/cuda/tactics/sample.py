@@ -16,12 +16,12 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix_builtin.cuda.tactics.rows import FLOATS
-from tactix_builtin.layers.resize import Axis, axis_weights
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import element, stored
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import text
 from tactix_codegen.cuda.text import Args
+from tactix_ops.layers.resize import Axis, axis_weights
 
 
 def tactics() -> list[Tactic]:

@@ -1,0 +1,116 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tactix.contracts.layer import Layer
+from tactix.words.dims import broadcast_shapes
+from tactix.words.errors import ShapeError
+from tactix.words.tensor import TensorSpec
+from tactix_ops.layers.common import Array, Specs, float_only, optional, pick, required, same_dim, wide
+from tactix_ops.layers.softmax import softmax
+
+
+@dataclass(frozen=True)
+class AttentionAttrs:
+    """``scale``: factor of the products, usually ``1 / sqrt(dim)``.
+
+    ``nan_to_zero``: a query that may attend to nothing gives 0, not NaN.
+    """
+
+    scale: float = 1.0
+    nan_to_zero: bool = False
+
+
+class Attention(Layer):
+    """``softmax(scale q k' + mask) v`` over the keys.
+
+    q: (batch, heads, s, d), k: (batch, heads, t, d), v: (batch, heads, t, e); mask: floats that broadcast to
+    (batch, heads, s, t), or absent. y: (batch, heads, s, e).
+    """
+
+    key = "tactix.Attention@1"
+    takes_epilogue = True
+    Attrs = AttentionAttrs
+
+    def infer(self, attrs: AttentionAttrs, inputs: Specs) -> list[TensorSpec]:
+        q, k, v = required(self, inputs, 3)
+        float_only(q, self.key)
+        if q.rank != 4 or k.rank != 4 or v.rank != 4:
+            raise ShapeError(f"{self.key} takes (batch, heads, sequence, dim), not {q}, {k}, {v}")
+        same_dim(q.shape[3], k.shape[3], self.key, "the dim of q and k")
+        same_dim(k.shape[2], v.shape[2], self.key, "the sequence of k and v")
+        lead = broadcast_shapes(q.shape[:2], k.shape[:2], v.shape[:2])
+        mask = optional(inputs, 3)
+        if mask is not None:
+            broadcast_shapes((*lead, q.shape[2], k.shape[2]), mask.shape)
+        return [TensorSpec(q.dtype, (*lead, q.shape[2], v.shape[3]))]
+
+    def reference(self, attrs: AttentionAttrs, *inputs: Array) -> tuple[Array, ...]:
+        q, k, v = (wide(x) for x in inputs[:3])
+        scores = np.matmul(q * q.dtype.type(attrs.scale), k.swapaxes(-1, -2))
+        mask = pick(inputs, 3)
+        if mask is not None:
+            scores = scores + wide(mask)
+        p = softmax(scores, -1)
+        p = np.where(np.isnan(p), 0, p).astype(p.dtype) if attrs.nan_to_zero else p
+        return (np.matmul(p, v).astype(inputs[0].dtype, copy=False),)
+
+
+@dataclass(frozen=True)
+class TokenAttentionAttrs:
+    """``heads`` of ``dim`` columns of q and k, and of ``value_dim`` columns of v.
+
+    ``columns``: where those of q, k and v begin. ``scale``, ``nan_to_zero``: as for Attention.
+    """
+
+    heads: int
+    dim: int
+    value_dim: int
+    columns: tuple[int, int, int] = (0, 0, 0)
+    scale: float = 1.0
+    nan_to_zero: bool = False
+
+
+class TokenAttention(Layer):
+    """Attention whose heads lie side by side in the rows of tokens, as products leave them.
+
+    q: (batch, s, at least heads dim), k: (batch, t, ...), v: (batch, t, ...); all three may be one tensor with other
+    ``columns``. mask: floats that broadcast to (batch, heads, s, t), or absent. y: (batch, s, heads value_dim).
+    """
+
+    key = "tactix.TokenAttention@1"
+    takes_epilogue = True
+    Attrs = TokenAttentionAttrs
+
+    def infer(self, attrs: TokenAttentionAttrs, inputs: Specs) -> list[TensorSpec]:
+        q, k, v = required(self, inputs, 3)
+        float_only(q, self.key)
+        widths = (attrs.dim, attrs.dim, attrs.value_dim)
+        for x, begin, width in zip((q, k, v), attrs.columns, widths, strict=True):
+            end = begin + attrs.heads * width
+            if x.rank != 3 or (isinstance(x.shape[2], int) and end > x.shape[2]):
+                raise ShapeError(f"{self.key} takes (batch, sequence, at least {end} columns), not {x}")
+            same_dim(q.shape[0], x.shape[0], self.key, "the batch")
+        same_dim(k.shape[1], v.shape[1], self.key, "the sequence of k and v")
+        mask = optional(inputs, 3)
+        if mask is not None:
+            broadcast_shapes((q.shape[0], attrs.heads, q.shape[1], k.shape[1]), mask.shape)
+        return [TensorSpec(q.dtype, (*q.shape[:2], attrs.heads * attrs.value_dim))]
+
+    def reference(self, attrs: TokenAttentionAttrs, *inputs: Array) -> tuple[Array, ...]:
+        widths = (attrs.dim, attrs.dim, attrs.value_dim)
+        parts = []
+        for x, begin, width in zip(inputs, attrs.columns, widths, strict=False):
+            columns = x[..., begin : begin + attrs.heads * width]
+            parts.append(columns.reshape(*x.shape[:2], attrs.heads, width).swapaxes(1, 2))
+        plain = AttentionAttrs(attrs.scale, attrs.nan_to_zero)
+        (y,) = ATTENTION.reference(plain, *parts, *inputs[3:])
+        return (y.swapaxes(1, 2).reshape(*inputs[0].shape[:2], attrs.heads * attrs.value_dim),)
+
+
+ATTENTION = Attention()
+LAYERS: tuple[Layer, ...] = (ATTENTION, TokenAttention())

@@ -1,0 +1,96 @@
+"""Sliding windows: the geometry that convolution and pooling share.
+
+A window of extent ``k`` with dilation ``d`` spans ``d (k - 1) + 1`` elements. ``pads`` lists the begin of every spatial
+axis, then the end of every one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tactix.words.dims import Dim, Shape, ceildiv, compare, dmin, floordiv
+from tactix.words.errors import ShapeError
+from tactix_ops.layers.common import Array
+
+
+def filled(values: Sequence[Dim], rank: int, default: int, who: str, what: str) -> tuple[Dim, ...]:
+    """``values``, or the default for each axis where there are none. Raises ShapeError for another number of them."""
+    if not values:
+        return (default,) * rank
+    if len(values) != rank:
+        raise ShapeError(f"{who}: {len(values)} {what} where {rank} are needed")
+    return tuple(values)
+
+
+def spans(kernel: Sequence[Dim], dilations: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Elements from the first to the last of a window."""
+    return tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
+
+
+def window_count(
+    size: Sequence[Dim], kernel: Sequence[Dim], strides: Sequence[Dim], pads: Sequence[Dim], dilations: Sequence[Dim],
+    ceil_mode: bool, who: str,
+) -> Shape:  # fmt: skip
+    """Windows along each axis. With ``ceil_mode`` a last one may hang over, if it starts before the end's pad.
+
+    The last may be the first: a window larger than its axis, by less than the stride.
+    """
+    n = len(size)
+    out: list[Dim] = []
+    for i, span in enumerate(spans(kernel, dilations)):
+        room = size[i] + pads[i] + pads[n + i] - span
+        count = (ceildiv if ceil_mode else floordiv)(room, strides[i]) + 1
+        if compare(count, 1) == "<":
+            raise ShapeError(
+                f"{who}: a window of {span} does not fit axis {i} of {size[i]}", do="Check kernel and pads"
+            )
+        out.append(dmin(count, ceildiv(size[i] + pads[i], strides[i])) if ceil_mode else count)
+    return tuple(out)
+
+
+def padded(x: Array, pads: Sequence[int], value: float, extra: Sequence[int] = ()) -> Array:
+    """``x`` (N, C, spatial...) with ``value`` around it; ``extra`` more at the end of each axis."""
+    n = x.ndim - 2
+    more = extra or (0,) * n
+    widths = [(0, 0), (0, 0), *((pads[i], pads[n + i] + more[i]) for i in range(n))]
+    if not any(a or b for a, b in widths):
+        return x
+    if any(a < 0 or b < 0 for a, b in widths):
+        x = x[tuple(slice(max(0, -a), m - max(0, -b)) for (a, b), m in zip(widths, x.shape, strict=True))]
+        widths = [(max(0, a), max(0, b)) for a, b in widths]
+    return np.pad(x, widths, constant_values=np.asarray(value, x.dtype))
+
+
+def windows(
+    x: Array, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], out: Sequence[int]
+) -> Array:
+    """A view (N, C, out..., kernel...) of the padded array: no copy."""
+    n = x.ndim - 2
+    shown = np.lib.stride_tricks.sliding_window_view(
+        x, tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)), axis=tuple(range(2, 2 + n))
+    )
+    steps = tuple(slice(None, o * s, s) for o, s in zip(out, strides, strict=True))
+    return shown[(slice(None), slice(None), *steps, *(slice(None, None, d) for d in dilations))]
+
+
+def overhang(
+    size: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int],
+    out: Sequence[int],
+) -> tuple[int, ...]:  # fmt: skip
+    """Elements that the last window reaches beyond the padded end, per axis."""
+    n = len(size)
+    geometry = zip(out, strides, kernel, dilations, strict=True)
+    reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in geometry]
+    return tuple(max(0, reach[i] - (size[i] + pads[i] + pads[n + i])) for i in range(n))
+
+
+def taps(
+    x: Array, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], out: Sequence[int]
+) -> Iterator[Array]:
+    """For each place in a window, a view (N, C, out...) of the elements that windows have there."""
+    for tap in itertools.product(*map(range, kernel)):
+        starts = (t * d for t, d in zip(tap, dilations, strict=True))
+        yield x[(..., *(slice(a, a + (o - 1) * s + 1, s) for a, o, s in zip(starts, out, strides, strict=True)))]

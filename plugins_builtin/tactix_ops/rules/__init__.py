@@ -1,0 +1,27 @@
+"""What is rewritten before tactics are chosen. One file per topic; ``canonical`` rules first, then fusion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tactix.contracts.rule import Rule
+
+TOPICS = (
+    "fold", "canonical", "broadcast", "reshape", "movement", "affine", "index", "quantize", "conv", "matmul", "gelu",
+    "norm", "attention", "heads", "sinking", "rnn", "epilogue", "pointwise",
+)  # fmt: skip
+
+
+def all_rules() -> list[Rule]:
+    """Every built-in rule but those that lower precision."""
+    from importlib import import_module
+
+    return [rule for topic in TOPICS for rule in import_module(f"{__name__}.{topic}").RULES]
+
+
+def lowering_rules() -> list[Rule]:
+    """The built-in rules that lower precision: they fire only where a build allows it."""
+    from tactix_ops.rules import lower_precision, rounded, sixteen
+
+    return [*lower_precision.RULES, *rounded.RULES, *sixteen.RULES]

@@ -1,0 +1,176 @@
+"""Scaled dot-product attention as models spell it out, and what its inputs are spared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.rule import ANY, Op, P, Rule, any_of, const, literal, var
+from tactix_ops.rules.facts import again, scalar_const, uniform
+
+T = P.tactix
+NEVER = -1e30
+"""A score at or below which a key has no weight, whatever is added."""
+
+# -- the products ----------------------------------------------------------------------------------------------------
+
+_RAW = T.MatMul(var("q"), var("kt")) >> "scores"
+_SCALED = any_of(T.Mul(_RAW, const("scale")) >> "scaling", T.Div(_RAW, const("scale")) >> "scaling", _RAW)
+_MASKED = any_of(T.Add(_SCALED, var("mask")), T.Where(var("keep"), _SCALED, const("never")), _SCALED)
+_WEIGHTS = T.Softmax(_MASKED) >> "softmax"
+_GUARDED = T.Where(T.IsNaN(_WEIGHTS), const("zero"), _WEIGHTS)
+
+
+def _shapes_fit(q: Value, kt: Value, v: Value) -> bool:
+    ranks = q.spec.rank == kt.spec.rank == v.spec.rank == 4
+    return ranks and q.spec.shape[:2] == kt.spec.shape[:2] == v.spec.shape[:2]
+
+
+def _when(
+    q: Value, kt: Value, v: Value, softmax: Node, scores: Node, scale: Value | None = None,
+    mask: Value | None = None, never: Value | None = None, zero: Value | None = None,
+) -> bool | str:  # fmt: skip
+    if not _shapes_fit(q, kt, v):
+        return "it is not (batch, heads, sequence, dim) times the same"
+    if softmax.attrs.axis not in (-1, 3):
+        return "the softmax is along another axis"
+    fill = uniform(never)
+    if (never is not None and (fill is None or fill > NEVER)) or (zero is not None and uniform(zero) != 0):
+        return "what replaces scores or weights is not what attention replaces them with"
+    if mask is not None and mask.spec.dtype is not q.spec.dtype:
+        return "the mask has another dtype"
+    whole = softmax.inputs[0].spec.shape == scores.outputs[0].spec.shape  # type: ignore[union-attr]
+    return True if whole and (scale is None or scalar_const(scale) is not None) else "the scores are broadcast"
+
+
+def _attention(
+    q: Value, kt: Value, v: Value, scale: Value | None = None, scaling: Node | None = None,
+    mask: Value | None = None, keep: Value | None = None, never: Value | None = None, zero: Value | None = None,
+) -> Op:  # fmt: skip
+    number = 1.0
+    if scale is not None and scaling is not None:
+        c = scalar_const(scale)
+        assert c is not None
+        number = c if scaling.layer.name == "Mul" else 1 / c
+    more: list[Any] = [] if mask is None else [mask]
+    if keep is not None:
+        more = [T.Where(keep, literal(np.zeros((), q.spec.dtype.numpy)), never)]
+    k = T.Transpose(kt, perm=(0, 1, 3, 2))
+    return T.Attention(q, k, v, *more, scale=number, nan_to_zero=zero is not None)
+
+
+def _inputs(net: Any) -> tuple[Value, Value, Value]:
+    """An example's q, transposed k, and v: 2 heads, 3 and 5 positions, dims 4 and 6."""
+    q, k = net.add_input("q", "f32", ["n", 2, 3, 4]), net.add_input("k", "f32", ["n", 2, 5, 4])
+    return q, net.add_layer("tactix.Transpose", [k], perm=(0, 1, 3, 2))[0], net.add_input("v", "f32", ["n", 2, 5, 6])
+
+
+def _number(net: Any, value: float) -> Value:
+    return net.add_constant(np.float32(value))  # type: ignore[no-any-return]
+
+
+def _guarded_example(net: Any) -> None:
+    q, kt, v = _inputs(net)
+    keep = net.add_input("keep", "bool", ["n", 1, 1, 5])
+    (mask,) = net.add_layer("tactix.Where", [keep, _number(net, 0), _number(net, -np.inf)])
+    (s,) = net.add_layer("tactix.Add", [net.add_layer("tactix.MatMul", [q, kt])[0], mask])
+    (p,) = net.add_layer("tactix.Softmax", [s], axis=-1)
+    (p,) = net.add_layer("tactix.Where", [net.add_layer("tactix.IsNaN", [p])[0], _number(net, 0), p])
+    net.mark_output(net.add_layer("tactix.MatMul", [p, v])[0], "y")
+
+
+# -- what the inputs are spared --------------------------------------------------------------------------------------
+
+
+def _factors(x: Any) -> Any:
+    return any_of(T.Mul(x, const("c")) >> "factor", T.Div(x, const("c")) >> "factor")
+
+
+def _factor_when(x: Value, c: Value) -> bool:
+    number = scalar_const(c)
+    return number not in (None, 0.0) and c.spec.rank <= x.spec.rank
+
+
+def _scale(root: Node, c: Value, factor: Node) -> float:
+    number = scalar_const(c)
+    assert number is not None
+    return float(root.attrs.scale * number if factor.layer.name == "Mul" else root.attrs.scale / number)
+
+
+def _query_factor(root: Node, x: Value, c: Value, factor: Node) -> Op:
+    return again(root, [x, *root.inputs[1:]], scale=_scale(root, c, factor))
+
+
+def _key_factor(root: Node, x: Value, c: Value, factor: Node, turn: Node | None = None) -> Op:
+    k = x if turn is None else T.Transpose(x, perm=turn.attrs.perm)
+    return again(root, [root.inputs[0], k, *root.inputs[2:]], scale=_scale(root, c, factor))
+
+
+def _attend(net: Any, q: Value, k: Value, v: Value, *mask: Value) -> None:
+    net.mark_output(net.add_layer("tactix.Attention", [q, k, v, *mask], scale=0.5)[0], "y")
+
+
+def _query_factor_example(net: Any) -> None:
+    q, kt, v = _inputs(net)
+    (q,) = net.add_layer("tactix.Div", [q, _number(net, 3)])
+    _attend(net, q, net.add_layer("tactix.Transpose", [kt], perm=(0, 1, 3, 2))[0], v)
+
+
+def _key_factor_example(net: Any) -> None:
+    q, kt, v = _inputs(net)
+    (kt,) = net.add_layer("tactix.Mul", [kt, _number(net, 0.25)])
+    _attend(net, q, net.add_layer("tactix.Transpose", [kt], perm=(0, 1, 3, 2))[0], v)
+
+
+def _without_mask(root: Node) -> Op:
+    return again(root, root.inputs[:3])
+
+
+def _zero_mask_example(net: Any) -> None:
+    q, kt, v = _inputs(net)
+    k = net.add_layer("tactix.Transpose", [kt], perm=(0, 1, 3, 2))[0]
+    _attend(net, q, k, v, net.add_constant(np.zeros((1, 1, 3, 5), np.float32)))
+
+
+def _narrow_mask(root: Node, mask: Value) -> Op:
+    return again(root, [*root.inputs[:3], mask])
+
+
+def _expanded_mask_example(net: Any) -> None:
+    q, kt, v = _inputs(net)
+    k = net.add_layer("tactix.Transpose", [kt], perm=(0, 1, 3, 2))[0]
+    mask = net.add_input("mask", "f32", ["n", 1, 1, 5])
+    _attend(net, q, k, v, net.add_layer("tactix.Expand", [mask], shape=(1, 2, 3, 5))[0])
+
+
+def _zero_mask_when(root: Node) -> bool:
+    return len(root.inputs) > 3 and uniform(root.inputs[3]) == 0.0
+
+
+_Q, _K, _V, _X = var("q"), var("k"), var("v"), var("x")
+
+RULES = (
+    Rule(
+        "tactix.attention", any_of(T.MatMul(_GUARDED, _V), T.MatMul(_WEIGHTS, _V)), _attention, _when,
+        benefit=80, numerics="reassociates", example=_guarded_example,
+    ),
+    Rule(
+        "tactix.attention_query_factor", T.Attention(_factors(_X)), _query_factor, _factor_when,
+        benefit=40, numerics="reassociates", example=_query_factor_example,
+    ),
+    Rule(
+        "tactix.attention_key_factor",
+        any_of(T.Attention(_Q, _factors(_X)), T.Attention(_Q, T.Transpose(_factors(_X)) >> "turn")),
+        _key_factor, _factor_when, benefit=40, numerics="reassociates", example=_key_factor_example,
+    ),
+    Rule(
+        "tactix.attention_zero_mask", T.Attention(_Q, _K, _V), _without_mask, _zero_mask_when,
+        benefit=40, example=_zero_mask_example,
+    ),
+    Rule(
+        "tactix.attention_expanded_mask", T.Attention(_Q, _K, _V, T.Expand(var("mask"), shape=ANY)), _narrow_mask,
+        benefit=40, exclusive=False, example=_expanded_mask_example,
+    ),
+)  # fmt: skip

@@ -1,0 +1,186 @@
+"""What a convolution takes into its constants: normalisation, factors and terms per channel, zero padding before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
+from tactix.words.dims import Dim
+from tactix_ops.rules.facts import Array, again, along_axis
+
+CONVS = ("Convolution", "ConvTranspose")
+
+
+def _conv_patterns(wrap: Callable[[Op], Op]) -> Any:
+    """The pattern over either convolution with constant weights."""
+    return any_of(*(wrap(getattr(P.tactix, name)(var("x"), const("w")) >> "conv") for name in CONVS))
+
+
+def _bias(conv: Node) -> Value | None:
+    return conv.inputs[2] if len(conv.inputs) > 2 else None
+
+
+def _fixed(conv: Node) -> bool:
+    """Whether the bias, if any, is constant."""
+    b = _bias(conv)
+    return b is None or b.const is not None
+
+
+def _channels(conv: Node) -> Dim:
+    return conv.outputs[0].spec.shape[1]
+
+
+def _scaled(conv: Node, scale: Array, shift: Array) -> Op:
+    """Template: the convolution whose result is ``scale`` times the old one plus ``shift``, per output channel."""
+    w, b = conv.inputs[1].const, _bias(conv)  # type: ignore[union-attr]
+    wide = np.float64 if w.dtype == np.float64 else np.float32
+    factor, term = scale.astype(wide), shift.astype(wide)
+    if conv.layer.name == "Convolution":
+        weights = w * factor.reshape(-1, *(1,) * (w.ndim - 1))
+    else:
+        grouped = w.reshape(conv.attrs.group, w.shape[0] // conv.attrs.group, *w.shape[1:])
+        weights = (grouped * factor.reshape(conv.attrs.group, 1, w.shape[1], *(1,) * (w.ndim - 2))).reshape(w.shape)
+    bias = term if b is None else b.const * factor + term
+    return again(conv, [conv.inputs[0], literal(weights.astype(w.dtype)), literal(bias.astype(w.dtype))])
+
+
+def _constants(conv: Node, *values: Value) -> bool:
+    return _fixed(conv) and all(v.const is not None for v in values)
+
+
+# -- batch normalisation ---------------------------------------------------------------------------------------------
+
+
+def _affine(norm: Node) -> tuple[Array, Array]:
+    """The factor and term per channel that a normalisation with these statistics is, in float64."""
+    scale, bias, mean, var_ = (v.const.astype(np.float64) for v in norm.given[1:])
+    factor = scale / np.sqrt(var_ + norm.attrs.epsilon)
+    return factor, bias - mean * factor
+
+
+def _norm_when(root: Node, conv: Node) -> bool:
+    return _constants(conv, *root.given[1:])
+
+
+def _norm_into_conv(root: Node, conv: Node) -> Op:
+    return _scaled(conv, *_affine(root))
+
+
+def _statistics(net: Any, rng: Any, channels: int) -> list[Value]:
+    values = [rng.standard_normal(channels, dtype=np.float32) for _ in range(3)]
+    return [net.add_constant(v) for v in (*values, rng.random(channels, dtype=np.float32) + np.float32(0.5))]
+
+
+def _norm_example(net: Any) -> None:
+    rng = np.random.default_rng(1)
+    x = net.add_input("x", "f32", ["n", 4, "h", 9])
+    w, b = (net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((6, 2, 3, 3), (6,)))
+    (y,) = net.add_layer("tactix.Convolution", [x, w, b], group=2, pads=(1, 1, 1, 1))
+    (y,) = net.add_layer("tactix.BatchNormalization", [y, *_statistics(net, rng, 6)])
+    t = net.add_constant(rng.standard_normal((6, 3, 2, 2), dtype=np.float32))
+    (y,) = net.add_layer("tactix.ConvTranspose", [y, t], group=2, strides=(2, 2))
+    (y,) = net.add_layer("tactix.BatchNormalization", [y, *_statistics(net, rng, 6)])
+    net.mark_output(y, "y")
+
+
+def _norm_as_pointwise(root: Node) -> Op:
+    x = root.given[0]
+    factor, term = (literal(v.astype(x.spec.dtype.numpy).reshape(-1, *(1,) * (x.spec.rank - 2))) for v in _affine(root))
+    return P.tactix.Add(P.tactix.Mul(x, factor), term)
+
+
+def _pointwise_when(root: Node) -> bool:
+    return all(v.const is not None for v in root.given[1:])
+
+
+def _pointwise_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 4, 5])
+    (y,) = net.add_layer("tactix.BatchNormalization", [x, *_statistics(net, np.random.default_rng(2), 4)])
+    net.mark_output(y, "y")
+
+
+# -- factors and terms per channel -----------------------------------------------------------------------------------
+
+
+def _per_channel(root: Node, conv: Node, c: Value) -> Array | None:
+    out = conv.outputs[0].spec
+    if not _fixed(conv) or root.outputs[0].spec.shape != out.shape:
+        return None
+    return along_axis(c, out.rank, 1, _channels(conv))
+
+
+def _channel_when(root: Node, conv: Node, c: Value) -> bool:
+    return _per_channel(root, conv, c) is not None
+
+
+def _channel_into_conv(root: Node, conv: Node, c: Value) -> Op:
+    v = _per_channel(root, conv, c)
+    assert v is not None
+    v = v.astype(np.float64)
+    one, zero = np.ones_like(v), np.zeros_like(v)
+    pairs = {"Mul": (v, zero), "Div": (one / v, zero), "Add": (one, v), "Sub": (one, -v)}
+    return _scaled(conv, *pairs[root.layer.name])
+
+
+def _channel_pattern(layer: str) -> Any:
+    return _conv_patterns(lambda conv: getattr(P.tactix, layer)(conv, const("c")))
+
+
+def _channel_rule(layer: str) -> Rule:
+    def example(net: Any) -> None:
+        rng = np.random.default_rng(3)
+        x = net.add_input("x", "f32", ["n", 3, 5, "w"])
+        w = net.add_constant(rng.standard_normal((4, 3, 1, 2), dtype=np.float32))
+        (y,) = net.add_layer("tactix.Convolution", [x, w])
+        c = net.add_constant(rng.random((4, 1, 1), dtype=np.float32) + np.float32(0.5))
+        net.mark_output(net.add_layer(f"tactix.{layer}", [y, c])[0], "y")
+
+    return Rule(
+        f"tactix.{layer.lower()}_into_conv", _channel_pattern(layer), _channel_into_conv, _channel_when,
+        benefit=35, numerics="reassociates", example=example,
+    )  # fmt: skip
+
+
+# -- padding ---------------------------------------------------------------------------------------------------------
+
+
+def _pad_when(x: Value, pad: Node) -> bool:
+    pads, rank = pad.attrs.pads, x.spec.rank
+    spatial = all(pads[i] == 0 and pads[rank + i] == 0 for i in (0, 1))
+    known = all(isinstance(p, int) and p >= 0 for p in pads)
+    return pad.attrs.mode == "constant" and pad.attrs.value == 0 and spatial and known
+
+
+def _pad_into_conv(root: Node, x: Value, pad: Node) -> Op:
+    n = x.spec.rank - 2
+    more = (*pad.attrs.pads[2 : 2 + n], *pad.attrs.pads[n + 4 :])
+    pads = tuple(a + b for a, b in zip(root.attrs.pads or (0,) * 2 * n, more, strict=True))
+    return again(root, [x, *root.inputs[1:]], pads=pads)
+
+
+def _pad_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 3, 8, "w"])
+    w = net.add_constant(np.random.default_rng(4).standard_normal((4, 3, 3, 3), dtype=np.float32))
+    (y,) = net.add_layer("tactix.Pad", [x], pads=(0, 0, 1, 0, 0, 0, 0, 2), mode="constant", value=0.0)
+    net.mark_output(net.add_layer("tactix.Convolution", [y, w], strides=(2, 1), pads=(0, 1, 1, 0))[0], "y")
+
+
+RULES = (
+    Rule(
+        "tactix.norm_into_conv", _conv_patterns(lambda conv: P.tactix.BatchNormalization(conv)),
+        _norm_into_conv, _norm_when, benefit=35, numerics="reassociates", example=_norm_example,
+    ),
+    Rule(
+        "tactix.norm_as_pointwise", P.tactix.BatchNormalization(var("x")), _norm_as_pointwise, _pointwise_when,
+        benefit=10, numerics="reassociates", example=_pointwise_example,
+    ),
+    *(_channel_rule(layer) for layer in ("Mul", "Div", "Add", "Sub")),
+    Rule(
+        "tactix.pad_into_conv", P.tactix.Convolution(P.tactix.Pad(var("x")) >> "pad", var("w")),
+        _pad_into_conv, _pad_when, benefit=35, example=_pad_example,
+    ),
+)  # fmt: skip

@@ -1,0 +1,142 @@
+"""Attention over heads that lie side by side in the rows of tokens: no transposes, one product for q, k and v."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
+from tactix_ops.rules.facts import again
+
+T = P.tactix
+TURN = (0, 2, 1, 3)
+"""(batch, sequence, heads, dim) to (batch, heads, sequence, dim), and back."""
+
+# -- transposes --------------------------------------------------------------------------------------------------------
+
+_Q, _K, _V = (T.Transpose(var(x)) >> f"turned_{x}" for x in "qkv")
+
+
+def _turned_when(turned_q: Node, turned_k: Node, turned_v: Node) -> bool | str:
+    if any(n.attrs.perm[-1:] != (3,) for n in (turned_q, turned_k, turned_v)):
+        return "the heads' elements do not lie side by side"
+    q, k, v = (n.outputs[0].spec.shape for n in (turned_q, turned_k, turned_v))
+    known = all(isinstance(d, int) for shape in (q, k, v) for d in shape[1::2])
+    return True if known and q[:2] == k[:2] == v[:2] else "the heads are not known, or are shared"
+
+
+def _flat(turned: Node) -> Op:
+    """Rows of tokens; where the Transpose is TURN, what it reads as it lies."""
+    b, heads, s, dim = turned.outputs[0].spec.shape
+    x = T.Transpose(turned.given[0], perm=tuple(turned.attrs.perm[i] for i in TURN))
+    return T.Reshape(x, shape=(b, s, heads * dim))
+
+
+def _tokens(root: Node, turned_q: Node, turned_k: Node, turned_v: Node) -> Op:
+    a, (b, heads, s, dim) = root.attrs, turned_q.outputs[0].spec.shape
+    value_dim = turned_v.outputs[0].spec.shape[3]
+    y = T.TokenAttention(
+        *map(_flat, (turned_q, turned_k, turned_v)), *root.inputs[3:], heads=heads, dim=dim,
+        value_dim=value_dim, scale=a.scale, nan_to_zero=a.nan_to_zero,
+    )  # fmt: skip
+    rows = T.Reshape(y, shape=(b, s, heads, value_dim))
+    return T.Transpose(rows, perm=TURN)
+
+
+def _tokens_example(net: Any) -> None:
+    q = net.add_input("q", "f32", [3, "n", 2, 4])
+    k, v = (net.add_input(name, "f32", ["n", 5, 2, dim]) for name, dim in (("k", 4), ("v", 6)))
+    turns = ((q, (1, 2, 0, 3)), (k, TURN), (v, TURN))
+    turned = [net.add_layer("tactix.Transpose", [x], perm=perm)[0] for x, perm in turns]
+    mask = net.add_input("mask", "f32", ["n", 1, 3, 5])
+    (y,) = net.add_layer("tactix.Attention", [*turned, mask], scale=0.5)
+    net.mark_output(net.add_layer("tactix.Transpose", [y], perm=TURN)[0], "y")
+
+
+# -- products ----------------------------------------------------------------------------------------------------------
+
+
+def _product(letter: str) -> Any:
+    made = T.MatMul(var("x"), const(f"w{letter}"))
+    return any_of(T.Add(made, const(f"b{letter}")), made)
+
+
+def _joined_when(
+    root: Node, x: Value, wq: Value, wk: Value, wv: Value,
+    bq: Value | None = None, bk: Value | None = None, bv: Value | None = None,
+) -> bool | str:  # fmt: skip
+    weights, biases = (wq, wk, wv), (bq, bk, bv)
+    if any(w.spec.rank != 2 for w in weights) or any(root.attrs.columns):
+        return "the weights are no matrices"
+    fit = all(b is None or b.spec.shape == w.spec.shape[1:] for w, b in zip(weights, biases, strict=True))
+    return True if fit and len({b is None for b in biases}) == 1 else "some have a bias, others none"
+
+
+def _joined(
+    root: Node, x: Value, wq: Value, wk: Value, wv: Value,
+    bq: Value | None = None, bk: Value | None = None, bv: Value | None = None,
+) -> Op:  # fmt: skip
+    y = T.MatMul(x, literal(np.concatenate([w.const for w in (wq, wk, wv)], axis=1)))
+    if bq is not None and bk is not None and bv is not None:
+        y = T.Add(y, literal(np.concatenate([b.const for b in (bq, bk, bv)])))
+    k, v = (int(n) for n in np.cumsum([w.const.shape[1] for w in (wq, wk)]))
+    return again(root, [y, y, y, *root.inputs[3:]], columns=(0, k, v))
+
+
+def _joined_example(net: Any) -> None:
+    rng = np.random.default_rng(9)
+    x = net.add_input("x", "f32", ["n", 3, 5])
+    parts = []
+    for width in (8, 8, 12):
+        w, b = (net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((5, width), (width,)))
+        parts.append(net.add_layer("tactix.Add", [net.add_layer("tactix.MatMul", [x, w])[0], b])[0])
+    net.mark_output(net.add_layer("tactix.TokenAttention", parts, heads=2, dim=4, value_dim=6, scale=0.5)[0], "y")
+
+
+# -- columns -----------------------------------------------------------------------------------------------------------
+
+
+def _source(x: Value) -> tuple[Value, int] | None:
+    """The tensor of which ``x`` is some columns, and the first of them."""
+    p = x.producer
+    if p is None or p.layer.name not in ("Slice", "Split") or x.spec.rank != 3:
+        return None
+    (whole,), a = p.given[:1], p.attrs
+    if p.layer.name == "Split":
+        begins = a.sizes[: x.index]
+        return (whole, sum(begins)) if a.axis in (-1, 2) and all(isinstance(n, int) for n in begins) else None
+    ranges = dict(zip((i % 3 for i in a.axes), zip(a.begins, a.steps, strict=True), strict=True))
+    begin, step = ranges.pop(2, (0, 1))
+    plain = step == 1 and isinstance(begin, int) and whole.spec.shape[:2] == x.spec.shape[:2]
+    return (whole, begin) if plain and all(r == (0, 1) for r in ranges.values()) else None
+
+
+def _columns(root: Node) -> Op:
+    found = [_source(x) or (x, 0) for x in root.given[:3]]
+    columns = tuple(old + new for old, (_, new) in zip(root.attrs.columns, found, strict=True))
+    return again(root, [*(x for x, _ in found), *root.inputs[3:]], columns=columns)
+
+
+def _columns_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 3, 21])
+    q, rest = net.add_layer("tactix.Split", [x], axis=-1, sizes=(8, 13))
+    (v,) = net.add_layer("tactix.Slice", [rest], begins=(1,), sizes=(12,), axes=(2,), steps=(1,))
+    net.mark_output(net.add_layer("tactix.TokenAttention", [q, q, v], heads=2, dim=4, value_dim=6)[0], "y")
+
+
+RULES = (
+    Rule(
+        "tactix.attention_of_tokens", T.Attention(_Q, _K, _V), _tokens,
+        _turned_when, benefit=30, example=_tokens_example,
+    ),
+    Rule(
+        "tactix.attention_products", T.TokenAttention(_product("q"), _product("k"), _product("v")), _joined,
+        _joined_when, benefit=30, example=_joined_example,
+    ),
+    Rule(
+        "tactix.attention_columns", T.TokenAttention(var("q"), var("k"), var("v")), _columns,
+        lambda root: any(_source(x) for x in root.given[:3]), benefit=30, example=_columns_example,
+    ),
+)  # fmt: skip

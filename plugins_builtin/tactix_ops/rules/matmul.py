@@ -1,0 +1,112 @@
+"""Matrix products: Gemm said as MatMul and Add, constant factors in constant weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
+from tactix_ops.rules.facts import Array, along_axis, contiguous, scalar_const
+
+# -- gemm ------------------------------------------------------------------------------------------------------------
+
+
+def _turned(v: Value, flag: bool) -> Any:
+    if not flag:
+        return v
+    return P.tactix.Transpose(v, perm=(1, 0)) if v.const is None else literal(contiguous(v.const.T))
+
+
+def _times(template: Any, v: Value, factor: float) -> Any:
+    """Template: a tensor, of which ``v`` is the element type, times a number."""
+    return template if factor == 1 else P.tactix.Mul(template, literal(np.asarray(factor, v.spec.dtype.numpy)))
+
+
+def _gemm(root: Node) -> Any:
+    a, b, *rest = root.given
+    f = root.attrs
+    product = _times(P.tactix.MatMul(_turned(a, f.transA), _turned(b, f.transB)), a, f.alpha)
+    c = rest[0] if rest else None
+    return product if c is None or f.beta == 0 else P.tactix.Add(product, _times(c, c, f.beta))
+
+
+def _gemm_example(net: Any) -> None:
+    rng = np.random.default_rng(5)
+    x = net.add_input("x", "f32", ["n", 5])
+    w, c = (net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((3, 5), (3,)))
+    net.mark_output(net.add_layer("tactix.Gemm", [x, w, c], transB=True)[0], "y")
+
+
+def _scaled_gemm_example(net: Any) -> None:
+    x, w = net.add_input("x", "f32", [5, "n"]), net.add_input("w", "f32", [5, 3])
+    c = net.add_constant(np.full((1, 1), 1.5, np.float32))
+    net.mark_output(net.add_layer("tactix.Gemm", [x, w, c], transA=True, alpha=0.5, beta=2.0)[0], "y")
+
+
+# -- factors ---------------------------------------------------------------------------------------------------------
+
+
+def _factor(root: Node, product: Node, c: Value) -> Array | None:
+    """The constant as one number per column of the weights."""
+    w = product.inputs[1]
+    if w is None or w.const is None or w.spec.rank != 2 or root.outputs[0].spec.shape != product.outputs[0].spec.shape:
+        return None
+    return along_axis(c, product.outputs[0].spec.rank, product.outputs[0].spec.rank - 1, w.spec.shape[1])
+
+
+def _into_weights(root: Node, product: Node, c: Value) -> Op:
+    x, w = product.inputs
+    v = _factor(root, product, c)
+    assert v is not None
+    return P.tactix.MatMul(x, _scaled(w, v if root.layer.name == "Mul" else 1 / v.astype(np.float64)))  # type: ignore[arg-type]
+
+
+def _scaled(w: Value, factor: Any) -> Any:
+    return literal((w.const * factor).astype(w.const.dtype))
+
+
+def _factor_example(net: Any) -> None:
+    rng = np.random.default_rng(6)
+    x = net.add_input("x", "f32", ["n", 2, 5])
+    w, c = (net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((5, 3), (1, 3)))
+    net.mark_output(net.add_layer("tactix.Mul", [c, net.add_layer("tactix.MatMul", [x, w])[0]])[0], "y")
+
+
+def _input_factor_when(c: Value, w: Value) -> bool:
+    return scalar_const(c) is not None and w.spec.rank == 2 and c.spec.rank <= 1
+
+
+def _input_factor(x: Value, w: Value, c: Value, factor: Node) -> Op:
+    number = c.const.reshape(()).astype(np.float64)
+    return P.tactix.MatMul(x, _scaled(w, number if factor.layer.name == "Mul" else 1 / number))
+
+
+def _input_factor_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 5])
+    w = net.add_constant(np.random.default_rng(7).standard_normal((5, 3), dtype=np.float32))
+    (y,) = net.add_layer("tactix.Div", [x, net.add_constant(np.float32(3))])
+    net.mark_output(net.add_layer("tactix.MatMul", [y, w])[0], "y")
+
+
+_SCALED = any_of(P.tactix.Mul(var("x"), const("c")) >> "factor", P.tactix.Div(var("x"), const("c")) >> "factor")
+_PRODUCT = P.tactix.MatMul(var("x"), const("w")) >> "product"
+
+RULES = (
+    Rule(
+        "tactix.gemm", P.tactix.Gemm(alpha=1.0, beta=1.0), _gemm, benefit=35, example=_gemm_example,
+    ),
+    Rule(
+        "tactix.scaled_gemm", P.tactix.Gemm(), _gemm, benefit=30, numerics="reassociates", example=_scaled_gemm_example,
+    ),
+    Rule(
+        "tactix.factor_into_weights", any_of(P.tactix.Mul(_PRODUCT, const("c")), P.tactix.Div(_PRODUCT, const("c"))),
+        _into_weights, lambda root, product, c: _factor(root, product, c) is not None,
+        benefit=35, numerics="reassociates", example=_factor_example,
+    ),
+    Rule(
+        "tactix.input_factor_into_weights", P.tactix.MatMul(_SCALED, const("w")), _input_factor, _input_factor_when,
+        benefit=35, numerics="reassociates", example=_input_factor_example,
+    ),
+)  # fmt: skip

@@ -1,0 +1,182 @@
+"""Slice, Split, Concat and Pad: those that do nothing vanish, and what one undoes of another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.rule import Op, P, Rule, var
+from tactix.words.dims import Dim, Shape, compare
+from tactix_ops.rules.facts import used_only_by
+
+
+def _same_shape(root: Node, x: Value) -> bool:
+    return x.spec.shape == root.outputs[0].spec.shape
+
+
+def _all_forward(root: Node, x: Value) -> bool:
+    a = root.attrs
+    return _same_shape(root, x) and all(b == 0 for b in a.begins) and all(s == 1 for s in a.steps)
+
+
+def _slice_all_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 3])
+    (y,) = net.add_layer("tactix.Slice", [x], begins=(0,), sizes=(3,), axes=(1,), steps=(1,))
+    net.mark_output(net.add_layer("tactix.Relu", [y])[0], "y")
+
+
+def _range_of(node: Node, shape: Shape, axis: int) -> tuple[Dim, Dim, int]:
+    """Begin, size and step of a Slice along one axis of its input."""
+    a = node.attrs
+    for begin, size, where, step in zip(a.begins, a.sizes, a.axes, a.steps, strict=True):
+        if where % len(shape) == axis:
+            return begin, size, step
+    return 0, shape[axis], 1
+
+
+def _composed_slice(root: Node, x: Value, inner: Node) -> Op:
+    axes = tuple(range(x.spec.rank))
+    begins, sizes, steps = [], [], []
+    for axis in axes:
+        first, _, stride = _range_of(inner, x.spec.shape, axis)
+        begin, size, step = _range_of(root, inner.outputs[0].spec.shape, axis)
+        begins.append(first + begin * stride)
+        sizes.append(size)
+        steps.append(stride * step)
+    return P.tactix.Slice(x, begins=tuple(begins), sizes=tuple(sizes), axes=axes, steps=tuple(steps))
+
+
+def _slice_twice_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 9, 5])
+    (y,) = net.add_layer("tactix.Slice", [x], begins=(8,), sizes=(4,), axes=(1,), steps=(-2,))
+    (y,) = net.add_layer("tactix.Slice", [y], begins=(1, 2), sizes=(2, 3), axes=(1, -1), steps=(2, 1))
+    net.mark_output(y, "y")
+
+
+def _offsets(sizes: list[Dim]) -> list[Dim]:
+    out: list[Dim] = [0]
+    for n in sizes:
+        out.append(out[-1] + n)
+    return out
+
+
+def _sliced_part(root: Node, parts: Node) -> tuple[Value, Dim] | None:
+    """The joined tensor that holds the whole slice, and where it begins there."""
+    shape = root.inputs[0].spec.shape  # type: ignore[union-attr]
+    axis = parts.attrs.axis % len(shape)
+    begin, size, step = _range_of(root, shape, axis)
+    if step != 1:
+        return None
+    offsets = _offsets([v.spec.shape[axis] for v in parts.given])
+    for v, low, high in zip(parts.given, offsets, offsets[1:], strict=False):
+        if compare(begin, low) in ("==", ">=", ">") and compare(begin + size, high) in ("==", "<=", "<"):
+            return v, begin - low
+    return None
+
+
+def _slice_of_part(root: Node, parts: Node) -> Op:
+    found = _sliced_part(root, parts)
+    assert found is not None
+    v, begin = found
+    joined = parts.attrs.axis % v.spec.rank
+    ranges = [_range_of(root, root.inputs[0].spec.shape, i) for i in range(v.spec.rank)]  # type: ignore[union-attr]
+    begins = tuple(begin if i == joined else r[0] for i, r in enumerate(ranges))
+    sizes, steps = tuple(r[1] for r in ranges), tuple(r[2] for r in ranges)
+    return P.tactix.Slice(v, begins=begins, sizes=sizes, axes=tuple(range(v.spec.rank)), steps=steps)
+
+
+def _slice_of_part_example(net: Any) -> None:
+    a, b = net.add_input("a", "f32", ["n", 3]), net.add_input("b", "f32", ["n", 4])
+    (y,) = net.add_layer("tactix.Concat", [a, b], axis=1)
+    (z,) = net.add_layer("tactix.Slice", [y], begins=(4,), sizes=(2,), axes=(1,), steps=(1,))
+    net.mark_output(z, "z")
+
+
+# -- concat and split ------------------------------------------------------------------------------------------------
+
+
+def _concat_one_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 3])
+    net.mark_output(net.add_layer("tactix.Relu", [net.add_layer("tactix.Concat", [x], axis=1)[0]])[0], "y")
+
+
+def _split_one_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 3])
+    net.mark_output(net.add_layer("tactix.Relu", [net.add_layer("tactix.Split", [x], axis=1, sizes=(3,))[0]])[0], "y")
+
+
+def _rejoined(root: Node) -> Value | None:
+    """What was split, if all of its parts are joined again in order."""
+    split = root.given[0].producer
+    if split is None or split.layer.name != "Split" or root.given != split.outputs:
+        return None
+    (x,) = split.given
+    return x if split.attrs.axis % x.spec.rank == root.attrs.axis % x.spec.rank else None
+
+
+def _rejoined_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 5])
+    parts = net.add_layer("tactix.Split", [x], axis=1, sizes=(2, 3))
+    net.mark_output(net.add_layer("tactix.Relu", [net.add_layer("tactix.Concat", parts, axis=-1)[0]])[0], "y")
+
+
+def _flat_parts(root: Node, graph: Any) -> list[Value]:
+    """The joined tensors, with those of inner Concats along the same axis that are read here alone."""
+    out: list[Value] = []
+    for v in root.given:
+        p = v.producer
+        same = p is not None and p.layer.name == "Concat" and (p.attrs.axis - root.attrs.axis) % v.spec.rank == 0
+        out += p.given if same and used_only_by(graph, v, root) else [v]  # type: ignore[union-attr]
+    return out
+
+
+def _flat(root: Node, graph: Any) -> Op:
+    return P.tactix.Concat(*_flat_parts(root, graph), axis=root.attrs.axis)
+
+
+def _flat_example(net: Any) -> None:
+    a, b, c = (net.add_input(k, "f32", ["n", i + 1]) for i, k in enumerate("abc"))
+    (y,) = net.add_layer("tactix.Concat", [a, b], axis=1)
+    net.mark_output(net.add_layer("tactix.Concat", [y, c], axis=-1)[0], "y")
+
+
+def _no_pads_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 3])
+    (y,) = net.add_layer("tactix.Pad", [x], pads=(0, 0, 0, 0), mode="constant", value=0.0)
+    net.mark_output(net.add_layer("tactix.Relu", [y])[0], "y")
+
+
+RULES = (
+    Rule(
+        "tactix.slice_all", P.tactix.Slice(var("x")), lambda x: x, _all_forward, benefit=60, example=_slice_all_example
+    ),
+    Rule(
+        "tactix.slice_twice", P.tactix.Slice(P.tactix.Slice(var("x")) >> "inner"), _composed_slice,
+        benefit=50, example=_slice_twice_example,
+    ),
+    Rule(
+        "tactix.slice_of_part", P.tactix.Slice(P.tactix.Concat() >> "parts"), _slice_of_part,
+        lambda root, parts: _sliced_part(root, parts) is not None,
+        benefit=50, exclusive=False, example=_slice_of_part_example,
+    ),
+    Rule(
+        "tactix.concat_one", P.tactix.Concat(var("x")), lambda x: x, lambda root: len(root.inputs) == 1,
+        benefit=60, example=_concat_one_example,
+    ),
+    Rule(
+        "tactix.split_one", P.tactix.Split(var("x")), lambda x: x, lambda root: len(root.outputs) == 1,
+        benefit=60, example=_split_one_example,
+    ),
+    Rule(
+        "tactix.rejoined", P.tactix.Concat(), lambda root: _rejoined(root),
+        lambda root: _rejoined(root) is not None, benefit=55, example=_rejoined_example,
+    ),
+    Rule(
+        "tactix.concat_twice", P.tactix.Concat(), _flat,
+        lambda root, graph: len(_flat_parts(root, graph)) > len(root.given), benefit=50, example=_flat_example,
+    ),
+    Rule(
+        "tactix.no_pads", P.tactix.Pad(var("x")), lambda x: x, lambda root: all(p == 0 for p in root.attrs.pads),
+        benefit=60, example=_no_pads_example,
+    ),
+)  # fmt: skip

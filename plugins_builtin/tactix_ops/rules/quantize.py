@@ -1,0 +1,286 @@
+"""What a model writes as dequantise, compute, quantise becomes products of integers with scalar steps around them.
+
+Activations have one scale, weights one for each output channel. The zero point of x joins the bias, as in Jacob et al.,
+"Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference" (2018), and the scales
+become a factor after the sum. A tensor is quantised in the loop that makes it only where every step before is exact
+arithmetic: an error of a rounding in exp or a long float sum would now and then choose the next integer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.expr import walk
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.region import program
+from tactix.contracts.rule import Fuse, Op, P, Rule, any_of, const, fuse, literal, var
+from tactix.words.dims import evaluate
+from tactix.words.dtypes import DType
+from tactix_ops.rules.anchors import broadcasts_surely, takes_epilogue
+from tactix_ops.rules.facts import Array, contiguous, fields_of
+from tactix_ops.rules.fold import MAX_BYTES
+from tactix_ops.rules.quantized_products import PRODUCT_RULES
+
+BYTES = (DType.UINT8, DType.INT8)
+EXACT = frozenset({
+    "var", "const", "add", "sub", "mul", "div", "neg", "abs", "min", "max", "lt", "le", "eq", "and", "or", "not",
+    "select", "cast", "round", "floor", "ceil", "trunc",
+})  # fmt: skip
+"""Operations that every target rounds alike."""
+SOURCES = frozenset({"tactix.IntegerConvolution", "tactix.IntegerMatMul", "tactix.MaxPool"})
+"""Layers that take epilogues and give exact results."""
+
+
+@dataclass(frozen=True)
+class Affine:
+    """One scale and zero point."""
+
+    scale: float
+    zero: int
+
+
+def affine(node: Node) -> Affine | None:
+    """The constant scale and zero point of a QuantizeLinear or DequantizeLinear; None if it has several, or others."""
+    inputs = (*node.inputs, None)[:3]
+    scale, zero = inputs[1], inputs[2]
+    if scale is None or scale.const is None or scale.const.size != 1 or scale.spec.dtype is not DType.FP32:
+        return None
+    if zero is not None and (zero.const is None or zero.const.size != 1):
+        return None
+    found = Affine(float(scale.const.reshape(())), 0 if zero is None else int(zero.const.reshape(())))
+    return found if found.scale > 0 and np.isfinite(np.float32(1) / np.float32(found.scale)) else None
+
+
+# -- dequantise ------------------------------------------------------------------------------------------------------
+
+
+def _dequantize_when(root: Node, x: Value) -> bool:
+    known = affine(root) is not None and root.outputs[0].spec.dtype is DType.FP32
+    return known and x.const is None and x.spec.dtype in BYTES
+
+
+def _dequantize(root: Node, x: Value) -> Op:
+    a = affine(root)
+    assert a is not None
+    return P.tactix.Dequantize(x, zero=a.zero, scale=a.scale)
+
+
+def _bytes_in(net: Any, *shape: Any) -> Value:
+    x: Value = net.add_input("x", "u8", shape)
+    return x
+
+
+def _linear(net: Any, layer: str, x: Value, scale: float, zero: int, dtype: Any = np.uint8) -> Value:
+    attrs = {"dtype": DType.of(dtype)} if layer == "QuantizeLinear" else {}
+    inputs = [x, net.add_constant(np.float32(scale)), net.add_constant(dtype(zero))]
+    y: Value = net.add_layer(f"tactix.{layer}", inputs, **attrs)[0]
+    return y
+
+
+def _dequantize_example(net: Any) -> None:
+    net.mark_output(_linear(net, "DequantizeLinear", _bytes_in(net, "n", 3), 0.25, 7), "y")
+
+
+def _constant_when(root: Node) -> bool:
+    known = all(v.const is not None for v in root.given)
+    return known and evaluate(root.outputs[0].spec.nbytes(), {}) <= MAX_BYTES
+
+
+def _constant(root: Node) -> Any:
+    inputs = [None if v is None else v.const for v in root.inputs]
+    return literal(contiguous(root.layer.reference(root.attrs, *inputs)[0]))
+
+
+def _constant_example(net: Any) -> None:
+    w = net.add_constant(np.arange(-6, 6, dtype=np.int8).reshape(3, 4))
+    x = net.add_input("x", "f32", ["n", 3])
+    net.mark_output(net.add_layer("tactix.MatMul", [x, _linear(net, "DequantizeLinear", w, 0.5, 1, np.int8)])[0], "y")
+
+
+# -- quantise --------------------------------------------------------------------------------------------------------
+
+
+def exact(v: Value) -> bool:
+    """Whether every step that could join the loop which makes this tensor is exact."""
+    stack, seen = [v], {v}
+    while stack:
+        p = stack.pop().producer
+        if p is None:
+            continue
+        if p.layer.name == "Reshape":
+            before = p.given[:1]
+        elif p.anchor is not None:
+            if takes_epilogue(p) and p.anchor.layer.key.split("@")[0] not in SOURCES:
+                return False
+            continue
+        elif all(n.op in EXACT for n in walk(program(p.body, p.specs).results)):
+            before = p.given
+        else:
+            return False
+        stack += [x for x in before if x not in seen]
+        seen.update(before)
+    return True
+
+
+def _quantize_when(root: Node, x: Value) -> bool | str:
+    known = affine(root) is not None and root.attrs.dtype in BYTES and x.spec.dtype is DType.FP32
+    if not known or root.attrs.block_size:
+        return False
+    return True if exact(x) else "what makes the tensor is not exact, so it is quantised by itself"
+
+
+def _quantize(root: Node, x: Value) -> Op:
+    a = affine(root)
+    assert a is not None
+    return P.tactix.Quantize(P.tactix.Mul(x, _inverse(a)), zero=a.zero, dtype=root.attrs.dtype)
+
+
+def _inverse(a: Affine) -> Any:
+    return literal(np.float32(1) / np.float32(a.scale))
+
+
+def _quantize_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 3])
+    (y,) = net.add_layer("tactix.Relu", [x])
+    net.mark_output(_linear(net, "QuantizeLinear", y, 0.125, 3), "y")
+
+
+def _scaled_twice(x: Value, m: Value, r: Value) -> Array:
+    return m.const * r.const
+
+
+def _one_factor(root: Node, x: Value, m: Value, r: Value) -> Op:
+    inner = P.tactix.Mul(x, literal(_scaled_twice(x, m, r).astype(np.float32)))
+    return P.tactix.Quantize(inner, **dict(fields_of(root.attrs)))
+
+
+def _one_factor_when(m: Value, r: Value, x: Value) -> bool:
+    floats = all(v.spec.dtype is DType.FP32 for v in (m, r, x))
+    return floats and r.const.size == 1 and bool(np.isfinite(m.const * r.const).all())
+
+
+def _one_factor_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 3])
+    (y,) = net.add_layer("tactix.Mul", [x, net.add_constant(np.array([1, 2, 4], np.float32))])
+    (y,) = net.add_layer("tactix.Mul", [y, net.add_constant(np.float32(8))])
+    net.mark_output(net.add_layer("tactix.Quantize", [y], zero=3, dtype=DType.INT8)[0], "y")
+
+
+def _scaled_terms(root: Node, a: Value, b: Value, r: Value, d: Node, e: Node) -> Op:
+    factor = np.float32(r.const.reshape(()))
+    terms = [
+        P.tactix.Dequantize(x, zero=n.attrs.zero, scale=float(np.float32(n.attrs.scale) * factor))
+        for x, n in ((a, d), (b, e))
+    ]
+    return P.tactix.Quantize(P.tactix.Add(*terms), **dict(fields_of(root.attrs)))
+
+
+def _scaled_terms_example(net: Any) -> None:
+    terms = [
+        net.add_layer("tactix.Dequantize", [net.add_input(name, "u8", ["n", 4])], zero=3, scale=scale)[0]
+        for name, scale in (("a", 0.5), ("b", 0.25))
+    ]
+    (y,) = net.add_layer("tactix.Mul", [net.add_layer("tactix.Add", terms)[0], net.add_constant(np.float32(2))])
+    net.mark_output(net.add_layer("tactix.Quantize", [y], zero=7)[0], "y")
+
+
+# -- there and back --------------------------------------------------------------------------------------------------
+
+
+def _same(root: Node, d: Node) -> bool:
+    """Whether quantising gives the integers back that ``d`` was made of."""
+    a = affine(root)
+    as_was = d.inputs[0].spec.dtype is root.attrs.dtype  # type: ignore[union-attr]
+    if a is None or not as_was or a.zero != d.attrs.zero:
+        return False
+    return bool(np.float32(a.scale) == np.float32(d.attrs.scale))
+
+
+def _back(root: Node, x: Value, d: Node, moved: Node | None = None) -> Any:
+    return x if moved is None else Op(moved.layer.key, (x,), fields_of(moved.attrs))
+
+
+def _back_example(net: Any) -> None:
+    y = net.add_layer("tactix.Dequantize", [_bytes_in(net, "n", 4)], zero=3, scale=0.5)[0]
+    (y,) = net.add_layer("tactix.Reshape", [y], shape=(*y.spec.shape, 1))
+    net.mark_output(_linear(net, "QuantizeLinear", y, 0.5, 3), "y")
+
+
+def _pool_of_integers(root: Node, x: Value, d: Node) -> Op:
+    inner = P.tactix.MaxPool(x, **dict(fields_of(root.attrs)))
+    return P.tactix.Dequantize(inner, **dict(fields_of(d.attrs)))
+
+
+def _pool_example(net: Any) -> None:
+    (y,) = net.add_layer("tactix.Dequantize", [_bytes_in(net, "n", 2, 5, 6)], zero=3, scale=0.5)
+    net.mark_output(net.add_layer("tactix.MaxPool", [y], kernel_shape=(2, 2), pads=(1, 0, 0, 1))[0], "y")
+
+
+# -- with the reader -------------------------------------------------------------------------------------------------
+
+
+def _reader(root: Node, graph: Any) -> Node | None:
+    """The one pointwise node that reads the dequantised tensor, if it has a result as large: bytes are read there."""
+    reader: Node | None = graph.only_use(root.outputs[0])
+    if reader is None or reader.anchor is not None:
+        return None
+    shape = root.outputs[0].spec.shape
+    fits = all(v.spec.shape == shape for v in reader.outputs)
+    return reader if fits and all(broadcasts_surely(v.spec.shape, shape) for v in reader.given) else None
+
+
+def _with_reader(root: Node, graph: Any) -> Fuse:
+    return fuse(root, _reader(root, graph))
+
+
+def _with_reader_example(net: Any) -> None:
+    (y,) = net.add_layer("tactix.Dequantize", [_bytes_in(net, "n", 4)], zero=3, scale=0.5)
+    net.mark_output(net.add_layer("tactix.Exp", [y])[0], "y")
+
+
+_DEQUANTIZED = P.tactix.Dequantize(var("x")) >> "d"
+
+RULES = (
+    *PRODUCT_RULES,
+    Rule(
+        "tactix.dequantize", P.tactix.DequantizeLinear(var("x"), const("s")), _dequantize, _dequantize_when,
+        benefit=60, example=_dequantize_example,
+    ),
+    Rule(
+        "tactix.dequantized_constant", P.tactix.DequantizeLinear(const("x"), const("s")), _constant, _constant_when,
+        benefit=60, example=_constant_example, phase="fuse",
+    ),
+    Rule(
+        "tactix.quantize", P.tactix.QuantizeLinear(var("x"), const("s")), _quantize, _quantize_when,
+        benefit=20, numerics="reassociates", example=_quantize_example,
+    ),
+    Rule(
+        "tactix.quantize_one_factor",
+        P.tactix.Quantize(P.tactix.Mul(P.tactix.Mul(var("x"), const("m")), const("r"))), _one_factor, _one_factor_when,
+        benefit=30, numerics="reassociates", example=_one_factor_example,
+    ),
+    Rule(
+        "tactix.quantize_sum",
+        P.tactix.Quantize(P.tactix.Mul(
+            P.tactix.Add(P.tactix.Dequantize(var("a")) >> "d", P.tactix.Dequantize(var("b")) >> "e"), const("r"),
+        )), _scaled_terms, lambda r: r.const.size == 1 and r.spec.dtype is DType.FP32,
+        benefit=30, numerics="reassociates", example=_scaled_terms_example,
+    ),
+    Rule(
+        "tactix.quantize_back",
+        P.tactix.QuantizeLinear(any_of(
+            _DEQUANTIZED, P.tactix.Reshape(_DEQUANTIZED) >> "moved", P.tactix.Transpose(_DEQUANTIZED) >> "moved",
+        )), _back, _same, benefit=70, exclusive=False, numerics="reassociates", example=_back_example,
+    ),
+    Rule(
+        "tactix.pool_of_integers", P.tactix.MaxPool(_DEQUANTIZED), _pool_of_integers, lambda d: d.attrs.scale > 0,
+        benefit=40, exclusive=False, example=_pool_example,
+    ),
+    Rule(
+        "tactix.dequantize_with_reader", P.tactix.Dequantize(var("x")), _with_reader,
+        lambda root, graph: _reader(root, graph) is not None, benefit=40, example=_with_reader_example, phase="fuse",
+    ),
+)  # fmt: skip

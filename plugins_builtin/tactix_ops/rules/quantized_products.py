@@ -1,0 +1,211 @@
+"""Convolution, MatMul and Gemm of dequantised tensors as integer products; see ``quantize``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.rule import Op, P, Rule, const, literal, var
+from tactix.words.dtypes import DType
+from tactix_ops.rules.facts import Array
+
+MOST = 1 << 30
+"""Largest constant term: sums of products stay within int32 beside it."""
+
+
+def _zeros(node: Node) -> Array:
+    """The zero points of a DequantizeLinear of weights, one or one for each channel."""
+    zero = node.inputs[2] if len(node.inputs) > 2 else None
+    return np.zeros(1, np.int64) if zero is None else np.atleast_1d(zero.const).astype(np.int64)
+
+
+def _weights(dw: Node, axis: int) -> tuple[Array, Array] | None:
+    """Weights as int8 and their scales, one or one for each place along ``axis``; None if they are not that."""
+    w, scale = dw.inputs[0], dw.inputs[1]
+    assert w is not None
+    assert scale is not None
+    zero = dw.inputs[2] if len(dw.inputs) > 2 else None
+    if w.const is None or scale.const is None or (zero is not None and zero.const is None):
+        return None
+    along = dw.attrs.axis % w.spec.rank == axis or scale.const.size == 1
+    if w.spec.dtype not in (DType.INT8, DType.UINT8) or not along or dw.attrs.block_size:
+        return None
+    shape = [-1 if i == axis else 1 for i in range(w.spec.rank)]
+    whole = w.const.astype(np.int64) - _zeros(dw).reshape(shape)
+    if whole.min(initial=0) < -128 or whole.max(initial=0) > 127:
+        return None
+    return whole.astype(np.int8), np.atleast_1d(scale.const).astype(np.float32)
+
+
+def _constant(v: Value | None) -> Array | None:
+    """A constant, or one behind a DequantizeLinear, as numbers."""
+    if v is None or v.const is not None or v.producer is None:
+        return None if v is None else v.const
+    p = v.producer
+    if p.layer.name != "DequantizeLinear" or any(x.const is None for x in p.given):
+        return None
+    inputs = [None if x is None else x.const for x in p.inputs]
+    return p.layer.reference(p.attrs, *inputs)[0]
+
+
+class _Sum:
+    """The terms of an integer product: what joins the sum, and what is added after the factor."""
+
+    def __init__(self, d: Node, weights: Array, scales: Array, axis: int, bias: Array | None) -> None:
+        self.factor = (np.float32(d.attrs.scale) * scales).astype(np.float32)
+        depth = tuple(i for i in range(weights.ndim) if i != axis)
+        start = -int(d.attrs.zero) * weights.astype(np.int64).sum(axis=depth)
+        whole = self._whole(bias)
+        self.after = None if bias is None or whole is not None else bias.astype(np.float32)
+        self.start = start if whole is None else start + whole
+
+    def _whole(self, bias: Array | None) -> Array | None:
+        """The bias in units of the factor, if it is whole there to within float32."""
+        if bias is None:
+            return None
+        units = bias.astype(np.float64) / self.factor
+        whole = np.rint(units)
+        near = np.abs(units - whole) <= np.maximum(1e-3, 1e-6 * np.abs(whole))
+        return whole.astype(np.int64) if near.all() and np.abs(whole).max(initial=0) < MOST else None
+
+    @property
+    def fits(self) -> bool:
+        finite = bool(np.isfinite(self.factor).all() and (self.factor > 0).all())
+        return finite and int(np.abs(self.start).max(initial=0)) < MOST
+
+    def finish(self, product: Op, spatial: int) -> Op:
+        """Template: the product as numbers."""
+        shape = (-1, *(1,) * spatial)
+        y = P.tactix.Mul(P.tactix.Cast(product, to=DType.FP32), literal(self.factor.reshape(shape)))
+        return y if self.after is None else P.tactix.Add(y, literal(self.after.reshape(shape)))
+
+
+def _plain(*values: Value | None) -> bool:
+    return all(v is None or v.spec.dtype is DType.FP32 for v in values)
+
+
+# -- convolution -----------------------------------------------------------------------------------------------------
+
+
+def _conv_sum(root: Node, d: Node, dw: Node) -> _Sum | None:
+    bias = root.inputs[2] if len(root.inputs) > 2 else None
+    found, known = _weights(dw, 0), _constant(bias)
+    if found is None or (bias is not None and known is None) or not _plain(root.outputs[0], bias):
+        return None
+    return _Sum(d, *found, 0, known)
+
+
+def _conv_when(root: Node, d: Node, dw: Node) -> bool:
+    made = _conv_sum(root, d, dw)
+    return made is not None and made.fits
+
+
+def _conv(root: Node, x: Value, d: Node, dw: Node) -> Op:
+    made, found, a = _conv_sum(root, d, dw), _weights(dw, 0), root.attrs
+    assert made is not None
+    assert found is not None
+    product = P.tactix.IntegerConvolution(
+        x, literal(found[0]), literal(made.start.astype(np.int32)), strides=a.strides, dilations=a.dilations,
+        pads=a.pads, group=a.group, pad_value=d.attrs.zero,
+    )  # fmt: skip
+    return made.finish(product, root.outputs[0].spec.rank - 2)
+
+
+def _dequantized(net: Any, x: Value, scale: Any, zero: Any, axis: int = 0) -> Value:
+    inputs = [x, net.add_constant(np.asarray(scale, np.float32)), net.add_constant(zero)]
+    y: Value = net.add_layer("tactix.DequantizeLinear", inputs, axis=axis)[0]
+    return y
+
+
+def _conv_example(net: Any) -> None:
+    rng = np.random.default_rng(5)
+    x = net.add_input("x", "u8", ["n", 4, 5, 6])
+    (y,) = net.add_layer("tactix.Dequantize", [x], zero=3, scale=0.5)
+    scales = (0.25 + rng.random(6)).astype(np.float32)
+    w = net.add_constant(rng.integers(-128, 128, (6, 2, 3, 3)).astype(np.int8))
+    b = net.add_constant(rng.integers(-99, 99, 6).astype(np.int32))
+    weights = _dequantized(net, w, scales, np.zeros(6, np.int8))
+    bias = _dequantized(net, b, scales * np.float32(0.5), np.zeros(6, np.int32))
+    net.mark_output(net.add_layer("tactix.Convolution", [y, weights, bias], group=2, pads=(1, 0, 1, 1))[0], "y")
+
+
+# -- matrices --------------------------------------------------------------------------------------------------------
+
+
+def _gemm_is_plain(root: Node) -> bool:
+    a = root.attrs
+    return root.layer.name == "MatMul" or (not a.transA and a.alpha == 1 and a.beta == 1)
+
+
+def _matrix(root: Node, dw: Node) -> tuple[Array, Array] | None:
+    """Weights (k, n) and their scales."""
+    turned = root.layer.name == "Gemm" and root.attrs.transB
+    w = dw.inputs[0]
+    if w is None or w.spec.rank != 2 or not _gemm_is_plain(root):
+        return None
+    found = _weights(dw, 0 if turned else 1)
+    return (np.ascontiguousarray(found[0].T), found[1]) if found is not None and turned else found
+
+
+def _matrix_sum(root: Node, d: Node, dw: Node) -> _Sum | None:
+    bias = root.inputs[2] if len(root.inputs) > 2 else None
+    found, known = _matrix(root, dw), _constant(bias)
+    if found is None or not _plain(root.outputs[0], bias) or d.outputs[0].spec.rank < 2:
+        return None
+    n = found[0].shape[1]
+    if bias is not None and (known is None or known.size not in (1, n) or known.shape[-1:] not in ((n,), (1,), ())):
+        return None
+    return _Sum(d, *found, 1, None if known is None else np.broadcast_to(known.reshape(-1), (n,)))
+
+
+def _matrix_when(root: Node, d: Node, dw: Node) -> bool:
+    made = _matrix_sum(root, d, dw)
+    return made is not None and made.fits
+
+
+def _product(root: Node, x: Value, d: Node, dw: Node) -> Op:
+    made, found = _matrix_sum(root, d, dw), _matrix(root, dw)
+    assert made is not None
+    assert found is not None
+    product = P.tactix.IntegerMatMul(x, literal(found[0]), literal(made.start.astype(np.int32)))
+    return made.finish(product, 0)
+
+
+def _matmul_example(net: Any) -> None:
+    rng = np.random.default_rng(6)
+    x = net.add_input("x", "i8", ["n", 3, 5])
+    (y,) = net.add_layer("tactix.Dequantize", [x], zero=-3, scale=0.5)
+    w = net.add_constant(rng.integers(-128, 128, (5, 6)).astype(np.int8))
+    weights = _dequantized(net, w, (0.25 + rng.random(6)).astype(np.float32), np.zeros(6, np.int8), 1)
+    net.mark_output(net.add_layer("tactix.MatMul", [y, weights])[0], "y")
+
+
+def _gemm_example(net: Any) -> None:
+    rng = np.random.default_rng(7)
+    x = net.add_input("x", "u8", ["n", 5])
+    (y,) = net.add_layer("tactix.Dequantize", [x], zero=128, scale=0.5)
+    w = net.add_constant(rng.integers(0, 255, (6, 5)).astype(np.uint8))
+    weights = _dequantized(net, w, np.float32(0.25), np.uint8(127))
+    bias = net.add_constant(rng.standard_normal(6, dtype=np.float32))
+    net.mark_output(net.add_layer("tactix.Gemm", [y, weights, bias], transB=True)[0], "y")
+
+
+_X = P.tactix.Dequantize(var("x")) >> "d"
+_W = P.tactix.DequantizeLinear(const("w"), const("s")) >> "dw"
+
+PRODUCT_RULES = (
+    Rule(
+        "tactix.integer_convolution", P.tactix.Convolution(_X, _W), _conv, _conv_when,
+        benefit=60, numerics="reassociates", exclusive=False, example=_conv_example,
+    ),
+    Rule(
+        "tactix.integer_matmul", P.tactix.MatMul(_X, _W), _product, _matrix_when,
+        benefit=60, numerics="reassociates", exclusive=False, example=_matmul_example,
+    ),
+    Rule(
+        "tactix.integer_gemm", P.tactix.Gemm(_X, _W), _product, _matrix_when,
+        benefit=60, numerics="reassociates", exclusive=False, example=_gemm_example,
+    ),
+)  # fmt: skip

@@ -1,0 +1,50 @@
+"""Recurrent layers: initial states of zero are left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.rule import Op, P, Rule, any_of
+from tactix_ops.rules.facts import again, uniform
+
+INITIAL = {"LSTM": (5, 6), "GRU": (5,), "RNN": (5,)}
+"""Which inputs are initial states; left out, they are zero."""
+
+
+def _zero(v: Value | None) -> bool:
+    p = v.producer if v is not None else None
+    return uniform(p.inputs[0] if p is not None and p.layer.name == "Expand" else v) == 0.0
+
+
+def _states(root: Node) -> list[int]:
+    return [i for i in INITIAL[root.layer.name] if i < len(root.inputs) and _zero(root.inputs[i])]
+
+
+def _without_states(root: Node) -> tuple[Op, ...]:
+    gone = _states(root)
+    inputs = [None if i in gone else v for i, v in enumerate(root.inputs)]
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    op = again(root, inputs)
+    return tuple(op.out(i) for i in range(len(root.outputs)))
+
+
+def _example(net: Any) -> None:
+    rng = np.random.default_rng(9)
+    x = net.add_input("x", "f32", ["t", "n", 3])
+    w, r = (net.add_constant(rng.standard_normal((1, 8, k), dtype=np.float32)) for k in (3, 2))
+    (zero,) = net.add_layer("tactix.Expand", [net.add_constant(np.float32(0))], shape=(1, x.spec.shape[1], 2))
+    made = net.add_layer("tactix.LSTM", [x, w, r, None, None, zero, zero], hidden_size=2)
+    for i, v in enumerate(made):
+        net.mark_output(v, f"y{i}")
+
+
+RULES = (
+    Rule(
+        "tactix.zero_states", any_of(P.tactix.LSTM(), P.tactix.GRU(), P.tactix.RNN()), _without_states,
+        lambda root: bool(_states(root)), benefit=50, example=_example,
+    ),
+)  # fmt: skip

@@ -17,7 +17,7 @@ def onnx_converter(op: str, since: int = 1) -> Callable[[Callable[..., Any]], Co
             return ctx.layer("tactix.Mul", [ctx.tensor(0), ctx.tensor(1)])
 
     ``ctx`` gives the inputs, attributes and the opset, and adds layers: see ``Context`` in
-    ``tactix_builtin.onnx_importer.convert``. The object belongs into the hook ``tactix_converters``. An operator that
+    ``tactix_onnx.convert``. The object belongs into the hook ``tactix_converters``. An operator that
     tactix knows is left to tactix until the user enables the pack. Raises InvalidArgument for what is no operator.
     """
     domain, _, name = op.partition("::")

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @hookimpl
 def tactix_importers() -> list[Importer]:
-    from tactix_builtin.onnx_importer import importers
+    from tactix_onnx import importers
 
     return importers()
 
 
 @hookimpl
 def tactix_converters() -> list[Converter]:
-    from tactix_builtin.onnx_importer import converters
+    from tactix_onnx import converters
 
     return converters()
 

@@ -69,7 +69,7 @@ def array_of(value: Any) -> Any:
     """A tensor of a data set as an array; sequences and optionals as they are."""
     import onnx
 
-    from tactix_builtin.onnx_importer.weights import Weights
+    from tactix_onnx.weights import Weights
 
     if isinstance(value, onnx.TensorProto):
         return Weights(None).array(value)

@@ -15,12 +15,12 @@ from tactix.contracts.graph import Value
 from tactix.network.definition import NetworkDefinition
 from tactix.words.dtypes import DType
 from tactix.words.errors import ModelImportError
-from tactix_builtin.onnx_importer.catalog import Catalog, domain_of, opsets_of
-from tactix_builtin.onnx_importer.importer import OnnxImporter, fill, locate, read
-from tactix_builtin.onnx_importer.survey import Refusal, Survey
-from tactix_builtin.onnx_importer.weights import RANK, Array, Weights, dtype_of
 from tactix_builtin.pack_info import packs
 from tactix_builtin.tools.inspect_shapes import inferred
+from tactix_onnx.catalog import Catalog, domain_of, opsets_of
+from tactix_onnx.importer import OnnxImporter, fill, locate, read
+from tactix_onnx.survey import Refusal, Survey
+from tactix_onnx.weights import RANK, Array, Weights, dtype_of
 
 if TYPE_CHECKING:
     import onnx
@@ -177,7 +177,7 @@ def _walk(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def _io(value: onnx.ValueInfoProto) -> dict[str, Any]:
-    from tactix_builtin.onnx_importer.weights import ONNX_DTYPES
+    from tactix_onnx.weights import ONNX_DTYPES
 
     tensor = value.type.tensor_type
     known = ONNX_DTYPES.get(tensor.elem_type)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tactix.words.errors import ConfigError, ExecutionError, TactixError
-from tactix_builtin.onnx_importer.order import subgraphs
+from tactix_onnx.order import subgraphs
 
 Arrays = Mapping[str, Any]
 Runner = Callable[[Arrays], dict[str, Any]]

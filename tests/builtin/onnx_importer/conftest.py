@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from tactix.network.definition import NetworkDefinition
-from tactix_builtin.onnx_importer import converters, importers
+from tactix_onnx import converters, importers
 from tactix_ops.layers import all_layers
 
 sys.path.insert(0, str(Path(__file__).parent))

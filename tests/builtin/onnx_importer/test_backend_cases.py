@@ -15,7 +15,7 @@ import pytest
 
 from tactix.network.definition import NetworkDefinition
 from tactix.words.errors import UnsupportedOperator
-from tactix_builtin.onnx_importer.weights import Weights
+from tactix_onnx.weights import Weights
 from tactix_sdk.evaluate import evaluate
 
 OPERATOR_SET = 28

@@ -15,7 +15,7 @@ import pytest
 
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
-from tactix_builtin.onnx_importer import converters, importers
+from tactix_onnx import converters, importers
 from tactix_ops.layers import all_layers
 from tactix_sdk.evaluate import evaluate
 

@@ -11,8 +11,8 @@ import pytest
 from onnx.helper import make_graph, make_node, make_tensor_value_info
 
 from tactix.words.errors import ModelImportError, UnsupportedOperator
-from tactix_builtin.onnx_importer import survey as surveys
-from tactix_builtin.onnx_importer.wire import check_count, node_offsets
+from tactix_onnx import survey as surveys
+from tactix_onnx.wire import check_count, node_offsets
 
 F32 = 1
 X = {"x": (F32, ["n", 4])}

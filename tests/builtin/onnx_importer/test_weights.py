@@ -13,9 +13,9 @@ import pytest
 from onnx import TensorProto
 
 from tactix.words.errors import ModelImportError
-from tactix_builtin.onnx_importer.importer import OnnxImporter
-from tactix_builtin.onnx_importer.weights import Weights
-from tactix_builtin.onnx_importer.wire import OWN, without_weights
+from tactix_onnx.importer import OnnxImporter
+from tactix_onnx.weights import Weights
+from tactix_onnx.wire import OWN, without_weights
 from tactix_sdk.evaluate import evaluate
 
 VALUES = np.array([[0, 1, 2], [5, 6, 7]])

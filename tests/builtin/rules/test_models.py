@@ -12,7 +12,7 @@ import pytest
 from tactix.fuse.rewrite import fuse
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
-from tactix_builtin.onnx_importer import converters, importers
+from tactix_onnx import converters, importers
 from tactix_ops.layers import all_layers
 from tactix_ops.rules import all_rules
 from tactix_sdk.evaluate import evaluate

@@ -17,9 +17,9 @@ from rich.console import Console
 from tactix.plugins.session import Session
 from tactix.words.errors import ModelImportError
 from tactix_builtin import cli
-from tactix_builtin.onnx_importer.wire import LARGE
 from tactix_builtin.tools import inspect_shapes, model_report
 from tactix_builtin.tools.inspect import print_model
+from tactix_onnx.wire import LARGE
 from tactix_sdk import hookimpl
 
 Tool = Callable[..., Any]

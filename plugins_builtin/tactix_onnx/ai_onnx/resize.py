@@ -1,0 +1,138 @@
+"""Resize and Upsample: sizes, scales and regions move between attributes and inputs over the operator sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.graph import Value
+from tactix.words.dims import Dim, floordiv
+from tactix.words.errors import ModelImportError
+from tactix_onnx.convert import Context, Table
+from tactix_ops.layers.common import axes_of
+from tactix_ops.layers.dynamic_resize import fitted, scaled_size
+
+CONVERTERS = Table()
+
+LARGEST_DENOMINATOR = 1000
+"""Scales are taken as fractions up to this denominator where that is the same float."""
+
+
+def scaled(size: Dim, scale: float) -> Dim:
+    """``floor(size * scale)``: in float32 for numbers, by the scale's fraction for symbols."""
+    if isinstance(size, int):
+        return scaled_size(size, scale)
+    simple = Fraction(scale).limit_denominator(LARGEST_DENOMINATOR)
+    ratio = simple if np.float32(float(simple)) == np.float32(scale) else Fraction(float(scale))
+    return floordiv(size * ratio.numerator, ratio.denominator)
+
+
+def _scales(ctx: Context, index: int) -> tuple[float, ...]:
+    """Scales from a constant input; empty if it is absent or empty."""
+    if ctx.input(index) is None or ctx.spec(index).shape == (0,):
+        return ()
+    return tuple(float(v) for v in ctx.array(index))
+
+
+@CONVERTERS("Upsample")
+def upsample_image(ctx: Context, node: Any) -> Value:
+    """The first operator set knew images alone."""
+    return _old(ctx, (1.0, 1.0, ctx.attr("height_scale"), ctx.attr("width_scale")))
+
+
+@CONVERTERS("Upsample", since=7)
+def upsample(ctx: Context, node: Any) -> Value:
+    return _old(ctx)
+
+
+@CONVERTERS("Resize", since=10)
+def resize_first(ctx: Context, node: Any) -> Value:
+    return _old(ctx)
+
+
+def _old(ctx: Context, factors: tuple[float, ...] = ()) -> Value:
+    """Upsample and the first Resize: coordinates divided by the scale, rounded as ONNX Runtime does.
+
+    ``factors``: scales that are known otherwise.
+    """
+    x, mode = ctx.tensor(), ctx.attr("mode", "nearest")
+    fields = {"mode": "linear" if mode in ("bilinear", "linear") else mode, "nearest_mode": "simple"}
+    fields["coordinate_transformation_mode"] = "asymmetric"
+    if not ctx.has_attr("scales") and _is_late(ctx, 1):
+        return ctx.layer("tactix.DynamicResize", [x, None, ctx.tensor(1)], symbol=ctx.symbol(), **fields)
+    scales = factors or (tuple(ctx.attr("scales")) if ctx.has_attr("scales") else _scales(ctx, 1))
+    if len(scales) != x.spec.rank:
+        ctx.fail(f"it has {len(scales)} scales for {x.spec}")
+    sizes = tuple(scaled(d, s) for d, s in zip(x.spec.shape, scales, strict=True))
+    return ctx.layer("tactix.Resize", [x], sizes=sizes, scales=scales, **fields)
+
+
+def _is_late(ctx: Context, i: int) -> bool:
+    """Whether a tensor of floats is there that is no constant."""
+    return ctx.input(i) is not None and ctx.spec(i).shape != (0,) and ctx.const(i) is None
+
+
+@CONVERTERS("Resize", since=11)
+def resize(ctx: Context, node: Any) -> Value:
+    ctx.ignore("keep_aspect_ratio_policy")
+    x, rank = ctx.tensor(), ctx.spec().rank
+    axes = axes_of(ctx.attr("axes", tuple(range(rank))), rank, ctx.op)
+    modes = _modes(ctx)
+    cropped = modes["coordinate_transformation_mode"] == "tf_crop_and_resize"
+    if _is_late(ctx, 2) or ctx.late(3) or (cropped and _is_late(ctx, 1)):
+        modes["keep_aspect_ratio_policy"] = ctx.attr("keep_aspect_ratio_policy", "stretch")
+        inputs = [x, *(ctx.input(i) for i in (1, 2, 3))]
+        return ctx.layer("tactix.DynamicResize", inputs, symbol=ctx.symbol(), axes=axes, **modes)
+    if cropped:
+        modes["roi"] = _region(ctx, axes)
+    scales = _scales(ctx, 2)
+    sizes = list(x.spec.shape)
+    full = [1.0] * rank
+    if scales:
+        for a, s in zip(axes, scales, strict=True):
+            sizes[a], full[a] = scaled(x.spec.shape[a], s), s
+    else:
+        wanted = ctx.need_known(3, "sizes")
+        for a, n, s in zip(axes, *_policy(ctx, [x.spec.shape[a] for a in axes], wanted), strict=True):
+            sizes[a], full[a] = n, s
+    if tuple(sizes) == x.spec.shape and all(s == 1 for s in full) and not modes.get("roi"):
+        return x
+    scaled_by = tuple(full) if all(s > 0 for s in full) else ()
+    return ctx.layer("tactix.Resize", [x], sizes=tuple(sizes), scales=scaled_by, **modes)
+
+
+def _policy(ctx: Context, have: Sequence[Dim], want: Sequence[Dim]) -> tuple[Sequence[Dim], Sequence[float]]:
+    """Sizes and scales by ``keep_aspect_ratio_policy``; scale 0 where it is the quotient of the sizes."""
+    policy = ctx.attr("keep_aspect_ratio_policy", "stretch")
+    if policy == "stretch":
+        return want, [1.0 if h == w else 0.0 for h, w in zip(have, want, strict=True)]
+    numbers = [(h, w) for h, w in zip(have, want, strict=True) if isinstance(h, int) and isinstance(w, int)]
+    if len(numbers) != len(have):
+        ctx.fail(f"keep_aspect_ratio_policy {policy!r} needs fixed sizes")
+    return fitted([h for h, _ in numbers], [w for _, w in numbers], policy)
+
+
+def _modes(ctx: Context) -> dict[str, Any]:
+    return {
+        "mode": ctx.attr("mode", "nearest"),
+        "coordinate_transformation_mode": ctx.attr("coordinate_transformation_mode", "half_pixel"),
+        "nearest_mode": ctx.attr("nearest_mode", "round_prefer_floor"),
+        "cubic_coeff_a": ctx.attr("cubic_coeff_a", -0.75),
+        "exclude_outside": bool(ctx.attr("exclude_outside", 0)),
+        "extrapolation_value": ctx.attr("extrapolation_value", 0.0),
+        "antialias": bool(ctx.attr("antialias", 0)),
+    }
+
+
+def _region(ctx: Context, axes: tuple[int, ...]) -> tuple[float, ...]:
+    """Starts and ends for every axis, 0 and 1 where the node names none."""
+    given, rank = ctx.const(1), ctx.spec().rank
+    if given is None:
+        raise ModelImportError("its region of interest is missing")
+    out = [0.0] * rank + [1.0] * rank
+    for i, a in enumerate(axes):
+        out[a], out[rank + a] = float(given[i]), float(given[len(axes) + i])
+    return tuple(out)

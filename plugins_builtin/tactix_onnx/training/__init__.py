@@ -1,0 +1,1 @@
+"""Converters of the domain ``ai.onnx.preview.training``, and gradients."""

@@ -55,6 +55,6 @@ def tactix_flavours() -> list[RuntimeFlavour]:
 
 @hookimpl
 def tactix_trust_stores() -> list[TrustStore]:
-    from tactix_builtin.trust import trust_stores
+    from tactix_trust import trust_stores
 
     return trust_stores()

@@ -21,10 +21,10 @@ from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import BuildCancelled, CompilerError, ToolchainError
-from tactix_builtin.tactics import object_cache
 from tactix_codegen.compiler_process import ASKED
 from tactix_codegen.compiling import first_errors, symbol
 from tactix_codegen.cuda.target import architecture, is_portable
+from tactix_trust import object_cache
 
 FLAGS = ("-default-device", "--std=c++17")
 INSTALL = "`pip install tactix[cuda]` installs it"

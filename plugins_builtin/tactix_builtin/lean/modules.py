@@ -48,7 +48,7 @@ COLD = (
     "tactix.words.files",
     "tactix_builtin.cuda", "tactix_builtin.devices.mask", "tactix_builtin.embedded", "tactix_builtin.flavours.held",
     "tactix_builtin.flavours.phased", "tactix_builtin.flavours.references", "tactix_builtin.flavours.values",
-    "tactix_ops.control_launcher", "tactix_sdk.numpy_launcher", "tactix_builtin.trust.changing",
+    "tactix_ops.control_launcher", "tactix_sdk.numpy_launcher", "tactix_trust.changing",
     "tactix_codegen", "tactix_sdk", *LAYERS,
 )  # fmt: skip
 """What a plan of kernels for the CPU does not need: kept compressed until something imports it."""

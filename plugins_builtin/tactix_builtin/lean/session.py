@@ -160,7 +160,7 @@ def _flavours() -> Sequence[Any]:
 
 
 def _trust_stores() -> Sequence[Any]:
-    from tactix_builtin.trust import trust_stores
+    from tactix_trust import trust_stores
 
     return trust_stores()
 

@@ -17,7 +17,7 @@ import tactix
 from tactix.words.files import replacing
 from tactix_builtin.lean.modules import COLD, PLACES, closure, place, source_folder, within
 from tactix_builtin.lean.shrink import shrink
-from tactix_builtin.tactics import object_cache
+from tactix_trust import object_cache
 
 PACKAGE = "tactix_lean"
 EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -32,10 +32,10 @@ from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import CompilerError, ConfigError, ToolchainError
 from tactix.words.scratch import ScratchFolder
-from tactix_builtin.tactics import object_cache
 from tactix_codegen.c.target import foreign, target_flags, zig_flags
 from tactix_codegen.compiler_process import Outcome, run_all
 from tactix_codegen.compiling import first_errors, symbol
+from tactix_trust import object_cache
 
 FLAGS = (
     "-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fwrapv", "-fPIC",

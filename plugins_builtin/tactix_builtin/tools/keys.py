@@ -9,10 +9,11 @@ import click
 
 from tactix.words.errors import InvalidArgument
 from tactix_builtin.tools import options, show, source
-from tactix_builtin.trust import book, people
-from tactix_builtin.trust.changing import changing, generate
-from tactix_builtin.trust.environment import secret_text
-from tactix_builtin.trust.key import ALGORITHMS, HMAC, Key, public_key
+from tactix_trust import book
+from tactix_trust import key_exchange as people
+from tactix_trust.changing import changing, generate
+from tactix_trust.environment import secret_text
+from tactix_trust.key import ALGORITHMS, HMAC, Key, public_key
 
 
 @click.group("keys")

@@ -9,8 +9,9 @@ import click
 
 from tactix.plan import container
 from tactix_builtin.tools import options, show, source
-from tactix_builtin.trust import book, people
-from tactix_builtin.trust.store import local_key, sign
+from tactix_trust import book
+from tactix_trust import key_exchange as people
+from tactix_trust.store import local_key, sign
 
 
 @click.command("sign")

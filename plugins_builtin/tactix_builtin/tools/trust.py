@@ -6,8 +6,8 @@ import click
 
 from tactix.words.errors import InvalidArgument
 from tactix_builtin.tools import options, show
-from tactix_builtin.trust import book, trust_digest
-from tactix_builtin.trust.changing import changing
+from tactix_trust import book, trust_digest
+from tactix_trust.changing import changing
 
 
 @click.command("trust")

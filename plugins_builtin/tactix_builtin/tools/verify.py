@@ -11,7 +11,7 @@ from tactix.plugins.session import Session
 from tactix.run.admission import code_steps
 from tactix_builtin.cli import OK, PLAN
 from tactix_builtin.tools import options, show
-from tactix_builtin.trust.store import parse
+from tactix_trust.store import parse
 
 
 @click.command("verify")

@@ -115,7 +115,7 @@ def test_what_is_in_it() -> None:
     strangers = (
         "tactix.network",
         "tactix_builtin.devices.levels",
-        "tactix_builtin.trust.people",
+        "tactix_trust.key_exchange",
         "tactix.fuse",
         "tactix.select",
         "tactix.builder",

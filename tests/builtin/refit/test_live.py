@@ -21,7 +21,7 @@ from tactix.words.errors import ExecutionError, InvalidArgument, PlanFormatError
 from tactix_builtin import cli
 from tactix_builtin.refit.engine import RefittableEngine
 from tactix_builtin.refit.refitter import Refitter
-from tactix_builtin.trust import trust_digest
+from tactix_trust import trust_digest
 
 from .conftest import REFIT, Feeds, assert_same, built, constants, run
 

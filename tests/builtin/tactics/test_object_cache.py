@@ -12,8 +12,8 @@ import pytest
 from harness import NATIVE
 
 from tactix.contracts.artifact import Source
-from tactix_builtin.tactics import object_cache
 from tactix_builtin.tactics.cc import CCompiler
+from tactix_trust import object_cache
 
 posix = pytest.mark.skipif(os.name != "posix", reason="users have no numbers here")
 KERNEL = Source("c", "void TX_ENTRY(const int64_t* a, int tid, int nt) { *(int64_t*)a[0] = 1; }\n")

@@ -14,10 +14,10 @@ from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.words.errors import ConfigError, UntrustedPlan
 from tactix_builtin import cli
-from tactix_builtin.trust import people
-from tactix_builtin.trust.changing import generate
-from tactix_builtin.trust.environment import known_keys, secret_text, signing_key
-from tactix_builtin.trust.key import ED25519, Key
+from tactix_trust import key_exchange as people
+from tactix_trust.changing import generate
+from tactix_trust.environment import known_keys, secret_text, signing_key
+from tactix_trust.key import ED25519, Key
 
 pytest.importorskip("cryptography")
 Become = Callable[[str], Path]

@@ -25,8 +25,8 @@ from tactix.run.admission import code_steps
 from tactix.words.error_recorder import ErrorRecorder
 from tactix.words.errors import ConfigError, PlanFormatError, TactixError, UntrustedPlan
 from tactix_builtin import cli
-from tactix_builtin.trust import trust_digest
-from tactix_builtin.trust.store import LocalStore
+from tactix_trust import trust_digest
+from tactix_trust.store import LocalStore
 
 Become = Callable[[str], Path]
 X = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -16,10 +16,11 @@ import pytest
 
 from tactix.contracts.trust import Seal
 from tactix.words.errors import ConfigError, InvalidArgument, UntrustedPlan
-from tactix_builtin.trust import book, people, trust_digest
-from tactix_builtin.trust import key as keys
-from tactix_builtin.trust.changing import changing, generate
-from tactix_builtin.trust.store import LocalStore, parse, sign
+from tactix_trust import book, trust_digest
+from tactix_trust import key as keys
+from tactix_trust import key_exchange as people
+from tactix_trust.changing import changing, generate
+from tactix_trust.store import LocalStore, parse, sign
 
 Become = Callable[[str], Path]
 DIGEST = hashlib.sha256(b"a header").digest()
@@ -206,8 +207,8 @@ def test_a_trusted_digest_does_not_excuse_a_forged_signature() -> None:
 
 CHILD = """
 import sys
-from tactix_builtin.trust import trust_digest
-from tactix_builtin.trust.store import LocalStore
+from tactix_trust import trust_digest
+from tactix_trust.store import LocalStore
 sys.stdin.readline()
 print(LocalStore().sign(bytes(32)).decode(), flush=True)
 for i in range(5):
@@ -236,7 +237,7 @@ def test_loading_needs_neither_platformdirs_nor_filelock() -> None:
     LocalStore().sign(DIGEST)
     code = (
         "import sys; sys.modules.update(platformdirs=None, filelock=None, cryptography=None); sys.platform = 'linux'\n"
-        "from tactix.contracts.trust import Seal; from tactix_builtin.trust.store import LocalStore\n"
+        "from tactix.contracts.trust import Seal; from tactix_trust.store import LocalStore\n"
         "print(repr(LocalStore().vouches(Seal(bytes(32)))))"
     )
     for env in (dict(os.environ), {k: v for k, v in os.environ.items() if k != "TACTIX_HOME"}):

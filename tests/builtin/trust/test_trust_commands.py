@@ -15,7 +15,8 @@ from tactix.plan.schema import Plan
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
 from tactix_builtin import cli
-from tactix_builtin.trust import book, people
+from tactix_trust import book
+from tactix_trust import key_exchange as people
 
 Become = Callable[[str], Path]
 Tool = Callable[..., Any]

@@ -26,7 +26,7 @@ from tactix_builtin.cuda.cudnn.graph import Graph, Work
 from tactix_builtin.cuda.cudnn.library import Cudnn, cudnn
 from tactix_builtin.cuda.cudnn.plan import FAILED
 from tactix_builtin.cuda.device import the_device
-from tactix_builtin.tactics import object_cache
+from tactix_trust import object_cache
 
 LANGUAGE = "cudnn_graph"
 EACH, MOST = 6, 8

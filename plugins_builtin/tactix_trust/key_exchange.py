@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.trust.book import Book
-from tactix_builtin.trust.key import ED25519, HMAC, Key
+from tactix_trust.book import Book
+from tactix_trust.key import ED25519, HMAC, Key
 
 
 def export(key: Key) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 
 from tactix.words.errors import ConfigError
 from tactix.words.files import replacing
-from tactix_builtin.trust.book import VERSION, Book, place, read
-from tactix_builtin.trust.key import HMAC, SIZE, Key
+from tactix_trust.book import VERSION, Book, place, read
+from tactix_trust.key import HMAC, SIZE, Key
 
 
 def generate(algorithm: str, name: str = "") -> Key:

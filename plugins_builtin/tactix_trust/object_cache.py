@@ -20,8 +20,8 @@ from tactix.words.errors import ConfigError
 from tactix.words.files import private_folder, read_own, replacing, tighten
 from tactix.words.logger import Logger
 from tactix.words.scratch import ScratchFolder
-from tactix_builtin.trust import book
-from tactix_builtin.trust.store import local_key
+from tactix_trust import book
+from tactix_trust.store import local_key
 
 DOMAIN = b"tactix object cache 1\n"
 """Stands before what the key is used for here, so that no seal is a signature."""

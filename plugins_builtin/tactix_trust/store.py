@@ -6,9 +6,9 @@ import json
 
 from tactix.contracts.trust import Seal
 from tactix.words.errors import PlanFormatError, UntrustedPlan
-from tactix_builtin.trust.book import read
-from tactix_builtin.trust.environment import known_keys, signing_key
-from tactix_builtin.trust.key import ALGORITHMS, Key
+from tactix_trust.book import read
+from tactix_trust.environment import known_keys, signing_key
+from tactix_trust.key import ALGORITHMS, Key
 
 DOMAIN = b"tactix plan signature 1\n"
 """Stands before the digest in what is signed, so that no signature of something else is one of a plan."""
@@ -67,6 +67,6 @@ def local_key() -> Key:
     book = read()
     if book.local in book.keys:
         return book.keys[book.local]
-    from tactix_builtin.trust import changing
+    from tactix_trust import changing
 
     return changing.local_key()

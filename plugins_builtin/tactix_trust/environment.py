@@ -10,7 +10,7 @@ import os
 import re
 
 from tactix.words.errors import ConfigError, InvalidArgument
-from tactix_builtin.trust.key import ED25519, Key, public_key
+from tactix_trust.key import ED25519, Key, public_key
 
 SIGNING, TRUSTED = "TACTIX_SIGNING_KEY", "TACTIX_TRUSTED_KEYS"
 SECRET = f"{ED25519}-secret"

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def trust_stores() -> list[TrustStore]:
     """The built-in trust store: the user's own."""
-    from tactix_builtin.trust.store import LocalStore
+    from tactix_trust.store import LocalStore
 
     return [LocalStore()]
 
@@ -20,8 +20,8 @@ def trust_digest(digest: str, note: str = "") -> None:
 
     ``note``: for people, kept with it. Raises InvalidArgument, ConfigError.
     """
-    from tactix_builtin.trust.book import digest_of
-    from tactix_builtin.trust.changing import changing
+    from tactix_trust.book import digest_of
+    from tactix_trust.changing import changing
 
     text = digest_of(digest)
     with changing() as book:

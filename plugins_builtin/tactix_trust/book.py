@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tactix.words.errors import ConfigError, InvalidArgument
-from tactix_builtin.trust.key import Key
+from tactix_trust.key import Key
 
 VERSION = 1
 DIGITS = frozenset("0123456789abcdef")

@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    from tactix_builtin.tactics.cc import CCompiler
+    from tactix_cpu.compiler import CCompiler
 
     if item.get_closest_marker("compiler") and (why := CCompiler().available()):
         pytest.skip(why)

@@ -11,9 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from tactix_builtin.devices.cpu import CpuDevice
-from tactix_builtin.devices.features import MASK
-from tactix_builtin.devices.mask import masked
+from tactix_cpu.device import CpuDevice
+from tactix_cpu.features import MASK
+from tactix_cpu.mask import masked
 
 ROOT = Path(__file__).parents[1]
 PARTS = (

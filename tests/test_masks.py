@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tactix.contracts.device import DeviceProperties
-from tactix_builtin.devices.features import MASK, V2, V3, V4
+from tactix_cpu.features import MASK, V2, V3, V4
 
 SPEC = importlib.util.spec_from_file_location("masks", Path(__file__).with_name("masks.py"))
 assert SPEC

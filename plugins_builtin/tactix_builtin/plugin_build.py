@@ -38,7 +38,7 @@ def tactix_rules() -> list[Rule]:
 @hookimpl
 def tactix_tactics() -> list[Tactic]:
     from tactix_builtin.cuda.tactics import all_tactics as cuda_tactics
-    from tactix_builtin.tactics import all_tactics
+    from tactix_cpu.tactics import all_tactics
     from tactix_ops.tactics import all_tactics as reference_tactics
 
     return [*reference_tactics(), *all_tactics(), *cuda_tactics()]
@@ -47,7 +47,7 @@ def tactix_tactics() -> list[Tactic]:
 @hookimpl
 def tactix_compilers() -> list[Compiler]:
     from tactix_builtin import cuda
-    from tactix_builtin.tactics.cc import compilers
+    from tactix_cpu.compiler import compilers
 
     return [*compilers(), *cuda.compilers()]
 

@@ -25,15 +25,16 @@ def tactix_layers() -> list[Layer]:
 @hookimpl
 def tactix_launchers() -> list[Launcher]:
     from tactix_builtin import cuda
-    from tactix_builtin.launchers import launchers
+    from tactix_cpu import launchers
+    from tactix_ops import launchers as reference_launchers
 
-    return [*launchers(), *cuda.launchers()]
+    return [*reference_launchers(), *launchers(), *cuda.launchers()]
 
 
 @hookimpl
 def tactix_devices() -> list[Device]:
     from tactix_builtin import cuda
-    from tactix_builtin.devices import devices
+    from tactix_cpu import devices
 
     return [*devices(), *cuda.devices()]
 
@@ -41,7 +42,7 @@ def tactix_devices() -> list[Device]:
 @hookimpl
 def tactix_allocators() -> list[Allocator]:
     from tactix_builtin import cuda
-    from tactix_builtin.allocators import allocators
+    from tactix_cpu import allocators
 
     return [*allocators(), *cuda.allocators()]
 

@@ -23,8 +23,8 @@ from peer_inputs import make_inputs
 
 import tactix
 from tactix.contracts.artifact import Binary
-from tactix_builtin.devices.cpu import CpuDevice
-from tactix_builtin.devices.features import LEVELS
+from tactix_cpu.device import CpuDevice
+from tactix_cpu.features import LEVELS
 
 NATIVE = "native"
 BUDGET = 1e-4

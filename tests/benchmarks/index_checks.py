@@ -27,7 +27,7 @@ from onnx import helper, numpy_helper
 
 import tactix
 from tactix.contracts.artifact import KernelArtifact, Source, scalar
-from tactix_builtin.tactics.c_gather import GatherTactic
+from tactix_cpu.tactics.move.gather import GatherTactic
 
 CLAMPED = """
 TX_INLINE int64_t tx_clamped(int64_t i, int64_t size) {

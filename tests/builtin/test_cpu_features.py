@@ -14,11 +14,12 @@ from tactix.contracts.device import DeviceProperties
 from tactix.plan.schema import Plan
 from tactix.words.errors import ConfigError, PlanCompatibilityError
 from tactix_builtin.cli import PLAN, main
-from tactix_builtin.devices import cpu, mask
-from tactix_builtin.devices.cpu import CpuDevice
-from tactix_builtin.devices.features import ARM, LEVELS, MASK, V2, V3, V4, X86, vector_bits
-from tactix_builtin.devices.mask import masked
 from tactix_codegen.c.target import required_features
+from tactix_cpu import device as cpu
+from tactix_cpu import mask
+from tactix_cpu.device import CpuDevice
+from tactix_cpu.features import ARM, LEVELS, MASK, V2, V3, V4, X86, vector_bits
+from tactix_cpu.mask import masked
 
 EXTRAS = frozenset({"avx512_bf16", "avx512_vnni", "avx512vbmi"})
 TILES = frozenset({"amx_tile", "amx_int8", "amx_bf16"})
@@ -115,7 +116,7 @@ def test_processes_of_its_own_keep_to_it(monkeypatch: pytest.MonkeyPatch) -> Non
     here = CpuDevice().properties().features
     gone = sorted(here)[0]
     monkeypatch.setenv(MASK, f"-{gone}")
-    code = "from tactix_builtin.devices.cpu import CpuDevice; print(*sorted(CpuDevice().properties().features))"
+    code = "from tactix_cpu.device import CpuDevice; print(*sorted(CpuDevice().properties().features))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert set(said.split()) == masked(here, f"-{gone}") < here
 

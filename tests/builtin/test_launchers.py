@@ -45,20 +45,20 @@ from tactix.words.dims import Dim, ceildiv, sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import ExecutionError
 from tactix.words.tensor import LINEAR, TensorSpec
-from tactix_builtin.allocators import allocators
-from tactix_builtin.devices import devices
-from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.flavours import flavours
-from tactix_builtin.launchers import elf, launchers
-from tactix_builtin.launchers.elf import TABLE_WORDS, ElfLauncher, Executor, Library, executor, library
-from tactix_builtin.tactics.cc import executor_text
+from tactix_cpu import allocators, devices, launchers
+from tactix_cpu import launcher as elf
+from tactix_cpu.compiler import executor_text
+from tactix_cpu.device import CpuDevice
+from tactix_cpu.launcher import TABLE_WORDS, ElfLauncher, Executor, Library, executor, library
+from tactix_ops import launchers as reference_launchers
 
 N = sym("n")
 F32 = DType.FP32
 
 
 def test_what_the_plugin_offers() -> None:
-    assert [x.key for x in launchers()] == ["tactix.control@1", "tactix.cpu.elf@1", "tactix.numpy@1"]
+    assert [x.key for x in launchers()] == ["tactix.cpu.elf@1"]
 
 
 def _address(array: Any) -> int:
@@ -586,8 +586,8 @@ def test_the_interpreter_exits_cleanly_with_workers_awake_and_asleep(tmp_path: P
     program = textwrap.dedent("""
         import sys, time
         import numpy as np
-        from tactix_builtin.launchers.elf import executor, library
-        from tactix_builtin.devices.cpu import CpuDevice
+        from tactix_cpu.launcher import executor, library
+        from tactix_cpu.device import CpuDevice
         lib = library(open(sys.argv[1], "rb").read())
         told = np.zeros(8, np.int64)
         args = np.array([told.ctypes.data], np.int64)
@@ -642,7 +642,8 @@ def _plan(length: int) -> Plan:
 
 def _engine(path: Path, threads: int) -> Engine:
     objects: dict[str, list[Any]] = {
-        "launchers": launchers(), "devices": devices(), "allocators": allocators(), "flavours": flavours(),
+        "launchers": [*launchers(), *reference_launchers()],
+        "devices": devices(), "allocators": allocators(), "flavours": flavours(),
         "layers": [_Double()],
     }  # fmt: skip
     objects |= {"trust_stores": []}

@@ -16,7 +16,7 @@ from tactix.words.dims import Dim, sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import ExecutionError
 from tactix.words.tensor import LINEAR, NHWC, Format, TensorSpec, blocked
-from tactix_builtin.devices.cpu import CpuDevice
+from tactix_cpu.device import CpuDevice
 from tactix_sdk.numpy_launcher import NumpyLauncher
 
 N = sym("n")

@@ -22,7 +22,7 @@ from tactix.plugins.hookspecs import hookimpl
 from tactix.words import dtypes
 from tactix.words.errors import ExecutionError, PlanCompatibilityError, PlanFormatError, TactixError, UntrustedPlan
 from tactix_builtin.flavours.references import on_references
-from tactix_builtin.tactics.c_winograd import WinogradTactic
+from tactix_cpu.tactics.conv.winograd import WinogradTactic
 from tactix_sdk import layer, numpy_tactic, pointwise, tanh
 
 RNG = np.random.default_rng(8)

@@ -484,5 +484,5 @@ e(*[numpy.zeros([d if isinstance(d, int) else 1 for d in i.shape], i.dtype.numpy
 print(*sys.modules)"""
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "m")], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert "tactix_builtin.launchers.elf" in loaded
+    assert "tactix_cpu.launcher" in loaded
     assert not loaded & {"tactix.builder", "tactix_ops.layers", "onnx", "email.parser", "difflib"}

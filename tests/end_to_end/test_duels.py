@@ -13,7 +13,7 @@ import pytest
 import tactix
 from tactix.plan.schema import Plan
 from tactix_builtin.market.bench import CpuBench
-from tactix_builtin.tactics.cc import CCompiler
+from tactix_cpu.compiler import CCompiler
 
 pytestmark = pytest.mark.skipif(bool(CCompiler().available()), reason="no C compiler")
 

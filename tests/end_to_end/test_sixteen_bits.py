@@ -16,7 +16,7 @@ import tactix
 from tactix.select.accuracy import departure
 from tactix.words.dtypes import DType
 from tactix.words.errors import ConfigError
-from tactix_builtin.devices.features import MASK
+from tactix_cpu.features import MASK
 from tactix_sdk.evaluate import evaluate
 
 LEVELS = (0, 1, 3)

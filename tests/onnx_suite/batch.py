@@ -11,8 +11,8 @@ from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
 from tactix.plan.schema import Plan
 from tactix.select.compile import Toolchain
-from tactix_builtin.tactics.cc import CCompiler, Unit
 from tactix_codegen.compiling import symbol
+from tactix_cpu.compiler import CCompiler, Unit
 
 
 class FewUnits(CCompiler):

@@ -94,7 +94,7 @@ BOARD = '''
 import dataclasses
 from collections import defaultdict
 
-from tactix_builtin.devices.cpu import CpuDevice
+from tactix_cpu.device import CpuDevice
 
 
 class Board(CpuDevice):

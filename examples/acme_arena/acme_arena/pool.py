@@ -20,7 +20,7 @@ class Pool:
     key = "acme_arena.pool"
 
     def __init__(self, limit: int = 0, source: Allocator | None = None) -> None:
-        from tactix_builtin.allocators.arena import ArenaAllocator
+        from tactix_cpu.allocator import ArenaAllocator
 
         self.limit, self.source = limit, source or ArenaAllocator()
         self.device = self.source.device

@@ -13,7 +13,7 @@ from acme_arena import Pool
 from acme_arena.pool import GRAIN
 
 import tactix
-from tactix_builtin.allocators.arena import ArenaAllocator
+from tactix_cpu.allocator import ArenaAllocator
 from tactix_sdk import errors
 from tactix_sdk.testing import PackTests
 

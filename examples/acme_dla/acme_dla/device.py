@@ -8,8 +8,8 @@ from typing import Any
 
 from acme_dla import limits
 from acme_dla.tactics import HOST, KIND, SUBGRAPH
-from tactix_builtin.allocators.arena import ArenaAllocator
-from tactix_builtin.devices.cpu import CpuDevice
+from tactix_cpu.allocator import ArenaAllocator
+from tactix_cpu.device import CpuDevice
 from tactix_sdk import DeviceProperties, Launcher, LinkContext, Runnable, Step, errors
 from tactix_sdk.numpy_launcher import NumpyLauncher, NumpyRun
 

@@ -21,7 +21,6 @@ from tactix_builtin.cuda.driver import Driver
 from tactix_builtin.cuda.launcher import GraphLauncher, link
 from tactix_builtin.cuda.modules import Modules
 from tactix_builtin.cuda.stream import CudaEvent, CudaStream, handle_of
-from tactix_builtin.devices.cpu import Segments
 from tactix_codegen.cuda.target import (
     GIB,
     LEAST,
@@ -32,6 +31,7 @@ from tactix_codegen.cuda.target import (
     same_capability,
     target,
 )
+from tactix_cpu.device import Segments
 
 if TYPE_CHECKING:
     from tactix.plan.schema import Plan

@@ -90,25 +90,25 @@ def _layers() -> Sequence[Any]:
 
 
 def _launchers() -> Sequence[Any]:
-    from tactix_builtin.launchers.elf import ElfLauncher
+    from tactix_cpu.launcher import ElfLauncher
 
     return [ElfLauncher()]
 
 
 def _other_launchers() -> Sequence[Any]:
-    from tactix_builtin.launchers import launchers
+    from tactix_ops import launchers
 
-    return [x for x in launchers() if x.key != "tactix.cpu.elf@1"]
+    return launchers()
 
 
 def _devices() -> Sequence[Any]:
-    from tactix_builtin.devices import devices
+    from tactix_cpu import devices
 
     return devices()
 
 
 def _allocators() -> Sequence[Any]:
-    from tactix_builtin.allocators import allocators
+    from tactix_cpu import allocators
 
     return allocators()
 

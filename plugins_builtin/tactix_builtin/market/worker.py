@@ -80,12 +80,13 @@ class Server:
 
     def hello(self, threads: int) -> dict[str, Any]:
         """The first request: get ready."""
-        from tactix_builtin.devices.cpu import CpuDevice
-        from tactix_builtin.launchers import launchers
+        from tactix_cpu import launchers
+        from tactix_cpu.device import CpuDevice
+        from tactix_ops import launchers as reference_launchers
 
         self.device, self.threads = CpuDevice(), threads
         self.device.properties()  # asks for what instructions the system must allow
-        self.launchers = {x.key: x for x in launchers()}
+        self.launchers = {x.key: x for x in (*launchers(), *reference_launchers())}
         return {"pid": os.getpid()}
 
     def load(self, job: Job) -> dict[str, Any]:

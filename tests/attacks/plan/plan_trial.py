@@ -26,11 +26,11 @@ from tactix.plan.schema import Plan
 from tactix.run.admission import embedded
 from tactix.run.bound import Bound
 from tactix.words.errors import ExecutionError, InternalError, TactixError
-from tactix_builtin.allocators.arena import ArenaAllocator
 from tactix_builtin.embedded.archive import content, unpack
 from tactix_builtin.refit.refitter import Refitter
 from tactix_builtin.tools import inspect
 from tactix_builtin.tools.arrays import random, sizes
+from tactix_cpu.allocator import ArenaAllocator
 from tactix_ops.layers import control
 
 ROOM = 64 << 20

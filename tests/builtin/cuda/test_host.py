@@ -32,11 +32,11 @@ from tactix_builtin.cuda.device import CudaDevice
 from tactix_builtin.cuda.host_launcher import HostLauncher
 from tactix_builtin.cuda.memory import RecyclingAllocator
 from tactix_builtin.cuda.nvrtc import why_missing
-from tactix_builtin.devices.cpu import CpuDevice
 from tactix_builtin.tools import plan_report
 from tactix_builtin.tools.inspect import print_plan
 from tactix_builtin.tools.show import console
 from tactix_codegen.compiling import symbol
+from tactix_cpu.device import CpuDevice
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "onnx_suite"))
 

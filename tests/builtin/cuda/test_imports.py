@@ -13,7 +13,7 @@ assert {"tactix.cuda.cubin@1", "tactix.cuda.cublaslt@1", "tactix.cuda.cudnn@1", 
 cuda.devices(), cuda.allocators()
 parts = "library nvrtc exchange arrays dlpack pinned tactics cublaslt.matmul cudnn.plan".split()
 loaded = [p for p in parts if "tactix_builtin.cuda." + p in sys.modules]
-print(loaded + [m for m in ("numpy", "cuda", "tactix_builtin.tactics") if m in sys.modules])
+print(loaded + [m for m in ("numpy", "cuda", "tactix_cpu.tactics") if m in sys.modules])
 """
 
 

@@ -111,15 +111,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_what_is_in_it() -> None:
     found = modules.closure()
-    assert {"tactix.run.engine", "tactix_builtin.launchers.elf", "tactix_ops.layers.rnn"} <= found.keys()
+    assert {"tactix.run.engine", "tactix_cpu.launcher", "tactix_ops.layers.rnn"} <= found.keys()
     strangers = (
         "tactix.network",
-        "tactix_builtin.devices.levels",
+        "tactix_cpu.levels",
         "tactix_trust.key_exchange",
         "tactix.fuse",
         "tactix.select",
         "tactix.builder",
-        "tactix_builtin.tactics",
+        "tactix_cpu.tactics",
     )
     assert not [m for m in found if modules.within(m, strangers)]
     imported = {top for tree in found.values() for top in _tops(tree)}
@@ -180,7 +180,7 @@ class Box(Sequence, MemoryImporter, tactix.Engine):
 '''
 SMALL = r"""
 from collections.abc import Sequence;from dataclasses import dataclass
-from...import this as tactix;from...words import dims;from...builtin.lean.importer import MemoryImporter
+from..import this as tactix;from..words import dims;from..builtin.lean.importer import MemoryImporter
 NAMES:0={};__all__=['dims']
 @dataclass
 class Box(Sequence,MemoryImporter,tactix.Engine):
@@ -198,7 +198,7 @@ class Box(Sequence,MemoryImporter,tactix.Engine):
 
 
 def test_shrinking() -> None:
-    module = "tactix_builtin.launchers.elf"
+    module = "tactix_cpu.launcher"
     found = shrink(module, untyped(module, ast.parse(SOURCE)))
     broken = found.replace("dataclass;from", "dataclass\nfrom", 1).replace(";NAMES", "\nNAMES", 1)
     assert broken == SMALL.lstrip()

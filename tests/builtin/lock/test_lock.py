@@ -23,10 +23,10 @@ from tactix.select.bench import Bench
 from tactix.select.precision import LOCKED
 from tactix.words.errors import BuildCancelled, LockError
 from tactix_builtin import cli
-from tactix_builtin.devices import cpu
 from tactix_builtin.lock import document, facts, frozen
 from tactix_builtin.lock.precision import precision
-from tactix_builtin.tactics.cc import CCompiler
+from tactix_cpu import device as cpu
+from tactix_cpu.compiler import CCompiler
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 QUICK = ["-O1", "--threads", "1", "--no-timing-cache", "--quiet", "--json"]

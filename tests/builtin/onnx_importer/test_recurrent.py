@@ -10,7 +10,7 @@ from microsoft_oracle import Case, by_converter, by_onnx_runtime, check
 
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import TactixError
-from tactix_builtin.tactics.c_rnn import RecurrentTactic
+from tactix_cpu.tactics.rnn.tactic import RecurrentTactic
 
 F32 = np.float32
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}

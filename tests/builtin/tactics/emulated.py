@@ -21,8 +21,8 @@ import numpy as np
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import Variant
-from tactix_builtin.tactics.cc import FLAGS, CCompiler, cross_compiler, translation_units
 from tactix_codegen.compiling import symbol
+from tactix_cpu.compiler import FLAGS, CCompiler, cross_compiler, translation_units
 
 Artifacts = Sequence[tuple[Variant, KernelArtifact]]
 DRIVER = """

@@ -31,11 +31,11 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.devices.cpu import CpuDevice
-from tactix_builtin.devices.features import LEVELS
-from tactix_builtin.devices.levels import target
-from tactix_builtin.tactics.cc import CCompiler
 from tactix_codegen.c.target import foreign
+from tactix_cpu.compiler import CCompiler
+from tactix_cpu.device import CpuDevice
+from tactix_cpu.features import LEVELS
+from tactix_cpu.levels import target
 
 BUDGETS = {DType.FP64: 1e-12, DType.FP32: 1e-5, DType.FP16: 2e-3, DType.BF16: 1.6e-2}
 """Largest error relative to the largest finite reference value; integers and bool must be equal."""

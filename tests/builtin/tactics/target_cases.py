@@ -16,7 +16,7 @@ from tactix.contracts.tactic import Tactic
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, NHWC, blocked
-from tactix_builtin.tactics import all_tactics
+from tactix_cpu.tactics import all_tactics
 
 TACTICS: Mapping[str, Tactic] = {t.key: t for t in all_tactics() if t.source in ("c", "winograd")}
 RNG = np.random.default_rng(41)

@@ -11,7 +11,7 @@ import pytest
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.tactics.c_attention import KEYS, MAX_DIM, AttentionTactic
+from tactix_cpu.tactics.attention import KEYS, MAX_DIM, AttentionTactic
 
 ATTENTION = AttentionTactic()
 RNG = np.random.default_rng(15)

@@ -11,7 +11,8 @@ import pytest
 from tactix.contracts.tactic import Reject
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR
-from tactix_builtin.tactics import c_bf16_conv, c_bf16_gemm
+from tactix_cpu.tactics.conv import bf16 as c_bf16_conv
+from tactix_cpu.tactics.matmul import bf16 as c_bf16_gemm
 
 (GEMM,), (CONV,) = c_bf16_gemm.tactics(), c_bf16_conv.tactics()
 RNG = np.random.default_rng(17)

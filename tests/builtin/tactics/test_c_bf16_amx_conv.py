@@ -12,9 +12,11 @@ import pytest
 from tactix.contracts.tactic import CompileContext, Reject, Variant
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, blocked
-from tactix_builtin.tactics import c_bf16_amx_conv, c_bf16_conv, c_conv_transpose
-from tactix_builtin.tactics.c_band import bands_for
-from tactix_builtin.tactics.c_bf16_amx_conv import SHAPES, Work, work_of
+from tactix_cpu.tactics.conv import bf16 as c_bf16_conv
+from tactix_cpu.tactics.conv import bf16_amx as c_bf16_amx_conv
+from tactix_cpu.tactics.conv import transpose as c_conv_transpose
+from tactix_cpu.tactics.conv.band import bands_for
+from tactix_cpu.tactics.conv.bf16_amx import SHAPES, Work, work_of
 
 (TACTIC,), (PLAIN,), (SPREAD,) = c_bf16_amx_conv.tactics(), c_bf16_conv.tactics(), c_conv_transpose.tactics()
 TILES = {"amx_tile", "amx_int8", "amx_bf16"}

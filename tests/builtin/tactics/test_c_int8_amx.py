@@ -13,7 +13,9 @@ from bytes_cases import DTYPES, product, requantised, whole_range
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.tactics import c_bf16_amx_conv, c_int8_amx, c_int8_amx_conv
+from tactix_cpu.tactics.conv import bf16_amx as c_bf16_amx_conv
+from tactix_cpu.tactics.conv import int8_amx as c_int8_amx_conv
+from tactix_cpu.tactics.matmul import int8_amx as c_int8_amx
 
 BYTES, HALVES = c_int8_amx.tactics()
 BYTE_WINDOWS, HALF_WINDOWS = *c_int8_amx_conv.tactics(), *c_bf16_amx_conv.tactics()

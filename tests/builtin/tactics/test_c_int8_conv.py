@@ -12,7 +12,9 @@ from bytes_cases import DTYPES, first, on_every_target, product, requantised, wh
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, TensorSpec, blocked
-from tactix_builtin.tactics import c_int8_conv, c_int8_depthwise, c_int8_pool
+from tactix_cpu.tactics.conv import int8 as c_int8_conv
+from tactix_cpu.tactics.conv import int8_depthwise as c_int8_depthwise
+from tactix_cpu.tactics.pool import int8 as c_int8_pool
 
 (CONV,), (DEPTHWISE,), (POOL,) = (m.tactics() for m in (c_int8_conv, c_int8_depthwise, c_int8_pool))
 

@@ -12,7 +12,7 @@ from bytes_cases import DTYPES, biases, on_every_target, product, requantised, w
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.tactics import c_int8_gemm
+from tactix_cpu.tactics.matmul import int8 as c_int8_gemm
 
 (GEMM,) = c_int8_gemm.tactics()
 SIZES = [(1, 768, 100), (13, 37, 50), (128, 64, 96), (5, 3, 17), (30, 130, 33), (16, 1, 1), (2, 66, 300)]

@@ -11,7 +11,8 @@ from bytes_cases import DTYPES, on_every_target, whole_range
 
 from tactix.contracts.tactic import Reject
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics import c_int8_pointwise, c_int8_quantize
+from tactix_cpu.tactics import quantize as c_int8_quantize
+from tactix_cpu.tactics.pointwise import int8 as c_int8_pointwise
 
 (QUANTIZE,), (POINTWISE,) = c_int8_quantize.tactics(), c_int8_pointwise.tactics()
 

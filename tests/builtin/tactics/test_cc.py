@@ -15,11 +15,11 @@ from tactix.contracts.artifact import Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import CompileContext, Tactic, Variant
 from tactix.words.errors import BuildCancelled, CompilerError, ConfigError
-from tactix_builtin.tactics import cc
-from tactix_builtin.tactics.c_pointwise import PointwiseTactic
-from tactix_builtin.tactics.cc import CCompiler, find_compiler, translation_units
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.target import required_features, target_flags
+from tactix_cpu import compiler as cc
+from tactix_cpu.compiler import CCompiler, find_compiler, translation_units
+from tactix_cpu.tactics.pointwise.tactic import PointwiseTactic
 
 HEAD = "void TX_ENTRY(const int64_t* a, int tid, int nt)"
 

@@ -12,8 +12,8 @@ import pytest
 from tactix.contracts.tactic import CompileContext, Reject, Tactic
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, TensorSpec, blocked
-from tactix_builtin.tactics.c_conv import ConvTactic
-from tactix_builtin.tactics.c_conv_general import GeneralConvTactic
+from tactix_cpu.tactics.conv.direct import ConvTactic
+from tactix_cpu.tactics.conv.general import GeneralConvTactic
 
 CONV, GENERAL = ConvTactic(), GeneralConvTactic()
 RNG = np.random.default_rng(12)

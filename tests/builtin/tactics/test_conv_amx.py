@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix_builtin.tactics import c_gemm_amx
-from tactix_builtin.tactics.c_conv_amx import AmxConvTactic
+from tactix_cpu.tactics.conv.amx import AmxConvTactic
+from tactix_cpu.tactics.matmul import gemm_amx as c_gemm_amx
 
 AMX = AmxConvTactic()
 RNG = np.random.default_rng(31)

@@ -8,8 +8,8 @@ import harness as h
 import numpy as np
 
 from tactix.contracts.tactic import CompileContext, Reject, Tactic
-from tactix_builtin.tactics.c_conv_general import GeneralConvTactic
-from tactix_builtin.tactics.c_conv_transpose import ConvTransposeTactic
+from tactix_cpu.tactics.conv.general import GeneralConvTactic
+from tactix_cpu.tactics.conv.transpose import ConvTransposeTactic
 
 SPREAD, GENERAL = ConvTransposeTactic(), GeneralConvTactic()
 RNG = np.random.default_rng(14)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics.c_depthwise import DepthwiseTactic
+from tactix_cpu.tactics.conv.depthwise import DepthwiseTactic
 
 DEPTHWISE = DepthwiseTactic()
 RNG = np.random.default_rng(13)

@@ -17,8 +17,8 @@ from tactix.contracts.graph import Node
 from tactix.contracts.region import program
 from tactix.select.bench import Expected
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics.c_pointwise import PointwiseTactic
 from tactix_codegen.numerics import evaluate
+from tactix_cpu.tactics.pointwise.tactic import PointwiseTactic
 
 Arrays = Sequence[Any]
 Nodes = Sequence[tuple[str, Sequence[int], Mapping[str, Any]]]

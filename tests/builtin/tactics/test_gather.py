@@ -10,7 +10,7 @@ from tactix.contracts.tactic import Reject
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.tactics.c_gather import GatherTactic
+from tactix_cpu.tactics.move.gather import GatherTactic
 
 TACTIC = GatherTactic()
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix_builtin.tactics import c_gemm_amx
-from tactix_builtin.tactics.c_gemm_amx import AmxGemmTactic, slab_steps
+from tactix_cpu.tactics.matmul import gemm_amx as c_gemm_amx
+from tactix_cpu.tactics.matmul.gemm_amx import AmxGemmTactic, slab_steps
 
 AMX = AmxGemmTactic()
 RNG = np.random.default_rng(29)

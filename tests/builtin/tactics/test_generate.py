@@ -9,7 +9,7 @@ from harness import NATIVE, Case, check_all, node
 from tactix.contracts.tactic import Reject
 from tactix.words import dims
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics.c_generate import DTYPES, GenerateTactic
+from tactix_cpu.tactics.move.generate import DTYPES, GenerateTactic
 
 TACTIC = GenerateTactic()
 N, M = dims.sym("n"), dims.sym("m")

@@ -12,7 +12,7 @@ from tactix.contracts.tactic import Reject
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import NHWC, TensorSpec, blocked
-from tactix_builtin.tactics.c_move import MoveTactic
+from tactix_cpu.tactics.move.move import MoveTactic
 
 TACTIC = MoveTactic()
 CODES = ["f64", "f32", "f16", "bf16", "i64", "i8", "bool", "c64", "f8e4m3"]

@@ -12,7 +12,7 @@ import pytest
 from harness import NATIVE
 
 from tactix.contracts.artifact import Source
-from tactix_builtin.tactics.cc import CCompiler
+from tactix_cpu.compiler import CCompiler
 from tactix_trust import object_cache
 
 posix = pytest.mark.skipif(os.name != "posix", reason="users have no numbers here")

@@ -12,7 +12,7 @@ from tactix.contracts.tactic import Reject
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.tactics.c_pool import PoolTactic
+from tactix_cpu.tactics.pool.tactic import PoolTactic
 
 TACTIC = PoolTactic()
 BOTH = ("MaxPool", "AveragePool")

@@ -12,7 +12,7 @@ from tactix.contracts.tactic import Reject
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import NHWC, TensorSpec, blocked
-from tactix_builtin.tactics.c_reduce import ReduceTactic
+from tactix_cpu.tactics.reduce.tactic import ReduceTactic
 
 TACTIC = ReduceTactic()
 FLOAT_OPS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")

@@ -12,7 +12,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Variant
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, NHWC, TensorSpec, blocked
-from tactix_builtin.tactics.c_reformat import ReformatTactic
+from tactix_cpu.tactics.move.reformat import ReformatTactic
 from tactix_ops.tactics.reference import NumpyTactic
 
 TACTIC = ReformatTactic()

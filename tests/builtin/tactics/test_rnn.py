@@ -10,7 +10,7 @@ import numpy as np
 
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics.c_rnn import RecurrentTactic
+from tactix_cpu.tactics.rnn.tactic import RecurrentTactic
 
 RNN = RecurrentTactic()
 MATRIX = replace(h.NATIVE, features=h.NATIVE.features | {"amx_tile", "amx_bf16"})

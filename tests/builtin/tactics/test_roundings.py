@@ -13,8 +13,8 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.region import program
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics import c_softmax
-from tactix_builtin.tactics.c_pointwise import PointwiseTactic
+from tactix_cpu.tactics.norm import softmax as c_softmax
+from tactix_cpu.tactics.pointwise.tactic import PointwiseTactic
 
 
 def targets() -> list[DeviceProperties]:

@@ -10,7 +10,7 @@ from tactix.contracts.tactic import Reject
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.tactics.c_softmax import SoftmaxTactic
+from tactix_cpu.tactics.norm.softmax import SoftmaxTactic
 
 TACTIC = SoftmaxTactic()
 BOTH = ("Softmax", "LogSoftmax")

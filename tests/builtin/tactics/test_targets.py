@@ -16,11 +16,11 @@ from tactix.contracts.artifact import Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import Reject
 from tactix.words.errors import CompilerError
-from tactix_builtin.devices.cpu import CpuDevice
-from tactix_builtin.devices.levels import target
-from tactix_builtin.tactics import cc
-from tactix_builtin.tactics.cc import CCompiler, cross_compiler
 from tactix_codegen.c.target import foreign, required_features, target_flags, zig_flags
+from tactix_cpu import compiler as cc
+from tactix_cpu.compiler import CCompiler, cross_compiler
+from tactix_cpu.device import CpuDevice
+from tactix_cpu.levels import target
 
 TILES = {"amx_tile", "amx_int8", "amx_bf16"}
 AMX = {"tactix.c_gemm_amx@1", "tactix.c_conv_amx@1", "tactix.c_int8_amx@1", "tactix.c_bf16_amx@1",

@@ -12,8 +12,8 @@ import pytest
 
 from tactix.contracts.tactic import CompileContext, Reject, Variant
 from tactix.words.tensor import LINEAR, blocked
-from tactix_builtin.tactics.c_winograd import WinogradTactic
-from tactix_builtin.tactics.c_winograd_kernel import TURNS
+from tactix_cpu.tactics.conv.winograd import WinogradTactic
+from tactix_cpu.tactics.conv.winograd_kernel import TURNS
 
 WINOGRAD = WinogradTactic()
 RNG = np.random.default_rng(21)

@@ -19,8 +19,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tactix_builtin import cli
-from tactix_builtin.tactics import cc
 from tactix_codegen import compiler_process as c_process
+from tactix_cpu import compiler as cc
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as of POSIX")
 

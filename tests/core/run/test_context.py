@@ -20,8 +20,8 @@ from tactix.run.runtime import Runtime
 from tactix.words.dims import sym
 from tactix.words.error_recorder import ErrorRecorder
 from tactix.words.errors import DTypeError, ErrorCode, ExecutionError, InvalidArgument, ShapeError
-from tactix_builtin.allocators.arena import ArenaAllocator
-from tactix_builtin.devices.cpu import CpuDevice
+from tactix_cpu.allocator import ArenaAllocator
+from tactix_cpu.device import CpuDevice
 
 Feeds = Callable[..., dict[str, Any]]
 DEPTH = 3

@@ -12,10 +12,10 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Tactic, Variant
 from tactix.words import dims
 from tactix.words.dims import Dim
-from tactix_builtin.tactics.c_gather import GatherTactic
 from tactix_codegen.c import text as c_text
 from tactix_codegen.cuda import copies, text
 from tactix_codegen.cuda.text import Args
+from tactix_cpu.tactics.move.gather import GatherTactic
 
 
 def tactics() -> list[Tactic]:

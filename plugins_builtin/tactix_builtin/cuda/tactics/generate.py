@@ -8,11 +8,12 @@ from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix_builtin.tactics import c_generate, c_move
 from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.cuda import copies, text
 from tactix_codegen.cuda.text import Args
+from tactix_cpu.tactics.move import generate as c_generate
+from tactix_cpu.tactics.move import move as c_move
 
 
 def tactics() -> list[Tactic]:

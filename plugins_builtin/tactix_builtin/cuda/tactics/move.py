@@ -10,8 +10,8 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Tactic, Variant
 from tactix.words.tensor import NHWC, Format
-from tactix_builtin.tactics import c_move
 from tactix_codegen.cuda import copies, text
+from tactix_cpu.tactics.move import move as c_move
 from tactix_ops.tactics.view import ViewTactic
 
 

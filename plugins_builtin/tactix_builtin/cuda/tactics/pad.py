@@ -16,11 +16,11 @@ from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import LINEAR, NHWC, Format
-from tactix_builtin.tactics import c_move
 from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c.text import contiguous_strides
 from tactix_codegen.cuda import copies, text
 from tactix_codegen.cuda.text import Args
+from tactix_cpu.tactics.move import move as c_move
 
 
 def tactics() -> list[Tactic]:

@@ -17,12 +17,12 @@ from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import LINEAR, NHWC
-from tactix_builtin.tactics import c_pointwise
-from tactix_builtin.tactics.c_pointwise import Group, whole_group
 from tactix_codegen.c.space import Space
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import scalar, text
 from tactix_codegen.cuda.text import Args
+from tactix_cpu.tactics.pointwise import tactic as c_pointwise
+from tactix_cpu.tactics.pointwise.tactic import Group, whole_group
 
 
 def tactics() -> list[Tactic]:

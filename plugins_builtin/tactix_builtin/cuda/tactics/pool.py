@@ -17,7 +17,6 @@ from tactix.words.dims import Dim
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import LINEAR, NHWC, Format
 from tactix_builtin.cuda.tactics.rows import FLOATS
-from tactix_builtin.tactics.c_pool import window_of
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Operand
 from tactix_codegen.c.text import block
@@ -25,6 +24,7 @@ from tactix_codegen.cuda import fused, text
 from tactix_codegen.cuda.fused import Around
 from tactix_codegen.cuda.site import Site
 from tactix_codegen.cuda.text import Args
+from tactix_cpu.tactics.pool.tactic import window_of
 from tactix_ops.layers.integer import BYTES
 
 

@@ -18,14 +18,14 @@ from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, NHWC, Format
 from tactix_builtin.cuda.tactics.reduce_loops import Reduction
-from tactix_builtin.tactics import c_reduce
-from tactix_builtin.tactics.c_reduce import KEPT, REDUCED
-from tactix_builtin.tactics.c_reduce_loops import OPERATIONS
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.space import Space, collapse
 from tactix_codegen.cuda import fused, text
 from tactix_codegen.cuda.fused import Around
 from tactix_codegen.cuda.text import Args
+from tactix_cpu.tactics.reduce import tactic as c_reduce
+from tactix_cpu.tactics.reduce.loops import OPERATIONS
+from tactix_cpu.tactics.reduce.tactic import KEPT, REDUCED
 
 
 def tactics() -> list[Tactic]:

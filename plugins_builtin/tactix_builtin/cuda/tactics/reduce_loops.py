@@ -9,8 +9,6 @@ from tactix.contracts.tactic import CompileContext
 from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
-from tactix_builtin.tactics.c_reduce import KEPT, REDUCED
-from tactix_builtin.tactics.c_reduce_loops import OPERATIONS
 from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c.space import Space
 from tactix_codegen.c.text import block
@@ -18,6 +16,8 @@ from tactix_codegen.cuda import scalar, text
 from tactix_codegen.cuda.fused import Around
 from tactix_codegen.cuda.scalar import CudaEmitter
 from tactix_codegen.cuda.text import BLOCK, Args
+from tactix_cpu.tactics.reduce.loops import OPERATIONS
+from tactix_cpu.tactics.reduce.tactic import KEPT, REDUCED
 
 _ACROSS = 32
 """Threads side by side in a block of columns."""

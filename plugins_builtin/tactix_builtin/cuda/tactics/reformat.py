@@ -8,9 +8,9 @@ from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix_builtin.tactics import c_reformat
 from tactix_codegen.c import copy as c_copy
 from tactix_codegen.cuda import copies, text
+from tactix_cpu.tactics.move import reformat as c_reformat
 
 
 def tactics() -> list[Tactic]:

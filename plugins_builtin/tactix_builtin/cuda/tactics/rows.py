@@ -18,8 +18,6 @@ from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
-from tactix_builtin.tactics import c_norm
-from tactix_builtin.tactics.c_rows import OUTER, ROW
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Operand
 from tactix_codegen.c.scalar import float_literal
@@ -28,6 +26,8 @@ from tactix_codegen.c.text import block
 from tactix_codegen.cuda import fused, scalar, text
 from tactix_codegen.cuda.fused import Around
 from tactix_codegen.cuda.text import Args
+from tactix_cpu.tactics.norm import norm as c_norm
+from tactix_cpu.tactics.norm.rows import OUTER, ROW
 
 FLOATS = (DType.FP32, DType.FP16, DType.BF16)
 _REGISTERS = 32

@@ -1,0 +1,323 @@
+"""The C compiler: kernel texts to one shared object, by whatever C compiler is there.
+
+Found in this order: ``$CC``, ``cc``, ``gcc``, ``clang``, ``python -m ziglang cc``; for a device of another architecture
+``<architecture>-linux-gnu-gcc``, else ziglang, unless ``$CC`` is set. Objects are compiled side by side and linked with
+the executor; they are cached by content under the user's cache folder (``TACTIX_CACHE_DIR`` sets another one); equal
+sources give equal bytes. With GCC every kernel is a translation unit of its own, so that builds share objects kernel by
+kernel, and preludes are precompiled. Other compilers would read them anew for each kernel: they get a few units, the
+same number on every machine, as the bytes depend on it.
+
+In a translation unit every kernel has its own ``TX_ENTRY`` (``k_`` and 16 digits of its digest) and ``TX_NAME(x)``
+(that name, ``_``, ``x``); preludes stand in front, each once.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from tactix.contracts.artifact import Binary, Source
+from tactix.contracts.compiler import Compiler
+from tactix.contracts.device import DeviceProperties
+from tactix.words.errors import CompilerError, ConfigError, ToolchainError
+from tactix.words.scratch import ScratchFolder
+from tactix_codegen.c.target import foreign, target_flags, zig_flags
+from tactix_codegen.compiler_process import Outcome, run_all
+from tactix_codegen.compiling import first_errors, symbol
+from tactix_trust import object_cache
+
+FLAGS = (
+    "-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fwrapv", "-fPIC",
+    "-fvisibility=hidden", "-fno-ident", "-w",
+)  # fmt: skip
+LINK_FLAGS = ("-shared", "-s", "-pthread", "-lm")
+_UNITS = 8
+_SHARED_BY = 4
+"""Units that must begin alike before a header is precompiled for them: it costs about as much as reading it twice."""
+
+
+def compilers() -> list[Compiler]:
+    """The compilers that this module gives."""
+    return [CCompiler()]
+
+
+Head = tuple[tuple[str, ...], str]
+"""Options and text of a header."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A translation unit: its text, the options that its sources ask for, and the preludes that it begins with.
+
+    ``sources``: their digests.
+    """
+
+    text: str
+    flags: tuple[str, ...]
+    head: str = ""
+    sources: tuple[str, ...] = ()
+
+    def key(self, identity: str) -> str:
+        return hashlib.sha256("\0".join((identity, *self.flags, self.text)).encode()).hexdigest()
+
+
+class CCompiler(Compiler):
+    """``command``: the compiler to call, else the first found. ``timeout``: seconds for one process.
+
+    ``cancel()`` from another thread stops a running ``compile`` with BuildCancelled.
+    """
+
+    key = "tactix.cc@1"
+    language = "c"
+    launcher = "tactix.cpu.elf@1"
+
+    def __init__(self, command: Sequence[str] | None = None, timeout: float = 300.0) -> None:
+        self._command = tuple(command) if command else None
+        self.timeout = timeout
+        self._cancelled = threading.Event()
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The words that call the compiler; empty if there is none."""
+        return self._command or find_compiler()
+
+    def available(self) -> str:
+        if self.command:
+            return ""
+        return "no C compiler was found (CC, cc, gcc, clang, ziglang); `pip install tactix[compiler]` installs one"
+
+    def identity(self) -> str:
+        return " ".join((version(self.command), *FLAGS, *LINK_FLAGS, executor_digest()[:16]))
+
+    def cancel(self) -> None:
+        """Stop every compilation of this compiler, now and until ``resume``."""
+        self._cancelled.set()
+
+    def resume(self) -> None:
+        """Allow compilations again."""
+        self._cancelled.clear()
+
+    def compile(self, sources: Sequence[Source], device: DeviceProperties) -> list[Binary]:
+        """Binaries with one common blob, symbols ``k_...``. Raises CompilerError, ToolchainError, BuildCancelled."""
+        arch = foreign(device)
+        if arch and not self._command and "CC" not in os.environ:
+            return self._cross(arch).compile(sources, device)
+        reason = self.available()
+        if reason:
+            raise ToolchainError("kernels cannot be compiled", who=self.key, why=reason)
+        for s in sources:
+            if s.language != self.language:
+                raise CompilerError(f"it takes C, not {s.language}", who=self.key)
+        unique = {s.digest: s for s in sources}
+        kernels = [unique[d] for d in sorted(unique)]
+        count = len(kernels) if self._precompiles else _UNITS
+        units = [*translation_units(kernels, count), Unit(executor_text(), ())]
+        blob = self._build(units, (*self._target(device), *FLAGS))
+        return [Binary(blob, symbol(s), s.text) for s in sources]
+
+    def _cross(self, arch: str) -> CCompiler:
+        """The one for another architecture. Raises ToolchainError."""
+        command = cross_compiler(arch)
+        if not command:
+            why, do = f"no C compiler for {arch} was found", "`pip install tactix[compiler]` installs one"
+            raise ToolchainError("kernels cannot be compiled", who=self.key, why=why, do=do)
+        other = CCompiler(command, self.timeout)
+        other._cancelled, other.stopped = self._cancelled, self.stopped
+        return other
+
+    @property
+    def _precompiles(self) -> bool:
+        """Whether headers can be compiled beforehand without changing the code that comes out: GCC."""
+        return "Free Software Foundation" in told(self.command)
+
+    def _target(self, device: DeviceProperties) -> tuple[str, ...]:
+        return zig_flags(device) if {"ziglang", "zig"} & set(self.command) else target_flags(device)
+
+    def _build(self, units: Sequence[Unit], flags: Sequence[str]) -> bytes:
+        base = "\0".join((self.identity(), *flags))
+        keys = [u.key(base) for u in units]
+        name = hashlib.sha256("".join(keys).encode()).hexdigest() + ".so"
+        whole = object_cache.find(name)
+        if whole is None:
+            with ScratchFolder() as folder:
+                self._compile_units(units, keys, flags, folder)
+                whole = self._link([f"u{i}.o" for i in range(len(units))], folder)
+            object_cache.put(name, whole)
+        return whole
+
+    def _compile_units(self, units: Sequence[Unit], keys: Sequence[str], flags: Sequence[str], folder: str) -> None:
+        """Objects ``u0.o``, ``u1.o``... in the folder, from the cache or made anew."""
+        missing = [i for i, key in enumerate(keys) if not _taken(f"{key}.o", Path(folder, f"u{i}.o"))]
+        heads = self._heads([units[i] for i in missing], flags, folder) if self._precompiles else {}
+        commands = []
+        for i in missing:
+            u = units[i]
+            head = heads.get((u.flags, u.head))
+            Path(folder, f"u{i}.c").write_text(u.text.removeprefix(u.head) if head else u.text, encoding="utf-8")
+            own = [*flags, *u.flags, f"-ffile-prefix-map={folder}=.", f"-frandom-seed={keys[i][:16]}"]
+            own += ["-include", head] if head else []
+            commands.append([*self.command, *own, "-c", f"u{i}.c", "-o", f"u{i}.o"])
+        outcomes = run_all(commands, folder, self.timeout, self._cancelled, stopped=self.stopped)
+        failed: list[tuple[Unit, CompilerError]] = []
+        for i, outcome in zip(missing, outcomes, strict=True):
+            try:
+                self._check(outcome, units[i].text)
+                object_cache.put(f"{keys[i]}.o", Path(folder, f"u{i}.o").read_bytes())
+            except CompilerError as e:
+                failed.append((units[i], e))
+        if failed:
+            first = failed[0][1]
+            first.failed = {u.sources[0]: str(e) for u, e in failed if len(u.sources) == 1}
+            raise first
+
+    def _heads(self, units: Sequence[Unit], flags: Sequence[str], folder: str) -> dict[Head, str]:
+        """Headers in ``folder``, by options and text, that are precompiled for units that begin with them.
+
+        Only what is in the cache or pays for itself. Units that cannot use the precompiled form read the header itself.
+        """
+        base = "\0".join((self.identity(), *self.command, *flags))
+        counts = Counter((u.flags, u.head) for u in units if u.head)
+        kept = {k: Unit(k[1], k[0]).key(base) + ".gch" for k in counts}
+        names = {k: f"head{i}.h" for i, k in enumerate(counts)}
+        found = {k for k, name in names.items() if _taken(kept[k], Path(folder, f"{name}.gch"))}
+        used = [k for k, n in counts.items() if k in found or n >= _SHARED_BY]
+        made = [k for k in used if k not in found]
+        commands = []
+        for k in used:
+            Path(folder, names[k]).write_text(k[1], encoding="utf-8")
+            commands += [[*self.command, *flags, *k[0], "-x", "c-header", names[k]]] if k in made else []
+        outcomes = run_all(commands, folder, self.timeout, self._cancelled, stopped=self.stopped)
+        for k, outcome in zip(made, outcomes, strict=True):
+            if outcome.code == 0:
+                object_cache.put(kept[k], Path(folder, f"{names[k]}.gch").read_bytes())
+        return {k: names[k] for k in used}
+
+    def _link(self, objects: Sequence[str], folder: str) -> bytes:
+        platform_flags = () if sys.platform in ("darwin", "win32") else ("-Wl,--build-id=none", "-Wl,-z,noexecstack")
+        command = [*self.command, *objects, *LINK_FLAGS, *platform_flags, "-o", "kernels.so"]
+        (outcome,) = run_all([command], folder, self.timeout, self._cancelled, stopped=self.stopped)
+        self._check(outcome, "")
+        return Path(folder, "kernels.so").read_bytes()
+
+    def _check(self, outcome: Outcome, text: str) -> None:
+        if outcome.code == 0:
+            return
+        why = f"no answer within {self.timeout:g} s" if outcome.code is None else first_errors(outcome.output)
+        where = f"The source was kept as {object_cache.keep_failed(text)}" if text else ""
+        raise CompilerError(f"{self.command[0]} failed", who=self.key, why=why, do=where)
+
+
+def _taken(name: str, place: Path) -> bool:
+    """Whether that was in the cache; then it lies at the place."""
+    content = object_cache.find(name)
+    if content is not None:
+        place.write_bytes(content)
+    return content is not None
+
+
+def find_compiler() -> tuple[str, ...]:
+    """The words of the first C compiler found, or none."""
+    named = os.environ.get("CC")
+    if named:
+        try:
+            return tuple(shlex.split(named))
+        except ValueError as e:
+            raise ConfigError(f"CC is {named!r}", why=str(e), do="Write it as a shell would take it") from None
+    for name in ("cc", "gcc", "clang"):
+        path = shutil.which(name)
+        if path:
+            return (path,)
+    return (sys.executable, "-m", "ziglang", "cc") if _has_zig() else ()
+
+
+def cross_compiler(arch: str, libc: str = "gnu") -> tuple[str, ...]:
+    """The words of a C compiler for another architecture (``aarch64``, ``x86_64``) under Linux, or none."""
+    path = shutil.which(f"{arch}-linux-gnu-gcc")
+    if path:
+        return (path,)
+    return (sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-linux-{libc}") if _has_zig() else ()
+
+
+def _has_zig() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("ziglang") is not None
+
+
+def version(command: tuple[str, ...]) -> str:
+    """The first line that the compiler says of itself. Raises CompilerError if it cannot be run."""
+    lines = told(command).splitlines()
+    return lines[0] if lines else " ".join(command)
+
+
+@functools.cache
+def told(command: tuple[str, ...]) -> str:
+    """What the compiler says of itself. Raises CompilerError if it cannot be run."""
+    try:
+        return subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as e:
+        raise ToolchainError(
+            f"the compiler {' '.join(command) or '(none)'} cannot be run", why=str(e), do="Check CC"
+        ) from None
+
+
+def translation_units(sources: Sequence[Source], count: int) -> list[Unit]:
+    """At most ``count`` units for each set of options, of about equal length of text; depends on the sources alone."""
+    by_flags: dict[tuple[str, ...], list[Source]] = {}
+    for s in sources:
+        by_flags.setdefault(s.flags, []).append(s)
+    out = []
+    for flags, group in sorted(by_flags.items()):
+        bins: list[list[Source]] = [[] for _ in range(min(count, len(group)))]
+        loads = [0] * len(bins)
+        for s in sorted(group, key=lambda s: (-len(s.text), s.digest)):
+            lightest = loads.index(min(loads))
+            bins[lightest].append(s)
+            loads[lightest] += len(s.text) + 200
+        for b in bins:
+            head = unit_head(b)
+            text = (head or "#include <stdint.h>\n") + unit_body(b)
+            out.append(Unit(text, flags, head, tuple(s.digest for s in b)))
+    return out
+
+
+def unit_head(sources: Sequence[Source]) -> str:
+    """Preludes in order of first use."""
+    preludes = dict.fromkeys(p for s in sources for p in s.preludes)
+    return "".join(f'#line 1 "prelude{i}.h"\n{p}\n' for i, p in enumerate(preludes))
+
+
+def unit_body(sources: Sequence[Source]) -> str:
+    """Each kernel between its own macros."""
+    parts = []
+    for s in sources:
+        name = symbol(s)
+        parts.append(
+            f"#define TX_ENTRY {name}\n#define TX_NAME(x) {name}_##x\n"
+            f'__attribute__((visibility("default"))) void {name}(const int64_t*, int, int);\n'
+            f'#line 1 "{name}.c"\n{s.text}\n#undef TX_ENTRY\n#undef TX_NAME\n'
+        )
+    return "\n".join(parts)
+
+
+@functools.cache
+def executor_text() -> str:
+    """The source of the executor that is linked into every shared object."""
+    folder = resources.files("tactix_cpu.executor")
+    return "\n".join(folder.joinpath(f"{name}.c").read_text(encoding="utf-8") for name in ("threads", "executor"))
+
+
+@functools.cache
+def executor_digest() -> str:
+    return hashlib.sha256(executor_text().encode()).hexdigest()

@@ -1,0 +1,393 @@
+"""Runs machine code: shared objects in memory, one flat table of arguments, one native call for all steps.
+
+A library is loaded once per process and content, and unloaded when nothing has kernels of it any more. The executor
+(executor/executor.c) is part of every library; the first one with the right ABI runs them all, so that the process
+has one pool of worker threads. These threads never end, so the executor's library stays.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import functools
+import hashlib
+import os
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from tactix.contracts.artifact import Arg, Binary, Launch
+from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
+from tactix.words.dims import Dim, Env, evaluate
+from tactix.words.errors import ExecutionError, out_of_range
+
+ABI = 4
+
+TRIALS = 16
+"""First runs at a shape that are timed on one thread, then shared out, then in turns, to see which launches are worth
+waking other threads for; with TACTIX_ALWAYS_PARALLEL=1 there are none, and all are shared out, for tests."""
+TABLE_WORDS, GIVEN_WORDS = 18, 7
+"""Of txe_table, 8 bytes each, and those of them that the launcher gives."""
+NEAR, REMEMBERED = 2, 8
+"""Shapes are near if no size is more than so many times that of the other; so many last ones are remembered."""
+
+PYTHON = ("PyCapsule_GetPointer", "PyEval_SaveThread", "PyEval_RestoreThread", "PyBool_FromLong")
+"""What tx_call uses of the interpreter, in the order of txe_python."""
+
+
+class _Method(ctypes.Structure):
+    """PyMethodDef."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int),
+                ("doc", ctypes.c_char_p))  # fmt: skip
+
+
+class Library:
+    """A loaded shared object: addresses of its kernels. It is unloaded with this object."""
+
+    def __init__(self, content: bytes) -> None:
+        try:
+            self.handle = _load(content)
+            self._unloading = weakref.finalize(self, _ctypes.dlclose, self.handle._handle)
+            self._unloading.atexit = False  # nor does anything else end what may be running then
+            self.abi = int(self.handle.tx_abi())
+        except (OSError, AttributeError) as e:
+            raise ExecutionError("machine code cannot be loaded", why=str(e)) from None
+        if self.abi != ABI:
+            raise ExecutionError(
+                f"machine code with ABI {self.abi}", why=f"this launcher knows {ABI}", do="Build again"
+            )
+        self._addresses: dict[str, int] = {}
+
+    def address(self, symbol: str) -> int:
+        """Of a kernel. Raises AttributeError, or ValueError for what cannot be a name."""
+        if symbol not in self._addresses:
+            self._addresses[symbol] = ctypes.cast(self.handle[symbol], ctypes.c_void_p).value or 0
+        return self._addresses[symbol]
+
+    def keep(self) -> None:
+        """Loaded for as long as the process lives."""
+        self._unloading.detach()
+
+
+class Executor:
+    """The entries of a library that run tables of any. It is never unloaded: threads of its pool wait in its code, and
+    Python may call its functions.
+
+    Raises ExecutionError.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self.library, self.handle = library, library.handle
+        try:
+            self._find(library)
+        except AttributeError as e:
+            raise ExecutionError("machine code cannot be loaded", why=str(e)) from None
+        library.keep()
+
+    def _find(self, library: Library) -> None:
+        self.run = self._entry("tx_run", ctypes.c_void_p)
+        self.start = self._entry("tx_start", ctypes.c_void_p, ctypes.c_int64)
+        # plans of earlier versions have none
+        self.move = self._entry("tx_move", ctypes.c_void_p) if hasattr(self.handle, "tx_move") else None
+        self.repeat = self._entry("tx_repeat", ctypes.c_void_p, ctypes.c_int64)
+        self.set_threads = self._entry("tx_set_threads", ctypes.c_int)
+        self._method = self._builtin(library)
+
+    def _entry(self, name: str, *types: Any) -> Any:
+        function = getattr(self.handle, name)
+        function.argtypes, function.restype = types, ctypes.c_int
+        return function
+
+    def _builtin(self, library: Library) -> _Method | None:
+        """tx_call as a method of Python; None in another interpreter than CPython."""
+        if sys.implementation.name != "cpython":
+            return None
+        found = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in PYTHON]
+        functions: Any = (ctypes.c_size_t * len(PYTHON)).in_dll(self.handle, "tx_python")
+        functions[:] = found
+        no_arguments = 4  # METH_NOARGS
+        return _Method(b"run", library.address("tx_call"), no_arguments, None)
+
+    def runner(self, table: int) -> Callable[..., Any]:
+        """Runs the table at that address: a builtin function, else, several times as slow to call, by ctypes."""
+        if self._method is None:
+            return functools.partial(self.run, ctypes.c_void_p(table))
+        return _new_function(ctypes.byref(self._method), _new_capsule(table, None, None), None)  # type: ignore[no-any-return]
+
+
+def _interpreter(name: str, *types: Any) -> Any:
+    """A function of CPython that gives an object; one that is not there cannot be called."""
+    function = getattr(getattr(ctypes, "pythonapi", None), name, None)
+    if function is not None:
+        function.argtypes, function.restype = types, ctypes.py_object
+    return function
+
+
+_new_function = _interpreter("PyCFunction_NewEx", ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+_new_capsule = _interpreter("PyCapsule_New", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
+_executors: dict[int, Executor] = {}
+_tables: weakref.WeakValueDictionary[tuple[int, ...], Table] = weakref.WeakValueDictionary()
+_loading, _linking = threading.Lock(), threading.Lock()
+_serial = count(1)
+
+
+def library(content: bytes) -> Library:
+    """The library with that content. Raises ExecutionError."""
+    digest = hashlib.sha256(content).hexdigest()
+    with _loading:
+        found = _libraries.get(digest)
+        if found is None:
+            found = _libraries[digest] = Library(content)
+        return found
+
+
+def executor(lib: Library) -> Executor:
+    """The one that runs the kernels of that library. Raises ExecutionError."""
+    with _loading:
+        if lib.abi not in _executors:
+            _executors[lib.abi] = Executor(lib)
+        return _executors[lib.abi]
+
+
+def _load(content: bytes) -> ctypes.CDLL:
+    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+        return _load_memory(content)
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="tactix-") as folder:
+        path = os.path.join(folder, f"plan-{next(_serial)}.so")
+        with open(path, "xb") as f:
+            f.write(content)
+        return ctypes.CDLL(path)
+
+
+def _load_memory(content: bytes) -> ctypes.CDLL:
+    fd = os.memfd_create("tactix-plan")
+    try:
+        with open(fd, "wb", closefd=False) as f:
+            f.write(content)
+        # The loader takes a path that it has seen for the same library, and numbers of closed files come again: so
+        # every load spells its path in another way, with "/" and "/." for the bits of the inode's number, which no
+        # other file has as long as the library is there, whichever copy of this module has loaded it.
+        spelling = "".join("/." if bit == "1" else "/" for bit in f"{os.fstat(fd).st_ino:b}")
+        return ctypes.CDLL(f"/proc/self/fd{spelling}/{fd}")
+    finally:
+        os.close(fd)
+
+
+class ElfLauncher(Launcher):
+    """Steps whose code is a Binary and whose launches name its symbols."""
+
+    key = "tactix.cpu.elf@1"
+    device = "cpu"
+
+    def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
+        """Raises ExecutionError for code that is missing, cannot be loaded, or lacks a kernel."""
+        key = tuple(map(id, steps))
+        with _linking:
+            table = _tables.get(key)
+            if table is None:
+                table = _tables[key] = Table(steps)
+        return ElfRun(table, ctx.threads)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A run's state, of timed runs that began at a shape: ``times`` are its rows of txe_table, ``native`` the table."""
+
+    env: Env
+    threads: int
+    times: Any
+    native: Any
+
+    def is_near(self, env: Env) -> bool:
+        """Whether the choices may hold at other sizes."""
+        pairs = [(self.env[k], env[k]) for k in env.keys() & self.env.keys()]
+        near = all(a == b or 0 < max(a, b) <= NEAR * min(a, b) for a, b in pairs)
+        return near and env.keys() == self.env.keys()
+
+
+class Table:
+    """Argument slots of all launches in a row, and what goes into each: what all runs of these steps share."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        import numpy as np
+
+        self.steps = tuple(steps)  # their ids are the key of this table: they must live as long
+        self.size = 0
+        self.starts: list[int] = []
+        self.users: dict[int, list[tuple[int, int]]] = {}
+        self.executor: Executor | None = None
+        self.libraries: list[Library] = []  # which would be unloaded without it
+        self.faults: list[tuple[int, str]] = []  # slot, and the step that a bad index is reported of
+        self.timed: deque[Timed] = deque(maxlen=REMEMBERED)
+        pointers: list[tuple[int, int, int]] = []  # slot, buffer, index of the offset
+        scalars: list[tuple[int, int]] = []  # slot, index of the value
+        known: dict[Dim, int] = {}
+        kernels = []
+        for step, launch, lib, address in _kernels(steps):
+            kernels.append(address)
+            if lib not in self.libraries:
+                self.libraries.append(lib)
+            self.executor = self.executor or executor(lib)
+            self.starts.append(self.size)
+            for arg in launch.args:
+                value = known.setdefault(arg.value, len(known))
+                if arg.kind == "fault":
+                    self.faults.append((self.size, step.name))
+                elif arg.kind == "scalar":
+                    scalars.append((self.size, value))
+                else:
+                    pointers.append((self.size, _buffer(step, arg), value))
+                self.size += 1
+        for slot, buffer, offset in pointers:
+            self.users.setdefault(buffer, []).append((slot, offset))
+        self.dims = list(known)
+        self.kernels = np.array(kernels, np.int64)
+        self.pointers = np.array(pointers, np.int64).reshape(-1, 3).T
+        self.scalars = np.array(scalars, np.int64).reshape(-1, 2).T
+
+
+def _buffer(step: Step, arg: Arg) -> int:
+    if arg.kind == "constant":
+        return step.constants[arg.name]
+    if arg.kind == "workspace":
+        return step.workspace
+    return (step.inputs if arg.kind == "input" else step.outputs)[arg.index].buffer
+
+
+def _kernels(steps: Sequence[Step]) -> Iterator[tuple[Step, Launch, Library, int]]:
+    """Every launch with the address of its kernel."""
+    known: dict[int, Library] = {}  # by identity: hashing the same bytes for every step would take long
+    for s in steps:
+        code = s.artifact.code
+        if not isinstance(code, Binary):
+            raise ExecutionError("it has no machine code", who=s.name, do="Compile it when the plan is built")
+        lib = known.get(id(code.blob)) or known.setdefault(id(code.blob), library(code.blob))
+        for launch in s.artifact.launches:
+            symbol = launch.symbol or code.symbol
+            try:
+                yield s, launch, lib, lib.address(symbol)
+            except (AttributeError, ValueError):
+                raise ExecutionError(f"its machine code has no kernel {symbol!r}", who=s.name) from None
+
+
+class Faults:
+    """What the kernels of a run report of indices that are out of range: a record each, see ``artifact.fault``.
+
+    ``flag``: its only element is not 0 once there is something in a record.
+    """
+
+    def __init__(self, steps: Sequence[str]) -> None:
+        import numpy as np
+
+        self._steps = steps
+        words = self._words = np.zeros((1 + len(steps), 4), np.int64)
+        words[1:, 3] = words.ctypes.data
+        self.flag = memoryview(words[0, :1].data)
+        self.addresses = words.ctypes.data + words.strides[0] * np.arange(1, 1 + len(steps))
+
+    def fail(self) -> None:
+        """Raises ExecutionError for the first step that reported an index; nothing is reported any more."""
+        first = int(self._words[1:, 0].argmax())
+        _, index, size, _ = self._words[1 + first].tolist()
+        self._words[0] = 0
+        self._words[1:, :3] = 0
+        raise out_of_range(index, size, self._steps[first])
+
+
+def _watched(run: Callable[..., Any], faults: Faults) -> Callable[..., Any]:
+    """The call, and the error for what was reported meanwhile."""
+    flag = faults.flag
+
+    def watched(*args: Any) -> None:
+        run(*args)
+        if flag[0]:
+            faults.fail()
+
+    return watched
+
+
+class ElfRun(functools.partial[None]):
+    """All launches as one native call. A partial, so that calling it costs no Python frame where nothing is watched."""
+
+    _args: Any
+    _slots: Any
+    _table: Any
+    _times: Any
+    _address: Any
+    _faults: Faults | None
+
+    def __new__(cls, table: Table, threads: int) -> ElfRun:
+        import numpy as np
+
+        slots = np.zeros(max(1, table.size), np.int64)
+        args = np.array(table.starts, np.int64) * 8 + slots.ctypes.data
+        count = len(table.kernels)
+        times = np.zeros((3, max(1, count)), np.int64)
+        native = np.zeros(TABLE_WORDS, np.int64)
+        native[:4] = count, threads, table.kernels.ctypes.data, args.ctypes.data
+        native[4:7] = [row.ctypes.data for row in times]
+        address = native.ctypes.data
+        run = table.executor.runner(address) if table.executor else _nothing
+        faults = Faults([step for _, step in table.faults]) if table.faults else None
+        self = super().__new__(cls, _watched(run, faults) if faults else run)
+        self._faults = faults
+        self._slots, self._table, self._times, self._args, self._address = slots, native, times, args, address
+        return self
+
+    def __init__(self, table: Table, threads: int) -> None:
+        self._shared, self._users = table, table.users
+        self._threads = threads
+        self._view = memoryview(self._slots.data)
+        self._values = [0] * len(table.dims)
+        self._start: Any = table.executor.start if table.executor else _nothing
+        self._move: Any = table.executor.move if table.executor else None
+        self._repeat: Any = table.executor.repeat if table.executor else _nothing
+        if self._faults:
+            self._repeat = _watched(self._repeat, self._faults)
+            self._slots[[slot for slot, _ in table.faults]] = self._faults.addresses
+
+    def bind(self, env: Env, addresses: Sequence[int]) -> None:
+        import numpy as np
+
+        self._values = [evaluate(d, env) for d in self._shared.dims]
+        values = np.array(self._values, np.int64)
+        slots, buffers, offsets = self._shared.pointers
+        self._slots[slots] = np.array(addresses, np.int64)[buffers] + values[offsets]
+        slots, scalars = self._shared.scalars
+        self._slots[slots] = values[scalars]
+        self._begin(dict(env))
+
+    def _begin(self, env: Env) -> None:
+        """Time the first runs at a shape; at one that is near another begin with what was chosen there."""
+        if os.environ.get("TACTIX_ALWAYS_PARALLEL") == "1":
+            self._start(self._address, 0)
+            return
+        known = self._shared.timed
+        found = next((t for t in reversed(known) if t.threads == self._threads and t.is_near(env)), None)
+        if found is None or self._move is None:
+            self._start(self._address, TRIALS)
+            found = Timed(env, self._threads, self._times, self._table)
+        elif found.native is not self._table:
+            self._times[:], self._table[GIVEN_WORDS:] = found.times, found.native[GIVEN_WORDS:]
+            self._move(self._address)
+        known.append(Timed(found.env, self._threads, self._times, self._table))
+
+    def rebind(self, buffer: int, address: int) -> None:
+        view, values = self._view, self._values
+        for slot, offset in self._users.get(buffer, ()):
+            view[slot] = address + values[offset]
+
+    def repeat(self, times: int) -> None:
+        self._repeat(self._address, times)
+
+
+def _nothing(*_: Any) -> None: ...

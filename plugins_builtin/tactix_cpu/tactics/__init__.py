@@ -1,0 +1,46 @@
+"""Tactics for the CPU, and the C compiler that they need."""
+
+from __future__ import annotations
+
+from tactix.contracts.tactic import Tactic
+
+MODULES = (
+    "pointwise.tactic",
+    "reduce.tactic",
+    "norm.softmax",
+    "norm.norm",
+    "move.move",
+    "move.gather",
+    "move.generate",
+    "pool.tactic",
+    "move.reformat",
+    "matmul.gemm",
+    "matmul.gemm_amx",
+    "attention",
+    "rnn.tactic",
+    "conv.direct",
+    "conv.amx",
+    "conv.winograd",
+    "conv.depthwise",
+    "conv.transpose",
+    "conv.general",
+    "matmul.int8_amx",
+    "conv.int8_amx",
+    "matmul.int8",
+    "conv.int8",
+    "conv.int8_depthwise",
+    "matmul.bf16",
+    "conv.bf16",
+    "conv.bf16_amx",
+    "pointwise.int8",
+    "pool.int8",
+    "quantize",
+)
+"""Those with tactics."""
+
+
+def all_tactics() -> list[Tactic]:
+    """Every built-in CPU tactic."""
+    from importlib import import_module
+
+    return [t for name in MODULES for t in import_module(f"{__name__}.{name}").tactics()]

@@ -1,0 +1,120 @@
+"""Convolution of float32 in the blocked format on AMX, by parts as in c_gemm_amx, to the accuracy of float32.
+
+The rows of a are pixels of the output; a step of k is 32 channels of one tap. The first launch gathers them and cuts
+them, zeros for taps beyond the border: it pays where few pixels meet many channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import evaluate, symbols
+from tactix.words.tensor import blocked
+from tactix_codegen.c.tile import Site
+from tactix_cpu.tactics.conv.window import BlockedSite, Window, formats, window
+from tactix_cpu.tactics.dot_tile import HALVES, has_tiles
+from tactix_cpu.tactics.matmul.gemm_amx import DEPTH, FEWEST, WIDTH, PartsKernel, seconds
+
+LANES = 16
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [AmxConvTactic()]
+
+
+class AmxConvTactic(Tactic):
+    """float32, one or two spatial axes, one group, constant finite weights of at least as many channels as lanes."""
+
+    key = "tactix.c_conv_amx@1"
+    implements = ("tactix.Convolution@1",)
+    source = "c"
+    by_signature = True
+    requires = HALVES.unit
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        if not has_tiles(device, HALVES):
+            return Reject("it needs AMX with bfloat16, and AVX-512")
+        win = window(node)
+        if isinstance(win, Reject):
+            return win
+        pixels = win.out[0] * win.out[1]
+        if win.group > 1 or win.c < LANES or (isinstance(pixels, int) and pixels < FEWEST):
+            return Reject("it takes one group of at least 16 channels, and images of at least 8 pixels")
+        if not np.isfinite(node.given[win.w].const).all():
+            return Reject("a weight is not finite")
+        found = formats(node, win, blocked(LANES), blocked(LANES))
+        return found if isinstance(found, Reject) else [Variant.of(found, (blocked(LANES),) * len(node.outputs))]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        win = window(node)
+        assert isinstance(win, Window)
+        pixels = win.out[0] * win.out[1]
+        if not symbols(pixels * win.n) <= set(ctx.opt):
+            return None
+        m, images = evaluate(pixels, ctx.opt), evaluate(win.n, ctx.opt)
+        return inf if m < FEWEST else seconds(m, win.co, depth(win), ctx.threads, images)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        win = window(node)
+        assert isinstance(win, Window)
+        return _ConvKernel(win, node, ctx).artifact()
+
+
+def depth(win: Window) -> int:
+    """Elements of a row: the channels of every tap, filled up to steps."""
+    return win.taps * -(-win.c // DEPTH) * DEPTH
+
+
+class _ConvKernel(PartsKernel):
+    """Pixels of blocked images, into blocked images."""
+
+    def __init__(self, win: Window, node: Node, ctx: CompileContext) -> None:
+        super().__init__(node, ctx, win.out[0] * win.out[1], win.co, depth(win), win.epi, win.n)
+        self.win, self.node, self.x = win, node, self.args.input(win.x)
+
+    def panels(self) -> Packed:
+        win, count = self.win, -(-self.n // WIDTH)
+        fill = (0, count * WIDTH - win.co), (0, depth(win) // win.taps - win.c), (0, 0)
+        steps: tuple[tuple[str, Any], ...] = (
+            ("reshape", (win.co, win.c, win.taps)), ("pad", fill), ("transpose", (2, 1, 0)),
+            ("reshape", (depth(win), count, WIDTH)), ("pad", ((0, self.steps * DEPTH - depth(win)), (0, 0), (0, 0))),
+            ("transpose", (1, 0, 2)),
+        )  # fmt: skip
+        return Packed(win.w, steps)
+
+    def place(self) -> list[str]:
+        win, dim = self.win, self.args.dim
+        each, plane = -(-win.c // DEPTH), dim(win.size[0] * win.size[1])
+        at, valid, lines = "row", f"row < {dim(self.m)}", []
+        if not win.is_pointwise:
+            high, wide, across, kw = dim(win.size[0]), dim(win.size[1]), dim(win.out[1]), win.kernel[1]
+            (down, right), (dy, dx) = win.strides, win.dilations
+            lines = [
+                f"const int64_t tap = step / {each};",
+                f"const int64_t i = row / {across} * {down} + tap / {kw} * {dy} - {win.pads[0]};",
+                f"const int64_t j = row % {across} * {right} + tap % {kw} * {dx} - {win.pads[1]};",
+            ]
+            at, valid = f"i * {wide} + j", f"{valid} && i >= 0 && i < {high} && j >= 0 && j < {wide}"
+        if self.steps > win.taps * each:
+            valid = f"{valid} && step < {win.taps * each}"
+        image = f"image * {-(-win.c // LANES)} + step % {each} * 2"
+        return [
+            *lines,
+            f"const float* x = {self.x} + (({image}) * {plane} + {at}) * {LANES};",
+            f"const int64_t half = {plane} * {LANES}, left = {valid} ? {win.c} - step % {each} * {DEPTH} : 0;",
+        ]
+
+    def site(self) -> tuple[Site, str]:
+        blocks = -(-self.n // LANES)
+        left = f"({blocks} - block) * {LANES}" if blocks % 2 else ""
+        before = f"const int64_t block = col / {LANES}, pixel = row;"
+        return BlockedSite(self.node, self.args, self.win, LANES, left), before

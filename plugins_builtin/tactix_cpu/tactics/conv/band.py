@@ -1,0 +1,201 @@
+"""Bands of output rows of a bfloat16 convolution, and the copy of the input that each needs.
+
+A band's input lies in memory of one thread as cells of 64 bytes, 32 channels of a pixel, plane after plane; of an image
+with few channels, cells of four channels, so that eight neighbouring taps are 64 bytes. Output pixels are counted over
+rows of ``out_wide``, so that the cells of neighbours lie one step apart whatever the tap; those past the end of a row
+are computed and left. What stands for pads behind a row is what stands for those before the next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tactix_codegen.c.text import Args, block, loop
+from tactix_cpu.tactics.conv.int8_window import FEW_CHANNELS, DotWindow
+from tactix_cpu.tactics.dot_tile import DEEP
+
+SCRATCH = 3 << 17
+"""Bytes of a band's copy that leave room in the second cache; more where the weights do not stay there anyway."""
+LARGE_SCRATCH = 5 << 18
+LARGE_WEIGHTS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Bands:
+    """``rows``: output rows of a band; ``linear``: the input is a linear image of few channels."""
+
+    win: DotWindow
+    linear: bool
+    rows: int
+
+    @property
+    def cell(self) -> int:
+        """Bytes of a pixel."""
+        return 2 * FEW_CHANNELS if self.linear else DEEP
+
+    @property
+    def planes(self) -> int:
+        return 1 if self.linear else -(-self.win.c * 2 // DEEP)
+
+    @property
+    def pick(self) -> tuple[int, int]:
+        """The copy takes every so manieth row and column: one tap needs no others."""
+        return tuple(s if k == 1 else 1 for s, k in zip(self.win.strides, self.win.kernel, strict=True))  # type: ignore[return-value]
+
+    @property
+    def step(self) -> tuple[int, int]:
+        """Rows and columns of the copy between neighbours."""
+        return tuple(1 if k == 1 else s for s, k in zip(self.win.strides, self.win.kernel, strict=True))  # type: ignore[return-value]
+
+    @property
+    def runs(self) -> int:
+        """Tiles of 64 bytes that a row of taps takes."""
+        kernel, dilation = self.win.kernel[1], self.win.dilations[1]
+        return -(-kernel * dilation * self.cell // DEEP) if self.linear else kernel
+
+    @property
+    def lead(self) -> int:
+        """Cells before the first of a row."""
+        return -(-self.win.pads[1] // self.pick[1])
+
+    @property
+    def used(self) -> int:
+        """Cells from the first to the last that a row of results needs."""
+        return (self.win.out[1] - 1) * self.step[1] + (self.win.kernel[1] - 1) * self.win.dilations[1] + 1
+
+    @property
+    def count(self) -> int:
+        """Cells of a row that come from the input."""
+        there = -(-(self.win.size[1] + self.win.pads[1]) // self.pick[1])
+        return max(0, min(self.used, there) - self.lead)
+
+    @property
+    def out_wide(self) -> int:
+        """Output pixels of a row, with those that are left."""
+        return max(self.win.out[1], -(-max(self.lead + self.count, self.used - self.lead) // self.step[1]))
+
+    @property
+    def wide(self) -> int:
+        """Cells of a row."""
+        return self.out_wide * self.step[1]
+
+    @property
+    def is_even(self) -> bool:
+        """Whether every computed pixel is one."""
+        return self.out_wide == self.win.out[1]
+
+    @property
+    def part_rows(self) -> int:
+        """Rows of each of the parts that the rows are dealt out to, and room for zeros."""
+        room = -(-self.tail // (self.wide * self.cell))
+        return -(-self.rows_for(self.rows) // self.step[0]) + room
+
+    def rows_for(self, rows: int) -> int:
+        """Rows of the copy that so many output rows need."""
+        return (rows - 1) * self.step[0] + (self.win.kernel[0] - 1) * self.win.dilations[0] + 1
+
+    @property
+    def tail(self) -> int:
+        """Bytes behind the last row of a part that must be zeros."""
+        return self.lead * self.cell + (self.runs * DEEP if self.linear else 0)
+
+    @property
+    def plane(self) -> int:
+        """Bytes."""
+        return -(-self.step[0] * self.part_rows * self.wide * self.cell // DEEP) * DEEP
+
+    def scratch(self, pixels: int) -> int:
+        """Bytes for one thread, where blocks are of so many pixels: the last one's taps reach behind the last row."""
+        reach = pixels * self.step[1] + (self.win.kernel[1] - 1) * self.win.dilations[1]
+        return -(-(self.planes * self.plane + reach * self.cell + DEEP) // DEEP) * DEEP
+
+    @property
+    def bands(self) -> int:
+        """Of an image."""
+        return -(-self.win.out[0] // self.rows)
+
+    def blocks(self, pixels: int) -> int:
+        """Blocks of so many pixels in an image."""
+        last = self.win.out[0] - (self.bands - 1) * self.rows
+        return (self.bands - 1) * -(-self.rows * self.out_wide // pixels) + -(-last * self.out_wide // pixels)
+
+    def tap(self, i: str) -> str:
+        """Cells from a place to the first of its taps in row ``i``."""
+        down, step = self.win.dilations[0], self.step[0]
+        row = f"{i} * {down}" if step == 1 else f"({i} * {down} % {step} * {self.part_rows} + {i} * {down} / {step})"
+        return f"{row} * {self.wide}"
+
+    def copy(self, args: Args, to: str) -> str:
+        """Copy what output rows ``y0`` to ``y0 + rows`` of ``image`` need."""
+        step, bytes_ = self.step[0], self.wide * self.cell
+        if self.win.is_pointwise and not self.linear:
+            whole = self._joined(args, "y0", f"rows * {self.wide}", f"{to} + p * {self.plane}")
+            return loop("p", "0", str(self.planes), *whole)
+        row = self._row(args)
+        place = f"(r % {step} * {self.part_rows} + r / {step}) * {bytes_}"
+        head = f"uint8_t* out = {to} + p * {self.plane} + {place};"
+        needed = f"(rows - 1) * {step} + {self.rows_for(1)}"
+        zeros = f"if (r + {step} >= {needed}) memset(out + {bytes_}, 0, {self.tail});"
+        inner = loop("r", "0", needed, *self._unused(), head, zeros if self.tail else "", *row)
+        return loop("p", "0", str(self.planes), inner)
+
+    def _unused(self) -> list[str]:
+        """Parts that no tap reads are left out."""
+        step = self.step[0]
+        read = {i * self.win.dilations[0] % step for i in range(self.win.kernel[0])}
+        return [f"if (r % {step} == {q}) continue;" for q in range(step) if q not in read]
+
+    def _row(self, args: Args) -> list[str]:
+        win, cell = self.win, self.cell
+        left, end = self.lead * cell, (self.lead + self.count) * cell
+        rest = self.wide * cell - end
+        column = self.lead * self.pick[1] - win.pads[1]
+        out = f"out + {left}"
+        return [
+            f"const int64_t y = y0 * {win.strides[0]} + r * {self.pick[0]} - {win.pads[0]};",
+            block(f"if (y < 0 || y >= {win.size[0]})", f"memset(out, 0, {self.wide * cell});", "continue;"),
+            f"memset(out, 0, {left});" if left else "",
+            f"memset(out + {end}, 0, {rest});" if rest else "",
+            *self._joined(args, "y", str(self.count), out, column),
+        ]
+
+    def _joined(self, args: Args, y: str, count: str, out: str, column: int = 0) -> list[str]:
+        """Statements that join the channels of ``count`` pixels from a row's ``column`` on."""
+        win, pixels = self.win, self.win.size[0] * self.win.size[1]
+        x = f"(const uint16_t*){args.input(win.inputs[0])}"
+        if self.linear:
+            taken = " | ".join(f"(uint64_t)in[{c * pixels} + i * {self.pick[1]}] << {16 * c}" for c in range(win.c))
+            start = f"const uint16_t* in = {x} + (image * {win.c} * {win.size[0]} + {y}) * {win.size[1]} + {column};"
+            return [f"{start}\nuint64_t* to = (uint64_t*)({out});", loop("i", "0", count, f"to[i] = {taken};")]
+        blocks = -(-win.c // 16)
+        place = f"((image * {blocks} + 2 * p) * {win.size[0]} + {y}) * {win.size[1]} + {column}"
+        both, one = (f"TX_NAME({n})(in, {count}, {out});" for n in ("pair", "single"))
+        odd = f"if (2 * p + 1 < {blocks}) {both}\nelse {one}" if blocks % 2 else both
+        return [f"const uint16_t* in = {x} + ({place}) * 16;", odd]
+
+    def functions(self) -> str:
+        """The C functions that the copy calls."""
+        if self.linear:
+            return ""
+        second = 16 * self.win.size[0] * self.win.size[1]
+        low = f"_mm256_loadu_si256((const __m256i*)(in + i * {16 * self.pick[1]}))"
+        high = {"pair": low.replace("(in ", f"(in + {second} "), "single": "_mm256_setzero_si256()"}
+        made = []
+        for name in ("pair", "single") if -(-self.win.c // 16) % 2 else ("pair",):
+            to = "(__m256i*)(to + i * 64"
+            body = [f"_mm256_store_si256({to}), {low});", f"_mm256_store_si256({to} + 32), {high[name]});"]
+            head = f"static void TX_NAME({name})(const uint16_t* in, int64_t count, uint8_t* to)"
+            made.append(block(head, loop("i", "0", "count", *body)))
+        return "\n".join(made) + "\n"
+
+
+def bands_for(win: DotWindow, linear: bool, pixels: int, threads: int) -> Bands:
+    """Bands whose copies fit, with the fewest blocks of so many pixels; several for threads where weights are small."""
+    high = win.out[0]
+    weights = 2 * win.c * win.co * win.kernel[0] * win.kernel[1]
+    budget = LARGE_SCRATCH if weights > LARGE_WEIGHTS else SCRATCH
+    most = high if weights > LARGE_WEIGHTS or not isinstance(win.n, int) else -(-high * win.n // threads)
+    options = [Bands(win, linear, r) for r in range(1, min(high, max(1, most)) + 1)]
+    fitting = [b for b in options if b.scratch(pixels) <= budget] or options[:1]
+    kept = fitting[len(fitting) // 2 :]
+    return min(reversed(kept), key=lambda b: b.blocks(pixels))

@@ -1,0 +1,351 @@
+"""WideConvolution, and Convolution and ConvTranspose of bfloat16, on the AMX matrix unit of x86-64.
+
+A thread copies the input of a band of output rows (c_band), then takes panel after panel of weights, and in each the
+band's blocks of pixels; meanwhile the next panel is asked for. Knobs: ``rows`` (pixels) and ``vectors`` (of 16
+channels) of a block, whose sums fill four tiles. A transposed convolution without overlap is a product for each of its
+taps, which are more panels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import evaluate, symbols
+from tactix.words.dtypes import DType
+from tactix.words.tensor import LINEAR, blocked
+from tactix_codegen.c.epilogue import Operand
+from tactix_codegen.c.text import Args, block, ctype, kernel, loop, store
+from tactix_codegen.c.text import prelude as text_of
+from tactix_codegen.c.tile import GRID, Functions
+from tactix_cpu.tactics import dot_tile as byte
+from tactix_cpu.tactics.conv import int8_window as window
+from tactix_cpu.tactics.conv.band import bands_for
+from tactix_cpu.tactics.conv.int8_window import FEW_CHANNELS, DotSite, DotWindow
+from tactix_cpu.tactics.conv.transpose import spread
+from tactix_cpu.tactics.dot_tile import DEEP, HALVES, HIGH, DotTile
+
+SHAPES = ((32, 2), (64, 1), (16, 4))
+"""Pixels and vectors of blocks."""
+SUMS = 4
+"""Tiles of sums."""
+NEAR_CACHE = 1 << 15
+"""Bytes of a panel that stay in the first cache."""
+NEAR_WEIGHTS = 1 << 17
+"""Bytes of weights that are not worth asking for ahead of their use."""
+FEWEST_PIXELS = 8
+OFFERED = 2
+FAR = 1.2
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [HalfAmxConvTactic()]
+
+
+def suits(win: DotWindow, device: DeviceProperties) -> bool:
+    """Whether the device's matrix unit takes the convolution: it is then the fastest by far."""
+    return win.group == 1 and win.pixels >= FEWEST_PIXELS and byte.has_tiles(device, HALVES)
+
+
+class HalfAmxConvTactic(Tactic):
+    """bf16 with constant bf16 weights, one group, one or two spatial axes of known size."""
+
+    key = "tactix.c_bf16_amx_conv@1"
+    implements = ("tactix.WideConvolution@1", "tactix.Convolution@1", "tactix.WideConvTranspose@1")
+    source = "c"
+    by_signature = True
+    requires = HALVES.unit
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        work = work_of(node)
+        if isinstance(work, Reject):
+            return work
+        win = work.win
+        if not suits(win, device):
+            return Reject("it needs AMX, one group, and more than a few pixels")
+        fmt = blocked(16)
+        found = window.formats(node, work.whole, LINEAR if work.linear else fmt, fmt)
+        if isinstance(found, Reject):
+            return found
+        ranked = sorted((_cycles(work, s, 1), s) for s in SHAPES)
+        near = [s for cycles, s in ranked[:OFFERED] if cycles < FAR * ranked[0][0]]
+        made = [fmt]
+        if win.co <= HIGH and not any(o.is_full for o in win.epi.operands.values()):
+            made.append(LINEAR)
+        return [Variant.of(found, (f,) * len(node.outputs), rows=r, vectors=v) for r, v in near for f in made]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        work = work_of(node)
+        assert isinstance(work, Work)
+        if not symbols(work.win.n) <= set(ctx.opt):
+            return None
+        each = _cycles(work, (variant.knob("rows"), variant.knob("vectors")), ctx.threads)
+        return 1e-6 + each * evaluate(work.win.n, ctx.opt) / 3e9 / max(1, ctx.threads)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        work = work_of(node)
+        assert isinstance(work, Work)
+        return _Kernel(node, work, variant, ctx).artifact()
+
+
+@dataclass(frozen=True)
+class Work:
+    """``win``: what is summed; ``whole``: what becomes of it; ``turned``: it is transposed, and has ``taps``."""
+
+    win: DotWindow
+    whole: DotWindow
+    taps: tuple[int, int] = (1, 1)
+    turned: bool = False
+
+    @property
+    def linear(self) -> bool:
+        """Whether the input is read as a linear image."""
+        return not self.turned and self.win.c <= FEW_CHANNELS
+
+    def panels(self, columns: int) -> int:
+        """Of weights, those of all taps."""
+        return self.taps[0] * self.taps[1] * -(-self.win.co // columns)
+
+
+def work_of(node: Node) -> Work | Reject:
+    """What a node has the kernel do, or why it cannot."""
+    if node.anchor is None or node.anchor.layer.name != "WideConvTranspose":
+        win = window.dot_window(node, HALVES)
+        return win if isinstance(win, Reject) else Work(win, win)
+    found = spread(node)
+    if isinstance(found, Reject):
+        return found
+    sizes: Any = (*found.size, *found.out)
+    operands = found.epi.operands.values()
+    if not all(isinstance(d, int) for d in sizes) or found.n == 0:
+        return Reject("the sizes of the image are not known, or a tensor is empty")
+    if not all(o.is_full or not any(o.strides) or window.per_channel(o, found.epi) for o in operands):
+        return Reject("epilogue operands are one number, one per channel, or as large as the output")
+    win = DotWindow(
+        found.x, found.w, -1, found.n, found.c, found.co, 1, sizes[:2], sizes[:2], (1, 1), (1, 1), (1, 1),
+        (0, 0, 0, 0), 0, False, HALVES, found.epi,
+    )  # fmt: skip
+    return Work(win, replace(win, out=sizes[2:]), found.strides, True)
+
+
+def _cycles(work: Work, shape: tuple[int, int], threads: int) -> float:
+    """Of an image: tiles come from the first cache, or weights from the second; results are written; the copy."""
+    (pixels, vectors), win = shape, work.win
+    b = bands_for(win, work.linear, pixels, threads)
+    steps = b.planes * win.kernel[0] * b.runs
+    panels = work.panels(HIGH * vectors)
+    far = steps * DEEP * HIGH * vectors > NEAR_CACHE
+    loads = 8 * (pixels // HIGH) + (24 if far else 8) * vectors
+    block_cycles = max(64, loads) * steps + 4.5 * pixels * vectors + 60
+    copied = b.planes * b.rows_for(b.rows) * b.wide * (2 if work.linear else 3) * b.bands
+    weights = panels * steps * DEEP * HIGH * vectors / 8
+    return b.blocks(pixels) * panels * block_cycles + copied + weights
+
+
+@dataclass(frozen=True)
+class RowsSite(DotSite):
+    """Results of few channels, row by row in the arrays ``t<output>``: from there they go to linear tensors."""
+
+    def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
+        return store(dtype, f"t{output} + ({row}) * {HIGH}", value)
+
+    def arrays(self, rows: int) -> list[str]:
+        """Declare the arrays."""
+        kinds = [ctype(v.spec.dtype) for v in self.node.outputs]
+        return [f"{k} t{j}[{rows * HIGH}] __attribute__((aligned(64)));" for j, k in enumerate(kinds)]
+
+    def turned(self, step: int) -> list[str]:
+        """Store the arrays' columns, a channel each, at every ``step``-th pixel."""
+        place = f"(image * {self.win.co} + c) * {self.win.pixels} + pixel + m * {step}"
+        moves = [f"{self.args.output(j)}[{place}] = t{j}[m * {HIGH} + c];" for j in range(len(self.node.outputs))]
+        return [loop("c", "0", str(self.win.co), loop("m", "0", "rows", *moves))]
+
+
+@dataclass(frozen=True)
+class SpreadSite(DotSite):
+    """Results at every ``step``-th pixel of a row."""
+
+    step: int = 1
+
+    def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
+        return super().place(operand, f"({row}) * {self.step}", vector, count)
+
+    def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
+        return super().put(output, dtype, value, f"({row}) * {self.step}", vector, count)
+
+
+class _Kernel:
+    """Writes one kernel."""
+
+    def __init__(self, node: Node, work: Work, variant: Variant, ctx: CompileContext) -> None:
+        self.node, self.work, self.win, self.ctx, self.variant = node, work, work.win, ctx, variant
+        self.pixels, self.vectors = int(variant.knob("rows")), int(variant.knob("vectors"))
+        self.columns = self.vectors * HIGH
+        self.threads = max(1, ctx.threads)
+        self.bands = bands_for(self.win, work.linear, self.pixels, self.threads)
+        self.per_tap = -(-self.win.co // self.columns)
+        self.panels = work.panels(self.columns)
+        self.steps = self.bands.planes * self.win.kernel[0] * self.bands.runs
+        self.slab = self.steps * DEEP * self.columns
+        self.args = Args(node)
+        self.functions = Functions(self.args)
+
+    def artifact(self) -> KernelArtifact:
+        """The kernel as data."""
+        size = self.bands.scratch(self.pixels)
+        self.x = self.args.workspace(0, "uint8_t")
+        self.w = self.args.constant("w", self._packed(), HALVES.weights)
+        axis = 1 if self.work.turned else 0
+        first = byte.starts(self.node, self.win.inputs, self.per_tap * self.columns, axis, HALVES, flipped=False)
+        self.first = self.args.constant("first", first, HALVES.sums)
+        self._finish()
+        body = [self._walk(size)]
+        helpers = f"{text_of('amx.h')}{GRID}{self.bands.functions()}{self._product()}{self.functions.text()}"
+        return kernel(
+            self.args, body, self.ctx, helpers=helpers, preludes=byte.preludes(), workspace=size * self.threads
+        )  # fmt: skip
+
+    def _packed(self) -> Packed:
+        """Weights as [panel][plane][row tap][run of taps][pair of channels][column][2]."""
+        win, b = self.win, self.bands
+        kh, kw = win.kernel
+        pad = (0, self.per_tap * self.columns - win.co)
+        if self.work.turned:
+            taps = self.work.taps[0] * self.work.taps[1]
+            spread: tuple[tuple[str, Any], ...] = (
+                ("reshape", (win.c, win.co, taps)), ("pad", ((0, b.planes * 32 - win.c), pad, (0, 0))),
+                ("reshape", (b.planes, HIGH, 2, self.per_tap, self.columns, taps)), ("transpose", (5, 3, 0, 1, 4, 2)),
+            )  # fmt: skip
+            return Packed(win.inputs[1], spread)
+        if not b.linear:
+            steps: tuple[tuple[str, Any], ...] = (
+                ("reshape", (win.co, win.c, kh, kw)), ("pad", (pad, (0, b.planes * 32 - win.c), (0, 0), (0, 0))),
+                ("reshape", (self.panels, self.columns, b.planes, HIGH, 2, kh, kw)),
+                ("transpose", (0, 2, 5, 6, 3, 1, 4)),
+            )  # fmt: skip
+            return Packed(win.inputs[1], steps)
+        dx, taps = win.dilations[1], DEEP // b.cell
+        steps = (
+            ("reshape", (win.co, win.c, kh, kw, 1)),
+            ("pad", (pad, (0, FEW_CHANNELS - win.c), (0, 0), (0, 0), (0, dx - 1))),
+            ("reshape", (self.panels * self.columns, FEW_CHANNELS, kh, kw * dx)),
+            ("pad", ((0, 0), (0, 0), (0, 0), (0, b.runs * taps - kw * dx))),
+            ("reshape", (self.panels, self.columns, FEW_CHANNELS // 2, 2, kh, b.runs, taps)),
+            ("transpose", (0, 4, 5, 6, 2, 1, 3)),
+        )  # fmt: skip
+        return Packed(win.inputs[1], steps)
+
+    def _product(self) -> str:
+        """The function that sums a block over planes and taps, and asks for weights ``ahead``."""
+        b, win = self.bands, self.win
+        across = DEEP if b.linear else DEEP * win.dilations[1]
+        steps = [f"const uint8_t* xs = xt + j * {across};", *self._step(), f"w += {DEEP * self.columns};"]
+        if lines := self._lines:
+            steps += [f"__builtin_prefetch(ahead + {q * DEEP}, 0, 2);" for q in range(lines)]
+            steps.append(f"ahead += {lines * DEEP};")
+        xt = f"const uint8_t* xt = x + c * {b.plane} + {b.tap('i')} * {b.cell};"
+        taps = loop("i", "0", str(win.kernel[0]), xt, loop("j", "0", str(b.runs), *steps))
+        at = [(t, t // self.vectors * HIGH * self.columns + t % self.vectors * HIGH) for t in range(SUMS)]
+        body = [
+            *(f"_tile_loadd({t}, first + {t % self.vectors * HIGH}, 0);" for t, _ in at),
+            loop("c", "0", str(b.planes), taps),
+            *(f"_tile_stored({t}, sums + {place}, {4 * self.columns});" for t, place in at),
+        ]
+        parameters = "const uint8_t* x, const int8_t* w, const int8_t* ahead, const float* first, float* sums"
+        return block(f"TX_RARE void TX_NAME(product)({parameters})", *body) + "\n"
+
+    @property
+    def _lines(self) -> int:
+        """Lines of the next panel that each step asks for, so that the blocks of a band ask for all of it."""
+        if self.panels * self.slab <= NEAR_WEIGHTS:
+            return 0
+        blocks = -(-self.bands.rows * self.bands.out_wide // self.pixels)
+        return -(-self.columns // blocks)
+
+    def _step(self) -> list[str]:
+        """Products of tiles: the fewer ones stay in registers, the others take turns in what is left."""
+        high, wide = self.pixels // HIGH, self.vectors
+        move = self.bands.cell * self.bands.step[1]
+        x = [f"xs + {t * HIGH * move}, {move}" for t in range(high)]
+        w = [f"w + {c * DEEP}, {4 * self.columns}" for c in range(wide)]
+        few, many = (x, w) if high < wide else (w, x)
+        kept = [8 - len(few) + k for k in range(len(few))]
+        turns = [SUMS + k % (8 - SUMS - len(few)) for k in range(len(many))]
+        lines = [f"_tile_loadd({r}, {place});" for r, place in zip(kept, few, strict=True)]
+        for k, (turn, place) in enumerate(zip(turns, many, strict=True)):
+            lines.append(f"_tile_loadd({turn}, {place});")
+            for f, r in enumerate(kept):
+                t, c, a, b = (f, k, r, turn) if high < wide else (k, f, turn, r)
+                lines.append(f"_tile_dpbf16ps({t * wide + c}, {a}, {b});")
+        return lines
+
+    def _finish(self) -> None:
+        """The function that takes a run of neighbouring sums to the outputs."""
+        blocks, step = -(-self.win.co // HIGH), self.work.taps[1]
+        left = "" if blocks % self.vectors == 0 else f"({blocks} - block) * {HIGH}"
+        tile = DotTile(HALVES, (0,), self.vectors, HIGH)
+        if self.variant.output_format(0).is_linear:
+            rows = RowsSite(self.node, self.args, self.work.whole, HIGH, left)
+            finish = tile.finish_saved(self.win.epi, rows, "rows", bool(left))
+            body = [*rows.arrays(self.pixels), finish, *rows.turned(step)]
+        else:
+            site = SpreadSite(self.node, self.args, self.work.whole, HIGH, left, step=step)
+            body = [tile.finish_saved(self.win.epi, site, "rows", bool(left))]
+        parameters = "const float* sums, int64_t rows, int64_t image, int64_t block, int64_t pixel"
+        self.functions.add("finish", parameters, body)
+
+    def _results(self) -> list[str]:
+        """Statements that finish a block: all of it, or a run of sums for each row of pixels."""
+        wide, pixels, out = self.bands.out_wide, self.pixels, self.win.out[1]
+        call = "TX_NAME(finish)(a, {}, image, block, {});"
+        if self.bands.is_even and self.work.taps == (1, 1):
+            count = f"places - k * {pixels} < {pixels} ? places - k * {pixels} : {pixels}"
+            return [call.format(f"sums, {count}", f"y0 * {out} + k * {pixels}")]
+        (sy, sx), row = self.work.taps, self.work.whole.out[1]
+        pixel = f"((y0 + y) * {sy} + tap / {sx}) * {row} + column * {sx} + tap % {sx}"
+        run = [
+            f"const int64_t y = f / {wide}, column = f % {wide};",
+            f"const int64_t past = f + {wide} - column < stop ? f + {wide} - column : stop;",
+            f"const int64_t here = {out} - column < past - f ? {out} - column : past - f;",
+            f"if (here > 0) {call.format(f'sums + (f - k * {pixels}) * {self.columns}, here', pixel)}",
+            "f = past;",
+        ]
+        return [
+            f"const int64_t stop = (k + 1) * {pixels} < places ? (k + 1) * {pixels} : places;",
+            block(f"for (int64_t f = k * {pixels}; f < stop;)", *run),
+        ]
+
+    def _walk(self, size: int) -> str:
+        """Loops over this thread's bands, panels, and blocks of pixels."""
+        b, win = self.bands, self.win
+        product = [
+            f"s + k * {self.pixels * b.step[1] * b.cell}", "wp",
+            f"wp + {self.slab} + k * {self.steps * self._lines * DEEP}", f"{self.first} + block * {HIGH}", "sums",
+        ]  # fmt: skip
+        panel = [
+            f"const int8_t* wp = (const int8_t*){self.w} + p * {self.slab};",
+            f"const int64_t block = p % {self.per_tap} * {self.vectors}, tap = p / {self.per_tap};\n(void)tap;",
+            loop("k", "0", "blocks", f"TX_NAME(product)({', '.join(product)});", *self._results()),
+        ]
+        band = [
+            f"const int64_t image = u / {b.bands}, y0 = u % {b.bands} * {b.rows};",
+            f"const int64_t rows = {win.out[0]} - y0 < {b.rows} ? {win.out[0]} - y0 : {b.rows};",
+            f"const int64_t places = rows * {b.out_wide}, blocks = (places + {self.pixels - 1}) / {self.pixels};",
+            b.copy(self.args, "s"),
+            loop("p", "g[2]", "g[3]", *panel),
+        ]
+        total = f"{self.args.dim(win.n)} * {b.bands}"
+        return "\n".join([
+            f"if (tid >= {self.threads}) return;", f"if (nt > {self.threads}) nt = {self.threads};",
+            "int64_t g[4];", f"TX_NAME(grid)({total}, {self.panels}, tid, nt, g);",
+            "if (g[0] >= g[1] || g[2] >= g[3]) return;",
+            f"uint8_t* s = {self.x} + tid * {size};",
+            f"float sums[{self.pixels * self.columns}] __attribute__((aligned(64)));",
+            "TX_NAME(begin)();", loop("u", "g[0]", "g[1]", *band), "_tile_release();",
+        ])  # fmt: skip

@@ -1,0 +1,112 @@
+"""Depthwise convolution in the blocked format: every channel by itself, tiles of neighbouring pixels of one block.
+
+An input pixel is loaded once for all output pixels of the tile that it takes part in. Knob: ``rows``, pixels of a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import evaluate, symbols
+from tactix.words.dtypes import DType
+from tactix.words.tensor import blocked
+from tactix_codegen.c import tile as c_tile
+from tactix_codegen.c.text import block, load, loop
+from tactix_codegen.c.tile import Tile
+from tactix_cpu.tactics.conv.kernel import ConvKernel
+from tactix_cpu.tactics.conv.window import Run, Window, formats, window
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [DepthwiseTactic()]
+
+
+DTYPES = (DType.FP32, DType.BF16)
+
+
+class DepthwiseTactic(Tactic):
+    """float32 or bf16, one or two spatial axes, constant weights, one output channel for each input channel."""
+
+    key = "tactix.c_depthwise@1"
+    implements = ("tactix.Convolution@1", "tactix.WideConvolution@1")
+    source = "c"
+    by_signature = True
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        win = window(node, DTYPES)
+        if isinstance(win, Reject):
+            return win
+        if not win.group == win.c == win.co:
+            return Reject("not depthwise with one output channel for each input channel")
+        fmt = blocked(max(4, device.lanes))
+        found = formats(node, win, fmt, fmt)
+        if isinstance(found, Reject):
+            return found
+        width = win.out[1]
+        sizes = dict.fromkeys(-(-width // -(-width // r)) if isinstance(width, int) else r for r in _rows(win, device))
+        return [Variant.of(found, (fmt,) * len(node.outputs), rows=r, vectors=1, blocks=0) for r in sizes]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        win = window(node, DTYPES)
+        assert isinstance(win, Window)
+        steps = win.n * win.out[0] * win.out[1] * (-(-win.c // max(4, ctx.device.lanes)))
+        if not symbols(steps) <= set(ctx.opt):
+            return None
+        cycles = win.taps * (0.5 + 2 / int(variant.knob("rows"))) + 8
+        return 5e-7 + evaluate(steps, ctx.opt) * cycles / 3e9 / max(1, ctx.threads)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        win = window(node, DTYPES)
+        assert isinstance(win, Window)
+        return DepthwiseKernel(node, win, variant, ctx).artifact()
+
+
+def _rows(win: Window, device: DeviceProperties) -> tuple[int, ...]:
+    """Pixels of a tile: with the weights of one row of taps they fill the registers."""
+    return (14, 7, 20) if c_tile.registers(device) == 32 and win.kernel[1] <= 7 else (7, 4)
+
+
+class DepthwiseKernel(ConvKernel):
+    """The loops of ConvKernel with a panel for each channel block, and one block deep."""
+
+    def __init__(self, node: Node, win: Window, variant: Variant, ctx: CompileContext) -> None:
+        super().__init__(node, win, variant, ctx)
+        self.deep = 1
+        self.groups = self.panels
+        self.slab = win.taps * self.tile.lanes
+        self.flat = False
+
+    def _row_bytes(self) -> int:
+        return 1
+
+    def _packed(self) -> Packed:
+        """Weights as (channel block, row tap, column tap, channel in block)."""
+        win, lanes = self.win, self.tile.lanes
+        steps: tuple[tuple[str, Any], ...] = (
+            ("reshape", (win.c, win.taps)), ("pad", ((0, self.panels * lanes - win.c), (0, 0))),
+            ("reshape", (self.panels, lanes, win.taps)), ("transpose", (0, 2, 1)), ("cast", "f32"),
+        )  # fmt: skip
+        return Packed(win.w, steps)
+
+    def _reduce(self, tile: Tile, run: Run | None, deep: str) -> str:
+        win, lanes = self.win, tile.lanes
+        row = self.args.dim(self.pitch * (win.dilations[0] * lanes))
+        taps = range(win.kernel[1])
+        users: dict[int, list[tuple[int, int]]] = {}
+        for m in range(tile.rows):
+            for t in taps:
+                if run is None or run.pattern[m][t]:
+                    users.setdefault(m * win.strides[1] + t * win.dilations[1], []).append((m, t))
+        weights = [f"const vf k{t} = tx_load_f32(wr + {t * lanes});" for t in taps]
+        columns = []
+        for at, found in sorted(users.items()):
+            sums = [f"{tile.acc(m, 0)} += v * k{t};" for m, t in found]
+            columns.append(block("", f"const vf v = {load(win.dtype, f'xr + {at * lanes}')};", *sums))
+        head = f"const {self.element}* xr = x + i * {row};\nconst float* wr = w + i * {win.kernel[1] * lanes};"
+        return loop("i", "top", "bottom", head, *weights, *columns)

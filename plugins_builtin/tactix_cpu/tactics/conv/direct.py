@@ -1,0 +1,142 @@
+"""Convolution in the blocked format, on register tiles along output rows.
+
+A tile is some neighbouring pixels times some channel blocks. Rows of static width are cut into tiles whose taps beyond
+the border are left out; otherwise a first launch copies the input with its columns padded. Rows beyond the border are
+never visited. A first layer may read a linear image. Knobs: ``rows`` (pixels) and ``vectors`` (channel blocks) of a
+tile; ``blocks``, the input channel blocks after which partial sums go to the workspace (0: all at once); ``span``,
+whether tiles go across rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import Dim, evaluate, symbols
+from tactix.words.tensor import LINEAR, Format, blocked
+from tactix_codegen.c import tile as c_tile
+from tactix_cpu.tactics.conv.kernel import ConvKernel, GatherKernel, gathered
+from tactix_cpu.tactics.conv.span import SpanKernel, can_span, pixels_of
+from tactix_cpu.tactics.conv.window import Window, formats, row_runs, window
+
+OFFERED = 4
+FEW_CHANNELS = 4
+"""An image with at most so many channels is read linear: in blocks most lanes would be zero."""
+STREAM = 3.5
+"""Bytes of weights that come from memory per cycle: the first tile of a panel waits for them."""
+SLAB_BYTES = 1 << 19
+"""A panel's weights that are larger than this are worth cutting by input channels."""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [ConvTactic()]
+
+
+class ConvTactic(Tactic):
+    """float32, one or two spatial axes, constant weights; groups of whole channel blocks."""
+
+    key = "tactix.c_conv@1"
+    implements = ("tactix.Convolution@1",)
+    source = "c"
+    by_signature = True
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        win = window(node)
+        if isinstance(win, Reject):
+            return win
+        lanes = max(4, device.lanes)
+        if win.group > 1 and (win.c // win.group % lanes or win.co // win.group % lanes):
+            return Reject("groups of whole channel blocks only")
+        source = LINEAR if win.c <= FEW_CHANNELS and win.group == 1 else blocked(lanes)
+        found = formats(node, win, blocked(lanes), source)
+        if isinstance(found, Reject):
+            return found
+        outputs = (blocked(lanes),) * len(node.outputs)
+        win = win if source.is_linear else gathered(win)
+        options = [
+            Variant.of(found, outputs, rows=rows, vectors=vectors, blocks=blocks, span=span)
+            for rows, vectors, span in (*_shapes(win, source, device), *_spans(win, device))
+            for blocks in _blocks(win, vectors, lanes, source)
+        ]
+        return c_tile.best(options, lambda v: cycles(win, v, device), OFFERED)
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        win = window(node)
+        assert isinstance(win, Window)
+        size = win.n * win.out[0] * win.out[1] * win.size[0] * win.size[1]
+        if not symbols(size) <= set(ctx.opt):
+            return None
+        if not variant.input_format(win.x).is_linear:
+            win = gathered(win)
+        return 5e-7 + cycles(win, variant, ctx.device, dict(ctx.opt)) / 3e9 / max(1, ctx.threads)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        win = window(node)
+        assert isinstance(win, Window)
+        if not variant.input_format(win.x).is_linear and gathered(win) is not win:
+            return GatherKernel(node, win, variant, ctx).artifact()
+        return (SpanKernel if variant.knob("span") else ConvKernel)(node, win, variant, ctx).artifact()
+
+
+def _shapes(win: Window, source: Format, device: DeviceProperties) -> list[tuple[int, int, bool]]:
+    """Tiles worth trying: equal ones along a row, panels that do not cross groups; and whether they span rows.
+
+    In a linear image neighbouring taps share elements, which the compiler keeps: half the registers are left for that.
+    """
+    lanes = max(4, device.lanes)
+    per_group = -(-win.co // win.group // lanes)
+    width: Dim = win.out[0] * win.out[1] if win.is_pointwise else win.out[1]
+    found: dict[tuple[int, int, bool], None] = {}
+    half = c_tile.registers(device) // 2
+    for most, vectors in ((half // 2, 2), (half - 2, 1)) if source.is_linear else c_tile.shapes(device):
+        rows = -(-width // -(-width // most)) if isinstance(width, int) and width > 0 else most
+        wide = min(vectors, per_group)
+        if win.group > 1:
+            wide = max(v for v in range(1, wide + 1) if per_group % v == 0)
+        found[rows, wide, False] = None
+    return list(found)
+
+
+def _spans(win: Window, device: DeviceProperties) -> list[tuple[int, int, bool]]:
+    """Tiles across rows worth trying, for small images: equal ones."""
+    pixels, per_group = pixels_of(win), -(-win.co // win.group // max(4, device.lanes))
+    out = []
+    for most, vectors in c_tile.shapes(device):
+        fits = vectors <= per_group and (win.group == 1 or per_group % vectors == 0)
+        if pixels and fits and can_span(win, most):
+            out.append((-(-pixels // -(-pixels // most)), vectors, True))
+    return out
+
+
+def _blocks(win: Window, vectors: int, lanes: int, source: Format) -> tuple[int, ...]:
+    """Input channel blocks per sweep: those of half the second cache, or all."""
+    one = win.taps * lanes * vectors * lanes * 4
+    count = -(-win.c // win.group // lanes)
+    if source.is_linear or one * count <= SLAB_BYTES:
+        return (0,)
+    return (0, max(1, SLAB_BYTES // 2 // one))
+
+
+def cycles(win: Window, v: Variant, device: DeviceProperties, opt: dict[str, int] | None = None) -> float:
+    """Cycles on one core, by the tile's cycles per step; unknown sizes count as 32."""
+    lanes, rows, vectors = max(4, device.lanes), int(v.knob("rows")), int(v.knob("vectors"))
+    size = {s: 32 for d in (win.n, *win.out) for s in symbols(d)} | (opt or {})
+    n, high, wide = (evaluate(d, size) for d in (win.n, *win.out))
+    panels = -(-win.co // (vectors * lanes))
+    channels = win.c // win.group
+    depth = (channels + channels % 2) * win.taps  # steps are taken in pairs
+    whole = win.is_pointwise or dict(v.knobs).get("span")
+    length, lines = (high * wide, n) if whole else (wide, n * high)
+    known = isinstance(win.out[1], int) and (whole or row_runs(win, rows) is not None)
+    wait = max(0.0, vectors * lanes * 4 / STREAM - c_tile.step_cycles(min(rows, length), vectors)) * depth
+    total, left = 0.0, length
+    for part in (rows, *c_tile.rest_sizes(rows, length if known else None)):
+        tiles, left = divmod(left, part)
+        total += tiles * (c_tile.step_cycles(part, vectors, c_tile.chains_for(part, vectors)) * depth + part * vectors)
+    blocks = int(v.knob("blocks"))
+    passes = -(-channels // lanes // blocks) if blocks else 1
+    return panels * (n * wait + lines * (total + (passes - 1) * length * vectors * 2.0))

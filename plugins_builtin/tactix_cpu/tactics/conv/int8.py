@@ -1,0 +1,251 @@
+"""IntegerConvolution in the blocked format, on register tiles of neighbouring output pixels; c_bf16_conv's kernel too.
+
+A unit is a run of output pixels that tiles cover alike: a tile of a 1x1 convolution, an output row, or, of small
+images, as many rows as one tile holds. Knobs: ``rows`` (pixels) and ``vectors`` (channel blocks) of a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import evaluate, symbols
+from tactix.words.tensor import LINEAR, blocked
+from tactix_codegen.c.text import Args, block, kernel, loop
+from tactix_codegen.c.tile import GRID, Functions
+from tactix_cpu.tactics import dot_tile as byte
+from tactix_cpu.tactics.conv import int8_window as window
+from tactix_cpu.tactics.conv.int8_window import DotSite, DotWindow
+from tactix_cpu.tactics.dot_tile import DotTile
+
+BLOCK_BYTES = 1 << 18
+"""Bytes of input that one sweep over the panels reads: a part of the second cache."""
+OFFERED = 2
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [ByteConvTactic()]
+
+
+class ByteConvTactic(Tactic):
+    """u8 or i8 with constant i8 weights, one or two spatial axes of known size, one group."""
+
+    key = "tactix.c_int8_conv@1"
+    implements = ("tactix.IntegerConvolution@1",)
+    source = "c"
+    by_signature = True
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        win = window.dot_window(node)
+        if isinstance(win, Reject):
+            return win
+        return offered(node, win, device)
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        win = window.dot_window(node)
+        assert not isinstance(win, Reject)
+        return seconds(win, variant, ctx)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        win = window.dot_window(node)
+        assert not isinstance(win, Reject)
+        return DotKernel(node, win, variant, ctx).artifact()
+
+
+def offered(node: Node, win: DotWindow, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    """The best tiles by estimate; or why there is none."""
+    if win.group != 1:
+        return Reject("one group only")
+    if window.fills_tiles(win, device):
+        return Reject("the matrix unit is faster")
+    fmt = blocked(max(4, device.lanes))
+    found = window.formats(node, win, LINEAR if win.c <= window.FEW_CHANNELS else fmt, fmt)
+    if isinstance(found, Reject):
+        return found
+    ranked = sorted(dict.fromkeys(_tiles(win, device)), key=lambda t: _cycles(win, t, device))
+    outputs = (fmt,) * len(node.outputs)
+    return [Variant.of(found, outputs, rows=rows, vectors=vectors) for rows, vectors in ranked[:OFFERED]]
+
+
+def seconds(win: DotWindow, variant: Variant, ctx: CompileContext) -> float | None:
+    """An estimate; None where the number of images is not known."""
+    if not symbols(win.n) <= set(ctx.opt):
+        return None
+    cycles = _cycles(win, (variant.knob("rows"), variant.knob("vectors")), ctx.device)
+    return 5e-7 + cycles * evaluate(win.n, ctx.opt) / 3e9 / max(1, ctx.threads)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """An image's output as units of ``lines`` rows (0: of ``size`` pixels), each of tiles (start, pixels, count).
+
+    ``rest``: the tiles of the last unit, where it is smaller.
+    """
+
+    lines: int
+    units: int
+    size: int
+    tiles: tuple[tuple[int, int, int], ...]
+    rest: tuple[tuple[int, int, int], ...] = ()
+
+
+def cut(win: DotWindow, most: int) -> Cut:
+    """Equal tiles of at most ``most`` pixels."""
+    high, wide = win.out
+    if win.is_pointwise:
+        pixels = win.pixels
+        size = -(-pixels // -(-pixels // most))
+        left = pixels % size
+        return Cut(0, -(-pixels // size), size, ((0, size, 1),), ((0, left, 1),) if left else ())
+    if wide * 2 <= most:
+        lines = min(high, most // wide)
+        left = high % lines * wide
+        return Cut(lines, -(-high // lines), lines * wide, ((0, lines * wide, 1),), ((0, left, 1),) if left else ())
+    size = -(-wide // -(-wide // most))
+    count, left = divmod(wide, size)
+    return Cut(1, high, wide, ((0, size, count), *([(wide - left, left, 1)] if left else [])))
+
+
+def _tiles(win: DotWindow, device: DeviceProperties) -> list[tuple[int, int]]:
+    wide = -(-win.co // max(4, device.lanes))
+    options = byte.shapes(device)
+    if win.pixels <= 2:
+        options = tuple((win.pixels, v) for v in (4, 8, 2))
+    return [(rows, min(vectors, wide)) for rows, vectors in options]
+
+
+def _cycles(win: DotWindow, tile: tuple[int, int], device: DeviceProperties) -> float:
+    rows, vectors = tile
+    lanes = max(4, device.lanes)
+    c, panels = cut(win, rows), -(-win.co // (vectors * lanes))
+    cell = window.FEW_CHANNELS if win.c <= window.FEW_CHANNELS else lanes
+    steps = -(-win.c // cell) * (cell // win.dot.group) * win.kernel[0] * win.kernel[1]
+
+    def of(tiles: tuple[tuple[int, int, int], ...]) -> float:
+        return sum(n * (byte.step_cycles(s, vectors) * steps + byte.finish_cycles(s, vectors)) for _, s, n in tiles)
+
+    return panels * (of(c.tiles) * (c.units - bool(c.rest)) + of(c.rest))
+
+
+class DotKernel:
+    """Writes one kernel. Loops: blocks of units, panels, units, tiles; inside a tile planes, row taps, steps."""
+
+    def __init__(self, node: Node, win: DotWindow, variant: Variant, ctx: CompileContext) -> None:
+        self.node, self.win, self.ctx = node, win, ctx
+        self.lanes = max(4, ctx.device.lanes)
+        self.vectors = int(variant.knob("vectors"))
+        self.width = self.vectors * self.lanes
+        self.linear = win.c <= window.FEW_CHANNELS
+        self.src = window.source_of(win, self.lanes, self.linear)
+        self.cut = cut(win, int(variant.knob("rows")))
+        self.panels = -(-win.co // self.width)
+        self.slab = self.src.planes * self.src.bytes * win.kernel[0] * win.kernel[1] * self.width
+        self.args = Args(node)
+        self.functions = Functions(self.args)
+
+    def artifact(self) -> KernelArtifact:
+        """The kernel as data."""
+        src, win = self.src, self.win
+        size = win.n * src.image if src.copied else 0
+        self.x = self.args.workspace(0, "uint8_t") if src.copied else self.args.input(win.inputs[0])
+        self.w = self.args.constant("w", self._packed(), win.dot.weights)
+        first = byte.starts(self.node, win.inputs, self.panels * self.width, 0, win.dot)
+        self.first = self.args.constant("first", first, win.dot.sums)
+        for _, pixels, _ in (*self.cut.tiles, *self.cut.rest):
+            self._function(pixels)
+        body = [self._sweep()]
+        if src.copied:
+            self.args.phase(0)
+            body = [block("if (phase == 0)", window.copy(self.args, win, src, self.x, self.linear), "return;"), *body]
+        helpers = f"{GRID}{self.functions.text()}"
+        made = kernel(
+            self.args, body, self.ctx, helpers=helpers, preludes=byte.preludes(), workspace=size, phases=1 + src.copied
+        )  # fmt: skip
+        return byte.without_fma(made) if byte.rounds_sums(self.win.epi.results) else made
+
+    def _packed(self) -> Packed:
+        """Weights as [panel][plane][row tap][column tap][channel / group][column][group]."""
+        win, src = self.win, self.src
+        kh, kw = win.kernel
+        pad = (0, self.panels * self.width - win.co), (0, src.planes * src.cell - win.c), (0, 0), (0, 0)
+        steps: tuple[tuple[str, Any], ...] = (
+            ("reshape", (win.co, win.c, kh, kw)), ("pad", pad),
+            ("reshape", (self.panels, self.width, src.planes, src.cell // win.dot.group, win.dot.group, kh, kw)),
+            ("transpose", (0, 2, 5, 6, 3, 1, 4)),
+        )  # fmt: skip
+        return Packed(win.inputs[1], steps)
+
+    def _offset(self, pixel: int) -> int:
+        """Bytes from a tile's first pixel to another of its input pixels."""
+        sy, sx = self.win.strides
+        if self.cut.lines < 2:
+            return pixel * sx * self.src.bytes
+        y, x = divmod(pixel, self.win.out[1])
+        return (y * sy * self.src.wide + x * sx) * self.src.bytes
+
+    def _function(self, pixels: int) -> None:
+        offsets = tuple(self._offset(m) for m in range(pixels))
+        tile = DotTile(self.win.dot, offsets, self.vectors, self.lanes, self.win.flip)
+        blocks = -(-self.win.co // self.lanes)
+        left = "" if blocks % self.vectors == 0 else f"({blocks} - block) * {self.lanes}"
+        site = DotSite(self.node, self.args, self.win, self.lanes, left)
+        body = [tile.start(f"{self.first} + block * {self.lanes}"), self._planes(tile)]
+        parameters = "const uint8_t* x, const int8_t* w, int64_t image, int64_t block, int64_t pixel"
+        self.functions.add(f"t{pixels}", parameters, [*body, *tile.finish(self.win.epi, site)])
+
+    def _planes(self, tile: DotTile) -> str:
+        """The sum over planes and taps; neighbouring column taps are one run."""
+        win, src = self.win, self.src
+        (kh, kw), (dy, dx) = win.kernel, win.dilations
+        quads = src.bytes // 4
+        if dx == 1 or kw == 1:
+            row = tile.run(kw * quads, "xr")
+        else:
+            row = loop("j", "0", str(kw), tile.run(quads, "xr"), f"xr += {(dx - 1) * src.bytes};")
+        head = f"const uint8_t* xr = x + c * {src.plane}"
+        if kh == 1:
+            return loop("c", "0", str(src.planes), f"{head};", row)
+        rows = loop("i", "0", str(kh), f"{head} + i * {dy * src.wide * src.bytes};", row)
+        return loop("c", "0", str(src.planes), rows)
+
+    def _sweep(self) -> str:
+        """Loops over this thread's units, in blocks of one image, and panels."""
+        c, src, units = self.cut, self.src, self.cut.units
+        step = (c.lines * self.win.strides[0] * src.wide if c.lines else c.size) * src.bytes
+        most = max(1, BLOCK_BYTES // (step * src.planes))
+        head = [
+            f"const int64_t image = u / {units}, t = u % {units};",
+            f"next = u + {most} < g[1] ? u + {most} : g[1];",
+            f"if (next > u - t + {units}) next = u - t + {units};",
+            f"const uint8_t* xi = (const uint8_t*){self.x} + image * {src.image};",
+        ]
+        unit = [f"const uint8_t* xu = xi + k * {step};", *self._unit()]
+        panel = [
+            f"const int64_t block = p * {self.vectors};",
+            f"const int8_t* wp = (const int8_t*){self.w} + p * {self.slab};",
+            loop("k", "t", "t + next - u", *unit),
+        ]
+        walk = block("for (int64_t u = g[0], next; u < g[1]; u = next)", *head, loop("p", "g[2]", "g[3]", *panel))
+        total = f"{self.args.dim(self.win.n)} * {units}"
+        return f"int64_t g[4];\nTX_NAME(grid)({total}, {self.panels}, tid, nt, g);\n{walk}"
+
+    def _unit(self) -> list[str]:
+        full = self._calls(self.cut.tiles)
+        if not self.cut.rest:
+            return full
+        return [block(f"if (k + 1 < {self.cut.units})", *full), block("else", *self._calls(self.cut.rest))]
+
+    def _calls(self, tiles: tuple[tuple[int, int, int], ...]) -> list[str]:
+        out = []
+        for start, pixels, count in tiles:
+            at = f"q * {pixels}" if start == 0 and count > 1 else str(start)
+            x = f"xu + ({at}) * {self.win.strides[1] * self.src.bytes}" if at != "0" else "xu"
+            call = f"TX_NAME(t{pixels})(a, {x}, wp, image, block, k * {self.cut.size} + {at});"
+            out.append(loop("q", "0", str(count), call) if count > 1 else call)
+        return out

@@ -1,0 +1,334 @@
+"""The text of the convolution kernel; see c_conv."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Variant
+from tactix.words.dims import Dim, ceildiv
+from tactix.words.dtypes import DType
+from tactix_codegen.c import tile as c_tile
+from tactix_codegen.c.text import Args, block, ctype, kernel, loop
+from tactix_codegen.c.tile import GRID, Functions, Tile, by_rows, finish
+from tactix_cpu.tactics.conv.window import BlockedSite, Run, Window, row_runs
+
+INPUT_BYTES = 1 << 20
+"""Bytes of input that one sweep over the panels reads: a part of the second cache."""
+PANEL_BYTES = 1 << 14
+"""Weights of a panel that are fewer stay in the first cache, and are not asked for ahead."""
+NEAR, FAR = 16, 128
+"""Steps that weights are asked for ahead: into the first cache; into the second where few tiles share a panel."""
+FEW_TILES = 4
+
+
+class ConvKernel:
+    """Writes one kernel. Loops: blocks of rows, panels, channel blocks, rows, tiles; inside a tile channels, taps."""
+
+    def __init__(self, node: Node, win: Window, variant: Variant, ctx: CompileContext) -> None:
+        self.win, self.ctx, self.element = win, ctx, ctype(win.dtype)
+        self.linear = variant.input_format(win.x).is_linear
+        self.tile = Tile(variant.knob("rows"), variant.knob("vectors"), max(4, ctx.device.lanes))
+        self.sweep: int = variant.knob("blocks")
+        self.args = Args(node)
+        self.functions = Functions(self.args)
+        lanes = self.tile.lanes
+        self.cell = 1 if self.linear else lanes
+        self.deep = -(-win.c // win.group // self.cell)
+        self.tail = win.c // win.group % self.cell
+        self.panels = -(-win.co // self.tile.width)
+        self.groups = win.group
+        self.slab = win.taps * self.cell * self.tile.width
+        self.flat = win.is_pointwise
+        blocks = -(-win.co // lanes)
+        left = "" if blocks % self.tile.vectors == 0 else f"({blocks} - block) * {lanes}"
+        self.site = BlockedSite(node, self.args, win, lanes, left)
+        self.runs = None if win.is_pointwise else row_runs(win, self.tile.rows)
+        pads = win.pads[1] + win.pads[3]
+        self.copied = bool(pads) and self.runs is None
+        self.pitch: Dim = win.size[1] + pads if self.copied else win.size[1]
+
+    def artifact(self) -> KernelArtifact:
+        """The kernel as data."""
+        win, size = self.win, self._workspace()
+        self.x = self.args.workspace(size - self._copy_bytes(), self.element) if self.copied else self.args.input(win.x)
+        self.w = self.args.constant("w", self._packed())
+        self.partial = self.args.workspace(0) if self.sweep else ""
+        body = [self._pointwise() if self.flat else self._windowed()]
+        if self.copied:
+            self.args.phase(0)
+            body = [block("if (phase == 0)", self._copy(), "return;"), *body]
+        helpers = f"{GRID}{self.functions.text()}"
+        return kernel(self.args, body, self.ctx, helpers=helpers, workspace=size, phases=1 + self.copied)
+
+    def _packed(self) -> Packed:
+        """Weights as (panel, channel block, row tap, column tap, channel in block, width), zero past the channels."""
+        win, width, cell = self.win, self.tile.width, self.cell
+        channels = win.c // win.group
+        pad = (0, self.panels * width - win.co), (0, self.deep * cell - channels), (0, 0), (0, 0)
+        steps: tuple[tuple[str, Any], ...] = (
+            ("reshape", (win.co, channels, *win.kernel)), ("pad", pad),
+            ("reshape", (self.panels, width, self.deep, cell, *win.kernel)), ("transpose", (0, 2, 4, 5, 3, 1)),
+        )  # fmt: skip
+        return Packed(win.w, steps)
+
+    def _workspace(self) -> Dim:
+        pixels = self.win.n * self.win.out[0] * self.win.out[1]
+        partial = pixels * (self.panels * self.tile.width * 4) if self.sweep else 0
+        return partial + (self._copy_bytes() if self.copied else 0)
+
+    def _copy_bytes(self) -> Dim:
+        return self.win.n * self._planes() * self.win.size[0] * self.pitch * (self.cell * self.win.dtype.itemsize)
+
+    def _planes(self) -> int:
+        return -(-self.win.c // self.cell)
+
+    def _function(self, size: int, run: Run | None) -> str:
+        """The function of a tile of ``size`` pixels of a row; returns its name."""
+        inner = None if run is None or run.is_inner else run
+        name = f"t{size}" if inner is None else f"t{size}at{inner.start}"
+        self._add(name, size, lambda tile, deep: self._reduce(tile, inner, deep))
+        return name
+
+    def _add(self, name: str, size: int, reduce: Callable[[Tile, str], str]) -> None:
+        """The function of a tile; ``reduce`` gives its sum over ``deep`` channel blocks."""
+        chains = c_tile.chains_for(size, self.tile.vectors, self._most())
+        tile = Tile(size, self.tile.vectors, self.tile.lanes, chains, *self._ahead())
+        place, deep = "int64_t image, int64_t block, int64_t pixel, int64_t top, int64_t bottom", str(self.deep)
+        parameters = f"const {self.element}* x, const float* w, {place}"
+        body = [tile.zero()]
+        if self.sweep:
+            parameters += ", int64_t deep, float* part, int first, int last"
+            body.append(block("if (!first)", tile.load("part")))
+            deep = "deep"
+        body += [reduce(tile, deep), tile.join()]
+        if self.sweep:
+            body.append(block("if (!last)", tile.save("part"), "return;"))
+        self.functions.add(name, parameters, [*body, *finish(tile, self.win.epi, self.site)])
+
+    def _ahead(self) -> tuple[int, int]:
+        """Steps that weights are asked for ahead, see Tile."""
+        if self.deep * self.slab * 4 <= PANEL_BYTES:
+            return 0, 0
+        high, wide = self.win.out
+        few = isinstance(high, int) and isinstance(wide, int) and high * wide <= FEW_TILES * self.tile.rows
+        return NEAR, FAR if few else 0
+
+    def _most(self) -> int:
+        return 1 if self.linear else 4
+
+    def _reduce(self, tile: Tile, run: Run | None, deep: str) -> str:
+        """The sum over channels and taps; with ``run``, taps that lie outside are left out."""
+        plane = self.args.dim(self.win.size[0] * self.pitch * self.cell)
+        slab = self.slab
+        kh, kw = self.win.kernel
+        if (kh, kw) == (1, 1) and not any(self.win.pads):
+            more = f"x + (c + 1) * {plane}" if self.deep > 1 else ""
+            one = self._cell(tile, f"x + c * {plane}", f"w + c * {slab}", 0, None, more)
+            return loop("c", "0", deep, self._cells(deep), one)
+        row = self.args.dim(self.pitch * (self.win.dilations[0] * self.cell))
+        xr, wr = f"x + c * {plane} + i * {row}", f"w + c * {slab} + i * {kw * self.cell * tile.width}"
+        step, size = self.win.dilations[1] * self.cell, self.cell * tile.width
+        if self.linear or run is not None:
+            taps = [self._cell(tile, f"xr + {t * step}", f"wr + {t * size}", t, run) for t in range(kw)]
+        else:
+            taps = [loop("j", "0", str(kw), self._cell(tile, f"xr + j * {step}", f"wr + j * {size}", 0, None))]
+        rows = loop("i", "top", "bottom", f"const {self.element}* xr = {xr};\nconst float* wr = {wr};", *taps)
+        return loop("c", "0", deep, self._cells(deep), rows)
+
+    def _cells(self, deep: str) -> str:
+        """Declare the channels of block ``c``, where the last block has fewer."""
+        if not self.tail:
+            return ""
+        last = f"c + 1 == {deep}{' && last' if self.sweep else ''}"
+        return f"const int64_t cells = {last} ? {self.tail} : {self.cell};"
+
+    def _cell(self, tile: Tile, x: str, w: str, tap: int, run: Run | None, more: str = "") -> str:
+        """One tap of one channel block, for neighbouring pixels."""
+        step = self.win.strides[1] * self.cell
+        places = [m * step if run is None or run.pattern[m][tap] else None for m in range(tile.rows)]
+        return self._channels(tile, x, w, places, more)
+
+    def _channels(self, tile: Tile, x: str, w: str, places: Sequence[int | None], more: str = "") -> str:
+        """The channels of a block at ``x``; ``places``: where each row's pixel is, None where it has none.
+
+        ``more``: where the next block's first pixel is, asked for ahead, a pixel at each step.
+        """
+        unroll = min(self.cell, 4 if tile.rows * tile.vectors <= 12 else 2)
+        half = self.win.dtype is DType.BF16
+
+        def element(m: int, u: int) -> str | None:
+            at = places[m]
+            return None if at is None else f"tx_from_bf16(xc[{at + u}])" if half else f"xc[{at + u}]"
+
+        body = tile.steps(unroll, element, "wc")
+        head = f"const {self.element}* xc = {x};\nconst float* wc = {w};"
+        if unroll < self.cell:
+            advance = f"xc += {unroll}; wc += {unroll * tile.width};"
+            if more:
+                step = self.win.strides[1] * self.cell
+                head += f"\nconst {self.element}* xn = {more};"
+                body += "\n" + "\n".join(f"__builtin_prefetch(xn + {u * step}, 0, 3);" for u in range(unroll))
+                advance += f" xn += {unroll * step};"
+            body = loop("k", "0", "cells" if self.tail else str(self.cell), body, advance, step=unroll)
+        return block("", head, body)
+
+    def _pointwise(self) -> str:
+        """All pixels of an image in a row."""
+        pixels = self.win.out[0] * self.win.out[1]
+        rows, count = self.tile.rows, self.args.dim(pixels)
+        known = pixels if isinstance(pixels, int) else None
+        rest = c_tile.rest_sizes(rows, known)
+        sizes = rest if known is not None and known < rows else (rows, *rest)
+        names = {s: self._function(s, None) for s in sizes}
+        tiles = self.args.dim(ceildiv(pixels, rows))
+
+        def call(size: int) -> str:
+            return self._call(names[size], f"xp + p * {self.cell}", "p", "0", "1")
+
+        body = [f"int64_t p = t * {rows};", by_rows(sizes, "p", "end", call)]
+        end = f"const int64_t end = (t + next - u) * {rows} < {count} ? (t + next - u) * {rows} : {count};"
+        return self._sweep(tiles, rows * self.win.c * 4, [end], body)
+
+    def _windowed(self) -> str:
+        """Row after row of windows."""
+        rows = self.args.dim(self.win.out[0])
+        bytes_in = self._row_bytes()
+        line = loop("y", "t", "t + next - u", *self._line())
+        return self._sweep(rows, bytes_in, [], [line])
+
+    def _row_bytes(self) -> int:
+        width = self.pitch if isinstance(self.pitch, int) else 256
+        return self._planes() * self.cell * width * self.win.strides[0] * 4
+
+    def _sweep(self, units: str, unit_bytes: int, head: list[str], body: list[str]) -> str:
+        """Loops over this thread's units, in blocks of one image, and panels; ``t`` is the block's first unit."""
+        win = self.win
+        most = max(1, INPUT_BYTES // unit_bytes)
+        plane = self.args.dim(win.size[0] * self.pitch * self.cell)
+        image = self.args.dim(win.size[0] * self.pitch * (self.cell * self._planes()))
+        start = [
+            f"const int64_t image = u / {units}, t = u % {units};",
+            f"next = u + {most} < g[1] ? u + {most} : g[1];",
+            f"if (next > u - t + {units}) next = u - t + {units};",
+            *head,
+        ]
+        group = f" + p / {self.panels // self.groups} * {self.deep} * {plane}" if self.groups > 1 else ""
+        panel = [
+            *self._block(),
+            f"const {self.element}* xp = {self.x} + image * {image}{group};",
+            f"const float* wp = {self.w} + p * {self.deep * self.slab};",
+        ]
+        if self.sweep:
+            body = [self._sweeps(plane, body)]
+        walk = block(
+            "for (int64_t u = g[0], next; u < g[1]; u = next)", *start, loop("p", "g[2]", "g[3]", *panel, *body)
+        )
+        total = f"{self.args.dim(win.n)} * {units}"
+        return f"int64_t g[4];\nTX_NAME(grid)({total}, {self.panels}, tid, nt, g);\n{walk}"
+
+    def _block(self) -> list[str]:
+        """Declare the first channel block of panel ``p``."""
+        return [f"const int64_t block = p * {self.tile.vectors};"]
+
+    def _pixel(self, column: str) -> str:
+        """The output pixel at a column of line ``y``."""
+        return f"y * {self.args.dim(self.win.out[1])} + {column}"
+
+    def _sweeps(self, plane: str, body: list[str]) -> str:
+        """Channel blocks, some at a time."""
+        left = f"{self.deep} - c0"
+        head = f"const int64_t deep = {left} < {self.sweep} ? {left} : {self.sweep};"
+        move = f"xp += deep * {plane};\nwp += deep * {self.slab};"
+        return loop("c0", "0", str(self.deep), head, *body, move, step=self.sweep)
+
+    def _call(self, name: str, x: str, pixel: str, top: str, bottom: str) -> str:
+        text = f"a, {x}, wp, image, block, {pixel}, {top}, {bottom}"
+        if self.sweep:
+            pixels = self.args.dim(self.win.out[0] * self.win.out[1])
+            images = self.args.dim(self.win.n)
+            part = f"{self.partial} + ((p * {images} + image) * {pixels} + {pixel}) * {self.tile.width}"
+            text += f", deep, {part}, c0 == 0, c0 + {self.sweep} >= {self.deep}"
+        return f"TX_NAME({name})({text});"
+
+    def _line(self) -> list[str]:
+        """One output row ``y``: which row taps are inside, and its tiles."""
+        win = self.win
+        high, wide = self.args.dim(win.size[0]), self.args.dim(win.out[1])
+        d, kh = win.dilations[0], win.kernel[0]
+        head = [
+            f"const int64_t first = y * {win.strides[0]} - {win.pads[0]}, below = {high} - first;",
+            f"const int64_t top = first < 0 ? (-first + {d - 1}) / {d} : 0;",
+            f"const int64_t reach = below > 0 ? (below + {d - 1}) / {d} : 0, bottom = reach < {kh} ? reach : {kh};",
+            f"const {self.element}* xl = xp + first * {self.args.dim(self.pitch * self.cell)};",
+        ]
+
+        def call(name: str) -> Callable[[str], str]:
+            left = 0 if self.copied else win.pads[1]
+
+            def at(column: str) -> str:
+                x = f"xl + ({column} * {win.strides[1]} - {left}) * {self.cell}"
+                return self._call(name, x, self._pixel(column), "top", "bottom")
+
+            return at
+
+        if self.runs is not None:
+            return [*head, *self._fixed_tiles(self.runs, call)]
+        sizes = (self.tile.rows, *c_tile.rest_sizes(self.tile.rows, None))
+        names = {s: self._function(s, None) for s in sizes}
+        return [*head, "int64_t q = 0;", by_rows(sizes, "q", wide, lambda s: call(names[s])("q"))]
+
+    def _fixed_tiles(self, runs: list[Run], call: Callable[[str], Callable[[str], str]]) -> list[str]:
+        out, names = [], {}
+        for run in runs:
+            if run.pattern not in names:
+                names[run.pattern] = self._function(run.size, run)
+            at = call(names[run.pattern])
+            if run.count == 1:
+                out.append(at(str(run.start)))
+            else:
+                out.append(loop("q", "0", str(run.count), at(f"({run.start} + q * {run.size})")))
+        return out
+
+    def _copy(self) -> str:
+        """The first launch: input rows with zeros on both sides."""
+        win = self.win
+        rows = self.args.dim(win.n * self._planes() * win.size[0])
+        pitch, width = (self.args.dim(d * self.cell) for d in (self.pitch, win.size[1]))
+        size = win.dtype.itemsize
+        left, right = win.pads[1] * self.cell * size, win.pads[3] * self.cell * size
+        source = self.args.input(win.x)
+        body = [
+            f"{self.element}* out = {self.x} + r * {pitch};",
+            f"memset(out, 0, {left});",
+            f"memcpy(out + {win.pads[1] * self.cell}, {source} + r * {width}, {width} * {size});",
+            f"memset(out + {pitch} - {win.pads[3] * self.cell}, 0, {right});",
+        ]
+        return f"int64_t lo, hi;\ntx_split({rows}, 1, tid, nt, &lo, &hi);\n{loop('r', 'lo', 'hi', *body)}"
+
+
+def gathered(win: Window) -> Window:
+    """For windows of one pixel some pixels apart: the pointwise convolution over the pixels that are read."""
+    alone = win.kernel == (1, 1) and win.strides != (1, 1) and not any(win.pads)
+    return replace(win, size=win.out, strides=(1, 1)) if alone else win
+
+
+class GatherKernel(ConvKernel):
+    """A first launch copies the pixels that are read, so that they lie side by side."""
+
+    def __init__(self, node: Node, win: Window, variant: Variant, ctx: CompileContext) -> None:
+        super().__init__(node, gathered(win), variant, ctx)
+        self.whole, self.copied = win, True
+
+    def _copy(self) -> str:
+        win, cell = self.whole, self.cell
+        high, wide = (self.args.dim(d) for d in win.size)
+        lines, width = (self.args.dim(d) for d in win.out)
+        place = f"((r / {lines} * {high} + r % {lines} * {win.strides[0]}) * {wide} + q * {win.strides[1]}) * {cell}"
+        copy = f"tx_store_f32(out + q * {cell}, tx_load_f32({self.args.input(win.x)} + {place}));"
+        rows = self.args.dim(win.n * self._planes() * win.out[0])
+        body = [f"float* out = {self.x} + r * {width} * {cell};", loop("q", "0", width, copy)]
+        return f"int64_t lo, hi;\ntx_split({rows}, 1, tid, nt, &lo, &hi);\n{loop('r', 'lo', 'hi', *body)}"

@@ -1,0 +1,69 @@
+"""Convolution of small images: tiles over neighbouring pixels whatever their row, every tap of each known at build."""
+
+from __future__ import annotations
+
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Variant
+from tactix_codegen.c.text import block, loop
+from tactix_codegen.c.tile import Tile
+from tactix_cpu.tactics.conv.kernel import ConvKernel
+from tactix_cpu.tactics.conv.window import Window
+
+MOST_TAPS = 48
+"""Most taps of all tiles together: each becomes code of its own."""
+
+
+def pixels_of(win: Window) -> int | None:
+    """Pixels of an output image if all sizes are known."""
+    sizes = [d for d in (*win.out, *win.size) if isinstance(d, int)]
+    return sizes[0] * sizes[1] if len(sizes) == 4 else None
+
+
+def can_span(win: Window, rows: int) -> bool:
+    """Whether tiles of ``rows`` pixels across rows are worth their code: rows shorter than a tile, few tiles."""
+    pixels, width = pixels_of(win), win.out[1]
+    if pixels is None or win.is_pointwise or not isinstance(width, int):
+        return False
+    return width < rows and -(-pixels // rows) * win.taps <= MOST_TAPS
+
+
+class SpanKernel(ConvKernel):
+    """One function for each tile of an image."""
+
+    def __init__(self, node: Node, win: Window, variant: Variant, ctx: CompileContext) -> None:
+        super().__init__(node, win, variant, ctx)
+        self.copied, self.pitch = False, win.size[1]
+
+    def _windowed(self) -> str:
+        pixels, rows = pixels_of(self.win), self.tile.rows
+        assert pixels is not None
+        cases = []
+        for i, start in enumerate(range(0, pixels, rows)):
+
+            def taps(tile: Tile, deep: str, start: int = start) -> str:
+                return self._taps(tile, start, deep)
+
+            self._add(f"t{i}", min(rows, pixels - start), taps)
+            cases.append(f"case {i}: {self._call(f't{i}', 'xp', str(start), '0', '0')} break;")
+        body = loop("q", "t", "t + next - u", block("switch (q)", *cases))
+        return self._sweep(str(len(cases)), 1, [], [body])
+
+    def _taps(self, tile: Tile, start: int, deep: str) -> str:
+        """The sum of the pixels from ``start``."""
+        win = self.win
+        high, wide, across = win.size[0], win.size[1], win.out[1]
+        assert isinstance(high, int)
+        assert isinstance(wide, int)
+        assert isinstance(across, int)
+        size, lines = self.cell * tile.width, []
+        for tap in range(win.taps):
+            i, j = divmod(tap, win.kernel[1])
+            places: list[int | None] = []
+            for p in range(start, start + tile.rows):
+                y = p // across * win.strides[0] + i * win.dilations[0] - win.pads[0]
+                x = p % across * win.strides[1] + j * win.dilations[1] - win.pads[1]
+                places.append((y * wide + x) * self.cell if 0 <= y < high and 0 <= x < wide else None)
+            if any(at is not None for at in places):
+                lines.append(self._channels(tile, "xr", f"wr + {tap * size}", places))
+        head = f"const float *xr = x + c * {high * wide * self.cell}, *wr = w + c * {self.slab};"
+        return loop("c", "0", deep, self._cells(deep), head, *lines)

@@ -1,0 +1,131 @@
+"""Winograd convolution F(m x m, 3 x 3) in the blocked format, for windows of 3 by 3 and stride 1.
+
+An output tile of m by m pixels is made of an input patch of a = m + 2 by a pixels, both turned by small fixed matrices:
+``Y = A' [(G w G') * (B' x B)] A`` (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015; points as
+in Toom and Cook's polynomial products). Each of the a * a places is a matrix product over channels. m = 4 takes a
+quarter of the multiplications of a direct convolution, and its error is some times larger: the accuracy gate decides.
+An infinite input makes NaN of all pixels of its tiles.
+
+Tiles are taken in blocks whose patches and sums stay in the second cache. Knobs: ``m``; ``rows`` (tiles) and
+``vectors`` (output channel blocks) of a register tile; ``tiles`` of a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import evaluate, symbols
+from tactix.words.tensor import blocked
+from tactix_codegen.c import tile as c_tile
+from tactix_cpu.tactics.conv.window import Window, formats, window
+from tactix_cpu.tactics.conv.winograd_kernel import WinogradKernel
+
+OFFERED = 3
+BLOCK_BYTES = 1 << 19
+"""Patches and sums of a block of tiles: a part of the second cache."""
+LEAST_TILES = 28
+"""Tiles of a block that are worth reading all weights for."""
+STREAM = 3.5
+"""Bytes of weights that come from memory per cycle."""
+STORES = 5.0
+"""Cycles of a transform for each of its elements, both passes."""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [WinogradTactic()]
+
+
+class WinogradTactic(Tactic):
+    """float32, two spatial axes of static size, constant weights of 3 by 3, stride 1, one group."""
+
+    key = "tactix.c_winograd@1"
+    implements = ("tactix.Convolution@1",)
+    source = "winograd"
+    by_signature = True
+    spreads = True
+    """What is no number makes its neighbours none, as they share sums."""
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        win = window(node)
+        if isinstance(win, Reject):
+            return win
+        lanes = max(4, device.lanes)
+        if win.kernel != (3, 3) or win.strides != (1, 1) or win.dilations != (1, 1) or win.group != 1:
+            return Reject("windows of 3 by 3 at stride 1 without groups only")
+        if min(win.c, win.co) < lanes or not all(isinstance(d, int) for d in (*win.size, *win.out)):
+            return Reject("fewer channels than lanes, or image sizes that are not known before running")
+        found = formats(node, win, blocked(lanes), blocked(lanes))
+        if isinstance(found, Reject):
+            return found
+        outputs = (blocked(lanes),) * len(node.outputs)
+        options = [
+            [
+                Variant.of(found, outputs, m=m, rows=rows, vectors=vectors, tiles=tiles)
+                for rows, vectors, tiles in _shapes(win, m, device)
+            ]
+            for m in (2, 4)
+            if _pays(win, m)
+        ]
+        ranked = [c_tile.best(vs, lambda v: cycles(win, v, device), OFFERED) for vs in options]
+        if not ranked:
+            return Reject("reading the turned weights takes longer than a direct convolution")
+        return min(ranked, key=lambda vs: cycles(win, vs[0], device))
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        win = window(node)
+        assert isinstance(win, Window)
+        if not symbols(win.n) <= set(ctx.opt):
+            return None
+        return 1e-6 + evaluate(win.n, ctx.opt) * cycles(win, variant, ctx.device) / 3e9 / max(1, ctx.threads)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        win = window(node)
+        assert isinstance(win, Window)
+        return WinogradKernel(node, win, variant, ctx).artifact()
+
+
+def _pays(win: Window, m: int) -> bool:
+    """Whether weights come from memory in less cycles than a direct convolution multiplies for.
+
+    This and ``m`` are not left to timing, which finds weights in a cache, where those of a whole network are not.
+    """
+    high, wide = (evaluate(d, {}) for d in win.out)
+    return (m + 2) ** 2 * 4 / STREAM < high * wide * 9 / 32
+
+
+def _count(win: Window, m: int) -> int:
+    """Tiles of an image."""
+    high, wide = (evaluate(d, {}) for d in win.out)
+    return -(-high // m) * -(-wide // m)
+
+
+def _shapes(win: Window, m: int, device: DeviceProperties) -> list[tuple[int, int, int]]:
+    """Register tiles worth trying, and tiles of a block: about equal blocks of whole register tiles."""
+    lanes, count = max(4, device.lanes), _count(win, m)
+    blocks = -(-win.c // lanes) + -(-win.co // lanes)
+    most = max(LEAST_TILES, BLOCK_BYTES // ((m + 2) ** 2 * blocks * lanes * 4))
+    block = -(-count // -(-count // most))
+    found: dict[tuple[int, int, int], None] = {}
+    for limit, vectors in c_tile.shapes(device):
+        rows = -(-block // -(-block // limit))
+        wide = min(vectors, -(-win.co // lanes))
+        found[rows, wide, -(-block // rows) * rows] = None
+    return list(found)
+
+
+def cycles(win: Window, v: Variant, device: DeviceProperties) -> float:
+    """Cycles on one core for one image."""
+    lanes, m, rows, vectors = max(4, device.lanes), *(int(v.knob(k)) for k in ("m", "rows", "vectors"))
+    places, count, tiles = (m + 2) ** 2, _count(win, m), int(v.knob("tiles"))
+    deep, wide = -(-win.c // lanes), -(-win.co // lanes)
+    panels, sweeps = -(-wide // vectors), -(-count // tiles)
+    step = c_tile.step_cycles(rows, vectors, c_tile.chains_for(rows, vectors))
+    wait = max(0.0, vectors * lanes * 4 / STREAM - step)
+    steps = -(-count // rows) * step + sweeps * wait
+    product = panels * (deep * lanes * steps + count * vectors)
+    return places * (product + count * (deep + wide) * STORES)

@@ -1,0 +1,251 @@
+"""The text of the Winograd kernel; see c_winograd."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Variant
+from tactix.words.dims import Dim, evaluate
+from tactix_codegen.c import tile as c_tile
+from tactix_codegen.c.text import Args, block, decode, kernel, loop, split
+from tactix_codegen.c.tile import Functions, Tile, by_rows, finish_saved
+from tactix_cpu.tactics.conv.window import BlockedSite, Window
+
+NEAR, FAR = 16, 64
+"""Steps that weights are asked for ahead, see Tile."""
+UNITS = 2
+"""With fewer blocks for each thread, threads share every block, with barriers between its three parts."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The matrix G for weights, and C statements for B' and A' over ``d0``, ``d1``, ... that leave ``r0``, ``r1``, ...
+
+    Constants of the statements are exact in float32.
+    """
+
+    weights: tuple[tuple[float, ...], ...]
+    patch: tuple[str, ...]
+    result: tuple[str, ...]
+
+
+def _wide(p: float, q: float) -> Turn:
+    """F(4, 3) with the points 0, p, -p, q, -q and infinity."""
+    pp, qq = p * p, q * q
+    u, v = 2 * pp * (pp - qq), 2 * qq * (qq - pp)
+    pair = ((1 / u, p / u, pp / u), (1 / u, -p / u, pp / u), (1 / v, q / v, qq / v), (1 / v, -q / v, qq / v))
+
+    def c(number: float) -> str:
+        return f"{number!r}f"
+
+    return Turn(
+        ((1 / (pp * qq), 0, 0), *pair, (0, 0, 1)),
+        (
+            f"e = d4 - {c(qq)} * d2", f"o = d3 - {c(qq)} * d1", f"f = d4 - {c(pp)} * d2", f"g = d3 - {c(pp)} * d1",
+            f"r0 = {c(pp * qq)} * d0 - {c(pp + qq)} * d2 + d4", f"r5 = {c(pp * qq)} * d1 - {c(pp + qq)} * d3 + d5",
+            f"r1 = e + {c(p)} * o", f"r2 = e - {c(p)} * o", f"r3 = f + {c(q)} * g", f"r4 = f - {c(q)} * g",
+        ),
+        (
+            "e = d1 + d2", "o = d1 - d2", "f = d3 + d4", "g = d3 - d4", "r0 = d0 + e + f",
+            f"r1 = {c(p)} * o + {c(q)} * g", f"r2 = {c(pp)} * e + {c(qq)} * f",
+            f"r3 = {c(p * pp)} * o + {c(q * qq)} * g + d5",
+        ),
+    )  # fmt: skip
+
+
+TURNS = {
+    2: Turn(
+        ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1)),
+        ("r0 = d0 - d2", "r1 = d1 + d2", "r2 = d2 - d1", "r3 = d1 - d3"),
+        ("r0 = d0 + d1 + d2", "r1 = d1 - d2 - d3"),
+    ),
+    4: _wide(0.6875, 1.5),
+}
+"""By m. The points of F(4, 3) were chosen by its error, a fifth of that of the usual 1 and 2."""
+
+
+class WinogradKernel:
+    """Writes one kernel: patches to ``v`` (place, channel block, tile), products to ``s`` (place, panel, tile)."""
+
+    def __init__(self, node: Node, win: Window, variant: Variant, ctx: CompileContext) -> None:
+        self.win, self.ctx = win, ctx
+        self.m: int = variant.knob("m")
+        self.a = self.m + 2
+        self.turn = TURNS[self.m]
+        self.lanes = max(4, ctx.device.lanes)
+        self.tile = Tile(variant.knob("rows"), variant.knob("vectors"), self.lanes, 1, NEAR, FAR)
+        self.tiles: int = variant.knob("tiles")
+        self.high, self.wide = (evaluate(d, {}) for d in win.out)
+        self.across = -(-self.wide // self.m)
+        self.count = self.across * -(-self.high // self.m)
+        self.blocks = -(-self.count // self.tiles)
+        self.deep, self.panels = -(-win.c // self.lanes), -(-win.co // self.tile.width)
+        self.slab = self.deep * self.lanes * self.tile.width
+        self.args = Args(node)
+        self.functions = Functions(self.args)
+        self.site = BlockedSite(node, self.args, win, self.lanes, "")
+        # A line more than needed keeps the places of one tile apart in the caches.
+        self.patch = (self.deep * self.tiles + 1) * self.lanes
+        self.sums = (self.panels * self.tile.vectors * self.tiles + 1) * self.lanes
+        self.size = self.a * self.a * (self.patch + self.sums)
+        self.shared = ctx.threads > 1 and self.blocks < UNITS * ctx.threads
+
+    def artifact(self) -> KernelArtifact:
+        """The kernel as data."""
+        pieces: Dim = self.win.n * self.blocks if self.shared else max(1, self.ctx.threads)
+        self.x, self.w = self.args.input(self.win.x), self.args.constant("u", Packed(-1, array=self._packed))
+        self.v = self.args.workspace(0)
+        self._patches()
+        self._products()
+        self._results()
+        body = self._phases() if self.shared else self._alone()
+        return kernel(
+            self.args, body, self.ctx, helpers=self.functions.text(), workspace=pieces * (self.size * 4),
+            phases=3 if self.shared else 1,
+        )  # fmt: skip
+
+    def _packed(self, given: Sequence[Any]) -> Any:
+        """Turned weights as (place, panel, input channel, width), zero past the channels."""
+        import numpy as np
+
+        win, width, channels = self.win, self.tile.width, self.deep * self.lanes
+        w = given[win.w]
+        w = np.pad(w.reshape(win.co, win.c, 9), ((0, self.panels * width - win.co), (0, channels - win.c), (0, 0)))
+        w = w.reshape(self.panels, width, channels, 9).transpose(3, 0, 2, 1).reshape(9, -1)
+        g = np.kron(np.array(self.turn.weights), np.array(self.turn.weights))
+        turned = (g @ w.astype(np.float64)).astype(np.float32)
+        return turned.reshape(-1, self.panels, channels, width)
+
+    def _turned(self, statements: tuple[str, ...], element: str, put: str, out: int) -> str:
+        """One pass over the pointers ``element`` with ``{i}`` for 0 to ``a``; ``put`` stores the result ``{r}``."""
+        loads = [f"const vf d{i} = tx_load_f32({element.format(i=i)});" for i in range(self.a)]
+        names = [f"const vf {s};" for s in statements]
+        return "\n".join([*loads, *names, *(put.format(i=i, r=f"r{i}") for i in range(out))])
+
+    def _patches(self) -> None:
+        """``patches``: the turned patches of a block in one channel block, at ``v``."""
+        win, a, lanes, m = self.win, self.a, self.lanes, self.m
+        high, wide = (evaluate(d, {}) for d in win.size)
+        half = f"tx_store_f32(half + ({{i}} * {a} + j) * {lanes}, {{r}});"
+        whole = self._turned(self.turn.patch, f"p + (j + {{i}} * {wide}) * {lanes}", half, a)
+        rows = [f"const int in{i} = (uint64_t)(y + {i}) < {high};" for i in range(a)]
+        place = f"in && in{{i}} ? p + (j + {{i}} * {wide}) * {lanes} : none"
+        part = self._turned(self.turn.patch, place, half, a)
+        put = f"tx_store_f32(out + (i * {a} + {{i}}) * {self.patch}, {{r}});"
+        right = self._turned(self.turn.patch, f"half + (i * {a} + {{i}}) * {lanes}", put, a)
+        inside = f"if (y >= 0 && x >= 0 && y + {a} <= {high} && x + {a} <= {wide})"
+        body = [
+            f"static const float none[{lanes}];\nfloat half[{a * a * lanes}] __attribute__((aligned(64)));",
+            loop(
+                "t", "0", "count",
+                f"const int64_t y = (first + t) / {self.across} * {m} - {win.pads[0]};",
+                f"const int64_t x = (first + t) % {self.across} * {m} - {win.pads[1]};",
+                f"const float* p = plane + (y * {wide} + x) * {lanes};\nfloat* out = v + t * {lanes};",
+                block(inside, loop("j", "0", str(a), whole)),
+                block("else", *rows, loop("j", "0", str(a), f"const int in = (uint64_t)(x + j) < {wide};", part)),
+                loop("i", "0", str(a), right),
+            ),
+        ]  # fmt: skip
+        self.functions.add("patches", "const float* plane, float* v, int64_t first, int64_t count", body)
+
+    def _products(self) -> None:
+        """``t<rows>``: a register tile of one place."""
+        rest = (self.count - (self.blocks - 1) * self.tiles) % self.tile.rows
+        self.sizes = (self.tile.rows, *([rest] if rest else []))
+        if self.count < self.tile.rows:
+            self.sizes = (rest,)
+        for size in self.sizes:
+            chains = c_tile.chains_for(size, self.tile.vectors)
+            tile = Tile(size, self.tile.vectors, self.lanes, chains, self.tile.near, self.tile.far)
+            unroll = min(self.lanes, 4 if size * tile.vectors <= 12 else 2)
+            steps = tile.steps(unroll, lambda m, u: f"x[{m * self.lanes + u}]")
+            cells = loop("k", "0", str(self.lanes), steps, f"x += {unroll}; w += {unroll * tile.width};", step=unroll)
+            sweep = loop("c", "0", str(self.deep), f"const float* x = v + c * {self.tiles * self.lanes};", cells)
+            body = [tile.zero(), sweep, tile.join(), tile.save("s")]
+            self.functions.add(f"t{size}", "const float* v, const float* w, float* s", body)
+
+    def _results(self) -> None:
+        """``results``: output tiles of a block in one channel block, from ``s``."""
+        a, m, lanes = self.a, self.m, self.lanes
+        place = f"s + (j + {{i}} * {a}) * {self.sums} + t * {self.tile.width}"
+        down = self._turned(self.turn.result, place, f"tx_store_f32(half + ({{i}} * {a} + j) * {lanes}, {{r}});", m)
+        put = f"tx_store_f32(sums + (i * {m} + {{i}}) * {lanes}, {{r}});"
+        right = self._turned(self.turn.result, f"half + (i * {a} + {{i}}) * {lanes}", put, m)
+        put = finish_saved(Tile(m, 1, lanes), self.win.epi, self.site, f"(sums + i * {m * lanes})", False, rows="wide")
+        body = [
+            f"float half[{a * m * lanes}] __attribute__((aligned(64)));",
+            f"float sums[{m * m * lanes}] __attribute__((aligned(64)));",
+            loop(
+                "t", "0", "count", f"const int64_t y = (first + t) / {self.across} * {m};",
+                f"const int64_t x = (first + t) % {self.across} * {m};",
+                f"const int64_t high = {self.high} - y < {m} ? {self.high} - y : {m};",
+                f"const int64_t wide = {self.wide} - x < {m} ? {self.wide} - x : {m};",
+                loop("j", "0", str(a), down), loop("i", "0", str(m), right),
+                loop("i", "0", "high", f"const int64_t pixel = (y + i) * {self.wide} + x;", put),
+            ),
+        ]  # fmt: skip
+        parameters = "const float* s, int64_t image, int64_t block, int64_t first, int64_t count"
+        self.functions.add("results", parameters, body)
+
+    # -- parts of a block: C variables v, s, image, first, count ---------------------------------------------------
+
+    def _block(self, piece: str, unit: str) -> list[str]:
+        """Declare the variables of block ``unit`` in piece ``piece`` of the workspace."""
+        return [
+            f"float *v = {self.v} + {piece} * {self.size}, *s = v + {self.a * self.a * self.patch};",
+            f"const int64_t image = {unit} / {self.blocks}, first = {unit} % {self.blocks} * {self.tiles};",
+            f"const int64_t count = {self.count} - first < {self.tiles} ? {self.count} - first : {self.tiles};",
+        ]
+
+    def _patch(self) -> str:
+        plane = self.args.dim(self.win.size[0] * self.win.size[1] * self.lanes)
+        x = f"{self.x} + (image * {self.deep} + c) * {plane}"
+        return f"TX_NAME(patches)(a, {x}, v + c * {self.tiles * self.lanes}, first, count);"
+
+    def _product(self) -> str:
+        """All products of place ``i``."""
+        width = self.tile.width
+
+        def call(size: int) -> str:
+            out = f"s + i * {self.sums} + (p * {self.tiles} + t) * {width}"
+            return f"TX_NAME(t{size})(a, v + i * {self.patch} + t * {self.lanes}, w, {out});"
+
+        head = f"const float* w = {self.w} + (i * {self.panels} + p) * {self.slab};\nint64_t t = 0;"
+        return loop("p", "0", str(self.panels), head, by_rows(self.sizes, "t", "count", call))
+
+    def _result(self) -> str:
+        vectors = self.tile.vectors
+        s = f"s + c / {vectors} * {self.tiles * self.tile.width} + c % {vectors} * {self.lanes}"
+        return f"TX_NAME(results)(a, {s}, image, c, first, count);"
+
+    def _alone(self) -> list[str]:
+        """Each thread takes whole blocks."""
+        threads = max(1, self.ctx.threads)
+        parts = [
+            loop("c", "0", str(self.deep), self._patch()),
+            loop("i", "0", str(self.a * self.a), self._product()),
+            loop("c", "0", str(self.site.blocks), self._result()),
+        ]
+        units = self.args.dim(self.win.n * self.blocks)
+        return [
+            f"if (tid >= {threads}) return;\nif (nt > {threads}) nt = {threads};",
+            split(units),
+            loop("u", "lo", "hi", *self._block("tid", "u"), *parts),
+        ]
+
+    def _phases(self) -> list[str]:
+        """Threads share the parts of all blocks; one launch for each part."""
+        self.args.phase(0)
+        units = self.args.dim(self.win.n * self.blocks)
+        parts = (("c", self.deep, self._patch()), ("i", self.a * self.a, self._product()),
+                 ("c", self.site.blocks, self._result()))  # fmt: skip
+        out = []
+        for number, (index, size, text) in enumerate(parts):
+            head = [decode("q", ["u", index], ["0", str(size)]), *self._block("u", "u")]
+            walk = [split(f"{units} * {size}"), loop("q", "lo", "hi", *head, text)]
+            out.append(block(f"if (phase == {number})", *walk))
+        return out

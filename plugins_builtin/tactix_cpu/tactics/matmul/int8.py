@@ -1,0 +1,228 @@
+"""IntegerMatMul on register tiles, with any pointwise epilogue; the kernel of c_bf16_gemm too.
+
+b is constant and lies in panels ``[panel][k / group][column][group]``. Threads share out a grid of row tiles and
+panels. Knobs: ``rows`` and ``vectors`` of the tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import Dim, Shape, ceildiv, evaluate, prod, symbols
+from tactix.words.dtypes import DType
+from tactix.words.tensor import TensorSpec
+from tactix_codegen.c.epilogue import Epilogue, epilogue
+from tactix_codegen.c.text import Args, block, kernel, loop
+from tactix_codegen.c.tile import GRID, Functions, by_rows, rest_sizes
+from tactix_cpu.tactics import dot_tile as byte
+from tactix_cpu.tactics.dot_tile import Dot, DotTile
+from tactix_cpu.tactics.matmul.product import RowSite
+
+BLOCK_BYTES = 1 << 19
+"""Bytes of a that one sweep over the panels reads: a part of the second cache."""
+OFFERED = 2
+FEWEST_ROWS = 8
+MOST_DEPTH = 1 << 14
+"""Of products on a matrix unit: rows; bytes of a row, of which a copied tile fits on the stack."""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [ByteGemmTactic()]
+
+
+@dataclass(frozen=True)
+class DotProduct:
+    """``y[m, n] = epilogue(bias[n] + sum over k of a[m, k] b[k, n])``; ``inputs``: given ones for a, b and the bias.
+
+    ``turned``: b is stored (n, k).
+    """
+
+    dot: Dot
+    inputs: tuple[int, int, int]
+    lead: Shape
+    k: int
+    n: int
+    turned: bool
+    flip: bool
+    epi: Epilogue
+
+    @property
+    def m(self) -> Dim:
+        return prod(self.lead)
+
+
+def dot_product(node: Node, dot: Dot = byte.BYTES) -> DotProduct | Reject:
+    """The product that a node with constant weights is, or why the kernel cannot take it."""
+    epi, anchor = epilogue(node), node.anchor
+    if isinstance(epi, Reject):
+        return epi
+    assert anchor is not None
+    a, b, c = (*anchor.inputs, -1)[:3]
+    if not byte.constant_channels(node, (b, c)) or node.given[b].spec.rank != 2 or node.given[a].spec.rank < 2:
+        return Reject("this kernel takes matrices, the right one and the bias constant")
+    if any(node.given[i].spec.dtype not in dot.dtypes for i in (a, b)):
+        return Reject("the tensors have other dtypes than this kernel's")
+    if anchor.layer.name == "Gemm" and not _is_plain(anchor.attrs, *(node.given[i].spec for i in (b, c) if i >= 0)):
+        return Reject("this kernel takes a Gemm without factors, and a bias for each column")
+    turned = bool(getattr(anchor.attrs, "transB", False))
+    k, n = node.given[b].spec.const.shape[:: -1 if turned else 1]
+    if 0 in (k, n, *epi.shape):
+        return Reject("a tensor is empty")
+    flip = node.given[a].spec.dtype is DType.INT8
+    return DotProduct(dot, (a, b, c), epi.shape[:-1], k, n, turned, flip, epi)
+
+
+def _is_plain(attrs: Any, b: TensorSpec, c: TensorSpec | None = None) -> bool:
+    columns = b.shape[0 if attrs.transB else 1]
+    return not attrs.transA and attrs.alpha == 1 and attrs.beta == 1 and (c is None or c.shape == (columns,))
+
+
+class ByteGemmTactic(Tactic):
+    """u8 or i8 times constant i8; any sizes, rows may be symbolic."""
+
+    key = "tactix.c_int8_gemm@1"
+    implements = ("tactix.IntegerMatMul@1",)
+    source = "c"
+    by_signature = True
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        p = dot_product(node)
+        if isinstance(p, Reject):
+            return p
+        return offered(p, device)
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        p = dot_product(node)
+        assert not isinstance(p, Reject)
+        return seconds(p, variant, ctx)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        p = dot_product(node)
+        assert not isinstance(p, Reject)
+        return DotKernel(p, node, variant, ctx).artifact()
+
+
+def fills_tiles(p: DotProduct, device: DeviceProperties) -> bool:
+    """Whether the device's matrix unit takes the product: it is then the fastest by far."""
+    depth, few = p.k * p.dot.size, isinstance(p.m, int) and p.m < FEWEST_ROWS
+    return depth % byte.DEEP == 0 and depth <= MOST_DEPTH and not few and byte.has_tiles(device, p.dot)
+
+
+def offered(p: DotProduct, device: DeviceProperties) -> list[Variant] | Reject:
+    """The best tiles by estimate; or why there are none."""
+    if fills_tiles(p, device):
+        return Reject("the matrix unit is faster")
+    ranked = sorted(dict.fromkeys(_tiles(p, device)), key=lambda t: _cycles(p, t, device, {}))
+    return [Variant.of(rows=rows, vectors=vectors) for rows, vectors in ranked[:OFFERED]]
+
+
+def seconds(p: DotProduct, variant: Variant, ctx: CompileContext) -> float | None:
+    """An estimate; None where the number of rows is not known."""
+    if not symbols(p.m) <= set(ctx.opt):
+        return None
+    tile = variant.knob("rows"), variant.knob("vectors")
+    cycles = _cycles(p, tile, ctx.device, dict(ctx.opt))
+    return 5e-7 + cycles / 3e9 / max(1, ctx.threads) + p.k * p.n * p.dot.size / 4e10
+
+
+def _tiles(p: DotProduct, device: DeviceProperties) -> list[tuple[int, int]]:
+    """Tiles worth trying, none wider or taller than the product."""
+    wide = -(-p.n // device.lanes)
+    options = byte.shapes(device)
+    if isinstance(p.m, int) and p.m <= 4:
+        options = tuple((p.m, v) for v in (4, 8, 2))
+    out = []
+    for rows, vectors in options:
+        if isinstance(p.m, int):  # equal tiles: 13 of 128 rows rather than 14 and a rest of 2
+            rows = -(-p.m // -(-p.m // rows))
+        out.append((rows, min(vectors, wide)))
+    return out
+
+
+def _cycles(p: DotProduct, tile: tuple[int, int], device: DeviceProperties, opt: dict[str, int]) -> float:
+    m = evaluate(p.m, {**dict.fromkeys(symbols(p.m), 64), **opt})
+    rows, vectors = tile
+    steps, panels, total, left = -(-p.k // p.dot.group), -(-p.n // (vectors * device.lanes)), 0.0, m
+    for size in (rows, *rest_sizes(rows, p.m if isinstance(p.m, int) else None)):
+        count, left = divmod(left, size)
+        total += count * (byte.step_cycles(size, vectors) * steps + byte.finish_cycles(size, vectors))
+    return total * panels
+
+
+class DotKernel:
+    """Writes one kernel."""
+
+    def __init__(self, p: DotProduct, node: Node, variant: Variant, ctx: CompileContext) -> None:
+        self.p, self.node, self.ctx = p, node, ctx
+        self.rows, self.vectors = int(variant.knob("rows")), int(variant.knob("vectors"))
+        self.lanes = max(4, ctx.device.lanes)
+        self.width = self.vectors * self.lanes
+        self.panels, self.steps = -(-p.n // self.width), -(-p.k // p.dot.group)
+        self.args = Args(node)
+        self.functions = Functions(self.args)
+
+    def artifact(self) -> KernelArtifact:
+        """The kernel as data."""
+        dot, axis = self.p.dot, 0 if self.p.turned else 1
+        first = byte.starts(self.node, self.p.inputs, self.panels * self.width, axis, dot)
+        self.x = self.args.input(self.p.inputs[0])
+        self.w = self.args.constant("b", self._packed(), dot.weights)
+        self.first = self.args.constant("first", first, dot.sums)
+        sizes = self._sizes()
+        for rows in sizes:
+            self._function(rows)
+        body = self._multiply(sizes)
+        made = kernel(
+            self.args, [body], self.ctx, helpers=f"{GRID}{self.functions.text()}", preludes=byte.preludes()
+        )  # fmt: skip
+        return byte.without_fma(made) if byte.rounds_sums(self.p.epi.results) else made
+
+    def _packed(self) -> Packed:
+        p, steps, panels, width, group = self.p, self.steps, self.panels, self.width, self.p.dot.group
+        work: tuple[tuple[str, Any], ...] = (
+            *([("transpose", (1, 0))] if p.turned else []),
+            ("pad", ((0, group * steps - p.k), (0, panels * width - p.n))), ("reshape", (steps, group, panels, width)),
+            ("transpose", (2, 0, 3, 1)),
+        )  # fmt: skip
+        return Packed(p.inputs[1], work)
+
+    def _sizes(self) -> tuple[int, ...]:
+        m = self.p.m if isinstance(self.p.m, int) else None
+        rest = rest_sizes(self.rows, m)
+        return rest if m is not None and m < self.rows else (self.rows, *rest)
+
+    def _function(self, rows: int) -> None:
+        p = self.p
+        dot = p.dot
+        tile = DotTile(dot, tuple(m * p.k * dot.size for m in range(rows)), self.vectors, self.lanes, p.flip)
+        left = "" if p.n % self.width == 0 else f"({p.n} - col)"
+        site = RowSite(self.args, p.lead, p.n, self.lanes, left)
+        body = [tile.start(f"{self.first} + col"), tile.run(p.k // dot.group)]
+        body += [tile.last(p.k % dot.group * dot.size)] if p.k % dot.group else []
+        parameters = "const uint8_t* x, const int8_t* w, int64_t row, int64_t col"
+        self.functions.add(f"t{rows}", parameters, [*body, *tile.finish(p.epi, site)])
+
+    def _multiply(self, sizes: tuple[int, ...]) -> str:
+        p, m, rows = self.p, self.args.dim(self.p.m), self.rows
+        most = max(1, BLOCK_BYTES // (rows * p.k * p.dot.size))
+        panel = f"(const int8_t*){self.w} + p * {4 * self.steps * self.width}"
+
+        def call(size: int) -> str:
+            x = f"(const uint8_t*){self.x} + r * {p.k * p.dot.size}"
+            return f"TX_NAME(t{size})(a, {x}, {panel}, r, p * {self.width});"
+
+        walk = loop("p", "g[2]", "g[3]", f"int64_t r = t * {rows};", by_rows(sizes, "r", "end", call))
+        head = [
+            f"const int64_t next = t + {most} < g[1] ? t + {most} : g[1];",
+            f"const int64_t end = next * {rows} < {m} ? next * {rows} : {m};",
+        ]
+        tiles = self.args.dim(ceildiv(p.m, rows))
+        sweep = block(f"for (int64_t t = g[0]; t < g[1]; t += {most})", *head, walk)
+        return f"int64_t g[4];\nTX_NAME(grid)({tiles}, {self.panels}, tid, nt, g);\n{sweep}"

@@ -1,0 +1,205 @@
+"""IntegerMatMul, and WideMatMul of bfloat16, on the AMX matrix unit of x86-64.
+
+Blocks of 32 rows and 32 columns: two tiles of a times two of b into four tiles of sums, which begin with the bias of
+their columns. b lies in the panels of c_int8_gemm. The rows that fill no tile are copied, with zeros behind them. While
+the unit multiplies a block, the vector unit takes the sums of the block before to the outputs, a few rows at each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import ceildiv, evaluate, symbols
+from tactix_codegen.c.text import block, kernel, loop
+from tactix_codegen.c.text import prelude as text_of
+from tactix_codegen.c.tile import GRID
+from tactix_cpu.tactics import dot_tile as byte
+from tactix_cpu.tactics.dot_tile import BYTES, DEEP, HALVES, HIGH, SIDE, Dot, DotTile
+from tactix_cpu.tactics.matmul.int8 import DotKernel, DotProduct, dot_product, fills_tiles
+from tactix_cpu.tactics.matmul.product import RowSite
+
+BLOCK_BYTES = 5 << 18
+"""Bytes of a that one sweep over the panels reads: most of the second cache, for each sweep reads all of b."""
+RATES = {BYTES: 1.8e12, HALVES: 9e11}
+"""Operations per second of a core, for estimates."""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [ByteAmxTactic(), HalfAmxTactic()]
+
+
+def rows_left(when: str, x: str, rows: str, depth: int) -> list[str]:
+    """Copy the rows of ``depth`` bytes that fill no tile to ``rest``, with zeros behind them, if ``when`` holds."""
+    return [
+        f"uint8_t rest[{HIGH * depth}] __attribute__((aligned(64)));",
+        block(
+            f"if ({when} && {rows} % {SIDE})",
+            f"const int64_t odd = {rows} % {HIGH};",
+            f"memcpy(rest, {x} + ({rows} - odd) * {depth}, odd * {depth});",
+            f"memset(rest + odd * {depth}, 0, ({HIGH} - odd) * {depth});",
+        ),
+    ]
+
+
+def shared_out(rows: str, panels: int, kind: str, first: Sequence[str], walk: str, pending: str) -> str:
+    """A walk over this thread's part ``g`` of so many rows of blocks and panels, after the lines ``first``.
+
+    There are sums of the block that is multiplied and of the one before, of which ``pending`` tells the place.
+    """
+    return "\n".join([
+        "int64_t g[4];", f"TX_NAME(grid)({rows}, {panels}, tid, nt, g);", "if (g[0] >= g[1] || g[2] >= g[3]) return;",
+        f"{kind} sums[2][{SIDE * SIDE}] __attribute__((aligned(64)));", f"const {kind}* old = sums[1];", "int at = 0;",
+        *first, "TX_NAME(begin)();", walk, f"TX_NAME(rest)(a, old, {pending});", "_tile_release();",
+    ])  # fmt: skip
+
+
+def multiply(call: str, upper: str, lower: str, pitch: int) -> list[str]:
+    """One step of a block: tiles of rows ``pitch`` bytes apart times the step of a panel at ``w``, which moves on."""
+    return [
+        f"_tile_loadd(4, {upper}, {pitch});", f"_tile_loadd(6, w, {4 * SIDE});",
+        f"_tile_loadd(7, w + {DEEP}, {4 * SIDE});", f"_tile_loadd(5, {lower}, {pitch});",
+        *(f"_tile_{call}({2 * t + c}, {4 + t}, {6 + c});" for t in range(2) for c in range(2)),
+        f"w += {DEEP * SIDE};",
+    ]  # fmt: skip
+
+
+def ask_ahead() -> list[str]:
+    """Ask for so many ``lines`` of the panel after, at ``next``, which moves on."""
+    return [
+        loop("q", "0", "lines", f"__builtin_prefetch(next + q * {DEEP}, 0, 2);"), f"next += lines * {DEEP};",
+    ]  # fmt: skip
+
+
+def tiles_from(first: str) -> list[str]:
+    """Load the four tiles of sums, all rows the same."""
+    return [f"_tile_loadd({2 * t + c}, {first} + {c * HIGH}, 0);" for t in range(2) for c in range(2)]
+
+
+def tiles_to(sums: str) -> list[str]:
+    """Store the four tiles of sums as 32 rows."""
+    at = [(2 * t + c, t * HIGH * SIDE + c * HIGH) for t in range(2) for c in range(2)]
+    return [f"_tile_stored({n}, {sums} + {place}, {4 * SIDE});" for n, place in at]
+
+
+class ByteAmxTactic(Tactic):
+    """u8 or i8 times constant i8, of a depth that fills tiles; rows may be symbolic."""
+
+    key = "tactix.c_int8_amx@1"
+    implements: tuple[str, ...] = ("tactix.IntegerMatMul@1",)
+    source = "c"
+    by_signature = True
+    dot: Dot = BYTES
+    requires = BYTES.unit
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        p = dot_product(node, self.dot)
+        if isinstance(p, Reject):
+            return p
+        if not fills_tiles(p, device):
+            return Reject("it needs AMX, a depth that fills tiles, and more than a few rows")
+        return [Variant.of(rows=SIDE, vectors=SIDE // HIGH)]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        p = dot_product(node, self.dot)
+        assert isinstance(p, DotProduct)
+        if not symbols(p.m) <= set(ctx.opt):
+            return None
+        rows, columns = (-(-evaluate(d, ctx.opt) // SIDE) * SIDE for d in (p.m, p.n))
+        work = 2 * rows * columns * p.k / RATES[self.dot] + rows * columns * 2e-10
+        return 1e-6 + work / max(1, ctx.threads) + p.k * p.n * self.dot.size / 4e10
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        p = dot_product(node, self.dot)
+        assert isinstance(p, DotProduct)
+        return _Kernel(p, node, variant, ctx).artifact()
+
+
+class HalfAmxTactic(ByteAmxTactic):
+    """bf16 times constant bf16, of a depth that fills tiles; rows may be symbolic."""
+
+    key = "tactix.c_bf16_amx@1"
+    implements = ("tactix.WideMatMul@1", "tactix.MatMul@1", "tactix.Gemm@1")
+    dot = HALVES
+    requires = HALVES.unit
+
+
+class _Kernel(DotKernel):
+    """Writes one kernel."""
+
+    def artifact(self) -> KernelArtifact:
+        """The kernel as data."""
+        p, dot, axis = self.p, self.p.dot, 0 if self.p.turned else 1
+        first = byte.starts(self.node, p.inputs, self.panels * SIDE, axis, dot, flipped=False)
+        self.x = self.args.input(p.inputs[0])
+        self.w = self.args.constant("b", self._packed(), dot.weights)
+        self.first = self.args.constant("first", first, dot.sums)
+        pending = f"const {dot.element}* sums, int64_t row, int64_t stop, int64_t col"
+        self.functions.add("rest", pending, [self._finish(SIDE)])
+        self._product(pending)
+        body = self._blocks()
+        helpers = f"{text_of('amx.h')}{GRID}{self.functions.text()}"
+        made = kernel(self.args, [body], self.ctx, helpers=helpers, preludes=byte.preludes())
+        return byte.without_fma(made) if byte.rounds_sums(p.epi.results) else made
+
+    def _finish(self, most: int) -> str:
+        """Statements that take at most so many rows of ``sums`` from ``row`` on to the outputs."""
+        p = self.p
+        left = "" if p.n % SIDE == 0 else f"({p.n} - col)"
+        site = RowSite(self.args, p.lead, p.n, self.lanes, left)
+        tile = DotTile(p.dot, (0,), SIDE // HIGH, self.lanes)
+        body = tile.finish_saved(p.epi, site, "rows", False)
+        if left:
+            body = "\n".join([
+                block(f"if ({left} >= {SIDE})", body), block("else", tile.finish_saved(p.epi, site, "rows", True)),
+            ])  # fmt: skip
+        rows = f"const int64_t rows = stop - row < {most} ? stop - row : {most};"
+        return block("", rows, body, "row += rows;", f"sums += rows * {SIDE};")
+
+    def _product(self, pending: str) -> None:
+        """The function that multiplies two tiles of rows with a panel, and meanwhile finishes the block before."""
+        p = self.p
+        call = "dpbf16ps" if p.dot is HALVES else "dpbssd" if p.flip else "dpbusd"
+        depth, kind = p.k * p.dot.size, p.dot.element
+        step = [
+            *multiply(call, "upper + k", "lower + k", depth), *ask_ahead(), self._finish(-(-SIDE * DEEP // depth)),
+        ]  # fmt: skip
+        parameters = (
+            "const uint8_t* upper, const uint8_t* lower, const int8_t* w, const int8_t* next, int64_t lines, "
+            f"const {kind}* first, {kind}* made, {pending}"
+        )
+        walk = loop("k", "0", str(depth), *step, step=DEEP)
+        self.functions.add("product", parameters, [*tiles_from("first"), walk, *tiles_to("made")])
+
+    def _blocks(self) -> str:
+        """Loops over this thread's blocks: rows that stay in the cache, panels, rows."""
+        p, m = self.p, self.args.dim(self.p.m)
+        depth = p.k * p.dot.size
+        most = max(1, BLOCK_BYTES // (SIDE * depth))
+        tiles = self.args.dim(ceildiv(p.m, SIDE))
+        x = f"(const uint8_t*){self.x}"
+        inner = [
+            f"const int64_t from = t * {SIDE}, end = from + {SIDE} < {m} ? from + {SIDE} : {m};",
+            f"const uint8_t* upper = end - from < {HIGH} ? rest : {x} + from * {depth};",
+            f"const uint8_t* lower = end - from < {SIDE} ? rest : upper + {HIGH * depth};",
+            f"TX_NAME(product)(a, upper, lower, panel, after + (t - u) * lines * {depth}, lines, "
+            f"{self.first} + p * {SIDE}, sums[at], old, row, stop, col);",
+            f"old = sums[at]; row = from; stop = end; col = p * {SIDE}; at = 1 - at;",
+        ]
+        panel = [
+            f"const int8_t* panel = (const int8_t*){self.w} + p * {depth * SIDE}, *after = panel + {depth * SIDE};",
+            loop("t", "u", "next", *inner),
+        ]
+        walk = [
+            f"const int64_t next = u + {most} < g[1] ? u + {most} : g[1];",
+            f"const int64_t lines = ({SIDE - 1} + next - u) / (next - u);",
+            loop("p", "g[2]", "g[3]", *panel),
+        ]
+        first = [*rows_left(f"g[1] == {tiles}", x, m, depth), "int64_t row = 0, stop = 0, col = 0;"]
+        return shared_out(
+            tiles, self.panels, p.dot.element, first, loop("u", "g[0]", "g[1]", *walk, step=most), "row, stop, col"
+        )

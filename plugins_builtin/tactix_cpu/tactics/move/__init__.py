@@ -1,0 +1,1 @@
+"""Layers that move, pick or make elements."""

@@ -1,0 +1,33 @@
+"""Pointwise groups that give bytes, as c_pointwise, but rounded after every operation, so that bytes come out equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dtypes import DType
+from tactix_cpu.tactics.dot_tile import without_fma
+from tactix_cpu.tactics.pointwise.tactic import PointwiseTactic
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [BytePointwiseTactic()]
+
+
+class BytePointwiseTactic(PointwiseTactic):
+    """The variants of c_pointwise, for groups with a result of bytes that are made of floats."""
+
+    key = "tactix.c_int8_pointwise@1"
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        bytes_ = any(v.spec.dtype in (DType.INT8, DType.UINT8) for v in node.outputs)
+        if not bytes_ or len(node.body.nodes) < 2:
+            return Reject("it makes bytes of floats by several steps")
+        return super().variants(node, device)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return without_fma(super().compile(node, variant, ctx))

@@ -1,0 +1,116 @@
+"""LSTM and GRU: one product of all steps with the input weights, then the steps one after the other.
+
+Weights are packed so that a panel holds all gates of one vector of hidden units; a tile then has everything that the
+new state of these units needs. The first launch is shared by all threads. The second is split by direction and by rows
+of the batch, since a step needs the whole state of the step before: one direction of one sequence is one thread's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import Dim, evaluate, symbols
+from tactix.words.dtypes import DType
+from tactix_codegen.c import tile as c_tile
+from tactix_cpu.tactics.rnn.kernel import GRUKernel, LSTMKernel, one_pass
+
+DTYPES = (DType.FP32, DType.BF16)
+DEFAULTS = {"tactix.LSTM@1": ("sigmoid", "tanh", "tanh"), "tactix.GRU@1": ("sigmoid", "tanh")}
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """x: (steps, batch, inputs), directions and hidden units; -1 for an absent bias or state.
+
+    ``dtype``: of x, the weights and the results; ``states``: the code of the first states' dtype.
+    """
+
+    x: int
+    w: int
+    r: int
+    bias: int
+    h: int
+    c: int
+    steps: Dim
+    batch: Dim
+    inputs: int
+    hidden: int
+    directions: int
+    gates: int
+    reverse: bool
+    linear_before_reset: bool
+    dtype: DType
+    states: str
+
+
+def recurrence(node: Node) -> Recurrence | Reject:
+    """What an LSTM or GRU node computes, or why this kernel cannot take it."""
+    key, a = node.layer.key, node.attrs
+    if node.is_fused:
+        return Reject("an epilogue is not fused by this tactic")
+    ids = (*node.body.nodes[0].inputs, *(-1,) * 8)
+    specs = [node.given[i].spec if i >= 0 else None for i in ids]
+    x, w, r = (s for s in specs[:3] if s is not None)
+    names = tuple(n.lower() for n in a.activations)
+    if names not in ((), DEFAULTS[key] * a.directions):
+        return Reject("other activations than the default ones")
+    if a.layout or a.clip or getattr(a, "input_forget", False):
+        return Reject("layout 1, clip and input_forget are not done by this tactic")
+    if specs[4] is not None or specs[7] is not None:
+        return Reject("sequence_lens and peepholes are not done by this tactic")
+    rest = {s.dtype for s in specs[3:] if s is not None}
+    if x.dtype not in DTYPES or any(s.dtype is not x.dtype for s in (w, r)) or not rest <= {x.dtype, DType.FP32}:
+        return Reject("this kernel takes float32 or bfloat16, beside which biases and states may be float32")
+    given = {s.dtype for s in specs[5:7] if s is not None}
+    if len(given) > 1:
+        return Reject("the first states have different dtypes")
+    if not all(s is None or s.is_const for s in specs[1:4]) or any(d == 0 for d in (*x.shape, *w.shape)):
+        return Reject("the weights are not constant, or a tensor is empty")
+    hidden = int(r.const.shape[2])
+    return Recurrence(
+        ids[0], ids[1], ids[2], ids[3], ids[5], ids[6], x.shape[0], x.shape[1], int(w.const.shape[2]), hidden,
+        a.directions, 4 if key.startswith("tactix.LSTM@") else 3, a.direction == "reverse",
+        bool(getattr(a, "linear_before_reset", False)), x.dtype, min(given, default=DType.FP32, key=str).value,
+    )  # fmt: skip
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [RecurrentTactic()]
+
+
+class RecurrentTactic(Tactic):
+    """float32 or bfloat16, default activations, constant weights, layout 0, all directions, initial states."""
+
+    key = "tactix.c_rnn@1"
+    implements = ("tactix.LSTM@1", "tactix.GRU@1")
+    source = "c"
+    by_signature = True
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        r = recurrence(node)
+        if isinstance(r, Reject):
+            return r
+        most = one_pass(r.gates, device) if r.gates == 3 else 12 if c_tile.registers(device) == 32 else 6
+        return [Variant.of(rows=-(-r.batch // -(-r.batch // most)) if isinstance(r.batch, int) else most)]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        r = recurrence(node)
+        assert isinstance(r, Recurrence)
+        if not symbols(r.steps * r.batch) <= set(ctx.opt):
+            return None
+        steps, batch = (evaluate(d, ctx.opt) for d in (r.steps, r.batch))
+        per_cell = r.gates * r.hidden / max(4, ctx.device.lanes) * 0.6
+        matrix = r.gates * r.hidden * r.hidden * 4 / 32
+        cells = batch * per_cell * (r.inputs / max(1, ctx.threads) + r.hidden)
+        return 1e-6 + steps * r.directions * (max(cells, matrix) + 20 * batch * r.hidden / 4) / 3e9
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        r = recurrence(node)
+        assert isinstance(r, Recurrence)
+        return (LSTMKernel if r.gates == 4 else GRUKernel)(r, node, variant, ctx).artifact()

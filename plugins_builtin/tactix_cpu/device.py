@@ -25,7 +25,7 @@ from tactix_cpu.features import ARM, BASELINE, MASK, X86, vector_bits
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from tactix_builtin.market.bench import CpuBench
+    from tactix_isolate.bench import CpuBench
 
 CPUINFO = Path("/proc/cpuinfo")
 
@@ -131,7 +131,7 @@ class CpuDevice(Device):
     @property
     def bench(self) -> type[CpuBench]:
         """What tries and times candidates on it."""
-        from tactix_builtin.market.bench import CpuBench
+        from tactix_isolate.bench import CpuBench
 
         return CpuBench
 

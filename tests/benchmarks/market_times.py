@@ -22,7 +22,7 @@ from tactix.select.bench import Bench
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import Bids, Candidate, Terms, bid
 from tactix.select.measure import interleave
-from tactix_builtin.market.bench import CpuBench
+from tactix_isolate.bench import CpuBench
 
 CASES: tuple[tuple[str, tuple[tuple[int, ...], ...], dict[str, Any]], ...] = (
     ("tactix.Relu", ((1, 64, 56, 56),), {}),

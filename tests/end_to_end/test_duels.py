@@ -12,8 +12,8 @@ import pytest
 
 import tactix
 from tactix.plan.schema import Plan
-from tactix_builtin.market.bench import CpuBench
 from tactix_cpu.compiler import CCompiler
+from tactix_isolate.bench import CpuBench
 
 pytestmark = pytest.mark.skipif(bool(CCompiler().available()), reason="no C compiler")
 

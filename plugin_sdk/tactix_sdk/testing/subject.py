@@ -15,8 +15,8 @@ from tactix.plugins.registry import Entry
 from tactix.plugins.session import Session
 from tactix.select.bench import Bench
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.market.bench import CpuBench
-from tactix_builtin.market.quarantine import Quarantine
+from tactix_isolate.bench import CpuBench
+from tactix_isolate.quarantine import Quarantine
 
 THREADS = 2
 """Of what a check runs."""

@@ -33,7 +33,7 @@ LEFT_OUT = (
     "tactix.plugins.hookspecs", "tactix_builtin.cuda.bench", "tactix_builtin.cuda.cudnn.compiler",
     "tactix_builtin.cuda.nvrtc", "tactix_builtin.cuda.renewal", "tactix_builtin.cuda.windows",
     "tactix_cpu.levels", "tactix_builtin.flavours.default", "tactix_builtin.flavours.dispatch",
-    "tactix_builtin.flavours.lean", "tactix_builtin.market", "tactix_sdk.evaluate", "tactix_sdk.kernel_text",
+    "tactix_builtin.flavours.lean", "tactix_isolate", "tactix_sdk.evaluate", "tactix_sdk.kernel_text",
 )  # fmt: skip
 """What only building needs, and other flavours; imported inside functions that no plan gets to."""
 

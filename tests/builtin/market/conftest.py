@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tactix_builtin.market import quarantine
+from tactix_isolate import quarantine
 
 sys.path.insert(0, str(Path(__file__).parent))
 

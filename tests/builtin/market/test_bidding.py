@@ -18,9 +18,9 @@ from strangers import GEMM, LOOP, RELU, installed, relu
 import tactix
 from tactix.network.definition import NetworkDefinition
 from tactix.plan import container
-from tactix_builtin.market import process, record
-from tactix_builtin.market.others import Others
-from tactix_builtin.market.quarantine import Quarantine
+from tactix_isolate import process, record
+from tactix_isolate.machine_load import Others
+from tactix_isolate.quarantine import Quarantine
 
 Rows = list[dict[str, Any]]
 

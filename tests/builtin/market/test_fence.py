@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from tactix_builtin.market.fence import FILL, MOAT, PAGE, Fence
-from tactix_builtin.market.process import outside, place
+from tactix_isolate.fence import FILL, MOAT, PAGE, Fence
+from tactix_isolate.process import outside, place
 
 SIZES = [0, 1, 63, 64, 100, PAGE - 4, PAGE, PAGE + 4, 3 * PAGE + 20]
 
@@ -41,7 +41,7 @@ def test_what_is_written_beside_a_buffer_is_found() -> None:
 
 WRITE = """
 import ctypes
-from tactix_builtin.market.fence import Fence
+from tactix_isolate.fence import Fence
 fence = Fence({size}, {alignment}, {at_end})
 {more}
 ctypes.memset(fence.address + {offset}, 7, 1)

@@ -11,7 +11,7 @@ import pytest
 
 import tactix
 from tactix.words.progress import SilentProgress
-from tactix_builtin.market import others
+from tactix_isolate import machine_load as others
 
 
 def clock(monkeypatch: pytest.MonkeyPatch, busy: list[float], own: list[float], cores: int = 2) -> None:

@@ -30,7 +30,7 @@ SCRIPT = '''"""{reason}
 It happened on {when} with tactix {tactix}. The pack must be installed, in the version that failed: {pack} {version}.
 With here=True the kernel runs in this process, for a debugger.
 """
-from tactix_builtin.market.record import replay
+from tactix_isolate.record import replay
 
 print(replay({case!r}, here=False))
 '''
@@ -100,8 +100,8 @@ def _tried(c: Candidate, node: Node, env: Env, bench: Bench, session: Session) -
 
 def _bench(session: Session, threads: int, here: bool) -> Bench:
     """One that writes nothing down."""
-    from tactix_builtin.market.bench import CpuBench
-    from tactix_builtin.market.quarantine import Quarantine
+    from tactix_isolate.bench import CpuBench
+    from tactix_isolate.quarantine import Quarantine
 
     link = LinkContext(session.devices["tactix.cpu@1"], threads, session.layers.__getitem__, warn=lambda message: None)
     if here:

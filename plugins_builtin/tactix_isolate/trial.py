@@ -26,10 +26,10 @@ from tactix.select.bench import Bench, Expected, Untriable
 from tactix.select.enumerate import Candidate, reject
 from tactix.words.dims import Env
 from tactix.words.errors import ConfigError, ExecutionError
-from tactix_builtin.market import quarantine, record
-from tactix_builtin.market.bench import CpuBench
-from tactix_builtin.market.job import Draft, Job
-from tactix_builtin.market.process import Died, Verdict, spoken
+from tactix_isolate import quarantine, record
+from tactix_isolate.bench import CpuBench
+from tactix_isolate.job import Draft, Job
+from tactix_isolate.process import Died, Verdict, spoken
 
 TIMEOUT = "TACTIX_TRIAL_TIMEOUT"
 SECONDS, ESTIMATES, LONGEST = 10.0, 100, 300.0

@@ -23,12 +23,12 @@ from tactix.select.enumerate import Bids, Candidate
 from tactix.words.dims import Env
 from tactix.words.errors import ConfigError
 from tactix.words.scratch import ScratchFolder
-from tactix_builtin.market import quarantine
-from tactix_builtin.market.others import Others
-from tactix_builtin.market.quarantine import Quarantine
+from tactix_isolate import quarantine
+from tactix_isolate.machine_load import Others
+from tactix_isolate.quarantine import Quarantine
 
 if TYPE_CHECKING:
-    from tactix_builtin.market.process import Worker
+    from tactix_isolate.process import Worker
 
 ROOMY = 1 << 30
 """Free bytes from which on files that are memory are taken for what processes share."""
@@ -46,7 +46,7 @@ class CpuBench(Bench):
     @cached_property
     def worker(self) -> Worker:
         """The process for trials; it starts when it is first asked."""
-        from tactix_builtin.market.process import Worker
+        from tactix_isolate.process import Worker
 
         return Worker(self.context.threads)
 
@@ -93,7 +93,7 @@ class CpuBench(Bench):
     def of(self, c: Candidate) -> Bench:
         if not self.is_strange(c):
             return self
-        from tactix_builtin.market.trial import Trial
+        from tactix_isolate.trial import Trial
 
         return Trial(self, c)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from tactix.words.errors import ExecutionError
-from tactix_builtin.market.worker import LENGTH
+from tactix_isolate.worker import LENGTH
 
 START_SECONDS, ASKED = 120.0, 0.1
 """How long it may take to start, and how often somebody asks meanwhile whether to stop."""
@@ -100,7 +100,7 @@ class Worker:
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tactix_builtin.market.worker"], env={**os.environ, "PYTHONPATH": path},
+                [sys.executable, "-m", "tactix_isolate.worker"], env={**os.environ, "PYTHONPATH": path},
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, start_new_session=True,
             )  # fmt: skip
         except OSError as e:

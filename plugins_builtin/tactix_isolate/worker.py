@@ -1,4 +1,4 @@
-"""The process in which strangers' kernels are tried and timed: ``python -m tactix_builtin.market.worker``.
+"""The process in which strangers' kernels are tried and timed: ``python -m tactix_isolate.worker``.
 
 Requests come on stdin: the length in 8 bytes, then a pickled tuple of a method's name and its arguments. Answers go to
 what was stdout, a line of JSON each: ``{"layout": ...}`` before a trial, ``{"fault": ...}`` before the process dies of
@@ -21,9 +21,9 @@ from typing import Any, BinaryIO
 
 from tactix.contracts.artifact import Binary
 from tactix.contracts.launcher import LinkContext, Runnable, Step, bind
-from tactix_builtin.market.fault import watch
-from tactix_builtin.market.fence import FILL, Fence
-from tactix_builtin.market.job import Job
+from tactix_isolate.fault import watch
+from tactix_isolate.fence import FILL, Fence
+from tactix_isolate.job import Job
 
 LENGTH = 8
 ALWAYS_SHARED = "TACTIX_ALWAYS_PARALLEL"

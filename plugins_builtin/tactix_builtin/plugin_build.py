@@ -37,19 +37,22 @@ def tactix_rules() -> list[Rule]:
 
 @hookimpl
 def tactix_tactics() -> list[Tactic]:
-    from tactix_builtin.cuda.tactics import all_tactics as cuda_tactics
     from tactix_cpu.tactics import all_tactics
+    from tactix_cublaslt import tactic as cublaslt
+    from tactix_cuda.tactics import all_tactics as cuda_tactics
+    from tactix_cudnn import tactic as cudnn
     from tactix_ops.tactics import all_tactics as reference_tactics
 
-    return [*reference_tactics(), *all_tactics(), *cuda_tactics()]
+    return [*reference_tactics(), *all_tactics(), *cuda_tactics(), *cublaslt.tactics(), *cudnn.tactics()]
 
 
 @hookimpl
 def tactix_compilers() -> list[Compiler]:
-    from tactix_builtin import cuda
+    import tactix_cuda as cuda
+    import tactix_cudnn as cudnn
     from tactix_cpu.compiler import compilers
 
-    return [*compilers(), *cuda.compilers()]
+    return [*compilers(), *cuda.compilers(), *cudnn.compilers()]
 
 
 @hookimpl

@@ -24,16 +24,18 @@ def tactix_layers() -> list[Layer]:
 
 @hookimpl
 def tactix_launchers() -> list[Launcher]:
-    from tactix_builtin import cuda
+    import tactix_cublaslt as cublaslt
+    import tactix_cuda as cuda
+    import tactix_cudnn as cudnn
     from tactix_cpu import launchers
     from tactix_ops import launchers as reference_launchers
 
-    return [*reference_launchers(), *launchers(), *cuda.launchers()]
+    return [*reference_launchers(), *launchers(), *cuda.launchers(), *cublaslt.launchers(), *cudnn.launchers()]
 
 
 @hookimpl
 def tactix_devices() -> list[Device]:
-    from tactix_builtin import cuda
+    import tactix_cuda as cuda
     from tactix_cpu import devices
 
     return [*devices(), *cuda.devices()]
@@ -41,7 +43,7 @@ def tactix_devices() -> list[Device]:
 
 @hookimpl
 def tactix_allocators() -> list[Allocator]:
-    from tactix_builtin import cuda
+    import tactix_cuda as cuda
     from tactix_cpu import allocators
 
     return [*allocators(), *cuda.allocators()]

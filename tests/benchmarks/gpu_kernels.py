@@ -28,17 +28,12 @@ from tactix.contracts.graph import Node  # noqa: E402
 from tactix.contracts.tactic import CompileContext, Reject, Tactic  # noqa: E402
 from tactix.select.bench import sample  # noqa: E402
 from tactix.select.compile import Toolchain, with_binary  # noqa: E402
-from tactix_builtin.cuda.device import CudaDevice, the_device  # noqa: E402
-from tactix_builtin.cuda.nvrtc import NvrtcCompiler  # noqa: E402
-from tactix_builtin.cuda.tactics import (  # noqa: E402
-    attention,
-    conv,
-    gemm,
-    gemv,
-    hopper_conv,
-    hopper_gemm,
-    hopper_stem,
-)
+from tactix_cuda.device import CudaDevice, the_device  # noqa: E402
+from tactix_cuda.nvrtc import NvrtcCompiler  # noqa: E402
+from tactix_cuda.tactics import attention, conv, gemm, gemv  # noqa: E402
+from tactix_cuda.tactics.hopper import conv as hopper_conv  # noqa: E402
+from tactix_cuda.tactics.hopper import gemm as hopper_gemm  # noqa: E402
+from tactix_cuda.tactics.hopper import stem as hopper_stem  # noqa: E402
 
 REPEATS, ROUNDS = 20, 7
 RESNET = [  # channels, height, output channels, kernel, stride, with a residual

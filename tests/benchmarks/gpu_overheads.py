@@ -20,7 +20,7 @@ import numpy as np
 
 import tactix
 from tactix.run.runtime import Runtime
-from tactix_builtin.cuda.device import CudaDevice, the_device
+from tactix_cuda.device import CudaDevice, the_device
 
 MODEL = Path(__file__).parents[1] / "models" / "mlp.onnx"
 BURST, ROUNDS = 200, 15

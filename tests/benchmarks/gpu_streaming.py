@@ -26,8 +26,8 @@ import numpy as np
 import tactix
 from tactix.run.memory import Memory
 from tactix.run.runtime import Runtime
-from tactix_builtin.cuda.device import CudaDevice, the_device
-from tactix_builtin.cuda.memory import PoolAllocator
+from tactix_cuda.device import CudaDevice, the_device
+from tactix_cuda.memory import PoolAllocator
 
 PARTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
 """Of the weights; 0 stands for the smallest budget."""

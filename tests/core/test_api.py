@@ -86,7 +86,7 @@ def test_a_context_refuses_a_profiler_that_it_would_ignore() -> None:
 
 
 def test_what_cannot_be_compiled_is_said_before_any_tactic_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tactix_builtin.cuda.nvrtc.why_missing", lambda: "cuda-python is not installed")
+    monkeypatch.setattr("tactix_cuda.nvrtc.why_missing", lambda: "cuda-python is not installed")
     builder = tactix.Builder()
     network = builder.create_network()
     (y,) = network.add_layer("tactix.Relu", [network.add_input("x", "f32", (2, 3))])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tactix_builtin.cuda.device import CudaDevice, the_device
+from tactix_cuda.device import CudaDevice, the_device
 
 BUILTIN = Path(__file__).parents[1] / "builtin"
 FOLDERS = ("cuda", "refit", "streaming", "tactics")

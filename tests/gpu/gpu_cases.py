@@ -6,14 +6,16 @@ from collections.abc import Sequence
 
 import simt
 
+import tactix_cublaslt
+import tactix_cuda
+import tactix_cudnn
 from tactix.contracts.launcher import LinkContext
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.select.bench import Bench, Expected, sample
 from tactix.select.compile import Toolchain, with_binary
-from tactix_builtin.cuda import launchers
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.memory import PoolAllocator
-from tactix_builtin.cuda.nvrtc import NvrtcCompiler
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.memory import PoolAllocator
+from tactix_cuda.nvrtc import NvrtcCompiler
 from tactix_ops.layers import all_layers
 
 
@@ -21,7 +23,11 @@ def bench(device: CudaDevice) -> Bench:
     """A bench over the device's own pool."""
     found = {x.key: x for x in all_layers()}
     context = LinkContext(device, 1, found.__getitem__)
-    return Bench(context, {x.key: x for x in launchers()}, PoolAllocator(device))
+    return Bench(
+        context,
+        {x.key: x for p in (tactix_cuda, tactix_cublaslt, tactix_cudnn) for x in p.launchers()},
+        PoolAllocator(device),
+    )
 
 
 def check_all(device: CudaDevice, cases: Sequence[simt.Case]) -> None:

@@ -12,8 +12,8 @@ import pytest
 import tactix
 from tactix.run.runtime import Runtime
 from tactix.words.errors import DTypeError, InvalidArgument
-from tactix_builtin.cuda.arrays import DeviceArray
-from tactix_builtin.cuda.device import CudaDevice
+from tactix_cuda.arrays import DeviceArray
+from tactix_cuda.device import CudaDevice
 
 pytestmark = pytest.mark.gpu
 

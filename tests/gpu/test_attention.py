@@ -9,8 +9,9 @@ import product_cases as pc
 import pytest
 from product_cases import TABLE
 
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.tactics import attention, hopper
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.tactics import attention
+from tactix_cuda.tactics.hopper import flow as hopper
 
 pytestmark = pytest.mark.gpu
 NAMES = [n for n in TABLE if n.split()[0] in ("attention",)]

@@ -16,12 +16,12 @@ from tactix.contracts.launcher import LinkContext, Step
 from tactix.plan.memory import plan_memory
 from tactix.run.runtime import Runtime
 from tactix.words.errors import AllocationError
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.foreign import GpuAllocator, PycudaAllocator
-from tactix_builtin.cuda.graph import CudaRun
-from tactix_builtin.cuda.launcher import CubinLauncher
-from tactix_builtin.cuda.memory import PoolAllocator
-from tactix_builtin.cuda.nvrtc import NvrtcCompiler
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.external_allocators import GpuAllocator, PycudaAllocator
+from tactix_cuda.graph import CudaRun
+from tactix_cuda.launcher import CubinLauncher
+from tactix_cuda.memory import PoolAllocator
+from tactix_cuda.nvrtc import NvrtcCompiler
 
 pytestmark = pytest.mark.gpu
 

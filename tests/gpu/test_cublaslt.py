@@ -10,8 +10,8 @@ import pytest
 from library_cases import cases, real
 
 import tactix
-from tactix_builtin.cuda.cublaslt.tactic import CublasLtTactic, Tf32CublasLtTactic
-from tactix_builtin.cuda.device import CudaDevice
+from tactix_cublaslt.tactic import CublasLtTactic, Tf32CublasLtTactic
+from tactix_cuda.device import CudaDevice
 
 pytestmark = pytest.mark.gpu
 

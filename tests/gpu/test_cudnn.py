@@ -14,12 +14,12 @@ from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.tactic import CompileContext, Reject, Variant
 from tactix.select.bench import Expected
 from tactix.words.errors import TactixError
-from tactix_builtin.cuda.cudnn import compiler
-from tactix_builtin.cuda.cudnn.attention_tactic import CudnnAttentionTactic
-from tactix_builtin.cuda.cudnn.compiler import CudnnCompiler
-from tactix_builtin.cuda.cudnn.convolution_tactic import CudnnConvolutionTactic
-from tactix_builtin.cuda.cudnn.plan import FAILED
-from tactix_builtin.cuda.device import CudaDevice
+from tactix_cuda.device import CudaDevice
+from tactix_cudnn import compiler
+from tactix_cudnn.attention_tactic import CudnnAttentionTactic
+from tactix_cudnn.compiler import CudnnCompiler
+from tactix_cudnn.convolution_tactic import CudnnConvolutionTactic
+from tactix_cudnn.plan import FAILED
 
 pytestmark = pytest.mark.gpu
 

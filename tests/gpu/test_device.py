@@ -17,12 +17,12 @@ from cuda_steps import ADD, SCALE, add_step, scale_step
 from tactix.contracts.artifact import Launch, Source, scalar, tensor_out
 from tactix.contracts.launcher import LinkContext, Step
 from tactix.words.errors import AllocationError, ExecutionError
-from tactix_builtin.cuda.device import CudaDevice, the_device
-from tactix_builtin.cuda.graph import COPIES, CudaRun
-from tactix_builtin.cuda.launcher import CubinLauncher
-from tactix_builtin.cuda.memory import PoolAllocator, RecyclingAllocator
-from tactix_builtin.cuda.nvrtc import NvrtcCompiler
 from tactix_codegen.cuda.target import target
+from tactix_cuda.device import CudaDevice, the_device
+from tactix_cuda.graph import COPIES, CudaRun
+from tactix_cuda.launcher import CubinLauncher
+from tactix_cuda.memory import PoolAllocator, RecyclingAllocator
+from tactix_cuda.nvrtc import NvrtcCompiler
 
 pytestmark = pytest.mark.gpu
 

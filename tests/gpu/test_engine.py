@@ -9,8 +9,8 @@ import pytest
 
 from tactix.plan import container
 from tactix.run.runtime import Runtime
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.memory import PoolAllocator, RecyclingAllocator
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.memory import PoolAllocator, RecyclingAllocator
 
 pytestmark = pytest.mark.gpu
 

@@ -6,7 +6,7 @@ import gpu_cases
 import pytest
 from product_cases import TABLE
 
-from tactix_builtin.cuda.device import CudaDevice
+from tactix_cuda.device import CudaDevice
 
 pytestmark = pytest.mark.gpu
 NAMES = [n for n in TABLE if n.split()[0] in ("gemm", "gemv")]

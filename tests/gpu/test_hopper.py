@@ -6,8 +6,8 @@ import gpu_cases
 import hopper_cases
 import pytest
 
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.tactics import hopper
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.tactics.hopper import flow as hopper
 
 pytestmark = pytest.mark.gpu
 

@@ -17,8 +17,8 @@ from test_cubins_alone import MODELS, build, run
 import tactix
 from tactix.run.runtime import Runtime
 from tactix.words.errors import AllocationError
-from tactix_builtin.cuda.device import CudaDevice
 from tactix_builtin.tools.check import Heard
+from tactix_cuda.device import CudaDevice
 from tactix_sdk.testing.memory import resident
 
 pytestmark = pytest.mark.gpu

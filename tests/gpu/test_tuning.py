@@ -23,8 +23,8 @@ from tactix.plugins.session import Session
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import Terms, bid
 from tactix.select.measure import interleave
-from tactix_builtin.cuda.bench import CudaBench, Turns
 from tactix_codegen.cuda.target import target
+from tactix_cuda.bench import CudaBench, Turns
 
 MODELS = Path(__file__).parents[1] / "models"
 

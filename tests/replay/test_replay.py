@@ -116,7 +116,7 @@ def test_what_has_another_name_is_no_change_of_text() -> None:
     [
         ('launcher: "tactix.cpu.elf@1"', 'launcher: "elf@1"'),
         ("tactix_cpu.elf@1 [unroll=2]", "elf@1 [unroll=2]"),
-        ("of tactix_builtin.cuda.bench, or so", "of <module>, or so"),
+        ("of tactix_cuda.bench, or so", "of <module>, or so"),
         ("void tactix_kernel(float x) { x.y; }", "void tactix_kernel(float x) { x.y; }"),
     ],
 )

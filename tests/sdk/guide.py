@@ -26,7 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tactix_builtin.cuda import nvrtc
+from tactix_cuda import nvrtc
 from tactix_sdk import triton
 
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.M | re.S)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sdk_site import Site
 
-from tactix_builtin.cuda import nvrtc
+from tactix_cuda import nvrtc
 from tactix_sdk import errors, onnx_converter
 from tactix_sdk.cli import main
 from tactix_sdk.testing import CHECKS, FAILED, NOTHING, PASSED, Broken, Outcome, Subject, outcome, outcomes

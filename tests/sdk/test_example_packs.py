@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sdk_site import own_cache, pip_install
 
-from tactix_builtin.cuda.device import the_device
+from tactix_cuda.device import the_device
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PACKS = sorted(p.parent.name for p in EXAMPLES.glob("*/pyproject.toml"))

@@ -12,7 +12,7 @@ import pytest
 from sdk_site import Site
 
 import tactix
-from tactix_builtin.cuda import nvrtc
+from tactix_cuda import nvrtc
 from tactix_sdk.testing import FAILED, PASSED, Subject, outcomes
 
 SOURCE = Path(__file__).parents[2] / "examples" / "acme_mish"

@@ -12,7 +12,7 @@ from acme_circular.layers import circular_pad
 from onnx import helper
 
 import tactix
-from tactix_builtin.cuda import nvrtc
+from tactix_cuda import nvrtc
 from tactix_sdk import errors
 from tactix_sdk.testing import PackTests
 

@@ -9,7 +9,7 @@ import pytest
 from acme_triton.plugin_build import TILES, matmul, matmul_kernel
 
 import tactix
-from tactix_builtin.cuda.device import the_device
+from tactix_cuda.device import the_device
 from tactix_sdk import Reject, triton
 
 missing, no_gpu = triton.why_missing(), the_device().available()

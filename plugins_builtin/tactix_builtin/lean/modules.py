@@ -30,8 +30,8 @@ STANDS_FOR = {"tactix": ENTRY, "tactix.plugins.session": "tactix_builtin.lean.se
 """Modules whose place another takes."""
 
 LEFT_OUT = (
-    "tactix.plugins.hookspecs", "tactix_builtin.cuda.bench", "tactix_builtin.cuda.cudnn.compiler",
-    "tactix_builtin.cuda.nvrtc", "tactix_builtin.cuda.renewal", "tactix_builtin.cuda.windows",
+    "tactix.plugins.hookspecs", "tactix_cuda.bench", "tactix_cudnn.compiler",
+    "tactix_cuda.nvrtc", "tactix_cuda.weight_update", "tactix_cuda.weight_windows",
     "tactix_cpu.levels", "tactix_builtin.flavours.default", "tactix_builtin.flavours.dispatch",
     "tactix_builtin.flavours.lean", "tactix_isolate", "tactix_sdk.evaluate", "tactix_sdk.kernel_text",
 )  # fmt: skip
@@ -46,7 +46,7 @@ COLD = (
     "tactix.contracts.graph", "tactix.contracts.importer", "tactix.contracts.layer", "tactix.contracts.region",
     "tactix.contracts.rule", "tactix.contracts.tactic", "tactix.contracts.tool", "tactix.plan.encode",
     "tactix.words.files",
-    "tactix_builtin.cuda", "tactix_cpu.mask", "tactix_builtin.embedded", "tactix_builtin.flavours.held",
+    "tactix_cublaslt", "tactix_cuda", "tactix_cudnn", "tactix_cpu.mask", "tactix_builtin.embedded", "tactix_builtin.flavours.held",
     "tactix_builtin.flavours.phased", "tactix_builtin.flavours.references", "tactix_builtin.flavours.values",
     "tactix_ops.control_launcher", "tactix_sdk.numpy_launcher", "tactix_trust.changing",
     "tactix_codegen", "tactix_sdk", *LAYERS,

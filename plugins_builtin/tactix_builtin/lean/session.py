@@ -167,16 +167,25 @@ def _trust_stores() -> Sequence[Any]:
 
 def _cuda(name: str) -> Callable[[], Sequence[Any]]:
     def objects() -> Sequence[Any]:
-        from tactix_builtin import cuda
+        from tactix_cuda import allocators, devices, launchers
 
-        return getattr(cuda, name)()  # type: ignore[no-any-return]
+        found: dict[str, Callable[[], Sequence[Any]]]
+        found = {"allocators": allocators, "devices": devices, "launchers": launchers}
+        return found[name]()
 
     return objects
 
 
+def _libraries() -> Sequence[Any]:
+    from tactix_cublaslt import launchers as cublaslt
+    from tactix_cudnn import launchers as cudnn
+
+    return [*cublaslt(), *cudnn()]
+
+
 _SOURCES: dict[str, tuple[Callable[[], Sequence[Any]], ...]] = {
     "layers": (_own_layers, _layers),
-    "launchers": (_launchers, _other_launchers, _cuda("launchers")),
+    "launchers": (_launchers, _other_launchers, _cuda("launchers"), _libraries),
     "devices": (_devices, _cuda("devices")),
     "allocators": (_allocators, _cuda("allocators")),
     "flavours": (_flavours,),

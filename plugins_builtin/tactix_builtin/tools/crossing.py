@@ -9,7 +9,7 @@ from typing import Any
 from tactix.contracts.launcher import Operand, Step
 from tactix.plan.schema import Plan
 from tactix.words import dims
-from tactix_builtin.cuda.host_launcher import CROSSING_BANDWIDTH, CROSSING_SECONDS, HostLauncher, crossings
+from tactix_cuda.host_launcher import CROSSING_BANDWIDTH, CROSSING_SECONDS, HostLauncher, crossings
 
 Rows = dict[int, dict[str, Any]]
 

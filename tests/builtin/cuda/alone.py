@@ -24,8 +24,8 @@ import numpy as np
 
 LIBRARIES = re.compile(r"nvrtc|cublas|cudnn|nvJitLink", re.IGNORECASE)
 MODULES = re.compile(
-    r"cuda\.bindings\.((_internal\.)?nvrtc|nvjitlink)|nvidia|torch|onnx$|tactix_builtin\.cuda"
-    r"\.(nvrtc|library|cublaslt\.(library|matmul|work)|cudnn\.(library|plan|graph|compiler))"
+    r"cuda\.bindings\.((_internal\.)?nvrtc|nvjitlink)|nvidia|torch|onnx$|tactix_(cuda"
+    r"\.(nvrtc|library)|cublaslt\.(library|matmul|work)|cudnn\.(library|plan|graph|compiler))"
 )
 
 
@@ -168,7 +168,7 @@ def main(which: str, *paths: str) -> None:
 
         load = Runtime(on_untrusted="allow").deserialize
     if which == "fake":
-        from tactix_builtin.cuda import device
+        from tactix_cuda import device
 
         made, api = fake()
         device.the_device = lambda: made  # type: ignore[assignment]

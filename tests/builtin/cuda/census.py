@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from tactix.contracts.layer import Layer
-from tactix_builtin.cuda.tactics import all_tactics
+from tactix_cuda.tactics import all_tactics
 from tactix_ops.layers import all_layers, control, selection, sequences, text, text_features
 
 BEGIN, END = "<!-- layers on the host: written by tests/builtin/cuda/census.py -->\n", "<!-- end -->\n"

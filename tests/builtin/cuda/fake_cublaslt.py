@@ -15,8 +15,8 @@ import numpy as np
 from fake_driver import FakeApi, Work
 
 from tactix.words.dtypes import DType
-from tactix_builtin.cuda.cublaslt.library import PRODUCT, CublasLt
-from tactix_builtin.cuda.library import Library
+from tactix_cublaslt.library import PRODUCT, CublasLt
+from tactix_cuda.library import Library
 
 NUMPY = {0: DType.FP32, 2: DType.FP16, 14: DType.BF16}
 DESC = {3: c_int, 4: c_int, 7: c_int, 8: c_uint64, 26: c_int}

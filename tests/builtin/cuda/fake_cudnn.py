@@ -16,9 +16,9 @@ import numpy as np
 from fake_driver import FakeApi, Work
 
 from tactix.words.dtypes import DType
-from tactix_builtin.cuda.cudnn import library as dnn
-from tactix_builtin.cuda.cudnn.library import C_TYPES, PRODUCT, Cudnn
-from tactix_builtin.cuda.library import Library
+from tactix_cuda.library import Library
+from tactix_cudnn import library as dnn
+from tactix_cudnn.library import C_TYPES, PRODUCT, Cudnn
 
 NUMPY = {number: dtype for dtype, number in dnn.TYPES.items()}
 ATTRIBUTES: dict[int, dict[int, int]] = {

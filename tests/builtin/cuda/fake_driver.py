@@ -15,8 +15,8 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.driver import Driver
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.driver import Driver
 
 ERRORS = {1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY", 209: "CUDA_ERROR_NO_BINARY_FOR_GPU",
           222: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",

@@ -14,8 +14,12 @@ from tactix.contracts.tactic import Reject, Variant
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.cuda.tactics import hopper, hopper_attention, hopper_conv, hopper_gemm, hopper_stem
 from tactix_codegen.cuda.target import target
+from tactix_cuda.tactics.hopper import attention as hopper_attention
+from tactix_cuda.tactics.hopper import conv as hopper_conv
+from tactix_cuda.tactics.hopper import flow as hopper
+from tactix_cuda.tactics.hopper import gemm as hopper_gemm
+from tactix_cuda.tactics.hopper import stem as hopper_stem
 
 DEVICE = target("sm_90a")
 ALONE = replace(DEVICE, cores=1)

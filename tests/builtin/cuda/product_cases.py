@@ -17,7 +17,7 @@ from tactix.contracts.tactic import Tactic
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.cuda.tactics import attention, attention_f32, conv, direct_conv, gemm, gemv
+from tactix_cuda.tactics import attention, attention_f32, conv, direct_conv, gemm, gemv
 
 GEMM, TF32_GEMM = gemm.tactics()
 (GEMV,) = gemv.tactics()

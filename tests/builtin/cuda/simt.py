@@ -26,9 +26,9 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.select.bench import Expected
 from tactix.words import dims
-from tactix_builtin.cuda.maps import TensorMap, maps_of
 from tactix_codegen.cuda import text
 from tactix_codegen.cuda.target import target
+from tactix_cuda.tensor_maps import TensorMap, maps_of
 
 HERE = Path(__file__).parent
 DEVICE = target("sm_90")

@@ -17,7 +17,7 @@ from tactix.contracts.graph import Node
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, NHWC, TensorSpec
-from tactix_builtin.cuda.tactics import all_tactics
+from tactix_cuda.tactics import all_tactics
 
 TACTICS = {t.key.split(".")[1].removesuffix("@1").removeprefix("cuda_"): t for t in all_tactics()}
 FLOATS = ("f32", "f16", "bf16")

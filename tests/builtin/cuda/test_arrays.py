@@ -17,11 +17,11 @@ from test_engine import here as _here
 from tactix.run.runtime import Runtime
 from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError, InvalidArgument, TactixError
-from tactix_builtin.cuda import dlpack
-from tactix_builtin.cuda.arrays import DeviceArray
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.memory import PoolAllocator
-from tactix_builtin.cuda.nvrtc import why_missing
+from tactix_cuda import dlpack
+from tactix_cuda.arrays import DeviceArray
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.memory import PoolAllocator
+from tactix_cuda.nvrtc import why_missing
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 here = _here

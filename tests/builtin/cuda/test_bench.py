@@ -18,10 +18,10 @@ from tactix.contracts.tactic import Variant
 from tactix.select.bench import Expected
 from tactix.words.errors import AllocationError
 from tactix.words.tensor import NHWC
-from tactix_builtin.cuda import bench as tuning
-from tactix_builtin.cuda.bench import ROWS, CudaBench, Turns, rows_of
-from tactix_builtin.cuda.launcher import CubinLauncher
-from tactix_builtin.cuda.memory import RecyclingAllocator
+from tactix_cuda import bench as tuning
+from tactix_cuda.bench import ROWS, CudaBench, Turns, rows_of
+from tactix_cuda.launcher import CubinLauncher
+from tactix_cuda.memory import RecyclingAllocator
 
 F16, F32 = np.float16, np.float32
 CODE = Binary(b"code", "k_x")

@@ -7,8 +7,8 @@ from breadth_cases import TABLE
 from test_gemm_compile import TARGETS, fits
 
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix_builtin.cuda import nvrtc
 from tactix_codegen.cuda.target import target
+from tactix_cuda import nvrtc
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.why_missing()), reason="needs NVRTC")
 

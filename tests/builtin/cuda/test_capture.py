@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from fake_driver import FakeKernel, Work, fake_device
 
-from tactix_builtin.cuda.capture import CapturedNode
-from tactix_builtin.cuda.driver import CudaFailure
-from tactix_builtin.cuda.graph import Graph
-from tactix_builtin.cuda.launcher import Start
+from tactix_cuda.capture import CapturedNode
+from tactix_cuda.driver import CudaFailure
+from tactix_cuda.graph import Graph
+from tactix_cuda.launcher import Start
 
 
 def fill(grid: Any, to: int, size: int, value: int, width: int) -> None:

@@ -15,7 +15,7 @@ from test_products_run import Mutated
 
 from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.tactic import CompileContext, Reject, Variant
-from tactix_builtin.cuda.tactics import attention
+from tactix_cuda.tactics import attention
 
 
 def offered(case: simt.Case) -> Sequence[Variant]:

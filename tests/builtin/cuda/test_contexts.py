@@ -19,14 +19,14 @@ from tactix.contracts.launcher import LinkContext
 from tactix.run.runtime import Runtime
 from tactix.words.errors import AllocationError, ConfigError
 from tactix.words.logger import Logger, Severity
-from tactix_builtin.cuda import device as real
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.foreign import GpuAllocator
-from tactix_builtin.cuda.launcher import CubinLauncher
-from tactix_builtin.cuda.memory import RecyclingAllocator
-from tactix_builtin.cuda.nvrtc import why_missing
-from tactix_builtin.cuda.persisting import chosen
 from tactix_codegen.compiling import symbol
+from tactix_cuda import device as real
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.external_allocators import GpuAllocator
+from tactix_cuda.launcher import CubinLauncher
+from tactix_cuda.memory import RecyclingAllocator
+from tactix_cuda.nvrtc import why_missing
+from tactix_cuda.persisting import chosen
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 

@@ -11,7 +11,7 @@ import alone
 import pytest
 
 import tactix
-from tactix_builtin.cuda.nvrtc import why_missing
+from tactix_cuda.nvrtc import why_missing
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 
@@ -58,7 +58,7 @@ sys.path[:0] = [{folder!r}]
 import alone
 alone.block("")
 import ctypes
-for name in ("cuda.bindings.nvrtc", "nvidia", "tactix_builtin.cuda.nvrtc"):
+for name in ("cuda.bindings.nvrtc", "nvidia", "tactix_cuda.nvrtc"):
     try:
         __import__(name)
     except ImportError as e:

@@ -23,14 +23,14 @@ from tactix.words.dims import sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import ExecutionError, PlanCompatibilityError, PlanFormatError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.cuda import nvrtc
-from tactix_builtin.cuda.cublaslt.launcher import CublasLtLauncher
-from tactix_builtin.cuda.cublaslt.library import CublasLt
-from tactix_builtin.cuda.cublaslt.matmul import Algorithm, Matmul, Problem
-from tactix_builtin.cuda.cublaslt.tactic import CublasLtTactic, Tf32CublasLtTactic
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.library import LibraryFailure, Product, load
 from tactix_codegen.cuda.target import required_features
+from tactix_cublaslt.launcher import CublasLtLauncher
+from tactix_cublaslt.library import CublasLt
+from tactix_cublaslt.matmul import Algorithm, Matmul, Problem
+from tactix_cublaslt.tactic import CublasLtTactic, Tf32CublasLtTactic
+from tactix_cuda import nvrtc
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.library import LibraryFailure, Product, load
 
 CONTEXT = CompileContext(simt.DEVICE)
 
@@ -189,8 +189,8 @@ def test_a_new_address_is_used_from_the_next_run_on(monkeypatch: pytest.MonkeyPa
 def test_steps_of_both_launchers_are_one_graph() -> None:
     from cuda_steps import add_step
 
-    from tactix_builtin.cuda.graph import CudaRun
-    from tactix_builtin.cuda.launcher import CubinLauncher
+    from tactix_cuda.graph import CudaRun
+    from tactix_cuda.launcher import CubinLauncher
 
     here, node = Here(), linear()
     artifact = here.artifact(node)
@@ -254,7 +254,7 @@ def test_no_algorithm_is_no_bid() -> None:
 
 
 def test_without_a_device_it_bids_nothing_and_says_why() -> None:
-    from tactix_builtin.cuda.device import the_device
+    from tactix_cuda.device import the_device
 
     if not the_device().available():
         pytest.skip("a device is here")

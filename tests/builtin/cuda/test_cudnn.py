@@ -25,18 +25,18 @@ from tactix.words.dims import sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import CompilerError, ExecutionError, PlanCompatibilityError, PlanFormatError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.cuda.cudnn import compiler
-from tactix_builtin.cuda.cudnn.attention import Attention
-from tactix_builtin.cuda.cudnn.attention_tactic import CudnnAttentionTactic
-from tactix_builtin.cuda.cudnn.compiler import CudnnCompiler
-from tactix_builtin.cuda.cudnn.convolution import Convolution
-from tactix_builtin.cuda.cudnn.convolution_tactic import CudnnConvolutionTactic
-from tactix_builtin.cuda.cudnn.graph import Work
-from tactix_builtin.cuda.cudnn.launcher import CudnnLauncher
-from tactix_builtin.cuda.cudnn.library import Cudnn
-from tactix_builtin.cuda.cudnn.plan import Binding
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.library import LibraryFailure
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.library import LibraryFailure
+from tactix_cudnn import compiler
+from tactix_cudnn.attention import Attention
+from tactix_cudnn.attention_tactic import CudnnAttentionTactic
+from tactix_cudnn.compiler import CudnnCompiler
+from tactix_cudnn.convolution import Convolution
+from tactix_cudnn.convolution_tactic import CudnnConvolutionTactic
+from tactix_cudnn.graph import Work
+from tactix_cudnn.launcher import CudnnLauncher
+from tactix_cudnn.library import Cudnn
+from tactix_cudnn.plan import Binding
 
 CONTEXT = CompileContext(simt.DEVICE)
 

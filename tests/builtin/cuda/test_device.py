@@ -12,9 +12,9 @@ import pytest
 from fake_driver import FakeApi, fake_device
 
 from tactix.words.errors import AllocationError, ExecutionError, InvalidArgument
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.driver import Driver
-from tactix_builtin.cuda.memory import LARGE, PoolAllocator, RecyclingAllocator
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.driver import Driver
+from tactix_cuda.memory import LARGE, PoolAllocator, RecyclingAllocator
 
 
 def test_properties() -> None:

@@ -18,11 +18,11 @@ from tactix.plan import container
 from tactix.plan.compat import warnings
 from tactix.run.runtime import Runtime
 from tactix.words.errors import ConfigError, PlanCompatibilityError
-from tactix_builtin.cuda import device as real
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.memory import RecyclingAllocator
-from tactix_builtin.cuda.nvrtc import why_missing
 from tactix_codegen.compiling import symbol
+from tactix_cuda import device as real
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.memory import RecyclingAllocator
+from tactix_cuda.nvrtc import why_missing
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 

@@ -24,12 +24,12 @@ from tactix.words.dims import ceildiv
 from tactix.words.errors import AllocationError, TimingCacheError
 from tactix.words.progress import SilentProgress
 from tactix_builtin import cli
-from tactix_builtin.cuda import device as real
-from tactix_builtin.cuda import finals
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.nvrtc import why_missing
 from tactix_codegen.compiling import symbol
 from tactix_codegen.cuda.target import target
+from tactix_cuda import device as real
+from tactix_cuda import whole_plan_tuning as finals
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.nvrtc import why_missing
 
 MODELS = Path(__file__).parents[2] / "models"
 

@@ -12,10 +12,10 @@ import pytest
 from fake_driver import fake_device
 
 from tactix.words.errors import AllocationError, InvalidArgument, PluginError
-from tactix_builtin.cuda import allocators
-from tactix_builtin.cuda.device import the_device
-from tactix_builtin.cuda.foreign import GpuAllocator, PycudaAllocator
-from tactix_builtin.cuda.memory import PoolAllocator
+from tactix_cuda import allocators
+from tactix_cuda.device import the_device
+from tactix_cuda.external_allocators import GpuAllocator, PycudaAllocator
+from tactix_cuda.memory import PoolAllocator
 
 
 class Pieces:

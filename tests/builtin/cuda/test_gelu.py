@@ -11,10 +11,10 @@ import pytest
 import simt
 from tactic_cases import group, one
 
+import tactix_cuda as vectors
 from tactix.contracts.artifact import Source
 from tactix.contracts.tactic import CompileContext
 from tactix.words.dtypes import DType
-from tactix_builtin import cuda as vectors
 
 
 @pytest.mark.parametrize(("first", "last", "budget"), [(-6, 6, 0.01), (-1, 1, 0.1), (-6, -3, 2)])

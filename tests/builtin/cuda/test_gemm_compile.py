@@ -15,9 +15,9 @@ from tactix.contracts.tactic import CompileContext, Reject, Variant
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.cuda import nvrtc
-from tactix_builtin.cuda.tactics import tile
 from tactix_codegen.cuda.target import architecture, target
+from tactix_cuda import nvrtc
+from tactix_cuda.tactics import tile
 
 TARGETS = ("sm_80", "sm_90")
 pytestmark = pytest.mark.skipif(bool(nvrtc.why_missing()), reason="needs NVRTC")

@@ -16,9 +16,9 @@ from fake_driver import FakeApi, FakeKernel, PlainTypes, fake_device
 from tactix.contracts.artifact import Binary, Launch
 from tactix.contracts.launcher import LinkContext, Step
 from tactix.words.errors import AllocationError, ExecutionError, ShapeError
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.graph import COPIES, CudaRun
-from tactix_builtin.cuda.launcher import CubinLauncher
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.graph import COPIES, CudaRun
+from tactix_cuda.launcher import CubinLauncher
 
 SIZES = [1, 255, 256, 257, 1000, 100003]
 

@@ -18,12 +18,13 @@ from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.cuda import nvrtc
-from tactix_builtin.cuda.maps import maps_of
-from tactix_builtin.cuda.tactics import hopper, tile
-from tactix_builtin.cuda.tactics.gemm import LIKELY
-from tactix_builtin.cuda.tactics.tile import Work
 from tactix_codegen.cuda.target import target
+from tactix_cuda import nvrtc
+from tactix_cuda.tactics import tile
+from tactix_cuda.tactics.gemm import LIKELY
+from tactix_cuda.tactics.hopper import flow as hopper
+from tactix_cuda.tactics.tile import Work
+from tactix_cuda.tensor_maps import maps_of
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.why_missing()), reason="needs NVRTC")
 

@@ -18,8 +18,8 @@ from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dims import Dim, sym
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.cuda.tactics import hopper
-from tactix_builtin.cuda.tactics.hopper import Flow
+from tactix_cuda.tactics.hopper import flow as hopper
+from tactix_cuda.tactics.hopper.flow import Flow
 
 NAMES = [name for name in TABLE if name.split()[0] in ("gemm", "conv", "stem")]
 TURNS, TOGETHER = Flow(64, 64, 3, 2, True, 1), Flow(128, 64, 8, 2, False, 1)

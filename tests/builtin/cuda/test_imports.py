@@ -7,12 +7,14 @@ import sys
 
 TEXT = """
 import sys
-from tactix_builtin import cuda
-found = {x.key for x in cuda.launchers()}
+import tactix_cuda as cuda
+import tactix_cublaslt, tactix_cudnn
+found = {x.key for p in (cuda, tactix_cublaslt, tactix_cudnn) for x in p.launchers()}
 assert {"tactix.cuda.cubin@1", "tactix.cuda.cublaslt@1", "tactix.cuda.cudnn@1", "tactix.cuda.host@1"} <= found, found
 cuda.devices(), cuda.allocators()
-parts = "library nvrtc exchange arrays dlpack pinned tactics cublaslt.matmul cudnn.plan".split()
-loaded = [p for p in parts if "tactix_builtin.cuda." + p in sys.modules]
+parts = "cuda.library cuda.nvrtc cuda.caller_arrays cuda.arrays cuda.dlpack cuda.pinned cuda.tactics cublaslt.matmul"
+parts = (parts + " cudnn.plan").split()
+loaded = [p for p in parts if "tactix_" + p in sys.modules]
 print(loaded + [m for m in ("numpy", "cuda", "tactix_cpu.tactics") if m in sys.modules])
 """
 

@@ -17,9 +17,9 @@ from test_engine import here as _here
 
 from tactix.run.runtime import Runtime
 from tactix.words.errors import ExecutionError
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.memory import RecyclingAllocator
-from tactix_builtin.cuda.nvrtc import why_missing
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.memory import RecyclingAllocator
+from tactix_cuda.nvrtc import why_missing
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 here = _here
@@ -165,7 +165,7 @@ def test_threads_that_end(here: tuple[CudaDevice, FakeApi], plan: tuple[Any, Any
 
 
 def test_weights_travel_together(here: tuple[CudaDevice, FakeApi], monkeypatch: pytest.MonkeyPatch) -> None:
-    from tactix_builtin.cuda import pinned
+    from tactix_cuda import pinned
 
     monkeypatch.setattr(pinned, "CHUNK", 1000)
     device, api = here

@@ -14,8 +14,8 @@ from tactix.contracts.launcher import Step
 from tactix.words.dims import sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.maps import ALIGNMENT, MapMemory, TensorMap, maps_of
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.tensor_maps import ALIGNMENT, MapMemory, TensorMap, maps_of
 
 N = sym("n")
 ROWS = TensorMap(DType.FP16, (64, N), (128,), (64, 128))

@@ -11,9 +11,9 @@ from cuda_steps import ADD, SCALE
 from tactix.contracts.artifact import Source
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import BuildCancelled, CompilerError, InvalidArgument
-from tactix_builtin.cuda import nvrtc
 from tactix_codegen.compiling import symbol
 from tactix_codegen.cuda.target import target
+from tactix_cuda import nvrtc
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.why_missing()), reason=nvrtc.why_missing())
 

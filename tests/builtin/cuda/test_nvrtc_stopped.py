@@ -14,8 +14,8 @@ import pytest
 
 from tactix.contracts.artifact import Source
 from tactix.words.errors import BuildCancelled
-from tactix_builtin.cuda import nvrtc
 from tactix_codegen.cuda.target import target
+from tactix_cuda import nvrtc
 
 SOURCES = [Source("cuda_c", f"// {i}") for i in range(4 * (os.cpu_count() or 1) + 8)]
 

@@ -20,11 +20,11 @@ from tactix.contracts.launcher import LinkContext, Step
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.plan.memory import plan_memory
 from tactix.words.errors import ExecutionError
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.graph import CudaRun
-from tactix_builtin.cuda.launcher import CubinLauncher
-from tactix_builtin.cuda.order import RESIDENT, Access, Follows, Regions, follows, in_lanes
 from tactix_codegen.cuda.target import target
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.graph import CudaRun
+from tactix_cuda.graph_dependencies import RESIDENT, Access, Follows, Regions, follows, in_lanes
+from tactix_cuda.launcher import CubinLauncher
 
 
 def random_accesses(rng: Any, launches: int, buffers: int) -> tuple[list[Access], list[int], dict[int, int]]:

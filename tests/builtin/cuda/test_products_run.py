@@ -16,7 +16,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.cuda.tactics import attention, tile
+from tactix_cuda.tactics import attention, tile
 
 
 def few(case: simt.Case) -> simt.Case:

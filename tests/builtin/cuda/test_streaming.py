@@ -18,16 +18,16 @@ from test_engine import combine
 
 from tactix.words.errors import AllocationError, InvalidArgument
 from tactix.words.logger import Logger, Severity
-from tactix_builtin.cuda import device as real
-from tactix_builtin.cuda.device import CudaDevice
-from tactix_builtin.cuda.driver import Driver
-from tactix_builtin.cuda.memory import RecyclingAllocator
-from tactix_builtin.cuda.nvrtc import why_missing
-from tactix_builtin.cuda.windows import Passage
 from tactix_builtin.refit.refitter import Refitter
 from tactix_builtin.streaming.engine import StreamedEngine
 from tactix_builtin.streaming.schedule import Group
 from tactix_codegen.compiling import symbol
+from tactix_cuda import device as real
+from tactix_cuda.device import CudaDevice
+from tactix_cuda.driver import Driver
+from tactix_cuda.memory import RecyclingAllocator
+from tactix_cuda.nvrtc import why_missing
+from tactix_cuda.weight_windows import Passage
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 

@@ -14,8 +14,8 @@ from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.expr import Primitive
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words import dims
-from tactix_builtin.cuda import nvrtc
 from tactix_codegen.cuda.target import target
+from tactix_cuda import nvrtc
 from tactix_sdk.scalar_layer import pointwise
 
 GRID = 2**31 - 1

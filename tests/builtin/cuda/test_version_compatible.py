@@ -12,8 +12,8 @@ from tactix.config import BuilderFlag
 from tactix.contracts.tactic import Tactic
 from tactix.plugins.hookspecs import hookimpl
 from tactix.words.errors import ConfigError
-from tactix_builtin.cuda import nvrtc
-from tactix_builtin.cuda.tactics import all_tactics
+from tactix_cuda import nvrtc
+from tactix_cuda.tactics import all_tactics
 
 OWN, VENDOR = SumTactic("test.own@1", "+"), SumTactic("test.vendor@1", "+")
 VENDOR.vendor, VENDOR.source = True, "vendor"

@@ -12,8 +12,8 @@ from hopper_cases import TABLE as HOPPER
 
 from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix_builtin.cuda import nvrtc
 from tactix_codegen.cuda.target import target
+from tactix_cuda import nvrtc
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.why_missing()), reason="needs NVRTC")
 WAIT = "griddepcontrol.wait"

@@ -32,7 +32,7 @@ with np.load(inputs) as f: feed = dict(f)
 found = tactix_lean.load(plan).create_execution_context().run(feed)
 np.savez(outputs, *found.values())
 tops = sorted({m.partition(".")[0] for m in sys.modules} - set(sys.stdlib_module_names))
-cold = [m for m in sys.modules if m.startswith(("tactix_lean.ops.layers", "tactix_lean.builtin.cuda"))]
+cold = [m for m in sys.modules if m.startswith(("tactix_lean.ops.layers", "tactix_lean.cuda"))]
 missing = 0
 for name in ("onnx", "pluggy", "tactix", "tactix_builtin", "ml_dtypes", "click"):
     try: __import__(name)

@@ -14,7 +14,7 @@ from tactix.plugins.identity import Provider
 from tactix.select.compile import joined
 from tactix.select.enumerate import Candidate
 from tactix.words.errors import CompilerError, ToolchainError
-from tactix_builtin.cuda.bench import CudaBench
+from tactix_cuda.bench import CudaBench
 
 DEVICE = DeviceProperties("cpu", "some processor")
 

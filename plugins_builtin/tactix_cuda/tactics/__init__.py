@@ -1,0 +1,45 @@
+"""Tactics for CUDA devices."""
+
+from __future__ import annotations
+
+from tactix.contracts.tactic import Tactic
+
+MODULES = (
+    "tactics.pointwise",
+    "tactics.rows",
+    "tactics.reduce",
+    "tactics.move",
+    "tactics.pad",
+    "tactics.gather",
+    "tactics.pool",
+    "tactics.depthwise",
+    "tactics.generate",
+    "tactics.reformat",
+    "tactics.gemm",
+    "tactics.hopper.gemm",
+    "tactics.gemv",
+    "tactics.conv",
+    "tactics.hopper.conv",
+    "tactics.hopper.stem",
+    "tactics.direct_conv",
+    "tactics.attention",
+    "tactics.hopper.attention",
+    "tactics.attention_f32",
+    "tactics.plain_conv",
+    "tactics.plain_product",
+    "tactics.rnn",
+    "tactics.lines",
+    "tactics.scatter",
+    "tactics.sample",
+    "tactics.quantize",
+    "tactics.integer",
+    "tactics.host",
+)
+"""Those with tactics, in the package of CUDA."""
+
+
+def all_tactics() -> list[Tactic]:
+    """Every built-in CUDA tactic."""
+    from importlib import import_module
+
+    return [t for name in MODULES for t in import_module(f"tactix_cuda.{name}").tactics()]

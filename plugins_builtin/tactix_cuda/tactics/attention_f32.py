@@ -1,0 +1,128 @@
+"""Attention in float32, in one pass over the keys (see lib/attention_f32.cuh): any lengths, a broadcast mask.
+
+No tensor cores are used; 16-bit floats are taken where heads are too large for the kernels that use them. Knobs:
+``warps`` of a block, query ``rows`` of a warp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import ceildiv, evaluate, prod, symbols
+from tactix.words.dtypes import DType
+from tactix_codegen.c import heads as c_heads
+from tactix_codegen.c.heads import Heads
+from tactix_codegen.c.scalar import element
+from tactix_codegen.c.text import block, ctype
+from tactix_codegen.cuda.entry import Entry, artifact
+from tactix_codegen.cuda.results import Rows
+from tactix_cuda.tactics import attention, tile
+
+MAX_DIM = 512
+KEYS = 32
+"""Keys of a stage: one for each lane of a warp."""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [PlainAttentionTactic()]
+
+
+def heads(node: Node) -> Heads | Reject:
+    """What the node computes; or why this kernel is not for it."""
+    h = attention.heads(node, (DType.FP32, *attention.KINDS), MAX_DIM)
+    if isinstance(h, Heads) and h.dtype is not DType.FP32 and max(h.d, h.e) <= attention.MAX_DIM:
+        return Reject("tensor cores multiply heads of this size")
+    return h
+
+
+class PlainAttentionTactic(Tactic):
+    """float32, and 16-bit floats of large heads; dims up to 512, symbolic batch, heads and lengths."""
+
+    key = "tactix.cuda_attention_f32@1"
+    implements = c_heads.LAYERS
+    device = "cuda"
+    source = "cuda_c"
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        h = heads(node)
+        if isinstance(h, Reject):
+            return h
+        limit = int(device.facts.get("shared_per_block", 48 << 10))
+        options = [(4, 8), (4, 4), (8, 4), (4, 2), (4, 1), (1, 1)]
+        found = [Variant.of(warps=w, rows=r) for w, r in options if _fits(h, w, r, limit)]
+        return found or Reject(f"a block has {limit} bytes of shared memory, too little for heads of {h.d} and {h.e}")
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        h = heads(node)
+        assert isinstance(h, Heads)
+        if not symbols(prod((*h.lead, h.s, h.t))) <= set(ctx.opt):
+            return None
+        lead, s, t = (evaluate(d, ctx.opt) for d in (prod(h.lead), h.s, h.t))
+        warps, rows = int(variant.knob("warps")), int(variant.knob("rows"))
+        blocks, stages = lead * -(-s // (rows * warps)), -(-t // KEYS)
+        waves = -(-blocks // (max(1, 16 // warps) * max(1, ctx.device.cores)))
+        reads = (rows + 1) * (h.d + h.e) / 4 + 12 * rows
+        cycles = warps * max(rows * (h.d + h.e) / 4, reads) + KEYS * (h.d + h.e) / (8 * warps) + tile.LATENCY
+        return tile.START + waves * (stages * cycles + 2 * tile.LATENCY) / tile.CLOCK
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        h = heads(node)
+        assert isinstance(h, Heads)
+        warps, rows = int(variant.knob("warps")), int(variant.knob("rows"))
+        e = Entry(node, 32 * warps)
+        body = _body(h, e, node, warps * rows)
+        launch = e.launch(prod(h.lead) * ceildiv(h.s, warps * rows), _shared(h, warps, rows))
+        text = _struct(h, warps, rows) + e.kernel(*body)
+        return artifact([text], [launch], [e], ctx, more=("ptx.cuh", "attention_f32.cuh"))
+
+
+def _fits(h: Heads, warps: int, rows: int, limit: int) -> bool:
+    """Whether a block has the shared memory, and a thread the registers, where heads are large."""
+    return _shared(h, warps, rows) <= limit and rows * _wide_pitch(h) <= 8 * 256
+
+
+def _pitch(dim: int) -> int:
+    """Elements from row to row in shared memory: whole accesses of 16 bytes, no two lanes' in one bank."""
+    return -(-dim // 4) * 4 + 4
+
+
+def _shared(h: Heads, warps: int, rows: int) -> int:
+    return 4 * ((warps * rows + KEYS) * _pitch(h.d) + KEYS * _wide_pitch(h) + warps * rows * KEYS)
+
+
+def _wide_pitch(h: Heads) -> int:
+    return -(-h.e // 32) * 32
+
+
+def _struct(h: Heads, warps: int, rows: int) -> str:
+    """The constants that tx_attend_f32 asks for."""
+    values = {
+        "WARPS": warps, "ROWS": rows, "DEPTH": h.d, "WIDE": h.e, "LANES": _wide_pitch(h) // 32,
+        "DEPTH_PITCH": _pitch(h.d), "WIDE_PITCH": _wide_pitch(h),
+    }  # fmt: skip
+    kind, value = ctype(h.dtype), element(h.dtype, "x")
+    return attention.constants(values, block(f"TX_INLINE float number({kind} x)", f"return {value};"))
+
+
+def _body(h: Heads, e: Entry, node: Node, rows: int) -> list[str]:
+    s, t = e.dim(h.s), e.dim(h.t)
+    sizes = [e.dim(d) for d in h.lead]
+    store = Rows(e, node, h.epi, h.rows, h.width).store(1)
+    row, column = h.place(e, "item", "first + r")
+    none = "0.0f" if h.nan_to_zero else "TX_NAN"
+    call = f"tx_attend_f32<TX_NAME(heads)>({attention.matrices(h, e)}, first, {s}, keys, memory, {none},"
+    put = block("[&](int r, int c, float sum)", f"if (first + r >= {s}) return;", "const float v[1] = {sum};",
+                f"const int64_t row = {row};", f"const int col = {column} + c;", store)  # fmt: skip
+    return [
+        "TX_SHARED(shared);",
+        "float* memory = (float*)shared;",
+        f"const int64_t tiles = {e.dim(ceildiv(h.s, rows))}, item = blockIdx.x / tiles;",
+        f"const int64_t first = blockIdx.x % tiles * {rows};",
+        attention.seen_keys(attention.sight(h, node), rows, t),
+        f"{call}\n{attention.score(h, e, sizes, s)},\n{put});",
+    ]

@@ -1,0 +1,195 @@
+"""Convolution as a product of windows and packed weights, over channels-last activations.
+
+A stage of k is some channels of one or more taps; windows are copied from the image as they are needed. Channels that
+do not fill copies of 16 bytes (8 for up to four) are padded by a first launch; images of up to four channels are read
+linear there. Knobs: those of a Tile, ``split`` as in gemm, ``channels`` of a padded pixel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact, Launch, Packed
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import Dim, ceildiv, evaluate, prod, symbols
+from tactix.words.dtypes import DType
+from tactix.words.tensor import LINEAR, NHWC, Format
+from tactix_codegen.c.text import block, ctype
+from tactix_codegen.cuda import window
+from tactix_codegen.cuda.entry import Entry, artifact
+from tactix_codegen.cuda.results import Rows
+from tactix_codegen.cuda.window import Window
+from tactix_cuda.tactics import tile
+from tactix_cuda.tactics.tile import Tile, Work, tile_of
+from tactix_cuda.tactics.tiled import Tiled
+
+FEW_CHANNELS = 4
+PAD_THREADS = 256
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [ConvTactic(), Tf32ConvTactic()]
+
+
+class ConvTactic(Tactic):
+    """float16, bfloat16 and float32, summed in float32; one group, constant weights."""
+
+    key = "tactix.cuda_conv@1"
+    implements = ("tactix.Convolution@1", "tactix.WideConvolution@1")
+    device = "cuda"
+    source = "cuda_c"
+
+    def kind(self, dtype: DType) -> str:
+        """How operands of that dtype are multiplied; empty if they are not."""
+        return tile.KINDS.get(dtype, "")
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        win = window.window(node)
+        if isinstance(win, Reject):
+            return win
+        kind = self.kind(win.dtype)
+        if not kind or win.group != 1:
+            return Reject("it takes one group of a dtype that is multiplied in tiles")
+        found = window.formats(node, win, _source(win))
+        if isinstance(found, Reject):
+            return found
+        outputs, channels = (NHWC,) * len(node.outputs), _channels(win)
+        choices = tile.best([_work(win, channels, s) for s in win.sizes()], tile.tiles(kind, device), device)
+        return [Variant.of(found, outputs, **vars(t), split=s, channels=channels) for t, s in choices]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        win = window.window(node)
+        assert isinstance(win, Window)
+        if not symbols(prod((win.n, *win.size, *win.out))) <= set(ctx.opt):
+            return None
+        channels = variant.knob("channels")
+        w = _work(win, channels, dict(ctx.opt))
+        padding = 0.0
+        if channels != win.c:
+            elements = evaluate(win.n * win.size[0] * win.size[1], dict(ctx.opt)) * (channels + win.c)
+            padding = tile.START + elements * win.dtype.itemsize / tile.BANDWIDTH
+        return padding + tile.seconds(w, tile_of(variant), variant.knob("split"), ctx.device)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        win = window.window(node)
+        assert isinstance(win, Window)
+        return _compile(win, node, variant, ctx)
+
+
+class Tf32ConvTactic(ConvTactic):
+    """float32 with operands rounded to 10 bits of mantissa."""
+
+    key = "tactix.cuda_tf32_conv@1"
+    numerics = "tf32"
+
+    def kind(self, dtype: DType) -> str:
+        return "tf32" if dtype is DType.FP32 else ""
+
+
+def _channels(win: Window) -> int:
+    """Channels of a pixel as they are read: whole copies of 16 bytes, or of 8 for few channels."""
+    unit = 4 if win.c <= FEW_CHANNELS else 16 // win.dtype.itemsize
+    return -(-win.c // unit) * unit
+
+
+def _source(win: Window) -> Format:
+    return LINEAR if win.c < FEW_CHANNELS else NHWC
+
+
+def _work(win: Window, channels: int, size: dict[str, int]) -> Work:
+    image = evaluate(win.n * win.size[0] * win.size[1], size) * channels
+    return Work(1, evaluate(win.pixels, size), win.co, win.taps * channels, image)
+
+
+def pack_weights(win: Window, channels: int, t: Tile) -> Packed:
+    """(panels of output channels, stages, output channels, taps and channels of a stage), zero outside."""
+    depth, panels = win.taps * channels, -(-win.co // t.cols)
+    stages = -(-depth // t.depth)
+    steps: tuple[tuple[str, Any], ...] = (
+        ("reshape", (win.co, win.c, win.taps)), ("transpose", (0, 2, 1)),
+        ("pad", ((0, 0), (0, 0), (0, channels - win.c))), ("reshape", (win.co, depth)),
+        ("pad", ((0, panels * t.cols - win.co), (0, stages * t.depth - depth))),
+        ("reshape", (panels, t.cols, stages, t.depth)), ("transpose", (0, 2, 1, 3)),
+    )  # fmt: skip
+    return Packed(win.w, steps)
+
+
+def _compile(win: Window, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+    t, channels = tile_of(variant), int(variant.knob("channels"))
+    stages = -(-win.taps * channels // t.depth)
+    made = Tiled(node, t, 1, win.pixels, win.co, stages, variant.knob("split"))
+    e, image = made.entry, win.n * win.size[0] * win.size[1] * (channels * t.size)
+    padded = channels != win.c
+    x = e.workspace(made.workspace, f"{ctype(win.dtype)}") if padded else e.input(win.x)
+    loaders = [*_windows(win, made, x, channels), *_weights(win, made, channels)]
+
+    def rows(entry: Entry) -> Rows:
+        return Rows(entry, node, win.epi, win.lead, win.co, window.pointers(node, win, entry))
+
+    texts, launches, entries = made.finish(loaders, t.warp(), rows)
+    if not padded:
+        return artifact(
+            [_geometry(win, channels, t), *texts], launches, entries, ctx, more=tile.PRELUDES, workspace=made.workspace
+        )
+    pad = Entry(node, PAD_THREADS, "pad")
+    first = _pad(pad, win, channels, made.workspace, variant.input_format(win.x))
+    head = [_geometry(win, channels, t), first[0]]
+    workspace = made.workspace + image
+    return artifact(
+        [*head, *texts], [first[1], *launches], [pad, *entries], ctx, more=tile.PRELUDES, workspace=workspace
+    )
+
+
+def _geometry(win: Window, channels: int, t: Tile) -> str:
+    """The constants that tx_windows asks for."""
+    values = {
+        "CHANNEL": channels * t.size, "DOWN": win.kernel[0], "ACROSS": win.kernel[1], "STRIDE_Y": win.strides[0],
+        "STRIDE_X": win.strides[1], "DILATION_Y": win.dilations[0], "DILATION_X": win.dilations[1],
+        "TOP": win.begins[0], "LEFT": win.begins[1],
+    }  # fmt: skip
+    return block("struct TX_NAME(window)", *(f"static const int {k} = {v};" for k, v in values.items())) + ";\n"
+
+
+def _windows(win: Window, made: Tiled, x: str, channels: int) -> list[str]:
+    """Declare the loader of windows; of rows where a window is a pixel."""
+    t, e = made.tile, made.entry
+    piece = next(b for b in (16, 8, 4, 2) if channels * t.size % b == 0)
+    shape = f"{t.rows}, {t.chunks}, {t.threads}, {piece}"
+    if win.is_pointwise:
+        row = f"(int64_t){channels * t.size}"
+        return [f"tx_rows<{shape}> a;", f"a.start({x}, row0, {e.dim(win.pixels)}, {row}, {row});"]
+    sizes = ", ".join(f"(int){e.dim(d)}" for d in (*win.size, *win.out))
+    start = f"a.start({x}, row0, {e.dim(win.pixels)}, {sizes});"
+    return [f"tx_windows<{shape}, TX_NAME(window)> a;", start]
+
+
+def _weights(win: Window, made: Tiled, channels: int) -> list[str]:
+    t = made.tile
+    w = made.entry.constant("w", pack_weights(win, channels, t), win.dtype)
+    panel = int(made.stages) * t.cols * t.depth  # type: ignore[arg-type]
+    return [f"tx_packed<{t.cols}, {t.chunks}, {t.threads}> b;", f"b.start({w} + (int64_t)j * {panel});"]
+
+
+def _pad(e: Entry, win: Window, channels: int, offset: Dim, fmt: Format) -> tuple[str, Launch]:
+    """The launch that copies the image with channels last and padded by zeros."""
+    kind, width = ctype(win.dtype), min(channels, 16 // win.dtype.itemsize)
+    groups, plane = channels // width, win.size[0] * win.size[1]
+    x, to, pixels = e.input(win.x), e.workspace(offset, kind), win.n * plane
+    if fmt.is_linear:
+        element = f"{x}[(pixel / {e.dim(plane)} * {win.c} + c) * {e.dim(plane)} + pixel % {e.dim(plane)}]"
+    else:
+        element = f"{x}[pixel * {win.c} + c]"
+    body = [
+        f"const int64_t t = (int64_t)blockIdx.x * {PAD_THREADS} + threadIdx.x, pixel = t / {groups};",
+        f"if (pixel >= {e.dim(pixels)}) return;",
+        f"tx_pack<{kind}, {width}> v;",
+        "#pragma unroll",
+        block(f"for (int k = 0; k < {width}; k++)", f"const int c = (int)(t % {groups}) * {width} + k;",
+              f"v.v[k] = c < {win.c} ? {element} : ({kind})0;"),
+        f"*(tx_pack<{kind}, {width}>*)({to} + t * {width}) = v;",
+    ]  # fmt: skip
+    return e.kernel(*body), e.launch(ceildiv(pixels * groups, PAD_THREADS))

@@ -1,0 +1,156 @@
+"""Convolution of groups without tensor cores: a thread sums some neighbouring columns of an output row.
+
+Depthwise (each output channel reads one input channel, as many of them): eight channels a thread, channels last, the
+taps of a row shared between columns. Other groups: one output channel. Knobs: ``cols`` of a thread, ``channels``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import Dim, ceildiv, evaluate, symbols
+from tactix.words.tensor import NHWC
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import window
+from tactix_codegen.cuda.entry import Entry, artifact
+from tactix_codegen.cuda.results import WIDTH, Rows
+from tactix_codegen.cuda.window import Window
+from tactix_cuda.tactics import tile
+
+THREADS = 128
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [DirectConvTactic()]
+
+
+class DirectConvTactic(Tactic):
+    """float16, bfloat16 and float32, summed in float32; any groups, constant weights, channels last."""
+
+    key = "tactix.cuda_direct_conv@1"
+    implements = ("tactix.Convolution@1", "tactix.WideConvolution@1")
+    device = "cuda"
+    source = "cuda_c"
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        win = window.window(node)
+        if isinstance(win, Reject):
+            return win
+        if win.group == 1 or win.dtype not in tile.KINDS:
+            return Reject("this kernel takes groups of a float of up to 32 bits")
+        found = window.formats(node, win, NHWC)
+        if isinstance(found, Reject):
+            return found
+        outputs = (NHWC,) * len(node.outputs)
+        cols = [c for c in (4, 2, 8, 1) if not isinstance(win.out[1], int) or c == 1 or c < 2 * win.out[1]]
+        return [Variant.of(found, outputs, cols=c, channels=_channels(win)) for c in cols]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        win = window.window(node)
+        assert isinstance(win, Window)
+        elements = win.n * (win.size[0] * win.size[1] * win.c + win.out[0] * win.out[1] * win.co)
+        if not symbols(elements) <= set(ctx.opt):
+            return None
+        size, cols = dict(ctx.opt), variant.knob("cols")
+        work = evaluate(win.pixels, size) * win.co * win.taps * (win.c // win.group)
+        threads = evaluate(_threads(win, variant), size)
+        idle = max(1.0, ctx.device.cores * 512 / max(1, threads))
+        reads = 1 + (cols - 1) * win.strides[1] / win.kernel[1] / cols
+        products = work * reads / (ctx.device.cores * 64) / tile.CLOCK * idle
+        seconds: float = tile.START + max(evaluate(elements, size) * win.dtype.itemsize / tile.BANDWIDTH, products)
+        return seconds
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        win = window.window(node)
+        assert isinstance(win, Window)
+        e = Entry(node, THREADS)
+        body = _body(win, e, node, variant)
+        return artifact([e.kernel(*body)], [e.launch(ceildiv(_threads(win, variant), THREADS))], [e], ctx)
+
+
+def _channels(win: Window) -> int:
+    """Output channels of a thread: eight of a depthwise convolution, else one."""
+    depthwise = win.group == win.c == win.co
+    return next(c for c in (WIDTH, 4, 2, 1) if win.c % c == 0) if depthwise else 1
+
+
+def _threads(win: Window, v: Variant) -> Dim:
+    strips = ceildiv(win.out[1], int(v.knob("cols")))
+    return win.n * win.out[0] * strips * (win.co // int(v.knob("channels")))
+
+
+def _pack(win: Window) -> Packed:
+    """(input channels of a group, taps, output channels)."""
+    inner = win.c // win.group
+    steps: tuple[tuple[str, Any], ...] = (("reshape", (win.co, inner, win.taps)), ("transpose", (1, 2, 0)))
+    return Packed(win.w, steps)
+
+
+def _body(win: Window, e: Entry, node: Node, v: Variant) -> list[str]:
+    cols, channels, kind = int(v.knob("cols")), int(v.knob("channels")), win.dtype.value
+    rows = Rows(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
+    wide = e.dim(win.out[1])
+    put = block(
+        f"if (begin + j < {wide})",
+        "const int64_t row = line + begin + j;",
+        "const float* v = sum[j];",
+        rows.store(channels),
+    )
+    return [
+        *_place(win, e, cols, channels),
+        f"float sum[{cols}][{channels}] = {{}};",
+        *_taps(win, e, cols, channels, kind),
+        f"const int64_t line = ((int64_t)image * {e.dim(win.out[0])} + y) * {wide};",
+        "#pragma unroll",
+        block(f"for (int j = 0; j < {cols}; j++)", put),
+    ]
+
+
+def _place(win: Window, e: Entry, cols: int, channels: int) -> list[str]:
+    """Declare what the thread sums: ``col``, columns from ``begin`` on, row ``y`` of ``image``."""
+    across = win.co // channels
+    parts = e.dim(ceildiv(win.out[1], cols))
+    return [
+        f"const int64_t t = (int64_t)blockIdx.x * {THREADS} + threadIdx.x, strip = t / {across};",
+        f"const int col = (int)(t % {across}) * {channels}, begin = (int)(strip % {parts}) * {cols};",
+        f"const int y = (int)(strip / {parts} % {e.dim(win.out[0])});",
+        f"const int64_t image = strip / {parts} / {e.dim(win.out[0])};",
+        f"if (image >= {e.dim(win.n)}) return;",
+    ]
+
+
+def _taps(win: Window, e: Entry, cols: int, channels: int, kind: str) -> list[str]:
+    """Add the products of all taps and input channels."""
+    x, w = e.input(win.x), e.constant("w", _pack(win), win.dtype)
+    inner, high, wide = win.c // win.group, e.dim(win.size[0]), e.dim(win.size[1])
+    (down, across), (dy, dx), (top, left) = win.kernel, win.dilations, win.begins
+    source = "col" if win.co == win.c == win.group else f"col / {win.co // win.group} * {inner} + q"
+    at = f"{x} + ((image * {high} + iy) * {wide} + ix) * {win.c} + {source}"
+    fma = f"for (int k = 0; k < {channels}; k++) sum[j][k] = fmaf(in[k], own[k], sum[j][k]);"
+    column = [
+        f"const int ix = (begin + j) * {win.strides[1]} - {left} + s * {dx};",
+        f"if (ix < 0 || ix >= {wide}) continue;",
+        f"float in[{channels}];",
+        f"tx_load_{kind}<{channels}>(in, {at});",
+        "#pragma unroll",
+        fma,
+    ]
+    tap = [
+        f"float own[{channels}];",
+        f"tx_load_{kind}<{channels}>(own, {w} + ((int64_t)q * {win.taps} + r * {across} + s) * {win.co} + col);",
+        "#pragma unroll",
+        block(f"for (int j = 0; j < {cols}; j++)", *column),
+    ]
+    row = [
+        f"const int iy = y * {win.strides[0]} - {top} + r * {dy};",
+        f"if (iy < 0 || iy >= {high}) continue;",
+        "#pragma unroll",
+        block(f"for (int s = 0; s < {across}; s++)", *tap),
+    ]
+    return [block(f"for (int q = 0; q < {inner}; q++)", block(f"for (int r = 0; r < {down}; r++)", *row))]

@@ -1,0 +1,147 @@
+"""Products of few rows with a constant matrix: a warp walks along k for some columns, reading each weight once.
+
+Knobs: ``cols`` of a warp; ``slices``: warps that share the k of the same columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import ceildiv, evaluate, symbols
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import results, text
+from tactix_codegen.cuda.entry import Entry, artifact
+from tactix_codegen.cuda.product import Product, product
+from tactix_codegen.cuda.results import Rows
+from tactix_cuda.tactics import tile
+
+MOST_ROWS = 16
+MOST_SUMS = 32
+"""Sums that a thread holds at most."""
+WARPS = 8
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [GemvTactic()]
+
+
+class GemvTactic(Tactic):
+    """float16, bfloat16 and float32; up to 16 rows, constant b, one matrix."""
+
+    key = "tactix.cuda_gemv@1"
+    implements = ("tactix.MatMul@1", "tactix.Gemm@1", "tactix.WideMatMul@1")
+    device = "cuda"
+    source = "cuda_c"
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        p = product(node)
+        if isinstance(p, Reject):
+            return p
+        if not isinstance(p.m, int) or p.m > MOST_ROWS or p.batch or not p.can_pack or p.dtype not in tile.KINDS:
+            return Reject(f"this kernel takes up to {MOST_ROWS} rows and one constant matrix")
+        if p.a.turned and p.m > 1:
+            return Reject("this kernel takes rows that lie along k")
+        if reason := results.why_not(p.epi):
+            return Reject(reason)
+        found = [Variant.of(cols=c, slices=s) for c in (1, 2, 4) for s in (1, 2, 4, 8) if c * p.m <= MOST_SUMS]
+        return sorted(found, key=lambda v: _seconds(p, v, device))[: tile.OFFERED]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        p = product(node)
+        assert isinstance(p, Product)
+        return None if symbols(p.m) else _seconds(p, variant, ctx.device)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        p = product(node)
+        assert isinstance(p, Product)
+        e = Entry(node, 32 * WARPS)
+        body = _body(p, e, node, variant)
+        grid = ceildiv(p.n, WARPS // variant.knob("slices") * variant.knob("cols"))
+        shared = WARPS * int(p.m) * variant.knob("cols") * 4  # type: ignore[arg-type]
+        return artifact([e.kernel(*body)], [e.launch(grid, shared)], [e], ctx, more=("ptx.cuh",))
+
+
+def _seconds(p: Product, v: Variant, device: DeviceProperties) -> float:
+    """An estimate: the weights once from memory, as far as enough warps ask for them, or one warp's rounds."""
+    m, n, k = (evaluate(d, {}) for d in (p.m, p.n, p.k))
+    each = 16 // p.dtype.itemsize
+    rounds = -(-k // (32 * each * v.knob("slices")))
+    blocks = -(-n // (WARPS // v.knob("slices") * v.knob("cols")))
+    waves = -(-blocks // (max(1, device.cores) * 4))
+    together = min(4, -(-blocks // max(1, device.cores)))
+    chain = waves * (tile.LATENCY + rounds * (100 + m * v.knob("cols") * each * 2.5 * together))
+    seconds: float = tile.START + max(n * k * p.dtype.itemsize / tile.BANDWIDTH, chain / tile.CLOCK)
+    return seconds
+
+
+def _pack(p: Product, each: int) -> Packed:
+    """b as (n, k), k padded to whole accesses."""
+    n, k = (evaluate(d, {}) for d in (p.n, p.k))
+    deep = (0, -k % each)
+    if p.b.turned:
+        steps: tuple[tuple[str, Any], ...] = (("reshape", (n, k)), ("pad", ((0, 0), deep)))
+    else:
+        steps = (("reshape", (k, n)), ("transpose", (1, 0)), ("pad", ((0, 0), deep)))
+    return Packed(p.b.index, steps)
+
+
+def _body(p: Product, e: Entry, node: Node, v: Variant) -> list[str]:
+    m, n, k, cols, slices = int(p.m), int(p.n), int(p.k), int(v.knob("cols")), int(v.knob("slices"))  # type: ignore[arg-type]
+    each, kind, groups = 16 // p.dtype.itemsize, p.dtype.value, WARPS // slices
+    deep = -(-k // each) * each
+    x, w = e.input(p.a.index), e.constant("b", _pack(p, each), p.dtype)
+    fma = f"for (int i = 0; i < {each}; i++) sum[r][c] = fmaf(x[i], w[c][i], sum[r][c]);"
+    multiply = [
+        f"float w[{cols}][{each}];",
+        "#pragma unroll",
+        f"for (int c = 0; c < {cols}; c++)",
+        f"    tx_load_{kind}<{each}>(w[c], {w} + (int64_t)(col0 + c < {n} ? col0 + c : 0) * {deep} + k);",
+        "#pragma unroll",
+        block(f"for (int r = 0; r < {m}; r++)", f"float x[{each}];", *_row(p, x, k, each),
+              "#pragma unroll", f"for (int c = 0; c < {cols}; c++)", "#pragma unroll", fma),
+    ]  # fmt: skip
+    start = f"(warp % {slices} * 32 + lane) * {each}"
+    fold = "for (int o = 16; o; o /= 2) sum[r][c] += __shfl_xor_sync(0xffffffffu, sum[r][c], o);"
+    keep = f"if (lane == 0) part[(warp * {m} + r) * {cols} + c] = sum[r][c];"
+    return [
+        "TX_SHARED(memory);",
+        "float* part = (float*)memory;",
+        "const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;",
+        f"const int col0 = (blockIdx.x * {groups} + warp / {slices}) * {cols};",
+        f"float sum[{m}][{cols}] = {{}};",
+        block(f"for (int k = {start}; k < {deep}; k += {32 * slices * each})", *multiply),
+        "#pragma unroll", f"for (int r = 0; r < {m}; r++)", "#pragma unroll",
+        block(f"for (int c = 0; c < {cols}; c++)", "#pragma unroll", fold, keep),
+        "__syncthreads();",
+        *_results(p, e, node, cols, slices, groups),
+    ]  # fmt: skip
+
+
+def _row(p: Product, x: str, k: int, each: int) -> list[str]:
+    """Load a row's elements into ``x``."""
+    kind = p.dtype.value
+    if text.divides(each, k):
+        return [f"tx_load_{kind}<{each}>(x, {x} + r * {k} + k);"]
+    one = f"x[i] = 0.0f; if (k + i < {k}) tx_load_{kind}<1>(x + i, {x} + r * {k} + k + i);"
+    return ["#pragma unroll", block(f"for (int i = 0; i < {each}; i++)", one)]
+
+
+def _results(p: Product, e: Entry, node: Node, cols: int, slices: int, groups: int) -> list[str]:
+    """The sums of all slices through the epilogue, one a thread."""
+    m = int(p.m)  # type: ignore[arg-type]
+    add = f"for (int s = 0; s < {slices}; s++) v[0] += part[((group * {slices} + s) * {m} + (int)row) * {cols} + c];"
+    body = [
+        f"const int c = t % {cols}, group = t / {m * cols}, col = (blockIdx.x * {groups} + group) * {cols} + c;",
+        f"const int64_t row = t / {cols} % {m};",
+        "float v[1] = {0.0f};",
+        "#pragma unroll",
+        add,
+        Rows(e, node, p.epi, p.lead, p.n).store(1),
+    ]
+    return [block(f"for (int t = threadIdx.x; t < {groups * m * cols}; t += {32 * WARPS})", *body)]

@@ -1,0 +1,1 @@
+"""Tactics for ``sm_90a``: matrix instructions of a warp group, and the copy engine."""

@@ -1,0 +1,150 @@
+"""Attention by Hopper's matrix instructions and copy engine (see lib/hopper_attention.cuh); any lengths, a mask.
+
+Knobs: ``teams`` of 64 query rows each, ``keys`` of a stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import Dim, ceildiv, evaluate, prod, symbols
+from tactix.words.dtypes import DType
+from tactix_codegen.c import heads as c_heads
+from tactix_codegen.c.heads import Heads, Matrices
+from tactix_codegen.cuda import entry, text
+from tactix_codegen.cuda.results import WIDTH
+from tactix_cuda.tactics import attention
+from tactix_cuda.tactics.hopper import flow as hopper
+from tactix_cuda.tactics.hopper.flow import DEPTH, TEAM, FlowEntry
+from tactix_cuda.tensor_maps import ROW, TensorMap
+
+KINDS = {DType.FP16: "tx_wide_f16", DType.BF16: "tx_wide_bf16"}
+PRELUDES = (*hopper.PRELUDES, "wide.cuh", "attention.cuh", "hopper_attention.cuh")
+OPTIONS = ((2, 64), (1, 64), (1, 128), (2, 128), (3, 64))
+STAGES, FEW = 4, 3
+SHARED, RESERVED = 228 << 10, 1 << 10
+"""Bytes of shared memory of a multiprocessor, and of those that each block takes besides its own."""
+CYCLES, LOADED, STARTED = 900, 2200, 1.4e-6
+"""What ``cost`` assumes: cycles of 64 rows against 64 keys, of a block's loads and stores, seconds to start."""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [HopperAttentionTactic()]
+
+
+class HopperAttentionTactic(Tactic):
+    """float16 and bfloat16, sums in float32; dims up to 128, rows that start at multiples of 16 bytes."""
+
+    key = "tactix.cuda_hopper_attention@1"
+    implements = c_heads.LAYERS
+    device = "cuda"
+    source = "cuda_c"
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        h = attention.heads(node)
+        if isinstance(h, Reject):
+            return h
+        if not hopper.usable(h.dtype, device):
+            return Reject(f"no matrix instructions of sm_90a for {h.dtype.value} on this device")
+        if not all(text.divides(8, m.pitch, m.start, *m.strides) for m in (h.q, h.k, h.v)):
+            return Reject("it takes rows that start at multiples of 16 bytes")
+        if h.tokens and h.e % WIDTH:
+            return Reject(f"this kernel writes {WIDTH} columns at a time, the heads have {h.e}")
+        limit = int(device.facts["shared_per_block"])
+        few = [(t, n) for t, n in OPTIONS if not isinstance(h.t, int) or n == 64 or h.t > 64]
+        few = [(t, n) for t, n in few if _shared(h, t, n) <= limit and (t < 3 or _parts(h.d, h.e) > 2)]
+        few = [(t, n) for t, n in few if not isinstance(h.s, int) or h.s > 64 * (t - 1)]
+        return [Variant.of(teams=t, keys=n) for t, n in few]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        h = attention.heads(node)
+        assert isinstance(h, Heads)
+        if not symbols(prod((*h.lead, h.s, h.t))) <= set(ctx.opt):
+            return None
+        lead, s, t = (evaluate(d, ctx.opt) for d in (prod(h.lead), h.s, h.t))
+        teams, keys = int(variant.knob("teams")), int(variant.knob("keys"))
+        blocks, room = lead * -(-s // (64 * teams)), _resident(h, teams, keys)
+        waves = -(-blocks // (room * max(1, ctx.device.cores)))
+        work = -(-t // keys) * keys / 64 * CYCLES * _parts(h.d, h.e) / 2
+        traffic = 2 * lead * (s * (h.d + h.e) + t * (h.d + h.e))
+        return STARTED + max(waves * (work + LOADED) / hopper.CLOCK, traffic / hopper.BANDWIDTH)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        h = attention.heads(node)
+        assert isinstance(h, Heads)
+        teams, keys = int(variant.knob("teams")), int(variant.knob("keys"))
+        e, rows, sees = FlowEntry(node, teams * TEAM), 64 * teams, attention.sight(h, node)
+        maps = [e.map_input(m.index, _map(h, m, *of)) for m, of in _operands(h, rows, keys)]
+        functions = attention.weighing(h, e, sees, e.dim(h.s))
+        head = ", ".join(_coordinates(h, e, m) for m in (h.q, h.k, h.v))
+        given = f"{', '.join(maps)}, head, (int)first, keys, memory, {functions}"
+        call = f"tx_attend_teams<{KINDS[h.dtype]}, TX_NAME(heads)>({given},\n{attention.put(h, e, node)});"
+        body = [*attention.place(h, e, sees, rows), f"const tx_head head = {{{head}}};", call]
+        struct = attention.constants({
+            "ROWS": rows, "KEYS": keys, "STAGES": _stages(h, teams, keys), "DEPTH": -(-h.d // 16) * 16,
+            "WIDE": _parts(h.e) * DEPTH, **sees.constants(),
+        }, hopper.multiply(keys, hopper.KINDS[h.dtype]))  # fmt: skip
+        launch = e.launch(prod(h.lead) * ceildiv(h.s, rows), _shared(h, teams, keys))
+        texts = [struct + e.kernel(*body, blocks=_resident(h, teams, keys), wait="")]
+        made = entry.artifact(texts, [launch], [e], ctx, more=PRELUDES)
+        return replace(made, params={**made.params, "maps": [[m.to_json() for _, _, m in e.maps]]})
+
+
+def _parts(*widths: int) -> int:
+    """Rows of 128 bytes that so many columns take."""
+    return sum(-(-w // DEPTH) for w in widths)
+
+
+def _laid(h: Heads, teams: int, keys: int) -> tuple[int, int]:
+    """Bytes of the queries, aligned to 1024 bytes, and of a stage with its barriers."""
+    return 1024 + teams * 64 * ROW * _parts(h.d), keys * ROW * _parts(h.d, h.e) + 16
+
+
+def _stages(h: Heads, teams: int, keys: int) -> int:
+    """Stages of keys and values in shared memory: for the sake of more blocks no fewer than FEW."""
+    wanted = min(STAGES, -(-h.t // keys)) if isinstance(h.t, int) else STAGES
+    queries, stage = _laid(h, teams, keys)
+    fitting = [(SHARED // n - RESERVED - queries) // stage for n in range(_held(h, teams, keys), 0, -1)]
+    return min(wanted, next((n for n in fitting if n >= min(FEW, wanted)), max(2, fitting[-1])))
+
+
+def _shared(h: Heads, teams: int, keys: int) -> int:
+    """Bytes of queries and stages; or of the results on their way."""
+    queries, stage = _laid(h, teams, keys)
+    return max(queries + _stages(h, teams, keys) * stage, teams * 64 * (_parts(h.e) * DEPTH + 8) * 4)
+
+
+def _resident(h: Heads, teams: int, keys: int) -> int:
+    """Blocks that a multiprocessor has registers and shared memory for."""
+    return max(1, min(_held(h, teams, keys), SHARED // (_shared(h, teams, keys) + RESERVED)))
+
+
+def _held(h: Heads, teams: int, keys: int) -> int:
+    """Blocks that a multiprocessor has registers for."""
+    scores, results, once = keys // 2, _parts(h.e) * 32, isinstance(h.t, int) and h.t <= keys
+    registers = 48 + (max(scores, results) if once else scores + results)
+    return max(1, 65536 // (teams * TEAM * registers))
+
+
+def _operands(h: Heads, rows: int, keys: int) -> list[tuple[Matrices, tuple[Dim, int, int]]]:
+    """q, k and v: how many rows there are, of how many columns, and how many rows a block takes at a time."""
+    return [(h.q, (h.s, h.d, rows)), (h.k, (h.t, h.d, keys)), (h.v, (h.t, h.e, keys))]
+
+
+def _map(h: Heads, m: Matrices, rows: Dim, width: int, box: int) -> TensorMap:
+    batch, heads = m.count
+    strides = tuple(2 * n for n in (m.pitch, m.strides[1], m.strides[0]))
+    return TensorMap(h.dtype, (width, rows, heads, batch), strides, (DEPTH, box, 1, 1), offset=2 * m.start)
+
+
+def _coordinates(h: Heads, e: FlowEntry, m: Matrices) -> str:
+    """The C text of a head's place along the map's axes of heads and batches."""
+    heads = e.dim(h.lead[1])
+    places = (f"(int)(item % {heads})", f"(int)(item / {heads})")
+    return ", ".join("0" if n == 1 else p for n, p in zip(m.count[::-1], places, strict=True))

@@ -1,0 +1,156 @@
+"""Convolution over channels-last activations by Hopper's matrix instructions; the copy engine finds the windows.
+
+A stage of k is 64 channels of a tap. Knobs: those of a Flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import evaluate, prod, symbols
+from tactix.words.tensor import NHWC, Format
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import window
+from tactix_codegen.cuda.window import Window
+from tactix_cuda.tactics.hopper import flow as hopper
+from tactix_cuda.tactics.hopper.flow import DEPTH, Flow, FlowEntry, HeldRows, Made, flow_of
+from tactix_cuda.tactics.tile import Work
+from tactix_cuda.tensor_maps import TensorMap
+
+UNIT = 8
+"""Channels in the 16 bytes that pixels must be multiples of."""
+LARGEST_STEP, LARGEST_CORNER, LARGEST_OFFSET = 8, 127, 255
+"""What a tensor map and a copy of windows can say (CUDA driver API, cuTensorMapEncodeIm2col)."""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [HopperConvTactic()]
+
+
+class HopperWindows(Tactic):
+    """What convolutions by Hopper's matrix instructions have in common."""
+
+    implements = ("tactix.Convolution@1", "tactix.WideConvolution@1")
+    device = "cuda"
+    source = "cuda_c"
+
+    def why_not(self, win: Window) -> str:
+        """Empty if the kernel takes such windows, else what it takes."""
+        raise NotImplementedError
+
+    def reads(self, win: Window) -> Format:
+        """How the image lies."""
+        return NHWC
+
+    def work(self, win: Window, size: dict[str, int]) -> Work:
+        """The product that it is, at these sizes."""
+        raise NotImplementedError
+
+    def before(self, work: Work) -> float:
+        """Seconds of launches before the product."""
+        return 0.0
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        win = window.window(node)
+        if isinstance(win, Reject):
+            return win
+        if not hopper.usable(win.dtype, device):
+            return Reject(f"no matrix instructions of sm_90a for {win.dtype.value} on this device")
+        if reason := self.why_not(win):
+            return Reject(reason)
+        found = window.formats(node, win, self.reads(win))
+        if isinstance(found, Reject):
+            return found
+        flows = hopper.best([self.work(win, s) for s in win.sizes()], device)
+        return hopper.variants(flows, found, (NHWC,) * len(node.outputs))
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        win = window.window(node)
+        assert isinstance(win, Window)
+        if not symbols(prod((win.n, *win.size, *win.out))) <= set(ctx.opt):
+            return None
+        w = self.work(win, dict(ctx.opt))
+        return self.before(w) + hopper.seconds(w, flow_of(variant), ctx.device)
+
+
+class HopperConvTactic(HopperWindows):
+    """float16 and bfloat16, summed in float32; one group, constant weights."""
+
+    key = "tactix.cuda_hopper_conv@1"
+
+    def why_not(self, win: Window) -> str:
+        taken = win.group == 1 and win.c % UNIT == 0 and _fits(win)
+        return "" if taken else "one group, pixels of whole 16 bytes, windows that the copy engine can say"
+
+    def work(self, win: Window, size: dict[str, int]) -> Work:
+        channels = -(-win.c // DEPTH) * DEPTH
+        image = evaluate(win.n * win.size[0] * win.size[1], size) * win.c
+        return Work(1, evaluate(win.pixels, size), win.co, win.taps * channels, image)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        win = window.window(node)
+        assert isinstance(win, Window)
+        f = flow_of(variant)
+        e, parts = FlowEntry(node, f.threads), -(-win.c // DEPTH)
+        rows = HeldRows(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
+        made = Made(e, f, hopper.KINDS[win.dtype], rows, win.pixels, win.co, win.taps * parts)
+        a, helpers = _loader(win, made, parts)
+        b = made.map_b(win.dtype, _pack(win, f, parts))
+        text, launch = made.text(a, b, ctx.device)
+        return hopper.artifact(made, helpers + text, launch, ctx)
+
+
+def _corners(win: Window) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Where windows begin: (x, y) of the first, and of the last as counted from the last pixel."""
+    first = (-win.begins[1], -win.begins[0])
+    spans = [(k - 1) * d for k, d in zip(win.kernel, win.dilations, strict=True)]
+    return first, (win.ends[1] - spans[1], win.ends[0] - spans[0])
+
+
+def _fits(win: Window) -> bool:
+    spans = [(k - 1) * d for k, d in zip(win.kernel, win.dilations, strict=True)]
+    corners = [abs(n) for c in _corners(win) for n in c]
+    return max(win.strides) <= LARGEST_STEP and max(corners) <= LARGEST_CORNER and max(spans) <= LARGEST_OFFSET
+
+
+def _loader(win: Window, made: Made, parts: int) -> tuple[str, str]:
+    """The C text that makes the loader of windows, of rows where a window is a pixel; and what that needs."""
+    e, f = made.e, made.flow
+    if win.is_pointwise:
+        a = e.map_input(win.x, TensorMap(win.dtype, (win.c, win.pixels), (win.c * 2,), (DEPTH, f.rows)))
+        return f"tx_matrix{{{a}}}", ""
+    (high, wide), pixel = win.size, win.c * 2
+    shape, strides = (win.c, wide, high, win.n), (pixel, wide * pixel, high * wide * pixel)
+    steps = (1, win.strides[1], win.strides[0], 1)
+    a = e.map_input(win.x, TensorMap(win.dtype, shape, strides, (DEPTH, f.rows), steps, _corners(win)))
+    oh, ow = (e.dim(d) for d in win.out)
+    helpers = geometry(parts, win.kernel[1], win.strides, win.dilations, win.begins)
+    return f"tx_pixels<TX_NAME(window)>{{{a}, (int){oh}, (int){ow}}}", helpers
+
+
+Pair = tuple[int, int]
+
+
+def geometry(parts: int, across: int, strides: Pair, dilations: Pair, begins: Pair) -> str:
+    """The constants that tx_pixels asks for: stages of a tap, taps of a row; the others down and across."""
+    values = {
+        "PARTS": parts, "ACROSS": across, "STRIDE_Y": strides[0], "STRIDE_X": strides[1],
+        "DILATION_Y": dilations[0], "DILATION_X": dilations[1], "TOP": begins[0], "LEFT": begins[1],
+    }  # fmt: skip
+    return block("struct TX_NAME(window)", *(f"static const int {k} = {v};" for k, v in values.items())) + ";\n"
+
+
+def _pack(win: Window, f: Flow, parts: int) -> Packed:
+    """Weights (output channels, taps and channels) as ``hopper.pack`` lays them, zero outside."""
+    panels, channels = -(-win.co // f.cols), parts * DEPTH
+    steps: tuple[tuple[str, Any], ...] = (
+        ("reshape", (win.co, win.c, win.taps)), ("transpose", (0, 2, 1)),
+        ("pad", ((0, panels * f.cols - win.co), (0, 0), (0, channels - win.c))),
+    )  # fmt: skip
+    return Packed(win.w, (*steps, *hopper.pack(panels, f.cols, win.taps * parts)))

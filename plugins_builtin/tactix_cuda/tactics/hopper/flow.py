@@ -1,0 +1,317 @@
+"""Products by Hopper's matrix instructions: tiles, what they cost, and the text of the kernel.
+
+For targets with ``sm_90a`` alone: the instructions are those of no other architecture. See lib/hopper_flow.cuh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tactix.contracts.artifact import Arg, KernelArtifact, Launch, Packed, constant, tensor_in, workspace
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Variant
+from tactix.words.dims import Dim, ceildiv, dmax, dmin, mod
+from tactix.words.dtypes import DType
+from tactix.words.tensor import Format
+from tactix_codegen.c.epilogue import Operand
+from tactix_codegen.c.text import block, ctype
+from tactix_codegen.cuda import entry
+from tactix_codegen.cuda.results import WIDTH, Rows
+from tactix_cuda.tactics.tile import Work, in_turns
+from tactix_cuda.tensor_maps import ROW, TensorMap
+
+FEATURE = "sm_90a"
+KINDS = {DType.FP16: "f16", DType.BF16: "bf16"}
+"""How operands of a dtype are multiplied."""
+PRELUDES = ("ptx.cuh", "tile.cuh", "hopper.cuh", "hopper_flow.cuh")
+DEPTH = 64
+"""Elements of k in a stage: a row of 128 bytes."""
+TEAM = 128
+"""Threads that multiply together."""
+OFFERED = 8
+
+CLOCK, STARTED = 2e9, 1.4e-6
+LATENCY, COPIED, MULTIPLIED, STORED, BANDWIDTH = 970, 52, 1450, 3.4, 3.2e12
+"""What ``seconds`` assumes: cycles a second, seconds to start; cycles until data come, bytes copied, products and
+results stored a cycle, bytes a second."""
+CROWDED, DISTURBED = 1.35, 0.2
+"""How much longer several blocks take over their stages on one multiprocessor; and the part of the shorter one of
+copying and multiplying that is not hidden under the other."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """How a kernel makes tiles of ``rows`` by ``cols``, with ``stages`` of k in shared memory.
+
+    ``teams`` multiply, on one tile together, or on a tile each if ``alternate``. ``splits``: blocks of a cluster that
+    have a part of k each.
+    """
+
+    rows: int
+    cols: int
+    stages: int
+    teams: int
+    alternate: bool
+    splits: int
+
+    @property
+    def blocks(self) -> int:
+        """Times 64: rows of a team."""
+        return self.rows // 64 // (1 if self.alternate else self.teams)
+
+    @property
+    def threads(self) -> int:
+        """The teams, and one more that asks for stages: it gives registers away only where there are many."""
+        return self.teams * TEAM + (TEAM if self.teams > 1 else 32)
+
+    @property
+    def stage_bytes(self) -> int:
+        return (self.rows + self.cols) * DEPTH * 2
+
+    @property
+    def ahead(self) -> int:
+        """Of how many runs of eight sums the operands are loaded at a time."""
+        runs = self.blocks * self.cols // 16
+        return max(n for n in (1, 2, 4, 6, 8) if runs % n == 0)
+
+    @property
+    def pitch(self) -> int:
+        """Floats from row to row of sums in shared memory."""
+        return self.cols + 4
+
+    @property
+    def shared_bytes(self) -> int:
+        """The stages or sums, aligned to 1024 bytes, and two barriers for each stage."""
+        handed = self.rows * self.pitch * 4 if self.splits > 1 else 0
+        return 1024 + max(self.stages * (self.stage_bytes + 16), handed)
+
+    def resident(self, device: DeviceProperties) -> int:
+        """Blocks that a multiprocessor holds."""
+        shared = int(device.facts.get("shared_per_multiprocessor", 0)) // (self.shared_bytes + 1024)
+        return max(1, shared) if self.teams == 1 else 1
+
+    def struct(self, kind: str) -> str:
+        """The constants that tx_flow asks for, and the instruction."""
+        values = {
+            "ROWS": self.rows, "COLS": self.cols, "STAGES": self.stages, "TEAMS": self.teams, "BLOCKS": self.blocks,
+            "ALTERNATE": int(self.alternate), "SPLITS": self.splits, "STAGE_BYTES": self.stage_bytes,
+            "A_BYTES": self.rows * DEPTH * 2, "PITCH": self.pitch, "EACH": self.ahead,
+        }  # fmt: skip
+        lines = [f"static const int {k} = {v};" for k, v in values.items()]
+        return block("struct TX_NAME(flow)", *lines, multiply(self.cols, kind)) + ";\n"
+
+
+def multiply(cols: int, kind: str) -> str:
+    """The function that makes a product of 64 rows, 16 deep, the sums of a team's threads, or adds it to them."""
+    n = cols // 2
+    sums = ", ".join(f"%{i}" for i in range(n))
+    code = f"wgmma.mma_async.sync.aligned.m64n{cols}k16.f32.{kind}.{kind} {{{sums}}}, %{n}, %{n + 1}, p, 1, 1, 0, 0;"
+    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(n))
+    text = f'"{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{n + 2}, 0;\\n{code}\\n}}"'
+    return block(
+        f"TX_INLINE void multiply(float (&d)[{n}], uint64_t a, uint64_t b, int add)",
+        f'asm volatile({text} : {outputs} : "l"(a), "l"(b), "r"(add));',
+    )
+
+
+def flow_of(variant: Variant) -> Flow:
+    """The flow that a variant's knobs say."""
+    return Flow(*(variant.knob(name) for name in Flow.__dataclass_fields__))
+
+
+_FLOWS = (  # rows, cols, stages, teams, alternate
+    (128, 256, 4, 2, False), (256, 128, 4, 2, False), (128, 192, 5, 2, False), (128, 160, 6, 2, False),
+    (128, 128, 6, 2, True), (128, 128, 6, 2, False), (256, 64, 5, 2, False), (128, 64, 8, 2, False),
+    (64, 256, 5, 2, True), (64, 192, 6, 2, True), (64, 160, 7, 2, True), (64, 128, 8, 2, True), (64, 64, 8, 2, True),
+    (64, 96, 10, 1, False), (128, 128, 3, 1, False), (128, 64, 4, 1, False), (64, 128, 4, 1, False),
+    (64, 64, 6, 1, False), (64, 32, 8, 1, False),
+)  # fmt: skip
+SPLITS = (1, 2, 4, 8)
+"""Parts of k: a cluster has eight blocks at most on every device."""
+MOST_SPLIT = 128 * 192
+"""Results of a tile: with more a thread has too few registers to hand them over."""
+
+
+def flows() -> list[Flow]:
+    """Every flow; parts of k only where teams do not alternate, and tiles are not the largest."""
+    return [Flow(*f, s) for f in _FLOWS for s in ((1,) if f[4] or f[0] * f[1] > MOST_SPLIT else SPLITS)]
+
+
+def seconds(w: Work, f: Flow, device: DeviceProperties) -> float:
+    """An estimate, fitted to an H200: stages are copied or multiplied, then results stored while other tiles go on."""
+    cores = max(1, device.cores)
+    blocks = -(-w.m // f.rows) * -(-w.n // f.cols) * f.splits
+    turns = -(-blocks // cores)
+    together = f.teams > 1 and f.splits == 1
+    busy = 2 if together else min(f.resident(device), turns)
+    copies, products = (f.rows + f.cols) * ROW / COPIED, f.rows * f.cols * DEPTH / MULTIPLIED
+    stage = max(copies, products, LATENCY / f.stages / (1 if together else busy)) + min(copies, products) * DISTURBED
+    main = -(-w.k // (DEPTH * f.splits)) * stage * (CROWDED if busy > 1 and not together else 1)
+    store = f.rows * f.cols / STORED
+    after = LATENCY + store + (LATENCY + store if f.splits > 1 else 0)
+    whole = main + after
+    cycles = max(turns * main, turns * whole / busy) + after if busy > 1 and turns > 1 else turns * whole
+    traffic = 2 * ((w.stored or w.m * w.k) + w.k * w.n + w.m * w.n)
+    return STARTED + max(cycles / CLOCK, traffic / BANDWIDTH)
+
+
+def best(works: Sequence[Work], device: DeviceProperties) -> list[Flow]:
+    """The flows of the least estimates over some likely shapes, and for each of them by itself; of equal ones those
+    that fit tighter first.
+    """
+    stages = min(-(-w.k // DEPTH) for w in works)
+    found = [f for f in flows() if f.splits == 1 or stages >= 2 * f.splits]
+    found.sort(key=lambda f: sum(_covered(w, f) for w in works))
+    return in_turns({f: [seconds(w, f, device) for w in works] for f in found})[: OFFERED * len(works)]
+
+
+def _covered(w: Work, f: Flow) -> int:
+    """Results that tiles have room for."""
+    return -(-w.m // f.rows) * f.rows * -(-w.n // f.cols) * f.cols
+
+
+def pack(panels: int, cols: int, stages: int) -> tuple[tuple[str, Any], ...]:
+    """Steps from b as (panels x cols, stages x DEPTH) to stages of panels, with columns as threads have them.
+
+    A thread has columns 8 g + 2 q and the next of each group of 32 for every g: these are made neighbours.
+    """
+    shape = (panels, cols // 32, 4, 4, 2, stages, DEPTH)
+    return ("reshape", shape), ("transpose", (0, 5, 1, 3, 2, 4, 6))
+
+
+class FlowEntry(entry.Entry):
+    """A kernel whose first parameters are tensor maps."""
+
+    def __init__(self, node: Node, threads: int) -> None:
+        super().__init__(node, threads)
+        self.maps: list[tuple[Arg, str, TensorMap]] = []
+
+    def map_input(self, index: int, made: TensorMap) -> str:
+        """The C name of a map of the given input ``index``."""
+        return self._map(tensor_in(index), made)
+
+    def map_constant(self, name: str, packed: Packed, made: TensorMap) -> str:
+        """The C name of a map of a packed constant."""
+        self.constants[name] = packed
+        return self._map(constant(name), made)
+
+    def map_workspace(self, offset: Dim, made: TensorMap) -> str:
+        """The C name of a map of what lies in the workspace."""
+        return self._map(workspace(offset), made)
+
+    def _map(self, arg: Arg, made: TensorMap) -> str:
+        name = f"m{len(self.maps)}"
+        self.maps.append((arg, name, made))
+        return name
+
+    def parameters(self) -> str:
+        maps = [f"const __grid_constant__ tx_map {name}" for _, name, _ in self.maps]
+        return ", ".join([*maps, *([super().parameters()] if self._args else [])])
+
+    def arguments(self) -> tuple[Arg, ...]:
+        return (*(arg for arg, _, _ in self.maps), *super().arguments())
+
+
+@dataclass(frozen=True)
+class HeldRows(Rows):
+    """Rows whose operands that change with columns are loaded ahead, before the sums are made."""
+
+    def is_held(self, operand: Operand) -> bool:
+        return self.width() == WIDTH and operand.dtype.itemsize <= 2 and operand.strides[-1] != 0
+
+    def _held(self) -> list[tuple[str, Operand]]:
+        return [(f"o{v}", o) for v, o in self.epi.operands.items() if self.is_held(o)]
+
+    def struct(self) -> str:
+        """The type of what is held."""
+        lines = [f"tx_pack<{ctype(o.dtype)}, {WIDTH}> {name};" for name, o in self._held()]
+        return block("struct TX_NAME(held)", *lines) + ";\n"
+
+    def load(self, rows: str, is_whole: bool) -> list[str]:
+        """Statements that fill ``held`` at row ``r``, column ``c``; positions past the last are moved back to it.
+
+        ``is_whole``: there are none.
+        """
+        if not self._held():
+            return []
+        row, at = ("r", "c") if is_whole else (f"r < {rows} ? r : {rows} - 1", f"c < {self.args.dim(self.n)} ? c : 0")
+        lines = [f"const int64_t row = {row};", f"const int at = {at};"]
+        for name, o in self._held():
+            lines.append(f"held.{name} = *(const tx_pack<{ctype(o.dtype)}, {WIDTH}>*)({self._pointer(o)});")
+        return lines
+
+    def _pointer(self, operand: Operand) -> str:
+        return super()._place(operand)
+
+    def _place(self, operand: Operand) -> str:
+        for name, o in self._held():
+            if o is operand:
+                return f"(const {ctype(o.dtype)}*)&held.{name}"
+        return self._pointer(operand)
+
+
+First = tuple[str, Launch, entry.Entry]
+"""A kernel's text, its launch and its entry."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A kernel under way: ``a``: the C text of the loader of rows, ``b``: the name of the map of columns."""
+
+    e: FlowEntry
+    flow: Flow
+    kind: str
+    rows: HeldRows
+    m: Dim
+    n: Dim
+    stages: int
+
+    def text(self, a: str, b: str, device: DeviceProperties) -> tuple[str, Launch]:
+        """The kernel and its launch; blocks of several teams take one tile after the other."""
+        e, f, m = self.e, self.flow, self.e.dim(self.m)
+        down, across = e.dim(ceildiv(self.m, f.rows)), e.dim(ceildiv(self.n, f.cols))
+        is_whole = mod(self.m, f.rows) == 0 and mod(self.n, f.cols) == 0
+        load, check = self.rows.load(m, is_whole), [] if is_whole else [f"if (row >= {m}) return;"]
+        get = block("const auto get = [&](int64_t r, int c)", "TX_NAME(held) held;", *load, "return held;")
+        store = [*check, self.rows.store(is_whole=is_whole)]
+        put = block("const auto put = [&](int64_t row, int col, const float* v, const TX_NAME(held)& held)", *store)
+        body = [
+            "TX_SHARED(memory);", f"{get};", f"{put};",
+            f"tx_flow<TX_NAME(flow)>({a}, {b}, {down}, {across}, {self.stages}, memory, get, put);",
+        ]  # fmt: skip
+        text = f.struct(self.kind) + self.rows.struct() + e.kernel(*body, wait="")
+        tiles = ceildiv(self.m, f.rows) * ceildiv(self.n, f.cols)
+        if f.teams > 1 and f.splits == 1:
+            tiles = dmin(tiles, max(1, device.cores))
+        grid = (dmax(tiles, 1) * f.splits,)
+        cluster = (f.splits,) if f.splits > 1 else ()
+        return text, Launch(e.arguments(), grid, (f.threads,), cluster, shared_bytes=f.shared_bytes)
+
+    def map_b(self, dtype: DType, packed: Packed) -> str:
+        """The name of the map of columns that ``pack`` has laid."""
+        f, panels = self.flow, -(-int(self.n) // self.flow.cols)  # type: ignore[arg-type]
+        shape = (DEPTH, panels * self.stages * f.cols)
+        return self.e.map_constant("b", packed, TensorMap(dtype, shape, (DEPTH * 2,), (DEPTH, f.cols)))
+
+
+def artifact(
+    made: Made, text: str, launch: Launch, ctx: CompileContext, *, first: Sequence[First] = (), workspace: Dim = 0
+) -> KernelArtifact:
+    """The artifact of one such kernel; ``first``: kernels that run before."""
+    texts, launches, entries = zip(*first, (text, launch, made.e), strict=True)
+    whole = entry.artifact(texts, launches, entries, ctx, more=PRELUDES, workspace=workspace)
+    maps = [*([] for _ in first), [m.to_json() for _, _, m in made.e.maps]]
+    return replace(whole, params={**whole.params, "maps": maps})
+
+
+def variants(found: Iterable[Flow], inputs: Sequence[Format] = (), outputs: Sequence[Format] = ()) -> list[Variant]:
+    """One variant for each flow."""
+    return [replace(Variant.of(**vars(f)), inputs=tuple(inputs), outputs=tuple(outputs)) for f in found]
+
+
+def usable(dtype: DType, device: DeviceProperties) -> bool:
+    """Whether the device has the instructions for a dtype."""
+    return device.has(FEATURE) and dtype in KINDS

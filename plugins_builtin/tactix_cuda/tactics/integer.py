@@ -1,0 +1,213 @@
+"""Products and convolutions of 8-bit integers in CUDA, summed in int32 four at a time (dp4a), channels last.
+
+Output pixels, or rows, times output channels are cut into tiles of 64 x 64; constant weights are packed for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import Dim, ceildiv, evaluate, symbols
+from tactix.words.dtypes import DType
+from tactix.words.tensor import NHWC
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import results, window
+from tactix_codegen.cuda.entry import Entry, artifact
+from tactix_codegen.cuda.product import Product, product
+from tactix_codegen.cuda.results import Rows
+from tactix_codegen.cuda.window import Window
+from tactix_cuda.tactics import tile
+
+TILE, THREADS = 64, 256
+RATE = 150
+"""Products per cycle of a multiprocessor that estimates assume."""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [IntegerConvTactic(), IntegerProductTactic()]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a tile sums over: ``depth`` bytes of each of ``count`` rows and of ``n`` columns."""
+
+    count: Dim
+    n: int
+    depth: int
+    piece: int
+
+    @property
+    def stages(self) -> int:
+        return -(-self.depth // TILE)
+
+    @property
+    def tiles(self) -> Dim:
+        return ceildiv(self.count, TILE) * (-(-self.n // TILE))
+
+    def packed(self, index: int, steps: tuple[tuple[str, Any], ...]) -> Packed:
+        """``steps`` give (n, depth); padded to whole tiles."""
+        pad = ((0, -self.n % TILE), (0, -self.depth % TILE))
+        return Packed(index, (*steps, ("pad", pad)))
+
+    def seconds(self, ctx: CompileContext) -> float | None:
+        if not symbols(self.tiles) <= set(ctx.opt):
+            return None
+        blocks, cores = evaluate(self.tiles, ctx.opt), max(1, ctx.device.cores)
+        waves = -(-blocks // cores)
+        return tile.START + waves * (self.stages * TILE**3 / RATE + tile.LATENCY) / tile.CLOCK
+
+
+def _piece(depth: int) -> int | None:
+    """Bytes of a row that one access loads."""
+    return next((p for p in (16, 8, 4) if depth % p == 0), None)
+
+
+class IntegerConvTactic(Tactic):
+    """One or two spatial axes, one group, a multiple of four input channels."""
+
+    key = "tactix.cuda_integer_conv@1"
+    implements = ("tactix.IntegerConvolution@1",)
+    device = "cuda"
+    source = "cuda_c"
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        win = window.window(node)
+        if isinstance(win, Reject):
+            return win
+        if win.group != 1 or _piece(win.c) is None:
+            return Reject("this kernel takes one group and channels in fours")
+        found = window.formats(node, win, NHWC)
+        return found if isinstance(found, Reject) else [Variant.of(found, (NHWC,) * len(node.outputs))]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        win = window.window(node)
+        assert isinstance(win, Window)
+        return _sums_of(win).seconds(ctx)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        win = window.window(node)
+        assert isinstance(win, Window)
+        e, sums = Entry(node, THREADS), _sums_of(win)
+        steps: tuple[tuple[str, Any], ...] = (
+            ("reshape", (win.co, win.c, win.taps)), ("transpose", (0, 2, 1)), ("reshape", (win.co, sums.depth)),
+        )  # fmt: skip
+        rows = Rows(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
+        weights = e.constant("w", sums.packed(win.w, steps), DType.INT8)
+        body = _body(e, sums, win.dtype, [*_pixel(win, e), *_load_pixels(win, e, node, sums)], weights, rows)
+        return artifact([e.kernel(*body)], [e.launch(sums.tiles)], [e], ctx, more=("dp4a.cuh", "integer.cuh"))
+
+
+class IntegerProductTactic(Tactic):
+    """A constant right matrix for all, a multiple of four bytes deep."""
+
+    key = "tactix.cuda_integer_product@1"
+    implements = ("tactix.IntegerMatMul@1",)
+    device = "cuda"
+    source = "cuda_c"
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        p = product(node)
+        if isinstance(p, Reject):
+            return p
+        if p.batch or p.a.turned or not p.can_pack or _piece(int(p.k)) is None:  # type: ignore[arg-type]
+            return Reject("this kernel takes one constant matrix, a multiple of four deep")
+        reason = results.why_not(p.epi)
+        return Reject(reason) if reason else [Variant()]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        p = product(node)
+        assert isinstance(p, Product)
+        return _sums_of_rows(p).seconds(ctx)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        p = product(node)
+        assert isinstance(p, Product)
+        e, sums = Entry(node, THREADS), _sums_of_rows(p)
+        turned: tuple[tuple[str, Any], ...] = (("reshape", (sums.n, sums.depth)),)
+        plain: tuple[tuple[str, Any], ...] = (("reshape", (sums.depth, sums.n)), ("transpose", (1, 0)))
+        weights = e.constant("w", sums.packed(p.b.index, turned if p.b.turned else plain), DType.INT8)
+        count = e.dim(sums.count)
+        load = _load(sums, [f"const bool ok = k < {sums.depth} && own < {count};"],
+                     f"(const char*){e.input(p.a.index)} + own * {sums.depth} + k", "0")  # fmt: skip
+        rows = Rows(e, node, p.epi, p.lead, p.n)
+        body = _body(e, sums, p.dtype, load, weights, rows)
+        return artifact([e.kernel(*body)], [e.launch(sums.tiles)], [e], ctx, more=("dp4a.cuh", "integer.cuh"))
+
+
+def _sums_of(win: Window) -> Sums:
+    return Sums(win.pixels, win.co, win.c * win.taps, _piece(win.c) or 1)
+
+
+def _sums_of_rows(p: Product) -> Sums:
+    return Sums(p.m, int(p.n), int(p.k), _piece(int(p.k)) or 1)  # type: ignore[arg-type]
+
+
+def _pixel(win: Window, e: Entry) -> list[str]:
+    """Declare where the window of this thread's row begins."""
+    high, wide = (e.dim(d) for d in win.out)
+    return [
+        f"const int64_t image = own / {wide} / {high};",
+        f"const int top = (int)(own / {wide} % {high}) * {win.strides[0]} - {win.begins[0]};",
+        f"const int left = (int)(own % {wide}) * {win.strides[1]} - {win.begins[1]};",
+    ]
+
+
+def _load_pixels(win: Window, e: Entry, node: Node, sums: Sums) -> list[str]:
+    assert node.anchor is not None
+    high, wide = (e.dim(d) for d in win.size)
+    across, count = win.kernel[1], e.dim(sums.count)
+    place = [
+        f"const int tap = k / {win.c}, c = k % {win.c};",
+        f"const int iy = top + tap / {across} * {win.dilations[0]}, ix = left + tap % {across} * {win.dilations[1]};",
+        f"const bool ok = k < {sums.depth} && own < {count} && iy >= 0 && iy < {high} && ix >= 0 && ix < {wide};",
+    ]
+    pointer = f"(const char*){e.input(win.x)} + ((image * {high} + iy) * {wide} + ix) * {win.c} + c"
+    pad = (node.anchor.attrs.pad_value & 255) * 0x01010101
+    return _load(sums, place, pointer, f"(int){pad:#x}")
+
+
+def _load(sums: Sums, place: Sequence[str], pointer: str, none: str) -> list[str]:
+    """The function that loads 16 bytes of a row, ``piece`` at a time; ``none``: a word where there is nothing."""
+    words = sums.piece // 4
+    take = [
+        f"struct alignas({sums.piece}) piece {{ int w[{words}]; }} got;",
+        f"if (ok) got = *(const piece*)({pointer});",
+    ]
+    put = f"for (int j = 0; j < {words}; j++) to.w[i * {words} + j] = ok ? got.w[j] : {none};"
+    body = block(
+        f"for (int i = 0; i < {4 // words}; i++)",
+        f"const int k = stage * {TILE} + (int)threadIdx.x % 4 * 16 + i * {sums.piece};", *place, *take,
+        "#pragma unroll", put,
+    )  # fmt: skip
+    return [block("const auto load = [&](int stage, tx_words& to)", "#pragma unroll", body) + ";"]
+
+
+def _body(e: Entry, sums: Sums, dtype: DType, load: Sequence[str], weights: str, rows: Rows) -> list[str]:
+    """All statements; ``load`` declares the function of that name for row ``own``."""
+    across = -(-sums.n // TILE)
+    of_b = f"*(const tx_words*)({weights} + (int64_t)(side + (int)threadIdx.x / 4) * {sums.stages * TILE}"
+    return [
+        f"const int64_t begin = blockIdx.x / {across} * (int64_t){TILE}, own = begin + threadIdx.x / 4;",
+        f"const int side = blockIdx.x % {across} * {TILE};",
+        *load,
+        "int sum[4][4] = {};",
+        f"tx_integer_tile(sum, {sums.stages}, tx_dp4a_{dtype.value}, load, [&](int stage, tx_words& to) {{",
+        f"    to = {of_b} + stage * {TILE} + threadIdx.x % 4 * 16);",
+        "});",
+        "const int col = side + threadIdx.x % 16 * 4;",
+        "#pragma unroll",
+        block(
+            "for (int i = 0; i < 4; i++)",
+            "const int64_t row = begin + threadIdx.x / 16 * 4 + i;",
+            f"if (row >= {e.dim(sums.count)}) break;",
+            "const int* v = sum[i];",
+            rows.store(4),
+        ),
+    ]

@@ -1,0 +1,138 @@
+"""Max and average pooling in CUDA, in 1 to 3 dimensions, with pointwise layers behind; f32, f16, bf16, 8-bit maxima.
+
+A thread makes one window: in nhwc, of as many channels as 16 bytes hold; in linear tensors, of one channel. Global
+pooling is a reduction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import Dim
+from tactix.words.errors import ShapeError
+from tactix.words.tensor import LINEAR, NHWC, Format
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.epilogue import Operand
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import fused, text
+from tactix_codegen.cuda.fused import Around
+from tactix_codegen.cuda.site import Site
+from tactix_codegen.cuda.text import Args
+from tactix_cpu.tactics.pool.tactic import window_of
+from tactix_cuda.tactics.rows import FLOATS
+from tactix_ops.layers.integer import BYTES
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [PoolTactic()]
+
+
+class PoolTactic(Tactic):
+    """One variant per format; input and output share it."""
+
+    key = "tactix.cuda_pool@1"
+    implements = ("tactix.MaxPool@1", "tactix.AveragePool@1")
+    device = "cuda"
+    source = "cuda_c"
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        found = _around(node)
+        if isinstance(found, Reject):
+            return found
+        if found.spec.dtype not in FLOATS and (found.spec.dtype not in BYTES or node.layer.name == "AveragePool"):
+            return Reject(f"no pooling of {found.spec.dtype.value} in CUDA")
+        return [v for f in (NHWC, LINEAR) if (v := _variant(node, found, f))]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        seconds = text.traffic(node, variant, ctx)
+        slow = 2 if variant.input_format(0).is_linear else 1
+        return None if seconds is None else seconds * slow
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        found = _around(node)
+        assert isinstance(found, Around)
+        pool = _Pool(Args(node), found, variant)
+        body = pool.body()
+        return text.kernel(pool.args, body, ctx, text.blocks(pool.site.threads))
+
+
+def _around(node: Node) -> Around | Reject:
+    """What surrounds the pooling, where what is pooled may be read again: as one more operand behind it."""
+    found = fused.around(node, prologue=False)
+    if isinstance(found, Reject) or not found.reads_source:
+        return found
+    x = found.spec
+    if x.shape != found.shape:
+        return Reject("what is pooled is read again behind the pooling, and its shape is another")
+    again = Operand(0, x.dtype, x.shape, c_text.contiguous_strides(x.shape), True)
+    return replace(found, after={**found.after, found.own: again})
+
+
+def _variant(node: Node, found: Around, fmt: Format) -> Variant | None:
+    made = variant_in(node, found, fmt)
+    try:
+        Site(Args(node), found, made)
+    except ShapeError:
+        return None
+    return made
+
+
+def variant_in(node: Node, found: Around, fmt: Format, **knobs: int) -> Variant:
+    """Input 0, full operands and outputs in ``fmt``, all else linear."""
+    formats = [fmt, *[LINEAR] * (len(node.given) - 1)]
+    for o in found.after.values():
+        formats[o.index] = fmt if o.is_full else LINEAR
+    return Variant.of(formats, [fmt] * len(node.outputs), **knobs)
+
+
+class _Pool:
+    """The text of one kernel. Axis ``i`` has names ``o<i>`` (window), ``h<i>`` (element)."""
+
+    def __init__(self, args: Args, found: Around, variant: Variant) -> None:
+        self.args, self.w, self.spec = args, window_of(args.node), found.spec
+        self.site = Site(args, found, variant)
+        self.v = self.site.width
+        self.channels_last = variant.input_format(0) == NHWC
+        self.source = c_text.contiguous_strides(variant.input_format(0).storage_shape(self.spec.shape))
+
+    def body(self) -> list[str]:
+        w, site = self.w, self.site
+        if 0 in (*site.sizes, *self.spec.shape):
+            return []
+        start, mean = ("0.0f", True) if w.average else ("-TX_INF", False)
+        out = [*site.head(), f"float y[{self.v}];", *text.lanes(self.v, f"y[k] = {start};")]
+        out += ["int count = 0;"] if mean else []
+        out.append(self._windows())
+        out += text.lanes(self.v, "y[k] /= (float)count;") if mean else []
+        return [*out, *site.finish("y[k]")]
+
+    def _windows(self) -> str:
+        """Loops over the taps around the join of those inside."""
+        w = self.w
+        inside = " && ".join(f"h{i} >= 0 && h{i} < {self.args.dim(w.size[i])}" for i in range(w.rank))
+        body = [block(f"if ({inside})", *self._tap(), *(["count++;"] if w.average and not w.with_pads else []))]
+        if w.with_pads:
+            ends = [self.args.dim(w.size[i] + w.after[i]) for i in range(w.rank)]
+            padded = " && ".join(f"h{i} < {end}" for i, end in enumerate(ends))
+            body.append(f"if ({padded}) count++;")
+        for i in reversed(range(w.rank)):
+            at = f"o{i} * {w.strides[i]} - {self.args.dim(w.before[i])} + k{i} * {w.dilations[i]}"
+            head = f"for (int k{i} = 0; k{i} < {w.kernel[i]}; k{i}++)"
+            taps = block(head, f"const {self.site.kind} h{i} = {at};", *body)
+            body = ["#pragma unroll", taps] if w.kernel[i] <= 4 else [taps]
+        return "\n".join(body)
+
+    def _tap(self) -> list[str]:
+        spatial = [f"h{i}" for i in range(self.w.rank)]
+        names = ["n", *spatial, "c"] if self.channels_last else ["n", "c", *spatial]
+        step: Dim = 1
+        place = f"{self.args.input(0)} + ({self.args.offset(self.source, names)})"
+        loads, x = text.fetch(self.args, "x", place, self.spec.dtype, step, self.v)
+        join = f"y[k] + {x}" if self.w.average else f"tx_fmax(y[k], {x})"
+        return [*loads, *text.lanes(self.v, f"y[k] = {join};")]

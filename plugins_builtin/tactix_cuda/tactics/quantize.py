@@ -1,0 +1,80 @@
+"""QuantizeLinear and DequantizeLinear in CUDA between floats and integers of 8 to 32 bits.
+
+A scale is for the tensor, for each index of an axis, or for blocks along it. Linear format; a thread for each element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words import dims
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.scalar import element, stored
+from tactix_codegen.cuda import text
+from tactix_codegen.cuda.text import Args
+from tactix_cuda.tactics.rows import FLOATS
+from tactix_ops.layers.quantize import limits
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [QuantizeTactic()]
+
+
+class QuantizeTactic(Tactic):
+    """f32, f16 and bf16 on one side, integers on the other."""
+
+    key = "tactix.cuda_quantize@1"
+    implements = ("tactix.QuantizeLinear@1", "tactix.DequantizeLinear@1")
+    device = "cuda"
+    source = "cuda_c"
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        number, whole = node.given[0].spec.dtype, node.outputs[0].spec.dtype
+        if node.layer.name == "DequantizeLinear":
+            number, whole = whole, number
+        if node.is_fused:
+            return Reject("no layers around it are fused by this tactic")
+        if number not in FLOATS or node.given[1].spec.dtype not in FLOATS or not whole.is_int or whole.bits > 32:
+            return Reject(f"no scaling between {number.value} and {whole.value} in CUDA")
+        if not c_text.has_ctype(whole):
+            return Reject(f"no elements of {whole.value} in CUDA")
+        return [Variant()]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        return text.traffic(node, variant, ctx)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args, x, y = Args(node), node.given[0].spec, node.outputs[0].spec
+        scale = element(node.given[1].spec.dtype, f"{args.input(1)}[s]")
+        zero = f"(int){args.input(2)}[s]" if len(node.given) > 2 else "0"
+        head = [*text.flat(args, "int64_t", x.numel), f"const int64_t s = {_place(args, node)};"]
+        own = element(x.dtype, f"{args.input(0)}[t]")
+        if node.layer.name == "QuantizeLinear":
+            low, high = limits(y.dtype)
+            inside = f"fminf(fmaxf(q, {low}.0f), {high}.0f)"
+            value = [
+                f"const float q = rintf({own} / {scale}) + (float)({zero});",
+                f"{args.output(0)}[t] = ({c_text.ctype(y.dtype)}){inside};",
+            ]
+        else:
+            number = f"(float)((int){own} - {zero}) * {scale}"
+            value = [f"{args.output(0)}[t] = {stored(y.dtype, number)};"]
+        return text.kernel(args, [*head, *value], ctx, text.blocks(x.numel))
+
+
+def _place(args: Args, node: Node) -> str:
+    """The element of the scale that belongs to element ``t``."""
+    x, scale, a = node.given[0].spec, node.given[1].spec, node.attrs
+    if scale.rank == 0 or scale.shape == (1,):
+        return "0"
+    axis = a.axis % x.rank
+    inner, size = args.dim(dims.prod(x.shape[axis + 1 :])), args.dim(x.shape[axis])
+    if not a.block_size:
+        return f"t / {inner} % {size}"
+    groups = args.dim(scale.shape[axis])
+    return f"(t / {inner} / {size} * {groups} + t / {inner} % {size} / {a.block_size}) * {inner} + t % {inner}"

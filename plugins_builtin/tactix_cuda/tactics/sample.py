@@ -1,0 +1,242 @@
+"""Resize and GridSample in CUDA: every element a weighted sum of elements around a place; linear format.
+
+Resize has its places and weights as constants of the plan; those of axes whose sizes only running tells are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.dims import Dim
+from tactix.words.dtypes import DType
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.scalar import element, stored
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import text
+from tactix_codegen.cuda.text import Args
+from tactix_cuda.tactics.rows import FLOATS
+from tactix_ops.layers.resize import Axis, axis_weights
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [ResizeTactic(), GridSampleTactic()]
+
+
+@dataclass(frozen=True)
+class Taps:
+    """Of one axis, arrays (out, taps): where to read, and how much of it."""
+
+    axis: int
+    places: Any
+    weights: Any
+
+    @property
+    def count(self) -> int:
+        return int(self.places.shape[1])
+
+
+@dataclass(frozen=True)
+class RunningTaps:
+    """Of one axis whose sizes are not known: each element finds its ``count`` places. ``scale``: None: out / size."""
+
+    axis: int
+    count: int
+    size: Dim
+    out: Dim
+    scale: float | None
+
+
+PLACES = {
+    "half_pixel": "({i} + 0.5) / {scale} - 0.5",
+    "half_pixel_symmetric": "{size} / 2.0 * (1.0 - {out} / ({scale} * {size})) + ({i} + 0.5) / {scale} - 0.5",
+    "pytorch_half_pixel": "({out} > 1.0 ? ({i} + 0.5) / {scale} - 0.5 : 0.0)",
+    "align_corners": "({out} > 1.0 ? {i} * ({size} - 1.0) / ({out} - 1.0) : 0.0)",
+    "asymmetric": "{i} / {scale}",
+    "tf_half_pixel_for_nn": "({i} + 0.5) / {scale}",
+}
+"""Where element i of the output lies between the input's, in float64: as ``layers.resize.COORDINATES``."""
+ROUNDED = {
+    "round_prefer_floor": "ceil({x} - 0.5)",
+    "round_prefer_ceil": "floor({x} + 0.5)",
+    "floor": "floor({x})",
+    "ceil": "ceil({x})",
+    "simple": "({scale} < 1.0 ? ceil({x}) : floor({x}))",
+}
+TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
+
+
+def axes_of(node: Node) -> list[Taps | RunningTaps] | Reject:
+    """The taps of every axis that is resized."""
+    x, a = node.given[0].spec, node.attrs
+    found: list[Taps | RunningTaps] = []
+    for i, (size, out) in enumerate(zip(x.shape, a.sizes, strict=True)):
+        scale = a.scales[i] if a.scales else None
+        if size == out and scale in (None, 1.0):
+            continue
+        if isinstance(size, int) and isinstance(out, int):
+            if not size or not out:
+                return Reject(f"axis {i} is resized, and is empty")
+            found.append(_known_taps(a, i, Axis(size, out, out / size if scale is None else scale)))
+        elif a.antialias:
+            return Reject(f"axis {i} is resized with antialias, and its sizes are not known")
+        else:
+            found.append(RunningTaps(i, TAPS[a.mode], size, out, scale))
+    return found
+
+
+def _known_taps(attrs: Any, i: int, axis: Axis) -> Taps:
+    import numpy as np
+
+    full, _ = axis_weights(attrs, axis)
+    used = full != 0
+    count = max(1, int(used.sum(axis=1).max()))
+    order = np.argsort(~used, axis=1, kind="stable")[:, :count]
+    return Taps(i, order.astype(np.int32), np.take_along_axis(full, order, 1).astype(np.float32))
+
+
+class ResizeTactic(Tactic):
+    """f32, f16 and bf16, all modes; nearest also of other numbers."""
+
+    key = "tactix.cuda_resize@1"
+    implements = ("tactix.Resize@1",)
+    device = "cuda"
+    source = "cuda_c"
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        x, a = node.given[0].spec, node.attrs
+        if node.is_fused:
+            return Reject("no layers around it are fused by this tactic")
+        if a.coordinate_transformation_mode == "tf_crop_and_resize":
+            return Reject("regions of interest are not done by this tactic")
+        if x.dtype not in FLOATS and (a.mode != "nearest" or not c_text.has_ctype(x.dtype)):
+            return Reject(f"no {a.mode} resize of {x.dtype.value} in CUDA")
+        found = axes_of(node)
+        return found if isinstance(found, Reject) else [Variant()]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        return text.traffic(node, variant, ctx)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        found, args, y = axes_of(node), Args(node), node.outputs[0].spec
+        assert not isinstance(found, Reject)
+        return text.kernel(args, _resize(args, node, found), ctx, text.blocks(y.numel), more=("sample.cuh",))
+
+
+def _resize(args: Args, node: Node, found: Sequence[Taps | RunningTaps]) -> list[str]:
+    x, y = node.given[0].spec, node.outputs[0].spec
+    names = [f"i{i}" for i in range(x.rank)]
+    at = list(names)
+    for t in found:
+        at[t.axis] = f"p{t.axis}"
+    value = f"{args.input(0)}[{args.offset(c_text.contiguous_strides(x.shape), at)}]"
+    head = [*text.flat(args, "int64_t", y.numel), c_text.decode("t", names, [args.dim(d) for d in y.shape])]
+    if node.attrs.mode == "nearest":
+        return [*head, *(_nearest(args, node, t) for t in found), f"{args.output(0)}[t] = {value};"]
+    weights = "".join(f" * w{t.axis}" for t in found)
+    body = f"sum += {element(x.dtype, value)}{weights};"
+    for t in reversed(found):
+        body = block(f"for (int k{t.axis} = 0; k{t.axis} < {t.count}; k{t.axis}++)", *_tap(args, t), body)
+    running = [line for t in found if isinstance(t, RunningTaps) for line in _computed(args, node, t)]
+    return [*head, *running, "float sum = 0.0f;", body, f"{args.output(0)}[t] = {stored(y.dtype, 'sum')};"]
+
+
+def _nearest(args: Args, node: Node, t: Taps | RunningTaps) -> str:
+    """Declare the one place of an axis."""
+    if isinstance(t, Taps):
+        return f"const int p{t.axis} = {_constant(args, t, 'p')}[i{t.axis}];"
+    rounded = ROUNDED[node.attrs.nearest_mode].format(x=f"({_between(args, node, t)})", scale=_scale(args, t))
+    return f"const int64_t p{t.axis} = tx_element({rounded}, {args.dim(t.size)});"
+
+
+def _tap(args: Args, t: Taps | RunningTaps) -> list[str]:
+    """Declare place and weight of a tap of an axis."""
+    i = t.axis
+    if isinstance(t, RunningTaps):
+        return [f"const int64_t p{i} = at{i}[k{i}];", f"const float w{i} = of{i}[k{i}];"]
+    places, shares = _constant(args, t, "p"), _constant(args, t, "w")
+    return [
+        f"const int p{i} = {places}[i{i} * {t.count} + k{i}];",
+        f"const float w{i} = {shares}[i{i} * {t.count} + k{i}];",
+    ]
+
+
+def _computed(args: Args, node: Node, t: RunningTaps) -> list[str]:
+    """Declare all places and weights of an axis."""
+    i, a = t.axis, node.attrs
+    options = f"{t.count}, {str(a.exclude_outside).lower()}"
+    place = f"{_between(args, node, t)}, {args.dim(t.size)}, {float(a.cubic_coeff_a)!r}"
+    return [
+        f"int64_t at{i}[{t.count}];",
+        f"float of{i}[{t.count}];",
+        f"tx_resize_taps<{options}>({place}, at{i}, of{i});",
+    ]
+
+
+def _between(args: Args, node: Node, t: RunningTaps) -> str:
+    size, out = (f"(double){args.dim(d)}" for d in (t.size, t.out))
+    form = PLACES[node.attrs.coordinate_transformation_mode]
+    return form.format(i=f"(double)i{t.axis}", size=size, out=out, scale=_scale(args, t))
+
+
+def _scale(args: Args, t: RunningTaps) -> str:
+    return f"((double){args.dim(t.out)} / (double){args.dim(t.size)})" if t.scale is None else repr(float(t.scale))
+
+
+def _constant(args: Args, taps: Taps, what: str) -> str:
+    places = what == "p"
+    array = taps.places if places else taps.weights
+    return args.constant(f"{what}{taps.axis}", Packed(-1, array=array), DType.INT32 if places else DType.FP32)
+
+
+class GridSampleTactic(Tactic):
+    """f32, f16 and bf16, at places of these or f64; one to three axes, all modes and paddings."""
+
+    key = "tactix.cuda_grid_sample@1"
+    implements = ("tactix.GridSample@1",)
+    device = "cuda"
+    source = "cuda_c"
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        x, grid = (v.spec for v in node.given[:2])
+        if node.is_fused:
+            return Reject("no layers around it are fused by this tactic")
+        if x.dtype not in FLOATS or grid.dtype not in (*FLOATS, DType.FP64) or not 3 <= x.rank <= 5 or 0 in x.shape:
+            return Reject(f"no samples of {x} at {grid} in CUDA")
+        return [Variant()]
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        return text.traffic(node, variant, ctx)
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args, y = Args(node), node.outputs[0].spec
+        return text.kernel(args, _grid(args, node), ctx, text.blocks(y.numel), more=("sample.cuh",))
+
+
+def _grid(args: Args, node: Node) -> list[str]:
+    (x, grid), y, a = (v.spec for v in node.given[:2]), node.outputs[0].spec, node.attrs
+    rank = x.rank - 2
+    count = {"nearest": 1, "linear": 2, "bilinear": 2}.get(a.mode, 4)
+    pad = ("zeros", "border", "reflection").index(a.padding_mode)
+    names = ["n", "c", *(f"o{i}" for i in range(rank))]
+    pixel = args.offset(c_text.contiguous_strides(grid.shape)[:-1], [names[0], *names[2:]])
+    head = [*text.flat(args, "int64_t", y.numel), c_text.decode("t", names, [args.dim(d) for d in y.shape])]
+    align, places = str(a.align_corners).lower(), []
+    for i in range(rank):
+        u = element(grid.dtype, f"{args.input(1)}[{pixel} + {rank - 1 - i}]")
+        size: Dim = x.shape[2 + i]
+        places += [f"int64_t p{i}[{count}];", f"float w{i}[{count}];",
+                   f"tx_taps<{count}, {pad}, {align}>({u}, {args.dim(size)}, p{i}, w{i});"]  # fmt: skip
+    at = ["n", "c", *(f"p{i}[k{i}]" for i in range(rank))]
+    value = element(x.dtype, f"{args.input(0)}[{args.offset(c_text.contiguous_strides(x.shape), at)}]")
+    body = "\n".join([f"const float w = {' * '.join(f'w{i}[k{i}]' for i in range(rank))};",
+                      f"if (w != 0.0f) sum += w * {value};"])  # fmt: skip
+    for i in reversed(range(rank)):
+        body = "#pragma unroll\n" + block(f"for (int k{i} = 0; k{i} < {count}; k{i}++)", body)
+    return [*head, *places, "float sum = 0.0f;", body, f"{args.output(0)}[t] = {stored(y.dtype, 'sum')};"]

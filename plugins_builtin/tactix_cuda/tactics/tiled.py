@@ -1,0 +1,100 @@
+"""Kernels over a grid of tiles: which block has which, parts of k, and the launch that adds these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tactix.contracts.artifact import Launch
+from tactix.contracts.graph import Node
+from tactix.words.dims import Dim, ceildiv
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda.entry import Entry
+from tactix_codegen.cuda.results import WIDTH, Rows
+from tactix_cuda.tactics.tile import Tile
+
+REDUCE_THREADS = 128
+
+
+class Tiled:
+    """``batch`` products of m rows and n columns, ``stages`` of k, in ``splits`` parts.
+
+    The C variables of a tile: ``item`` of the batch, tile ``i``, ``j``, its first ``row0`` (int64_t) and ``col0``
+    (int), its stages ``first`` to ``first + count``. Loaders ``a`` and ``b`` are for the caller to declare.
+    """
+
+    def __init__(self, node: Node, tile: Tile, batch: Dim, m: Dim, n: Dim, stages: Dim, splits: int) -> None:
+        self.node, self.tile, self.splits = node, tile, splits
+        self.batch, self.m, self.n, self.stages = batch, m, n, stages
+        self.entry = Entry(node, tile.threads)
+        self.pitch = ceildiv(n, WIDTH) * WIDTH
+        self.workspace: Dim = batch * m * self.pitch * (4 * splits) if splits > 1 else 0
+
+    def finish(
+        self, loaders: Sequence[str], warp: str, rows: Callable[[Entry], Rows]
+    ) -> tuple[list[str], list[Launch], list[Entry]]:
+        """Texts, launches and entries of the product, given its loaders; ``rows`` stores results."""
+        e, t = self.entry, self.tile
+        put = self._partial() if self.splits > 1 else rows(e).store()
+        m = e.dim(self.m)
+        lines = [
+            "const int col = col0 + c;",
+            f"if (row0 + r >= {m}) return;",
+            f"const int64_t row = {'row0 + r' if self.batch == 1 else f'item * {m} + row0 + r'};",
+            put,
+        ]
+        call = f"tx_product<TX_NAME(tile), {warp}>(a, b, first, count, memory, [&](int r, int c, const float* v)"
+        body = [*self._place(), *loaders, block(call, *lines) + ");"]
+        tiles = self.batch * ceildiv(self.m, t.rows) * ceildiv(self.n, t.cols) * self.splits
+        texts, launches = [t.struct() + e.kernel(*body, blocks=t.blocks)], [e.launch(tiles, t.shared_bytes)]
+        if self.splits == 1:
+            return texts, launches, [e]
+        reduce = Entry(self.node, REDUCE_THREADS, "reduce")
+        texts.append(reduce.kernel(*self._reduce(reduce, rows(reduce))))
+        launches.append(reduce.launch(ceildiv(self.batch * self.m * (self.pitch // WIDTH), REDUCE_THREADS)))
+        return texts, launches, [e, reduce]
+
+    def _place(self) -> list[str]:
+        """Declare which tile the block has."""
+        e, t = self.entry, self.tile
+        lines = [
+            "TX_SHARED(memory);",
+            f"const uint32_t down = {e.dim(ceildiv(self.m, t.rows))}, across = {e.dim(ceildiv(self.n, t.cols))};",
+            "uint32_t id = blockIdx.x, i, j;",
+        ]
+        if self.splits > 1:
+            each = e.dim(ceildiv(self.stages, self.splits))
+            lines += [
+                f"const int first = (int)(id % {self.splits}) * {each}, left = {e.dim(self.stages)} - first;",
+                f"const int count = left < {each} ? left > 0 ? left : 0 : {each};",
+                f"const int part = id % {self.splits};",
+                f"id /= {self.splits};",
+            ]
+        else:
+            lines.append(f"const int first = 0, count = {e.dim(self.stages)};")
+        if self.batch != 1:
+            lines += ["const int64_t item = id / (down * across);", "id %= down * across;"]
+        lines.append("tx_tile_of(id, down, across, i, j);")
+        return [*lines, f"const int64_t row0 = (int64_t)i * {t.rows};", f"const int col0 = j * {t.cols};"]
+
+    def _partial(self) -> str:
+        """Statements that put sums of a part of k into the workspace."""
+        e, pitch = self.entry, self.entry.dim(self.pitch)
+        at = f"((int64_t)part * {e.dim(self.batch * self.m)} + row) * {pitch} + col"
+        stores = [f"*(float4*)(to + {i}) = *(const float4*)(v + {i});" for i in (0, 4)]
+        return block(f"if (col < {pitch})", f"float* to = {e.workspace(0)} + {at};", *stores)
+
+    def _reduce(self, e: Entry, rows: Rows) -> list[str]:
+        """The second launch: sums of all parts, eight columns a thread."""
+        pitch, total = e.dim(self.pitch), e.dim(self.batch * self.m)
+        add = [f"v[{i}] += p.{f};\nv[{i + 4}] += q.{f};" for i, f in enumerate("xyzw")]
+        loads = "const float4 p = *(const float4*)from, q = *(const float4*)(from + 4);"
+        return [
+            f"const int64_t t = (int64_t)blockIdx.x * {REDUCE_THREADS} + threadIdx.x, row = t / ({pitch} / {WIDTH});",
+            f"const int col = (int)(t % ({pitch} / {WIDTH})) * {WIDTH};",
+            f"if (row >= {total}) return;",
+            f"float v[{WIDTH}] = {{0.0f}};",
+            f"const float* from = {e.workspace(0)} + row * {pitch} + col;",
+            "#pragma unroll",
+            block(f"for (int s = 0; s < {self.splits}; s++)", loads, *add, f"from += (int64_t){total} * {pitch};"),
+            rows.store(),
+        ]

@@ -1,0 +1,56 @@
+"""Runs plans of cuDNN inside the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tactix.contracts.artifact import Binary, Launch
+from tactix.contracts.launcher import Step
+from tactix.words.dims import evaluate
+from tactix.words.errors import ExecutionError, PlanFormatError
+from tactix_cuda.launcher import Call, GraphLauncher
+from tactix_cuda.modules import Kernel
+from tactix_cudnn import FUNCTION, LAUNCHER
+
+if TYPE_CHECKING:
+    from tactix_cuda.device import CudaDevice
+    from tactix_cudnn.library import Cudnn
+
+
+class CudnnLauncher(GraphLauncher):
+    """``params``: ``version`` of the library and a Binding; the code is the plan as the library wrote it.
+
+    ``library``: None for the one of the device.
+    """
+
+    key = LAUNCHER
+
+    def __init__(self, library: Cudnn | None = None) -> None:
+        self._given = library
+
+    def starts(self, step: Step, device: CudaDevice) -> Iterable[tuple[Launch, Kernel | Call]]:
+        """Raises PlanCompatibilityError for another version of the library, ExecutionError if there is none."""
+        from tactix_cuda.library import check_version
+        from tactix_cudnn.library import PRODUCT, cudnn
+        from tactix_cudnn.plan import FAILED, Binding, Plan
+
+        device.activate()
+        artifact, library = step.artifact, self._given or cudnn(device)
+        try:
+            (launch,), version = artifact.launches, [int(x) for x in artifact.params["version"]]
+        except (KeyError, TypeError, ValueError) as e:
+            raise PlanFormatError("not a call of cuDNN", who=step.name, why=str(e)) from None
+        binding = Binding.from_json(artifact.params)
+        places = len(binding.tensors) + 1
+        if not isinstance(artifact.code, Binary) or launch.symbol != FUNCTION or len(launch.args) != places:
+            raise PlanFormatError("not a call of cuDNN", who=step.name, why="it has no plan of the library")
+        check_version(PRODUCT, version, library.version)
+        text = bytes(artifact.code.blob)
+        if text.startswith(FAILED.encode()):
+            raise ExecutionError("cuDNN has no plan", who=step.name, why=text[len(FAILED) :].decode())
+        plan = Plan(library, binding, text)
+        if plan.workspace > evaluate(artifact.workspace, {}):
+            why = f"it takes {plan.workspace} bytes"
+            raise ExecutionError("a plan of cuDNN takes more workspace than it was given", who=step.name, why=why)
+        return [(launch, plan)]

@@ -51,9 +51,10 @@ def tactix_allocators() -> list[Allocator]:
 
 @hookimpl
 def tactix_flavours() -> list[RuntimeFlavour]:
-    from tactix_builtin.flavours import flavours
+    from tactix_runtime import flavours
+    from tactix_ship.flavour import LeanFlavour
 
-    return flavours()
+    return [*flavours(), LeanFlavour()]
 
 
 @hookimpl

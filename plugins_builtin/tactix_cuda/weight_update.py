@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tactix.contracts.allocator import Allocator
-from tactix_builtin.refit.room import Room
+from tactix.run.blob_memory import Room
 
 if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice

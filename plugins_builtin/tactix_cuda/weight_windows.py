@@ -16,13 +16,13 @@ from tactix.contracts.allocator import Allocator
 from tactix.plan.schema import Plan
 from tactix.run.arrays import address_of
 from tactix.run.memory import ALIGNMENT, Memory, Weights
+from tactix.run.weight_schedule import Window
 from tactix.words.errors import TactixError
 from tactix.words.logger import Logger
-from tactix_builtin.streaming.schedule import Window
 from tactix_cuda.stream import CudaEvent, CudaStream
 
 if TYPE_CHECKING:
-    from tactix_builtin.streaming.schedule import Group, Schedule
+    from tactix.run.weight_schedule import Group, Schedule
     from tactix_cuda.device import CudaDevice
 
 SLOTS, MOST = 3, 64 << 20
@@ -32,7 +32,7 @@ SLOTS, MOST = 3, 64 << 20
 class Windows:
     """The weights of an engine, some of which stay, while others pass through a window.
 
-    A backing as ``tactix_builtin.streaming.engine.Backing`` has it, and what stands for ``tactix.run.memory.Weights``:
+    A backing as ``tactix_runtime.streaming.engine.Backing`` has it, and what stands for ``tactix.run.memory.Weights``:
     ``nbytes`` of device memory, ``blobs``, ``addresses``. Contexts share the window, so that it counts once: their runs
     are queued one after the other, each in its own stream.
     """

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 import tactix
-from tactix_builtin.lean import wheel
+from tactix_ship.lean import wheel
 
 MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 

@@ -24,9 +24,9 @@ import numpy as np
 import tactix
 from tactix.api import configure
 from tactix.builder import Builder
+from tactix.run.blob_memory import Room
 from tactix.run.memory import Memory
-from tactix_builtin.refit.refitter import Refitter
-from tactix_builtin.refit.room import Room
+from tactix_refit.refitter import Refitter
 
 Array = Any
 Copies = Sequence[Callable[[], Any]]

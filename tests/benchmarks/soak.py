@@ -60,7 +60,7 @@ class Soak:
 
     def _sets(self) -> list[dict[str, Any]]:
         """The engine's weights, and others: every number a third larger."""
-        from tactix_builtin.refit.refitter import Refitter
+        from tactix_refit.refitter import Refitter
 
         self.refitter = Refitter(self.engine, threads=1)
         rng = np.random.default_rng(5)

@@ -15,11 +15,11 @@ from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.launcher import LinkContext, Step
 from tactix.words.errors import AllocationError, ExecutionError, InvalidArgument
-from tactix_builtin.flavours import flavours
 from tactix_cpu import allocators, devices, features, levels
 from tactix_cpu import device as cpu
 from tactix_cpu.allocator import ArenaAllocator
 from tactix_cpu.device import CpuDevice, Segments
+from tactix_runtime import flavours
 
 
 def test_what_the_plugin_offers() -> None:

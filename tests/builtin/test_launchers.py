@@ -45,13 +45,13 @@ from tactix.words.dims import Dim, ceildiv, sym
 from tactix.words.dtypes import DType
 from tactix.words.errors import ExecutionError
 from tactix.words.tensor import LINEAR, TensorSpec
-from tactix_builtin.flavours import flavours
 from tactix_cpu import allocators, devices, launchers
 from tactix_cpu import launcher as elf
 from tactix_cpu.compiler import executor_text
 from tactix_cpu.device import CpuDevice
 from tactix_cpu.launcher import TABLE_WORDS, ElfLauncher, Executor, Library, executor, library
 from tactix_ops import launchers as reference_launchers
+from tactix_runtime import flavours
 
 N = sym("n")
 F32 = DType.FP32

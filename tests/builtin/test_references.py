@@ -21,8 +21,8 @@ from tactix.plan.schema import Plan
 from tactix.plugins.hookspecs import hookimpl
 from tactix.words import dtypes
 from tactix.words.errors import ExecutionError, PlanCompatibilityError, PlanFormatError, TactixError, UntrustedPlan
-from tactix_builtin.flavours.references import on_references
 from tactix_cpu.tactics.conv.winograd import WinogradTactic
+from tactix_runtime.references import on_references
 from tactix_sdk import layer, numpy_tactic, pointwise, tanh
 
 RNG = np.random.default_rng(8)

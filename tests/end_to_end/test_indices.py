@@ -13,7 +13,7 @@ from small_models import agree, by_onnx_runtime, engine, model
 
 import tactix
 from tactix.words.errors import ExecutionError
-from tactix_builtin.refit.refitter import Refitter
+from tactix_refit.refitter import Refitter
 
 F, I64 = np.float32, np.int64
 TABLE = np.random.default_rng(0).standard_normal((4, 3)).astype(F)

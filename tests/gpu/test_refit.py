@@ -17,8 +17,8 @@ from refit_threads import Infer, inferring, refitted_apart
 import tactix
 from tactix import BuilderFlag
 from tactix.words.errors import ExecutionError
-from tactix_builtin.refit.refitter import Refitter
 from tactix_cuda.device import CudaDevice
+from tactix_refit.refitter import Refitter
 
 pytestmark = pytest.mark.gpu
 

@@ -18,9 +18,9 @@ from looped import X, looped
 import tactix
 from tactix import BuilderFlag
 from tactix.run.runtime import Runtime
-from tactix_builtin.streaming.engine import StreamedEngine
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.memory import PoolAllocator, RecyclingAllocator
+from tactix_runtime.streaming.engine import StreamedEngine
 
 pytestmark = pytest.mark.gpu
 

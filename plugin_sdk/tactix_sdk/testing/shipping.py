@@ -231,7 +231,7 @@ def _whole(s: Shipped, subject: Subject) -> Plan:
 @check("lean-runtime")
 def lean(subject: Subject) -> str:
     """The lean runtime, in a process without tactix's builder, gives the same results."""
-    from tactix_builtin.lean.wheel import write
+    from tactix_ship.lean.wheel import write
 
     with tempfile.TemporaryDirectory() as folder:
         wheel = write(folder)

@@ -20,7 +20,7 @@ def command(_: Any, /, out: str, as_json: bool) -> None:
     """
     import hashlib
 
-    from tactix_builtin.lean.wheel import installed_size, write
+    from tactix_ship.lean.wheel import installed_size, write
 
     path = write(out)
     content = path.read_bytes()

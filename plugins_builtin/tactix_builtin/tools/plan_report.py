@@ -8,8 +8,8 @@ from typing import Any
 from tactix.plan.container import load
 from tactix.plan.memory import lower_bound, plan_memory
 from tactix.plan.schema import Plan
+from tactix.run.inspector import notes
 from tactix.words import dims
-from tactix_builtin.flavours.inspector import notes
 from tactix_builtin.tools.arrays import sizes
 from tactix_builtin.tools.crossing import copies
 from tactix_builtin.tools.options import Shapes

@@ -16,8 +16,8 @@ import onnx.parser
 import tactix
 from tactix.plan import container
 from tactix.plan.schema import Plan
-from tactix_builtin.embedded.embed import with_wheels
-from tactix_builtin.embedded.pack import Pack
+from tactix_ship.embed import with_wheels
+from tactix_ship.pack import Pack
 
 PROLOGUE = struct.Struct("<8sIIQQ32s")
 

@@ -14,7 +14,7 @@ from plan_samples import opened, sealed
 import tactix
 from tactix.plan import container
 from tactix.words.errors import PlanFormatError
-from tactix_builtin.streaming.pages import Pages
+from tactix_runtime.streaming.pages import Pages
 
 WIDTH = 64
 LAYERS = 4

@@ -135,7 +135,7 @@ def site(folder: Path) -> Path:
 
     import cuda.bindings
 
-    from tactix_builtin.lean.wheel import wheel
+    from tactix_ship.lean.wheel import wheel
 
     with zipfile.ZipFile(BytesIO(wheel())) as z:
         z.extractall(folder)

@@ -22,12 +22,12 @@ from tactix import BuilderFlag
 from tactix.plan import container
 from tactix.run.runtime import Runtime
 from tactix.words.errors import AllocationError, ExecutionError, InvalidArgument, PlanFormatError
-from tactix_builtin.refit.refitter import Refitter
 from tactix_codegen.compiling import symbol
 from tactix_cuda import device as real
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.driver import Driver
 from tactix_cuda.nvrtc import why_missing
+from tactix_refit.refitter import Refitter
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 

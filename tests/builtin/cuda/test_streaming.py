@@ -16,11 +16,9 @@ from cuda_engine import RIGHT
 from lazy_driver import LazyApi
 from test_engine import combine
 
+from tactix.run.weight_schedule import Group
 from tactix.words.errors import AllocationError, InvalidArgument
 from tactix.words.logger import Logger, Severity
-from tactix_builtin.refit.refitter import Refitter
-from tactix_builtin.streaming.engine import StreamedEngine
-from tactix_builtin.streaming.schedule import Group
 from tactix_codegen.compiling import symbol
 from tactix_cuda import device as real
 from tactix_cuda.device import CudaDevice
@@ -28,6 +26,8 @@ from tactix_cuda.driver import Driver
 from tactix_cuda.memory import RecyclingAllocator
 from tactix_cuda.nvrtc import why_missing
 from tactix_cuda.weight_windows import Passage
+from tactix_refit.refitter import Refitter
+from tactix_runtime.streaming.engine import StreamedEngine
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 

@@ -20,9 +20,9 @@ from tactix.plan import container
 from tactix.plan.schema import Plan, Requirement, validate
 from tactix.plugins.hookspecs import RUNTIME_GROUP
 from tactix.words.errors import PlanFormatError, PluginError
-from tactix_builtin.embedded import archive
-from tactix_builtin.embedded.carried import carried
-from tactix_builtin.embedded.pack import Pack
+from tactix_runtime import pack_archive as archive
+from tactix_runtime.embedded_packs import carried
+from tactix_ship.pack import Pack
 
 PLUGIN = """
 from tactix_sdk import Launcher, hookimpl

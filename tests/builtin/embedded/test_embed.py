@@ -16,9 +16,9 @@ import tactix
 from tactix.plan.schema import Plan, Requirement
 from tactix.words.errors import ConfigError
 from tactix_builtin.cli import main
-from tactix_builtin.embedded import archive
-from tactix_builtin.embedded.embed import AUTO, embed
-from tactix_builtin.embedded.pack import Pack, pack_of
+from tactix_runtime import pack_archive as archive
+from tactix_ship.embed import AUTO, embed
+from tactix_ship.pack import Pack, pack_of
 
 PLUGIN = b"""
 from tactix_sdk import Launcher, hookimpl

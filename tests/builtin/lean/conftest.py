@@ -16,7 +16,7 @@ import pytest
 
 import tactix
 from tactix import BuilderFlag
-from tactix_builtin.lean import wheel
+from tactix_ship.lean import wheel
 
 MODELS = Path(__file__).parents[2] / "models"
 PACKS = Path(__file__).parent / "packs"

@@ -26,9 +26,10 @@ from tactix.words import dims, errors
 from tactix.words.dtypes import DType
 from tactix.words.tensor import Element
 from tactix_builtin.cli import main
-from tactix_builtin.flavours import dispatch
-from tactix_builtin.lean import envelope, guest, wheel
 from tactix_builtin.tools import arrays
+from tactix_runtime import dispatch, envelope
+from tactix_runtime import lean_runtime as guest
+from tactix_ship.lean import wheel
 
 COMPATIBLE = BuilderFlag.VERSION_COMPATIBLE
 NOWHERE, IN_FILES = TempfileControlFlag(0), TempfileControlFlag.ALLOW_TEMPORARY_FILES

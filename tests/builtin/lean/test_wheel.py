@@ -20,9 +20,10 @@ import tactix_sdk
 from tactix.contracts.flavour import TempfileControlFlag
 from tactix.words.errors import InternalError
 from tactix_builtin.cli import main
-from tactix_builtin.lean import guest, modules, wheel
-from tactix_builtin.lean.shrink import shrink
-from tactix_builtin.lean.untyped import untyped
+from tactix_runtime import lean_runtime as guest
+from tactix_ship.lean import modules, wheel
+from tactix_ship.lean.shrink import shrink
+from tactix_ship.lean.strip_types import untyped
 
 RUN = """
 import json, sys
@@ -152,7 +153,7 @@ from typing import TYPE_CHECKING, Any
 from dataclasses import dataclass
 import tactix
 from tactix.words import dims
-from tactix_builtin.lean.importer import MemoryImporter
+from tactix_runtime.memory_importer import MemoryImporter
 if TYPE_CHECKING:
     from tactix.run.engine import Engine
 NAMES: Mapping[str, int] = {}
@@ -180,7 +181,7 @@ class Box(Sequence, MemoryImporter, tactix.Engine):
 '''
 SMALL = r"""
 from collections.abc import Sequence;from dataclasses import dataclass
-from..import this as tactix;from..words import dims;from..builtin.lean.importer import MemoryImporter
+from..import this as tactix;from..words import dims;from..runtime.memory_importer import MemoryImporter
 NAMES:0={};__all__=['dims']
 @dataclass
 class Box(Sequence,MemoryImporter,tactix.Engine):

@@ -14,8 +14,8 @@ from refit_threads import inferring, one_of
 import tactix
 from tactix import BuilderFlag
 from tactix.words.errors import ExecutionError, PlanFormatError
-from tactix_builtin.refit import recipe
-from tactix_builtin.refit.refitter import Refitter
+from tactix_refit import recipe
+from tactix_refit.refitter import Refitter
 
 from .conftest import REFIT, assert_same, built, run
 

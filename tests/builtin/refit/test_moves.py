@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tactix_builtin.refit.moves import composed
+from tactix_refit.moves import composed
 
 
 @st.composite

@@ -13,7 +13,7 @@ from refit_models import conv_bn, model, normal
 import tactix
 from tactix import BuilderFlag
 from tactix.words.errors import ConfigError, DTypeError, InvalidArgument, ModelImportError, ShapeError, UntrustedPlan
-from tactix_builtin.refit.refitter import Refitter
+from tactix_refit.refitter import Refitter
 
 from .conftest import REFIT, Feeds, Model, assert_same, built, constants, run
 
@@ -252,7 +252,7 @@ def test_rules_that_look(numerics: str, fires: bool) -> None:
     """A rule that looks at a weight before it fires does not, unless it only asks whether 16 bits can hold it."""
     from tactix.contracts.rule import P, Rule, const, literal, var
     from tactix.fuse.rewrite import fuse
-    from tactix_builtin.refit.build import RefitBuild
+    from tactix_refit.build import RefitBuild
 
     rule = Rule(
         "test.halve", P.tactix.Mul(var("x"), const("c")), numerics=numerics,

@@ -12,10 +12,11 @@ from refit_models import model, normal
 from tactix import BuilderFlag
 from tactix.words.dtypes import DType
 from tactix.words.errors import PlanFormatError
-from tactix_builtin.refit import replay, rows
-from tactix_builtin.refit.moves import composed
-from tactix_builtin.refit.recipe import Step
-from tactix_builtin.refit.refitter import Refitter
+from tactix_refit import parts as rows
+from tactix_refit import replay
+from tactix_refit.moves import composed
+from tactix_refit.recipe import Step
+from tactix_refit.refitter import Refitter
 
 from .conftest import REFIT, built, constants
 

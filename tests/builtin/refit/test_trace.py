@@ -11,10 +11,10 @@ import pytest
 
 from tactix.plan.schema import Plan
 from tactix.words.dtypes import DType
-from tactix_builtin.refit.build import RefitBuild, _Flat
-from tactix_builtin.refit.recipe import Recipes, needs
-from tactix_builtin.refit.replay import Replay
-from tactix_builtin.refit.trace import Traced, Tracer
+from tactix_refit.build import RefitBuild, _Flat
+from tactix_refit.recipe import Recipes, needs
+from tactix_refit.replay import Replay
+from tactix_refit.trace import Traced, Tracer
 
 BF16 = DType.BF16.numpy
 WORK: dict[str, Callable[[Any, Any], Any]] = {

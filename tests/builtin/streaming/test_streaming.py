@@ -21,11 +21,11 @@ from resident import resident
 
 import tactix
 from tactix import BuilderFlag
+from tactix.run import weight_schedule as schedule
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.refit.refitter import Refitter
-from tactix_builtin.streaming import schedule
-from tactix_builtin.streaming.engine import StreamedEngine
-from tactix_builtin.streaming.pages import Pages
+from tactix_refit.refitter import Refitter
+from tactix_runtime.streaming.engine import StreamedEngine
+from tactix_runtime.streaming.pages import Pages
 
 STREAMING = {BuilderFlag.WEIGHT_STREAMING}
 WIDTH, LAYERS = 256, 10

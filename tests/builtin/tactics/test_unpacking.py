@@ -14,8 +14,8 @@ from tactix.contracts.artifact import Packed
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.flavours.references import MOST_STEPS, unpacked
 from tactix_cpu.levels import target
+from tactix_runtime.references import MOST_STEPS, unpacked
 
 TILES = {"amx_tile", "amx_int8", "amx_bf16"}
 

@@ -19,10 +19,10 @@ from tactix.plan.schema import Buffer, Plan, Profile, TensorIO
 from tactix.words.dims import Dim, sym
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, TensorSpec, blocked
-from tactix_builtin.flavours.default import DefaultFlavour
 from tactix_cpu.allocator import ArenaAllocator
 from tactix_cpu.device import CpuDevice
 from tactix_cpu.launcher import ElfLauncher
+from tactix_runtime.default import DefaultFlavour
 from tactix_sdk.numpy_launcher import NumpyLauncher
 
 

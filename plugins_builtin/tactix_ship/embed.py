@@ -12,8 +12,8 @@ from typing import Any
 from tactix.plan.schema import Plan, Requirement
 from tactix.plugins.identity import OWN, normal
 from tactix.words.errors import ConfigError, TactixError
-from tactix_builtin.embedded.carried import carried
-from tactix_builtin.embedded.pack import Pack, pack_of
+from tactix_runtime.embedded_packs import carried
+from tactix_ship.pack import Pack, pack_of
 
 AUTO = "auto"
 """Every pack that the plan needs."""
@@ -92,8 +92,8 @@ def _look(plan: Plan, session: Any) -> None:
 def _in_lean(plan: Plan) -> Any:
     """The session of this version's lean runtime with the plan's packs."""
     from tactix.contracts.flavour import TempfileControlFlag
-    from tactix_builtin.lean.guest import admit, unpack
-    from tactix_builtin.lean.wheel import wheel
+    from tactix_runtime.lean_runtime import admit, unpack
+    from tactix_ship.lean.wheel import wheel
 
     package = admit(unpack(wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None)
     module = importlib.import_module(f"{package.__name__}.plugins.session")

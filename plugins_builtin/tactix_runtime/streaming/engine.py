@@ -11,15 +11,15 @@ from typing import Any, Protocol, cast
 from tactix.contracts.device import Device
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.plan.schema import Plan
+from tactix.run import weight_schedule as schedule
 from tactix.run.context import ExecutionContext
 from tactix.run.link import allocator_of
+from tactix.run.tracked import WatchedEngine
+from tactix.run.weight_schedule import Group, Schedule
 from tactix.words.dims import Env
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.flavours.watched import WatchedEngine
-from tactix_builtin.streaming import schedule
-from tactix_builtin.streaming.pages import Pages
-from tactix_builtin.streaming.schedule import Group, Schedule
-from tactix_builtin.streaming.uses import Reads
+from tactix_runtime.streaming.pages import Pages
+from tactix_runtime.streaming.uses import Reads
 
 
 class Backing(Protocol):

@@ -27,7 +27,7 @@ from tactix.plan.schema import Plan
 from tactix.words.dtypes import DType
 from tactix.words.errors import InvalidArgument, PlanFormatError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.refit import ops
+from tactix_refit import ops
 
 META = "refit"
 """The entry of a plan's ``meta`` that names the blob."""

@@ -6,7 +6,7 @@ import ast
 import re
 
 from tactix.words.errors import InternalError
-from tactix_builtin.lean.modules import PLACES, is_package
+from tactix_ship.lean.modules import PLACES, is_package
 
 
 def shrink(module: str, tree: ast.Module) -> str:

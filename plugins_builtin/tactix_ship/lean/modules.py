@@ -9,14 +9,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tactix.words.errors import InternalError
-from tactix_builtin.lean.untyped import untyped
 from tactix_ops.layers import FAMILIES
+from tactix_ship.lean.strip_types import untyped
 
 PACKS = ("builtin", "codegen", "cpu", "cublaslt", "cuda", "cudnn", "ops", "refit", "runtime", "sdk", "ship", "trust")
 PLACES: dict[str, tuple[str, ...]] = {"tactix": (), **{f"tactix_{name}": (name,) for name in PACKS}}
 """Where in the lean package the modules of each of ours lie."""
 
-ENTRY = "tactix_builtin.lean.entry"
+ENTRY = "tactix_ship.lean.entry"
 """Becomes the package itself."""
 
 ROOTS = (ENTRY, *(f"tactix_ops.layers.{family}" for family in FAMILIES))
@@ -26,14 +26,14 @@ VOCABULARIES = tuple(f"tactix_sdk.{name}" for name in ("artifacts", "errors", "r
 
 SDK = "tactix_sdk"
 
-STANDS_FOR = {"tactix": ENTRY, "tactix.plugins.session": "tactix_builtin.lean.session", SDK: "tactix_builtin.lean.sdk"}
+STANDS_FOR = {"tactix": ENTRY, "tactix.plugins.session": "tactix_ship.lean.session", SDK: "tactix_ship.lean.sdk"}
 """Modules whose place another takes."""
 
 LEFT_OUT = (
     "tactix.plugins.hookspecs", "tactix_cuda.bench", "tactix_cudnn.compiler",
     "tactix_cuda.nvrtc", "tactix_cuda.weight_update", "tactix_cuda.weight_windows",
-    "tactix_cpu.levels", "tactix_builtin.flavours.default", "tactix_builtin.flavours.dispatch",
-    "tactix_builtin.flavours.lean", "tactix_isolate", "tactix_sdk.evaluate", "tactix_sdk.kernel_text",
+    "tactix_cpu.levels", "tactix_runtime.default", "tactix_runtime.dispatch",
+    "tactix_ship.flavour", "tactix_isolate", "tactix_sdk.evaluate", "tactix_sdk.kernel_text",
 )  # fmt: skip
 """What only building needs, and other flavours; imported inside functions that no plan gets to."""
 
@@ -46,8 +46,8 @@ COLD = (
     "tactix.contracts.graph", "tactix.contracts.importer", "tactix.contracts.layer", "tactix.contracts.region",
     "tactix.contracts.rule", "tactix.contracts.tactic", "tactix.contracts.tool", "tactix.plan.encode",
     "tactix.words.files",
-    "tactix_cublaslt", "tactix_cuda", "tactix_cudnn", "tactix_cpu.mask", "tactix_builtin.embedded", "tactix_builtin.flavours.held",
-    "tactix_builtin.flavours.phased", "tactix_builtin.flavours.references", "tactix_builtin.flavours.values",
+    "tactix_cublaslt", "tactix_cuda", "tactix_cudnn", "tactix_cpu.mask", "tactix_ship", "tactix_runtime.host_mirror",
+    "tactix_runtime.dynamic_shapes", "tactix_runtime.references", "tactix_runtime.values",
     "tactix_ops.control_launcher", "tactix_sdk.numpy_launcher", "tactix_trust.changing",
     "tactix_codegen", "tactix_sdk", *LAYERS,
 )  # fmt: skip

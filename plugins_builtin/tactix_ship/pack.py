@@ -14,8 +14,8 @@ from typing import Any
 import tactix
 from tactix.plugins.identity import installed_files, normal
 from tactix.words.errors import ConfigError, PlanFormatError
-from tactix_builtin.embedded.archive import GROUP, unpack
-from tactix_builtin.lean.wheel import WHEEL, archive, record
+from tactix_runtime.pack_archive import GROUP, unpack
+from tactix_ship.lean.wheel import WHEEL, archive, record
 
 NATIVE = (".so", ".pyd", ".dll", ".dylib")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tactix.plan.schema import Plan
 from tactix.run.arrays import address_of
-from tactix_builtin.streaming.schedule import Group, Schedule, Window
+from tactix.run.weight_schedule import Group, Schedule, Window
 
 AROUND = 64 << 10
 """Bytes that Linux maps beside a page that is read, if it has them in memory."""

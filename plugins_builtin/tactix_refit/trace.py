@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tactix.words.dtypes import DType
-from tactix_builtin.refit import ops
+from tactix_refit import ops
 
 Array = Any
 NOTHING: frozenset[str] = frozenset()

@@ -125,7 +125,7 @@ class LeanFlavour:
         session = with_packs(plan, session)
         if not plan.produced:
             return Engine(plan, session, device, options)
-        from tactix_builtin.flavours.phased import PhasedContext
+        from tactix_runtime.dynamic_shapes import PhasedContext
 
         return Engine(plan, session, device, options, PhasedContext)
 
@@ -137,7 +137,7 @@ class LeanFlavour:
 
     def on_references(self, plan: Any, steps: Any) -> Any:
         """The plan without its host code. Raises PlanCompatibilityError."""
-        from tactix_builtin.flavours.references import on_references
+        from tactix_runtime.references import on_references
 
         return on_references(plan, steps)
 
@@ -149,7 +149,7 @@ def with_packs(plan: Any, session: Any) -> Any:
     """
     if not any(r.embedded for r in plan.requirements):
         return session
-    from tactix_builtin.embedded.carried import carried
+    from tactix_runtime.embedded_packs import carried
 
     top = tactix.__name__
     return carried(plan, session, {"tactix": top, "tactix_builtin": f"{top}.builtin", "tactix_sdk": f"{top}.sdk"})

@@ -15,7 +15,7 @@ from tactix.words.errors import InvalidArgument, PlanCompatibilityError, PlanFor
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
-    from tactix_builtin.lean.envelope import Envelope
+    from tactix_runtime.envelope import Envelope
 
 
 class DispatchFlavour:
@@ -26,7 +26,7 @@ class DispatchFlavour:
     def open(self, runtime: Any, source: Any, verify: bool | None) -> Any:
         """The guest's engine. Raises PlanFormatError, PlanCompatibilityError, UntrustedPlan, ConfigError, OSError, and
         what the guest raises, whose errors are ours as well."""
-        from tactix_builtin.lean import guest
+        from tactix_runtime import lean_runtime as guest
 
         data, found = envelope_of(source)
         if runtime.lean_runtime:
@@ -49,7 +49,7 @@ def envelope_of(source: Any) -> tuple[memoryview, Envelope]:
 
     Raises PlanFormatError, OSError.
     """
-    from tactix_builtin.lean.envelope import read
+    from tactix_runtime.envelope import read
 
     if not isinstance(source, (str, Path)):
         return (data := memoryview(source).cast("B")), read(data)
@@ -71,7 +71,7 @@ def is_foreign(source: Any) -> bool:
 
 def is_ours(meta: Mapping[str, Any]) -> bool:
     """Whether a plan that could be decoded is for this runtime, or brings no other."""
-    from tactix_builtin.lean.envelope import LEAN
+    from tactix_runtime.envelope import LEAN
 
     return LEAN not in meta or _is_near(str(meta.get("tactix", "")))
 
@@ -101,7 +101,7 @@ def no_bytes(flavour: str) -> InvalidArgument:
 
 def hand_over(runtime: Any, files: Mapping[str, bytes], data: memoryview, found: Envelope, verify: bool | None) -> Any:
     """The engine that a lean runtime makes. It looks into no trust store: it is told what plan those here vouch for."""
-    from tactix_builtin.lean.guest import admit
+    from tactix_runtime.lean_runtime import admit
 
     if not isinstance(runtime.allocator, str):
         raise InvalidArgument("an allocator of ours cannot be handed over", do="Name one by its key")

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tactix_builtin.refit import ops
-from tactix_builtin.refit.moves import Move
-from tactix_builtin.refit.recipe import Step, computed
+from tactix_refit import ops
+from tactix_refit.moves import Move
+from tactix_refit.recipe import Step, computed
 
 Array = Any
 

@@ -16,8 +16,8 @@ from types import ModuleType
 from typing import Any
 
 from tactix.words.errors import PluginError, TactixError
-from tactix_builtin.embedded.archive import content, entries, unpack
-from tactix_builtin.lean.importer import MemoryImporter
+from tactix_runtime.memory_importer import MemoryImporter
+from tactix_runtime.pack_archive import content, entries, unpack
 
 HERE: Mapping[str, str] = {}
 _lock = threading.Lock()

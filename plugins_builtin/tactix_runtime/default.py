@@ -21,7 +21,7 @@ class DefaultFlavour:
 
     def open(self, runtime: Any, source: Any, verify: bool | None) -> Any:
         """An engine; a guest's for a plan of another version. Raises what ``load`` and the flavour ``dispatch`` do."""
-        from tactix_builtin.flavours.dispatch import is_foreign, is_ours
+        from tactix_runtime.dispatch import is_foreign, is_ours
 
         try:
             plan = container.load(source, verify=verify, admit=runtime.session.vouched)
@@ -35,7 +35,7 @@ class DefaultFlavour:
 
     def hands_over(self, runtime: Any, source: Any) -> bool:
         """Whether that is a plan of another version with the runtime for it. Raises UntrustedPlan, OSError."""
-        from tactix_builtin.flavours.dispatch import check_trust, envelope_of, is_foreign
+        from tactix_runtime.dispatch import check_trust, envelope_of, is_foreign
 
         foreign = is_foreign(source)
         if foreign:
@@ -44,31 +44,31 @@ class DefaultFlavour:
 
     def load(self, plan: Any, session: Any, device: Device, options: Any) -> Any:
         """An engine. Raises PlanFormatError, PlanCompatibilityError, PluginError, AllocationError."""
-        from tactix_builtin.embedded.carried import carried
-        from tactix_builtin.flavours.inspector import InspectedEngine
+        from tactix.run.inspector import InspectedEngine
+        from tactix_runtime.embedded_packs import carried
 
         session = carried(plan, session)
         engine: type[InspectedEngine] = InspectedEngine
         if "weight_streaming" in plan.meta:
-            from tactix_builtin.streaming.engine import StreamedEngine as engine
+            from tactix_runtime.streaming.engine import StreamedEngine as engine
         elif "refit" in plan.meta:
-            from tactix_builtin.refit.engine import RefittableEngine as engine
+            from tactix_refit.engine import RefittableEngine as engine
         if not plan.produced:
             return engine(plan, session, device, options)
-        from tactix_builtin.flavours.phased import PhasedContext
+        from tactix_runtime.dynamic_shapes import PhasedContext
 
         return engine(plan, session, device, options, PhasedContext)
 
     def refitting(self, flags: Any) -> Any:
         """What a build with these flags does more, so that its plan takes other weights."""
         from tactix.config import BuilderFlag
-        from tactix_builtin.refit.build import RefitBuild
+        from tactix_refit.build import RefitBuild
 
         return RefitBuild(BuilderFlag.REFIT not in flags)
 
     def embed(self, plan: Any, packs: Any, session: Any) -> Any:
         """The plan with the wheels of packs in it. Raises ConfigError."""
-        from tactix_builtin.embedded.embed import embed
+        from tactix_ship.embed import embed
 
         return embed(plan, packs, session)
 
@@ -80,6 +80,6 @@ class DefaultFlavour:
 
     def on_references(self, plan: Any, steps: Any) -> Any:
         """The plan without its host code. Raises PlanCompatibilityError."""
-        from tactix_builtin.flavours.references import on_references
+        from tactix_runtime.references import on_references
 
         return on_references(plan, steps)

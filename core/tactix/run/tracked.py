@@ -7,7 +7,7 @@ import weakref
 from typing import Any
 
 from tactix.run.context import ExecutionContext
-from tactix_builtin.flavours.inspector import InspectedEngine
+from tactix.run.inspector import InspectedEngine
 
 
 class WatchedEngine(InspectedEngine):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from tactix_builtin.lean.importer import MemoryImporter
+from tactix_runtime.memory_importer import MemoryImporter
 
 _HOMES = {
     "Engine": "run.engine", "ErrorCode": "words.errors", "ExecutionContext": "run.context", "Logger": "words.logger",

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import tactix
 from tactix.words.files import replacing
-from tactix_builtin.lean.modules import COLD, PLACES, closure, place, source_folder, within
-from tactix_builtin.lean.shrink import shrink
+from tactix_ship.lean.modules import COLD, PLACES, closure, place, source_folder, within
+from tactix_ship.lean.shrink import shrink
 from tactix_trust import object_cache
 
 PACKAGE = "tactix_lean"

@@ -19,10 +19,10 @@ import numpy as np
 
 from tactix.plan.schema import Plan
 from tactix.words.errors import PlanFormatError
-from tactix_builtin.refit import ops
-from tactix_builtin.refit.moves import Move, composed
-from tactix_builtin.refit.recipe import Recipes, Step, computed, literal
-from tactix_builtin.refit.rows import LARGE, PART, Rows, order_of, spans
+from tactix_refit import ops
+from tactix_refit.moves import Move, composed
+from tactix_refit.parts import LARGE, PART, Rows, order_of, spans
+from tactix_refit.recipe import Recipes, Step, computed, literal
 
 Array = Any
 Job = Callable[[], None]

@@ -17,8 +17,8 @@ from tactix.contracts.flavour import TempfileControlFlag
 from tactix.words import errors
 from tactix.words.errors import ConfigError
 from tactix.words.scratch import ScratchFolder
-from tactix_builtin.embedded import archive
-from tactix_builtin.lean.importer import MemoryImporter
+from tactix_runtime import pack_archive as archive
+from tactix_runtime.memory_importer import MemoryImporter
 
 PACKAGE = "tactix_lean/"
 

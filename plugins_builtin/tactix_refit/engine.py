@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tactix.run.arrays import address_of
+from tactix.run.blob_memory import Room
 from tactix.run.memory import Memory
+from tactix.run.tracked import WatchedEngine
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.flavours.watched import WatchedEngine
-from tactix_builtin.refit.room import Room
 
 Array = Any
 Made = Callable[[str], None]

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
 
 def flavours() -> list[RuntimeFlavour]:
     """The built-in flavours."""
-    from tactix_builtin.flavours.default import DefaultFlavour
-    from tactix_builtin.flavours.dispatch import DispatchFlavour
-    from tactix_builtin.flavours.lean import LeanFlavour
+    from tactix_runtime.default import DefaultFlavour
+    from tactix_runtime.dispatch import DispatchFlavour
 
-    return [DefaultFlavour(), DispatchFlavour(), LeanFlavour()]
+    return [DefaultFlavour(), DispatchFlavour()]

@@ -19,9 +19,9 @@ from tactix.contracts.rule import AnyOf, Op, Rule, call, const
 from tactix.network.definition import NetworkDefinition
 from tactix.plan.schema import Plan
 from tactix.words.dtypes import DType
-from tactix_builtin.refit.recipe import META, STRIPPED, Recipes, Step, Weight, bodies_of, constants_of, digest, write
-from tactix_builtin.refit.trace import Term, Traced, Tracer
 from tactix_ops.layers.control import Control
+from tactix_refit.recipe import META, STRIPPED, Recipes, Step, Weight, bodies_of, constants_of, digest, write
+from tactix_refit.trace import Term, Traced, Tracer
 
 Array = Any
 FLOATS = frozenset({DType.FP64, DType.FP32, DType.FP16, DType.BF16})

@@ -17,22 +17,22 @@ class LeanFlavour:
 
     def open(self, runtime: Any, source: Any, verify: bool | None) -> Any:
         """The guest's engine. Raises what its ``Runtime.deserialize`` does, ConfigError."""
-        from tactix_builtin.flavours.dispatch import envelope_of, hand_over
-        from tactix_builtin.lean.guest import unpack
-        from tactix_builtin.lean.wheel import wheel
+        from tactix_runtime.dispatch import envelope_of, hand_over
+        from tactix_runtime.lean_runtime import unpack
+        from tactix_ship.lean.wheel import wheel
 
         data, found = envelope_of(source)
         return hand_over(runtime, unpack(wheel()), data, found, verify)
 
     def load(self, plan: Any, session: Any, device: Device, options: Any) -> Any:
         """Raises InvalidArgument: a guest knows no objects of ours."""
-        from tactix_builtin.flavours.dispatch import no_bytes
+        from tactix_runtime.dispatch import no_bytes
 
         raise no_bytes(self.key)
 
     def embed(self, plan: Plan) -> Plan:
         """The plan with the lean runtime in it. Raises InternalError."""
-        from tactix_builtin.lean.envelope import with_runtime
-        from tactix_builtin.lean.wheel import wheel
+        from tactix_runtime.envelope import with_runtime
+        from tactix_ship.lean.wheel import wheel
 
         return replace(plan, **with_runtime(plan.blobs, plan.meta, wheel()))

@@ -23,8 +23,8 @@ from tactix.words.dims import Env, Shape, evaluate_shape, learn, show
 from tactix.words.dtypes import DType
 from tactix.words.error_recorder import recording
 from tactix.words.errors import ExecutionError, InvalidArgument, ShapeError
-from tactix_builtin.flavours.held import Held, Mirrored, read
-from tactix_builtin.flavours.values import as_value
+from tactix_runtime.host_mirror import Held, Mirrored, read
+from tactix_runtime.values import as_value
 
 NOTHING: Env = {}
 

@@ -19,9 +19,9 @@ from tactix.words.dtypes import DType
 from tactix.words.error_recorder import ErrorRecorder, Recorded, recorded, recording
 from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_builtin.refit import recipe
-from tactix_builtin.refit.engine import RefittableEngine
-from tactix_builtin.refit.replay import Replay
+from tactix_refit import recipe
+from tactix_refit.engine import RefittableEngine
+from tactix_refit.replay import Replay
 
 Array = Any
 

@@ -15,12 +15,12 @@ import numpy as np
 
 import tactix
 from tactix.run.runtime import default_threads
-from tactix_builtin.tools.agreement import agree
-from tactix_builtin.tools.peers import has_onnxruntime, onnxruntime_session
-from tactix_builtin.tools.progress import BuildProgress
-from tactix_builtin.tools.show import console as make_console
-from tactix_builtin.tools.show import duration, errors_console, size, table
-from tactix_builtin.tools.timing import Schedule, measure
+from tactix_tools.agreement import agree
+from tactix_tools.peers import has_onnxruntime, onnxruntime_session
+from tactix_tools.progress import BuildProgress
+from tactix_tools.show import console as make_console
+from tactix_tools.show import duration, errors_console, size, table
+from tactix_tools.timing import Schedule, measure
 
 HERE = Path(__file__).resolve().parent
 MODEL, DATA = HERE / "digits.onnx", HERE / "digits_test.npz"

@@ -57,6 +57,6 @@ def tactix_compilers() -> list[Compiler]:
 
 @hookimpl
 def tactix_tools() -> list[Tool]:
-    from tactix_builtin.tools import tools
+    from tactix_tools import tools
 
     return tools()

@@ -44,7 +44,7 @@ scanned = time.perf_counter()
 session = Session(logger=Logger(Severity.ERROR))
 layers = len(session.layers)
 done = time.perf_counter()
-from tactix_builtin.pack_info import packs
+from tactix_tools.pack_info import packs
 states = {}
 for p in packs(session):
     states[p.status] = states.get(p.status, 0) + 1

@@ -20,8 +20,8 @@ import numpy as np
 from resident import resident
 
 import tactix
-from tactix_builtin.tools import arrays
 from tactix_runtime.streaming.pages import Pages
+from tactix_tools import arrays
 
 PARTS = (1.0, 0.75, 0.5, 0.25, 0.0)
 """Of the weights; 0 stands for the smallest budget."""

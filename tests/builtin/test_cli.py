@@ -17,7 +17,7 @@ from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.registry import MissingKey
 from tactix.plugins.session import Session
 from tactix.words import errors
-from tactix_builtin import cli
+from tactix_tools import cli
 
 
 def tool(function: Callable[..., Any]) -> Tool:
@@ -165,7 +165,7 @@ def test_version_looks_for_no_plugins(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 def test_importing_the_module_loads_neither_click_nor_rich() -> None:
-    code = """import sys, tactix_builtin.cli
+    code = """import sys, tactix_tools.cli
 print([m for m in ('click', 'rich', 'numpy', 'onnx', 'pluggy') if m in sys.modules])"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

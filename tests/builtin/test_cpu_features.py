@@ -13,13 +13,13 @@ import tactix
 from tactix.contracts.device import DeviceProperties
 from tactix.plan.schema import Plan
 from tactix.words.errors import ConfigError, PlanCompatibilityError
-from tactix_builtin.cli import PLAN, main
 from tactix_codegen.c.target import required_features
 from tactix_cpu import device as cpu
 from tactix_cpu import mask
 from tactix_cpu.device import CpuDevice
 from tactix_cpu.features import ARM, LEVELS, MASK, V2, V3, V4, X86, vector_bits
 from tactix_cpu.mask import masked
+from tactix_tools.cli import PLAN, main
 
 EXTRAS = frozenset({"avx512_bf16", "avx512_vnni", "avx512vbmi"})
 TILES = frozenset({"amx_tile", "amx_int8", "amx_bf16"})

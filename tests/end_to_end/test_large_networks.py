@@ -18,7 +18,7 @@ import tactix
 from tactix.config import BuilderConfig
 from tactix.network.definition import NetworkDefinition
 from tactix.plan import container
-from tactix_builtin.cli import main
+from tactix_tools.cli import main
 
 SIZES = (60, 120, 240)
 DEEP = 3000

@@ -21,9 +21,9 @@ from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
 from tactix.shortfall import Shortfall
 from tactix.words.errors import AllocationError, InternalError, NoTacticError
-from tactix_builtin.explain import explain
-from tactix_builtin.lock import frozen
+from tactix_lock import frozen
 from tactix_sdk.evaluate import evaluate
+from tactix_tools.explanation import explain
 
 FIRST = "#include <stdint.h>\nvoid TX_ENTRY(const int64_t* a, int tid, int nt) { if (!tid) ((float*)a[1])[0] = 42; }"
 

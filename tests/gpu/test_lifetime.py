@@ -17,9 +17,9 @@ from test_cubins_alone import MODELS, build, run
 import tactix
 from tactix.run.runtime import Runtime
 from tactix.words.errors import AllocationError
-from tactix_builtin.tools.check import Heard
 from tactix_cuda.device import CudaDevice
 from tactix_sdk.testing.memory import resident
+from tactix_tools.check import Heard
 
 pytestmark = pytest.mark.gpu
 

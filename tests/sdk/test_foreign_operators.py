@@ -14,9 +14,9 @@ from sdk_site import Site
 
 import tactix
 from tactix.words.errors import ModelImportError, PluginError
-from tactix_builtin.cli import main
 from tactix_sdk import hookimpl, layer, pointwise
 from tactix_sdk.testing import Subject
+from tactix_tools.cli import main
 
 CONVERTER = """
 from tactix_sdk import hookimpl, onnx_converter

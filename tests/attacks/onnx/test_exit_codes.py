@@ -11,7 +11,7 @@ import pytest
 from onnx.helper import make_node
 from onnx_hostile import laughs, model, nested_ifs
 
-from tactix_builtin.cli import MODEL, OTHER, main
+from tactix_tools.cli import MODEL, OTHER, main
 
 LENET = Path(__file__).parents[2] / "models" / "lenet.onnx"
 

@@ -26,12 +26,12 @@ from tactix.plan.schema import Plan
 from tactix.run.admission import embedded
 from tactix.run.bound import Bound
 from tactix.words.errors import ExecutionError, InternalError, TactixError
-from tactix_builtin.tools import inspect
-from tactix_builtin.tools.arrays import random, sizes
 from tactix_cpu.allocator import ArenaAllocator
 from tactix_ops.layers import control
 from tactix_refit.refitter import Refitter
 from tactix_runtime.pack_archive import content, unpack
+from tactix_tools import inspect
+from tactix_tools.arrays import random, sizes
 
 ROOM = 64 << 20
 """Bytes that a try may have beside the size of its file."""

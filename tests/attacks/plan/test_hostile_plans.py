@@ -15,7 +15,7 @@ from plan_trial import ROOM, peak
 import tactix
 from tactix.plan import container
 from tactix.words.errors import ExecutionError, PlanFormatError, TactixError
-from tactix_builtin.tools.arrays import random, sizes
+from tactix_tools.arrays import random, sizes
 
 
 def _hostile(samples: dict[str, bytes], name: str) -> bytes:

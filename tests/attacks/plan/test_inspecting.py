@@ -14,7 +14,7 @@ from plan_samples import opened, sealed
 from plan_trial import inspected
 
 from tactix.words.errors import PlanFormatError
-from tactix_builtin import cli
+from tactix_tools import cli
 
 WATCHED = """
 import json, os, runpy, sys
@@ -23,7 +23,7 @@ def watch(event, args):
     if event in ("import", "ctypes.dlopen", "exec", "compile", "os.system", "os.exec", "subprocess.Popen", "os.fork"):
         SEEN.append(f"{event} {args[0] if args else ''}"[:200])
 sys.addaudithook(watch)
-from tactix_builtin import cli
+from tactix_tools import cli
 code = cli.main(sys.argv[1:])
 print(json.dumps({"code": code, "seen": SEEN, "modules": sorted(sys.modules)}), file=sys.stderr)
 """

@@ -12,8 +12,8 @@ from tactix.config import BuilderFlag
 from tactix.words.errors import ConfigError, NoTacticError, TimingCacheError
 from tactix.words.logger import Logger
 from tactix.words.progress import SilentProgress
-from tactix_builtin.tools.check import Heard
 from tactix_cuda.nvrtc import NvrtcCompiler, why_missing
+from tactix_tools.check import Heard
 
 TARGET = "sm_120"
 needs_nvrtc = pytest.mark.skipif(bool(why_missing()), reason=why_missing())

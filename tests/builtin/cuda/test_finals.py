@@ -23,13 +23,13 @@ from tactix.select.bench import Expected
 from tactix.words.dims import ceildiv
 from tactix.words.errors import AllocationError, TimingCacheError
 from tactix.words.progress import SilentProgress
-from tactix_builtin import cli
 from tactix_codegen.compiling import symbol
 from tactix_codegen.cuda.target import target
 from tactix_cuda import device as real
 from tactix_cuda import whole_plan_tuning as finals
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.nvrtc import why_missing
+from tactix_tools import cli
 
 MODELS = Path(__file__).parents[2] / "models"
 

@@ -27,9 +27,6 @@ from tactix.run.runtime import Runtime
 from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError, NoTacticError
 from tactix.words.tensor import LINEAR, TensorSpec
-from tactix_builtin.tools import plan_report
-from tactix_builtin.tools.inspect import print_plan
-from tactix_builtin.tools.show import console
 from tactix_codegen.compiling import symbol
 from tactix_cpu.device import CpuDevice
 from tactix_cuda import device as real
@@ -37,6 +34,9 @@ from tactix_cuda.device import CudaDevice
 from tactix_cuda.host_launcher import HostLauncher
 from tactix_cuda.memory import RecyclingAllocator
 from tactix_cuda.nvrtc import why_missing
+from tactix_tools import plan_report
+from tactix_tools.inspect import print_plan
+from tactix_tools.show import console
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "onnx_suite"))
 

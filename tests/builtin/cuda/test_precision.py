@@ -15,10 +15,10 @@ from tactix.contracts.tactic import Reject
 from tactix.plan.schema import Plan
 from tactix.words.dtypes import DType
 from tactix.words.errors import ConfigError, NoTacticError
-from tactix_builtin.tools.check import Heard
 from tactix_cuda.tactics.gemm import GemmTactic
 from tactix_cuda.tactics.host import HostTactic
 from tactix_cuda.tactics.pointwise import PointwiseTactic
+from tactix_tools.check import Heard
 
 MODELS = Path(__file__).parents[2] / "models"
 

@@ -15,10 +15,10 @@ from kept_log import KeptLog
 import tactix
 from tactix.plan.schema import Plan, Requirement
 from tactix.words.errors import ConfigError
-from tactix_builtin.cli import main
 from tactix_runtime import pack_archive as archive
 from tactix_ship.embed import AUTO, embed
 from tactix_ship.pack import Pack, pack_of
+from tactix_tools.cli import main
 
 PLUGIN = b"""
 from tactix_sdk import Launcher, hookimpl

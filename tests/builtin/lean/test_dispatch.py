@@ -25,11 +25,11 @@ from tactix.plan.schema import Plan, Profile, TensorIO
 from tactix.words import dims, errors
 from tactix.words.dtypes import DType
 from tactix.words.tensor import Element
-from tactix_builtin.cli import main
-from tactix_builtin.tools import arrays
 from tactix_runtime import dispatch, envelope
 from tactix_runtime import lean_runtime as guest
 from tactix_ship.lean import wheel
+from tactix_tools import arrays
+from tactix_tools.cli import main
 
 COMPATIBLE = BuilderFlag.VERSION_COMPATIBLE
 NOWHERE, IN_FILES = TempfileControlFlag(0), TempfileControlFlag.ALLOW_TEMPORARY_FILES

@@ -18,7 +18,7 @@ import pytest
 
 import tactix
 from tactix.words.errors import PlanCompatibilityError, UntrustedPlan
-from tactix_builtin.cli import main
+from tactix_tools.cli import main
 
 BUILD = """
 import json, sys, numpy as np, tactix

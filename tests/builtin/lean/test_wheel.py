@@ -19,11 +19,11 @@ import pytest
 import tactix_sdk
 from tactix.contracts.flavour import TempfileControlFlag
 from tactix.words.errors import InternalError
-from tactix_builtin.cli import main
 from tactix_runtime import lean_runtime as guest
 from tactix_ship.lean import modules, wheel
 from tactix_ship.lean.shrink import shrink
 from tactix_ship.lean.strip_types import untyped
+from tactix_tools.cli import main
 
 RUN = """
 import json, sys

@@ -22,11 +22,11 @@ from tactix.plugins.identity import Provider
 from tactix.select.bench import Bench
 from tactix.select.precision import LOCKED
 from tactix.words.errors import BuildCancelled, LockError
-from tactix_builtin import cli
-from tactix_builtin.lock import document, facts, frozen
-from tactix_builtin.lock.precision import precision
 from tactix_cpu import device as cpu
 from tactix_cpu.compiler import CCompiler
+from tactix_lock import document, facts, frozen
+from tactix_lock.precision import precision
+from tactix_tools import cli
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 QUICK = ["-O1", "--threads", "1", "--no-timing-cache", "--quiet", "--json"]

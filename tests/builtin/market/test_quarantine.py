@@ -15,8 +15,8 @@ from strangers import installed, relu
 import tactix
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import InvalidArgument
-from tactix_builtin import cli
 from tactix_isolate.quarantine import Quarantine, key_of
+from tactix_tools import cli
 
 MACHINE = DeviceProperties("cpu", "some processor", frozenset({"avx2"}), facts={"arch": "x86_64", "l2": 1})
 

@@ -15,10 +15,10 @@ from tactix.contracts.expr import Scalar
 from tactix.contracts.importer import Converter
 from tactix.words.dims import sym
 from tactix.words.errors import ConfigError, ModelImportError, ShapeError, UnsupportedOperator
-from tactix_builtin import cli
 from tactix_onnx import converters, importers
 from tactix_sdk.evaluate import evaluate
 from tactix_sdk.scalar_layer import pointwise
+from tactix_tools import cli
 
 F32 = np.float32
 

@@ -18,9 +18,9 @@ import tactix
 from tactix import BuilderFlag
 from tactix.plan import container
 from tactix.words.errors import ExecutionError, InvalidArgument, PlanFormatError
-from tactix_builtin import cli
 from tactix_refit.engine import RefittableEngine
 from tactix_refit.refitter import Refitter
+from tactix_tools import cli
 from tactix_trust import trust_digest
 
 from .conftest import REFIT, Feeds, assert_same, built, constants, run

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tactix_builtin import cli
+from tactix_tools import cli
 
 MODEL = str(Path(__file__).parents[2] / "models" / "lenet.onnx")
 

@@ -20,10 +20,9 @@ from onnx import TensorProto, helper, numpy_helper
 import tactix
 from tactix.plan import container
 from tactix.plugins.hookspecs import hookimpl
-from tactix_builtin import cli
-from tactix_builtin.tools import arrays
-from tactix_builtin.tools.progress import BuildProgress
 from tactix_sdk import layer
+from tactix_tools import arrays, cli
+from tactix_tools.progress import BuildProgress
 
 FAST = ["-O0", "--no-timing-cache"]
 Run = Callable[..., Any]

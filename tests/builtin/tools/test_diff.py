@@ -13,7 +13,7 @@ import pytest
 
 import tactix
 from tactix.plan import container
-from tactix_builtin import cli
+from tactix_tools import cli
 
 Diff = Callable[..., Any]
 

@@ -14,9 +14,9 @@ from tactix.api import configure
 from tactix.plan import container
 from tactix.plugins.session import Session
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.cli import main
-from tactix_builtin.explain import SCHEMA, explain
 from tactix_sdk import Reject, c_tactic, hookimpl
+from tactix_tools.cli import main
+from tactix_tools.explanation import SCHEMA, explain
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,10 @@ from rich.console import Console
 
 from tactix.plugins.session import Session
 from tactix.words.errors import ModelImportError
-from tactix_builtin import cli
-from tactix_builtin.tools import inspect_shapes, model_report
-from tactix_builtin.tools.inspect import print_model
 from tactix_onnx.wire import LARGE
 from tactix_sdk import hookimpl
+from tactix_tools import cli, inspect_shapes, model_report
+from tactix_tools.inspect import print_model
 
 Tool = Callable[..., Any]
 SHAPE: list[Any] = ["n", 3, 4, 4]

@@ -18,9 +18,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tactix_builtin import cli
 from tactix_codegen import compiler_process as c_process
 from tactix_cpu import compiler as cc
+from tactix_tools import cli
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as of POSIX")
 
@@ -64,7 +64,7 @@ def children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.parametrize("command", ["lock", "run"])
 def test_compiling_ends_at_once(command: str, model: str, children: Path) -> None:
-    call = [sys.executable, "-c", "import sys; from tactix_builtin.cli import main; sys.exit(main())"]
+    call = [sys.executable, "-c", "import sys; from tactix_tools.cli import main; sys.exit(main())"]
     process = subprocess.Popen([*call, command, model, "--no-timing-cache"], stderr=subprocess.PIPE, text=True)
     try:
         until = time.monotonic() + 120

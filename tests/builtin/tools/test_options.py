@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from tactix.config import BuilderFlag
 from tactix.words.errors import ConfigError
-from tactix_builtin.tools import options
-from tactix_builtin.tools.options import DURATION, SHAPES
+from tactix_tools import options
+from tactix_tools.options import DURATION, SHAPES
 
 
 @click.command()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tactix_builtin.cli import main
-from tactix_builtin.tools.plugins import _provided
 from tactix_sdk import P, Rule, hookimpl, pointwise, tanh, var
+from tactix_tools.cli import main
+from tactix_tools.plugins import _provided
 
 x = var("x")
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 from rich.console import Console
 
-from tactix_builtin.tools.progress import BuildProgress
+from tactix_tools.progress import BuildProgress
 
 
 def walk(monitor: BuildProgress) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tactix_builtin.tools import show
+from tactix_tools import show
 
 
 @pytest.mark.parametrize(

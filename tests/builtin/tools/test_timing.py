@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.tools.timing import Latency, Schedule, measure
+from tactix_tools.timing import Latency, Schedule, measure
 
 
 def test_percentiles_are_nearest_rank() -> None:

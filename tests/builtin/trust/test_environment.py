@@ -13,7 +13,7 @@ import tactix
 from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.words.errors import ConfigError, UntrustedPlan
-from tactix_builtin import cli
+from tactix_tools import cli
 from tactix_trust import key_exchange as people
 from tactix_trust.changing import generate
 from tactix_trust.environment import known_keys, secret_text, signing_key

@@ -24,7 +24,7 @@ from tactix.plan.schema import Plan
 from tactix.run.admission import code_steps
 from tactix.words.error_recorder import ErrorRecorder
 from tactix.words.errors import ConfigError, PlanFormatError, TactixError, UntrustedPlan
-from tactix_builtin import cli
+from tactix_tools import cli
 from tactix_trust import trust_digest
 from tactix_trust.store import LocalStore
 
@@ -324,7 +324,7 @@ def test_what_is_signed_is_what_was_checked(path: Path, monkeypatch: pytest.Monk
     """Another process writes the file after ``tactix sign`` has verified it."""
     weights = np.arange(15, dtype=np.float32).tobytes()
     changing = lambda output: _in_place(path, weights[4:8], b"\xff\xff\xff\x7e") or output  # noqa: E731
-    monkeypatch.setattr("tactix_builtin.tools.source.output", changing)
+    monkeypatch.setattr("tactix_tools.source.output", changing)
     signed = path.with_name("signed.plan")
     assert cli.main(["sign", str(path), "-o", str(signed)]) == 0
     assert weights not in path.read_bytes()

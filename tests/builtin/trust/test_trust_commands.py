@@ -14,7 +14,7 @@ from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
-from tactix_builtin import cli
+from tactix_tools import cli
 from tactix_trust import book
 from tactix_trust import key_exchange as people
 

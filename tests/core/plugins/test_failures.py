@@ -10,7 +10,7 @@ from tactix.plugins.registry import MissingKey
 from tactix.plugins.session import Session
 from tactix.words.errors import PluginError
 from tactix.words.logger import Severity
-from tactix_builtin.pack_info import packs
+from tactix_tools.pack_info import packs
 
 BOOM = "raise ImportError('libfoo.so.1: cannot open')"
 

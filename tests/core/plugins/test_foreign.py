@@ -13,7 +13,7 @@ from tactix.contracts.trust import Seal
 from tactix.plugins.session import Session
 from tactix.words.errors import ConfigError
 from tactix.words.logger import Severity
-from tactix_builtin.pack_info import packs
+from tactix_tools.pack_info import packs
 
 
 def obj(key: str, **more: Any) -> Thing:

@@ -13,7 +13,7 @@ from tactix.plugins._metadata import metadata
 from tactix.plugins.hookspecs import API, HOOKS, hookimpl
 from tactix.plugins.session import Session
 from tactix.words.errors import PluginError
-from tactix_builtin.pack_info import packs
+from tactix_tools.pack_info import packs
 
 parse = pluggy.PluginManager("tactix").parse_hookimpl_opts
 

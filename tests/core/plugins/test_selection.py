@@ -16,7 +16,7 @@ from tactix.plugins.registry import MissingKey
 from tactix.plugins.session import Session
 from tactix.words.errors import ConfigError, PluginError
 from tactix.words.logger import Severity
-from tactix_builtin.pack_info import packs
+from tactix_tools.pack_info import packs
 
 SWISH = """
 @hookimpl

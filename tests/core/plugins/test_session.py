@@ -16,7 +16,7 @@ from tactix.plugins.identity import Provider
 from tactix.plugins.registry import KINDS, MissingKey
 from tactix.plugins.session import Session
 from tactix.words.errors import ConfigError, PluginError
-from tactix_builtin.pack_info import packs
+from tactix_tools.pack_info import packs
 
 SWISH = """
 @hookimpl

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from tactix.words.logger import Logger, Severity
-from tactix_builtin.stdlib_logger import StdlibLogger
+from tactix_sdk.stdlib_logger import StdlibLogger
 
 
 def test_severities_are_tensorrts() -> None:

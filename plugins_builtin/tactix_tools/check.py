@@ -12,9 +12,9 @@ from tactix.plugins.session import Session
 from tactix.run.runtime import Runtime
 from tactix.words.errors import TactixError
 from tactix.words.logger import Logger, Severity, printable
-from tactix_builtin.cli import OK, PLAN
-from tactix_builtin.tools import options, show
 from tactix_runtime.dispatch import envelope_of, is_foreign, judge
+from tactix_tools import options, show
+from tactix_tools.cli import OK, PLAN
 
 
 class Heard(Logger):

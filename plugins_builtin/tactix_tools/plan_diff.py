@@ -11,10 +11,10 @@ from tactix.contracts.artifact import Binary
 from tactix.contracts.launcher import Step
 from tactix.plan.container import load
 from tactix.plan.schema import Plan
-from tactix_builtin.lock.precision import precision
-from tactix_builtin.tools import plan_report
-from tactix_builtin.tools.arrays import sizes
-from tactix_builtin.tools.options import Shapes
+from tactix_lock.precision import precision
+from tactix_tools import plan_report
+from tactix_tools.arrays import sizes
+from tactix_tools.options import Shapes
 
 Pair = list[Any]
 """Of the first plan and of the second; None where one has none."""

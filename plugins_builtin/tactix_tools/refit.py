@@ -9,8 +9,8 @@ import click
 from tactix.plugins.session import Session
 from tactix.words.dims import show as shape_text
 from tactix.words.logger import printable
-from tactix_builtin.tools import options, show, source
 from tactix_refit.refitter import Refitter
+from tactix_tools import options, show, source
 
 
 @click.command("refit")

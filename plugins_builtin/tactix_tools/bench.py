@@ -9,8 +9,8 @@ import click
 
 from tactix.plugins.session import Session
 from tactix.words.errors import ConfigError
-from tactix_builtin.tools import arrays, options, peers, show, source
-from tactix_builtin.tools.timing import Latency, Schedule, measure
+from tactix_tools import arrays, options, peers, show, source
+from tactix_tools.timing import Latency, Schedule, measure
 
 PERCENTILES = (90, 99)
 

@@ -15,12 +15,12 @@ from tactix.contracts.graph import Value
 from tactix.network.definition import NetworkDefinition
 from tactix.words.dtypes import DType
 from tactix.words.errors import ModelImportError
-from tactix_builtin.pack_info import packs
-from tactix_builtin.tools.inspect_shapes import inferred
 from tactix_onnx.catalog import Catalog, domain_of, opsets_of
 from tactix_onnx.importer import OnnxImporter, fill, locate, read
 from tactix_onnx.survey import Refusal, Survey
 from tactix_onnx.weights import RANK, Array, Weights, dtype_of
+from tactix_tools.inspect_shapes import inferred
+from tactix_tools.pack_info import packs
 
 if TYPE_CHECKING:
     import onnx

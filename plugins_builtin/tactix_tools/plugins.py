@@ -13,9 +13,9 @@ from tactix.plugins.identity import called
 from tactix.plugins.registry import KINDS
 from tactix.plugins.session import Session
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.cli import OK, OTHER
-from tactix_builtin.pack_info import PackInfo, packs
-from tactix_builtin.tools import options, quarantine, show
+from tactix_tools import options, quarantine, show
+from tactix_tools.cli import OK, OTHER
+from tactix_tools.pack_info import PackInfo, packs
 
 USELESS = ("tombstone", "incompatible", "disabled")
 """States of packs that provide nothing."""

@@ -40,7 +40,7 @@ class LockTool(Tool):
 
     def build(self, builder: Builder, network: NetworkDefinition, config: BuilderConfig) -> Plan:
         """The plan of ``config.frozen``, a lock file. Raises LockError, OSError."""
-        from tactix_builtin.lock import document, frozen
+        from tactix_lock import document, frozen
 
         path: Any = config.frozen
         try:
@@ -57,4 +57,4 @@ def tools() -> list[Tool]:
 
 
 def _command(name: str) -> Callable[[], Any]:
-    return lambda: importlib.import_module(f"tactix_builtin.tools.{name.replace('-', '_')}").command
+    return lambda: importlib.import_module(f"tactix_tools.{name.replace('-', '_')}").command

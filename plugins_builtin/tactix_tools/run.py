@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tactix.plugins.session import Session
-from tactix_builtin.tools import arrays, options, show, source
+from tactix_tools import arrays, options, show, source
 
 COLUMNS = ["tensor", "dtype", "shape", "min", "max", "mean"]
 

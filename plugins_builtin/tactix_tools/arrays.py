@@ -15,7 +15,7 @@ from tactix.words.errors import AllocationError, InvalidArgument, ShapeError
 from tactix.words.files import replacing
 from tactix.words.host_memory import check_array_fits
 from tactix.words.tensor import Element
-from tactix_builtin.tools.options import merged
+from tactix_tools.options import merged
 
 Arrays = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tactix_builtin.tools import options, show
+from tactix_tools import options, show
 
 
 @click.command("lean-wheel")

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from tactix.plugins.session import Session
-from tactix_builtin.lock import frozen
-from tactix_builtin.tools import options, show, source
+from tactix_lock import frozen
+from tactix_tools import options, show, source
 
 
 @click.command("lock")

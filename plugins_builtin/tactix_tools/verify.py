@@ -9,8 +9,8 @@ import click
 from tactix.plan import container
 from tactix.plugins.session import Session
 from tactix.run.admission import code_steps
-from tactix_builtin.cli import OK, PLAN
-from tactix_builtin.tools import options, show
+from tactix_tools import options, show
+from tactix_tools.cli import OK, PLAN
 from tactix_trust.store import parse
 
 

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from tactix.plugins.session import Session
 from tactix.shortfall import Shortfall
-from tactix_builtin.explain import SCHEMA, explain
-from tactix_builtin.tools import options, show
+from tactix_tools import options, show
+from tactix_tools.explanation import SCHEMA, explain
 
 SHOWN = 8
 """Candidates and reasons shown of a node, unless all are asked for."""

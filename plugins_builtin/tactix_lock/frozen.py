@@ -17,9 +17,9 @@ from tactix.plugins.session import Session
 from tactix.select.enumerate import Bids, Candidate
 from tactix.words.errors import BuildCancelled, LockError, TactixError
 from tactix.words.progress import Quiet
-from tactix_builtin.lock import facts, options
-from tactix_builtin.lock.document import Choice, Choices, Lock
-from tactix_builtin.lock.precision import precision
+from tactix_lock import facts, options
+from tactix_lock.document import Choice, Choices, Lock
+from tactix_lock.precision import precision
 
 if TYPE_CHECKING:
     from tactix.builder import Builder

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.tools import options, show, source
+from tactix_tools import options, show, source
 from tactix_trust import book
 from tactix_trust import key_exchange as people
 from tactix_trust.changing import changing, generate

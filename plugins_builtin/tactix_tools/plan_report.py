@@ -10,9 +10,9 @@ from tactix.plan.memory import lower_bound, plan_memory
 from tactix.plan.schema import Plan
 from tactix.run.inspector import notes
 from tactix.words import dims
-from tactix_builtin.tools.arrays import sizes
-from tactix_builtin.tools.crossing import copies
-from tactix_builtin.tools.options import Shapes
+from tactix_tools.arrays import sizes
+from tactix_tools.crossing import copies
+from tactix_tools.options import Shapes
 
 
 def report(path: str, shapes: Shapes) -> dict[str, Any]:

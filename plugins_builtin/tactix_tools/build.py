@@ -12,8 +12,8 @@ import click
 from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
-from tactix_builtin.cli import INTERRUPTED, OK
-from tactix_builtin.tools import options, show, source
+from tactix_tools import options, show, source
+from tactix_tools.cli import INTERRUPTED, OK
 
 
 @click.command("build")

@@ -14,11 +14,11 @@ from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
 from tactix.words.dtypes import DType
 from tactix.words.errors import AccuracyError, InvalidArgument
-from tactix_builtin.cli import MISMATCH, OK
-from tactix_builtin.lock.precision import SMALL
-from tactix_builtin.tools import arrays, options, peers, show, source
-from tactix_builtin.tools.agreement import Agreement, agree
+from tactix_lock.precision import SMALL
 from tactix_sdk.evaluate import evaluate
+from tactix_tools import arrays, options, peers, show, source
+from tactix_tools.agreement import Agreement, agree
+from tactix_tools.cli import MISMATCH, OK
 
 COLUMNS = ["output", "against", "max abs", "max rel", "cosine", "outside", "verdict"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from tactix_builtin.tools import options, show
 from tactix_isolate import quarantine as kept
 from tactix_isolate import record
+from tactix_tools import options, show
 
 
 @click.group("quarantine")

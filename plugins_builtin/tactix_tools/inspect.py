@@ -12,8 +12,8 @@ from tactix.plugins.session import Session
 from tactix.shortfall import Shortfall
 from tactix.words.errors import PlanFormatError, ShapeError
 from tactix.words.logger import printable
-from tactix_builtin.cli import OK, OTHER
-from tactix_builtin.tools import options, show, source
+from tactix_tools import options, show, source
+from tactix_tools.cli import OK, OTHER
 
 SHOWN = 200
 """So many refused nodes are printed."""
@@ -33,7 +33,7 @@ def command(session: Session, /, file: str, shapes: Any, as_json: bool) -> int:
     if source.is_plan(file):
         show_plan(file, options.merged(shapes), None if as_json else show.console())
         return OK
-    from tactix_builtin.tools import model_report
+    from tactix_tools import model_report
 
     facts = model_report.report(file, session)
     if as_json:
@@ -48,7 +48,7 @@ def show_plan(file: str, shapes: options.Shapes, console: Console | None) -> Non
 
     Its notes for people may hold any JSON, which need not be what tactix writes there.
     """
-    from tactix_builtin.tools import plan_report
+    from tactix_tools import plan_report
 
     try:
         facts = plan_report.report(file, shapes)

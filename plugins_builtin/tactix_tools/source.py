@@ -15,11 +15,11 @@ from tactix.plan.container import MAGIC
 from tactix.plan.schema import Plan, TensorIO
 from tactix.run.runtime import Runtime, default_threads
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.tools import arrays
-from tactix_builtin.tools.options import Shapes, settings
-from tactix_builtin.tools.progress import BuildProgress
-from tactix_builtin.tools.show import errors_console
 from tactix_runtime.references import ON_REFERENCES
+from tactix_tools import arrays
+from tactix_tools.options import Shapes, settings
+from tactix_tools.progress import BuildProgress
+from tactix_tools.show import errors_console
 
 if TYPE_CHECKING:
     from tactix.config import BuilderConfig

@@ -8,8 +8,8 @@ import click
 from rich.console import Console
 
 from tactix.words.errors import InvalidArgument, PlanFormatError, ShapeError
-from tactix_builtin.cli import OK, OTHER
-from tactix_builtin.tools import options, plan_diff, show
+from tactix_tools import options, plan_diff, show
+from tactix_tools.cli import OK, OTHER
 
 NOTABLE = 0.05
 """Share of the predicted time from which on a step's other time is told."""

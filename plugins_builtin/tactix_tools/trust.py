@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tactix.words.errors import InvalidArgument
-from tactix_builtin.tools import options, show
+from tactix_tools import options, show
 from tactix_trust import book, trust_digest
 from tactix_trust.changing import changing
 

@@ -31,18 +31,24 @@ class PackInfo:
     cure: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     milliseconds: float = 0.0
+    part: str = ""
+
+    @property
+    def name(self) -> str:
+        """``acme``, or ``acme.extras`` for a part of a namespace that has several packs."""
+        return f"{self.namespace}.{self.part}" if self.part else self.namespace
 
 
 def packs(session: Session) -> list[PackInfo]:
     """Every pack that was found or given, used or not, by namespace; asks all its hooks."""
-    counts: dict[tuple[str, Provider], Counter[str]] = {}
+    counts: dict[tuple[str, str, Provider], Counter[str]] = {}
     for name in session.kinds:
         for e in getattr(session, name).entries():
-            counts.setdefault((e.namespace, e.provider), Counter())[name] += 1
+            counts.setdefault((e.namespace, e.part, e.provider), Counter())[name] += 1
     inert = session.inert()
-    groups: dict[tuple[str, Provider], list[Plugin]] = {}
+    groups: dict[tuple[str, str, Provider], list[Plugin]] = {}
     for p in session.found():
-        groups.setdefault((p.namespace, p.provider), []).append(p)
+        groups.setdefault((p.namespace, p.part, p.provider), []).append(p)
     found = [_info(groups[k], counts.get(k, Counter()), inert) for k in sorted(groups)]
     return [_clashing(info, session.clashes()) for info in found]
 
@@ -57,7 +63,12 @@ def _clashing(info: PackInfo, clashes: Iterable[Clash]) -> PackInfo:
 
 
 def _gave(info: PackInfo, e: Entry[Any]) -> bool:
-    return (info.namespace, info.dist, info.version) == (e.namespace, e.provider.dist, e.provider.version)
+    return (info.namespace, info.part, info.dist, info.version) == (
+        e.namespace,
+        e.part,
+        e.provider.dist,
+        e.provider.version,
+    )
 
 
 _WORST = ("tombstone", "incompatible", "disabled", "active")
@@ -72,4 +83,4 @@ def _info(group: list[Plugin], counts: Counter[str], inert: Mapping[str, str]) -
     doors = tuple(sorted({d for q in group for d in q.doors}))
     spent = sum(q.milliseconds for q in group)
     who = p.provider
-    return PackInfo(p.namespace, who.dist, who.version, doors, status, reason, cure, dict(counts), spent)
+    return PackInfo(p.namespace, who.dist, who.version, doors, status, reason, cure, dict(counts), spent, p.part)

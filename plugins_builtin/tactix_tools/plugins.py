@@ -40,19 +40,20 @@ def list_plugins(session: Session, /, keys: bool, as_json: bool) -> None:
         show.print_json({"packs": found, "digest": session.digest})
         return
     console = show.console()
-    columns = ["namespace", "distribution", "doors", "state", "provides", "ms"]
+    columns = ["pack", "distribution", "doors", "state", "provides", "ms"]
     console.print(show.table("", columns, map(_row, found), right=["ms"]))
     for p in found:
         if p["reason"]:
-            console.print(f"{p['namespace']}: {p['reason']}. {p['cure']}", markup=False, soft_wrap=True)
+            console.print(f"{p['name']}: {p['reason']}. {p['cure']}", markup=False, soft_wrap=True)
         for kind, names in p["provides"].items() if keys else ():
-            console.print(f"{p['namespace']} {kind}: {', '.join(names)}", markup=False)
+            console.print(f"{p['name']} {kind}: {', '.join(names)}", markup=False)
 
 
 def _pack(session: Session, info: Any) -> dict[str, Any]:
     """JSON of one pack: who, state, and keys by kind."""
     out = asdict(info)
     out["distribution"] = out.pop("dist")
+    out["name"] = info.name
     out["provides"] = {kind: _keys(session, kind, info) for kind in KINDS if info.counts.get(kind)}
     return out
 
@@ -61,14 +62,15 @@ def _keys(session: Session, kind: str, info: Any) -> list[str]:
     entries = getattr(session, kind).entries()
     return [
         e.key for e in entries
-        if (e.namespace, e.provider.dist, e.provider.version) == (info.namespace, info.dist, info.version)
+        if (e.namespace, e.part, e.provider.dist, e.provider.version)
+        == (info.namespace, info.part, info.dist, info.version)
     ]  # fmt: skip
 
 
 def _row(p: dict[str, Any]) -> list[object]:
     provides = ", ".join(f"{n} {kind if n > 1 else kind[:-1]}" for kind, n in p["counts"].items())
     who = f"{p['distribution']} {p['version']}".strip() or "given in process"
-    return [p["namespace"], who, ", ".join(p["doors"]), p["status"], provides or "nothing", f"{p['milliseconds']:.0f}"]
+    return [p["name"], who, ", ".join(p["doors"]), p["status"], provides or "nothing", f"{p['milliseconds']:.0f}"]
 
 
 @command.command("info")
@@ -78,9 +80,9 @@ def _row(p: dict[str, Any]) -> list[object]:
 def info(session: Session, /, pack: str, as_json: bool) -> None:
     """Show all about PACK, a namespace or a distribution: state and cure, doors, and every object that it provides."""
     every = packs(session)
-    found = [p for p in every if called(pack, p.namespace, p.dist)]
+    found = [p for p in every if called(pack, p.namespace, p.dist, p.part)]
     if not found:
-        known = [*(p.namespace for p in every), *(p.dist for p in every)]
+        known = [*(p.name for p in every), *(p.dist for p in every)]
         raise InvalidArgument(f"no pack {pack!r}", do=f"{_near(pack, known)} `tactix plugins list` shows all".lstrip())
     facts = [_pack(session, p) | {"digest": _digest(session, p)} for p in found]
     if as_json:
@@ -88,7 +90,7 @@ def info(session: Session, /, pack: str, as_json: bool) -> None:
         return
     console = show.console()
     for p in facts:
-        show.line(console, f"{p['namespace']}: {p['distribution']} {p['version']}, sha256 {p['digest'] or 'none'}")
+        show.line(console, f"{p['name']}: {p['distribution']} {p['version']}, sha256 {p['digest'] or 'none'}")
         show.line(console, f"  {p['status']}{': ' + p['reason'] if p['reason'] else ''}")
         for text in filter(None, (p["cure"], f"doors: {', '.join(p['doors'])}")):
             show.line(console, f"  {text}")
@@ -146,7 +148,7 @@ def _provided(session: Session, key: str) -> dict[str, Any]:
 
 def _entry(session: Session, kind: str, e: Any, every: Iterable[PackInfo]) -> dict[str, Any]:
     inert = session.is_inert(kind, e)
-    pack = next(p for p in every if (p.namespace, p.dist) == (e.namespace, e.provider.dist))
+    pack = next(p for p in every if (p.namespace, p.part, p.dist) == (e.namespace, e.part, e.provider.dist))
     return {
         "key": e.key, "kind": kind, "pack": str(e.provider), "state": "inert" if inert else "active",
         "reason": pack.reason if inert else "", "cure": pack.cure if inert else "",

@@ -124,7 +124,7 @@ def test_libraries_are_imported_inside_functions(path: Path) -> None:
      ("tactix.run.engine", "from tactix.select.bench import Bench"),
      ("tactix.run.engine", "importlib.import_module('tactix.fuse.rewrite')"),
      ("tactix.plan.schema", "from tactix.run.engine import Engine"),
-     ("tactix.builder", "import tactix_builtin"),
+     ("tactix.builder", "import tactix_ops"),
      ("tactix.builder", "def f():\n    from tactix_sdk import Layer"),
      ("tactix.network.definition", "import onnx"),
      ("tactix.run.engine", "from cuda.bindings import driver"),

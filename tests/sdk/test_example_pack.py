@@ -16,11 +16,11 @@ from onnx import TensorProto, helper, numpy_helper
 from sdk_site import pip_install
 
 import tactix
-import tactix_builtin
+import tactix_ops
 import tactix_sdk
 
 SOURCE = Path(__file__).parents[2] / "examples" / "acme_mish"
-ROOTS = [str(Path(m.__file__).parents[1]) for m in (tactix, tactix_builtin, tactix_sdk)]
+ROOTS = [str(Path(m.__file__).parents[1]) for m in (tactix, tactix_ops, tactix_sdk)]
 
 BUILD_AND_RUN = """
 import json, sys

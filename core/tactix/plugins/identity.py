@@ -66,8 +66,13 @@ def normal(dist: str) -> str:
     return re.sub(r"[-_.]+", "-", dist).lower()
 
 
-def called(name: str, namespace: str, dist: str) -> bool:
-    """Whether a name that a user wrote means a pack: its namespace, or its distribution in any spelling."""
+def called(name: str, namespace: str, dist: str, part: str = "") -> bool:
+    """Whether a name that a user wrote means a pack: its namespace, its distribution in any spelling, or its part.
+
+    A part is called ``namespace.part``; one of tactix's own also by its bare name.
+    """
+    if part and name in (f"{namespace}.{part}", *([part] if namespace == OWN else [])):
+        return True
     return name == namespace or (dist != "" and normal(name) == normal(dist))
 
 

@@ -29,6 +29,8 @@ class Found:
     module: str
     load: Callable[[], Any] = field(compare=False, repr=False)
     broken: str = ""
+    part: str = ""
+    """Of a namespace that has several packs: an entry point ``acme.extras`` is the part ``extras`` of ``acme``."""
 
 
 _scan_lock = threading.Lock()
@@ -71,7 +73,8 @@ def _found(dist: Any) -> tuple[str, list[Found]]:
     for ep in dist.entry_points:
         if group := _GROUP.fullmatch(ep.group):
             provider = Provider(name, version, functools.partial(installed_files, dist, ep.value))
-            out.append(Found(ep.name, provider, group[1], int(group[2]), ep.value, ep.load))
+            namespace, _, part = ep.name.partition(".")
+            out.append(Found(namespace, provider, group[1], int(group[2]), ep.value, ep.load, part=part))
     return normal(name), out
 
 
@@ -121,9 +124,9 @@ class Settings:
             _flag("TACTIX_TRACE_PLUGINS") if trace is None else trace, wanted | frozenset(only or ()),
         )  # fmt: skip
 
-    def refusal(self, namespace: str, dist: str) -> tuple[str, str] | None:
+    def refusal(self, namespace: str, dist: str, part: str = "") -> tuple[str, str] | None:
         """Why a plugin stays out and what would let it in, or None."""
-        if hit := sorted(n for n in self.disable if called(n, namespace, dist)):
+        if hit := sorted(n for n in self.disable if called(n, namespace, dist, part)):
             return "it is disabled", f"Take {hit[0]!r} out of TACTIX_DISABLE or the session's disable="
         if self.only is None or namespace == OWN or dist == "" or any(called(n, namespace, dist) for n in self.only):
             return None
@@ -146,10 +149,16 @@ class Plugin:
     reason: str = ""
     cure: str = ""
     milliseconds: float = 0.0
+    part: str = ""
+
+    @property
+    def name(self) -> str:
+        """``acme``, or ``acme.extras`` for a part."""
+        return f"{self.namespace}.{self.part}" if self.part else self.namespace
 
     @property
     def title(self) -> str:
-        return f"plugin {self.namespace!r} ({self.provider})"
+        return f"plugin {self.name!r} ({self.provider})"
 
     def bar(self, status: str, reason: str, cure: str) -> None:
         self.status, self.reason, self.cure = status, reason, cure
@@ -165,7 +174,7 @@ def candidates(
         if key in merged:
             merged[key].doors += (f.door,)
         else:
-            merged[key] = Plugin(f.namespace, f.provider, (f.door,), f.load, f.module)
+            merged[key] = Plugin(f.namespace, f.provider, (f.door,), f.load, f.module, part=f.part)
             if f.broken:
                 merged[key].bar("tombstone", f.broken, "Install it again")
     current = {(f.namespace, f.provider) for f in found if f.major == API[0]}
@@ -181,7 +190,7 @@ def candidates(
 def _bar(p: Plugin, major: int, settings: Settings, replaced: bool) -> None:
     if p.status != "active":
         return
-    if refusal := settings.refusal(p.namespace, p.provider.dist):
+    if refusal := settings.refusal(p.namespace, p.provider.dist, p.part):
         p.bar("disabled", *refusal)
     elif replaced:
         p.bar("disabled", "one given in process takes its place", "Leave that out of the session's plugins=")
@@ -239,7 +248,7 @@ class Tombstone:
 
 
 def tombstone(p: Plugin, phase: str, error: BaseException) -> Tombstone:
-    hint = p.cure or f"Fix that, or disable it with TACTIX_DISABLE={p.namespace}"
+    hint = p.cure or f"Fix that, or disable it with TACTIX_DISABLE={p.name}"
     return Tombstone(p.namespace, p.provider.dist, p.provider.version, phase, error, hint)
 
 

@@ -28,6 +28,8 @@ class Entry(Generic[T]):
     object: T
     prefix: str = ""
     """What stands before the object's own key in the registry."""
+    part: str = ""
+    """The part of the namespace that gave it, where that has several."""
 
     @property
     def key(self) -> str:
@@ -88,13 +90,13 @@ class Kind:
     contract: type = object
     prefixed: bool = False
 
-    def entries(self, namespace: str, provider: Provider, objects: Any) -> list[Entry[Any]]:
+    def entries(self, namespace: str, provider: Provider, objects: Any, part: str = "") -> list[Entry[Any]]:
         """Entries of what a hook returned. Raises PluginError if it is no list of objects with proper keys."""
         if not isinstance(objects, (list, tuple)):
             raise PluginError(f"the hook gave a {type(objects).__name__}, not a list of {self.noun}s")
         for o in objects:
             self._check(namespace, o)
-        return [Entry(namespace, provider, o, self._prefix(namespace, o.key)) for o in objects]
+        return [Entry(namespace, provider, o, self._prefix(namespace, o.key), part) for o in objects]
 
     def _prefix(self, namespace: str, key: str) -> str:
         owned = not self.prefixed or namespace == OWN or key.startswith(f"{namespace}.")

@@ -346,7 +346,7 @@ class Session:
         out: list[Entry[Any]] = []
         start = time.perf_counter()
         try:
-            out = KINDS[hook.removeprefix("tactix_")].entries(p.namespace, p.provider, call())
+            out = KINDS[hook.removeprefix("tactix_")].entries(p.namespace, p.provider, call(), p.part)
         except (Exception, SystemExit) as e:
             self._bury(p, hook, e)
         took = (time.perf_counter() - start) * 1e3

@@ -1,8 +1,12 @@
 """The plugins of this application: tactix's own, and one object. Nothing is looked for, nothing else gets in."""
 
 from tactix import Session
-from tactix_builtin import plugin_build, plugin_runtime
+from tactix_cpu import plugin as cpu
+from tactix_onnx import plugin as onnx
+from tactix_ops import plugin as ops
+from tactix_runtime import plugin as runtime
 from tactix_sdk import Layer, Scalar, hookimpl, pointwise, tanh
+from tactix_trust import plugin as trust
 
 
 @pointwise("host_app.SoftLimit@1")
@@ -23,5 +27,5 @@ class Pack:
 
 def session() -> Session:
     """A session of exactly these plugins; one that fails raises."""
-    own = [("tactix", plugin_build), ("tactix", plugin_runtime)]
+    own = [("tactix", pack) for pack in (cpu, onnx, ops, runtime, trust)]
     return Session(plugins=[*own, Pack()], discover=False, strict=True)

@@ -29,7 +29,7 @@ engine = tactix_lean.load(sys.argv[2], on_untrusted="allow")
 with np.load(sys.argv[3]) as f:
     found = engine.create_execution_context().run(dict(f))
 np.savez(sys.argv[4], **found)
-print(",".join(sorted(m for m in sys.modules if m.partition(".")[0] in ("tactix", "tactix_sdk", "tactix_builtin"))))
+print(",".join(sorted(m for m in sys.modules if m.partition(".")[0].partition("_")[0] == "tactix")))
 """
 
 

@@ -12,7 +12,7 @@ from tactix.words.errors import InternalError
 from tactix_ops.layers import FAMILIES
 from tactix_ship.lean.strip_types import untyped
 
-PACKS = ("builtin", "codegen", "cpu", "cublaslt", "cuda", "cudnn", "ops", "refit", "runtime", "sdk", "ship", "trust")
+PACKS = ("codegen", "cpu", "cublaslt", "cuda", "cudnn", "ops", "refit", "runtime", "sdk", "ship", "trust")
 PLACES: dict[str, tuple[str, ...]] = {"tactix": (), **{f"tactix_{name}": (name,) for name in PACKS}}
 """Where in the lean package the modules of each of ours lie."""
 

@@ -152,7 +152,7 @@ def with_packs(plan: Any, session: Any) -> Any:
     from tactix_runtime.embedded_packs import carried
 
     top = tactix.__name__
-    return carried(plan, session, {"tactix": top, "tactix_builtin": f"{top}.builtin", "tactix_sdk": f"{top}.sdk"})
+    return carried(plan, session, {"tactix": top, "tactix_sdk": f"{top}.sdk"})
 
 
 def _flavours() -> Sequence[Any]:

@@ -35,7 +35,7 @@ np.savez(outputs, *found.values())
 tops = sorted({m.partition(".")[0] for m in sys.modules} - set(sys.stdlib_module_names))
 cold = [m for m in sys.modules if m.startswith(("tactix_lean.ops.layers", "tactix_lean.cuda"))]
 missing = 0
-for name in ("onnx", "pluggy", "tactix", "tactix_builtin", "ml_dtypes", "click"):
+for name in ("onnx", "pluggy", "tactix", "tactix_ops", "ml_dtypes", "click"):
     try: __import__(name)
     except ImportError: missing += 1
 print(json.dumps([tops, cold, missing]))

@@ -425,11 +425,12 @@ def test_compare_sees_a_difference(plan: str, tmp_path: Path, tool: Run) -> None
 
 def test_plugins_list(tool: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = tool("plugins", "list")
-    (own,) = (p for p in found["packs"] if p["namespace"] == "tactix")
-    assert own["status"] == "active"
-    assert own["doors"] == ["build", "runtime"]
-    assert "tactix.Convolution@1" in own["provides"]["layers"]
-    assert own["provides"]["tools"] == [
+    own = {p["part"]: p for p in found["packs"] if p["namespace"] == "tactix"}
+    assert {"cpu", "cublaslt", "cuda", "cudnn", "onnx", "ops", "runtime", "ship", "tools", "trust"} <= own.keys()
+    assert {p["status"] for p in own.values()} == {"active"}
+    assert own["cpu"]["doors"] == ["build", "runtime"]
+    assert "tactix.Convolution@1" in own["ops"]["provides"]["layers"]
+    assert own["tools"]["provides"]["tools"] == [
         "bench", "build", "check", "compare", "diff", "explain", "inspect", "keys", "lean-wheel", "lock", "plugins",
         "refit", "run", "sign", "trust", "verify",
     ]  # fmt: skip

@@ -177,7 +177,7 @@ def test_arguments_are_refused() -> None:
 
 def test_text_of_a_tombstone() -> None:
     provider = SimpleNamespace(dist="acme-trt", version="0.4.2")
-    p: Any = SimpleNamespace(namespace="acme", provider=provider, cure="")
+    p: Any = SimpleNamespace(namespace="acme", name="acme", provider=provider, cure="")
     t = loader.tombstone(p, "import", ImportError("libfoo.so.1"))
     assert t.reason == "plugin 'acme' (acme-trt 0.4.2) failed to load: ImportError: libfoo.so.1"
     e = t.exception()

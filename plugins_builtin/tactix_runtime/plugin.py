@@ -1,0 +1,20 @@
+"""How plans run in this process, or on the runtime that they bring.
+
+Imports stay inside the hooks, so that finding plugins is quick.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tactix.plugins.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from tactix.contracts.flavour import RuntimeFlavour
+
+
+@hookimpl
+def tactix_flavours() -> list[RuntimeFlavour]:
+    from tactix_runtime import flavours
+
+    return flavours()

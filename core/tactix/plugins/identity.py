@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,9 +22,18 @@ VERSION = r"[1-9][0-9]*"
 _KEY = re.compile(rf"({NAMESPACE})\.({NAME})@({VERSION})")
 
 
-def own_first(things: Iterable[T], namespace: Callable[[T], str]) -> list[T]:
-    """Things in their order, those of tactix before those of packs. ``namespace``: whose a thing is."""
-    return sorted(things, key=lambda thing: namespace(thing) != OWN)
+def own_first(things: Iterable[T], namespace: Callable[[T], str]) -> Iterator[T]:
+    """Things in their order, those of tactix before those of packs. ``namespace``: whose a thing is.
+
+    Those of tactix are given as they come: in a lean runtime the next one may be a module that is not loaded yet.
+    """
+    of_packs = []
+    for thing in things:
+        if namespace(thing) == OWN:
+            yield thing
+        else:
+            of_packs.append(thing)
+    yield from of_packs
 
 
 @dataclass(frozen=True, order=True)

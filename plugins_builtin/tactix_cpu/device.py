@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tactix.contracts.device import Device, DeviceProperties, Stream
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
-from tactix.words.dims import Env
+from tactix.run.segments import Segments
 from tactix.words.errors import ExecutionError, InvalidArgument
 from tactix.words.host_memory import physical_memory
 from tactix_cpu.features import ARM, BASELINE, MASK, X86, vector_bits
@@ -92,29 +92,6 @@ class CpuEvent:
         earlier.synchronize()
         self.synchronize()
         return self._seconds - float(earlier._seconds)
-
-
-class Segments:
-    """Runs of several launchers, one after the other."""
-
-    def __init__(self, parts: Sequence[Runnable]) -> None:
-        self.parts = tuple(parts)
-
-    def bind(self, env: Env, addresses: Sequence[int]) -> None:
-        for p in self.parts:
-            p.bind(env, addresses)
-
-    def rebind(self, buffer: int, address: int) -> None:
-        for p in self.parts:
-            p.rebind(buffer, address)
-
-    def __call__(self) -> None:
-        for p in self.parts:
-            p()
-
-    def repeat(self, times: int) -> None:
-        for _ in range(times):
-            self()
 
 
 class CpuDevice(Device):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Costs, Device, DeviceProperties
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
+from tactix.run.segments import Segments
 from tactix.words.errors import ExecutionError, InvalidArgument, TactixError
 from tactix_codegen.cuda.target import (
     GIB,
@@ -26,7 +27,6 @@ from tactix_codegen.cuda.target import (
     same_capability,
     target,
 )
-from tactix_cpu.device import Segments
 from tactix_cuda.capture import Recorder
 from tactix_cuda.driver import Driver
 from tactix_cuda.launcher import GraphLauncher, link

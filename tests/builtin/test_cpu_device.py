@@ -14,11 +14,12 @@ import pytest
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.launcher import LinkContext, Step
+from tactix.run.segments import Segments
 from tactix.words.errors import AllocationError, ExecutionError, InvalidArgument
 from tactix_cpu import allocators, devices, features, levels
 from tactix_cpu import device as cpu
 from tactix_cpu.allocator import ArenaAllocator
-from tactix_cpu.device import CpuDevice, Segments
+from tactix_cpu.device import CpuDevice
 from tactix_runtime import flavours
 
 

@@ -15,24 +15,89 @@ import pytest
 import tactix
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/*.md")])
+DOCUMENTS = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "examples/*/*.md", "plugin_sdk/*/README.md", "plugins_builtin/*/README.md")
+    for path in ROOT.glob(pattern)
+)
+ROOTS = ("", "core/tactix", "plugins_builtin", "plugin_sdk")
+"""Where paths in documents may begin; beside the folder that the document lies in."""
+FILE = re.compile(r"[\w.-]+\.(py|c|h|cu|cuh|md|j2)")
+PATH = re.compile(r"[a-z][\w.-]*(/[\w.-]+)+/?|[a-z][\w.-]*/|[\w.-]+\.(py|c|h|cu|cuh|md|j2)")
+OF_OTHERS = ("acme_", "tests/test_pack.py", "layer/index/name", "image/", "onnx/")
+"""How paths begin that are no files of this tree: those of new packs, names of tensors."""
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def paths_in(text: str) -> list[tuple[str, str]]:
+    """Paths in spans of code outside of blocks, each with the name that a colon puts behind it (``file.py: name``)."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+    spans = (m.partition(": ")[::2] for m in re.findall(r"`([^`\n]+)`", text))
+    return [(path, name) for path, name in spans if PATH.fullmatch(path) and not path.startswith(OF_OTHERS)]
+
+
+def found(path: str, document: Path) -> list[Path]:
+    """The files and folders that a path in a document may mean; a bare name of a file means any of that name."""
+    bases = [*(ROOT / root for root in ROOTS), document.parent]
+    there = [base / path for base in bases if (base / path).exists()]
+    if not there and FILE.fullmatch(path):
+        own = [ROOT / root for root in ("core", "plugins_builtin", "plugin_sdk", "tests")]
+        there = [f for root in (*own, document.parent) for f in root.rglob(path)]
+    return there
+
+
+def anchors(text: str) -> set[str]:
+    """What links to headings of a page may say, as GitHub and mkdocs make it of them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}
 
 
 def blocks(text: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", text, re.S)
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_python_in_documents_parses(path: Path) -> None:
     for block in blocks(path.read_text()):
         compile(block, str(path), "exec")
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_links_lead_somewhere(path: Path) -> None:
     targets = re.findall(r"\]\(([^)#]+)\)", path.read_text())
     local = [t for t in targets if not t.startswith("http")]
     assert [t for t in local if not (path.parent / t).exists()] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_links_to_headings_lead_somewhere(path: Path) -> None:
+    targets = [m for m in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", path.read_text()) if not m[0].startswith("http")]
+    pages = ((path.parent / file if file else path, heading) for file, heading in targets)
+    assert [(page.name, heading) for page, heading in pages if heading not in anchors(page.read_text())] == []
+
+
+@pytest.mark.parametrize("path", [p for p in DOCUMENTS if p.name != "CHANGELOG.md"], ids=name_of)
+def test_paths_are_there(path: Path) -> None:
+    missing = []
+    for file, name in paths_in(path.read_text()):
+        there, words = found(file, path), re.findall(r"\w+", name.partition("(")[0])
+        if not there or (words and not any(all(w in f.read_text() for w in words) for f in there if f.is_file())):
+            missing.append(f"{file}: {name}" if name else file)
+    assert missing == []
+
+
+def test_the_checks_of_paths_see() -> None:
+    here = ROOT / "docs" / "architecture.md"
+    assert paths_in("see `run/context.py: close` and `lib/`\n```\n`gone.py`\n```\n`x + y`") == [
+        ("run/context.py", "close"),
+        ("lib/", ""),
+    ]
+    assert found("run/context.py", here)
+    assert not found("tactix_cpu/order_of_nothing.py", here)
+    assert anchors("# One `code`: two\n## Three") == {"one-code-two", "three"}
 
 
 def test_readme_example_runs(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from tactix.profiles import ranges, with_unknown
 from tactix.run.link import allocator_of, device_of, layer_keys
 from tactix.select.bench import Bench
 from tactix.select.choose import Choice
-from tactix.select.compile import Toolchain, with_binary
+from tactix.select.compile import COMPILED, Toolchain, compiled, with_binary
 from tactix.select.enumerate import Bids, Candidate, Terms, bid, estimate, no_tactic
 from tactix.select.precision import LOCKED, LOWER, Lowering, Pair, Precisions, Stays, Times, told, without_kernel
 from tactix.select.timing_cache import TimingCache, default_path
@@ -361,10 +361,11 @@ class Builder(Recorded):
         draft = Assembler(fused, choice.candidates, partial(_reformat, stage), inner, own,
                           stage.refit and stage.refit.content(stored)).run()  # fmt: skip
         binaries = stage.toolchain.compile((s.artifact for s in draft.steps), stage.context.device)
+        made_from = compiled((s.artifact for s in draft.steps), binaries, stage.toolchain)
         steps = [replace(s, artifact=with_binary(s.artifact, binaries)) for s in draft.steps]
         plan = Plan(
             fused.name, tuple(draft.inputs), tuple(draft.outputs), tuple(stage.profiles), tuple(draft.buffers),
-            tuple(steps), given=given, ledger=ledger, requirements=self._requirements(steps),
+            tuple(steps), given=given, ledger={**ledger, COMPILED: made_from}, requirements=self._requirements(steps),
             blobs=dict(ChainMap(draft.blobs, *(p.blobs for s in steps for p in s.plans))),
             device={"key": stage.device.key, **device_facts(stage.context.device)},
             meta={"tactix": tactix.__version__, "threads": stage.context.threads,

@@ -28,7 +28,7 @@ def command(session: Session, /, plan: str | None, node: str, whole: bool, schem
 
     With NODE, a step or a node of the model, also which rules made the step or nearly did, and what another choice
     would cost. The plan's ledger is read; nothing is run. Tactics of packs that are installed now and not enabled are
-    named, too.
+    named, too. `tactix inspect PLAN --source NODE` shows the text of a kernel that won.
     """
     if schema:
         show.print_json(SCHEMA)

@@ -6,7 +6,7 @@ Read from the ledger that a plan keeps; nothing of the plan is run. ``SCHEMA`` d
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tactix.plan.schema import Plan
@@ -14,6 +14,8 @@ from tactix.words.errors import InvalidArgument, PlanFormatError
 
 if TYPE_CHECKING:
     from tactix.plugins.session import Session
+
+Row = Mapping[str, Any]
 
 _TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
 _TEXTS = {"type": "array", "items": _TEXT}
@@ -81,7 +83,7 @@ def explain(source: Any, node: str = "", session: Session | None = None) -> dict
         raise PlanFormatError("the plan's ledger cannot be read", who=plan.name, why=repr(e)[:200]) from e
     return {
         "version": 1, "plan": plan.name, "predicted_seconds": plan.ledger.get("predicted_seconds", 0.0),
-        "nodes": _wanted(rows, node) if node else rows, "rules": dict(plan.ledger.get("rules", {})),
+        "nodes": wanted(rows, node) if node else rows, "rules": dict(plan.ledger.get("rules", {})),
         "fell_short": dict(plan.ledger.get("fell_short", {})),
         "precision": {"lowered": [], "wide": {}, "times": {}} | plan.ledger.get("precision", {}),
     }  # fmt: skip
@@ -146,7 +148,11 @@ def _made_of(names: set[str], firings: Iterable[Mapping[str, Any]]) -> tuple[lis
     return out[::-1], names
 
 
-def _wanted(rows: list[dict[str, Any]], node: str) -> list[dict[str, Any]]:
+def wanted(rows: Sequence[Row], node: str) -> list[Row]:
+    """Rows with ``name`` and ``origin`` that a node names: a step, or a node of the model; else by a part of a name.
+
+    Raises InvalidArgument if there is none.
+    """
     exact = [r for r in rows if node == r["name"] or node in r["origin"]]
     found = exact or [r for r in rows if node in r["name"]]
     if not found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ from rich.console import Console
 
 from tactix.plugins.session import Session
 from tactix.shortfall import Shortfall
-from tactix.words.errors import PlanFormatError, ShapeError
+from tactix.words.errors import InvalidArgument, PlanFormatError, ShapeError
 from tactix.words.logger import printable
 from tactix_tools import options, show, source
 from tactix_tools.cli import OK, OTHER
@@ -18,18 +19,28 @@ from tactix_tools.cli import OK, OTHER
 SHOWN = 200
 """So many refused nodes are printed."""
 
+NEWLINE = "\n"
+"""Ends of lines of code stay."""
+
 
 @click.command("inspect")
 @click.argument("file", type=options.FILE)
 @click.option("--shapes", type=options.SHAPES, multiple=True, help="Input shapes that memory is computed for.")
+@click.option("--source", "node", metavar="NODE", help="Of a plan: the C or CUDA that runs a step or a node.")
 @options.json_option
 @click.pass_obj
-def command(session: Session, /, file: str, shapes: Any, as_json: bool) -> int:
+def command(session: Session, /, file: str, shapes: Any, node: str | None, as_json: bool) -> int:
     """Show FILE: a plan, or a model in ONNX or a format that a pack imports. Nothing of it is run.
 
     Of a plan: inputs and outputs, layers with the tactic of each, rules that fired, memory. Of a model: inputs and
     outputs, nodes per operator, and every node that cannot be imported with the reason. Exit code 1 if there is one.
+
+    With --source the text that the plan's step NODE, or the steps of the model's NODE, were compiled from, below a
+    comment: what it computes, shapes, tactic and variant, why it was chosen, compiler and target.
     """
+    if node is not None:
+        show_source(file, node, as_json)
+        return OK
     if source.is_plan(file):
         show_plan(file, options.merged(shapes), None if as_json else show.console())
         return OK
@@ -61,6 +72,21 @@ def show_plan(file: str, shapes: options.Shapes, console: Console | None) -> Non
         raise PlanFormatError("its notes cannot be shown", who=file, why=why, do="Build the plan again") from e
     except ArithmeticError as e:
         raise ShapeError("a size makes no sense at these shapes", who=file, why=str(e), do="Give others") from e
+
+
+def show_source(file: str, node: str, as_json: bool) -> None:
+    """Print the texts of a plan's node. Raises InvalidArgument, PlanFormatError."""
+    from tactix.plan import container
+    from tactix_tools.kernel_source import kernel_texts
+
+    if not source.is_plan(file):
+        raise InvalidArgument("a model has no kernels", who=file, do="Build a plan of it first: tactix build")
+    found = kernel_texts(container.load(file), node)
+    if as_json:
+        show.print_json({"plan": file, "sources": [t.to_json() for t in found]})
+        return
+    for text in found:
+        sys.stdout.write(f"{text.header}\n{printable(text.text, NEWLINE).rstrip()}\n\n")
 
 
 def print_model(console: Console, facts: dict[str, Any]) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from tactix.contracts.artifact import Binary, KernelArtifact, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
 from tactix.select.enumerate import Candidate, reject
 from tactix.words.errors import CompilerError, ToolchainError
+
+COMPILED = "compiled"
+"""The entry of a plan's ledger that ``compiled`` makes."""
 
 
 class Toolchain:
@@ -100,3 +105,29 @@ def _blamed(added: Sequence[Candidate], e: CompilerError) -> Iterator[tuple[Cand
 def with_binary(artifact: KernelArtifact, binaries: Mapping[str, Binary]) -> KernelArtifact:
     """The artifact with its source replaced by machine code."""
     return replace(artifact, code=binaries[artifact.code.digest]) if isinstance(artifact.code, Source) else artifact
+
+
+def prelude_name(text: str) -> str:
+    """What a plan calls a prelude by: 16 digits of its sha256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def compiled(
+    artifacts: Iterable[KernelArtifact], binaries: Mapping[str, Binary], toolchain: Toolchain
+) -> dict[str, Any]:
+    """What beside its text a kernel was compiled from, as JSON for people, by the name of its entry.
+
+    ``language``, ``compiler`` (its identity), ``flags`` of the source, and names of its ``preludes``, in order.
+    """
+    sources = {a.code.digest: a for a in artifacts if isinstance(a.code, Source)}
+    return {binaries[digest].symbol: _compiled_from(sources[digest], toolchain) for digest in sorted(sources)}
+
+
+def _compiled_from(artifact: KernelArtifact, toolchain: Toolchain) -> dict[str, Any]:
+    assert isinstance(artifact.code, Source)
+    return {
+        "language": artifact.code.language,
+        "compiler": toolchain.identity(artifact),
+        "flags": list(artifact.code.flags),
+        "preludes": [prelude_name(p) for p in artifact.code.preludes],
+    }

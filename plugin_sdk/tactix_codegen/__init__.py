@@ -1,1 +1,4 @@
-"""The ground floor of all kernels: scalar expressions over numpy and as text of C and CUDA. Imports the core alone."""
+"""The ground floor of all kernels: what operations are, scalar expressions over numpy and as text of C and CUDA.
+
+Imports the core alone.
+"""

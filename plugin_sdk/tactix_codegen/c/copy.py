@@ -28,7 +28,14 @@ def preludes() -> tuple[str, ...]:
 
 def movable(dtype: DType) -> bool:
     """Whether elements of that dtype are plain bytes of a known width."""
-    return dtype is not DType.STRING and dtype.itemsize in WIDTHS
+    return not dtype.on_host and dtype.itemsize in WIDTHS
+
+
+def bits(value: float, dtype: DType) -> int:
+    """The bit pattern of a number in a dtype, as ``fill`` takes it."""
+    import numpy as np
+
+    return int(np.asarray(value).astype(dtype.numpy).view(f"u{dtype.itemsize}"))
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ class Copy:
 
 
 def fill(target: int, sizes: Sequence[Dim], strides: Sequence[Dim], offset: Dim, value: int) -> Copy:
-    """Write the same element everywhere."""
+    """Write the same element everywhere; ``value``: its bits."""
     return Copy(-1, target, tuple(sizes), (0,) * len(sizes), tuple(strides), 0, offset, value)
 
 

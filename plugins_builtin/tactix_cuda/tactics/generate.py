@@ -13,7 +13,6 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.cuda import copies, text
 from tactix_codegen.cuda.text import Args
 from tactix_cpu.tactics.move import generate as c_generate
-from tactix_cpu.tactics.move import move as c_move
 
 
 def tactics() -> list[Tactic]:
@@ -43,7 +42,7 @@ class GenerateTactic(Tactic):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args, spec = Args(node), node.outputs[0].spec
         if node.kind == "tactix.Fill@1":
-            value = c_move._bits(node.attrs.value, spec)
+            value = c_copy.bits(node.attrs.value, spec.dtype)
             one = c_copy.fill(0, (spec.numel,), (1,), 0, value)
             return copies.kernel(args, [one], spec.dtype.itemsize, ctx)
         if node.kind == "tactix.Dims@1":

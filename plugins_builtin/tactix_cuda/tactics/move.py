@@ -5,13 +5,15 @@ Any dtype of 1, 2, 4 or 8 bytes. Concat, Split, Slice and Pad also work on nhwc 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
-from tactix.contracts.tactic import CompileContext, Tactic, Variant
-from tactix.words.tensor import NHWC, Format
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.words.tensor import NHWC
 from tactix_codegen.cuda import copies, text
-from tactix_cpu.tactics.move import move as c_move
+from tactix_codegen.operations import move
 from tactix_ops.tactics.view import ViewTactic
 
 
@@ -28,20 +30,21 @@ class CudaViewTactic(ViewTactic):
     device = "cuda"
 
 
-class MoveTactic(c_move.MoveTactic):
+class MoveTactic(Tactic):
     """One variant per format; all tensors of the node share it."""
 
     key = "tactix.cuda_move@1"
+    implements = move.KINDS
     device = "cuda"
     source = "cuda_c"
-    language = "CUDA"
+    by_signature = True
 
-    def formats(self, device: DeviceProperties) -> tuple[Format, ...]:
-        return (NHWC,)
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        return move.variants(node, (NHWC,), "CUDA")
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         return text.traffic(node, variant, ctx)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        parts = c_move.copies(node, variant.output_format(0))
+        parts = move.copies(node, variant.output_format(0))
         return copies.kernel(text.Args(node), parts, node.given[0].spec.dtype.itemsize, ctx)

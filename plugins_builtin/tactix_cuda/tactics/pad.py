@@ -20,7 +20,7 @@ from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c.text import contiguous_strides
 from tactix_codegen.cuda import copies, text
 from tactix_codegen.cuda.text import Args
-from tactix_cpu.tactics.move import move as c_move
+from tactix_codegen.operations import move
 
 
 def tactics() -> list[Tactic]:
@@ -56,7 +56,7 @@ class Side:
 def sides(node: Node, fmt: Format) -> list[Side]:
     """The axes of the output's storage in a format; neighbours that are kept are one."""
     x, y, pads = node.given[0].spec, node.outputs[0].spec, node.attrs.pads
-    order = [c_move._storage_axis(fmt, axis, x.rank) for axis in range(x.rank)]
+    order = [move.storage_axis(fmt, axis, x.rank) for axis in range(x.rank)]
     found: list[Side] = []
     for axis in sorted(range(x.rank), key=order.__getitem__):
         side = Side(x.shape[axis], y.shape[axis], pads[axis], pads[x.rank + axis])
@@ -101,7 +101,7 @@ def _is_copied(node: Node) -> bool:
     if node.attrs.mode != "constant":
         return False
     try:
-        c_move.copies(node, LINEAR)
+        move.copies(node, LINEAR)
     except ShapeError:
         return False
     return True
@@ -164,4 +164,4 @@ class _Writer:
         if self.mode != "constant":
             return f"{element}{{}}"
         spec = self.args.node.outputs[0].spec
-        return f"({element})0x{c_move._bits(self.args.node.attrs.value, spec):x}ULL"
+        return f"({element})0x{c_copy.bits(self.args.node.attrs.value, spec.dtype):x}ULL"

@@ -26,6 +26,10 @@ Errors are handed on by computing the layer at the corners of what its inputs ma
 of its argument, either side is right, and nowhere else. Outputs without a budget (integers, truth values) must be equal
 but for such errors. A wider output of a 16-bit value must be a number of that type, bit for bit.
 
+What is no number must be none, and an infinity the same, unless a corner has something else there: the root of what may
+be negative, the reciprocal of what may be 0. Inside, a value too large for its type may overflow or not; an output that
+is too large for its type must be infinite.
+
 The second run (``error_bounds.py``) is made once for a node, and only if a candidate failed (1).
 """
 
@@ -35,7 +39,7 @@ from typing import Any
 
 from tactix.words.dtypes import DType
 
-GATE = 2
+GATE = 3
 """Goes up when ``departure`` means something else: what timing caches say of errors is not believed then."""
 
 BUDGET = {

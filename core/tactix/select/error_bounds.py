@@ -29,6 +29,8 @@ EXACT = expr.OPS - {
     "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "pow", "mod", "fmod", "primitive",
 }  # fmt: skip
 """Operations that give the same bits everywhere."""
+HUGE = 1e300
+"""A finite number that stands for any, where even infinities and NaN are uncertain."""
 ROUNDED = EXACT | {"add", "sub", "mul", "div", "sqrt", "mod", "fmod"}
 """Those, and what hardware rounds correctly; the others are functions, which may be approximations."""
 
@@ -37,7 +39,8 @@ ROUNDED = EXACT | {"add", "sub", "mul", "div", "sqrt", "mod", "fmod"}
 class Run:
     """A value in the second run: floats in float64, others as they are. ``error``: a bound of |right - value|.
 
-    ``error`` is in float64, infinite where anything may be right; None stands for 0 everywhere.
+    ``error`` is in float64, infinite where anything may be right; None stands for 0 everywhere. Beside an infinity or
+    a NaN it is 0, so that a right value is the same, or infinite, where that hangs on what is uncertain.
     """
 
     value: Any
@@ -55,17 +58,25 @@ class Run:
             return self.value
         if self.value.dtype.kind == "b":
             return self.value ^ (self.error > 0) if sign < 0 else self.value
-        moved = self.value + sign * np.nan_to_num(self.error, posinf=1e300 if self.is_float else 0)
-        return moved if self.is_float else moved.astype(self.value.dtype)
+        bounded = np.where(np.isinf(self.error), 0.0, self.error)
+        if not self.is_float:
+            return (self.value + sign * bounded).astype(self.value.dtype)
+        stays = np.isnan(self.value) | (self.value == sign * np.inf)  # the end is to be another number
+        end = np.where(stays, sign * HUGE, sign * np.inf)
+        moved = np.where(bounded == 0, self.value, self.value + sign * bounded)  # minus zero keeps its sign
+        return np.where(np.isinf(self.error), end, moved)
 
     def off(self, more: Any) -> Run:
         """The value with a larger error."""
-        import numpy as np
-
         if more is None:
             return self
-        least = np.where(np.isnan(more), np.inf, more)
-        return Run(self.value, least if self.error is None else self.error + least)
+        return Run(self.value, more if self.error is None else self.error + more)
+
+    def computed(self, more: Any) -> Run:
+        """The value with what rounding adds to its error: nothing to infinities and NaN, which do not round."""
+        import numpy as np
+
+        return self if more is None else self.off(np.where(np.isfinite(self.value), more, 0.0))
 
 
 @dataclass(frozen=True)
@@ -102,13 +113,16 @@ def bounds(node: Node, given: Sequence[Any], env: Env) -> list[Bound]:
     body, specs = node.body, node.specs
     must = region.observed(body, specs)
     known = [Run(_widened(x)) for x in given]
+    shown: dict[int, Run] = {}
     for k, n in enumerate(body.nodes):
         first = body.first_id(k)
         made = _passed(n, [known[i] if i >= 0 else None for i in n.inputs], specs[first : first + n.outputs], env)
         for i, run in enumerate(made, first):
             known.append(_stored(run, specs[i].dtype, i in must))
+            if i in body.results:
+                shown[i] = _stored(_overflown(run, specs[i].dtype), specs[i].dtype, i in must)
     grids = _grids(node, specs)
-    return [Bound(known[i], specs[i].dtype, t) for i, t in zip(body.results, grids, strict=True)]
+    return [Bound(shown.get(i, known[i]), specs[i].dtype, t) for i, t in zip(body.results, grids, strict=True)]
 
 
 def _widened(x: Any) -> Any:
@@ -144,7 +158,7 @@ def _passed(n: BodyNode, inputs: Sequence[Run | None], specs: Sequence[TensorSpe
     else:
         errors = _through_anchor(reference, inputs, made)
         own = [_of_anchor(y, s.dtype) for y, s in zip(made, specs, strict=True)]
-    return [Run(y).off(e).off(o) for y, e, o in zip(made, errors, own, strict=True)]
+    return [Run(y).off(e).computed(o) for y, e, o in zip(made, errors, own, strict=True)]
 
 
 def _unit(specs: Sequence[TensorSpec]) -> float:
@@ -156,7 +170,7 @@ def _backward(r: Run, specs: Sequence[TensorSpec]) -> Run:
     """An input as arithmetic may see it."""
     import numpy as np
 
-    return r.off(_unit(specs) * np.abs(r.value)) if r.is_float else r
+    return r.computed(_unit(specs) * np.abs(r.value)) if r.is_float else r
 
 
 def _of_function(y: Any, dtype: DType, ops: set[str]) -> Any:
@@ -250,21 +264,25 @@ def _signs(uncertain: Sequence[int], jointly: bool) -> Iterator[Mapping[int, int
 
 
 def _through_anchor(reference: Reference, inputs: Sequence[Run | None], made: Sequence[Any]) -> list[Any]:
-    """What errors before an anchor do to its results: those of random signs, twice the largest change anywhere."""
+    """What errors before an anchor do to its results: those of random signs, twice the largest change anywhere.
+
+    An infinity or NaN that neither end changes is certain.
+    """
     import numpy as np
 
     if all(r is None or r.error is None for r in inputs):
         return [None] * len(made)
     rng = np.random.default_rng(0)
     flips = [np.zeros(()) if r is None else rng.integers(0, 2, r.value.shape) for r in inputs]
-    worst = [0.0] * len(made)
+    apart = [np.zeros(y.shape) for y in made]
     for end in (1, -1):
         pairs = zip(inputs, flips, strict=True)
         moved = reference([None if r is None else np.where(f, r.corner(end), r.corner(-end)) for r, f in pairs])
-        for j, (m, y) in enumerate(zip(moved, made, strict=True)):
-            apart = _distance(m.astype(np.float64), y.astype(np.float64))
-            worst[j] = max(worst[j], 2 * float(apart.max(initial=0)))
-    return [np.full(y.shape, w) if w else None for w, y in zip(worst, made, strict=True)]
+        steps = [_distance(m.astype(np.float64), y.astype(np.float64)) for m, y in zip(moved, made, strict=True)]
+        apart = [np.maximum(a, d) for a, d in zip(apart, steps, strict=True)]
+    worst = [2 * float(a.max(initial=0)) for a in apart]
+    certain = [~np.isfinite(y) & (a == 0) for y, a in zip(made, apart, strict=True)]
+    return [np.where(c, 0.0, w) if w else None for c, w in zip(certain, worst, strict=True)]
 
 
 # -- 16 bits -----------------------------------------------------------------------------------------------------------
@@ -284,21 +302,42 @@ def _finfo(dtype: DType) -> Any:
 
 
 def _stored(run: Run, dtype: DType, must: bool) -> Run:
-    """A result of that dtype: floats of fewer bits than 32 are rounded if they must be, else they may be."""
+    """A result of that dtype: floats of fewer bits than 32 are rounded if they must be, else they may be.
+
+    So are those of 32 where they would overflow.
+    """
     import numpy as np
 
-    if not (dtype.is_float and dtype.bits < 32):
+    if not dtype.is_float or dtype is DType.FP64:
         return run
-    if must:
+    if must and dtype.bits < 32:
         kept = _rounded(run.value, dtype)
         ends = [_distance(_rounded(run.corner(end), dtype), kept) for end in (1, -1)] if run.error is not None else []
         error = np.maximum(*ends) if ends else None
         return Run(kept, error if error is not None and error.any() else None)
-    kinds = _finfo(dtype)
     size = np.abs(run.value) + (0.0 if run.error is None else run.error)
-    small = float(kinds.tiny if dtype is DType.BF16 else kinds.smallest_subnormal)
-    off = _half_gap(dtype) * size + small
-    return run.off(np.where(np.isinf(_rounded(size, dtype)) & np.isfinite(run.value), np.inf, off))
+    overflows = ~np.isfinite(_rounded(size, dtype))
+    if dtype.bits < 32:
+        return run.computed(np.where(overflows, np.inf, _rounding(size, dtype)))
+    return run.computed(np.where(overflows, np.inf, 0.0)) if overflows.any() else run
+
+
+def _rounding(size: Any, dtype: DType) -> Any:
+    """What rounding to a dtype of fewer bits than 32 may change of values up to that size."""
+    kinds = _finfo(dtype)
+    return _half_gap(dtype) * size + float(kinds.tiny if dtype is DType.BF16 else kinds.smallest_subnormal)
+
+
+def _overflown(run: Run, dtype: DType) -> Run:
+    """An output of that dtype: infinite where all that it may be is too large for it."""
+    import numpy as np
+
+    if not dtype.is_float or dtype is DType.FP64:
+        return run
+    low, high = (_rounded(run.corner(end), dtype) for end in (-1, 1))
+    over = np.isinf(low) & (low == high)
+    error = None if run.error is None else np.where(over, 0.0, run.error)
+    return Run(np.where(over, low, run.value), error)
 
 
 def _rounded(x: Any, dtype: DType) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import harness as h
@@ -219,6 +220,89 @@ def test_overflow_of_16_bits_may_come_or_not() -> None:
     assert worst(node, [x], [np.array([0, 0.25], np.float16)]) <= 1
     assert worst(node, [x], [np.array([0, 0.3], np.float16)]) > 1
     assert worst(node, [x], [np.array([0, np.nan], np.float16)]) > 1
+
+
+# -- infinities, and what is no number ---------------------------------------------------------------------------------
+
+DOMAIN: Mapping[str, Nodes] = {
+    "Sqrt": [("Sqrt", [0], {})],
+    "Log": [("Log", [0], {})],
+    "on": [("Sqrt", [0], {}), ("Mul", [1, 0], {}), ("Tanh", [2], {})],
+    "16 bits": [("Log", [0], {}), ("Cast", [1], HALF), ("Add", [2, 2], {})],
+}
+
+
+@pytest.mark.parametrize("name", DOMAIN)
+def test_what_is_no_number_must_not_become_one(name: str) -> None:
+    x = np.linspace(-4, 4, 160, dtype=np.float32)
+    node = h.fused([x], DOMAIN[name])
+    (y,) = Expected(node, [x], {})
+    assert np.isnan(y).any()
+    assert worst(node, [x], [y]) == 0
+    assert worst(node, [x], in_float32(node, [x])) <= 1
+    for wrong in (np.nan_to_num(y), np.where(np.isnan(y), np.inf, y), np.full_like(y, np.nan)):
+        assert worst(node, [x], [wrong.astype(y.dtype)]) > 1
+
+
+def test_an_infinity_must_be_the_same() -> None:
+    x = np.array([0.0, -0.0, 2.0, 1e30], np.float32)
+    node = h.fused([x], [("Reciprocal", [0], {}), ("Mul", [1, 1], {}), ("Sub", [2, 0], {})])
+    right = np.array([np.inf, np.inf, -1.75, -1e30], np.float32)
+    assert worst(node, [x], [right]) <= 1
+    for k, wrong in product((0, 1), (-np.inf, np.nan, 0.0, np.finfo(np.float32).max)):
+        assert worst(node, [x], [np.where(np.arange(4) == k, np.float32(wrong), right)]) > 1
+
+
+UNCERTAIN: Mapping[str, tuple[Nodes, Sequence[float]]] = {
+    "Reciprocal": ([("Reciprocal", [4], {}), ("Tanh", [5], {})], (1, -1)),
+    "Sqrt": ([("Sqrt", [4], {}), ("Sin", [5], {}), ("Add", [6, 2], {})], (1, np.nan)),
+    "Log": ([("Log", [4], {}), ("Exp", [5], {})], (0, np.nan)),
+}
+
+
+@pytest.mark.parametrize("name", UNCERTAIN)
+@pytest.mark.parametrize("least", [-(2.0**-25), 0.0, 2.0**-25])
+def test_either_side_of_a_pole_or_of_a_domain_is_right_only_within_the_error(name: str, least: float) -> None:
+    """0.5 + 0.5 - 1 is nothing, or next to nothing on either side of it."""
+    x, y = np.array([0.5, 3, -3], np.float32), np.array([0.5 + least, 1, 1], np.float32)
+    given = [x, y, np.ones(3, np.float32)]
+    nodes, near = UNCERTAIN[name]
+    node = h.fused(given, [("Add", [0, 1], {}), ("Sub", [3, 2], {}), *nodes])
+    (right,) = Expected(node, given, {})
+    for first in near:
+        assert worst(node, given, [np.array([first, *right[1:]], np.float32)]) <= 1
+        assert worst(node, given, [np.array([first, np.nan, right[2]], np.float32)]) > 1
+        assert worst(node, given, [np.array([first, right[1], 0.5], np.float32)]) > 1
+
+
+def test_overflow_of_float32_may_come_or_not() -> None:
+    """A kernel may compute wider; but what it gives is float32."""
+    x = np.array([100, 9], np.float32)
+    node = h.fused([x], [("Exp", [0], {}), ("Sin", [1], {})])
+    wide = np.sin(np.exp(x.astype(np.float64))).astype(np.float32)
+    for first in (wide[0], np.nan):
+        assert worst(node, [x], [np.array([first, wide[1] + 0.005], np.float32)]) <= 1
+        assert worst(node, [x], [np.array([first, wide[1] + 1], np.float32)]) > 1
+        assert worst(node, [x], [np.array([first, np.nan], np.float32)]) > 1
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
+def test_an_overflow_that_is_shown_is_infinite(kind: str) -> None:
+    x = np.array([60000, 1, -60000] if kind == "f16" else [3e38, 1, -3e38], DType(kind).numpy)
+    node = h.fused([x, x], [("Mul", [0, 0], {}), ("Mul", [0, 1], {}), ("Sub", [0, 3], {})], (2, 4))
+    square, rest = np.array([np.inf, 1, np.inf], x.dtype), np.array([-np.inf, 0, -np.inf], x.dtype)
+    assert worst(node, [x, x], [square, rest]) <= 1
+    for k, wrong in product((0, 2), (0, np.nan, -np.inf, float(x[0]))):
+        changed = np.where(np.arange(3) == k, x.dtype.type(wrong), square)
+        assert worst(node, [x, x], [changed, rest]) > 1
+
+
+def test_a_row_that_is_no_number_stays_none_behind_an_anchor() -> None:
+    x = np.array([[60000, -60000, 1], [-1, 2, 3], [4, 5, 6]], np.float16)
+    node = h.fused([x], [("Add", [0, 0], {}), ("Sqrt", [1], {}), ("Softmax", [2], {})], anchor=2)
+    (y,) = Expected(node, [x], {})
+    assert np.isnan(y[1]).all()
+    assert worst(node, [x], [np.where(np.isnan(y), 0, y).astype(y.dtype)]) > 1
 
 
 # -- around an anchor --------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.build_stage import Content
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.launcher import Launcher, Operand, Step
 from tactix.contracts.region import REFORMAT, ReformatAttrs
@@ -25,7 +26,6 @@ from tactix.words.tensor import LINEAR, Format, TensorSpec
 
 Reformatter = Callable[[Node], Candidate]
 Planner = Callable[[Any], Plan]
-Content = Callable[[Callable[[], Any]], tuple[str, Any, TensorSpec]]
 
 
 @dataclass
@@ -49,12 +49,12 @@ class Assembler:
 
     def __init__(
         self, net: NetworkDefinition, chosen: Mapping[Node, Candidate], reformatter: Reformatter, planner: Planner,
-        launchers: Mapping[str, Launcher], content: Content | None = None,
+        launchers: Mapping[str, Launcher], content: Content,
     ) -> None:  # fmt: skip
         from concurrent.futures import ThreadPoolExecutor
 
         self.net, self.chosen, self.reformatter, self.planner = net, chosen, reformatter, planner
-        self.launchers, self._content = launchers, content or stored
+        self.launchers, self._content = launchers, content
         self.names = output_names(net)
         self.out = Assembled()
         self._where: dict[tuple[Value, Format], int] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import tactix
 from tactix import shortfall
 from tactix.assemble import Assembler, stored
-from tactix.config import REFITTING, BuilderConfig, BuilderFlag, Locked
+from tactix.config import BuilderConfig, BuilderFlag, Locked
 from tactix.constraints import demands
 from tactix.contracts.device import Device
 from tactix.contracts.graph import Node
@@ -44,6 +44,7 @@ from tactix.select.precision import LOCKED, LOWER, Lowering, Pair, Precisions, S
 from tactix.select.timing_cache import TimingCache, default_path
 from tactix.settle import Settler, holds_objects
 from tactix.shortfall import Shortfall
+from tactix.stages import Parts, joined
 from tactix.words.dims import symbol_name
 from tactix.words.error_recorder import ErrorRecorder, Recorded, recorded
 from tactix.words.errors import (
@@ -81,7 +82,7 @@ class Stage:
     profiles: list[Profile]
     here: bool
     bench: Bench
-    refit: Any = None
+    parts: Parts
     told: set[str] = field(default_factory=set)
 
     @property
@@ -185,26 +186,16 @@ class Builder(Recorded):
         """Fuse, select, assemble. Raises NetworkError, ConfigError, NoTacticError, CompilerError, BuildCancelled."""
         config = config or BuilderConfig()
         config.check()
-        if isinstance(config.frozen, (str, Path)):
-            return self.session.tools["lock"].build(self, network, config)  # type: ignore[attr-defined,no-any-return]
+        self._enable(config)
+        config, parts = joined(self.session, network, config)
+        self._enable(config)
         verify(network, deep=BuilderFlag.DEBUG in config.flags)
-        for pack in sorted(config.enabled):
-            self.session.enable(pack)
         start = time.monotonic()
-        stage = self._stage(network, config)
-        if config.flags & REFITTING:
-            stage.refit = self.session.flavours["default"].refitting(config.flags)  # type: ignore[attr-defined]
-            network, stage.rules = stage.refit.network(network), stage.refit.gated(stage.rules)
+        stage = self._stage(network, config, parts)
+        network, stage.rules = parts.network(network), parts.rules(stage.rules)
         plan = self._plan(network, stage, start)
         plan = replace(plan, ledger={**plan.ledger, shortfall.KEY: shortfall.of_plan(plan).to_json()})
-        if BuilderFlag.WEIGHT_STREAMING in config.flags:
-            plan = replace(plan, meta={**plan.meta, "weight_streaming": True})
-        if stage.refit:
-            plan = stage.refit.finish(plan, BuilderFlag.STRIP_PLAN in config.flags)
-        if BuilderFlag.VERSION_COMPATIBLE in config.flags and BuilderFlag.EXCLUDE_LEAN_RUNTIME not in config.flags:
-            plan = self.session.flavours["lean"].embed(plan)  # type: ignore[attr-defined]
-        if config.plugins_to_serialize:
-            plan = self.session.flavours["default"].embed(plan, config.plugins_to_serialize, self.session)  # type: ignore[attr-defined]
+        plan = parts.plan(plan)
         stage.precisions.check()
         self._tell_precision(plan, stage)
         if short := Shortfall.read(plan.ledger).text:
@@ -216,6 +207,10 @@ class Builder(Recorded):
         seconds = time.monotonic() - start
         self.logger.info(f"built {network.name or 'network'}: {len(plan.steps)} steps, {seconds:.1f} s")
         return plan
+
+    def _enable(self, config: BuilderConfig) -> None:
+        for pack in sorted(config.enabled):
+            self.session.enable(pack)
 
     def _plan(
         self, network: NetworkDefinition, stage: Stage, start: float, given: frozenset[str] = frozenset()
@@ -273,7 +268,7 @@ class Builder(Recorded):
         monitor.finish("fuse")
         stage = replace(stage, context=replace(stage.context, opt=with_unknown(fused, stage.context.opt)))
         settler = Settler(fused, trace, stage, start, self.logger)
-        with stage.refit.pause() if stage.refit else nullcontext():
+        with stage.parts.racing():
             settler.race()
             self._leave(settler)
             settler.fall_back()
@@ -295,7 +290,7 @@ class Builder(Recorded):
 
     # -- stages ----------------------------------------------------------------------------------------------------
 
-    def _stage(self, network: NetworkDefinition, config: BuilderConfig) -> Stage:
+    def _stage(self, network: NetworkDefinition, config: BuilderConfig, parts: Parts) -> Stage:
         device = device_of(self.session, config.device)
         if not config.target and (why := device.available()):
             raise ConfigError(f"device {device.key} is not here", why=why, do="Name a target to build without it")
@@ -308,11 +303,14 @@ class Builder(Recorded):
         context = CompileContext(properties, opt, config.thread_count(properties.cores))
         precisions = Precisions(config.numerics, config.layer_precisions)
         rules, tactics = self._ways(config, precisions.kinds, device.kind)
+        tactics = _of_sources(parts.tactics(tactics), config.tactic_sources)
         toolchain, cache = self._toolchain(device), _open_cache(config, self.logger.warning)
         link = LinkContext(device, context.threads, self.session.layers.__getitem__, warn=self.logger.warning)
         allocator = allocator_of(self.session, device) if here else None
         bench = (device.bench or Bench)(link, self.session.launchers, allocator, self.session.strangers())
-        return Stage(config, device, context, toolchain, rules, tactics, precisions, cache, profiles, here, bench)
+        return Stage(
+            config, device, context, toolchain, rules, tactics, precisions, cache, profiles, here, bench, parts
+        )
 
     def _ways(self, config: BuilderConfig, kinds: frozenset[str], device: str) -> tuple[list[Rule], list[Tactic]]:
         """Rules and tactics that the configuration allows."""
@@ -323,13 +321,7 @@ class Builder(Recorded):
         ways = {r.numerics for r in rules} | {t.numerics for t in tactics if t.device == device}
         for lower in sorted(LOWER & config.numerics - ways):
             self.logger.warning(f"{config.device} has no way to compute in {lower}: the flag changes nothing")
-        bare = BuilderFlag.VERSION_COMPATIBLE in config.flags
-        tactics = [t for t in tactics if not (bare and t.vendor)]
-        known = {t.source for t in tactics}
-        wanted = known if config.tactic_sources is None else config.tactic_sources
-        if unknown := wanted - known:
-            raise ConfigError(f"no tactic source {min(unknown)!r}", do=f"There are: {', '.join(sorted(known))}")
-        return rules, [t for t in tactics if t.source in wanted]
+        return rules, tactics
 
     def _tell_precision(self, plan: Plan, stage: Stage) -> None:
         """Warn of a build in which nothing was lowered, though that was asked for."""
@@ -359,7 +351,7 @@ class Builder(Recorded):
         monitor.phase("assemble", 0)
         own = {k: found for k, found in self.session.launchers.items() if k not in stage.bench.strangers}
         draft = Assembler(fused, choice.candidates, partial(_reformat, stage), inner, own,
-                          stage.refit and stage.refit.content(stored)).run()  # fmt: skip
+                          stage.parts.constants(stored)).run()  # fmt: skip
         binaries = stage.toolchain.compile((s.artifact for s in draft.steps), stage.context.device)
         made_from = compiled((s.artifact for s in draft.steps), binaries, stage.toolchain)
         steps = [replace(s, artifact=with_binary(s.artifact, binaries)) for s in draft.steps]
@@ -389,6 +381,14 @@ class Builder(Recorded):
         found += [(k, self.session.layers.provider(k), True) for k in sorted(layers)]
         own = [Requirement(k, p.dist, p.version, p.digest, False, host_code) for k, p, host_code in found]
         return tuple(dict.fromkeys((*own, *(r for s in steps for p in s.plans for r in p.requirements))))
+
+
+def _of_sources(tactics: Sequence[Tactic], wanted: Collection[str] | None) -> list[Tactic]:
+    """Those of the families that are wanted; all for None. Raises ConfigError for a family that there is not."""
+    known = {t.source for t in tactics}
+    if unknown := set(wanted or ()) - known:
+        raise ConfigError(f"no tactic source {min(unknown)!r}", do=f"There are: {', '.join(sorted(known))}")
+    return [t for t in tactics if wanted is None or t.source in wanted]
 
 
 def _reformat(stage: Stage, node: Node) -> Candidate:

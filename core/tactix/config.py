@@ -50,6 +50,8 @@ class BuilderFlag(enum.Enum):
 
 PRECISIONS = {BuilderFlag.FP16, BuilderFlag.BF16, BuilderFlag.TF32}
 REFITTING = {BuilderFlag.REFIT, BuilderFlag.REFIT_IDENTICAL}
+STAGED = {*REFITTING, BuilderFlag.STRIP_PLAN, BuilderFlag.WEIGHT_STREAMING, BuilderFlag.VERSION_COMPATIBLE}
+"""Flags that mean what the build stage which serves them does."""
 
 
 class MemoryPoolType(enum.Enum):
@@ -192,6 +194,16 @@ class BuilderConfig:
             sizes = zip(*(row for p in self.profiles for row in p.shapes.get(name, ())), strict=False)
             out[name] = tuple(d[0] if len(set(d)) == 1 else None for d in sizes)
         return out
+
+    @property
+    def requests(self) -> dict[str, str]:
+        """What build stages have to serve: values of flags and names of options, and how a message calls each."""
+        flags = {f.value: f"BuilderFlag.{f.name}" for f in BuilderFlag if f in self.flags & STAGED}
+        set_here = {
+            "plugins_to_serialize": bool(self.plugins_to_serialize),
+            "frozen": isinstance(self.frozen, (str, Path)),
+        }
+        return flags | {name: f"the option {name}" for name, given in set_here.items() if given}
 
     @property
     def numerics(self) -> frozenset[str]:

@@ -7,6 +7,7 @@ function), ``tactix_sdk.rules`` (patterns and templates), ``tactix_sdk.artifacts
 """
 
 from tactix.contracts.allocator import Allocator
+from tactix.contracts.build_stage import BuildPart, BuildStage
 from tactix.contracts.calibrator import Calibrator
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import Device, DeviceProperties
@@ -61,7 +62,8 @@ from tactix_sdk.scalar_layer import PointwiseLayer, pointwise
 __all__ = [
     "ALIAS", "ANY", "Calls", "Follower", "Kernel", "Operation", "array_at", "c_tactic", "cuda_tactic", "layer",
     "numpy_tactic", "onnx_converter",
-    "LINEAR", "NHWC", "Allocator", "Binary", "Body", "BodyNode", "Calibrator", "CompileContext", "Compiler",
+    "LINEAR", "NHWC", "Allocator", "Binary", "Body", "BodyNode", "BuildPart", "BuildStage", "Calibrator",
+    "CompileContext", "Compiler",
     "Converter", "DType", "Device", "DeviceProperties", "Dim", "Format", "Importer", "KernelArtifact", "Launch",
     "Launcher", "Layer", "LinkContext", "NoAttrs", "Node", "Operand", "P", "PointwiseLayer", "Primitive", "Program",
     "Reject", "Rule", "Runnable", "RuntimeFlavour", "Scalar", "Seal", "Shape", "Source", "Step", "Tactic",

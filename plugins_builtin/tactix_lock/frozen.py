@@ -30,10 +30,10 @@ CURE = "Bring that back, or write a new lock: tactix lock MODEL"
 
 
 class Frozen:
-    """Choices for one build, as its ``Locked``."""
+    """Choices for one build, as its ``Locked``. ``who``: the lock, for messages."""
 
-    def __init__(self, device: DeviceProperties, choices: Choices) -> None:
-        self.device = device
+    def __init__(self, device: DeviceProperties, choices: Choices, who: str = "") -> None:
+        self.device, self._who = device, who
         self._networks = choices.networks()
         self._now = choices
 
@@ -57,7 +57,7 @@ class Frozen:
             else:
                 bids[node] = Bids(b.signature, b.node, [found])
         if wrong:
-            raise different(_few(wrong))
+            raise different(_few(wrong), self._who)
 
     @staticmethod
     def _find(b: Bids, wanted: Choice | None) -> Candidate | str:
@@ -73,9 +73,9 @@ class Frozen:
         return replace(found[0], seconds=wanted.seconds, status="locked")
 
 
-def different(reasons: list[str]) -> LockError:
+def different(reasons: list[str], who: str = "") -> LockError:
     """The error of a build that would not give the locked plan."""
-    return LockError("the lock does not fit", why="; ".join(reasons), do=CURE)
+    return LockError("the lock does not fit", who=who, why="; ".join(reasons), do=CURE)
 
 
 def make(builder: Builder, network: NetworkDefinition, config: BuilderConfig) -> Lock:
@@ -87,29 +87,34 @@ def make(builder: Builder, network: NetworkDefinition, config: BuilderConfig) ->
         raise BuildCancelled("stopped, no lock is written", why="choices by estimate are not worth one")
     lock = _of(plan, network, config, builder.session)
     quiet = replace(config, progress_monitor=Quiet(config.progress_monitor))
-    return replace(lock, plan=_digest(_follow(builder, lock, network, quiet)))
+    again = settings(builder.session, lock, network, quiet)
+    return replace(lock, plan=_digest(builder.build_plan(network, again)))
 
 
-def build(builder: Builder, lock: Lock, network: NetworkDefinition, config: BuilderConfig) -> Plan:
-    """The locked plan. Raises LockError that names what differs, and what ``Builder.build_plan`` raises."""
-    plan = _follow(builder, lock, network, config)
+def compare(plan: Plan, lock: Lock, who: str = "") -> None:
+    """Raises LockError for another plan than the locked one."""
     if (digest := _digest(plan)) != lock.plan:
         here = facts.versions()
         other = [f"{k} is {here.get(k)}, was {v}" for k, v in sorted(lock.made_with.items()) if here.get(k) != v]
         why = f"its sha256 is {digest}, that of the lock {lock.plan}, although all that is locked fits"
         why += f"; {', '.join(other)}" if other else "; the linker is not locked"
-        raise LockError("the build gave another plan", why=why, do="Compare the plans with `tactix diff`")
-    return plan
+        raise LockError("the build gave another plan", who=who, why=why, do="Compare the plans with `tactix diff`")
 
 
-def _follow(builder: Builder, lock: Lock, network: NetworkDefinition, config: BuilderConfig) -> Plan:
-    settings, differ = options.restored(config, lock.options)
-    for pack in sorted(settings.enabled & {p.namespace for p in builder.session.found()}):
-        builder.session.enable(pack)
-    if reasons := [*differ, *_differences(lock, network, builder.session)]:
-        raise different(reasons)
-    settings.frozen = Frozen(facts.properties(lock.device), lock.choices)
-    return builder.build_plan(network, settings)
+def settings(
+    session: Session, lock: Lock, network: NetworkDefinition, config: BuilderConfig, who: str = ""
+) -> BuilderConfig:
+    """The configuration that builds the locked plan of a network. Enables the packs that the lock enables.
+
+    ``who``: the lock, for messages. Raises LockError that names what differs.
+    """
+    restored, differ = options.restored(config, lock.options)
+    for pack in sorted(restored.enabled & {p.namespace for p in session.found()}):
+        session.enable(pack)
+    if reasons := [*differ, *_differences(lock, network, session)]:
+        raise different(reasons, who)
+    restored.frozen = Frozen(facts.properties(lock.device), lock.choices, who)
+    return restored
 
 
 def _digest(plan: Plan) -> str:
@@ -121,14 +126,14 @@ def _digest(plan: Plan) -> str:
 
 def _of(plan: Plan, network: NetworkDefinition, config: BuilderConfig, session: Session) -> Lock:
     weights, calibration = facts.constants(network)
-    settings = options.locked(replace(config, threads=plan.meta["threads"]))
+    decided = options.locked(replace(config, threads=plan.meta["threads"]))
     choices, key = _choices(plan), plan.device["key"]
     properties = facts.targeted(session, key, config.target)
     launchers = {s.artifact.launcher for p in plan.nested() for s in p.steps}
     known = facts.providers(session)
     dists = {d: (known[d].version, known[d].digest) for d in sorted(_dists(plan, choices, network, session))}
     return Lock(
-        tactix.__version__, facts.model(network), weights, calibration, settings, facts.device(key, properties),
+        tactix.__version__, facts.model(network), weights, calibration, decided, facts.device(key, properties),
         facts.toolchain(session, properties.kind, launchers), dists, facts.versions(), choices,
     )  # fmt: skip
 

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tactix.contracts.build_stage import Content
 from tactix.contracts.graph import Node, Value, run_node
 from tactix.contracts.rule import AnyOf, Op, Rule, call, const
 from tactix.network.definition import NetworkDefinition
 from tactix.plan.schema import Plan
+from tactix.stages import Part
 from tactix.words.dtypes import DType
 from tactix_ops.layers.control import Control
 from tactix_refit.recipe import META, STRIPPED, Recipes, Step, Weight, bodies_of, constants_of, digest, write
@@ -28,15 +31,17 @@ FLOATS = frozenset({DType.FP64, DType.FP32, DType.FP16, DType.BF16})
 QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear"})
 ROUNDING = frozenset({"fp16", "bf16"})
 IMPORTED = "the importer built its values into a layer"
-Content = Callable[[Callable[[], Any]], tuple[str, Any, Any]]
 
 
-class RefitBuild(Tracer):
-    """One build. ``identical``: weights will be the same again, so that anything may be decided by them."""
+class RefitBuild(Tracer, Part):
+    """One build. ``identical``: weights will be the same again, so that anything may be decided by them.
 
-    def __init__(self, identical: bool) -> None:
+    ``strip``: constants that recipes give are left out of the plan.
+    """
+
+    def __init__(self, identical: bool, strip: bool) -> None:
         super().__init__()
-        self.identical = identical
+        self.identical, self.strip = identical, strip
         self._weights: dict[str, Array] = {}
         self._traced: dict[str, Traced] = {}
         self._constants: dict[str, Term] = {}
@@ -87,7 +92,7 @@ class RefitBuild(Tracer):
 
     # -- rules -----------------------------------------------------------------------------------------------------
 
-    def gated(self, rules: Sequence[Rule]) -> list[Rule]:
+    def rules(self, rules: Sequence[Rule]) -> list[Rule]:
         """The rules, which fire only where that does not hang on the content of a weight."""
         return [self._gated(r) for r in rules]
 
@@ -119,20 +124,24 @@ class RefitBuild(Tracer):
 
     # -- the plan --------------------------------------------------------------------------------------------------
 
-    def content(self, plain: Content) -> Content:
+    def racing(self) -> AbstractContextManager[None]:
+        """What is tried decides nothing by the content of a weight."""
+        return self.pause()
+
+    def constants(self, stored: Content) -> Content:
         """What gives name, bytes and spec of a stored constant: one with a recipe is named after that."""
 
         def named(make: Callable[[], Any]) -> tuple[str, Any, Any]:
             found = make()
             if not isinstance(found, Traced):
-                return plain(lambda: found)
+                return stored(lambda: found)
             name = f"refit-{found.term.digest[:40]}"
             self._constants[name] = found.term
-            return (name, *plain(lambda: found.value)[1:])
+            return (name, *stored(lambda: found.value)[1:])
 
         return named
 
-    def finish(self, plan: Plan, strip: bool) -> Plan:
+    def plan(self, plan: Plan) -> Plan:
         """The plan with its recipes; without the constants that they give, if they are to be left out."""
         used = {b.blob for p in plan.nested() for b in p.buffers} & self._constants.keys()
         flat = _Flat({n: self._weights[n] for n in self.fixed.keys() & self._weights.keys()}, self.literals)
@@ -144,7 +153,7 @@ class RefitBuild(Tracer):
         fixed = dict(sorted(self.fixed.items()))
         text = write(Recipes(weights, fixed, tuple(flat.steps), places, others=others))
         name = hashlib.sha256(text).hexdigest()
-        plan = _without(plan, places.keys()) if strip else plan
+        plan = _without(plan, places.keys()) if self.strip else plan
         return replace(plan, blobs={**plan.blobs, **flat.literals, name: text}, meta={**plan.meta, META: name})
 
     def _described(self, name: str) -> Weight:

@@ -45,11 +45,12 @@ class DefaultFlavour:
     def load(self, plan: Any, session: Any, device: Device, options: Any) -> Any:
         """An engine. Raises PlanFormatError, PlanCompatibilityError, PluginError, AllocationError."""
         from tactix.run.inspector import InspectedEngine
+        from tactix_runtime import streaming
         from tactix_runtime.embedded_packs import carried
 
         session = carried(plan, session)
         engine: type[InspectedEngine] = InspectedEngine
-        if "weight_streaming" in plan.meta:
+        if streaming.META in plan.meta:
             from tactix_runtime.streaming.engine import StreamedEngine as engine
         elif "refit" in plan.meta:
             from tactix_refit.engine import RefittableEngine as engine
@@ -58,19 +59,6 @@ class DefaultFlavour:
         from tactix_runtime.dynamic_shapes import PhasedContext
 
         return engine(plan, session, device, options, PhasedContext)
-
-    def refitting(self, flags: Any) -> Any:
-        """What a build with these flags does more, so that its plan takes other weights."""
-        from tactix.config import BuilderFlag
-        from tactix_refit.build import RefitBuild
-
-        return RefitBuild(BuilderFlag.REFIT not in flags)
-
-    def embed(self, plan: Any, packs: Any, session: Any) -> Any:
-        """The plan with the wheels of packs in it. Raises ConfigError."""
-        from tactix_ship.embed import embed
-
-        return embed(plan, packs, session)
 
     def check(self, plan: Any, session: Any) -> Any:
         """All reasons why the plan cannot run here."""

@@ -11,6 +11,7 @@ from tactix.plugins.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from tactix.contracts.flavour import RuntimeFlavour
+    from tactix.stages import Staged
 
 
 @hookimpl
@@ -18,3 +19,10 @@ def tactix_flavours() -> list[RuntimeFlavour]:
     from tactix_runtime import flavours
 
     return flavours()
+
+
+@hookimpl
+def tactix_build_stages() -> list[Staged]:
+    from tactix_runtime.streaming.stage import StreamingStage
+
+    return [StreamingStage()]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
-    from tactix.plan.schema import Plan
 
 
 class LeanFlavour:
-    """What a machine without tactix would do with a plan; and what puts the lean runtime into one."""
+    """What a machine without tactix would do with a plan."""
 
     key = "lean"
 
@@ -29,10 +27,3 @@ class LeanFlavour:
         from tactix_runtime.dispatch import no_bytes
 
         raise no_bytes(self.key)
-
-    def embed(self, plan: Plan) -> Plan:
-        """The plan with the lean runtime in it. Raises InternalError."""
-        from tactix_runtime.envelope import with_runtime
-        from tactix_ship.lean.wheel import wheel
-
-        return replace(plan, **with_runtime(plan.blobs, plan.meta, wheel()))

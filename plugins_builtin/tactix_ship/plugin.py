@@ -8,6 +8,7 @@ from tactix.plugins.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from tactix.contracts.flavour import RuntimeFlavour
+    from tactix.stages import Staged
 
 
 @hookimpl
@@ -15,3 +16,10 @@ def tactix_flavours() -> list[RuntimeFlavour]:
     from tactix_ship.flavour import LeanFlavour
 
     return [LeanFlavour()]
+
+
+@hookimpl
+def tactix_build_stages() -> list[Staged]:
+    from tactix_ship.stages import EmbedStage, VersionCompatibleStage
+
+    return [EmbedStage(), VersionCompatibleStage()]

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tactix.contracts.tool import Tool
-from tactix.words.errors import LockError
-
-if TYPE_CHECKING:
-    from tactix.builder import Builder
-    from tactix.config import BuilderConfig
-    from tactix.network.definition import NetworkDefinition
-    from tactix.plan.schema import Plan
 
 _TOOLS = {
     "build": "Build a plan of a model.",
@@ -35,25 +28,9 @@ _TOOLS = {
 }
 
 
-class LockTool(Tool):
-    """``tactix lock``; the builder asks it for builds by what that wrote."""
-
-    def build(self, builder: Builder, network: NetworkDefinition, config: BuilderConfig) -> Plan:
-        """The plan of ``config.frozen``, a lock file. Raises LockError, OSError."""
-        from tactix_lock import document, frozen
-
-        path: Any = config.frozen
-        try:
-            return frozen.build(builder, document.read(path), network, config)
-        except LockError as e:
-            e.who = e.who or str(path)
-            raise
-
-
 def tools() -> list[Tool]:
     """All built-in tools."""
-    kinds = {"lock": LockTool}
-    return [kinds.get(name, Tool)(name, help, _command(name)) for name, help in _TOOLS.items()]
+    return [Tool(name, help, _command(name)) for name, help in _TOOLS.items()]
 
 
 def _command(name: str) -> Callable[[], Any]:

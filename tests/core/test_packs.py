@@ -36,7 +36,6 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 TO_BE_MENDED = {
     ("tactix_cuda", "tactix_cpu"): 17,
     ("tactix_isolate", "tactix_cpu"): 2,
-    ("tactix_runtime", "tactix_ship"): 1,
     ("tactix_sdk", "tactix_isolate"): 2,
     ("tactix_sdk", "tactix_ship"): 2,
 }

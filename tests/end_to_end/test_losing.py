@@ -279,7 +279,7 @@ def test_a_lock_knows_what_was_split() -> None:
     b = builder(Groups(2), own=True)
     net, settings = chain(b, *LAYERS), {"tactic_sources": {"test", "numpy"}, "builder_optimization_level": 1}
     lock = frozen.make(b, net, config(**settings))
-    plan = frozen.build(b, lock, net, config())
+    plan = b.build_plan(net, frozen.settings(b.session, lock, net, config()))
     assert [s.name for s in plan.steps] == ["Relu0 + Neg1", "Abs2", "Floor3 + Neg4"]
     assert container.digest(plan).hex() == lock.plan
 
@@ -288,7 +288,7 @@ def test_a_lock_knows_what_was_left_to_the_reference() -> None:
     b = builder(Written("tactix.Det@1", FIRST))
     net = det(b)
     lock = frozen.make(b, net, config())
-    assert tactics(frozen.build(b, lock, net, config())) == ["tactix.numpy@1"]
+    assert tactics(b.build_plan(net, frozen.settings(b.session, lock, net, config()))) == ["tactix.numpy@1"]
 
 
 # -- clocks ------------------------------------------------------------------------------------------------------------

@@ -7,12 +7,13 @@ nothing. Wrappers are refused: no plugin changes what another gives.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pluggy
 
 if TYPE_CHECKING:
     from tactix.contracts.allocator import Allocator
+    from tactix.contracts.build_stage import BuildStage
     from tactix.contracts.calibrator import Calibrator
     from tactix.contracts.compiler import Compiler
     from tactix.contracts.device import Device
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tactix.contracts.tool import Tool
     from tactix.contracts.trust import TrustStore
 
-API = (1, 0)
+API = (1, 1)
 """Major and minor version of this file. A plugin's ``TACTIX_API`` names the lowest minor that it needs."""
 
 BUILD_GROUP = f"tactix.build.v{API[0]}"
@@ -99,6 +100,11 @@ class BuildHooks(Protocol):
     @hookspec
     def tactix_calibrators(self) -> list[Calibrator]:
         """Calibrators; the key is a name, bare or ``namespace.name``."""
+
+    @hookspec
+    def tactix_build_stages(self) -> list[BuildStage[Any, Any, Any, Any]]:
+        """Build stages, keys ``namespace.name``: what flags and options add to a build. That of a pack is not asked
+        until the user enables it; tactix's own are asked first. Since 1.1."""
 
     @hookspec
     def tactix_tools(self) -> list[Tool]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tactix.contracts import importer, layer, rule, tactic
+from tactix.contracts import build_stage, importer, layer, rule, tactic
 from tactix.plugins.identity import NAME, NAMESPACE, OWN, VERSION, Provider
 from tactix.words.errors import PluginError
 
@@ -136,6 +136,7 @@ KINDS: Mapping[str, Kind] = {
     "tactics": Kind("tactic", "namespace.name@version", _OWNED, tactic.Tactic),
     "compilers": Kind("compiler", "namespace.name@version", _OWNED),
     "calibrators": Kind("calibrator", "name or namespace.name", _LOOSE),
+    "build_stages": Kind("build stage", "namespace.name", _RULE, build_stage.BuildStage),
     "tools": Kind("tool", "name or namespace.name", _TOOL, prefixed=True),
     "launchers": Kind("launcher", "namespace.name@version", _OWNED),
     "devices": Kind("device", "namespace.name@version", _OWNED),

@@ -26,6 +26,7 @@ from tactix.words.logger import Logger
 
 if TYPE_CHECKING:
     from tactix.contracts.allocator import Allocator
+    from tactix.contracts.build_stage import BuildStage
     from tactix.contracts.calibrator import Calibrator
     from tactix.contracts.compiler import Compiler
     from tactix.contracts.device import Device
@@ -86,6 +87,7 @@ class Session:
     tactics: Registry[Tactic]
     compilers: Registry[Compiler]
     calibrators: Registry[Calibrator]
+    build_stages: Registry[BuildStage[Any, Any, Any, Any]]
     tools: Registry[Tool]
     launchers: Registry[Launcher]
     devices: Registry[Device]
@@ -155,6 +157,10 @@ class Session:
         """Compilers in use, tactix's own first; of languages that tactix compiles, those of enabled packs alone."""
         return self._own_first("compilers")
 
+    def active_build_stages(self) -> list[BuildStage[Any, Any, Any, Any]]:
+        """Build stages in use, tactix's own first; then those of enabled packs."""
+        return self._own_first("build_stages")
+
     def vouched(self, seal: Seal) -> str:
         """Why a plan is trusted, in words of tactix's own trust store or that of an enabled pack; empty if it is not.
 
@@ -196,6 +202,7 @@ class Session:
             "importers": lambda e: getattr(e.object, "format", "") in {o.format for o in self._own("importers")},
             "compilers": lambda e: getattr(e.object, "language", "") in {o.language for o in self._own("compilers")},
             "trust_stores": lambda e: True,
+            "build_stages": lambda e: True,
         }
 
     def _own(self, kind: str) -> list[Any]:
@@ -335,7 +342,7 @@ class Session:
                 done.add((p.namespace, call))
                 entries += self._call(p, hook, call)
         once = {(e.namespace, id(e.object)): e for e in reversed(entries)}  # what stands at both doors counts once
-        found = Registry(KINDS[name], once.values(), lambda namespace: self._explain(namespace, hook))
+        found = Registry(KINDS[name], once.values(), lambda namespace: self.why_missing(namespace, hook))
         for clash in found.clashes.values():
             if self._settings.strict:
                 raise clash.error()
@@ -354,14 +361,15 @@ class Session:
         self._trace(f"{hook} of {p.title} gave {len(out)}", took)
         return out
 
-    def _explain(self, namespace: str, hook: str) -> tuple[str, str]:
+    def why_missing(self, namespace: str, hook: str) -> tuple[str, str]:
+        """Why what a namespace gives through a hook may not be here, and the cure; empty texts for no reason."""
         for t in self._tombstones:
             if t.namespace == namespace and t.phase in (*loader.PHASES, hook):
                 return f"its {t.reason}", t.hint
         mine = [p for p in self._plugins if p.namespace == namespace]
-        for p in mine:
-            if p.status in ("disabled", "incompatible"):
-                return f"its {p.title} is not used: {p.reason}", p.cure
+        if out := [p for p in mine if p.status in ("disabled", "incompatible")]:
+            whys = (f"its {p.title} is not used: {p.reason}" for p in out)
+            return "; ".join(dict.fromkeys(whys)), "; ".join(dict.fromkeys(p.cure for p in out))
         if mine:
             return "", ""
         if namespace == OWN:

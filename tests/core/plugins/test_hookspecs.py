@@ -19,7 +19,7 @@ def test_doors() -> None:
     }  # fmt: skip
     assert HOOKS["build"] == {
         "tactix_layers", "tactix_importers", "tactix_converters", "tactix_rules", "tactix_tactics", "tactix_compilers",
-        "tactix_calibrators", "tactix_tools",
+        "tactix_calibrators", "tactix_build_stages", "tactix_tools",
     }  # fmt: skip
 
 

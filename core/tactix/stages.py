@@ -1,0 +1,94 @@
+"""The stages of a build, in their order: from what a configuration asks for to what plugins add to the build."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from tactix.config import BuilderConfig
+from tactix.contracts.build_stage import BuildPart, BuildStage, Content
+from tactix.contracts.rule import Rule
+from tactix.contracts.tactic import Tactic
+from tactix.network.definition import NetworkDefinition
+from tactix.plan.schema import Plan
+from tactix.plugins.identity import OWN
+from tactix.plugins.session import Session
+from tactix.words.errors import ConfigError
+
+Part = BuildPart[BuilderConfig, NetworkDefinition, Plan]
+"""A part over the core's own types."""
+
+Staged = BuildStage[Session, BuilderConfig, NetworkDefinition, Plan]
+"""A stage over the core's own types: the base of those that run in this builder."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of one build, from the outermost stage to the innermost."""
+
+    parts: tuple[Part, ...] = ()
+
+    def network(self, network: NetworkDefinition) -> NetworkDefinition:
+        for p in self.parts:
+            network = p.network(network)
+        return network
+
+    def rules(self, rules: Sequence[Rule]) -> list[Rule]:
+        for p in self.parts:
+            rules = p.rules(rules)
+        return list(rules)
+
+    def tactics(self, tactics: Sequence[Tactic]) -> list[Tactic]:
+        for p in self.parts:
+            tactics = p.tactics(tactics)
+        return list(tactics)
+
+    @contextmanager
+    def racing(self) -> Iterator[None]:
+        with ExitStack() as entered:
+            for p in self.parts:
+                entered.enter_context(p.racing())
+            yield
+
+    def constants(self, stored: Content) -> Content:
+        for p in reversed(self.parts):
+            stored = p.constants(stored)
+        return stored
+
+    def plan(self, plan: Plan) -> Plan:
+        for p in reversed(self.parts):
+            plan = p.plan(plan)
+        return plan
+
+
+def joined(session: Session, network: NetworkDefinition, config: BuilderConfig) -> tuple[BuilderConfig, Parts]:
+    """The configuration to build by, and the parts of all stages that it asks for.
+
+    Raises ConfigError for a request that no stage in use serves, and what the stages' ``settings`` raise.
+    """
+    parts: dict[str, Part] = {}
+    while new := [s for s in _asked(session, config.requests) if s.key not in parts]:
+        parts[new[0].key] = new[0].join(session, config)
+        config = parts[new[0].key].settings(config, network)
+        config.check()
+    order = {s.key: i for i, s in enumerate(sorted(session.build_stages.values(), key=_place))}
+    return config, Parts(tuple(parts[key] for key in sorted(parts, key=order.__getitem__)))
+
+
+def _asked(session: Session, requests: Mapping[str, str]) -> list[Staged]:
+    """The stage that serves each request, the outermost first."""
+    stages = session.active_build_stages()
+    found: dict[str, Staged] = {}
+    for name, asked in requests.items():
+        stage = next((s for s in stages if name in s.serves), None)
+        if stage is None:
+            why, do = session.why_missing(OWN, "tactix_build_stages")
+            why = why or "no plugin in use has a build stage for it"
+            raise ConfigError(f"{asked} cannot be served", why=why, do=do or "Install a plugin that has one")
+        found[stage.key] = stage
+    return sorted(found.values(), key=_place)
+
+
+def _place(stage: Staged) -> tuple[int, str]:
+    return stage.depth, stage.key

@@ -20,13 +20,11 @@ from tactix_cpu import allocators, devices, features, levels
 from tactix_cpu import device as cpu
 from tactix_cpu.allocator import ArenaAllocator
 from tactix_cpu.device import CpuDevice
-from tactix_runtime import flavours
 
 
 def test_what_the_plugin_offers() -> None:
     assert [d.key for d in devices()] == ["tactix.cpu@1"]
     assert [a.key for a in allocators()] == ["tactix.arena"]
-    assert [f.key for f in flavours()] == ["default", "dispatch", "lean"]
 
 
 def test_properties_fit_each_other() -> None:

@@ -108,6 +108,7 @@ def test_it_is_measured_against_tactixs_own_kernels() -> None:
     assert {"acme_onednn.matmul@1", "tactix.c_gemm@1"} <= timed
 
 
+@needs_onednn
 def test_what_onednn_has_no_word_for_is_left_to_others() -> None:
     with pytest.raises(errors.TactixError, match=r"no tactix\.Softplus@1 behind a product"):
         Dense("Softplus").plan(tactic_sources={"acme_onednn"})

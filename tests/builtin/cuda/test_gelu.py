@@ -11,7 +11,7 @@ import pytest
 import simt
 from tactic_cases import group, one
 
-import tactix_cuda as vectors
+import tactix_codegen
 from tactix.contracts.artifact import Source
 from tactix.contracts.tactic import CompileContext
 from tactix.words.dtypes import DType
@@ -34,7 +34,7 @@ def test_float16_rounds_as_the_exact_one_does(tmp_path: Path) -> None:
 
 def test_a_fit_of_fewer_terms_is_as_near_as_16_bits_tell() -> None:
     """The polynomial of tx_gelu_16, in float64, with the terms read from the kernel's text, over all of float16."""
-    text = (Path(vectors.__file__).parent / "kernels" / "vector.cuh").read_text().split("tx_gelu_16")[1]
+    text = (Path(tactix_codegen.__file__).parent / "cuda" / "lib" / "vector.cuh").read_text().split("tx_gelu_16")[1]
     terms = [float(c) for c in re.findall(r"(-?\d\.\d+(?:e-\d)?)f", text.split("fmaxf")[0])][1:]
     assert len(terms) == 6
     t = np.arange(1, 0x4A00, dtype=np.uint16).view(np.float16).astype(np.float64)  # to 12

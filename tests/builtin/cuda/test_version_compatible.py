@@ -13,7 +13,6 @@ from tactix.contracts.tactic import Tactic
 from tactix.plugins.hookspecs import hookimpl
 from tactix.words.errors import ConfigError
 from tactix_cuda import nvrtc
-from tactix_cuda.tactics import all_tactics
 
 OWN, VENDOR = SumTactic("test.own@1", "+"), SumTactic("test.vendor@1", "+")
 VENDOR.vendor, VENDOR.source = True, "vendor"
@@ -52,4 +51,5 @@ def test_naming_a_vendors_source_contradicts_the_flag() -> None:
 
 
 def test_the_libraries_are_vendors_and_nothing_else_is() -> None:
-    assert {t.source for t in all_tactics() if t.vendor} == {"cublaslt", "cudnn"}
+    tactics = tactix.Session().tactics.values()
+    assert {t.source for t in tactics if t.vendor} == {"cublaslt", "cudnn"}

@@ -12,7 +12,7 @@ from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.cuda import copies, text
 from tactix_codegen.cuda.text import Args
-from tactix_cpu.tactics.move import generate as c_generate
+from tactix_codegen.operations import generate
 
 
 def tactics() -> list[Tactic]:
@@ -24,7 +24,7 @@ class GenerateTactic(Tactic):
     """Dims: one thread. Range: a thread for each number. Fill: runs of 16 bytes."""
 
     key = "tactix.cuda_generate@1"
-    implements = ("tactix.Dims@1", "tactix.Range@1", "tactix.Fill@1")
+    implements = generate.KINDS
     device = "cuda"
     source = "cuda_c"
 
@@ -34,7 +34,7 @@ class GenerateTactic(Tactic):
             return Reject("no epilogues")
         if node.kind == "tactix.Fill@1":
             return [Variant()] if c_copy.movable(dtype) else Reject(f"no elements of {dtype.value} in CUDA")
-        return [Variant()] if dtype in c_generate.DTYPES else Reject(f"no {dtype.value} in CUDA")
+        return [Variant()] if dtype in generate.DTYPES else Reject(f"no {dtype.value} in CUDA")
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         return text.traffic(node, variant, ctx)

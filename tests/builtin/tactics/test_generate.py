@@ -9,7 +9,8 @@ from harness import NATIVE, Case, check_all, node
 from tactix.contracts.tactic import Reject
 from tactix.words import dims
 from tactix.words.dtypes import DType
-from tactix_cpu.tactics.move.generate import DTYPES, GenerateTactic
+from tactix_codegen.operations.generate import DTYPES
+from tactix_cpu.tactics.move.generate import GenerateTactic
 
 TACTIC = GenerateTactic()
 N, M = dims.sym("n"), dims.sym("m")

@@ -11,11 +11,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dtypes import DType
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.text import Args, loop, split
-
-DTYPES = frozenset({
-    DType.FP64, DType.FP32, DType.INT64, DType.INT32, DType.INT16, DType.INT8,
-    DType.UINT64, DType.UINT32, DType.UINT16, DType.UINT8, DType.BOOL,
-})  # fmt: skip
+from tactix_codegen.operations import generate
 
 
 def tactics() -> list[Tactic]:
@@ -27,7 +23,7 @@ class GenerateTactic(Tactic):
     """Dims: one store a number. Range and Fill: one pass."""
 
     key = "tactix.c_generate@1"
-    implements = ("tactix.Dims@1", "tactix.Range@1", "tactix.Fill@1")
+    implements = generate.KINDS
     source = "c"
     by_signature = True
 
@@ -35,7 +31,7 @@ class GenerateTactic(Tactic):
         dtype = node.outputs[0].spec.dtype
         if node.is_fused:
             return Reject("no epilogues")
-        if dtype not in DTYPES:
+        if dtype not in generate.DTYPES:
             return Reject(f"no {dtype.value} in C")
         if node.kind == "tactix.Fill@1" and dtype.is_int and abs(node.attrs.value) > 2**53:
             return Reject("the value is not exact as a double")

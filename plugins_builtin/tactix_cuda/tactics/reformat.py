@@ -8,9 +8,8 @@ from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix_codegen.c import copy as c_copy
 from tactix_codegen.cuda import copies, text
-from tactix_cpu.tactics.move import reformat as c_reformat
+from tactix_codegen.operations.reformat import Work, work_of
 
 
 def tactics() -> list[Tactic]:
@@ -27,19 +26,18 @@ class ReformatTactic(Tactic):
     source = "cuda_c"
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        spec, a = node.given[0].spec, node.attrs
-        if spec.dtype.on_host or not c_copy.movable(spec.dtype):
-            return Reject(f"no elements of {spec.dtype.value} in CUDA")
-        if not a.source.fits(spec.rank) or not a.target.fits(spec.rank):
-            return Reject(f"a tensor of rank {spec.rank} cannot be {a.source.name} or {a.target.name}")
-        if a.source != a.target and max(a.source.lanes, a.target.lanes) > 1:
-            return Reject(f"no reformat from {a.source.name} to {a.target.name}")
-        return [Variant.of([a.source], [a.target])]
+        work = work_of(node, "CUDA")
+        if isinstance(work, Reject):
+            return work
+        if work.copy is None:
+            return Reject(f"no reformat from {work.source.name} to {work.target.name}")
+        return [Variant.of([work.source], [work.target])]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         return text.traffic(node, variant, ctx)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        spec, a = node.given[0].spec, node.attrs
-        part = c_reformat._plain(node, a.source, a.target)
-        return copies.kernel(text.Args(node), [part], spec.dtype.itemsize, ctx)
+        work = work_of(node, "CUDA")
+        assert isinstance(work, Work)
+        assert work.copy is not None
+        return copies.kernel(text.Args(node), [work.copy], work.spec.dtype.itemsize, ctx)

@@ -13,11 +13,10 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words import dims
-from tactix.words.tensor import Format
 from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
-from tactix_codegen.c.copy import Copy
 from tactix_codegen.c.text import Args, block, loop
+from tactix_codegen.operations.reformat import Work, work_of
 
 
 def tactics() -> list[Tactic]:
@@ -34,46 +33,32 @@ class ReformatTactic(Tactic):
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        spec, a = node.given[0].spec, node.attrs
-        if not c_copy.movable(spec.dtype):
-            return Reject(f"no elements of {spec.dtype.value} in C")
-        if not a.source.fits(spec.rank) or not a.target.fits(spec.rank):
-            return Reject(f"a tensor of rank {spec.rank} cannot be {a.source.name} or {a.target.name}")
-        lanes = sorted((a.source.lanes, a.target.lanes))
-        if lanes[1] % lanes[0]:
-            return Reject(f"no reformat from {a.source.name} to {a.target.name}")
-        return [Variant.of([a.source], [a.target])]
+        work = work_of(node, "C")
+        if isinstance(work, Reject):
+            return work
+        short, long = sorted((work.source.lanes, work.target.lanes))
+        if long % short:
+            return Reject(f"no reformat from {work.source.name} to {work.target.name}")
+        return [Variant.of([work.source], [work.target])]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         return c_text.traffic(node, variant, ctx)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        args = c_text.Args(node)
-        source, target = node.attrs.source, node.attrs.target
-        if source == target or 1 == source.lanes == target.lanes:
-            body = c_copy.statements(args, [_plain(node, source, target)], node.given[0].spec.dtype.itemsize, ctx)
-        elif min(source.lanes, target.lanes) > 1:
-            body = _pieces(args, node, source.lanes, target.lanes)
+        args, work = c_text.Args(node), work_of(node, "C")
+        assert isinstance(work, Work)
+        if work.copy is not None:
+            body = c_copy.statements(args, [work.copy], work.spec.dtype.itemsize, ctx)
+        elif min(work.source.lanes, work.target.lanes) > 1:
+            body = _pieces(args, work)
         else:
-            body = _Blocks(args, node, source, target).text(ctx.device.lanes)
+            body = _Blocks(args, work).text(ctx.device.lanes)
         return c_text.kernel(args, body, ctx, preludes=c_copy.preludes())
 
 
-def _plain(node: Node, source: Format, target: Format) -> Copy:
-    """A copy, or the swap of channels with all spatial axes."""
-    spec = node.given[0].spec
-    if source == target:
-        n = dims.prod(source.storage_shape(spec.shape))
-        return Copy(0, 0, (n,), (1,), (1,))
-    n, c, space = spec.shape[0], spec.shape[1], dims.prod(spec.shape[2:])
-    if target.is_linear:
-        return Copy(0, 0, (n, c, space), (c * space, 1, c), (c * space, space, 1))
-    return Copy(0, 0, (n, space, c), (c * space, 1, space), (c * space, c, 1))
-
-
-def _pieces(args: Args, node: Node, source: int, target: int) -> list[str]:
+def _pieces(args: Args, work: Work) -> list[str]:
     """Between blocks of which one is a multiple of the other: the shorter ones' pixels move as a whole."""
-    spec = node.given[0].spec
+    spec, source, target = work.spec, work.source.lanes, work.target.lanes
     many, size = max(source, target) // min(source, target), min(source, target) * spec.dtype.itemsize
     space, short = args.dim(dims.prod(spec.shape[2:])), dims.ceildiv(spec.shape[1], min(source, target))
     long = dims.ceildiv(spec.shape[1], max(source, target)) * many
@@ -96,8 +81,8 @@ def _pieces(args: Args, node: Node, source: int, target: int) -> list[str]:
 class _Blocks:
     """Between ``cB`` and linear or nhwc, one block of channels and a run of pixels at a time."""
 
-    def __init__(self, args: Args, node: Node, source: Format, target: Format) -> None:
-        spec = node.given[0].spec
+    def __init__(self, args: Args, work: Work) -> None:
+        spec, source, target = work.spec, work.source, work.target
         self.args, self.width = args, spec.dtype.itemsize
         self.to_blocks, self.lanes = target.lanes > 1, max(source.lanes, target.lanes)
         self.channels_last = "nhwc" in (source.name, target.name)

@@ -11,7 +11,7 @@ from tactix.contracts.build_stage import BuildPart, BuildStage
 from tactix.contracts.calibrator import Calibrator
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import Device, DeviceProperties
-from tactix.contracts.flavour import RuntimeFlavour
+from tactix.contracts.flavour import Flavour
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.importer import Converter, Importer
 from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step
@@ -63,10 +63,10 @@ __all__ = [
     "ALIAS", "ANY", "Calls", "Follower", "Kernel", "Operation", "array_at", "c_tactic", "cuda_tactic", "layer",
     "numpy_tactic", "onnx_converter",
     "LINEAR", "NHWC", "Allocator", "Binary", "Body", "BodyNode", "BuildPart", "BuildStage", "Calibrator",
-    "CompileContext", "Compiler",
-    "Converter", "DType", "Device", "DeviceProperties", "Dim", "Format", "Importer", "KernelArtifact", "Launch",
+    "CompileContext", "Compiler", "Converter", "DType", "Device", "DeviceProperties", "Dim", "Flavour", "Format",
+    "Importer", "KernelArtifact", "Launch",
     "Launcher", "Layer", "LinkContext", "NoAttrs", "Node", "Operand", "P", "PointwiseLayer", "Primitive", "Program",
-    "Reject", "Rule", "Runnable", "RuntimeFlavour", "Scalar", "Seal", "Shape", "Source", "Step", "Tactic",
+    "Reject", "Rule", "Runnable", "Scalar", "Seal", "Shape", "Source", "Step", "Tactic",
     "TensorSpec", "Tool", "TrustStore", "Value", "Variant", "abs_", "and_", "any_of", "blocked", "cast", "ceil",
     "ceildiv", "const", "cos", "eq", "erf", "exp", "expm1", "floor", "fuse", "hookimpl", "literal", "log", "log1p",
     "maximum", "minimum", "mod", "not_", "or_", "pointwise", "pow_", "prod", "program", "round_", "rsqrt", "select",

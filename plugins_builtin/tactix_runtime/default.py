@@ -5,44 +5,47 @@ What is of another format or major version, and holds the runtime for that, is l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from tactix.plan import container
+from tactix.contracts.flavour import DEFAULT, Flavour, RuntimeView, Source
+from tactix.plan.schema import Plan
 from tactix.words.errors import PlanFormatError
+from tactix_runtime.dispatch import DispatchFlavour, check_trust, envelope_of, is_foreign, is_ours
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
+    from tactix.contracts.engine import EngineView, Options
+    from tactix.contracts.launcher import Step
+    from tactix.contracts.session import SessionView
 
 
-class DefaultFlavour:
+class DefaultFlavour(Flavour[Plan]):
     """An Engine over the plan itself; its contexts are phased where the plan needs it."""
 
-    key = "default"
+    key = DEFAULT
+    host = DispatchFlavour.key
 
-    def open(self, runtime: Any, source: Any, verify: bool | None) -> Any:
+    def open(self, runtime: RuntimeView[Plan], source: Source, verify: bool | None) -> EngineView:
         """An engine; a guest's for a plan of another version. Raises what ``load`` and the flavour ``dispatch`` do."""
-        from tactix_runtime.dispatch import is_foreign, is_ours
-
         try:
-            plan = container.load(source, verify=verify, admit=runtime.session.vouched)
+            plan = runtime.read(source, verify)
         except PlanFormatError:  # perhaps one that only its own version can decode
             if not is_foreign(source):
                 raise
         else:
             if is_ours(plan.meta):
                 return runtime.load(plan)
-        return runtime.session.flavours["dispatch"].open(runtime, source, verify)
+        return runtime.session.flavours[self.host].open(runtime, source, verify)
 
-    def hands_over(self, runtime: Any, source: Any) -> bool:
+    def hands_over(self, runtime: RuntimeView[Plan], source: Source) -> bool:
         """Whether that is a plan of another version with the runtime for it. Raises UntrustedPlan, OSError."""
-        from tactix_runtime.dispatch import check_trust, envelope_of, is_foreign
-
         foreign = is_foreign(source)
         if foreign:
             check_trust(runtime, envelope_of(source)[1])
         return foreign
 
-    def load(self, plan: Any, session: Any, device: Device, options: Any) -> Any:
+    def load(self, plan: Plan, session: SessionView, device: Device, options: Options) -> EngineView:
         """An engine. Raises PlanFormatError, PlanCompatibilityError, PluginError, AllocationError."""
         from tactix.run.inspector import InspectedEngine
         from tactix_runtime import streaming
@@ -60,13 +63,7 @@ class DefaultFlavour:
 
         return engine(plan, session, device, options, PhasedContext)
 
-    def check(self, plan: Any, session: Any) -> Any:
-        """All reasons why the plan cannot run here."""
-        from tactix.run.runtime import Runtime
-
-        return Runtime(session=session).check(plan)
-
-    def on_references(self, plan: Any, steps: Any) -> Any:
+    def on_references(self, plan: Plan, steps: Sequence[Step]) -> Plan:
         """The plan without its host code. Raises PlanCompatibilityError."""
         from tactix_runtime.references import on_references
 

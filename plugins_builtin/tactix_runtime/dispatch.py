@@ -7,23 +7,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tactix
+from tactix.contracts.flavour import Flavour, RuntimeView, Source
 from tactix.contracts.trust import OnUntrusted
 from tactix.plan.compat import same_major
 from tactix.plan.container import VERSION, mapped
+from tactix.plan.schema import Plan
 from tactix.run.admission import Verdict
 from tactix.words.errors import InvalidArgument, PlanCompatibilityError, PlanFormatError, UntrustedPlan
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
+    from tactix.contracts.engine import EngineView, Options
+    from tactix.contracts.session import SessionView
     from tactix_runtime.envelope import Envelope
 
 
-class DispatchFlavour:
+class DispatchFlavour(Flavour[Plan]):
     """Runs plans of other versions and formats: on the runtime in the plan, or on the one at the runtime's path."""
 
     key = "dispatch"
+    host = key
 
-    def open(self, runtime: Any, source: Any, verify: bool | None) -> Any:
+    def open(self, runtime: RuntimeView[Plan], source: Source, verify: bool | None) -> EngineView:
         """The guest's engine. Raises PlanFormatError, PlanCompatibilityError, UntrustedPlan, ConfigError, OSError, and
         what the guest raises, whose errors are ours as well."""
         from tactix_runtime import lean_runtime as guest
@@ -39,12 +44,12 @@ class DispatchFlavour:
         check_trust(runtime, found)
         return hand_over(runtime, guest.unpack(found.runtime), data, found, verify)
 
-    def load(self, plan: Any, session: Any, device: Device, options: Any) -> Any:
+    def load(self, plan: Plan, session: SessionView, device: Device, options: Options) -> EngineView:
         """Raises InvalidArgument: a guest knows no objects of ours."""
         raise no_bytes(self.key)
 
 
-def envelope_of(source: Any) -> tuple[memoryview, Envelope]:
+def envelope_of(source: Source) -> tuple[memoryview, Envelope]:
     """The content of a plan, mapped if it is a file, and its envelope. A guest checks what it gets for itself.
 
     Raises PlanFormatError, OSError.
@@ -60,7 +65,7 @@ def envelope_of(source: Any) -> tuple[memoryview, Envelope]:
         raise
 
 
-def is_foreign(source: Any) -> bool:
+def is_foreign(source: Source) -> bool:
     """Whether that is a plan of another format or major version with its runtime in it. Raises OSError."""
     try:
         found = envelope_of(source)[1]
@@ -80,14 +85,14 @@ def _is_near(version: str) -> bool:
     return not version or same_major(version, tactix.__version__)
 
 
-def judge(runtime: Any, found: Envelope) -> Verdict:
+def judge(runtime: RuntimeView[Plan], found: Envelope) -> Verdict:
     """What becomes of the code that a plan brings with its runtime. Raises UntrustedPlan for a forged signature."""
     vouched = runtime.session.vouched(found.seal)
     runs = vouched or runtime.on_untrusted is OnUntrusted.ALLOW
     return Verdict(vouched, True, "runs" if runs else "refused")
 
 
-def check_trust(runtime: Any, found: Envelope) -> None:
+def check_trust(runtime: RuntimeView[Plan], found: Envelope) -> None:
     """Raises UntrustedPlan where a plan's own runtime may not run."""
     if judge(runtime, found).outcome == "refused":
         raise _refusal(found)
@@ -99,7 +104,9 @@ def no_bytes(flavour: str) -> InvalidArgument:
     return InvalidArgument("a plan in memory cannot be handed over", who=f"flavour {flavour!r}", do=do)
 
 
-def hand_over(runtime: Any, files: Mapping[str, bytes], data: memoryview, found: Envelope, verify: bool | None) -> Any:
+def hand_over(
+    runtime: RuntimeView[Plan], files: Mapping[str, bytes], data: memoryview, found: Envelope, verify: bool | None
+) -> EngineView:
     """The engine that a lean runtime makes. It looks into no trust store: it is told what plan those here vouch for."""
     from tactix_runtime.lean_runtime import admit
 
@@ -118,7 +125,8 @@ def hand_over(runtime: Any, files: Mapping[str, bytes], data: memoryview, found:
         "log": runtime.logger.log,
         "error_recorder": runtime.error_recorder,
     }
-    return package.open_plan(data, settings)
+    engine: EngineView = package.open_plan(data, settings)
+    return engine
 
 
 def policy(on_untrusted: OnUntrusted) -> dict[str, bool]:

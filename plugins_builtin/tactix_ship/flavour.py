@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tactix.contracts.flavour import Flavour, RuntimeView, Source
+from tactix.plan.schema import Plan
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
+    from tactix.contracts.engine import EngineView, Options
+    from tactix.contracts.session import SessionView
 
 
-class LeanFlavour:
+class LeanFlavour(Flavour[Plan]):
     """What a machine without tactix would do with a plan."""
 
     key = "lean"
 
-    def open(self, runtime: Any, source: Any, verify: bool | None) -> Any:
+    def open(self, runtime: RuntimeView[Plan], source: Source, verify: bool | None) -> EngineView:
         """The guest's engine. Raises what its ``Runtime.deserialize`` does, ConfigError."""
         from tactix_runtime.dispatch import envelope_of, hand_over
         from tactix_runtime.lean_runtime import unpack
@@ -22,7 +27,7 @@ class LeanFlavour:
         data, found = envelope_of(source)
         return hand_over(runtime, unpack(wheel()), data, found, verify)
 
-    def load(self, plan: Any, session: Any, device: Device, options: Any) -> Any:
+    def load(self, plan: Plan, session: SessionView, device: Device, options: Options) -> EngineView:
         """Raises InvalidArgument: a guest knows no objects of ours."""
         from tactix_runtime.dispatch import no_bytes
 

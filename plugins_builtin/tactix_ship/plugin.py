@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from tactix.plugins.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from tactix.contracts.flavour import RuntimeFlavour
+    from tactix.contracts.flavour import Flavour
+    from tactix.plan.schema import Plan
     from tactix.stages import Staged
 
 
 @hookimpl
-def tactix_flavours() -> list[RuntimeFlavour]:
+def tactix_flavours() -> list[Flavour[Plan]]:
     from tactix_ship.flavour import LeanFlavour
 
     return [LeanFlavour()]

@@ -21,6 +21,7 @@ import tactix
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import Device, DeviceProperties
 from tactix.contracts.expr import tanh
+from tactix.contracts.flavour import Flavour
 from tactix.contracts.launcher import Launcher
 from tactix_sdk.scalar_layer import pointwise
 from tactix.contracts.tactic import Tactic, Variant
@@ -83,7 +84,7 @@ class ToyAllocator:
     def deallocate(self, address, stream=0):
         pass
 
-class ToyFlavour:
+class ToyFlavour(Flavour):
     key = "toy"
     def load(self, plan, session, device, options):
         from tactix.run.engine import Engine

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import tactix
+from tactix.contracts.engine import Options
 from tactix.network.definition import NetworkDefinition
 from tactix.run.engine import Engine
-from tactix.run.link import Options
 from tactix.words.errors import ExecutionError, InvalidArgument, PlanCompatibilityError, ShapeError
 
 

@@ -103,13 +103,6 @@ class Plan:
     given: frozenset[str] = frozenset()
     seal: Seal | None = field(default=None, repr=False)
 
-    def check(self, session: Any = None) -> list[str]:
-        """All reasons why it cannot run here, as ``Runtime.check``. ``session``: plugins, else those installed."""
-        from tactix.plugins.session import Session
-
-        session = session or Session(door="runtime")
-        return session.flavours["default"].check(self, session)  # type: ignore[no-any-return]
-
     def get_used_plugin_libraries(self) -> list[str]:
         """The distributions that running it needs beside tactix itself, as pip takes them: ``acme-swish==1.2``."""
         packs = {(r.dist, r.version) for r in self.requirements if r.dist and not r.key.startswith("tactix.")}

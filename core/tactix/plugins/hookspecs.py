@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tactix.contracts.calibrator import Calibrator
     from tactix.contracts.compiler import Compiler
     from tactix.contracts.device import Device
-    from tactix.contracts.flavour import RuntimeFlavour
+    from tactix.contracts.flavour import Flavour
     from tactix.contracts.importer import Converter, Importer
     from tactix.contracts.launcher import Launcher
     from tactix.contracts.layer import Layer
@@ -57,7 +57,7 @@ class RuntimeHooks(Protocol):
         """Allocators; the key is a name, bare or ``namespace.name``."""
 
     @hookspec
-    def tactix_flavours(self) -> list[RuntimeFlavour]:
+    def tactix_flavours(self) -> list[Flavour[Any]]:
         """Runtime flavours; the key is a name, bare or ``namespace.name``."""
 
     @hookspec

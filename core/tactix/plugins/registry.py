@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tactix.contracts import build_stage, importer, layer, rule, tactic
+from tactix.contracts import build_stage, flavour, importer, layer, rule, tactic
 from tactix.plugins.identity import NAME, NAMESPACE, OWN, VERSION, Provider
 from tactix.words.errors import PluginError
 
@@ -141,7 +141,7 @@ KINDS: Mapping[str, Kind] = {
     "launchers": Kind("launcher", "namespace.name@version", _OWNED),
     "devices": Kind("device", "namespace.name@version", _OWNED),
     "allocators": Kind("allocator", "name or namespace.name", _LOOSE),
-    "flavours": Kind("flavour", "name or namespace.name", _LOOSE),
+    "flavours": Kind("flavour", "name or namespace.name", _LOOSE, flavour.Flavour),
     "trust_stores": Kind("trust store", "name or namespace.name", _LOOSE),
 }
 """By the name of the hook without ``tactix_``."""

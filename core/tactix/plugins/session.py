@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tactix.contracts.calibrator import Calibrator
     from tactix.contracts.compiler import Compiler
     from tactix.contracts.device import Device
-    from tactix.contracts.flavour import RuntimeFlavour
+    from tactix.contracts.flavour import Flavour
     from tactix.contracts.importer import Converter, Importer
     from tactix.contracts.launcher import Launcher
     from tactix.contracts.layer import Layer
@@ -92,7 +92,7 @@ class Session:
     launchers: Registry[Launcher]
     devices: Registry[Device]
     allocators: Registry[Allocator]
-    flavours: Registry[RuntimeFlavour]
+    flavours: Registry[Flavour[Any]]
     trust_stores: Registry[TrustStore]
 
     def __getattr__(self, name: str) -> Any:

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from tactix.contracts.device import Device
+from tactix.contracts.engine import Options
+from tactix.contracts.session import SessionView
 from tactix.plan import container
 from tactix.plan.schema import Plan, TensorIO
 from tactix.run.arrays import in_order
 from tactix.run.context import ExecutionContext
-from tactix.run.link import Layout, Options, Program
+from tactix.run.link import Layout, Program
+from tactix.run.memory import Weights
 from tactix.run.shapes import shape_of, solve
 from tactix.words.dims import Shape, show
 from tactix.words.dtypes import DType
@@ -33,8 +36,8 @@ class Engine(Recorded):
     """
 
     def __init__(
-        self, plan: Plan, session: Any, device: Device, options: Options,
-        context: type[ExecutionContext] = ExecutionContext, weights: Any = None,
+        self, plan: Plan, session: SessionView, device: Device, options: Options,
+        context: type[ExecutionContext] = ExecutionContext, weights: Weights | None = None,
     ) -> None:  # fmt: skip
         import numpy as np
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device
+from tactix.contracts.engine import Options
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable
+from tactix.contracts.session import SessionView
 from tactix.plan.extents import check, size_at
 from tactix.plan.memory import plan_memory
 from tactix.plan.schema import Plan
@@ -19,28 +21,12 @@ from tactix.run.memory import Weights
 from tactix.run.shapes import evaluated
 from tactix.words.dims import Env
 from tactix.words.errors import ConfigError, InvalidArgument, PlanCompatibilityError, PluginError
-from tactix.words.logger import Logger
 
 LAYOUTS = 64
 """Shapes whose memory layout is kept."""
 
 LINGER = 8
 """Steps for which the memory of small tensors is not used again, where steps run beside each other."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How an engine runs: intra-op threads, and whether weights are copied out of the plan file.
-
-    ``sign``: whether a plan that was made in this process is signed when it is saved. ``allocator``: a key or an
-    object; empty for the device's first. ``logger``: is told where memory goes.
-    """
-
-    threads: int = 1
-    copy_weights: bool = False
-    allocator: str | Allocator = ""
-    sign: bool = True
-    logger: Logger = field(default_factory=Logger)
 
 
 @dataclass(frozen=True)
@@ -58,7 +44,7 @@ class Program:
     """A plan on a device. Immutable for its users. Raises PlanCompatibilityError, PluginError, AllocationError."""
 
     def __init__(
-        self, plan: Plan, session: Any, device: Device, options: Options, weights: Weights | None = None
+        self, plan: Plan, session: SessionView, device: Device, options: Options, weights: Weights | None = None
     ) -> None:
         self.device = device
         self.allocator = allocator_of(session, device, options.allocator)
@@ -130,7 +116,7 @@ class Program:
         return Layout(env, shapes, dict(zip(sizes, offsets, strict=True)), total, sizes)
 
 
-def device_of(session: Any, wanted: str) -> Device:
+def device_of(session: SessionView, wanted: str) -> Device:
     """The device of that key or kind, tactix's own before packs'. Raises ConfigError if there is none."""
     for key in own_first(session.devices, _namespace):
         device: Device = session.devices[key]
@@ -144,29 +130,28 @@ def _namespace(key: str) -> str:
     return key.partition(".")[0]
 
 
-def allocator_of(session: Any, device: Device, wanted: str | Allocator = "") -> Allocator:
+def allocator_of(session: SessionView, device: Device, wanted: str | Allocator = "") -> Allocator:
     """The first allocator for the device, tactix's own before packs', or the one of that key. Raises PluginError."""
     if not isinstance(wanted, str) and wanted.device == device.kind:
         return wanted
     for key in own_first(session.allocators, _namespace):
         a = session.allocators[key]
         if a.device == device.kind and wanted in ("", key):
-            return a  # type: ignore[no-any-return]
+            return a
     raise PluginError(f"no allocator {wanted!r} for {device.kind}", do=f"There are: {', '.join(session.allocators)}")
 
 
-def check_requirements(plan: Plan, session: Any, refused: Collection[str] = ()) -> None:
+def check_requirements(plan: Plan, session: SessionView, refused: Collection[str] = ()) -> None:
     """Everything that is missing, with the command that would install it. Raises PlanCompatibilityError.
 
     ``refused``: keys that the plan's own packs would provide, which may not run here.
     """
     missing: dict[str, str] = {}
-    for what, keys in (
-        ("launcher", {s.artifact.launcher for s in plan.steps}),
-        ("layer", {k for s in plan.steps for k in layer_keys(s.artifact.params)}),
-    ):  # layers are imported only where some are named
-        brought = {r.key for r in plan.requirements if r.embedded}
-        missing.update({k: what for k in keys - brought if k not in getattr(session, f"{what}s")})
+    brought = {r.key for r in plan.requirements if r.embedded}
+    launchers = {s.artifact.launcher for s in plan.steps} - brought
+    layers = {k for s in plan.steps for k in layer_keys(s.artifact.params)} - brought
+    missing.update({k: "launcher" for k in launchers if k not in session.launchers})
+    missing.update({k: "layer" for k in layers if k not in session.layers})  # imported only where some are named
     if missing:
         rows = {r.key: r for r in plan.requirements if r.key in missing and r.dist}
         pip = f"pip install {' '.join(sorted({f'{r.dist}=={r.version}' for r in rows.values()}))}"

@@ -6,24 +6,26 @@ import copy
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import tactix
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device
-from tactix.contracts.flavour import TempfileControlFlag
+from tactix.contracts.engine import Options
+from tactix.contracts.flavour import DEFAULT, Source, TempfileControlFlag
 from tactix.contracts.launcher import Step
 from tactix.contracts.trust import OnUntrusted
 from tactix.plan import compat, container
 from tactix.plan.schema import Plan, validate
 from tactix.run.admission import Verdict, code_steps, embedded, refusal, without_packs
 from tactix.run.engine import Engine
-from tactix.run.link import Options, check_requirements, device_of
+from tactix.run.link import check_requirements, device_of
 from tactix.words.error_recorder import ErrorRecorder, Recorded, recording
 from tactix.words.errors import (
     ConfigError,
     InvalidArgument,
     PlanCompatibilityError,
+    PluginError,
     TactixError,
     UntrustedPlan,
 )
@@ -56,7 +58,7 @@ class Runtime(Recorded):
     tempfile_control_flags = TempfileControlFlag.ALLOW_IN_MEMORY_FILES | TempfileControlFlag.ALLOW_TEMPORARY_FILES
 
     def __init__(
-        self, logger: Logger | None = None, session: Session | None = None, *, flavour: str = "default",
+        self, logger: Logger | None = None, session: Session | None = None, *, flavour: str = DEFAULT,
         device: str = "", allocator: str | Allocator = "", max_threads: int = 0, copy_weights: bool = False,
         on_untrusted: str = "", sign: bool = True, error_recorder: ErrorRecorder | None = None,
     ) -> None:  # fmt: skip
@@ -106,29 +108,39 @@ class Runtime(Recorded):
     def engine_host_code_allowed(self, allowed: bool) -> None:
         self.on_untrusted = OnUntrusted.ALLOW if allowed else OnUntrusted.REFUSE
 
-    def deserialize(self, source: str | Path | bytes | bytearray | memoryview, *, verify: bool | None = None) -> Engine:
+    def deserialize(self, source: Source, *, verify: bool | None = None) -> Engine:
         """An engine from a plan file, which is mapped, or its bytes.
 
         ``verify``: whether to check the weights' sha256, too; by default those of signed plans. Raises PlanFormatError,
         PlanCompatibilityError, UntrustedPlan, PluginError, AllocationError, OSError.
         """
         with recording(self):
-            flavour = self.session.flavours[self.flavour]
-            if hasattr(flavour, "open"):
-                return flavour.open(self, source, verify)  # type: ignore[no-any-return]
-            return self.load(container.load(source, verify=verify, admit=self.session.vouched))
+            found = self.session.flavours[self.flavour].open(self, source, verify)
+            return cast(Engine, found)  # one of another version has the same methods
+
+    def read(self, source: Source, verify: bool | None = None) -> Plan:
+        """The plan in a file, which is mapped, or in bytes; it is not asked whether it may run here.
+
+        ``verify``: as of ``deserialize``. Raises PlanFormatError, UntrustedPlan for a forged signature, OSError.
+        """
+        return container.load(source, verify=verify, admit=self.session.vouched)
 
     def load_runtime(self, path: str | Path) -> Runtime:
-        """One like this that hands plans to the lean runtime at that path, a wheel or a folder. That is not checked."""
+        """One like this that hands plans to the lean runtime at that path, a wheel or a folder. That is not checked.
+
+        Raises PluginError where nothing in use can do that.
+        """
         out = copy.copy(self)
-        out.flavour, out.lean_runtime = "dispatch", path
+        out.flavour, out.lean_runtime = self.session.flavours[DEFAULT].host, path
+        if not out.flavour:
+            raise PluginError("this runtime hands no plan to another one", do="Install tactix")
         return out
 
     def check(self, source: str | Path | bytes | Plan) -> list[str]:
         """All reasons why the default flavour cannot run a plan here; empty if it can. Nothing of it is run."""
-        flavour = self.session.flavours["default"]
+        flavour = self.session.flavours[DEFAULT]
         try:
-            if not isinstance(source, Plan) and hasattr(flavour, "hands_over") and flavour.hands_over(self, source):
+            if not isinstance(source, Plan) and flavour.hands_over(self, source):
                 return []
             plan = source if isinstance(source, Plan) else container.load(source)
         except TactixError as e:
@@ -153,7 +165,7 @@ class Runtime(Recorded):
             options = Options(self.max_threads, self.copy_weights, self.allocator, self.sign, self.logger)
             engine = self.session.flavours[self.flavour].load(plan, self.session, device, options)
             engine.inherit_recorder(self)
-            return engine  # type: ignore[no-any-return]
+            return cast(Engine, engine)
 
     def _device(self, plan: Plan) -> Device:
         wanted = self.device or str(plan.device.get("key") or plan.device.get("kind") or "cpu")
@@ -199,7 +211,7 @@ class Runtime(Recorded):
         assert plan.seal is not None
         error, flavour = refusal(plan, plan.seal, steps), self.session.flavours[self.flavour]
         error.do = "; ".join(filter(None, (error.do, self.session.unasked())))
-        if self.on_untrusted is not OnUntrusted.REFERENCES or not hasattr(flavour, "on_references"):
+        if self.on_untrusted is not OnUntrusted.REFERENCES:
             raise error
         try:
             brought = {r.key for r in plan.requirements if r.embedded}

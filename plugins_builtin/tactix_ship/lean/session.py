@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tactix
+from tactix.contracts.flavour import DEFAULT, Flavour
+from tactix.plan.schema import Plan
 from tactix.words.errors import ConfigError, PluginError
+
+if TYPE_CHECKING:
+    from tactix.contracts.device import Device
+    from tactix.contracts.engine import EngineView, Options
+    from tactix.contracts.launcher import Step
+    from tactix.contracts.session import SessionView
 
 
 class Session:
@@ -113,12 +121,12 @@ def _allocators() -> Sequence[Any]:
     return allocators()
 
 
-class LeanFlavour:
+class LeanFlavour(Flavour[Plan]):
     """Engines that run, and no more."""
 
-    key = "default"
+    key = DEFAULT
 
-    def load(self, plan: Any, session: Any, device: Any, options: Any) -> Any:
+    def load(self, plan: Plan, session: SessionView, device: Device, options: Options) -> EngineView:
         """An engine. Raises PlanCompatibilityError, AllocationError."""
         from tactix.run.engine import Engine
 
@@ -129,13 +137,7 @@ class LeanFlavour:
 
         return Engine(plan, session, device, options, PhasedContext)
 
-    def check(self, plan: Any, session: Any) -> Any:
-        """All reasons why the plan cannot run here."""
-        from tactix.run.runtime import Runtime
-
-        return Runtime(session=session).check(plan)
-
-    def on_references(self, plan: Any, steps: Any) -> Any:
+    def on_references(self, plan: Plan, steps: Sequence[Step]) -> Plan:
         """The plan without its host code. Raises PlanCompatibilityError."""
         from tactix_runtime.references import on_references
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from tactix.contracts.flavour import Flavour
 from tactix.contracts.importer import Converter
 from tactix.contracts.layer import Layer
 from tactix.contracts.rule import Rule
 from tactix.contracts.tactic import Tactic
 
 
-class Thing(Layer, Tactic, Rule, Converter):  # type: ignore[misc]
+class Thing(Layer, Tactic, Rule, Converter, Flavour[Any]):  # type: ignore[misc]
     """Passes for an object of any hook; it has the fields that are given."""
 
     key = ""
@@ -18,6 +19,9 @@ class Thing(Layer, Tactic, Rule, Converter):  # type: ignore[misc]
 
     def __init__(self, **fields: Any) -> None:
         self.__dict__.update(fields)
+
+    def load(self, *args: Any) -> Any:  # type: ignore[override]
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"<thing {self.key}>"

@@ -4,15 +4,17 @@ import os
 import random
 import subprocess
 import sys
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from plugin_things import Thing
 
+from tactix.contracts.flavour import Flavour, RuntimeView
 from tactix.plugins.hookspecs import AllHooks, hooks_of
 from tactix.plugins.identity import Provider
 from tactix.plugins.registry import KINDS, Entry, MissingKey, Registry
-from tactix.words.errors import PluginError
+from tactix.words.errors import PlanCompatibilityError, PluginError
 
 ACME = Provider("acme-trt", "0.4.2")
 ZETA = Provider("zeta", "2.0")
@@ -204,3 +206,31 @@ def test_order_of_sets_and_plugins_changes_nothing() -> None:
         runs.append(out.stdout.strip().split("|"))
     assert len({r[0] for r in runs}) > 1, "the hash seed must change the order that the packs give"
     assert len({(r[1], r[2]) for r in runs}) == 1
+
+
+def test_a_flavour_answers_all_that_is_asked_of_one() -> None:
+    class Loads(Flavour[Any]):
+        key = "acme.loads"
+
+        def load(self, plan: Any, session: Any, device: Any, options: Any) -> Any:
+            return f"engine of {plan}"
+
+    class Reads:
+        def read(self, source: Any, verify: Any) -> Any:
+            return f"plan in {source}, {verify}"
+
+        def load(self, plan: Any) -> Any:
+            return flavour.load(plan, None, None, None)
+
+    flavour, runtime = Loads(), cast("RuntimeView[Any]", Reads())
+    assert cast("str", flavour.open(runtime, "file", True)) == "engine of plan in file, True"
+    assert (flavour.hands_over(runtime, "file"), flavour.host) == (False, "")
+    with pytest.raises(PlanCompatibilityError, match=r"'acme\.loads' runs no references"):
+        flavour.on_references("plan", [])
+    with pytest.raises(TypeError, match="abstract"):
+        Flavour()  # type: ignore[abstract]
+
+
+def test_what_is_no_flavour_is_refused() -> None:
+    with pytest.raises(PluginError, match=r"it is no tactix_sdk\.Flavour"):
+        KINDS["flavours"].entries("acme", ACME, [SimpleNamespace(key="acme.fast")])

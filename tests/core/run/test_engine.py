@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tactix.contracts.engine import Options
 from tactix.contracts.launcher import Operand
 from tactix.plan import container
 from tactix.plan.schema import Buffer, TensorIO
 from tactix.run.engine import Engine
-from tactix.run.link import Options
 from tactix.run.runtime import Runtime
 from tactix.words.dims import sym
 from tactix.words.dtypes import DType

@@ -1,0 +1,61 @@
+"""What a plugin sees of engines and contexts, of this runtime or of another version's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from tactix.contracts.allocator import Allocator
+from tactix.words.error_recorder import Recorded
+from tactix.words.logger import Logger
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an engine runs: intra-op threads, and whether weights are copied out of the plan file.
+
+    ``sign``: whether a plan that was made in this process is signed when it is saved. ``allocator``: a key or an
+    object; empty for the device's first. ``logger``: is told where memory goes.
+    """
+
+    threads: int = 1
+    copy_weights: bool = False
+    allocator: str | Allocator = ""
+    sign: bool = True
+    logger: Logger = field(default_factory=Logger)
+
+
+class ContextView(Protocol):
+    """Runs an engine, one run after the other."""
+
+    name: str
+    closed: bool
+
+    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Arrays by name in, new arrays by name out."""
+
+    def close(self) -> None:
+        """Give back memory and links; the context cannot run any more."""
+
+
+class EngineView(Protocol):
+    """A plan ready to run, shared by any number of contexts. Immutable; may be used from any thread."""
+
+    name: str
+
+    def __call__(self, /, *args: Any, **named: Any) -> Any:
+        """Arrays in, arrays out; each calling thread has a context of its own."""
+
+    def create_execution_context(self) -> ContextView:
+        """A context of the caller's own."""
+
+    def inspect(self) -> dict[str, Any]:
+        """io, steps and memory as JSON. Raises PluginError where there is no inspector."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan file. Raises ConfigError, OSError."""
+
+    def inherit_recorder(self, parent: Recorded) -> None:
+        """Report errors to what the parent reports to, unless told otherwise."""

@@ -1,0 +1,45 @@
+"""What running a plan sees of a session: what plugins gave at the runtime door, by key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tactix.contracts.trust import Seal
+from tactix.words.logger import Logger
+
+if TYPE_CHECKING:
+    from tactix.contracts.allocator import Allocator
+    from tactix.contracts.device import Device
+    from tactix.contracts.flavour import Flavour
+    from tactix.contracts.launcher import Launcher
+    from tactix.contracts.layer import Layer
+
+
+class SessionView(Protocol):
+    """Mappings raise PluginError for a key that nobody provides. May be used from several threads."""
+
+    @property
+    def logger(self) -> Logger: ...
+
+    @property
+    def layers(self) -> Mapping[str, Layer]: ...
+
+    @property
+    def launchers(self) -> Mapping[str, Launcher]: ...
+
+    @property
+    def devices(self) -> Mapping[str, Device]: ...
+
+    @property
+    def allocators(self) -> Mapping[str, Allocator]: ...
+
+    @property
+    def flavours(self) -> Mapping[str, Flavour[Any]]: ...
+
+    @property
+    def signer(self) -> Callable[[bytes], bytes] | None:
+        """What signs plans that are made here; None where there is no local key."""
+
+    def vouched(self, seal: Seal) -> str:
+        """Why a plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged signature."""

@@ -7,7 +7,7 @@ pooling is a reduction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
@@ -23,7 +23,8 @@ from tactix_codegen.cuda import fused, text
 from tactix_codegen.cuda.fused import Around
 from tactix_codegen.cuda.site import Site
 from tactix_codegen.cuda.text import Args
-from tactix_cpu.tactics.pool.tactic import window_of
+from tactix_codegen.operations import pool
+from tactix_codegen.operations.pool import Window, window_of
 from tactix_cuda.tactics.rows import FLOATS
 from tactix_ops.layers.integer import BYTES
 
@@ -33,21 +34,38 @@ def tactics() -> list[Tactic]:
     return [PoolTactic()]
 
 
+@dataclass(frozen=True)
+class Work:
+    """What to pool, and what surrounds that."""
+
+    window: Window
+    around: Around
+
+
+def work_of(node: Node) -> Work | Reject:
+    """What a node has the kernel do, or why it cannot."""
+    found = _around(node)
+    if isinstance(found, Reject):
+        return found
+    dtype, window = found.spec.dtype, window_of(node)
+    if dtype not in FLOATS and (dtype not in BYTES or window.average):
+        return Reject(f"no pooling of {dtype.value} in CUDA")
+    return Work(window, found)
+
+
 class PoolTactic(Tactic):
     """One variant per format; input and output share it."""
 
     key = "tactix.cuda_pool@1"
-    implements = ("tactix.MaxPool@1", "tactix.AveragePool@1")
+    implements = pool.KINDS
     device = "cuda"
     source = "cuda_c"
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        found = _around(node)
-        if isinstance(found, Reject):
-            return found
-        if found.spec.dtype not in FLOATS and (found.spec.dtype not in BYTES or node.layer.name == "AveragePool"):
-            return Reject(f"no pooling of {found.spec.dtype.value} in CUDA")
-        return [v for f in (NHWC, LINEAR) if (v := _variant(node, found, f))]
+        work = work_of(node)
+        if isinstance(work, Reject):
+            return work
+        return [v for f in (NHWC, LINEAR) if (v := _variant(node, work.around, f))]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         seconds = text.traffic(node, variant, ctx)
@@ -55,11 +73,11 @@ class PoolTactic(Tactic):
         return None if seconds is None else seconds * slow
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        found = _around(node)
-        assert isinstance(found, Around)
-        pool = _Pool(Args(node), found, variant)
-        body = pool.body()
-        return text.kernel(pool.args, body, ctx, text.blocks(pool.site.threads))
+        work = work_of(node)
+        assert isinstance(work, Work)
+        writer = _Pool(Args(node), work, variant)
+        body = writer.body()
+        return text.kernel(writer.args, body, ctx, text.blocks(writer.site.threads))
 
 
 def _around(node: Node) -> Around | Reject:
@@ -94,9 +112,9 @@ def variant_in(node: Node, found: Around, fmt: Format, **knobs: int) -> Variant:
 class _Pool:
     """The text of one kernel. Axis ``i`` has names ``o<i>`` (window), ``h<i>`` (element)."""
 
-    def __init__(self, args: Args, found: Around, variant: Variant) -> None:
-        self.args, self.w, self.spec = args, window_of(args.node), found.spec
-        self.site = Site(args, found, variant)
+    def __init__(self, args: Args, work: Work, variant: Variant) -> None:
+        self.args, self.w, self.spec = args, work.window, work.around.spec
+        self.site = Site(args, work.around, variant)
         self.v = self.site.width
         self.channels_last = variant.input_format(0) == NHWC
         self.source = c_text.contiguous_strides(variant.input_format(0).storage_shape(self.spec.shape))

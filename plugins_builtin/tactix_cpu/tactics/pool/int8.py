@@ -13,6 +13,7 @@ from tactix.words.tensor import blocked
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import int_range
 from tactix_codegen.c.text import Args, block, kernel, loop
+from tactix_codegen.operations.pool import window_of
 
 
 def tactics() -> list[Tactic]:
@@ -43,11 +44,10 @@ class BytePoolTactic(Tactic):
         return c_text.traffic(node, variant, ctx)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        args, a, lanes = Args(node), node.attrs, variant.input_format(0).lanes
-        x, y = node.given[0].spec, node.outputs[0].spec
-        (high, wide), (out_high, out_wide) = x.shape[2:], y.shape[2:]
-        (kh, kw), (sy, sx), (dy, dx) = a.kernel_shape, a.strides or (1, 1), a.dilations or (1, 1)
-        top, left = (a.pads or (0, 0))[:2]
+        args, w, lanes = Args(node), window_of(node), variant.input_format(0).lanes
+        x = node.given[0].spec
+        (high, wide), (out_high, out_wide) = w.size, w.out
+        (kh, kw), (sy, sx), (dy, dx), (top, left) = w.kernel, w.strides, w.dilations, w.before
         kind, low = "pixel", int_range(x.dtype)[0]
         tap = _larger(kind, f"row + (bx + j * {dx}) * {lanes}", lanes)
         start = f"const char* row = plane + (by + i * {dy}) * {wide * lanes};"  # type: ignore[operator]

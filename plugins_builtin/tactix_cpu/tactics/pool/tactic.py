@@ -21,6 +21,8 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Epilogue, Operand, epilogue
 from tactix_codegen.c.space import strides_in
 from tactix_codegen.c.text import Args, block, loop
+from tactix_codegen.operations import pool
+from tactix_codegen.operations.pool import Window, window_of
 
 _UNROLLED = 16
 """Taps of the last axis that are written out at most."""
@@ -31,25 +33,39 @@ def tactics() -> list[Tactic]:
     return [PoolTactic()]
 
 
+@dataclass(frozen=True)
+class Work:
+    """What to pool, and what follows."""
+
+    window: Window
+    epilogue: Epilogue
+
+
+def work_of(node: Node) -> Work | Reject:
+    """What a node has the kernel do, or why it cannot."""
+    spec = node.given[0].spec
+    if spec.dtype not in (DType.FP32, DType.FP16, DType.BF16):
+        return Reject(f"no pooling of {spec.dtype.value} in C")
+    if not 3 <= spec.rank <= 5:
+        return Reject(f"no pooling of rank {spec.rank} in C")
+    found = epilogue(node)
+    return found if isinstance(found, Reject) else Work(window_of(node), found)
+
+
 class PoolTactic(Tactic):
     """One variant per format; input and output share it."""
 
     key = "tactix.c_pool@1"
-    implements = ("tactix.MaxPool@1", "tactix.AveragePool@1")
+    implements = pool.KINDS
     source = "c"
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        spec = node.given[0].spec
-        if spec.dtype not in (DType.FP32, DType.FP16, DType.BF16):
-            return Reject(f"no pooling of {spec.dtype.value} in C")
-        if not 3 <= spec.rank <= 5:
-            return Reject(f"no pooling of rank {spec.rank} in C")
-        found = epilogue(node)
-        if isinstance(found, Reject):
-            return found
+        work = work_of(node)
+        if isinstance(work, Reject):
+            return work
         formats = (blocked(device.lanes), NHWC, LINEAR)
-        return [v for f in formats if (v := _variant(node, found, f))]
+        return [v for f in formats if (v := _variant(node, work.epilogue, f))]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         seconds = c_text.traffic(node, variant, ctx)
@@ -57,12 +73,12 @@ class PoolTactic(Tactic):
         return None if seconds is None else seconds * slow
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        found = epilogue(node)
-        assert isinstance(found, Epilogue)
-        pool = _Pool(c_text.Args(node), window_of(node), found, variant)
-        body = pool.linear() if variant.input_format(0).is_linear else pool.channels()
+        work = work_of(node)
+        assert isinstance(work, Work)
+        writer = _Pool(c_text.Args(node), work, variant)
+        body = writer.linear() if variant.input_format(0).is_linear else writer.channels()
         preludes = (*c_text.vector_preludes(), c_text.prelude("pool.h"))
-        return c_text.kernel(pool.args, body, ctx, preludes=preludes)
+        return c_text.kernel(writer.args, body, ctx, preludes=preludes)
 
 
 def _variant(node: Node, found: Epilogue, fmt: Format) -> Variant | None:
@@ -86,51 +102,19 @@ def _operand_strides(node: Node, found: Epilogue, variant: Variant) -> dict[int,
     }
 
 
-@dataclass(frozen=True)
-class Window:
-    """Geometry along the spatial axes. ``average``: with pads counted if ``with_pads``."""
-
-    size: tuple[Dim, ...]
-    out: tuple[Dim, ...]
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    before: tuple[Dim, ...]
-    after: tuple[Dim, ...]
-    average: bool
-    with_pads: bool
-
-    @property
-    def rank(self) -> int:
-        return len(self.kernel)
-
-
-def window_of(node: Node) -> Window:
-    """The geometry of a node whose anchor pools."""
-    assert node.anchor is not None
-    a, n = node.anchor.attrs, len(node.anchor.attrs.kernel_shape)
-    pads = tuple(a.pads) or (0,) * 2 * n
-    shape = node.specs[node.body.arity].shape
-    average = node.anchor.layer.name == "AveragePool"
-    return Window(
-        node.given[0].spec.shape[2:], shape[2:], tuple(a.kernel_shape), tuple(a.strides) or (1,) * n,
-        tuple(a.dilations) or (1,) * n, pads[:n], pads[n:], average, average and a.count_include_pad,
-    )  # fmt: skip
-
-
 class _Pool:
     """The text of one kernel. Axis ``i`` has names ``o<i>`` (window), ``b<i>`` (its first element), ``k<i>`` (tap)."""
 
-    def __init__(self, args: Args, window: Window, found: Epilogue, variant: Variant) -> None:
-        self.args, self.w, self.epilogue = args, window, found
+    def __init__(self, args: Args, work: Work, variant: Variant) -> None:
+        self.args, self.w, self.epilogue = args, work.window, work.epilogue
         self.format = variant.input_format(0)
         spec = args.node.given[0].spec
         self.dtype, self.batch, self.planes = spec.dtype, spec.shape[0], spec.shape[1]
         self.x = args.input(0)
         self.outputs = [args.output(j) for j in range(len(args.node.outputs))]
-        self.strides = _operand_strides(args.node, found, variant)
-        self.last = window.rank - 1
-        self.out_strides = c_text.contiguous_strides(self.format.storage_shape(found.shape))
+        self.strides = _operand_strides(args.node, self.epilogue, variant)
+        self.last = self.w.rank - 1
+        self.out_strides = c_text.contiguous_strides(self.format.storage_shape(self.epilogue.shape))
         self.pixel = self.args.dim({"linear": 1, "nhwc": self.planes}.get(self.format.name, self.format.lanes))
 
     # Windows

@@ -121,7 +121,7 @@ def load_or_build(
 
     A digest of the content of the model and of the files that its weights lie in, of the options and of the version of
     tactix is in the plan, and the file is named after it. A cached plan that is damaged, of something else, cannot run
-    here, or that nobody vouches for, whether it brings code or not, is built again; the last is taken with
+    here, or that is not trusted, whether it brings code or not, is built again; the last is taken with
     ``on_untrusted="allow"``. Raises as ``build``, and OSError.
     """
     from tactix.builder import Builder
@@ -159,7 +159,7 @@ def _cached(path: Path, digest: str, runtime: Runtime) -> Plan:
     plan = container.load(path, admit=runtime.session.vouched)
     assert plan.seal is not None
     if not runtime.session.vouched(plan.seal) and runtime.on_untrusted is not OnUntrusted.ALLOW:
-        raise UntrustedPlan("nobody vouches for the plan", who=str(path))
+        raise UntrustedPlan("the plan is not trusted", who=str(path))
     if plan.meta.get(BUILT_FROM) != digest:
         raise PlanFormatError("it was built from something else", who=str(path))
     return plan

@@ -215,7 +215,7 @@ class Refitter(Recorded):
 
     @property
     def trusted(self) -> bool:
-        """Whether somebody vouches for the file, or the bytes, that were given. Raises UntrustedPlan, ConfigError."""
+        """Whether the file, or the bytes, that were given are trusted. Raises UntrustedPlan, ConfigError."""
         return self._seal is not None and bool(self._session.vouched(self._seal))
 
 

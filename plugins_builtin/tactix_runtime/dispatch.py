@@ -107,7 +107,7 @@ def no_bytes(flavour: str) -> InvalidArgument:
 def hand_over(
     runtime: RuntimeView[Plan], files: Mapping[str, bytes], data: memoryview, found: Envelope, verify: bool | None
 ) -> EngineView:
-    """The engine that a lean runtime makes. It looks into no trust store: it is told what plan those here vouch for."""
+    """The engine that a lean runtime makes. It looks into no trust store: it is told what plan is trusted here."""
     from tactix_runtime.lean_runtime import admit
 
     if not isinstance(runtime.allocator, str):
@@ -140,7 +140,7 @@ def policy(on_untrusted: OnUntrusted) -> dict[str, bool]:
 
 def _refusal(found: Envelope) -> UntrustedPlan:
     return UntrustedPlan(
-        "nobody vouches for the plan",
+        "the plan is not trusted",
         why=f"{'no key here knows its signature' if found.seal.signature else 'it is not signed'}; "
         f"its lean runtime ({len(found.runtime or b'')} bytes of Python) would run in this process",
         do="If you trust its origin: have it signed by a key that `tactix keys trust` was given; or "

@@ -37,9 +37,9 @@ class Heard(Logger):
 def command(session: Session, /, plan: str, untrusted: str | None, as_json: bool) -> int:
     """Say whether PLAN can run here, without running any of it: every reason against it, and what to be warned of.
 
-    Looked at are its format and version, who vouches for it, the device and its features, and the plugins that it
+    Looked at are its format and version, whether it is trusted, the device and its features, and the plugins that it
     needs. Exit code 5 if it cannot run, or would be refused. One of another version that holds its lean runtime runs on
-    that; here it is asked who vouches for it, and nothing else.
+    that; here it is asked whether it is trusted, and nothing else.
     """
     facts = report(plan, session, untrusted)
     if as_json:

@@ -90,7 +90,7 @@ def _stack(options: list[Callable[[F], F]]) -> Callable[[F], F]:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout, nothing else.")
 untrusted_option = click.option(
     "--untrusted", type=click.Choice([p.value for p in OnUntrusted]),
-    help="What becomes of a plan whose code nobody vouches for; default: TACTIX_UNTRUSTED, or refuse.",
+    help="What becomes of a plan whose code is not trusted; default: TACTIX_UNTRUSTED, or refuse.",
 )  # fmt: skip
 shapes_option = click.option(
     "--shapes", type=SHAPES, multiple=True, help="Input shapes, for example x:1x3x224x224,mask:1x128."

@@ -39,7 +39,7 @@ def command(session: Session, /, plan: str, model: str | None, output: str | Non
     if as_json:
         show.print_json(facts)
     else:
-        note = "signed by the local key" if trusted else "not signed, as nobody vouched for the plan before"
+        note = "signed by the local key" if trusted else "not signed, as the plan was not trusted before"
         show.console().print(f"{facts['plan']}: {facts['weights']} weights, {note}", soft_wrap=True)
 
 

@@ -1,4 +1,4 @@
-"""``tactix sign``: a key of this user vouches for a plan."""
+"""``tactix sign``: a key of this user signs a plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tactix_trust.store import local_key, sign
 def command(plan: str, name: str | None, output: str | None, as_json: bool) -> None:
     """Sign PLAN. All of it is checked against its sha256 first; a signature that it has is replaced.
 
-    Who signs a plan vouches for it: its machine code then runs wherever the key is trusted. The digest of the plan,
+    Who signs a plan answers for it: its machine code then runs wherever the key is trusted. The digest of the plan,
     which `tactix verify` shows, stays as it is.
     """
     loaded = container.load(plan, verify=True, private=True)

@@ -1,4 +1,4 @@
-"""``tactix verify``: whether a plan is whole, and who vouches for it."""
+"""``tactix verify``: whether a plan is whole and trusted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def command(session: Session, /, plan: str, as_json: bool) -> int:
     """Check every byte of PLAN against its sha256, and its signature against the keys that are trusted here.
 
     Nothing of it is run. The digest names the plan: `tactix trust DIGEST` lets it run here. Exit code 5 if the plan is
-    damaged or forged, or if nobody vouches for it.
+    damaged or forged, or if it is not trusted.
     """
     loaded = container.load(plan, verify=True, admit=session.vouched)
     assert loaded.seal is not None

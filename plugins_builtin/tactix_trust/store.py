@@ -1,4 +1,4 @@
-"""The user's trust store: vouches for what a key in it, or in the environment, has signed, and by digests."""
+"""The user's trust store: trusts what a key in it, or in the environment, has signed, and digests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of which nobody vouches for the code: the references that run in its place, and what they need."""
+"""Plans whose code is not trusted: the references that run in its place, and what they need."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_networks_of_16_bits_are_measured_and_right(case: Case, level: int) -> N
 @examples(12, 400)
 @given(networks(5, 14), st.sampled_from(["all", "none"]), st.one_of(st.none(), st.integers(0, 1000)))
 def test_plans_without_their_host_code(case: Case, rules: str, seed: int | None) -> None:
-    """Read from a file that nobody vouches for, with references in place of every kernel."""
+    """Read from a file that is not trusted, with references in place of every kernel."""
     plan = engine_of(case.net, rules, 1, seed).plan
     quiet = tactix.Logger(tactix.Severity.INTERNAL_ERROR)
     engine = tactix.load(container.dump(plan), logger=quiet, on_untrusted="references")

@@ -40,7 +40,7 @@ def test_one_plan_at_three_shapes(path: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(not FOLDER, reason="TACTIX_MODELS names no folder")
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_without_host_code(path: Path, tmp_path: Path) -> None:
-    """A plan that nobody vouches for, on the references of its layers."""
+    """A plan that is not trusted, on the references of its layers."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     tactix.build(path, level=1, timing_cache=tmp_path / "timings.json", sign=False).save(tmp_path / "model.plan")
     quiet = tactix.Logger(tactix.Severity.ERROR)

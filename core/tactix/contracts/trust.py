@@ -1,4 +1,4 @@
-"""Trust store: who vouches for a plan whose code would run here, and what becomes of one that nobody vouches for."""
+"""Trust store: which plans are trusted to run their code here, and what becomes of one that is not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tactix.words.errors import ConfigError
 
 
 class OnUntrusted(enum.StrEnum):
-    """What becomes of a plan that brings code, for a processor or a GPU, which nobody vouches for.
+    """What becomes of a plan that brings code, for a processor or a GPU, which is not trusted.
 
     ``REFUSE``: it is not loaded. ``REFERENCES``: the numpy references of installed layers run in place of its code.
     ``ALLOW``: its code runs.

@@ -1,4 +1,4 @@
-"""Which steps of a plan would run code of the plan, and what to say where nobody vouches for it."""
+"""Which steps of a plan would run code of the plan, and what to say where it is not trusted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tactix.words.errors import UntrustedPlan
 class Verdict:
     """What a runtime would do with the code of a plan.
 
-    ``vouched``: why the plan is trusted, in words; empty if nobody vouches for it. ``code``: whether it brings code.
+    ``vouched``: why the plan is trusted, in words; empty if it is not trusted. ``code``: whether it brings code.
     ``outcome``: ``runs`` (all that it brings), ``references`` in place of its code, or ``refused``.
     """
 
@@ -72,4 +72,4 @@ def refusal(plan: Plan, seal: Seal, steps: list[Step]) -> UntrustedPlan:
     do = "If you trust its origin: have it signed by a key that `tactix keys trust` was given; or `tactix trust "
     do += f"{seal.digest.hex()}`; or let its code run with on_untrusted='allow' (--untrusted allow, "
     do += "TACTIX_UNTRUSTED=allow). Without its code, but slowly, it runs with on_untrusted='references'"
-    return UntrustedPlan("nobody vouches for the plan", who=f"plan {plan.name or 'without name'}", why=why, do=do)
+    return UntrustedPlan("the plan is not trusted", who=f"plan {plan.name or 'without name'}", why=why, do=do)

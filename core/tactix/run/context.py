@@ -178,7 +178,7 @@ class ExecutionContext(Recorded):
 
     @property
     def device_memory(self) -> int:
-        """Address of the intermediate memory, 0 if there is none. To set it vouches for the size."""
+        """Address of the intermediate memory, 0 if there is none. Who sets it answers for the size."""
         return self._memory.address if self._memory else 0
 
     @device_memory.setter

@@ -44,7 +44,7 @@ class Runtime(Recorded):
     read weights into memory of their own (huge pages where the system has them) instead of mapping the file.
     ``sign``: whether an engine signs its plan when it saves it, if it was made in this process.
 
-    ``on_untrusted``: what becomes of a plan from a file whose code no trust store vouches for: ``refuse``, the default,
+    ``on_untrusted``: what becomes of a plan from a file whose code no trust store trusts: ``refuse``, the default,
     ``references`` or ``allow`` (see ``OnUntrusted``); without it TACTIX_UNTRUSTED counts.
 
     ``lean_runtime``: see ``load_runtime``. ``tempfile_control_flags``: where a lean runtime may be kept; without
@@ -92,7 +92,7 @@ class Runtime(Recorded):
 
     @property
     def on_untrusted(self) -> OnUntrusted:
-        """What becomes of plans to come whose code nobody vouches for. Setting it raises ConfigError."""
+        """What becomes of plans to come whose code is not trusted. Setting it raises ConfigError."""
         return self._on_untrusted
 
     @on_untrusted.setter
@@ -202,7 +202,7 @@ class Runtime(Recorded):
         steps = code_steps(plan, self.session.launchers)
         if steps or embedded(plan):
             return self._on_references(plan, steps, self.logger.warning)
-        text = f"nobody vouches for plan {plan.name or 'without name'}: it brings no code, but what it computes"
+        text = f"plan {plan.name or 'without name'} is not trusted: it brings no code, but what it computes"
         self.logger.warning(f"{text}, weights included, may be anybody's; `tactix sign` it if you know its origin")
         return plan
 

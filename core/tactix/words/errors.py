@@ -147,7 +147,7 @@ class PlanCompatibilityError(TactixError):
 
 
 class UntrustedPlan(TactixError):
-    """A plan whose code nobody vouches for, or whose signature does not fit it."""
+    """A plan whose code is not trusted, or whose signature does not fit it."""
 
     code = ErrorCode.UNSUPPORTED_STATE
 

@@ -33,7 +33,7 @@ class _Vouched:
         self._digest = digest
 
     def vouches(self, seal: Any) -> str:
-        return "its host vouches for it" if seal.digest == self._digest else ""
+        return "its host trusts it" if seal.digest == self._digest else ""
 
 
 def open_plan(source: Any, settings: Mapping[str, Any]) -> Any:

@@ -42,7 +42,7 @@ class Session:
         return next(filter(None, (store.vouches(seal) for store in self.trust_stores.values())), "")
 
     def unasked(self) -> str:
-        """Packs that were not asked who vouches: none, as only enabled ones are here."""
+        """Packs whose trust stores were not asked: none, as only enabled ones are here."""
         return ""
 
 

@@ -157,7 +157,7 @@ def _convolution(builder: tactix.Builder) -> Any:
 
 
 def produced_plan(model: str) -> Plan:
-    """Of numpy steps and produced ones alone, for which nobody need vouch."""
+    """Of numpy steps and produced ones alone, which need no trust."""
     builder = tactix.Builder()
     return builder.build_plan(builder.import_model(onnx.parser.parse_model(model)), _config(PRODUCED))
 

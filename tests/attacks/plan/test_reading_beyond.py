@@ -20,7 +20,7 @@ INPUTS = {"x": np.ones((2, 4), np.float32), "which": np.array(True), "times": np
 
 @functools.cache
 def plan_file(model: str) -> bytes:
-    """A plan of numpy steps and produced ones alone, which nobody need vouch for."""
+    """A plan of numpy steps and produced ones alone, which need no trust."""
     return container.dump(produced_plan(model))
 
 

@@ -27,7 +27,7 @@ Change = Callable[[dict[str, Any], Table, list[str]], None]
 
 @functools.cache
 def plan_file() -> bytes:
-    """Products by LAYERS weights of BYTES each, which numpy steps read: nobody need vouch for it."""
+    """Products by LAYERS weights of BYTES each, which numpy steps read: it needs no trust."""
     builder = tactix.Builder()
     net = builder.create_network()
     rng = np.random.default_rng(3)

@@ -1,4 +1,4 @@
-"""Plans that bring their runtime: embedded, handed over, refused where nobody vouches for it."""
+"""Plans that bring their runtime: embedded, handed over, refused where it is not trusted."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_nobody_vouches(saved: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_host_vouches_for_one_plan_alone(saved: Any) -> None:
-    """What changes between the host's look and the guest's is not what the host has vouched for."""
+    """What changes between the host's look and the guest's is not what the host trusts."""
     package = guest.admit(guest.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None)
     digest = envelope.read(memoryview(saved[0].read_bytes())).seal.digest
     silent = {"log": lambda severity, text: None}
@@ -365,7 +365,7 @@ def test_check_gives_all_reasons(saved: Any, bare: Any, tmp_path: Path, monkeypa
     assert tactix.Runtime().check(container.load(saved[0]))
     assert tactix.Runtime(on_untrusted="references").check(saved[0]) == []
     reasons = tactix.Runtime().check(rewritten(bare[0], broken))
-    for part in ("nobody vouches", "cold_fusion", "77.0.0", "acme.none@1"):
+    for part in ("not trusted", "cold_fusion", "77.0.0", "acme.none@1"):
         assert any(part in r for r in reasons), part
     assert len(reasons) == 4
     (reason,) = tactix.Runtime().check(b"nothing")

@@ -166,7 +166,7 @@ def test_every_flavour(flavour: str, plans: dict[str, Path]) -> None:
 def test_its_python_is_host_code(
     flavour: str, plans: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody vouches for it here."""
+    """It is not trusted here."""
     monkeypatch.setenv("TACTIX_HOME", str(tmp_path))
     known = set(sys.modules)
     with pytest.raises(UntrustedPlan) as e:
@@ -180,7 +180,7 @@ def test_its_python_is_host_code(
 def test_references_of_an_installed_pack(
     plans: dict[str, Path], workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In place of what nobody vouches for; the Python in the plan is not looked at."""
+    """In place of what is not trusted; the Python in the plan is not looked at."""
     monkeypatch.setenv("TACTIX_HOME", str(tmp_path))
     monkeypatch.setenv("TACTIX_UNTRUSTED", "references")
     workshop.uninstall()

@@ -253,7 +253,7 @@ def test_what_changes_after_the_check_is_not_signed(tmp_path: Path) -> None:
     with open(path, "r+b") as f:
         at = path.read_bytes().index(bytes(before.blobs["lean_runtime"]))
         f.seek(at)
-        f.write(b"PK not what was vouched for")
+        f.write(b"PK not what was trusted")
     refitter.refit_from_onnx(chain(2.0, 2))
     refitter.save(tmp_path / "b.plan")
     after = container.load(tmp_path / "b.plan", verify=True)

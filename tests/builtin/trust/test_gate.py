@@ -199,7 +199,7 @@ def test_a_plan_without_code_needs_nobody_and_says_so(tmp_path: Path) -> None:
     logger = KeptLog()
     np.testing.assert_array_equal(tactix.load(tmp_path / "plain.plan", logger=logger)(x), np.maximum(x, 0))
     (line,) = logger.warnings
-    assert "nobody vouches for plan plain: it brings no code" in line
+    assert "plan plain is not trusted: it brings no code" in line
     verdict = tactix.Runtime().judge(container.load(tmp_path / "plain.plan"))
     assert (verdict.vouched, verdict.code, verdict.outcome) == ("", False, "runs")
     container.save(container.load(tmp_path / "plain.plan"), tmp_path / "signed.plan", LocalStore().sign)
@@ -232,7 +232,7 @@ def _opened(data: bytes | bytearray, store: LocalStore) -> Plan:
     """As a runtime does it, up to the point where code would be loaded."""
     plan = container.load(data, admit=store.vouches)
     if not store.vouches(plan.seal):
-        raise UntrustedPlan("nobody vouches")
+        raise UntrustedPlan("not trusted")
     return plan
 
 
@@ -366,7 +366,7 @@ def test_load_or_build_builds_again_what_nobody_vouches_for(
     home("other")
     np.testing.assert_array_equal(run(), [0, 0, 1])
     assert plan.stat().st_mtime_ns != stamp
-    assert "is built again: nobody vouches for the plan" in capsys.readouterr().err
+    assert "is built again: the plan is not trusted" in capsys.readouterr().err
     assert container.load(plan).seal.digest == container.load(first).seal.digest
     run()
     assert capsys.readouterr().err == ""
@@ -419,7 +419,7 @@ def test_load_or_build_takes_no_plan_without_code_that_nobody_vouches_for(
 
     assert run(on_untrusted="allow") == 5.0
     assert run(on_untrusted="references") == 2.0
-    assert "is built again: nobody vouches for the plan" in capsys.readouterr().err
+    assert "is built again: the plan is not trusted" in capsys.readouterr().err
     assert run() == 2.0
     assert capsys.readouterr().err == ""
 

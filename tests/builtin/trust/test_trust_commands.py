@@ -42,7 +42,7 @@ def bare(plan: Plan, tmp_path: Path) -> Path:
 
 
 class Vouching:
-    """A pack with a trust store that vouches for anything."""
+    """A pack with a trust store that trusts anything."""
 
     @hookimpl
     def tactix_trust_stores(self) -> list[Any]:
@@ -206,7 +206,7 @@ def test_check_tells_what_loading_would_do(
 ) -> None:
     refused, code = tool("check", bare)
     assert (code, refused["trust"]) == (5, {"vouched": "", "code": True, "outcome": "refused", "policy": "refuse"})
-    assert "nobody vouches" in refused["reasons"][0]
+    assert "not trusted" in refused["reasons"][0]
     slow, code = tool("check", bare, "--untrusted", "references")
     assert (code, slow["trust"]["outcome"], slow["reasons"]) == (0, "references", [])
     assert "the references of layers, which are slow" in slow["warnings"][0]

@@ -6,7 +6,7 @@
 
 Such a tactic is tried and timed in a process of its own, so it stands in a module, at the top level. A plan whose step
 it won runs the function, so the pack must be there at run time (or embedded in the plan):
-its launcher, ``softsign.launcher``, belongs into the hook ``tactix_launchers`` of the runtime door.
+its launcher, ``softsign.launcher``, belongs into the hook ``tactix_launchers`` of the group ``tactix.runtime.v1``.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def content(plan: Any, digest: str) -> bytes:
 
 
 def entries(files: dict[str, bytes]) -> list[tuple[str, str]]:
-    """Namespaces and modules of a wheel's plugins at the runtime door. Raises PlanFormatError."""
+    """Namespaces and modules of a wheel's plugins of the runtime group. Raises PlanFormatError."""
     from configparser import ConfigParser, Error
 
     parser = ConfigParser(delimiters=("=",), interpolation=None)

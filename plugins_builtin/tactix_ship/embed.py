@@ -85,7 +85,7 @@ def _try(plan: Plan, session: Any) -> None:
 def _look(plan: Plan, session: Any) -> None:
     for r in plan.requirements:
         if r.embedded and r.key not in session.launchers and r.key not in session.layers:
-            why = f"its plugins at the runtime door give no {r.key}"
+            why = f"its plugins of the group tactix.runtime.v1 give no {r.key}"
             raise ConfigError("it is not what the plan was built with", who=f"{r.dist} {r.version}", why=why)
 
 

@@ -63,7 +63,7 @@ class Pack:
                 raise ConfigError("it cannot be embedded", who=self.title, why=why, do=do)
 
     def wheel(self) -> bytes:
-        """A wheel of its code and its plugins at the runtime door; the same bytes for the same content."""
+        """A wheel of its code and its plugins of the runtime group; the same bytes for the same content."""
         info = f"{normal(self.dist).replace('-', '_')}-{self.version}.dist-info"
         rows = "".join(f"{namespace} = {target}\n" for namespace, target in self.entry_points)
         texts = {

@@ -20,8 +20,8 @@ from tactix_trust.key import ALGORITHMS, HMAC, Key, public_key
 def command() -> None:
     """Keys that sign plans, and keys whose signatures are trusted.
 
-    An hmac-sha256 key is a secret of this user, and what it signs is trusted on this user's machines alone. Of an ed25519 key
-    (pip install 'tactix[sign]') others get the public half, which verifies and cannot sign.
+    An hmac-sha256 key is a secret of this user, and what it signs is trusted on this user's machines alone. Of an
+    ed25519 key (pip install 'tactix[sign]') others get the public half, which verifies and cannot sign.
     """
 
 

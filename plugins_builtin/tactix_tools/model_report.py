@@ -134,7 +134,7 @@ def _row(r: Refusal) -> dict[str, Any]:
 
 def _idle(session: Session) -> dict[str, str]:
     """Packs that are installed but give nothing, and why."""
-    out = ("disabled", "incompatible", "tombstone")
+    out = ("disabled", "incompatible", "failed")
     return {p.namespace: ". ".join(filter(None, (p.reason, p.cure))) for p in packs(session) if p.status in out}
 
 

@@ -17,15 +17,15 @@ from tactix.plugins.session import Session, enable_cure
 class PackInfo:
     """One pack as ``tactix plugins list`` shows it.
 
-    ``status``: ``active``, ``inert`` (some of what it has is), ``clashing`` (some keys are left out), ``disabled``,
-    ``incompatible``, ``tombstone``;
+    ``status``: ``active``, ``not enabled`` (some of what it has waits for that), ``clashing`` (some keys are left
+    out), ``disabled``, ``incompatible``, ``failed``; ``groups``: of its entry points, ``build`` or ``runtime``;
     ``reason`` says why, ``cure`` what to do. ``counts``: its objects by registry. ``milliseconds``: spent in its code.
     """
 
     namespace: str
     dist: str
     version: str
-    doors: tuple[str, ...]
+    groups: tuple[str, ...]
     status: str
     reason: str = ""
     cure: str = ""
@@ -56,7 +56,7 @@ def packs(session: Session) -> list[PackInfo]:
 def _clashing(info: PackInfo, clashes: Iterable[Clash]) -> PackInfo:
     """The pack, with the keys of it that are left out."""
     mine = [c.error() for c in clashes if any(_gave(info, e) for e in c.left_out)]
-    if info.status not in ("active", "inert") or not mine:
+    if info.status not in ("active", "not enabled") or not mine:
         return info
     told = "; ".join(dict.fromkeys(f"{e.what}: {e.why}" for e in mine))
     return replace(info, status="clashing", reason=told, cure=". ".join(dict.fromkeys(e.do for e in mine)))
@@ -71,14 +71,14 @@ def _gave(info: PackInfo, e: Entry[Any]) -> bool:
     )
 
 
-_WORST = ("tombstone", "incompatible", "disabled", "active")
+_WORST = ("failed", "incompatible", "disabled", "active")
 
 
 def _info(group: list[Plugin], counts: Counter[str], inert: Mapping[str, str]) -> PackInfo:
     p = min(group, key=lambda p: _WORST.index(p.status))
     status, reason, cure = p.status, p.reason, p.cure
     if status == "active" and p.namespace in inert:
-        status, reason = "inert", f"{inert[p.namespace]} on the ground of others"
+        status, reason = "not enabled", f"{inert[p.namespace]} disabled: they touch what others provide"
         cure = enable_cure(p.namespace)
     doors = tuple(sorted({d for q in group for d in q.doors}))
     spent = sum(q.milliseconds for q in group)

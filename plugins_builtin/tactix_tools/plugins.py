@@ -17,7 +17,7 @@ from tactix_tools import options, quarantine, show
 from tactix_tools.cli import OK, OTHER
 from tactix_tools.pack_info import PackInfo, packs
 
-USELESS = ("tombstone", "incompatible", "disabled")
+USELESS = ("failed", "incompatible", "disabled")
 """States of packs that provide nothing."""
 
 
@@ -34,13 +34,13 @@ command.add_command(quarantine.command)
 @options.json_option
 @click.pass_obj
 def list_plugins(session: Session, /, keys: bool, as_json: bool) -> None:
-    """List packs: distribution, namespace, doors, state, and how much each provides."""
+    """List packs: distribution, namespace, entry-point groups, state, and how much each provides."""
     found = [_pack(session, info) for info in packs(session)]
     if as_json:
         show.print_json({"packs": found, "digest": session.digest})
         return
     console = show.console()
-    columns = ["pack", "distribution", "doors", "state", "provides", "ms"]
+    columns = ["pack", "distribution", "groups", "state", "provides", "ms"]
     console.print(show.table("", columns, map(_row, found), right=["ms"]))
     for p in found:
         if p["reason"]:
@@ -70,7 +70,7 @@ def _keys(session: Session, kind: str, info: Any) -> list[str]:
 def _row(p: dict[str, Any]) -> list[object]:
     provides = ", ".join(f"{n} {kind if n > 1 else kind[:-1]}" for kind, n in p["counts"].items())
     who = f"{p['distribution']} {p['version']}".strip() or "given in process"
-    return [p["name"], who, ", ".join(p["doors"]), p["status"], provides or "nothing", f"{p['milliseconds']:.0f}"]
+    return [p["name"], who, ", ".join(p["groups"]), p["status"], provides or "nothing", f"{p['milliseconds']:.0f}"]
 
 
 @command.command("info")
@@ -78,7 +78,7 @@ def _row(p: dict[str, Any]) -> list[object]:
 @options.json_option
 @click.pass_obj
 def info(session: Session, /, pack: str, as_json: bool) -> None:
-    """Show all about PACK, a namespace or a distribution: state and cure, doors, and every object that it provides."""
+    """Show all about PACK, a namespace or a distribution: state, cure, entry-point groups, every object it provides."""
     every = packs(session)
     found = [p for p in every if called(pack, p.namespace, p.dist, p.part)]
     if not found:
@@ -92,7 +92,7 @@ def info(session: Session, /, pack: str, as_json: bool) -> None:
     for p in facts:
         show.line(console, f"{p['name']}: {p['distribution']} {p['version']}, sha256 {p['digest'] or 'none'}")
         show.line(console, f"  {p['status']}{': ' + p['reason'] if p['reason'] else ''}")
-        for text in filter(None, (p["cure"], f"doors: {', '.join(p['doors'])}")):
+        for text in filter(None, (p["cure"], f"groups: {', '.join(p['groups'])}")):
             show.line(console, f"  {text}")
         for kind, keys in p["provides"].items():
             show.line(console, f"  {kind}: {', '.join(keys)}")
@@ -150,6 +150,6 @@ def _entry(session: Session, kind: str, e: Any, every: Iterable[PackInfo]) -> di
     inert = session.is_inert(kind, e)
     pack = next(p for p in every if (p.namespace, p.part, p.dist) == (e.namespace, e.part, e.provider.dist))
     return {
-        "key": e.key, "kind": kind, "pack": str(e.provider), "state": "inert" if inert else "active",
+        "key": e.key, "kind": kind, "pack": str(e.provider), "state": "not enabled" if inert else "active",
         "reason": pack.reason if inert else "", "cure": pack.cure if inert else "",
     }  # fmt: skip

@@ -81,7 +81,7 @@ def test_the_command_line_enables_before_it_imports(
     assert main(["build", str(model), "-o", str(plan), "-O", "0", "--enable", "acme", "--no-timing-cache"]) == 0
     assert tactix.load(plan)(np.array([1, -2, 3], np.float32)).tolist() == [-1, 2, -3]
     assert main(["plugins", "list"]) == 0
-    assert "1 converter on the ground of others" in capsys.readouterr().out
+    assert "1 converter disabled: they touch what others provide" in capsys.readouterr().out
 
 
 def test_a_layer_does_not_take_an_operator_from_tactix(site: Site, tmp_path: Path, model: Path) -> None:

@@ -1,4 +1,4 @@
-"""What running a plan sees of a session: what plugins gave at the runtime door, by key."""
+"""What running a plan sees of a session: what plugins gave for that, by key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hooks that a plugin may implement, one class per door.
+"""The hooks that a plugin may implement, one class per entry-point group.
 
 Every hook takes no argument and returns a list of frozen objects that have a ``key``. It is called at most once per
 session, when something first needs what it gives; so heavy imports belong into the hook. The order of the list means
@@ -37,11 +37,11 @@ hookimpl = pluggy.HookimplMarker("tactix")
 
 
 class RuntimeHooks(Protocol):
-    """The runtime door, entry-point group ``tactix.runtime.v1``: what running a plan may need."""
+    """The entry-point group ``tactix.runtime.v1``: what running a plan may need."""
 
     @hookspec
     def tactix_layers(self) -> list[Layer]:
-        """Layers, keys ``namespace.Name@version``: what operations mean. A pack gives them at both doors if its plans
+        """Layers, keys ``namespace.Name@version``: what operations mean. A pack gives them in both groups if its plans
         may run on the reference."""
 
     @hookspec
@@ -67,16 +67,16 @@ class RuntimeHooks(Protocol):
 
 
 class BuildHooks(Protocol):
-    """The build door, entry-point group ``tactix.build.v1``: what making a plan may need. It opens the other, too."""
+    """The entry-point group ``tactix.build.v1``: what making a plan may need. Sessions of it have the other, too."""
 
     @hookspec
     def tactix_layers(self) -> list[Layer]:
-        """Layers, keys ``namespace.Name@version``: what operations mean. The same objects at both doors count once."""
+        """Layers, keys ``namespace.Name@version``: what operations mean. The same objects in both groups count once."""
 
     @hookspec
     def tactix_importers(self) -> list[Importer]:
-        """Importers, keys ``namespace.name@version``: one per model format. One of a format that tactix knows is inert
-        until the user enables the pack; tactix's own are asked first."""
+        """Importers, keys ``namespace.name@version``: one per model format. One of a format that tactix knows is
+        disabled until the user enables the pack; tactix's own are asked first."""
 
     @hookspec
     def tactix_converters(self) -> list[Converter]:
@@ -85,17 +85,17 @@ class BuildHooks(Protocol):
     @hookspec
     def tactix_rules(self) -> list[Rule]:
         """Rewrite rules, keys ``namespace.name``. One whose pattern names a layer of another namespace or any layer at
-        all is inert until the user enables the pack."""
+        all is disabled until the user enables the pack."""
 
     @hookspec
     def tactix_tactics(self) -> list[Tactic]:
         """Tactics, keys ``namespace.name@version``. One that implements a layer of another namespace, ``pointwise`` or
-        ``*`` is inert until the user enables the pack."""
+        ``*`` is disabled until the user enables the pack."""
 
     @hookspec
     def tactix_compilers(self) -> list[Compiler]:
         """Compilers, keys ``namespace.name@version``: each takes the sources of one language. One of a language that
-        tactix compiles is inert until the user enables the pack; tactix's own come first."""
+        tactix compiles is disabled until the user enables the pack; tactix's own come first."""
 
     @hookspec
     def tactix_calibrators(self) -> list[Calibrator]:
@@ -112,7 +112,7 @@ class BuildHooks(Protocol):
 
 
 class AllHooks(BuildHooks, RuntimeHooks, Protocol):
-    """What a session of the build door collects."""
+    """What a session of the group ``tactix.build.v1`` collects."""
 
 
 def hooks_of(door: type) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Loader: entry points to checked plugins. What cannot be used becomes a tombstone that says why; the rest works."""
+"""Loader: entry points to checked plugins. Of what cannot be used the reason is kept; the rest works."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _scan_lock = threading.Lock()
 
 
 def scan() -> tuple[Found, ...]:
-    """Entry points of every door and API major, sorted; read once per process."""
+    """Entry points of every group and API major, sorted; read once per process."""
     with _scan_lock:
         return _scan()
 
@@ -137,7 +137,7 @@ class Settings:
 class Plugin:
     """One module or object of a pack in one session. ``doors``: where its entry points are.
 
-    ``status``: ``active``, ``disabled``, ``incompatible`` or ``tombstone``; ``reason`` and ``cure`` for the last three.
+    ``status``: ``active``, ``disabled``, ``incompatible`` or ``failed``; ``reason`` and ``cure`` for the last three.
     """
 
     namespace: str
@@ -167,7 +167,7 @@ class Plugin:
 def candidates(
     found: Iterable[Found], settings: Settings, replaced: Iterable[str], doors: Iterable[str]
 ) -> list[Plugin]:
-    """Plugins of a scan at these doors, barred where settings, the API or a ``replaced`` namespace say so."""
+    """Plugins of a scan of these groups, barred where settings, the API or a ``replaced`` namespace say so."""
     merged: dict[tuple[str, Provider, str, int], Plugin] = {}
     for f in found:
         key = (f.namespace, f.provider, f.module, f.major)
@@ -176,7 +176,7 @@ def candidates(
         else:
             merged[key] = Plugin(f.namespace, f.provider, (f.door,), f.load, f.module, part=f.part)
             if f.broken:
-                merged[key].bar("tombstone", f.broken, "Install it again")
+                merged[key].bar("failed", f.broken, "Install it again")
     current = {(f.namespace, f.provider) for f in found if f.major == API[0]}
     out = []
     for (namespace, provider, _, major), p in merged.items():
@@ -201,11 +201,11 @@ def _bar(p: Plugin, major: int, settings: Settings, replaced: bool) -> None:
         try:
             check_namespace(p.namespace, own=normal(p.provider.dist) == OWN)
         except ConfigError as e:
-            p.bar("tombstone", e.what, e.do)
+            p.bar("failed", e.what, e.do)
 
 
 def shared(plugins: Iterable[Plugin], doors: Iterable[str]) -> dict[str, list[Provider]]:
-    """Namespaces that several distributions have at one of these doors, and which those are."""
+    """Namespaces that several distributions have in one of these groups, and which those are."""
     owners: dict[tuple[str, str], list[Provider]] = {}
     for p in plugins:
         for door in set(doors).intersection(p.doors) if p.status == "active" else ():
@@ -269,7 +269,7 @@ Options = Mapping[str, Any]
 
 
 def check_hooks(plugin: Any, doors: Iterable[str], parse: Callable[[Any, str], Options | None]) -> None:
-    """Raises PluginError for a wrapper, an unknown or unmarked hook, one of another door, or one with arguments.
+    """Raises PluginError for a wrapper, an unknown or unmarked hook, one of another group, or one with arguments.
 
     ``parse``: gives the options of a marked attribute, as ``pluggy.PluginManager.parse_hookimpl_opts`` does.
     """
@@ -295,7 +295,8 @@ def _check_hook(hook: str, options: Options, here: frozenset[str]) -> None:
         raise PluginError(f"unknown hook {hook!r}", do=_suggest(hook, _EVERYWHERE))
     if hook in _EVERYWHERE - here:
         door = next(d for d in HOOKS if hook in HOOKS[d])
-        raise PluginError(f"{hook} belongs to the {door} door", do=f"Move it to the module at tactix.{door}.v{API[0]}")
+        group = f"tactix.{door}.v{API[0]}"
+        raise PluginError(f"{hook} belongs to the entry-point group {group}", do=f"Move it to the module at {group}")
 
 
 def _suggest(hook: str, known: Iterable[str]) -> str:

@@ -63,7 +63,7 @@ class Session:
         logger: Logger | None = None, trace: bool | None = None,
     ) -> None:  # fmt: skip
         if door not in HOOKS:
-            raise ConfigError(f"no door {door!r}", do=f"There are: {', '.join(HOOKS)}")
+            raise ConfigError(f"no entry-point group {door!r}", do=f"There are: {', '.join(HOOKS)}")
         self.door = door
         self.logger = logger or Logger()
         self._settings = Settings.read(discover, only, enable, disable, strict, trace)
@@ -108,7 +108,7 @@ class Session:
 
     @property
     def digest(self) -> str:
-        """sha256 over the digests of all registries of the door."""
+        """sha256 over the digests of all registries of the session."""
         return hashlib.sha256(repr([(n, self._registry(n).digest) for n in self.kinds]).encode()).hexdigest()
 
     def tombstones(self) -> tuple[Tombstone, ...]:
@@ -117,7 +117,7 @@ class Session:
         return tuple(sorted(self._tombstones, key=lambda t: (t.namespace, t.dist, t.phase)))
 
     def clashes(self) -> tuple[Clash, ...]:
-        """The keys of all registries of the door that are provided more than once."""
+        """The keys of all registries of the session that are provided more than once."""
         return tuple(c for n in self.kinds for c in self._registry(n).clashes.values())
 
     # -- what may touch what others provide ------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class Session:
 
     @property
     def _foreign(self) -> dict[str, Foreign]:
-        """By registry, what may be inert at all."""
+        """By registry, what may be disabled until enabled."""
         return {
             "rules": lambda e: any(self._of_others(e, layer) for layer in _mentioned(e.object.pattern)),
             "tactics": lambda e: any(self._of_others(e, layer) for layer in e.object.implements),
@@ -223,7 +223,7 @@ class Session:
         return any(word in (o.key.partition("@")[0], *getattr(o.object, "imports", ())) for o in others)
 
     def inert(self, *names: str) -> dict[str, str]:
-        """What of each pack is inert, in words: of all registries of the door, or those that are named."""
+        """What of each pack is disabled until enabled, in words: of all registries, or those that are named."""
         out: dict[str, list[str]] = {}
         for name in names or (n for n in self._foreign if n in self.kinds):
             counts = Counter(e.namespace for e in self._registry(name).entries() if self.is_inert(name, e))
@@ -237,7 +237,8 @@ class Session:
                 if (namespace, what) in self._reported:
                     continue
                 self._reported.add((namespace, what))
-            self.logger.info(f"{namespace}: {what} inert (they touch what others provide); {enable_cure(namespace)}")
+            text = f"{namespace}: {what} disabled until enabled (they touch what others provide)"
+            self.logger.info(f"{text}; {enable_cure(namespace)}")
 
     # -- loading ---------------------------------------------------------------------------------------------------
 
@@ -263,7 +264,7 @@ class Session:
         doors = tuple(HOOKS) if self.door == "build" else (self.door,)
         installed = loader.candidates(found, self._settings, replaced, doors)
         for p in installed:
-            if p.status == "tombstone":
+            if p.status == "failed":
                 self._bury(p, "scan", PluginError(p.reason))
             elif p.namespace in replaced:
                 self.logger.info(f"{p.title} is not used: {p.reason}")
@@ -313,7 +314,7 @@ class Session:
         if self._settings.strict:
             raise t.exception() from error
         self._tombstones.append(t)
-        p.bar("incompatible" if phase == "api" else "tombstone", t.reason, t.hint)
+        p.bar("incompatible" if phase == "api" else "failed", t.reason, t.hint)
         self.logger.warning(f"{t.reason}. {t.hint}")
 
     def _trace(self, what: str, milliseconds: float) -> None:
@@ -324,7 +325,9 @@ class Session:
 
     def _registry(self, name: str) -> Registry[Any]:
         if name not in self.kinds:
-            raise ConfigError(f"the {self.door} door has no {name}", do="Use Session(door='build')")
+            raise ConfigError(
+                f"the entry-point group tactix.{self.door}.v1 has no {name}", do="Use Session(door='build')"
+            )
         with self._lock:
             if name not in self.__dict__:
                 self.__dict__[name] = self._collect(name)
@@ -341,7 +344,7 @@ class Session:
             if call is not None and (p.namespace, call) not in done:
                 done.add((p.namespace, call))
                 entries += self._call(p, hook, call)
-        once = {(e.namespace, id(e.object)): e for e in reversed(entries)}  # what stands at both doors counts once
+        once = {(e.namespace, id(e.object)): e for e in reversed(entries)}  # what is in both groups counts once
         found = Registry(KINDS[name], once.values(), lambda namespace: self.why_missing(namespace, hook))
         for clash in found.clashes.values():
             if self._settings.strict:
@@ -377,7 +380,7 @@ class Session:
         return f"there is no plugin {namespace!r}", self._spelling(namespace)
 
     def found(self) -> tuple[Plugin, ...]:
-        """Every pack that was found or given, used or not, once per door, by namespace."""
+        """Every pack that was found or given, used or not, once per group, by namespace."""
         self._load()
         return tuple(self._plugins)
 

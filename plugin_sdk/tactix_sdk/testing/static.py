@@ -54,7 +54,7 @@ def import_light(subject: Subject) -> str:
 
 @check("hooks")
 def hooks(subject: Subject) -> str:
-    """Every hook has a name that its door knows, and returns a list of objects with proper keys."""
+    """Every hook has a name that its entry-point group knows, and returns a list of objects with proper keys."""
     import importlib
 
     for f in subject.found:

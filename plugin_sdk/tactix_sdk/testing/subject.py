@@ -36,7 +36,7 @@ class Subject:
 
     @cached_property
     def found(self) -> tuple[Found, ...]:
-        """Its entry points, of both doors."""
+        """Its entry points, of both groups."""
         mine = [f for f in scan() if normal(f.provider.dist) == normal(self.dist)]
         if not mine:
             reset_scan()
@@ -68,7 +68,7 @@ class Subject:
         return self.fresh("build")
 
     def fresh(self, door: str) -> Session:
-        """A new session of a door, with nothing but this pack beside tactix. Raises PluginError."""
+        """A new session of an entry-point group, with nothing but this pack beside tactix. Raises PluginError."""
         foreign = sorted({f.namespace for f in self.found if f.door == door and f.namespace != "tactix"})
         return Session(door=door, only=["tactix", *foreign], enable=foreign, strict=True)
 

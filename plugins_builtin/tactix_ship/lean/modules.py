@@ -22,7 +22,7 @@ ENTRY = "tactix_ship.lean.entry"
 ROOTS = (ENTRY, *(f"tactix_ops.layers.{family}" for family in FAMILIES))
 
 VOCABULARIES = tuple(f"tactix_sdk.{name}" for name in ("artifacts", "errors", "rules", "scalar"))
-"""With all that ``tactix_sdk`` has, what packs in plans may import: one module of theirs often serves both doors."""
+"""With all that ``tactix_sdk`` has, what packs in plans may import: one module of theirs often serves both groups."""
 
 SDK = "tactix_sdk"
 

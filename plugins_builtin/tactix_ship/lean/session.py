@@ -22,7 +22,7 @@ class Session:
 
     def __init__(self, door: str = "runtime", logger: Any = None) -> None:
         if door != "runtime":
-            raise ConfigError(f"the lean runtime has no door {door!r}", do="Install tactix")
+            raise ConfigError(f"the lean runtime has no entry-point group {door!r}", do="Install tactix")
         self.door, self.logger = door, logger
 
     def __getattr__(self, name: str) -> Any:

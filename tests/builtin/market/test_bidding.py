@@ -264,7 +264,7 @@ def test_what_was_not_tried_is_not_taken_where_others_can_do_it(
 def test_without_strangers_no_process_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process.Worker, "_start", no_process)
     with installed(tmp_path, "acme_relu", relu("abort();")):
-        assert of_pack(built(relu_net)) == []  # it is inert
+        assert of_pack(built(relu_net)) == []  # it is not enabled
 
 
 def test_the_process_ends_with_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -428,7 +428,7 @@ def test_plugins_list(tool: Run, capsys: pytest.CaptureFixture[str]) -> None:
     own = {p["part"]: p for p in found["packs"] if p["namespace"] == "tactix"}
     assert {"cpu", "cublaslt", "cuda", "cudnn", "onnx", "ops", "runtime", "ship", "tools", "trust"} <= own.keys()
     assert {p["status"] for p in own.values()} == {"active"}
-    assert own["cpu"]["doors"] == ["build", "runtime"]
+    assert own["cpu"]["groups"] == ["build", "runtime"]
     assert "tactix.Convolution@1" in own["ops"]["provides"]["layers"]
     assert own["tools"]["provides"]["tools"] == [
         "bench", "build", "check", "compare", "diff", "explain", "inspect", "keys", "lean-wheel", "lock", "plugins",

@@ -43,7 +43,7 @@ def test_who_provides_a_key() -> None:
     (layer,) = _provided(session, "acme.Squash@1")["provided"]
     assert (layer["kind"], layer["state"]) == ("layers", "active")
     (rule,) = _provided(session, "acme.squash")["provided"]
-    assert (rule["kind"], rule["state"]) == ("rules", "inert")
+    assert (rule["kind"], rule["state"]) == ("rules", "not enabled")
     assert "config.enable('acme')" in rule["cure"]
     (broken,) = _provided(session, "other.Thing@1")["broken"]
     assert "libfoo.so.1" in broken["reason"]

@@ -1,4 +1,4 @@
-"""Plugins that fail: tombstones, strict, duplicates."""
+"""Plugins that fail: what is told of them, strict, duplicates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_using_what_failed_to_load_says_all(site: Any, log: Any) -> None:
         "Fix that, or disable it with TACTIX_DISABLE=acme"
     ]
     info = packs(session)[0]
-    assert (info.status, info.dist, info.counts) == ("tombstone", "acme-trt", {})
+    assert (info.status, info.dist, info.counts) == ("failed", "acme-trt", {})
     assert "libfoo" in info.reason
 
 
@@ -53,7 +53,7 @@ def test_a_hook_that_fails_takes_only_itself_away(site: Any, body: str) -> None:
     with pytest.raises(MissingKey, match=r"no rule 'acme.swich'. Did you mean 'acme.swish'\?"):
         session.rules["acme.swich"]
     (info,) = packs(session)
-    assert (info.status, info.counts) == ("tombstone", {"rules": 1})
+    assert (info.status, info.counts) == ("failed", {"rules": 1})
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_hook_that_fails_takes_only_itself_away(site: Any, body: str) -> None:
     [("@hookimpl\ndef tactix_layer(): return []", "unknown hook 'tactix_layer'. Did you mean 'tactix_layers'"),
      ("@hookimpl(wrapper=True)\ndef tactix_layers(): return (yield)", "was refused: tactix_layers is a wrapper"),
      ("def tactix_layers(): return []", "was refused: tactix_layers is not marked"),
-     ("@hookimpl\ndef tactix_launchers(): return []", "was refused: tactix_launchers belongs to the runtime door"),
+     ("@hookimpl\ndef tactix_launchers(): return []", "was refused: tactix_launchers belongs to the entry-point group"),
      ("@hookimpl\ndef tactix_layers(session): return []", "was refused: tactix_layers takes session"),
      ("raise SystemExit('bye')", "failed to load: SystemExit: bye")],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What touches layers, operators, formats, languages and trust of others is inert until its pack is enabled."""
+"""What touches layers, operators, formats, languages and trust of others is disabled until its pack is enabled."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def test_what_touches_foreign_layers_is_inert(site: Any, given: Any, log: Any) -
     assert sorted(session.rules) == sorted(RULES), "the registry holds them all"
     session.active_rules()
     cure = "enable with config.enable('acme') or --enable acme"
-    line = f"acme: 4 rules, 4 tactics inert (they touch what others provide); {cure}"
+    line = f"acme: 4 rules, 4 tactics disabled until enabled (they touch what others provide); {cure}"
     assert log.of(Severity.INFO) == [line], "one line, once"
     (info,) = packs(session)
-    assert (info.status, info.reason) == ("inert", "4 rules, 4 tactics on the ground of others")
+    assert (info.status, info.reason) == ("not enabled", "4 rules, 4 tactics disabled: they touch what others provide")
     assert info.cure == cure
     assert info.counts == {"rules": 5, "tactics": 5}
 
@@ -101,7 +101,7 @@ def test_the_line_counts_in_words(site: Any, given: Any, log: Any) -> None:
     one = given("acme", rules=[rule("acme.a", P.tactix.Relu(x))])
     other = given("zeta", tactics=[tactic("zeta.t@1", "*")])
     Session(plugins=[one, other], logger=log).active_tactics()
-    assert [m.split(" inert")[0] for m in log.of(Severity.INFO)] == ["acme: 1 rule", "zeta: 1 tactic"]
+    assert [m.split(" disabled")[0] for m in log.of(Severity.INFO)] == ["acme: 1 rule", "zeta: 1 tactic"]
 
 
 def test_enabling_what_is_not_there(site: Any, given: Any, monkeypatch: pytest.MonkeyPatch, log: Any) -> None:
@@ -137,7 +137,7 @@ def test_an_operator_of_others_is_left_to_them_until_the_pack_is_enabled(given: 
     free = ["onnx:acme::Mish@1", "onnx:acme::Own@1", "onnx:zeta::Relu@1", "other:zeta::Gelu@1"]
     assert keys(session.active_converters()) == free
     (line,) = log.of(Severity.INFO)
-    assert line.startswith("acme: 2 converters inert (they touch what others provide); enable with")
+    assert line.startswith("acme: 2 converters disabled until enabled (they touch what others provide); enable with")
     session.enable("acme")
     assert keys(session.active_converters()) == sorted([*free, "onnx:zeta::Gelu@1", "onnx:zeta::Relu@7"])
 
@@ -159,7 +159,9 @@ def test_formats_languages_and_trust_are_left_to_tactix_until_the_pack_is_enable
     assert [session.vouched(Seal(digest)) for digest in (b"ours", b"other")] == ["own", ""]
     cure = "enable with config.enable('acme') or --enable acme"
     for what in ("importer", "compiler", "trust store"):
-        assert f"acme: 1 {what} inert (they touch what others provide); {cure}" in log.of(Severity.INFO)
+        assert f"acme: 1 {what} disabled until enabled (they touch what others provide); {cure}" in log.of(
+            Severity.INFO
+        )
     assert session.inert() == {"acme": "1 importer, 1 compiler, 1 trust store"}
     session.enable("acme")
     assert keys(session.active_importers()) == ["tactix.onnx@1", "acme.any@1", "acme.new@1", "acme.odd@1"]
@@ -172,4 +174,4 @@ def test_a_trust_store_at_the_runtime_door(given: Any) -> None:
     for enable, found in (((), ""), (("acme",), "acme")):
         session = Session("runtime", plugins=[pack], enable=enable, discover=False)
         assert session.vouched(Seal(b"")) == found
-        assert [i.status for i in packs(session)] == ["active" if enable else "inert"]
+        assert [i.status for i in packs(session)] == ["active" if enable else "not enabled"]

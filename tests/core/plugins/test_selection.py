@@ -107,7 +107,7 @@ def test_one_namespace_may_be_split_over_the_doors(site: Any) -> None:
     session = Session()
     assert session.layers.provider("acme.Swish@1").dist == "acme-build"
     assert session.devices.provider("acme.npu@1").dist == "acme-run"
-    assert [(i.dist, i.doors) for i in packs(session)] == [("acme-build", ("build",)), ("acme-run", ("runtime",))]
+    assert [(i.dist, i.groups) for i in packs(session)] == [("acme-build", ("build",)), ("acme-run", ("runtime",))]
 
 
 @pytest.mark.parametrize("name", ["acme", "acme-trt"])

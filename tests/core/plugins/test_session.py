@@ -1,4 +1,4 @@
-"""Sessions: doors, laziness, who is in, what is told."""
+"""Sessions: groups, laziness, who is in, what is told."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def test_the_build_door_opens_both_the_runtime_door_one(site: Any) -> None:
     assert build.devices.provider("acme.npu@1") == Provider("acme-trt", "1.0")
     assert "acme.Swish@1" not in runtime.layers
     assert "acme.npu@1" in runtime.devices
-    with pytest.raises(ConfigError, match=r"the runtime door has no tactics. Use Session\(door='build'\)"):
+    with pytest.raises(ConfigError, match=r"tactix.runtime.v1 has no tactics. Use Session\(door='build'\)"):
         runtime.tactics  # noqa: B018
     assert build.digest != runtime.digest
     with pytest.raises(AttributeError, match="no 'kernels'"):
         build.kernels  # noqa: B018
-    with pytest.raises(ConfigError, match=r"no door 'back'. There are: build, runtime"):
+    with pytest.raises(ConfigError, match=r"no entry-point group 'back'. There are: build, runtime"):
         Session("back")
 
 
@@ -92,7 +92,7 @@ def test_one_module_at_both_doors(site: Any) -> None:
     session = Session(strict=True)
     assert (len(session.layers), len(session.launchers), len(session.tactics)) == (3, 1, 1)
     (info,) = packs(session)
-    assert info.doors == ("build", "runtime")
+    assert info.groups == ("build", "runtime")
     assert info.counts == {"layers": 1, "launchers": 1, "tactics": 1}
     assert "acme.run@1" in Session("runtime", strict=True).launchers
 

@@ -136,15 +136,22 @@ class Builder(Recorded):
         if (file := isinstance(source, (str, Path))) and not os.path.isfile(source):
             raise ModelImportError("no file" if os.path.exists(source) else "no such file", who=str(source))
         if (importer := self.importer_of(source)) is None:
-            known = ", ".join(i.format for i in self.session.active_importers()) or "none"
             who = str(source) if file else type(source).__name__
-            raise ModelImportError("no importer knows this model", who=who, why=f"formats with an importer: {known}")
+            raise self._unclaimed(who)
         name = os.fsencode(Path(source).stem).decode(errors="replace") if file else ""
         network = self.create_network(name)
         network.wanted = {k: tuple(s) for k, s in (shapes or {}).items()}
         with self._blaming(importer):
             importer.load(source, network, self.session.active_converters())
         return network
+
+    def _unclaimed(self, who: str) -> ModelImportError:
+        known = ", ".join(i.format for i in self.session.active_importers())
+        why, do = f"formats with an importer: {known or 'none'}", ""
+        if not known:
+            reason, do = self.session.why_missing(OWN, "tactix_importers")
+            why = "; ".join(filter(None, (why, reason)))
+        return ModelImportError("no importer knows this model", who=who, why=why, do=do)
 
     def importer_of(self, source: Any) -> Importer | None:
         """The first importer in use that claims a model; None if there is none.
@@ -303,7 +310,7 @@ class Builder(Recorded):
         context = CompileContext(properties, opt, config.thread_count(properties.cores))
         precisions = Precisions(config.numerics, config.layer_precisions)
         rules, tactics = self._ways(config, precisions.kinds, device.kind)
-        tactics = _of_sources(parts.tactics(tactics), config.tactic_sources)
+        tactics = self._of_sources(parts.tactics(tactics), config.tactic_sources)
         toolchain, cache = self._toolchain(device), _open_cache(config, self.logger.warning)
         link = LinkContext(device, context.threads, self.session.layers.__getitem__, warn=self.logger.warning)
         allocator = allocator_of(self.session, device) if here else None
@@ -322,6 +329,15 @@ class Builder(Recorded):
         for lower in sorted(LOWER & config.numerics - ways):
             self.logger.warning(f"{config.device} has no way to compute in {lower}: the flag changes nothing")
         return rules, tactics
+
+    def _of_sources(self, tactics: Sequence[Tactic], wanted: Collection[str] | None) -> list[Tactic]:
+        """Those of the families that are wanted; all for None. Raises ConfigError for a family that there is not."""
+        known = {t.source for t in tactics}
+        if unknown := set(wanted or ()) - known:
+            why, cure = self.session.why_missing(OWN, "tactix_tactics")
+            do = ". ".join(filter(None, (f"There are: {', '.join(sorted(known))}", cure)))
+            raise ConfigError(f"no tactic source {min(unknown)!r}", why=why, do=do)
+        return [t for t in tactics if wanted is None or t.source in wanted]
 
     def _tell_precision(self, plan: Plan, stage: Stage) -> None:
         """Warn of a build in which nothing was lowered, though that was asked for."""
@@ -381,14 +397,6 @@ class Builder(Recorded):
         found += [(k, self.session.layers.provider(k), True) for k in sorted(layers)]
         own = [Requirement(k, p.dist, p.version, p.digest, False, host_code) for k, p, host_code in found]
         return tuple(dict.fromkeys((*own, *(r for s in steps for p in s.plans for r in p.requirements))))
-
-
-def _of_sources(tactics: Sequence[Tactic], wanted: Collection[str] | None) -> list[Tactic]:
-    """Those of the families that are wanted; all for None. Raises ConfigError for a family that there is not."""
-    known = {t.source for t in tactics}
-    if unknown := set(wanted or ()) - known:
-        raise ConfigError(f"no tactic source {min(unknown)!r}", do=f"There are: {', '.join(sorted(known))}")
-    return [t for t in tactics if wanted is None or t.source in wanted]
 
 
 def _reformat(stage: Stage, node: Node) -> Candidate:

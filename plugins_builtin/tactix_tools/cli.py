@@ -112,6 +112,8 @@ def _group() -> click.Group:
             ctx.obj = session()
             if name not in known and (meant := [k for k in known if k.endswith(f".{name}")]):
                 ctx.fail(f"No such command {name!r}. A pack's tool has its name in front: {' or '.join(meant)}")
+            if all("." in k for k in known):  # none of tactix's own
+                ctx.fail(f"No such command {name!r}: {'. '.join(session().why_missing('tactix', 'tactix_tools'))}")
             return known[name].command() if name in known else None
 
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

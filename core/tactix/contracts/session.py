@@ -41,5 +41,8 @@ class SessionView(Protocol):
     def signer(self) -> Callable[[bytes], bytes] | None:
         """What signs plans that are made here; None where there is no local key."""
 
+    def why_missing(self, namespace: str, hook: str) -> tuple[str, str]:
+        """Why what a namespace gives through a hook may not be here, and the cure; empty texts for no reason."""
+
     def vouched(self, seal: Seal) -> str:
         """Why a plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged signature."""

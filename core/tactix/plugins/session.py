@@ -169,8 +169,11 @@ class Session:
         return next(filter(None, (store.vouches(seal) for store in self._own_first("trust_stores"))), "")
 
     def unasked(self) -> str:
-        """The packs whose trust stores were not asked, in words, with the cure; empty if there are none."""
-        return "; ".join(f"the trust store of {n} is not asked: {enable_cure(n)}" for n in self.inert("trust_stores"))
+        """Whose trust stores were not asked, in words, with the cure: of packs, and tactix's own if it is not here."""
+        unasked = [f"the trust store of {n} is not asked: {enable_cure(n)}" for n in self.inert("trust_stores")]
+        if not self._own("trust_stores"):
+            unasked.append(". ".join(filter(None, self.why_missing(OWN, "tactix_trust_stores"))))
+        return "; ".join(filter(None, unasked))
 
     def strangers(self) -> dict[str, Provider]:
         """Who provides the tactics and launchers that are not tactix's own, by key."""

@@ -16,7 +16,7 @@ from tactix.contracts.session import SessionView
 from tactix.plan.extents import check, size_at
 from tactix.plan.memory import plan_memory
 from tactix.plan.schema import Plan
-from tactix.plugins.identity import own_first
+from tactix.plugins.identity import OWN, own_first
 from tactix.run.memory import Weights
 from tactix.run.shapes import evaluated
 from tactix.words.dims import Env
@@ -123,7 +123,9 @@ def device_of(session: SessionView, wanted: str) -> Device:
         if wanted in (key, device.kind):
             return device
     known = ", ".join(f"{d.kind} ({key})" for key, d in session.devices.items())
-    raise ConfigError(f"no plugin provides device {wanted!r}", do=f"There are: {known or 'none'}")
+    why, cure = session.why_missing(OWN, "tactix_devices")
+    do = ". ".join(filter(None, (f"There are: {known or 'none'}", cure)))
+    raise ConfigError(f"no plugin provides device {wanted!r}", why=why, do=do)
 
 
 def _namespace(key: str) -> str:

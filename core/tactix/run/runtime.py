@@ -172,7 +172,9 @@ class Runtime(Recorded):
         try:
             device = device_of(self.session, wanted)
         except ConfigError as e:
-            raise PlanCompatibilityError("the plan cannot run here", reasons=(e.what,), do=e.do) from e
+            raise PlanCompatibilityError(
+                "the plan cannot run here", reasons=(": ".join(filter(None, (e.what, e.why))),), do=e.do
+            ) from e
         if why := device.available():
             raise PlanCompatibilityError(f"device {device.key} is not here", who=f"plan {plan.name}", reasons=(why,))
         return device

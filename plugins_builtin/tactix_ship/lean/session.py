@@ -41,6 +41,10 @@ class Session:
         """Why a plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged signature."""
         return next(filter(None, (store.vouches(seal) for store in self.trust_stores.values())), "")
 
+    def why_missing(self, namespace: str, hook: str) -> tuple[str, str]:
+        """No reason is known here: what this runtime lacks was left out when it was made."""
+        return "", ""
+
     def unasked(self) -> str:
         """Packs whose trust stores were not asked: none, as only enabled ones are here."""
         return ""

@@ -131,6 +131,7 @@ def make_session(**more: Any) -> Any:
         "trust_stores": {},
         "vouched": lambda seal: "",
         "signer": None,
+        "why_missing": lambda namespace, hook: ("", ""),
     }
     return SimpleNamespace(**{**made, **more})
 

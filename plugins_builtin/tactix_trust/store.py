@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tactix.contracts.trust import Seal
+from tactix.contracts.trust import LOCAL, Seal
 from tactix.words.errors import PlanFormatError, UntrustedPlan
 from tactix_trust.book import read
 from tactix_trust.environment import known_keys, signing_key
@@ -17,7 +17,7 @@ DOMAIN = b"tactix plan signature 1\n"
 class LocalStore:
     """Plans made here are signed by the local key, which is made when there is none."""
 
-    key = "local"
+    key = LOCAL
 
     def sign(self, digest: bytes) -> bytes:
         """By the local key. Raises ConfigError."""

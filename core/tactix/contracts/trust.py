@@ -9,6 +9,9 @@ from typing import Protocol
 
 from tactix.words.errors import ConfigError
 
+LOCAL = "local"
+"""The key of the trust store that signs what is made here."""
+
 
 class OnUntrusted(enum.StrEnum):
     """What becomes of a plan that brings code, for a processor or a GPU, which is not trusted.
@@ -45,7 +48,7 @@ class Seal:
 
 
 class TrustStore(Protocol):
-    """Thread-safe. ``key``: its name; what is built here is signed by the one called ``local``."""
+    """Thread-safe. ``key``: its name; what is built here is signed by the one called LOCAL."""
 
     key: str
 

@@ -16,6 +16,7 @@ from tactix import __version__
 from tactix.contracts.region import STRUCTURAL
 from tactix.contracts.rule import AnyOf, Op, Rule
 from tactix.contracts.tactic import Tactic
+from tactix.contracts.trust import LOCAL
 from tactix.plugins import loader
 from tactix.plugins.hookspecs import HOOKS, AllHooks, RuntimeHooks
 from tactix.plugins.identity import OWN, Provider, called, check_namespace, own_first
@@ -102,8 +103,8 @@ class Session:
 
     @property
     def signer(self) -> Callable[[bytes], bytes] | None:
-        """What signs plans that are made here; None if there is no trust store called ``local``."""
-        local = self.trust_stores.get("local")
+        """What signs plans that are made here; None if there is no trust store called LOCAL."""
+        local = self.trust_stores.get(LOCAL)
         return local.sign if local else None
 
     @property

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import tactix
 from tactix.contracts.flavour import DEFAULT, Flavour
+from tactix.contracts.trust import LOCAL
 from tactix.plan.schema import Plan
 from tactix.words.errors import ConfigError, PluginError
 
@@ -34,7 +35,7 @@ class Session:
     @property
     def signer(self) -> Callable[[bytes], bytes] | None:
         """What signs plans that are made here; None in a guest, whose host has the keys."""
-        local = self.trust_stores.get("local")
+        local = self.trust_stores.get(LOCAL)
         return local.sign if local else None
 
     def vouched(self, seal: Any) -> str:

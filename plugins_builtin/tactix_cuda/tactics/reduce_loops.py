@@ -16,8 +16,7 @@ from tactix_codegen.cuda import scalar, text
 from tactix_codegen.cuda.fused import Around
 from tactix_codegen.cuda.scalar import CudaEmitter
 from tactix_codegen.cuda.text import BLOCK, Args
-from tactix_cpu.tactics.reduce.loops import OPERATIONS
-from tactix_cpu.tactics.reduce.tactic import KEPT, REDUCED
+from tactix_codegen.operations.reduce import KEPT, REDUCED, Operation
 
 _ACROSS = 32
 """Threads side by side in a block of columns."""
@@ -28,9 +27,9 @@ _SHARED = 32768
 class Reduction:
     """``space``: strides of the operands before the anchor, of the outputs, and of the operands behind."""
 
-    def __init__(self, args: Args, name: str, space: Space, around: Around, ctx: CompileContext) -> None:
+    def __init__(self, args: Args, operation: Operation, space: Space, around: Around, ctx: CompileContext) -> None:
         self.args, self.space, self.around, self.ctx = args, space, around, ctx
-        self.operation = OPERATIONS[name]
+        self.operation = operation
         self.kept = [i for i, t in enumerate(space.tags) if t == KEPT]
         self.reduced = [i for i, t in enumerate(space.tags) if t == REDUCED]
         self.length: Dim = dims.prod(space.sizes[i] for i in self.reduced)
@@ -57,10 +56,10 @@ class Reduction:
 
     def _join(self) -> str:
         """The structure that joins two accumulators."""
-        forms = {"tx_hmax": "TX_MAX({a}, {b})", "tx_hmin": "TX_MIN({a}, {b})"}
+        join = self.operation.join
         if self.wide == "float":
-            forms = {"tx_hmax": "tx_fmax({a}, {b})", "tx_hmin": "tx_fmin({a}, {b})"}
-        form = forms.get(self.operation.lanes, self.operation.scalar).format(a="a", b="b")
+            join = {"max": "tx_fmax({a}, {b})", "min": "tx_fmin({a}, {b})"}.get(self.operation.name, join)
+        form = join.format(a="a", b="b")
         method = f"TX_INLINE {self.wide} join({self.wide} a, {self.wide} b) {{ return {form}; }}"
         return block("struct TX_NAME(op)", method) + ";"
 

@@ -13,39 +13,27 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Epilogue, Operand
 from tactix_codegen.c.space import Space
 from tactix_codegen.c.text import Args, block, loop
+from tactix_codegen.operations.reduce import REDUCED, Operation
 
 _WAYS = 4
 """Independent accumulators that hide the latency of an addition."""
 
 
 @dataclass(frozen=True)
-class Operation:
-    """``vector``, ``scalar``: how an element ``b`` joins an accumulator ``a``. ``lanes``: a vector to a number.
+class Vectors:
+    """``join``: how a vector ``b`` joins an accumulator ``a``; ``lanes``: a vector to a number."""
 
-    ``start``: the accumulator's first value (``lowest`` and ``highest`` of the dtype for integers). ``mean``: divide by
-    the number of elements at the end.
-    """
-
-    vector: str
-    scalar: str
+    join: str
     lanes: str
-    start: float
-    mean: bool = False
 
 
-_SUM = Operation("{a} + {b}", "{a} + {b}", "tx_hsum", 0.0)
-_MEAN = Operation("{a} + {b}", "{a} + {b}", "tx_hsum", 0.0, mean=True)
-_MAX = Operation("tx_max({a}, {b})", "TX_MAX({a}, {b})", "tx_hmax", -float("inf"))
-OPERATIONS = {
-    "ReduceSum": _SUM,
-    "ReduceMean": _MEAN,
-    "ReduceMax": _MAX,
-    "ReduceMin": Operation("tx_min({a}, {b})", "TX_MIN({a}, {b})", "tx_hmin", float("inf")),
-    "ReduceProd": Operation("{a} * {b}", "{a} * {b}", "tx_hprod", 1.0),
-    "GlobalAveragePool": _MEAN,
-    "WideGlobalAveragePool": _MEAN,
-    "GlobalMaxPool": _MAX,
+_VECTORS = {
+    "sum": Vectors("{a} + {b}", "tx_hsum"),
+    "prod": Vectors("{a} * {b}", "tx_hprod"),
+    "max": Vectors("tx_max({a}, {b})", "tx_hmax"),
+    "min": Vectors("tx_min({a}, {b})", "tx_hmin"),
 }
+"""By the operation's name."""
 
 
 @dataclass
@@ -66,11 +54,12 @@ class Reduction:
     whole_blocks: bool
 
     def __post_init__(self) -> None:
+        self.vector = _VECTORS[self.operation.name]
         self.source = self.args.node.given[0].spec.dtype
         self.x = self.args.input(0)
         self.outputs = [self.args.output(j) for j in range(len(self.args.node.outputs))]
-        self.kept = [i for i, t in enumerate(self.space.tags) if t != "reduced"]
-        self.reduced = [i for i, t in enumerate(self.space.tags) if t == "reduced"]
+        self.kept = [i for i, t in enumerate(self.space.tags) if t != REDUCED]
+        self.reduced = [i for i, t in enumerate(self.space.tags) if t == REDUCED]
 
     def vectors(self, lanes: int) -> list[str]:
         """Body for floats up to 32 bits."""
@@ -96,7 +85,7 @@ class Reduction:
         return text
 
     def _join(self, a: str, b: str) -> str:
-        return self.operation.vector.format(a=a, b=b)
+        return self.vector.join.format(a=a, b=b)
 
     def _start(self) -> str:
         return f"tx_splat({c_scalar.float_literal(self.operation.start)})"
@@ -151,7 +140,7 @@ class Reduction:
         start = f"const {c_text.ctype(self.source)}* p = {self.x} + {self._offset(0, outer)} + r * {step};"
         return [
             "float part[TX_LANES] = {0};",
-            loop("r", "0", run, start, *self._row(), f"part[r] = {self.operation.lanes}(s0);"),
+            loop("r", "0", run, start, *self._row(), f"part[r] = {self.vector.lanes}(s0);"),
             *self._finish("tx_load_f32(part)", outer, "0", run),
         ]
 
@@ -250,7 +239,7 @@ class Reduction:
         acc = [f"{wide} s = {first};"]
         place = f"{self.x}[{self.args.sum(self._offset(0, self.kept), self._offset(0, self.reduced))}]"
         element = f"({wide}){c_scalar.element(self.source, place)}"
-        join = self.operation.scalar.format(a="s", b="v")
+        join = self.operation.join.format(a="s", b="v")
         acc.append(self._over_reduced(self.reduced, [f"const {wide} v = {element};", f"s = {join};"]) or "")
         body = [*([self._decode("o", self.kept)] if self.kept else []), *acc, *self._element_result(wide)]
         return [c_text.split(self._size(self.kept)), loop("o", "lo", "hi", *body)]

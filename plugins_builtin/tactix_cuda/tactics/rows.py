@@ -21,13 +21,13 @@ from tactix.words.errors import ShapeError
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Operand
 from tactix_codegen.c.scalar import float_literal
-from tactix_codegen.c.space import Space, collapse
+from tactix_codegen.c.space import Space
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import fused, scalar, text
 from tactix_codegen.cuda.fused import Around
 from tactix_codegen.cuda.text import Args
-from tactix_cpu.tactics.norm import norm as c_norm
-from tactix_cpu.tactics.norm.rows import OUTER, ROW
+from tactix_codegen.operations import rows
+from tactix_codegen.operations.rows import ROW
 
 FLOATS = (DType.FP32, DType.FP16, DType.BF16)
 _REGISTERS = 32
@@ -44,7 +44,7 @@ def tactics() -> list[Tactic]:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Work:
     """``space``: strides of the node's outputs, then of ``operands``, by variable; then of the parameters.
 
     ``parameters``: given inputs that hold scale and bias. An operand stands in ``order`` as (before, variable).
@@ -60,7 +60,7 @@ class Plan:
         return (self.around.before if key[0] else self.around.after)[key[1]]
 
 
-def plan_of(node: Node) -> Plan | Reject:
+def work_of(node: Node) -> Work | Reject:
     """How the node's tensor falls into rows, or why it does not."""
     found = fused.around(node)
     if isinstance(found, Reject):
@@ -72,7 +72,7 @@ def plan_of(node: Node) -> Plan | Reject:
         return Reject("a parameter is not of f32, f16 or bf16")
     order = (*((True, v) for v in found.before), *((False, v) for v in found.after))
     try:
-        return Plan(found, _space(node, found, order, parameters), order, parameters)
+        return Work(found, _space(node, found, order, parameters), order, parameters)
     except ShapeError as e:
         return Reject(e.what)
 
@@ -80,100 +80,80 @@ def plan_of(node: Node) -> Plan | Reject:
 def _space(node: Node, found: Around, order: Sequence[tuple[bool, int]], parameters: Sequence[int]) -> Space:
     """Loops over the rows and along them. Raises ShapeError."""
     assert node.anchor is not None
-    shape, name, rank = found.shape, node.anchor.layer.name, len(found.shape)
+    shape = found.shape
     operands = [(found.before if first else found.after)[v].strides for first, v in order]
-    strides = [c_text.contiguous_strides(shape), *operands]
-    if name in ("InstanceNormalization", "GroupNormalization"):
-        groups: Dim = shape[1] if name == "InstanceNormalization" else node.anchor.attrs.num_groups
-        strides += [(0, 1, *(0 for _ in shape[2:]))] * len(parameters)
-        sizes = (shape[0], groups, dims.floordiv(shape[1], groups), *shape[2:])
-        tags = [OUTER, OUTER] + [ROW] * (rank - 1)
-        return _with_row(collapse(sizes, [c_norm._grouped(s, shape, groups) for s in strides], tags))
-    strides += [c_text.broadcast_strides(node.given[i].spec.shape, shape) for i in parameters]
-    axis = node.anchor.attrs.axis % rank
-    end = axis + 1 if name.endswith("Softmax") else rank
-    loops = [*range(axis), *range(end, rank), *range(axis, end)]
-    tags = [ROW if axis <= i < end else OUTER for i in loops]
-    return _with_row(collapse([shape[i] for i in loops], [[s[i] for i in loops] for s in strides], tags))
-
-
-def _with_row(space: Space) -> Space:
-    """With a row of one element where the row's axes all have length 1."""
-    if space.tags[-1] == ROW:
-        return space
-    if space.tags == (None,):
-        return Space((1,), space.strides, (ROW,))
-    return Space((*space.sizes, 1), tuple((*s, 1) for s in space.strides), (*space.tags, ROW))
+    of_parameters = [rows.parameter_strides(node.anchor, node.given[i].spec.shape, shape) for i in parameters]
+    return rows.space(node.anchor, shape, [c_text.contiguous_strides(shape), *operands, *of_parameters])
 
 
 class RowsTactic(Tactic):
     """Knob: ``threads`` that share a row."""
 
     key = "tactix.cuda_rows@1"
-    implements = ("tactix.Softmax@1", "tactix.LogSoftmax@1", *c_norm.NormTactic.implements)
+    implements = (*rows.SOFTMAXES, *rows.NORMALIZATIONS)
     device = "cuda"
     source = "cuda_c"
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        plan = plan_of(node)
-        if isinstance(plan, Reject):
-            return plan
-        length = _length(plan.space)
+        work = work_of(node)
+        if isinstance(work, Reject):
+            return work
+        length = _length(work.space)
         if not isinstance(length, int):
-            return [Variant.of(threads=t) for t in ((1, 32) if _columns(plan) else (32, 256))]
-        width = _width(plan, node)
+            return [Variant.of(threads=t) for t in ((1, 32) if _columns(work) else (32, 256))]
+        width = _width(work, node)
         busy = [t for t in (32, 128, 256, 512, _LARGEST) if t == 32 or t * width < 2 * length]
         kept = [t for t in busy if -(-length // (t * width)) * width <= _REGISTERS]
-        own = [1] if _columns(plan) or length <= _SHORT else []
+        own = [1] if _columns(work) or length <= _SHORT else []
         return [Variant.of(threads=t) for t in [*own, *(kept[: 2 - len(own)] or [_LARGEST])]]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        seconds, plan = text.traffic(node, variant, ctx), plan_of(node)
-        if seconds is None or isinstance(plan, Reject):
+        seconds, work = text.traffic(node, variant, ctx), work_of(node)
+        if seconds is None or isinstance(work, Reject):
             return seconds
-        length, threads = text.known(_length(plan.space), ctx), int(variant.knob("threads"))
-        if threads == 1 or _columns(plan):
+        length, threads = text.known(_length(work.space), ctx), int(variant.knob("threads"))
+        if threads == 1 or _columns(work):
             return seconds * (1 if threads == 1 else 4)
         return seconds * (1 + threads / 1e5 if length <= 32 * threads else length / (32 * threads))
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        plan = plan_of(node)
-        assert isinstance(plan, Plan)
+        work = work_of(node)
+        assert isinstance(work, Work)
         assert node.anchor is not None
-        rows = Rows(Args(node), plan, int(variant.knob("threads")))
+        writer = Rows(Args(node), work, int(variant.knob("threads")))
         name = node.anchor.layer.name
         if name.endswith("Softmax"):
-            statistics = _softmax(rows, name == "LogSoftmax")
+            statistics = _softmax(writer, name == "LogSoftmax")
         else:
-            statistics = _normal(rows, name != "RMSNormalization", node.anchor.attrs.epsilon)
-        body = rows.body(*statistics)
-        return text.kernel(rows.args, body, ctx, rows.blocks, threads=rows.block, more=("block.cuh",))
+            statistics = _normal(writer, name != "RMSNormalization", node.anchor.attrs.epsilon)
+        body = writer.body(*statistics)
+        return text.kernel(writer.args, body, ctx, writer.blocks, threads=writer.block, more=("block.cuh",))
 
 
-def _columns(plan: Plan) -> bool:
+def _columns(work: Work) -> bool:
     """Whether neighbours in memory belong to different rows."""
-    return plan.space.strides[0][-1] != 1
+    return work.space.strides[0][-1] != 1
 
 
 def _length(space: Space) -> Dim:
     return dims.prod(s for s, t in zip(space.sizes, space.tags, strict=True) if t == ROW)
 
 
-def _width(plan: Plan, node: Node) -> int:
+def _width(work: Work, node: Node) -> int:
     """Neighbours of a row that a thread takes at once."""
-    types = [node.given[plan.operand(k).index].spec.dtype for k in plan.order]
-    types += [node.given[i].spec.dtype for i in plan.parameters]
-    first, *rest = plan.space.strides
+    types = [node.given[work.operand(k).index].spec.dtype for k in work.order]
+    types += [node.given[i].spec.dtype for i in work.parameters]
+    first, *rest = work.space.strides
     moves = [*((v.spec.dtype, first) for v in node.outputs), *zip(types, rest, strict=True)]
-    return text.vector_width(plan.space.sizes[-1], moves) if first[-1] == 1 else 1
+    return text.vector_width(work.space.sizes[-1], moves) if first[-1] == 1 else 1
 
 
 class Rows:
     """The text of one kernel. ``x`` is the element of a row, ``p0``.. the parameters beside it."""
 
-    def __init__(self, args: Args, plan: Plan, threads: int) -> None:
-        self.args, self.plan, self.threads = args, plan, threads
-        self.space, self.width = plan.space, _width(plan, args.node)
+    def __init__(self, args: Args, work: Work, threads: int) -> None:
+        self.args, self.work, self.threads = args, work, threads
+        self.space, self.width = work.space, _width(work, args.node)
         self.outer = [i for i, t in enumerate(self.space.tags) if t != ROW]
         self.inner = [i for i, t in enumerate(self.space.tags) if t == ROW]
         self.length = _length(self.space)
@@ -256,25 +236,25 @@ class Rows:
     def _operands(self, before: bool, tag: str) -> tuple[list[str], dict[int, str]]:
         loads: list[str] = []
         leaves = {}
-        for position, key in enumerate(self.plan.order, 1):
+        for position, key in enumerate(self.work.order, 1):
             if key[0] == before:
-                more, leaves[key[1]] = self._fetch(f"{tag}{key[1]}", self.plan.operand(key).index, position)
+                more, leaves[key[1]] = self._fetch(f"{tag}{key[1]}", self.work.operand(key).index, position)
                 loads += more
         return loads, leaves
 
     def _loads(self) -> list[str]:
         """The anchor's first input, into ``v``."""
-        around = self.plan.around
+        around = self.work.around
         loads, leaves = self._operands(True, "a")
         code = scalar.emit([around.source], leaves, around.dtypes, "s")
         return [*loads, *text.lanes(self.width, *code.statements, f"{self._kept()} = {code.results[0]};")]
 
     def _finish(self, value: Callable[[str], str]) -> list[str]:
         """The anchor's result, what follows it, and the stores."""
-        around, base = self.plan.around, 1 + len(self.plan.order)
+        around, base = self.work.around, 1 + len(self.work.order)
         loads, leaves = self._operands(False, "b")
         named = []
-        for k, index in enumerate(self.plan.parameters):
+        for k, index in enumerate(self.work.parameters):
             more, name = self._fetch(f"p{k}", index, base + k)
             loads += more
             named.append(f"const float f{k} = {name};")
@@ -289,23 +269,23 @@ class Rows:
         return [*loads, *arrays, *text.lanes(self.width, *heads, *code.statements, *sets), *stores]
 
 
-def _softmax(rows: Rows, log: bool) -> tuple[list[str], Callable[[str], str]]:
+def _softmax(writer: Rows, log: bool) -> tuple[list[str], Callable[[str], str]]:
     """Statements and the result, as ``Rows.body`` takes them."""
-    top = rows.reduce("top", "tx_largest", "-TX_INF", "x")
-    keep = not log and rows.steps > 0 and not rows.plan.around.reads_source
-    total = rows.reduce("total", "tx_sum", "0.0f", "expf(x - top)", keep)
+    top = writer.reduce("top", "tx_largest", "-TX_INF", "x")
+    keep = not log and writer.steps > 0 and not writer.work.around.reads_source
+    total = writer.reduce("total", "tx_sum", "0.0f", "expf(x - top)", keep)
     if log:
         return [*top, *total, "const float scale = logf(total);"], lambda x: f"{x} - top - scale"
     form = "{x} * scale" if keep else "expf({x} - top) * scale"
     return [*top, *total, "const float scale = 1.0f / total;"], lambda x: form.format(x=x)
 
 
-def _normal(rows: Rows, centre: bool, epsilon: float) -> tuple[list[str], Callable[[str], str]]:
+def _normal(writer: Rows, centre: bool, epsilon: float) -> tuple[list[str], Callable[[str], str]]:
     """Statements and the result, as ``Rows.body`` takes them."""
-    mean = [*rows.reduce("mean", "tx_sum", "0.0f", "x"), f"mean /= (float){rows.n};"] if centre else []
+    mean = [*writer.reduce("mean", "tx_sum", "0.0f", "x"), f"mean /= (float){writer.n};"] if centre else []
     term = "(x - mean) * (x - mean)" if centre else "x * x"
-    squares = rows.reduce("squares", "tx_sum", "0.0f", term)
-    root = f"const float scale = 1.0f / sqrtf(squares / (float){rows.n} + {float_literal(epsilon)});"
-    factors = "".join(f" {op} f{k}" for k, op in zip(range(len(rows.plan.parameters)), "*+", strict=False))
+    squares = writer.reduce("squares", "tx_sum", "0.0f", term)
+    root = f"const float scale = 1.0f / sqrtf(squares / (float){writer.n} + {float_literal(epsilon)});"
+    factors = "".join(f" {op} f{k}" for k, op in zip(range(len(writer.work.parameters)), "*+", strict=False))
     form = "({x} - mean) * scale" if centre else "{x} * scale"
     return [*mean, *squares, root], lambda x: form.format(x=x) + factors

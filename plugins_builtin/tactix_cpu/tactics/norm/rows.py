@@ -16,8 +16,7 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Epilogue
 from tactix_codegen.c.space import Space
 from tactix_codegen.c.text import Args, block, loop
-
-OUTER, ROW = "outer", "row"
+from tactix_codegen.operations.rows import OUTER
 
 
 @dataclass

@@ -6,6 +6,7 @@ Along the last axis, short rows stay in registers. NaN anywhere in a row makes a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
@@ -17,7 +18,8 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Epilogue, Operand, epilogue
 from tactix_codegen.c.space import Space, collapse
 from tactix_codegen.c.text import block, loop
-from tactix_cpu.tactics.norm.rows import OUTER, ROW, Rows
+from tactix_codegen.operations.rows import OUTER, ROW, SOFTMAXES
+from tactix_cpu.tactics.norm.rows import Rows
 
 _IN_REGISTERS = 12
 """Vectors of a row that are kept in registers at most."""
@@ -29,34 +31,49 @@ def tactics() -> list[Tactic]:
     return [SoftmaxTactic()]
 
 
+@dataclass(frozen=True)
+class Work:
+    """``space``: loops before, along and after the axis; ``log``: whether the logarithm is the result."""
+
+    space: Space
+    epilogue: Epilogue
+    log: bool
+
+
+def work_of(node: Node) -> Work | Reject:
+    """What a node has the kernel do, or why it cannot."""
+    if node.given[0].spec.dtype not in (DType.FP32, DType.FP16, DType.BF16):
+        return Reject(f"no softmax of {node.given[0].spec.dtype.value} in C")
+    found = epilogue(node)
+    if isinstance(found, Reject):
+        return found
+    assert node.anchor is not None
+    return Work(_space(node, found), found, node.anchor.layer.name == "LogSoftmax")
+
+
 class SoftmaxTactic(Tactic):
     """Linear format; f32, f16 and bf16."""
 
     key = "tactix.c_softmax@1"
-    implements = ("tactix.Softmax@1", "tactix.LogSoftmax@1")
+    implements = SOFTMAXES
     source = "c"
     by_signature = True
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        if node.given[0].spec.dtype not in (DType.FP32, DType.FP16, DType.BF16):
-            return Reject(f"no softmax of {node.given[0].spec.dtype.value} in C")
-        found = epilogue(node)
-        return found if isinstance(found, Reject) else [Variant()]
+        work = work_of(node)
+        return work if isinstance(work, Reject) else [Variant()]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         return c_text.traffic(node, variant, ctx, 6e9)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        found = epilogue(node)
-        assert isinstance(found, Epilogue)
-        assert node.anchor is not None
+        work = work_of(node)
+        assert isinstance(work, Work)
         args = c_text.Args(node)
-        log = node.anchor.layer.name == "LogSoftmax"
-        space = _space(node, found)
-        if space.tags[-1] == _INNER:
-            body = _Columns(args, space, found, log).body()
+        if work.space.tags[-1] == _INNER:
+            body = _Columns(args, work.space, work.epilogue, work.log).body()
         else:
-            body = _rows(Rows(args, space, found, ()), log, ctx.device.lanes)
+            body = _rows(Rows(args, work.space, work.epilogue, ()), work.log, ctx.device.lanes)
         return c_text.kernel(args, body, ctx)
 
 

@@ -21,8 +21,8 @@ from tactix_codegen.c.space import Space
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import scalar, text
 from tactix_codegen.cuda.text import Args
-from tactix_cpu.tactics.pointwise import tactic as c_pointwise
-from tactix_cpu.tactics.pointwise.tactic import Group, whole_group
+from tactix_codegen.operations import pointwise
+from tactix_codegen.operations.pointwise import Group
 
 
 def tactics() -> list[Tactic]:
@@ -32,7 +32,7 @@ def tactics() -> list[Tactic]:
 
 def group_of(node: Node) -> Group | Reject:
     """What to compute; or why this tactic cannot."""
-    group = whole_group(node)
+    group = pointwise.group_of(node)
     if isinstance(group, Reject):
         return group
     reason = scalar.why_not(group.program.results, group.dtypes)
@@ -53,7 +53,7 @@ class PointwiseTactic(Tactic):
             return group
         formats = [LINEAR, NHWC] if len(group.shape) >= 3 else [LINEAR]
         try:
-            return [v for f in formats for v in c_pointwise._variants(node, group, f)]
+            return [v for f in formats for v in pointwise.variants(node, group, f)]
         except ShapeError as e:
             return Reject(e.what)
 
@@ -63,8 +63,7 @@ class PointwiseTactic(Tactic):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         group = group_of(node)
         assert isinstance(group, Group)
-        space, _ = c_pointwise._space(node, group, variant)
-        writer = _Writer(Args(node), group, space)
+        writer = _Writer(Args(node), group, pointwise.loops(node, group, variant).space)
         return text.kernel(writer.args, writer.body(), ctx, text.blocks(writer.threads))
 
 

@@ -12,12 +12,12 @@ from tactix.words.dims import Dim, Shape, prod, symbols
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import LINEAR, NHWC, Format
-from tactix_codegen.c.convolution import Geometry, geometry
 from tactix_codegen.c.epilogue import Epilogue, Operand, anchor_spec, epilogue
 from tactix_codegen.c.text import broadcast_strides
 from tactix_codegen.c.tile import with_term
 from tactix_codegen.cuda import results
 from tactix_codegen.cuda.text import Args
+from tactix_codegen.operations.convolution import Geometry, geometry
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject, Variant
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, Format
-from tactix_codegen.c.convolution import Geometry, geometry
 from tactix_codegen.c.epilogue import Epilogue, Operand, anchor_spec, epilogue
 from tactix_codegen.c.text import Args, block, load, loop, splat, store
+from tactix_codegen.operations.convolution import Geometry, geometry
 from tactix_cpu.tactics import dot_tile as byte
 from tactix_cpu.tactics.dot_tile import Dot
 

@@ -12,11 +12,11 @@ from tactix.contracts.tactic import Reject
 from tactix.words.dims import Dim, Shape, ceildiv, prod
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, Format
-from tactix_codegen.c.convolution import Geometry, geometry
 from tactix_codegen.c.epilogue import Epilogue, Operand, epilogue
 from tactix_codegen.c.scalar import keeps_zero
 from tactix_codegen.c.text import Args, load, splat, store
 from tactix_codegen.c.tile import flat, is_row_major, with_term
+from tactix_codegen.operations.convolution import Geometry, geometry
 
 PATTERNS = 5
 """Most kinds of tiles in a row; each is a function of its own."""

@@ -9,7 +9,7 @@ PYTEST_ARGS ?=
 WORKERS := -n auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test masks sanitize clean
+.PHONY: help venv demo test masks docs sanitize clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test: $(VENV)/.test ## all tests, linters and type checks
 
 masks: $(VENV)/.test ## the tests that depend on the processor again, as older ones run them
 	$(PY) tests/masks.py $(WORKERS)
+
+docs: $(VENV)/.docs ## the documents as a site in build/site; a warning is an error
+	$(PY) -m mkdocs build --strict
 
 sanitize: $(VENV)/.test ## the tests of every CUDA kernel under NVIDIA's compute-sanitizer (needs a GPU and the CUDA toolkit)
 	$(PY) tests/gpu/sanitize.py
@@ -54,6 +57,10 @@ $(VENV)/.base: pyproject.toml $(VENV)/.made
 
 $(VENV)/.demo: $(VENV)/.base
 	@$(PIP) 'onnxruntime>=1.20' || echo "ONNX Runtime cannot be installed: going on without the comparison"
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.base
+	@$(PIP) --editable '.[docs]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.base

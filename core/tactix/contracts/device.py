@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tactix.contracts.allocator import Allocator
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.words.errors import InvalidArgument
 
@@ -147,7 +148,7 @@ class Device:
         for address, array in pairs:
             self.copy_in(address, array)
 
-    def exchange(self, allocator: Any) -> Exchange:
+    def exchange(self, allocator: Allocator) -> Exchange:
         """For one context. ``allocator``: of memory to pass arrays through. Not asked for with ``host_memory``."""
         raise NotImplementedError(f"{self.key}: exchange")
 

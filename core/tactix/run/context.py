@@ -7,7 +7,7 @@ import numbers
 import operator
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -21,6 +21,9 @@ from tactix.run.shapes import shape_of, solve
 from tactix.words.dims import Shape, show
 from tactix.words.error_recorder import Recorded, recording
 from tactix.words.errors import AllocationError, ExecutionError, InvalidArgument, ShapeError, TactixError
+
+Addressed = Callable[[list[int]], None]
+"""What runs at the addresses of inputs and outputs."""
 
 BOUND = 8
 """Shapes that stay linked in a context."""
@@ -57,7 +60,7 @@ class ExecutionContext(Recorded):
         self._user_memory = False
         device = program.device
         self._exchange = None if device.host_memory else device.exchange(program.allocator)
-        self._later: tuple[Any, list[int], dict[str, Any]] | None = None
+        self._later: tuple[tuple[Bound, Memory], list[int], dict[str, Any]] | None = None
         self.closed, self._cached = False, 0
         self._multiples = [max(device.alignment, min(8, io.dtype.itemsize)) for io in (*plan.inputs, *plan.outputs)]
         self._state = threading.RLock()
@@ -238,7 +241,7 @@ class ExecutionContext(Recorded):
             queue.submit(partial(self._run_later, *later))
         return True
 
-    def _settled(self) -> tuple[Any, list[int], dict[str, Any]]:
+    def _settled(self) -> tuple[tuple[Bound, Memory], list[int], dict[str, Any]]:
         """A run at the addresses as they are; kept for as long as nothing is set. Raises as ``execute_async_v3``."""
         with self._state:
             active = self._active or self._activated(self._shapes)
@@ -288,7 +291,7 @@ class ExecutionContext(Recorded):
             raise AllocationError("no memory for inputs and outputs", who=self.name, why=str(e)) from None
         return outputs
 
-    def _prepared(self, shapes: list[tuple[int, ...]]) -> tuple[Any, Any]:
+    def _prepared(self, shapes: list[tuple[int, ...]]) -> tuple[Sequence[tuple[tuple[int, ...], Any]], Addressed]:
         """What outputs of these input shapes will be, and what runs at addresses."""
         bound, memory = (self._active if shapes == self._shapes else None) or self._activated(shapes)
         return bound.results, partial(bound.run, memory=memory)

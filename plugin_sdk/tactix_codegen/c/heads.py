@@ -33,7 +33,11 @@ class Matrices:
     def pointer(self, args: Args, item: str, count: Shape) -> str:
         """C text of where the matrix of the row-major ``item`` over ``count``, to which these broadcast, begins."""
         strides = tuple(0 if n == 1 else s for n, s in zip(self.count, self.strides, strict=True))
-        return args.sum(args.input(self.index), str(self.start), row_offset(f"({item})", count, strides, args))
+        return args.sum(
+            args.input(self.index),
+            str(self.start),
+            row_offset(item if item.isidentifier() else f"({item})", count, strides, args),
+        )
 
 
 @dataclass(frozen=True)
@@ -72,10 +76,10 @@ class Heads:
 
     def place(self, args: Args, item: str, row: str) -> tuple[str, str]:
         """C text of the row of results, and of the first column, of a head's query ``row``."""
-        s = args.dim(self.s)
+        s = args.size("S", self.s)
         if not self.tokens:
             return f"{item} * {s} + {row}", "0"
-        heads = args.dim(self.lead[1])
+        heads = args.size("HEADS", self.lead[1])
         return f"{item} / {heads} * {s} + {row}", f"{item} % {heads} * {self.e}"
 
 

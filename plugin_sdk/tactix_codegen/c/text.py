@@ -14,6 +14,8 @@ Every name is a typed pointer or an ``int64_t``; offsets between dims are comput
 from __future__ import annotations
 
 import functools
+import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from importlib import resources
 
@@ -24,9 +26,13 @@ from tactix.contracts.tactic import CompileContext, Variant
 from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, ShapeError
+from tactix.words.errors import DTypeError, InternalError, ShapeError
+from tactix_codegen.layout import folded
 
 LAUNCHER = "tactix.cpu.elf@1"
+_WORD = re.compile(r"\w+")
+COMMENT = 96
+"""Columns of comments in kernels."""
 
 _CTYPES = {
     DType.FP64: "double", DType.FP32: "float", DType.FP16: "uint16_t", DType.BF16: "uint16_t",
@@ -72,6 +78,7 @@ class Args:
         self.constants: dict[str, Packed] = {}
         self._args: dict[Arg, str] = {}
         self._types: dict[str, str] = {}
+        self._sizes: dict[str, Dim] = {}
 
     def _add(self, arg: Arg, name: str, ctype_: str) -> str:
         if arg not in self._args:
@@ -115,6 +122,16 @@ class Args:
         count = sum(a.kind == "scalar" for a in self._args)
         return self._add(art.scalar(d), f"{self.prefix}d{count}", "int64_t")
 
+    def size(self, name: str, d: Dim) -> str:
+        """``name`` itself, which the kernel declares as that dim: for sizes that readers should know by a name.
+
+        Raises InternalError for a name that stands for another dim already.
+        """
+        if self._sizes.setdefault(name, d) != d:
+            raise InternalError(f"{name} stands for {self._sizes[name]} and for {d}", who=self.node.name)
+        self.dim(d)
+        return name
+
     def fault(self) -> str:
         """Pointer to the record in which ``tx_index`` reports an index that is out of range."""
         return self._add(art.fault(), "fault", "int64_t*")
@@ -123,12 +140,23 @@ class Args:
         """For kernels of several launches, see ``launches``: the name of the launch's number."""
         return self._add(Arg("phase", value), "phase", "int64_t")
 
-    def declarations(self) -> list[str]:
-        """One C declaration for each name, to stand at the head of the function."""
-        return [
-            f"{self._types[n]} {'' if self._types[n].endswith('*') else 'const '}{n} = ({self._types[n]})a[{i}];"
-            for i, n in enumerate(self._args.values())
-        ]
+    def declarations(self, text: str) -> list[str]:
+        """One C declaration for each name that ``text`` uses, to stand at the head of the function."""
+        sizes = self.size_declarations(text)
+        used = set(_WORD.findall("\n".join([text, *sizes])))
+        return [*(self._declaration(n, i) for i, n in enumerate(self._args.values()) if n in used), *sizes]
+
+    def _declaration(self, name: str, index: int) -> str:
+        kind = self._types[name]
+        return f"{kind} {name} = ({kind})a[{index}];" if kind.endswith("*") else f"const {kind} {name} = a[{index}];"
+
+    def size_declarations(self, text: str) -> list[str]:
+        """Of the names that ``size`` gave and ``text`` uses: one enumeration of known ones, then the others."""
+        used = set(_WORD.findall(text))
+        sizes = {name: d for name, d in self._sizes.items() if name in used}
+        known = ", ".join(f"{name} = {d}" for name, d in sizes.items() if isinstance(d, int))
+        others = [f"const int64_t {name} = {self.dim(d)};" for name, d in sizes.items() if not isinstance(d, int)]
+        return [*([f"enum {{ {known} }};"] if known else []), *others]
 
     def launches(self, phases: int = 1) -> tuple[Launch, ...]:
         """One launch with the arguments in order; with ``phase`` used, one per phase, in order, a barrier between."""
@@ -136,7 +164,8 @@ class Args:
             Launch(tuple(art.scalar(p) if a.kind == "phase" else a for a in self._args)) for p in range(phases)
         )
 
-    def sum(self, *terms: str) -> str:
+    @staticmethod
+    def sum(*terms: str) -> str:
         """``a + b + c`` without zeros."""
         return " + ".join(t for t in terms if t != "0") or "0"
 
@@ -149,13 +178,29 @@ class Args:
         return " + ".join(terms) or "0"
 
 
+def times(count: int, size: str) -> str:
+    """``count * size`` as C, without a factor 1; ``0`` for none."""
+    return "0" if count == 0 else size if count == 1 else f"{count} * {size}"
+
+
+def comment(text: str) -> str:
+    """A comment of C, of as many lines as it needs."""
+    lines = textwrap.wrap(text, COMMENT)
+    return "/* " + "\n * ".join(lines) + (" */" if len(lines) == 1 else "\n */")
+
+
 def indent(text: str) -> str:
     return "\n".join(f"    {line}" if line.strip() else line for line in text.split("\n"))
 
 
 def block(head: str, *body: str) -> str:
     """``head { body }`` over several lines; empty parts are left out."""
-    return f"{head} {{\n{indent(chr(10).join(b for b in body if b))}\n}}"
+    return f"{head}{' ' * bool(head)}{{\n{indent(chr(10).join(b for b in body if b))}\n}}"
+
+
+def choice(condition: str, then: Sequence[str], otherwise: Sequence[str]) -> str:
+    """``if (condition) { then } else { otherwise }``."""
+    return f"{block(f'if ({condition})', *then)} {block('else', *otherwise)}"
 
 
 def loop(index: str, begin: str, end: str, *body: str, step: int | str = 1) -> str:
@@ -223,8 +268,11 @@ def kernel(
     from tactix_codegen.c.target import required_features
 
     head = "void TX_ENTRY(const int64_t* a, int tid, int nt)"
-    text = block(head, *args.declarations(), "(void)a; (void)tid; (void)nt;", *body)
-    source = Source("c", f"{helpers}\n{text}\n" if helpers else f"{text}\n", preludes or vector_preludes())
+    lines = list(body)
+    macros = [line for line in helpers.split("\n") if line.lstrip().startswith("#")]
+    text = folded(block(head, *args.declarations("\n".join([*macros, *lines])), *lines))
+    whole = f"{folded(helpers)}\n{text}\n" if helpers else f"{text}\n"
+    source = Source("c", whole, preludes or vector_preludes())
     return KernelArtifact(
         launcher=LAUNCHER,
         launches=args.launches(phases),

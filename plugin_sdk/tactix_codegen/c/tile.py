@@ -25,10 +25,11 @@ from tactix.contracts.tactic import Variant
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix_codegen.c.epilogue import Epilogue, Operand
-from tactix_codegen.c.text import Args, block, loop
+from tactix_codegen.c.text import Args, block, choice, comment, loop, times
 
 LIGHT = frozenset({"var", "const", "add", "sub", "mul", "min", "max", "neg", "abs", "select", "lt", "le", "eq", "cast"})
 LIGHT_NODES = 10
+"""Operations of an epilogue that is light: its text is repeated for up to 28 accumulators."""
 FAR = 1.13
 """Options whose estimate is this much above the best are not measured."""
 LATENCY = 8
@@ -72,19 +73,19 @@ class Tile:
         return [(m, n) for m in range(self.rows) for n in range(self.vectors)]
 
     def zero(self) -> str:
-        """Declare the accumulators."""
-        names = [self.acc(m, n, c) for c in range(self.chains) for m, n in self.places()]
-        return "vf " + ", ".join(f"{x} = tx_zero()" for x in names) + ";"
+        """Declare the accumulators, those of a row on a line."""
+        rows = [[self.acc(m, n, c) for n in range(self.vectors)] for c in range(self.chains) for m in range(self.rows)]
+        return "\n".join(f"vf {', '.join(f'{x} = tx_zero()' for x in row)};" for row in rows)
 
     def load(self, pointer: str) -> str:
         """Continue from the partial sums at ``pointer``: rows of ``width`` floats."""
-        return "\n".join(f"{self.acc(m, n)} = tx_load_f32({pointer} + {self.at(m, n)});" for m, n in self.places())
+        at = {(m, n): Args.sum(pointer, str(self.at(m, n))) for m, n in self.places()}
+        return "\n".join(f"{self.acc(m, n)} = tx_load_f32({place});" for (m, n), place in at.items())
 
     def save(self, pointer: str, pitch: int = 0) -> str:
         """Leave the sums at ``pointer``: rows of ``pitch`` floats, the tile's width if not given."""
-        return "\n".join(
-            f"tx_store_f32({pointer} + {self.at(m, n, pitch)}, {self.acc(m, n)});" for m, n in self.places()
-        )
+        at = {(m, n): Args.sum(pointer, str(self.at(m, n, pitch))) for m, n in self.places()}
+        return "\n".join(f"tx_store_f32({place}, {self.acc(m, n)});" for (m, n), place in at.items())
 
     def at(self, row: int, vector: int, pitch: int = 0) -> int:
         """Offset in floats among saved sums."""
@@ -98,8 +99,8 @@ class Tile:
         rows = [(m, e) for m in range(self.rows) if (e := element(m, u)) is not None]
         if not rows:
             return ""
-        start = f"{u} * {pitch}" if pitch else str(u * self.width)
-        places = [f"{right} + {start} + {n * self.lanes}" for n in range(self.vectors)]
+        start = times(u, pitch) if pitch else str(u * self.width)
+        places = [Args.sum(right, start, str(n * self.lanes)) for n in range(self.vectors)]
         kind, load = ("vi", "tx_load_i32") if self.pairs else ("vf", "tx_load_f32")
         lines = [f"const {kind} b{n} = {load}({p});" for n, p in enumerate(places)]
         for steps, level in ((self.near, 3), (self.far, 2)):
@@ -138,7 +139,7 @@ def finish(tile: Tile, epi: Epilogue, site: Site) -> list[str]:
     if not site.left:
         return full
     rest = _by_rows(tile, epi, site, True)
-    return [block(f"if ({site.left} >= {tile.width})", *full), block("else", *rest)]
+    return [choice(f"{site.left} >= {tile.width}", full, [comment("fewer columns are left than a tile has"), *rest])]
 
 
 def is_light(epi: Epilogue) -> bool:
@@ -148,7 +149,8 @@ def is_light(epi: Epilogue) -> bool:
 
 
 def _in_registers(tile: Tile, epi: Epilogue, site: Site) -> list[str]:
-    return [_one(epi, site, tile.acc(m, n), str(m), n, "") for m, n in tile.places()]
+    about = comment("what follows the sum z, and the store, for every accumulator")
+    return [about, *(_one(epi, site, tile.acc(m, n), str(m), n, "") for m, n in tile.places())]
 
 
 def _by_rows(tile: Tile, epi: Epilogue, site: Site, guarded: bool) -> list[str]:
@@ -168,8 +170,8 @@ def finish_saved(
     body = []
     for n in range(tile.vectors):
         at = n * tile.lanes
-        value = f"tx_load_f32({sums} + m * {tile.width} + {at}){scale}"
-        text = _one(epi, site, value, "m", n, f"{site.left} - {at}" * guarded)
+        value = f"tx_load_f32({Args.sum(sums, f'm * {tile.width}', str(at))}){scale}"
+        text = _one(epi, site, value, "m", n, f"{site.left}{f' - {at}' * bool(at)}" * guarded)
         body.append(block(f"if ({site.left} > {at})", text) if guarded else text)
     return loop("m", "0", rows or str(tile.rows), *body)
 
@@ -202,7 +204,12 @@ def chains_for(rows: int, vectors: int, most: int = 4) -> int:
 
 
 def step_cycles(rows: int, vectors: int, chains: int = 1) -> float:
-    """Cycles of one step: FMA units, load ports, latency, and some for what the second cache must give."""
+    """Cycles of one step of k: the most of what bounds it, and some for what the second cache must give.
+
+    Two FMA a cycle; nearly two loads, of which each row (to all lanes) and each vector takes one; 4 cycles from an FMA
+    to the next on the same accumulator, of which ``chains`` take turns; half a cycle for the loop. Loads and FMA of
+    x86-64 with AVX2 or AVX-512 (Agner Fog, Instruction tables).
+    """
     return max(rows * vectors / 2, 0.55 * (rows + vectors), 4 / chains, 0.5) + 0.15 * vectors + 0.02 * rows
 
 
@@ -232,8 +239,8 @@ def by_rows(sizes: Sequence[int], row: str, end: str, call: Callable[[int], str]
     text = ""
     for i, s in enumerate(sizes):
         head = "else" if i == len(sizes) - 1 else f"{'else ' * (i > 0)}if ({end} - {row} >= {s})"
-        text += block(head, call(s), f"{row} += {s};") + "\n"
-    return block(f"while ({row} < {end})", text.rstrip())
+        text += f"{' ' * (i > 0)}{block(head, call(s), f'{row} += {s};')}"
+    return block(f"while ({row} < {end})", text)
 
 
 def transpose(lanes: int) -> str:
@@ -261,7 +268,8 @@ def _exchange(a: str, b: str, half: int, lanes: int) -> str:
     """One step of a transposition: upper halves of the groups of ``a`` change places with lower halves of ``b``'s."""
     low = ", ".join(str(j if not j & half else lanes + j - half) for j in range(lanes))
     high = ", ".join(str(j + half if not j & half else lanes + j) for j in range(lanes))
-    return f"{{ const vf u = TX_SHUFFLE({a}, {b}, {low}), v = TX_SHUFFLE({a}, {b}, {high}); {a} = u; {b} = v; }}"
+    exchanged = [f"const vf u = TX_SHUFFLE({a}, {b}, {low});", f"const vf v = TX_SHUFFLE({a}, {b}, {high});"]
+    return block("", *exchanged, f"{a} = u;", f"{b} = v;")
 
 
 SHUFFLE = """#ifndef TX_SHUFFLE
@@ -295,19 +303,24 @@ class Functions:
 
     def __init__(self, args: Args) -> None:
         self.args = args
-        self._made: dict[str, tuple[str, list[str]]] = {}
+        self._made: dict[str, tuple[str, list[str], str]] = {}
 
-    def add(self, name: str, parameters: str, body: Sequence[str]) -> None:
-        """``TX_NAME(name)(a, parameters)``: never inlined, so that each gets all registers."""
-        self._made[name] = (parameters, list(body))
+    def add(self, name: str, parameters: str, body: Sequence[str], about: str = "") -> None:
+        """``TX_NAME(name)(a, parameters)``: never inlined, so that each gets all registers.
+
+        ``about``: what it does, for the comment above it.
+        """
+        self._made[name] = (parameters, list(body), about)
 
     def text(self) -> str:
         """All functions, in the order in which they were added."""
-        declarations = self.args.declarations()
-        return "\n".join(
-            block(f"TX_RARE void TX_NAME({name})(const int64_t* a, {parameters})", *declarations, *body)
-            for name, (parameters, body) in self._made.items()
-        )
+        return "\n".join(self._function(name) for name in self._made)
+
+    def _function(self, name: str) -> str:
+        parameters, body, about = self._made[name]
+        head = f"TX_RARE void TX_NAME({name})(const int64_t* a, {parameters})"
+        function = block(head, *self.args.declarations("\n".join(body)), *body)
+        return f"{comment(about)}\n{function}" if about else function
 
 
 def flat(index: str, sizes: Sequence[str], strides: Sequence[Dim], args: Args) -> str:

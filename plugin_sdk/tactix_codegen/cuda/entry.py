@@ -11,6 +11,7 @@ from tactix.words.dims import Dim, dmax
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import text
 from tactix_codegen.cuda.target import required_features
+from tactix_codegen.layout import folded
 
 STATIC_SHARED = 48 << 10
 """Bytes of shared memory that every device gives a block without being asked."""
@@ -31,7 +32,8 @@ class Entry(text.Args):
         name = f"TX_NAME({self.symbol})" if self.symbol else "TX_ENTRY"
         bounds = f"__launch_bounds__({self.threads}, {blocks})"
         head = f'extern "C" __global__ void {bounds} {name}({self.parameters()})'
-        return block(head, *([wait] if wait else []), *body) + "\n"
+        sizes = self.size_declarations("\n".join(body))
+        return folded(block(head, *sizes, *([wait] if wait else []), *body)) + "\n"
 
     def launch(self, grid: Dim, shared_bytes: int = 0) -> Launch:
         """The launch of at least one block with the parameters asked for so far."""

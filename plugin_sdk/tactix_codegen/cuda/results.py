@@ -60,18 +60,18 @@ class Rows:
         ``is_whole``: no tile has columns past it.
         """
         width = min(self.width(), count)
-        body = self._group(width)
-        end = "end" if self.part else self.args.dim(self.n)
+        end = "end" if self.part else self.args.size("N", self.n)
         if width == count:
-            head = "" if is_whole else f"if (col < {end})"
-            return block(head, "const int at = col, first = 0;", *body)
-        head = f"for (int first = 0; first < {count}; first += {width})"
-        inner = block(f"if (col + first < {end})", "const int at = col + first;", *body)
-        return f"#pragma unroll\n{block(head, inner)}"
+            body = ["const int at = col;", *self._group(width, "v[k]")]
+            return block("" if is_whole else f"if (col < {end})", *body)
+        head = f"for (int j = 0; j < {count}; j += {width})"
+        body = ["const int at = col + j;", *self._group(width, "v[j + k]")]
+        return f"#pragma unroll\n{block(head, block(f'if (col + j < {end})', *body))}"
 
-    def _group(self, width: int) -> list[str]:
+    def _group(self, width: int, sum_: str) -> list[str]:
+        """Statements that make ``width`` results; ``sum_``: the C text of the sum in lane ``k``."""
         epi, loads = self.epi, []
-        leaves = dict.fromkeys(epi.accumulators, "v[first + k]")
+        leaves = dict.fromkeys(epi.accumulators, sum_)
         for v, operand in epi.operands.items():
             lines, name = text.fetch(
                 self.args, f"o{v}", self._place(operand), operand.dtype, operand.strides[-1], width
@@ -92,7 +92,7 @@ class Rows:
         return self.args.sum(pointer, row_offset("row", self.lead, operand.strides[:-1], self.args), column)
 
     def _put(self, output: int, dtype: DType, width: int) -> str:
-        place = f"{self.args.output(output)} + row * {self.args.dim(self.n)} + at"
+        place = f"{self.args.output(output)} + row * {self.args.size('N', self.n)} + at"
         return "\n".join(text.put(self.args, f"r{output}", place, dtype, 1, width))
 
     @property

@@ -7,7 +7,7 @@ workspaces start at addresses that 16 divides; accesses of V elements follow fro
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 
 from tactix.contracts.artifact import Arg, KernelArtifact, Launch, Source
@@ -20,6 +20,7 @@ from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda.target import required_features
+from tactix_codegen.layout import folded
 
 LAUNCHER = "tactix.cuda.cubin@1"
 WAIT = "tx_wait_for_others();"
@@ -72,7 +73,8 @@ def kernel(
 ) -> KernelArtifact:
     """The artifact of a kernel of ``grid`` blocks (at least one is started) with that body."""
     head = f'extern "C" __global__ void __launch_bounds__({threads}) TX_ENTRY({args.parameters()})'
-    text = block(head, WAIT, *body)
+    lines = list(body)
+    text = folded(block(head, *args.size_declarations("\n".join(lines)), WAIT, *lines))
     return KernelArtifact(
         launcher=LAUNCHER,
         launches=(Launch(args.arguments(), (dims.dmax(grid, 1),), (threads,)),),
@@ -81,6 +83,12 @@ def kernel(
         requires=required_features(ctx.device),
         params=WAITS,
     )
+
+
+def struct(name: str, values: Mapping[str, int], about: Mapping[str, str], *functions: str) -> str:
+    """A struct ``TX_NAME(name)`` of constants, which templates ask for; ``about``: what they are, by name."""
+    lines = [f"static const int {k} = {v};{f'  // {about[k]}' if k in about else ''}" for k, v in values.items()]
+    return block(f"struct TX_NAME({name})", *lines, *functions) + ";\n"
 
 
 def index_type(*counts: Dim) -> str:

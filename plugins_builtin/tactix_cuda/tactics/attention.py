@@ -24,6 +24,7 @@ from tactix_codegen.c.tile import flat
 from tactix_codegen.cuda import results
 from tactix_codegen.cuda.entry import Entry, artifact
 from tactix_codegen.cuda.results import Rows
+from tactix_codegen.cuda.text import struct
 from tactix_cuda.tactics import tile
 from tactix_cuda.tactics.gemm import piece
 
@@ -34,6 +35,19 @@ VISIBLE = -1e4
 LOG2E = math.log2(math.e)
 CACHED = 32 << 20
 """Bytes of keys and values that a device's cache keeps while row tiles of all lengths read them."""
+ABOUT = {
+    "ROWS": "query rows of a block", "THREADS": "of a block", "KEYS": "keys of a stage",
+    "DEPTH": "columns of q and k, in whole 16", "WIDE": "columns of v, in whole 16",
+    "DEPTH_CHUNKS": "chunks of 16 bytes of a row of q or k in shared memory", "WIDE_CHUNKS": "of a row of v",
+    "DEPTH_PIECE": "bytes of a copy out of q or k", "WIDE_PIECE": "out of v",
+    "DEPTH_BYTES": "bytes of a row of q or k", "WIDE_BYTES": "of a row of v",
+    "SCORED": "whether single scores are changed, as by a mask",
+    "CAUSAL": "whether row i sees no key behind i + AHEAD", "AHEAD": "keys behind key i that row i sees, where CAUSAL",
+    "STAGES": "in shared memory",
+}  # fmt: skip
+"""What the constants are that kernels ask for."""
+CALLED = "none, factor, score, put"
+"""What ``weighing`` and ``put`` declare, as kernels take it."""
 KINDS = {DType.FP16: "tx_f16", DType.BF16: "tx_bf16"}
 
 
@@ -132,6 +146,7 @@ class AttentionTactic(Tactic):
         )
         waves = -(-blocks // (room * max(1, ctx.device.cores)))
         together = min(room, -(-blocks // max(1, ctx.device.cores)))
+        # cycles of a stage: 1024 products a cycle and multiprocessor, and 16 powers of two
         products = 16 * warps * keys * (h.d + h.e) / 1024 + 16 * warps * keys / 16
         return tile.START + waves * (stages * max(products * together, tile.LATENCY) + 2 * tile.LATENCY) / tile.CLOCK
 
@@ -163,7 +178,7 @@ def _struct(h: Heads, sees: Sight, warps: int, keys: int) -> str:
 
 def constants(values: Mapping[str, int], *more: str) -> str:
     """The C text of a struct that a kernel asks for numbers; ``more``: functions."""
-    return block("struct TX_NAME(heads)", *(f"static const int {k} = {v};" for k, v in values.items()), *more) + ";\n"
+    return struct("heads", values, ABOUT, *more)
 
 
 def _piece(m: Matrices, width: int) -> int:
@@ -175,10 +190,10 @@ def _piece(m: Matrices, width: int) -> int:
 def _compile(h: Heads, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
     warps, keys = int(variant.knob("warps")), int(variant.knob("keys"))
     e, rows, sees = Entry(node, 32 * warps), 16 * warps, sight(h, node)
-    s, t = e.dim(h.s), e.dim(h.t)
-    operands, functions = matrices(h, e), weighing(h, e, sees, s)
-    call = f"tx_attend<{KINDS[h.dtype]}, TX_NAME(heads)>({operands}, first, {s}, keys, {t}, memory, {functions},"
-    body = [*place(h, e, sees, rows), f"{call}\n{put(h, e, node)});"]
+    s, t = e.size("S", h.s), e.size("T", h.t)
+    operands, weights = matrices(h, e), weighing(h, e, sees, s)
+    call = f"tx_attend<{KINDS[h.dtype]}, TX_NAME(heads)>({operands}, first, {s}, keys, {t}, memory, {CALLED});"
+    body = [*place(h, e, sees, rows), *weights, put(h, e, node), call]
     launch = e.launch(prod(h.lead) * ceildiv(h.s, rows), _shared(h, warps, keys))
     text = _struct(h, sees, warps, keys) + e.kernel(*body)
     return artifact([text], [launch], [e], ctx, more=(*tile.PRELUDES, "attention.cuh"))
@@ -190,14 +205,15 @@ def place(h: Heads, e: Entry, sees: Sight, rows: int) -> list[str]:
     The last rows come first: the products that were made last are in the cache still. Where later rows see more keys,
     those of many heads come first, so that the last blocks are short.
     """
-    tiles = e.dim(ceildiv(h.s, rows))
-    own = ["const int64_t item = block / tiles, tile = block % tiles;"] if sees.ahead is None else _longest(h, e)
+    tiles = e.size("TILES", ceildiv(h.s, rows))
+    own = [f"const int64_t item = block / {tiles}, tile = block % {tiles};"] if sees.ahead is None else _longest(h, e)
     return [
         "TX_SHARED(memory);",
-        f"const int64_t block = gridDim.x - 1 - blockIdx.x, tiles = {tiles};",
+        "// a block: ROWS query rows from `first` on, of head `item`; the last rows come first",
+        "const int64_t block = gridDim.x - 1 - blockIdx.x;",
         *own,
-        f"const int64_t first = tile * {rows};",
-        seen_keys(sees, rows, e.dim(h.t)),
+        f"const int64_t first = tile * {e.size('ROWS', rows)};",
+        seen_keys(sees, rows, e.size("T", h.t)),
     ]
 
 
@@ -205,34 +221,44 @@ def _longest(h: Heads, e: Entry) -> list[str]:
     """Declare head and row tile of a block: those of as many heads as the cache keeps in turn, tile by tile."""
     many = max(1, CACHED // (2 * h.t * (h.d + h.e))) if isinstance(h.t, int) else 1
     return [
-        f"const int64_t part = block / ({many} * tiles), past = block % ({many} * tiles);",
+        f"const int64_t part = block / ({many} * TILES), past = block % ({many} * TILES);",
         f"const int64_t left = {e.dim(prod(h.lead))} - part * {many}, together = left < {many} ? left : {many};",
         f"const int64_t item = part * {many} + past % together, tile = past / together;",
     ]
 
 
 def put(h: Heads, e: Entry, node: Node) -> str:
-    """The function that stores eight results."""
+    """Declare ``put``, which stores eight results."""
     part = h.e if h.tokens and h.e % results.WIDTH else 0
-    store = Rows(e, node, h.epi, h.rows, h.width, part=part).store()
+    store = Rows(e, node, h.epi, h.rows, h.width, part=part).store(is_whole=not h.tokens)
     row, column = h.place(e, "item", "first + r")
-    return block(
-        "[&](int r, int c, const float* v)",
-        f"if (first + r >= {e.dim(h.s)} || c >= {h.e}) return;",
+    function = block(
+        "const auto put = [&](int r, int c, const float* v)",
+        f"if (first + r >= {e.size('S', h.s)} || c >= {h.e}) return;",
         f"const int64_t row = {row};",
-        f"const int col = {column} + c;",
+        f"const int col = {e.sum(column, 'c')};",
         f"const int end = col - c + {h.e};" if part else "",
         store,
     )
+    return f"// stores columns c to c + {results.WIDTH - 1} of row r of the block\n{function};"
 
 
-def weighing(h: Heads, e: Entry, sees: Sight, s: str) -> str:
-    """What a row without weights is multiplied by, the factor of scores in powers of two, the function of scores."""
-    none = "0.0f" if h.nan_to_zero else "TX_NAN"
-    if not sees.scored:
-        same = block("[&](float x, int, int64_t)", "return x;")
-        return f"{none}, {float_literal(h.scale * LOG2E)}, {same}"
-    return f"{none}, {float_literal(LOG2E)}, {score(h, e, [e.dim(d) for d in h.lead], s)}"
+def weighing(h: Heads, e: Entry, sees: Sight, s: str) -> list[str]:
+    """Declare what a row without weights is multiplied by (``none``), the ``factor`` of scores, and their ``score``.
+
+    Weights are powers of two, for which processors have an instruction: exp(x) = 2 ** (x log2(e)).
+    """
+    none = f"const float none = {'0.0f' if h.nan_to_zero else 'TX_NAN'};"
+    if sees.scored:
+        factor, text, function = LOG2E, "log2(e)", score(h, e, [e.dim(d) for d in h.lead], s)
+    else:
+        function = block("[&](float x, int, int64_t)", "return x;")
+        factor, text = h.scale * LOG2E, f"{h.scale:.6g} log2(e)"
+    return [
+        f"{none}  // what a row is multiplied by that sees no key",
+        f"const float factor = {float_literal(factor)};  // {text}: weights are powers of two",
+        f"const auto score = {function};",
+    ]
 
 
 def matrices(h: Heads, e: Entry) -> str:

@@ -15,11 +15,13 @@ KINDS = {DType.FP16: "f16", DType.BF16: "bf16", DType.FP32: "f32"}
 """How operands of a dtype are multiplied; ``tf32`` is another way for float32."""
 PRELUDES = ("ptx.cuh", "tile.cuh")
 CLOCK = 1.7e9
+"""Cycles a second that estimates assume."""
 LATENCY = 700
 """Cycles from the start of a copy to its arrival, mostly from the second cache."""
 START = 2e-6
 """Seconds to start a kernel and to drain it."""
 BANDWIDTH = 3e12
+"""Bytes a second of the device's memory that estimates assume."""
 OFFERED = 8
 K = TypeVar("K", bound=Hashable)
 

@@ -66,7 +66,7 @@ def test_heads_that_the_cache_does_not_keep_take_turns(
     """Six heads: one at a time, four and two, five and one."""
     case = causals("f16")[-1]
     monkeypatch.setattr(attention, "CACHED", many * 190 * 2 * 128)
-    assert f"{many} * tiles" in text(made(case))
+    assert f"{many} * TILES" in text(made(case))
     simt.check_all([replace(case, only=offered(case)[:1])], tmp_path)
 
 

@@ -71,7 +71,7 @@ def test_launches_fit(name):
 
 
 def _check_parameters(text: str, kinds: Sequence[str], block: int) -> None:
-    head = re.search(r"__launch_bounds__\((\d+)\) TX_ENTRY\((.*)\) \{", text)
+    head = re.search(r"__launch_bounds__\((\d+)\) TX_ENTRY\((.*?)\) \{", " ".join(text.split()))
     assert head is not None
     assert int(head[1]) == block
     parameters = [p for p in head[2].split(", ") if p]

@@ -55,7 +55,10 @@ struct tx_queries {
       }
   }
 
-  // Scores become weights, 2 to the power of ``factor`` times them; what was summed before is scaled to the new maximum.
+  // Scores become weights, 2 to the power of ``factor`` times them; what was summed before is scaled to the new maximum:
+  // with m the row's maximum so far, w = 2^(factor (s - m)), and old sums times 2^(factor (m before - m)). Of no key
+  // seen so far m is -inf, whose difference from itself is no number: 0 stands in its place. Four neighbouring threads
+  // have a row's scores, so that two exchanges give all of them its maximum.
   __device__ __forceinline__ void weights(float factor) {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -102,6 +105,7 @@ struct tx_queries {
   // put(row of the block, column, eight results) gets each once; ``none``: the factor where no key has a weight.
   template <class Put>
   __device__ __forceinline__ void finish(char* memory, float none, Put put) {
+    // 8 floats more than a row: half a warp's float2, in four rows, then lie in 32 banks
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, pitch = C::WIDE + 8;
     float* slab = (float*)memory + warp * 16 * pitch;
 #pragma unroll
@@ -157,16 +161,16 @@ TX_INLINE void tx_attend(
       of_v.start(v, t + C::KEYS, stored, v_pitch * 2, C::WIDE_BYTES);
       of_v.load(next + C::KEYS * C::DEPTH_CHUNKS * 16, 0);
     }
-    tx_copy_commit();
+    tx_copy_commit();  // an empty group in the end, so that all but the last group is always this stage
     tx_copy_wait<1>();
-    __syncthreads();
+    __syncthreads();  // and so are the copies of the other threads
     if (t == 0) own.load(base);
     const tx_shared_t at = ring + stage * each;
     own.products(at);
     own.scores(seen - t, [&](float x, int r, int c) { return score(x, r, t + c); });
     own.weights(factor);
     own.add(at + C::KEYS * C::DEPTH_CHUNKS * 16);
-    __syncthreads();
+    __syncthreads();  // nobody reads this stage any more: the next turn fills it
     stage = 1 - stage;
   }
   own.finish(memory, none, put);

@@ -15,6 +15,7 @@ TX_INLINE void tx_bar_expect(tx_shared_t bar, int bytes) {
 TX_INLINE void tx_bar_arrive(tx_shared_t bar) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
+// Waits for the end of the phase of that parity; what came before its arrivals is seen behind this (acquire by default).
 TX_INLINE void tx_bar_wait(tx_shared_t bar, uint32_t parity) {
   uint32_t done;
   do
@@ -74,7 +75,9 @@ TX_INLINE void tx_fetch_map(const tx_map& map) { asm volatile("prefetch.tensorma
 
 // -- matrix instructions -------------------------------------------------------------------------------------------------
 
-// What describes rows of 128 permuted bytes from an address on, where eight rows are 1024 bytes apart. Only the first half
+// What describes rows of 128 permuted bytes from an address on, where eight rows are 1024 bytes apart (PTX ISA, wgmma,
+// "Matrix Descriptor Format": bits 0 to 13 address, 16 to 29 leading offset, not used here, 32 to 45 offset of eight rows,
+// all in chunks of 16 bytes; bits 62 and 63: 1 for a permutation within 128 bytes). Only the first half
 // tells the address, in chunks of 16 bytes, so that it alone is added to, by a warp's one adder where a warp's threads agree.
 typedef uint32_t tx_chunk_t;
 TX_INLINE tx_chunk_t tx_chunk(tx_shared_t at) { return at >> 4 | 1 << 16; }
@@ -89,6 +92,7 @@ TX_INLINE void tx_multiply_begin() { asm volatile("wgmma.fence.sync.aligned;" ::
 TX_INLINE void tx_multiply_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int LEFT>
 TX_INLINE void tx_multiply_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory"); }
+// All warps of a team call it together; registers that one team gives away are those that the others get.
 template <int N>
 TX_INLINE void tx_registers_more() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
 template <int N>

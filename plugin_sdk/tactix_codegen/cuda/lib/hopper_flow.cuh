@@ -30,6 +30,8 @@ struct tx_pixels {
 // one stores while the other multiplies. Blocks of a cluster have a part of k each (SPLITS).
 // Columns of b lie so that a thread has eight neighbours of each 32: see Flow.pack.
 
+// Where a stage lies and the parity of its barrier's phase, which flips with every round. Who fills starts with parity 1:
+// the phase before the first counts as over, so that the first round does not wait.
 template <class C>
 struct tx_ring {
   int stage;
@@ -73,7 +75,7 @@ TX_INLINE void tx_sums(float (&sum)[C::BLOCKS][C::COLS / 2], tx_shared_t base, t
       for (int j = 0; j < C::BLOCKS; j++)
         C::multiply(sum[j], tx_operand(a + j * 512 + i * 2), tx_operand(b + i * 2), C::SPLITS > 1 || i || k);
     tx_multiply_commit();
-    tx_multiply_wait<1>();
+    tx_multiply_wait<1>();  // the product before is made: its stage can be filled again while this one multiplies
     if (k) tx_release(empty, last);
     last = ring.stage;
     ring.next();
@@ -216,6 +218,7 @@ TX_INLINE void tx_consume(uint32_t down, uint32_t across, int count, tx_shared_t
 // ``down`` x ``across`` tiles of ``stages`` of k. get(row, column) loads what put(row, column, eight sums, that) needs.
 template <class C, class A, class Get, class Put>
 TX_INLINE void tx_flow(A a, const tx_map& b, uint32_t down, uint32_t across, int stages, char* memory, Get get, Put put) {
+  // permuted rows repeat every 1024 bytes, where stages must begin
   const tx_shared_t base = (tx_shared(memory) + 1023) & ~(tx_shared_t)1023, full = base + C::STAGES * C::STAGE_BYTES;
   const uint32_t rank = C::SPLITS > 1 ? tx_rank() : 0;
   const int each = (stages + C::SPLITS - 1) / C::SPLITS, first = rank * each;
@@ -230,6 +233,7 @@ TX_INLINE void tx_flow(A a, const tx_map& b, uint32_t down, uint32_t across, int
   }
   __syncthreads();
   if (threadIdx.x >= C::TEAMS * 128) {
+    // 384 threads start with 168 registers each, 64512 of the 65536 there are: as 128 x 40 + 256 x 232
     if (C::TEAMS > 1 && C::SPLITS == 1) tx_registers_fewer<40>();
     if (threadIdx.x == C::TEAMS * 128) tx_produce<C>(a, b, down, across, stages, first, count, base);
     __syncwarp();

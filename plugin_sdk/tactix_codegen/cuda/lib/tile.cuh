@@ -1,6 +1,6 @@
 // A block's tile of a product: operands come in stages of some bytes along k into shared memory, warps multiply them.
 // A chunk is 16 bytes. A row of W chunks lies with its chunks permuted, so that eight rows of one column of chunks, and
-// eight chunks of one row, never meet in a bank.
+// eight chunks of one row, never meet in a bank: 32 banks of 4 bytes are eight chunks, and ldmatrix reads eight rows at once.
 template <int W>
 TX_INLINE int tx_place(int row, int chunk) {
   return (row * W + (chunk ^ (row / (W < 8 ? 8 / W : 1) & ((W < 8 ? W : 8) - 1)))) * 16;

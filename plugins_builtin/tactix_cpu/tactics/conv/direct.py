@@ -23,6 +23,7 @@ from tactix_cpu.tactics.conv.span import SpanKernel, can_span, pixels_of
 from tactix_cpu.tactics.conv.window import Window, formats, row_runs, window
 
 OFFERED = 4
+"""Variants of a node at most: those of the fewest cycles."""
 FEW_CHANNELS = 4
 """An image with at most so many channels is read linear: in blocks most lanes would be zero."""
 STREAM = 3.5
@@ -132,6 +133,7 @@ def cycles(win: Window, v: Variant, device: DeviceProperties, opt: dict[str, int
     whole = win.is_pointwise or dict(v.knobs).get("span")
     length, lines = (high * wide, n) if whole else (wide, n * high)
     known = isinstance(win.out[1], int) and (whole or row_runs(win, rows) is not None)
+    # cycles of a panel's first tile for which its weights, 4 bytes each, are not there yet
     wait = max(0.0, vectors * lanes * 4 / STREAM - c_tile.step_cycles(min(rows, length), vectors)) * depth
     total, left = 0.0, length
     for part in (rows, *c_tile.rest_sizes(rows, length if known else None)):
@@ -139,4 +141,5 @@ def cycles(win: Window, v: Variant, device: DeviceProperties, opt: dict[str, int
         total += tiles * (c_tile.step_cycles(part, vectors, c_tile.chains_for(part, vectors)) * depth + part * vectors)
     blocks = int(v.knob("blocks"))
     passes = -(-channels // lanes // blocks) if blocks else 1
+    # each further pass reads and writes partial sums: two cycles for a vector of them
     return panels * (n * wait + lines * (total + (passes - 1) * length * vectors * 2.0))

@@ -12,7 +12,7 @@ from tactix.contracts.tactic import CompileContext, Variant
 from tactix.words.dims import Dim, ceildiv
 from tactix.words.dtypes import DType
 from tactix_codegen.c import tile as c_tile
-from tactix_codegen.c.text import Args, block, ctype, kernel, loop
+from tactix_codegen.c.text import Args, block, comment, ctype, kernel, loop, split, times
 from tactix_codegen.c.tile import GRID, Functions, Tile, by_rows, finish
 from tactix_cpu.tactics.conv.window import BlockedSite, Run, Window, row_runs
 
@@ -51,8 +51,22 @@ class ConvKernel:
         self.copied = bool(pads) and self.runs is None
         self.pitch: Dim = win.size[1] + pads if self.copied else win.size[1]
 
+    def _name_sizes(self) -> None:
+        """What the text calls them by: of x in elements, of weights and results in floats."""
+        win, width = self.win, self.tile.width
+        sizes: dict[str, Dim] = {
+            "CELL": self.cell, "DEEP": self.deep, "PANELS": self.panels, "WIDTH": width,
+            "X_LINE": self.pitch * self.cell, "X_PLANE": win.size[0] * self.pitch * self.cell,
+            "X_IMAGE": win.size[0] * self.pitch * (self.cell * self._planes()),
+            "W_TAP": self.cell * width, "W_LINE": win.kernel[1] * self.cell * width, "W_BLOCK": self.slab,
+            "W_PANEL": self.deep * self.slab,
+        }  # fmt: skip
+        for name, size in sizes.items():
+            self.args.size(name, size)
+
     def artifact(self) -> KernelArtifact:
         """The kernel as data."""
+        self._name_sizes()
         win, size = self.win, self._workspace()
         self.x = self.args.workspace(size - self._copy_bytes(), self.element) if self.copied else self.args.input(win.x)
         self.w = self.args.constant("w", self._packed())
@@ -97,7 +111,7 @@ class ConvKernel:
         """The function of a tile; ``reduce`` gives its sum over ``deep`` channel blocks."""
         chains = c_tile.chains_for(size, self.tile.vectors, self._most())
         tile = Tile(size, self.tile.vectors, self.tile.lanes, chains, *self._ahead())
-        place, deep = "int64_t image, int64_t block, int64_t pixel, int64_t top, int64_t bottom", str(self.deep)
+        place, deep = "int64_t image, int64_t block, int64_t pixel, int64_t top, int64_t bottom", "DEEP"
         parameters = f"const {self.element}* x, const float* w, {place}"
         body = [tile.zero()]
         if self.sweep:
@@ -107,7 +121,13 @@ class ConvKernel:
         body += [reduce(tile, deep), tile.join()]
         if self.sweep:
             body.append(block("if (!last)", tile.save("part"), "return;"))
-        self.functions.add(name, parameters, [*body, *finish(tile, self.win.epi, self.site)])
+        about = f"{size} pixels from pixel on, {tile.vectors} x {tile.lanes} channels from channel block `block` on: "
+        about += (
+            f"sums s<pixel>_<vector> over {deep} blocks of CELL channels and the row taps from top to bottom, of x, "
+        )
+        about += "the window of the first pixel, times w, a panel of weights; then what follows the convolution."
+        about += " Sums over some of the channel blocks wait in part." * bool(self.sweep)
+        self.functions.add(name, parameters, [*body, *finish(tile, self.win.epi, self.site)], about)
 
     def _ahead(self) -> tuple[int, int]:
         """Steps that weights are asked for ahead, see Tile."""
@@ -122,38 +142,45 @@ class ConvKernel:
 
     def _reduce(self, tile: Tile, run: Run | None, deep: str) -> str:
         """The sum over channels and taps; with ``run``, taps that lie outside are left out."""
-        plane = self.args.dim(self.win.size[0] * self.pitch * self.cell)
-        slab = self.slab
         kh, kw = self.win.kernel
+        blocks = comment("blocks of CELL channels")
         if (kh, kw) == (1, 1) and not any(self.win.pads):
-            more = f"x + (c + 1) * {plane}" if self.deep > 1 else ""
-            one = self._cell(tile, f"x + c * {plane}", f"w + c * {slab}", 0, None, more)
-            return loop("c", "0", deep, self._cells(deep), one)
-        row = self.args.dim(self.pitch * (self.win.dilations[0] * self.cell))
-        xr, wr = f"x + c * {plane} + i * {row}", f"w + c * {slab} + i * {kw * self.cell * tile.width}"
-        step, size = self.win.dilations[1] * self.cell, self.cell * tile.width
+            more = "x + (c + 1) * X_PLANE" if self.deep > 1 else ""
+            one = self._cell(tile, "x + c * X_PLANE", "w + c * W_BLOCK", 0, None, more)
+            return f"{blocks}\n{loop('c', '0', deep, self._cells(deep), one)}"
+        down, across = self.win.dilations
+        row = "X_LINE" if down == 1 else self.args.size("X_DOWN", self.pitch * (down * self.cell))
+        xr, wr = f"x + c * X_PLANE + i * {row}", "w + c * W_BLOCK + i * W_LINE"
         if self.linear or run is not None:
-            taps = [self._cell(tile, f"xr + {t * step}", f"wr + {t * size}", t, run) for t in range(kw)]
+            places = [
+                (self.args.sum("xr", self._at(t * across)), self.args.sum("wr", times(t, "W_TAP"))) for t in range(kw)
+            ]
+            taps = [self._cell(tile, x, w, t, run) for t, (x, w) in enumerate(places)]
         else:
-            taps = [loop("j", "0", str(kw), self._cell(tile, f"xr + j * {step}", f"wr + j * {size}", 0, None))]
+            step = self._at(across)
+            taps = [loop("j", "0", str(kw), self._cell(tile, f"xr + j * {step}", "wr + j * W_TAP", 0, None))]
         rows = loop("i", "top", "bottom", f"const {self.element}* xr = {xr};\nconst float* wr = {wr};", *taps)
-        return loop("c", "0", deep, self._cells(deep), rows)
+        return f"{blocks}\n{loop('c', '0', deep, self._cells(deep), rows)}"
+
+    def _at(self, pixels: int) -> str:
+        """Elements from a pixel to one ``pixels`` to its right, as C."""
+        return times(pixels, "CELL") if self.cell > 1 else str(pixels)
 
     def _cells(self, deep: str) -> str:
         """Declare the channels of block ``c``, where the last block has fewer."""
         if not self.tail:
             return ""
         last = f"c + 1 == {deep}{' && last' if self.sweep else ''}"
-        return f"const int64_t cells = {last} ? {self.tail} : {self.cell};"
+        return f"const int64_t cells = {last} ? {self.tail} : CELL;"
 
     def _cell(self, tile: Tile, x: str, w: str, tap: int, run: Run | None, more: str = "") -> str:
         """One tap of one channel block, for neighbouring pixels."""
-        step = self.win.strides[1] * self.cell
+        step = self.win.strides[1]
         places = [m * step if run is None or run.pattern[m][tap] else None for m in range(tile.rows)]
         return self._channels(tile, x, w, places, more)
 
     def _channels(self, tile: Tile, x: str, w: str, places: Sequence[int | None], more: str = "") -> str:
-        """The channels of a block at ``x``; ``places``: where each row's pixel is, None where it has none.
+        """The channels of a block at ``x``; ``places``: how many pixels from there each row's is, None for none.
 
         ``more``: where the next block's first pixel is, asked for ahead, a pixel at each step.
         """
@@ -161,19 +188,22 @@ class ConvKernel:
         half = self.win.dtype is DType.BF16
 
         def element(m: int, u: int) -> str | None:
-            at = places[m]
-            return None if at is None else f"tx_from_bf16(xc[{at + u}])" if half else f"xc[{at + u}]"
+            if (pixels := places[m]) is None:
+                return None
+            at = f"xc[{self.args.sum(self._at(pixels), str(u))}]"
+            return f"tx_from_bf16({at})" if half else at
 
         body = tile.steps(unroll, element, "wc")
         head = f"const {self.element}* xc = {x};\nconst float* wc = {w};"
         if unroll < self.cell:
-            advance = f"xc += {unroll}; wc += {unroll * tile.width};"
+            advance = f"xc += {unroll};\nwc += {times(unroll, 'WIDTH')};"
             if more:
-                step = self.win.strides[1] * self.cell
+                step = self.win.strides[1]
+                ahead = [self.args.sum("xn", self._at(u * step)) for u in range(unroll)]
                 head += f"\nconst {self.element}* xn = {more};"
-                body += "\n" + "\n".join(f"__builtin_prefetch(xn + {u * step}, 0, 3);" for u in range(unroll))
-                advance += f" xn += {unroll * step};"
-            body = loop("k", "0", "cells" if self.tail else str(self.cell), body, advance, step=unroll)
+                body += "\n" + "\n".join(f"__builtin_prefetch({at}, 0, 3);" for at in ahead)
+                advance += f"\nxn += {self._at(unroll * step)};"
+            body = loop("k", "0", "cells" if self.tail else "CELL", body, advance, step=unroll)
         return block("", head, body)
 
     def _pointwise(self) -> str:
@@ -187,7 +217,7 @@ class ConvKernel:
         tiles = self.args.dim(ceildiv(pixels, rows))
 
         def call(size: int) -> str:
-            return self._call(names[size], f"xp + p * {self.cell}", "p", "0", "1")
+            return self._call(names[size], "xp + p * CELL", "p", "0", "1")
 
         body = [f"int64_t p = t * {rows};", by_rows(sizes, "p", "end", call)]
         end = f"const int64_t end = (t + next - u) * {rows} < {count} ? (t + next - u) * {rows} : {count};"
@@ -198,7 +228,7 @@ class ConvKernel:
         rows = self.args.dim(self.win.out[0])
         bytes_in = self._row_bytes()
         line = loop("y", "t", "t + next - u", *self._line())
-        return self._sweep(rows, bytes_in, [], [line])
+        return self._sweep(rows, bytes_in, [], [comment("lines of y"), line])
 
     def _row_bytes(self) -> int:
         width = self.pitch if isinstance(self.pitch, int) else 256
@@ -207,28 +237,32 @@ class ConvKernel:
     def _sweep(self, units: str, unit_bytes: int, head: list[str], body: list[str]) -> str:
         """Loops over this thread's units, in blocks of one image, and panels; ``t`` is the block's first unit."""
         win = self.win
-        most = max(1, INPUT_BYTES // unit_bytes)
-        plane = self.args.dim(win.size[0] * self.pitch * self.cell)
-        image = self.args.dim(win.size[0] * self.pitch * (self.cell * self._planes()))
+        self.args.size("SWEEP", max(1, INPUT_BYTES // unit_bytes))
         start = [
             f"const int64_t image = u / {units}, t = u % {units};",
-            f"next = u + {most} < g[1] ? u + {most} : g[1];",
+            "next = u + SWEEP < g[1] ? u + SWEEP : g[1];",
             f"if (next > u - t + {units}) next = u - t + {units};",
             *head,
         ]
-        group = f" + p / {self.panels // self.groups} * {self.deep} * {plane}" if self.groups > 1 else ""
+        group = f" + p / {self.panels // self.groups} * DEEP * X_PLANE" if self.groups > 1 else ""
         panel = [
             *self._block(),
-            f"const {self.element}* xp = {self.x} + image * {image}{group};",
-            f"const float* wp = {self.w} + p * {self.deep * self.slab};",
+            f"const {self.element}* xp = {self.x} + image * X_IMAGE{group};",
+            f"const float* wp = {self.w} + p * W_PANEL;",
         ]
         if self.sweep:
-            body = [self._sweeps(plane, body)]
+            body = [self._sweeps(body)]
         walk = block(
-            "for (int64_t u = g[0], next; u < g[1]; u = next)", *start, loop("p", "g[2]", "g[3]", *panel, *body)
-        )
-        total = f"{self.args.dim(win.n)} * {units}"
-        return f"int64_t g[4];\nTX_NAME(grid)({total}, {self.panels}, tid, nt, g);\n{walk}"
+            "for (int64_t u = g[0], next; u < g[1]; u = next)", *start,
+            comment("panels of WIDTH channels of y"), loop("p", "g[2]", "g[3]", *panel, *body),
+        )  # fmt: skip
+        unit = "tiles of pixels" if self.flat else "lines"
+        total = units if win.n == 1 else f"{self.args.dim(win.n)} * {units}"
+        return "\n".join([
+            comment(f"of the grid of {unit} and panels this thread has {unit} [g[0], g[1]) and panels [g[2], g[3])"),
+            "int64_t g[4];", f"TX_NAME(grid)({total}, PANELS, tid, nt, g);",
+            comment(f"blocks of at most SWEEP {unit} of an image, whose input stays in the second cache"), walk,
+        ])  # fmt: skip
 
     def _block(self) -> list[str]:
         """Declare the first channel block of panel ``p``."""
@@ -236,42 +270,42 @@ class ConvKernel:
 
     def _pixel(self, column: str) -> str:
         """The output pixel at a column of line ``y``."""
-        return f"y * {self.args.dim(self.win.out[1])} + {column}"
+        return self.args.sum(f"y * {self.args.dim(self.win.out[1])}", column)
 
-    def _sweeps(self, plane: str, body: list[str]) -> str:
+    def _sweeps(self, body: list[str]) -> str:
         """Channel blocks, some at a time."""
-        left = f"{self.deep} - c0"
-        head = f"const int64_t deep = {left} < {self.sweep} ? {left} : {self.sweep};"
-        move = f"xp += deep * {plane};\nwp += deep * {self.slab};"
-        return loop("c0", "0", str(self.deep), head, *body, move, step=self.sweep)
+        head = f"const int64_t deep = DEEP - c0 < {self.sweep} ? DEEP - c0 : {self.sweep};"
+        move = "xp += deep * X_PLANE;\nwp += deep * W_BLOCK;"
+        return loop("c0", "0", "DEEP", head, *body, move, step=self.sweep)
 
     def _call(self, name: str, x: str, pixel: str, top: str, bottom: str) -> str:
         text = f"a, {x}, wp, image, block, {pixel}, {top}, {bottom}"
         if self.sweep:
             pixels = self.args.dim(self.win.out[0] * self.win.out[1])
             images = self.args.dim(self.win.n)
-            part = f"{self.partial} + ((p * {images} + image) * {pixels} + {pixel}) * {self.tile.width}"
-            text += f", deep, {part}, c0 == 0, c0 + {self.sweep} >= {self.deep}"
+            part = f"{self.partial} + ((p * {images} + image) * {pixels} + {pixel}) * WIDTH"
+            text += f", deep, {part}, c0 == 0, c0 + {self.sweep} >= DEEP"
         return f"TX_NAME({name})({text});"
 
     def _line(self) -> list[str]:
         """One output row ``y``: which row taps are inside, and its tiles."""
         win = self.win
         high, wide = self.args.dim(win.size[0]), self.args.dim(win.out[1])
-        d, kh = win.dilations[0], win.kernel[0]
+        d, kh, down = win.dilations[0], win.kernel[0], f" * {win.strides[0]}" * (win.strides[0] != 1)
+        over, under = ("-first", "below") if d == 1 else (f"({x} + {d - 1}) / {d}" for x in ("-first", "below"))
         head = [
-            f"const int64_t first = y * {win.strides[0]} - {win.pads[0]}, below = {high} - first;",
-            f"const int64_t top = first < 0 ? (-first + {d - 1}) / {d} : 0;",
-            f"const int64_t reach = below > 0 ? (below + {d - 1}) / {d} : 0, bottom = reach < {kh} ? reach : {kh};",
-            f"const {self.element}* xl = xp + first * {self.args.dim(self.pitch * self.cell)};",
+            comment("row taps [top, bottom) of the window are inside, the first is line `first` of x"),
+            f"const int64_t first = y{down}{f' - {win.pads[0]}' * (win.pads[0] != 0)}, below = {high} - first;",
+            f"const int64_t top = first < 0 ? {over} : 0;",
+            f"const int64_t reach = below > 0 ? {under} : 0, bottom = reach < {kh} ? reach : {kh};",
+            f"const {self.element}* xl = xp + first * X_LINE;",
         ]
 
         def call(name: str) -> Callable[[str], str]:
             left = 0 if self.copied else win.pads[1]
 
             def at(column: str) -> str:
-                x = f"xl + ({column} * {win.strides[1]} - {left}) * {self.cell}"
-                return self._call(name, x, self._pixel(column), "top", "bottom")
+                return self._call(name, self._pixels_from("xl", column, left), self._pixel(column), "top", "bottom")
 
             return at
 
@@ -280,6 +314,15 @@ class ConvKernel:
         sizes = (self.tile.rows, *c_tile.rest_sizes(self.tile.rows, None))
         names = {s: self._function(s, None) for s in sizes}
         return [*head, "int64_t q = 0;", by_rows(sizes, "q", wide, lambda s: call(names[s])("q"))]
+
+    def _pixels_from(self, line: str, column: str, left: int) -> str:
+        """Pointer to the first column tap of an output column's window; ``left``: of them lie before the line."""
+        step = self.win.strides[1]
+        if column.isdigit():
+            pixels = int(column) * step - left
+            return f"{line} - {self._at(-pixels)}" if pixels < 0 else self.args.sum(line, self._at(pixels))
+        first = f"{column}{f' * {step}' * (step != 1)}{f' - {left}' * (left != 0)}"
+        return f"{line} + ({first}) * CELL"
 
     def _fixed_tiles(self, runs: list[Run], call: Callable[[str], Callable[[str], str]]) -> list[str]:
         out, names = [], {}
@@ -307,7 +350,8 @@ class ConvKernel:
             f"memcpy(out + {win.pads[1] * self.cell}, {source} + r * {width}, {width} * {size});",
             f"memset(out + {pitch} - {win.pads[3] * self.cell}, 0, {right});",
         ]
-        return f"int64_t lo, hi;\ntx_split({rows}, 1, tid, nt, &lo, &hi);\n{loop('r', 'lo', 'hi', *body)}"
+        about = comment("the first launch: lines of x with zeros on both sides")
+        return "\n".join([about, split(rows), loop("r", "lo", "hi", *body)])
 
 
 def gathered(win: Window) -> Window:
@@ -331,4 +375,5 @@ class GatherKernel(ConvKernel):
         copy = f"tx_store_f32(out + q * {cell}, tx_load_f32({self.args.input(win.x)} + {place}));"
         rows = self.args.dim(win.n * self._planes() * win.out[0])
         body = [f"float* out = {self.x} + r * {width} * {cell};", loop("q", "0", width, copy)]
-        return f"int64_t lo, hi;\ntx_split({rows}, 1, tid, nt, &lo, &hi);\n{loop('r', 'lo', 'hi', *body)}"
+        about = comment("the first launch: the pixels of x that are read, side by side")
+        return "\n".join([about, split(rows), loop("r", "lo", "hi", *body)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Variant
-from tactix_codegen.c.text import block, loop
+from tactix_codegen.c.text import block, comment, loop, times
 from tactix_codegen.c.tile import Tile
 from tactix_cpu.tactics.conv.kernel import ConvKernel
 from tactix_cpu.tactics.conv.window import Window
@@ -55,15 +55,16 @@ class SpanKernel(ConvKernel):
         assert isinstance(high, int)
         assert isinstance(wide, int)
         assert isinstance(across, int)
-        size, lines = self.cell * tile.width, []
+        lines: list[str] = []
         for tap in range(win.taps):
             i, j = divmod(tap, win.kernel[1])
             places: list[int | None] = []
             for p in range(start, start + tile.rows):
                 y = p // across * win.strides[0] + i * win.dilations[0] - win.pads[0]
                 x = p % across * win.strides[1] + j * win.dilations[1] - win.pads[1]
-                places.append((y * wide + x) * self.cell if 0 <= y < high and 0 <= x < wide else None)
+                places.append(y * wide + x if 0 <= y < high and 0 <= x < wide else None)
             if any(at is not None for at in places):
-                lines.append(self._channels(tile, "xr", f"wr + {tap * size}", places))
-        head = f"const float *xr = x + c * {high * wide * self.cell}, *wr = w + c * {self.slab};"
-        return loop("c", "0", deep, self._cells(deep), head, *lines)
+                at = f"column tap {j} of row tap {i}"
+                lines += [comment(at), self._channels(tile, "xr", self.args.sum("wr", times(tap, "W_TAP")), places)]
+        head = "const float *xr = x + c * X_PLANE, *wr = w + c * W_BLOCK;"
+        return f"{comment('blocks of CELL channels')}\n{loop('c', '0', deep, self._cells(deep), head, *lines)}"

@@ -148,13 +148,13 @@ class BlockedSite:
 
     def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
         rank = len(self.win.epi.shape)
-        where = f"(pixel + {self._step(row)})"
+        where = f"(pixel + {self._step(row)})" if row != "0" else "pixel"
         if not varies_by_channel(operand):
             n, *rest = operand.strides[:1] + operand.strides[2:]
             terms = [f"image * {self.args.dim(n)}"] * (n != 0) + [self._flat(where, rest)]
             return splat(operand.dtype, self.args.sum(self.args.input(operand.index), *terms))
         base, strides = self._storage(operand, rank)
-        terms = [f"(block + {vector}) * {self.args.dim(strides[1])}", self._flat(where, strides[2:])]
+        terms = [f"{self._block(vector)} * {self.args.dim(strides[1])}", self._flat(where, strides[2:])]
         terms += [f"image * {self.args.dim(strides[0])}"] * (strides[0] != 0)
         return load(operand.dtype, self.args.sum(base, *terms))
 
@@ -166,7 +166,7 @@ class BlockedSite:
         return flat(pixel, [self.args.dim(d) for d in spatial], strides, self.args)
 
     def _step(self, row: str) -> str:
-        return row if self.step == 1 else f"{row} * {self.step}"
+        return row if self.step == 1 or row == "0" else f"{row} * {self.step}"
 
     def _storage(self, operand: Operand, rank: int) -> tuple[str, Shape]:
         """Pointer and strides (n, block, spatial...) of an operand's blocked storage."""
@@ -181,10 +181,15 @@ class BlockedSite:
         return self.args.constant(f"o{operand.index}", packed, operand.dtype), strides
 
     def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
-        plane = self.args.dim(self.win.out[0] * self.win.out[1])
+        blocks = self.args.size("Y_BLOCKS", self.blocks)
+        plane = self.args.size("Y_PLANE", self.win.out[0] * self.win.out[1])
         value = self._kept(value, dtype, vector)
-        at = f"((image * {self.blocks} + block + {vector}) * {plane} + pixel + {self._step(row)}) * {self.lanes}"
-        return store(dtype, f"{self.args.output(output)} + {at}", value)
+        channels = self.args.sum(f"image * {blocks}", "block", str(vector))
+        pixel = self.args.sum(f"({channels}) * {plane}", "pixel", self._step(row))
+        return store(dtype, f"{self.args.output(output)} + ({pixel}) * {self.args.size('LANES', self.lanes)}", value)
+
+    def _block(self, vector: int) -> str:
+        return f"(block + {vector})" if vector else "block"
 
     def _kept(self, value: str, dtype: DType, vector: int) -> str:
         """The value with zeros in the lanes past the last channel, where it may have others."""
@@ -193,4 +198,4 @@ class BlockedSite:
         if self.win.co % self.lanes == 0 or (channels and keeps_zero(epi.results, epi.dtypes)):
             return value
         kind = "" if dtype.is_float else "_m" if dtype is DType.BOOL else "_i"
-        return f"tx_keep{kind}({value}, {self.win.co} - (block + {vector}) * {self.lanes})"
+        return f"tx_keep{kind}({value}, {self.win.co} - {self._block(vector)} * {self.lanes})"

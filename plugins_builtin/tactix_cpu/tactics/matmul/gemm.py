@@ -10,7 +10,6 @@ workspace, so that a block of a stays in the second cache (0: all).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
@@ -18,17 +17,22 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, ceildiv, evaluate, prod, symbols
 from tactix_codegen.c import tile as c_tile
-from tactix_codegen.c.text import Args, block, kernel, loop
+from tactix_codegen.c.text import Args, block, comment, kernel, loop, split, times
 from tactix_codegen.c.tile import GRID, Functions, Tile, by_rows, finish, flat
 from tactix_cpu.tactics.matmul.product import Product, RowSite, product
 
 DEPTH = 384
+"""Steps of k in a part: a panel of 48 columns then has 72 KiB, which leaves most of the second cache to a."""
 DEEP = 1024
+"""k from which on it is worth cutting: shorter panels have at most 192 KiB."""
 L2_BYTES = 1 << 20
 """The second cache, where the device does not tell."""
+USUAL_DEPTH = 512
+"""Steps of k that blocks of a are cut for where only running tells how many there are."""
 LINE = 16
 """Floats of a cache line, as far as fetching goes."""
 OFFERED = 4
+"""Variants of a node at most: those of the fewest cycles."""
 
 
 def tactics() -> list[Tactic]:
@@ -62,8 +66,9 @@ class GemmTactic(Tactic):
             return None
         elements = evaluate(p.b_count * p.k * p.n, ctx.opt)
         total = _cycles(p, variant, ctx.device, dict(ctx.opt)) * evaluate(prod(p.batch), ctx.opt)
-        packing = 0 if p.constant_b else 0.2 * elements
+        packing = 0 if p.constant_b else 0.2 * elements  # cycles: about a vector of 16 stored in three
         bytes_b = 4 * elements
+        # 0.5 us to start, threads of 3 GHz that share the cycles, and b once from memory at 40 GB/s
         return 5e-7 + (total + packing) / 3e9 / max(1, ctx.threads) + bytes_b / 4e10
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
@@ -105,6 +110,7 @@ def _cycles(p: Product, v: Variant, device: DeviceProperties, opt: dict[str, int
     for count, height in ((more, least + 1), (tiles - more, least)):
         for size_ in _pieces(height, _sizes(p.m, rows)) * (count > 0):
             total += count * c_tile.step_cycles(size_, vectors, c_tile.chains_for(size_, vectors))
+    # panels that the row tiles read again and again come from the third cache where nothing cuts them
     far = 1.1 if k >= DEEP and not v.knob("depth") and m > 32 else 1.0
     return total * panels * k * far
 
@@ -127,7 +133,7 @@ def _pieces(height: int, sizes: Sequence[int]) -> list[int]:
 
 
 def _unroll(tile: Tile) -> int:
-    return 4 if tile.rows * tile.vectors <= 12 else 2
+    return 4 if tile.rows * tile.vectors <= 12 else 2  # at most 56 FMA a round
 
 
 def _lines_ahead(p: Product, tile: Tile, opt: dict[str, int]) -> int:
@@ -135,17 +141,6 @@ def _lines_ahead(p: Product, tile: Tile, opt: dict[str, int]) -> int:
     m = evaluate(p.m, opt) if symbols(p.m) <= opt.keys() else 64
     tiles = -(-m // tile.rows)
     return -(-_unroll(tile) * tile.vectors // tiles) if p.constant_b and tiles > 1 else 0
-
-
-@dataclass
-class _Names:
-    """C texts of the sizes."""
-
-    m: str
-    n: str
-    k: str
-    tiles: str
-    panels: str
 
 
 class _Kernel:
@@ -158,8 +153,9 @@ class _Kernel:
         self.args = Args(node)
         self.functions = Functions(self.args)
         panels = ceildiv(p.n, self.tile.width)
-        dims = (p.m, p.n, p.k, ceildiv(p.m, self.tile.rows), panels)
-        self.names = _Names(*(self.args.dim(d) for d in dims))
+        sizes = {"M": p.m, "N": p.n, "K": p.k, "TILES": ceildiv(p.m, self.tile.rows), "PANELS": panels}
+        for name, size in {**sizes, "WIDTH": self.tile.width}.items():
+            self.args.size(name, size)
         self.partial_bytes: Dim = p.rows * panels * (self.tile.width * 4) if self.depth else 0
         self.packed_bytes: Dim = 0 if p.constant_b else p.b_count * panels * p.k * (self.tile.width * 4)
         self.x = self.args.input(p.a)
@@ -183,7 +179,7 @@ class _Kernel:
         return kernel(self.args, body, self.ctx, helpers=helpers, workspace=size, phases=phases)
 
     def _function(self, tile: Tile) -> None:
-        left = "" if isinstance(self.p.n, int) and self.p.n % tile.width == 0 else f"({self.names.n} - col)"
+        left = "" if isinstance(self.p.n, int) and self.p.n % tile.width == 0 else "N - col"
         site = RowSite(self.args, self.p.lead, self.p.n, tile.lanes, left)
         parameters = "const float* x, const float* w, int64_t row, int64_t col"
         parameters += ", const float* ahead, int64_t stride" * bool(self.lines)
@@ -193,47 +189,58 @@ class _Kernel:
             body += [block("if (!first)", tile.load("part")), *self._steps(tile, "depth"), tile.join()]
             body.append(block("if (!last)", tile.save("part"), "return;"))
         else:
-            body += [*self._steps(tile, self.names.k), tile.join()]
-        self.functions.add(f"t{tile.name}", parameters, [*body, *finish(tile, self.p.epi, site)])
+            body += [*self._steps(tile, "K"), tile.join()]
+        about = f"{tile.rows} rows of y from row on, and {tile.vectors} x {tile.lanes} columns from col on: "
+        about += "sums s<row>_<vector> of x, rows of a, times w, a panel of b, then what follows the product."
+        about += " Sums over a part of k wait in part." * bool(self.depth)
+        about += " ahead: cache lines of the next panel." * bool(self.lines)
+        self.functions.add(f"t{tile.name}", parameters, [*body, *finish(tile, self.p.epi, site)], about)
 
     def _steps(self, tile: Tile, depth: str) -> list[str]:
         unroll = _unroll(tile)
-        step = f"{unroll} * {self.names.m}" if self.p.transposed_a else str(unroll)
-        one = self.names.m if self.p.transposed_a else "1"
-        fetch = [f"__builtin_prefetch(ahead + {i * LINE}, 0, 2);" for i in range(self.lines)]
+        step = times(unroll, "M") if self.p.transposed_a else str(unroll)
+        one = "M" if self.p.transposed_a else "1"
+        fetch = [f"__builtin_prefetch({self.args.sum('ahead', str(i * LINE))}, 0, 2);" for i in range(self.lines)]
         fetch += ["ahead += stride;"] * bool(fetch)
-        body = [*fetch, tile.steps(unroll, self._element), f"x += {step};", f"w += {unroll * tile.width};"]
-        rest = [tile.steps(1, self._element), f"x += {one};", f"w += {tile.width};"]
-        lines = ["int64_t k = 0;", block(f"for (; k + {unroll} <= {depth}; k += {unroll})", *body)]
-        if not depth.isdigit() or int(depth) % unroll:
+        body = [*fetch, tile.steps(unroll, self._element), f"x += {step};", f"w += {times(unroll, 'WIDTH')};"]
+        rest = [tile.steps(1, self._element), f"x += {one};", "w += WIDTH;"]
+        lines = [comment(f"{unroll} steps of k at a time"), "int64_t k = 0;"]
+        lines.append(block(f"for (; k + {unroll} <= {depth}; k += {unroll})", *body))
+        if self.depth or not isinstance(self.p.k, int) or self.p.k % unroll:
             lines.append(block(f"for (; k < {depth}; k++)", *rest))
         return lines
 
     def _element(self, row: int, step: int) -> str:
         if self.p.transposed_a:
-            return f"x[{self.args.sum(f'{step} * {self.names.m}' if step else '0', str(row))}]"
-        return f"x[{self.args.sum(f'{row} * {self.names.k}' if row else '0', str(step))}]"
+            return f"x[{self.args.sum(times(step, 'M'), str(row))}]"
+        return f"x[{self.args.sum(times(row, 'K'), str(step))}]"
 
     def _multiply(self, sizes: tuple[int, ...]) -> str:
-        s = self.names
         batched = bool(self.p.batch)
-        units = f"{self._count(self.p.batch)} * {s.tiles}" if batched else s.tiles
-        k0, depth = ("k0", "depth") if self.depth else ("0", s.k)
-        body = loop("p", "g[2]", "g[3]", *self._panel(sizes, k0, depth))
-        walk = block("for (int64_t u = g[0], next; u < g[1]; u = next)", *self._block(batched, k0), body)
+        units = f"{self._count(self.p.batch)} * TILES" if batched else "TILES"
+        k0, depth = ("k0", "depth") if self.depth else ("0", "K")
+        panels = loop("p", "g[2]", "g[3]", *self._panel(sizes, k0, depth))
+        body = [*self._block(batched, k0), comment("panels of WIDTH columns of b"), panels]
+        walk = block("for (int64_t u = g[0], next; u < g[1]; u = next)", *body)
+        lines = [comment("blocks of tiles [t, end) of rows of a, whose part stays in the second cache"), walk]
         if self.depth:
-            head = f"const int64_t depth = {s.k} - k0 < {self.depth} ? {s.k} - k0 : {self.depth};"
-            walk = loop("k0", "0", s.k, head, walk, step=self.depth)
-        return "\n".join(["int64_t g[4];", f"TX_NAME(grid)({units}, {s.panels}, tid, nt, g);", *self._cuts(), walk])
+            head = f"const int64_t depth = K - k0 < {self.depth} ? K - k0 : {self.depth};"
+            parts = loop("k0", "0", "K", head, *lines, step=self.depth)
+            lines = [comment(f"parts of {self.depth} steps of k"), parts]
+        mine = comment("of the grid of row tiles and panels this thread has tiles [g[0], g[1]) and panels [g[2], g[3])")
+        return "\n".join([mine, "int64_t g[4];", f"TX_NAME(grid)({units}, PANELS, tid, nt, g);", *self._cuts(), *lines])
 
     def _cuts(self) -> list[str]:
         """Declare how rows fall into tiles, ``more`` of ``least + 1`` and then those of ``least``, and these into
         blocks: about equal ones, whose part of a takes up to half of the second cache."""
-        s, depth = self.names, self.depth or (self.p.k if isinstance(self.p.k, int) else 512)
+        depth = self.depth or (self.p.k if isinstance(self.p.k, int) else USUAL_DEPTH)
+        known = isinstance(self.p.m, int) and self.p.m > 0
+        cut = "M / TILES, more = M % TILES" if known else "TILES ? M / TILES : 0, more = TILES ? M % TILES : 0"
         half = int(self.ctx.device.facts.get("l2", L2_BYTES)) // 2
         most = max(1, half // (4 * self.tile.rows * max(1, depth)))
         return [
-            f"const int64_t least = {s.tiles} ? {s.m} / {s.tiles} : 0, more = {s.tiles} ? {s.m} % {s.tiles} : 0;",
+            comment("the first tiles, as many as `more`, have least + 1 rows, the others least; `each` make a block"),
+            f"const int64_t least = {cut};",
             f"const int64_t blocks = (g[1] - g[0] + {most - 1}) / {most};",
             "const int64_t each = blocks ? (g[1] - g[0] + blocks - 1) / blocks : 1;",
         ]
@@ -243,65 +250,66 @@ class _Kernel:
 
     def _block(self, batched: bool, k0: str) -> list[str]:
         """Declare the next block of row tiles, of one matrix of a: tiles [t, end) of it, its first row in y."""
-        s, p = self.names, self.p
-        lines = [f"const int64_t item = u / {s.tiles}, t = u % {s.tiles};" if batched else "const int64_t t = u;"]
+        p = self.p
+        lines = ["const int64_t item = u / TILES, t = u % TILES;" if batched else "const int64_t t = u;"]
         lines.append("next = u + each < g[1] ? u + each : g[1];")
         a, b, row = "0", "0", "0"
         if batched:
-            lines.append(f"if (next > u - t + {s.tiles}) next = u - t + {s.tiles};")
+            lines.append("if (next > u - t + TILES) next = u - t + TILES;")
             sizes = [self.args.dim(d) for d in p.batch]
             a, b = flat("item", sizes, p.a_batch, self.args), flat("item", sizes, p.b_batch, self.args)
-            row = f"item * {s.m}"
-        matrix = f"({a}) * {s.m} * {s.k}" if a != "0" else "0"
-        start = "0" if k0 == "0" else f"k0 * {s.m}" if p.transposed_a else k0
+            row = "item * M"
+        matrix = f"({a}) * M * K" if a != "0" else "0"
+        start = "0" if k0 == "0" else "k0 * M" if p.transposed_a else k0
         lines.append(f"const float* xb = {self.args.sum(self.x, matrix, start)};")
-        panel = f"({b}) * {s.panels} * {s.k} * {self.tile.width}" if b != "0" else "0"
+        panel = f"({b}) * PANELS * K * WIDTH" if b != "0" else "0"
         lines.append(f"const float* wb = {self.args.sum(self.w, panel)};")
         return [*lines, f"const int64_t end = t + next - u, row0 = {row};"]
 
     def _panel(self, sizes: tuple[int, ...], k0: str, depth: str) -> list[str]:
-        s, width = self.names, self.tile.width
-        step = "1" if self.p.transposed_a else s.k
-        common = f"a, xb + r * {step}, wb + (p * {s.k} + {k0}) * {width}, row0 + r, p * {width}"
+        rows = "xb + r" if self.p.transposed_a else "xb + r * K"
+        panel = "p * K" if k0 == "0" else f"(p * K + {k0})"
+        common = f"a, {rows}, wb + {panel} * WIDTH, row0 + r, p * WIDTH"
         if self.lines:
             common += f", ahead, ahead < stop ? {self.lines * LINE} : 0"
         if self.depth:
-            part = f"{self.partial} + (p * {self.args.dim(self.p.rows)} + row0 + r) * {width}"
-            common += f", {depth}, {part}, k0 == 0, k0 + {self.depth} >= {s.k}"
+            part = f"{self.partial} + (p * {self.args.dim(self.p.rows)} + row0 + r) * WIDTH"
+            common += f", {depth}, {part}, k0 == 0, k0 + {self.depth} >= K"
         calls = by_rows(sizes, "r", "last", lambda rows: f"TX_NAME(t{rows}x{self.tile.vectors})({common});")
-        first, after = (f"{at} * least + ({at} < more ? {at} : more)" for at in ("i", "(i + 1)"))
+        first, last = (f"{at} * least + ({at} < more ? {at} : more)" for at in ("i", "(i + 1)"))
         fetched = f"ahead += {depth} / {_unroll(self.tile)} * {self.lines * LINE};" if self.lines else ""
-        walk = loop("i", "t", "end", f"int64_t r = {first};", f"const int64_t last = {after};", calls, fetched)
-        return [*self._ahead(k0, depth), walk]
+        walk = loop("i", "t", "end", f"int64_t r = {first};", f"const int64_t last = {last};", calls, fetched)
+        about = "row tiles of the block" + ", each of which fetches its share of the next panel" * bool(self.lines)
+        return [*self._ahead(k0, depth), comment(about), walk]
 
     def _ahead(self, k0: str, depth: str) -> list[str]:
         """Declare what to fetch during a panel: the next one, after the last the first of the next depth."""
         if not self.lines:
             return []
-        k, width = self.names.k, self.tile.width
-        after = f"(p + 1) * {k}" if k0 == "0" else f"(p + 1 < g[3] ? (p + 1) * {k} : g[2] * {k} + depth) + k0"
-        return [f"const float* ahead = wb + ({after}) * {width};", f"const float* stop = ahead + {depth} * {width};"]
+        after = "(p + 1) * K" if k0 == "0" else "((p + 1 < g[3] ? (p + 1) * K : g[2] * K + depth) + k0)"
+        return [f"const float* ahead = wb + {after} * WIDTH;", f"const float* stop = ahead + {depth} * WIDTH;"]
 
     def _pack(self) -> str:
         """The first launch: every matrix of b into panels."""
-        s, width, b = self.names, self.tile.width, self.args.input(self.p.b)
-        count = self.args.dim(self.p.b_count)
+        b, count = self.args.input(self.p.b), self.args.dim(self.p.b_count)
         head = [
-            f"const int64_t item = q / {s.panels}, col = q % {s.panels} * {width}, left = {s.n} - col;",
-            f"float* out = {self.w} + q * {s.k} * {width};",
+            "const int64_t item = q / PANELS, col = q % PANELS * WIDTH, left = N - col;",
+            f"float* out = {self.w} + q * K * WIDTH;",
         ]
         if self.p.transposed_b:
-            place = f"{b}[(item * {s.n} + col + j) * {s.k} + k]"
-            copy = loop("j", "0", str(width), f"out[k * {width} + j] = j < left ? {place} : 0.0f;")
+            place = f"{b}[(item * N + col + j) * K + k]"
+            copy = loop("j", "0", "WIDTH", f"out[k * WIDTH + j] = j < left ? {place} : 0.0f;")
         else:
-            copy = f"const float* row = {b} + (item * {s.k} + k) * {s.n} + col;\n" + "\n".join(
+            copy = f"const float* row = {b} + (item * K + k) * N + col;\n" + "\n".join(
                 self._pack_vector(v) for v in range(self.tile.vectors)
             )
-        units = f"int64_t lo, hi;\ntx_split({count} * {s.panels}, 1, tid, nt, &lo, &hi);"
-        return f"{units}\n{loop('q', 'lo', 'hi', *head, loop('k', '0', s.k, copy))}"
+        about = comment("the first launch lays b in panels: K rows of WIDTH columns, zeros past the last")
+        panels = loop("q", "lo", "hi", *head, loop("k", "0", "K", copy))
+        return "\n".join([about, split(f"{count} * PANELS"), panels])
 
     def _pack_vector(self, v: int) -> str:
-        at, lanes, width = v * self.tile.lanes, self.tile.lanes, self.tile.width
-        part = f"left > {at} ? tx_load_n_f32(row + {at}, left - {at}) : tx_zero()"
-        whole = f"left >= {at + lanes} ? tx_load_f32(row + {at}) : {part}"
-        return f"tx_store_f32(out + k * {width} + {at}, {whole});"
+        at, lanes = v * self.tile.lanes, self.tile.lanes
+        row, left = self.args.sum("row", str(at)), f"left{f' - {at}' * bool(at)}"
+        part = f"left > {at} ? tx_load_n_f32({row}, {left}) : tx_zero()"
+        whole = f"left >= {at + lanes} ? tx_load_f32({row}) : {part}"
+        return f"tx_store_f32({self.args.sum('out', 'k * WIDTH', str(at))}, {whole});"

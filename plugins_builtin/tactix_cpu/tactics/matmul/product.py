@@ -159,14 +159,15 @@ class RowSite:
 
     def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
         lead, last = operand.strides[:-1], operand.strides[-1]
-        pointer = self.args.sum(
-            self.args.input(operand.index), row_offset(f"(row + {row})", self.lead, lead, self.args)
-        )
+        pointer = self.args.sum(self.args.input(operand.index), row_offset(self._row(row), self.lead, lead, self.args))
         if last == 0:
             return splat(operand.dtype, pointer)
-        return load(operand.dtype, f"{pointer} + col + {vector * self.lanes}", count)
+        return load(operand.dtype, self.args.sum(pointer, "col", str(vector * self.lanes)), count)
 
     def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
-        n = self.args.dim(self.n)
-        place = f"{self.args.output(output)} + (row + {row}) * {n} + col + {vector * self.lanes}"
+        start = f"{self._row(row)} * {self.args.size('N', self.n)}"
+        place = self.args.sum(self.args.output(output), start, "col", str(vector * self.lanes))
         return store(dtype, place, value, count)
+
+    def _row(self, row: str) -> str:
+        return "row" if row == "0" else f"(row + {row})"

@@ -12,11 +12,14 @@ from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Epilogue, Operand
 from tactix_codegen.c.space import Space
-from tactix_codegen.c.text import Args, block, loop
+from tactix_codegen.c.text import Args, block, comment, loop
 from tactix_codegen.operations.reduce import REDUCED, Operation
 
 _WAYS = 4
-"""Independent accumulators that hide the latency of an addition."""
+"""Independent accumulators: an addition takes about 4 cycles (x86-64 since Skylake; Agner Fog, Instruction tables), and
+a row from the first cache gives about one vector to add a cycle."""
+_LETTERS = {0: "X", 1: "Y"}
+"""Of operands whose strides have names: what is reduced, and the result."""
 
 
 @dataclass(frozen=True)
@@ -67,21 +70,34 @@ class Reduction:
 
     # Shared parts
 
-    def _size(self, loops: Sequence[int]) -> str:
-        return self.args.dim(dims.prod(self.space.sizes[i] for i in loops))
+    def _results(self, loops: Sequence[int]) -> str:
+        """How many results, or groups of them, the threads share."""
+        return self.args.size("RESULTS", dims.prod(self.space.sizes[i] for i in loops))
+
+    def _length(self, i: int) -> str:
+        """Of loop ``i``."""
+        return self.args.size(f"SIZE{i}", self.space.sizes[i])
+
+    def _stride(self, operand: int, i: int) -> str:
+        """Elements of an operand from one step of loop ``i`` to the next."""
+        stride = self.space.strides[operand][i]
+        return str(stride) if stride in (0, 1) else self.args.size(f"{_LETTERS[operand]}_STRIDE{i}", stride)
 
     def _decode(self, flat: str, loops: Sequence[int]) -> str:
-        return c_text.decode(flat, [f"i{i}" for i in loops], [self.args.dim(self.space.sizes[i]) for i in loops])
+        return c_text.decode(flat, [f"i{i}" for i in loops], [self._length(i) for i in loops])
 
     def _offset(self, operand: int, loops: Sequence[int]) -> str:
-        strides = self.space.strides[operand]
-        return self.args.offset([strides[i] for i in loops], [f"i{i}" for i in loops])
+        if operand not in _LETTERS:
+            strides = self.space.strides[operand]
+            return self.args.offset([strides[i] for i in loops], [f"i{i}" for i in loops])
+        steps = {i: self._stride(operand, i) for i in loops}
+        return self.args.sum(*(f"i{i}" if s == "1" else f"i{i} * {s}" for i, s in steps.items() if s != "0"))
 
     def _over_reduced(self, loops: Sequence[int], body: Sequence[str]) -> str:
         """``body`` inside loops over ``loops``."""
         text = "\n".join(body)
         for i in reversed(loops):
-            text = loop(f"i{i}", "0", self.args.dim(self.space.sizes[i]), text)
+            text = loop(f"i{i}", "0", self._length(i), text)
         return text
 
     def _join(self, a: str, b: str) -> str:
@@ -93,22 +109,22 @@ class Reduction:
     def _operand(self, position: int, loops: Sequence[int], step: str, count: str) -> str:
         """Operand ``position`` of ``order`` as a vector, ``step`` elements along the last kept loop from here."""
         o = self.epilogue.operands[self.order[position]]
-        base = f"{self.args.input(o.index)} + {self._offset(2 + position, loops)}"
+        base = self.args.sum(self.args.input(o.index), self._offset(2 + position, loops))
         if not self.kept or self.space.strides[2 + position][self.kept[-1]] == 0:
             return c_text.splat(o.dtype, base)
-        return c_text.load(o.dtype, f"{base} + {step}", count)
+        return c_text.load(o.dtype, self.args.sum(base, step), count)
 
     def _finish(self, value: str, loops: Sequence[int], step: str, count: str) -> list[str]:
         """Mean, epilogue and stores of a vector of results."""
         out, acc = [], value
         if self.operation.mean:
-            out.append(f"const vf mean = {value} / (float){self.args.dim(self.count)};")
+            out.append(f"const vf mean = {value} / (float){self.args.size('COUNT', self.count)};")
             acc = "mean"
         positions = {self.epilogue.operands[v].index: k for k, v in enumerate(self.order)}
         code = self.epilogue.emit([acc], lambda o: self._operand(positions[o.index], loops, step, count))
         out += code.statements
         for y, name, t in zip(self.outputs, code.results, code.dtypes, strict=True):
-            place = f"{y} + {self._offset(1, loops)} + {step}"
+            place = self.args.sum(y, self._offset(1, loops), step)
             out.append(self._store(t, place, name, count))
         return out
 
@@ -124,7 +140,8 @@ class Reduction:
         if not outer:
             return [block("if (tid == 0)", *self._row_group([], "1"))]
         k = outer[-1]
-        size = self.args.dim(self.space.sizes[k])
+        size = self._length(k)
+        about = "results [lo, hi) are this thread's: up to TX_LANES neighbours at a time, which make a vector"
         body = [
             self._decode("o", outer),
             f"const int64_t left = {size} - i{k} < hi - o ? {size} - i{k} : hi - o;",
@@ -132,14 +149,17 @@ class Reduction:
             *self._row_group(outer, "run"),
             "o += run;",
         ]
-        return [c_text.split(self._size(outer), "TX_LANES"), block("for (int64_t o = lo; o < hi;)", *body)]
+        walk = block("for (int64_t o = lo; o < hi;)", *body)
+        return [comment(about), c_text.split(self._results(outer), "TX_LANES"), walk]
 
     def _row_group(self, outer: Sequence[int], run: str) -> list[str]:
         """Up to TX_LANES results side by side: one row each, then the epilogue of them all."""
-        step = self.args.dim(self.space.strides[0][outer[-1]]) if outer else "0"
-        start = f"const {c_text.ctype(self.source)}* p = {self.x} + {self._offset(0, outer)} + r * {step};"
+        step = f"r * {self._stride(0, outer[-1])}" if outer else "0"
+        place = self.args.sum(self.x, self._offset(0, outer), step)
+        start = f"const {c_text.ctype(self.source)}* p = {place};"
         return [
             "float part[TX_LANES] = {0};",
+            comment(f"all that is reduced to result r, in {_WAYS} sums of a vector each"),
             loop("r", "0", run, start, *self._row(), f"part[r] = {self.vector.lanes}(s0);"),
             *self._finish("tx_load_f32(part)", outer, "0", run),
         ]
@@ -147,28 +167,29 @@ class Reduction:
     def _row(self) -> list[str]:
         """Reduce from ``p`` on into ``s0``."""
         *others, last = self.reduced
-        length = self.args.dim(self.space.sizes[last])
-        ways = range(_WAYS)
+        length, ways = self._length(last), range(_WAYS)
+        q = "q" if others else "p"
+        places = [self.args.sum(f"{q} + i", c_text.times(w, "TX_LANES")) for w in ways]
         row = [
-            f"const {c_text.ctype(self.source)}* q = p + {self._offset(0, others)};",
+            *([f"const {c_text.ctype(self.source)}* q = p + {self._offset(0, others)};"] if others else []),
             "int64_t i = 0;",
             block(
                 f"for (; i + {_WAYS} * TX_LANES <= {length}; i += {_WAYS} * TX_LANES)",
-                *(f"s{w} = {self._join(f's{w}', c_text.load(self.source, f'q + i + {w} * TX_LANES'))};" for w in ways),
+                *(f"s{w} = {self._join(f's{w}', c_text.load(self.source, at))};" for w, at in enumerate(places)),
             ),
             block(
                 f"for (; i + TX_LANES <= {length}; i += TX_LANES)",
-                f"s0 = {self._join('s0', c_text.load(self.source, 'q + i'))};",
+                f"s0 = {self._join('s0', c_text.load(self.source, places[0]))};",
             ),
             block(
                 f"if (i < {length})",
-                f"const vf rest = {c_text.load(self.source, 'q + i', f'{length} - i')};",
+                f"const vf rest = {c_text.load(self.source, places[0], f'{length} - i')};",
                 f"s0 = tx_select(tx_first({length} - i), {self._join('s0', 'rest')}, s0);",
             ),
         ]
         heads = [f"vf {', '.join(f's{w} = {self._start()}' for w in ways)};"]
         tails = [f"s{w} = {self._join(f's{w}', f's{w + 2}')};" for w in (0, 1)] + [f"s0 = {self._join('s0', 's1')};"]
-        return [*heads, self._over_reduced(others, row) if others else block("", *row), *tails]
+        return [*heads, *([self._over_reduced(others, row)] if others else row), *tails]
 
     # The last axis is kept
 
@@ -178,6 +199,7 @@ class Reduction:
         wide = 1 if isinstance(size, int) and size < 2 * lanes else _WAYS
         length = self.args.dim(size)
         chunks = dims.ceildiv(size, wide * lanes)
+        about = f"chunks [lo, hi) of {wide} vectors of neighbouring results are this thread's"
         names = [f"i{i}" for i in outer] + ["chunk"]
         sizes = [self.args.dim(self.space.sizes[i]) for i in outer] + [self.args.dim(chunks)]
         body = [c_text.decode("o", names, sizes), f"const int64_t begin = chunk * {wide} * TX_LANES;"]
@@ -189,7 +211,7 @@ class Reduction:
             rest = self._column_group(outer, 1, "j", f"{length} - j")
             body += [full, block("else", loop("j", "begin", length, *rest, step="TX_LANES"))]
         total = self.args.dim(dims.prod(self.space.sizes[i] for i in outer) * chunks)
-        return [c_text.split(total), loop("o", "lo", "hi", *body)]
+        return [comment(about), c_text.split(total), loop("o", "lo", "hi", *body)]
 
     def _column_group(self, outer: Sequence[int], wide: int, begin: str, count: str) -> list[str]:
         """``wide`` vectors of results from ``begin`` on; one vector is summed in several ways."""
@@ -197,7 +219,7 @@ class Reduction:
         names = [[f"s{v}_{w}" for w in range(ways)] for v in range(wide)]
         out = [f"vf {n} = {self._start()};" for group in names for n in group]
         whole = self.valid is not None
-        out.append(f"const {c_text.ctype(self.source)}* p = {self.x} + {self._offset(0, outer)} + {begin};")
+        out.append(f"const {c_text.ctype(self.source)}* p = {self.args.sum(self.x, self._offset(0, outer), begin)};")
         out += self._column_loops(names, "" if whole else count)
         for v, group in enumerate(names):
             out += [f"{group[0]} = {self._join(group[0], n)};" for n in group[1:]]
@@ -209,9 +231,9 @@ class Reduction:
         if not self.reduced:
             return self._column_step(names, "p", count, [0])
         *others, last = self.reduced
-        stride, length = self.args.dim(self.space.strides[0][last]), self.args.dim(self.space.sizes[last])
+        stride, length = self._stride(0, last), self._length(last)
         ways = len(names[0])
-        head = f"const {c_text.ctype(self.source)}* q = p + {self._offset(0, others)};"
+        head = f"const {c_text.ctype(self.source)}* q = {self.args.sum('p', self._offset(0, others))};"
         main = block(
             f"for (; i + {ways} <= {length}; i += {ways}, q += {ways} * {stride})",
             *self._column_step(names, "q", count, range(ways), stride),
@@ -226,7 +248,7 @@ class Reduction:
         out = []
         for v, group in enumerate(names):
             for w in ways:
-                place = f"{base} + {w} * {stride} + {v} * TX_LANES"
+                place = self.args.sum(base, c_text.times(w, stride), c_text.times(v, "TX_LANES"))
                 out.append(f"{group[w]} = {self._join(group[w], c_text.load(self.source, place, count))};")
         return out
 
@@ -242,7 +264,8 @@ class Reduction:
         join = self.operation.join.format(a="s", b="v")
         acc.append(self._over_reduced(self.reduced, [f"const {wide} v = {element};", f"s = {join};"]) or "")
         body = [*([self._decode("o", self.kept)] if self.kept else []), *acc, *self._element_result(wide)]
-        return [c_text.split(self._size(self.kept)), loop("o", "lo", "hi", *body)]
+        about = comment("results [lo, hi) are this thread's, one after the other")
+        return [about, c_text.split(self._results(self.kept)), loop("o", "lo", "hi", *body)]
 
     def _wide_type(self) -> str:
         if self.source.is_float or self.operation.mean:
@@ -256,7 +279,7 @@ class Reduction:
 
     def _element_result(self, wide: str) -> list[str]:
         kind = c_text.ctype(c_scalar.WIDE.get(self.source, self.source))
-        value = f"s / (double){self.args.dim(self.count)}" if self.operation.mean else "s"
+        value = f"s / (double){self.args.size('COUNT', self.count)}" if self.operation.mean else "s"
         positions = {self.epilogue.operands[v].index: k for k, v in enumerate(self.order)}
 
         def place(o: Operand) -> str:

@@ -81,11 +81,12 @@ class HopperAttentionTactic(Tactic):
         teams, keys = int(variant.knob("teams")), int(variant.knob("keys"))
         e, rows, sees = FlowEntry(node, teams * TEAM), 64 * teams, attention.sight(h, node)
         maps = [e.map_input(m.index, _map(h, m, *of)) for m, of in _operands(h, rows, keys)]
-        functions = attention.weighing(h, e, sees, e.dim(h.s))
+        weights = attention.weighing(h, e, sees, e.size("S", h.s))
         head = ", ".join(_coordinates(h, e, m) for m in (h.q, h.k, h.v))
-        given = f"{', '.join(maps)}, head, (int)first, keys, memory, {functions}"
-        call = f"tx_attend_teams<{KINDS[h.dtype]}, TX_NAME(heads)>({given},\n{attention.put(h, e, node)});"
-        body = [*attention.place(h, e, sees, rows), f"const tx_head head = {{{head}}};", call]
+        given = f"{', '.join(maps)}, head, (int)first, keys, memory, {attention.CALLED}"
+        call = f"tx_attend_teams<{KINDS[h.dtype]}, TX_NAME(heads)>({given});"
+        own = [*attention.place(h, e, sees, rows), f"const tx_head head = {{{head}}};"]
+        body = [*own, *weights, attention.put(h, e, node), call]
         struct = attention.constants({
             "ROWS": rows, "KEYS": keys, "STAGES": _stages(h, teams, keys), "DEPTH": -(-h.d // 16) * 16,
             "WIDE": _parts(h.e) * DEPTH, **sees.constants(),

@@ -17,13 +17,25 @@ from tactix.words.dims import Dim, ceildiv, dmax, dmin, mod
 from tactix.words.dtypes import DType
 from tactix.words.tensor import Format
 from tactix_codegen.c.epilogue import Operand
-from tactix_codegen.c.text import block, ctype
+from tactix_codegen.c.text import block, ctype, indent
 from tactix_codegen.cuda import entry
 from tactix_codegen.cuda.results import WIDTH, Rows
+from tactix_codegen.cuda.text import struct
 from tactix_cuda.tactics.tile import Work, in_turns
 from tactix_cuda.tensor_maps import ROW, TensorMap
 
 FEATURE = "sm_90a"
+ON_A_LINE = 8
+"""Operands of an instruction that stand on one line of a kernel's text."""
+ABOUT = {
+    "ROWS": "of a tile of y", "COLS": "columns of a tile", "STAGES": "of 64 of k, in shared memory",
+    "TEAMS": "of four warps, which multiply", "BLOCKS": "of 64 rows, of a team",
+    "ALTERNATE": "whether each team has a tile of its own", "SPLITS": "parts of k, one for each block of a cluster",
+    "STAGE_BYTES": "rows and columns of a stage", "A_BYTES": "the rows of a stage, in front of its columns",
+    "PITCH": "floats from row to row of sums that blocks of a cluster hand over",
+    "EACH": "runs of eight sums whose operands are loaded at a time",
+}  # fmt: skip
+"""What the constants are that tx_flow asks for."""
 KINDS = {DType.FP16: "f16", DType.BF16: "bf16"}
 """How operands of a dtype are multiplied."""
 PRELUDES = ("ptx.cuh", "tile.cuh", "hopper.cuh", "hopper_flow.cuh")
@@ -100,20 +112,27 @@ class Flow:
             "ALTERNATE": int(self.alternate), "SPLITS": self.splits, "STAGE_BYTES": self.stage_bytes,
             "A_BYTES": self.rows * DEPTH * 2, "PITCH": self.pitch, "EACH": self.ahead,
         }  # fmt: skip
-        lines = [f"static const int {k} = {v};" for k, v in values.items()]
-        return block("struct TX_NAME(flow)", *lines, multiply(self.cols, kind)) + ";\n"
+        return struct("flow", values, ABOUT, multiply(self.cols, kind))
 
 
 def multiply(cols: int, kind: str) -> str:
     """The function that makes a product of 64 rows, 16 deep, the sums of a team's threads, or adds it to them."""
     n = cols // 2
-    sums = ", ".join(f"%{i}" for i in range(n))
-    code = f"wgmma.mma_async.sync.aligned.m64n{cols}k16.f32.{kind}.{kind} {{{sums}}}, %{n}, %{n + 1}, p, 1, 1, 0, 0;"
-    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(n))
-    text = f'"{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{n + 2}, 0;\\n{code}\\n}}"'
+    rows = [range(i, min(i + ON_A_LINE, n)) for i in range(0, n, ON_A_LINE)]
+    sums = [", ".join(f"%{i}" for i in row) for row in rows]
+    outputs = [", ".join(f'"+f"(d[{i}])' for i in row) for row in rows]
+    instruction = f"wgmma.mma_async.sync.aligned.m64n{cols}k16.f32.{kind}.{kind}"
+    text = [
+        f'"{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{n + 2}, 0;\\n"', f'"{instruction} {{"',
+        *(f'"{row}{", " * (row is not sums[-1])}"' for row in sums),
+        f'"}}, %{n}, %{n + 1}, p, 1, 1, 0, 0;\\n}}"',
+    ]  # fmt: skip
     return block(
         f"TX_INLINE void multiply(float (&d)[{n}], uint64_t a, uint64_t b, int add)",
-        f'asm volatile({text} : {outputs} : "l"(a), "l"(b), "r"(add));',
+        "asm volatile(",
+        indent("\n".join(text)),
+        indent(": " + ",\n".join(outputs)),
+        indent(': "l"(a), "l"(b), "r"(add));'),
     )
 
 
@@ -237,7 +256,8 @@ class HeldRows(Rows):
         """
         if not self._held():
             return []
-        row, at = ("r", "c") if is_whole else (f"r < {rows} ? r : {rows} - 1", f"c < {self.args.dim(self.n)} ? c : 0")
+        n = self.args.size("N", self.n)
+        row, at = ("r", "c") if is_whole else (f"r < {rows} ? r : {rows} - 1", f"c < {n} ? c : 0")
         lines = [f"const int64_t row = {row};", f"const int at = {at};"]
         for name, o in self._held():
             lines.append(f"held.{name} = *(const tx_pack<{ctype(o.dtype)}, {WIDTH}>*)({self._pointer(o)});")
@@ -271,17 +291,21 @@ class Made:
 
     def text(self, a: str, b: str, device: DeviceProperties) -> tuple[str, Launch]:
         """The kernel and its launch; blocks of several teams take one tile after the other."""
-        e, f, m = self.e, self.flow, self.e.dim(self.m)
-        down, across = e.dim(ceildiv(self.m, f.rows)), e.dim(ceildiv(self.n, f.cols))
+        e, f, m = self.e, self.flow, self.e.size("M", self.m)
+        down, across = e.size("DOWN", ceildiv(self.m, f.rows)), e.size("ACROSS", ceildiv(self.n, f.cols))
         is_whole = mod(self.m, f.rows) == 0 and mod(self.n, f.cols) == 0
         load, check = self.rows.load(m, is_whole), [] if is_whole else [f"if (row >= {m}) return;"]
         get = block("const auto get = [&](int64_t r, int c)", "TX_NAME(held) held;", *load, "return held;")
         store = [*check, self.rows.store(is_whole=is_whole)]
         put = block("const auto put = [&](int64_t row, int col, const float* v, const TX_NAME(held)& held)", *store)
+        stages = e.size("K_STAGES", self.stages)
         body = [
-            "TX_SHARED(memory);", f"{get};", f"{put};",
-            f"tx_flow<TX_NAME(flow)>({a}, {b}, {down}, {across}, {self.stages}, memory, get, put);",
-        ]  # fmt: skip
+            "TX_SHARED(memory);",
+            f"// loads what eight results from column c of row r need beside their sums\n{get};",
+            f"// stores eight results from column col of a row on: v, their sums, and what get loaded for them\n{put};",
+            "// DOWN x ACROSS tiles of ROWS x COLS, K_STAGES stages of 64 of k; a block takes one after the other",
+            f"tx_flow<TX_NAME(flow)>({a}, {b}, {down}, {across}, {stages}, memory, get, put);",
+        ]
         text = f.struct(self.kind) + self.rows.struct() + e.kernel(*body, wait="")
         tiles = ceildiv(self.m, f.rows) * ceildiv(self.n, f.cols)
         if f.teams > 1 and f.splits == 1:

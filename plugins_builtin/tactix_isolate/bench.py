@@ -116,6 +116,9 @@ class CpuBench(Bench):
         fine = [c.artifact for c in own if c.status != "rejected"]
         return {**joined(toolchain, fine, apart, device, self.title), **made}
 
+    def keep_nothing(self) -> None:
+        self.quarantine = Quarantine(None)
+
     def delay(self) -> float:
         return 0.0 if "worker" in self.__dict__ else self.others.delay()
 

@@ -101,13 +101,12 @@ def _tried(c: Candidate, node: Node, env: Env, bench: Bench, session: Session) -
 def _bench(session: Session, threads: int, here: bool) -> Bench:
     """One that writes nothing down."""
     from tactix_isolate.bench import CpuBench
-    from tactix_isolate.quarantine import Quarantine
 
     link = LinkContext(session.devices["tactix.cpu@1"], threads, session.layers.__getitem__, warn=lambda message: None)
     if here:
         return Bench(link, session.launchers)
     made = CpuBench(link, session.launchers, None, session.strangers())
-    made.quarantine = Quarantine(None)
+    made.keep_nothing()
     return made
 
 

@@ -112,7 +112,8 @@ class Bench:
     """Links candidates of one node over the same arrays. ``allocator``: where the device reads no host memory.
 
     A device's own may keep the code of ``strangers`` out of this process: it overrides ``of``, ``barred``, ``compile``
-    and ``review``. ``stopped``: whether to give up what is being tried, set by who measures.
+    and ``review``; and ``keep_nothing`` if it remembers from build to build what failed. ``stopped``: whether to give
+    up what is being tried, set by who measures.
     """
 
     stopped: Callable[[], bool] = staticmethod(lambda: False)
@@ -154,6 +155,9 @@ class Bench:
         if provider is None:
             return c.title
         return f"{c.title} of {provider}" if provider.dist else f"{c.title} ({provider})"
+
+    def keep_nothing(self) -> None:
+        """From now on, neither believe nor write down what earlier builds found of candidates."""
 
     def review(self, bids: Sequence[Bids]) -> None:
         """Look at all times once more, after all that can be has been measured."""

@@ -15,8 +15,6 @@ from tactix.plugins.registry import Entry
 from tactix.plugins.session import Session
 from tactix.select.bench import Bench
 from tactix.words.errors import InvalidArgument
-from tactix_isolate.bench import CpuBench
-from tactix_isolate.quarantine import Quarantine
 
 THREADS = 2
 """Of what a check runs."""
@@ -91,8 +89,7 @@ class Subject:
                 link, session.launchers, None if device.host_memory else allocators[0],
                 {e.key: e.provider for e in entries},
             )  # fmt: skip
-            if isinstance(made, CpuBench):
-                made.quarantine = Quarantine(None)
+            made.keep_nothing()
             self._benches[device.key] = made
         return self._benches[device.key]
 

@@ -14,7 +14,9 @@ from strangers import installed, relu
 
 import tactix
 from tactix.contracts.device import DeviceProperties
+from tactix.contracts.launcher import LinkContext
 from tactix.words.errors import InvalidArgument
+from tactix_cpu.device import CpuDevice
 from tactix_isolate.quarantine import Quarantine, key_of
 from tactix_tools import cli
 
@@ -68,6 +70,16 @@ def test_without_a_path_nothing_is_written() -> None:
     q.add("k", {"reason": "r"})
     assert q.records == {"k": {"reason": "r"}}
     assert q.clear() == 1
+
+
+def test_a_bench_that_keeps_nothing_believes_and_writes_nothing(kept: Path) -> None:
+    Quarantine(kept).add("k", {"reason": "r"})
+    device = CpuDevice()
+    bench = device.bench(LinkContext(device, 1, {}.__getitem__), {})
+    bench.keep_nothing()
+    assert bench.quarantine.records == {}
+    bench.quarantine.add("x", {"reason": "r"})
+    assert set(Quarantine(kept).records) == {"k"}
 
 
 def test_a_key_is_of_the_artifact_its_runner_and_the_machine() -> None:

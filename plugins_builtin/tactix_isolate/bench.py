@@ -48,7 +48,7 @@ class CpuBench(Bench):
         """The process for trials; it starts when it is first asked."""
         from tactix_isolate.process import Worker
 
-        return Worker(self.context.threads)
+        return Worker(self.context.threads, self.device.key)
 
     @cached_property
     def quarantine(self) -> Quarantine:

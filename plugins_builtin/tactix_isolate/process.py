@@ -51,13 +51,14 @@ class Died(Exception):
 
 
 class Worker:
-    """``threads``: of one inference. ``starts`` counts processes: what one was told the next does not know.
+    """``threads``: of one inference. ``device``: the key of what it tries on.
 
-    ``guests``: the jobs whose code has been in the process.
+    ``starts`` counts processes: what one was told the next does not know. ``guests``: the jobs whose
+    code has been in the process.
     """
 
-    def __init__(self, threads: int) -> None:
-        self.threads, self.starts = threads, 0
+    def __init__(self, threads: int, device: str) -> None:
+        self.threads, self.device, self.starts = threads, device, 0
         self.guests: set[int] = set()
         self._process: subprocess.Popen[bytes] | None = None
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -110,9 +111,12 @@ class Worker:
         self._end = weakref.finalize(self, _end, self._process)
         self.starts += 1
         try:
-            self._exchange(START_SECONDS, pickle.dumps(("hello", (self.threads,))))
+            answer = self._exchange(START_SECONDS, pickle.dumps(("hello", (self.threads, self.device))))
         except Died as e:
             raise ExecutionError("no process to try it in", why=f"{e} {e.verdict.said}".strip()) from None
+        if "error" in answer:
+            self.stop()
+            raise ExecutionError("no process to try it in", why=str(answer["error"]))
 
     def _exchange(self, seconds: float, request: bytes, stopped: Callable[[], bool] = lambda: False) -> dict[str, Any]:
         assert self._process is not None

@@ -78,15 +78,14 @@ class Server:
         self.tell = tell
         self.tried: dict[int, Tried] = {}
 
-    def hello(self, threads: int) -> dict[str, Any]:
-        """The first request: get ready."""
-        from tactix_cpu import launchers
-        from tactix_cpu.device import CpuDevice
-        from tactix_ops import launchers as reference_launchers
+    def hello(self, threads: int, device: str) -> dict[str, Any]:
+        """The first request: get ready. ``device``: its key; no pack but tactix and its own is imported for it."""
+        from tactix.plugins.session import Session
 
-        self.device, self.threads = CpuDevice(), threads
+        session = Session(door="runtime", only=["tactix", device.partition(".")[0]])
+        self.device, self.threads = session.devices[device], threads
         self.device.properties()  # asks for what instructions the system must allow
-        self.launchers = {x.key: x for x in (*launchers(), *reference_launchers())}
+        self.launchers = session.launchers
         return {"pid": os.getpid()}
 
     def load(self, job: Job) -> dict[str, Any]:

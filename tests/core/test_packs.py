@@ -34,7 +34,6 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 """The command line, ``tactix_tools``, is the roof: it may import every pack, and none imports it."""
 
 TO_BE_MENDED = {
-    ("tactix_isolate", "tactix_cpu"): 2,
     ("tactix_sdk", "tactix_ship"): 2,
 }
 """Names imported against the table, by pack and pack: none may be added, and what is mended leaves this list."""

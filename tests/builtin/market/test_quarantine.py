@@ -15,8 +15,9 @@ from strangers import installed, relu
 import tactix
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.launcher import LinkContext
-from tactix.words.errors import InvalidArgument
+from tactix.words.errors import ExecutionError, InvalidArgument
 from tactix_cpu.device import CpuDevice
+from tactix_isolate.process import Worker
 from tactix_isolate.quarantine import Quarantine, key_of
 from tactix_tools import cli
 
@@ -80,6 +81,13 @@ def test_a_bench_that_keeps_nothing_believes_and_writes_nothing(kept: Path) -> N
     assert bench.quarantine.records == {}
     bench.quarantine.add("x", {"reason": "r"})
     assert set(Quarantine(kept).records) == {"k"}
+
+
+def test_a_worker_that_does_not_know_the_device_says_so() -> None:
+    worker = Worker(1, "tactix.nowhere@1")
+    with pytest.raises(ExecutionError, match=r"no process to try it in.*nowhere"):
+        worker.ask(1, "forget")
+    assert worker.pid == 0
 
 
 def test_a_key_is_of_the_artifact_its_runner_and_the_machine() -> None:

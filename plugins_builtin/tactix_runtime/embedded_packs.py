@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+from tactix.plan.wheels import content, entries, unpack
 from tactix.words.errors import PluginError, TactixError
 from tactix_runtime.memory_importer import MemoryImporter
-from tactix_runtime.pack_archive import content, entries, unpack
 
 HERE: Mapping[str, str] = {}
 _lock = threading.Lock()

@@ -14,10 +14,10 @@ from types import ModuleType
 from typing import Any
 
 from tactix.contracts.flavour import TempfileControlFlag
+from tactix.plan import wheels
 from tactix.words import errors
 from tactix.words.errors import ConfigError
 from tactix.words.scratch import ScratchFolder
-from tactix_runtime import pack_archive as archive
 from tactix_runtime.memory_importer import MemoryImporter
 
 PACKAGE = "tactix_lean/"
@@ -47,7 +47,7 @@ def _belongs(path: Path) -> bool:
 
 def unpack(wheel: bytes, who: str = "lean runtime") -> dict[str, bytes]:
     """The files of a wheel's package. Raises PlanFormatError."""
-    found = archive.unpack(wheel, who)
+    found = wheels.unpack(wheel, who)
     return {path.removeprefix(PACKAGE): text for path, text in found.items() if path.startswith(PACKAGE)}
 
 

@@ -9,11 +9,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import tactix
 from tactix.plan.schema import Plan, Requirement
+from tactix.plan.wheels import GROUP
 from tactix.plugins.identity import OWN, normal
 from tactix.words.errors import ConfigError, TactixError
 from tactix_runtime.embedded_packs import carried
-from tactix_ship.pack import Pack, pack_of
+from tactix_sdk.pack import Pack, pack_of
+from tactix_ship.lean.wheel import WHEEL, archive, record
 
 AUTO = "auto"
 """Every pack that the plan needs."""
@@ -36,7 +39,7 @@ def embed(plan: Plan, wanted: Iterable[str | Path], session: Any) -> Plan:
     packs = [p for p in map(pack_of, names) if _is_needed(p, needed, session)]
     for p in packs:
         _check(p, needed[normal(p.dist)], packs)
-    out = with_wheels(plan, {normal(p.dist): p.wheel() for p in packs}) if packs else plan
+    out = with_wheels(plan, {normal(p.dist): wheel_of(p) for p in packs}) if packs else plan
     _try(out, session)
     return out
 
@@ -57,6 +60,19 @@ def _check(p: Pack, needed: list[Requirement], packs: list[Pack]) -> None:
     for other in others:
         if both := sorted(p.files.keys() & other.files.keys()):
             raise ConfigError(f"{p.title} and {other.title} cannot be embedded together", why=f"both have {both[0]}")
+
+
+def wheel_of(pack: Pack) -> bytes:
+    """A wheel of a pack's code and its plugins of the runtime group; the same bytes for the same content."""
+    info = f"{normal(pack.dist).replace('-', '_')}-{pack.version}.dist-info"
+    rows = "".join(f"{namespace} = {target}\n" for namespace, target in pack.entry_points)
+    texts = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {pack.dist}\nVersion: {pack.version}\n",
+        "WHEEL": WHEEL.format(version=tactix.__version__),
+        "entry_points.txt": f"[{GROUP}]\n{rows}",
+    }
+    files = {**dict(sorted(pack.files.items())), **{f"{info}/{n}": text.encode() for n, text in texts.items()}}
+    return archive({**files, f"{info}/RECORD": record(files, f"{info}/RECORD").encode()})
 
 
 def with_wheels(plan: Plan, wheels: Mapping[str, bytes]) -> Plan:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -231,10 +233,8 @@ def _whole(s: Shipped, subject: Subject) -> Plan:
 @check("lean-runtime")
 def lean(subject: Subject) -> str:
     """The lean runtime, in a process without tactix's builder, gives the same results."""
-    from tactix_ship.lean.wheel import write
-
     with tempfile.TemporaryDirectory() as folder:
-        wheel = write(folder)
+        wheel = _lean_wheel(subject, folder)
 
         def leanly(s: Shipped) -> int:
             if not _plain(s):
@@ -243,6 +243,17 @@ def lean(subject: Subject) -> str:
             return 1
 
         return counted(for_each_plan(subject, leanly), "plans")
+
+
+def _lean_wheel(subject: Subject, folder: str) -> Path:
+    """The file that ``tactix lean-wheel`` writes there. Raises NotHere without that tool."""
+    tool = subject.session.tools.get("lean-wheel")
+    if tool is None:
+        raise NotHere("there is no tool called lean-wheel: its pack is switched off")
+    with contextlib.redirect_stdout(io.StringIO()):
+        tool.command().main(["--out", folder], prog_name=tool.name, standalone_mode=False)
+    (wheel,) = Path(folder).glob("*.whl")
+    return wheel
 
 
 def _plain(s: Shipped) -> bool:

@@ -16,8 +16,8 @@ import onnx.parser
 import tactix
 from tactix.plan import container
 from tactix.plan.schema import Plan
-from tactix_ship.embed import with_wheels
-from tactix_ship.pack import Pack
+from tactix_sdk.pack import Pack
+from tactix_ship.embed import wheel_of, with_wheels
 
 PROLOGUE = struct.Struct("<8sIIQQ32s")
 
@@ -180,7 +180,7 @@ def _with_pack() -> Plan:
     plan = builder.build_plan(net, _config())
     needs = tuple(replace(r, dist=r.dist or "acme-half", version=r.version or "1") for r in plan.requirements)
     pack = Pack("acme-half", "1", {"acme_half.py": PACK.encode()}, (("acme_half", "acme_half"),), frozenset())
-    return with_wheels(replace(plan, requirements=needs), {"acme-half": pack.wheel()})
+    return with_wheels(replace(plan, requirements=needs), {"acme-half": wheel_of(pack)})
 
 
 @functools.cache

@@ -23,13 +23,13 @@ from rich.console import Console
 import tactix
 from tactix.plan import container
 from tactix.plan.schema import Plan
+from tactix.plan.wheels import content, unpack
 from tactix.run.admission import embedded
 from tactix.run.bound import Bound
 from tactix.words.errors import ExecutionError, InternalError, TactixError
 from tactix_cpu.allocator import ArenaAllocator
 from tactix_ops.layers import control
 from tactix_refit.refitter import Refitter
-from tactix_runtime.pack_archive import content, unpack
 from tactix_tools import inspect
 from tactix_tools.arrays import random, sizes
 

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 import tactix
-from tactix.plan import container
+from tactix.plan import container, wheels
 from tactix.plan.schema import Plan, Requirement, validate
 from tactix.plugins.hookspecs import RUNTIME_GROUP
 from tactix.words.errors import PlanFormatError, PluginError
-from tactix_runtime import pack_archive as archive
 from tactix_runtime.embedded_packs import carried
-from tactix_ship.pack import Pack
+from tactix_sdk.pack import Pack
+from tactix_ship.embed import wheel_of as wheel_of_pack
 
 PLUGIN = """
 from tactix_sdk import Launcher, hookimpl
@@ -48,7 +48,7 @@ fresh = itertools.count(100)
 def pack(files: Mapping[str, str] = FILES, points: Any = POINTS, **over: str) -> bytes:
     """A wheel with other files; no two have the same content."""
     texts = {**files, **{f"acme_it/{name}.py": text for name, text in over.items()}, "unique.txt": str(next(fresh))}
-    return Pack("acme-it", "1.0", {p: t.encode() for p, t in texts.items()}, points, frozenset()).wheel()
+    return wheel_of_pack(Pack("acme-it", "1.0", {p: t.encode() for p, t in texts.items()}, points, frozenset()))
 
 
 def holding(*wheels: bytes) -> Any:
@@ -68,7 +68,7 @@ def launcher(wheel: bytes, session: Any) -> Any:
 
 
 def test_the_group_is_that_of_the_hooks() -> None:
-    assert archive.GROUP == RUNTIME_GROUP
+    assert wheels.GROUP == RUNTIME_GROUP
 
 
 def test_a_plan_without_packs_changes_no_session(session: Any) -> None:
@@ -162,7 +162,7 @@ CHANGED[36] ^= 64
     "wheel",
     [
         b"", b"PK", b"PK\x05\x06" + bytes(17), zipped("../a.py"), zipped("a/../b.py"), zipped("/a.py"), zipped("a//b"),
-        zipped("a.py", size=archive.SIZE_LIMIT + 1), zipped("a.py")[:30], CHANGED,
+        zipped("a.py", size=wheels.SIZE_LIMIT + 1), zipped("a.py")[:30], CHANGED,
         zipped("a.py", size=500).replace(b"\x08\x00", b"\x63\x00"),
     ],
 )  # fmt: skip
@@ -175,7 +175,7 @@ def test_every_truncation_is_told(session: Any) -> None:
     wheel = pack()
     for n in range(0, len(wheel), 7):
         with pytest.raises(PlanFormatError):
-            archive.unpack(wheel[:n], "a test")
+            wheels.unpack(wheel[:n], "a test")
 
 
 def test_a_plan_must_hold_the_wheels_that_it_names() -> None:
@@ -218,7 +218,7 @@ def test_a_file_is_unpacked_no_further_than_to_its_size() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(PlanFormatError, match="no wheel"):
-            archive.unpack(bomb, "a test")
+            wheels.unpack(bomb, "a test")
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
@@ -226,19 +226,19 @@ def test_a_file_is_unpacked_no_further_than_to_its_size() -> None:
 
 def test_a_file_that_is_shorter_than_its_size() -> None:
     with pytest.raises(PlanFormatError, match="no wheel"):
-        archive.unpack(understated(wheel_of(("a.py", b"x" * 100)), 1000), "a test")
+        wheels.unpack(understated(wheel_of(("a.py", b"x" * 100)), 1000), "a test")
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_compression_that_unpacks_without_a_limit(method: int) -> None:
     with pytest.raises(PlanFormatError, match="compressed by method"):
-        archive.unpack(wheel_of(("a.py", b"x"), method=method), "a test")
+        wheels.unpack(wheel_of(("a.py", b"x"), method=method), "a test")
 
 
 @pytest.mark.parametrize("path", ["..\\x.py", "C:x.py"])
 def test_paths_that_leave_the_folder_elsewhere(path: str) -> None:
     with pytest.raises(PlanFormatError, match="leaves the folder"):
-        archive.unpack(wheel_of((path, b"")), "a test")
+        wheels.unpack(wheel_of((path, b"")), "a test")
 
 
 def test_a_file_without_a_name() -> None:
@@ -247,15 +247,15 @@ def test_a_file_without_a_name() -> None:
     at = wheel.index(b"PK\x01\x02")
     wheel[at + 28 : at + 32] = b"\x00\x00\x01\x00"
     with pytest.raises(PlanFormatError):
-        archive.unpack(bytes(wheel), "a test")
+        wheels.unpack(bytes(wheel), "a test")
 
 
 def test_a_directory_of_many_files_is_not_read() -> None:
     with pytest.raises(PlanFormatError, match="10000 files"):
-        archive.unpack(wheel_of(*((f"{i}.py", b"") for i in range(10_001))), "a test")
+        wheels.unpack(wheel_of(*((f"{i}.py", b"") for i in range(10_001))), "a test")
 
 
 @pytest.mark.parametrize("text", [b"no section", b"[a]\n[a]\n", b"\xff\xfe", b"[a]\nb\n"])
 def test_entry_points_that_are_none(text: bytes) -> None:
     with pytest.raises(PlanFormatError, match="no entry points"):
-        archive.entries({"x.dist-info/entry_points.txt": text})
+        wheels.entries({"x.dist-info/entry_points.txt": text})

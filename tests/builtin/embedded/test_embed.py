@@ -13,11 +13,11 @@ import pytest
 from kept_log import KeptLog
 
 import tactix
+from tactix.plan import wheels
 from tactix.plan.schema import Plan, Requirement
 from tactix.words.errors import ConfigError
-from tactix_runtime import pack_archive as archive
-from tactix_ship.embed import AUTO, embed
-from tactix_ship.pack import Pack, pack_of
+from tactix_sdk.pack import Pack, pack_of
+from tactix_ship.embed import AUTO, embed, wheel_of
 from tactix_tools.cli import main
 
 PLUGIN = b"""
@@ -43,7 +43,7 @@ def session() -> tactix.Session:
 
 
 def written(folder: Path, pack: Pack = PACK, name: str = "acme_so-1.0-py3-none-any.whl") -> str:
-    (folder / name).write_bytes(pack.wheel())
+    (folder / name).write_bytes(wheel_of(pack))
     return str(folder / name)
 
 
@@ -53,7 +53,7 @@ def test_a_wheel(tmp_path: Path, session: Any) -> None:
     ((digest, wheel),) = out.blobs.items()
     assert out.requirements[1] == replace(NEEDS, digest=digest, embedded=True, host_code=True)
     assert digest == hashlib.sha256(wheel).hexdigest()
-    assert archive.unpack(wheel, "")["acme_so.py"] == PLUGIN
+    assert wheels.unpack(wheel, "")["acme_so.py"] == PLUGIN
     assert session.logger.lines == []
     assert embed(plan(OWN, NEEDS), [tmp_path / "acme_so-1.0-py3-none-any.whl"], session).blobs == out.blobs
 
@@ -63,7 +63,8 @@ def test_a_wheel_says_what_it_is(tmp_path: Path) -> None:
     assert (found.dist, found.version, found.files, found.entry_points) == (
         PACK.dist, PACK.version, PACK.files, PACK.entry_points,
     )  # fmt: skip
-    assert pack_of(written(tmp_path, replace(PACK, files=dict(found.files)))).wheel() == PACK.wheel()
+    again = pack_of(written(tmp_path, replace(PACK, files=dict(found.files))))
+    assert wheel_of(again) == wheel_of(PACK)
 
 
 def test_needs_of_a_wheel(tmp_path: Path) -> None:

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tactix
+from tactix.plan.wheels import GROUP, unpack
 from tactix.plugins.identity import installed_files, normal
 from tactix.words.errors import ConfigError, PlanFormatError
-from tactix_runtime.pack_archive import GROUP, unpack
-from tactix_ship.lean.wheel import WHEEL, archive, record
 
 NATIVE = (".so", ".pyd", ".dll", ".dylib")
 
@@ -61,18 +59,6 @@ class Pack:
                 why = f"{path}, line {call.lineno}: import_module({first!r}) would find an installed one, or none"
                 do = "Write an import statement, or a name relative to __package__"
                 raise ConfigError("it cannot be embedded", who=self.title, why=why, do=do)
-
-    def wheel(self) -> bytes:
-        """A wheel of its code and its plugins of the runtime group; the same bytes for the same content."""
-        info = f"{normal(self.dist).replace('-', '_')}-{self.version}.dist-info"
-        rows = "".join(f"{namespace} = {target}\n" for namespace, target in self.entry_points)
-        texts = {
-            "METADATA": f"Metadata-Version: 2.1\nName: {self.dist}\nVersion: {self.version}\n",
-            "WHEEL": WHEEL.format(version=tactix.__version__),
-            "entry_points.txt": f"[{GROUP}]\n{rows}",
-        }
-        files = {**dict(sorted(self.files.items())), **{f"{info}/{n}": text.encode() for n, text in texts.items()}}
-        return archive({**files, f"{info}/RECORD": record(files, f"{info}/RECORD").encode()})
 
 
 def pack_of(wanted: str | Path) -> Pack:

@@ -27,9 +27,12 @@ NEWLINE = "\n"
 @click.argument("file", type=options.FILE)
 @click.option("--shapes", type=options.SHAPES, multiple=True, help="Input shapes that memory is computed for.")
 @click.option("--source", "node", metavar="NODE", help="Of a plan: the C or CUDA that runs a step or a node.")
+@options.enable_option
 @options.json_option
 @click.pass_obj
-def command(session: Session, /, file: str, shapes: Any, node: str | None, as_json: bool) -> int:
+def command(
+    session: Session, /, file: str, shapes: Any, node: str | None, enable: tuple[str, ...], as_json: bool
+) -> int:
     """Show FILE: a plan, or a model in ONNX or a format that a pack imports. Nothing of it is run.
 
     Of a plan: inputs and outputs, layers with the tactic of each, rules that fired, memory. Of a model: inputs and
@@ -37,7 +40,12 @@ def command(session: Session, /, file: str, shapes: Any, node: str | None, as_js
 
     With --source the text that the plan's step NODE, or the steps of the model's NODE, were compiled from, below a
     comment: what it computes, shapes, tactic and variant, why it was chosen, compiler and target.
+
+    With --enable as `tactix build` reads a model: by a pack's converters of operators that others have, and by its
+    importer of a format that tactix knows.
     """
+    for pack in enable:
+        session.enable(pack)
     if node is not None:
         show_source(file, node, as_json)
         return OK

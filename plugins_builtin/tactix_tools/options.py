@@ -87,6 +87,9 @@ def _stack(options: list[Callable[[F], F]]) -> Callable[[F], F]:
     return wrap
 
 
+enable_option = click.option(
+    "--enable", metavar="PACK", multiple=True, help="Let a pack touch others' layers, operators and formats."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout, nothing else.")
 untrusted_option = click.option(
     "--untrusted", type=click.Choice([p.value for p in OnUntrusted]),
@@ -147,7 +150,7 @@ def _choice_options(function: F) -> F:
         click.option("--frozen", is_flag=True,
                      help="Fail where a timing is not in the cache; with --lock, where anything is not as it was."),
         click.option("--lock", type=FILE, help="Choose by this file, which `tactix lock` wrote; for --frozen."),
-        click.option("--enable", metavar="PACK", multiple=True, help="Let a pack touch others' layers and operators."),
+        enable_option,
     ])(function)  # fmt: skip
 
 

@@ -15,10 +15,10 @@ from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
 
 from tactix.plugins.session import Session
-from tactix.words.errors import ModelImportError
+from tactix.words.errors import ConfigError, ModelImportError
 from tactix_onnx.wire import LARGE
 from tactix_sdk import hookimpl
-from tactix_tools import cli, inspect_shapes, model_report
+from tactix_tools import cli, inspect, inspect_shapes, model_report
 from tactix_tools.inspect import print_model
 
 Tool = Callable[..., Any]
@@ -243,3 +243,35 @@ def test_the_error_of_a_packs_importer_names_the_pack(tmp_path: Path) -> None:
     path.write_bytes(b"\xff")
     with pytest.raises(ModelImportError, match=r"importer acme.chain@1 of .*UnicodeDecodeError"):
         model_report.report(str(path), Session(plugins=[("acme", Chains())]))
+
+
+class OwnWay(Chain):
+    """A chain of words that is ONNX, it says: a format that tactix knows."""
+
+    format = "onnx"
+
+
+class OwnWays:
+    @hookimpl
+    def tactix_importers(self) -> list[Any]:
+        return [OwnWay()]
+
+
+def test_a_packs_importer_of_a_format_that_tactix_knows_is_enabled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "it.chain"
+    path.write_text("Relu Tanh")
+
+    def inspected(*enable: str) -> Any:
+        session = Session(plugins=[("acme", OwnWays())])
+        return inspect.command.main([str(path), *enable, "--json"], obj=session, standalone_mode=False)
+
+    with pytest.raises(ModelImportError):
+        inspected()
+    with pytest.raises(ConfigError, match="there is no plugin 'acne'"):
+        inspected("--enable", "acne")
+    assert inspected("--enable", "acme") == cli.OK
+    found = json.loads(capsys.readouterr().out)
+    operators = {r["operator"] for r in found["operators"]}
+    assert operators == {"tactix.Relu@1", "tactix.Tanh@1", "tactix.Add@1"}

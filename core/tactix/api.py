@@ -13,6 +13,7 @@ from tactix.config import PRECISIONS, BuilderConfig, OptimizationProfile
 from tactix.contracts.trust import OnUntrusted
 from tactix.plan import container
 from tactix.words.errors import ConfigError, PlanCompatibilityError, PlanFormatError, UntrustedPlan
+from tactix.words.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from tactix.builder import Builder
@@ -63,10 +64,7 @@ def _spelling(name: str, known: Sequence[str]) -> str:
     """What may have been meant: a precision that was given as a flag, a name that is near, or any of all."""
     if any(f.value == name for f in PRECISIONS):
         return f"Write precision={name!r}"
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, known, 1)
-    return f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known)}"
+    return did_you_mean(name, known, f"There are: {', '.join(known)}")
 
 
 def _profile(shapes: dict[str, Range]) -> OptimizationProfile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tactix.words.errors import ConfigError
+from tactix.words.spelling import did_you_mean
 from tactix_cpu.features import ARM, LEVELS, MASK, X86
 
 _BENEATH = {
@@ -58,10 +59,8 @@ def _named(pattern: str) -> set[str]:
     known = sorted(X86 | set(ARM.values()))
     if found := {f for f in known if fnmatchcase(f, pattern)}:
         return found
-    from difflib import get_close_matches
-
-    near = get_close_matches(pattern, [*LEVELS, *known], 3)
-    do = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join([*LEVELS, *known])}"
+    names = [*LEVELS, *known]
+    do = did_you_mean(pattern, names, f"There are: {', '.join(names)}", most=3)
     raise ConfigError(f"no level or feature is called {pattern!r}", who=MASK, do=do)
 
 

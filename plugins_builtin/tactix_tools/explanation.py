@@ -5,12 +5,12 @@ Read from the ledger that a plan keeps; nothing of the plan is run. ``SCHEMA`` d
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tactix.plan.schema import Plan
 from tactix.words.errors import InvalidArgument, PlanFormatError
+from tactix.words.spelling import near
 
 if TYPE_CHECKING:
     from tactix.plugins.session import Session
@@ -157,8 +157,8 @@ def wanted(rows: Sequence[Row], node: str) -> list[Row]:
     found = exact or [r for r in rows if node in r["name"]]
     if not found:
         known = dict.fromkeys(x for r in rows for x in (*r["origin"], r["name"]))
-        near = difflib.get_close_matches(node, known, 3, 0.3) or list(known)[:3]
+        some = near(node, known, most=3, least=0.3) or list(known)[:3]
         raise InvalidArgument(
-            f"no node {node!r} in the plan", do=f"There are {', '.join(near)}, and {len(known)} in all"
+            f"no node {node!r} in the plan", do=f"There are {', '.join(some)}, and {len(known)} in all"
         )
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
@@ -13,6 +12,7 @@ from tactix.plugins.identity import called
 from tactix.plugins.registry import KINDS
 from tactix.plugins.session import Session
 from tactix.words.errors import InvalidArgument
+from tactix.words.spelling import did_you_mean
 from tactix_tools import options, quarantine, show
 from tactix_tools.cli import OK, OTHER
 from tactix_tools.pack_info import PackInfo, packs
@@ -83,7 +83,8 @@ def info(session: Session, /, pack: str, as_json: bool) -> None:
     found = [p for p in every if called(pack, p.namespace, p.dist, p.part)]
     if not found:
         known = [*(p.name for p in every), *(p.dist for p in every)]
-        raise InvalidArgument(f"no pack {pack!r}", do=f"{_near(pack, known)} `tactix plugins list` shows all".lstrip())
+        asked = did_you_mean(pack, known, most=3)
+        raise InvalidArgument(f"no pack {pack!r}", do=f"{asked} `tactix plugins list` shows all".lstrip())
     facts = [_pack(session, p) | {"digest": _digest(session, p)} for p in found]
     if as_json:
         show.print_json({"packs": facts})
@@ -101,11 +102,6 @@ def info(session: Session, /, pack: str, as_json: bool) -> None:
 def _digest(session: Session, pack: PackInfo) -> str:
     plugins = (p for p in session.found() if p.provider.dist == pack.dist and p.namespace == pack.namespace)
     return next((p.provider.digest for p in plugins), "")
-
-
-def _near(wanted: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(wanted, dict.fromkeys(known), 3, 0.5)
-    return f"Is it {' or '.join(near)}?" if near else ""
 
 
 @command.command("why")
@@ -142,7 +138,8 @@ def _provided(session: Session, key: str) -> dict[str, Any]:
     broken = [p for p in every if p.namespace == key.partition(".")[0] and p.status in USELESS]
     told = [{"namespace": p.namespace, "distribution": p.dist, "version": p.version, "reason": p.reason, "cure": p.cure}
             for p in broken]  # fmt: skip
-    cure = "" if rows or broken else _near(key, (e.key for _, e in entries)) or "Install a pack that does"
+    known = (e.key for _, e in entries)
+    cure = "" if rows or broken else did_you_mean(key, known, "Install a pack that does", most=3)
     return {"key": key, "provided": rows, "broken": told, "cure": cure}
 
 

@@ -57,7 +57,7 @@ def test_what_a_mask_leaves(here: frozenset[str], text: str, left: Iterable[str]
 
 
 WRONG = {
-    "avx512bf16": "'avx512bf16'.*Did you mean avx512_bf16",
+    "avx512bf16": "'avx512bf16'.*Did you mean 'avx512_bf16'",
     "x86-64-v5": "'x86-64-v5'.*x86-64-v4",
     "-x86-64-v4": "'x86-64-v4'",
     "-qqq": "no level or feature is called 'qqq'. There are: x86-64-v2, .*neon",

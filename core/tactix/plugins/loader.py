@@ -14,6 +14,7 @@ from typing import Any
 from tactix.plugins.hookspecs import API, HOOKS
 from tactix.plugins.identity import OWN, Provider, called, check_namespace, installed_files, normal
 from tactix.words.errors import ConfigError, PluginError, TactixError
+from tactix.words.spelling import did_you_mean
 
 _GROUP = re.compile(r"tactix\.(build|runtime)\.v(\d+)")
 
@@ -300,7 +301,4 @@ def _check_hook(hook: str, options: Options, here: frozenset[str]) -> None:
 
 
 def _suggest(hook: str, known: Iterable[str]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(hook, sorted(known), 1)
-    return f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(sorted(known))}"
+    return did_you_mean(hook, known, f"There are: {', '.join(sorted(known))}")

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from tactix.contracts import build_stage, flavour, importer, layer, rule, tactic
 from tactix.plugins.identity import NAME, NAMESPACE, OWN, VERSION, Provider
 from tactix.words.errors import PluginError
+from tactix.words.spelling import did_you_mean
 
 T = TypeVar("T")
 
@@ -212,16 +213,12 @@ class Registry(Mapping[str, T]):
         return hashlib.sha256(repr(rows).encode()).hexdigest()
 
     def _missing(self, key: str, known: list[str]) -> MissingKey:
-        import difflib
-
         if key in self.clashes:
             e = self.clashes[key].error()
             return MissingKey(e.what, why=e.why, do=e.do, key=key)
         why, do = self._explain(key.split(".")[0] if "." in key and ":" not in key else OWN)
         if why:
             return MissingKey(f"{self.kind.noun} {key!r} is unavailable", why=why, do=do, key=key)
-        if near := difflib.get_close_matches(key, known, 3):
-            do = f"Did you mean {' or '.join(repr(k) for k in near)}?"
-        else:
-            do = f"There are: {', '.join(known[:20])}" if known else "Install a plugin that provides one"
+        all_of_them = f"There are: {', '.join(known[:20])}" if known else "Install a plugin that provides one"
+        do = did_you_mean(key, known, all_of_them, most=3)
         return MissingKey(f"there is no {self.kind.noun} {key!r}", do=do, key=key)

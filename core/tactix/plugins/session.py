@@ -24,6 +24,7 @@ from tactix.plugins.loader import Plugin, Settings, Tombstone
 from tactix.plugins.registry import KINDS, Clash, Entry, Registry
 from tactix.words.errors import ConfigError, PluginError
 from tactix.words.logger import Logger
+from tactix.words.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from tactix.contracts.allocator import Allocator
@@ -293,11 +294,8 @@ class Session:
             self.logger.warning(f"TACTIX_PLUGINS: there is no plugin {name!r}. {self._spelling(name)}")
 
     def _spelling(self, name: str) -> str:
-        import difflib
-
         known = {OWN}.union(*((p.namespace, p.provider.dist or OWN) for p in self._plugins))
-        near = difflib.get_close_matches(name, sorted(known), 1)
-        return f"Did you mean {near[0]!r}?" if near else "Install a distribution that provides it"
+        return did_you_mean(name, known, "Install a distribution that provides it")
 
     def _register(self, p: Plugin, manager: pluggy.PluginManager) -> None:
         phase, start = "import", time.perf_counter()

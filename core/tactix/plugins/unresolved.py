@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 
 from tactix.contracts.layer import Layer
 from tactix.contracts.rule import AnyOf, Op, Rule
 from tactix.contracts.tactic import Tactic
+from tactix.words.spelling import did_you_mean
 
 
 def unresolved(layers: Mapping[str, Layer], rules: Iterable[Rule], tactics: Iterable[Tactic]) -> Iterator[str]:
@@ -45,14 +45,9 @@ def _faults(op: Op, by_name: Mapping[str, list[Layer]]) -> Iterator[str]:
     known = {f.name for layer in by_name[op.layer] for f in dataclasses.fields(layer.Attrs)}
     for name, _ in op.attrs:
         if name not in known:
-            near = _near(name, known) or f"It has: {', '.join(sorted(known)) or 'none'}"
-            yield f"names the attribute {name!r} of {op.layer}, which has none such. {near}"
+            cure = did_you_mean(name, known, f"It has: {', '.join(sorted(known)) or 'none'}")
+            yield f"names the attribute {name!r} of {op.layer}, which has none such. {cure}"
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:
-    return f"which nobody provides. {_near(name, known)}".rstrip()
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, list(known), 1)
-    return f"Did you mean {near[0]!r}?" if near else ""
+    return f"which nobody provides. {did_you_mean(name, known)}".rstrip()

@@ -62,4 +62,4 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(pack["digest"]) == 64
     assert "tactix.Softmax@1" in pack["provides"]["layers"]
     assert main(["plugins", "info", "tactics"]) == 2
-    assert "no pack 'tactics'. Is it tactix" in capsys.readouterr().err
+    assert "no pack 'tactics'. Did you mean 'tactix" in capsys.readouterr().err

@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tactix.contracts.flavour import DEFAULT, Flavour, RuntimeView, Source
+from tactix.contracts.flavour import DEFAULT, Flavour, Source
 from tactix.plan.schema import Plan
 from tactix.words.errors import PlanFormatError
 from tactix_runtime.dispatch import DispatchFlavour, check_trust, envelope_of, is_foreign, is_ours
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
-    from tactix.contracts.engine import EngineView, Options
+    from tactix.contracts.engine import EngineView
+    from tactix.contracts.flavour import Options
     from tactix.contracts.launcher import Step
+    from tactix.contracts.runtime import RuntimeView
     from tactix.contracts.session import SessionView
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tactix
-from tactix.contracts.flavour import Flavour, RuntimeView, Source
+from tactix.contracts.flavour import Flavour, Source
 from tactix.contracts.trust import OnUntrusted
 from tactix.plan.compat import same_major
 from tactix.plan.container import VERSION, mapped
@@ -17,7 +17,9 @@ from tactix.words.errors import InvalidArgument, PlanCompatibilityError, PlanFor
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
-    from tactix.contracts.engine import EngineView, Options
+    from tactix.contracts.engine import EngineView
+    from tactix.contracts.flavour import Options
+    from tactix.contracts.runtime import RuntimeView
     from tactix.contracts.session import SessionView
     from tactix_runtime.envelope import Envelope
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tactix.contracts.flavour import Flavour, RuntimeView, Source
+from tactix.contracts.flavour import Flavour, Source
 from tactix.plan.schema import Plan
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
-    from tactix.contracts.engine import EngineView, Options
+    from tactix.contracts.engine import EngineView
+    from tactix.contracts.flavour import Options
+    from tactix.contracts.runtime import RuntimeView
     from tactix.contracts.session import SessionView
 
 

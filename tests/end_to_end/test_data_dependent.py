@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tactix
-from tactix.contracts.engine import Options
+from tactix.contracts.flavour import Options
 from tactix.network.definition import NetworkDefinition
 from tactix.run.engine import Engine
 from tactix.words.errors import ExecutionError, InvalidArgument, PlanCompatibilityError, ShapeError

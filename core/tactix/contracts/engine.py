@@ -3,28 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from tactix.contracts.allocator import Allocator
 from tactix.words.error_recorder import Recorded
-from tactix.words.logger import Logger
-
-
-@dataclass(frozen=True)
-class Options:
-    """How an engine runs: intra-op threads, and whether weights are copied out of the plan file.
-
-    ``sign``: whether a plan that was made in this process is signed when it is saved. ``allocator``: a key or an
-    object; empty for the device's first. ``logger``: is told where memory goes.
-    """
-
-    threads: int = 1
-    copy_weights: bool = False
-    allocator: str | Allocator = ""
-    sign: bool = True
-    logger: Logger = field(default_factory=Logger)
 
 
 class ContextView(Protocol):

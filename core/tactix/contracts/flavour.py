@@ -5,20 +5,20 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tactix.words.errors import PlanCompatibilityError
+from tactix.words.logger import Logger
 
 if TYPE_CHECKING:
     from tactix.contracts.allocator import Allocator
     from tactix.contracts.device import Device
-    from tactix.contracts.engine import EngineView, Options
+    from tactix.contracts.engine import EngineView
     from tactix.contracts.launcher import Step
+    from tactix.contracts.runtime import RuntimeView
     from tactix.contracts.session import SessionView
-    from tactix.contracts.trust import OnUntrusted
-    from tactix.words.error_recorder import ErrorRecorder
-    from tactix.words.logger import Logger
 
 Plan = TypeVar("Plan")
 
@@ -36,32 +36,19 @@ class TempfileControlFlag(enum.Flag):
     ALLOW_TEMPORARY_FILES = 2
 
 
-class RuntimeView(Protocol[Plan]):
-    """What a flavour sees of the runtime that asks it: its settings, and what it does with plans."""
+@dataclass(frozen=True)
+class Options:
+    """How an engine runs: intra-op threads, and whether weights are copied out of the plan file.
 
-    lean_runtime: str | Path
-    device: str
-    allocator: str | Allocator
-    copy_weights: bool
-    temporary_directory: str | None
-    tempfile_control_flags: TempfileControlFlag
-    logger: Logger
-    error_recorder: ErrorRecorder | None
+    ``sign``: whether a plan that was made in this process is signed when it is saved. ``allocator``: a key or an
+    object; empty for the device's first. ``logger``: is told where memory goes.
+    """
 
-    @property
-    def session(self) -> SessionView: ...
-
-    @property
-    def max_threads(self) -> int: ...
-
-    @property
-    def on_untrusted(self) -> OnUntrusted: ...
-
-    def read(self, source: Source, verify: bool | None) -> Plan:
-        """The plan in a file or in bytes. Raises PlanFormatError, OSError."""
-
-    def load(self, plan: Plan) -> EngineView:
-        """An engine of a plan, by the runtime's flavour, if it may run here. Raises as ``Runtime.deserialize``."""
+    threads: int = 1
+    copy_weights: bool = False
+    allocator: str | Allocator = ""
+    sign: bool = True
+    logger: Logger = field(default_factory=Logger)
 
 
 class Flavour(ABC, Generic[Plan]):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tactix.contracts.device import Device
-from tactix.contracts.engine import Options
+from tactix.contracts.flavour import Options
 from tactix.contracts.session import SessionView
 from tactix.plan import container
 from tactix.plan.schema import Plan, TensorIO

@@ -10,7 +10,7 @@ from typing import Any
 
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device
-from tactix.contracts.engine import Options
+from tactix.contracts.flavour import Options
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable
 from tactix.contracts.session import SessionView
 from tactix.plan.extents import check, size_at

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, cast
 import tactix
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device
-from tactix.contracts.engine import Options
-from tactix.contracts.flavour import DEFAULT, Source, TempfileControlFlag
+from tactix.contracts.flavour import DEFAULT, Options, Source, TempfileControlFlag
 from tactix.contracts.launcher import Step
 from tactix.contracts.trust import OnUntrusted
 from tactix.plan import compat, container

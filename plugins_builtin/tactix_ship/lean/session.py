@@ -13,7 +13,8 @@ from tactix.words.errors import ConfigError, PluginError
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
-    from tactix.contracts.engine import EngineView, Options
+    from tactix.contracts.engine import EngineView
+    from tactix.contracts.flavour import Options
     from tactix.contracts.launcher import Step
     from tactix.contracts.session import SessionView
 

@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 from plugin_things import Thing
 
-from tactix.contracts.flavour import Flavour, RuntimeView
+from tactix.contracts.flavour import Flavour
+from tactix.contracts.runtime import RuntimeView
 from tactix.plugins.hookspecs import AllHooks, hooks_of
 from tactix.plugins.identity import Provider
 from tactix.plugins.registry import KINDS, Entry, MissingKey, Registry

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tactix.contracts.engine import Options
+from tactix.contracts.flavour import Options
 from tactix.contracts.launcher import Operand
 from tactix.plan import container
 from tactix.plan.schema import Buffer, TensorIO

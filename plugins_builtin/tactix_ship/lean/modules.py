@@ -30,7 +30,7 @@ STANDS_FOR = {"tactix": ENTRY, "tactix.plugins.session": "tactix_ship.lean.sessi
 """Modules whose place another takes."""
 
 LEFT_OUT = (
-    "tactix.plugins.hookspecs", "tactix.contracts.build_stage", "tactix_cuda.bench", "tactix_cudnn.compiler",
+    "tactix.plugins.hookspecs", "tactix_cuda.bench", "tactix_cudnn.compiler",
     "tactix_cuda.nvrtc", "tactix_cuda.weight_update", "tactix_cuda.weight_windows",
     "tactix_cpu.levels", "tactix_runtime.default", "tactix_runtime.dispatch",
     "tactix_ship.flavour", "tactix_isolate", "tactix_sdk.evaluate", "tactix_sdk.kernel_text",
@@ -42,7 +42,8 @@ SAMPLING = ("sample", "settings")
 """What layers have for building alone: methods that make inputs to try them on."""
 
 COLD = (
-    "tactix.contracts.allocator", "tactix.contracts.calibrator", "tactix.contracts.compiler", "tactix.contracts.expr",
+    "tactix.contracts.allocator", "tactix.contracts.build_stage", "tactix.contracts.calibrator",
+    "tactix.contracts.compiler", "tactix.contracts.expr",
     "tactix.contracts.graph", "tactix.contracts.importer", "tactix.contracts.layer", "tactix.contracts.region",
     "tactix.contracts.rule", "tactix.contracts.tactic", "tactix.contracts.tool", "tactix.plan.encode",
     "tactix.plan.wheels", "tactix.words.files",

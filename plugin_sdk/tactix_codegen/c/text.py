@@ -31,6 +31,7 @@ from tactix_codegen.layout import folded
 
 LAUNCHER = "tactix.cpu.elf@1"
 _WORD = re.compile(r"\w+")
+_MACRO = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 COMMENT = 96
 """Columns of comments in kernels."""
 
@@ -269,7 +270,7 @@ def kernel(
 
     head = "void TX_ENTRY(const int64_t* a, int tid, int nt)"
     lines = list(body)
-    macros = [line for line in helpers.split("\n") if line.lstrip().startswith("#")]
+    macros = _MACRO.findall(helpers)
     text = folded(block(head, *args.declarations("\n".join([*macros, *lines])), *lines))
     whole = f"{folded(helpers)}\n{text}\n" if helpers else f"{text}\n"
     source = Source("c", whole, preludes or vector_preludes())

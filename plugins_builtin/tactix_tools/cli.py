@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 OK, OTHER, USAGE, MODEL, BUILD, PLAN, MISMATCH, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 5, 6, 130, 143
 
+
+class Terminated(BaseException):
+    """SIGTERM. No SystemExit: what guards the building process against packs takes that for the pack's own."""
+
+
 EXIT_CODES: tuple[tuple[int, str, tuple[type[BaseException], ...]], ...] = (
     (OK, "it worked", ()),
     (INTERRUPTED, "stopped by Ctrl-C", (KeyboardInterrupt, errors.BuildCancelled)),
@@ -39,7 +44,7 @@ EXIT_CODES: tuple[tuple[int, str, tuple[type[BaseException], ...]], ...] = (
     ),
     (MISMATCH, "results differ, or running failed", (errors.AccuracyError, errors.ExecutionError, MemoryError)),
     (USAGE, "wrong arguments, shapes or settings", (errors.InvalidArgument, errors.ConfigError, MissingKey)),
-    (TERMINATED, "stopped by SIGTERM", (SystemExit,)),
+    (TERMINATED, "stopped by SIGTERM", (Terminated,)),
     (OTHER, "any other error", (Exception,)),
 )
 
@@ -54,22 +59,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with _heeding_sigterm():
             return _run(argv)
+    except Terminated:
+        return TERMINATED
     except KeyboardInterrupt:  # while tactix is imported, or an error is told
         return INTERRUPTED
 
 
 @contextlib.contextmanager
 def _heeding_sigterm() -> Iterator[None]:
-    """SIGTERM raises SystemExit meanwhile, so that processes are ended and folders removed on the way, as by Ctrl-C."""
+    """SIGTERM raises Terminated meanwhile, so that processes are ended and folders removed on the way, as by Ctrl-C."""
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # an application's own stays
         yield
         return
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TERMINATED))
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise Terminated
 
 
 def _run(argv: Sequence[str] | None) -> int:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -150,6 +152,20 @@ def test_help_lists_tools_and_exit_codes_without_making_commands(
     out = capsys.readouterr().out
     for text in ("far", "Goes far.", "--debug", "--version", "Exit codes", "130", "stopped by Ctrl-C"):
         assert text in out
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_sigterm_while_a_pack_is_asked_is_not_taken_for_its_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def tactix_tools() -> list[Tool]:
+        signal.raise_signal(signal.SIGTERM)
+        return []
+
+    pack = SimpleNamespace(tactix_tools=hookimpl(tactix_tools))
+    monkeypatch.setattr(cli, "_session", lambda: Session(plugins=[("acme", pack)], discover=False))
+    assert cli.main(["acme.audit"]) == cli.TERMINATED
+    assert capsys.readouterr().err == ""
 
 
 def test_documented_exit_codes_are_the_real_ones() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tactix.plan.reader import Reader
 from tactix.words.errors import LockError, PlanFormatError
-from tactix.words.files import replacing
+from tactix.words.files import read_regular, replacing
 
 VERSION = 1
 SIZE_LIMIT = 256 << 20
@@ -87,7 +87,7 @@ def read(path: str | Path) -> Lock:
     if os.path.getsize(path) > SIZE_LIMIT:
         raise LockError("not a lock file", who=str(path), why=f"it has more than {SIZE_LIMIT} bytes")
     try:
-        return _lock(Reader(json.loads(Path(path).read_bytes()), "lock"))
+        return _lock(Reader(json.loads(read_regular(Path(path))), "lock"))
     except (PlanFormatError, ValueError, RecursionError) as e:
         do = "Write it anew with `tactix lock`"
         raise LockError("not a lock file", who=str(path), why=str(e)[:200], do=do) from None

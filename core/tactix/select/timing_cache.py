@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tactix.words.errors import TimingCacheError
-from tactix.words.files import make_private, read_own, replacing
+from tactix.words.files import make_private, read_own, read_regular, replacing
 from tactix.words.logger import Logger
 
 VERSION = 1
@@ -85,7 +85,7 @@ class TimingCache:
     def _read(self, warn: Callable[[str], None]) -> dict[str, Timing]:
         assert self.path is not None
         try:
-            text = read_own(self.path) if self._private else self.path.read_bytes()
+            text = read_own(self.path) if self._private else read_regular(self.path)
             return _timings(json.loads(text))
         except FileNotFoundError:
             return {}

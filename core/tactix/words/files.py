@@ -65,12 +65,23 @@ def tighten(path: Path) -> None:
 
 def read_own(path: Path) -> bytes:
     """The content of a regular file. Raises PermissionError for one that others own or can write, OSError."""
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as f:
-        found = os.fstat(f.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise FileExistsError(errno.EEXIST, "that is no regular file", str(path))
-        _check_private(path, found)
+    with _opened(path) as f:
+        _check_private(path, os.fstat(f.fileno()))
         return f.read()
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of a regular file, as pipes and devices may have no end. Raises OSError."""
+    with _opened(path) as f:
+        return f.read()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as f:
+        if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
+            raise FileExistsError(errno.EEXIST, "that is no regular file", str(path))
+        yield f
 
 
 def _check_private(path: Path, found: os.stat_result) -> None:

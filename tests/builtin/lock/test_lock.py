@@ -208,6 +208,11 @@ def test_a_damaged_lock_is_named(lock: Path, model: str, change: Any, words: str
     assert "not a lock file" in refused(model, lock)
 
 
+def test_a_device_is_not_read() -> None:
+    with pytest.raises(OSError, match="no regular file"):
+        document.read(os.devnull)
+
+
 # -- misses ------------------------------------------------------------------------------------------------------------
 
 

@@ -45,6 +45,14 @@ def test_a_damaged_file_costs_a_warning(tmp_path: Path, text: str) -> None:
     assert TimingCache(path, warn=pytest.fail).entries
 
 
+def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
+    """A device may have no end."""
+    warnings: list[str] = []
+    assert TimingCache(os.devnull, warn=warnings.append).entries == {}
+    (warning,) = warnings
+    assert "that is no regular file" in warning
+
+
 @pytest.mark.parametrize(
     "row",
     [

@@ -173,20 +173,21 @@ class ExecutionContext(Recorded):
         """
         if self.phased:
             raise InvalidArgument("the plan's memory depends on data", who=self.name, do="Let the context allocate it")
-        if address % ALIGNMENT or address < 0 or size < 0:
-            raise InvalidArgument(f"device memory of {size} bytes at {address:#x}", do=f"Align it to {ALIGNMENT} bytes")
+        if address % ALIGNMENT or address < 0 or size < 0 or (size and not address):
+            do = f"Align it to {ALIGNMENT} bytes; at 0 there is nothing"
+            raise InvalidArgument(f"device memory of {size} bytes at {address:#x}", do=do)
         with self._state:
             self._user_memory = True
             self._use(Memory(address, size))
 
     @property
     def device_memory(self) -> int:
-        """Address of the intermediate memory, 0 if there is none. Who sets it answers for the size."""
+        """Address of the intermediate memory, 0 if there is none. Who sets it answers for the size; 0 takes it away."""
         return self._memory.address if self._memory else 0
 
     @device_memory.setter
     def device_memory(self, address: int) -> None:
-        self.set_device_memory(address, SIZE_LIMIT)
+        self.set_device_memory(address, SIZE_LIMIT if address else 0)
 
     @property
     def persistent_cache_limit(self) -> int:

@@ -281,7 +281,7 @@ def test_user_memory(engine: Engine, sample: Any, feeds: Feeds) -> None:
     raw[:] = 0
     _check(context.run(feeds(8)), sample, feeds(8))
     assert not raw.any()
-    for address, n in ((1, 10), (-64, 10), (64, -1)):
+    for address, n in ((1, 10), (-64, 10), (64, -1), (0, 1 << 20)):
         with pytest.raises(InvalidArgument):
             context.set_device_memory(address, n)
 
@@ -298,6 +298,9 @@ def test_a_context_without_memory_of_its_own(engine: Engine, sample: Any, feeds:
     assert context.device_memory == place
     _check(context.run(feeds(8)), sample, feeds(8))
     assert raw.any()
+    context.device_memory = 0
+    with pytest.raises(InvalidArgument, match="0 bytes of device memory"):
+        context.run(feeds(8))
     with pytest.raises(InvalidArgument, match="Align it to 64 bytes"):
         context.device_memory = place + 8
 

@@ -10,7 +10,7 @@ import tactix
 from tactix.contracts.flavour import Flavour, Source
 from tactix.contracts.trust import OnUntrusted
 from tactix.plan.compat import same_major
-from tactix.plan.container import VERSION, mapped
+from tactix.plan.container import VERSION, buffer, mapped
 from tactix.plan.schema import Plan
 from tactix.run.admission import Verdict
 from tactix.words.errors import InvalidArgument, PlanCompatibilityError, PlanFormatError, UntrustedPlan
@@ -59,7 +59,7 @@ def envelope_of(source: Source) -> tuple[memoryview, Envelope]:
     from tactix_runtime.envelope import read
 
     if not isinstance(source, (str, Path)):
-        return (data := memoryview(source).cast("B")), read(data)
+        return (data := buffer(source)), read(data)
     try:
         return (data := mapped(source)), read(data)
     except PlanFormatError as e:

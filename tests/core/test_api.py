@@ -43,6 +43,13 @@ def test_a_model_given_for_a_plan_is_told_what_makes_one(tmp_path: Path) -> None
         tactix.load(path)
 
 
+@pytest.mark.parametrize("flavour", ["default", "lean", "dispatch"])
+@pytest.mark.parametrize("given", [None, 3, ["a.plan"]])
+def test_what_is_neither_a_path_nor_bytes_is_no_plan(given: Any, flavour: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"a {type(given).__name__} is no plan.*path of a plan's file"):
+        tactix.load(given, flavour=flavour)
+
+
 @pytest.mark.parametrize("made", [lambda: tactix.Runtime("x"), lambda: tactix.Builder("x")])  # type: ignore[arg-type]
 def test_what_is_no_logger_is_refused(made: Any) -> None:
     with pytest.raises(InvalidArgument, match="'x' is no logger"):

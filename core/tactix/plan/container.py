@@ -27,7 +27,7 @@ from tactix.contracts.trust import Seal
 from tactix.plan.decode import decode_plan
 from tactix.plan.reader import Reader
 from tactix.plan.schema import Plan
-from tactix.words.errors import PlanFormatError, UntrustedPlan
+from tactix.words.errors import InvalidArgument, PlanFormatError, UntrustedPlan
 
 MAGIC = b"\x89tactix\n"
 VERSION = 1
@@ -166,8 +166,17 @@ def _load(source: Any, verify: bool | None, admit: Callable[[Seal], Any] | None,
 def _content(source: Any, private: bool) -> memoryview:
     if isinstance(source, (str, Path)):
         return copied(source) if private else mapped(source)
-    given = memoryview(source).toreadonly().cast("B")
+    given = buffer(source)
     return memoryview(bytes(given)) if private else given
+
+
+def buffer(source: Any) -> memoryview:
+    """Bytes of a plan, to be read. Raises InvalidArgument for what has none."""
+    try:
+        return memoryview(source).toreadonly().cast("B")
+    except TypeError:
+        do = "Give the path of a plan's file, or its bytes"
+        raise InvalidArgument(f"a {type(source).__name__} is no plan", do=do) from None
 
 
 def mapped(path: str | Path) -> memoryview:

@@ -1,4 +1,6 @@
-"""Reductions over no elements, by all tactics, against onnx's reference; ArgMax and ArgMin where there is nothing."""
+"""Reductions over no elements, by all tactics, against onnx's reference; ArgMax and ArgMin where there is nothing;
+convolutions whose window does not fit.
+"""
 
 from __future__ import annotations
 
@@ -51,3 +53,12 @@ def test_places(op: str, dims: str, last: int) -> None:
         assert (got.dtype, got.shape) == (np.int64, want)
     with pytest.raises(ExecutionError, match=r"axis 0 of a tensor .* has no elements to choose from"):
         ran(f"g (float[n, m] x) => (int64[p, q] y) {{ y = {op} (x) }}", np.zeros((0, 3), np.float32))
+
+
+@pytest.mark.parametrize("sources", [None, {"numpy"}], ids=["all", "numpy"])
+def test_a_convolution_with_a_window_that_does_not_fit(sources: Any) -> None:
+    text = "g (float[n, 2, h, 5] x, float[3, 2, 3, 3] w) => (float[n, 3, p, 3] y) { y = Conv (x, w) }"
+    engine = tactix.build(onnx.parser.parse_model(HEAD + text), level=0, timing_cache=False, tactic_sources=sources)
+    w = np.ones((3, 2, 3, 3), np.float32)
+    for n, height, want in ((2, 2, (2, 3, 0, 3)), (0, 2, (0, 3, 0, 3)), (2, 3, (2, 3, 1, 3))):
+        assert engine(np.ones((n, 2, height, 5), np.float32), w).shape == want

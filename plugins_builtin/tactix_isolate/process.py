@@ -165,7 +165,9 @@ def _read(stream: IO[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
+    """The whole session: a kernel may have started processes. While there are any, nothing else gets its number."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, 9) if hasattr(os, "killpg") else process.kill()
     process.wait()
     if process.stdin:
         with contextlib.suppress(OSError):

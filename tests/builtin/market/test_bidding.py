@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -280,6 +283,32 @@ def test_the_process_ends_with_the_build(tmp_path: Path, monkeypatch: pytest.Mon
         assert of_pack(built(relu_net, enable="acme_relu"))[0]["status"] == "measured"
     (worker,) = found
     assert worker.poll() is not None
+
+
+FORKS = """
+extern int open(const char*, int, ...), flock(int, int);
+static int forked;
+if (!tid && !forked++ && !flock(open("LOCKED", 2), 2) && !fork()) for (;;) pause();
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="processes of POSIX")
+def test_what_a_kernel_started_ends_with_the_process(tmp_path: Path) -> None:
+    import fcntl
+
+    path = tmp_path / "locked"
+    path.touch()
+    with installed(tmp_path, "acme_relu", relu(" ".join(FORKS.replace("LOCKED", str(path)).split("\n")) + LOOP)):
+        assert of_pack(built(relu_net, enable="acme_relu"))[0]["status"] == "measured"
+    gc.collect()
+    end = time.monotonic() + 60  # something hangs
+    with open(path) as f:
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            assert time.monotonic() < end, "the kernel's process lives"
+            time.sleep(0.01)
 
 
 # -- launchers of packs ------------------------------------------------------------------------------------------------

@@ -35,13 +35,15 @@ class TopK(Layer):
     def infer(self, attrs: TopKAttrs, inputs: Specs) -> list[TensorSpec]:
         (x,) = required(self, inputs, 1)
         axis = axis_of(attrs.axis, x.rank, self.key)
-        if compare(attrs.k, x.shape[axis]) == ">":
+        if compare(attrs.k, x.shape[axis]) == ">" or compare(attrs.k, 0) == "<":
             raise ShapeError(f"{self.key}: {attrs.k} elements of axis {axis} of {x}")
         shape = (*x.shape[:axis], attrs.k, *x.shape[axis + 1 :])
         return [TensorSpec(x.dtype, shape), TensorSpec(DType.INT64, shape)]
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         x = np.moveaxis(inputs[0], attrs.axis, -1)
+        if not 0 <= attrs.k <= x.shape[-1]:
+            raise ShapeError(f"{self.key}: {attrs.k} elements of axis {attrs.axis}, which has {x.shape[-1]}")
         values = wide(x)
         if attrs.largest:
             order = x.shape[-1] - 1 - np.argsort(values[..., ::-1], axis=-1, kind="stable")[..., ::-1]

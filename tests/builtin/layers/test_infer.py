@@ -113,6 +113,7 @@ REFUSED = [
     ("GatherElements", (f32(2, 3), i64(3, 3)), {"axis": 1}, "beyond axis 0"),
     ("ScatterND", (f32(4, 3), i64(2, 1), f32(2, 4)), {}, "updates"),
     ("TopK", (f32(2, 3),), {"k": 4}, "4 elements"),
+    ("TopK", (f32(2, 3),), {"k": -1}, "-1 elements"),
     ("Attention", (f32(1, 2, 3, 4), f32(1, 2, 3, 5), f32(1, 2, 3, 4)), {}, "dim of q and k"),
     ("TokenAttention", (f32(1, 3, 8),) * 3, {"heads": 2, "dim": 4, "value_dim": 5}, "at least 10 columns"),
     ("LSTM", (f32(5, 3, 4), f32(1, 24, 5), f32(1, 24, 6)), {"hidden_size": 6}, "weights"),

@@ -1,5 +1,5 @@
 """Reductions over no elements, by all tactics, against onnx's reference; ArgMax and ArgMin where there is nothing;
-convolutions whose window does not fit.
+convolutions whose window does not fit; TopK of more than there is.
 """
 
 from __future__ import annotations
@@ -62,3 +62,13 @@ def test_a_convolution_with_a_window_that_does_not_fit(sources: Any) -> None:
     w = np.ones((3, 2, 3, 3), np.float32)
     for n, height, want in ((2, 2, (2, 3, 0, 3)), (0, 2, (0, 3, 0, 3)), (2, 3, (2, 3, 1, 3))):
         assert engine(np.ones((n, 2, height, 5), np.float32), w).shape == want
+
+
+@pytest.mark.parametrize("k", [-1, 4])
+def test_more_elements_than_there_are_cannot_be_the_best(k: int) -> None:
+    text = "g (float[n] x, int64[1] k) => (float[m] y, int64[m] i) { y, i = TopK (x, k) }"
+    engine = tactix.build(onnx.parser.parse_model(HEAD + text), level=0, timing_cache=False)
+    x = np.arange(3, dtype=np.float32)
+    assert engine(x, np.array([3]))["y"].tolist() == [2, 1, 0]
+    with pytest.raises(ExecutionError, match=f"{k} elements of axis 0, which has 3"):
+        engine(x, np.array([k]))

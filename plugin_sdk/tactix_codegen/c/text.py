@@ -142,10 +142,16 @@ class Args:
         return self._add(Arg("phase", value), "phase", "int64_t")
 
     def declarations(self, text: str) -> list[str]:
-        """One C declaration for each name that ``text`` uses, to stand at the head of the function."""
+        """One C declaration for each name that ``text`` uses, to stand at the head of the function.
+
+        With a ``prefix`` one for each name: an author's macros may put them together.
+        """
         sizes = self.size_declarations(text)
         used = set(_WORD.findall("\n".join([text, *sizes])))
-        return [*(self._declaration(n, i) for i, n in enumerate(self._args.values()) if n in used), *sizes]
+        return [
+            *(self._declaration(n, i) for i, n in enumerate(self._args.values()) if self.prefix or n in used),
+            *sizes,
+        ]
 
     def _declaration(self, name: str, index: int) -> str:
         kind = self._types[name]

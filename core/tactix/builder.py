@@ -6,7 +6,7 @@ import os
 import time
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -200,7 +200,8 @@ class Builder(Recorded):
         start = time.monotonic()
         stage = self._stage(network, config, parts)
         network, stage.rules = parts.network(network), parts.rules(stage.rules)
-        plan = self._plan(network, stage, start)
+        with closing(stage.bench):
+            plan = self._plan(network, stage, start)
         plan = replace(plan, ledger={**plan.ledger, shortfall.KEY: shortfall.of_plan(plan).to_json()})
         plan = parts.plan(plan)
         stage.precisions.check()

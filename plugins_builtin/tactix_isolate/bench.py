@@ -116,6 +116,10 @@ class CpuBench(Bench):
         fine = [c.artifact for c in own if c.status != "rejected"]
         return {**joined(toolchain, fine, apart, device, self.title), **made}
 
+    def close(self) -> None:
+        if "worker" in self.__dict__:
+            self.worker.stop()
+
     def keep_nothing(self) -> None:
         self.quarantine = Quarantine(None)
 

@@ -157,8 +157,11 @@ class Runtime(Recorded):
         return reasons
 
     def load(self, plan: Plan) -> Engine:
-        """An engine of a plan in memory. Raises as ``deserialize``."""
+        """An engine of a plan in memory. Raises as ``deserialize``, and InvalidArgument for what is no plan."""
         with recording(self):
+            if not isinstance(plan, Plan):
+                what = f"load takes a Plan, got a {type(plan).__name__}"
+                raise InvalidArgument(what, do="Give files and bytes to Runtime.deserialize, or to tactix.load")
             plan = self._trusted(validate(plan))
             self._admit(plan, device := self._device(plan))
             options = Options(self.max_threads, self.copy_weights, self.allocator, self.sign, self.logger)

@@ -156,6 +156,9 @@ class Bench:
             return c.title
         return f"{c.title} of {provider}" if provider.dist else f"{c.title} ({provider})"
 
+    def close(self) -> None:
+        """The build is over, well or not: what was started for trials ends."""
+
     def keep_nothing(self) -> None:
         """From now on, neither believe nor write down what earlier builds found of candidates."""
 

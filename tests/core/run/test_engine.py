@@ -226,6 +226,11 @@ def test_inspect_is_json(sample: Any, session: Any) -> None:
     assert found["memory"] == {"weights": 240, "arena": 512, "lower_bound": 512, "ratio": 1.0}
 
 
+def test_what_is_no_plan_is_named(session: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"load takes a Plan, got a str\. Give files and bytes to"):
+        Runtime(session=session).load("x.plan")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("copy_weights", [False, True])
 def test_save_and_load(sample: Any, session: Any, feeds: Feeds, tmp_path: Path, copy_weights: bool) -> None:
     path = tmp_path / "m.plan"

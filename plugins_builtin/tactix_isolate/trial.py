@@ -107,7 +107,6 @@ class Trial(Bench):
     def __init__(self, market: CpuBench, c: Candidate) -> None:
         super().__init__(market.context, market.launchers, market.allocator, market.strangers)
         self.market, self.candidate = market, c
-        self._remote: Any = None
 
     def prepare(
         self, node: Node, artifact: KernelArtifact, variant: Variant, arrays: Sequence[Any], env: Env
@@ -124,8 +123,8 @@ class Trial(Bench):
         try:
             layers = {k: self.context.layer(k) for k in layer_keys(artifact.params) if not k.startswith("tactix.")}
             job = draft.job(node, artifact, variant, arrays, env, launcher, layers)
-            self._remote = Remote(self, job, self._patience())
-            return self._remote, [self._remote.tried(shared, at_end) for shared, at_end in WAYS]
+            remote = Remote(self, job, self._patience())
+            return remote, [remote.tried(shared, at_end) for shared, at_end in WAYS]
         except ExecutionError as e:
             raise self._named(e) from e
         except Exception as e:
@@ -158,8 +157,9 @@ class Trial(Bench):
         except ValueError:
             raise ConfigError(f"{TIMEOUT}={given!r} is no number of seconds") from None
 
-    def keep(self) -> Any:
-        return self._remote
+    def keep(self) -> list[Any]:
+        """Nothing: the memory is in the worker. A cycle with what runs there would keep that after the build."""
+        return []
 
     def check(self, node: Node, variant: Variant, got: Sequence[Any], want: Expected, granted: float = 1.0) -> float:
         off = max(super(Trial, self).check(node, variant, outputs, want, granted) for outputs in got)

@@ -279,10 +279,14 @@ def test_the_process_ends_with_the_build(tmp_path: Path, monkeypatch: pytest.Mon
         found.append(self._process)  # type: ignore[arg-type]
 
     monkeypatch.setattr(process.Worker, "_start", counted)
-    with installed(tmp_path, "acme_relu", relu(LOOP)):
-        assert of_pack(built(relu_net, enable="acme_relu"))[0]["status"] == "measured"
-    (worker,) = found
-    assert worker.poll() is not None
+    gc.disable()  # nor before that is due
+    try:
+        with installed(tmp_path, "acme_relu", relu(LOOP)):
+            assert of_pack(built(relu_net, enable="acme_relu"))[0]["status"] == "measured"
+        (worker,) = found
+        assert worker.poll() is not None
+    finally:
+        gc.enable()
 
 
 FORKS = """
@@ -300,7 +304,6 @@ def test_what_a_kernel_started_ends_with_the_process(tmp_path: Path) -> None:
     path.touch()
     with installed(tmp_path, "acme_relu", relu(" ".join(FORKS.replace("LOCKED", str(path)).split("\n")) + LOOP)):
         assert of_pack(built(relu_net, enable="acme_relu"))[0]["status"] == "measured"
-    gc.collect()
     end = time.monotonic() + 60  # something hangs
     with open(path) as f:
         while True:

@@ -56,7 +56,7 @@ def follow(python: Path, work: Path, env: Mapping[str, str]) -> tuple[bool, str]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--offline", action="store_true")
     offline = parser.parse_args().offline
     with tempfile.TemporaryDirectory() as name:

@@ -146,7 +146,7 @@ def quotients(source: Any, rounds: int) -> tuple[list[float], float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("models", nargs="*", type=Path)
     options = parser.parse_args()

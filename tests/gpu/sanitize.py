@@ -59,7 +59,7 @@ def check(program: str, tool: str, kernels: str) -> bool:
 
 
 def main(given: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0] if __doc__ else "")
     parser.add_argument("--tools", default="memcheck", help="some of memcheck, racecheck, initcheck, synccheck")
     parser.add_argument("-k", dest="kernels", default="", help="which tests, as for pytest; all")
     options = parser.parse_args(given)

@@ -388,7 +388,7 @@ def checked(path: Path, given: Mapping[str, np.ndarray], answers: Sequence[np.nd
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="the folder to write to")
     parser.add_argument("--models", help="names, with commas between; all if left out")
     parser.add_argument("--list", action="store_true", help="say what there is")

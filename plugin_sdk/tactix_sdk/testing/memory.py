@@ -67,7 +67,7 @@ def tried(subject: Subject, key: str) -> str:
         return json.dumps({"away": away})
     lent, done = Lent(subject, Pieces(own, devices[0])), []
     for step, seconds in STEPS.items():
-        words = (step.__doc__ or "").strip().rstrip(".")
+        words = " ".join((step.__doc__ or "").split()).rstrip(".")
         print(f"{key} ended the process: {words}", file=sys.stderr, flush=True)
         done.append(within(seconds, partial(step, lent), f"{key}: {words}"))
     return json.dumps({"done": ", ".join(filter(None, done))})

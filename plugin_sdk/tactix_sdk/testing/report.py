@@ -58,10 +58,10 @@ def ordered() -> list[str]:
 
 
 def check(name: str) -> Callable[[Callable[[Subject], str]], Callable[[Subject], str]]:
-    """Enter a function in CHECKS; its docstring's first line says what must hold."""
+    """Enter a function in CHECKS; its docstring's first paragraph says what must hold."""
 
     def wrap(function: Callable[[Subject], str]) -> Callable[[Subject], str]:
-        CHECKS[name] = Check(name, (function.__doc__ or "").strip().split("\n")[0], function)
+        CHECKS[name] = Check(name, " ".join((function.__doc__ or "").partition("\n\n")[0].split()), function)
         return function
 
     return wrap

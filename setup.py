@@ -1,4 +1,6 @@
-"""What pyproject.toml cannot say: a wheel holds the modules that are there, not those of earlier builds."""
+"""What pyproject.toml cannot say: a wheel holds the modules that are there, not those of earlier
+builds.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from setuptools.command.build_py import build_py
 
 
 class FreshBuild(build_py):
-    """Clears ``build/lib`` first, where setuptools would keep modules that were moved or removed since."""
+    """Clears ``build/lib`` first, where setuptools would keep modules that were moved or removed
+    since.
+    """
 
     def run(self) -> None:
         if not self.editable_mode:

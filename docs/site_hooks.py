@@ -1,4 +1,6 @@
-"""What the site needs beside the pages: links that leave docs/ become the names of what they lead to."""
+"""What the site needs beside the pages: links that leave docs/ become the names of what they lead
+to.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ LINK = re.compile(r"\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Files beside docs/ are no pages of the site; tests/test_documents.py holds that they are there."""
+    """Files beside docs/ are no pages of the site; tests/test_documents.py holds that they are
+    there.
+    """
     folder = (DOCS / page.file.src_uri).parent
 
     def kept(link: re.Match[str]) -> str:

@@ -1,4 +1,5 @@
-"""Tests sign and trust plans in a folder of their own, and cache objects in pytest's: neither is the user's.
+"""Tests sign and trust plans in a folder of their own, and cache objects in pytest's: neither is
+the user's.
 
 The key is always the same, as it seals what is in the cache.
 """
@@ -15,11 +16,15 @@ import tempfile
 
 import pytest
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "shared"))  # what several folders of tests import
+sys.path.insert(
+    0, os.path.join(os.path.dirname(__file__), "shared")
+)  # what several folders of tests import
 
 
 def _folder(variable: str) -> None:
-    """Name a new folder, which ends with this process, in the environment: child processes see it, too."""
+    """Name a new folder, which ends with this process, in the environment: child processes see it,
+    too.
+    """
     os.environ[variable] = tempfile.mkdtemp(prefix="tactix-")
     atexit.register(shutil.rmtree, os.environ[variable], ignore_errors=True)
 
@@ -28,7 +33,9 @@ def _trust_store(folder: str) -> None:
     secret = hashlib.sha256(b"of tactix's tests").digest()
     name = hashlib.sha256(b"hmac-sha256\0" + secret).hexdigest()[:32]
     key = {"algorithm": "hmac-sha256", "secret": secret.hex(), "public": "", "name": "local"}
-    with open(os.path.join(folder, "trust.json"), "x", opener=lambda path, how: os.open(path, how, 0o600)) as f:
+    with open(
+        os.path.join(folder, "trust.json"), "x", opener=lambda path, how: os.open(path, how, 0o600)
+    ) as f:
         json.dump({"version": 1, "local": name, "keys": [key], "digests": {}}, f)
 
 

@@ -1,6 +1,8 @@
-"""The tests that depend on the processor, as older ones run them: once for each of MASKS that takes features away.
+"""The tests that depend on the processor, as older ones run them: once for each of MASKS that takes
+features away.
 
-``python tests/masks.py [pytest's arguments]``, or ``make masks``. Ends at the first mask under which a test fails.
+``python tests/masks.py [pytest's arguments]``, or ``make masks``. Ends at the first mask under
+which a test fails.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ ONCE = (
     "tests/builtin/tactics/test_cc.py",
     "tests/builtin/tactics/test_object_cache.py",
 )
-"""What would find nothing new: it names its targets itself, or is about the compiler and its cache."""
+"""What would find nothing new: it names its targets itself, or is about the compiler and its cache.
+"""
 MASKS = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
 """The first is AVX-512 without bfloat16, VNNI or AMX."""
 
@@ -40,11 +43,20 @@ def main(arguments: list[str]) -> int:
         print(f"{MASK} is set: the masks would be laid over it", file=sys.stderr)
         return 2
     here, seen = CpuDevice().properties().features, set[frozenset[str]]()
-    command = [sys.executable, "-m", "pytest", *arguments, *PARTS, *(f"--ignore={path}" for path in ONCE)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *arguments,
+        *PARTS,
+        *(f"--ignore={path}" for path in ONCE),
+    ]
     for mask in MASKS:
         left = masked(here, mask)
         if left == here or left in seen:
-            print(f"{MASK}={mask}: it takes nothing away from this processor that was not away before: skipped")
+            print(
+                f"{MASK}={mask}: it takes nothing away from this processor that was not away before: skipped"
+            )
             continue
         seen.add(left)
         print(f"{MASK}={mask}: without {', '.join(sorted(here - left))}", flush=True)

@@ -1,4 +1,6 @@
-"""The page on containers: its Dockerfile's steps run, one after the other, in folders that stand for the images."""
+"""The page on containers: its Dockerfile's steps run, one after the other, in folders that stand
+for the images.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +49,24 @@ class Stage:
     def run(self, command: str | list[str], **more: str) -> subprocess.CompletedProcess[str]:
         words = ["bash", "-ec", self.here(command)] if isinstance(command, str) else command
         env = {**self.variables, **more}
-        return subprocess.run(words, cwd=self.folder, env=env, capture_output=True, text=True, timeout=600, check=False)
+        return subprocess.run(
+            words,
+            cwd=self.folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
 
 
 def steps(dockerfile: str) -> list[tuple[str, str]]:
     """Instructions and what follows them; lines that end in a backslash are joined."""
     lines = dockerfile.replace("\\\n", " ").splitlines()
-    return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in lines if line.strip())]
+    return [
+        (word, rest.strip())
+        for word, _, rest in (line.partition(" ") for line in lines if line.strip())
+    ]
 
 
 def image(dockerfile: str, context: Path, secret: Path, folder: Path) -> Stage:
@@ -84,7 +97,9 @@ def image(dockerfile: str, context: Path, secret: Path, folder: Path) -> Stage:
                 shutil.rmtree(stage.root / "run")
         elif word == "USER":
             stage.user = rest
-            (stage.root / "no-home").write_bytes(b"")  # nothing can be written there, not by root either
+            (stage.root / "no-home").write_bytes(
+                b""
+            )  # nothing can be written there, not by root either
             stage.variables["HOME"] = str(stage.root / "no-home")
         else:
             assert word == "CMD", word
@@ -102,7 +117,9 @@ def test_the_image_is_built_and_runs(tmp_path: Path) -> None:
     leave = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
     for name in SOURCES:
         source, place = ROOT / name, context / "tactix-source" / name
-        shutil.copytree(source, place, ignore=leave) if source.is_dir() else shutil.copyfile(source, place)
+        shutil.copytree(source, place, ignore=leave) if source.is_dir() else shutil.copyfile(
+            source, place
+        )
     shutil.copyfile(ROOT / "examples" / "digits" / "digits.onnx", context / "model.onnx")
     (context / "serve.py").write_text(blocks["python"])
     there = Stage(tmp_path / "there", context)
@@ -114,7 +131,9 @@ def test_the_image_is_built_and_runs(tmp_path: Path) -> None:
     done = made.run(made.command)
     assert (done.stdout.strip(), done.stderr) == ("(1, 10)", "")
     secret = (context / "release.key").read_text().strip()
-    assert not [p for p in made.root.rglob("*") if p.is_file() and secret.encode() in p.read_bytes()]
+    assert not [
+        p for p in made.root.rglob("*") if p.is_file() and secret.encode() in p.read_bytes()
+    ]
     for keys in ("", "ed25519:" + "11" * 32):  # nobody's, and somebody else's
         refused = made.run(made.command, TACTIX_TRUSTED_KEYS=keys)
         assert refused.returncode == 1

@@ -17,7 +17,13 @@ import tactix
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
     path
-    for pattern in ("*.md", "docs/**/*.md", "examples/*/*.md", "plugin_sdk/*/README.md", "plugins_builtin/*/README.md")
+    for pattern in (
+        "*.md",
+        "docs/**/*.md",
+        "examples/*/*.md",
+        "plugin_sdk/*/README.md",
+        "plugins_builtin/*/README.md",
+    )
     for path in ROOT.glob(pattern)
 )
 ROOTS = ("", "core/tactix", "plugins_builtin", "plugin_sdk")
@@ -33,14 +39,22 @@ def name_of(path: Path) -> str:
 
 
 def paths_in(text: str) -> list[tuple[str, str]]:
-    """Paths in spans of code outside of blocks, each with the name that a colon puts behind it (``file.py: name``)."""
+    """Paths in spans of code outside of blocks, each with the name that a colon puts behind it
+    (``file.py: name``).
+    """
     text = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
     spans = (m.partition(": ")[::2] for m in re.findall(r"`([^`\n]+)`", text))
-    return [(path, name) for path, name in spans if PATH.fullmatch(path) and not path.startswith(OF_OTHERS)]
+    return [
+        (path, name)
+        for path, name in spans
+        if PATH.fullmatch(path) and not path.startswith(OF_OTHERS)
+    ]
 
 
 def found(path: str, document: Path) -> list[Path]:
-    """The files and folders that a path in a document may mean; a bare name of a file means any of that name."""
+    """The files and folders that a path in a document may mean; a bare name of a file means any of
+    that name.
+    """
     bases = [*(ROOT / root for root in ROOTS), document.parent]
     there = [base / path for base in bases if (base / path).exists()]
     if not there and FILE.fullmatch(path):
@@ -51,7 +65,9 @@ def found(path: str, document: Path) -> list[Path]:
 
 def anchors(text: str) -> set[str]:
     """What links to headings of a page may say, as GitHub and mkdocs make it of them."""
-    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), flags=re.M)
+    headings = re.findall(
+        r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), flags=re.M
+    )
     return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}
 
 
@@ -74,9 +90,15 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_links_to_headings_lead_somewhere(path: Path) -> None:
-    targets = [m for m in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", path.read_text()) if not m[0].startswith("http")]
+    targets = [
+        m
+        for m in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", path.read_text())
+        if not m[0].startswith("http")
+    ]
     pages = ((path.parent / file if file else path, heading) for file, heading in targets)
-    assert [(page.name, heading) for page, heading in pages if heading not in anchors(page.read_text())] == []
+    assert [
+        (page.name, heading) for page, heading in pages if heading not in anchors(page.read_text())
+    ] == []
 
 
 @pytest.mark.parametrize("path", [p for p in DOCUMENTS if p.name != "CHANGELOG.md"], ids=name_of)
@@ -84,7 +106,9 @@ def test_paths_are_there(path: Path) -> None:
     missing = []
     for file, name in paths_in(path.read_text()):
         there, words = found(file, path), re.findall(r"\w+", name.partition("(")[0])
-        if not there or (words and not any(all(w in f.read_text() for w in words) for f in there if f.is_file())):
+        if not there or (
+            words and not any(all(w in f.read_text() for w in words) for f in there if f.is_file())
+        ):
             missing.append(f"{file}: {name}" if name else file)
     assert missing == []
 
@@ -104,7 +128,9 @@ def test_readme_example_runs(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     code = blocks((ROOT / "README.md").read_text())[0]
     env = {**os.environ, "TACTIX_CACHE_DIR": str(tmp_path / "cache")}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "digits.plan").exists()
     assert re.match(r"\[\d \d \d ", done.stdout)
@@ -115,9 +141,14 @@ def test_user_guide_network_and_context_run() -> None:
     by_word = {word: b for b in found for word in ("add_layer", "execute_v2") if f".{word}(" in b}
     rng = np.random.default_rng(2)
     builder = tactix.Builder()
-    names: dict[str, Any] = {"builder": builder, "weights": rng.standard_normal((64, 10), np.float32)}
+    names: dict[str, Any] = {
+        "builder": builder,
+        "weights": rng.standard_normal((64, 10), np.float32),
+    }
     exec(by_word["add_layer"], names)
-    engine = builder.build(names["network"], tactix.BuilderConfig(builder_optimization_level=0, timing_cache=False))
+    engine = builder.build(
+        names["network"], tactix.BuilderConfig(builder_optimization_level=0, timing_cache=False)
+    )
     x, out = rng.standard_normal((3, 64), np.float32), np.zeros((3, 10), np.float32)
     exec(by_word["execute_v2"], {"engine": engine, "x": x, "out": out, "stream": 0})
     np.testing.assert_allclose(out, np.maximum(x @ names["weights"], 0), rtol=1e-4, atol=1e-5)
@@ -133,5 +164,11 @@ def test_demo_succeeds(tmp_path: Path) -> None:
     demo = ROOT / "examples" / "digits" / "demo.py"
     done = subprocess.run([sys.executable, str(demo)], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    for text in ("accuracy: 0.99", "agree with ONNX Runtime", "Median latency", "conv2d_1", "Rules that fired"):
+    for text in (
+        "accuracy: 0.99",
+        "agree with ONNX Runtime",
+        "Median latency",
+        "conv2d_1",
+        "Rules that fired",
+    ):
         assert text in done.stdout, done.stdout

@@ -42,7 +42,10 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("here", RUN, ids=lambda f: f"{len(f)} features")
 def test_a_mask_that_takes_nothing_away_is_left_out(
-    here: frozenset[str], runs: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: frozenset[str],
+    runs: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     properties = DeviceProperties("cpu", "some processor", frozenset(here))
     monkeypatch.setattr(masks.CpuDevice, "properties", lambda self: properties)

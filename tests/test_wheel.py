@@ -22,7 +22,16 @@ def test_modules_of_earlier_builds_stay_out(tmp_path: Path) -> None:
     stale = source / "build" / "lib" / "tactix" / "gone.py"
     stale.parent.mkdir(parents=True)
     stale.write_text("")
-    make = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "."]
+    make = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        ".",
+    ]
     subprocess.run([*make, "-w", str(tmp_path)], cwd=source, check=True)
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()

@@ -31,13 +31,20 @@ Range = tuple[int, ...] | tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...
 
 
 def configure(
-    config: BuilderConfig | None = None, *, shapes: dict[str, Range] | None = None, enable: Iterable[str] = (),
-    progress: Any = None, level: int | None = None, precision: str = "fp32", **fields: Any,
-) -> BuilderConfig:  # fmt: skip
-    """A configuration from keywords: fields of BuilderConfig, and ``shapes`` (opt, or (min, opt, max), by input name).
+    config: BuilderConfig | None = None,
+    *,
+    shapes: dict[str, Range] | None = None,
+    enable: Iterable[str] = (),
+    progress: Any = None,
+    level: int | None = None,
+    precision: str = "fp32",
+    **fields: Any,
+) -> BuilderConfig:
+    """A configuration from keywords: fields of BuilderConfig, and ``shapes`` (opt, or (min, opt,
+    max), by input name).
 
-    ``precision``: ``tf32``, ``fp16`` or ``bf16`` sets the flag of that name. Raises ConfigError for a keyword that is
-    none.
+    ``precision``: ``tf32``, ``fp16`` or ``bf16`` sets the flag of that name. Raises ConfigError for
+    a keyword that is none.
     """
     out = dataclasses.replace(config) if config else BuilderConfig()
     own = {"hardware_compatibility_level", *(f.name for f in dataclasses.fields(BuilderConfig))}
@@ -61,7 +68,9 @@ def configure(
 
 
 def _spelling(name: str, known: Sequence[str]) -> str:
-    """What may have been meant: a precision that was given as a flag, a name that is near, or any of all."""
+    """What may have been meant: a precision that was given as a flag, a name that is near, or any
+    of all.
+    """
     if any(f.value == name for f in PRECISIONS):
         return f"Write precision={name!r}"
     return did_you_mean(name, known, f"There are: {', '.join(known)}")
@@ -70,9 +79,15 @@ def _spelling(name: str, known: Sequence[str]) -> str:
 def _profile(shapes: dict[str, Range]) -> OptimizationProfile:
     profile = OptimizationProfile()
     if not isinstance(shapes, dict):
-        raise ConfigError(f"shapes is {shapes!r}", do='Give them by input name, as in {"x": (1, 3, 224, 224)}')
+        raise ConfigError(
+            f"shapes is {shapes!r}", do='Give them by input name, as in {"x": (1, 3, 224, 224)}'
+        )
     for name, r in shapes.items():
-        rows: Any = r if isinstance(r, (tuple, list)) and r and isinstance(r[0], (tuple, list)) else (r, r, r)
+        rows: Any = (
+            r
+            if isinstance(r, (tuple, list)) and r and isinstance(r[0], (tuple, list))
+            else (r, r, r)
+        )
         if len(rows) != 3:
             raise ConfigError(f"{len(rows)} shapes of {name!r}", do="Give one, or (min, opt, max)")
         profile.set_shape(name, *rows)
@@ -80,10 +95,15 @@ def _profile(shapes: dict[str, Range]) -> OptimizationProfile:
 
 
 def build(
-    model: Any, *, config: BuilderConfig | None = None, session: Session | None = None, logger: Logger | None = None,
+    model: Any,
+    *,
+    config: BuilderConfig | None = None,
+    session: Session | None = None,
+    logger: Logger | None = None,
     **options: Any,
-) -> Engine:  # fmt: skip
-    """An engine for a model: a path, bytes, or an object that an importer knows. Options: see ``configure``.
+) -> Engine:
+    """An engine for a model: a path, bytes, or an object that an importer knows. Options: see
+    ``configure``.
 
     Raises ModelImportError, UnsupportedOperator, NoTacticError, CompilerError, ConfigError.
     """
@@ -102,7 +122,8 @@ def _imported(builder: Builder, model: Any, settings: BuilderConfig) -> NetworkD
 
 
 def load(plan: str | Path | bytes, *, verify: bool | None = None, **options: Any) -> Engine:
-    """An engine from a plan file or its bytes. Options: those of ``Runtime``; ``verify``: see ``deserialize`` there.
+    """An engine from a plan file or its bytes. Options: those of ``Runtime``; ``verify``: see
+    ``deserialize`` there.
 
     Raises PlanFormatError, PlanCompatibilityError, UntrustedPlan, PluginError.
     """
@@ -112,15 +133,23 @@ def load(plan: str | Path | bytes, *, verify: bool | None = None, **options: Any
 
 
 def load_or_build(
-    model: str | Path, *, cache: str | Path, config: BuilderConfig | None = None, session: Session | None = None,
-    logger: Logger | None = None, on_untrusted: str = "", **options: Any,
-) -> Engine:  # fmt: skip
-    """The engine of a model file, from ``cache`` (a folder) if it was built before with the same options.
+    model: str | Path,
+    *,
+    cache: str | Path,
+    config: BuilderConfig | None = None,
+    session: Session | None = None,
+    logger: Logger | None = None,
+    on_untrusted: str = "",
+    **options: Any,
+) -> Engine:
+    """The engine of a model file, from ``cache`` (a folder) if it was built before with the same
+    options.
 
-    A digest of the content of the model and of the files that its weights lie in, of the options and of the version of
-    tactix is in the plan, and the file is named after it. A cached plan that is damaged, of something else, cannot run
-    here, or that is not trusted, whether it brings code or not, is built again; the last is taken with
-    ``on_untrusted="allow"``. Raises as ``build``, and OSError.
+    A digest of the content of the model and of the files that its weights lie in, of the options
+    and of the version of tactix is in the plan, and the file is named after it. A cached plan that
+    is damaged, of something else, cannot run here, or that is not trusted, whether it brings code
+    or not, is built again; the last is taken with ``on_untrusted="allow"``. Raises as ``build``,
+    and OSError.
     """
     from tactix.builder import Builder
     from tactix.plugins.session import Session
@@ -128,19 +157,24 @@ def load_or_build(
     from tactix.words.logger import Logger
 
     logger = logger or Logger()
-    session, settings = session or Session(door="build", logger=logger), configure(config, **options)
+    session, settings = (
+        session or Session(door="build", logger=logger),
+        configure(config, **options),
+    )
     digest = _digest(model, settings, session)
     path = Path(cache) / f"{Path(model).stem}-{digest[:16]}.plan"
     runtime = Runtime(
         logger, session, max_threads=settings.threads, sign=settings.sign, on_untrusted=on_untrusted
-    )  # fmt: skip
+    )
     if path.exists():
         try:
             return runtime.load(_cached(path, digest, runtime))
         except (PlanCompatibilityError, PlanFormatError, UntrustedPlan) as e:
             logger.warning(f"{path} is built again: {e.what}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    tempfile.TemporaryFile(dir=path.parent).close()  # a folder that takes no files is better known before the build
+    tempfile.TemporaryFile(
+        dir=path.parent
+    ).close()  # a folder that takes no files is better known before the build
     builder = Builder(logger, session)
     plan = builder.build_plan(_imported(builder, model, settings), settings)
     runtime.max_threads = plan.meta["threads"]
@@ -167,11 +201,20 @@ def _digest(model: str | Path, config: BuilderConfig, session: Session) -> str:
     """sha256 of all that a plan is made of, but for packs."""
     import tactix
 
-    said = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name != "progress_monitor"}
+    said = {
+        f.name: getattr(config, f.name)
+        for f in dataclasses.fields(config)
+        if f.name != "progress_monitor"
+    }
     said |= {name: sorted(map(str, v)) for name, v in said.items() if isinstance(v, set)}
     out = hashlib.sha256(repr((tactix.__version__, said)).encode())
     files = [model, config.frozen] if isinstance(config.frozen, (str, Path)) else [model]
-    files += [f for i in session.active_importers() if hasattr(i, "files") and i.claims(model) for f in i.files(model)]
+    files += [
+        f
+        for i in session.active_importers()
+        if hasattr(i, "files") and i.claims(model)
+        for f in i.files(model)
+    ]
     for file in files:
         with open(file, "rb") as f:
             out.update(hashlib.file_digest(f, "sha256").digest())

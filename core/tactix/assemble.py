@@ -40,17 +40,23 @@ class Assembled:
 
 
 class Assembler:
-    """Walks the nodes in order. ``reformatter``: the candidate for a change of format; ``planner``: a body's plan.
+    """Walks the nodes in order. ``reformatter``: the candidate for a change of format; ``planner``:
+    a body's plan.
 
-    A step of host code, or of none of ``launchers``, keeps what it computes, with all weights for that: untrusted, its
-    references run in its place.
+    A step of host code, or of none of ``launchers``, keeps what it computes, with all weights for
+    that: untrusted, its references run in its place.
     ``content``: gives what ``stored`` gives.
     """
 
     def __init__(
-        self, net: NetworkDefinition, chosen: Mapping[Node, Candidate], reformatter: Reformatter, planner: Planner,
-        launchers: Mapping[str, Launcher], content: Content,
-    ) -> None:  # fmt: skip
+        self,
+        net: NetworkDefinition,
+        chosen: Mapping[Node, Candidate],
+        reformatter: Reformatter,
+        planner: Planner,
+        launchers: Mapping[str, Launcher],
+        content: Content,
+    ) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
         self.net, self.chosen, self.reformatter, self.planner = net, chosen, reformatter, planner
@@ -65,7 +71,9 @@ class Assembler:
     def run(self) -> Assembled:
         for v in self.net.inputs:
             self._where[v, LINEAR] = self._buffer("input", v.name, v.spec, LINEAR)
-            self.out.inputs.append(TensorIO(v.name, self._where[v, LINEAR], v.spec.dtype, v.spec.shape, v.spec.element))
+            self.out.inputs.append(
+                TensorIO(v.name, self._where[v, LINEAR], v.spec.dtype, v.spec.shape, v.spec.element)
+            )
         self._claim_outputs()
         for n in self.net.nodes:
             self._node(n)
@@ -76,14 +84,16 @@ class Assembler:
         return self.out
 
     def _claim_outputs(self) -> None:
-        """Outputs that a step can write in place: made by a node, in linear format, and asked for once."""
+        """Outputs that a step can write in place: made by a node, in linear format, and asked for
+        once.
+        """
         for name, v in zip(self.names, self.net.outputs, strict=True):
             node = v.producer
             direct = node is not None and produced_format(v, self.chosen).is_linear
             if direct and v not in self._final and not self.chosen[node].artifact.alias:  # type: ignore[index]
                 self._final[v] = name
 
-    # -- steps -----------------------------------------------------------------------------------------------------
+    # -- steps ------------------------------------------------------------------------------------
 
     def _node(self, n: Node) -> None:
         c = self.chosen[n]
@@ -92,14 +102,21 @@ class Assembler:
             return
         used = self._used_inputs(n, c.artifact)
         inputs = [
-            Operand(self._fetch(v, c.variant.input_format(i)) if v.const is None or used is None or i in used else -1,
-                    v.spec.plain(), c.variant.input_format(i))
+            Operand(
+                self._fetch(v, c.variant.input_format(i))
+                if v.const is None or used is None or i in used
+                else -1,
+                v.spec.plain(),
+                c.variant.input_format(i),
+            )
             for i, v in enumerate(n.given)
-        ]  # fmt: skip
+        ]
         outputs = [self._place(v, c.variant.output_format(i)) for i, v in enumerate(n.outputs)]
         self._step(n, c, inputs, outputs)
 
-    def _step(self, n: Node, c: Candidate, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> None:
+    def _step(
+        self, n: Node, c: Candidate, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    ) -> None:
         constants = {name: self._packed(n, name, p) for name, p in c.artifact.constants}
         scratch = -1
         named = any(a.kind == "workspace" for launch in c.artifact.launches for a in launch.args)
@@ -114,14 +131,18 @@ class Assembler:
         if self._hosts(n, c.artifact):
             info["reference"] = n.meaning
         plans = tuple(self.planner(body) for body in n.layer.bodies(n.attrs))
-        self.out.steps.append(Step(n.name, c.artifact, tuple(inputs), tuple(outputs), constants, scratch, info, plans))
+        self.out.steps.append(
+            Step(n.name, c.artifact, tuple(inputs), tuple(outputs), constants, scratch, info, plans)
+        )
 
     def _hosts(self, n: Node, artifact: KernelArtifact) -> bool:
         """Whether its references can take the place of its host code."""
         return runs_host_code(artifact, self.launchers) and not n.layer.bodies(n.attrs)
 
     def _used_inputs(self, n: Node, artifact: KernelArtifact) -> set[int] | None:
-        """Inputs that launches name, or that references could have nowhere else; None if the launcher may read all."""
+        """Inputs that launches name, or that references could have nowhere else; None if the
+        launcher may read all.
+        """
         if not artifact.launches:
             return None
         used = {a.index for launch in artifact.launches for a in launch.args if a.kind == "input"}
@@ -132,14 +153,18 @@ class Assembler:
         """The buffer that a node writes."""
         if v in self._final:
             buffer = self._buffer("output", self._final[v], v.spec, LINEAR)
-            self.out.outputs.append(TensorIO(self._final[v], buffer, v.spec.dtype, v.spec.shape, v.spec.element))
+            self.out.outputs.append(
+                TensorIO(self._final[v], buffer, v.spec.dtype, v.spec.shape, v.spec.element)
+            )
         else:
             buffer = self._buffer("arena", v.name, v.spec, fmt)
         self._where[v, fmt] = buffer
         return Operand(buffer, v.spec.plain(), fmt)
 
     def _fetch(self, v: Value, fmt: Format) -> int:
-        """The buffer in which to read a tensor in that format; adds a change of format where it is not there yet."""
+        """The buffer in which to read a tensor in that format; adds a change of format where it is
+        not there yet.
+        """
         if (v, fmt) not in self._where:
             if v.const is not None:
                 self._where[v, fmt] = self._weight(v.name, partial(fmt.pack, v.const))
@@ -163,10 +188,14 @@ class Assembler:
             return
         buffer = self._buffer("output", name, v.spec, LINEAR)
         self.out.outputs.append(TensorIO(name, buffer, v.spec.dtype, v.spec.shape, v.spec.element))
-        have = LINEAR if v.const is not None or (v, LINEAR) in self._where else produced_format(v, self.chosen)
+        have = (
+            LINEAR
+            if v.const is not None or (v, LINEAR) in self._where
+            else produced_format(v, self.chosen)
+        )
         self._reformat(v, have, LINEAR, buffer)
 
-    # -- buffers ---------------------------------------------------------------------------------------------------
+    # -- buffers ----------------------------------------------------------------------------------
 
     def _buffer(self, kind: str, name: str, spec: TensorSpec, fmt: Format) -> int:
         size: Dim = spec.nbytes(fmt)
@@ -179,7 +208,9 @@ class Assembler:
         key = (source, packed.steps, id(packed.array))
         if key not in self._weights:
             label = f"{n.name}/{name}" if source is n else f"{source.name}/packed"
-            self._weights[key] = self._weight(label, partial(packed.apply, [v.const for v in n.given]))
+            self._weights[key] = self._weight(
+                label, partial(packed.apply, [v.const for v in n.given])
+            )
         return self._weights[key]
 
     def _weight(self, name: str, make: Callable[[], Any]) -> int:
@@ -194,7 +225,9 @@ class Assembler:
                 blob, raw, s = content.result()
                 self.out.blobs.setdefault(blob, raw)
                 held = self.out.buffers[i]
-                self.out.buffers[i] = replace(held, dtype=s.dtype, shape=s.shape, nbytes=s.nbytes(), blob=blob)
+                self.out.buffers[i] = replace(
+                    held, dtype=s.dtype, shape=s.shape, nbytes=s.nbytes(), blob=blob
+                )
 
     def _lifetimes(self) -> None:
         """First and last step that touch each arena and workspace buffer."""
@@ -212,7 +245,9 @@ class Assembler:
 
 
 def output_names(net: NetworkDefinition) -> list[str]:
-    """Names of the plan's outputs: one that is an input's, too, gets another, as addresses are set by name."""
+    """Names of the plan's outputs: one that is an input's, too, gets another, as addresses are set
+    by name.
+    """
     taken = {*net.output_names, *(v.name for v in net.inputs)}
     out = []
     for name in net.output_names:

@@ -40,7 +40,17 @@ from tactix.select.bench import Bench
 from tactix.select.choose import Choice
 from tactix.select.compile import COMPILED, Toolchain, compiled, with_binary
 from tactix.select.enumerate import Bids, Candidate, Terms, bid, estimate, no_tactic
-from tactix.select.precision import LOCKED, LOWER, Lowering, Pair, Precisions, Stays, Times, told, without_kernel
+from tactix.select.precision import (
+    LOCKED,
+    LOWER,
+    Lowering,
+    Pair,
+    Precisions,
+    Stays,
+    Times,
+    told,
+    without_kernel,
+)
 from tactix.select.timing_cache import TimingCache, default_path
 from tactix.settle import Settler, holds_objects
 from tactix.shortfall import Shortfall
@@ -68,7 +78,8 @@ if TYPE_CHECKING:
 class Stage:
     """What one build carries from floor to floor.
 
-    ``here``: whether what is built for runs here, to be measured. ``told``: warnings that were given.
+    ``here``: whether what is built for runs here, to be measured. ``told``: warnings that were
+    given.
     """
 
     config: BuilderConfig
@@ -92,25 +103,32 @@ class Stage:
 
 
 class Builder(Recorded):
-    """Makes networks, configurations and engines. ``session``: the plugins; by default all that are installed.
+    """Makes networks, configurations and engines. ``session``: the plugins; by default all that are
+    installed.
 
     Raises InvalidArgument for a logger that is none.
     """
 
     def __init__(
-        self, logger: Logger | None = None, session: Session | None = None, error_recorder: ErrorRecorder | None = None
+        self,
+        logger: Logger | None = None,
+        session: Session | None = None,
+        error_recorder: ErrorRecorder | None = None,
     ) -> None:
         self.logger = checked_logger(logger)
         self.session = session or Session(door="build", logger=self.logger)
         self.error_recorder = error_recorder
 
     def create_network(self, name: str = "") -> NetworkDefinition:
-        """An empty network over the session's layers, which reports to the builder's error recorder.
+        """An empty network over the session's layers, which reports to the builder's error
+        recorder.
 
         Raises InvalidArgument for a name that is no text.
         """
         if not isinstance(name, str):
-            raise InvalidArgument(f"a network's name is {name!r}", do="Give a text; options belong to BuilderConfig")
+            raise InvalidArgument(
+                f"a network's name is {name!r}", do="Give a text; options belong to BuilderConfig"
+            )
         network = NetworkDefinition(self.session.layers, name)
         network.inherit_recorder(self)
         return network
@@ -127,14 +145,16 @@ class Builder(Recorded):
     ) -> NetworkDefinition:
         """The network of a model: a path, bytes, or what an importer claims.
 
-        ``enable``: packs whose converters may take operators that others provide. ``shapes``: of inputs whose rank the
-        model does not tell, None for open sizes. Raises ModelImportError, UnsupportedOperator, ConfigError for a pack
-        that is not there.
+        ``enable``: packs whose converters may take operators that others provide. ``shapes``: of
+        inputs whose rank the model does not tell, None for open sizes. Raises ModelImportError,
+        UnsupportedOperator, ConfigError for a pack that is not there.
         """
         for pack in sorted(enable):
             self.session.enable(pack)
         if (file := isinstance(source, (str, Path))) and not os.path.isfile(source):
-            raise ModelImportError("no file" if os.path.exists(source) else "no such file", who=str(source))
+            raise ModelImportError(
+                "no file" if os.path.exists(source) else "no such file", who=str(source)
+            )
         if (importer := self.importer_of(source)) is None:
             who = str(source) if file else type(source).__name__
             raise self._unclaimed(who)
@@ -186,11 +206,15 @@ class Builder(Recorded):
     def _load(self, plan: Plan, sign: bool = True) -> Engine:
         from tactix.run.runtime import Runtime
 
-        return Runtime(self.logger, self.session, max_threads=plan.meta["threads"], sign=sign).load(plan)
+        return Runtime(self.logger, self.session, max_threads=plan.meta["threads"], sign=sign).load(
+            plan
+        )
 
     @recorded
     def build_plan(self, network: NetworkDefinition, config: BuilderConfig | None = None) -> Plan:
-        """Fuse, select, assemble. Raises NetworkError, ConfigError, NoTacticError, CompilerError, BuildCancelled."""
+        """Fuse, select, assemble. Raises NetworkError, ConfigError, NoTacticError, CompilerError,
+        BuildCancelled.
+        """
         config = config or BuilderConfig()
         config.check()
         self._enable(config)
@@ -202,7 +226,9 @@ class Builder(Recorded):
         network, stage.rules = parts.network(network), parts.rules(stage.rules)
         with closing(stage.bench):
             plan = self._plan(network, stage, start)
-        plan = replace(plan, ledger={**plan.ledger, shortfall.KEY: shortfall.of_plan(plan).to_json()})
+        plan = replace(
+            plan, ledger={**plan.ledger, shortfall.KEY: shortfall.of_plan(plan).to_json()}
+        )
         plan = parts.plan(plan)
         stage.precisions.check()
         self._tell_precision(plan, stage)
@@ -213,7 +239,9 @@ class Builder(Recorded):
         except TimingCacheError as e:  # what was built is worth more
             self.logger.warning(str(e))
         seconds = time.monotonic() - start
-        self.logger.info(f"built {network.name or 'network'}: {len(plan.steps)} steps, {seconds:.1f} s")
+        self.logger.info(
+            f"built {network.name or 'network'}: {len(plan.steps)} steps, {seconds:.1f} s"
+        )
         return plan
 
     def _enable(self, config: BuilderConfig) -> None:
@@ -221,17 +249,29 @@ class Builder(Recorded):
             self.session.enable(pack)
 
     def _plan(
-        self, network: NetworkDefinition, stage: Stage, start: float, given: frozenset[str] = frozenset()
+        self,
+        network: NetworkDefinition,
+        stage: Stage,
+        start: float,
+        given: frozenset[str] = frozenset(),
     ) -> Plan:
-        """The plan of a network, or of a body inside one; ``given``: symbols of the network around it."""
+        """The plan of a network, or of a body inside one; ``given``: symbols of the network around
+        it.
+        """
         complete = partial(self._complete, start=start, given=given)
         plan: Plan = stage.bench.final(self._tried(network, stage, start), complete, self._load)
         return replace(plan, meta={**plan.meta, **encoded(demands(network), plan.known)})
 
     def _complete(
-        self, stage: Stage, fused: NetworkDefinition, trace: Trace, bids: dict[Node, Bids], choice: Choice,
-        start: float, given: frozenset[str],
-    ) -> Plan:  # fmt: skip
+        self,
+        stage: Stage,
+        fused: NetworkDefinition,
+        trace: Trace,
+        bids: dict[Node, Bids],
+        choice: Choice,
+        start: float,
+        given: frozenset[str],
+    ) -> Plan:
         monitor = stage.config.progress_monitor
         values = [*fused.inputs, *(v for n in fused.nodes for v in n.outputs)]
         known = {n for v in values for d in v.spec.shape if (n := symbol_name(d))}
@@ -241,7 +281,9 @@ class Builder(Recorded):
         settler = Settler(fused, trace, stage, start, self.logger, bids)
         while True:
             try:
-                return self._assemble(fused, choice, stage, _ledger(bids, choice, trace, stage), inner, given)
+                return self._assemble(
+                    fused, choice, stage, _ledger(bids, choice, trace, stage), inner, given
+                )
             except CompilerError as e:
                 if isinstance(e, ToolchainError) or not settler.drop_uncompilable(choice):
                     raise
@@ -249,32 +291,51 @@ class Builder(Recorded):
                 choice = settler.choice()
 
     def _tried(self, network: NetworkDefinition, stage: Stage, start: float) -> list[Attempt]:
-        """Where lower precision is allowed: with all nodes in it, none, or without those that it makes slower."""
+        """Where lower precision is allowed: with all nodes in it, none, or without those that it
+        makes slower.
+        """
         attempt = partial(self._attempt, network, stage, start)
         if isinstance(locked := stage.config.frozen, Locked):
             keeps = locked.enter()
             return [attempt(lambda name: LOCKED if keeps(name) else "")]
-        return Mixtures(attempt, stage.lowering, self.logger.warning, partial(self._duel, start=start)).tried()
+        return Mixtures(
+            attempt, stage.lowering, self.logger.warning, partial(self._duel, start=start)
+        ).tried()
 
-    def _duel(self, lowered: Attempt, wide: Attempt, found: Mapping[str, Pair], start: float) -> dict[str, Times]:
+    def _duel(
+        self, lowered: Attempt, wide: Attempt, found: Mapping[str, Pair], start: float
+    ) -> dict[str, Times]:
         """Seconds of pairs of nodes, taken in turns; of those that are alike once."""
-        measurer = Settler(wide.network, wide.trace, wide.stage, start, self.logger, wide.bids).measurer
+        measurer = Settler(
+            wide.network, wide.trace, wide.stage, start, self.logger, wide.bids
+        ).measurer
 
         def sides(pair: Pair) -> list[list[tuple[Bids, Candidate]]]:
-            return [[(lowered.bids[n], c) for n, c in pair.lowered], [(wide.bids[n], c) for n, c in [pair.wide]]]
+            return [
+                [(lowered.bids[n], c) for n, c in pair.lowered],
+                [(wide.bids[n], c) for n, c in [pair.wide]],
+            ]
 
-        return {name: measurer.duel(*sides(pair)) or Times.apart(pair) for name, pair in found.items()}
+        return {
+            name: measurer.duel(*sides(pair)) or Times.apart(pair) for name, pair in found.items()
+        }
 
-    def _attempt(self, network: NetworkDefinition, stage: Stage, start: float, stays: Stays) -> Attempt:
+    def _attempt(
+        self, network: NetworkDefinition, stage: Stage, start: float, stays: Stays
+    ) -> Attempt:
         """Raises NotLowered, and what ``build_plan`` raises."""
         monitor = stage.config.progress_monitor
         monitor.phase("fuse", 0)
-        fused, trace = fuse(network, [stage.precisions.gated(r, stays) for r in stage.rules], monitor.cancelled)
+        fused, trace = fuse(
+            network, [stage.precisions.gated(r, stays) for r in stage.rules], monitor.cancelled
+        )
         if monitor.cancelled():
             raise BuildCancelled("the build was cancelled before any tactic was known")
         verify(fused, deep=BuilderFlag.DEBUG in stage.config.flags)
         monitor.finish("fuse")
-        stage = replace(stage, context=replace(stage.context, opt=with_unknown(fused, stage.context.opt)))
+        stage = replace(
+            stage, context=replace(stage.context, opt=with_unknown(fused, stage.context.opt))
+        )
         settler = Settler(fused, trace, stage, start, self.logger)
         with stage.parts.racing():
             settler.race()
@@ -296,12 +357,14 @@ class Builder(Recorded):
         if lost := [x for n, why in whys.items() if why and (x := lowering.lost(n, why, fixed))]:
             raise NotLowered(lost)
 
-    # -- stages ----------------------------------------------------------------------------------------------------
+    # -- stages -----------------------------------------------------------------------------------
 
     def _stage(self, network: NetworkDefinition, config: BuilderConfig, parts: Parts) -> Stage:
         device = device_of(self.session, config.device)
         if not config.target and (why := device.available()):
-            raise ConfigError(f"device {device.key} is not here", why=why, do="Name a target to build without it")
+            raise ConfigError(
+                f"device {device.key} is not here", why=why, do="Name a target to build without it"
+            )
         profiles = ranges(network, config)
         properties = device.target(config.target) if config.target else device.properties()
         if isinstance(config.frozen, Locked):
@@ -313,26 +376,55 @@ class Builder(Recorded):
         rules, tactics = self._ways(config, precisions.kinds, device.kind)
         tactics = self._of_sources(parts.tactics(tactics), config.tactic_sources)
         toolchain, cache = self._toolchain(device), _open_cache(config, self.logger.warning)
-        link = LinkContext(device, context.threads, self.session.layers.__getitem__, warn=self.logger.warning)
+        link = LinkContext(
+            device, context.threads, self.session.layers.__getitem__, warn=self.logger.warning
+        )
         allocator = allocator_of(self.session, device) if here else None
-        bench = (device.bench or Bench)(link, self.session.launchers, allocator, self.session.strangers())
+        bench = (device.bench or Bench)(
+            link, self.session.launchers, allocator, self.session.strangers()
+        )
         return Stage(
-            config, device, context, toolchain, rules, tactics, precisions, cache, profiles, here, bench, parts
+            config,
+            device,
+            context,
+            toolchain,
+            rules,
+            tactics,
+            precisions,
+            cache,
+            profiles,
+            here,
+            bench,
+            parts,
         )
 
-    def _ways(self, config: BuilderConfig, kinds: frozenset[str], device: str) -> tuple[list[Rule], list[Tactic]]:
+    def _ways(
+        self, config: BuilderConfig, kinds: frozenset[str], device: str
+    ) -> tuple[list[Rule], list[Tactic]]:
         """Rules and tactics that the configuration allows."""
-        for text in unresolved(self.session.layers, self.session.active_rules(), self.session.active_tactics()):
+        for text in unresolved(
+            self.session.layers, self.session.active_rules(), self.session.active_tactics()
+        ):
             self.logger.warning(text)
-        rules = [r for r in self.session.active_rules() if r.numerics in kinds and r.device in ("", device)]
+        rules = [
+            r
+            for r in self.session.active_rules()
+            if r.numerics in kinds and r.device in ("", device)
+        ]
         tactics = [t for t in self.session.active_tactics() if t.numerics in kinds]
         ways = {r.numerics for r in rules} | {t.numerics for t in tactics if t.device == device}
         for lower in sorted(LOWER & config.numerics - ways):
-            self.logger.warning(f"{config.device} has no way to compute in {lower}: the flag changes nothing")
+            self.logger.warning(
+                f"{config.device} has no way to compute in {lower}: the flag changes nothing"
+            )
         return rules, tactics
 
-    def _of_sources(self, tactics: Sequence[Tactic], wanted: Collection[str] | None) -> list[Tactic]:
-        """Those of the families that are wanted; all for None. Raises ConfigError for a family that there is not."""
+    def _of_sources(
+        self, tactics: Sequence[Tactic], wanted: Collection[str] | None
+    ) -> list[Tactic]:
+        """Those of the families that are wanted; all for None. Raises ConfigError for a family that
+        there is not.
+        """
         known = {t.source for t in tactics}
         if unknown := set(wanted or ()) - known:
             why, cure = self.session.why_missing(OWN, "tactix_tactics")
@@ -349,42 +441,78 @@ class Builder(Recorded):
             self.logger.warning(f"nothing is computed in {', '.join(asked)}: {why}")
 
     def _toolchain(self, device: Device) -> Toolchain:
-        """Raises ConfigError if a language has no compiler, unless the reference could stand in on the device."""
-        own = {key for key, launcher in self.session.launchers.items() if launcher.device == device.kind}
+        """Raises ConfigError if a language has no compiler, unless the reference could stand in on
+        the device.
+        """
+        own = {
+            key
+            for key, launcher in self.session.launchers.items()
+            if launcher.device == device.kind
+        }
         found = Toolchain(c for c in self.session.active_compilers() if c.launcher in own)
         for language, why in found.missing.items():
             if language not in found.by_language and not device.host_memory:
                 what = f"nothing can be compiled for {device.kind}"
                 raise ConfigError(what, why=why, do="Or choose another device")
             if language not in found.by_language:
-                self.logger.warning(f"no compiler for {language}: {why}; what is written in it does not bid")
+                self.logger.warning(
+                    f"no compiler for {language}: {why}; what is written in it does not bid"
+                )
         return found
 
     def _assemble(
-        self, fused: NetworkDefinition, choice: Choice, stage: Stage, ledger: dict[str, Any],
-        inner: Callable[[Any], Plan], given: frozenset[str],
-    ) -> Plan:  # fmt: skip
+        self,
+        fused: NetworkDefinition,
+        choice: Choice,
+        stage: Stage,
+        ledger: dict[str, Any],
+        inner: Callable[[Any], Plan],
+        given: frozenset[str],
+    ) -> Plan:
         monitor = stage.config.progress_monitor
         monitor.phase("assemble", 0)
-        own = {k: found for k, found in self.session.launchers.items() if k not in stage.bench.strangers}
-        draft = Assembler(fused, choice.candidates, partial(_reformat, stage), inner, own,
-                          stage.parts.constants(stored)).run()  # fmt: skip
+        own = {
+            k: found
+            for k, found in self.session.launchers.items()
+            if k not in stage.bench.strangers
+        }
+        draft = Assembler(
+            fused,
+            choice.candidates,
+            partial(_reformat, stage),
+            inner,
+            own,
+            stage.parts.constants(stored),
+        ).run()
         binaries = stage.toolchain.compile((s.artifact for s in draft.steps), stage.context.device)
         made_from = compiled((s.artifact for s in draft.steps), binaries, stage.toolchain)
         steps = [replace(s, artifact=with_binary(s.artifact, binaries)) for s in draft.steps]
         plan = Plan(
-            fused.name, tuple(draft.inputs), tuple(draft.outputs), tuple(stage.profiles), tuple(draft.buffers),
-            tuple(steps), given=given, ledger={**ledger, COMPILED: made_from}, requirements=self._requirements(steps),
+            fused.name,
+            tuple(draft.inputs),
+            tuple(draft.outputs),
+            tuple(stage.profiles),
+            tuple(draft.buffers),
+            tuple(steps),
+            given=given,
+            ledger={**ledger, COMPILED: made_from},
+            requirements=self._requirements(steps),
             blobs=dict(ChainMap(draft.blobs, *(p.blobs for s in steps for p in s.plans))),
             device={"key": stage.device.key, **device_facts(stage.context.device)},
-            meta={"tactix": tactix.__version__, "threads": stage.context.threads,
-                  "max_aux_streams": stage.config.max_aux_streams, "references": self._referred(steps)},
-        )  # fmt: skip
+            meta={
+                "tactix": tactix.__version__,
+                "threads": stage.context.threads,
+                "max_aux_streams": stage.config.max_aux_streams,
+                "references": self._referred(steps),
+            },
+        )
         monitor.finish("assemble")
         return plan
 
     def _referred(self, steps: Sequence[Step]) -> dict[str, list[str]]:
-        """Layers that references in place of host code would need, and the distribution of each with its version."""
+        """Layers that references in place of host code would need, and the distribution of each
+        with its version.
+        """
         keys = sorted({k for s in steps for k in layer_keys(s.info.get("reference"))})
         return {k: [(p := self.session.layers.provider(k)).dist, p.version] for k in keys}
 
@@ -396,14 +524,23 @@ class Builder(Recorded):
         host = {a.launcher for a in artifacts if a.host_code}
         found = [(k, self.session.launchers.provider(k), k in host) for k in sorted(launchers)]
         found += [(k, self.session.layers.provider(k), True) for k in sorted(layers)]
-        own = [Requirement(k, p.dist, p.version, p.digest, False, host_code) for k, p, host_code in found]
-        return tuple(dict.fromkeys((*own, *(r for s in steps for p in s.plans for r in p.requirements))))
+        own = [
+            Requirement(k, p.dist, p.version, p.digest, False, host_code)
+            for k, p, host_code in found
+        ]
+        return tuple(
+            dict.fromkeys((*own, *(r for s in steps for p in s.plans for r in p.requirements)))
+        )
 
 
 def _reformat(stage: Stage, node: Node) -> Candidate:
     """The first candidate for a change of format or a copy, by estimate, so none of a stranger's."""
     objects = holds_objects(node)
-    known = [t for t in stage.tactics if t.key not in stage.bench.strangers and (t.produces or not objects)]
+    known = [
+        t
+        for t in stage.tactics
+        if t.key not in stage.bench.strangers and (t.produces or not objects)
+    ]
     offered = bid(node, known, stage.context, Terms(level=1, lacks=stage.toolchain.lacks))
     for c in offered.candidates:
         estimate(c)
@@ -420,7 +557,9 @@ def _open_cache(config: BuilderConfig, warn: Callable[[str], None]) -> TimingCac
     return TimingCache(None if where is False else default_path(), private=True, warn=warn)
 
 
-def _ledger(bids: Mapping[Node, Bids], choice: Choice, trace: Trace, stage: Stage) -> dict[str, Any]:
+def _ledger(
+    bids: Mapping[Node, Bids], choice: Choice, trace: Trace, stage: Stage
+) -> dict[str, Any]:
     """Every decision of the build, as JSON."""
     lowering = Lowering(trace, stage.lowering)
     times = {name: vars(t) for name, t in sorted(choice.duels.items())}
@@ -431,15 +570,21 @@ def _ledger(bids: Mapping[Node, Bids], choice: Choice, trace: Trace, stage: Stag
         **({"precision": precision} if stage.lowering else {}),
         shortfall.KEY: short.to_json(),
         "nodes": {n.name: _node_row(n, bids[n], choice) for n in choice.candidates},
-        "fusion": trace.to_json(), "rules": trace.counts, "predicted_seconds": choice.seconds,
-        "timing_cache": {"hits": stage.cache.hits, "misses": stage.cache.misses}, "opt": dict(stage.context.opt),
-    }  # fmt: skip
+        "fusion": trace.to_json(),
+        "rules": trace.counts,
+        "predicted_seconds": choice.seconds,
+        "timing_cache": {"hits": stage.cache.hits, "misses": stage.cache.misses},
+        "opt": dict(stage.context.opt),
+    }
 
 
 def _node_row(n: Node, b: Bids, choice: Choice) -> dict[str, Any]:
     chosen, ties = choice.candidates[n], choice.ties.get(n, ())
     ranked = sorted(b.candidates, key=lambda c: c.order)
-    rows = [_candidate_row(c, c is chosen) | ({"near_tie": True} if c.title in ties else {}) for c in ranked]
+    rows = [
+        _candidate_row(c, c is chosen) | ({"near_tie": True} if c.title in ties else {})
+        for c in ranked
+    ]
     rejections = [{"tactic": k, "reason": why} for k, why in b.rejections]
     return {"kind": n.kind, "origin": list(n.origin), "candidates": rows, "rejections": rejections}
 

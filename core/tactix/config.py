@@ -21,16 +21,19 @@ from tactix.words.progress import ProgressMonitor, SilentProgress
 class BuilderFlag(enum.Enum):
     """Switches of a build.
 
-    ``EXACT_NUMERICS``: only rules that do not change rounding. ``FP16``, ``BF16``, ``TF32``: what is float32 in the
-    model may be computed with that precision where it is faster; inputs and outputs keep their dtypes, as does what has
-    other dtypes in the model. With both of 16 bits, FP16 where weights fit its range.
-    ``NO_FALLBACK``: a layer that only the reference tactic can run is an error, beside a GPU, too. ``GPU_FALLBACK``:
-    TensorRT's name of what happens without that flag; it changes nothing. ``VERSION_COMPATIBLE``: no tactic
-    bids whose steps need the version of a vendor's library that the build had, and the plan holds the lean runtime, so
-    that other versions can run it; ``EXCLUDE_LEAN_RUNTIME`` leaves that out. ``REFIT``: the plan takes other weights;
-    ``REFIT_IDENTICAL``: only the same ones again. ``STRIP_PLAN`` beside one of them leaves weights out of the plan.
-    ``WEIGHT_STREAMING``: engines may hold fewer bytes of weights than there are. ``DEBUG``: check the network after
-    every stage.
+    ``EXACT_NUMERICS``: only rules that do not change rounding. ``FP16``, ``BF16``, ``TF32``: what
+    is float32 in the model may be computed with that precision where it is faster; inputs and
+    outputs keep their dtypes, as does what has other dtypes in the model. With both of 16 bits,
+    FP16 where weights fit its range.
+    ``NO_FALLBACK``: a layer that only the reference tactic can run is an error, beside a GPU, too.
+    ``GPU_FALLBACK``: TensorRT's name of what happens without that flag; it changes nothing.
+    ``VERSION_COMPATIBLE``: no tactic bids whose steps need the version of a vendor's library that
+    the build had, and the plan holds the lean runtime, so that other versions can run it;
+    ``EXCLUDE_LEAN_RUNTIME`` leaves that out. ``REFIT``: the plan takes other weights;
+    ``REFIT_IDENTICAL``: only the same ones again. ``STRIP_PLAN`` beside one of them leaves weights
+    out of the plan.
+    ``WEIGHT_STREAMING``: engines may hold fewer bytes of weights than there are. ``DEBUG``: check
+    the network after every stage.
     """
 
     EXACT_NUMERICS = "exact_numerics"
@@ -50,7 +53,12 @@ class BuilderFlag(enum.Enum):
 
 PRECISIONS = {BuilderFlag.FP16, BuilderFlag.BF16, BuilderFlag.TF32}
 REFITTING = {BuilderFlag.REFIT, BuilderFlag.REFIT_IDENTICAL}
-STAGED = {*REFITTING, BuilderFlag.STRIP_PLAN, BuilderFlag.WEIGHT_STREAMING, BuilderFlag.VERSION_COMPATIBLE}
+STAGED = {
+    *REFITTING,
+    BuilderFlag.STRIP_PLAN,
+    BuilderFlag.WEIGHT_STREAMING,
+    BuilderFlag.VERSION_COMPATIBLE,
+}
 """Flags that mean what the build stage which serves them does."""
 
 
@@ -64,31 +72,47 @@ class MemoryPoolType(enum.Enum):
 class OptimizationProfile:
     """Ranges of input shapes: lowest, the one to tune for, highest. ``shapes``: by input name."""
 
-    shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = field(
+        default_factory=dict
+    )
 
-    def set_shape(self, name: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]) -> OptimizationProfile:
-        """Set the range of one input; returns self. Raises ConfigError unless 0 <= min <= opt <= max, ShapeError."""
+    def set_shape(
+        self, name: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]
+    ) -> OptimizationProfile:
+        """Set the range of one input; returns self. Raises ConfigError unless 0 <= min <= opt <=
+        max, ShapeError.
+        """
         rows = (shape_of(name, min), shape_of(name, opt), shape_of(name, max))
-        if len({len(r) for r in rows}) != 1 or any(not 0 <= a <= b <= c for a, b, c in zip(*rows, strict=True)):
-            raise ConfigError(f"profile of {name!r}: min {rows[0]}, opt {rows[1]}, max {rows[2]} are not in order")
+        if len({len(r) for r in rows}) != 1 or any(
+            not 0 <= a <= b <= c for a, b, c in zip(*rows, strict=True)
+        ):
+            raise ConfigError(
+                f"profile of {name!r}: min {rows[0]}, opt {rows[1]}, max {rows[2]} are not in order"
+            )
         self.shapes[name] = rows
         return self
 
 
 @runtime_checkable
 class Locked(Protocol):
-    """Choices that are made before a build, which measures nothing then. ``device``: what it is for."""
+    """Choices that are made before a build, which measures nothing then. ``device``: what it is
+    for.
+    """
 
     device: DeviceProperties
 
     def enter(self) -> Callable[[str], bool]:
-        """Go on to the next network: the model's, or the body of a layer. Gives whether a node keeps its precision."""
+        """Go on to the next network: the model's, or the body of a layer. Gives whether a node
+        keeps its precision.
+        """
 
     def splits(self, name: str) -> bool:
         """Whether a group of that name is taken apart."""
 
     def has(self, name: str, bids: Bids) -> bool:
-        """Whether the candidate of a node of that name is among its bids, or the lock has none for it."""
+        """Whether the candidate of a node of that name is among its bids, or the lock has none for
+        it.
+        """
 
     def settle(self, bids: dict[Node, Bids]) -> None:
         """Leave every node its one candidate. Raises LockError."""
@@ -108,20 +132,23 @@ def _fits(value: Any, kind: Any) -> bool:
 class BuilderConfig:
     """Settings of a build; every field has a default that works.
 
-    ``builder_optimization_level``: 0 chooses by estimate and measures nothing but what packs alone can do; 1
-    measures one variant of every tactic, 2 two, 3 four, 4 eight, 5 all. ``tactic_sources``: names of families that
-    may bid, None for all. ``timing_cache``: a file, None for the user's own, False for none. ``frozen``: the file
-    that ``tactix lock`` wrote, by which to choose: nothing is measured, and what differs from it is an error; True:
-    a timing that is not in the cache is one. ``budget``: seconds after which compiling and measuring stop.
-    ``threads``: of one inference; 0 means TACTIX_NUM_THREADS or all usable cores. ``device``: its key or its kind,
-    such as ``cpu`` or ``cuda``. ``enabled``: packs that may touch layers of others. ``target``: what to build for,
-    if not this machine's device as it is: ``x86-64-v3``, ``sm_90``, or a family of devices, ``AMPERE_PLUS``
-    (``hardware_compatibility_level`` is another name of it); what cannot run here is chosen by cached timings and
-    estimates. ``layer_precisions``: see
-    ``set_layer_precision``.
-    ``plugins_to_serialize``: packs whose Python goes into the plan as far as running it needs them: files of wheels,
-    names of installed distributions, or ``auto`` for all. ``sign``: whether ``engine.save`` signs with the local key.
-    ``max_aux_streams``: how many steps a GPU may run beside one: 0 is one after the other, -1 leaves it to the device.
+    ``builder_optimization_level``: 0 chooses by estimate and measures nothing but what packs alone
+    can do; 1 measures one variant of every tactic, 2 two, 3 four, 4 eight, 5 all.
+    ``tactic_sources``: names of families that may bid, None for all. ``timing_cache``: a file, None
+    for the user's own, False for none. ``frozen``: the file that ``tactix lock`` wrote, by which to
+    choose: nothing is measured, and what differs from it is an error; True: a timing that is not in
+    the cache is one. ``budget``: seconds after which compiling and measuring stop.
+    ``threads``: of one inference; 0 means TACTIX_NUM_THREADS or all usable cores. ``device``: its
+    key or its kind, such as ``cpu`` or ``cuda``. ``enabled``: packs that may touch layers of
+    others. ``target``: what to build for, if not this machine's device as it is: ``x86-64-v3``,
+    ``sm_90``, or a family of devices, ``AMPERE_PLUS`` (``hardware_compatibility_level`` is another
+    name of it); what cannot run here is chosen by cached timings and estimates.
+    ``layer_precisions``: see ``set_layer_precision``.
+    ``plugins_to_serialize``: packs whose Python goes into the plan as far as running it needs them:
+    files of wheels, names of installed distributions, or ``auto`` for all. ``sign``: whether
+    ``engine.save`` signs with the local key.
+    ``max_aux_streams``: how many steps a GPU may run beside one: 0 is one after the other, -1
+    leaves it to the device.
     """
 
     flags: set[BuilderFlag] = field(default_factory=set)
@@ -141,12 +168,16 @@ class BuilderConfig:
     sign: bool = True
     max_aux_streams: int = -1
     progress_monitor: ProgressMonitor = field(default_factory=SilentProgress)
-    hardware_compatibility_level = property(lambda self: self.target, lambda self, x: setattr(self, "target", x))
+    hardware_compatibility_level = property(
+        lambda self: self.target, lambda self, x: setattr(self, "target", x)
+    )
 
     def set_memory_pool_limit(self, pool: MemoryPoolType, size: int) -> None:
         """Limit a pool to so many bytes. Raises ConfigError if not positive."""
         if size <= 0:
-            raise ConfigError(f"memory pool {pool.value}: {size} bytes", do="Give a positive number")
+            raise ConfigError(
+                f"memory pool {pool.value}: {size} bytes", do="Give a positive number"
+            )
         self.memory_pool_limits[pool] = size
 
     def add_optimization_profile(self, profile: OptimizationProfile) -> int:
@@ -155,12 +186,16 @@ class BuilderConfig:
         return len(self.profiles) - 1
 
     def set_layer_precision(self, pattern: str, precision: str) -> None:
-        """Compute layers of that name in the model (``*`` as in file names) in ``fp32``, ``fp16`` or ``bf16``, obeyed.
+        """Compute layers of that name in the model (``*`` as in file names) in ``fp32``, ``fp16``
+        or ``bf16``, obeyed.
 
-        Of several patterns that fit a name the last counts. Raises ConfigError for another precision.
+        Of several patterns that fit a name the last counts. Raises ConfigError for another
+        precision.
         """
         if precision not in ("fp32", "fp16", "bf16"):
-            raise ConfigError(f"no layer precision {precision!r}", who=pattern, do="Choose fp32, fp16 or bf16")
+            raise ConfigError(
+                f"no layer precision {precision!r}", who=pattern, do="Choose fp32, fp16 or bf16"
+            )
         self.layer_precisions = {**self.layer_precisions, pattern: precision}
 
     def enable(self, pack: str) -> None:
@@ -173,31 +208,46 @@ class BuilderConfig:
             if not _fits(value := getattr(self, name), kind):
                 raise ConfigError(f"{name} is {value!r}", do=f"Give a {self.__annotations__[name]}")
         if self.builder_optimization_level not in range(6):
-            raise ConfigError(f"builder_optimization_level {self.builder_optimization_level}", do="Choose 0 to 5")
+            raise ConfigError(
+                f"builder_optimization_level {self.builder_optimization_level}", do="Choose 0 to 5"
+            )
         if not self.budget >= 0 or self.threads < 0 or self.max_aux_streams < -1:
             what = f"budget {self.budget} s, {self.threads} threads, {self.max_aux_streams} auxiliary streams"
-            raise ConfigError(what, do="None can be negative; -1 auxiliary streams are as many as help")
+            raise ConfigError(
+                what, do="None can be negative; -1 auxiliary streams are as many as help"
+            )
         if BuilderFlag.EXACT_NUMERICS in self.flags and not self.numerics <= {"exact"}:
             raise ConfigError("EXACT_NUMERICS and a lower precision contradict each other")
-        if BuilderFlag.EXCLUDE_LEAN_RUNTIME in self.flags and BuilderFlag.VERSION_COMPATIBLE not in self.flags:
-            raise ConfigError("EXCLUDE_LEAN_RUNTIME without VERSION_COMPATIBLE", why="no other plan holds one")
+        if (
+            BuilderFlag.EXCLUDE_LEAN_RUNTIME in self.flags
+            and BuilderFlag.VERSION_COMPATIBLE not in self.flags
+        ):
+            raise ConfigError(
+                "EXCLUDE_LEAN_RUNTIME without VERSION_COMPATIBLE", why="no other plan holds one"
+            )
         if BuilderFlag.STRIP_PLAN in self.flags and not self.flags & REFITTING:
             raise ConfigError("STRIP_PLAN without REFIT", why="nothing could fill the plan again")
         if self.frozen is True and self.timing_cache is False:
-            raise ConfigError("frozen needs a timing cache", do="Name its file, or freeze by a lock")
+            raise ConfigError(
+                "frozen needs a timing cache", do="Name its file, or freeze by a lock"
+            )
 
     @property
     def input_shapes(self) -> dict[str, tuple[int | None, ...]]:
         """Of the inputs that profiles name: sizes that all of them fix, else None."""
         out: dict[str, tuple[int | None, ...]] = {}
         for name in dict.fromkeys(k for p in self.profiles for k in p.shapes):
-            sizes = zip(*(row for p in self.profiles for row in p.shapes.get(name, ())), strict=False)
+            sizes = zip(
+                *(row for p in self.profiles for row in p.shapes.get(name, ())), strict=False
+            )
             out[name] = tuple(d[0] if len(set(d)) == 1 else None for d in sizes)
         return out
 
     @property
     def requests(self) -> dict[str, str]:
-        """What build stages have to serve: values of flags and names of options, and how a message calls each."""
+        """What build stages have to serve: values of flags and names of options, and how a message
+        calls each.
+        """
         flags = {f.value: f"BuilderFlag.{f.name}" for f in BuilderFlag if f in self.flags & STAGED}
         set_here = {
             "plugins_to_serialize": bool(self.plugins_to_serialize),
@@ -212,7 +262,9 @@ class BuilderConfig:
         return frozenset({"exact", *own, *(f.value for f in self.flags & PRECISIONS)})
 
     def thread_count(self, cores: int) -> int:
-        """Intra-op threads of a device with so many cores. Raises ConfigError for a bad TACTIX_NUM_THREADS."""
+        """Intra-op threads of a device with so many cores. Raises ConfigError for a bad
+        TACTIX_NUM_THREADS.
+        """
         from tactix.run.runtime import default_threads
 
         return self.threads or default_threads(cores)

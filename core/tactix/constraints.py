@@ -1,8 +1,8 @@
 """What must hold between symbols for a network's shapes to make sense, and sizes for which it does.
 
-Shapes of inputs with symbols of their own say nothing of each other until a layer adds them, or until a mask is as
-long as a past and a present together. Layers note such demands as they infer (``dims.assume``); broadcasts are demands
-of themselves.
+Shapes of inputs with symbols of their own say nothing of each other until a layer adds them, or
+until a mask is as long as a past and a present together. Layers note such demands as they infer
+(``dims.assume``); broadcasts are demands of themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ Sizes = dict[str, int]
 
 
 def demands(net: NetworkDefinition) -> dict[Assumption, str]:
-    """What a network asks of its symbols, in the order of the nodes, and the first node that asks it."""
+    """What a network asks of its symbols, in the order of the nodes, and the first node that asks
+    it.
+    """
     found: dict[Assumption, str] = {}
     for n in net.nodes:
         with assumptions() as noted:
@@ -35,14 +37,20 @@ def demands(net: NetworkDefinition) -> dict[Assumption, str]:
     return {a: who for a, who in (net.demands | found).items() if not a.certain}
 
 
-def settled(net: NetworkDefinition, sizes: Mapping[str, int], free: Mapping[str, int | None]) -> Sizes:
-    """The sizes, those of ``free`` symbols changed where a demand asks for it; none above the number beside it.
+def settled(
+    net: NetworkDefinition, sizes: Mapping[str, int], free: Mapping[str, int | None]
+) -> Sizes:
+    """The sizes, those of ``free`` symbols changed where a demand asks for it; none above the
+    number beside it.
 
-    Of several symbols that could give way the one goes that fewest tensors have. What cannot be met stays unmet.
+    Of several symbols that could give way the one goes that fewest tensors have. What cannot be met
+    stays unmet.
     """
     known = dict(sizes)
     asked = [a for a in demands(net) if a.symbols <= known.keys()]
-    uses = Counter(s for n in net.nodes for v in n.outputs for d in v.spec.shape for s in symbols(d))
+    uses = Counter(
+        s for n in net.nodes for v in n.outputs for d in v.spec.shape for s in symbols(d)
+    )
     for _ in range(ROUNDS):
         broken = [a for a in asked if not a.holds(known)]
         if not broken:

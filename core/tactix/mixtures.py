@@ -1,7 +1,8 @@
-"""Mixtures of precisions: one network is tried with all nodes lowered that can be, with none, and with some.
+"""Mixtures of precisions: one network is tried with all nodes lowered that can be, with none, and
+with some.
 
-Losing is never failing: a node that has no kernel as it was lowered stays as it is, alone, and a mixture that cannot be
-built costs only itself.
+Losing is never failing: a node that has no kernel as it was lowered stays as it is, alone, and a
+mixture that cannot be built costs only itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ from tactix.fuse.trace import Trace
 from tactix.network.definition import NetworkDefinition
 from tactix.select.choose import Choice
 from tactix.select.enumerate import Bids
-from tactix.select.precision import NOT_FASTER, NOTHING, Lost, Lowering, Pair, Stays, Times, corrected, pairs, slower
+from tactix.select.precision import (
+    NOT_FASTER,
+    NOTHING,
+    Lost,
+    Lowering,
+    Pair,
+    Stays,
+    Times,
+    corrected,
+    pairs,
+    slower,
+)
 from tactix.words.errors import BuildCancelled, NoTacticError, TactixError, TimingCacheError
 
 if TYPE_CHECKING:
@@ -33,7 +45,9 @@ class Attempt(NamedTuple):
 
 
 class NotLowered(Exception):
-    """Nodes of an attempt have no kernel as they were lowered. ``lost``: what they were made of, and why."""
+    """Nodes of an attempt have no kernel as they were lowered. ``lost``: what they were made of,
+    and why.
+    """
 
     def __init__(self, lost: Sequence[Lost]) -> None:
         super().__init__("; ".join(x.why for x in lost))
@@ -47,7 +61,8 @@ def apart(lowered: Attempt, wide: Attempt, found: Mapping[str, Pair]) -> dict[st
 
 @dataclass
 class Mixtures:
-    """``attempt``: builds with some nodes left as they are; ``lowering``: keys of the rules that lower precision.
+    """``attempt``: builds with some nodes left as they are; ``lowering``: keys of the rules that
+    lower precision.
 
     ``duel``: times nodes of two attempts in turns.
     """
@@ -74,7 +89,9 @@ class Mixtures:
         return [lowered, *self._wider(lowered)]
 
     def _lowered(self) -> Attempt:
-        """With all nodes lowered but those that are kept, to which it adds those that have no kernel then."""
+        """With all nodes lowered but those that are kept, to which it adds those that have no
+        kernel then.
+        """
         while True:
             try:
                 return self.attempt(lambda name: self.kept.get(name, ""))
@@ -108,7 +125,9 @@ class Mixtures:
         return tried
 
     def _slower(self, lowered: Attempt, wide: Attempt) -> frozenset[str]:
-        """Names of what gains nothing in an attempt, whose predicted seconds are set right beside the wide one's."""
+        """Names of what gains nothing in an attempt, whose predicted seconds are set right beside
+        the wide one's.
+        """
         found = pairs(lowered.choice, wide.choice, Lowering(lowered.trace, self.lowering))
         times = self.duel(lowered, wide, found)
         lowered.choice.seconds = corrected(lowered.choice, found, times)
@@ -117,10 +136,14 @@ class Mixtures:
         return slower(times)
 
     def _beside(self, attempt: Callable[[], Attempt]) -> Attempt | None:
-        """An attempt beside one that is there; None where it fails, which is told. Raises TimingCacheError."""
+        """An attempt beside one that is there; None where it fails, which is told. Raises
+        TimingCacheError.
+        """
         try:
             return attempt()
-        except TimingCacheError:  # of a frozen build, which must come to what an earlier one came to
+        except (
+            TimingCacheError
+        ):  # of a frozen build, which must come to what an earlier one came to
             raise
         except BuildCancelled:
             return None

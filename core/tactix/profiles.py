@@ -13,10 +13,14 @@ from tactix.words.dims import Expr, evaluate, show, symbol_name, symbols
 from tactix.words.errors import ConfigError, ShapeError
 
 DEFAULT_LENGTHS = (128, 64, 32, 16, 8, 4, 2)
-"""What to tune for along a symbolic axis that is not the first, when no profile says; the first is a batch of 1."""
+"""What to tune for along a symbolic axis that is not the first, when no profile says; the first is
+a batch of 1.
+"""
 
 LARGEST = (1 << 24) - 1
-"""Most elements of a tensor at sizes that nobody asked for: builds hold such tensors, and their references."""
+"""Most elements of a tensor at sizes that nobody asked for: builds hold such tensors, and their
+references.
+"""
 
 UNKNOWN_LENGTH = 16
 """What to tune for where only running tells."""
@@ -39,7 +43,8 @@ def with_unknown(net: NetworkDefinition, opt: Mapping[str, int]) -> dict[str, in
 
 
 def _open(net: NetworkDefinition, given: Mapping[str, Range] | None = None) -> dict[str, Range]:
-    """Ranges that take any size, but the given ones; tuned for sizes that make sense and are not too large.
+    """Ranges that take any size, but the given ones; tuned for sizes that make sense and are not
+    too large.
 
     The longest of DEFAULT_LENGTHS is taken with which no tensor has more than LARGEST elements.
     """
@@ -56,7 +61,9 @@ def _open(net: NetworkDefinition, given: Mapping[str, Range] | None = None) -> d
 
 
 def _of_length(net: NetworkDefinition, length: int) -> dict[str, Range]:
-    """Any size, tuned for a batch of 1 and for ``length`` along other axes, as far as the network goes."""
+    """Any size, tuned for a batch of 1 and for ``length`` along other axes, as far as the network
+    goes.
+    """
     dims: dict[str, Range] = {}
     for v in net.inputs:
         for axis, d in enumerate(v.spec.shape):
@@ -78,13 +85,19 @@ def _most_elements(net: NetworkDefinition, sizes: Mapping[str, int]) -> int:
     return most
 
 
-def _roomy(net: NetworkDefinition, ranges: dict[str, Range], fixed: Mapping[str, Range]) -> dict[str, Range]:
-    """The ranges, free ones tuned for more where else a tensor would have no elements: windows must fit."""
+def _roomy(
+    net: NetworkDefinition, ranges: dict[str, Range], fixed: Mapping[str, Range]
+) -> dict[str, Range]:
+    """The ranges, free ones tuned for more where else a tensor would have no elements: windows must
+    fit.
+    """
     out = dict(ranges)
     found = {d for n in net.nodes for v in n.outputs for d in v.spec.shape if isinstance(d, Expr)}
     for d in sorted((d for d in found if symbols(d) <= out.keys()), key=str):
         for k in range(MOST_DOUBLINGS):
-            more = {s: (out[s][0], out[s][1] << k * (s not in fixed), out[s][2]) for s in symbols(d)}
+            more = {
+                s: (out[s][0], out[s][1] << k * (s not in fixed), out[s][2]) for s in symbols(d)
+            }
             try:
                 enough = evaluate(d, {s: r[1] for s, r in more.items()}) > 0
             except ShapeError:  # what does not broadcast is settled later
@@ -101,7 +114,9 @@ def _from(net: NetworkDefinition, profile: OptimizationProfile) -> Profile:
     given: dict[str, str] = {}
     for name, rows in profile.shapes.items():
         if name not in inputs:
-            raise ConfigError(f"the profile sets {name!r}", why=f"the inputs are {', '.join(inputs) or 'none'}")
+            raise ConfigError(
+                f"the profile sets {name!r}", why=f"the inputs are {', '.join(inputs) or 'none'}"
+            )
         shape = inputs[name].spec.shape
         who, why = f"the profile of {name!r}", f"the input is {show(shape)}"
         if len(shape) != len(rows[0]):
@@ -111,8 +126,13 @@ def _from(net: NetworkDefinition, profile: OptimizationProfile) -> Profile:
                 raise ConfigError(f"{who} changes a fixed dimension {d}", why=why)
             if symbol := symbol_name(d):
                 if high > net.limits.get(symbol, high):
-                    raise ConfigError(f"{who} goes to {high}", why=f"the network takes at most {net.limits[symbol]}")
+                    raise ConfigError(
+                        f"{who} goes to {high}",
+                        why=f"the network takes at most {net.limits[symbol]}",
+                    )
                 if symbol in given and dims[symbol] != (low, opt, high):
-                    raise ConfigError(f"the profiles of {given[symbol]!r} and {name!r} disagree on {symbol!r}")
+                    raise ConfigError(
+                        f"the profiles of {given[symbol]!r} and {name!r} disagree on {symbol!r}"
+                    )
                 dims[symbol], given[symbol] = (low, opt, high), name
     return Profile("profile", _open(net, dims))

@@ -1,8 +1,8 @@
 """Settling: every node of a fused network gets a candidate, whoever fails on the way.
 
-Tactics bid and race. A group whose kernels all lost, or that none bid for, is split, and its parts race. What is left
-then is a fallback's: in the end the reference's. Only where that is not allowed, or cannot do it either, the build
-fails.
+Tactics bid and race. A group whose kernels all lost, or that none bid for, is split, and its parts
+race. What is left then is a fallback's: in the end the reference's. Only where that is not allowed,
+or cannot do it either, the build fails.
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ from tactix.fuse.split import can_split, split
 from tactix.fuse.trace import Split, Trace
 from tactix.network.definition import NetworkDefinition
 from tactix.select.choose import Choice, Chooser
-from tactix.select.enumerate import Bids, Terms, bid, estimate, fall_back, likeness, no_tactic, reasons
+from tactix.select.enumerate import (
+    Bids,
+    Terms,
+    bid,
+    estimate,
+    fall_back,
+    likeness,
+    no_tactic,
+    reasons,
+)
 from tactix.select.measure import Measurer
 from tactix.select.precision import LOWER
 from tactix.words.dims import symbol_name
@@ -30,7 +39,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Settler:
-    """One network's race. ``start``: of the build, by the monotonic clock; ``bids``: of the nodes so far."""
+    """One network's race. ``start``: of the build, by the monotonic clock; ``bids``: of the nodes
+    so far.
+    """
 
     fused: NetworkDefinition
     trace: Trace
@@ -45,7 +56,8 @@ class Settler:
         return [n for n in self.fused.nodes if not self.bids[n].standing]
 
     def race(self) -> None:
-        """Let all tactics bid and measure them, groups that lose all kernels in parts. Some nodes may be lost then.
+        """Let all tactics bid and measure them, groups that lose all kernels in parts. Some nodes
+        may be lost then.
 
         Raises LockError, ToolchainError, TimingCacheError.
         """
@@ -57,7 +69,9 @@ class Settler:
             self._measure(self._bid())
 
     def fall_back(self) -> None:
-        """Ask fallbacks for what is lost, one after the other. Raises NoTacticError where none can do it."""
+        """Ask fallbacks for what is lost, one after the other. Raises NoTacticError where none can
+        do it.
+        """
         while lost := self.lost:
             asked = {n: self._one_more(n) for n in lost}
             self._measure(asked)
@@ -78,15 +92,19 @@ class Settler:
         """What is fastest for the whole network."""
         options = {n: self.bids[n].candidates for n in self.fused.nodes}
         costs = self.stage.device.costs
-        return Chooser(self.fused.nodes, options, self.fused.outputs, self.stage.context.opt, costs).run()
+        return Chooser(
+            self.fused.nodes, options, self.fused.outputs, self.stage.context.opt, costs
+        ).run()
 
     def drop_uncompilable(self, choice: Choice) -> bool:
-        """Reject what was chosen by estimate, or by cached timings, and does not compile; whether there was any."""
+        """Reject what was chosen by estimate, or by cached timings, and does not compile; whether
+        there was any.
+        """
         chosen = list({id(c): c for c in choice.candidates.values()}.values())
         self.stage.bench.compile(self.stage.toolchain, chosen, self.stage.context.device)
         return any(c.status == "rejected" for c in chosen)
 
-    # -- bids ------------------------------------------------------------------------------------------------------
+    # -- bids -------------------------------------------------------------------------------------
 
     @property
     def _terms(self) -> Terms:
@@ -125,7 +143,11 @@ class Settler:
     def _able(self, n: Node, produced: bool) -> list[Tactic]:
         """Tactics that the node may have, as far as its shapes and its precision tell."""
         exact = bool(self.stage.precisions.of(n))
-        return [t for t in self.stage.tactics if (t.produces or not produced) and not (exact and t.numerics in LOWER)]
+        return [
+            t
+            for t in self.stage.tactics
+            if (t.produces or not produced) and not (exact and t.numerics in LOWER)
+        ]
 
     def _produced(self, nodes: Sequence[Node]) -> set[Node]:
         """Nodes whose shapes only running tells, that have bodies, or values that are no numbers."""
@@ -139,7 +161,8 @@ class Settler:
         return out
 
     def _one_more(self, n: Node) -> Bids:
-        """The bids of a node that has lost all, with a fallback's. Raises NoTacticError if there is none.
+        """The bids of a node that has lost all, with a fallback's. Raises NoTacticError if there is
+        none.
 
         What nobody has tried is better than no plan.
         """
@@ -154,7 +177,7 @@ class Settler:
             estimate(c)
         return more
 
-    # -- measuring -------------------------------------------------------------------------------------------------
+    # -- measuring --------------------------------------------------------------------------------
 
     @property
     def measurer(self) -> Measurer:
@@ -162,10 +185,19 @@ class Settler:
         stage, config = self.stage, self.stage.config
         deadline = self.start + config.budget if stage.here else 0.0
         return Measurer(
-            stage.bench, stage.toolchain, stage.cache, stage.context.device, stage.context.opt, stage.context.threads,
-            config.frozen is True, config.builder_optimization_level, deadline, config.progress_monitor,
-            self.logger.warning, BuilderFlag.DEBUG in config.flags,
-        )  # fmt: skip
+            stage.bench,
+            stage.toolchain,
+            stage.cache,
+            stage.context.device,
+            stage.context.opt,
+            stage.context.threads,
+            config.frozen is True,
+            config.builder_optimization_level,
+            deadline,
+            config.progress_monitor,
+            self.logger.warning,
+            BuilderFlag.DEBUG in config.flags,
+        )
 
     def _measure(self, bids: Mapping[Node, Bids]) -> None:
         unique: dict[tuple[str, ...], Bids] = {}
@@ -176,26 +208,42 @@ class Settler:
         for b in bids.values():
             same = unique[b.signature, *(c.title for c in b.candidates)]
             for a, c in zip(same.candidates, b.candidates, strict=True):
-                c.seconds, c.spread, c.error, c.status, c.reason = a.seconds, a.spread, a.error, a.status, a.reason
+                c.seconds, c.spread, c.error, c.status, c.reason = (
+                    a.seconds,
+                    a.spread,
+                    a.error,
+                    a.status,
+                    a.reason,
+                )
                 c.untried = a.untried
 
-    # -- groups ----------------------------------------------------------------------------------------------------
+    # -- groups -----------------------------------------------------------------------------------
 
     def _split(self) -> bool:
         """Halve the groups that no kernel is left for, or was ever there; whether there was any."""
         lost = [n for n in self.fused.nodes if can_split(n) and self._has_lost(n)]
-        self._take_apart((n, self.bids[n].failures or "; ".join(reasons(self.bids[n]))) for n in lost)
+        self._take_apart(
+            (n, self.bids[n].failures or "; ".join(reasons(self.bids[n]))) for n in lost
+        )
         return bool(lost)
 
     def _has_lost(self, n: Node) -> bool:
-        """Whether all kernels of a group are rejected, or none bid while there are some that know a layer of it."""
+        """Whether all kernels of a group are rejected, or none bid while there are some that know a
+        layer of it.
+        """
         kernels = [c for c in self.bids[n].candidates if not c.is_reference]
-        return all(c.status == "rejected" for c in kernels) if kernels else self._is_known_in_parts(n)
+        return (
+            all(c.status == "rejected" for c in kernels) if kernels else self._is_known_in_parts(n)
+        )
 
     def _is_known_in_parts(self, n: Node) -> bool:
         """Whether a tactic that is no fallback implements one of a group's layers."""
         kinds = {"pointwise" if b.layer.is_pointwise else b.layer.key for b in n.body.nodes}
-        here = (t for t in self._able(n, self.bids[n].produced) if t.device == self.stage.context.device.kind)
+        here = (
+            t
+            for t in self._able(n, self.bids[n].produced)
+            if t.device == self.stage.context.device.kind
+        )
         return any(kinds.intersection(t.implements) for t in here if not t.fallback)
 
     def _take_apart(self, groups: Iterable[tuple[Node, str]]) -> None:
@@ -212,7 +260,9 @@ class Settler:
         for n in self.fused.nodes:
             while not locked.has(n.name, self.bids[n]):
                 b = self.bids[n]
-                self.bids[n] = fall_back(b, n, self._able(n, b.produced), self.stage.context, self._terms)
+                self.bids[n] = fall_back(
+                    b, n, self._able(n, b.produced), self.stage.context, self._terms
+                )
                 if len(self.bids[n].candidates) == len(b.candidates):
                     break
         locked.settle(self.bids)

@@ -1,4 +1,6 @@
-"""What of a network falls short of the fast path: in numbers for the ledger, and in one line for people."""
+"""What of a network falls short of the fast path: in numbers for the ledger, and in one line for
+people.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,11 @@ KEY = "fell_short"
 
 @dataclass(frozen=True)
 class Shortfall:
-    """Counts of one network, or of several. ``layers``: all; ``references``: those that run on a reference, by its
-    tactic's source and their own name; ``wide``: that keep their precision where a lower one was asked for;
-    ``split``: groups that were fused in vain; ``untried``: bids that lost since nobody had tried them; ``estimated``:
-    layers that were to be measured, and were chosen by estimate.
+    """Counts of one network, or of several. ``layers``: all; ``references``: those that run on a
+    reference, by its tactic's source and their own name; ``wide``: that keep their precision where
+    a lower one was asked for; ``split``: groups that were fused in vain; ``untried``: bids that
+    lost since nobody had tried them; ``estimated``: layers that were to be measured, and were
+    chosen by estimate.
     """
 
     layers: int = 0
@@ -33,7 +36,9 @@ class Shortfall:
     estimated: int = 0
 
     @classmethod
-    def of(cls, bids: Mapping[Node, Bids], choice: Choice, trace: Trace, wide: int, measured: bool) -> Shortfall:
+    def of(
+        cls, bids: Mapping[Node, Bids], choice: Choice, trace: Trace, wide: int, measured: bool
+    ) -> Shortfall:
         """Of one network without the bodies in it. ``measured``: whether candidates were to be."""
         found: dict[str, Counter[str]] = {}
         for n, c in choice.candidates.items():
@@ -41,10 +46,26 @@ class Shortfall:
                 found.setdefault(c.tactic.source, Counter())[_name(n)] += 1
         parts = {name for s in trace.splits for name in s.parts}
         split = sum(s.node not in parts for s in trace.splits)
-        guesses = (n for n, c in choice.candidates.items() if c.status == "estimated" and not c.is_reference)
+        guesses = (
+            n
+            for n, c in choice.candidates.items()
+            if c.status == "estimated" and not c.is_reference
+        )
         estimated = sum(not bids[n].produced for n in guesses) if measured else 0
-        untried = sum(c.untried for n in choice.candidates for c in bids[n].candidates if c.status == "rejected")
-        return cls(len(choice.candidates), {k: dict(v) for k, v in found.items()}, wide, split, untried, estimated)
+        untried = sum(
+            c.untried
+            for n in choice.candidates
+            for c in bids[n].candidates
+            if c.status == "rejected"
+        )
+        return cls(
+            len(choice.candidates),
+            {k: dict(v) for k, v in found.items()},
+            wide,
+            split,
+            untried,
+            estimated,
+        )
 
     @classmethod
     def read(cls, ledger: Mapping[str, Any]) -> Shortfall:
@@ -58,7 +79,10 @@ class Shortfall:
         references: dict[str, Counter[str]] = {}
         for source, names in (row for p in every for row in p.references.items()):
             references.setdefault(source, Counter()).update(names)
-        counts = {k: sum(getattr(p, k) for p in every) for k in ("layers", "wide", "split", "untried", "estimated")}
+        counts = {
+            k: sum(getattr(p, k) for p in every)
+            for k in ("layers", "wide", "split", "untried", "estimated")
+        }
         return cls(references={k: dict(v) for k, v in references.items()}, **counts)
 
     def to_json(self) -> dict[str, Any]:
@@ -72,7 +96,9 @@ class Shortfall:
             f"{sum(names.values())} of {_many(self.layers, 'layer')} run on {source}: {_ranked(names)}"
             for source, names in sorted(self.references.items())
         ]
-        told += [f"{_many(self.wide, 'layer')} kept the precision of the model"] if self.wide else []
+        told += (
+            [f"{_many(self.wide, 'layer')} kept the precision of the model"] if self.wide else []
+        )
         told += [f"{_many(self.split, 'group')} fused in vain"] if self.split else []
         told += [f"{_many(self.untried, 'bid')} not tried"] if self.untried else []
         told += [f"{_many(self.estimated, 'layer')} chosen by estimate"] if self.estimated else []
@@ -85,7 +111,9 @@ def of_plan(plan: Plan) -> Shortfall:
 
 
 def _name(n: Node) -> str:
-    """The layer's, without namespace and version; a group's without an anchor is what tactics call it."""
+    """The layer's, without namespace and version; a group's without an anchor is what tactics call
+    it.
+    """
     layer = n.anchor.layer.name if n.anchor else n.layer.name
     return "pointwise" if n.is_fused and not n.anchor else layer
 

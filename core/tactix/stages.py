@@ -1,4 +1,6 @@
-"""The stages of a build, in their order: from what a configuration asks for to what plugins add to the build."""
+"""The stages of a build, in their order: from what a configuration asks for to what plugins add to
+the build.
+"""
 
 from __future__ import annotations
 
@@ -62,10 +64,13 @@ class Parts:
         return plan
 
 
-def joined(session: Session, network: NetworkDefinition, config: BuilderConfig) -> tuple[BuilderConfig, Parts]:
+def joined(
+    session: Session, network: NetworkDefinition, config: BuilderConfig
+) -> tuple[BuilderConfig, Parts]:
     """The configuration to build by, and the parts of all stages that it asks for.
 
-    Raises ConfigError for a request that no stage in use serves, and what the stages' ``settings`` raise.
+    Raises ConfigError for a request that no stage in use serves, and what the stages' ``settings``
+    raise.
     """
     parts: dict[str, Part] = {}
     while new := [s for s in _asked(session, config.requests) if s.key not in parts]:
@@ -85,7 +90,9 @@ def _asked(session: Session, requests: Mapping[str, str]) -> list[Staged]:
         if stage is None:
             why, do = session.why_missing(OWN, "tactix_build_stages")
             why = why or "no plugin in use has a build stage for it"
-            raise ConfigError(f"{asked} cannot be served", why=why, do=do or "Install a plugin that has one")
+            raise ConfigError(
+                f"{asked} cannot be served", why=why, do=do or "Install a plugin that has one"
+            )
         found[stage.key] = stage
     return sorted(found.values(), key=_place)
 

@@ -1,6 +1,8 @@
-"""Build a plan for the digits model, load it in a fresh process, and show what came out: `make demo`.
+"""Build a plan for the digits model, load it in a fresh process, and show what came out: `make
+demo`.
 
-Exit code 0 if accuracy is at least 0.97 and, where ONNX Runtime is installed, the outputs agree with it.
+Exit code 0 if accuracy is at least 0.97 and, where ONNX Runtime is installed, the outputs agree
+with it.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ def run() -> int:
 def outputs_agree(logits: np.ndarray, want: np.ndarray) -> bool:
     found = agree("logits", "ONNX Runtime", logits, want, rtol=1e-4, atol=None)
     verdict = "[green]agree[/]" if found.passed else "[bold red]DISAGREE[/]"
-    console.print(f"outputs {verdict} with ONNX Runtime: largest relative difference {found.max_rel:.2g}")
+    console.print(
+        f"outputs {verdict} with ONNX Runtime: largest relative difference {found.max_rel:.2g}"
+    )
     return found.passed
 
 
@@ -93,12 +97,20 @@ def show_layers(engine: tactix.Engine) -> None:
     columns = ["layer", "nodes of the model", "tactic", "variant", "us at batch 1"]
     console.print(table("Layers", columns, rows, right=columns[-1:]))
     rules = sorted(engine.plan.ledger["rules"].items(), key=lambda kv: -kv[1])
-    console.print(table("Rules that fired", ["times", "rule"], [(n, rule) for rule, n in rules], right=["times"]))
+    console.print(
+        table(
+            "Rules that fired", ["times", "rule"], [(n, rule) for rule, n in rules], right=["times"]
+        )
+    )
 
 
 def microseconds(step: dict[str, Any]) -> str:
     """What was measured at build, now or before: a time in the cache is one, too."""
-    return f"{step['seconds'] * 1e6:.2f}" if step["status"] in ("measured", "cached") else "not measured"
+    return (
+        f"{step['seconds'] * 1e6:.2f}"
+        if step["status"] in ("measured", "cached")
+        else "not measured"
+    )
 
 
 if __name__ == "__main__":

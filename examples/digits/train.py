@@ -2,10 +2,11 @@
 
     python examples/digits/train.py
 
-writes ``digits.onnx`` (dynamic batch, BatchNormalization kept) and ``digits_test.npz`` (held-out images and labels)
-beside this file. Needs torch, scikit-learn, onnx, onnxscript and onnxruntime. These files were made with torch 2.13.0
-(CPU), scikit-learn 1.9.1, onnx 1.23.2, onnxscript 0.7.2 and Python 3.11. The seed is fixed and one CPU thread is used:
-a second run on the same versions gives the same bytes.
+writes ``digits.onnx`` (dynamic batch, BatchNormalization kept) and ``digits_test.npz`` (held-out
+images and labels) beside this file. Needs torch, scikit-learn, onnx, onnxscript and onnxruntime.
+These files were made with torch 2.13.0 (CPU), scikit-learn 1.9.1, onnx 1.23.2, onnxscript 0.7.2 and
+Python 3.11. The seed is fixed and one CPU thread is used: a second run on the same versions gives
+the same bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ class ConvBlock(nn.Sequential):
     """Convolution and batch normalisation, with a ReLU or without."""
 
     def __init__(self, inputs: int, outputs: int, relu: bool = True) -> None:
-        layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs)]
+        layers: list[nn.Module] = [
+            nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+        ]
         super().__init__(*layers, *([nn.ReLU()] if relu else []))
 
 
@@ -41,7 +45,10 @@ class Residual(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.first, self.second = ConvBlock(channels, channels), ConvBlock(channels, channels, relu=False)
+        self.first, self.second = (
+            ConvBlock(channels, channels),
+            ConvBlock(channels, channels, relu=False),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.relu(x + self.second(self.first(x)))
@@ -53,7 +60,12 @@ class DigitsNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.features = nn.Sequential(
-            ConvBlock(1, 16), Residual(16), nn.MaxPool2d(2), ConvBlock(16, 32), Residual(32), nn.AdaptiveAvgPool2d(1)
+            ConvBlock(1, 16),
+            Residual(16),
+            nn.MaxPool2d(2),
+            ConvBlock(16, 32),
+            Residual(32),
+            nn.AdaptiveAvgPool2d(1),
         )
         self.dense = nn.Linear(32, 10)
 
@@ -62,11 +74,15 @@ class DigitsNet(nn.Module):
 
 
 def load() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Training images and labels, held-out images and labels; images (n, 1, 8, 8) float32 in [0, 1]."""
+    """Training images and labels, held-out images and labels; images (n, 1, 8, 8) float32 in [0,
+    1].
+    """
     digits = load_digits()
     images = (digits.images / 16).astype(np.float32)[:, None]
     labels = digits.target.astype(np.int64)
-    a, b, c, d = train_test_split(images, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels)
+    a, b, c, d = train_test_split(
+        images, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels
+    )
     return a, c, b, d
 
 
@@ -83,7 +99,9 @@ def train(model: DigitsNet, images: torch.Tensor, labels: torch.Tensor) -> None:
     model.train()
     for epoch in range(EPOCHS):
         for batch in torch.randperm(len(images)).split(BATCH):
-            loss = F.cross_entropy(model(shifted(images[batch])), labels[batch], label_smoothing=0.05)
+            loss = F.cross_entropy(
+                model(shifted(images[batch])), labels[batch], label_smoothing=0.05
+            )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -93,7 +111,9 @@ def train(model: DigitsNet, images: torch.Tensor, labels: torch.Tensor) -> None:
 
 
 def export(model: DigitsNet, path: Path) -> None:
-    """Write ONNX with constants folded and BatchNormalization kept; notes on source files are dropped."""
+    """Write ONNX with constants folded and BatchNormalization kept; notes on source files are
+    dropped.
+    """
     batch = torch.export.Dim("batch")
     program = torch.onnx.export(
         model.eval(), (torch.zeros(2, 1, 8, 8),), input_names=["image"], output_names=["logits"],
@@ -121,11 +141,15 @@ def main() -> None:
     train(model, torch.from_numpy(train_images), torch.from_numpy(train_labels))
     export(model, HERE / "digits.onnx")
     np.savez_compressed(HERE / "digits_test.npz", images=test_images, labels=test_labels)
-    session = onnxruntime.InferenceSession(str(HERE / "digits.onnx"), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        str(HERE / "digits.onnx"), providers=["CPUExecutionProvider"]
+    )
     (logits,) = session.run(None, {"image": test_images})
     accuracy = float((logits.argmax(1) == test_labels).mean())
     parameters = sum(p.numel() for p in model.parameters())
-    print(f"{parameters} parameters, accuracy {accuracy:.4f} on {len(test_labels)} held-out images (ONNX Runtime)")
+    print(
+        f"{parameters} parameters, accuracy {accuracy:.4f} on {len(test_labels)} held-out images (ONNX Runtime)"
+    )
     print(f"torch {torch.__version__}, scikit-learn {sklearn.__version__}, onnx {onnx.__version__}")
     if accuracy <= 0.97:
         raise SystemExit("accuracy is not above 0.97")

@@ -1,4 +1,6 @@
-"""Compiler processes: several at a time, with a time limit, and stopped at once when the build is cancelled."""
+"""Compiler processes: several at a time, with a time limit, and stopped at once when the build is
+cancelled.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ ASKED = 0.05
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended; ``code`` is None if its time ran out. ``output``: what it wrote to either stream."""
+    """How a command ended; ``code`` is None if its time ran out. ``output``: what it wrote to
+    either stream.
+    """
 
     code: int | None
     output: str
@@ -40,20 +44,27 @@ class _Job:
 
 
 def run_all(
-    commands: Sequence[Sequence[str]], cwd: str, timeout: float, cancelled: threading.Event, workers: int = 0,
+    commands: Sequence[Sequence[str]],
+    cwd: str,
+    timeout: float,
+    cancelled: threading.Event,
+    workers: int = 0,
     stopped: Callable[[], bool] = lambda: False,
-) -> list[Outcome]:  # fmt: skip
+) -> list[Outcome]:
     """Run commands in ``cwd``, ``workers`` at a time (0: one per core), ``timeout`` seconds each.
 
-    Raises BuildCancelled when ``cancelled`` is set, or ``stopped`` says so, which this thread asks; no process outlives
-    the call. That of Ctrl-C, too: a KeyboardInterrupt comes between any two steps of the main thread, such as the start
-    of a process and noting it down, and in no other thread.
+    Raises BuildCancelled when ``cancelled`` is set, or ``stopped`` says so, which this thread asks;
+    no process outlives the call. That of Ctrl-C, too: a KeyboardInterrupt comes between any two
+    steps of the main thread, such as the start of a process and noting it down, and in no other
+    thread.
     """
     interrupted = threading.Event()
     thread = ThreadPoolExecutor(1, "tactix-compilers")
     try:
         stop = (cancelled, interrupted)
-        work = thread.submit(_work_off, commands, cwd, timeout, stop, workers or os.cpu_count() or 1)
+        work = thread.submit(
+            _work_off, commands, cwd, timeout, stop, workers or os.cpu_count() or 1
+        )
         while not wait([work], ASKED).done:
             if stopped():
                 interrupted.set()
@@ -64,7 +75,11 @@ def run_all(
 
 
 def _work_off(
-    commands: Sequence[Sequence[str]], cwd: str, timeout: float, stop: Sequence[threading.Event], workers: int
+    commands: Sequence[Sequence[str]],
+    cwd: str,
+    timeout: float,
+    stop: Sequence[threading.Event],
+    workers: int,
 ) -> list[Outcome]:
     waiting = list(enumerate(commands))[::-1]
     running: list[_Job] = []
@@ -88,9 +103,14 @@ def _start(index: int, command: Sequence[str], cwd: str, timeout: float) -> _Job
     log: Any = tempfile.TemporaryFile()  # noqa: SIM115 - closed with its job
     quiet = {**os.environ, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0"}
     process = subprocess.Popen(
-        command, cwd=cwd, env=quiet, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+        command,
+        cwd=cwd,
+        env=quiet,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
         start_new_session=True,
-    )  # fmt: skip
+    )
     return _Job(index, process, log, time.monotonic() + timeout)
 
 

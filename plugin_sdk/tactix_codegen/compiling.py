@@ -1,4 +1,6 @@
-"""What compilers of every language share: the name of a kernel's entry, and what a failure says first."""
+"""What compilers of every language share: the name of a kernel's entry, and what a failure says
+first.
+"""
 
 from __future__ import annotations
 

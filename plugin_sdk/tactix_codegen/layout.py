@@ -14,7 +14,8 @@ _AFTER, _BEFORE = (", ", "; "), (" + ", " && ", " || ", " ? ", " : ")
 
 
 def folded(text: str) -> str:
-    """C or CUDA in lines of at most COLUMNS: folded after commas or before operators, where few parentheses are open.
+    """C or CUDA in lines of at most COLUMNS: folded after commas or before operators, where few
+    parentheses are open.
 
     Directives, lines with a comment to their end, and string literals stay whole.
     """
@@ -38,7 +39,9 @@ def _can_fold(line: str) -> bool:
 
 
 def _places(line: str) -> Iterator[tuple[int, int]]:
-    """Where it may be folded, with how many parentheses are open there; not inside of string literals."""
+    """Where it may be folded, with how many parentheses are open there; not inside of string
+    literals.
+    """
     depth, quoted = 0, False
     for i, c in enumerate(line):
         if c == '"' and line[i - 1] != "\\":

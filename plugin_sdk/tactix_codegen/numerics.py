@@ -16,7 +16,8 @@ def evaluate(s: Scalar, inputs: Sequence[Any]) -> Any:
 
     dtypes = [DType.of(x.dtype) for x in inputs]
     wide = [
-        array(x).astype(np.float32) if t.is_float and t.bits < 32 else x for x, t in zip(inputs, dtypes, strict=True)
+        array(x).astype(np.float32) if t.is_float and t.bits < 32 else x
+        for x, t in zip(inputs, dtypes, strict=True)
     ]
     table = numpy_table()
     memo: dict[int, Any] = {}
@@ -33,7 +34,9 @@ def array(x: Any) -> Any:
     return x if hasattr(x, "__array_function__") else np.asarray(x)
 
 
-def _evaluate_node(n: Scalar, args: list[Any], inputs: Sequence[Any], table: dict[str, Callable[..., Any]]) -> Any:
+def _evaluate_node(
+    n: Scalar, args: list[Any], inputs: Sequence[Any], table: dict[str, Callable[..., Any]]
+) -> Any:
     if n.op == "var":
         return inputs[n.value]
     if n.op == "const":
@@ -56,7 +59,8 @@ def _cast(x: Any, dtype: DType) -> Any:
 
 
 def _unsigned(x: Any) -> Any:
-    """The truncated numbers modulo 2^64; what int64 cannot hold, as it is or without 2^63, is its lowest number.
+    """The truncated numbers modulo 2^64; what int64 cannot hold, as it is or without 2^63, is its
+    lowest number.
 
     So has it ONNX Runtime on x86 (cvttss2si); numpy leaves it to the machine.
     """
@@ -81,24 +85,72 @@ def numpy_table() -> dict[str, Callable[..., Any]]:
         if kind not in "iu":
             return a / b
         q = np.floor_divide(a, b)
-        return q + ((np.remainder(a, b) != 0) & ((a < 0) != (b < 0))).astype(q.dtype) if kind == "i" else q
+        return (
+            q + ((np.remainder(a, b) != 0) & ((a < 0) != (b < 0))).astype(q.dtype)
+            if kind == "i"
+            else q
+        )
 
     def power(a: Any, b: Any) -> Any:
-        wide = np.power(np.asarray(a, np.float64), b) if array(a).dtype.kind in "iu" else np.power(a, b)
+        wide = (
+            np.power(np.asarray(a, np.float64), b)
+            if array(a).dtype.kind in "iu"
+            else np.power(a, b)
+        )
         return wide.astype(array(a).dtype)
 
     return {
-        "neg": np.negative, "abs": np.abs, "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p,
-        "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "erf": _erf, "tanh": np.tanh, "sin": np.sin, "cos": np.cos,
-        "floor": np.floor, "ceil": np.ceil, "round": np.rint, "trunc": np.trunc, "isnan": np.isnan, "isinf": np.isinf,
-        "not": np.logical_not, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
-        "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "bitnot": np.invert,
-        "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": div, "pow": power, "min": np.minimum,
-        "max": np.maximum, "mod": np.mod, "fmod": np.fmod, "lt": np.less, "le": np.less_equal, "eq": np.equal,
-        "and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor, "bitand": np.bitwise_and,
-        "bitor": np.bitwise_or, "bitxor": np.bitwise_xor, "shl": np.left_shift, "shr": np.right_shift,
+        "neg": np.negative,
+        "abs": np.abs,
+        "exp": np.exp,
+        "expm1": np.expm1,
+        "log": np.log,
+        "log1p": np.log1p,
+        "sqrt": np.sqrt,
+        "rsqrt": lambda x: 1 / np.sqrt(x),
+        "erf": _erf,
+        "tanh": np.tanh,
+        "sin": np.sin,
+        "cos": np.cos,
+        "floor": np.floor,
+        "ceil": np.ceil,
+        "round": np.rint,
+        "trunc": np.trunc,
+        "isnan": np.isnan,
+        "isinf": np.isinf,
+        "not": np.logical_not,
+        "tan": np.tan,
+        "asin": np.arcsin,
+        "acos": np.arccos,
+        "atan": np.arctan,
+        "sinh": np.sinh,
+        "cosh": np.cosh,
+        "asinh": np.arcsinh,
+        "acosh": np.arccosh,
+        "atanh": np.arctanh,
+        "bitnot": np.invert,
+        "add": np.add,
+        "sub": np.subtract,
+        "mul": np.multiply,
+        "div": div,
+        "pow": power,
+        "min": np.minimum,
+        "max": np.maximum,
+        "mod": np.mod,
+        "fmod": np.fmod,
+        "lt": np.less,
+        "le": np.less_equal,
+        "eq": np.equal,
+        "and": np.logical_and,
+        "or": np.logical_or,
+        "xor": np.logical_xor,
+        "bitand": np.bitwise_and,
+        "bitor": np.bitwise_or,
+        "bitxor": np.bitwise_xor,
+        "shl": np.left_shift,
+        "shr": np.right_shift,
         "select": np.where,
-    }  # fmt: skip
+    }
 
 
 def _erf(x: Any) -> Any:
@@ -114,7 +166,9 @@ def _erf(x: Any) -> Any:
     z = 1 / large**2
     far = 1 - np.exp(-large * large) / large * (0.5641895835477563 - z * _ratio(z, _ERF_FAR))
     out = np.where(t <= 0.46875, y, np.where(t <= 4.0, tail, far))
-    return np.where(np.isnan(t), np.nan, np.copysign(out, a)).astype(a.dtype if a.dtype.kind == "f" else np.float64)
+    return np.where(np.isnan(t), np.nan, np.copysign(out, a)).astype(
+        a.dtype if a.dtype.kind == "f" else np.float64
+    )
 
 
 def _ratio(x: Any, coefficients: tuple[tuple[float, ...], tuple[float, ...]]) -> Any:
@@ -125,8 +179,20 @@ def _ratio(x: Any, coefficients: tuple[tuple[float, ...], tuple[float, ...]]) ->
 
 
 _ERF_SMALL = (
-    (1.85777706184603153e-1, 3.16112374387056560, 1.13864154151050156e2, 3.77485237685302021e2, 3.20937758913846947e3),
-    (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3),
+    (
+        1.85777706184603153e-1,
+        3.16112374387056560,
+        1.13864154151050156e2,
+        3.77485237685302021e2,
+        3.20937758913846947e3,
+    ),
+    (
+        1.0,
+        2.36012909523441209e1,
+        2.44024637934444173e2,
+        1.28261652607737228e3,
+        2.84423683343917062e3,
+    ),
 )
 _ERF_MID = (
     (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594, 6.61191906371416295e1, 2.98635138197400131e2,

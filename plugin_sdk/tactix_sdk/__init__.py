@@ -1,8 +1,9 @@
-"""What a plugin author imports: the contracts, the hook marker, the scalar functions and the rule vocabulary.
+"""What a plugin author imports: the contracts, the hook marker, the scalar functions and the rule
+vocabulary.
 
-Nothing here imports numpy, onnx or a vendor's library. ``prod``, ``ceildiv`` and ``mod`` compute sizes, symbolic
-ones, too. Whole vocabularies: ``tactix_sdk.scalar`` (every scalar
-function), ``tactix_sdk.rules`` (patterns and templates), ``tactix_sdk.artifacts`` (kernels as data) and
+Nothing here imports numpy, onnx or a vendor's library. ``prod``, ``ceildiv`` and ``mod`` compute
+sizes, symbolic ones, too. Whole vocabularies: ``tactix_sdk.scalar`` (every scalar function),
+``tactix_sdk.rules`` (patterns and templates), ``tactix_sdk.artifacts`` (kernels as data) and
 ``tactix_sdk.errors``.
 """
 

@@ -27,7 +27,9 @@ def group() -> None:
 
 @group.command("new")
 @click.argument("name")
-@click.option("--layer", is_flag=True, help="With a layer: an activation called as the last word of NAME.")
+@click.option(
+    "--layer", is_flag=True, help="With a layer: an activation called as the last word of NAME."
+)
 @click.option("--rule", is_flag=True, help="With a rule that rewrites networks.")
 @click.option(
     "--tactic",
@@ -37,11 +39,23 @@ def group() -> None:
 )
 @click.option("--namespace", default="", help="Of the pack's keys; default: NAME with _ for -.")
 @click.option(
-    "--path", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="The folder to write to."
+    "--path",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    help="The folder to write to.",
 )
 def new(name: str, layer: bool, rule: bool, tactic: str | None, namespace: str, path: Path) -> None:
-    """Write the package NAME (as acme-swish), which installs and passes every check. Default: a layer."""
-    root = create(name, path, layer=layer or not (rule or tactic), rule=rule, tactic=tactic or "", namespace=namespace)
+    """Write the package NAME (as acme-swish), which installs and passes every check. Default: a
+    layer.
+    """
+    root = create(
+        name,
+        path,
+        layer=layer or not (rule or tactic),
+        rule=rule,
+        tactic=tactic or "",
+        namespace=namespace,
+    )
     click.echo(f"{root} is ready. Next:\n\n  pip install -e {root}\n  tactix-sdk check {name}")
 
 
@@ -49,12 +63,17 @@ def new(name: str, layer: bool, rule: bool, tactic: str | None, namespace: str, 
 @click.argument("dist", required=False)
 @click.option("--only", "-k", multiple=True, help="A check's name; again for more. Default: all.")
 @click.option(
-    "--scripts", type=click.Path(file_okay=False, path_type=Path), help="Write failures' scripts to a folder."
+    "--scripts",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write failures' scripts to a folder.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--list", "listed", is_flag=True, help="Say what the checks are.")
-def check(dist: str | None, only: Sequence[str], scripts: Path | None, as_json: bool, listed: bool) -> int:
-    """Check the installed pack DIST: every check by name, what it looked at, and how to see a failure alone.
+def check(
+    dist: str | None, only: Sequence[str], scripts: Path | None, as_json: bool, listed: bool
+) -> int:
+    """Check the installed pack DIST: every check by name, what it looked at, and how to see a
+    failure alone.
 
     Exit status: 0 if some passed and none failed, 1 if one failed, 3 if all had nothing to run.
     """
@@ -75,7 +94,12 @@ def check(dist: str | None, only: Sequence[str], scripts: Path | None, as_json: 
             _show(o, scripts)
     if as_json:
         click.echo(
-            json.dumps([{"check": o.check.name, "state": o.state, "said": o.said, "script": o.script} for o in rows])
+            json.dumps(
+                [
+                    {"check": o.check.name, "state": o.state, "said": o.said, "script": o.script}
+                    for o in rows
+                ]
+            )
         )
     else:
         click.echo(", ".join(f"{n} {state}" for state, n in _counts(rows).items()))
@@ -101,7 +125,11 @@ def _show(o: Outcome, scripts: Path | None) -> None:
     if not o.script:
         return
     if scripts is None:
-        click.echo("\n  To see it alone:\n\n" + "\n".join(f"    {line}" for line in o.script.splitlines()) + "\n")
+        click.echo(
+            "\n  To see it alone:\n\n"
+            + "\n".join(f"    {line}" for line in o.script.splitlines())
+            + "\n"
+        )
         return
     scripts.mkdir(parents=True, exist_ok=True)
     path = scripts / f"{o.check.name}.py"
@@ -110,10 +138,18 @@ def _show(o: Outcome, scripts: Path | None) -> None:
 
 
 @group.command("pack")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path())
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("dist"), help="Default: dist.")
+@click.argument(
+    "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path()
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("dist"),
+    help="Default: dist.",
+)
 def pack(folder: Path, out: Path) -> int:
-    """Make the wheel of the package in FOLDER, and say whether plans can hold it, and what stands against it.
+    """Make the wheel of the package in FOLDER, and say whether plans can hold it, and what stands
+    against it.
 
     Exit status: 0 if it can be embedded, 1 if not.
     """
@@ -131,7 +167,9 @@ def pack(folder: Path, out: Path) -> int:
 def main(argv: Sequence[str] | None = None) -> Any:
     """Run one command; returns the exit status."""
     try:
-        result = group.main(list(argv) if argv is not None else None, prog_name="tactix-sdk", standalone_mode=False)
+        result = group.main(
+            list(argv) if argv is not None else None, prog_name="tactix-sdk", standalone_mode=False
+        )
         return result if isinstance(result, int) else 0
     except click.ClickException as e:
         e.show()

@@ -1,4 +1,6 @@
-"""The errors that a plugin raises. Each takes what failed, and by keyword ``who``, ``why`` and what to ``do``."""
+"""The errors that a plugin raises. Each takes what failed, and by keyword ``who``, ``why`` and what
+to ``do``.
+"""
 
 from tactix.words.errors import (
     AccuracyError,

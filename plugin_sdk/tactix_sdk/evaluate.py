@@ -16,7 +16,9 @@ _NONE: Mapping[str, int] = {}
 def bind_symbols(
     net: NetworkDefinition, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, int] = _NONE
 ) -> dict[str, int]:
-    """Values of the symbols from input shapes. Raises ShapeError where they disagree. ``given``: some more values."""
+    """Values of the symbols from input shapes. Raises ShapeError where they disagree. ``given``:
+    some more values.
+    """
     env = dict(given)
     for v in net.inputs:
         shape = shapes[v.name]
@@ -28,16 +30,25 @@ def bind_symbols(
             raise ShapeError(f"input {v.name!r} is {v.spec}, got shape {shapes[v.name]}")
     for name, highest in net.limits.items():
         if env.get(name, 0) > highest:
-            raise ShapeError(f"dimension {name!r} is {env[name]}, the network takes at most {highest}")
+            raise ShapeError(
+                f"dimension {name!r} is {env[name]}, the network takes at most {highest}"
+            )
     return env
 
 
-def evaluate(net: NetworkDefinition, inputs: Mapping[str, Any], given: Mapping[str, int] = _NONE) -> dict[str, Any]:
+def evaluate(
+    net: NetworkDefinition, inputs: Mapping[str, Any], given: Mapping[str, int] = _NONE
+) -> dict[str, Any]:
     """Output arrays by name. ``given``: values of symbols that no input shape tells."""
     missing = [v.name for v in net.inputs if v.name not in inputs]
     if missing:
-        raise InvalidArgument(f"no array for input {missing[0]!r}", do=f"Give: {', '.join(v.name for v in net.inputs)}")
-    env = bind_symbols(net, {v.name: getattr(inputs[v.name], "shape", ()) for v in net.inputs}, given)
+        raise InvalidArgument(
+            f"no array for input {missing[0]!r}",
+            do=f"Give: {', '.join(v.name for v in net.inputs)}",
+        )
+    env = bind_symbols(
+        net, {v.name: getattr(inputs[v.name], "shape", ()) for v in net.inputs}, given
+    )
     known: dict[Value, Any] = {v: inputs[v.name] for v in net.inputs}
     known.update({v: v.const for v in net.constants})
     for n in net.nodes:

@@ -1,12 +1,14 @@
-"""Tactics and layers of Python functions over numpy arrays (numpy, Numba, anything that takes and gives arrays).
+"""Tactics and layers of Python functions over numpy arrays (numpy, Numba, anything that takes and
+gives arrays).
 
     @numpy_tactic("acme.softsign@1", implements="acme.Softsign@1")
     def softsign(x):
         return x / (1 + abs(x))
 
-Such a tactic is tried and timed in a process of its own, so it stands in a module, at the top level. A plan whose step
-it won runs the function, so the pack must be there at run time (or embedded in the plan):
-its launcher, ``softsign.launcher``, belongs into the hook ``tactix_launchers`` of the group ``tactix.runtime.v1``.
+Such a tactic is tried and timed in a process of its own, so it stands in a module, at the top
+level. A plan whose step it won runs the function, so the pack must be there at run time (or
+embedded in the plan): its launcher, ``softsign.launcher``, belongs into the hook
+``tactix_launchers`` of the group ``tactix.runtime.v1``.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ def _several(result: Any) -> tuple[Any, ...]:
 
 
 class FunctionLauncher(Launcher):
-    """Runs steps by the references of their layers, but that of the layers a tactic implements by its function."""
+    """Runs steps by the references of their layers, but that of the layers a tactic implements by
+    its function.
+    """
 
     host_code = False
 
@@ -82,10 +86,14 @@ class FunctionLauncher(Launcher):
 
 
 def _name_of(function: Function) -> tuple[str, str]:
-    """Module and name, by which another process finds what the function was made into. Raises PicklingError."""
+    """Module and name, by which another process finds what the function was made into. Raises
+    PicklingError.
+    """
     module, name = function.__module__, function.__qualname__
     if module == "__main__" or "<locals>" in name:
-        raise PicklingError(f"{name} of {module} cannot be imported: put it into a module, at its top level")
+        raise PicklingError(
+            f"{name} of {module} cannot be imported: put it into a module, at its top level"
+        )
     return module, name
 
 
@@ -107,11 +115,15 @@ def _numpy() -> Launcher:
 
 
 class NumpyTactic(Tactic):
-    """Made by ``numpy_tactic``; what is fused behind the layer runs on its references. ``launcher``: for the run."""
+    """Made by ``numpy_tactic``; what is fused behind the layer runs on its references.
+    ``launcher``: for the run.
+    """
 
     produces = True
 
-    def __init__(self, key: str, implements: str | Sequence[str], function: Function, when: Function | None) -> None:
+    def __init__(
+        self, key: str, implements: str | Sequence[str], function: Function, when: Function | None
+    ) -> None:
         self.key, self.function, self.when, self.__doc__ = key, function, when, function.__doc__
         self.implements = (implements,) if isinstance(implements, str) else tuple(implements)
         self.source = key.partition(".")[0]
@@ -131,7 +143,8 @@ class NumpyTactic(Tactic):
 def numpy_tactic(
     key: str, implements: str | Sequence[str], *, when: Callable[[Node], str] | None = None
 ) -> Callable[[Function], NumpyTactic]:
-    """A tactic for the CPU of a function ``(*arrays, **attributes)`` that gives an array or a tuple of arrays.
+    """A tactic for the CPU of a function ``(*arrays, **attributes)`` that gives an array or a tuple
+    of arrays.
 
     Absent inputs are None. ``when(node)``: why it does not take a node; empty if it does.
     """
@@ -149,9 +162,15 @@ class FunctionLayer(Layer):
     """Made by ``layer``: a reference over numpy arrays and a rule of shapes."""
 
     def __init__(
-        self, key: str, reference: Function, infer: Function | None, attrs: Any, imports: tuple[str, ...],
-        examples: Sequence[Example], takes_epilogue: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        key: str,
+        reference: Function,
+        infer: Function | None,
+        attrs: Any,
+        imports: tuple[str, ...],
+        examples: Sequence[Example],
+        takes_epilogue: bool = False,
+    ) -> None:
         self.key, self.Attrs, self.imports, self.__doc__ = key, attrs, imports, reference.__doc__
         self.takes_epilogue = takes_epilogue
         self.function, self._infer, self.examples = reference, infer, examples
@@ -176,22 +195,32 @@ class FunctionLayer(Layer):
 
 
 def layer(
-    key: str, *, onnx: str | tuple[str, ...] = (),
-    infer: Callable[..., TensorSpec | Sequence[TensorSpec]] | None = None, examples: Sequence[Example] = (),
+    key: str,
+    *,
+    onnx: str | tuple[str, ...] = (),
+    infer: Callable[..., TensorSpec | Sequence[TensorSpec]] | None = None,
+    examples: Sequence[Example] = (),
     takes_epilogue: bool = False,
-) -> Callable[[Function], FunctionLayer]:  # fmt: skip
-    """Make a layer of its reference: positional parameters are arrays or None, keyword-only ones attributes.
+) -> Callable[[Function], FunctionLayer]:
+    """Make a layer of its reference: positional parameters are arrays or None, keyword-only ones
+    attributes.
 
-    ``infer(*specs, **attributes)``: specs of the outputs, whose dims may be symbolic; by default the first input's.
-    ``onnx``: operators of these attributes that it stands for. ``examples``: attributes by name and input specs, as
-    ``({"axis": 1}, "f32 3 4; i64 2")``, on which the checks of ``tactix_sdk.testing`` try it. ``takes_epilogue``:
-    pointwise layers behind it become part of its kernels, which store by ``TX_STORE``. Raises InvalidArgument for an
-    attribute without a default, PluginError for an operator that is not written ``domain::Op``.
+    ``infer(*specs, **attributes)``: specs of the outputs, whose dims may be symbolic; by default
+    the first input's.
+    ``onnx``: operators of these attributes that it stands for. ``examples``: attributes by name and
+    input specs, as ``({"axis": 1}, "f32 3 4; i64 2")``, on which the checks of
+    ``tactix_sdk.testing`` try it. ``takes_epilogue``: pointwise layers behind it become part of its
+    kernels, which store by ``TX_STORE``. Raises InvalidArgument for an attribute without a default,
+    PluginError for an operator that is not written ``domain::Op``.
     """
 
     def wrap(reference: Function) -> FunctionLayer:
-        keywords = [p for p in inspect.signature(reference).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        keywords = [
+            p for p in inspect.signature(reference).parameters.values() if p.kind is p.KEYWORD_ONLY
+        ]
         attrs = schema_of(key, keywords) if keywords else NoAttrs
-        return FunctionLayer(key, reference, infer, attrs, imports_of(key, onnx), examples, takes_epilogue)
+        return FunctionLayer(
+            key, reference, infer, attrs, imports_of(key, onnx), examples, takes_epilogue
+        )
 
     return wrap

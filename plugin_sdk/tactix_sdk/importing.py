@@ -10,17 +10,21 @@ from tactix.words.errors import InvalidArgument
 
 
 def onnx_converter(op: str, since: int = 1) -> Callable[[Callable[..., Any]], Converter]:
-    """A converter of a function ``(ctx, node)`` for ``domain::Name``, from version ``since`` of its domain on.
+    """A converter of a function ``(ctx, node)`` for ``domain::Name``, from version ``since`` of its
+    domain on.
 
         @onnx_converter("acme::Scaled")
         def scaled(ctx, node):
             return ctx.layer("tactix.Mul", [ctx.tensor(0), ctx.tensor(1)])
 
     ``ctx`` gives the inputs, attributes and the opset, and adds layers: see ``Context`` in
-    ``tactix_onnx.convert``. The object belongs into the hook ``tactix_converters``. An operator that
-    tactix knows is left to tactix until the user enables the pack. Raises InvalidArgument for what is no operator.
+    ``tactix_onnx.convert``. The object belongs into the hook ``tactix_converters``. An operator
+    that tactix knows is left to tactix until the user enables the pack. Raises InvalidArgument for
+    what is no operator.
     """
     domain, _, name = op.partition("::")
     if not domain or not name or since < 1:
-        raise InvalidArgument(f"no operator {op!r} since {since}", do="Write domain::Name; that of ONNX is ai.onnx")
+        raise InvalidArgument(
+            f"no operator {op!r} since {since}", do="Write domain::Name; that of ONNX is ai.onnx"
+        )
     return lambda function: Converter("onnx", op, function, since)

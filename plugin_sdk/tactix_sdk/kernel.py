@@ -1,4 +1,5 @@
-"""Tactics of kernel source: a function looks at an operation and gives the text of a body, C or CUDA C++.
+"""Tactics of kernel source: a function looks at an operation and gives the text of a body, C or
+CUDA C++.
 
     @c_tactic("acme.gemm@1", implements="tactix.MatMul@1", knobs={"rows": (4, 8)})
     def gemm(op, rows):
@@ -7,16 +8,18 @@
             return Reject("a float32 matrix times a float32 matrix")
         return Kernel(BODY, sizes={"m": prod(a.shape[:-1]), "k": a.shape[-1], "n": b.shape[1]})
 
-Names in the body: ``in0``, ``in1``... are the tensors that the layer reads, typed pointers to row-major elements;
-``TX_IN0(i)`` is one element as a number (16-bit floats are stored as ``uint16_t``). ``TX_STORE(i, value)`` gives
-element ``i`` of the result: whatever is fused behind the layer (bias, residual, activation) is done there, by any
-kernel; further results of a layer with several go by ``TX_STORE1(i, value)``... ``sizes`` are ``int64_t``, whether they
-are numbers or follow from symbolic shapes. ``c_NAME`` are packed constants, ``scratch`` is the workspace. All other
-names are the author's but those that begin with ``tx_``, ``TX_`` or ``_``. A body does not run where the result has no
-element; where an input has none and the result has some, it does, with sizes of 0.
+Names in the body: ``in0``, ``in1``... are the tensors that the layer reads, typed pointers to
+row-major elements; ``TX_IN0(i)`` is one element as a number (16-bit floats are stored as
+``uint16_t``). ``TX_STORE(i, value)`` gives element ``i`` of the result: whatever is fused behind
+the layer (bias, residual, activation) is done there, by any kernel; further results of a layer with
+several go by ``TX_STORE1(i, value)``... ``sizes`` are ``int64_t``, whether they are numbers or
+follow from symbolic shapes. ``c_NAME`` are packed constants, ``scratch`` is the workspace. All
+other names are the author's but those that begin with ``tx_``, ``TX_`` or ``_``. A body does not
+run where the result has no element; where an input has none and the result has some, it does, with
+sizes of 0.
 
-C runs on ``nt`` threads that all call the body with their ``tid`` (``tx_split(total, grain, tid, nt, &begin, &end)``
-shares a range); CUDA by ``grid`` blocks of ``threads``.
+C runs on ``nt`` threads that all call the body with their ``tid`` (``tx_split(total, grain, tid,
+nt, &begin, &end)`` shares a range); CUDA by ``grid`` blocks of ``threads``.
 """
 
 from __future__ import annotations
@@ -140,12 +143,14 @@ TAKEN = re.compile(r"in\d+|scratch|tid|nt|c_\w+|(tx|TX)_\w*|_\w*")
 
 @dataclass(frozen=True)
 class Kernel:
-    """What an author gives. ``helpers``: functions and macros before the body, own names as ``TX_NAME(x)``.
+    """What an author gives. ``helpers``: functions and macros before the body, own names as
+    ``TX_NAME(x)``.
 
-    ``sizes``: integers that the body names. ``constants``: arrays made of constant inputs, see ``Operation.packed``.
-    ``scratch``: bytes of workspace. ``grid``, ``threads``, ``shared``: blocks, threads of a block and bytes of dynamic
-    shared memory, on a GPU. Raises PluginError for a name of sizes or constants that C does not take, or that means
-    something in every body already.
+    ``sizes``: integers that the body names. ``constants``: arrays made of constant inputs, see
+    ``Operation.packed``.
+    ``scratch``: bytes of workspace. ``grid``, ``threads``, ``shared``: blocks, threads of a block
+    and bytes of dynamic shared memory, on a GPU. Raises PluginError for a name of sizes or
+    constants that C does not take, or that means something in every body already.
     """
 
     body: str
@@ -160,11 +165,17 @@ class Kernel:
     def __post_init__(self) -> None:
         for name in self.sizes:
             if why := _why_no_size(name):
-                raise PluginError(f"no name for a size: {name!r}", why=why, do="Rename it in sizes= and in the body")
+                raise PluginError(
+                    f"no name for a size: {name!r}",
+                    why=why,
+                    do="Rename it in sizes= and in the body",
+                )
         for name in self.constants:
             if not re.fullmatch(r"\w+", name, re.ASCII):
                 why = f"the body speaks of it as c_{name}, which is no name in C"
-                raise PluginError(f"no name for a constant: {name!r}", why=why, do="Rename it in constants=")
+                raise PluginError(
+                    f"no name for a constant: {name!r}", why=why, do="Rename it in constants="
+                )
 
 
 def _why_no_size(name: str) -> str:
@@ -178,7 +189,8 @@ def _why_no_size(name: str) -> str:
 
 @dataclass(frozen=True)
 class Follower:
-    """A layer fused behind another: its key and attributes; at ``place`` of its inputs stands the result so far.
+    """A layer fused behind another: its key and attributes; at ``place`` of its inputs stands the
+    result so far.
 
     ``other``: the node's given input that is its second one; -1 if it has none.
     """
@@ -190,14 +202,17 @@ class Follower:
 
 
 ALIAS = object()
-"""What the function of a tactic gives where the result is the first input's memory, seen with another shape."""
+"""What the function of a tactic gives where the result is the first input's memory, seen with
+another shape.
+"""
 
 
 class Operation:
     """The layer that a tactic implements, as its author sees it.
 
-    ``inputs``: specs of what the layer reads, None where absent; constants have ``const``. ``outputs``: specs of what
-    it makes, before anything fused behind it. ``attrs``: the layer's. ``device``: properties. ``node``: all of it.
+    ``inputs``: specs of what the layer reads, None where absent; constants have ``const``.
+    ``outputs``: specs of what it makes, before anything fused behind it. ``attrs``: the layer's.
+    ``device``: properties. ``node``: all of it.
     """
 
     def __init__(self, node: Node, device: DeviceProperties, variant: Variant) -> None:
@@ -227,23 +242,33 @@ class Operation:
         return tensor_out(index)
 
     def followers(self) -> tuple[Follower, ...] | Reject:
-        """What is fused behind the layer, as a chain: each follows the last, and reads at most one given input more."""
+        """What is fused behind the layer, as a chain: each follows the last, and reads at most one
+        given input more.
+        """
         body, out = self.node.body, []
         if self.node.is_fused and body.anchor != 0:
             return Reject("something comes before the layer")
         for index, n in enumerate(body.nodes[1:]):
             last = body.first_id(index)
             others = [i for i in n.inputs if i != last]
-            if len(n.inputs) - len(others) != 1 or len(others) > 1 or any(not 0 <= i < body.arity for i in others):
+            if (
+                len(n.inputs) - len(others) != 1
+                or len(others) > 1
+                or any(not 0 <= i < body.arity for i in others)
+            ):
                 return Reject("what follows is no chain of layers that read one given tensor each")
             out.append(Follower(n.layer.key, n.attrs, n.inputs.index(last), *others))
         return tuple(out) if len(body.results) == 1 else Reject("several results")
 
     def packed(self, index: int, *steps: tuple[str, Any]) -> tuple[Packed, DType]:
-        """A constant input, taken through steps that ``Packed`` lists. Raises InvalidArgument if it is no constant."""
+        """A constant input, taken through steps that ``Packed`` lists. Raises InvalidArgument if it
+        is no constant.
+        """
         spec = self.inputs[index]
         if spec is None or spec.const is None:
-            raise InvalidArgument(f"input {index} of {self.node.name} is no constant", do="Return Reject for it")
+            raise InvalidArgument(
+                f"input {index} of {self.node.name} is no constant", do="Return Reject for it"
+            )
         kinds = [DType.of(what) for name, what in steps if name == "cast"]
         return Packed(self.ids[index], tuple(steps)), kinds[-1] if kinds else spec.dtype
 
@@ -254,21 +279,30 @@ Author = Callable[..., Any]
 class AuthoredTactic(Tactic):
     """A tactic of an author's function. ``space``: variants, all combinations of formats and knobs.
 
-    Its ``source``, which ``config.tactic_sources`` switches, is its namespace. Raises PluginError for no variant, and
-    for more than MOST_VARIANTS.
+    Its ``source``, which ``config.tactic_sources`` switches, is its namespace. Raises PluginError
+    for no variant, and for more than MOST_VARIANTS.
     """
 
     def __init__(
-        self, key: str, implements: str | Sequence[str], author: Author, knobs: Mapping[str, Sequence[Any]],
-        formats: Sequence[Formats], cost: Callable[..., float | None] | None,
-    ) -> None:  # fmt: skip
+        self,
+        key: str,
+        implements: str | Sequence[str],
+        author: Author,
+        knobs: Mapping[str, Sequence[Any]],
+        formats: Sequence[Formats],
+        cost: Callable[..., float | None] | None,
+    ) -> None:
         self.key, self.source, self.author, self._cost = key, key.partition(".")[0], author, cost
         self.implements = (implements,) if isinstance(implements, str) else tuple(implements)
         self.__doc__ = author.__doc__
-        rows = itertools.product(formats, *([(k, v) for v in values] for k, values in knobs.items()))
+        rows = itertools.product(
+            formats, *([(k, v) for v in values] for k, values in knobs.items())
+        )
         self.space = [Variant.of(*row[0], **dict(row[1:])) for row in rows]
         if not 0 < len(self.space) <= MOST_VARIANTS:
-            raise PluginError(f"{len(self.space)} variants", who=key, do=f"Offer 1 to {MOST_VARIANTS}")
+            raise PluginError(
+                f"{len(self.space)} variants", who=key, do=f"Offer 1 to {MOST_VARIANTS}"
+            )
 
     def said(self, node: Node, device: DeviceProperties, variant: Variant) -> Any:
         """What the author's function gives for a variant."""
@@ -277,17 +311,27 @@ class AuthoredTactic(Tactic):
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         if self._cost is None:
             return None
-        return self._cost(Operation(node, ctx.device, variant), dict(ctx.opt), **dict(variant.knobs))
+        return self._cost(
+            Operation(node, ctx.device, variant), dict(ctx.opt), **dict(variant.knobs)
+        )
 
 
 class KernelTactic(AuthoredTactic):
     """Made by ``c_tactic`` and ``cuda_tactic``."""
 
     def __init__(
-        self, key: str, implements: str | Sequence[str], author: Author, *, device: str,
-        knobs: Mapping[str, Sequence[Any]], formats: Sequence[Formats], requires: Sequence[str], by_signature: bool,
+        self,
+        key: str,
+        implements: str | Sequence[str],
+        author: Author,
+        *,
+        device: str,
+        knobs: Mapping[str, Sequence[Any]],
+        formats: Sequence[Formats],
+        requires: Sequence[str],
+        by_signature: bool,
         cost: Callable[..., float | None] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(key, implements, author, knobs, formats, cost)
         self.device, self.requires, self.by_signature = device, tuple(requires), by_signature
 
@@ -314,7 +358,8 @@ class KernelTactic(AuthoredTactic):
             return Kernel(said)
         if not isinstance(said, Kernel | Reject) and said is not ALIAS:
             raise PluginError(
-                f"{self.key} gave {said!r}", do="Return a Kernel, the text of its body, a Reject or ALIAS"
+                f"{self.key} gave {said!r}",
+                do="Return a Kernel, the text of its body, a Reject or ALIAS",
             )
         return said
 
@@ -326,7 +371,9 @@ class KernelTactic(AuthoredTactic):
             return KernelArtifact("", alias=True)
         write = kernel_text.cuda if self.device == "cuda" else kernel_text.c
         artifact: KernelArtifact = write(Operation(node, ctx.device, variant), kernel, ctx)
-        return dataclasses.replace(artifact, requires=tuple(dict.fromkeys((*artifact.requires, *self.requires))))
+        return dataclasses.replace(
+            artifact, requires=tuple(dict.fromkeys((*artifact.requires, *self.requires)))
+        )
 
 
 def _why_not(node: Node) -> str:
@@ -342,37 +389,64 @@ def _why_not(node: Node) -> str:
 
 
 def c_tactic(
-    key: str, implements: str | Sequence[str], *, knobs: Mapping[str, Sequence[Any]] | None = None,
-    formats: Sequence[Formats] = LINEAR_ONLY, requires: Sequence[str] = (), by_signature: bool = False,
+    key: str,
+    implements: str | Sequence[str],
+    *,
+    knobs: Mapping[str, Sequence[Any]] | None = None,
+    formats: Sequence[Formats] = LINEAR_ONLY,
+    requires: Sequence[str] = (),
+    by_signature: bool = False,
     cost: Callable[..., float | None] | None = None,
-) -> Callable[[Author], KernelTactic]:  # fmt: skip
-    """A tactic for the CPU of a function ``(op, **knobs)`` that gives a Kernel, a body's text, a Reject or ALIAS.
+) -> Callable[[Author], KernelTactic]:
+    """A tactic for the CPU of a function ``(op, **knobs)`` that gives a Kernel, a body's text, a
+    Reject or ALIAS.
 
-    ``knobs``: choices by name; all combinations are measured. ``formats``: pairs of input and output formats, linear
-    where none are said. ``requires``: device features such as ``avx512f``. ``by_signature``: see ``Tactic``.
-    ``cost(op, sizes_of_symbols, **knobs)``: seconds, where the builder does not measure. Raises PluginError for more
-    than MOST_VARIANTS combinations.
+    ``knobs``: choices by name; all combinations are measured. ``formats``: pairs of input and
+    output formats, linear where none are said. ``requires``: device features such as ``avx512f``.
+    ``by_signature``: see ``Tactic``.
+    ``cost(op, sizes_of_symbols, **knobs)``: seconds, where the builder does not measure. Raises
+    PluginError for more than MOST_VARIANTS combinations.
     """
     return _maker(key, implements, "cpu", knobs or {}, formats, requires, by_signature, cost)
 
 
 def cuda_tactic(
-    key: str, implements: str | Sequence[str], *, knobs: Mapping[str, Sequence[Any]] | None = None,
-    formats: Sequence[Formats] = LINEAR_ONLY, requires: Sequence[str] = (), by_signature: bool = False,
+    key: str,
+    implements: str | Sequence[str],
+    *,
+    knobs: Mapping[str, Sequence[Any]] | None = None,
+    formats: Sequence[Formats] = LINEAR_ONLY,
+    requires: Sequence[str] = (),
+    by_signature: bool = False,
     cost: Callable[..., float | None] | None = None,
-) -> Callable[[Author], KernelTactic]:  # fmt: skip
-    """As ``c_tactic``, of CUDA C++ for one GPU kernel: header-free, as NVRTC takes it. ``requires``: ``sm_80``..."""
+) -> Callable[[Author], KernelTactic]:
+    """As ``c_tactic``, of CUDA C++ for one GPU kernel: header-free, as NVRTC takes it.
+    ``requires``: ``sm_80``...
+    """
     return _maker(key, implements, "cuda", knobs or {}, formats, requires, by_signature, cost)
 
 
 def _maker(
-    key: str, implements: str | Sequence[str], device: str, knobs: Mapping[str, Sequence[Any]],
-    formats: Sequence[Formats], requires: Sequence[str], by_signature: bool, cost: Any,
-) -> Callable[[Author], KernelTactic]:  # fmt: skip
+    key: str,
+    implements: str | Sequence[str],
+    device: str,
+    knobs: Mapping[str, Sequence[Any]],
+    formats: Sequence[Formats],
+    requires: Sequence[str],
+    by_signature: bool,
+    cost: Any,
+) -> Callable[[Author], KernelTactic]:
     def wrap(author: Author) -> KernelTactic:
         return KernelTactic(
-            key, implements, author, device=device, knobs=knobs, formats=formats, requires=requires,
-            by_signature=by_signature, cost=cost,
-        )  # fmt: skip
+            key,
+            implements,
+            author,
+            device=device,
+            knobs=knobs,
+            formats=formats,
+            requires=requires,
+            by_signature=by_signature,
+            cost=cost,
+        )
 
     return wrap

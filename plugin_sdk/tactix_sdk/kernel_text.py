@@ -1,4 +1,6 @@
-"""From an author's Kernel to an artifact: arguments, macros for elements, and what is fused behind as ``TX_STORE``."""
+"""From an author's Kernel to an artifact: arguments, macros for elements, and what is fused behind
+as ``TX_STORE``.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,11 @@ def c(op: Operation, kernel: Kernel, ctx: CompileContext) -> KernelArtifact:
     args = c_text.Args(op.node, PREFIX)
     macros = _macros(op, args, _emit_c)
     return c_text.kernel(
-        args, _body(op, kernel, args), ctx, helpers="\n".join((*macros, kernel.helpers)), workspace=kernel.scratch
+        args,
+        _body(op, kernel, args),
+        ctx,
+        helpers="\n".join((*macros, kernel.helpers)),
+        workspace=kernel.scratch,
     )
 
 
@@ -53,7 +59,9 @@ def cuda(op: Operation, kernel: Kernel, ctx: CompileContext) -> KernelArtifact:
     args = cuda_text.Args(op.node, PREFIX)
     macros = _macros(op, args, _emit_cuda)
     helpers = "\n".join((*macros, kernel.helpers))
-    made = cuda_text.kernel(args, _body(op, kernel, args), ctx, kernel.grid, threads=kernel.threads, helpers=helpers)
+    made = cuda_text.kernel(
+        args, _body(op, kernel, args), ctx, kernel.grid, threads=kernel.threads, helpers=helpers
+    )
     launch = dataclasses.replace(made.launches[0], shared_bytes=kernel.shared)
     return dataclasses.replace(made, launches=(launch,), workspace=kernel.scratch)
 
@@ -67,7 +75,9 @@ def _body(op: Operation, kernel: Kernel, args: c_text.Args) -> list[str]:
 
 
 def _nothing_to_do(op: Operation, args: c_text.Args) -> list[str]:
-    """Leave before the author's text where the result may have no element: he need not think of sizes of 0 there."""
+    """Leave before the author's text where the result may have no element: he need not think of
+    sizes of 0 there.
+    """
     total: Dim = 0
     for v in op.node.outputs:
         total = total + v.spec.numel
@@ -75,31 +85,51 @@ def _nothing_to_do(op: Operation, args: c_text.Args) -> list[str]:
 
 
 def _scratch(kernel: Kernel, args: c_text.Args) -> list[str]:
-    """The workspace under its name, where there is one or the text speaks of it: of no elements it has no bytes."""
+    """The workspace under its name, where there is one or the text speaks of it: of no elements it
+    has no bytes.
+    """
     if kernel.scratch != 0:
         return [f"float* const scratch = {args.workspace()};"]
-    return ["float* const scratch = 0;"] if re.search(r"\bscratch\b", f"{kernel.helpers} {kernel.body}") else []
+    return (
+        ["float* const scratch = 0;"]
+        if re.search(r"\bscratch\b", f"{kernel.helpers} {kernel.body}")
+        else []
+    )
 
 
 def _inputs(op: Operation, kernel: Kernel, args: c_text.Args) -> list[str]:
-    """The author's names of those inputs that the text speaks of: others need not be there in their raw form."""
+    """The author's names of those inputs that the text speaks of: others need not be there in their
+    raw form.
+    """
     words = set(re.findall(r"\b(?:in|TX_IN)(\d+)\b", f"{kernel.helpers} {kernel.body}"))
     used = [i for i, number in enumerate(op.ids) if number >= 0 and str(i) in words]
-    return [f"const {c_text.ctype(op.inputs[i].dtype)}* const in{i} = {args.input(op.ids[i])};" for i in used]
+    return [
+        f"const {c_text.ctype(op.inputs[i].dtype)}* const in{i} = {args.input(op.ids[i])};"
+        for i in used
+    ]
 
 
 def _macros(op: Operation, args: c_text.Args, emit: Emit) -> list[str]:
-    """``TX_INi(i)`` for each input, ``TX_STORE(i, value)`` for the result, ``TX_STOREj`` where there are several."""
-    reads = [_macro(f"TX_IN{i}(tx_i)", [f"({element(s.dtype, f'in{i}[tx_i]')})"])
-             for i, s in enumerate(op.inputs) if s is not None]  # fmt: skip
+    """``TX_INi(i)`` for each input, ``TX_STORE(i, value)`` for the result, ``TX_STOREj`` where
+    there are several.
+    """
+    reads = [
+        _macro(f"TX_IN{i}(tx_i)", [f"({element(s.dtype, f'in{i}[tx_i]')})"])
+        for i, s in enumerate(op.inputs)
+        if s is not None
+    ]
     epi = None if op.node.anchor is None else epilogue(op.node, vector=False)
     if len(op.outputs) > 1 or not isinstance(epi, Epilogue):
-        plain = [_store(j, [f"{args.output(j)}[tx_at] = {stored(s.dtype, 'tx_v')};"], s.dtype)
-                 for j, s in enumerate(op.outputs)]  # fmt: skip
+        plain = [
+            _store(j, [f"{args.output(j)}[tx_at] = {stored(s.dtype, 'tx_v')};"], s.dtype)
+            for j, s in enumerate(op.outputs)
+        ]
         return [*reads, *plain]
     code = emit(epi, lambda o: element(o.dtype, f"{args.input(o.index)}[{_place(o, epi, args)}]"))
-    puts = [f"{args.output(j)}[tx_at] = {stored(t, r)};"
-            for j, (r, t) in enumerate(zip(code.results, code.dtypes, strict=True))]  # fmt: skip
+    puts = [
+        f"{args.output(j)}[tx_at] = {stored(t, r)};"
+        for j, (r, t) in enumerate(zip(code.results, code.dtypes, strict=True))
+    ]
     return [*reads, _store(0, [*code.statements, *puts], op.output.dtype)]
 
 
@@ -125,7 +155,10 @@ def _emit_c(epi: Epilogue, place: Callable[[Operand], str]) -> Code:
 
 
 def _emit_cuda(epi: Epilogue, place: Callable[[Operand], str]) -> Code:
-    heads = [f"const {cuda_text.number_type(o.dtype)} tx_o{v} = {place(o)};" for v, o in epi.operands.items()]
+    heads = [
+        f"const {cuda_text.number_type(o.dtype)} tx_o{v} = {place(o)};"
+        for v, o in epi.operands.items()
+    ]
     leaves = dict.fromkeys(epi.accumulators, "tx_v") | {v: f"tx_o{v}" for v in epi.operands}
     code = cuda_scalar.emit(epi.results, leaves, epi.dtypes, "tx_e")
     return Code((*heads, *code.statements), code.results, code.dtypes)

@@ -17,7 +17,9 @@ from tactix.words.host_memory import check_array_fits
 
 
 class NumpyLauncher(Launcher):
-    """Steps whose ``params`` are ``region.encode(layer, attrs)``. Absent inputs are written as a fused body's -1."""
+    """Steps whose ``params`` are ``region.encode(layer, attrs)``. Absent inputs are written as a
+    fused body's -1.
+    """
 
     key = "tactix.numpy@1"
     device = "cpu"
@@ -40,7 +42,9 @@ class NumpyLauncher(Launcher):
 
 
 def owned(result: Any, dtype: DType | None = None) -> Any:
-    """A contiguous array; a copy if it looks at other memory, which may be gone before the result is. In lists, too."""
+    """A contiguous array; a copy if it looks at other memory, which may be gone before the result
+    is. In lists, too.
+    """
     import numpy as np
 
     if isinstance(result, (list, tuple)):
@@ -95,7 +99,9 @@ class Slot:
 
     def bind(self, env: Env, address: int) -> None:
         self.shape = self.operand.spec.at(dict(env))
-        self.storage = evaluate_shape(self.operand.format.storage_shape(self.operand.spec.shape), env)
+        self.storage = evaluate_shape(
+            self.operand.format.storage_shape(self.operand.spec.shape), env
+        )
         self.place(address)
 
     def place(self, address: int) -> None:
@@ -119,7 +125,9 @@ class Slot:
     def write(self, result: Any) -> None:
         """Store a linear array. Raises ValueError if it is not what the step declares."""
         if result.shape != self.shape or result.dtype != self.dtype:
-            raise ValueError(f"the layer gave {result.dtype}{result.shape}, declared is {self.dtype}{self.shape}")
+            raise ValueError(
+                f"the layer gave {result.dtype}{result.shape}, declared is {self.dtype}{self.shape}"
+            )
         self.array[...] = self.operand.format.pack(result)
 
 
@@ -146,7 +154,9 @@ class NumpyStep:
         import numpy as np
 
         try:
-            found = _computed(self.name, self.layer, self._resolved, [s.read() for s in self.inputs])
+            found = _computed(
+                self.name, self.layer, self._resolved, [s.read() for s in self.inputs]
+            )
             for s, r in zip(self.outputs, found, strict=True):
                 s.write(np.asarray(r))
         except ExecutionError:

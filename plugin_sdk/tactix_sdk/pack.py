@@ -1,4 +1,6 @@
-"""Packs as they go into plans: from a wheel or an installed distribution, checked for what could not be embedded."""
+"""Packs as they go into plans: from a wheel or an installed distribution, checked for what could
+not be embedded.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ AT_HAND = frozenset({"tactix", "tactix-lean", "numpy", "cuda-python", "cuda-bind
 
 @dataclass(frozen=True)
 class Pack:
-    """A distribution with plugins. ``files``: its code by path. ``requires``: names of what it needs."""
+    """A distribution with plugins. ``files``: its code by path. ``requires``: names of what it
+    needs.
+    """
 
     dist: str
     version: str
@@ -36,15 +40,26 @@ class Pack:
         return f"{self.dist} {self.version}"
 
     def check(self, beside: Iterable[str]) -> None:
-        """Raises ConfigError for what cannot be imported from a plan. ``beside``: other packs in it."""
+        """Raises ConfigError for what cannot be imported from a plan. ``beside``: other packs in
+        it.
+        """
         if not self.entry_points:
-            raise ConfigError("it has no plugin to embed", who=self.title, why=f"no entry point in {GROUP}")
+            raise ConfigError(
+                "it has no plugin to embed", who=self.title, why=f"no entry point in {GROUP}"
+            )
         if native := [path for path in self.files if path.endswith(NATIVE) or ".so." in path]:
             why = f"{native[0]} is machine code, which cannot be imported from a plan"
-            raise ConfigError("it cannot be embedded", who=self.title, why=why, do="Have it installed where plans run")
+            raise ConfigError(
+                "it cannot be embedded",
+                who=self.title,
+                why=why,
+                do="Have it installed where plans run",
+            )
         if needs := sorted(self.requires - AT_HAND - {normal(name) for name in beside}):
             why = f"it needs {', '.join(needs)}, which may not be there where the plan runs"
-            raise ConfigError("it cannot be embedded", who=self.title, why=why, do="Have both installed there")
+            raise ConfigError(
+                "it cannot be embedded", who=self.title, why=why, do="Have both installed there"
+            )
         for path, text in self.files.items():
             if path.endswith(".py"):
                 self._check_imports(path, text)
@@ -52,7 +67,9 @@ class Pack:
     def _check_imports(self, path: str, text: bytes) -> None:
         """Its own modules are found by import statements alone."""
         tops = {p.partition("/")[0].removesuffix(".py") for p in self.files}
-        for call in (n for n in ast.walk(ast.parse(text, path)) if isinstance(n, ast.Call) and n.args):
+        for call in (
+            n for n in ast.walk(ast.parse(text, path)) if isinstance(n, ast.Call) and n.args
+        ):
             first = call.args[0].value if isinstance(call.args[0], ast.Constant) else None
             called = ast.unparse(call.func).endswith("import_module")
             if called and isinstance(first, str) and first.partition(".")[0] in tops:
@@ -89,9 +106,15 @@ def _installed(name: str) -> Pack:
         raise ConfigError(f"no distribution {name!r} is installed", do=do) from None
     module = next((ep.value for ep in dist.entry_points if ep.group == GROUP), "")
     try:
-        files = {path: place.read_bytes() for path, place in installed_files(dist, module)} if module else {}
+        files = (
+            {path: place.read_bytes() for path, place in installed_files(dist, module)}
+            if module
+            else {}
+        )
     except OSError as e:
-        raise ConfigError("cannot read the distribution", who=name, why=str(e), do="Install it again") from None
+        raise ConfigError(
+            "cannot read the distribution", who=name, why=str(e), do="Install it again"
+        ) from None
     return _pack(dist, files)
 
 
@@ -99,4 +122,6 @@ def _pack(dist: Any, files: Mapping[str, bytes]) -> Pack:
     points = tuple(sorted((ep.name, ep.value) for ep in dist.entry_points if ep.group == GROUP))
     needs = [text for text in dist.requires or () if not re.search(r";.*\bextra\s*==", text)]
     names = [found[0] for text in needs if (found := re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", text))]
-    return Pack(str(dist.metadata["Name"]), str(dist.version), files, points, frozenset(map(normal, names)))
+    return Pack(
+        str(dist.metadata["Name"]), str(dist.version), files, points, frozenset(map(normal, names))
+    )

@@ -8,7 +8,15 @@ from pathlib import Path
 
 from tactix.words.errors import ConfigError, TactixError
 
-PIP = ("-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--quiet")
+PIP = (
+    "-m",
+    "pip",
+    "wheel",
+    "--no-deps",
+    "--no-build-isolation",
+    "--disable-pip-version-check",
+    "--quiet",
+)
 
 
 def make(folder: Path, out: Path) -> Path:
@@ -17,11 +25,17 @@ def make(folder: Path, out: Path) -> Path:
     before = {p: p.stat().st_mtime_ns for p in out.glob("*.whl")}
     place = str(folder.resolve())  # a bare name pip would look up in an index
     done = subprocess.run(
-        [sys.executable, *PIP, "--wheel-dir", str(out), place], capture_output=True, text=True, check=False
+        [sys.executable, *PIP, "--wheel-dir", str(out), place],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     made = [p for p in out.glob("*.whl") if before.get(p) != p.stat().st_mtime_ns]
     if done.returncode or not made:
-        raise ConfigError(f"no wheel could be made of {folder}", why=done.stderr.strip()[-2000:] or "pip made none")
+        raise ConfigError(
+            f"no wheel could be made of {folder}",
+            why=done.stderr.strip()[-2000:] or "pip made none",
+        )
     return made[0]
 
 

@@ -1,4 +1,5 @@
-"""For launchers whose steps are calls from Python: of a library through ctypes, or of anything over arrays.
+"""For launchers whose steps are calls from Python: of a library through ctypes, or of anything over
+arrays.
 
 class AcmeLauncher(Launcher):
     key = "acme.product@1"

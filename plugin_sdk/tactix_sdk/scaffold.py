@@ -1,4 +1,6 @@
-"""``tactix-sdk new``: a package with a layer, a rule or a tactic, which installs and passes ``tactix-sdk check``."""
+"""``tactix-sdk new``: a package with a layer, a rule or a tactic, which installs and passes
+``tactix-sdk check``.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +20,27 @@ OWN_LAYER = ("c", "cuda", "numpy")
 
 
 def create(
-    name: str, folder: Path, *, layer: bool = False, rule: bool = False, tactic: str = "", namespace: str = ""
+    name: str,
+    folder: Path,
+    *,
+    layer: bool = False,
+    rule: bool = False,
+    tactic: str = "",
+    namespace: str = "",
 ) -> Path:
-    """Write the package ``name`` (as ``acme-swish``) into a new folder of that name in ``folder``, and give its path.
+    """Write the package ``name`` (as ``acme-swish``) into a new folder of that name in ``folder``,
+    and give its path.
 
-    ``namespace``: of its keys; by default the name with _ for -, as two packs cannot share one. Raises InvalidArgument,
-    ConfigError, OSError.
+    ``namespace``: of its keys; by default the name with _ for -, as two packs cannot share one.
+    Raises InvalidArgument, ConfigError, OSError.
     """
     facts = _facts(name, layer, rule, tactic, namespace)
     _check_free(name, facts["module"])
     root = folder / name
     if root.exists():
-        raise InvalidArgument(f"{root} exists", do="Choose another name, or another folder with --path")
+        raise InvalidArgument(
+            f"{root} exists", do="Choose another name, or another folder with --path"
+        )
     texts = {place: _render(template, facts) for template, place in _files(facts).items()}
     package = root / facts["module"]
     package.mkdir(parents=True)
@@ -43,34 +54,55 @@ def create(
 def _facts(name: str, layer: bool, rule: bool, tactic: str, namespace: str) -> dict[str, Any]:
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise InvalidArgument(
-            f"no name for a package: {name!r}", do="Give words of a-z and 0-9 joined by -: acme-swish"
+            f"no name for a package: {name!r}",
+            do="Give words of a-z and 0-9 joined by -: acme-swish",
         )
     if tactic and tactic not in TACTICS:
-        raise InvalidArgument(f"no kind of tactic {tactic!r}", do=f"There are: {', '.join(TACTICS)}")
+        raise InvalidArgument(
+            f"no kind of tactic {tactic!r}", do=f"There are: {', '.join(TACTICS)}"
+        )
     if not (layer or rule or tactic):
-        raise InvalidArgument("the pack would be empty", do="Ask for some of --layer, --rule, --tactic KIND")
+        raise InvalidArgument(
+            "the pack would be empty", do="Ask for some of --layer, --rule, --tactic KIND"
+        )
     words = name.split("-")
     own = namespace or "_".join(words)
     if not re.fullmatch(r"[a-z][a-z0-9_]*", own) or own == "tactix":
-        raise InvalidArgument(f"no namespace: {own!r}", do="Give a word of a-z, 0-9 and _, but not tactix")
+        raise InvalidArgument(
+            f"no namespace: {own!r}", do="Give a word of a-z, 0-9 and _, but not tactix"
+        )
     last, for_own = words[-1], layer and tactic in OWN_LAYER
     symbol = last if last[0].isalpha() else f"op{last}"
     return {
-        "dist": name, "module": "_".join(words), "namespace": own, "name": symbol,
-        "title": last.capitalize(), "layer": layer, "rule": rule, "tactic": tactic, "language": TACTICS.get(tactic, ""),
-        "rule_name": f"{last}_of_sigmoid" if layer else "relu_once", "own": for_own,
-        "foreign": rule or bool(tactic and not for_own), "tactic_name": symbol if for_own else "matmul",
-        "rule_variable": f"{last}_of_sigmoid" if layer else "once", "build": True,
+        "dist": name,
+        "module": "_".join(words),
+        "namespace": own,
+        "name": symbol,
+        "title": last.capitalize(),
+        "layer": layer,
+        "rule": rule,
+        "tactic": tactic,
+        "language": TACTICS.get(tactic, ""),
+        "rule_name": f"{last}_of_sigmoid" if layer else "relu_once",
+        "own": for_own,
+        "foreign": rule or bool(tactic and not for_own),
+        "tactic_name": symbol if for_own else "matmul",
+        "rule_variable": f"{last}_of_sigmoid" if layer else "once",
+        "build": True,
         "runtime": layer or tactic == "numpy",
-    }  # fmt: skip
+    }
 
 
 def _check_free(name: str, module: str) -> None:
-    """Raises InvalidArgument for a package that Python, or another distribution, has under that name."""
+    """Raises InvalidArgument for a package that Python, or another distribution, has under that
+    name.
+    """
     owners = {normal(d) for d in metadata.packages_distributions().get(module, ())} - {normal(name)}
     if keyword.iskeyword(module) or module in sys.stdlib_module_names or owners:
         why = f"{module!r} is {'a module of ' + min(owners) if owners else 'a word or module of Python itself'}"
-        raise InvalidArgument(f"no name for a package: {name!r}", why=why, do="Choose another: acme-swish")
+        raise InvalidArgument(
+            f"no name for a package: {name!r}", why=why, do="Choose another: acme-swish"
+        )
 
 
 def _files(facts: dict[str, Any]) -> dict[str, str]:
@@ -78,7 +110,11 @@ def _files(facts: dict[str, Any]) -> dict[str, str]:
     module = facts["module"]
     out = {"pyproject.toml": "pyproject.toml", "README.md": "README.md", "test_pack.py": "tests/test_pack.py",
            "plugin_build.py": f"{module}/plugin_build.py"}  # fmt: skip
-    asked = {"layers.py": facts["layer"], "rules.py": facts["rule"], "plugin_runtime.py": facts["runtime"]}
+    asked = {
+        "layers.py": facts["layer"],
+        "rules.py": facts["rule"],
+        "plugin_runtime.py": facts["runtime"],
+    }
     out |= {name: f"{module}/{name}" for name, wanted in asked.items() if wanted}
     if facts["tactic"]:
         out[f"tactic_{facts['tactic']}.py"] = f"{module}/tactics.py"
@@ -92,9 +128,18 @@ def _render(template: str, facts: dict[str, Any]) -> str:
     try:
         import jinja2
     except ImportError as e:
-        raise ConfigError("the templates need jinja2", why=str(e), do="pip install 'tactix[sdk]'") from e
-    text = resources.files("tactix_sdk").joinpath("templates", f"{template}.j2").read_text(encoding="utf-8")
+        raise ConfigError(
+            "the templates need jinja2", why=str(e), do="pip install 'tactix[sdk]'"
+        ) from e
+    text = (
+        resources.files("tactix_sdk")
+        .joinpath("templates", f"{template}.j2")
+        .read_text(encoding="utf-8")
+    )
     environment = jinja2.Environment(
-        trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
     )
     return environment.from_string(text).render(facts).strip("\n") + "\n"

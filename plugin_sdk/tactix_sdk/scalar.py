@@ -1,4 +1,6 @@
-"""Every scalar function of pointwise layers, beside Python's operators ``+ - * /`` and ``< <= > >= == !=``."""
+"""Every scalar function of pointwise layers, beside Python's operators ``+ - * /`` and ``< <= > >=
+== !=``.
+"""
 
 from tactix.contracts.expr import (
     Primitive,

@@ -19,12 +19,20 @@ from tactix_sdk.symbolic import propagate
 
 
 class PointwiseLayer(Layer):
-    """A layer that is one scalar expression of its broadcast inputs: it fuses anywhere, on every device."""
+    """A layer that is one scalar expression of its broadcast inputs: it fuses anywhere, on every
+    device.
+    """
 
     def __init__(
-        self, key: str, function: Callable[..., expr.Scalar], attrs: Any = NoAttrs, *, commutative: bool = False,
-        imports: tuple[str, ...] = (), doc: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        key: str,
+        function: Callable[..., expr.Scalar],
+        attrs: Any = NoAttrs,
+        *,
+        commutative: bool = False,
+        imports: tuple[str, ...] = (),
+        doc: str | None = None,
+    ) -> None:
         self.key, self.function, self.Attrs = key, function, attrs
         self.commutative, self.imports, self.__doc__ = commutative, imports, doc
 
@@ -73,22 +81,29 @@ class PointwiseLayer(Layer):
 def pointwise(
     key: str, *, onnx: str | tuple[str, ...] = (), commutative: bool = False
 ) -> Callable[[Callable[..., expr.Scalar]], PointwiseLayer]:
-    """Make a pointwise layer of a function: positional parameters are elements, keyword-only ones attributes.
+    """Make a pointwise layer of a function: positional parameters are elements, keyword-only ones
+    attributes.
 
-    ``@pointwise("acme.Mish@1", onnx="acme::Mish")`` over ``def mish(x): return x * tanh(log1p(exp(x)))``.
-    Raises PluginError for an operator that is not written ``domain::Op``.
+    ``@pointwise("acme.Mish@1", onnx="acme::Mish")`` over ``def mish(x): return x *
+    tanh(log1p(exp(x)))``. Raises PluginError for an operator that is not written ``domain::Op``.
     """
 
     def wrap(function: Callable[..., expr.Scalar]) -> PointwiseLayer:
-        keywords = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        keywords = [
+            p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY
+        ]
         schema, imports = schema_of(key, keywords) if keywords else NoAttrs, imports_of(key, onnx)
-        return PointwiseLayer(key, function, schema, commutative=commutative, imports=imports, doc=function.__doc__)
+        return PointwiseLayer(
+            key, function, schema, commutative=commutative, imports=imports, doc=function.__doc__
+        )
 
     return wrap
 
 
 def imports_of(key: str, onnx: str | Sequence[str]) -> tuple[str, ...]:
-    """A layer's ``imports`` of operators written ``domain::Op``. Raises PluginError for other forms."""
+    """A layer's ``imports`` of operators written ``domain::Op``. Raises PluginError for other
+    forms.
+    """
     ops = (onnx,) if isinstance(onnx, str) else tuple(onnx)
     for op in ops:
         domain, _, name = op.partition("::")
@@ -99,10 +114,14 @@ def imports_of(key: str, onnx: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def schema_of(key: str, parameters: list[inspect.Parameter]) -> Any:
-    """A frozen dataclass of keyword-only parameters. Raises InvalidArgument for one without a default."""
+    """A frozen dataclass of keyword-only parameters. Raises InvalidArgument for one without a
+    default.
+    """
     fields: list[Any] = []
     for p in parameters:
         if p.default is p.empty:
             raise InvalidArgument(f"{key}: attribute {p.name!r} needs a default value")
         fields.append((p.name, type(p.default), dataclasses.field(default=p.default)))
-    return dataclasses.make_dataclass(key.split("@")[0].split(".", 1)[1] + "Attrs", fields, frozen=True)
+    return dataclasses.make_dataclass(
+        key.split("@")[0].split(".", 1)[1] + "Attrs", fields, frozen=True
+    )

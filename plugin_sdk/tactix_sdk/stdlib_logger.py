@@ -8,7 +8,9 @@ _LEVELS = {s: 50 - 10 * s for s in Severity}
 
 
 class StdlibLogger(Logger):
-    """Hands messages to Python's ``logging``, whose levels and handlers decide; VERBOSE becomes DEBUG."""
+    """Hands messages to Python's ``logging``, whose levels and handlers decide; VERBOSE becomes
+    DEBUG.
+    """
 
     def __init__(self, name: str = "tactix", min_severity: Severity = Severity.VERBOSE) -> None:
         import logging

@@ -1,6 +1,8 @@
-"""Scalar expressions over dims instead of numbers: the content of small shape tensors through pointwise layers.
+"""Scalar expressions over dims instead of numbers: the content of small shape tensors through
+pointwise layers.
 
-Elements are dims; truth values are 0 and 1; floats take part while they are whole. None: not decided for all symbols.
+Elements are dims; truth values are 0 and 1; floats take part while they are whole. None: not
+decided for all symbols.
 """
 
 from __future__ import annotations
@@ -22,15 +24,21 @@ LIMIT = 1024
 Element = Dim | None
 
 
-def propagate(s: expr.Scalar, inputs: Sequence[TensorSpec], out: TensorSpec) -> tuple[Dim, ...] | None:
-    """The output's elements in row-major order, if those of all inputs are known and all results can be decided."""
+def propagate(
+    s: expr.Scalar, inputs: Sequence[TensorSpec], out: TensorSpec
+) -> tuple[Dim, ...] | None:
+    """The output's elements in row-major order, if those of all inputs are known and all results
+    can be decided.
+    """
     known = [content(x) for x in inputs]
     if None in known:
         return None
     sizes = [d for d in out.shape if isinstance(d, int)]
     if len(sizes) != out.rank or math.prod(sizes) > LIMIT:
         return None
-    spread = [_spread(v, x.shape, sizes) for v, x in zip(known, inputs, strict=True) if v is not None]
+    spread = [
+        _spread(v, x.shape, sizes) for v, x in zip(known, inputs, strict=True) if v is not None
+    ]
     nodes, types = expr.walk([s]), [x.dtype for x in inputs]
     results = [_element(nodes, values, types) for values in zip(*spread, strict=True)]
     if any(isinstance(r, int) and not -(1 << 63) <= r < 1 << 63 for r in results):
@@ -43,7 +51,12 @@ def content(x: TensorSpec) -> tuple[Dim, ...] | None:
     import numpy as np
 
     found = x.known()
-    if found is None and isinstance(x.const, np.ndarray) and x.dtype.is_float and x.const.size <= LIMIT:
+    if (
+        found is None
+        and isinstance(x.const, np.ndarray)
+        and x.dtype.is_float
+        and x.const.size <= LIMIT
+    ):
         floats = [float(v) for v in x.const.ravel()]
         return tuple(int(v) for v in floats) if all(v.is_integer() for v in floats) else None
     return found
@@ -59,14 +72,18 @@ def _spread(values: Sequence[Dim], shape: Shape, to: Sequence[int]) -> list[Dim]
     return [values[sum(i * k for i, k in zip(index, strides, strict=True))] for index in places]
 
 
-def _element(nodes: Sequence[expr.Scalar], values: Sequence[Dim], types: Sequence[DType]) -> Element:
+def _element(
+    nodes: Sequence[expr.Scalar], values: Sequence[Dim], types: Sequence[DType]
+) -> Element:
     memo: dict[int, Element] = {}
     for n in nodes:
         memo[id(n)] = _node(n, [memo[id(a)] for a in n.args], values, types)
     return memo[id(nodes[-1])]
 
 
-def _node(n: expr.Scalar, args: list[Element], values: Sequence[Dim], types: Sequence[DType]) -> Element:
+def _node(
+    n: expr.Scalar, args: list[Element], values: Sequence[Dim], types: Sequence[DType]
+) -> Element:
     if n.op == "var":
         return values[int(n.value)]
     if n.op == "const":

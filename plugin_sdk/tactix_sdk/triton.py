@@ -1,4 +1,5 @@
-"""Tactics of Triton functions. Triton compiles without a GPU; a plan gets the cubin, and neither Triton nor the pack.
+"""Tactics of Triton functions. Triton compiles without a GPU; a plan gets the cubin, and neither
+Triton nor the pack.
 
     def matmul():                       # imported when it is compiled, so that the pack loads without Triton
         from acme.kernels import matmul
@@ -13,9 +14,9 @@
             constants={"BM": rows}, grid=ceildiv(a.shape[0], rows), warps=4, stages=3,
         )
 
-``arguments`` are pointers, dims, or ``None`` for a pointer that the kernel does not read; ``constants`` are its
-``tl.constexpr``. What is fused behind a layer is not added by itself: the function looks at ``op.node`` and takes it
-(``fused=True``), or such nodes are left to others.
+``arguments`` are pointers, dims, or ``None`` for a pointer that the kernel does not read;
+``constants`` are its ``tl.constexpr``. What is fused behind a layer is not added by itself: the
+function looks at ``op.node`` and takes it (``fused=True``), or such nodes are left to others.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Call:
-    """One launch. ``arguments`` by the kernel's names: an ``Arg``, a dim (``i64``), or None for a null pointer."""
+    """One launch. ``arguments`` by the kernel's names: an ``Arg``, a dim (``i64``), or None for a
+    null pointer.
+    """
 
     arguments: Mapping[str, Arg | Dim | None]
     constants: Mapping[str, Any] = field(default_factory=dict)
@@ -54,7 +57,9 @@ class Call:
 
 @dataclass(frozen=True)
 class Sealed:
-    """A kernel of Triton as the driver takes it: machine code, its name, bytes of shared memory, threads of a block."""
+    """A kernel of Triton as the driver takes it: machine code, its name, bytes of shared memory,
+    threads of a block.
+    """
 
     cubin: bytes
     name: str
@@ -77,9 +82,15 @@ class TritonTactic(AuthoredTactic):
     device = "cuda"
 
     def __init__(
-        self, key: str, implements: str | Sequence[str], author: Callable[..., Any], kernel: Callable[[], Any],
-        knobs: Mapping[str, Sequence[Any]], fused: bool, cost: Callable[..., float | None] | None,
-    ) -> None:  # fmt: skip
+        self,
+        key: str,
+        implements: str | Sequence[str],
+        author: Callable[..., Any],
+        kernel: Callable[[], Any],
+        knobs: Mapping[str, Sequence[Any]],
+        fused: bool,
+        cost: Callable[..., float | None] | None,
+    ) -> None:
         super().__init__(key, implements, author, knobs, LINEAR_ONLY, cost)
         self.kernel, self.fused = kernel, fused
 
@@ -92,7 +103,11 @@ class TritonTactic(AuthoredTactic):
             return next(call for _, call in said if isinstance(call, Reject))
         if why := why_missing():
             return Reject(why)
-        return found if device.has(feature(device)) else Reject(f"Triton's code needs {feature(device)}")
+        return (
+            found
+            if device.has(feature(device))
+            else Reject(f"Triton's code needs {feature(device)}")
+        )
 
     def made(self, node: Node, device: DeviceProperties, variant: Variant) -> Call | Reject:
         """What the author says. Raises PluginError."""
@@ -108,11 +123,18 @@ class TritonTactic(AuthoredTactic):
         kinds = {name: _kind(node, arg) for name, arg in call.arguments.items()}
         capability = ctx.device.facts["capability"]
         constants = tuple(call.constants.items())
-        sealed = compiled(self.kernel, tuple(kinds.items()), constants, call.warps, call.stages, capability)
+        sealed = compiled(
+            self.kernel, tuple(kinds.items()), constants, call.warps, call.stages, capability
+        )
         given = [call.arguments[n] for n in self.kernel().arg_names if n in call.arguments]
         arguments = [a if isinstance(a, Arg) else scalar(0 if a is None else a) for a in given]
-        scratch = (scalar(0), scalar(0))  # Triton's own last two parameters: global and profile scratch, not used
-        launch = Launch((*arguments, *scratch), (call.grid,), (sealed.threads,), shared_bytes=sealed.shared)
+        scratch = (
+            scalar(0),
+            scalar(0),
+        )  # Triton's own last two parameters: global and profile scratch, not used
+        launch = Launch(
+            (*arguments, *scratch), (call.grid,), (sealed.threads,), shared_bytes=sealed.shared
+        )
         code = Binary(sealed.cubin, sealed.name)
         return KernelArtifact(LAUNCHER, (launch,), code, requires=(feature(ctx.device),))
 
@@ -126,17 +148,25 @@ def _kind(node: Node, arg: Arg | Dim | None) -> str:
 
 
 def feature(device: DeviceProperties) -> str:
-    """What a device must have to load the code: Triton compiles for 9.0 and newer with what only that one has."""
+    """What a device must have to load the code: Triton compiles for 9.0 and newer with what only
+    that one has.
+    """
     capability = device.facts["capability"]
     return f"cubin_{capability}{'a' if capability >= 90 else ''}"
 
 
 @functools.lru_cache(1024)
 def compiled(
-    kernel: Callable[[], Any], kinds: tuple[tuple[str, str], ...], constants: tuple[tuple[str, Any], ...], warps: int,
-    stages: int, capability: int,
-) -> Sealed:  # fmt: skip
-    """The kernel for arguments of those types and a compute capability such as 90. Raises CompilerError."""
+    kernel: Callable[[], Any],
+    kinds: tuple[tuple[str, str], ...],
+    constants: tuple[tuple[str, Any], ...],
+    warps: int,
+    stages: int,
+    capability: int,
+) -> Sealed:
+    """The kernel for arguments of those types and a compute capability such as 90. Raises
+    CompilerError.
+    """
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -148,24 +178,35 @@ def compiled(
     try:
         source = ASTSource(function, signature, constexprs=dict(constants), attrs=aligned)
         made = triton.compile(
-            source, target=GPUTarget("cuda", capability, 32), options={"num_warps": warps, "num_stages": stages}
+            source,
+            target=GPUTarget("cuda", capability, 32),
+            options={"num_warps": warps, "num_stages": stages},
         )
     except Exception as e:  # whatever Triton's passes and the assembler raise
-        raise CompilerError("Triton failed", who=f"{function.__name__} {dict(constants)}", why=repr(e)) from e
+        raise CompilerError(
+            "Triton failed", who=f"{function.__name__} {dict(constants)}", why=repr(e)
+        ) from e
     about = made.metadata
     if about.global_scratch_size or about.profile_scratch_size:
-        raise CompilerError("the kernel wants scratch memory, which its tactic does not give", who=function.__name__)
+        raise CompilerError(
+            "the kernel wants scratch memory, which its tactic does not give", who=function.__name__
+        )
     return Sealed(made.asm["cubin"], about.name, int(about.shared), 32 * int(about.num_warps))
 
 
 def triton_tactic(
-    key: str, implements: str | Sequence[str], *, kernel: Callable[[], Any],
-    knobs: Mapping[str, Sequence[Any]] | None = None, fused: bool = False,
+    key: str,
+    implements: str | Sequence[str],
+    *,
+    kernel: Callable[[], Any],
+    knobs: Mapping[str, Sequence[Any]] | None = None,
+    fused: bool = False,
     cost: Callable[..., float | None] | None = None,
-) -> Callable[[Callable[..., Any]], TritonTactic]:  # fmt: skip
+) -> Callable[[Callable[..., Any]], TritonTactic]:
     """A tactic for CUDA of a function ``(op, **knobs)`` that gives a Call or a Reject.
 
-    ``kernel()`` gives the ``triton.jit`` function. ``fused``: it takes what is fused behind the layer, too.
+    ``kernel()`` gives the ``triton.jit`` function. ``fused``: it takes what is fused behind the
+    layer, too.
     ``cost(op, sizes_of_symbols, **knobs)``: seconds, where the builder does not measure.
     """
     return lambda author: TritonTactic(key, implements, author, kernel, knobs or {}, fused, cost)

@@ -1,4 +1,6 @@
-"""Host memory by anonymous mapping: zeros at first, huge pages for large pieces, given back to the system at once."""
+"""Host memory by anonymous mapping: zeros at first, huge pages for large pieces, given back to the
+system at once.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from tactix.words.errors import AllocationError, InvalidArgument
 from tactix.words.host_memory import check_fits
 
 HUGE_PAGE = 2 << 20
-_PRIVATE: dict[str, Any] = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+_PRIVATE: dict[str, Any] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+)
 """A mapping that is shared, as is the default, gets no huge pages."""
 
 
@@ -24,12 +28,18 @@ class ArenaAllocator:
 
     def __init__(self) -> None:
         self._pieces: dict[int, mmap.mmap] = {}
-        self._lock = threading.RLock()  # the garbage collector may give pieces back while one is allocated
+        self._lock = (
+            threading.RLock()
+        )  # the garbage collector may give pieces back while one is allocated
 
     def allocate(self, size: int, alignment: int = 64, stream: int = 0) -> int:
-        """Address of ``size`` zero bytes. Raises AllocationError; InvalidArgument for a bad alignment."""
+        """Address of ``size`` zero bytes. Raises AllocationError; InvalidArgument for a bad
+        alignment.
+        """
         if alignment < 1 or alignment & (alignment - 1) or size < 0:
-            raise InvalidArgument(f"{size} bytes at a multiple of {alignment}", do="Alignment is a power of two")
+            raise InvalidArgument(
+                f"{size} bytes at a multiple of {alignment}", do="Alignment is a power of two"
+            )
         if size >= HUGE_PAGE:
             alignment = max(alignment, HUGE_PAGE)
         slack = alignment if alignment > mmap.PAGESIZE else 0
@@ -48,7 +58,9 @@ class ArenaAllocator:
         return address
 
     def deallocate(self, address: int, stream: int = 0) -> None:
-        """Unmap a piece. Raises InvalidArgument for an address that was not allocated, or is given back twice."""
+        """Unmap a piece. Raises InvalidArgument for an address that was not allocated, or is given
+        back twice.
+        """
         with self._lock:
             piece = self._pieces.pop(address, None)
         if piece is None:

@@ -1,14 +1,15 @@
 """The C compiler: kernel texts to one shared object, by whatever C compiler is there.
 
-Found in this order: ``$CC``, ``cc``, ``gcc``, ``clang``, ``python -m ziglang cc``; for a device of another architecture
-``<architecture>-linux-gnu-gcc``, else ziglang, unless ``$CC`` is set. Objects are compiled side by side and linked with
-the executor; they are cached by content under the user's cache folder (``TACTIX_CACHE_DIR`` sets another one); equal
-sources give equal bytes. With GCC every kernel is a translation unit of its own, so that builds share objects kernel by
-kernel, and preludes are precompiled. Other compilers would read them anew for each kernel: they get a few units, the
+Found in this order: ``$CC``, ``cc``, ``gcc``, ``clang``, ``python -m ziglang cc``; for a device of
+another architecture ``<architecture>-linux-gnu-gcc``, else ziglang, unless ``$CC`` is set. Objects
+are compiled side by side and linked with the executor; they are cached by content under the user's
+cache folder (``TACTIX_CACHE_DIR`` sets another one); equal sources give equal bytes. With GCC every
+kernel is a translation unit of its own, so that builds share objects kernel by kernel, and preludes
+are precompiled. Other compilers would read them anew for each kernel: they get a few units, the
 same number on every machine, as the bytes depend on it.
 
-In a translation unit every kernel has its own ``TX_ENTRY`` (``k_`` and 16 digits of its digest) and ``TX_NAME(x)``
-(that name, ``_``, ``x``); preludes stand in front, each once.
+In a translation unit every kernel has its own ``TX_ENTRY`` (``k_`` and 16 digits of its digest) and
+``TX_NAME(x)`` (that name, ``_``, ``x``); preludes stand in front, each once.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ FLAGS = (
 LINK_FLAGS = ("-shared", "-s", "-pthread", "-lm")
 _UNITS = 8
 _SHARED_BY = 4
-"""Units that must begin alike before a header is precompiled for them: it costs about as much as reading it twice."""
+"""Units that must begin alike before a header is precompiled for them: it costs about as much as
+reading it twice.
+"""
 
 
 def compilers() -> list[Compiler]:
@@ -58,7 +61,8 @@ Head = tuple[tuple[str, ...], str]
 
 @dataclass(frozen=True)
 class Unit:
-    """A translation unit: its text, the options that its sources ask for, and the preludes that it begins with.
+    """A translation unit: its text, the options that its sources ask for, and the preludes that it
+    begins with.
 
     ``sources``: their digests.
     """
@@ -73,7 +77,8 @@ class Unit:
 
 
 class CCompiler(Compiler):
-    """``command``: the compiler to call, else the first found. ``timeout``: seconds for one process.
+    """``command``: the compiler to call, else the first found. ``timeout``: seconds for one
+    process.
 
     ``cancel()`` from another thread stops a running ``compile`` with BuildCancelled.
     """
@@ -109,7 +114,9 @@ class CCompiler(Compiler):
         self._cancelled.clear()
 
     def compile(self, sources: Sequence[Source], device: DeviceProperties) -> list[Binary]:
-        """Binaries with one common blob, symbols ``k_...``. Raises CompilerError, ToolchainError, BuildCancelled."""
+        """Binaries with one common blob, symbols ``k_...``. Raises CompilerError, ToolchainError,
+        BuildCancelled.
+        """
         arch = foreign(device)
         if arch and not self._command and "CC" not in os.environ:
             return self._cross(arch).compile(sources, device)
@@ -130,7 +137,10 @@ class CCompiler(Compiler):
         """The one for another architecture. Raises ToolchainError."""
         command = cross_compiler(arch)
         if not command:
-            why, do = f"no C compiler for {arch} was found", "`pip install tactix[compiler]` installs one"
+            why, do = (
+                f"no C compiler for {arch} was found",
+                "`pip install tactix[compiler]` installs one",
+            )
             raise ToolchainError("kernels cannot be compiled", who=self.key, why=why, do=do)
         other = CCompiler(command, self.timeout)
         other._cancelled, other.stopped = self._cancelled, self.stopped
@@ -156,16 +166,27 @@ class CCompiler(Compiler):
             object_cache.put(name, whole)
         return whole
 
-    def _compile_units(self, units: Sequence[Unit], keys: Sequence[str], flags: Sequence[str], folder: str) -> None:
+    def _compile_units(
+        self, units: Sequence[Unit], keys: Sequence[str], flags: Sequence[str], folder: str
+    ) -> None:
         """Objects ``u0.o``, ``u1.o``... in the folder, from the cache or made anew."""
-        missing = [i for i, key in enumerate(keys) if not _taken(f"{key}.o", Path(folder, f"u{i}.o"))]
+        missing = [
+            i for i, key in enumerate(keys) if not _taken(f"{key}.o", Path(folder, f"u{i}.o"))
+        ]
         heads = self._heads([units[i] for i in missing], flags, folder) if self._precompiles else {}
         commands = []
         for i in missing:
             u = units[i]
             head = heads.get((u.flags, u.head))
-            Path(folder, f"u{i}.c").write_text(u.text.removeprefix(u.head) if head else u.text, encoding="utf-8")
-            own = [*flags, *u.flags, f"-ffile-prefix-map={folder}=.", f"-frandom-seed={keys[i][:16]}"]
+            Path(folder, f"u{i}.c").write_text(
+                u.text.removeprefix(u.head) if head else u.text, encoding="utf-8"
+            )
+            own = [
+                *flags,
+                *u.flags,
+                f"-ffile-prefix-map={folder}=.",
+                f"-frandom-seed={keys[i][:16]}",
+            ]
             own += ["-include", head] if head else []
             commands.append([*self.command, *own, "-c", f"u{i}.c", "-o", f"u{i}.o"])
         outcomes = run_all(commands, folder, self.timeout, self._cancelled, stopped=self.stopped)
@@ -182,9 +203,11 @@ class CCompiler(Compiler):
             raise first
 
     def _heads(self, units: Sequence[Unit], flags: Sequence[str], folder: str) -> dict[Head, str]:
-        """Headers in ``folder``, by options and text, that are precompiled for units that begin with them.
+        """Headers in ``folder``, by options and text, that are precompiled for units that begin
+        with them.
 
-        Only what is in the cache or pays for itself. Units that cannot use the precompiled form read the header itself.
+        Only what is in the cache or pays for itself. Units that cannot use the precompiled form
+        read the header itself.
         """
         base = "\0".join((self.identity(), *self.command, *flags))
         counts = Counter((u.flags, u.head) for u in units if u.head)
@@ -196,7 +219,9 @@ class CCompiler(Compiler):
         commands = []
         for k in used:
             Path(folder, names[k]).write_text(k[1], encoding="utf-8")
-            commands += [[*self.command, *flags, *k[0], "-x", "c-header", names[k]]] if k in made else []
+            commands += (
+                [[*self.command, *flags, *k[0], "-x", "c-header", names[k]]] if k in made else []
+            )
         outcomes = run_all(commands, folder, self.timeout, self._cancelled, stopped=self.stopped)
         for k, outcome in zip(made, outcomes, strict=True):
             if outcome.code == 0:
@@ -204,7 +229,11 @@ class CCompiler(Compiler):
         return {k: names[k] for k in used}
 
     def _link(self, objects: Sequence[str], folder: str) -> bytes:
-        platform_flags = () if sys.platform in ("darwin", "win32") else ("-Wl,--build-id=none", "-Wl,-z,noexecstack")
+        platform_flags = (
+            ()
+            if sys.platform in ("darwin", "win32")
+            else ("-Wl,--build-id=none", "-Wl,-z,noexecstack")
+        )
         command = [*self.command, *objects, *LINK_FLAGS, *platform_flags, "-o", "kernels.so"]
         (outcome,) = run_all([command], folder, self.timeout, self._cancelled, stopped=self.stopped)
         self._check(outcome, "")
@@ -213,7 +242,11 @@ class CCompiler(Compiler):
     def _check(self, outcome: Outcome, text: str) -> None:
         if outcome.code == 0:
             return
-        why = f"no answer within {self.timeout:g} s" if outcome.code is None else first_errors(outcome.output)
+        why = (
+            f"no answer within {self.timeout:g} s"
+            if outcome.code is None
+            else first_errors(outcome.output)
+        )
         where = f"The source was kept as {object_cache.keep_failed(text)}" if text else ""
         raise CompilerError(f"{self.command[0]} failed", who=self.key, why=why, do=where)
 
@@ -233,7 +266,9 @@ def find_compiler() -> tuple[str, ...]:
         try:
             return tuple(shlex.split(named))
         except ValueError as e:
-            raise ConfigError(f"CC is {named!r}", why=str(e), do="Write it as a shell would take it") from None
+            raise ConfigError(
+                f"CC is {named!r}", why=str(e), do="Write it as a shell would take it"
+            ) from None
     for name in ("cc", "gcc", "clang"):
         path = shutil.which(name)
         if path:
@@ -242,11 +277,17 @@ def find_compiler() -> tuple[str, ...]:
 
 
 def cross_compiler(arch: str, libc: str = "gnu") -> tuple[str, ...]:
-    """The words of a C compiler for another architecture (``aarch64``, ``x86_64``) under Linux, or none."""
+    """The words of a C compiler for another architecture (``aarch64``, ``x86_64``) under Linux, or
+    none.
+    """
     path = shutil.which(f"{arch}-linux-gnu-gcc")
     if path:
         return (path,)
-    return (sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-linux-{libc}") if _has_zig() else ()
+    return (
+        (sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-linux-{libc}")
+        if _has_zig()
+        else ()
+    )
 
 
 def _has_zig() -> bool:
@@ -265,7 +306,9 @@ def version(command: tuple[str, ...]) -> str:
 def told(command: tuple[str, ...]) -> str:
     """What the compiler says of itself. Raises CompilerError if it cannot be run."""
     try:
-        return subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+        return subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, timeout=60, check=True
+        ).stdout
     except (OSError, subprocess.SubprocessError) as e:
         raise ToolchainError(
             f"the compiler {' '.join(command) or '(none)'} cannot be run", why=str(e), do="Check CC"
@@ -273,7 +316,9 @@ def told(command: tuple[str, ...]) -> str:
 
 
 def translation_units(sources: Sequence[Source], count: int) -> list[Unit]:
-    """At most ``count`` units for each set of options, of about equal length of text; depends on the sources alone."""
+    """At most ``count`` units for each set of options, of about equal length of text; depends on
+    the sources alone.
+    """
     by_flags: dict[tuple[str, ...], list[Source]] = {}
     for s in sources:
         by_flags.setdefault(s.flags, []).append(s)
@@ -315,7 +360,9 @@ def unit_body(sources: Sequence[Source]) -> str:
 def executor_text() -> str:
     """The source of the executor that is linked into every shared object."""
     folder = resources.files("tactix_cpu.executor")
-    return "\n".join(folder.joinpath(f"{name}.c").read_text(encoding="utf-8") for name in ("threads", "executor"))
+    return "\n".join(
+        folder.joinpath(f"{name}.c").read_text(encoding="utf-8") for name in ("threads", "executor")
+    )
 
 
 @functools.cache

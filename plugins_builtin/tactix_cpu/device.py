@@ -103,7 +103,9 @@ class CpuDevice(Device):
 
     def __init__(self) -> None:
         self._caller = CallerStream()
-        self._streams: weakref.WeakValueDictionary[int, WorkerStream] = weakref.WeakValueDictionary()
+        self._streams: weakref.WeakValueDictionary[int, WorkerStream] = (
+            weakref.WeakValueDictionary()
+        )
 
     @property
     def bench(self) -> type[CpuBench]:
@@ -129,13 +131,17 @@ class CpuDevice(Device):
         return CpuEvent()
 
     def stream_of(self, stream: Any) -> Stream:
-        """The caller's own thread for 0, else a stream or its handle, still referenced. Raises InvalidArgument."""
+        """The caller's own thread for 0, else a stream or its handle, still referenced. Raises
+        InvalidArgument.
+        """
         handle = getattr(stream, "handle", stream)
         if handle == 0:
             return self._caller
         found = self._streams.get(handle)
         if found is None:
-            raise InvalidArgument(f"no stream has handle {handle}", who=self.key, do="Keep the stream referenced")
+            raise InvalidArgument(
+                f"no stream has handle {handle}", who=self.key, do="Keep the stream referenced"
+            )
         return found
 
     def copy_in(self, address: int, array: Any) -> None:
@@ -154,22 +160,30 @@ class CpuDevice(Device):
     def copy_out(self, array: Any, address: int) -> None:
         """``array`` must be contiguous and writable. Raises InvalidArgument."""
         if not (array.flags.c_contiguous and array.flags.writeable):
-            raise InvalidArgument("cannot copy into an array that is read-only or not contiguous", who=self.key)
+            raise InvalidArgument(
+                "cannot copy into an array that is read-only or not contiguous", who=self.key
+            )
         ctypes.memmove(array.__array_interface__["data"][0], address, array.nbytes)
 
-    def link(self, steps: Sequence[Step], launchers: Mapping[str, Launcher], ctx: LinkContext) -> Runnable:
+    def link(
+        self, steps: Sequence[Step], launchers: Mapping[str, Launcher], ctx: LinkContext
+    ) -> Runnable:
         """Consecutive steps of one launcher are its to run as one. Raises ExecutionError."""
         parts: list[Runnable] = []
         for key, group in groupby(steps, key=lambda s: s.artifact.launcher):
             own = list(group)
             if key not in launchers:
-                raise ExecutionError(f"no launcher {key!r}", who=own[0].name, do=f"There are: {', '.join(launchers)}")
+                raise ExecutionError(
+                    f"no launcher {key!r}", who=own[0].name, do=f"There are: {', '.join(launchers)}"
+                )
             parts.append(launchers[key].link(own, ctx))
         return parts[0] if len(parts) == 1 else Segments(parts)
 
 
 def _properties() -> DeviceProperties:
-    """This processor as far as the environment's mask leaves it. Raises ConfigError for one that is none."""
+    """This processor as far as the environment's mask leaves it. Raises ConfigError for one that is
+    none.
+    """
     return _held_back(os.environ.get(MASK, ""))
 
 
@@ -184,14 +198,18 @@ def _held_back(mask: str) -> DeviceProperties:
     left = masked(whole.features, mask)
     if left == whole.features:
         return whole
-    return replace(whole, name=f"{whole.name} ({MASK}={mask})", features=left, vector_bits=vector_bits(left))
+    return replace(
+        whole, name=f"{whole.name} ({MASK}={mask})", features=left, vector_bits=vector_bits(left)
+    )
 
 
 @functools.cache
 def _processor() -> DeviceProperties:
     arch = platform.machine().lower()
     name, flags = _cpuinfo()
-    features = (X86 & flags) | {ARM[f] for f in flags & ARM.keys()} or BASELINE.get(arch, frozenset())
+    features = (X86 & flags) | {ARM[f] for f in flags & ARM.keys()} or BASELINE.get(
+        arch, frozenset()
+    )
     if "amx_tile" in features and not _tiles_allowed():
         features = frozenset(f for f in features if not f.startswith("amx_"))
     caches = _caches()
@@ -203,7 +221,9 @@ def _processor() -> DeviceProperties:
         cores=usable_cores(),
         memory=physical_memory(),
         facts={"arch": arch, "system": platform.system().lower(), **caches},
-        tuned_to={cache: size for cache, size in caches.items() if cache != "l3"},  # of which a guest sees any part
+        tuned_to={
+            cache: size for cache, size in caches.items() if cache != "l3"
+        },  # of which a guest sees any part
     )
 
 
@@ -227,7 +247,9 @@ def _cpuinfo() -> tuple[str, frozenset[str]]:
     for line in CPUINFO.read_text().split("\n") if CPUINFO.exists() else ():
         key, _, value = line.partition(":")
         fields.setdefault(key.strip().lower(), value.strip())
-    return fields.get("model name", ""), frozenset((fields.get("flags") or fields.get("features") or "").split())
+    return fields.get("model name", ""), frozenset(
+        (fields.get("flags") or fields.get("features") or "").split()
+    )
 
 
 def _caches() -> dict[str, int]:
@@ -235,7 +257,9 @@ def _caches() -> dict[str, int]:
     out = {}
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
-            level, kind, size = (index.joinpath(f).read_text().strip() for f in ("level", "type", "size"))
+            level, kind, size = (
+                index.joinpath(f).read_text().strip() for f in ("level", "type", "size")
+            )
             if kind != "Instruction":
                 out["l1d" if level == "1" else f"l{level}"] = int(size.rstrip("K")) * 1024
         except (OSError, ValueError):

@@ -8,10 +8,25 @@ V2 = frozenset({"sse2", "pni", "ssse3", "sse4_1", "sse4_2", "popcnt", "cx16", "l
 V3 = V2 | {"avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "abm", "movbe"}
 V4 = V3 | {"avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl"}
 
-X86 = V4 | frozenset({
-    "avx512ifma", "avx512vbmi", "avx512_vbmi2", "avx512_vnni", "avx512_bitalg", "avx512_vpopcntdq", "avx512_bf16",
-    "avx512_fp16", "avx_vnni", "avx_vnni_int8", "avx_ne_convert", "amx_tile", "amx_int8", "amx_bf16", "amx_fp16",
-})  # fmt: skip
+X86 = V4 | frozenset(
+    {
+        "avx512ifma",
+        "avx512vbmi",
+        "avx512_vbmi2",
+        "avx512_vnni",
+        "avx512_bitalg",
+        "avx512_vpopcntdq",
+        "avx512_bf16",
+        "avx512_fp16",
+        "avx_vnni",
+        "avx_vnni_int8",
+        "avx_ne_convert",
+        "amx_tile",
+        "amx_int8",
+        "amx_bf16",
+        "amx_fp16",
+    }
+)
 """Flags of /proc/cpuinfo that code generators ask for, under Linux's own names."""
 
 ARM = {
@@ -28,8 +43,10 @@ LEVELS: dict[str, tuple[str, int, frozenset[str]]] = {
     "x86-64-v2": ("x86_64", 128, V2), "x86-64-v3": ("x86_64", 256, V3), "x86-64-v4": ("x86_64", 512, V4),
     "armv8": ("aarch64", 128, frozenset({"neon"})),
 }  # fmt: skip
-"""Architecture, vector bits and features of the levels that plans are built for: those of the System V ABI for x86-64,
-under Linux's names (``pni`` is SSE3, ``abm`` LZCNT), and what every 64-bit ARM processor has."""
+"""Architecture, vector bits and features of the levels that plans are built for: those of the
+System V ABI for x86-64, under Linux's names (``pni`` is SSE3, ``abm`` LZCNT), and what every 64-bit
+ARM processor has.
+"""
 
 MASK = "TACTIX_CPU_FEATURES"
 """The environment variable that holds this processor back: ``tactix_cpu/mask.py`` says how."""

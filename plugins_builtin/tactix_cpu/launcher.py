@@ -1,8 +1,10 @@
-"""Runs machine code: shared objects in memory, one flat table of arguments, one native call for all steps.
+"""Runs machine code: shared objects in memory, one flat table of arguments, one native call for all
+steps.
 
-A library is loaded once per process and content, and unloaded when nothing has kernels of it any more. The executor
-(executor/executor.c) is part of every library; the first one with the right ABI runs them all, so that the process
-has one pool of worker threads. These threads never end, so the executor's library stays.
+A library is loaded once per process and content, and unloaded when nothing has kernels of it any
+more. The executor (executor/executor.c) is part of every library; the first one with the right ABI
+runs them all, so that the process has one pool of worker threads. These threads never end, so the
+executor's library stays.
 """
 
 from __future__ import annotations
@@ -29,12 +31,16 @@ from tactix.words.errors import ExecutionError, out_of_range
 ABI = 4
 
 TRIALS = 16
-"""First runs at a shape that are timed on one thread, then shared out, then in turns, to see which launches are worth
-waking other threads for; with TACTIX_ALWAYS_PARALLEL=1 there are none, and all are shared out, for tests."""
+"""First runs at a shape that are timed on one thread, then shared out, then in turns, to see which
+launches are worth waking other threads for; with TACTIX_ALWAYS_PARALLEL=1 there are none, and all
+are shared out, for tests.
+"""
 TABLE_WORDS, GIVEN_WORDS = 18, 7
 """Of txe_table, 8 bytes each, and those of them that the launcher gives."""
 NEAR, REMEMBERED = 2, 8
-"""Shapes are near if no size is more than so many times that of the other; so many last ones are remembered."""
+"""Shapes are near if no size is more than so many times that of the other; so many last ones are
+remembered.
+"""
 
 PYTHON = ("PyCapsule_GetPointer", "PyEval_SaveThread", "PyEval_RestoreThread", "PyBool_FromLong")
 """What tx_call uses of the interpreter, in the order of txe_python."""
@@ -60,7 +66,9 @@ class Library:
             raise ExecutionError("machine code cannot be loaded", why=str(e)) from None
         if self.abi != ABI:
             raise ExecutionError(
-                f"machine code with ABI {self.abi}", why=f"this launcher knows {ABI}", do="Build again"
+                f"machine code with ABI {self.abi}",
+                why=f"this launcher knows {ABI}",
+                do="Build again",
             )
         self._addresses: dict[str, int] = {}
 
@@ -76,8 +84,8 @@ class Library:
 
 
 class Executor:
-    """The entries of a library that run tables of any. It is never unloaded: threads of its pool wait in its code, and
-    Python may call its functions.
+    """The entries of a library that run tables of any. It is never unloaded: threads of its pool
+    wait in its code, and Python may call its functions.
 
     Raises ExecutionError.
     """
@@ -94,7 +102,9 @@ class Executor:
         self.run = self._entry("tx_run", ctypes.c_void_p)
         self.start = self._entry("tx_start", ctypes.c_void_p, ctypes.c_int64)
         # plans of earlier versions have none
-        self.move = self._entry("tx_move", ctypes.c_void_p) if hasattr(self.handle, "tx_move") else None
+        self.move = (
+            self._entry("tx_move", ctypes.c_void_p) if hasattr(self.handle, "tx_move") else None
+        )
         self.repeat = self._entry("tx_repeat", ctypes.c_void_p, ctypes.c_int64)
         self.set_threads = self._entry("tx_set_threads", ctypes.c_int)
         self._method = self._builtin(library)
@@ -108,14 +118,19 @@ class Executor:
         """tx_call as a method of Python; None in another interpreter than CPython."""
         if sys.implementation.name != "cpython":
             return None
-        found = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in PYTHON]
+        found = [
+            ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+            for name in PYTHON
+        ]
         functions: Any = (ctypes.c_size_t * len(PYTHON)).in_dll(self.handle, "tx_python")
         functions[:] = found
         no_arguments = 4  # METH_NOARGS
         return _Method(b"run", library.address("tx_call"), no_arguments, None)
 
     def runner(self, table: int) -> Callable[..., Any]:
-        """Runs the table at that address: a builtin function, else, several times as slow to call, by ctypes."""
+        """Runs the table at that address: a builtin function, else, several times as slow to call,
+        by ctypes.
+        """
         if self._method is None:
             return functools.partial(self.run, ctypes.c_void_p(table))
         return _new_function(ctypes.byref(self._method), _new_capsule(table, None, None), None)  # type: ignore[no-any-return]
@@ -129,7 +144,9 @@ def _interpreter(name: str, *types: Any) -> Any:
     return function
 
 
-_new_function = _interpreter("PyCFunction_NewEx", ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+_new_function = _interpreter(
+    "PyCFunction_NewEx", ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
+)
 _new_capsule = _interpreter("PyCapsule_New", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 _executors: dict[int, Executor] = {}
@@ -173,9 +190,10 @@ def _load_memory(content: bytes) -> ctypes.CDLL:
     try:
         with open(fd, "wb", closefd=False) as f:
             f.write(content)
-        # The loader takes a path that it has seen for the same library, and numbers of closed files come again: so
-        # every load spells its path in another way, with "/" and "/." for the bits of the inode's number, which no
-        # other file has as long as the library is there, whichever copy of this module has loaded it.
+        # The loader takes a path that it has seen for the same library, and numbers of closed files
+        # come again: so every load spells its path in another way, with "/" and "/." for the bits
+        # of the inode's number, which no other file has as long as the library is there, whichever
+        # copy of this module has loaded it.
         spelling = "".join("/." if bit == "1" else "/" for bit in f"{os.fstat(fd).st_ino:b}")
         return ctypes.CDLL(f"/proc/self/fd{spelling}/{fd}")
     finally:
@@ -200,7 +218,9 @@ class ElfLauncher(Launcher):
 
 @dataclass(frozen=True)
 class Timed:
-    """A run's state, of timed runs that began at a shape: ``times`` are its rows of txe_table, ``native`` the table."""
+    """A run's state, of timed runs that began at a shape: ``times`` are its rows of txe_table,
+    ``native`` the table.
+    """
 
     env: Env
     threads: int
@@ -215,7 +235,9 @@ class Timed:
 
 
 class Table:
-    """Argument slots of all launches in a row, and what goes into each: what all runs of these steps share."""
+    """Argument slots of all launches in a row, and what goes into each: what all runs of these
+    steps share.
+    """
 
     def __init__(self, steps: Sequence[Step]) -> None:
         import numpy as np
@@ -226,7 +248,9 @@ class Table:
         self.users: dict[int, list[tuple[int, int]]] = {}
         self.executor: Executor | None = None
         self.libraries: list[Library] = []  # which would be unloaded without it
-        self.faults: list[tuple[int, str]] = []  # slot, and the step that a bad index is reported of
+        self.faults: list[
+            tuple[int, str]
+        ] = []  # slot, and the step that a bad index is reported of
         self.timed: deque[Timed] = deque(maxlen=REMEMBERED)
         pointers: list[tuple[int, int, int]] = []  # slot, buffer, index of the offset
         scalars: list[tuple[int, int]] = []  # slot, index of the value
@@ -265,22 +289,29 @@ def _buffer(step: Step, arg: Arg) -> int:
 
 def _kernels(steps: Sequence[Step]) -> Iterator[tuple[Step, Launch, Library, int]]:
     """Every launch with the address of its kernel."""
-    known: dict[int, Library] = {}  # by identity: hashing the same bytes for every step would take long
+    known: dict[
+        int, Library
+    ] = {}  # by identity: hashing the same bytes for every step would take long
     for s in steps:
         code = s.artifact.code
         if not isinstance(code, Binary):
-            raise ExecutionError("it has no machine code", who=s.name, do="Compile it when the plan is built")
+            raise ExecutionError(
+                "it has no machine code", who=s.name, do="Compile it when the plan is built"
+            )
         lib = known.get(id(code.blob)) or known.setdefault(id(code.blob), library(code.blob))
         for launch in s.artifact.launches:
             symbol = launch.symbol or code.symbol
             try:
                 yield s, launch, lib, lib.address(symbol)
             except (AttributeError, ValueError):
-                raise ExecutionError(f"its machine code has no kernel {symbol!r}", who=s.name) from None
+                raise ExecutionError(
+                    f"its machine code has no kernel {symbol!r}", who=s.name
+                ) from None
 
 
 class Faults:
-    """What the kernels of a run report of indices that are out of range: a record each, see ``artifact.fault``.
+    """What the kernels of a run report of indices that are out of range: a record each, see
+    ``artifact.fault``.
 
     ``flag``: its only element is not 0 once there is something in a record.
     """
@@ -295,7 +326,9 @@ class Faults:
         self.addresses = words.ctypes.data + words.strides[0] * np.arange(1, 1 + len(steps))
 
     def fail(self) -> None:
-        """Raises ExecutionError for the first step that reported an index; nothing is reported any more."""
+        """Raises ExecutionError for the first step that reported an index; nothing is reported any
+        more.
+        """
         first = int(self._words[1:, 0].argmax())
         _, index, size, _ = self._words[1 + first].tolist()
         self._words[0] = 0
@@ -316,7 +349,9 @@ def _watched(run: Callable[..., Any], faults: Faults) -> Callable[..., Any]:
 
 
 class ElfRun(functools.partial[None]):
-    """All launches as one native call. A partial, so that calling it costs no Python frame where nothing is watched."""
+    """All launches as one native call. A partial, so that calling it costs no Python frame where
+    nothing is watched.
+    """
 
     _args: Any
     _slots: Any
@@ -340,7 +375,13 @@ class ElfRun(functools.partial[None]):
         faults = Faults([step for _, step in table.faults]) if table.faults else None
         self = super().__new__(cls, _watched(run, faults) if faults else run)
         self._faults = faults
-        self._slots, self._table, self._times, self._args, self._address = slots, native, times, args, address
+        self._slots, self._table, self._times, self._args, self._address = (
+            slots,
+            native,
+            times,
+            args,
+            address,
+        )
         return self
 
     def __init__(self, table: Table, threads: int) -> None:
@@ -367,12 +408,16 @@ class ElfRun(functools.partial[None]):
         self._begin(dict(env))
 
     def _begin(self, env: Env) -> None:
-        """Time the first runs at a shape; at one that is near another begin with what was chosen there."""
+        """Time the first runs at a shape; at one that is near another begin with what was chosen
+        there.
+        """
         if os.environ.get("TACTIX_ALWAYS_PARALLEL") == "1":
             self._start(self._address, 0)
             return
         known = self._shared.timed
-        found = next((t for t in reversed(known) if t.threads == self._threads and t.is_near(env)), None)
+        found = next(
+            (t for t in reversed(known) if t.threads == self._threads and t.is_near(env)), None
+        )
         if found is None or self._move is None:
             self._start(self._address, TRIALS)
             found = Timed(env, self._threads, self._times, self._table)

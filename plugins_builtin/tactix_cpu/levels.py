@@ -13,8 +13,9 @@ from tactix_cpu.features import LEVELS
 def target(level: str) -> DeviceProperties:
     """A processor that has the features of a level, one of LEVELS, and no others.
 
-    Where this machine has them, it is this machine held back to them: what is built can be measured here. Otherwise
-    nothing but the level is known of it. Raises InvalidArgument for a level that there is not.
+    Where this machine has them, it is this machine held back to them: what is built can be measured
+    here. Otherwise nothing but the level is known of it. Raises InvalidArgument for a level that
+    there is not.
     """
     if level not in LEVELS:
         do = f"There are: {', '.join(LEVELS)}; other devices have targets of their own"
@@ -23,4 +24,6 @@ def target(level: str) -> DeviceProperties:
     here = CpuDevice().properties()
     if here.features >= features:
         return replace(here, features=features, vector_bits=bits, family=True)
-    return DeviceProperties("cpu", level, features, bits, here.cores, facts={"arch": arch}, family=True)
+    return DeviceProperties(
+        "cpu", level, features, bits, here.cores, facts={"arch": arch}, family=True
+    )

@@ -1,4 +1,6 @@
-"""Masks of features: they hold this processor back, so that one machine shows what another would do."""
+"""Masks of features: they hold this processor back, so that one machine shows what another would
+do.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,17 @@ _BENEATH = {
     "neon_fp16": "neon", "neon_dotprod": "neon", "neon_bf16": "neon", "neon_i8mm": "neon", "sve": "neon",
     "sve2": "sve",
 }  # fmt: skip
-"""What features build on. No processor has one without the other, and compilers that may use one use the other."""
+"""What features build on. No processor has one without the other, and compilers that may use one
+use the other.
+"""
 
 
 def masked(features: frozenset[str], mask: str) -> frozenset[str]:
     """The features that a mask leaves; it never adds any.
 
-    A mask is a list with commas. A level (one of LEVELS) keeps what that level holds and nothing else; names beside it
-    keep these, too, and what they build on. ``-name`` removes a feature, and what builds on it. ``*`` in a name stands
-    for any letters. Raises ConfigError.
+    A mask is a list with commas. A level (one of LEVELS) keeps what that level holds and nothing
+    else; names beside it keep these, too, and what they build on. ``-name`` removes a feature, and
+    what builds on it. ``*`` in a name stands for any letters. Raises ConfigError.
     """
     entries = [e for part in mask.split(",") if (e := part.strip().lower())]
     removed = {f for e in entries if e.startswith("-") for f in _named(e[1:])}
@@ -47,13 +51,18 @@ def _kept(entries: list[str], features: frozenset[str]) -> frozenset[str]:
         raise ConfigError(f"a mask with {len(levels)} levels", who=MASK, why=why, do=do)
     arch, _, held = LEVELS[levels[0]]
     if features and not held & features:
-        why, do = f"that is a level of {arch}", f"Name a level of this processor: {', '.join(LEVELS)}"
+        why, do = (
+            f"that is a level of {arch}",
+            f"Name a level of this processor: {', '.join(LEVELS)}",
+        )
         raise ConfigError(f"nothing would be left under {levels[0]!r}", who=MASK, why=why, do=do)
     return held.union(*map(_beneath, names))
 
 
 def _named(pattern: str) -> set[str]:
-    """The features that a name with or without ``*`` stands for. Raises ConfigError if there is none."""
+    """The features that a name with or without ``*`` stands for. Raises ConfigError if there is
+    none.
+    """
     from fnmatch import fnmatchcase
 
     known = sorted(X86 | set(ARM.values()))

@@ -1,4 +1,6 @@
-"""Matrix products and 1x1 convolutions by cuBLASLt, which is looked for when a network is built or a plan loaded."""
+"""Matrix products and 1x1 convolutions by cuBLASLt, which is looked for when a network is built or
+a plan loaded.
+"""
 
 from __future__ import annotations
 

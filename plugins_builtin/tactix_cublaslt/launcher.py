@@ -21,7 +21,8 @@ ARGUMENTS = 10
 
 
 class CublasLtLauncher(GraphLauncher):
-    """``params``: ``version`` of the library, ``problem``, ``algorithm`` (64 bytes in hex), ``workspace`` in bytes.
+    """``params``: ``version`` of the library, ``problem``, ``algorithm`` (64 bytes in hex),
+    ``workspace`` in bytes.
 
     ``library``: None for the one of the device.
     """
@@ -32,7 +33,9 @@ class CublasLtLauncher(GraphLauncher):
         self._given = library
 
     def starts(self, step: Step, device: CudaDevice) -> Iterable[tuple[Launch, Kernel | Call]]:
-        """Raises PlanCompatibilityError for another version of the library, ExecutionError if there is none."""
+        """Raises PlanCompatibilityError for another version of the library, ExecutionError if there
+        is none.
+        """
         return [
             (x, self._call(step, x, device) if x.symbol == FUNCTION else kernel_of(step, x, device))
             for x in step.artifact.launches

@@ -1,4 +1,6 @@
-"""cuBLASLt: its functions and numbers (cublasLt.h of CUDA 12 and 13), a handle for a device, its version."""
+"""cuBLASLt: its functions and numbers (cublasLt.h of CUDA 12 and 13), a handle for a device, its
+version.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ EPILOGUES = {"": 0, "relu": 2, "gelu": 32}
 
 
 class Heuristic(Structure):
-    """cublasLtMatmulHeuristicResult_t; ``algo`` is opaque, and may be kept and given to the same version."""
+    """cublasLtMatmulHeuristicResult_t; ``algo`` is opaque, and may be kept and given to the same
+    version.
+    """
 
     _fields_ = [
         ("algo", c_uint64 * 8), ("workspace", c_size_t), ("state", c_int), ("waves", c_float), ("reserved", c_int * 4)

@@ -1,6 +1,8 @@
-"""One product as cuBLASLt takes it: what is fixed as data, descriptors for some sizes, algorithms, the call.
+"""One product as cuBLASLt takes it: what is fixed as data, descriptors for some sizes, algorithms,
+the call.
 
-The library's matrices are column-major. A row-major matrix is a column-major one transposed, so what is asked for is
+The library's matrices are column-major. A row-major matrix is a column-major one transposed, so
+what is asked for is
 ``D^T = B^T A^T``: b comes first.
 """
 
@@ -21,7 +23,8 @@ from tactix_cublaslt.library import CublasLt, Heuristic
 
 ALIGNMENT = 16
 SCRATCH = 256
-"""Where the library's workspace begins is a multiple of it; otherwise a call is an invalid value."""
+"""Where the library's workspace begins is a multiple of it; otherwise a call is an invalid value.
+"""
 """Bytes that divide the address of every tensor."""
 ASK = "cublasLtMatmulAlgoGetHeuristic"
 SOME_BIAS = 1 << 12
@@ -42,7 +45,8 @@ class Sizes:
 class Problem:
     """Row-major ``d = activation(alpha a b + bias + beta c)``; all but the sizes.
 
-    ``dtype``: of a and b; ``out``: of c, d and the bias, which has n elements. ``turned_a``: a lies as (k, m);
+    ``dtype``: of a and b; ``out``: of c, d and the bias, which has n elements. ``turned_a``: a lies
+    as (k, m);
     ``turned_b``: b lies as (n, k). ``one_a``, ``one_b``: it is the same matrix for the whole batch.
     """
 
@@ -60,8 +64,9 @@ class Problem:
 
     def to_json(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)} | {
-            "dtype": self.dtype.value, "out": self.out.value
-        }  # fmt: skip
+            "dtype": self.dtype.value,
+            "out": self.out.value,
+        }
 
     @classmethod
     def from_json(cls, j: Mapping[str, Any]) -> Problem:
@@ -69,7 +74,11 @@ class Problem:
         try:
             made = cls(**{**j, "dtype": DType(j["dtype"]), "out": DType(j["out"])})
             known = made.dtype in lt.TYPES and made.out in lt.TYPES and made.compute in lt.COMPUTE
-            if known and made.activation in lt.EPILOGUES and all(type(x) is float for x in (made.alpha, made.beta)):
+            if (
+                known
+                and made.activation in lt.EPILOGUES
+                and all(type(x) is float for x in (made.alpha, made.beta))
+            ):
                 return made
         except (TypeError, KeyError, ValueError) as e:
             raise PlanFormatError("not a product of cuBLASLt", why=str(e)) from None
@@ -82,7 +91,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """``code``: the library's own 64 bytes; ``workspace``: bytes that it needs for the sizes it was asked for."""
+    """``code``: the library's own 64 bytes; ``workspace``: bytes that it needs for the sizes it was
+    asked for.
+    """
 
     code: bytes
     workspace: int
@@ -96,8 +107,12 @@ class Matmul:
         self.alpha, self.beta = c_float(problem.alpha), c_float(problem.beta)
         self.operation = self._operation()
         p, batch, m, n, k = problem, sizes.batch, sizes.m, sizes.n, sizes.k
-        self.b = self._layout(p.dtype, k if p.turned_b else n, n if p.turned_b else k, 1 if p.one_b else batch)
-        self.a = self._layout(p.dtype, m if p.turned_a else k, k if p.turned_a else m, 1 if p.one_a else batch)
+        self.b = self._layout(
+            p.dtype, k if p.turned_b else n, n if p.turned_b else k, 1 if p.one_b else batch
+        )
+        self.a = self._layout(
+            p.dtype, m if p.turned_a else k, k if p.turned_a else m, 1 if p.one_a else batch
+        )
         self.d = self._layout(p.out, n, m, batch)
 
     def _operation(self) -> c_void_p:
@@ -121,43 +136,100 @@ class Matmul:
         if self.sizes.batch > 1:
             count, stride = c_int(self.sizes.batch), c_int64(rows * columns if matrices > 1 else 0)
             for key, value in ((lt.LAYOUT_BATCH, count), (lt.LAYOUT_STRIDE, stride)):
-                call("cublasLtMatrixLayoutSetAttribute", made, key, byref(value), ctypes.sizeof(value))
+                call(
+                    "cublasLtMatrixLayoutSetAttribute",
+                    made,
+                    key,
+                    byref(value),
+                    ctypes.sizeof(value),
+                )
         return made
 
     def algorithms(self, count: int, workspace: int) -> list[Algorithm]:
-        """Up to ``count`` that need no more workspace, the library's best guess first; none if it has none."""
-        found, number, preference, call = (Heuristic * count)(), c_int(), c_void_p(), self.library.call
+        """Up to ``count`` that need no more workspace, the library's best guess first; none if it
+        has none.
+        """
+        found, number, preference, call = (
+            (Heuristic * count)(),
+            c_int(),
+            c_void_p(),
+            self.library.call,
+        )
         call("cublasLtMatmulPreferenceCreate", byref(preference))
         try:
             wanted = {lt.PREFER_WORKSPACE: c_size_t(workspace)}
             wanted |= {key: ctypes.c_uint32(ALIGNMENT) for key in lt.PREFER_ALIGNMENTS}  # type: ignore[misc]
             for key, value in wanted.items():
-                call("cublasLtMatmulPreferenceSetAttribute", preference, key, byref(value), ctypes.sizeof(value))
-            args = (self.library.handle, self.operation, self.b, self.a, self.d, self.d, preference, count)
+                call(
+                    "cublasLtMatmulPreferenceSetAttribute",
+                    preference,
+                    key,
+                    byref(value),
+                    ctypes.sizeof(value),
+                )
+            args = (
+                self.library.handle,
+                self.operation,
+                self.b,
+                self.a,
+                self.d,
+                self.d,
+                preference,
+                count,
+            )
             status = self.library.status(ASK, *args, found, byref(number))
         finally:
             call("cublasLtMatmulPreferenceDestroy", preference)
         if status not in (0, lt.NOT_SUPPORTED):
             raise self.library.failure(ASK, status)
-        return [Algorithm(bytes(h.algo), int(h.workspace)) for h in found[: number.value] if h.state == 0]
+        return [
+            Algorithm(bytes(h.algo), int(h.workspace))
+            for h in found[: number.value]
+            if h.state == 0
+        ]
 
     def needs(self, code: bytes) -> int | None:
-        """Bytes of workspace that an algorithm takes at these sizes; None if it cannot be used at them."""
+        """Bytes of workspace that an algorithm takes at these sizes; None if it cannot be used at
+        them.
+        """
         algo, result = (c_uint64 * 8).from_buffer_copy(code), Heuristic()
         matrices = (self.b, self.a, self.d, self.d)
         args = (self.library.handle, self.operation, *matrices, byref(algo), byref(result))
-        return int(result.workspace) if self.library.status("cublasLtMatmulAlgoCheck", *args) == 0 else None
+        return (
+            int(result.workspace)
+            if self.library.status("cublasLtMatmulAlgoCheck", *args) == 0
+            else None
+        )
 
     def run(self, code: Any, places: Sequence[int], workspace: int, stream: int) -> None:
-        """Enqueue it; ``places``: addresses of a, b, c, d, the bias, the workspace; ``code``: 8 words."""
+        """Enqueue it; ``places``: addresses of a, b, c, d, the bias, the workspace; ``code``: 8
+        words.
+        """
         a, b, c, d, bias, scratch = places
         if self.problem.bias:
             address = c_uint64(bias)
-            self.library.call("cublasLtMatmulDescSetAttribute", self.operation, lt.DESC_BIAS, byref(address), 8)
+            self.library.call(
+                "cublasLtMatmulDescSetAttribute", self.operation, lt.DESC_BIAS, byref(address), 8
+            )
         self.library.call(
-            "cublasLtMatmul", self.library.handle, self.operation, byref(self.alpha), b, self.b, a, self.a,
-            byref(self.beta), c, self.d, d, self.d, byref(code), -(-scratch // SCRATCH) * SCRATCH, workspace, stream,
-        )  # fmt: skip
+            "cublasLtMatmul",
+            self.library.handle,
+            self.operation,
+            byref(self.alpha),
+            b,
+            self.b,
+            a,
+            self.a,
+            byref(self.beta),
+            c,
+            self.d,
+            d,
+            self.d,
+            byref(code),
+            -(-scratch // SCRATCH) * SCRATCH,
+            workspace,
+            stream,
+        )
 
 
 class Product:
@@ -169,8 +241,8 @@ class Product:
     def bind(self, arguments: Sequence[int]) -> BoundProduct:
         """Where the algorithm does not take these sizes, the library's first choice for them does.
 
-        It is given what it needs of the workspace, since it may clear what it gets. Raises ExecutionError if there is
-        no algorithm.
+        It is given what it needs of the workspace, since it may clear what it gets. Raises
+        ExecutionError if there is no algorithm.
         """
         matmul = Matmul(self.library, self.problem, Sizes(*arguments[:4]))
         needs = matmul.needs(self.code)

@@ -1,7 +1,8 @@
 """MatMul, WideMatMul, Gemm, and 1x1 convolutions with channels last, by cuBLASLt.
 
-Bias, residual, relu and GELU by tanh are done by the library; every other epilogue, the exact GELU too, by a kernel of
-our own over the product. Knob ``rank``: which of the library's guesses for the sizes that are tuned for.
+Bias, residual, relu and GELU by tanh are done by the library; every other epilogue, the exact GELU
+too, by a kernel of our own over the product. Knob ``rank``: which of the library's guesses for the
+sizes that are tuned for.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def tactics() -> list[Tactic]:
 
 
 class CublasLtTactic(LibraryTactic[CublasLt]):
-    """float16, bfloat16 and float32, summed in float32. ``library``: None for the device that is here."""
+    """float16, bfloat16 and float32, summed in float32. ``library``: None for the device that is
+    here.
+    """
 
     key = "tactix.cublaslt@1"
     implements = (
@@ -67,7 +70,11 @@ class CublasLtTactic(LibraryTactic[CublasLt]):
     def _work(self, node: Node) -> Work | Reject:
         w = work_of.work(node, self.compute)
         known = isinstance(w, Reject) or {w.problem.dtype, w.problem.out} <= TYPES.keys()
-        return w if known else Reject("float16, bfloat16 or float32 with results of the same or of float32")
+        return (
+            w
+            if known
+            else Reject("float16, bfloat16 or float32 with results of the same or of float32")
+        )
 
     def _algorithms(self, w: Work, env: dict[str, int]) -> list[Algorithm]:
         sizes = Sizes(*(evaluate(d, env) for d in w.sizes))
@@ -81,7 +88,9 @@ class CublasLtTactic(LibraryTactic[CublasLt]):
         if not symbols(w.volume) <= set(ctx.opt):
             return None
         batch, m, n, k = (evaluate(d, ctx.opt) for d in w.sizes)
-        moved = batch * (m * k + k * n + (1 if w.is_folded else 3) * m * n) * w.problem.dtype.itemsize
+        moved = (
+            batch * (m * k + k * n + (1 if w.is_folded else 3) * m * n) * w.problem.dtype.itemsize
+        )
         seconds = max(2 * batch * m * n * k / FLOPS[w.problem.dtype], moved / BANDWIDTH)
         return seconds + START * (1 if w.is_folded else 2) + NEXT * int(variant.knob("rank"))
 
@@ -110,10 +119,11 @@ class Tf32CublasLtTactic(CublasLtTactic):
 
 @functools.lru_cache(4096)
 def algorithms(library: CublasLt, problem: Problem, sizes: Sizes) -> list[Algorithm]:
-    """The library's guesses for a problem; among the first ones one without workspace. Raises LibraryFailure.
+    """The library's guesses for a problem; among the first ones one without workspace. Raises
+    LibraryFailure.
 
-    What an algorithm counts with in its workspace is cleared before each run: another launch, which weighs in small
-    products.
+    What an algorithm counts with in its workspace is cleared before each run: another launch, which
+    weighs in small products.
     """
     matmul = Matmul(library, problem, sizes)
     found = matmul.algorithms(GUESSES, WORKSPACE)

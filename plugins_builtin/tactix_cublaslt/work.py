@@ -1,4 +1,6 @@
-"""What a node asks of cuBLASLt: the problem, its sizes, where operands come from, and the artifact of it."""
+"""What a node asks of cuBLASLt: the problem, its sizes, where operands come from, and the artifact
+of it.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,11 @@ from tactix_cuda.library_epilogue import Folded, folded
 
 @dataclass(frozen=True)
 class Work:
-    """``sizes``: batch, m, n, k. ``fold``: what the library does behind the product, None if a kernel does all.
+    """``sizes``: batch, m, n, k. ``fold``: what the library does behind the product, None if a
+    kernel does all.
 
-    ``a``, ``b``: arguments for the operands; ``constants``: those that the build lays out. ``variant``: formats.
+    ``a``, ``b``: arguments for the operands; ``constants``: those that the build lays out.
+    ``variant``: formats.
     ``rows``: where results go, for the kernel.
     """
 
@@ -76,14 +80,21 @@ def work(node: Node, compute: str) -> Work | Reject:
     out = node.outputs[0].spec.dtype
     fold = folded(epi, out)
     if isinstance(fold, str) or not _can(node, fold, out):
-        return replace(found, problem=replace(found.problem, compute=compute, out=anchor_spec(node).dtype))
+        return replace(
+            found, problem=replace(found.problem, compute=compute, out=anchor_spec(node).dtype)
+        )
     constants = dict(found.constants)
     if fold.bias and node.given[fold.bias.index].const is not None:
         constants["bias"] = _row(fold.bias, out)
     problem = replace(
-        found.problem, compute=compute, out=out, alpha=fold.alpha, beta=fold.beta, bias=fold.bias is not None,
+        found.problem,
+        compute=compute,
+        out=out,
+        alpha=fold.alpha,
+        beta=fold.beta,
+        bias=fold.bias is not None,
         activation=fold.activation,
-    )  # fmt: skip
+    )
     return replace(found, problem=problem, fold=fold, constants=constants)
 
 
@@ -109,7 +120,9 @@ def _product(node: Node) -> Work | Reject:
     problem = Problem(p.dtype, p.dtype, "", p.a.turned, p.b.turned, one_a, one_b)
     sizes = (prod(p.batch), p.m, p.n, p.k)
     a, b = tensor_in(p.a.index), tensor_in(p.b.index)
-    return Work(problem, sizes, None, a, b, {}, Variant(), lambda e: Rows(e, node, p.epi, p.lead, p.n))
+    return Work(
+        problem, sizes, None, a, b, {}, Variant(), lambda e: Rows(e, node, p.epi, p.lead, p.n)
+    )
 
 
 def _repeats(x: Matrix, batch: Shape) -> bool | None:
@@ -140,13 +153,22 @@ def _convolution(node: Node) -> Work | Reject:
     return Work(problem, sizes, None, tensor_in(win.x), constant("w"), constants, variant, rows)
 
 
-def artifact(node: Node, w: Work, params: Mapping[str, Any], scratch: int, ctx: CompileContext) -> KernelArtifact:
+def artifact(
+    node: Node, w: Work, params: Mapping[str, Any], scratch: int, ctx: CompileContext
+) -> KernelArtifact:
     """The call of the library, and the kernel behind it where there is one."""
     size = -(-(scratch + SCRATCH) // ALIGNMENT) * ALIGNMENT if scratch else 0
     batch, m, n, _ = w.sizes
     in_place = w.is_folded or w.problem.out is node.outputs[0].spec.dtype
     d = tensor_out() if in_place else workspace(size)
-    places = (w.a, w.b, _residual(node, w) or d, d, _bias(node, w), workspace() if scratch else scalar(0))
+    places = (
+        w.a,
+        w.b,
+        _residual(node, w) or d,
+        d,
+        _bias(node, w),
+        workspace() if scratch else scalar(0),
+    )
     call = Launch((*map(scalar, w.sizes), *places), (batch * m,), symbol=FUNCTION)
     made = KernelArtifact(
         LAUNCHER, (call,), None, size if in_place else size + batch * m * n * w.problem.out.itemsize,

@@ -1,6 +1,8 @@
-"""CUDA: the device, its memory, the compiler of its kernels, the launcher that runs them, and tactics for it.
+"""CUDA: the device, its memory, the compiler of its kernels, the launcher that runs them, and
+tactics for it.
 
-Importing any of these modules imports neither cuda-python nor a driver: that happens when a device is first asked.
+Importing any of these modules imports neither cuda-python nor a driver: that happens when a device
+is first asked.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def devices() -> list[Device]:
-    """The CUDA device of this process: the first that the driver shows (``CUDA_VISIBLE_DEVICES`` chooses)."""
+    """The CUDA device of this process: the first that the driver shows (``CUDA_VISIBLE_DEVICES``
+    chooses).
+    """
     from tactix_cuda.device import the_device
 
     return [the_device()]
@@ -30,7 +34,9 @@ def launchers() -> list[Launcher]:
 
 
 def allocators() -> list[Allocator]:
-    """The driver's pool, pieces that are used again, pycuda's pool; the first by key is the default."""
+    """The driver's pool, pieces that are used again, pycuda's pool; the first by key is the
+    default.
+    """
     from tactix_cuda.device import the_device
     from tactix_cuda.external_allocators import PycudaAllocator
     from tactix_cuda.memory import PoolAllocator, RecyclingAllocator

@@ -1,4 +1,6 @@
-"""Arrays in device memory: those that callers give, by DLPack or the CUDA array interface, and those they get."""
+"""Arrays in device memory: those that callers give, by DLPack or the CUDA array interface, and
+those they get.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def on_device(given: Any) -> bool:
 
 @dataclass(frozen=True)
 class Located:
-    """An array of the caller's. ``owner``: keeps the memory; ``stream``: the caller's, None where nobody tells it."""
+    """An array of the caller's. ``owner``: keeps the memory; ``stream``: the caller's, None where
+    nobody tells it.
+    """
 
     address: int
     shape: tuple[int, ...]
@@ -50,13 +54,19 @@ def stream_told(given: Any, device: CudaDevice) -> int | None:
 
 
 def locate(io: Any, given: Any, device: CudaDevice, stream: CudaStream) -> Located:
-    """A device array as an input or output (a ``TensorIO``), once the stream waits for what makes it.
+    """A device array as an input or output (a ``TensorIO``), once the stream waits for what makes
+    it.
 
-    Raises InvalidArgument for another device, for what is not contiguous or not aligned; DTypeError.
+    Raises InvalidArgument for another device, for what is not contiguous or not aligned;
+    DTypeError.
     """
     try:
         shares = hasattr(given, "__dlpack__")
-        found = _by_dlpack(io, given, device, stream) if shares else _by_interface(io, given, device, stream)
+        found = (
+            _by_dlpack(io, given, device, stream)
+            if shares
+            else _by_interface(io, given, device, stream)
+        )
     except TactixError:
         raise
     except Exception as e:  # whatever the other library raises
@@ -66,7 +76,9 @@ def locate(io: Any, given: Any, device: CudaDevice, stream: CudaStream) -> Locat
     if found.address % device.alignment:
         why = f"it starts at {found.address:#x}"
         do = "Copy it, as x.clone() or x.copy() do, or slice at other elements"
-        raise InvalidArgument(f"{io.name!r} does not start at a multiple of {device.alignment} bytes", why=why, do=do)
+        raise InvalidArgument(
+            f"{io.name!r} does not start at a multiple of {device.alignment} bytes", why=why, do=do
+        )
     return found
 
 
@@ -121,20 +133,29 @@ def _check_order(io: Any, shape: tuple[int, ...], strides: Sequence[int] | None,
 
 
 class DeviceArray:
-    """A contiguous result in device memory: ``torch.from_dlpack(y)`` and ``cupy.asarray(y)`` take it without a copy.
+    """A contiguous result in device memory: ``torch.from_dlpack(y)`` and ``cupy.asarray(y)`` take
+    it without a copy.
 
-    ``address``, ``shape``, ``dtype``. It is made by the work that ``stream`` has by now, which nobody has waited for:
-    DLPack and the CUDA array interface order who takes it behind, and ``numpy()`` waits. The memory is there as long as
-    this object or what was made of it, and goes back in the order of the streams that used it.
+    ``address``, ``shape``, ``dtype``. It is made by the work that ``stream`` has by now, which
+    nobody has waited for: DLPack and the CUDA array interface order who takes it behind, and
+    ``numpy()`` waits. The memory is there as long as this object or what was made of it, and goes
+    back in the order of the streams that used it.
     """
 
     def __init__(
-        self, device: CudaDevice, allocator: Allocator, shape: tuple[int, ...], dtype: Any, stream: CudaStream
+        self,
+        device: CudaDevice,
+        allocator: Allocator,
+        shape: tuple[int, ...],
+        dtype: Any,
+        stream: CudaStream,
     ) -> None:
         self.device, self.shape, self.dtype, self.stream = device, shape, DType.of(dtype), stream
         self.address = allocator.allocate(max(1, self.nbytes), ALIGNMENT, stream.handle or LEGACY)
         self._readers: dict[int, CudaStream] = {}
-        weakref.finalize(self, _release, device, allocator, self.address, stream, self._readers).atexit = False
+        weakref.finalize(
+            self, _release, device, allocator, self.address, stream, self._readers
+        ).atexit = False
 
     @property
     def ndim(self) -> int:
@@ -165,9 +186,15 @@ class DeviceArray:
         return dlpack.CUDA, self.device.ordinal
 
     def __dlpack__(
-        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+        self,
+        *,
+        stream: Any = None,
+        max_version: Any = None,
+        dl_device: Any = None,
+        copy: bool | None = None,
     ) -> Any:
-        """``stream``: that of the taker, which waits for the result; None and 1 are the default one, -1 waits not.
+        """``stream``: that of the taker, which waits for the result; None and 1 are the default
+        one, -1 waits not.
 
         Raises BufferError for a copy, for another device, and for a dtype that DLPack has not.
         """
@@ -188,17 +215,29 @@ class DeviceArray:
 
         kind = self.dtype.numpy
         if np.dtype(kind.str) != kind:
-            raise AttributeError(f"the CUDA array interface has no {self.dtype.value}: take it by DLPack")
+            raise AttributeError(
+                f"the CUDA array interface has no {self.dtype.value}: take it by DLPack"
+            )
         self._readers[UNKNOWN] = self.stream
         place = {"data": (self.address if self.size else 0, False), "strides": None}
-        return {"shape": self.shape, "typestr": kind.str, **place, "version": 3, "stream": self.stream.handle or LEGACY}
+        return {
+            "shape": self.shape,
+            "typestr": kind.str,
+            **place,
+            "version": 3,
+            "stream": self.stream.handle or LEGACY,
+        }
 
     def __repr__(self) -> str:
         return f"<device array {self.dtype.value}{show(self.shape)} on cuda:{self.device.ordinal}>"
 
 
 def _release(
-    device: CudaDevice, allocator: Allocator, address: int, stream: CudaStream, readers: Mapping[int, CudaStream]
+    device: CudaDevice,
+    allocator: Allocator,
+    address: int,
+    stream: CudaStream,
+    readers: Mapping[int, CudaStream],
 ) -> None:
     """Behind what streams that took the array have by now; where one is not known, behind all work."""
     with contextlib.suppress(TactixError):  # after a fatal error there is nothing left to give back

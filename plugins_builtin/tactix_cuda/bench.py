@@ -1,11 +1,14 @@
-"""Candidates on a CUDA device: checked over few rows that come again, timed with constants that are in no cache.
+"""Candidates on a CUDA device: checked over few rows that come again, timed with constants that are
+in no cache.
 
-Where a node treats the rows of its inputs (axis 0) one by one, ROWS of them are sampled and laid out over the whole in
-random order. So the reference is asked for ROWS rows, and every row that a kernel made is compared nevertheless: with
-the reference, or bit by bit with an equal row that was. Whether rows are independent is tried on the reference.
+Where a node treats the rows of its inputs (axis 0) one by one, ROWS of them are sampled and laid
+out over the whole in random order. So the reference is asked for ROWS rows, and every row that a
+kernel made is compared nevertheless: with the reference, or bit by bit with an equal row that was.
+Whether rows are independent is tried on the reference.
 
-For timing a node stands in a graph many times over, each time with a copy of its constants, together larger than the
-device's L2 cache (COLD): in a network other layers' constants have been read since the last run.
+For timing a node stands in a graph many times over, each time with a copy of its constants,
+together larger than the device's L2 cache (COLD): in a network other layers' constants have been
+read since the last run.
 """
 
 from __future__ import annotations
@@ -37,9 +40,13 @@ if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
 
 ROWS, SOME = 4, (3, 1)
-"""Rows that are sampled, and those of them that the reference must give alone as it gives them among the others."""
+"""Rows that are sampled, and those of them that the reference must give alone as it gives them
+among the others.
+"""
 COPIES = 96
-"""How often a node stands in a graph at most; smaller constants, which are not cold then, are measured warm."""
+"""How often a node stands in a graph at most; smaller constants, which are not cold then, are
+measured warm.
+"""
 CHUNK = 1 << 22
 """Bytes that are compared at a time."""
 GARBAGE = 0xA5
@@ -48,7 +55,9 @@ GARBAGE = 0xA5
 
 @dataclass(frozen=True)
 class Rows:
-    """``inputs``: which given inputs have rows; ``index``: for each row of the whole the one of the sample."""
+    """``inputs``: which given inputs have rows; ``index``: for each row of the whole the one of the
+    sample.
+    """
 
     inputs: frozenset[int]
     index: Any
@@ -59,7 +68,9 @@ class Rows:
 
 
 def rows_of(node: Node, env: Env) -> tuple[Rows, list[Any], Expected] | None:
-    """Rows, sampled inputs, and the outputs' rows; None if the node has few rows, or treats them together."""
+    """Rows, sampled inputs, and the outputs' rows; None if the node has few rows, or treats them
+    together.
+    """
     import numpy as np
 
     heads = {v.spec.at(dict(env))[:1] for v in node.outputs}
@@ -99,7 +110,10 @@ def _cut(node: Node, inputs: frozenset[int], count: int, env: Env) -> Node:
         [None if v is None else next(given) for v in node.inputs],
     )
     specs = out.layer.infer(out.attrs, [None if v is None else v.spec for v in out.inputs])
-    if any(s.shape != (count, *v.spec.at(dict(env))[1:]) for s, v in zip(specs, node.outputs, strict=True)):
+    if any(
+        s.shape != (count, *v.spec.at(dict(env))[1:])
+        for s, v in zip(specs, node.outputs, strict=True)
+    ):
         raise ExecutionError("its outputs do not have the rows of its inputs", who=node.name)
     out.outputs = tuple(Value(v.name, s.plain()) for s, v in zip(specs, node.outputs, strict=True))
     return out
@@ -115,18 +129,24 @@ def host_memory(node: Node) -> Iterator[None]:
 
 
 class Turns:
-    """One candidate. ``link``: its runnable so many times over, each with constants of its own, up to ``copies``."""
+    """One candidate. ``link``: its runnable so many times over, each with constants of its own, up
+    to ``copies``.
+    """
 
     def __init__(self, link: Callable[[int], Runnable], copies: int) -> None:
         self.copies, self._link = copies, link
         self._linked = {1: link(1)}
-        self.bind, self.rebind, self.repeat = (getattr(self._linked[1], n) for n in ("bind", "rebind", "repeat"))
+        self.bind, self.rebind, self.repeat = (
+            getattr(self._linked[1], n) for n in ("bind", "rebind", "repeat")
+        )
 
     def __call__(self) -> None:
         self._linked[1]()
 
     def many(self, times: int) -> tuple[Runnable, int]:
-        """What to measure instead of so many runs: the candidate that often over, or as often as there are copies."""
+        """What to measure instead of so many runs: the candidate that often over, or as often as
+        there are copies.
+        """
         count = max(1, min(times, self.copies))
         if count not in self._linked:
             self._linked[count] = self._link(count)
@@ -134,7 +154,9 @@ class Turns:
 
 
 class CudaBench(Bench):
-    """What the candidates of a node read, and where they write, is on the device once for all of them."""
+    """What the candidates of a node read, and where they write, is on the device once for all of
+    them.
+    """
 
     device: CudaDevice
     duels = False  # whole plans are timed beside each other (finals.py)
@@ -146,47 +168,78 @@ class CudaBench(Bench):
         with host_memory(node):
             found = rows_of(node, env)
             arrays, want = super().trial(node, env) if found is None else found[1:]
-        self._arrays, self._rows, self._shared = arrays, found[0] if found else None, dict[Any, Any]()
+        self._arrays, self._rows, self._shared = (
+            arrays,
+            found[0] if found else None,
+            dict[Any, Any](),
+        )
         return arrays, want
 
     def measure(self, runnable: Runnable, times: int) -> float:
-        """Of a slow candidate fewer copies are run: beside its time that of reading constants is little."""
+        """Of a slow candidate fewer copies are run: beside its time that of reading constants is
+        little.
+        """
         linked, count = runnable.many(times) if isinstance(runnable, Turns) else (runnable, 1)
         passes = max(1, round(times / count))
         return self.device.measure(linked, passes) * times / (passes * count)
 
-    def final(self, tried: Sequence[Any], complete: Callable[..., Plan], load: Callable[[Plan], Engine]) -> Plan:
+    def final(
+        self, tried: Sequence[Any], complete: Callable[..., Plan], load: Callable[[Plan], Engine]
+    ) -> Plan:
         return Finals(tried, complete, load).plan()
 
-    # -- one candidate ---------------------------------------------------------------------------------------------
+    # -- one candidate ----------------------------------------------------------------------------
 
     def prepare(
-        self, node: Node, artifact: KernelArtifact, variant: Variant, arrays: Sequence[Any], env: Env
+        self,
+        node: Node,
+        artifact: KernelArtifact,
+        variant: Variant,
+        arrays: Sequence[Any],
+        env: Env,
     ) -> tuple[Runnable, list[Any]]:
         if arrays is not self._arrays:
             self._arrays, self._rows, self._shared = arrays, None, {}
         with host_memory(node):
             return self._prepared(node, artifact, variant, env)
 
-    def _prepared(self, node: Node, artifact: KernelArtifact, variant: Variant, env: Env) -> tuple[Runnable, list[Any]]:
+    def _prepared(
+        self, node: Node, artifact: KernelArtifact, variant: Variant, env: Env
+    ) -> tuple[Runnable, list[Any]]:
         self._held, self._addresses = [], []
         read = [variant.input_format(i) for i in range(len(node.given))]
         made = [variant.output_format(i) for i in range(len(node.outputs))]
         used = {a.index for x in artifact.launches for a in x.args if a.kind == "input"}
         inputs = [
-            Operand(self._put(self._input(i, f)) if i in used or not artifact.launches else -1, v.spec.plain(), f)
+            Operand(
+                self._put(self._input(i, f)) if i in used or not artifact.launches else -1,
+                v.spec.plain(),
+                f,
+            )
             for i, (v, f) in enumerate(zip(node.given, read, strict=True))
         ]
-        results = [self._result(i, v, f, env) for i, (v, f) in enumerate(zip(node.outputs, made, strict=True))]
+        results = [
+            self._result(i, v, f, env)
+            for i, (v, f) in enumerate(zip(node.outputs, made, strict=True))
+        ]
         outputs = [
-            Operand(self._put(m), v.spec.plain(), f) for v, f, (m, _) in zip(node.outputs, made, results, strict=True)
+            Operand(self._put(m), v.spec.plain(), f)
+            for v, f, (m, _) in zip(node.outputs, made, results, strict=True)
         ]
         self._outputs_at = [m.address for m, _ in results]
         size = evaluate(artifact.workspace, env)
-        scratch = self._put(self._share(("workspace", size), lambda: self._memory(size))) if size else -1
+        scratch = (
+            self._put(self._share(("workspace", size), lambda: self._memory(size))) if size else -1
+        )
         step = Step(node.name, artifact, tuple(inputs), tuple(outputs), {}, scratch)
-        fixed: dict[str | int, list[Memory]] = {name: self._constant(p) for name, p in artifact.constants}
-        fixed |= {i: self._copies(i, f) for i, f in enumerate(read) if node.given[i].const is not None and i in used}
+        fixed: dict[str | int, list[Memory]] = {
+            name: self._constant(p) for name, p in artifact.constants
+        }
+        fixed |= {
+            i: self._copies(i, f)
+            for i, f in enumerate(read)
+            if node.given[i].const is not None and i in used
+        }
         return Turns(*self._turns(step, fixed, env)), [host for _, host in results]
 
     def _turns(
@@ -194,7 +247,8 @@ class CudaBench(Bench):
     ) -> tuple[Callable[[int], Runnable], int]:
         """How to link the step many times over, and how often.
 
-        ``fixed``: copies of its constants, those of the artifact by name, the node's own by their places.
+        ``fixed``: copies of its constants, those of the artifact by name, the node's own by their
+        places.
         """
         own = {m[0].address: m[0].size for m in fixed.values()}
         moved = sum({m.address: m.size for m in self._held if m.address not in own}.values())
@@ -206,7 +260,9 @@ class CudaBench(Bench):
             for k in range(count):
                 places = {where: len(memory) + n for n, where in enumerate(fixed)}
                 memory += [self._copy(made, k) for made in fixed.values()]
-                inputs = tuple(replace(o, buffer=places.get(i, o.buffer)) for i, o in enumerate(step.inputs))
+                inputs = tuple(
+                    replace(o, buffer=places.get(i, o.buffer)) for i, o in enumerate(step.inputs)
+                )
                 named = {name: place for name, place in places.items() if isinstance(name, str)}
                 steps.append(replace(step, inputs=inputs, constants=named))
             runnable = self.device.link(steps, self.launchers, self.context)
@@ -222,7 +278,9 @@ class CudaBench(Bench):
             self.device.copy_within(made[-1].address, made[0].address, made[0].size)
         return made[k]
 
-    def check(self, node: Node, variant: Variant, got: Sequence[Any], want: Expected, granted: float = 1.0) -> float:
+    def check(
+        self, node: Node, variant: Variant, got: Sequence[Any], want: Expected, granted: float = 1.0
+    ) -> float:
         worst = 0.0
         for i, host in enumerate(got):
             self.device.copy_out(host, self._outputs_at[i])
@@ -242,12 +300,14 @@ class CudaBench(Bench):
         step = max(1, CHUNK // max(1, width))
         chunks = [slice(a, a + step) for a in range(ROWS, len(index), step)]
         with ThreadPoolExecutor() as workers:
-            other = workers.map(lambda c: np.flatnonzero((bits[c] != bits[index[c]]).any(1)) + c.start, chunks)
+            other = workers.map(
+                lambda c: np.flatnonzero((bits[c] != bits[index[c]]).any(1)) + c.start, chunks
+            )
         looked = np.concatenate([np.arange(ROWS), *other])
         shape = (len(looked), *want[i].shape[1:])
         return want.departure(i, fmt.unpack(host[looked], shape), granted, index[looked])
 
-    # -- memory ----------------------------------------------------------------------------------------------------
+    # -- memory -----------------------------------------------------------------------------------
 
     def _share(self, key: Any, make: Callable[[], Any]) -> Any:
         """What all candidates of the node have in common."""
@@ -293,7 +353,9 @@ class CudaBench(Bench):
         return self._share(("copies", i, fmt), lambda: [self._input(i, fmt)])  # type: ignore[no-any-return]
 
     def _constant(self, p: Packed) -> list[Memory]:
-        """Copies of a constant, the first one at least; ``p`` is kept, so that its array is no other one's."""
+        """Copies of a constant, the first one at least; ``p`` is kept, so that its array is no
+        other one's.
+        """
 
         def make() -> tuple[list[Memory], Packed]:
             packed = p.apply(self._arrays)

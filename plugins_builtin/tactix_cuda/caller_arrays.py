@@ -1,4 +1,6 @@
-"""Between callers' arrays and a context: device memory is used where it lies, the host's goes through pinned memory."""
+"""Between callers' arrays and a context: device memory is used where it lies, the host's goes
+through pinned memory.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Run = Callable[[list[int]], None]
 
 
 class CudaExchange:
-    """Of one context: memory to pass host arrays through, and the order of its runs in whatever streams they are."""
+    """Of one context: memory to pass host arrays through, and the order of its runs in whatever
+    streams they are.
+    """
 
     def __init__(self, device: CudaDevice, allocator: Allocator) -> None:
         self._device, self._allocator = device, allocator
@@ -28,11 +32,15 @@ class CudaExchange:
         self._own: CudaStream | None = None
         self._last: tuple[CudaStream, CudaEvent] | None = None
 
-    def run(self, inputs: Sequence[Any], given: Sequence[Any], stream: Any, bind: Bind) -> list[Any]:
-        """See ``tactix.contracts.device.Exchange``. With an input in device memory, the outputs are DeviceArrays.
+    def run(
+        self, inputs: Sequence[Any], given: Sequence[Any], stream: Any, bind: Bind
+    ) -> list[Any]:
+        """See ``tactix.contracts.device.Exchange``. With an input in device memory, the outputs are
+        DeviceArrays.
 
-        That returns before the work is over, but for inputs of the host among them (which are copied), and for arrays
-        of another stream than the one that it runs in: these are waited for, as nothing else keeps them.
+        That returns before the work is over, but for inputs of the host among them (which are
+        copied), and for arrays of another stream than the one that it runs in: these are waited
+        for, as nothing else keeps them.
         """
         if any(on_device(x) for x in given):
             return self._on_device(inputs, given, stream, bind)
@@ -41,14 +49,18 @@ class CudaExchange:
         return self._on_host(arrays, results, run, self._host_stream(stream))
 
     def locate(self, io: Any, given: Any) -> Located:
-        """An array for ``set_tensor_address``, ready in the default stream. Raises InvalidArgument, DTypeError."""
+        """An array for ``set_tensor_address``, ready in the default stream. Raises InvalidArgument,
+        DTypeError.
+        """
         if not on_device(given):
             what = f"{io.name!r} needs an array in device memory, got a {type(given).__name__}"
             raise InvalidArgument(what, do="Move it there, or call run(), which copies")
         return locate(io, given, self._device, self._device.default_stream)
 
     def fetch(self, io: Any, given: Any) -> Any:
-        """What lies on the device as a copy on the host; anything else as it is. Raises as ``locate``."""
+        """What lies on the device as a copy on the host; anything else as it is. Raises as
+        ``locate``.
+        """
         if not on_device(given):
             return given
         import numpy as np
@@ -58,18 +70,24 @@ class CudaExchange:
         self._device.copy_out(out, found.address)
         return out
 
-    # -- arrays of the device --------------------------------------------------------------------------------------
+    # -- arrays of the device ---------------------------------------------------------------------
 
-    def _on_device(self, inputs: Sequence[Any], given: Sequence[Any], stream: Any, bind: Bind) -> list[Any]:
+    def _on_device(
+        self, inputs: Sequence[Any], given: Sequence[Any], stream: Any, bind: Bind
+    ) -> list[Any]:
         device = self._device
         there = [on_device(x) for x in given]
-        queue = self._device_stream(stream, [x for x, here in zip(given, there, strict=True) if here])
+        queue = self._device_stream(
+            stream, [x for x, here in zip(given, there, strict=True) if here]
+        )
         taken = [
             locate(io, x, device, queue) if here else as_input(io, x)
             for io, x, here in zip(inputs, given, there, strict=True)
         ]
         results, run = bind([x.shape for x in taken])
-        outputs = [DeviceArray(device, self._allocator, shape, dtype, queue) for shape, dtype in results]
+        outputs = [
+            DeviceArray(device, self._allocator, shape, dtype, queue) for shape, dtype in results
+        ]
         hosted = [x for x in taken if not isinstance(x, Located)]
         places = iter(self._stage.place(hosted) if hosted else ())
         addresses = [x.address if isinstance(x, Located) else next(places) for x in taken]
@@ -82,7 +100,9 @@ class CudaExchange:
         return outputs
 
     def _device_stream(self, stream: Any, arrays: Sequence[Any]) -> CudaStream:
-        """What was asked for, else what this thread submits to, else the stream of the first array that tells one."""
+        """What was asked for, else what this thread submits to, else the stream of the first array
+        that tells one.
+        """
         if stream is not None:
             return self._device.stream_of(stream)
         if self._device.local.stream is not None:
@@ -95,9 +115,11 @@ class CudaExchange:
             self._stage.send(hosted)
         run(addresses)
 
-    # -- arrays of the host ----------------------------------------------------------------------------------------
+    # -- arrays of the host -----------------------------------------------------------------------
 
-    def _on_host(self, arrays: Sequence[Any], results: Any, run: Run, queue: CudaStream) -> list[Any]:
+    def _on_host(
+        self, arrays: Sequence[Any], results: Any, run: Run, queue: CudaStream
+    ) -> list[Any]:
         import numpy as np
 
         outputs = [np.empty(shape, dtype) for shape, dtype in results]
@@ -121,7 +143,7 @@ class CudaExchange:
         self._own = self._own or self._device.create_stream()
         return self._device.local.stream or self._own
 
-    # -- one run after the other -----------------------------------------------------------------------------------
+    # -- one run after the other ------------------------------------------------------------------
 
     def _submit(self, queue: CudaStream, work: Callable[[], None]) -> None:
         """In any stream, but behind the last run: they share memory."""

@@ -1,7 +1,9 @@
-"""Calls of libraries in a graph of kernels: what a call puts into a stream is recorded, and becomes a node.
+"""Calls of libraries in a graph of kernels: what a call puts into a stream is recorded, and becomes
+a node.
 
-A library does not say which kernels it starts nor where its arguments are in theirs. So a new address means a new
-recording, which replaces the node's parameters; graphs that were launched before keep theirs.
+A library does not say which kernels it starts nor where its arguments are in theirs. So a new
+address means a new recording, which replaces the node's parameters; graphs that were launched
+before keep theirs.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ CHANGED = 910
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Without the garbage collector: what it finalises may wait for the device, which a recording forbids."""
+    """Without the garbage collector: what it finalises may wait for the device, which a recording
+    forbids.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -37,7 +41,9 @@ def uncollected() -> Iterator[None]:
 
 
 class Recorded(NamedTuple):
-    """A kernel: what the driver takes for its node, the node with its attributes, the memory of its arguments."""
+    """A kernel: what the driver takes for its node, the node with its attributes, the memory of its
+    arguments.
+    """
 
     params: Any
     like: Any
@@ -54,7 +60,9 @@ class Recorder:
 
     @contextlib.contextmanager
     def graph(self, work: Callable[[int], None]) -> Iterator[Any]:
-        """The graph of what ``work(stream)`` enqueues, while the block runs. Raises what ``work`` raises."""
+        """The graph of what ``work(stream)`` enqueues, while the block runs. Raises what ``work``
+        raises.
+        """
         from tactix_cuda.stream import CudaStream
 
         call = self._device.driver.call
@@ -76,9 +84,11 @@ class Recorder:
             call("cuGraphDestroy", made)
 
     def line(self, graph: Any) -> list[Recorded]:
-        """The kernels of a recorded graph in which each node follows one other; empty for any other graph.
+        """The kernels of a recorded graph in which each node follows one other; empty for any other
+        graph.
 
-        Memsets become kernels: the driver launches a graph of kernels at once, but takes 2 us for each memset in it.
+        Memsets become kernels: the driver launches a graph of kernels at once, but takes 2 us for
+        each memset in it.
         """
         api, call = self._device.driver.api, self._device.driver.call
         _, count = call("cuGraphGetNodes", graph)
@@ -126,12 +136,17 @@ class CapturedNode:
         self._bound.enqueue(self._arguments(), stream)
 
     def add(self, graph: Any, after: Sequence[Any]) -> Placed:
-        """Put it into a graph behind others: kernels one after the other, else the recorded graph as a child."""
+        """Put it into a graph behind others: kernels one after the other, else the recorded graph
+        as a child.
+        """
         call, recorder = self._device.driver.call, self._device.recorder
         with recorder.graph(self._enqueue) as child:
             line = recorder.line(child)
             if not line:
-                return Placed([call("cuGraphAddChildGraphNode", graph, after, len(after), child)], is_kernel=False)
+                return Placed(
+                    [call("cuGraphAddChildGraphNode", graph, after, len(after), child)],
+                    is_kernel=False,
+                )
             made: list[Any] = []
             for params, like, _ in line:
                 before = made[-1:] or after
@@ -150,7 +165,9 @@ class CapturedNode:
                     call("cuGraphExecChildGraphNodeSetParams", executable, place.nodes[0], child)
                 elif len(line) != len(place.nodes):
                     raise CudaFailure(
-                        "a library's call has other kernels now", status=CHANGED, why="its addresses changed"
+                        "a library's call has other kernels now",
+                        status=CHANGED,
+                        why="its addresses changed",
                     )
                 for node, kernel in zip(place.nodes, line, strict=False) if place.is_kernel else ():
                     call("cuGraphExecKernelNodeSetParams", executable, node, kernel.params)

@@ -1,7 +1,8 @@
-"""An NVIDIA GPU through the driver API: its primary context, streams, events, copies, and the link of a plan.
+"""An NVIDIA GPU through the driver API: its primary context, streams, events, copies, and the link
+of a plan.
 
-What a thread does inside ``Stream.submit`` goes into that stream and is not waited for. Outside of it everything is in
-the default stream and has happened when the call returns.
+What a thread does inside ``Stream.submit`` goes into that stream and is not waited for. Outside of
+it everything is in the default stream and has happened when the call returns.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class _Local(threading.local):
 
 
 class CudaDevice(Device):
-    """``ordinal``: as the driver counts. ``driver``: what to call it by; cuda-python's binding is imported if None.
+    """``ordinal``: as the driver counts. ``driver``: what to call it by; cuda-python's binding is
+    imported if None.
 
     ``alignment``: of the widest access of a thread, and of what tensor maps and the libraries take.
     """
@@ -74,11 +76,13 @@ class CudaDevice(Device):
         self.modules = Modules(self)
         self.recorder = Recorder(self)
         self._given = driver
-        self._lock = threading.RLock()  # the garbage collector may come back to it in the same thread
+        self._lock = (
+            threading.RLock()
+        )  # the garbage collector may come back to it in the same thread
         self._context: Any = None
         self._set_aside = 0
 
-    # -- what is there ---------------------------------------------------------------------------------------------
+    # -- what is there ----------------------------------------------------------------------------
 
     def available(self) -> str:
         try:
@@ -120,11 +124,15 @@ class CudaDevice(Device):
         return self._properties
 
     def target(self, name: str) -> DeviceProperties:
-        """``sm_80``, ``sm_90a``, ``h200``, ``AMPERE_PLUS``, ``SAME_COMPUTE_CAPABILITY``. Raises InvalidArgument."""
+        """``sm_80``, ``sm_90a``, ``h200``, ``AMPERE_PLUS``, ``SAME_COMPUTE_CAPABILITY``. Raises
+        InvalidArgument.
+        """
         if name != SAME_COMPUTE_CAPABILITY:
             return target(name)
         if why := self.available():
-            raise InvalidArgument("no device tells its compute capability", why=why, do="Name one, such as sm_90")
+            raise InvalidArgument(
+                "no device tells its compute capability", why=why, do="Name one, such as sm_90"
+            )
         return same_capability(self.properties())
 
     @functools.cached_property
@@ -132,9 +140,13 @@ class CudaDevice(Device):
         call, ask = self.driver.call, self.attribute
         capability = 10 * ask("COMPUTE_CAPABILITY_MAJOR") + ask("COMPUTE_CAPABILITY_MINOR")
         facts = facts_of(
-            capability, ask("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"), ask("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
-            ask("MAX_REGISTERS_PER_MULTIPROCESSOR"), ask("MAX_THREADS_PER_MULTIPROCESSOR"), ask("L2_CACHE_SIZE"),
-        )  # fmt: skip
+            capability,
+            ask("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+            ask("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+            ask("MAX_REGISTERS_PER_MULTIPROCESSOR"),
+            ask("MAX_THREADS_PER_MULTIPROCESSOR"),
+            ask("L2_CACHE_SIZE"),
+        )
         cores, memory = ask("MULTIPROCESSOR_COUNT"), int(call("cuDeviceTotalMem", self.native))
         return DeviceProperties(
             kind="cuda",
@@ -149,7 +161,10 @@ class CudaDevice(Device):
                 "memory_gib": round(memory / GIB),
                 "memory_bus_bits": ask("GLOBAL_MEMORY_BUS_WIDTH"),
                 "integrated": ask("INTEGRATED"),
-                **{fact: facts[fact] for fact in ("l2", "shared_per_block", "shared_per_multiprocessor")},
+                **{
+                    fact: facts[fact]
+                    for fact in ("l2", "shared_per_block", "shared_per_multiprocessor")
+                },
             },
         )
 
@@ -162,7 +177,9 @@ class CudaDevice(Device):
 
     @functools.cached_property
     def programmatic(self) -> bool:
-        """Whether a kernel may begin before the one that it follows is over (9.0 on; drivers of CUDA 12.4)."""
+        """Whether a kernel may begin before the one that it follows is over (9.0 on; drivers of
+        CUDA 12.4).
+        """
         enough = int(self.driver.call("cuDriverGetVersion")) >= 12040
         return enough and self.attribute("COMPUTE_CAPABILITY_MAJOR") >= 9
 
@@ -170,7 +187,9 @@ class CudaDevice(Device):
         return self.attribute("MAX_PERSISTING_L2_CACHE_SIZE")
 
     def set_aside(self, size: int) -> None:
-        """Keep at least so many bytes of the L2 cache for accesses that ask for it; all of the process have them."""
+        """Keep at least so many bytes of the L2 cache for accesses that ask for it; all of the
+        process have them.
+        """
         self.activate()
         with self._lock:
             if size > self._set_aside:
@@ -178,7 +197,7 @@ class CudaDevice(Device):
                 self.driver.call("cuCtxSetLimit", kind, size)
                 self._set_aside = size
 
-    # -- contexts and streams --------------------------------------------------------------------------------------
+    # -- contexts and streams ---------------------------------------------------------------------
 
     def activate(self) -> None:
         """Make the device's primary context current on this thread. Raises ExecutionError."""
@@ -210,13 +229,15 @@ class CudaDevice(Device):
         return CudaEvent(self)
 
     def stream_of(self, stream: Any) -> CudaStream:
-        """By a handle (0: the default), or an object of whoever made it, see ``handle_of``. Raises InvalidArgument."""
+        """By a handle (0: the default), or an object of whoever made it, see ``handle_of``. Raises
+        InvalidArgument.
+        """
         if isinstance(stream, CudaStream):
             return stream
         handle = handle_of(stream)
         return CudaStream(self, handle, stream) if handle else self.default_stream
 
-    # -- memory ----------------------------------------------------------------------------------------------------
+    # -- memory -----------------------------------------------------------------------------------
 
     def copy_in(self, address: int, array: Any) -> None:
         import numpy as np
@@ -226,18 +247,26 @@ class CudaDevice(Device):
             return
         self.activate()
         place, stream = self.driver.api.CUdeviceptr(address), self.current().native
-        self.driver.call("cuMemcpyHtoDAsync", place, source.__array_interface__["data"][0], source.nbytes, stream)
+        self.driver.call(
+            "cuMemcpyHtoDAsync", place, source.__array_interface__["data"][0], source.nbytes, stream
+        )
         self.settle()
 
     def copy_out(self, array: Any, address: int) -> None:
-        """``array`` must be contiguous and writable; it is filled at return. Raises InvalidArgument."""
+        """``array`` must be contiguous and writable; it is filled at return. Raises
+        InvalidArgument.
+        """
         if not (array.flags.c_contiguous and array.flags.writeable):
-            raise InvalidArgument("cannot copy into an array that is read-only or not contiguous", who=self.key)
+            raise InvalidArgument(
+                "cannot copy into an array that is read-only or not contiguous", who=self.key
+            )
         if not array.nbytes:
             return
         self.activate()
         place, stream = self.driver.api.CUdeviceptr(address), self.current().native
-        self.driver.call("cuMemcpyDtoHAsync", array.__array_interface__["data"][0], place, array.nbytes, stream)
+        self.driver.call(
+            "cuMemcpyDtoHAsync", array.__array_interface__["data"][0], place, array.nbytes, stream
+        )
         self.driver.call("cuStreamSynchronize", stream)
 
     def fill(self, address: int, byte: int, size: int) -> None:
@@ -268,13 +297,19 @@ class CudaDevice(Device):
 
         return PinnedAllocator(self)
 
-    def renewal(self, allocator: Allocator, fresh: Mapping[str, Any], homes: Mapping[str, int]) -> Renewal:
-        """How other content gets to weights that contexts use: bytes in pinned memory to addresses, by blob."""
+    def renewal(
+        self, allocator: Allocator, fresh: Mapping[str, Any], homes: Mapping[str, int]
+    ) -> Renewal:
+        """How other content gets to weights that contexts use: bytes in pinned memory to addresses,
+        by blob.
+        """
         from tactix_cuda.weight_update import Renewal
 
         return Renewal(self, allocator, fresh, homes)
 
-    def streamed(self, plan: Plan, blobs: Sequence[str], allocator: Allocator, logger: Logger) -> Windows:
+    def streamed(
+        self, plan: Plan, blobs: Sequence[str], allocator: Allocator, logger: Logger
+    ) -> Windows:
         """Weights of an engine that need not all be on the device, if a budget says so."""
         from tactix_cuda.weight_windows import Windows
 
@@ -291,10 +326,14 @@ class CudaDevice(Device):
 
         return CudaExchange(self, allocator)
 
-    # -- running ---------------------------------------------------------------------------------------------------
+    # -- running ----------------------------------------------------------------------------------
 
-    def link(self, steps: Sequence[Step], launchers: Mapping[str, Launcher], ctx: LinkContext) -> Runnable:
-        """Consecutive steps are one graph where all their launchers make graphs. Raises ExecutionError."""
+    def link(
+        self, steps: Sequence[Step], launchers: Mapping[str, Launcher], ctx: LinkContext
+    ) -> Runnable:
+        """Consecutive steps are one graph where all their launchers make graphs. Raises
+        ExecutionError.
+        """
         parts: list[Runnable] = []
         for key, group in groupby(steps, key=lambda s: _graph_or(launchers, s.artifact.launcher)):
             own = list(group)
@@ -304,7 +343,9 @@ class CudaDevice(Device):
             found = launchers.get(key)
             if found is None or found.device != self.kind:
                 why = f"it is for {found.device}" if found else "there is none"
-                raise ExecutionError(f"launcher {key!r} cannot run on {self.kind}", who=own[0].name, why=why)
+                raise ExecutionError(
+                    f"launcher {key!r} cannot run on {self.kind}", who=own[0].name, why=why
+                )
             parts.append(found.link(own, ctx))
         return parts[0] if len(parts) == 1 else Segments(parts)
 

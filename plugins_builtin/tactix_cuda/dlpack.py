@@ -1,7 +1,9 @@
-"""DLPack capsules of device memory, read and made by ctypes (the header dlpack.h, ``DLManagedTensor``).
+"""DLPack capsules of device memory, read and made by ctypes (the header dlpack.h,
+``DLManagedTensor``).
 
-The protocol is that of the Python array API standard: who takes an array gives its stream to ``__dlpack__``, and who
-has it makes that stream wait for what is under way. https://dmlc.github.io/dlpack/latest/python_spec.html
+The protocol is that of the Python array API standard: who takes an array gives its stream to
+``__dlpack__``, and who has it makes that stream wait for what is under way.
+https://dmlc.github.io/dlpack/latest/python_spec.html
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ NAMES = {code: dtype.value for dtype, code in CODES.items()}
 
 _NAME = b"dltensor"
 _HEAD = struct.Struct("=QiiiBBHQQQ")
-"""Address, kind and number of the device, rank, code, bits, lanes, shape, strides, offset in bytes."""
+"""Address, kind and number of the device, rank, code, bits, lanes, shape, strides, offset in bytes.
+"""
 
 
 class _Tensor(ctypes.Structure):
@@ -42,24 +45,38 @@ class _Tensor(ctypes.Structure):
 
 
 _api = ctypes.pythonapi
-_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", _api)
+)
 # a capsule that is being freed must not be referred to again: it is passed as a number
-_pointer_of_dying = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
-_is_named = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
-_new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(("PyCapsule_New", _api))
+_pointer_of_dying = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", _api)
+)
+_is_named = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
+    ("PyCapsule_IsValid", _api)
+)
+_new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+    ("PyCapsule_New", _api)
+)
 
 _given: dict[int, tuple[Any, ...]] = {}
 """What capsules that are in use refer to, by the address of the tensor."""
 
 
 def read(capsule: Any) -> tuple[int, tuple[int, ...], tuple[int, ...] | None, tuple[int, int, int]]:
-    """Address, shape, strides in elements (None: in order), and code, bits, lanes. Raises ValueError.
+    """Address, shape, strides in elements (None: in order), and code, bits, lanes. Raises
+    ValueError.
 
     The memory is there as long as the capsule.
     """
     head = _HEAD.unpack(ctypes.string_at(_pointer(capsule, _NAME), _HEAD.size))
     address, _, _, rank, code, bits, lanes, shape, strides, offset = head
-    return address + offset, _numbers(shape, rank), _numbers(strides, rank) if strides else None, (code, bits, lanes)
+    return (
+        address + offset,
+        _numbers(shape, rank),
+        _numbers(strides, rank) if strides else None,
+        (code, bits, lanes),
+    )
 
 
 def _numbers(address: int, count: int) -> tuple[int, ...]:
@@ -67,7 +84,9 @@ def _numbers(address: int, count: int) -> tuple[int, ...]:
 
 
 def make(owner: Any, address: int, shape: Sequence[int], dtype: DType, ordinal: int) -> Any:
-    """A capsule of contiguous memory, which keeps the owner alive. Raises BufferError for a dtype that DLPack lacks."""
+    """A capsule of contiguous memory, which keeps the owner alive. Raises BufferError for a dtype
+    that DLPack lacks.
+    """
     if dtype not in CODES:
         raise BufferError(f"DLPack has no {dtype.value} of a byte each")
     rank, (code, bits) = len(shape), CODES[dtype]
@@ -76,7 +95,9 @@ def make(owner: Any, address: int, shape: Sequence[int], dtype: DType, ordinal: 
         strides[i] = strides[i + 1] * shape[i + 1]
     sizes = (ctypes.c_int64 * (2 * rank))(*shape, *strides)
     start = ctypes.addressof(sizes)
-    t = _Tensor(address, CUDA, ordinal, rank, code, bits, 1, start, start + 8 * rank, 0, None, _DELETER)
+    t = _Tensor(
+        address, CUDA, ordinal, rank, code, bits, 1, start, start + 8 * rank, 0, None, _DELETER
+    )
     key = ctypes.addressof(t)
     _given[key] = owner, t, sizes
     return _new(key, _NAME, _DESTRUCTOR)
@@ -93,5 +114,8 @@ def _destroy(capsule: int) -> None:
 
 
 # a taker may drop its tensor without holding the interpreter's lock; a capsule dies with it held
-_CALLS = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_delete), ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_destroy)
+_CALLS = (
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_delete),
+    ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_destroy),
+)
 _DELETER, _DESTRUCTOR = (ctypes.cast(c, ctypes.c_void_p).value for c in _CALLS)

@@ -12,7 +12,9 @@ WRONG_BINARY = frozenset({200, 209, 218, NEWER_PTX})
 """CUDA_ERROR_INVALID_IMAGE, NO_BINARY_FOR_GPU, INVALID_PTX, UNSUPPORTED_PTX_VERSION."""
 NOT_FOUND = 500
 FATAL = frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720})
-"""Errors of a running kernel, or of the chip: after one of them the process can use the device no more."""
+"""Errors of a running kernel, or of the chip: after one of them the process can use the device no
+more.
+"""
 
 
 class CudaFailure(ExecutionError):
@@ -25,7 +27,9 @@ class CudaFailure(ExecutionError):
 
 
 class Driver:
-    """``api``: the module ``cuda.bindings.driver``, which is imported if none is given. Raises ImportError."""
+    """``api``: the module ``cuda.bindings.driver``, which is imported if none is given. Raises
+    ImportError.
+    """
 
     def __init__(self, api: Any = None) -> None:
         if api is None:

@@ -1,4 +1,6 @@
-"""Device memory of others: pycuda's pool, and a user's own allocator with the methods that TensorRT asks for."""
+"""Device memory of others: pycuda's pool, and a user's own allocator with the methods that TensorRT
+asks for.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class PycudaAllocator:
-    """``pycuda.tools.DeviceMemoryPool`` in the primary context: beside arrays of pycuda, from one pool.
+    """``pycuda.tools.DeviceMemoryPool`` in the primary context: beside arrays of pycuda, from one
+    pool.
 
     That pool knows no streams: what is given back waits for its stream, or for the device.
     """
@@ -24,11 +27,15 @@ class PycudaAllocator:
 
     def __init__(self, cuda: CudaDevice) -> None:
         self._cuda = cuda
-        self._lock = threading.RLock()  # the garbage collector may give pieces back while one is allocated
+        self._lock = (
+            threading.RLock()
+        )  # the garbage collector may give pieces back while one is allocated
         self._pieces: dict[int, Any] = {}
 
     def allocate(self, size: int, alignment: int = 64, stream: int = 0) -> int:
-        """Raises AllocationError, also where pycuda is not installed; InvalidArgument for a bad alignment."""
+        """Raises AllocationError, also where pycuda is not installed; InvalidArgument for a bad
+        alignment.
+        """
         check(size, alignment, self.key)
         driver, context, pool = self._pool
         with self._lock:
@@ -36,7 +43,9 @@ class PycudaAllocator:
             try:
                 piece = pool.allocate(max(1, size))
             except (driver.Error, MemoryError) as e:
-                raise AllocationError(f"cannot have {size} bytes of device memory", who=self.key, why=str(e)) from None
+                raise AllocationError(
+                    f"cannot have {size} bytes of device memory", who=self.key, why=str(e)
+                ) from None
             finally:
                 context.pop()
             self._pieces[int(piece)] = piece
@@ -64,7 +73,9 @@ class PycudaAllocator:
             from pycuda import driver, tools
         except ImportError as e:
             do = f"`pip install pycuda`, or use the allocator {PoolAllocator.key}"
-            raise AllocationError("pycuda is not installed", who=self.key, why=str(e), do=do) from None
+            raise AllocationError(
+                "pycuda is not installed", who=self.key, why=str(e), do=do
+            ) from None
         driver.init()
         context = driver.Device(self._cuda.ordinal).retain_primary_context()
         context.push()
@@ -78,9 +89,9 @@ class GpuAllocator:
     """A user's object with the methods of TensorRT's IGpuAllocator, IGpuAsyncAllocator, or both.
 
     ``own.allocate(size, alignment, flags)`` gives an address, or 0 or None if there is no memory;
-    ``own.deallocate(memory)`` gives False if it refuses. ``own.allocate_async(size, alignment, flags, stream)`` and
-    ``own.deallocate_async(memory, stream)`` do the same in the order of a stream. ``flags`` is 0; bytes, handles. What
-    was allocated in one way goes back in the same.
+    ``own.deallocate(memory)`` gives False if it refuses. ``own.allocate_async(size, alignment,
+    flags, stream)`` and ``own.deallocate_async(memory, stream)`` do the same in the order of a
+    stream. ``flags`` is 0; bytes, handles. What was allocated in one way goes back in the same.
     """
 
     key = "user"
@@ -91,7 +102,8 @@ class GpuAllocator:
 
         self._own, self._cuda = own, cuda or the_device()
         self._sync, self._async = (
-            all(hasattr(own, f"{verb}{end}") for verb in ("allocate", "deallocate")) for end in ("", "_async")
+            all(hasattr(own, f"{verb}{end}") for verb in ("allocate", "deallocate"))
+            for end in ("", "_async")
         )
         if not (self._sync or self._async):
             do = "Give it allocate and deallocate, or allocate_async and deallocate_async"
@@ -99,7 +111,9 @@ class GpuAllocator:
         self._ordered: set[int] = set()
 
     def allocate(self, size: int, alignment: int = 64, stream: int = 0) -> int:
-        """Raises AllocationError for no address, one that is not aligned, and whatever the user's method raises."""
+        """Raises AllocationError for no address, one that is not aligned, and whatever the user's
+        method raises.
+        """
         ordered = self._async and (bool(stream) or not self._sync)
         self._cuda.activate()
         try:
@@ -108,10 +122,18 @@ class GpuAllocator:
             else:
                 address = int(self._own.allocate(max(1, size), alignment, 0) or 0)
         except Exception as e:
-            raise AllocationError(f"cannot have {size} bytes of device memory", who=self._name, why=repr(e)) from e
+            raise AllocationError(
+                f"cannot have {size} bytes of device memory", who=self._name, why=repr(e)
+            ) from e
         if not address or address % alignment:
-            why = f"it gave {address:#x}, which is no multiple of {alignment}" if address else "it gave no address"
-            raise AllocationError(f"cannot have {size} bytes of device memory", who=self._name, why=why)
+            why = (
+                f"it gave {address:#x}, which is no multiple of {alignment}"
+                if address
+                else "it gave no address"
+            )
+            raise AllocationError(
+                f"cannot have {size} bytes of device memory", who=self._name, why=why
+            )
         if ordered:
             self._ordered.add(address)
             if not stream:

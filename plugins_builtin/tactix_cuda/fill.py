@@ -41,7 +41,9 @@ PTX = """
   ret;
 }
 """
-"""Arguments: an address, how many bytes, a value whose bytes are taken again and again, and how many it has."""
+"""Arguments: an address, how many bytes, a value whose bytes are taken again and again, and how
+many it has.
+"""
 
 
 @functools.cache
@@ -51,14 +53,20 @@ def kernel(device: CudaDevice) -> Kernel:
 
 
 def filling(device: CudaDevice, memset: Any) -> tuple[Any, Any]:
-    """What the driver takes for a node that does what a memset of one row does, and the memory of its arguments."""
+    """What the driver takes for a node that does what a memset of one row does, and the memory of
+    its arguments.
+    """
     import numpy as np
 
     size = memset.width * memset.elementSize
     values = np.array([int(memset.dst), size, memset.value, memset.elementSize], np.int64)
     places = values.ctypes.data + 8 * np.arange(len(values), dtype=np.int64)
     params = device.driver.api.CUDA_KERNEL_NODE_PARAMS()
-    params.func, params.kernelParams, params.sharedMemBytes = kernel(device).native, int(places.ctypes.data), 0
+    params.func, params.kernelParams, params.sharedMemBytes = (
+        kernel(device).native,
+        int(places.ctypes.data),
+        0,
+    )
     params.gridDimX, params.gridDimY, params.gridDimZ = max(1, -(-size // THREADS)), 1, 1
     params.blockDimX, params.blockDimY, params.blockDimZ = THREADS, 1, 1
     return params, (values, places)

@@ -1,7 +1,7 @@
 """A run of kernels as one executable CUDA graph: nodes in branches, their arguments in one table.
 
-The driver copies arguments into a node when the node is made or set, so that runs that are under way are not touched by
-what is bound later.
+The driver copies arguments into a node when the node is made or set, so that runs that are under
+way are not touched by what is bound later.
 """
 
 from __future__ import annotations
@@ -27,24 +27,38 @@ if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
 
 GRID, BLOCK, THREADS = (2**31 - 1, 65535, 65535), (1024, 1024, 64), 1024
-"""What a launch may have at most, on every device (CUDA C++ Programming Guide, "Technical Specifications")."""
+"""What a launch may have at most, on every device (CUDA C++ Programming Guide, "Technical
+Specifications").
+"""
 COPIES, MOST_NODES = 20, 100
 """How often a graph for measuring runs the kernels, and how many nodes it has at most."""
 LAUNCHED = 2
-"""CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER: where an edge leaves a kernel once all of its blocks have begun."""
+"""CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER: where an edge leaves a kernel once all of its blocks have
+begun.
+"""
 UNGRAPHABLE = frozenset({801, *range(900, 909), 910})
-"""CUDA_ERROR_NOT_SUPPORTED, those of stream capture, and GRAPH_EXEC_UPDATE_FAILURE: kernels go one by one then."""
+"""CUDA_ERROR_NOT_SUPPORTED, those of stream capture, and GRAPH_EXEC_UPDATE_FAILURE: kernels go one
+by one then.
+"""
 
 
 class Node:
-    """A kernel at bound shapes. ``params``: what the driver takes for a kernel node; they point into the table.
+    """A kernel at bound shapes. ``params``: what the driver takes for a kernel node; they point
+    into the table.
 
     ``window``: memory to keep in the L2 cache.
     """
 
     window: Window | None = None
 
-    def __init__(self, start: Start, kernel: Kernel, geometry: Sequence[int], arguments: int, device: CudaDevice):
+    def __init__(
+        self,
+        start: Start,
+        kernel: Kernel,
+        geometry: Sequence[int],
+        arguments: int,
+        device: CudaDevice,
+    ):
         self.start, self.kernel, self.device = start, kernel, device
         self.grid, self.block = geometry[:AXES], geometry[AXES : 2 * AXES]
         self.cluster, self.shared = geometry[2 * AXES : SHARED], geometry[SHARED]
@@ -61,7 +75,9 @@ class Node:
 
     def _check(self) -> None:
         """The driver finds it out as well, but names no step."""
-        wide = any(n > most for n, most in zip((*self.grid, *self.block), (*GRID, *BLOCK), strict=True))
+        wide = any(
+            n > most for n, most in zip((*self.grid, *self.block), (*GRID, *BLOCK), strict=True)
+        )
         if wide or math.prod(self.block) > THREADS or min(*self.grid, *self.block) < 1:
             what = f"a launch of {tuple(self.grid)} blocks of {tuple(self.block)} threads"
             why = f"a device takes {GRID} of {BLOCK}, of no more than {THREADS} threads"
@@ -77,7 +93,9 @@ class Node:
             value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = self.cluster
             out.append((kind.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, value))
         if self.window is not None:
-            out.append((kind.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, self.window.fill(make(), api)))
+            out.append(
+                (kind.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, self.window.fill(make(), api))
+            )
         return out
 
     def add(self, graph: Any, after: Sequence[Any]) -> Placed:
@@ -91,14 +109,22 @@ class Node:
     def update(self, executable: Any, places: Sequence[Placed]) -> None:
         """Give what ``add`` made the arguments that the table has now."""
         for place in places:
-            self.device.driver.call("cuGraphExecKernelNodeSetParams", executable, place.nodes[0], self.params)
+            self.device.driver.call(
+                "cuGraphExecKernelNodeSetParams", executable, place.nodes[0], self.params
+            )
 
     def launch(self, stream: Any) -> None:
         """Without a graph."""
         call = self.device.driver.call
         with blaming(self.start.step):
             if attributes := self.attributes(of_node=False):
-                call("cuLaunchKernelEx", self._config(stream, attributes), self.params.func, self.arguments, 0)
+                call(
+                    "cuLaunchKernelEx",
+                    self._config(stream, attributes),
+                    self.params.func,
+                    self.arguments,
+                    0,
+                )
             else:
                 more = (self.shared, stream, self.arguments, 0)
                 call("cuLaunchKernel", self.kernel.native, *self.grid, *self.block, *more)
@@ -116,10 +142,16 @@ class Node:
 
 
 class Graph:
-    """Nodes in the order that ``order`` asks for, ``copies`` times one after the other, instantiated."""
+    """Nodes in the order that ``order`` asks for, ``copies`` times one after the other,
+    instantiated.
+    """
 
     def __init__(
-        self, nodes: Sequence[Node | CapturedNode], order: Follows, device: CudaDevice, copies: int = 1
+        self,
+        nodes: Sequence[Node | CapturedNode],
+        order: Follows,
+        device: CudaDevice,
+        copies: int = 1,
     ) -> None:
         call = self._call = device.driver.call
         self._device = device
@@ -132,7 +164,9 @@ class Graph:
                 made.append([])
                 for node, before in zip(nodes, order, strict=True):
                     with blaming(node.start.step):
-                        made[-1].append(self._add(graph, node, [made[-1][k] for k in before] or ends))
+                        made[-1].append(
+                            self._add(graph, node, [made[-1][k] for k in before] or ends)
+                        )
             self._exec = call("cuGraphInstantiate", graph, 0)
         except TactixError:
             call("cuGraphDestroy", graph)
@@ -141,15 +175,24 @@ class Graph:
         weakref.finalize(self, _destroy, device, graph, self._exec, tuple(nodes)).atexit = False
 
     def _add(self, graph: Any, node: Node | CapturedNode, after: Sequence[Placed]) -> Placed:
-        """Behind others; a kernel that waits itself may begin as soon as all blocks of the one before have begun."""
-        waits = node.start.waits and len(after) == 1 and after[0].is_kernel and self._device.programmatic
+        """Behind others; a kernel that waits itself may begin as soon as all blocks of the one
+        before have begun.
+        """
+        waits = (
+            node.start.waits
+            and len(after) == 1
+            and after[0].is_kernel
+            and self._device.programmatic
+        )
         placed = node.add(graph, [] if waits else [a.nodes[-1] for a in after])
         if waits:
             api = self._device.driver.api
             edge = api.CUgraphEdgeData()
             edge.type = int(api.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
             edge.from_port = LAUNCHED
-            self._call("cuGraphAddDependencies", graph, [after[0].nodes[-1]], [placed.nodes[0]], [edge], 1)
+            self._call(
+                "cuGraphAddDependencies", graph, [after[0].nodes[-1]], [placed.nodes[0]], [edge], 1
+            )
         return placed
 
     def update(self, node: Node | CapturedNode) -> None:
@@ -162,7 +205,9 @@ class Graph:
 
 
 def _destroy(device: CudaDevice, graph: Any, executable: Any, _nodes: object) -> None:
-    """Runs that are under way come to their end: the driver waits with it. Code of the nodes is there until then."""
+    """Runs that are under way come to their end: the driver waits with it. Code of the nodes is
+    there until then.
+    """
     with contextlib.suppress(TactixError):  # after a fatal error there is nothing left to destroy
         device.activate()
         device.driver.call("cuGraphExecDestroy", executable)
@@ -180,12 +225,15 @@ def blaming(step: str) -> Iterator[None]:
 
 
 class CudaRun:
-    """All launches of some steps. ``plain``: why they are launched one by one; empty if they are one graph.
+    """All launches of some steps. ``plain``: why they are launched one by one; empty if they are
+    one graph.
 
     ``order``: what each of ``nodes`` follows, once there is a graph.
     """
 
-    def __init__(self, table: KernelTable, device: CudaDevice, ctx: LinkContext, plain: str = "") -> None:
+    def __init__(
+        self, table: KernelTable, device: CudaDevice, ctx: LinkContext, plain: str = ""
+    ) -> None:
         import numpy as np
 
         self.plain = plain
@@ -196,7 +244,10 @@ class CudaRun:
         self._slots = np.zeros(max(1, table.size), np.int64)
         # what a kernel gets is a list of where its arguments are
         self._places = self._slots.ctypes.data + 8 * np.arange(max(1, table.size), dtype=np.int64)
-        self._maps, self._map_index = MapMemory(len(table.maps)), {slot: i for i, slot in enumerate(table.maps)}
+        self._maps, self._map_index = (
+            MapMemory(len(table.maps)),
+            {slot: i for i, slot in enumerate(table.maps)},
+        )
         self._places[list(table.maps)] = self._maps.places
         self._values: list[int] = []
         self._by_start: dict[int, Node | CapturedNode] = {}
@@ -220,11 +271,15 @@ class CudaRun:
             self._encode(slot)
         self._by_start = {
             i: self._node(start, geometry)
-            for i, (start, geometry) in enumerate(zip(table.starts, table.geometry_at(self._values), strict=True))
+            for i, (start, geometry) in enumerate(
+                zip(table.starts, table.geometry_at(self._values), strict=True)
+            )
             if 0 not in geometry[:AXES]
         }
         self.nodes = list(self._by_start.values())
-        self._regions = Regions(addresses, table.sizes_at(self._values)) if self._ctx.max_aux_streams else None
+        self._regions = (
+            Regions(addresses, table.sizes_at(self._values)) if self._ctx.max_aux_streams else None
+        )
         for i, window in windows(table.users, addresses, self._ctx, device).items():
             if isinstance(node := self._by_start.get(i), Node):
                 node.window = window
@@ -236,7 +291,9 @@ class CudaRun:
             arguments = int(self._places.ctypes.data) + 8 * start.first
             return Node(start, start.kernel, geometry, arguments, self._device)
         with blaming(start.step):
-            return CapturedNode(start, start.kernel, self._slots[start.first :][: start.count], self._device)
+            return CapturedNode(
+                start, start.kernel, self._slots[start.first :][: start.count], self._device
+            )
 
     def rebind(self, buffer: int, address: int) -> None:
         for slot, offset, start in self._table.users.get(buffer, ()):
@@ -257,7 +314,9 @@ class CudaRun:
             self._maps.put(self._map_index[slot], encoded)
 
     def __call__(self) -> None:
-        """In the stream that the thread submits to; outside of ``submit`` the results are there at return."""
+        """In the stream that the thread submits to; outside of ``submit`` the results are there at
+        return.
+        """
         device = self._device
         if not device.local.active:
             device.activate()
@@ -312,7 +371,10 @@ class CudaRun:
         most, wide = self._ctx.max_aux_streams + 1, [False] * len(self.nodes)
         if not most:
             cores = self._device.properties().cores
-            most, wide = LANES, [not isinstance(n, Node) or math.prod(n.grid) >= cores for n in self.nodes]
+            most, wide = (
+                LANES,
+                [not isinstance(n, Node) or math.prod(n.grid) >= cores for n in self.nodes],
+            )
         self.order = in_lanes(self.order, most, wide)
         return self.order
 

@@ -1,7 +1,9 @@
-"""Which launches of a run must follow which others: so many branches as the memory that they touch allows.
+"""Which launches of a run must follow which others: so many branches as the memory that they touch
+allows.
 
-A launch follows the last one that wrote what it reads, and all that read or wrote what it writes. What counts is where
-buffers lie at the bound shape: an arena is used again and again, and a caller may pass one address twice.
+A launch follows the last one that wrote what it reads, and all that read or wrote what it writes.
+What counts is where buffers lie at the bound shape: an arena is used again and again, and a caller
+may pass one address twice.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from tactix.contracts.launcher import Step
 from tactix.words.dims import Dim
 
 RESIDENT = -1
-"""What launches of a step with ``params["cooperative"]`` write: they take turns, as their blocks wait for each other
-and need the device until all of them have begun."""
+"""What launches of a step with ``params["cooperative"]`` write: they take turns, as their blocks
+wait for each other and need the device until all of them have begun."""
 LANES = 4
 """Branches side by side where nobody says how many."""
 
@@ -26,7 +28,9 @@ Follows = list[list[int]]
 
 @dataclass(frozen=True)
 class Access:
-    """Buffers that a launch reads, and those that it may write: its step's outputs and workspace may be read, too."""
+    """Buffers that a launch reads, and those that it may write: its step's outputs and workspace
+    may be read, too.
+    """
 
     reads: frozenset[int] = frozenset()
     writes: frozenset[int] = frozenset()
@@ -45,7 +49,9 @@ def access(step: Step, launch: Launch) -> Access:
 
 def extents(step: Step) -> list[tuple[int, Dim]]:
     """The step's buffers that something writes, and the bytes that it touches of each."""
-    own = [(o.buffer, o.spec.nbytes(o.format)) for o in (*step.inputs, *step.outputs) if o.buffer >= 0]
+    own = [
+        (o.buffer, o.spec.nbytes(o.format)) for o in (*step.inputs, *step.outputs) if o.buffer >= 0
+    ]
     return [*own, (step.workspace, step.artifact.workspace)] if step.workspace >= 0 else own
 
 
@@ -72,7 +78,10 @@ class Regions:
         if buffer not in self._loose:  # few ever move; the rest is looked at as a whole
             self._loose.add(buffer)
             self._rest = _joined(s for b, s in self._spans.items() if b not in self._loose)
-        old, new = self._spans[buffer], (address, address + self._spans[buffer][1] - self._spans[buffer][0])
+        old, new = (
+            self._spans[buffer],
+            (address, address + self._spans[buffer][1] - self._spans[buffer][0]),
+        )
         self._spans[buffer] = new
         near = [*self._rest, *(self._spans[b] for b in self._loose if b != buffer)]
         if not any(_meet(old, s) or _meet(new, s) for s in near):
@@ -132,13 +141,16 @@ class _History:
 
 
 def follows(accesses: Sequence[Access], spans: Mapping[int, Span]) -> Follows:
-    """The fewest edges that keep all results as they are when launches run one after another. ``spans``: by buffer."""
+    """The fewest edges that keep all results as they are when launches run one after another.
+    ``spans``: by buffer.
+    """
     history = _History()
     behind: list[int] = []
     out: Follows = []
     for i, a in enumerate(accesses):
         wanted = {-1}.union(
-            *(history.before_read(spans[b]) for b in a.reads), *(history.before_write(spans[b]) for b in a.writes)
+            *(history.before_read(spans[b]) for b in a.reads),
+            *(history.before_write(spans[b]) for b in a.writes),
         )
         out.append(_direct(wanted - {-1}, behind))
         for b in a.reads:
@@ -151,8 +163,8 @@ def follows(accesses: Sequence[Access], spans: Mapping[int, Span]) -> Follows:
 def in_lanes(wanted: Follows, most: int, wide: Sequence[bool]) -> Follows:
     """With so many edges more that at most ``most`` launches are ever under way at a time.
 
-    Launches go to lanes, each of which is one after the other. ``wide``: launches that fill the device by themselves;
-    they share a lane.
+    Launches go to lanes, each of which is one after the other. ``wide``: launches that fill the
+    device by themselves; they share a lane.
     """
     tails: list[int] = []
     behind: list[int] = []
@@ -166,7 +178,9 @@ def in_lanes(wanted: Follows, most: int, wide: Sequence[bool]) -> Follows:
 
 
 def _lane(tails: Sequence[int], before: Sequence[int], behind: Sequence[int], most: int) -> int:
-    """One that ends in what the launch follows anyway, else a new one, else the one that ended first."""
+    """One that ends in what the launch follows anyway, else a new one, else the one that ended
+    first.
+    """
     mask = _union(before, behind)
     free = [lane for lane, tail in enumerate(tails) if mask >> tail & 1]
     if free:

@@ -1,7 +1,7 @@
 """Steps of a CUDA plan that run on the host, between copies from the device and back.
 
-Consecutive steps are one run: what one of them made is not copied for the next. Such a run cuts the graph of kernels in
-two and waits for the stream, since the host has to see the values.
+Consecutive steps are one run: what one of them made is not copied for the next. Such a run cuts the
+graph of kernels in two and waits for the stream, since the host has to see the values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ CROSSING_SECONDS = 10e-6
 
 
 class HostLauncher(Launcher):
-    """``params`` are those of ``tactix.numpy@1``, or of ``tactix.control@1`` for a step with bodies."""
+    """``params`` are those of ``tactix.numpy@1``, or of ``tactix.control@1`` for a step with
+    bodies.
+    """
 
     key = "tactix.cuda.host@1"
     device = "cuda"
@@ -44,7 +46,9 @@ class HostLauncher(Launcher):
 
 
 def crossings(steps: Sequence[Step]) -> tuple[list[Operand], list[Operand]]:
-    """What consecutive host steps copy from the device before them, and to it behind them: an operand for each."""
+    """What consecutive host steps copy from the device before them, and to it behind them: an
+    operand for each.
+    """
     read: dict[int, Operand] = {}
     written: dict[int, Operand] = {}
     for s in steps:
@@ -69,7 +73,9 @@ class HostRun:
         import numpy as np
 
         sizes = {o.buffer: 0 for o in (*self._read, *self._written)}
-        for o in (o for o in self._operands if o.buffer in sizes):  # one step may see more of a buffer than another
+        for o in (
+            o for o in self._operands if o.buffer in sizes
+        ):  # one step may see more of a buffer than another
             sizes[o.buffer] = max(sizes[o.buffer], evaluate(o.spec.nbytes(o.format), env))
         self._arrays = {b: np.zeros(n, np.uint8) for b, n in sizes.items()}
         self._places = {b: addresses[b] for b in sizes}

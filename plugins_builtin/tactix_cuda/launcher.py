@@ -1,4 +1,6 @@
-"""Launchers whose steps become one CUDA graph: one table of arguments for all launches. The first runs cubins."""
+"""Launchers whose steps become one CUDA graph: one table of arguments for all launches. The first
+runs cubins.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,15 @@ class Bound(Protocol):
     """A library's call for shapes that are fixed."""
 
     def enqueue(self, arguments: Sequence[int], stream: int) -> None:
-        """Put the work into the stream of that handle, which may be capturing. Raises ExecutionError."""
+        """Put the work into the stream of that handle, which may be capturing. Raises
+        ExecutionError.
+        """
 
 
 class Call(Protocol):
-    """A library's function instead of a kernel: what it puts into a stream becomes part of the graph."""
+    """A library's function instead of a kernel: what it puts into a stream becomes part of the
+    graph.
+    """
 
     def bind(self, arguments: Sequence[int]) -> Bound:
         """Settle what follows from the numbers among the arguments. Raises ExecutionError."""
@@ -40,11 +46,12 @@ class Call(Protocol):
 class GraphLauncher(Launcher):
     """Steps of all such launchers that follow each other run as one CUDA graph.
 
-    Every argument is eight bytes: an address, or a ``long long``. A launch whose grid has a zero is left out: there is
-    nothing to do. Launches run beside each other where the memory of their arguments allows it; with
-    ``params["cooperative"]`` never beside another one that has it (see order.py). With ``params["waits"]`` a launch may
-    begin before the one that it follows is over: each thread waits by griddepcontrol.wait before it touches memory that
-    another launch writes, or writes any.
+    Every argument is eight bytes: an address, or a ``long long``. A launch whose grid has a zero is
+    left out: there is nothing to do. Launches run beside each other where the memory of their
+    arguments allows it; with ``params["cooperative"]`` never beside another one that has it (see
+    order.py). With ``params["waits"]`` a launch may begin before the one that it follows is over:
+    each thread waits by griddepcontrol.wait before it touches memory that another launch writes, or
+    writes any.
     """
 
     device = "cuda"
@@ -78,7 +85,9 @@ def link(steps: Sequence[tuple[GraphLauncher, Step]], ctx: LinkContext) -> Runna
 
     launcher, first = steps[0]
     if not isinstance(ctx.device, CudaDevice):
-        raise ExecutionError(f"{launcher.key} runs on {CudaDevice.key}, not on {ctx.device.key}", who=first.name)
+        raise ExecutionError(
+            f"{launcher.key} runs on {CudaDevice.key}, not on {ctx.device.key}", who=first.name
+        )
     table = KernelTable(steps, ctx.device)
     ctx.device.modules.keep(ctx, (s.kernel for s in table.starts if isinstance(s.kernel, Kernel)))
     return CudaRun(table, ctx.device, ctx, why_plain())
@@ -93,7 +102,8 @@ def why_plain() -> str:
 
 @dataclass(frozen=True)
 class Start:
-    """One launch: the step that it belongs to, what it starts, its first argument's slot, how many it has.
+    """One launch: the step that it belongs to, what it starts, its first argument's slot, how many
+    it has.
 
     ``waits``: the kernel waits itself for those that it follows.
     """
@@ -106,7 +116,9 @@ class Start:
 
 
 class KernelTable:
-    """Argument slots of all launches in a row, and what goes into each: what does not depend on shapes."""
+    """Argument slots of all launches in a row, and what goes into each: what does not depend on
+    shapes.
+    """
 
     def __init__(self, steps: Sequence[tuple[GraphLauncher, Step]], device: CudaDevice) -> None:
         import numpy as np
@@ -115,14 +127,22 @@ class KernelTable:
         self.size = 0
         self.users: dict[int, list[tuple[int, int, int]]] = {}
         self.accesses: list[Access] = []
-        self.extents: dict[int, set[int]] = {}  # by buffer that something writes; indices of its sizes
+        self.extents: dict[
+            int, set[int]
+        ] = {}  # by buffer that something writes; indices of its sizes
         self.maps: dict[int, tuple[TensorMap, list[int]]] = {}  # by slot; indices of its dims
         self._pointers: list[tuple[int, int, int]] = []  # slot, buffer, index of the offset
         self._scalars: list[tuple[int, int]] = []  # slot, index of the value
         self._known: dict[Dim, int] = {}
         geometry: list[list[int]] = []  # indices of grid, block, cluster, shared memory
         for step, launch, kernel, maps in _launches(steps, device):
-            start = Start(step.name, kernel, self.size, len(launch.args), bool(step.artifact.params.get("waits")))
+            start = Start(
+                step.name,
+                kernel,
+                self.size,
+                len(launch.args),
+                bool(step.artifact.params.get("waits")),
+            )
             self.accesses.append(access(step, launch))
             for buffer, nbytes in extents(step):
                 self.extents.setdefault(buffer, set()).add(self._index(nbytes))
@@ -185,7 +205,9 @@ def kernel_of(step: Step, launch: Launch, device: CudaDevice) -> Kernel:
     """The kernel that a launch names in the step's machine code. Raises ExecutionError."""
     code = step.artifact.code
     if not isinstance(code, Binary):
-        raise ExecutionError("it has no machine code", who=step.name, do="Compile it when the plan is built")
+        raise ExecutionError(
+            "it has no machine code", who=step.name, do="Compile it when the plan is built"
+        )
     return device.modules.kernel(code, launch.symbol)
 
 
@@ -207,6 +229,8 @@ def _geometry(launch: Launch, step: Step) -> list[Dim]:
     out: list[Dim] = []
     for dims in (launch.grid, launch.block, launch.cluster):
         if len(dims) > AXES:
-            raise ShapeError(f"a launch has {len(dims)} axes", who=step.name, why=f"CUDA has {AXES}")
+            raise ShapeError(
+                f"a launch has {len(dims)} axes", who=step.name, why=f"CUDA has {AXES}"
+            )
         out += [*dims, *([1] * (AXES - len(dims)))]
     return [*out, launch.shared_bytes]

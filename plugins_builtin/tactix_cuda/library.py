@@ -1,4 +1,6 @@
-"""NVIDIA's libraries by ctypes: where they are, what their failures say. None of them is needed to run cubins."""
+"""NVIDIA's libraries by ctypes: where they are, what their failures say. None of them is needed to
+run cubins.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,11 @@ from tactix.words.errors import ExecutionError, PlanCompatibilityError
 
 @dataclass(frozen=True)
 class Product:
-    """A library. ``name``: as people write it; ``file``: as cuda-pathfinder does; ``sonames``: for the loader.
+    """A library. ``name``: as people write it; ``file``: as cuda-pathfinder does; ``sonames``: for
+    the loader.
 
-    ``signatures``: C types of the arguments of every function that is called; ``explain``: the one that gives the text
-    of a status; ``wheel``: what installs it.
+    ``signatures``: C types of the arguments of every function that is called; ``explain``: the one
+    that gives the text of a status; ``wheel``: what installs it.
     """
 
     name: str

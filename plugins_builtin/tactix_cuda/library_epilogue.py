@@ -1,4 +1,6 @@
-"""Epilogues that libraries know: ``activation(alpha y + bias + beta c)``, seen in a node's expression."""
+"""Epilogues that libraries know: ``activation(alpha y + bias + beta c)``, seen in a node's
+expression.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from tactix_codegen.c.epilogue import Epilogue, Operand
 
 @dataclass(frozen=True)
 class Folded:
-    """``bias``: an operand with one element for each column; ``residual``: one with the shape of the result.
+    """``bias``: an operand with one element for each column; ``residual``: one with the shape of
+    the result.
 
     ``activation``: empty, ``relu``, or ``gelu`` by tanh.
     """
@@ -86,7 +89,11 @@ def _terms(s: Scalar) -> Mapping[int, float] | None:
     if s.op in ("add", "sub"):
         a, b = (_terms(x) for x in s.args)
         sign = 1.0 if s.op == "add" else -1.0
-        return None if a is None or b is None or a.keys() & b.keys() else {**a, **{v: sign * f for v, f in b.items()}}
+        return (
+            None
+            if a is None or b is None or a.keys() & b.keys()
+            else {**a, **{v: sign * f for v, f in b.items()}}
+        )
     if s.op in ("mul", "div"):
         return _scaled(s)
     return None

@@ -1,4 +1,6 @@
-"""What tactics of NVIDIA's libraries share: they ask a library on the device that is here, for no other."""
+"""What tactics of NVIDIA's libraries share: they ask a library on the device that is here, for no
+other.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ L = TypeVar("L", bound=Library)
 
 
 class LibraryTactic(Tactic, Generic[L]):
-    """``name``: of the library; ``find``: what loads it for a device. ``library``: one that is given instead."""
+    """``name``: of the library; ``find``: what loads it for a device. ``library``: one that is
+    given instead.
+    """
 
     device = "cuda"
     vendor = True

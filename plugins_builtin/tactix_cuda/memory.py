@@ -1,7 +1,9 @@
-"""Device memory: from the driver's own pool, in the order of a stream; or from a cache of plain pieces.
+"""Device memory: from the driver's own pool, in the order of a stream; or from a cache of plain
+pieces.
 
-Both give memory at a multiple of 256 bytes or more. Stream 0 stands for no stream in particular: what is allocated
-there can be used in any stream at once, and what is given back there is no longer used by any stream.
+Both give memory at a multiple of 256 bytes or more. Stream 0 stands for no stream in particular:
+what is allocated there can be used in any stream at once, and what is given back there is no longer
+used by any stream.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ ALIGNMENT = 256
 
 
 class PoolAllocator:
-    """The driver's stream-ordered pool (``cuMemAllocAsync``), which keeps what is given back for the next one."""
+    """The driver's stream-ordered pool (``cuMemAllocAsync``), which keeps what is given back for
+    the next one.
+    """
 
     key = "tactix.cuda.pool@1"
     device = "cuda"
@@ -42,7 +46,9 @@ class PoolAllocator:
         try:
             address = int(cuda.driver.call("cuMemAllocAsync", max(1, size), queue))
         except AllocationError as e:
-            raise AllocationError(f"cannot have {size} bytes of device memory", who=self.key, why=e.why) from None
+            raise AllocationError(
+                f"cannot have {size} bytes of device memory", who=self.key, why=e.why
+            ) from None
         if not stream:
             cuda.driver.call("cuStreamSynchronize", queue)
         return address
@@ -53,7 +59,9 @@ class PoolAllocator:
         cuda.activate()
         if not stream:
             cuda.synchronize()
-        cuda.driver.call("cuMemFreeAsync", cuda.driver.api.CUdeviceptr(address), cuda.driver.api.CUstream(stream))
+        cuda.driver.call(
+            "cuMemFreeAsync", cuda.driver.api.CUdeviceptr(address), cuda.driver.api.CUstream(stream)
+        )
 
     def trim(self) -> None:
         """Return what is not in use to the driver."""
@@ -62,7 +70,9 @@ class PoolAllocator:
         call("cuMemPoolTrimTo", call("cuDeviceGetDefaultMemPool", self._cuda.native), 0)
 
     def _keep_freed(self) -> None:
-        """Once: let the pool hold on to memory when a stream is waited for, as it does not by default."""
+        """Once: let the pool hold on to memory when a stream is waited for, as it does not by
+        default.
+        """
         with self._lock:
             if self._ready:
                 return
@@ -77,9 +87,11 @@ class PoolAllocator:
 
 
 class RecyclingAllocator:
-    """Pieces of ``cuMemAlloc``, kept by size when they are given back, and returned to the driver when it has no more.
+    """Pieces of ``cuMemAlloc``, kept by size when they are given back, and returned to the driver
+    when it has no more.
 
-    A piece that comes back with a stream is handed out again for that stream only, until the device is waited for.
+    A piece that comes back with a stream is handed out again for that stream only, until the device
+    is waited for.
     """
 
     key = "tactix.cuda.recycling@1"
@@ -87,7 +99,9 @@ class RecyclingAllocator:
 
     def __init__(self, cuda: CudaDevice) -> None:
         self._cuda = cuda
-        self._lock = threading.RLock()  # the garbage collector may give pieces back while one is allocated
+        self._lock = (
+            threading.RLock()
+        )  # the garbage collector may give pieces back while one is allocated
         self._sizes: dict[int, int] = {}
         self._free: dict[tuple[int, int], list[int]] = {}
 

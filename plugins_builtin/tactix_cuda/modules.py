@@ -46,7 +46,9 @@ class Kernel:
         self._lock = threading.Lock()
 
     def allow_shared(self, size: int) -> None:
-        """Let launches have so many bytes of dynamic shared memory. Raises CudaFailure if the device has less."""
+        """Let launches have so many bytes of dynamic shared memory. Raises CudaFailure if the
+        device has less.
+        """
         with self._lock:  # contexts of several threads ask for different sizes
             if size > self._shared:
                 attribute = self.device.driver.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -60,8 +62,12 @@ class Modules:
     def __init__(self, device: CudaDevice) -> None:
         self._device = device
         self._modules: weakref.WeakValueDictionary[str, Module] = weakref.WeakValueDictionary()
-        self._kernels: weakref.WeakValueDictionary[tuple[str, str], Kernel] = weakref.WeakValueDictionary()
-        self._kept: weakref.WeakKeyDictionary[LinkContext, set[Kernel]] = weakref.WeakKeyDictionary()
+        self._kernels: weakref.WeakValueDictionary[tuple[str, str], Kernel] = (
+            weakref.WeakValueDictionary()
+        )
+        self._kept: weakref.WeakKeyDictionary[LinkContext, set[Kernel]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._lock = threading.RLock()
 
     def kernel(self, code: Binary, symbol: str = "") -> Kernel:
@@ -88,8 +94,14 @@ class Modules:
                 if e.status in WRONG_BINARY:
                     here = self._device.properties()
                     do = f"Build the plan for {here.name}, of compute capability {here.facts['capability'] / 10}"
-                    do = "Update the driver, or build with an older NVRTC" if e.status == NEWER_PTX else do
-                    raise ExecutionError("machine code for another device", why=e.why, do=do) from None
+                    do = (
+                        "Update the driver, or build with an older NVRTC"
+                        if e.status == NEWER_PTX
+                        else do
+                    )
+                    raise ExecutionError(
+                        "machine code for another device", why=e.why, do=do
+                    ) from None
                 raise
         return found
 

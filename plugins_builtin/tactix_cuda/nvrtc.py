@@ -1,10 +1,11 @@
-"""NVRTC: kernel texts to cubins, one for each source, or to PTX for families of devices that no cubin fits.
+"""NVRTC: kernel texts to cubins, one for each source, or to PTX for families of devices that no
+cubin fits.
 
 It needs no GPU, no headers and no other compiler.
 
-A kernel's entry is ``TX_ENTRY`` (``k_`` and 16 digits of its digest); ``TX_NAME(x)`` is that name, ``_``, ``x``.
-Preludes stand in front. Cubins are cached by content in the folder of the C compiler's objects; equal sources give
-equal bytes.
+A kernel's entry is ``TX_ENTRY`` (``k_`` and 16 digits of its digest); ``TX_NAME(x)`` is that name,
+``_``, ``x``. Preludes stand in front. Cubins are cached by content in the folder of the C
+compiler's objects; equal sources give equal bytes.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ INSTALL = "`pip install tactix[cuda]` installs it"
 
 
 class NvrtcCompiler(Compiler):
-    """``cancel()`` from another thread stops a running ``compile`` with BuildCancelled, as ``stopped`` does.
+    """``cancel()`` from another thread stops a running ``compile`` with BuildCancelled, as
+    ``stopped`` does.
 
-    So does Ctrl-C, with KeyboardInterrupt. NVRTC runs in this process and cannot be ended: the sources that it is at,
-    one on each core, are compiled to their end, and no other.
+    So does Ctrl-C, with KeyboardInterrupt. NVRTC runs in this process and cannot be ended: the
+    sources that it is at, one on each core, are compiled to their end, and no other.
     """
 
     key = "tactix.nvrtc@1"
@@ -59,8 +61,8 @@ class NvrtcCompiler(Compiler):
         self._cancelled.clear()
 
     def compile(self, sources: Sequence[Source], device: DeviceProperties) -> list[Binary]:
-        """One Binary per source, each with a cubin of its own. Raises CompilerError, ToolchainError,
-        BuildCancelled.
+        """One Binary per source, each with a cubin of its own. Raises CompilerError,
+        ToolchainError, BuildCancelled.
         """
         if reason := self.available():
             raise ToolchainError("kernels cannot be compiled", who=self.key, why=reason)
@@ -68,7 +70,11 @@ class NvrtcCompiler(Compiler):
             if s.language != self.language:
                 raise CompilerError(f"it takes {self.language}, not {s.language}", who=self.key)
         unique = {s.digest: s for s in sources}
-        wanted = architecture(device).replace("sm_", "compute_") if is_portable(device) else architecture(device)
+        wanted = (
+            architecture(device).replace("sm_", "compute_")
+            if is_portable(device)
+            else architecture(device)
+        )
         flags = (f"--gpu-architecture={wanted}", *FLAGS)
         cubins = self._cubins(unique, flags)
         return [Binary(cubins[s.digest], symbol(s), s.text) for s in sources]
@@ -99,7 +105,9 @@ class NvrtcCompiler(Compiler):
 
 
 def unit_text(source: Source) -> str:
-    """Preludes, then the kernel under its own names; compilers count its lines as the source has them."""
+    """Preludes, then the kernel under its own names; compilers count its lines as the source has
+    them.
+    """
     name = symbol(source)
     preludes = [f'#line 1 "prelude{i}.cuh"\n{p}\n' for i, p in enumerate(source.preludes)]
     names = f"#define TX_ENTRY {name}\n#define TX_NAME(x) {name}_##x\n"
@@ -107,14 +115,19 @@ def unit_text(source: Source) -> str:
 
 
 def compile_text(text: str, options: Sequence[str], name: str) -> bytes:
-    """The cubin of one translation unit, or PTX for a virtual architecture. Raises CompilerError, in NVRTC's words."""
+    """The cubin of one translation unit, or PTX for a virtual architecture. Raises CompilerError,
+    in NVRTC's words.
+    """
     from cuda.bindings import nvrtc
 
     program = _checked(*nvrtc.nvrtcCreateProgram(text.encode(), f"{name}.cu".encode(), 0, [], []))
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
         if int(status):
-            why, do = first_errors(_log(program)), f"The source was kept as {object_cache.keep_failed(text, '.cu')}"
+            why, do = (
+                first_errors(_log(program)),
+                f"The source was kept as {object_cache.keep_failed(text, '.cu')}",
+            )
             raise CompilerError(f"NVRTC failed with {options[0]}", who=name, why=why, do=do)
         kind = "PTX" if "compute_" in options[0] else "CUBIN"
         code = bytearray(_checked(*getattr(nvrtc, f"nvrtcGet{kind}Size")(program)))

@@ -1,7 +1,8 @@
-"""Weights that stay in the L2 cache from run to run: windows of launches whose accesses the cache holds on to.
+"""Weights that stay in the L2 cache from run to run: windows of launches whose accesses the cache
+holds on to.
 
-CUDA C++ Programming Guide, "L2 Cache": a part of the cache is set aside, of which the whole process has one; a launch
-names one window of addresses.
+CUDA C++ Programming Guide, "L2 Cache": a part of the cache is set aside, of which the whole process
+has one; a launch names one window of addresses.
 """
 
 from __future__ import annotations
@@ -37,13 +38,22 @@ class Window:
         return value
 
 
-def windows(users: Users, addresses: Sequence[int], ctx: LinkContext, device: CudaDevice) -> dict[int, Window]:
-    """By launch the largest of its weights that the limit has room for; sets that part of the cache aside."""
+def windows(
+    users: Users, addresses: Sequence[int], ctx: LinkContext, device: CudaDevice
+) -> dict[int, Window]:
+    """By launch the largest of its weights that the limit has room for; sets that part of the cache
+    aside.
+    """
     if not ctx.persistent_cache_limit:
         return {}
     device.set_aside(ctx.persistent_cache_limit)
     out: dict[int, Window] = {}
-    for b in chosen(users, ctx.weights, ctx.persistent_cache_limit, device.attribute("MAX_ACCESS_POLICY_WINDOW_SIZE")):
+    for b in chosen(
+        users,
+        ctx.weights,
+        ctx.persistent_cache_limit,
+        device.attribute("MAX_ACCESS_POLICY_WINDOW_SIZE"),
+    ):
         for _, _, start in users[b]:
             if start not in out or out[start].size < ctx.weights[b]:
                 out[start] = Window(addresses[b], ctx.weights[b])
@@ -51,7 +61,8 @@ def windows(users: Users, addresses: Sequence[int], ctx: LinkContext, device: Cu
 
 
 def chosen(users: Users, weights: Mapping[int, int], limit: int, largest: int) -> list[int]:
-    """Weights that fit into so many bytes: those that most launches read come first, then the small ones.
+    """Weights that fit into so many bytes: those that most launches read come first, then the small
+    ones.
 
     All are read once per run and launch, so that a byte is worth what the number of launches says.
     """

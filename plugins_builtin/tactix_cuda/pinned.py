@@ -19,7 +19,9 @@ PORTABLE = 1
 GAP = 256
 """Arrays in a piece of memory start at multiples."""
 CHUNK = 8 << 20
-"""Bytes of each of two pieces that uploads alternate between: one is filled while the device reads the other."""
+"""Bytes of each of two pieces that uploads alternate between: one is filled while the device reads
+the other.
+"""
 
 
 class PinnedAllocator:
@@ -37,7 +39,9 @@ class PinnedAllocator:
         try:
             return int(self._cuda.driver.call("cuMemHostAlloc", size, PORTABLE))
         except AllocationError as e:
-            raise AllocationError(f"cannot pin {size} bytes of host memory", who=self._cuda.key, why=e.why) from None
+            raise AllocationError(
+                f"cannot pin {size} bytes of host memory", who=self._cuda.key, why=e.why
+            ) from None
 
     def deallocate(self, address: int, stream: int = 0) -> None:
         with contextlib.suppress(TactixError):  # after a fatal error there is nothing left to free
@@ -51,7 +55,8 @@ def _start(array: Any) -> int:
 
 
 class Stage:
-    """Places for host arrays, the same in a pinned piece of memory and in one of the device: one copy moves them all.
+    """Places for host arrays, the same in a pinned piece of memory and in one of the device: one
+    copy moves them all.
 
     It grows as it must. Nothing may be under way when ``place`` or ``send`` is called.
     """
@@ -69,11 +74,16 @@ class Stage:
         size = max(GAP, self._offsets[-1])
         if self._pieces is None or self._pieces[0].size < size:
             self._pieces = None  # first: there may be no room for both
-            self._pieces = Memory.allocate(self._device.pinned, size), Memory.allocate(self._allocator, size)
+            self._pieces = (
+                Memory.allocate(self._device.pinned, size),
+                Memory.allocate(self._allocator, size),
+            )
         return [self._pieces[1].address + offset for offset in self._offsets[:-1]]
 
     def send(self, arrays: Sequence[Any]) -> None:
-        """The first of the arrays that have places, to the device; in the stream that this thread submits to."""
+        """The first of the arrays that have places, to the device; in the stream that this thread
+        submits to.
+        """
         assert self._pieces is not None
         for x, offset in zip(arrays, self._offsets, strict=False):
             ctypes.memmove(self._pieces[0].address + offset, _start(x), x.nbytes)
@@ -96,7 +106,9 @@ class Stage:
         device, (pinned, memory) = self._device, self._pieces
         device.activate()
         pair = device.driver.api.CUdeviceptr(memory.address + begin), pinned.address + begin
-        device.driver.call(call, *(pair if "HtoD" in call else pair[::-1]), end - begin, device.current().native)
+        device.driver.call(
+            call, *(pair if "HtoD" in call else pair[::-1]), end - begin, device.current().native
+        )
 
 
 class Upload:
@@ -105,7 +117,9 @@ class Upload:
     def __init__(self, device: CudaDevice, size: int) -> None:
         self._device, self._size = device, size
         self._stream = device.create_stream()
-        self._halves = [(Memory.allocate(device.pinned, size), device.create_event()) for _ in range(2)]
+        self._halves = [
+            (Memory.allocate(device.pinned, size), device.create_event()) for _ in range(2)
+        ]
         self._start = self._used = 0
 
     def put(self, address: int, source: int, nbytes: int) -> None:
@@ -125,7 +139,9 @@ class Upload:
         """Send what was put, and go on in the other piece once it is free."""
         (pinned, event), device = self._halves[0], self._device
         place = device.driver.api.CUdeviceptr(self._start)
-        device.driver.call("cuMemcpyHtoDAsync", place, pinned.address, self._used, self._stream.native)
+        device.driver.call(
+            "cuMemcpyHtoDAsync", place, pinned.address, self._used, self._stream.native
+        )
         event.record(self._stream)
         self._halves.reverse()
         self._halves[0][1].synchronize()
@@ -138,7 +154,9 @@ class Upload:
 
 
 def upload(device: CudaDevice, pairs: Sequence[tuple[int, Any]]) -> None:
-    """Contiguous arrays to their addresses, which ascend; all is there at return. Raises AllocationError."""
+    """Contiguous arrays to their addresses, which ascend; all is there at return. Raises
+    AllocationError.
+    """
     if pairs:
         last, array = pairs[-1]
         way = Upload(device, min(CHUNK, max(1, last + array.nbytes - pairs[0][0])))

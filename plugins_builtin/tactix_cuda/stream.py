@@ -24,11 +24,14 @@ _CURRENT: dict[str, Callable[[Any, int], int]] = {
     "torch": lambda torch, ordinal: torch.cuda.current_stream(ordinal).cuda_stream,
     "cupy": lambda cupy, ordinal: cupy.cuda.get_current_stream().ptr,
 }
-"""The caller's stream by the package that an array is of. Neither DLPack nor the CUDA array interface tells it."""
+"""The caller's stream by the package that an array is of. Neither DLPack nor the CUDA array
+interface tells it.
+"""
 
 
 def handle_of(given: Any) -> int:
-    """A stream's handle: of an integer, an object with ``__cuda_stream__``, or a stream of torch, cupy or tactix.
+    """A stream's handle: of an integer, an object with ``__cuda_stream__``, or a stream of torch,
+    cupy or tactix.
 
     The default stream has many names and is 0. Raises InvalidArgument.
     """
@@ -46,14 +49,18 @@ def handle_of(given: Any) -> int:
 
 
 def callers_stream(array: Any, ordinal: int) -> int | None:
-    """The stream that the caller works in now, told by the package of an array; None where that has no such notion."""
+    """The stream that the caller works in now, told by the package of an array; None where that has
+    no such notion.
+    """
     name = type(array).__module__.partition(".")[0]
     ask = _CURRENT.get(name)
     return None if ask is None else handle_of(ask(sys.modules[name], ordinal))
 
 
 class CudaStream:
-    """A stream by its handle, which may be another library's; 0 is the default stream. ``owner``: kept alive."""
+    """A stream by its handle, which may be another library's; 0 is the default stream. ``owner``:
+    kept alive.
+    """
 
     def __init__(self, device: CudaDevice, handle: int, owner: Any = None) -> None:
         self.device, self.handle, self.owner = device, handle, owner
@@ -116,12 +123,16 @@ class CudaEvent:
         """Seconds since the earlier event, to about half a microsecond; waits for both."""
         earlier.synchronize()
         self.synchronize()
-        return float(self.device.driver.call("cuEventElapsedTime", earlier.native, self.native)) * 1e-3
+        return (
+            float(self.device.driver.call("cuEventElapsedTime", earlier.native, self.native)) * 1e-3
+        )
 
 
 def _destroy_with(owner: Any, device: CudaDevice, call: str, native: Any) -> None:
     def destroy() -> None:
-        with contextlib.suppress(TactixError):  # after a fatal error there is nothing left to destroy
+        with contextlib.suppress(
+            TactixError
+        ):  # after a fatal error there is nothing left to destroy
             device.activate()
             device.driver.call(call, native)
 

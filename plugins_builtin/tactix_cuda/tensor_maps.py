@@ -1,8 +1,9 @@
-"""Tensor maps: what the copy engine of sm_90 and later must know of a tensor. A kernel takes one as a parameter.
+"""Tensor maps: what the copy engine of sm_90 and later must know of a tensor. A kernel takes one as
+a parameter.
 
-An artifact's ``params["maps"]`` has, for every launch, the maps of its first arguments: such an argument gives the
-address of the tensor. A plan keeps sizes as dims; ``encode`` asks the driver for the 128 bytes once shapes and
-addresses are known.
+An artifact's ``params["maps"]`` has, for every launch, the maps of its first arguments: such an
+argument gives the address of the tensor. A plan keeps sizes as dims; ``encode`` asks the driver for
+the 128 bytes once shapes and addresses are known.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ _TYPES = {DType.FP16: "FLOAT16", DType.BF16: "BFLOAT16"}
 class TensorMap:
     """A tensor's ``shape``, innermost axis first, and the ``strides`` in bytes of its further axes.
 
-    ``box``: elements along each axis that one copy takes. With ``corners`` one takes (channels, pixels) ``box`` of
-    windows instead: the axes are (channels, x, y, n), windows start from ``corners[0]`` (x, y) on and, as counted from
-    the last pixel, up to ``corners[1]``, ``steps`` apart. ``offset``: bytes from the argument's address to the tensor.
+    ``box``: elements along each axis that one copy takes. With ``corners`` one takes (channels,
+    pixels) ``box`` of windows instead: the axes are (channels, x, y, n), windows start from
+    ``corners[0]`` (x, y) on and, as counted from the last pixel, up to ``corners[1]``, ``steps``
+    apart. ``offset``: bytes from the argument's address to the tensor.
     """
 
     dtype: DType
@@ -65,9 +67,13 @@ class TensorMap:
         return (*self.shape, *self.strides)
 
     def encode(self, driver: Driver, address: int, numbers: Sequence[int]) -> bytes:
-        """The map for an argument's address; ``numbers``: the values of ``dims``. Raises CudaFailure."""
+        """The map for an argument's address; ``numbers``: the values of ``dims``. Raises
+        CudaFailure.
+        """
         api, rank, address = driver.api, len(self.shape), address + self.offset
-        sizes = [api.cuuint64_t(max(1, n)) for n in numbers[:rank]]  # nothing is copied of an empty tensor
+        sizes = [
+            api.cuuint64_t(max(1, n)) for n in numbers[:rank]
+        ]  # nothing is copied of an empty tensor
         strides = [api.cuuint64_t(n) for n in numbers[rank:]]
         steps = [api.cuuint32_t(n) for n in self.steps or (1,) * rank]
         box = [api.cuuint32_t(n) for n in self.box]
@@ -79,11 +85,15 @@ class TensorMap:
             api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
         if not self.corners:
-            made = driver.call("cuTensorMapEncodeTiled", kind, rank, address, sizes, strides, box, steps, *how)
+            made = driver.call(
+                "cuTensorMapEncodeTiled", kind, rank, address, sizes, strides, box, steps, *how
+            )
         else:
             lower, upper = ([*c] for c in self.corners)
             windows = (lower, upper, self.box[0], self.box[1], steps)
-            made = driver.call("cuTensorMapEncodeIm2col", kind, rank, address, sizes, strides, *windows, *how)
+            made = driver.call(
+                "cuTensorMapEncodeIm2col", kind, rank, address, sizes, strides, *windows, *how
+            )
         return b"".join(int(word).to_bytes(8, "little") for word in made.opaque)
 
 

@@ -1,6 +1,8 @@
-"""Other content for weights in device memory, while contexts run: it is sent beside the old one, then put in its place.
+"""Other content for weights in device memory, while contexts run: it is sent beside the old one,
+then put in its place.
 
-Graphs, tensor maps and the windows of the L2 cache hold addresses, which stay: nothing is bound again.
+Graphs, tensor maps and the windows of the L2 cache hold addresses, which stay: nothing is bound
+again.
 """
 
 from __future__ import annotations
@@ -16,14 +18,19 @@ if TYPE_CHECKING:
 
 
 class Renewal:
-    """One refit. ``fresh``: bytes in pinned memory, by blob; ``homes``: where blobs lie on the device.
+    """One refit. ``fresh``: bytes in pinned memory, by blob; ``homes``: where blobs lie on the
+    device.
 
-    As much device memory as they take is needed until it is over; what has no home stays in such memory, ``kept``.
-    Raises AllocationError.
+    As much device memory as they take is needed until it is over; what has no home stays in such
+    memory, ``kept``. Raises AllocationError.
     """
 
     def __init__(
-        self, device: CudaDevice, allocator: Allocator, fresh: Mapping[str, Any], homes: Mapping[str, int]
+        self,
+        device: CudaDevice,
+        allocator: Allocator,
+        fresh: Mapping[str, Any],
+        homes: Mapping[str, int],
     ) -> None:
         self._device, self._fresh = device, fresh
         self._homes = {blob: homes[blob] for blob in fresh if blob in homes}
@@ -43,13 +50,19 @@ class Renewal:
         self._stream.synchronize()
 
     def settled(self) -> Mapping[str, int]:
-        """Once everything that is queued on the device is over, put it in place; where each lies from now on.
+        """Once everything that is queued on the device is over, put it in place; where each lies
+        from now on.
 
         Nothing that reads weights may be queued meanwhile.
         """
         self._device.synchronize()
         for blob, home in self._homes.items():
-            self._copy("cuMemcpyDtoDAsync", home, self._device.driver.api.CUdeviceptr(self._places[blob]), blob)
+            self._copy(
+                "cuMemcpyDtoDAsync",
+                home,
+                self._device.driver.api.CUdeviceptr(self._places[blob]),
+                blob,
+            )
         self._stream.synchronize()
         return {**self._homes, **self._new}
 
@@ -57,4 +70,6 @@ class Renewal:
         if size := self._fresh[blob].nbytes:
             device = self._device
             device.activate()
-            device.driver.call(call, device.driver.api.CUdeviceptr(to), source, size, self._stream.native)
+            device.driver.call(
+                call, device.driver.api.CUdeviceptr(to), source, size, self._stream.native
+            )

@@ -1,4 +1,6 @@
-"""Weights in device memory as far as a budget goes: the others wait in pinned memory and pass through a window."""
+"""Weights in device memory as far as a budget goes: the others wait in pinned memory and pass
+through a window.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +28,31 @@ if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
 
 SLOTS, MOST = 3, 64 << 20
-"""Of a window, and its bytes: a slot comes in 0.4 ms, beside which starting copies and graphs is little."""
+"""Of a window, and its bytes: a slot comes in 0.4 ms, beside which starting copies and graphs is
+little.
+"""
 
 
 class Windows:
     """The weights of an engine, some of which stay, while others pass through a window.
 
-    A backing as ``tactix_runtime.streaming.engine.Backing`` has it, and what stands for ``tactix.run.memory.Weights``:
-    ``nbytes`` of device memory, ``blobs``, ``addresses``. Contexts share the window, so that it counts once: their runs
-    are queued one after the other, each in its own stream.
+    A backing as ``tactix_runtime.streaming.engine.Backing`` has it, and what stands for
+    ``tactix.run.memory.Weights``: ``nbytes`` of device memory, ``blobs``, ``addresses``. Contexts
+    share the window, so that it counts once: their runs are queued one after the other, each in its
+    own stream.
     """
 
     def __init__(
-        self, plan: Plan, blobs: Sequence[str], device: CudaDevice, allocator: Allocator, logger: Logger
+        self,
+        plan: Plan,
+        blobs: Sequence[str],
+        device: CudaDevice,
+        allocator: Allocator,
+        logger: Logger,
     ) -> None:
-        self.sizes = {b: -(-memoryview(plan.blobs[b]).nbytes // ALIGNMENT) * ALIGNMENT for b in blobs}
+        self.sizes = {
+            b: -(-memoryview(plan.blobs[b]).nbytes // ALIGNMENT) * ALIGNMENT for b in blobs
+        }
         self.window = Window(SLOTS, MOST, ALIGNMENT)
         self.blobs, self.nbytes, self.addresses = dict(plan.blobs), 0, dict[str, int]()
         self._plan, self._device, self._allocator, self._logger = plan, device, allocator, logger
@@ -62,7 +74,9 @@ class Windows:
     def arrange(self, schedule: Schedule) -> None:
         passing = {b: size for b, size in self.sizes.items() if b not in schedule.kept}
         staying = {b: content for b, content in self._plan.blobs.items() if b not in passing}
-        resident = Weights(replace(self._plan, blobs=staying), self._device, self._allocator, copy=False)
+        resident = Weights(
+            replace(self._plan, blobs=staying), self._device, self._allocator, copy=False
+        )
         window = Memory.allocate(self._allocator, schedule.window)
         if passing:
             self._passage = Passage(self._device, self._plan.blobs, passing, window, schedule)
@@ -70,13 +84,17 @@ class Windows:
         # every group has addresses of its own for what passes; this one stands for all
         self.addresses = {**resident.addresses, **dict.fromkeys(passing, window.address)}
         told = f"{sum(passing.values())} of {sum(self.sizes.values())} bytes of weights pass through {schedule.window}"
-        self._logger.info(f"{self._plan.name or 'a plan'}: {told} on {self._device.kind}, {self.nbytes} are there")
+        self._logger.info(
+            f"{self._plan.name or 'a plan'}: {told} on {self._device.kind}, {self.nbytes} are there"
+        )
 
     def places(self, group: Group) -> Mapping[str, int]:
         return self._there.places(group)
 
     def run(self, work: Callable[[], None]) -> None:
-        """In the stream that the thread submits to; outside of ``submit`` the results are there at return."""
+        """In the stream that the thread submits to; outside of ``submit`` the results are there at
+        return.
+        """
         device = self._device
         if not device.local.active:
             device.activate()
@@ -103,12 +121,19 @@ class Windows:
 class Passage:
     """A window in slots, and a stream that copies weights into it from pinned memory.
 
-    Pinned copies, as the driver does not take the map of every file, and what is mapped may have to be read again.
-    ``blobs``: content; ``sizes``: of those that pass, in the order in which they are needed. Raises AllocationError.
+    Pinned copies, as the driver does not take the map of every file, and what is mapped may have to
+    be read again.
+    ``blobs``: content; ``sizes``: of those that pass, in the order in which they are needed. Raises
+    AllocationError.
     """
 
     def __init__(
-        self, device: CudaDevice, blobs: Mapping[str, object], sizes: Mapping[str, int], window: Memory, plan: Schedule
+        self,
+        device: CudaDevice,
+        blobs: Mapping[str, object],
+        sizes: Mapping[str, int],
+        window: Memory,
+        plan: Schedule,
     ) -> None:
         self._device, self._sizes, self._window, self._limit = device, sizes, window, plan.limit
         self._pinned = Memory.allocate(device.pinned, sum(sizes.values()))
@@ -135,7 +160,9 @@ class Passage:
         return out
 
     def fetch(self, group: Group) -> None:
-        """Copy a group's blobs into its slot behind all who were let read it, unless they are there."""
+        """Copy a group's blobs into its slot behind all who were let read it, unless they are
+        there.
+        """
         if self._held[group.slot] == group.blobs:
             return
         self._held[group.slot] = ()

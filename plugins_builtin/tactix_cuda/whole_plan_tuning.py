@@ -1,10 +1,11 @@
 """Whole plans beside each other: kernels timed one by one do not tell how long a network takes.
 
-Between kernels there are gaps, each finds the caches as the one before left them, and under long load the device slows
-down to keep to its power, for some kernels more than for others. So the choice is made in several ways: with other
-charges for a launch where launches weigh, else with a taste for vendors' kernels, or against them. Whole plans of what
-then differs are timed on the device, and the fastest one is it. What was timed goes into the timing cache as well, so
-that a frozen build elsewhere comes to the same plan.
+Between kernels there are gaps, each finds the caches as the one before left them, and under long
+load the device slows down to keep to its power, for some kernels more than for others. So the
+choice is made in several ways: with other charges for a launch where launches weigh, else with a
+taste for vendors' kernels, or against them. Whole plans of what then differs are timed on the
+device, and the fastest one is it. What was timed goes into the timing cache as well, so that a
+frozen build elsewhere comes to the same plan.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from tactix.words.errors import AllocationError, TimingCacheError
 
 @dataclass(frozen=True)
 class Way:
-    """How to choose. ``charge``: times the device's own for a launch; ``vendors``: times what their kernels take."""
+    """How to choose. ``charge``: times the device's own for a launch; ``vendors``: times what their
+    kernels take.
+    """
 
     charge: float = 1.0
     vendors: float = 1.0
@@ -39,7 +42,9 @@ PLAIN = Way()
 LAUNCHES = (Way(charge=0.0), Way(charge=4.0))
 """The kernels that are fastest alone, and the fewest launches."""
 TASTES = (Way(vendors=0.93), Way(vendors=1.07))
-"""For and against vendors' kernels: times of kernels alone and in a hot network were seen to part by so much."""
+"""For and against vendors' kernels: times of kernels alone and in a hot network were seen to part
+by so much.
+"""
 NOTABLE = 0.02
 """Share of the predicted time from which on the charges for launches are worth a second look."""
 MOST = 3
@@ -63,18 +68,28 @@ class Final:
 
     def row(self, timed: Mapping[str, float]) -> dict[str, Any]:
         """For the ledger."""
-        return {**vars(self.way), "predicted_seconds": self.choice.seconds, "seconds": timed.get(self.key)}
+        return {
+            **vars(self.way),
+            "predicted_seconds": self.choice.seconds,
+            "seconds": timed.get(self.key),
+        }
 
 
 class Finals:
-    """``tried``: attempts of the builder (stage, network, trace, bids, choice); ``complete``: an attempt's plan."""
+    """``tried``: attempts of the builder (stage, network, trace, bids, choice); ``complete``: an
+    attempt's plan.
+    """
 
-    def __init__(self, tried: Sequence[Any], complete: Callable[..., Plan], load: Callable[[Plan], Engine]) -> None:
+    def __init__(
+        self, tried: Sequence[Any], complete: Callable[..., Plan], load: Callable[[Plan], Engine]
+    ) -> None:
         self.tried = sorted(tried, key=lambda attempt: attempt[-1].seconds)
         self.complete, self.load, self.stage = complete, load, self.tried[0][0]
 
     def plan(self) -> Plan:
-        """The fastest; the first by prediction where none is timed. Raises TimingCacheError in a frozen build."""
+        """The fastest; the first by prediction where none is timed. Raises TimingCacheError in a
+        frozen build.
+        """
         finals = self._finals()
         if len(finals) == 1:
             return self.complete(*finals[0].attempt)
@@ -87,11 +102,15 @@ class Finals:
         return replace(plan, ledger={**plan.ledger, "finals": rows})
 
     def _finals(self) -> list[Final]:
-        """Different choices, by prediction; only one for a body inside a network, and without measuring."""
+        """Different choices, by prediction; only one for a body inside a network, and without
+        measuring.
+        """
         stage = self.stage
         first = Final(self.tried[0], PLAIN, _key(self.tried[0]))
         alone = stage.profiles[0].name == "body" or not stage.config.builder_optimization_level
-        if alone or not any(c.status in ("measured", "cached") for c in first.choice.candidates.values()):
+        if alone or not any(
+            c.status in ("measured", "cached") for c in first.choice.candidates.values()
+        ):
             return [first]
         launches = sum(len(c.artifact.launches) for c in first.choice.candidates.values())
         notable = launches * stage.device.costs.launch > NOTABLE * first.choice.seconds
@@ -120,7 +139,9 @@ class Finals:
         if missing := [f for f in finals if found[f.key] is None]:
             if config.frozen:
                 why = f"{len(missing)} of {len(finals)} whole plans were not timed"
-                raise TimingCacheError("a frozen build needs every timing", why=why, do="Build once without frozen")
+                raise TimingCacheError(
+                    "a frozen build needs every timing", why=why, do="Build once without frozen"
+                )
             if not self.stage.here or config.progress_monitor.cancelled():
                 return {}
             for key, seconds in self._run(finals).items():
@@ -130,14 +151,18 @@ class Finals:
         return known if len(known) == len(finals) else {}
 
     def _run(self, finals: Sequence[Final]) -> dict[str, float]:
-        """Empty for plans that need the host between their kernels, or memory for more than one of them."""
+        """Empty for plans that need the host between their kernels, or memory for more than one of
+        them.
+        """
         plans = [self.complete(*f.attempt) for f in finals]
         for f, plan in zip(finals, plans, strict=True):
             f.plan = plan
         if any(p.produced or any(io.dtype.on_host for io in p.inputs) for p in plans):
             return {}
         try:
-            seconds = whole([self.load(p) for p in plans], self.stage.context.opt, self.stage.bench.allocator)
+            seconds = whole(
+                [self.load(p) for p in plans], self.stage.context.opt, self.stage.bench.allocator
+            )
         except AllocationError:
             return {}
         return {f.key: s for f, s in zip(finals, seconds, strict=True)}
@@ -145,7 +170,9 @@ class Finals:
 
 def _seen(c: Candidate, way: Way) -> Candidate:
     """A candidate with the seconds that it is chosen by."""
-    return replace(c, seconds=c.seconds * way.vendors) if c.tactic.vendor and way.vendors != 1 else c
+    return (
+        replace(c, seconds=c.seconds * way.vendors) if c.tactic.vendor and way.vendors != 1 else c
+    )
 
 
 class Inferences:
@@ -194,7 +221,13 @@ def _key(attempt: tuple[Any, ...]) -> str:
     stage, fused, _, bids, choice = attempt
     p = stage.context.device
     rows = [
-        [bids[n].signature, c.tactic.key, c.variant.id, c.artifact.digest, stage.toolchain.identity(c.artifact)]
+        [
+            bids[n].signature,
+            c.tactic.key,
+            c.variant.id,
+            c.artifact.digest,
+            stage.toolchain.identity(c.artifact),
+        ]
         for n, c in ((n, choice.candidates[n]) for n in fused.nodes)
     ]
     parts = ["whole", p.kind, p.name, sorted(p.features), dict(p.facts), rows]

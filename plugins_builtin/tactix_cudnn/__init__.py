@@ -1,4 +1,6 @@
-"""Convolutions and attention by cuDNN's graph API, which is looked for when a network is built or a plan loaded."""
+"""Convolutions and attention by cuDNN's graph API, which is looked for when a network is built or a
+plan loaded.
+"""
 
 from __future__ import annotations
 

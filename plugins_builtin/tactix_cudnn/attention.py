@@ -1,4 +1,6 @@
-"""Attention as cuDNN takes it: ``softmax(scale q k' + mask) v``, composed so that its fused engines know it."""
+"""Attention as cuDNN takes it: ``softmax(scale q k' + mask) v``, composed so that its fused engines
+know it.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,9 @@ Q, K, V, MASK, Y, SCALE, HIDDEN, KEYS, QUERIES = range(1, 10)
 class Attention(Work):
     """``size``: batch, heads, s queries, t keys, d and e columns of keys and values.
 
-    ``q``, ``k``, ``v``: where matrices lie: strides of batch, heads and rows, and the first element. ``shared``: heads
-    that k and v have, all or one. ``tokens``: results lie in rows of all heads. ``mask``: its shape, empty if there is
-    none. ``causal``: row i sees keys up to i + t - s.
+    ``q``, ``k``, ``v``: where matrices lie: strides of batch, heads and rows, and the first
+    element. ``shared``: heads that k and v have, all or one. ``tokens``: results lie in rows of all
+    heads. ``mask``: its shape, empty if there is none. ``causal``: row i sees keys up to i + t - s.
     """
 
     kind = "attention"
@@ -47,7 +49,9 @@ class Attention(Work):
         scalars = [(SCALE, struct.pack("<f", self.scale))]
         if self.causal:
             scalars.append((HIDDEN, struct.pack("<f", float("-inf"))))
-            scalars += [(KEYS, struct.pack("<i", t)), (QUERIES, struct.pack("<i", s))] if s != t else []
+            scalars += (
+                [(KEYS, struct.pack("<i", t)), (QUERIES, struct.pack("<i", s))] if s != t else []
+            )
         return Binding((*given, *(((MASK, 0),) if self.mask else ()), (Y, 0)), tuple(scalars))
 
     def operations(self, make: Operations) -> None:
@@ -78,14 +82,20 @@ class Attention(Work):
         for mode, uid in ((dnn.ADD, KEYS), (dnn.SUB, QUERIES)) if s != t else ():
             number = make.scalar(integer, uid)
             row = make.pointwise(mode, self._scores(make, integer), row, number, compute=integer)
-        seen = make.pointwise(dnn.NOT_LESS, self._scores(make, DType.BOOL), row, column, compute=DType.BOOL)
-        return make.pointwise(dnn.SELECT, self._scores(make), x, make.scalar(DType.FP32, HIDDEN), seen)
+        seen = make.pointwise(
+            dnn.NOT_LESS, self._scores(make, DType.BOOL), row, column, compute=DType.BOOL
+        )
+        return make.pointwise(
+            dnn.SELECT, self._scores(make), x, make.scalar(DType.FP32, HIDDEN), seen
+        )
 
     def _softmax(self, make: Operations, x: Descriptor) -> Descriptor:
         """The sum's logarithm, which nobody reads, is part of what the engines know."""
         rows = (*self.size[:3], 1)
         largest = make.reduction(dnn.LARGEST, make.tensor(DType.FP32, rows), x)
-        power = make.pointwise(dnn.EXP, self._scores(make), make.pointwise(dnn.SUB, self._scores(make), x, largest))
+        power = make.pointwise(
+            dnn.EXP, self._scores(make), make.pointwise(dnn.SUB, self._scores(make), x, largest)
+        )
         total = make.reduction(dnn.SUMS, make.tensor(DType.FP32, rows), power)
         logarithm = make.pointwise(dnn.LOG, make.tensor(DType.FP32, rows), total)
         make.pointwise(dnn.ADD, make.tensor(DType.FP32, rows), largest, logarithm)

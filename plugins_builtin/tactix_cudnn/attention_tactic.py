@@ -1,4 +1,6 @@
-"""Attention of fixed sizes by cuDNN: heads read where they lie, a mask that broadcasts or one that is causal."""
+"""Attention of fixed sizes by cuDNN: heads read where they lie, a mask that broadcasts or one that
+is causal.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,18 @@ class CudnnAttentionTactic(CudnnTactic):
         causal = mask is not None and attention.is_causal(mask.const)
         shape = (*(1,) * (4 - mask.rank), *mask.shape) if mask and not causal else ()
         what = Attention(
-            h.dtype.value, _known(*h.lead, h.s, h.t, h.d, h.e), _lies(h.q), _lies(h.k), _lies(h.v),
-            _known(h.k.count[1], h.v.count[1]), h.scale, h.tokens, _known(*shape),
-            mask.dtype.value if mask and shape else h.dtype.value, causal,
-        )  # fmt: skip
+            h.dtype.value,
+            _known(*h.lead, h.s, h.t, h.d, h.e),
+            _lies(h.q),
+            _lies(h.k),
+            _lies(h.v),
+            _known(h.k.count[1], h.v.count[1]),
+            h.scale,
+            h.tokens,
+            _known(*shape),
+            mask.dtype.value if mask and shape else h.dtype.value,
+            causal,
+        )
         given = (h.q.index, h.k.index, h.v.index, *((h.mask,) if shape else ()))
         return Request(what, (*(tensor_in(i) for i in given), tensor_out()))
 
@@ -59,10 +69,15 @@ def _why_not(h: Heads, node: Node) -> str:
     if any(symbols(d) for v in node.given for d in v.spec.shape):
         return "plans of cuDNN are for fixed sizes"
     if any(x % STEP for m in (h.q, h.k, h.v) for x in (h.d, h.e, *_lies(m))):
-        return f"cuDNN takes heads of a multiple of {STEP} columns that begin at multiples of 16 bytes"
+        return (
+            f"cuDNN takes heads of a multiple of {STEP} columns that begin at multiples of 16 bytes"
+        )
     if h.q.count != h.lead or any(m.count[0] != h.lead[0] for m in (h.k, h.v)):
         return "cuDNN repeats no queries, and keys and values along heads alone"
-    if folded(h.epi, node.outputs[0].spec.dtype) != Folded() or node.outputs[0].spec.dtype is not h.dtype:
+    if (
+        folded(h.epi, node.outputs[0].spec.dtype) != Folded()
+        or node.outputs[0].spec.dtype is not h.dtype
+    ):
         return "cuDNN's attention has no epilogue"
     return _why_not_mask(h, node.given[h.mask].spec) if h.mask >= 0 else ""
 

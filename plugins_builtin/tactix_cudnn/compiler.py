@@ -1,8 +1,9 @@
-"""Makes cuDNN's plans; many that are compiled in processes of their own: in one the library compiles one by one.
+"""Makes cuDNN's plans; many that are compiled in processes of their own: in one the library
+compiles one by one.
 
-A source is the kind of work, the work itself, which guess of the library to take, and whether its plan is compiled
-(half a second; others take milliseconds). The binary is the plan's text, or why there is none.
-Plans are cached by content beside the compiled kernels.
+A source is the kind of work, the work itself, which guess of the library to take, and whether its
+plan is compiled (half a second; others take milliseconds). The binary is the plan's text, or why
+there is none. Plans are cached by content beside the compiled kernels.
 """
 
 from __future__ import annotations
@@ -67,9 +68,15 @@ class CudnnCompiler(Compiler):
         return cudnn(device)
 
     def compile(self, sources: Sequence[Source], device: DeviceProperties) -> list[Binary]:
-        """Raises CompilerError if a process fails; a plan that cannot be made is a binary that says so."""
+        """Raises CompilerError if a process fails; a plan that cannot be made is a binary that says
+        so.
+        """
         names = {s.text: self._key(s, device) for s in sources}
-        blobs = {text: kept for text, name in names.items() if (kept := object_cache.find(name)) is not None}
+        blobs = {
+            text: kept
+            for text, name in names.items()
+            if (kept := object_cache.find(name)) is not None
+        }
         todo = [text for text in names if text not in blobs]
         for text, plan in zip(todo, self._make(todo), strict=True):
             blobs[text] = plan.encode()
@@ -87,7 +94,9 @@ class CudnnCompiler(Compiler):
             return plans(self._library(), texts) if texts else []
         with ThreadPoolExecutor(count) as workers:
             parts = list(workers.map(_in_process, [long[i::count] for i in range(count)]))
-        found = {t: p for i, part in enumerate(parts) for t, p in zip(long[i::count], part, strict=True)}
+        found = {
+            t: p for i, part in enumerate(parts) for t, p in zip(long[i::count], part, strict=True)
+        }
         here = [t for t in texts if t not in found]
         found |= zip(here, plans(self._library(), here), strict=True)
         return [found[t] for t in texts]
@@ -109,7 +118,9 @@ def _plan(library: Cudnn, told: dict[str, Any]) -> str:
 def _in_process(texts: Sequence[str]) -> list[str]:
     command = [sys.executable, "-c", f"from {__name__} import serve; serve()"]
     try:
-        done = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True, timeout=TIMEOUT)
+        done = subprocess.run(
+            command, input=json.dumps(texts), capture_output=True, text=True, timeout=TIMEOUT
+        )
         made = json.loads(done.stdout) if done.returncode == 0 else None
     except (OSError, ValueError, subprocess.TimeoutExpired) as e:
         raise CompilerError("plans of cuDNN could not be made in a process", why=str(e)) from None

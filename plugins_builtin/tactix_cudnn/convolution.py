@@ -1,5 +1,5 @@
-"""One convolution as cuDNN takes it: ``y = relu(conv(x, w) + residual + bias)``, all channels last; the last three
-parts where asked for."""
+"""One convolution as cuDNN takes it: ``y = relu(conv(x, w) + residual + bias)``, all channels last;
+the last three parts where asked for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ X, W, RESIDUAL, BIAS, Y = range(1, 6)
 
 @dataclass(frozen=True)
 class Convolution(Work):
-    """Sizes of x (n, c, rows, columns) and y (n, k, rows, columns), of w (k, c of a group, rows, columns)."""
+    """Sizes of x (n, c, rows, columns) and y (n, k, rows, columns), of w (k, c of a group, rows,
+    columns).
+    """
 
     kind = "convolution"
 
@@ -59,9 +61,15 @@ class Convolution(Work):
         return make.tensor(DType.FP32, self.y, channels_last(self.y))
 
     def _convolve(self, make: Operations, y: Descriptor) -> None:
-        kind = Descriptor(make.library, dnn.CONVOLUTION).set(100, dnn.DATA_TYPE, dnn.TYPES[DType.FP32])
-        kind.set(101, dnn.CONVOLUTION_MODE, dnn.CROSS_CORRELATION).set(102, dnn.INT64, *self.dilations)
-        kind.set(103, dnn.INT64, *self.strides).set(104, dnn.INT64, *self.ends).set(105, dnn.INT64, *self.begins)
+        kind = Descriptor(make.library, dnn.CONVOLUTION).set(
+            100, dnn.DATA_TYPE, dnn.TYPES[DType.FP32]
+        )
+        kind.set(101, dnn.CONVOLUTION_MODE, dnn.CROSS_CORRELATION).set(
+            102, dnn.INT64, *self.dilations
+        )
+        kind.set(103, dnn.INT64, *self.strides).set(104, dnn.INT64, *self.ends).set(
+            105, dnn.INT64, *self.begins
+        )
         kind.set(106, dnn.INT64, 2).finalize()
         x, w = self._stored(make, X, self.x), self._stored(make, W, self.w)
         made = Descriptor(make.library, dnn.OPERATION_CONVOLUTION)

@@ -55,10 +55,28 @@ def _convolution(node: Node) -> tuple[Convolution, Window, Folded] | Reject:
     rest = fold.residual
     given_bias = fold.bias is not None and node.given[fold.bias.index].const is None
     const_rest = rest is not None and node.given[rest.index].const is not None
-    if fold.alpha != 1 or (rest and fold.beta != 1) or fold.activation == "gelu" or given_bias or const_rest:
+    if (
+        fold.alpha != 1
+        or (rest and fold.beta != 1)
+        or fold.activation == "gelu"
+        or given_bias
+        or const_rest
+    ):
         return Reject("the epilogue is not a constant bias, a given residual and relu")
     w = (win.co, win.c // win.group, *win.kernel)
-    x, y = (tuple(evaluate(d, {}) for d in s) for s in ((win.n, win.c, *win.size), (win.n, win.co, *win.out)))
-    parts = {"bias": fold.bias is not None, "residual": rest is not None, "relu": fold.activation == "relu"}
-    places = {"strides": win.strides, "dilations": win.dilations, "begins": win.begins, "ends": win.ends}
+    x, y = (
+        tuple(evaluate(d, {}) for d in s)
+        for s in ((win.n, win.c, *win.size), (win.n, win.co, *win.out))
+    )
+    parts = {
+        "bias": fold.bias is not None,
+        "residual": rest is not None,
+        "relu": fold.activation == "relu",
+    }
+    places = {
+        "strides": win.strides,
+        "dilations": win.dilations,
+        "begins": win.begins,
+        "ends": win.ends,
+    }
     return Convolution(win.dtype.value, x, w, y, **places, **parts), win, fold  # type: ignore[arg-type]

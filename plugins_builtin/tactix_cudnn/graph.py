@@ -1,6 +1,8 @@
-"""What cuDNN is asked for: operations over tensors, the library's guesses of engines for them, the plans of these.
+"""What cuDNN is asked for: operations over tensors, the library's guesses of engines for them, the
+plans of these.
 
-Plans are texts of the library's own, and hold for the version and the kind of device that made them.
+Plans are texts of the library's own, and hold for the version and the kind of device that made
+them.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class Operations:
         self.made: list[Descriptor] = []
         self._ids = count(100)
 
-    def tensor(self, dtype: DType, shape: Sequence[int], strides: Sequence[int] = (), uid: int = 0) -> Descriptor:
+    def tensor(
+        self, dtype: DType, shape: Sequence[int], strides: Sequence[int] = (), uid: int = 0
+    ) -> Descriptor:
         """Row-major where there are no strides."""
         return self._tensor(dtype, shape, strides or contiguous_strides(shape), uid).finalize()
 
@@ -41,27 +45,44 @@ class Operations:
         """A number on the host, for tensors of four axes."""
         return self._tensor(dtype, (1,) * 4, (1,) * 4, uid).set(908, dnn.BOOLEAN, True).finalize()
 
-    def _tensor(self, dtype: DType, shape: Sequence[int], strides: Sequence[Dim], uid: int) -> Descriptor:
+    def _tensor(
+        self, dtype: DType, shape: Sequence[int], strides: Sequence[Dim], uid: int
+    ) -> Descriptor:
         made = Descriptor(self.library, dnn.TENSOR).set(901, dnn.DATA_TYPE, dnn.TYPES[dtype])
-        made.set(902, dnn.INT64, *shape).set(903, dnn.INT64, *strides).set(906, dnn.INT64, uid or next(self._ids))
+        made.set(902, dnn.INT64, *shape).set(903, dnn.INT64, *strides).set(
+            906, dnn.INT64, uid or next(self._ids)
+        )
         return made.set(900, dnn.INT64, ALIGNMENT).set(907, dnn.BOOLEAN, not uid)
 
     def pointwise(
-        self, mode: int, y: Descriptor, *given: Descriptor, compute: DType = DType.FP32, axis: int = -1
+        self,
+        mode: int,
+        y: Descriptor,
+        *given: Descriptor,
+        compute: DType = DType.FP32,
+        axis: int = -1,
     ) -> Descriptor:
-        """``given``: up to three tensors, which broadcast; gives y. ``axis``: the one whose indices are meant."""
+        """``given``: up to three tensors, which broadcast; gives y. ``axis``: the one whose indices
+        are meant.
+        """
         kind = Descriptor(self.library, dnn.POINTWISE).set(0, dnn.POINTWISE_MODE, mode)
         kind.set(1, dnn.DATA_TYPE, dnn.TYPES[compute])
         if axis >= 0:
             kind.set(9, dnn.INT64, axis)
-        made = Descriptor(self.library, dnn.OPERATION_POINTWISE).set(750, dnn.DESCRIPTOR, kind.finalize())
+        made = Descriptor(self.library, dnn.OPERATION_POINTWISE).set(
+            750, dnn.DESCRIPTOR, kind.finalize()
+        )
         for attribute, x in zip((751, 752, 758), given, strict=False):
             made.set(attribute, dnn.DESCRIPTOR, x)
         return self.add(made.set(753, dnn.DESCRIPTOR, y), y)
 
     def matmul(self, y: Descriptor, a: Descriptor, b: Descriptor) -> Descriptor:
         """The matrices of the last two axes; sums in float32; gives y."""
-        kind = Descriptor(self.library, dnn.MATMUL).set(1500, dnn.DATA_TYPE, dnn.TYPES[DType.FP32]).finalize()
+        kind = (
+            Descriptor(self.library, dnn.MATMUL)
+            .set(1500, dnn.DATA_TYPE, dnn.TYPES[DType.FP32])
+            .finalize()
+        )
         made = Descriptor(self.library, dnn.OPERATION_MATMUL).set(1523, dnn.DESCRIPTOR, kind)
         made.set(1520, dnn.DESCRIPTOR, a).set(1521, dnn.DESCRIPTOR, b)
         return self.add(made.set(1522, dnn.DESCRIPTOR, y), y)
@@ -81,7 +102,9 @@ class Operations:
 
 @dataclass(frozen=True)
 class Work:
-    """What one plan computes, as data: numbers, texts and tuples of numbers. ``kind``: names the subclass."""
+    """What one plan computes, as data: numbers, texts and tuples of numbers. ``kind``: names the
+    subclass.
+    """
 
     kind: ClassVar[str]
 
@@ -91,7 +114,9 @@ class Work:
 
     @property
     def binding(self) -> Binding:
-        """The tensors that a plan is given addresses of, in the order of a call's arguments, and its numbers."""
+        """The tensors that a plan is given addresses of, in the order of a call's arguments, and
+        its numbers.
+        """
         raise NotImplementedError(f"{self.kind}: binding")
 
     def to_json(self) -> dict[str, Any]:
@@ -105,7 +130,9 @@ class Work:
 
 @dataclass(frozen=True)
 class Guess:
-    """Bytes of workspace of an engine with its settings, and whether its plan is compiled when it is made."""
+    """Bytes of workspace of an engine with its settings, and whether its plan is compiled when it
+    is made.
+    """
 
     workspace: int
     compiles: bool
@@ -124,7 +151,10 @@ class Graph:
         """The library's guesses for an engine and its settings, the best first."""
         guesses = Descriptor(self.library, dnn.HEURISTICS).set(201, dnn.DESCRIPTOR, self.descriptor)
         guesses.set(200, dnn.HEUR_MODE, dnn.MODE_A).finalize()
-        made = [Descriptor(self.library, dnn.ENGINE_CONFIG) for _ in range(guesses.count(202, dnn.DESCRIPTOR))]
+        made = [
+            Descriptor(self.library, dnn.ENGINE_CONFIG)
+            for _ in range(guesses.count(202, dnn.DESCRIPTOR))
+        ]
         return made[: guesses.descriptors(202, made)] if made else []
 
     def plan(self, rank: int) -> bytes:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class CudnnLauncher(GraphLauncher):
-    """``params``: ``version`` of the library and a Binding; the code is the plan as the library wrote it.
+    """``params``: ``version`` of the library and a Binding; the code is the plan as the library
+    wrote it.
 
     ``library``: None for the one of the device.
     """
@@ -30,7 +31,9 @@ class CudnnLauncher(GraphLauncher):
         self._given = library
 
     def starts(self, step: Step, device: CudaDevice) -> Iterable[tuple[Launch, Kernel | Call]]:
-        """Raises PlanCompatibilityError for another version of the library, ExecutionError if there is none."""
+        """Raises PlanCompatibilityError for another version of the library, ExecutionError if there
+        is none.
+        """
         from tactix_cuda.library import check_version
         from tactix_cudnn.library import PRODUCT, cudnn
         from tactix_cudnn.plan import FAILED, Binding, Plan
@@ -43,14 +46,24 @@ class CudnnLauncher(GraphLauncher):
             raise PlanFormatError("not a call of cuDNN", who=step.name, why=str(e)) from None
         binding = Binding.from_json(artifact.params)
         places = len(binding.tensors) + 1
-        if not isinstance(artifact.code, Binary) or launch.symbol != FUNCTION or len(launch.args) != places:
-            raise PlanFormatError("not a call of cuDNN", who=step.name, why="it has no plan of the library")
+        if (
+            not isinstance(artifact.code, Binary)
+            or launch.symbol != FUNCTION
+            or len(launch.args) != places
+        ):
+            raise PlanFormatError(
+                "not a call of cuDNN", who=step.name, why="it has no plan of the library"
+            )
         check_version(PRODUCT, version, library.version)
         text = bytes(artifact.code.blob)
         if text.startswith(FAILED.encode()):
-            raise ExecutionError("cuDNN has no plan", who=step.name, why=text[len(FAILED) :].decode())
+            raise ExecutionError(
+                "cuDNN has no plan", who=step.name, why=text[len(FAILED) :].decode()
+            )
         plan = Plan(library, binding, text)
         if plan.workspace > evaluate(artifact.workspace, {}):
             why = f"it takes {plan.workspace} bytes"
-            raise ExecutionError("a plan of cuDNN takes more workspace than it was given", who=step.name, why=why)
+            raise ExecutionError(
+                "a plan of cuDNN takes more workspace than it was given", who=step.name, why=why
+            )
         return [(launch, plan)]

@@ -1,4 +1,6 @@
-"""cuDNN 9: its backend's functions and numbers (cudnn_graph.h), a handle for a device, its version, descriptors."""
+"""cuDNN 9: its backend's functions and numbers (cudnn_graph.h), a handle for a device, its version,
+descriptors.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,25 @@ PRODUCT = Product(
 TYPES = {DType.FP32: 0, DType.FP16: 2, DType.INT32: 4, DType.BF16: 9, DType.BOOL: 11}
 """cudnnDataType_t."""
 POINTWISE, CONVOLUTION, ENGINE, ENGINE_CONFIG, HEURISTICS, PLAN = 0, 1, 2, 3, 4, 5
-OPERATION_CONVOLUTION, OPERATION_POINTWISE, OPERATION_GRAPH, VARIANT_PACK, TENSOR = 10, 13, 15, 16, 17
+OPERATION_CONVOLUTION, OPERATION_POINTWISE, OPERATION_GRAPH, VARIANT_PACK, TENSOR = (
+    10,
+    13,
+    15,
+    16,
+    17,
+)
 MATMUL, OPERATION_MATMUL, REDUCTION, OPERATION_REDUCTION = 18, 19, 21, 22
 """cudnnBackendDescriptorType_t."""
-HANDLE, DATA_TYPE, BOOLEAN, INT64, FLOAT, VOID_PTR, CONVOLUTION_MODE, HEUR_MODE = 0, 1, 2, 3, 4, 6, 7, 8
+HANDLE, DATA_TYPE, BOOLEAN, INT64, FLOAT, VOID_PTR, CONVOLUTION_MODE, HEUR_MODE = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    6,
+    7,
+    8,
+)
 POINTWISE_MODE, DESCRIPTOR, REDUCTION_MODE, BEHAVIOR_NOTE, CHAR = 14, 15, 18, 19, 24
 """cudnnBackendAttributeType_t."""
 C_TYPES: dict[int, Any] = {
@@ -87,13 +104,17 @@ class Cudnn(Library):
 
 
 class Descriptor:
-    """One of the backend's descriptors, given back with this object. All functions raise LibraryFailure."""
+    """One of the backend's descriptors, given back with this object. All functions raise
+    LibraryFailure.
+    """
 
     def __init__(self, library: Cudnn, kind: int) -> None:
         self._library, self.native = library, c_void_p()
         self._held: list[Any] = []
         library.call("cudnnBackendCreateDescriptor", kind, byref(self.native))
-        weakref.finalize(self, library.call, "cudnnBackendDestroyDescriptor", self.native).atexit = False
+        weakref.finalize(
+            self, library.call, "cudnnBackendDestroyDescriptor", self.native
+        ).atexit = False
 
     def set(self, attribute: int, kind: int, *values: Any) -> Descriptor:
         """Values of one type; descriptors by themselves. Returns self."""
@@ -101,12 +122,16 @@ class Descriptor:
         plain = [v.native if isinstance(v, Descriptor) else v for v in values]
         plain = [v.value if isinstance(v, c_void_p) else v for v in plain]
         array = (C_TYPES[kind] * len(values))(*plain)
-        self._library.call("cudnnBackendSetAttribute", self.native, attribute, kind, len(values), array)
+        self._library.call(
+            "cudnnBackendSetAttribute", self.native, attribute, kind, len(values), array
+        )
         return self
 
     def text(self, attribute: int, value: bytes) -> Descriptor:
         """Set characters; returns self."""
-        self._library.call("cudnnBackendSetAttribute", self.native, attribute, CHAR, len(value), value)
+        self._library.call(
+            "cudnnBackendSetAttribute", self.native, attribute, CHAR, len(value), value
+        )
         return self
 
     def finalize(self) -> Descriptor:
@@ -117,21 +142,31 @@ class Descriptor:
     def count(self, attribute: int, kind: int) -> int:
         """How many values there are."""
         found = c_int64()
-        self._library.call("cudnnBackendGetAttribute", self.native, attribute, kind, 0, byref(found), None)
+        self._library.call(
+            "cudnnBackendGetAttribute", self.native, attribute, kind, 0, byref(found), None
+        )
         return found.value
 
     def get(self, attribute: int, kind: int) -> list[Any]:
         """All values."""
         size, found = self.count(attribute, kind), c_int64()
         values = (C_TYPES[kind] * size)()
-        self._library.call("cudnnBackendGetAttribute", self.native, attribute, kind, size, byref(found), values)
+        self._library.call(
+            "cudnnBackendGetAttribute", self.native, attribute, kind, size, byref(found), values
+        )
         return list(values[: found.value])
 
     def descriptors(self, attribute: int, made: Sequence[Descriptor]) -> int:
         """Fill descriptors that are there already; gives how many."""
         found, array = c_int64(), (c_void_p * len(made))(*(d.native.value for d in made))
         self._library.call(
-            "cudnnBackendGetAttribute", self.native, attribute, DESCRIPTOR, len(made), byref(found), array
+            "cudnnBackendGetAttribute",
+            self.native,
+            attribute,
+            DESCRIPTOR,
+            len(made),
+            byref(found),
+            array,
         )
         return found.value
 

@@ -1,4 +1,6 @@
-"""Plans of cuDNN that were kept as text, and their runs: what a runtime needs of the library's graphs."""
+"""Plans of cuDNN that were kept as text, and their runs: what a runtime needs of the library's
+graphs.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ FAILED = "!"
 
 @dataclass(frozen=True)
 class Binding:
-    """Where a plan's tensors are. ``tensors``: the id of each argument's tensor, and by how many bytes it begins later.
+    """Where a plan's tensors are. ``tensors``: the id of each argument's tensor, and by how many
+    bytes it begins later.
 
     ``scalars``: the bytes of numbers on the host, by the id of their tensors.
     """
@@ -26,14 +29,19 @@ class Binding:
     scalars: tuple[tuple[int, bytes], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {"tensors": [list(t) for t in self.tensors], "scalars": [[i, b.hex()] for i, b in self.scalars]}
+        return {
+            "tensors": [list(t) for t in self.tensors],
+            "scalars": [[i, b.hex()] for i, b in self.scalars],
+        }
 
     @classmethod
     def from_json(cls, j: Mapping[str, Any]) -> Binding:
         """Raises PlanFormatError."""
         try:
             tensors = tuple((int(uid), int(start)) for uid, start in j["tensors"])
-            return cls(tensors, tuple((int(uid), bytes.fromhex(text)) for uid, text in j["scalars"]))
+            return cls(
+                tensors, tuple((int(uid), bytes.fromhex(text)) for uid, text in j["scalars"])
+            )
         except (TypeError, KeyError, ValueError) as e:
             raise PlanFormatError("not the tensors of a plan of cuDNN", why=str(e)) from None
 
@@ -55,7 +63,9 @@ class Plan:
     def enqueue(self, arguments: Sequence[int], stream: int) -> None:
         """``arguments``: addresses of the binding's tensors in order, and of the workspace or 0."""
         *given, workspace = arguments
-        places = {uid: place + start for place, (uid, start) in zip(given, self.tensors, strict=True)}
+        places = {
+            uid: place + start for place, (uid, start) in zip(given, self.tensors, strict=True)
+        }
         places |= {uid: ctypes.addressof(x) for uid, x in self._scalars.items()}
         pack = Descriptor(self.library, dnn.VARIANT_PACK).set(1000, dnn.INT64, *places)
         pack.set(1001, dnn.VOID_PTR, *places.values()).set(1003, dnn.VOID_PTR, workspace)

@@ -1,4 +1,6 @@
-"""Convolutions and attention by cuDNN. Imports stay inside the hooks, so that finding plugins is quick."""
+"""Convolutions and attention by cuDNN. Imports stay inside the hooks, so that finding plugins is
+quick.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,9 @@ class CudnnTactic(LibraryTactic[Cudnn]):
             return asked
         if reason := self.why_not(device):
             return Reject(reason)
-        fit = [r for r, guess in enumerate(self._guesses(asked.what)) if guess.workspace <= WORKSPACE]
+        fit = [
+            r for r, guess in enumerate(self._guesses(asked.what)) if guess.workspace <= WORKSPACE
+        ]
         offered = [replace(asked.variant, knobs=(("rank", r),)) for r in fit]
         return offered or Reject("cuDNN has no engine for it")
 
@@ -77,6 +79,11 @@ class CudnnTactic(LibraryTactic[Cudnn]):
         params = {"version": list(self.library().version), **asked.what.binding.to_json()}
         code = source(asked.what, rank, guess.compiles)
         return KernelArtifact(
-            LAUNCHER, (Launch(places, (1,), symbol=FUNCTION),), code, guess.workspace, tuple(asked.constants.items()),
-            required_features(ctx.device), params,
-        )  # fmt: skip
+            LAUNCHER,
+            (Launch(places, (1,), symbol=FUNCTION),),
+            code,
+            guess.workspace,
+            tuple(asked.constants.items()),
+            required_features(ctx.device),
+            params,
+        )

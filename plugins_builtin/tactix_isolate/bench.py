@@ -1,4 +1,5 @@
-"""How candidates are tried and timed on the processor: tactix's own here, strangers' native and host code elsewhere.
+"""How candidates are tried and timed on the processor: tactix's own here, strangers' native and
+host code elsewhere.
 
 What trials of strangers need (``trial.py``) is imported when there is one.
 """
@@ -72,10 +73,12 @@ class CpuBench(Bench):
             self._kept[code.digest] = str(path)
         return self._kept[code.digest]
 
-    # -- who is a stranger -----------------------------------------------------------------------------------------
+    # -- who is a stranger ------------------------------------------------------------------------
 
     def is_strange(self, c: Candidate) -> bool:
-        """Whether a candidate runs code in this process that is neither tactix's nor made by its layers."""
+        """Whether a candidate runs code in this process that is neither tactix's nor made by its
+        layers.
+        """
         if c.tactic.key not in self.strangers:
             return False
         a = c.artifact
@@ -88,7 +91,7 @@ class CpuBench(Bench):
         runs = f"{provider} {provider.digest}" if provider else ""
         return quarantine.key_of(c.artifact.digest, runs, self.device.properties())
 
-    # -- the bench of a build --------------------------------------------------------------------------------------
+    # -- the bench of a build ---------------------------------------------------------------------
 
     def of(self, c: Candidate) -> Bench:
         if not self.is_strange(c):
@@ -109,10 +112,14 @@ class CpuBench(Bench):
     def compile(
         self, toolchain: Toolchain, candidates: Sequence[Candidate], device: DeviceProperties
     ) -> Mapping[str, Binary]:
-        """Strangers' code is in a library of its own, which is not loaded here, but can be linked with all the rest."""
+        """Strangers' code is in a library of its own, which is not loaded here, but can be linked
+        with all the rest.
+        """
         own = [c for c in candidates if not self.is_strange(c)]
         made = super().compile(toolchain, own, device)
-        apart = [c for c in candidates if self.is_strange(c) and isinstance(c.artifact.code, Source)]
+        apart = [
+            c for c in candidates if self.is_strange(c) and isinstance(c.artifact.code, Source)
+        ]
         fine = [c.artifact for c in own if c.status != "rejected"]
         return {**joined(toolchain, fine, apart, device, self.title), **made}
 
@@ -127,7 +134,8 @@ class CpuBench(Bench):
         return 0.0 if "worker" in self.__dict__ else self.others.delay()
 
     def review(self, bids: Sequence[Bids]) -> None:
-        """What was timed while others used the machine is taken to vary by as much as they may have delayed it.
+        """What was timed while others used the machine is taken to vary by as much as they may have
+        delayed it.
 
         More candidates are near-ties then.
         """

@@ -1,4 +1,6 @@
-"""Tells where a process stumbled: on a bad address one JSON line goes out before the process dies of it. Linux only."""
+"""Tells where a process stumbled: on a bad address one JSON line goes out before the process dies
+of it. Linux only.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,11 @@ class _Action(ctypes.Structure):
 
 
 def watch(fd: int) -> None:
-    """From now on a bad address is told on ``fd``: ``fault`` is the signal, ``code`` is si_code, ``write`` may be null.
+    """From now on a bad address is told on ``fd``: ``fault`` is the signal, ``code`` is si_code,
+    ``write`` may be null.
 
-    The handler runs Python where native code has failed, which may fail in turn: the process dies in any case.
+    The handler runs Python where native code has failed, which may fail in turn: the process dies
+    in any case.
     """
     if not sys.platform.startswith("linux") or ctypes.sizeof(ctypes.c_void_p) != 8:
         return
@@ -41,8 +45,14 @@ def watch(fd: int) -> None:
     def handler(number: int, info: int, context: int) -> None:
         address = ctypes.c_uint64.from_address(info + _ADDRESS).value
         code = ctypes.c_int.from_address(info + _CODE).value
-        write = bool(ctypes.c_uint64.from_address(context + _ERROR).value & _WRITE) if told else None
-        os.write(fd, json.dumps({"fault": number, "address": address, "code": code, "write": write}).encode() + b"\n")
+        write = (
+            bool(ctypes.c_uint64.from_address(context + _ERROR).value & _WRITE) if told else None
+        )
+        os.write(
+            fd,
+            json.dumps({"fault": number, "address": address, "code": code, "write": write}).encode()
+            + b"\n",
+        )
 
     action = _Action(_handler_type(handler))
     action.flags = ctypes.c_int(_INFO | _NO_DEFER | _RESET).value

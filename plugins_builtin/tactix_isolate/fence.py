@@ -1,6 +1,8 @@
-"""Memory with nothing around it: a buffer whose end, or whose begin, touches a page that must not be touched.
+"""Memory with nothing around it: a buffer whose end, or whose begin, touches a page that must not
+be touched.
 
-Where the system cannot protect pages, and in the few bytes that alignment leaves, a pattern tells what was written.
+Where the system cannot protect pages, and in the few bytes that alignment leaves, a pattern tells
+what was written.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from typing import Any
 
 PAGE = mmap.PAGESIZE
 MOAT = 256 * PAGE
-"""Bytes before and after a buffer's pages that cannot be touched. They are addresses, not memory."""
+"""Bytes before and after a buffer's pages that cannot be touched. They are addresses, not memory.
+"""
 FILL = 0xA5
 """What lies beside a buffer, and in outputs before they are written."""
 
@@ -19,12 +22,16 @@ _NOTHING, _READ = 0, 1
 
 
 class Fence:
-    """One buffer. ``at_end``: it ends at the moat, else it begins there; it is aligned to ``alignment`` bytes."""
+    """One buffer. ``at_end``: it ends at the moat, else it begins there; it is aligned to
+    ``alignment`` bytes.
+    """
 
     def __init__(self, nbytes: int, alignment: int, at_end: bool) -> None:
         self.nbytes = nbytes
         body = -(-max(1, nbytes) // PAGE) * PAGE
-        flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+        flags = (
+            {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+        )
         self._memory = mmap.mmap(-1, MOAT + body + MOAT, **flags)
         base = _address(self._memory)
         self._pages = base + MOAT, body
@@ -51,7 +58,9 @@ class Fence:
         _protect(*self._pages, _READ)
 
     def damage(self) -> int | None:
-        """The offset from its begin of the first byte beside it that was written; None if there is none."""
+        """The offset from its begin of the first byte beside it that was written; None if there is
+        none.
+        """
         import numpy as np
 
         beside = self._body != FILL

@@ -1,4 +1,6 @@
-"""One candidate as another process gets it: a step without symbols or weights, and a file of what its buffers hold."""
+"""One candidate as another process gets it: a step without symbols or weights, and a file of what
+its buffers hold.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ WORD = 8
 
 @dataclass(frozen=True)
 class Buffer:
-    """``at``: where in the file its content is, before or after; -1 for scratch. ``written``: by the kernel."""
+    """``at``: where in the file its content is, before or after; -1 for scratch. ``written``: by
+    the kernel.
+    """
 
     name: str
     nbytes: int
@@ -36,7 +40,8 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Job:
-    """``content``: the file with what buffers hold. ``library``: that of the machine code; empty if there is none.
+    """``content``: the file with what buffers hold. ``library``: that of the machine code; empty if
+    there is none.
 
     ``launcher``, ``layers``: pickled objects that are not tactix's own, as far as they can be.
     ``outputs``: buffer, dtype and storage shape of each.
@@ -62,17 +67,28 @@ class Draft:
         self._size = 0
 
     def job(
-        self, node: Node, artifact: KernelArtifact, variant: Variant, arrays: Sequence[Any], env: Env,
-        launcher: Launcher | None, layers: Mapping[str, Layer],
-    ) -> Job:  # fmt: skip
+        self,
+        node: Node,
+        artifact: KernelArtifact,
+        variant: Variant,
+        arrays: Sequence[Any],
+        env: Env,
+        launcher: Launcher | None,
+        layers: Mapping[str, Layer],
+    ) -> Job:
         """Raises OSError, and whatever packing a constant, or pickling the launcher, raises."""
         with open(self.content, "wb") as self._file:
             inputs = [
-                self._input(i, v, variant.input_format(i), a, env) for i, (v, a) in enumerate(_beside(node, arrays))
+                self._input(i, v, variant.input_format(i), a, env)
+                for i, (v, a) in enumerate(_beside(node, arrays))
             ]
-            made = [self._output(i, v, variant.output_format(i), env) for i, v in enumerate(node.outputs)]
+            made = [
+                self._output(i, v, variant.output_format(i), env)
+                for i, v in enumerate(node.outputs)
+            ]
             constants = {
-                name: self._held(f"constant {name}", p.apply(arrays), ALIGNMENT) for name, p in artifact.constants
+                name: self._held(f"constant {name}", p.apply(arrays), ALIGNMENT)
+                for name, p in artifact.constants
             }
             size = evaluate(artifact.workspace, env)
             scratch = self._add(Buffer("workspace", size, ALIGNMENT, True)) if size else -1
@@ -81,10 +97,16 @@ class Draft:
         step = Step(node.name, _settled(artifact, env), tuple(inputs), outputs, constants, scratch)
         code = artifact.code
         return Job(
-            self.number, step, dict(env), tuple(self._buffers),
-            tuple((o.buffer, o.spec.dtype, shape) for o, shape in made), str(self.content),
-            self.keep(code.blob) if isinstance(code, Binary) else "", pickle.dumps(launcher), _pickled(layers),
-        )  # fmt: skip
+            self.number,
+            step,
+            dict(env),
+            tuple(self._buffers),
+            tuple((o.buffer, o.spec.dtype, shape) for o, shape in made),
+            str(self.content),
+            self.keep(code.blob) if isinstance(code, Binary) else "",
+            pickle.dumps(launcher),
+            _pickled(layers),
+        )
 
     def _input(self, i: int, v: Value, fmt: Format, array: Any, env: Env) -> Operand:
         alignment = ALIGNMENT if v.const is not None else _alignment(v, fmt)
@@ -134,8 +156,16 @@ def _spec(v: Value, env: Env) -> TensorSpec:
 def _settled(artifact: KernelArtifact, env: Env) -> KernelArtifact:
     """Without symbols, constants and machine code, which go their own ways."""
     launches = tuple(
-        replace(x, args=tuple(replace(a, value=evaluate(a.value, env)) for a in x.args)) for x in artifact.launches
+        replace(x, args=tuple(replace(a, value=evaluate(a.value, env)) for a in x.args))
+        for x in artifact.launches
     )
     code = replace(artifact.code, blob=b"") if isinstance(artifact.code, Binary) else None
     size = evaluate(artifact.workspace, env)
-    return replace(artifact, launches=launches, code=code, workspace=size, constants=(), params=dict(artifact.params))
+    return replace(
+        artifact,
+        launches=launches,
+        code=code,
+        workspace=size,
+        constants=(),
+        params=dict(artifact.params),
+    )

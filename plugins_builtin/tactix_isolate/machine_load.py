@@ -1,4 +1,6 @@
-"""How much of the machine other processes use while candidates are timed: by so much times may be off."""
+"""How much of the machine other processes use while candidates are timed: by so much times may be
+off.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ class Others:
         self._busy, self._own, self._begin = busy(), own(), time.perf_counter()
 
     def delay(self) -> float:
-        """By what share of itself a time may be too long, if others took their cores evenly from all; 0 if unknown."""
+        """By what share of itself a time may be too long, if others took their cores evenly from
+        all; 0 if unknown.
+        """
         wall, cores = time.perf_counter() - self._begin, os.cpu_count() or 1
         if self._busy < 0 or wall <= 0:
             return 0.0
@@ -27,7 +31,9 @@ class Others:
 
 
 def busy() -> float:
-    """Seconds of all cores since the start of the system that were not idle; -1 where nothing tells."""
+    """Seconds of all cores since the start of the system that were not idle; -1 where nothing
+    tells.
+    """
     try:
         fields = STAT.read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]
         user, nice, system, _, _, irq, soft, steal = map(int, fields)

@@ -1,4 +1,6 @@
-"""The building process's end of a worker: started when first asked, again after it died, and told what it died of."""
+"""The building process's end of a worker: started when first asked, again after it died, and told
+what it died of.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ _NOT_AN_ADDRESS = 0x80
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a kernel did: ``crash``, ``exit``, ``outside``, ``hang``, ``wrong``; or ``killed`` by somebody else, or
-    ``stopped`` with the build.
+    """What a kernel did: ``crash``, ``exit``, ``outside``, ``hang``, ``wrong``; or ``killed`` by
+    somebody else, or ``stopped`` with the build.
 
     ``text`` goes on behind the pack's name; ``said``: the end of what the process wrote.
     """
@@ -53,8 +55,8 @@ class Died(Exception):
 class Worker:
     """``threads``: of one inference. ``device``: the key of what it tries on.
 
-    ``starts`` counts processes: what one was told the next does not know. ``guests``: the jobs whose
-    code has been in the process.
+    ``starts`` counts processes: what one was told the next does not know. ``guests``: the jobs
+    whose code has been in the process.
     """
 
     def __init__(self, threads: int, device: str) -> None:
@@ -70,9 +72,14 @@ class Worker:
         return self._process.pid if self._process else 0
 
     def ask(
-        self, seconds: float, name: str, *arguments: Any, stopped: Callable[[], bool] = lambda: False
+        self,
+        seconds: float,
+        name: str,
+        *arguments: Any,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> dict[str, Any]:
-        """The answer of the worker's method. Raises Died; ExecutionError with what it raised, or if none starts.
+        """The answer of the worker's method. Raises Died; ExecutionError with what it raised, or if
+        none starts.
 
         ``stopped``: asked meanwhile whether to give up.
         """
@@ -107,18 +114,26 @@ class Worker:
         except OSError as e:
             raise ExecutionError("no process to try it in", why=str(e)) from None
         self._lines = queue.SimpleQueue()
-        threading.Thread(target=_read, args=(self._process.stdout, self._lines), daemon=True).start()
+        threading.Thread(
+            target=_read, args=(self._process.stdout, self._lines), daemon=True
+        ).start()
         self._end = weakref.finalize(self, _end, self._process)
         self.starts += 1
         try:
-            answer = self._exchange(START_SECONDS, pickle.dumps(("hello", (self.threads, self.device))))
+            answer = self._exchange(
+                START_SECONDS, pickle.dumps(("hello", (self.threads, self.device)))
+            )
         except Died as e:
-            raise ExecutionError("no process to try it in", why=f"{e} {e.verdict.said}".strip()) from None
+            raise ExecutionError(
+                "no process to try it in", why=f"{e} {e.verdict.said}".strip()
+            ) from None
         if "error" in answer:
             self.stop()
             raise ExecutionError("no process to try it in", why=str(answer["error"]))
 
-    def _exchange(self, seconds: float, request: bytes, stopped: Callable[[], bool] = lambda: False) -> dict[str, Any]:
+    def _exchange(
+        self, seconds: float, request: bytes, stopped: Callable[[], bool] = lambda: False
+    ) -> dict[str, Any]:
         assert self._process is not None
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -131,16 +146,24 @@ class Worker:
                 line = self._lines.get(timeout=min(ASKED, max(0.0, until - time.monotonic())))
             except queue.Empty:
                 if stopped():
-                    raise Died(self._buried(Verdict("stopped", "was being tried when the build was stopped"))) from None
+                    raise Died(
+                        self._buried(
+                            Verdict("stopped", "was being tried when the build was stopped")
+                        )
+                    ) from None
                 if time.monotonic() < until:
                     continue
-                raise Died(self._buried(Verdict("hang", f"did not end within {seconds:g} s"))) from None
+                raise Died(
+                    self._buried(Verdict("hang", f"did not end within {seconds:g} s"))
+                ) from None
             if line is None:
                 raise Died(self._buried(None, told))
             try:
                 answer = json.loads(line)
             except ValueError:
-                raise Died(self._buried(Verdict("crash", "broke the process in which it was tried"))) from None
+                raise Died(
+                    self._buried(Verdict("crash", "broke the process in which it was tried"))
+                ) from None
             if not {"layout", "fault"} & answer.keys():
                 return answer  # type: ignore[no-any-return]
             told |= answer
@@ -165,7 +188,9 @@ def _read(stream: IO[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """The whole session: a kernel may have started processes. While there are any, nothing else gets its number."""
+    """The whole session: a kernel may have started processes. While there are any, nothing else
+    gets its number.
+    """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, 9) if hasattr(os, "killpg") else process.kill()
     process.wait()
@@ -188,7 +213,11 @@ def _ended(code: int, told: dict[str, Any]) -> Verdict:
             hint = "an access that is not aligned, as inputs and outputs are aligned to their elements alone?"
             return Verdict("crash", f"crashed with {name} ({hint})")
         return Verdict("crash", f"crashed with {name} at address {address:#x}")
-    kind = "killed" if -code in (getattr(signal, "SIGKILL", 9), signal.SIGTERM, signal.SIGINT) else "crash"
+    kind = (
+        "killed"
+        if -code in (getattr(signal, "SIGKILL", 9), signal.SIGTERM, signal.SIGINT)
+        else "crash"
+    )
     return Verdict(kind, f"{'was killed' if kind == 'killed' else 'crashed'} with {name}")
 
 

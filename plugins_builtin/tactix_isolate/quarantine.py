@@ -1,8 +1,9 @@
-"""The quarantine: a file of kernels that failed a trial on a machine, so that no later build there tries them again.
+"""The quarantine: a file of kernels that failed a trial on a machine, so that no later build there
+tries them again.
 
-A record is JSON: ``kind`` (crash, exit, outside, hang, wrong), ``reason`` in words, ``tactic``, ``variant``, ``pack``,
-``version``, ``node``, ``layer``, ``shapes``, ``when``, ``tactix``, what the process ``said`` at last, and ``case``: all
-that ``record.replay`` needs to do it again.
+A record is JSON: ``kind`` (crash, exit, outside, hang, wrong), ``reason`` in words, ``tactic``,
+``variant``, ``pack``, ``version``, ``node``, ``layer``, ``shapes``, ``when``, ``tactix``, what the
+process ``said`` at last, and ``case``: all that ``record.replay`` needs to do it again.
 """
 
 from __future__ import annotations
@@ -34,15 +35,17 @@ def default_path() -> Path:
 
 
 def key_of(artifact: str, provider: str, properties: DeviceProperties) -> str:
-    """The key of an artifact's digest on a machine. ``provider``: who runs it, if that is not tactix."""
+    """The key of an artifact's digest on a machine. ``provider``: who runs it, if that is not
+    tactix.
+    """
     p = properties
     machine = [p.kind, p.name, sorted(p.features), p.facts.get("arch"), p.facts.get("system")]
     return hashlib.sha256(json.dumps([artifact, provider, machine]).encode()).hexdigest()[:40]
 
 
 class Quarantine:
-    """Records by key. ``path`` None keeps them in memory. A file that is broken, or that others own or can write, costs
-    a warning, and the next change replaces it. ``warn``: takes the warning.
+    """Records by key. ``path`` None keeps them in memory. A file that is broken, or that others own
+    or can write, costs a warning, and the next change replaces it. ``warn``: takes the warning.
     """
 
     def __init__(self, path: Path | None = None, warn: Callable[[str], None] | None = None) -> None:
@@ -66,7 +69,9 @@ class Quarantine:
         fit = [k for k in self.records if k.startswith(start)]
         if len(fit) != 1:
             known = ", ".join(k[:ID] for k in fit or self.records) or "none"
-            raise InvalidArgument(f"{len(fit)} records begin with {start!r}", do=f"There are: {known}")
+            raise InvalidArgument(
+                f"{len(fit)} records begin with {start!r}", do=f"There are: {known}"
+            )
         return fit[0], self.records[fit[0]]
 
     def clear(self, keys: Iterable[str] | None = None) -> int:

@@ -37,7 +37,13 @@ print(replay({case!r}, here=False))
 
 
 def of(
-    c: Candidate, node: Node, env: Env, threads: int, strangers: Mapping[str, Any], verdict: Any, reason: str
+    c: Candidate,
+    node: Node,
+    env: Env,
+    threads: int,
+    strangers: Mapping[str, Any],
+    verdict: Any,
+    reason: str,
 ) -> dict[str, Any]:
     """JSON of what a candidate did."""
     provider = strangers[c.tactic.key]
@@ -46,11 +52,21 @@ def of(
         "seed": SEED, "inputs": [_input(v) for v in node.given],
     }  # fmt: skip
     return {
-        "kind": verdict.kind, "reason": reason, "said": verdict.said, "tactic": c.tactic.key,
-        "variant": str(c.variant), "pack": provider.dist, "version": provider.version, "artifact": c.artifact.digest,
-        "node": node.name, "layer": node.kind, "shapes": [str(v.spec.plain()) for v in (*node.given, *node.outputs)],
-        "when": datetime.now(UTC).isoformat(timespec="seconds"), "tactix": tactix.__version__, "case": case,
-    }  # fmt: skip
+        "kind": verdict.kind,
+        "reason": reason,
+        "said": verdict.said,
+        "tactic": c.tactic.key,
+        "variant": str(c.variant),
+        "pack": provider.dist,
+        "version": provider.version,
+        "artifact": c.artifact.digest,
+        "node": node.name,
+        "layer": node.kind,
+        "shapes": [str(v.spec.plain()) for v in (*node.given, *node.outputs)],
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "tactix": tactix.__version__,
+        "case": case,
+    }
 
 
 def script(record: Mapping[str, Any]) -> str:
@@ -64,10 +80,11 @@ def _input(v: Value) -> dict[str, Any]:
 
 
 def replay(case: Mapping[str, Any], here: bool = False, plugins: Iterable[Any] = ()) -> str:
-    """What the kernel does now, in words. Constants are random, too: a record does not hold a model's weights.
+    """What the kernel does now, in words. Constants are random, too: a record does not hold a
+    model's weights.
 
-    ``here``: run it in this process. ``plugins``: as for a Session. Raises PluginError if the pack is not there,
-    ExecutionError if it does not offer the variant any longer, CompilerError.
+    ``here``: run it in this process. ``plugins``: as for a Session. Raises PluginError if the pack
+    is not there, ExecutionError if it does not offer the variant any longer, CompilerError.
     """
     session = Session(plugins=plugins, enable=[case["tactic"].split(".")[0]])
     device, tactic = session.devices["tactix.cpu@1"], session.tactics[case["tactic"]]
@@ -77,7 +94,12 @@ def replay(case: Mapping[str, Any], here: bool = False, plugins: Iterable[Any] =
     found = [v for v in (() if isinstance(offered, Reject) else offered) if v.id == case["variant"]]
     if not found:
         raise ExecutionError("the variant is not offered any longer", who=case["tactic"])
-    c = Candidate(tactic, found[0], tactic.compile(node, found[0], context), tactic.cost(node, found[0], context))
+    c = Candidate(
+        tactic,
+        found[0],
+        tactic.compile(node, found[0], context),
+        tactic.cost(node, found[0], context),
+    )
     bench = _bench(session, case["threads"], here)
     try:
         return f"{c.title}: departs by {_tried(c, node, env, bench, session):.3g} budgets"
@@ -102,7 +124,12 @@ def _bench(session: Session, threads: int, here: bool) -> Bench:
     """One that writes nothing down."""
     from tactix_isolate.bench import CpuBench
 
-    link = LinkContext(session.devices["tactix.cpu@1"], threads, session.layers.__getitem__, warn=lambda message: None)
+    link = LinkContext(
+        session.devices["tactix.cpu@1"],
+        threads,
+        session.layers.__getitem__,
+        warn=lambda message: None,
+    )
     if here:
         return Bench(link, session.launchers)
     made = CpuBench(link, session.launchers, None, session.strangers())
@@ -113,7 +140,10 @@ def _bench(session: Session, threads: int, here: bool) -> Bench:
 def _node(case: Mapping[str, Any], session: Session) -> Node:
     layer, attrs = decode(case["layer"], session.layers.__getitem__)
     shapes = [tuple(dims.from_json(d) for d in i["shape"]) for i in case["inputs"]]
-    given = [Value(f"x{k}", TensorSpec(DType(i["dtype"]), s)) for k, (i, s) in enumerate(zip(case["inputs"], shapes))]
+    given = [
+        Value(f"x{k}", TensorSpec(DType(i["dtype"]), s))
+        for k, (i, s) in enumerate(zip(case["inputs"], shapes))
+    ]
     node = Node("replayed", layer, attrs, given)
     made = layer.infer(attrs, [v.spec for v in given])
     node.outputs = tuple(Value(f"y{k}", s.plain(), node, k) for k, s in enumerate(made))

@@ -1,8 +1,8 @@
 """A stranger's candidate, tried and timed in a worker process.
 
-It runs between fences first (``fence.py``), on one thread and on all, at either end; its outputs must pass the same
-gate as anybody's. Then it is timed by the same timer, over memory like that of its rivals, in turns with them. What
-fails goes to the quarantine.
+It runs between fences first (``fence.py``), on one thread and on all, at either end; its outputs
+must pass the same gate as anybody's. Then it is timed by the same timer, over memory like that of
+its rivals, in turns with them. What fails goes to the quarantine.
 """
 
 from __future__ import annotations
@@ -33,9 +33,12 @@ from tactix_isolate.process import Died, Verdict, spoken
 
 TIMEOUT = "TACTIX_TRIAL_TIMEOUT"
 SECONDS, ESTIMATES, LONGEST = 10.0, 100, 300.0
-"""How long a trial may take at least, in units of the tactic's own estimate, and whatever that is."""
+"""How long a trial may take at least, in units of the tactic's own estimate, and whatever that is.
+"""
 WAYS = tuple(product((False, True), (True, False)))
-"""The runs of a trial: whether they are shared between threads, and at which end of its buffers the fence is."""
+"""The runs of a trial: whether they are shared between threads, and at which end of its buffers the
+fence is.
+"""
 
 
 class Remote:
@@ -50,7 +53,8 @@ class Remote:
     def _ask(self, name: str, *arguments: Any) -> dict[str, Any]:
         """Raises ExecutionError; what the process died of is in the quarantine then.
 
-        Where others ran in the process before, the fault may be theirs: it is asked again in a new one.
+        Where others ran in the process before, the fault may be theirs: it is asked again in a new
+        one.
         """
         alone, stopped = self._worker.guests <= {self.job.number}, self.bench.market.stopped
         try:
@@ -58,7 +62,9 @@ class Remote:
                 self._worker.ask(self.seconds, "load", self.job, stopped=stopped)
                 self._worker.guests.add(self.job.number)
                 self._loaded = self._worker.starts
-            return self._worker.ask(self.seconds, name, self.job.number, *arguments, stopped=stopped)
+            return self._worker.ask(
+                self.seconds, name, self.job.number, *arguments, stopped=stopped
+            )
         except Died as e:
             if alone or e.verdict.kind == "stopped":
                 raise self.bench.fail(e.verdict) from None
@@ -72,7 +78,10 @@ class Remote:
             raise self.bench.fail(spoken(rows))
         content = Path(self.job.content).read_bytes()
         held = [(self.job.buffers[i], dtype.numpy, shape) for i, dtype, shape in self.job.outputs]
-        return [np.frombuffer(content[b.at : b.at + b.nbytes], dtype).reshape(shape) for b, dtype, shape in held]
+        return [
+            np.frombuffer(content[b.at : b.at + b.nbytes], dtype).reshape(shape)
+            for b, dtype, shape in held
+        ]
 
     def measure(self, times: int) -> float:
         """Seconds. Raises ExecutionError."""
@@ -89,7 +98,9 @@ class Remote:
             return inf
 
     def bind(self, env: Env, addresses: Sequence[int]) -> None:
-        raise ExecutionError("a candidate in another process has its own memory", who=self.job.step.name)
+        raise ExecutionError(
+            "a candidate in another process has its own memory", who=self.job.step.name
+        )
 
     def rebind(self, buffer: int, address: int) -> None:
         self.bind({}, ())
@@ -109,19 +120,31 @@ class Trial(Bench):
         self.market, self.candidate = market, c
 
     def prepare(
-        self, node: Node, artifact: KernelArtifact, variant: Variant, arrays: Sequence[Any], env: Env
+        self,
+        node: Node,
+        artifact: KernelArtifact,
+        variant: Variant,
+        arrays: Sequence[Any],
+        env: Env,
     ) -> tuple[Runnable, list[Any]]:
         """The outputs are those of several runs.
 
-        Raises Untriable for what no process can be given; ExecutionError, and puts what broke into the quarantine.
+        Raises Untriable for what no process can be given; ExecutionError, and puts what broke into
+        the quarantine.
         """
         self._node, self._env = node, env
         if artifact.alias:
             return self._seen(node, arrays, env)
-        launcher = self.launchers[artifact.launcher] if artifact.launcher in self.strangers else None
+        launcher = (
+            self.launchers[artifact.launcher] if artifact.launcher in self.strangers else None
+        )
         draft = Draft(next(self.market.numbers), self._file(), self.market.keep_code)
         try:
-            layers = {k: self.context.layer(k) for k in layer_keys(artifact.params) if not k.startswith("tactix.")}
+            layers = {
+                k: self.context.layer(k)
+                for k in layer_keys(artifact.params)
+                if not k.startswith("tactix.")
+            }
             job = draft.job(node, artifact, variant, arrays, env, launcher, layers)
             remote = Remote(self, job, self._patience())
             return remote, [remote.tried(shared, at_end) for shared, at_end in WAYS]
@@ -135,7 +158,9 @@ class Trial(Bench):
         out = node.outputs[0].spec
         (x, *_), shape = arrays, out.at(dict(env))
         if len(node.outputs) > 1 or x.dtype != out.dtype.numpy or x.size != math.prod(shape):
-            raise ExecutionError(f"{self._who} says that its output is its input, which it does not fit")
+            raise ExecutionError(
+                f"{self._who} says that its output is its input, which it does not fit"
+            )
         return Nothing(), [[x.reshape(shape)]]
 
     @property
@@ -153,16 +178,26 @@ class Trial(Bench):
     def _patience(self) -> float:
         given = os.environ.get(TIMEOUT)
         try:
-            return float(given) if given else min(max(SECONDS, ESTIMATES * (self.candidate.estimate or 0.0)), LONGEST)
+            return (
+                float(given)
+                if given
+                else min(max(SECONDS, ESTIMATES * (self.candidate.estimate or 0.0)), LONGEST)
+            )
         except ValueError:
             raise ConfigError(f"{TIMEOUT}={given!r} is no number of seconds") from None
 
     def keep(self) -> list[Any]:
-        """Nothing: the memory is in the worker. A cycle with what runs there would keep that after the build."""
+        """Nothing: the memory is in the worker. A cycle with what runs there would keep that after
+        the build.
+        """
         return []
 
-    def check(self, node: Node, variant: Variant, got: Sequence[Any], want: Expected, granted: float = 1.0) -> float:
-        off = max(super(Trial, self).check(node, variant, outputs, want, granted) for outputs in got)
+    def check(
+        self, node: Node, variant: Variant, got: Sequence[Any], want: Expected, granted: float = 1.0
+    ) -> float:
+        off = max(
+            super(Trial, self).check(node, variant, outputs, want, granted) for outputs in got
+        )
         if off > 1:
             text = f"departs from the reference by {off:.3g} times its budget"
             raise self.fail(Verdict("wrong", text))
@@ -175,12 +210,22 @@ class Trial(Bench):
             return ExecutionError(text)
         key = self.market.key(self.candidate)
         reason = f"quarantined as {key[: quarantine.ID]}: {text}"
-        made = record.of(self.candidate, self._node, self._env, self.context.threads, self.strangers, verdict, reason)
+        made = record.of(
+            self.candidate,
+            self._node,
+            self._env,
+            self.context.threads,
+            self.strangers,
+            verdict,
+            reason,
+        )
         self.context.warn(f"{self._node.name}: {reason}")
         try:
             self.market.quarantine.add(key, made)
         except OSError as e:
-            self.context.warn(f"the quarantine cannot be written, so later builds try it again: {e}")
+            self.context.warn(
+                f"the quarantine cannot be written, so later builds try it again: {e}"
+            )
         return ExecutionError(reason)
 
 

@@ -1,8 +1,9 @@
 """The process in which strangers' kernels are tried and timed: ``python -m tactix_isolate.worker``.
 
-Requests come on stdin: the length in 8 bytes, then a pickled tuple of a method's name and its arguments. Answers go to
-what was stdout, a line of JSON each: ``{"layout": ...}`` before a trial, ``{"fault": ...}`` before the process dies of
-a bad address, else the result. What kernels print goes to stderr.
+Requests come on stdin: the length in 8 bytes, then a pickled tuple of a method's name and its
+arguments. Answers go to what was stdout, a line of JSON each: ``{"layout": ...}`` before a trial,
+``{"fault": ...}`` before the process dies of a bad address, else the result. What kernels print
+goes to stderr.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def _code(path: str) -> bytes:
 
 
 class Tried:
-    """A job here: its step with machine code, its content, and, once it is timed, its runnable over plain memory."""
+    """A job here: its step with machine code, its content, and, once it is timed, its runnable over
+    plain memory.
+    """
 
     def __init__(self, job: Job, link: Callable[[Step], Runnable]) -> None:
         import numpy as np
@@ -79,7 +82,9 @@ class Server:
         self.tried: dict[int, Tried] = {}
 
     def hello(self, threads: int, device: str) -> dict[str, Any]:
-        """The first request: get ready. ``device``: its key; no pack but tactix and its own is imported for it."""
+        """The first request: get ready. ``device``: its key; no pack but tactix and its own is
+        imported for it.
+        """
         from tactix.plugins.session import Session
 
         session = Session(door="runtime", only=["tactix", device.partition(".")[0]])
@@ -105,7 +110,9 @@ class Server:
         return self.device.link([step], launchers, context)
 
     def trial(self, number: int, shared: bool, at_end: bool) -> dict[str, Any]:
-        """One run between fences. ``shared``: on all threads, whatever that takes. Outputs go to the job's file."""
+        """One run between fences. ``shared``: on all threads, whatever that takes. Outputs go to
+        the job's file.
+        """
         found = self.tried[number]
         fences = [Fence(b.nbytes, b.alignment, at_end) for b in found.job.buffers]
         for i, (b, f) in enumerate(zip(found.job.buffers, fences, strict=True)):
@@ -113,7 +120,13 @@ class Server:
                 f.content[:] = found.slot(i)
                 f.close_to_writers()
         named = [b.name for b in found.job.buffers]
-        self.tell({"layout": [(n, f.address, f.nbytes, *f.reach) for n, f in zip(named, fences, strict=True)]})
+        self.tell(
+            {
+                "layout": [
+                    (n, f.address, f.nbytes, *f.reach) for n, f in zip(named, fences, strict=True)
+                ]
+            }
+        )
         with _always_shared(shared):
             runnable = found.bound([f.address for f in fences])
         runnable.repeat(1)

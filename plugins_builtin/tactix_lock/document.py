@@ -19,10 +19,11 @@ SIZE_LIMIT = 256 << 20
 
 @dataclass(frozen=True)
 class Choice:
-    """Of one node of the fused network. ``id``: of the variant; ``digest``: of the artifact, kernel source included.
+    """Of one node of the fused network. ``id``: of the variant; ``digest``: of the artifact, kernel
+    source included.
 
-    ``seconds``: what was measured or estimated; ``precision``: the narrowest element type that it computes with, empty
-    where nothing is computed.
+    ``seconds``: what was measured or estimated; ``precision``: the narrowest element type that it
+    computes with, empty where nothing is computed.
     """
 
     tactic: str
@@ -35,8 +36,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Choices:
-    """Of one network. ``wide``: nodes that keep their precision where a rule could lower it; ``bodies``: those of
-    branches and loops, in the order of the steps. ``split``: groups that were fused in vain.
+    """Of one network. ``wide``: nodes that keep their precision where a rule could lower it;
+    ``bodies``: those of branches and loops, in the order of the steps. ``split``: groups that were
+    fused in vain.
     """
 
     nodes: Mapping[str, Choice]
@@ -53,11 +55,12 @@ class Choices:
 
 @dataclass(frozen=True)
 class Lock:
-    """``model``: ``name``, ``layers`` and ``digest``; ``weights``, ``calibration``: sha256 of constants by name, the
-    latter of scales and zero points. ``options``: those of the build. ``device``: facts of the target. ``toolchain``:
-    identities of compilers by key. ``distributions``: version and sha256 of the files, by name. ``made_with``: versions
-    that are told where the plan comes out different, and not asked for. ``plan``: sha256 of the header of the plan that
-    a frozen build gives.
+    """``model``: ``name``, ``layers`` and ``digest``; ``weights``, ``calibration``: sha256 of
+    constants by name, the latter of scales and zero points. ``options``: those of the build.
+    ``device``: facts of the target. ``toolchain``: identities of compilers by key.
+    ``distributions``: version and sha256 of the files, by name. ``made_with``: versions that are
+    told where the plan comes out different, and not asked for. ``plan``: sha256 of the header of
+    the plan that a frozen build gives.
     """
 
     tactix: str
@@ -79,13 +82,18 @@ class Lock:
 
     def text(self) -> str:
         """The file's content."""
-        return json.dumps({"lock": VERSION, **asdict(self)}, sort_keys=True, indent=1, allow_nan=False) + "\n"
+        return (
+            json.dumps({"lock": VERSION, **asdict(self)}, sort_keys=True, indent=1, allow_nan=False)
+            + "\n"
+        )
 
 
 def read(path: str | Path) -> Lock:
     """The lock in a file. Raises LockError for one that is none, OSError."""
     if os.path.getsize(path) > SIZE_LIMIT:
-        raise LockError("not a lock file", who=str(path), why=f"it has more than {SIZE_LIMIT} bytes")
+        raise LockError(
+            "not a lock file", who=str(path), why=f"it has more than {SIZE_LIMIT} bytes"
+        )
     try:
         return _lock(Reader(json.loads(read_regular(Path(path))), "lock"))
     except (PlanFormatError, ValueError, RecursionError) as e:
@@ -100,16 +108,27 @@ def _lock(r: Reader) -> Lock:
     r.only("lock", *Lock.__dataclass_fields__)
     distributions = {k: v.row(2) for k, v in r.at("distributions").fields().items()}
     return Lock(
-        r.at("tactix").text(), _model(r.at("model")), _texts(r.at("weights")), _texts(r.at("calibration")),
-        r.at("options").mapping(), _device(r.at("device")), _texts(r.at("toolchain")),
+        r.at("tactix").text(),
+        _model(r.at("model")),
+        _texts(r.at("weights")),
+        _texts(r.at("calibration")),
+        r.at("options").mapping(),
+        _device(r.at("device")),
+        _texts(r.at("toolchain")),
         {k: (version.text(), digest.text()) for k, (version, digest) in distributions.items()},
-        _texts(r.at("made_with")), _choices(r.at("choices")), r.at("plan").text(),
-    )  # fmt: skip
+        _texts(r.at("made_with")),
+        _choices(r.at("choices")),
+        r.at("plan").text(),
+    )
 
 
 def _model(r: Reader) -> dict[str, Any]:
     r.only("name", "layers", "digest")
-    return {"name": r.at("name").text(), "layers": r.at("layers").integer(), "digest": r.at("digest").text()}
+    return {
+        "name": r.at("name").text(),
+        "layers": r.at("layers").integer(),
+        "digest": r.at("digest").text(),
+    }
 
 
 def _device(r: Reader) -> dict[str, Any]:

@@ -29,11 +29,17 @@ def model(network: NetworkDefinition) -> dict[str, Any]:
     """Name, number of layers, and a digest of all but the content of constants."""
     text = json.dumps(_structure(network), sort_keys=True)
     layers = sum(len(net.nodes) for _, net in _networks(network))
-    return {"name": network.name, "layers": layers, "digest": hashlib.sha256(text.encode()).hexdigest()}
+    return {
+        "name": network.name,
+        "layers": layers,
+        "digest": hashlib.sha256(text.encode()).hexdigest(),
+    }
 
 
 def constants(network: NetworkDefinition) -> tuple[dict[str, str], dict[str, str]]:
-    """sha256 of dtype, shape and content of each constant that is used: weights, and scales and zero points."""
+    """sha256 of dtype, shape and content of each constant that is used: weights, and scales and
+    zero points.
+    """
     weights: dict[str, Value] = {}
     calibration: dict[str, Value] = {}
     for path, net in _networks(network):
@@ -53,7 +59,9 @@ def layers(network: NetworkDefinition) -> set[str]:
     return {n.layer.key for _, net in _networks(network) for n in net.nodes}
 
 
-def _networks(network: NetworkDefinition, path: str = "") -> Iterator[tuple[str, NetworkDefinition]]:
+def _networks(
+    network: NetworkDefinition, path: str = ""
+) -> Iterator[tuple[str, NetworkDefinition]]:
     """The network and all bodies in it, with a prefix for the names of each."""
     yield path, network
     for node in network.nodes:
@@ -63,7 +71,9 @@ def _networks(network: NetworkDefinition, path: str = "") -> Iterator[tuple[str,
 
 def _structure(network: NetworkDefinition) -> Any:
     inputs = [[v.name, str(v.spec.plain())] for v in network.inputs]
-    outputs = [[name, v.name] for name, v in zip(network.output_names, network.outputs, strict=True)]
+    outputs = [
+        [name, v.name] for name, v in zip(network.output_names, network.outputs, strict=True)
+    ]
     return [inputs, [_node(n) for n in network.nodes], outputs, network.limits]
 
 
@@ -85,9 +95,15 @@ def _digest(v: Value) -> str:
 def device(key: str, p: DeviceProperties) -> dict[str, Any]:
     """JSON of a device's facts; ``properties`` is its inverse."""
     return {
-        "key": key, "kind": p.kind, "name": p.name, "features": sorted(p.features), "vector_bits": p.vector_bits,
-        "cores": p.cores, "memory": p.memory, "facts": plain(p.facts),
-    }  # fmt: skip
+        "key": key,
+        "kind": p.kind,
+        "name": p.name,
+        "features": sorted(p.features),
+        "vector_bits": p.vector_bits,
+        "cores": p.cores,
+        "memory": p.memory,
+        "facts": plain(p.facts),
+    }
 
 
 def properties(j: Mapping[str, Any]) -> DeviceProperties:
@@ -97,10 +113,14 @@ def properties(j: Mapping[str, Any]) -> DeviceProperties:
 
 
 def targeted(session: Session, key: str, target: str) -> DeviceProperties:
-    """What a build for that device is for. Raises LockError if the device is not here and no target stands for it."""
+    """What a build for that device is for. Raises LockError if the device is not here and no target
+    stands for it.
+    """
     found = device_of(session, key)
     if not target and (why := found.available()):
-        raise LockError(f"device {key} is not here", why=why, do="Lock with a --target to build without it")
+        raise LockError(
+            f"device {key} is not here", why=why, do="Lock with a --target to build without it"
+        )
     return found.target(target) if target else found.properties()
 
 
@@ -115,7 +135,11 @@ def versions() -> dict[str, str]:
     """Of what packs weights and writes files, beside tactix."""
     import numpy as np
 
-    return {"numpy": np.__version__, "python": platform.python_version(), "zlib": zlib.ZLIB_RUNTIME_VERSION}
+    return {
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "zlib": zlib.ZLIB_RUNTIME_VERSION,
+    }
 
 
 def providers(session: Session) -> dict[str, Provider]:

@@ -64,7 +64,9 @@ class Frozen:
         """The candidate that is wanted, or why there is none."""
         if wanted is None:
             return "the lock has no choice for it"
-        found = [c for c in b.candidates if (c.tactic.key, c.variant.id) == (wanted.tactic, wanted.id)]
+        found = [
+            c for c in b.candidates if (c.tactic.key, c.variant.id) == (wanted.tactic, wanted.id)
+        ]
         if not found:
             why = next((r for key, r in b.rejections if key.split(" [")[0] == wanted.tactic), "")
             return f"{wanted.tactic} [{wanted.variant}] does not bid{f', {why}' if why else ''}"
@@ -79,12 +81,14 @@ def different(reasons: list[str], who: str = "") -> LockError:
 
 
 def make(builder: Builder, network: NetworkDefinition, config: BuilderConfig) -> Lock:
-    """Build, measuring as usual, and once more by what came out. Raises BuildCancelled if that was stopped, LockError,
-    and as ``Builder.build_plan``.
+    """Build, measuring as usual, and once more by what came out. Raises BuildCancelled if that was
+    stopped, LockError, and as ``Builder.build_plan``.
     """
     plan = builder.build_plan(network, config)
     if config.progress_monitor.cancelled():
-        raise BuildCancelled("stopped, no lock is written", why="choices by estimate are not worth one")
+        raise BuildCancelled(
+            "stopped, no lock is written", why="choices by estimate are not worth one"
+        )
     lock = _of(plan, network, config, builder.session)
     quiet = replace(config, progress_monitor=Quiet(config.progress_monitor))
     again = settings(builder.session, lock, network, quiet)
@@ -95,16 +99,26 @@ def compare(plan: Plan, lock: Lock, who: str = "") -> None:
     """Raises LockError for another plan than the locked one."""
     if (digest := _digest(plan)) != lock.plan:
         here = facts.versions()
-        other = [f"{k} is {here.get(k)}, was {v}" for k, v in sorted(lock.made_with.items()) if here.get(k) != v]
+        other = [
+            f"{k} is {here.get(k)}, was {v}"
+            for k, v in sorted(lock.made_with.items())
+            if here.get(k) != v
+        ]
         why = f"its sha256 is {digest}, that of the lock {lock.plan}, although all that is locked fits"
         why += f"; {', '.join(other)}" if other else "; the linker is not locked"
-        raise LockError("the build gave another plan", who=who, why=why, do="Compare the plans with `tactix diff`")
+        raise LockError(
+            "the build gave another plan",
+            who=who,
+            why=why,
+            do="Compare the plans with `tactix diff`",
+        )
 
 
 def settings(
     session: Session, lock: Lock, network: NetworkDefinition, config: BuilderConfig, who: str = ""
 ) -> BuilderConfig:
-    """The configuration that builds the locked plan of a network. Enables the packs that the lock enables.
+    """The configuration that builds the locked plan of a network. Enables the packs that the lock
+    enables.
 
     ``who``: the lock, for messages. Raises LockError that names what differs.
     """
@@ -121,7 +135,7 @@ def _digest(plan: Plan) -> str:
     return container.digest(plan).hex()
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
+# -- writing -------------------------------------------------------------------------------------
 
 
 def _of(plan: Plan, network: NetworkDefinition, config: BuilderConfig, session: Session) -> Lock:
@@ -131,11 +145,22 @@ def _of(plan: Plan, network: NetworkDefinition, config: BuilderConfig, session: 
     properties = facts.targeted(session, key, config.target)
     launchers = {s.artifact.launcher for p in plan.nested() for s in p.steps}
     known = facts.providers(session)
-    dists = {d: (known[d].version, known[d].digest) for d in sorted(_dists(plan, choices, network, session))}
+    dists = {
+        d: (known[d].version, known[d].digest)
+        for d in sorted(_dists(plan, choices, network, session))
+    }
     return Lock(
-        tactix.__version__, facts.model(network), weights, calibration, decided, facts.device(key, properties),
-        facts.toolchain(session, properties.kind, launchers), dists, facts.versions(), choices,
-    )  # fmt: skip
+        tactix.__version__,
+        facts.model(network),
+        weights,
+        calibration,
+        decided,
+        facts.device(key, properties),
+        facts.toolchain(session, properties.kind, launchers),
+        dists,
+        facts.versions(),
+        choices,
+    )
 
 
 def _choices(plan: Plan) -> Choices:
@@ -144,22 +169,28 @@ def _choices(plan: Plan) -> Choices:
     for name, row in plan.ledger["nodes"].items():
         c = next(c for c in row["candidates"] if c["chosen"])
         computed = precision(steps[name]) if name in steps else ""
-        nodes[name] = Choice(c["tactic"], c["variant"], c["id"], c["digest"], c["seconds"], computed)
+        nodes[name] = Choice(
+            c["tactic"], c["variant"], c["id"], c["digest"], c["seconds"], computed
+        )
     wide = plan.ledger.get("precision", {}).get("wide", {})
     split = tuple(sorted({s["node"] for s in plan.ledger["fusion"]["split"]}))
-    return Choices(nodes, tuple(sorted(wide)), tuple(_choices(p) for s in plan.steps for p in s.plans), split)
+    return Choices(
+        nodes, tuple(sorted(wide)), tuple(_choices(p) for s in plan.steps for p in s.plans), split
+    )
 
 
 def _dists(plan: Plan, choices: Choices, network: NetworkDefinition, session: Session) -> set[str]:
     """Distributions whose plugins had a part in the plan."""
-    own = [session.tactics.provider(c.tactic) for net in choices.networks() for c in net.nodes.values()]
+    own = [
+        session.tactics.provider(c.tactic) for net in choices.networks() for c in net.nodes.values()
+    ]
     own += [session.rules.provider(rule) for p in plan.nested() for rule in p.ledger["rules"]]
     own += [session.layers.provider(layer) for layer in facts.layers(network)]
     own.append(session.devices.provider(plan.device["key"]))
     return {p.dist for p in own if p.dist} | {r.dist for r in plan.requirements if r.dist}
 
 
-# -- comparing ---------------------------------------------------------------------------------------------------------
+# -- comparing -----------------------------------------------------------------------------------
 
 
 def _differences(lock: Lock, network: NetworkDefinition, session: Session) -> list[str]:
@@ -174,7 +205,10 @@ def _differences(lock: Lock, network: NetworkDefinition, session: Session) -> li
         out += _contents("scales and zero points of the calibration", calibration, lock.calibration)
     out += _distributions(lock, session)
     tactics = {c.tactic for net in lock.choices.networks() for c in net.nodes.values()}
-    out += [f"there is no tactic {t} (or its pack is not in use)" for t in sorted(tactics - session.tactics.keys())]
+    out += [
+        f"there is no tactic {t} (or its pack is not in use)"
+        for t in sorted(tactics - session.tactics.keys())
+    ]
     return out + _device(lock, session) + _toolchain(lock, session)
 
 
@@ -184,7 +218,9 @@ def _model(m: Mapping[str, Any]) -> str:
 
 def _contents(what: str, here: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
     names = sorted(k for k in here.keys() | there.keys() if here.get(k) != there.get(k))
-    return [f"{len(names)} of {len(there)} {what} differ ({', '.join(_few(names))})"] if names else []
+    return (
+        [f"{len(names)} of {len(there)} {what} differ ({', '.join(_few(names))})"] if names else []
+    )
 
 
 def _few(names: list[str]) -> list[str]:
@@ -195,9 +231,13 @@ def _distributions(lock: Lock, session: Session) -> list[str]:
     out, here = [], facts.providers(session)
     for dist, (version, digest) in sorted(lock.distributions.items()):
         if dist not in here:
-            out.append(f"{dist} {version} is not installed or not in use (pip install {dist}=={version})")
+            out.append(
+                f"{dist} {version} is not installed or not in use (pip install {dist}=={version})"
+            )
         elif here[dist].version != version:
-            out.append(f"{dist} is {here[dist].version}, the lock has {version} (pip install {dist}=={version})")
+            out.append(
+                f"{dist} is {here[dist].version}, the lock has {version} (pip install {dist}=={version})"
+            )
         elif here[dist].digest != digest:
             out.append(f"{dist} {version} has other files than it had")
     return out
@@ -210,10 +250,20 @@ def _device(lock: Lock, session: Session) -> list[str]:
     except TactixError as e:
         return [str(e)]
     lacks, more = set(there["features"]) - here.features, here.features - set(there["features"])
-    out = [f"device {here.name} lacks {', '.join(sorted(lacks))}, which the lock is for"] if lacks else []
-    out += [f"device {here.name} has {', '.join(sorted(more))} beside what the lock is for"] if more else []
+    out = (
+        [f"device {here.name} lacks {', '.join(sorted(lacks))}, which the lock is for"]
+        if lacks
+        else []
+    )
+    out += (
+        [f"device {here.name} has {', '.join(sorted(more))} beside what the lock is for"]
+        if more
+        else []
+    )
     if here.vector_bits != there["vector_bits"]:
-        out.append(f"device {here.name} has vectors of {here.vector_bits} bits, the lock {there['vector_bits']}")
+        out.append(
+            f"device {here.name} has vectors of {here.vector_bits} bits, the lock {there['vector_bits']}"
+        )
     return out
 
 
@@ -227,5 +277,7 @@ def _toolchain(lock: Lock, session: Session) -> list[str]:
         elif here[key] != identity:
             own, other = here[key].split(), identity.split()
             mine, theirs = ([w for w in a if w not in b] for a, b in ((own, other), (other, own)))
-            out.append(f"compiler {key} is {' '.join(mine) or 'another one'}, the lock has {' '.join(theirs)}")
+            out.append(
+                f"compiler {key} is {' '.join(mine) or 'another one'}, the lock has {' '.join(theirs)}"
+            )
     return out

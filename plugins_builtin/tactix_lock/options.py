@@ -33,7 +33,9 @@ def locked(config: BuilderConfig) -> dict[str, Any]:
 
 
 def restored(config: BuilderConfig, options: Mapping[str, Any]) -> tuple[BuilderConfig, list[str]]:
-    """The configuration with those options, and where it was given others: what is left out is taken from them."""
+    """The configuration with those options, and where it was given others: what is left out is
+    taken from them.
+    """
     mine, default = locked(config), locked(BuilderConfig())
     unknown = [f"option {name}: this tactix has none" for name in options.keys() - mine.keys()]
     same = {name: options.get(name, default[name]) for name in mine}

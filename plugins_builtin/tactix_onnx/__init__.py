@@ -1,4 +1,6 @@
-"""ONNX files to networks: the importer, and one converter per operator that is not a layer under its own name."""
+"""ONNX files to networks: the importer, and one converter per operator that is not a layer under
+its own name.
+"""
 
 from __future__ import annotations
 

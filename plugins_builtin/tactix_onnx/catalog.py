@@ -1,4 +1,6 @@
-"""What gives an operator its meaning: a converter, a layer that imports it, or a function body, in that order."""
+"""What gives an operator its meaning: a converter, a layer that imports it, or a function body, in
+that order.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class Function:
-    """A body that stands for a node: its formal inputs, attributes with defaults, and operator sets."""
+    """A body that stands for a node: its formal inputs, attributes with defaults, and operator
+    sets.
+    """
 
     proto: onnx.FunctionProto
     defaults: Mapping[str, onnx.AttributeProto]
@@ -54,10 +58,13 @@ class Catalog:
 
     A layer of a pack is not taken for an operator that one of tactix's stands for.
 
-    ``supported``: functions whose bodies were searched for unknown operators, by domain, name, overload and version.
+    ``supported``: functions whose bodies were searched for unknown operators, by domain, name,
+    overload and version.
     """
 
-    def __init__(self, converters: Any, layers: Iterable[Layer], functions: Iterable[onnx.FunctionProto]) -> None:
+    def __init__(
+        self, converters: Any, layers: Iterable[Layer], functions: Iterable[onnx.FunctionProto]
+    ) -> None:
         self._converters: dict[str, list[Converter]] = {}
         for c in _flatten(converters):
             if c.format == "onnx":
@@ -77,7 +84,9 @@ class Catalog:
             self._functions[key] = f
 
     def claim(self, domain: str, op: str, version: int) -> Claim | None:
-        """The converter with the highest ``since`` up to the version, or the layer that imports the operator."""
+        """The converter with the highest ``since`` up to the version, or the layer that imports the
+        operator.
+        """
         key = f"{domain}::{op}"
         fitting = [c for c in self._converters.get(key, ()) if c.since <= version]
         if fitting:
@@ -96,10 +105,14 @@ class Catalog:
             defaults = {a.name: a for a in local.attribute_proto}
             return Function(local, defaults, opsets_of(local.opset_import))
         proto = _schema_body(domain, node.op_type, version)
-        return proto and Function(proto, defaults_of(domain, node.op_type, version), _body_opsets(proto, version))
+        return proto and Function(
+            proto, defaults_of(domain, node.op_type, version), _body_opsets(proto, version)
+        )
 
     def typed_function(self, ctx: Context) -> Function | None:
-        """A body that the operator set derives from the node's attributes and the types of its inputs."""
+        """A body that the operator set derives from the node's attributes and the types of its
+        inputs.
+        """
         schema = schema_of(ctx.domain, ctx.op, ctx.opset)
         versions = schema.context_dependent_function_opset_versions if schema else []
         if schema is None or not versions:
@@ -115,7 +128,9 @@ class Catalog:
         )
         proto = onnx.FunctionProto()
         proto.ParseFromString(text)
-        return Function(proto, defaults_of(ctx.domain, ctx.op, ctx.opset), _body_opsets(proto, ctx.opset))
+        return Function(
+            proto, defaults_of(ctx.domain, ctx.op, ctx.opset), _body_opsets(proto, ctx.opset)
+        )
 
     def knows(self, node: onnx.NodeProto, opsets: Opsets) -> bool:
         """Whether something claims the operator or expands it."""
@@ -159,7 +174,8 @@ def defaults_of(domain: str, op: str, version: int) -> Mapping[str, onnx.Attribu
 
 @functools.cache
 def attribute_types(domain: str, op: str, version: int) -> Mapping[str, tuple[int, ...]]:
-    """AttributeProto.AttributeType of an operator's attributes by name: at this version, and at the newest.
+    """AttributeProto.AttributeType of an operator's attributes by name: at this version, and at the
+    newest.
 
     Bodies that onnx itself derives use newer attributes than their operator sets have.
     """

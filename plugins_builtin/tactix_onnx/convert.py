@@ -1,4 +1,6 @@
-"""What a converter is given: one node of the model, its inputs and attributes, and how to add layers for it."""
+"""What a converter is given: one node of the model, its inputs and attributes, and how to add
+layers for it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ Convert = TypeVar("Convert", bound=Callable[..., Any])
 class Table(list[Converter]):
     """Converters of one file; calling it adds one: ``@CONVERTERS("Softmax", since=13)``."""
 
-    def __call__(self, *ops: str, since: int = 1, domain: str = MAIN) -> Callable[[Convert], Convert]:
+    def __call__(
+        self, *ops: str, since: int = 1, domain: str = MAIN
+    ) -> Callable[[Convert], Convert]:
         def add(function: Convert) -> Convert:
             self.extend(Converter("onnx", f"{domain}::{op}", function, since) for op in ops)
             return function
@@ -38,21 +42,30 @@ class Table(list[Converter]):
 
 
 HINTS = frozenset({"consumed_inputs"})
-"""Attributes that say what memory may be written again, which no result hangs on: operator sets before 6 have them."""
+"""Attributes that say what memory may be written again, which no result hangs on: operator sets
+before 6 have them.
+"""
 
 
 class Context:
-    """One node being converted. ``inputs``: None where an optional one is absent. ``opset``: version of its domain.
+    """One node being converted. ``inputs``: None where an optional one is absent. ``opset``:
+    version of its domain.
 
-    A converter must read or ``ignore`` every attribute that is given and is not the operator's default: one that it
-    does not look at is refused, so that nothing is lost in silence. It may return NotImplemented, before it adds
-    layers, to leave the node to the operator's function body.
+    A converter must read or ``ignore`` every attribute that is given and is not the operator's
+    default: one that it does not look at is refused, so that nothing is lost in silence. It may
+    return NotImplemented, before it adds layers, to leave the node to the operator's function body.
     """
 
     def __init__(
-        self, walker: Walker, scope: Scope, node: onnx.NodeProto, name: str, domain: str, opset: int,
+        self,
+        walker: Walker,
+        scope: Scope,
+        node: onnx.NodeProto,
+        name: str,
+        domain: str,
+        opset: int,
         inputs: Sequence[Value | None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.walker, self.scope, self.node, self.name = walker, scope, node, name
         self.domain, self.op, self.opset = domain, node.op_type, opset
         self.inputs = tuple(inputs)
@@ -64,7 +77,7 @@ class Context:
     def network(self) -> Any:
         return self.walker.network
 
-    # -- inputs --------------------------------------------------------------------------------------------------
+    # -- inputs -----------------------------------------------------------------------------------
 
     def input(self, i: int) -> Value | None:
         """Input ``i``; None if it is absent."""
@@ -95,7 +108,9 @@ class Context:
         return self.fail(f"its input {i} is only known by running") if found is None else found
 
     def known(self, i: int) -> tuple[Dim, ...] | None:
-        """The elements of a small input as dims, if they are whole and follow from constants and shapes."""
+        """The elements of a small input as dims, if they are whole and follow from constants and
+        shapes.
+        """
         found = self.input(i)
         if found is not None and found.spec.numel == 0:
             return ()
@@ -129,12 +144,13 @@ class Context:
             self.fail(f"its {what} (input {i}) are not constant")
         return found
 
-    # -- attributes ----------------------------------------------------------------------------------------------
+    # -- attributes -------------------------------------------------------------------------------
 
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute: int, float, str, array of a tensor, GraphProto, or tuple; else the default.
 
-        Where the default is None, that of onnx's own description of the operator at this version counts.
+        Where the default is None, that of onnx's own description of the operator at this version
+        counts.
         """
         self._read.add(name)
         found = self._attributes.get(name)
@@ -151,10 +167,16 @@ class Context:
         self._read.update(names)
 
     def unread(self) -> list[str]:
-        """Attributes that differ from the operator's defaults, and that the converter has neither read nor ignored."""
+        """Attributes that differ from the operator's defaults, and that the converter has neither
+        read nor ignored.
+        """
         defaults = defaults_of(self.domain, self.op, self.opset)
         known = self._read | HINTS
-        return [name for name, a in self._attributes.items() if name not in known and not _same(a, defaults.get(name))]
+        return [
+            name
+            for name, a in self._attributes.items()
+            if name not in known and not _same(a, defaults.get(name))
+        ]
 
     def dtype_attr(self, name: str, default: DType) -> DType:
         """An attribute that is an ONNX element type."""
@@ -162,25 +184,36 @@ class Context:
         return default if code is None else dtype_of(code, self.who)
 
     def axes(self, i: int, attribute: str = "axes") -> tuple[int, ...] | None:
-        """Axes as newer operator sets give them, in input ``i``, or older ones, in an attribute; None if not given."""
+        """Axes as newer operator sets give them, in input ``i``, or older ones, in an attribute;
+        None if not given.
+        """
         if self.has_attr(attribute):
             found = self.attr(attribute)
             return found if isinstance(found, tuple) else (found,)
         return None if self.input(i) is None else self.need_ints(i, attribute)
 
-    # -- layers --------------------------------------------------------------------------------------------------
+    # -- layers -----------------------------------------------------------------------------------
 
-    def layers(self, layer: str | Layer, inputs: Sequence[Value | None], **attrs: Any) -> tuple[Value, ...]:
-        """Add a layer; all its outputs. The first is named as the node, further ones ``node/layer``."""
+    def layers(
+        self, layer: str | Layer, inputs: Sequence[Value | None], **attrs: Any
+    ) -> tuple[Value, ...]:
+        """Add a layer; all its outputs. The first is named as the node, further ones
+        ``node/layer``.
+        """
         found = self.network.find_layer(layer)
         name = f"{self.name}/{found.name.lower()}" if self._made else self.name
         self._made += 1
         given = list(inputs)
-        if any(v is not None and v.spec.element is not None for v in given) and not found.takes_objects:
+        if (
+            any(v is not None and v.spec.element is not None for v in given)
+            and not found.takes_objects
+        ):
             self.fail(f"{found.name} takes no sequences or optionals")
         while given and given[-1] is None:
             given.pop()
-        out: tuple[Value, ...] = self.network.add_layer(found, given, name, origin=(self.name,), **attrs)
+        out: tuple[Value, ...] = self.network.add_layer(
+            found, given, name, origin=(self.name,), **attrs
+        )
         return out
 
     def layer(self, layer: str | Layer, inputs: Sequence[Value | None], **attrs: Any) -> Value:
@@ -188,11 +221,15 @@ class Context:
         return self.layers(layer, inputs, **attrs)[0]
 
     def declared(self, i: int) -> tuple[int | None, ...] | None:
-        """The shape that the model declares for output ``i``, None for dims that it leaves open; or None."""
+        """The shape that the model declares for output ``i``, None for dims that it leaves open; or
+        None.
+        """
         found = self.walker.survey.type_of(self.scope.graph, self.node.output[i], main=False)
         if found is None:
             return None
-        return tuple(d.dim_value if d.HasField("dim_value") else None for d in found.tensor_type.shape.dim)
+        return tuple(
+            d.dim_value if d.HasField("dim_value") else None for d in found.tensor_type.shape.dim
+        )
 
     def symbol(self) -> str:
         """A name for dims that only running tells: no other tensor's dims have it."""
@@ -212,17 +249,23 @@ class Context:
 
     def reshape(self, x: Value, shape: Sequence[Dim]) -> Value:
         """``x`` under another shape; itself if that is its own."""
-        return x if x.spec.shape == tuple(shape) else self.layer("tactix.Reshape", [x], shape=tuple(shape))
+        return (
+            x
+            if x.spec.shape == tuple(shape)
+            else self.layer("tactix.Reshape", [x], shape=tuple(shape))
+        )
 
     def cast(self, x: Value, to: DType) -> Value:
         """``x`` in another dtype; itself if that is its own."""
         return x if x.spec.dtype is to else self.layer("tactix.Cast", [x], to=to)
 
     def inline(self, graph: onnx.GraphProto) -> list[Value]:
-        """The outputs of a subgraph without inputs, its nodes added here; it sees the names around this node."""
+        """The outputs of a subgraph without inputs, its nodes added here; it sees the names around
+        this node.
+        """
         return self.walker.inline(graph, self)
 
-    # -- errors --------------------------------------------------------------------------------------------------
+    # -- errors -----------------------------------------------------------------------------------
 
     @property
     def who(self) -> str:
@@ -240,7 +283,9 @@ def _same(a: onnx.AttributeProto, default: onnx.AttributeProto | None) -> bool:
 
 
 def import_as_layer(ctx: Context, layer: Layer) -> Result:
-    """A node whose operator is a layer with the same attributes: those given, then the operator's defaults."""
+    """A node whose operator is a layer with the same attributes: those given, then the operator's
+    defaults.
+    """
     fields = {f.name: f for f in dataclasses.fields(layer.Attrs)}
     attrs = {}
     for name, f in fields.items():
@@ -255,7 +300,8 @@ def import_as_layer(ctx: Context, layer: Layer) -> Result:
 
 
 def _fit(value: Any, default: Any, ctx: Context, name: str) -> Any:
-    """An attribute's value as the schema's type: flags as bools, element types as dtypes, axes counted from 0.
+    """An attribute's value as the schema's type: flags as bools, element types as dtypes, axes
+    counted from 0.
 
     A float that is a whole number is taken for an int, as the first operator sets write some.
     Raises ModelImportError for one of another kind, and for what no layer's attributes hold.
@@ -266,7 +312,9 @@ def _fit(value: Any, default: Any, ctx: Context, name: str) -> Any:
     if not (wanted is DType or _is_held(value, wanted, default)):
         takes = f"the layer takes {_KIND_WORDS.get(wanted, 'numbers, text, or tuples of them')}"
         do = "Export it so, give tensors as inputs, or convert the operator with a function"
-        raise ModelImportError(f"attribute {name!r} is {_shown(value)}", who=ctx.who, why=takes, do=do)
+        raise ModelImportError(
+            f"attribute {name!r} is {_shown(value)}", who=ctx.who, why=takes, do=do
+        )
     if isinstance(default, bool):
         return bool(value)
     if isinstance(default, DType):
@@ -296,7 +344,9 @@ _KIND_WORDS: Mapping[type | None, str] = {
 
 
 def _is_held(value: Any, wanted: type | None, default: Any) -> bool:
-    """Whether an attribute with that default, whose type is ``wanted`` if it tells one, may have the value."""
+    """Whether an attribute with that default, whose type is ``wanted`` if it tells one, may have
+    the value.
+    """
     if wanted is None:
         return isinstance(value, (int, float, str, tuple))
     if wanted is not tuple or not isinstance(value, tuple) or not default:
@@ -309,4 +359,6 @@ def _shown(value: Any) -> str:
     shape = getattr(value, "shape", None)
     if shape is not None:
         return f"a tensor of shape {tuple(shape)}"
-    return f"{value!r}" if isinstance(value, (int, float, str, tuple)) else f"a {type(value).__name__}"
+    return (
+        f"{value!r}" if isinstance(value, (int, float, str, tuple)) else f"a {type(value).__name__}"
+    )

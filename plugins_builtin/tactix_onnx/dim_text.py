@@ -19,7 +19,9 @@ LONGEST = 200
 
 
 def dim_of(text: str, plain: Collection[str]) -> Dim:
-    """Arithmetic if all its names are in ``plain`` (dimensions that stand alone somewhere), else one symbol."""
+    """Arithmetic if all its names are in ``plain`` (dimensions that stand alone somewhere), else
+    one symbol.
+    """
     try:
         found = _value(ast.parse(text, mode="eval").body, plain) if len(text) <= LONGEST else None
     except (SyntaxError, ValueError, ArithmeticError, MemoryError, RecursionError):

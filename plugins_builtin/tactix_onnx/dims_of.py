@@ -1,4 +1,6 @@
-"""Shape arithmetic of the shape operators: targets of Reshape, bounds of Slice, sizes of Split, over symbolic dims."""
+"""Shape arithmetic of the shape operators: targets of Reshape, bounds of Slice, sizes of Split,
+over symbolic dims.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ INFINITY = 1 << 31
 
 
 def resolved(shape: Sequence[Dim], target: Sequence[Dim], allow_zero: bool) -> tuple[Dim, ...]:
-    """A Reshape target with 0 (the input's dim, unless ``allow_zero``) and -1 (what is left) replaced.
+    """A Reshape target with 0 (the input's dim, unless ``allow_zero``) and -1 (what is left)
+    replaced.
 
     Raises ShapeError.
     """
@@ -48,7 +51,8 @@ def _left(shape: Sequence[Dim], taken: Sequence[Dim]) -> Dim:
 
 
 def slice_bounds(size: Dim, start: Dim, end: Dim, step: int, fits: bool = False) -> tuple[Dim, Dim]:
-    """First element and number of elements of ``start:end:step`` as ONNX clamps them to an axis of ``size``.
+    """First element and number of elements of ``start:end:step`` as ONNX clamps them to an axis of
+    ``size``.
 
     ``fits``: ``end`` is known to lie within.
     """

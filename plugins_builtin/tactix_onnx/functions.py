@@ -1,4 +1,6 @@
-"""Helpers of the walk: function bodies with their attributes filled in, operators without meaning, attribute values."""
+"""Helpers of the walk: function bodies with their attributes filled in, operators without meaning,
+attribute values.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,16 @@ SMALLEST = 16
 
 
 class Binder:
-    """Copies bodies of functions, so many bytes and nodes at most: both may double with every level of calls."""
+    """Copies bodies of functions, so many bytes and nodes at most: both may double with every level
+    of calls.
+    """
 
     def __init__(self, most_bytes: int, most_nodes: int) -> None:
         self._bytes, self._nodes = most_bytes, most_nodes
 
     def body(self, call: onnx.NodeProto, function: Function) -> list[onnx.NodeProto]:
-        """The function's nodes with references to its attributes replaced by the call's, or by the defaults.
+        """The function's nodes with references to its attributes replaced by the call's, or by the
+        defaults.
 
         Raises ModelImportError.
         """
@@ -74,16 +79,17 @@ class Binder:
         self._nodes -= size // SMALLEST if has_graphs else 1
         if self._bytes < 0 or self._nodes < 0:
             raise ModelImportError(
-                "calls of functions repeat too much", why="their bodies would be copied too often",
+                "calls of functions repeat too much",
+                why="their bodies would be copied too often",
                 do="Give functions their tensors as inputs",
-            )  # fmt: skip
+            )
 
 
 class Search:
     """Finds nodes without a meaning before the walk gets to them, inside function bodies too.
 
-    ``layers``: those of the network. Each function is searched once, or functions that call functions would take
-    exponential time.
+    ``layers``: those of the network. Each function is searched once, or functions that call
+    functions would take exponential time.
     """
 
     def __init__(self, catalog: Catalog, layers: Any, survey: Survey) -> None:
@@ -99,7 +105,10 @@ class Search:
             domain = domain_of(node.domain)
             version = opsets.get(domain, 1)
             key = (domain, node.op_type, node.overload, version)
-            if key in self.catalog.supported or self.catalog.claim(domain, node.op_type, version) is not None:
+            if (
+                key in self.catalog.supported
+                or self.catalog.claim(domain, node.op_type, version) is not None
+            ):
                 continue
             body = self.catalog.function(node, version)
             if body is not None and depth < DEPTH:
@@ -128,7 +137,9 @@ def refusal(index: int, node: onnx.NodeProto, opsets: Opsets, prefix: str) -> Re
     """A refusal that gives no reason yet."""
     domain = domain_of(node.domain)
     name = prefix + name_of(index, node)
-    return Refusal(name, f"{domain}::{node.op_type}", opsets.get(domain, 1), index, prefix.rstrip("/"), "")
+    return Refusal(
+        name, f"{domain}::{node.op_type}", opsets.get(domain, 1), index, prefix.rstrip("/"), ""
+    )
 
 
 _SCALARS = {1: "f", 2: "i"}
@@ -157,7 +168,8 @@ def attribute_value(a: onnx.AttributeProto, weights: Weights) -> Any:
     if a.type == kinds.TYPE_PROTO:
         return a.tp
     raise UnsupportedOperator(
-        f"attribute {a.name!r} is of a kind without meaning here", why=kinds.AttributeType.Name(a.type)
+        f"attribute {a.name!r} is of a kind without meaning here",
+        why=kinds.AttributeType.Name(a.type),
     )
 
 
@@ -169,9 +181,11 @@ LONGEST = 64
 
 
 def compute(v: Value) -> Any:
-    """The array of a value that follows from constants alone, by the references; None if it does not.
+    """The array of a value that follows from constants alone, by the references; None if it does
+    not.
 
-    None, too, where the way there is long or large: a file of a few bytes may ask for any number of elements.
+    None, too, where the way there is long or large: a file of a few bytes may ask for any number of
+    elements.
     """
     return _compute(v, {})
 
@@ -194,12 +208,16 @@ def _compute(v: Value, known: dict[Node, Sequence[Any] | None]) -> Any:
 
 def _is_constant(node: Node) -> bool:
     """Whether every run gives the same, and arrays of numbers."""
-    return not node.layer.name.startswith("Random") and all(v.spec.dtype is not DType.STRING for v in node.outputs)
+    return not node.layer.name.startswith("Random") and all(
+        v.spec.dtype is not DType.STRING for v in node.outputs
+    )
 
 
 def _is_light(node: Node) -> bool:
     """Whether results, and what attributes such as pads may add meanwhile, are few elements."""
     fields = [getattr(node.attrs, f.name) for f in dataclasses.fields(node.attrs)]
     lists = [[n for n in f if isinstance(n, int)] for f in fields if isinstance(f, tuple)]
-    sizes = [v.spec.numel for v in node.outputs] + [math.prod(1 + abs(n) for n in ints) for ints in lists]
+    sizes = [v.spec.numel for v in node.outputs] + [
+        math.prod(1 + abs(n) for n in ints) for ints in lists
+    ]
     return all(isinstance(n, int) and n <= LARGEST for n in sizes)

@@ -1,7 +1,9 @@
-"""The walk over a model's graph: names to values, nodes to layers, functions and subgraphs in place.
+"""The walk over a model's graph: names to values, nodes to layers, functions and subgraphs in
+place.
 
-What follows from constants and shapes alone is settled at once: small results of constant inputs become constants,
-elements that are expressions of the input shapes become one ``tactix.Dims`` layer. So no shape arithmetic survives.
+What follows from constants and shapes alone is settled at once: small results of constant inputs
+become constants, elements that are expressions of the input shapes become one ``tactix.Dims``
+layer. So no shape arithmetic survives.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from tactix.words.dims import Dim, sym, symbols
 from tactix.words.errors import ModelImportError, TactixError, UnsupportedOperator
 from tactix.words.tensor import TensorSpec
 from tactix_onnx import functions
-from tactix_onnx.catalog import (  # fmt: skip
+from tactix_onnx.catalog import (
     Catalog,
     Function,
     Opsets,
@@ -35,7 +37,15 @@ from tactix_onnx.subgraph import BODIES, NESTED, Window
 from tactix_onnx.survey import LOST, Survey, Unreached
 from tactix_onnx.types import object_type
 from tactix_onnx.weights import ONNX_DTYPES, RANK, Weights, dtype_of
-from tactix_onnx.wellformed import COPIED, DEPTH, EXPANDED, Key, check_attributes, check_inputs, recursion
+from tactix_onnx.wellformed import (
+    COPIED,
+    DEPTH,
+    EXPANDED,
+    Key,
+    check_attributes,
+    check_inputs,
+    recursion,
+)
 from tactix_sdk.symbolic import LIMIT
 
 if TYPE_CHECKING:
@@ -59,14 +69,18 @@ class Scope:
     A subgraph's scope sees its parent's names; where it is a network of its own, through a window.
     """
 
-    def __init__(self, opsets: Opsets, prefix: str = "", parent: Scope | None = None, depth: int = 0) -> None:
+    def __init__(
+        self, opsets: Opsets, prefix: str = "", parent: Scope | None = None, depth: int = 0
+    ) -> None:
         self.opsets, self.prefix, self.parent, self.depth = opsets, prefix, parent, depth
         self.values: dict[str, Value | None] = {}
         self.stored: dict[str, Any] = {}
         self.graph: onnx.GraphProto | None = None
         self.window: Window | None = None
         if depth > DEPTH:
-            raise ModelImportError("functions or subgraphs are nested too deeply", who=prefix, why=f"more than {DEPTH}")
+            raise ModelImportError(
+                "functions or subgraphs are nested too deeply", who=prefix, why=f"more than {DEPTH}"
+            )
 
     def __contains__(self, name: object) -> bool:
         here = name in self.values or name in self.stored
@@ -75,13 +89,18 @@ class Scope:
 
 
 class Walker:
-    """Fills one network from one model. ``survey``: collects the nodes that are refused; ``finish`` it at the end.
+    """Fills one network from one model. ``survey``: collects the nodes that are refused; ``finish``
+    it at the end.
 
     ``origins``: of each constant that was computed, the layer's result that it was.
     """
 
     def __init__(
-        self, network: NetworkDefinition, catalog: Catalog, weights: Weights, survey: Survey | None = None
+        self,
+        network: NetworkDefinition,
+        catalog: Catalog,
+        weights: Weights,
+        survey: Survey | None = None,
     ) -> None:
         self.network, self.catalog, self.weights = network, catalog, weights
         self.survey = survey or Survey()
@@ -96,7 +115,9 @@ class Walker:
         self._depth, self._imported = 0, [0]
 
     def inside(self, network: NetworkDefinition, ctx: Context, nodes: int) -> tuple[Walker, Scope]:
-        """A walker for a body of so many nodes, which becomes a network of its own. Raises ModelImportError."""
+        """A walker for a body of so many nodes, which becomes a network of its own. Raises
+        ModelImportError.
+        """
         self._imported[0] += nodes
         if self._depth >= NESTED or self._imported[0] > BODIES:
             raise ModelImportError(
@@ -115,10 +136,12 @@ class Walker:
         here = frozenset(s for v in self.network.values for d in v.spec.shape for s in symbols(d))
         return here if self._around is None else here | self._around.known_symbols()
 
-    # -- names -----------------------------------------------------------------------------------------------------
+    # -- names ------------------------------------------------------------------------------------
 
     def find(self, scope: Scope, name: str) -> Value | None:
-        """The value of a name; an initializer becomes a constant when it is first read. Raises ModelImportError."""
+        """The value of a name; an initializer becomes a constant when it is first read. Raises
+        ModelImportError.
+        """
         here: Scope | None = scope
         while here is not None:
             if name in here.values:
@@ -126,7 +149,9 @@ class Walker:
                     raise Unreached
                 return here.values[name]
             if name in here.stored:
-                here.values[name] = self.constant(self.weights.initializer(here.stored.pop(name)), name)
+                here.values[name] = self.constant(
+                    self.weights.initializer(here.stored.pop(name)), name
+                )
                 return here.values[name]
             if here.window is not None and name in here.window:
                 here.values[name] = here.window.find(name)
@@ -144,7 +169,9 @@ class Walker:
     def store(self, graph: onnx.GraphProto, scope: Scope) -> None:
         """Note the initializers of a graph."""
         scope.graph = graph
-        named = [(t.name, t) for t in graph.initializer] + [(t.values.name, t) for t in graph.sparse_initializer]
+        named = [(t.name, t) for t in graph.initializer] + [
+            (t.values.name, t) for t in graph.sparse_initializer
+        ]
         for name, t in named:
             if name in scope.stored:
                 raise ModelImportError(f"two initializers are named {name!r}")
@@ -166,17 +193,24 @@ class Walker:
                 raise UnsupportedOperator("its rank is too high", who=who, why=f"more than {RANK}")
             shape: Sequence[Dim | None] = self.network.wanted.get(v.name, ())
             if v.type.tensor_type.HasField("shape"):
-                shape = [_dim(d, f"{v.name}_{i}", plain) for i, d in enumerate(v.type.tensor_type.shape.dim)]
+                shape = [
+                    _dim(d, f"{v.name}_{i}", plain)
+                    for i, d in enumerate(v.type.tensor_type.shape.dim)
+                ]
             elif v.name not in self.network.wanted:
                 do = f'Give one to the build: shapes={{"{v.name}": (1, 3)}}, or --shapes {v.name}:1x3'
-                raise ModelImportError("it has no rank", who=who, why="the model declares no shape of it", do=do)
+                raise ModelImportError(
+                    "it has no rank", who=who, why="the model declares no shape of it", do=do
+                )
             dtype = dtype_of(v.type.tensor_type.elem_type, who)
             scope.values[v.name] = self.network.add_input(v.name, dtype, shape)
             _check_size(scope.values[v.name], who)
 
-    # -- nodes -----------------------------------------------------------------------------------------------------
+    # -- nodes ------------------------------------------------------------------------------------
 
-    def run(self, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], scope: Scope) -> list[Value | None]:
+    def run(
+        self, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], scope: Scope
+    ) -> list[Value | None]:
         """Convert the nodes that the outputs need; the values of the outputs."""
         order = ordered(nodes, outputs, scope)
         self._search.nodes(order, scope.opsets, scope.prefix)
@@ -185,7 +219,9 @@ class Walker:
         return [self.find(scope, name) for name in outputs]
 
     def _convert(self, index: int, node: onnx.NodeProto, scope: Scope) -> None:
-        """One node. Behind one that is refused the walk goes on where the shapes of its outputs are declared."""
+        """One node. Behind one that is refused the walk goes on where the shapes of its outputs are
+        declared.
+        """
         made: Sequence[Value | None] | None = None
         own = (index, node, scope.opsets, scope.prefix)
         if not (self.survey.expecting and self.survey.is_unknown(functions.refusal(*own))):
@@ -209,11 +245,15 @@ class Walker:
             self._search.subgraphs(index, node, scope.opsets, scope.prefix)
             return None
         except ModelImportError as e:
-            e.add_note(f"read by {functions.refusal(index, node, scope.opsets, scope.prefix).place}")
+            e.add_note(
+                f"read by {functions.refusal(index, node, scope.opsets, scope.prefix).place}"
+            )
             raise
 
     def _stand_in(self, name: str, scope: Scope) -> Value:
-        """A value of the type that the model declares for a tensor, in place of what a refused node would make."""
+        """A value of the type that the model declares for a tensor, in place of what a refused node
+        would make.
+        """
         t = self.survey.type_of(scope.graph, name, main=not scope.prefix)
         if t is None or t.tensor_type.elem_type not in ONNX_DTYPES:
             return LOST
@@ -231,16 +271,25 @@ class Walker:
         first = inputs[0].spec if inputs and inputs[0] is not None else None
         rank = None if first is None or first.element is not None else first.rank
         check_attributes(node, attribute_types(domain, node.op_type, version), rank)
-        ctx = Context(self, scope, node, scope.prefix + name_of(index, node), domain, version, inputs)
+        ctx = Context(
+            self, scope, node, scope.prefix + name_of(index, node), domain, version, inputs
+        )
         results = self._results(ctx)
         for v in results:
             _check_size(v, ctx.who)
         settled = [None if v is None else self._settle(ctx, v) for v in results]
-        made = {s: v for s, v in zip(settled, results) if s and v and s.const is not None is v.const}
+        made = {
+            s: v for s, v in zip(settled, results) if s and v and s.const is not None is v.const
+        }
         self.origins.update(made)
         self.network.origins.update({s.name: v for s, v in made.items()})
-        if any(s and s is not v and not (s in made and s.spec.dtype.is_float) for s, v in zip(settled, results)):
-            self.network.read.update(x.name for x in inputs if x is not None and x.const is not None)
+        if any(
+            s and s is not v and not (s in made and s.spec.dtype.is_float)
+            for s, v in zip(settled, results)
+        ):
+            self.network.read.update(
+                x.name for x in inputs if x is not None and x.const is not None
+            )
         for i, name in enumerate(node.output):
             if name and (i >= len(settled) or settled[i] is None):
                 ctx.fail(f"output {i} ({name!r}) is not supported")
@@ -279,17 +328,23 @@ class Walker:
         scope = Scope(function.opsets, f"{ctx.name}/", None, ctx.scope.depth + 1)
         for i, name in enumerate(function.proto.input):
             scope.values[name] = ctx.input(i)
-        wanted = [name for name, used in zip(function.proto.output, ctx.node.output, strict=False) if used]
-        found = dict(zip(wanted, self.run(self._binder.body(ctx.node, function), wanted, scope), strict=True))
+        wanted = [
+            name for name, used in zip(function.proto.output, ctx.node.output, strict=False) if used
+        ]
+        found = dict(
+            zip(wanted, self.run(self._binder.body(ctx.node, function), wanted, scope), strict=True)
+        )
         return [found.get(name) for name in function.proto.output]
 
     def inline(self, graph: onnx.GraphProto, ctx: Context) -> list[Value]:
         """A subgraph without inputs in place of a node."""
         scope = Scope(ctx.scope.opsets, f"{ctx.name}/", ctx.scope, ctx.scope.depth + 1)
         self.store(graph, scope)
-        return [v for v in self.run(graph.node, [o.name for o in graph.output], scope) if v is not None]
+        return [
+            v for v in self.run(graph.node, [o.name for o in graph.output], scope) if v is not None
+        ]
 
-    # -- constants -------------------------------------------------------------------------------------------------
+    # -- constants --------------------------------------------------------------------------------
 
     def _settle(self, ctx: Context, v: Value) -> Value:
         """The value, or what it is known to be."""
@@ -304,13 +359,19 @@ class Walker:
             return v if computed is None else self.network.add_constant(computed, v.name)
         return v
 
-    def _known(self, ctx: Context, v: Value, elements: Sequence[Dim], shape: tuple[int, ...]) -> Value:
+    def _known(
+        self, ctx: Context, v: Value, elements: Sequence[Dim], shape: tuple[int, ...]
+    ) -> Value:
         if all(isinstance(d, int) for d in elements):
-            return self.network.add_constant(np.array(elements, v.spec.dtype.numpy).reshape(shape), v.name)
+            return self.network.add_constant(
+                np.array(elements, v.spec.dtype.numpy).reshape(shape), v.name
+            )
         key = (tuple(elements), shape, v.spec.dtype)
         if key not in self._dims:
             fields: dict[str, Any] = dict(zip(("values", "shape", "dtype"), key, strict=True))
-            self._dims[key] = self.network.add_layer("tactix.Dims", [], f"{v.name}/dims", (ctx.name,), **fields)[0]
+            self._dims[key] = self.network.add_layer(
+                "tactix.Dims", [], f"{v.name}/dims", (ctx.name,), **fields
+            )[0]
         return self._dims[key]
 
     def fresh(self, name: str) -> str:
@@ -338,7 +399,9 @@ def _no_tensor(v: onnx.ValueInfoProto, graph: onnx.GraphProto, who: str) -> Unsu
     readers = (f"{n.op_type} {n.name!r}" for n in graph.node if v.name in n.input)
     why = f"a {v.type.WhichOneof('value')}, read by {next(readers, 'nothing')}"
     do = "Export the model without the step that reads it, and give what that step gives: a tensor"
-    return UnsupportedOperator("the model takes something that is no tensor", who=who, why=why, do=do)
+    return UnsupportedOperator(
+        "the model takes something that is no tensor", who=who, why=why, do=do
+    )
 
 
 def _dim(d: onnx.TensorShapeProto.Dimension, fresh: str, plain: Collection[str]) -> Dim:
@@ -348,7 +411,9 @@ def _dim(d: onnx.TensorShapeProto.Dimension, fresh: str, plain: Collection[str])
 
 
 def _made_by(convert: Callable[..., Any], ctx: Context) -> Any:
-    """What a converter gives. Raises ModelImportError that names the function of a pack which fails."""
+    """What a converter gives. Raises ModelImportError that names the function of a pack which
+    fails.
+    """
     try:
         made = convert(ctx, ctx.node)
         if made is NotImplemented or isinstance(made, Value):
@@ -363,12 +428,21 @@ def _made_by(convert: Callable[..., Any], ctx: Context) -> Any:
         function = getattr(convert, "func", convert)  # of a functools.partial
         if function.__module__.startswith("tactix_onnx."):
             raise
-        who, why = f"the converter {function.__module__}.{function.__qualname__}", f"{type(e).__name__}: {e}"
-        raise ModelImportError("cannot be imported", who=ctx.who, why=f"{who} failed: {why}", do="Mend its pack") from e
+        who, why = (
+            f"the converter {function.__module__}.{function.__qualname__}",
+            f"{type(e).__name__}: {e}",
+        )
+        raise ModelImportError(
+            "cannot be imported", who=ctx.who, why=f"{who} failed: {why}", do="Mend its pack"
+        ) from e
 
 
 def import_model(
-    model: onnx.ModelProto, network: NetworkDefinition, catalog: Catalog, weights: Weights, survey: Survey
+    model: onnx.ModelProto,
+    network: NetworkDefinition,
+    catalog: Catalog,
+    weights: Weights,
+    survey: Survey,
 ) -> None:
     """The model's main graph into the network. Raises ModelImportError; what the survey found, too."""
     walker = Walker(network, catalog, weights, survey)

@@ -33,10 +33,14 @@ class OnnxImporter:
     format = "onnx"
 
     def claims(self, source: Any) -> bool:
-        """Whether it is a ModelProto, or begins as a serialized one does, or is a path that ends in ``.onnx``."""
+        """Whether it is a ModelProto, or begins as a serialized one does, or is a path that ends in
+        ``.onnx``.
+        """
         if isinstance(source, (str, Path)):
             path = Path(source)
-            return path.suffix.lower() == ".onnx" or (path.is_file() and _looks_like_model(_first_bytes(path)))
+            return path.suffix.lower() == ".onnx" or (
+                path.is_file() and _looks_like_model(_first_bytes(path))
+            )
         if isinstance(source, (bytes, bytearray, memoryview)):
             return _looks_like_model(bytes(source[:2]))
         return type(source).__name__ == "ModelProto"
@@ -51,22 +55,39 @@ class OnnxImporter:
     def load(self, source: Any, network: NetworkDefinition, converters: Any) -> None:
         """Fill the network.
 
-        ``converters``: Converters, or a mapping whose values are Converters or sequences of them. Layers are those of
-        the network. Raises ModelImportError for a model that is damaged, UnsupportedOperator with all nodes that no
-        converter, layer or function body gives a meaning.
+        ``converters``: Converters, or a mapping whose values are Converters or sequences of them.
+        Layers are those of the network. Raises ModelImportError for a model that is damaged,
+        UnsupportedOperator with all nodes that no converter, layer or function body gives a
+        meaning.
         """
         from tactix_onnx.survey import Survey
         from tactix_onnx.weights import Weights
 
         model, folder = read(source)
-        weights = Weights(folder, not hasattr(source, "SerializeToString"), source if folder else None)
-        fill(network, model, converters, weights, Survey(functools.partial(locate, source)), shown(source))
+        weights = Weights(
+            folder, not hasattr(source, "SerializeToString"), source if folder else None
+        )
+        fill(
+            network,
+            model,
+            converters,
+            weights,
+            Survey(functools.partial(locate, source)),
+            shown(source),
+        )
 
 
 def fill(
-    network: NetworkDefinition, model: onnx.ModelProto, converters: Any, weights: Weights, survey: Survey, who: str
+    network: NetworkDefinition,
+    model: onnx.ModelProto,
+    converters: Any,
+    weights: Weights,
+    survey: Survey,
+    who: str,
 ) -> None:
-    """A parsed model into the network. ``who``: what errors call it. Raises ModelImportError, UnsupportedOperator."""
+    """A parsed model into the network. ``who``: what errors call it. Raises ModelImportError,
+    UnsupportedOperator.
+    """
     from tactix_onnx.catalog import Catalog
     from tactix_onnx.graph import import_model
     from tactix_onnx.wellformed import check_expansion
@@ -84,14 +105,20 @@ def fill(
 
 
 def locate(source: Any, positions: Sequence[int]) -> Mapping[int, int]:
-    """Bytes of the file at which nodes of the main graph begin; of a model in memory nothing is known."""
+    """Bytes of the file at which nodes of the main graph begin; of a model in memory nothing is
+    known.
+    """
     from tactix_onnx.wire import node_offsets
 
     try:
         if isinstance(source, (str, Path)):
             with open(source, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 return node_offsets(data, positions)
-        return {} if hasattr(source, "SerializeToString") else node_offsets(memoryview(source).cast("B"), positions)
+        return (
+            {}
+            if hasattr(source, "SerializeToString")
+            else node_offsets(memoryview(source).cast("B"), positions)
+        )
     except OSError:  # the file went away since it was read: positions among the nodes must do
         return {}
 
@@ -100,7 +127,11 @@ def shown(source: Any) -> str:
     """What an error calls the model."""
     if isinstance(source, (str, Path)):
         return str(source)
-    return f"{len(source)} bytes" if isinstance(source, (bytes, bytearray, memoryview)) else type(source).__name__
+    return (
+        f"{len(source)} bytes"
+        if isinstance(source, (bytes, bytearray, memoryview))
+        else type(source).__name__
+    )
 
 
 def _first_bytes(path: Path) -> bytes:
@@ -114,7 +145,8 @@ def _looks_like_model(head: bytes) -> bool:
 
 
 def read(source: Any) -> tuple[onnx.ModelProto, Path | None]:
-    """The model without its external data, and the folder for that; of a file without its large weights, too.
+    """The model without its external data, and the folder for that; of a file without its large
+    weights, too.
 
     Raises ModelImportError.
     """
@@ -135,7 +167,9 @@ def read(source: Any) -> tuple[onnx.ModelProto, Path | None]:
         model.ParseFromString(data if isinstance(data, bytes) else without_weights(data))
         check(model)
     except DecodeError as e:
-        raise ModelImportError("not an ONNX model", who=who, why=f"damaged or another format ({e})", do=AGAIN) from e
+        raise ModelImportError(
+            "not an ONNX model", who=who, why=f"damaged or another format ({e})", do=AGAIN
+        ) from e
     except ModelImportError as e:
         e.who = e.who or who
         raise
@@ -148,12 +182,16 @@ def _bytes(source: Any, who: str) -> bytes | mmap.mmap:
         size = Path(source).stat().st_size if isinstance(source, (str, Path)) else len(source)
         if size > LARGEST:
             raise ModelImportError(
-                "too large for an ONNX model", who=who, why=f"{size} bytes, the format ends at {LARGEST}",
+                "too large for an ONNX model",
+                who=who,
+                why=f"{size} bytes, the format ends at {LARGEST}",
                 do="Export it with external data",
-            )  # fmt: skip
+            )
         if not size or not isinstance(source, (str, Path)):
             return b"" if not size else bytes(source)
         with open(source, "rb") as f:
             return mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as e:
-        raise ModelImportError("cannot read the file", who=who, why=str(e), do="Give a file that can be read") from e
+        raise ModelImportError(
+            "cannot read the file", who=who, why=str(e), do="Give a file that can be read"
+        ) from e

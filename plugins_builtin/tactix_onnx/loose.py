@@ -1,8 +1,8 @@
 """Ranks that hang on which branch of an If runs.
 
-A branch's output of lower rank than the other's gets axes of size 1 in front, so that a plan has one rank for both, and
-is called loose. What broadcasts gives the same numbers either way, and a result whose rank another input decides is
-loose no more. What would show the difference is refused.
+A branch's output of lower rank than the other's gets axes of size 1 in front, so that a plan has
+one rank for both, and is called loose. What broadcasts gives the same numbers either way, and a
+result whose rank another input decides is loose no more. What would show the difference is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ CURE = "Export the model so that both branches have one rank"
 
 
 def _needs_no_rank(ctx: Context) -> bool:
-    """Whether a Reshape copies no dim of what it reads: the order of the elements is the same under any rank."""
+    """Whether a Reshape copies no dim of what it reads: the order of the elements is the same under
+    any rank.
+    """
     target = ctx.attr("shape") if ctx.has_attr("shape") else ctx.known(1)
     return bool(ctx.attr("allowzero", 0)) or (target is not None and 0 not in target)
 
@@ -35,11 +37,15 @@ BLIND: Mapping[str, Callable[[Context, Loose], bool]] = {
     "Reshape": lambda ctx, loose: ctx.input(1) not in loose and _needs_no_rank(ctx),
     "Size": lambda ctx, loose: True,
 }
-"""Operators that give the same for all ranks of a loose input, and when; an If tells of its results itself."""
+"""Operators that give the same for all ranks of a loose input, and when; an If tells of its results
+itself.
+"""
 
 
 def follow(ctx: Context, results: Sequence[Value | None], loose: Loose) -> None:
-    """Note which results of a node are loose. Raises UnsupportedOperator where it would show the rank of an input."""
+    """Note which results of a node are loose. Raises UnsupportedOperator where it would show the
+    rank of an input.
+    """
     taken = [i for i, v in enumerate(ctx.inputs) if v in loose]
     if not taken or _is_blind(ctx, loose):
         return

@@ -20,4 +20,7 @@ def of_maps(ctx: Context, node: Any) -> NoReturn:
 @CONVERTERS("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch", domain=MICROSOFT)
 def generation(ctx: Context, node: Any) -> NoReturn:
     why = "it is a whole generation loop around a decoder, with rules for tokens of its own"
-    ctx.fail(why, do="Export the decoder by itself, with its cache as inputs and outputs, and choose tokens outside")
+    ctx.fail(
+        why,
+        do="Export the decoder by itself, with its cache as inputs and outputs, and choose tokens outside",
+    )

@@ -1,4 +1,6 @@
-"""Order of a graph's nodes: those that outputs need, producers first, and otherwise as the file has them."""
+"""Order of a graph's nodes: those that outputs need, producers first, and otherwise as the file has
+them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def reads(node: onnx.NodeProto) -> list[str]:
-    """Names of the tensors that a node needs: of the graph around its subgraphs, and of a gradient, too."""
+    """Names of the tensors that a node needs: of the graph around its subgraphs, and of a gradient,
+    too.
+    """
     out = [name for name in node.input if name]
     if node.op_type == "Gradient" and node.domain == "ai.onnx.preview.training":
         out += [name.decode() for a in node.attribute for name in (a.s, *a.strings) if name]
@@ -48,8 +52,11 @@ def _free_names(graph: onnx.GraphProto) -> set[str]:
     return wanted - own
 
 
-def ordered(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str], known: Container[str]) -> list[Numbered]:
-    """The nodes that ``outputs`` need, with their positions in the file. ``known``: names made elsewhere.
+def ordered(
+    nodes: Sequence[onnx.NodeProto], outputs: Iterable[str], known: Container[str]
+) -> list[Numbered]:
+    """The nodes that ``outputs`` need, with their positions in the file. ``known``: names made
+    elsewhere.
 
     Raises ModelImportError for a name that two nodes make or none does, and for a cycle.
     """
@@ -58,7 +65,9 @@ def ordered(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str], known: Cont
     for i in sorted(needed):
         for name in needed[i]:
             if name not in maker and name not in known:
-                raise ModelImportError(f"tensor {name!r} is made by nothing", who=f"node {name_of(i, nodes[i])!r}")
+                raise ModelImportError(
+                    f"tensor {name!r} is made by nothing", who=f"node {name_of(i, nodes[i])!r}"
+                )
     return _sorted(nodes, needed, maker)
 
 
@@ -70,12 +79,16 @@ def _makers(nodes: Sequence[onnx.NodeProto], known: Container[str]) -> dict[str,
                 both = f"{name_of(maker[name], nodes[maker[name]])!r} and {name_of(i, node)!r}"
                 raise ModelImportError(f"two nodes make tensor {name!r}", who=both)
             if name in known:
-                raise ModelImportError(f"tensor {name!r} is made twice", who=f"node {name_of(i, node)!r}")
+                raise ModelImportError(
+                    f"tensor {name!r} is made twice", who=f"node {name_of(i, node)!r}"
+                )
             maker[name] = i
     return maker
 
 
-def _needed(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str], maker: dict[str, int]) -> dict[int, Sequence[str]]:
+def _needed(
+    nodes: Sequence[onnx.NodeProto], outputs: Iterable[str], maker: dict[str, int]
+) -> dict[int, Sequence[str]]:
     """What each node that outputs need reads."""
     seen: dict[int, Sequence[str]] = {}
     stack = [maker[name] for name in outputs if name in maker]
@@ -87,7 +100,9 @@ def _needed(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str], maker: dict
     return seen
 
 
-def _sorted(nodes: Sequence[onnx.NodeProto], needed: dict[int, Sequence[str]], maker: dict[str, int]) -> list[Numbered]:
+def _sorted(
+    nodes: Sequence[onnx.NodeProto], needed: dict[int, Sequence[str]], maker: dict[str, int]
+) -> list[Numbered]:
     before = {i: {maker[name] for name in names if name in maker} for i, names in needed.items()}
     after: dict[int, list[int]] = {i: [] for i in needed}
     for i, makers in before.items():
@@ -106,5 +121,7 @@ def _sorted(nodes: Sequence[onnx.NodeProto], needed: dict[int, Sequence[str]], m
                 heapq.heappush(ready, j)
     if len(out) != len(needed):
         stuck = sorted(i for i, count in waiting.items() if count)
-        raise ModelImportError("nodes form a cycle", who=", ".join(name_of(i, nodes[i]) for i in stuck[:5]))
+        raise ModelImportError(
+            "nodes form a cycle", who=", ".join(name_of(i, nodes[i]) for i in stuck[:5])
+        )
     return out

@@ -28,11 +28,19 @@ ORIGINS = {
 
 
 def origin_of(domain: str, op: str, version: int, layers: Any) -> tuple[str, str]:
-    """Why nothing provides an operator, and what to do. ``layers``: the network's, which know of packs not in use."""
+    """Why nothing provides an operator, and what to do. ``layers``: the network's, which know of
+    packs not in use.
+    """
     if domain == MAIN:
         if schema_of(domain, op, version) is None:
-            return f"ONNX has no such operator up to operator set {version}", "Export the model again"
-        return "no installed plugin provides it", f"Install a pack with a converter or layer for {domain}::{op}"
+            return (
+                f"ONNX has no such operator up to operator set {version}",
+                "Export the model again",
+            )
+        return (
+            "no installed plugin provides it",
+            f"Install a pack with a converter or layer for {domain}::{op}",
+        )
     why, do = _pack_of(domain, op, layers)
     cure = do or f"Install a pack with converters or layers for {domain}"
     origin = ORIGINS.get(domain)

@@ -1,7 +1,8 @@
-"""Subgraphs that only running enters: each becomes a network of its own, inside the attributes of a layer.
+"""Subgraphs that only running enters: each becomes a network of its own, inside the attributes of a
+layer.
 
-What a subgraph reads of the graph around it becomes a further input (a capture), or is made again inside where it
-follows from shapes and constants.
+What a subgraph reads of the graph around it becomes a further input (a capture), or is made again
+inside where it follows from shapes and constants.
 """
 
 from __future__ import annotations
@@ -34,13 +35,16 @@ NESTED = 16
 """How deep bodies may lie in each other."""
 
 BODIES = 1 << 14
-"""Most nodes that are imported for the bodies of one model; each nesting repeats those inside it."""
+"""Most nodes that are imported for the bodies of one model; each nesting repeats those inside it.
+"""
 
 
 class Window:
     """The names around a subgraph, as its walker sees them. ``loose``: of that walker."""
 
-    def __init__(self, walker: Walker, scope: Scope, network: NetworkDefinition, loose: Loose) -> None:
+    def __init__(
+        self, walker: Walker, scope: Scope, network: NetworkDefinition, loose: Loose
+    ) -> None:
         self.walker, self.scope, self.network, self.loose = walker, scope, network, loose
         self.captured: dict[Value, Value] = {}
 
@@ -56,7 +60,11 @@ class Window:
             made = self._again(v)
             if made is None:
                 taken = {x.name for x in self.network.inputs}
-                own = next(n for n in (v.name, *(f"{v.name}#{k}" for k in range(len(taken) + 1))) if n not in taken)
+                own = next(
+                    n
+                    for n in (v.name, *(f"{v.name}#{k}" for k in range(len(taken) + 1)))
+                    if n not in taken
+                )
                 made = self.network.add_input(own, v.spec.dtype, v.spec.shape, v.spec.element)
             self.captured[v] = made
             if v in self.walker.loose:
@@ -74,7 +82,8 @@ class Window:
 
 @dataclass(frozen=True)
 class Body:
-    """An imported subgraph. ``captures``: the values outside that are its inputs behind those of the operator.
+    """An imported subgraph. ``captures``: the values outside that are its inputs behind those of
+    the operator.
 
     ``loose``: those of its values whose rank may be lower.
     """
@@ -90,11 +99,15 @@ class Body:
         return [v.spec.plain() for v in self.outputs]
 
 
-def import_body(ctx: Context, graph: onnx.GraphProto, given: Sequence[TensorSpec], title: str) -> Body:
+def import_body(
+    ctx: Context, graph: onnx.GraphProto, given: Sequence[TensorSpec], title: str
+) -> Body:
     """A subgraph for inputs of these specs. Raises ModelImportError."""
     if len(graph.input) != len(given):
         raise ModelImportError(
-            f"its {title} takes {len(graph.input)} inputs", who=ctx.who, why=f"the operator gives {len(given)}"
+            f"its {title} takes {len(graph.input)} inputs",
+            who=ctx.who,
+            why=f"the operator gives {len(given)}",
         )
     network = NetworkDefinition(ctx.network.layers, f"{ctx.name}/{title}")
     walker, scope = ctx.walker.inside(network, ctx, len(graph.node))
@@ -107,7 +120,9 @@ def import_body(ctx: Context, graph: onnx.GraphProto, given: Sequence[TensorSpec
         scope.values[v.name] = inputs[-1]
     names = [o.name for o in graph.output]
     outputs = []
-    for i, (name, value) in enumerate(zip(names, walker.run(graph.node, names, scope), strict=True)):
+    for i, (name, value) in enumerate(
+        zip(names, walker.run(graph.node, names, scope), strict=True)
+    ):
         if value is None:
             raise ModelImportError(f"output {name!r} of its {title} is empty", who=ctx.who)
         network.mark_output(value, f"{i}:{name}")
@@ -130,21 +145,27 @@ def level(a: Body, b: Body) -> tuple[Body, Body, list[int]]:
 
 def _raised(body: Body, ranks: Sequence[int]) -> Body:
     outputs = list(body.outputs)
-    for i, (v, rank, name) in enumerate(zip(body.outputs, ranks, body.network.output_names, strict=True)):
+    for i, (v, rank, name) in enumerate(
+        zip(body.outputs, ranks, body.network.output_names, strict=True)
+    ):
         if v.spec.rank < rank and v.spec.element is None:
             shape = (1,) * (rank - v.spec.rank) + v.spec.shape
             origin = v.producer.origin if v.producer else ()
-            outputs[i] = body.network.add_layer("tactix.Reshape", [v], f"{v.name}/rank", origin, shape=shape)[0]
+            outputs[i] = body.network.add_layer(
+                "tactix.Reshape", [v], f"{v.name}/rank", origin, shape=shape
+            )[0]
             body.network.replace_output(name, outputs[i])
     return replace(body, outputs=tuple(outputs))
 
 
-# -- specs of what leaves a body ---------------------------------------------------------------------------------------
+# -- specs of what leaves a body -----------------------------------------------------------------
 
 
 def visible(spec: TensorSpec, known: frozenset[str], symbol: str) -> TensorSpec:
     """The spec as it looks outside: dims with symbols of the body's own are fresh symbols."""
-    shape = tuple(sym(f"{symbol}_{i}") if symbols(d) - known else d for i, d in enumerate(spec.shape))
+    shape = tuple(
+        sym(f"{symbol}_{i}") if symbols(d) - known else d for i, d in enumerate(spec.shape)
+    )
     element = None if spec.element is None else outside(spec.element, known)
     return replace(spec.plain(), shape=shape, element=element)
 
@@ -154,10 +175,15 @@ def merged(ctx: Context, a: TensorSpec, b: TensorSpec, what: str, symbol: str) -
     if a.dtype is DType.OPTIONAL and b.dtype is not DType.OPTIONAL:
         b = TensorSpec(DType.OPTIONAL, (), element=element_of(b))
     if a.dtype is not b.dtype or a.rank != b.rank:
-        ctx.fail(f"{what} is {a} and {b}", do="Export the model so that both have one type and rank")
+        ctx.fail(
+            f"{what} is {a} and {b}", do="Export the model so that both have one type and rank"
+        )
     if a.element is not None:
         return replace(a, element=join(element_of(a), element_of(b)).of)
-    shape = tuple(d if d == e else sym(f"{symbol}_{i}") for i, (d, e) in enumerate(zip(a.shape, b.shape, strict=True)))
+    shape = tuple(
+        d if d == e else sym(f"{symbol}_{i}")
+        for i, (d, e) in enumerate(zip(a.shape, b.shape, strict=True))
+    )
     return replace(a, shape=shape)
 
 

@@ -1,7 +1,8 @@
 """What of a model cannot be imported, node by node.
 
-A refused node does not end the walk: where the file declares the shapes of its outputs, what reads them is looked at,
-too, so that one error tells all. Nothing of it costs anything as long as no node is refused.
+A refused node does not end the walk: where the file declares the shapes of its outputs, what reads
+them is looked at, too, so that one error tells all. Nothing of it costs anything as long as no node
+is refused.
 """
 
 from __future__ import annotations
@@ -46,9 +47,11 @@ class Unreached(Exception):
 
 @dataclass(frozen=True)
 class Refusal:
-    """A node that cannot be imported. ``index``: its position in its graph, which is the main one if ``graph`` is "".
+    """A node that cannot be imported. ``index``: its position in its graph, which is the main one
+    if ``graph`` is "".
 
-    ``offset``: of its first byte in the file; None if it is not known. ``what``, ``why`` and ``do``: as errors have.
+    ``offset``: of its first byte in the file; None if it is not known. ``what``, ``why`` and
+    ``do``: as errors have.
     """
 
     node: str
@@ -87,14 +90,18 @@ def short(name: str) -> str:
 
 
 class Survey:
-    """Collects refusals. ``locate``: where in the file nodes are. ``count``: of all, those not kept included.
+    """Collects refusals. ``locate``: where in the file nodes are. ``count``: of all, those not kept
+    included.
 
-    ``infer``: types of tensors by name, beyond those that the file declares; asked for once, when one is needed.
+    ``infer``: types of tensors by name, beyond those that the file declares; asked for once, when
+    one is needed.
     ``unreached``: nodes that could not be looked at.
     """
 
     def __init__(
-        self, locate: Locate | None = None, infer: Callable[[], Mapping[str, onnx.TypeProto]] | None = None
+        self,
+        locate: Locate | None = None,
+        infer: Callable[[], Mapping[str, onnx.TypeProto]] | None = None,
     ) -> None:
         self.count = self.unreached = 0
         self._locate, self._infer = locate, infer
@@ -104,7 +111,7 @@ class Survey:
         self._inferred: Mapping[str, onnx.TypeProto] | None = None
         self._declared: dict[int, tuple[onnx.GraphProto, dict[str, onnx.TypeProto]]] = {}
 
-    # -- collecting ------------------------------------------------------------------------------------------------
+    # -- collecting -------------------------------------------------------------------------------
 
     def expect(self, r: Refusal) -> None:
         """Note a node whose operator nothing provides, before the walk gets to it."""
@@ -138,21 +145,26 @@ class Survey:
         if len(self._kept) < KEPT:
             self._kept[r.key] = r
 
-    # -- shapes behind a refused node ------------------------------------------------------------------------------
+    # -- shapes behind a refused node -------------------------------------------------------------
 
-    def type_of(self, graph: onnx.GraphProto | None, name: str, main: bool) -> onnx.TypeProto | None:
+    def type_of(
+        self, graph: onnx.GraphProto | None, name: str, main: bool
+    ) -> onnx.TypeProto | None:
         """The type of a tensor as its graph declares it, or, in the main graph, as ``infer`` tells."""
         if graph is not None and id(graph) not in self._declared:
             known = (*graph.value_info, *graph.output)
             types = {v.name: v.type for v in known if v.type.tensor_type.HasField("shape")}
-            self._declared[id(graph)] = graph, types  # the graph is kept, so that no other one gets its id
+            self._declared[id(graph)] = (
+                graph,
+                types,
+            )  # the graph is kept, so that no other one gets its id
         found = self._declared[id(graph)][1].get(name) if graph is not None else None
         if found is None and main and self._infer is not None:
             self._inferred = self._infer() if self._inferred is None else self._inferred
             found = self._inferred.get(name)
         return found
 
-    # -- telling ---------------------------------------------------------------------------------------------------
+    # -- telling ----------------------------------------------------------------------------------
 
     def refusals(self) -> list[Refusal]:
         """All that were found, with their places in the file; those of nodes not reached come last."""
@@ -168,7 +180,11 @@ class Survey:
         found = self.refusals()
         if not found:
             return
-        skipped = f"nodes behind, which could not be looked at: {self.unreached}" if self.unreached else ""
+        skipped = (
+            f"nodes behind, which could not be looked at: {self.unreached}"
+            if self.unreached
+            else ""
+        )
         if self._cause is not None:
             raise _placed(self._cause, found[0], skipped)
         told = [f"{r.place}: {r.reason}" for r in found[:SHOWN]]

@@ -44,4 +44,6 @@ def type_of(spec: TensorSpec) -> onnx.TypeProto:
             return onnx.helper.make_optional_type_proto(inner)
         return onnx.helper.make_sequence_type_proto(inner)
     code = next(c for c, t in ONNX_DTYPES.items() if t is spec.dtype)
-    return onnx.helper.make_tensor_type_proto(code, [d if isinstance(d, int) else str(d) for d in spec.shape])
+    return onnx.helper.make_tensor_type_proto(
+        code, [d if isinstance(d, int) else str(d) for d in spec.shape]
+    )

@@ -1,4 +1,6 @@
-"""Tensors of a model as arrays: raw, typed or in external files, checked, and not copied where that can be helped."""
+"""Tensors of a model as arrays: raw, typed or in external files, checked, and not copied where that
+can be helped.
+"""
 
 from __future__ import annotations
 
@@ -52,32 +54,42 @@ def dtype_of(code: int, who: str) -> DType:
 
 
 class Weights:
-    """Reads tensors of one model. ``folder``: where its external files lie; None for a model in memory.
+    """Reads tensors of one model. ``folder``: where its external files lie; None for a model in
+    memory.
 
-    ``owned``: the model was parsed for this import, so that bytes which became an array may be dropped from it.
+    ``owned``: the model was parsed for this import, so that bytes which became an array may be
+    dropped from it.
     ``file``: the model's own, which holds the weights that ``wire.without_weights`` left there.
     """
 
-    def __init__(self, folder: Path | None, owned: bool = False, file: str | Path | None = None) -> None:
+    def __init__(
+        self, folder: Path | None, owned: bool = False, file: str | Path | None = None
+    ) -> None:
         self.folder = folder
         self.owned, self.file = owned, file
         self._files: dict[Path, Array] = {}
 
     def array(self, t: onnx.TensorProto) -> Array:
-        """The tensor's elements; read-only where they lie in a file or in the model. Raises ModelImportError."""
+        """The tensor's elements; read-only where they lie in a file or in the model. Raises
+        ModelImportError.
+        """
         who = f"tensor {t.name!r}" if t.name else "a tensor attribute"
         try:
             return self._array(t, who)
         except (ValueError, OverflowError, MemoryError) as e:
             if isinstance(e, ModelImportError):
                 raise
-            raise ModelImportError("its data cannot be read", who=who, why=str(e), do="Export the model again") from e
+            raise ModelImportError(
+                "its data cannot be read", who=who, why=str(e), do="Export the model again"
+            ) from e
 
     def _array(self, t: onnx.TensorProto, who: str) -> Array:
         shape = _shape(t.dims, who)
         dtype = dtype_of(t.data_type, who)
         if t.HasField("segment"):
-            raise ModelImportError("it is cut in segments", who=who, do="Export the model again, without segments")
+            raise ModelImportError(
+                "it is cut in segments", who=who, do="Export the model again, without segments"
+            )
         if t.data_location == EXTERNAL:
             return _shaped(self._external(t, dtype, math.prod(shape), who), dtype, shape, who)
         if t.HasField("raw_data"):
@@ -85,7 +97,9 @@ class Weights:
         return _typed(t, dtype, shape, who)
 
     def initializer(self, t: onnx.TensorProto | onnx.SparseTensorProto) -> Array:
-        """An initializer's elements; its bytes leave the model if that is owned. Raises ModelImportError."""
+        """An initializer's elements; its bytes leave the model if that is owned. Raises
+        ModelImportError.
+        """
         if hasattr(t, "indices"):
             return self.sparse(t)
         found = self.array(t)
@@ -99,70 +113,97 @@ class Weights:
         who = f"sparse tensor {t.values.name!r}"
         shape = _shape(t.dims, who)
         if math.prod(shape) * values.dtype.itemsize > SPARSE:
-            raise UnsupportedOperator("it is too large", who=who, why=f"more than {SPARSE} bytes when written out")
+            raise UnsupportedOperator(
+                "it is too large", who=who, why=f"more than {SPARSE} bytes when written out"
+            )
         return _dense(values, where, shape, who)
 
     def _external(self, t: onnx.TensorProto, dtype: DType, count: int, who: str) -> Array:
         entries = {e.key: e.value for e in t.external_data}
         if entries.get("location") == OWN and self.file:
-            return np.fromfile(self.file, np.uint8, int(entries["length"]), offset=int(entries["offset"]))
+            return np.fromfile(
+                self.file, np.uint8, int(entries["length"]), offset=int(entries["offset"])
+            )
         file = self._open(entries.get("location", ""), who)
         size = stored_bytes(dtype, count)
         try:
             offset, length = int(entries.get("offset", 0)), int(entries.get("length", size))
         except ValueError:
-            raise ModelImportError("offset or length of its external data is no number", who=who) from None
+            raise ModelImportError(
+                "offset or length of its external data is no number", who=who
+            ) from None
         if length != size:
-            raise ModelImportError(f"its external data has {length} bytes, its shape needs {size}", who=who)
+            raise ModelImportError(
+                f"its external data has {length} bytes, its shape needs {size}", who=who
+            )
         if offset < 0 or offset + length > file.size:
             raise ModelImportError(
-                "its external data lies beyond the end of the file", who=who,
+                "its external data lies beyond the end of the file",
+                who=who,
                 why=f"bytes {offset} to {offset + length} of {file.size} in {entries['location']!r}",
-            )  # fmt: skip
+            )
         return file[offset : offset + length]
 
     def _open(self, location: str, who: str) -> Array:
         """The bytes of an external file, which must lie in the model's folder."""
         if self.folder is None:
-            raise ModelImportError("its data is in another file", who=who, do="Import the model by its path")
+            raise ModelImportError(
+                "its data is in another file", who=who, do="Import the model by its path"
+            )
         try:
             folder = self.folder.resolve()
             path = (folder / location).resolve()
             return self._mapped(folder, path, location, who)
-        except (OSError, ValueError, RuntimeError) as e:  # names that no file can have, loops of links, no permission
-            raise ModelImportError(f"cannot read the file {location[:80]!r} with its data", who=who, why=str(e)) from e
+        except (
+            OSError,
+            ValueError,
+            RuntimeError,
+        ) as e:  # names that no file can have, loops of links, no permission
+            raise ModelImportError(
+                f"cannot read the file {location[:80]!r} with its data", who=who, why=str(e)
+            ) from e
 
     def _mapped(self, folder: Path, path: Path, location: str, who: str) -> Array:
         if not location or Path(location).is_absolute() or not path.is_relative_to(folder):
             raise ModelImportError(
-                f"its data is in {location!r}, outside the model's folder", who=who, do="Put the file beside the model"
+                f"its data is in {location!r}, outside the model's folder",
+                who=who,
+                do="Put the file beside the model",
             )
         if not path.is_file():
             raise ModelImportError(f"the file {location!r} with its data is missing", who=who)
         if path not in self._files:
             empty = path.stat().st_size == 0
-            self._files[path] = np.zeros(0, np.uint8) if empty else np.asarray(np.memmap(path, np.uint8, mode="r"))
+            self._files[path] = (
+                np.zeros(0, np.uint8) if empty else np.asarray(np.memmap(path, np.uint8, mode="r"))
+            )
         return self._files[path]
 
 
 def _shape(dims: Sequence[int], who: str) -> tuple[int, ...]:
     if len(dims) > RANK or any(d < 0 for d in dims):
         raise ModelImportError(
-            "its shape is none", who=who, why=f"it has {len(dims)} axes (there are at most {RANK}) or a negative dim",
+            "its shape is none",
+            who=who,
+            why=f"it has {len(dims)} axes (there are at most {RANK}) or a negative dim",
             do="Export the model again",
-        )  # fmt: skip
+        )
     return tuple(dims)
 
 
 def _dense(values: Array, where: Array, shape: tuple[int, ...], who: str) -> Array:
-    """Values at places, which are indices of flat elements or one row of indices each; zeros elsewhere."""
+    """Values at places, which are indices of flat elements or one row of indices each; zeros
+    elsewhere.
+    """
     ends = np.array(shape if where.ndim == 2 else [math.prod(shape)], np.int64)
     rows = where.reshape(len(where), -1) if where.ndim in (1, 2) else np.zeros((0, 0))
     fits = where.dtype == np.int64 and values.ndim == 1 and rows.shape == (len(values), len(ends))
     if not fits or (rows < 0).any() or (rows >= ends).any():
         raise ModelImportError("its indices do not fit", who=who, do="Export the model again")
     out = np.zeros(shape, values.dtype)
-    out.reshape(-1)[where if where.ndim == 1 else np.ravel_multi_index(tuple(where.T), shape)] = values
+    out.reshape(-1)[where if where.ndim == 1 else np.ravel_multi_index(tuple(where.T), shape)] = (
+        values
+    )
     return out
 
 
@@ -175,7 +216,9 @@ def _shaped(raw: Array, dtype: DType, shape: tuple[int, ...], who: str) -> Array
     """Little-endian bytes as an array; copied only if they are packed or not aligned."""
     count = math.prod(shape)
     if dtype is DType.STRING or raw.size != stored_bytes(dtype, count):
-        raise ModelImportError(f"it has {raw.size} bytes, which do not fit {dtype.value}{shape}", who=who)
+        raise ModelImportError(
+            f"it has {raw.size} bytes, which do not fit {dtype.value}{shape}", who=who
+        )
     if dtype.bits < 8:
         return _unpacked(raw, dtype, count).reshape(shape)
     if raw.ctypes.data % dtype.itemsize:
@@ -186,14 +229,18 @@ def _shaped(raw: Array, dtype: DType, shape: tuple[int, ...], who: str) -> Array
 def _unpacked(raw: Array, dtype: DType, count: int) -> Array:
     """One element per byte from several: the lowest bits come first."""
     mask, sign = (1 << dtype.bits) - 1, 1 << dtype.bits - 1
-    parts = np.stack([raw >> shift & mask for shift in range(0, 8, dtype.bits)], axis=-1).reshape(-1)[:count]
+    parts = np.stack([raw >> shift & mask for shift in range(0, 8, dtype.bits)], axis=-1).reshape(
+        -1
+    )[:count]
     if dtype.is_signed_int:
         parts = (parts ^ sign).astype(np.int8) - sign
     return parts.view(dtype.numpy) if dtype.is_float else parts.astype(dtype.numpy)
 
 
 def _typed(t: onnx.TensorProto, dtype: DType, shape: tuple[int, ...], who: str) -> Array:
-    """From the field for the dtype: 16-bit and narrower types lie in int32_data, floats among them by their bits."""
+    """From the field for the dtype: 16-bit and narrower types lie in int32_data, floats among them
+    by their bits.
+    """
     count = math.prod(shape)
     if dtype is DType.STRING:
         data: Array = np.array([s.decode("utf-8", "replace") for s in t.string_data], object)
@@ -206,5 +253,7 @@ def _typed(t: onnx.TensorProto, dtype: DType, shape: tuple[int, ...], who: str) 
     elif dtype.is_float and dtype.bits < 32:
         data = data.astype(np.uint16 if dtype.bits == 16 else np.uint8).view(dtype.numpy)
     if data.size != count:
-        raise ModelImportError(f"it has {data.size} elements, its shape {shape} needs {count}", who=who)
+        raise ModelImportError(
+            f"it has {data.size} elements, its shape {shape} needs {count}", who=who
+        )
     return data.astype(dtype.numpy, copy=False).reshape(shape)

@@ -1,4 +1,6 @@
-"""What holds of a model before its graph is walked: versions, names that are text, nesting and functions that end."""
+"""What holds of a model before its graph is walked: versions, names that are text, nesting and
+functions that end.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,14 @@ _SECTIONS = ("input", "output", "initializer")
 
 
 def check(model: onnx.ModelProto) -> None:
-    """Raises ModelImportError, or UnsupportedOperator for versions that the installed onnx does not describe."""
+    """Raises ModelImportError, or UnsupportedOperator for versions that the installed onnx does not
+    describe.
+    """
     if not model.HasField("graph") or not model.opset_import:
         raise ModelImportError(
-            "not an ONNX model", why="it has no graph or imports no operator set", do="Export it again"
+            "not an ONNX model",
+            why="it has no graph or imports no operator set",
+            do="Export it again",
         )
     _check_ir(model.ir_version)
     opsets = _checked_opsets(model.opset_import, "the model")
@@ -45,7 +51,9 @@ def text(value: Any, what: str) -> str:
     if isinstance(value, str):
         return value
     raise ModelImportError(
-        f"{what} is not text", why=f"{bytes(value[:40])!r} is not UTF-8", do="The file is damaged: export it again"
+        f"{what} is not text",
+        why=f"{bytes(value[:40])!r} is not UTF-8",
+        do="The file is damaged: export it again",
     )
 
 
@@ -60,9 +68,10 @@ def _check_ir(version: int) -> None:
 
     if not 1 <= version <= onnx.IR_VERSION:
         raise UnsupportedOperator(
-            f"IR version {version} is unknown", why=f"the installed onnx knows versions 1 to {onnx.IR_VERSION}",
+            f"IR version {version} is unknown",
+            why=f"the installed onnx knows versions 1 to {onnx.IR_VERSION}",
             do="Export the model with a released version of ONNX, or install a newer onnx",
-        )  # fmt: skip
+        )
 
 
 def _checked_opsets(imports: Sequence[onnx.OperatorSetIdProto], who: str) -> dict[str, int]:
@@ -74,9 +83,11 @@ def _checked_opsets(imports: Sequence[onnx.OperatorSetIdProto], who: str) -> dic
         limit = newest if domain == MAIN else (1 << 31) - 1
         if not 1 <= o.version <= limit:
             raise UnsupportedOperator(
-                f"operator set {o.version} of {domain} is unknown", who=who, why=f"there are versions 1 to {limit}",
+                f"operator set {o.version} of {domain} is unknown",
+                who=who,
+                why=f"there are versions 1 to {limit}",
                 do="Export the model for one of these, or install a newer onnx",
-            )  # fmt: skip
+            )
     return opsets_of(imports)
 
 
@@ -90,10 +101,14 @@ def _check_graph(graph: onnx.GraphProto, opsets: Mapping[str, int], depth: int =
     _check_nodes(graph.node, opsets, depth)
 
 
-def _check_nodes(nodes: Iterable[onnx.NodeProto], opsets: Mapping[str, int], depth: int = 0) -> None:
+def _check_nodes(
+    nodes: Iterable[onnx.NodeProto], opsets: Mapping[str, int], depth: int = 0
+) -> None:
     if depth > DEPTH:
         raise ModelImportError(
-            "subgraphs are nested too deeply", why=f"more than {DEPTH} levels", do="Flatten the model"
+            "subgraphs are nested too deeply",
+            why=f"more than {DEPTH} levels",
+            do="Flatten the model",
         )
     for i, n in enumerate(nodes):
         who = f"node {text(n.name, f'the name of node {i}') or i!r}"
@@ -102,39 +117,52 @@ def _check_nodes(nodes: Iterable[onnx.NodeProto], opsets: Mapping[str, int], dep
         _check_texts(n.output, who)
         if MAIN not in opsets and domain_of(n.domain) == MAIN:
             raise ModelImportError(
-                f"its operator {n.op_type!r} has no version", who=who, why=f"no operator set of {MAIN} is imported",
+                f"its operator {n.op_type!r} has no version",
+                who=who,
+                why=f"no operator set of {MAIN} is imported",
                 do="Add it to opset_import",
-            )  # fmt: skip
+            )
         _check_texts((s for a in n.attribute for s in (a.name, a.ref_attr_name)), who)
         for graph in subgraphs(n):
             _check_graph(graph, opsets, depth + 1)
 
 
-# -- functions ---------------------------------------------------------------------------------------------------------
+# -- functions -----------------------------------------------------------------------------------
 
 Key = tuple[str, str, str]
 
 
 def check_expansion(model: onnx.ModelProto, catalog: Catalog) -> None:
-    """Raises ModelImportError if functions of the model call themselves, or stand for too many nodes."""
+    """Raises ModelImportError if functions of the model call themselves, or stand for too many
+    nodes.
+    """
     bodies = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
     versions = opsets_of(model.opset_import)
-    calls = {k: list(_calls(f.node, opsets_of(f.opset_import) or versions, catalog, bodies)) for k, f in bodies.items()}
+    calls = {
+        k: list(_calls(f.node, opsets_of(f.opset_import) or versions, catalog, bodies))
+        for k, f in bodies.items()
+    }
     own = {k: len(f.node) for k, f in bodies.items()}
     size: dict[Key, int] = {}
     for key in bodies:
         _measure(key, calls, own, size)
     if sum(size[k] for k in _calls(model.graph.node, versions, catalog, bodies)) > EXPANDED:
         raise ModelImportError(
-            "calls of the model's functions are too many", why=f"they stand for more than {EXPANDED} nodes",
+            "calls of the model's functions are too many",
+            why=f"they stand for more than {EXPANDED} nodes",
             do="Export the model with its functions inlined, if it is sound",
-        )  # fmt: skip
+        )
 
 
 def _calls(
-    nodes: Iterable[onnx.NodeProto], opsets: Mapping[str, int], catalog: Catalog, bodies: Mapping[Key, Any]
+    nodes: Iterable[onnx.NodeProto],
+    opsets: Mapping[str, int],
+    catalog: Catalog,
+    bodies: Mapping[Key, Any],
 ) -> Iterator[Key]:
-    """Functions that nodes call, once per call, those in subgraphs included; converters and layers come first."""
+    """Functions that nodes call, once per call, those in subgraphs included; converters and layers
+    come first.
+    """
     for n in nodes:
         domain = domain_of(n.domain)
         key = (domain, n.op_type, n.overload)
@@ -144,8 +172,12 @@ def _calls(
             yield from _calls(graph.node, opsets, catalog, bodies)
 
 
-def _measure(start: Key, calls: Mapping[Key, list[Key]], own: Mapping[Key, int], size: dict[Key, int]) -> None:
-    """Nodes that a call stands for, those of the functions that it calls first. A path on a stack: it may be long."""
+def _measure(
+    start: Key, calls: Mapping[Key, list[Key]], own: Mapping[Key, int], size: dict[Key, int]
+) -> None:
+    """Nodes that a call stands for, those of the functions that it calls first. A path on a stack:
+    it may be long.
+    """
     path, active = [(start, iter(calls[start]))], {start}
     while path:
         key, rest = path[-1]
@@ -162,18 +194,24 @@ def _measure(start: Key, calls: Mapping[Key, list[Key]], own: Mapping[Key, int],
 
 def recursion(key: Key) -> ModelImportError:
     return ModelImportError(
-        f"function {key[0]}::{key[1]} calls itself", why="ONNX allows no recursion", do="Export the model again"
+        f"function {key[0]}::{key[1]} calls itself",
+        why="ONNX allows no recursion",
+        do="Export the model again",
     )
 
 
-# -- attributes --------------------------------------------------------------------------------------------------------
+# -- attributes ----------------------------------------------------------------------------------
 
 
 def check_inputs(node: onnx.NodeProto, counts: tuple[int, int] | None) -> None:
-    """Raises ModelImportError for fewer or more inputs than the operator has; ``counts``: fewest and most."""
+    """Raises ModelImportError for fewer or more inputs than the operator has; ``counts``: fewest
+    and most.
+    """
     if counts is not None and not counts[0] <= len(node.input) <= counts[1]:
         why = f"{node.op_type} takes {counts[0]} to {counts[1]}"
-        raise ModelImportError(f"it has {len(node.input)} inputs", why=why, do="Export the model again")
+        raise ModelImportError(
+            f"it has {len(node.input)} inputs", why=why, do="Export the model again"
+        )
 
 
 _ANY_AXIS = {"Flatten", "OneHot", "QuantizeLinear", "DequantizeLinear"}
@@ -182,11 +220,15 @@ _ANY_AXIS = {"Flatten", "OneHot", "QuantizeLinear", "DequantizeLinear"}
 _POSITIVE = {"kernel_shape", "strides", "dilations"}
 
 
-def check_attributes(node: onnx.NodeProto, types: Mapping[str, Sequence[int]], rank: int | None) -> None:
-    """Raises ModelImportError for an attribute given twice, of another kind than the operator's, or out of its range.
+def check_attributes(
+    node: onnx.NodeProto, types: Mapping[str, Sequence[int]], rank: int | None
+) -> None:
+    """Raises ModelImportError for an attribute given twice, of another kind than the operator's, or
+    out of its range.
 
     ``rank``: of the first input, None if it has none.
-    ``types``: each AttributeProto.AttributeType that may be, by name. Files of the first IR versions name no kind.
+    ``types``: each AttributeProto.AttributeType that may be, by name. Files of the first IR
+    versions name no kind.
     """
     import onnx
 
@@ -200,7 +242,9 @@ def check_attributes(node: onnx.NodeProto, types: Mapping[str, Sequence[int]], r
         if a.type not in wanted and a.type:
             kind = onnx.AttributeProto.AttributeType.Name
             why = f"{node.op_type} takes {kind(wanted[0])}"
-            raise ModelImportError(f"it is of kind {kind(a.type)}", who=who, why=why, do="Export the model again")
+            raise ModelImportError(
+                f"it is of kind {kind(a.type)}", who=who, why=why, do="Export the model again"
+            )
         if a.name in types:
             _check_range(a, None if node.op_type in _ANY_AXIS else rank, who)
 

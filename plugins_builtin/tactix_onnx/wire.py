@@ -1,4 +1,6 @@
-"""A file in protobuf's wire format: how many messages it has, where nodes and weights lie, without parsing it."""
+"""A file in protobuf's wire format: how many messages it has, where nodes and weights lie, without
+parsing it.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,13 @@ Buffer = Any
 """bytes, bytearray, memoryview of bytes, or mmap."""
 
 SMALL = 1 << 20
-"""Bytes of a file that is parsed without counting: no message takes more than a few hundred bytes of memory."""
+"""Bytes of a file that is parsed without counting: no message takes more than a few hundred bytes
+of memory.
+"""
 
 MESSAGES = 1 << 20
-"""Most messages of a model: as few as two bytes of the file make one of about 300 bytes of memory."""
+"""Most messages of a model: as few as two bytes of the file make one of about 300 bytes of memory.
+"""
 
 LARGE = 1 << 16
 """Bytes of a weight from which on it stays in the file while the rest is parsed."""
@@ -38,7 +43,9 @@ def _inner(kind: Any) -> dict[int, Any]:
 
 
 def fields(data: Buffer, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Number, begin and end of each field's content that has a length; ends where the bytes are damaged."""
+    """Number, begin and end of each field's content that has a length; ends where the bytes are
+    damaged.
+    """
     return ((number, start, stop) for number, _, start, stop in _fields(data, at, end))
 
 
@@ -93,7 +100,9 @@ def check_count(data: Buffer) -> None:
     import onnx
 
     left = MESSAGES
-    stack: list[tuple[int, int, dict[int, Any]]] = [(0, len(data), _inner(onnx.ModelProto.DESCRIPTOR))]
+    stack: list[tuple[int, int, dict[int, Any]]] = [
+        (0, len(data), _inner(onnx.ModelProto.DESCRIPTOR))
+    ]
     while stack:
         begin, end, kinds = stack.pop()
         for number, start, stop in fields(data, begin, end):
@@ -102,13 +111,17 @@ def check_count(data: Buffer) -> None:
             left -= 1
             if left < 0:
                 why = f"more than {MESSAGES} nodes, attributes, tensors and their like"
-                raise ModelImportError("the model has too many parts", why=why, do="Split the model, if it is sound")
+                raise ModelImportError(
+                    "the model has too many parts", why=why, do="Split the model, if it is sound"
+                )
             if start < stop and (inner := _inner(kinds[number])):
                 stack.append((start, stop, inner))
 
 
 def without_weights(data: Buffer) -> bytes:
-    """The model with the large raw data of its main graph's initializers replaced by references to its own file."""
+    """The model with the large raw data of its main graph's initializers replaced by references to
+    its own file.
+    """
 
     def raw(number: int, start: int, stop: int) -> bytes:
         if number != _RAW:
@@ -125,13 +138,17 @@ def without_weights(data: Buffer) -> bytes:
         return _field(_INITIALIZER, _rewritten(data, start, stop, raw))
 
     def graph(number: int, start: int, stop: int) -> bytes:
-        return _field(_GRAPH, _rewritten(data, start, stop, initializer)) if number == _GRAPH else b""
+        return (
+            _field(_GRAPH, _rewritten(data, start, stop, initializer)) if number == _GRAPH else b""
+        )
 
     return _rewritten(data, 0, len(data), graph)
 
 
 def _rewritten(data: Buffer, at: int, end: int, change: Callable[[int, int, int], bytes]) -> bytes:
-    """A message with some fields replaced: ``change`` of number, begin and end gives the new field, empty for none."""
+    """A message with some fields replaced: ``change`` of number, begin and end gives the new field,
+    empty for none.
+    """
     parts = []
     for number, begin, start, stop in _fields(data, at, end):
         if new := change(number, start, stop):
@@ -150,7 +167,9 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 def node_offsets(data: Buffer, wanted: Iterable[int]) -> dict[int, int]:
-    """Where nodes of the main graph, by their position in it, begin in the file: the first byte of their content."""
+    """Where nodes of the main graph, by their position in it, begin in the file: the first byte of
+    their content.
+    """
     numbers, out = set(wanted), {}
     index = 0
     graphs = [(start, stop) for n, start, stop in fields(data, 0, len(data)) if n == _GRAPH]

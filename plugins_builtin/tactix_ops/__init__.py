@@ -1,4 +1,6 @@
-"""Every built-in operation: what it means, how it is rewritten, and the reference that runs any of them."""
+"""Every built-in operation: what it means, how it is rewritten, and the reference that runs any of
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Runs steps with bodies: branches and loops. Each body is a plan of its own, run as often as the step says."""
+"""Runs steps with bodies: branches and loops. Each body is a plan of its own, run as often as the
+step says.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +22,39 @@ class ControlLauncher(Launcher):
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
         """Raises ExecutionError: steps with bodies are produced."""
-        raise ExecutionError("it is no branch or loop", who=steps[0].name, do="Build the plan again")
+        raise ExecutionError(
+            "it is no branch or loop", who=steps[0].name, do="Build the plan again"
+        )
 
     def produce(
         self, step: Step, env: Env, values: Sequence[Any], bodies: Sequence[Call], ctx: LinkContext
     ) -> list[Any]:
         """The results in memory of their own. Raises ExecutionError, and what a body raises."""
-        from tactix_ops.layers.control import RUN, Running  # not when a plan without bodies is loaded
+        from tactix_ops.layers.control import (
+            RUN,
+            Running,
+        )  # not when a plan without bodies is loaded
 
         params = step.artifact.params
         kind = params.get("control")
         run = RUN.get(kind) if isinstance(kind, str) else None
         if run is None or not bodies:
-            raise ExecutionError("it is no branch or loop", who=step.name, do="Build the plan again")
+            raise ExecutionError(
+                "it is no branch or loop", who=step.name, do="Build the plan again"
+            )
         try:
             found = run(Running(params, bodies, [o.spec for o in step.outputs], env), values)
             return [owned(y, o.spec.dtype) for o, y in zip(step.outputs, found, strict=True)]
         except TactixError:
             raise
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError) as e:
-            raise ExecutionError("it cannot be run", who=step.name, why=f"{type(e).__name__}: {e}") from e
+        except (
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            ArithmeticError,
+            MemoryError,
+        ) as e:
+            raise ExecutionError(
+                "it cannot be run", who=step.name, why=f"{type(e).__name__}: {e}"
+            ) from e

@@ -1,1 +1,3 @@
-"""Other weights for a plan that is built: which stored constants follow from which named weights, and how."""
+"""Other weights for a plan that is built: which stored constants follow from which named weights,
+and how.
+"""

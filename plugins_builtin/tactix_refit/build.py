@@ -1,8 +1,10 @@
-"""What a build with REFIT does more: weights are traced through rules, bids and packing, recipes go into the plan.
+"""What a build with REFIT does more: weights are traced through rules, bids and packing, recipes go
+into the plan.
 
-What was decided by looking at the content of a weight would be wrong for another content. So a rule that looks at a
-weight before it fires does not fire; single numbers are looked at freely, and are then built in, as is what a rule or
-tactic looks at while it makes something. Nothing follows from a rule that declines.
+What was decided by looking at the content of a weight would be wrong for another content. So a rule
+that looks at a weight before it fires does not fire; single numbers are looked at freely, and are
+then built in, as is what a rule or tactic looks at while it makes something. Nothing follows from a
+rule that declines.
 """
 
 from __future__ import annotations
@@ -23,7 +25,17 @@ from tactix.plan.schema import Plan
 from tactix.stages import Part
 from tactix.words.dtypes import DType
 from tactix_ops.layers.control import Control
-from tactix_refit.recipe import META, STRIPPED, Recipes, Step, Weight, bodies_of, constants_of, digest, write
+from tactix_refit.recipe import (
+    META,
+    STRIPPED,
+    Recipes,
+    Step,
+    Weight,
+    bodies_of,
+    constants_of,
+    digest,
+    write,
+)
 from tactix_refit.trace import Term, Traced, Tracer
 
 Array = Any
@@ -34,7 +46,8 @@ IMPORTED = "the importer built its values into a layer"
 
 
 class RefitBuild(Tracer, Part):
-    """One build. ``identical``: weights will be the same again, so that anything may be decided by them.
+    """One build. ``identical``: weights will be the same again, so that anything may be decided by
+    them.
 
     ``strip``: constants that recipes give are left out of the plan.
     """
@@ -55,7 +68,9 @@ class RefitBuild(Tracer, Part):
     def _copy(self, given: NetworkDefinition, path: str = "") -> NetworkDefinition:
         """``path``: before the names of a body's weights."""
         out = given.copy()
-        self.fixed |= {} if self.identical else {path + name: why for name, why in _fixed(out).items()}
+        self.fixed |= (
+            {} if self.identical else {path + name: why for name, why in _fixed(out).items()}
+        )
         for v in out.constants:
             name = path + v.name
             if v.spec.dtype in FLOATS and v.const.size and name not in self.fixed:
@@ -90,7 +105,7 @@ class RefitBuild(Tracer, Part):
         if not self.identical:
             super().look(weights)
 
-    # -- rules -----------------------------------------------------------------------------------------------------
+    # -- rules ------------------------------------------------------------------------------------
 
     def rules(self, rules: Sequence[Rule]) -> list[Rule]:
         """The rules, which fire only where that does not hang on the content of a weight."""
@@ -103,12 +118,20 @@ class RefitBuild(Tracer, Part):
 
         def when(**bound: Any) -> bool | str:
             with self.scope() as looks:
-                if not all(_is(bound.pop(name), number) for name, number in numbers.items() if name in bound):
+                if not all(
+                    _is(bound.pop(name), number)
+                    for name, number in numbers.items()
+                    if name in bound
+                ):
                     return False
                 verdict = True if rule.when is None else call(rule.when, bound)
-            if rule.numerics in ROUNDING:  # whether numbers fit is asked once: others are rounded, or limited
+            if (
+                rule.numerics in ROUNDING
+            ):  # whether numbers fit is asked once: others are rounded, or limited
                 looks.clear()
-            if verdict is True and (tensors := sorted(n for n in looks if self._weights[n].size > 1)):
+            if verdict is True and (
+                tensors := sorted(n for n in looks if self._weights[n].size > 1)
+            ):
                 return f"it would build in the values of {tensors[0]!r}"
             seen[bound["root"]] = looks
             return verdict  # type: ignore[no-any-return]
@@ -122,14 +145,16 @@ class RefitBuild(Tracer, Part):
 
         return replace(rule, pattern=pattern, when=when, replace=fire)
 
-    # -- the plan --------------------------------------------------------------------------------------------------
+    # -- the plan ---------------------------------------------------------------------------------
 
     def racing(self) -> AbstractContextManager[None]:
         """What is tried decides nothing by the content of a weight."""
         return self.pause()
 
     def constants(self, stored: Content) -> Content:
-        """What gives name, bytes and spec of a stored constant: one with a recipe is named after that."""
+        """What gives name, bytes and spec of a stored constant: one with a recipe is named after
+        that.
+        """
 
         def named(make: Callable[[], Any]) -> tuple[str, Any, Any]:
             found = make()
@@ -142,19 +167,33 @@ class RefitBuild(Tracer, Part):
         return named
 
     def plan(self, plan: Plan) -> Plan:
-        """The plan with its recipes; without the constants that they give, if they are to be left out."""
+        """The plan with its recipes; without the constants that they give, if they are to be left
+        out.
+        """
         used = {b.blob for p in plan.nested() for b in p.buffers} & self._constants.keys()
-        flat = _Flat({n: self._weights[n] for n in self.fixed.keys() & self._weights.keys()}, self.literals)
-        places = {b: flat.add(t) for b in sorted(used) if (t := self._constants[b]).weights - self.fixed.keys()}
+        flat = _Flat(
+            {n: self._weights[n] for n in self.fixed.keys() & self._weights.keys()}, self.literals
+        )
+        places = {
+            b: flat.add(t)
+            for b in sorted(used)
+            if (t := self._constants[b]).weights - self.fixed.keys()
+        }
         weights = {n: self._described(n) for n in sorted(flat.named)}
         for n in self._weights.keys() - weights.keys():
             self.fixed.setdefault(n, "nothing that is stored is made of it")
-        others = {n: digest(a) for n, a in sorted(self._model.items()) if n in self.fixed or n not in self._traced}
+        others = {
+            n: digest(a)
+            for n, a in sorted(self._model.items())
+            if n in self.fixed or n not in self._traced
+        }
         fixed = dict(sorted(self.fixed.items()))
         text = write(Recipes(weights, fixed, tuple(flat.steps), places, others=others))
         name = hashlib.sha256(text).hexdigest()
         plan = _without(plan, places.keys()) if self.strip else plan
-        return replace(plan, blobs={**plan.blobs, **flat.literals, name: text}, meta={**plan.meta, META: name})
+        return replace(
+            plan, blobs={**plan.blobs, **flat.literals, name: text}, meta={**plan.meta, META: name}
+        )
 
     def _described(self, name: str) -> Weight:
         array = self._weights[name]
@@ -163,7 +202,9 @@ class RefitBuild(Tracer, Part):
 
 
 def _without_numbers(pattern: Any, numbers: dict[str, float]) -> Any:
-    """The pattern with any constant in place of each number, which is noted under a new name: no match is a look."""
+    """The pattern with any constant in place of each number, which is noted under a new name: no
+    match is a look.
+    """
     if isinstance(pattern, (int, float)):
         name = f"number {len(numbers)}"
         numbers[name] = pattern
@@ -184,19 +225,30 @@ def _fixed(net: NetworkDefinition) -> dict[str, str]:
     out = {v.name: IMPORTED for v in net.constants if v.name in net.read and v.spec.dtype in FLOATS}
     for v in {v for n in net.nodes for v in n.given if v.const is not None}:
         if v.spec.dtype.bits <= 8 and v.spec.dtype is not DType.BOOL:
-            out[v.name] = f"it is {v.spec.dtype.value}, and only floating-point weights are refitted"
+            out[v.name] = (
+                f"it is {v.spec.dtype.value}, and only floating-point weights are refitted"
+            )
     for n in net.nodes:
         if any(v.spec.value is not None for v in n.outputs):
-            out |= {v.name: "shapes follow from it" for v in n.given if v.spec.dtype in FLOATS and v.const is not None}
+            out |= {
+                v.name: "shapes follow from it"
+                for v in n.given
+                if v.spec.dtype in FLOATS and v.const is not None
+            }
         beside = any(v.producer is not None and v.producer.layer.name in QUANTIZED for v in n.given)
         if n.layer.name in QUANTIZED or beside:
-            out |= {v.name: "it is part of a quantized layer" for v in n.given if v.const is not None} | out
+            out |= {
+                v.name: "it is part of a quantized layer" for v in n.given if v.const is not None
+            } | out
     return out
 
 
 def _without(plan: Plan, blobs: Collection[str]) -> Plan:
     """The plan and those of its bodies without these constants."""
-    steps = tuple(replace(s, plans=tuple(_without(p, blobs) for p in s.plans)) if s.plans else s for s in plan.steps)
+    steps = tuple(
+        replace(s, plans=tuple(_without(p, blobs) for p in s.plans)) if s.plans else s
+        for s in plan.steps
+    )
     kept = {k: v for k, v in plan.blobs.items() if k not in blobs}
     return replace(plan, steps=steps, blobs=kept, meta={**plan.meta, STRIPPED: sorted(blobs)})
 

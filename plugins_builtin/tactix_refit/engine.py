@@ -20,10 +20,11 @@ Made = Callable[[str], None]
 class RefittableEngine(WatchedEngine):
     """An engine of a plan with recipes.
 
-    Constants that are replaced get host memory of their own, twice: new content is made in the one that is not in use
-    while contexts go on running. A device that reads this memory gets its addresses; one with memory of its own has a
-    ``renewal``, which brings the content there. Then all contexts are halted between two of their runs, and go on with
-    it. So a run sees old weights or new ones, never some of both, and nothing has changed if making them fails.
+    Constants that are replaced get host memory of their own, twice: new content is made in the one
+    that is not in use while contexts go on running. A device that reads this memory gets its
+    addresses; one with memory of its own has a ``renewal``, which brings the content there. Then
+    all contexts are halted between two of their runs, and go on with it. So a run sees old weights
+    or new ones, never some of both, and nothing has changed if making them fails.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -33,11 +34,13 @@ class RefittableEngine(WatchedEngine):
         self._homes: dict[str, int] = {}
 
     @contextmanager
-    def refitted(self, sizes: Mapping[str, int], changed: Iterable[str]) -> Iterator[tuple[dict[str, Array], Made]]:
+    def refitted(
+        self, sizes: Mapping[str, int], changed: Iterable[str]
+    ) -> Iterator[tuple[dict[str, Array], Made]]:
         """Arrays of bytes to fill with new constants, which runs see from the end of the block on.
 
-        The second is to be called with each that is filled, by any thread. ``sizes``: bytes of all constants that have
-        a recipe, by blob. Raises InvalidArgument, AllocationError.
+        The second is to be called with each that is filled, by any thread. ``sizes``: bytes of all
+        constants that have a recipe, by blob. Raises InvalidArgument, AllocationError.
         """
         with self._refitting:
             places = {blob: 1 - self._homes.get(blob, 1) for blob in changed}
@@ -55,7 +58,9 @@ class RefittableEngine(WatchedEngine):
         device = self._program.device
         if not device.host_memory and not hasattr(device, "renewal"):
             who, do = f"device {device.key}", "Refit the plan and load it again"
-            raise InvalidArgument("an engine in memory of the device's own cannot be refitted", who=who, do=do)
+            raise InvalidArgument(
+                "an engine in memory of the device's own cannot be refitted", who=who, do=do
+            )
         if k not in self._rooms:
             allocator = self._program.allocator if device.host_memory else device.pinned  # type: ignore[attr-defined]
             self._rooms[k] = Room(allocator, sizes)

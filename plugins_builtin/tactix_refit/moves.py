@@ -1,4 +1,6 @@
-"""Chains of reshapes, transposes and one padding as one permutation: with axes so short that both sides are views."""
+"""Chains of reshapes, transposes and one padding as one permutation: with axes so short that both
+sides are views.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class Padding:
 
 @dataclass(frozen=True)
 class Move:
-    """``target.reshape(target_shape)`` is ``source.reshape(source_shape).transpose(axes)``, after the padding."""
+    """``target.reshape(target_shape)`` is ``source.reshape(source_shape).transpose(axes)``, after
+    the padding.
+    """
 
     source_shape: tuple[int, ...]
     axes: tuple[int, ...]
@@ -49,7 +53,9 @@ class _Atom:
 
 
 def _regrouped(atoms: list[_Atom], shape: Sequence[int]) -> list[list[_Atom]] | None:
-    """The atoms of each axis of a new shape, cut where it needs that; None where they cannot be cut so."""
+    """The atoms of each axis of a new shape, cut where it needs that; None where they cannot be cut
+    so.
+    """
     rest, out = atoms[::-1], []
     for size in shape:
         group: list[_Atom] = []
@@ -68,7 +74,9 @@ def _regrouped(atoms: list[_Atom], shape: Sequence[int]) -> list[list[_Atom]] | 
 
 
 def composed(shape: Sequence[int], chain: Sequence[tuple[str, Sequence[Any]]]) -> Move | None:
-    """The chain over an array of that shape; None if it is more than a permutation, or has an axis of size 0."""
+    """The chain over an array of that shape; None if it is more than a permutation, or has an axis
+    of size 0.
+    """
     if not math.prod(shape):
         return None
     source = [_Atom(n) for n in shape if n > 1]
@@ -96,11 +104,21 @@ def _leaves(atoms: Iterable[_Atom]) -> list[_Atom]:
     return [w for a in atoms for w in a.whole()]
 
 
-def _padded(source: list[_Atom], axes: list[list[_Atom]], widths: Sequence[Sequence[int]], before: Padding) -> Padding:
+def _padded(
+    source: list[_Atom], axes: list[list[_Atom]], widths: Sequence[Sequence[int]], before: Padding
+) -> Padding:
     """The atoms grow; without widths where an axis is not one of them, or was padded before."""
-    own = {id(group[0]): (a, b) for group, (a, b) in zip(axes, widths, strict=True) if len(group) == 1 and (a or b)}
+    own = {
+        id(group[0]): (a, b)
+        for group, (a, b) in zip(axes, widths, strict=True)
+        if len(group) == 1 and (a or b)
+    }
     leaves = _leaves(source)
-    if before.widths or len(own) < sum(bool(a or b) for a, b in widths) or own.keys() - {id(w) for w in leaves}:
+    if (
+        before.widths
+        or len(own) < sum(bool(a or b) for a, b in widths)
+        or own.keys() - {id(w) for w in leaves}
+    ):
         return Padding()
     out = Padding(tuple(w.size for w in leaves), tuple(own.get(id(w), (0, 0)) for w in leaves))
     for w in leaves:
@@ -114,4 +132,8 @@ def _merged(sizes: list[int], axes: list[int], padding: Padding) -> Move:
     starts = sorted(a for a, joined in zip(axes, follows, strict=True) if not joined)
     ends = [*starts[1:], len(sizes)][: len(starts)]
     shape = tuple(math.prod(sizes[a:b]) for a, b in zip(starts, ends, strict=True))
-    return Move(shape, tuple(starts.index(a) for a, joined in zip(axes, follows, strict=True) if not joined), padding)
+    return Move(
+        shape,
+        tuple(starts.index(a) for a, joined in zip(axes, follows, strict=True) if not joined),
+        padding,
+    )

@@ -1,4 +1,5 @@
-"""The closed list of operations that recipes are made of: what tracing writes down and refitting computes again.
+"""The closed list of operations that recipes are made of: what tracing writes down and refitting
+computes again.
 
 An operation takes arrays and parameters that are JSON, and gives an array.
 """
@@ -18,10 +19,28 @@ Array = Any
 UFUNCS: dict[str, Any] = {
     f.__name__: f
     for f in (
-        np.add, np.subtract, np.multiply, np.divide, np.negative, np.sqrt, np.square, np.reciprocal, np.exp, np.log,
-        np.absolute, np.maximum, np.minimum, np.power, np.tanh, np.rint, np.floor, np.ceil, np.sign, np.matmul,
+        np.add,
+        np.subtract,
+        np.multiply,
+        np.divide,
+        np.negative,
+        np.sqrt,
+        np.square,
+        np.reciprocal,
+        np.exp,
+        np.log,
+        np.absolute,
+        np.maximum,
+        np.minimum,
+        np.power,
+        np.tanh,
+        np.rint,
+        np.floor,
+        np.ceil,
+        np.sign,
+        np.matmul,
     )
-}  # fmt: skip
+}
 """By name, which is that of the operation."""
 
 
@@ -63,7 +82,11 @@ def _concatenate(*args: Any) -> Array:
 
 def _finite_or(x: Array, other: Array) -> Array:
     finite = np.isfinite(x)
-    return other if x.shape == other.shape and x.dtype == other.dtype and finite.all() else np.where(finite, other, x)
+    return (
+        other
+        if x.shape == other.shape and x.dtype == other.dtype and finite.all()
+        else np.where(finite, other, x)
+    )
 
 
 VIEWS: dict[str, Callable[..., Array]] = {
@@ -100,13 +123,23 @@ def run(op: str, args: Sequence[Array], params: Sequence[Any]) -> Array:
 
 
 def growth(op: str, shapes: Sequence[tuple[int, ...]], params: Sequence[Any]) -> int:
-    """Elements of the result of an operation that may give more of them than it reads; 0 for others."""
+    """Elements of the result of an operation that may give more of them than it reads; 0 for
+    others.
+    """
     if op == "pad":
         return math.prod(n + a + b for n, (a, b) in zip(shapes[0], params[0], strict=True))
     if op in ("broadcast", "repeat"):
-        return int(math.prod(params[0])) if op == "broadcast" else math.prod(shapes[0]) * int(params[0])
+        return (
+            int(math.prod(params[0]))
+            if op == "broadcast"
+            else math.prod(shapes[0]) * int(params[0])
+        )
     if op == "matmul":
-        return math.prod(shapes[0][:-1]) * math.prod(shapes[1][-1:]) * max(1, math.prod(shapes[1][:-2]))
+        return (
+            math.prod(shapes[0][:-1])
+            * math.prod(shapes[1][-1:])
+            * max(1, math.prod(shapes[1][:-2]))
+        )
     if op == "concatenate":
         return sum(map(math.prod, shapes))
     if op == "take":

@@ -13,7 +13,8 @@ from tactix_refit.recipe import Step, computed
 Array = Any
 
 PART = 1 << 20
-"""Elements that a thread takes at once: with fewer, threads wait for each other in the interpreter."""
+"""Elements that a thread takes at once: with fewer, threads wait for each other in the interpreter.
+"""
 LARGE = PART // 2
 """Elements from which a constant is made in parts."""
 SMALL = 8
@@ -22,9 +23,13 @@ GIVEN = frozenset({"weight", "literal"})
 
 
 class Rows:
-    """A term along its first axis. ``order``: the terms that it is made of, of which some are ``whole``."""
+    """A term along its first axis. ``order``: the terms that it is made of, of which some are
+    ``whole``.
+    """
 
-    def __init__(self, terms: Sequence[Step], order: Sequence[int], value: Callable[[int], Array]) -> None:
+    def __init__(
+        self, terms: Sequence[Step], order: Sequence[int], value: Callable[[int], Array]
+    ) -> None:
         self._terms, self._order, self._root = terms, order, terms[order[-1]]
         self._whole = {k: value(k) for k in order if _is_whole(terms[k], self._root)}
 
@@ -45,7 +50,9 @@ def _is_whole(t: Step, root: Step) -> bool:
 
 
 def order_of(terms: Sequence[Step], root: int) -> list[int]:
-    """What ``Rows`` goes through for a term; nothing if it is more than operations on single elements."""
+    """What ``Rows`` goes through for a term; nothing if it is more than operations on single
+    elements.
+    """
     seen: set[int] = set()
     stack = [root]
     while stack:
@@ -60,7 +67,9 @@ def order_of(terms: Sequence[Step], root: int) -> list[int]:
 
 
 def spans(t: Step, move: Move, size: int) -> Iterator[tuple[int, int, slice]]:
-    """Ranges of rows of a term, of about so many elements, and where they are in the move's source: whole blocks."""
+    """Ranges of rows of a term, of about so many elements, and where they are in the move's source:
+    whole blocks.
+    """
     row, block = math.prod(t.shape[1:]), math.prod(move.source_shape[1:])
     least = math.lcm(row, block) // row
     step = max(1, size // (row * least)) * least

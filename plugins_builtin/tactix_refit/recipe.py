@@ -3,9 +3,9 @@
     {"weights": {name: {"dtype", "shape", "finite", "sha256"}}, "fixed": {name: why}, "others": {name: sha256},
      "terms": [[op, [places of earlier terms], [parameters], dtype, shape], ...], "constants": {blob: place}}
 
-``weight`` and ``literal`` are the terms without arguments; a literal names a blob. ``sha256`` is empty where a weight
-may have any content; ``others`` are the model's constants that are no weights. Nothing in it is code: operations are
-those of ``ops.OPS``.
+``weight`` and ``literal`` are the terms without arguments; a literal names a blob. ``sha256`` is
+empty where a weight may have any content; ``others`` are the model's constants that are no weights.
+Nothing in it is code: operations are those of ``ops.OPS``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ GROWTH, SMALL = 16, 1 << 20
 
 @dataclass(frozen=True)
 class Weight:
-    """``finite``: whether its elements must be. ``sha256``: what its content must be; empty for anything."""
+    """``finite``: whether its elements must be. ``sha256``: what its content must be; empty for
+    anything.
+    """
 
     dtype: DType
     shape: tuple[int, ...]
@@ -70,7 +72,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Recipes:
-    """All of a plan. ``needs``: of each term the weights that it is made of, of each constant its term's.
+    """All of a plan. ``needs``: of each term the weights that it is made of, of each constant its
+    term's.
 
     ``others``: the sha256 of what the model holds beside weights, by name.
     """
@@ -102,12 +105,20 @@ def write(recipes: Recipes) -> bytes:
     """The blob; equal recipes give equal bytes."""
     body = {
         "weights": {
-            name: {"dtype": w.dtype.value, "shape": list(w.shape), "finite": w.finite, "sha256": w.sha256}
+            name: {
+                "dtype": w.dtype.value,
+                "shape": list(w.shape),
+                "finite": w.finite,
+                "sha256": w.sha256,
+            }
             for name, w in recipes.weights.items()
         },
         "fixed": dict(recipes.fixed),
         "others": dict(recipes.others),
-        "terms": [[t.op, list(t.args), list(t.params), t.dtype.value, list(t.shape)] for t in recipes.terms],
+        "terms": [
+            [t.op, list(t.args), list(t.params), t.dtype.value, list(t.shape)]
+            for t in recipes.terms
+        ],
         "constants": dict(recipes.constants),
     }
     return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
@@ -118,23 +129,31 @@ def read(plan: Plan) -> Recipes:
     name = plan.meta.get(META)
     if not isinstance(name, str):
         who = f"plan {plan.name or 'without name'}"
-        raise InvalidArgument("it cannot be refitted", who=who, do="Build it with BuilderFlag.REFIT (--refit)")
+        raise InvalidArgument(
+            "it cannot be refitted", who=who, do="Build it with BuilderFlag.REFIT (--refit)"
+        )
     if name not in plan.blobs:
         raise PlanFormatError("no blob of that name", who=f"meta.{META}")
     content = bytes(plan.blobs[name])
     if hashlib.sha256(content).hexdigest() != name:
         raise PlanFormatError("content does not fit its sha256", who="the recipes")
-    root = Reader(parse(content, "the recipes"), "refit").only("weights", "fixed", "others", "terms", "constants")
+    root = Reader(parse(content, "the recipes"), "refit").only(
+        "weights", "fixed", "others", "terms", "constants"
+    )
     weights = {n: _weight(r) for n, r in root.at("weights").fields().items()}
     terms = tuple(_step(r, k) for k, r in enumerate(root.at("terms").items()))
     places = {b: r.integer(0, len(terms)) for b, r in root.at("constants").fields().items()}
-    fixed, others = ({n: r.text() for n, r in root.at(k).fields().items()} for k in ("fixed", "others"))
+    fixed, others = (
+        {n: r.text() for n, r in root.at(k).fields().items()} for k in ("fixed", "others")
+    )
     return _checked(Recipes(weights, fixed, terms, places, needs(terms), others), plan)
 
 
 def _weight(r: Reader) -> Weight:
     r.only("dtype", "shape", "finite", "sha256")
-    return Weight(r.at("dtype").dtype(), _shape(r.at("shape")), r.at("finite").flag(), r.at("sha256").text())
+    return Weight(
+        r.at("dtype").dtype(), _shape(r.at("shape")), r.at("finite").flag(), r.at("sha256").text()
+    )
 
 
 def _shape(r: Reader) -> tuple[int, ...]:
@@ -162,7 +181,9 @@ def needs(terms: tuple[Step, ...]) -> tuple[frozenset[str], ...]:
 
 def _checked(recipes: Recipes, plan: Plan) -> Recipes:
     """Raises PlanFormatError where recipes and plan do not fit each other."""
-    most = SMALL + GROWTH * sum(math.prod(w.shape) * w.dtype.itemsize for w in recipes.weights.values())
+    most = SMALL + GROWTH * sum(
+        math.prod(w.shape) * w.dtype.itemsize for w in recipes.weights.values()
+    )
     for k, t in enumerate(recipes.terms):
         if t.nbytes > most:
             raise PlanFormatError(f"{t.op} gives {t.nbytes} bytes", who=f"refit.terms[{k}]")
@@ -173,7 +194,9 @@ def _checked(recipes: Recipes, plan: Plan) -> Recipes:
         elif t.op == "literal":
             fits = name in plan.blobs and memoryview(plan.blobs[name]).nbytes == t.nbytes
         if not fits:
-            raise PlanFormatError(f"no {t.op} {name[:70]!r} of that type and shape", who=f"refit.terms[{k}]")
+            raise PlanFormatError(
+                f"no {t.op} {name[:70]!r} of that type and shape", who=f"refit.terms[{k}]"
+            )
     sizes = {b.blob: b.nbytes for p in plan.nested() for b in p.buffers if b.blob}
     for blob, k in recipes.constants.items():
         if sizes.get(blob, recipes.terms[k].nbytes) != recipes.terms[k].nbytes:
@@ -200,7 +223,9 @@ def bodies_of(n: Node, path: str = "") -> list[tuple[str, NetworkDefinition]]:
 
 
 def computed(t: Step, args: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    """What a term's operation gives, which is to have that shape. Raises ValueError, and what numpy raises."""
+    """What a term's operation gives, which is to have that shape. Raises ValueError, and what numpy
+    raises.
+    """
     if ops.growth(t.op, [a.shape for a in args], t.params) * t.dtype.itemsize > max(t.nbytes, 1):
         raise ValueError(f"{t.op} gives more than {t.nbytes} bytes")
     x = ops.run(t.op, args, t.params)

@@ -29,37 +29,53 @@ Array = Any
 class Refitter(Recorded):
     """Gives an engine or a plan that was built with ``BuilderFlag.REFIT`` other weights.
 
-    ``target``: an engine, whose contexts give the new answers from their next run on; or a plan, its file or its bytes:
-    then ``plan`` is the one with the new weights. ``threads``: 0 for all cores. ``session``: plugins, by default all.
-    ``fixed``: constants of the model that cannot be replaced, with the reason. ``error_recorder``: by default the
-    engine's.
+    ``target``: an engine, whose contexts give the new answers from their next run on; or a plan,
+    its file or its bytes: then ``plan`` is the one with the new weights. ``threads``: 0 for all
+    cores. ``session``: plugins, by default all.
+    ``fixed``: constants of the model that cannot be replaced, with the reason. ``error_recorder``:
+    by default the engine's.
 
-    Weights that a stored constant was made of together must be given together, as a plan keeps only what came of them.
-    One refitter is used by one thread at a time. Raises InvalidArgument for a plan without recipes, PlanFormatError.
+    Weights that a stored constant was made of together must be given together, as a plan keeps only
+    what came of them. One refitter is used by one thread at a time. Raises InvalidArgument for a
+    plan without recipes, PlanFormatError.
     """
 
     def __init__(
-        self, target: Engine | Plan | str | Path | bytes, threads: int = 0, session: Session | None = None,
+        self,
+        target: Engine | Plan | str | Path | bytes,
+        threads: int = 0,
+        session: Session | None = None,
         error_recorder: ErrorRecorder | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.error_recorder = error_recorder
         self.inherit_recorder(target)
         with recording(self):
             self._open(target, threads, session)
 
-    def _open(self, target: Engine | Plan | str | Path | bytes, threads: int, session: Session | None) -> None:
+    def _open(
+        self, target: Engine | Plan | str | Path | bytes, threads: int, session: Session | None
+    ) -> None:
         self._session = session or Session()
         self._engine = target if isinstance(target, Engine) else None
         if not isinstance(target, Engine | Plan | str | Path | bytes | bytearray | memoryview):
             why = "an engine of the default flavour can be, or a plan, its file or its bytes"
             raise InvalidArgument(f"{type(target).__name__} objects cannot be refitted", why=why)
         loaded = target.plan if isinstance(target, Engine) else target
-        self._plan = loaded if isinstance(loaded, Plan) else container.load(loaded, verify=True, private=True)
+        self._plan = (
+            loaded
+            if isinstance(loaded, Plan)
+            else container.load(loaded, verify=True, private=True)
+        )
         self._seal = None if isinstance(loaded, Plan) else self._plan.seal
         self._recipes = recipe.read(self._plan)
         if self._engine is not None and not isinstance(self._engine, RefittableEngine):
             why = "its flavour cannot, or it streams weights"
-            raise InvalidArgument("this engine cannot be refitted", who=self._engine.name, why=why, do="Refit the plan")
+            raise InvalidArgument(
+                "this engine cannot be refitted",
+                who=self._engine.name,
+                why=why,
+                do="Refit the plan",
+            )
         self._threads = threads or os.cpu_count() or 1
         self._replay = Replay(self._plan, self._recipes)
         self._given: dict[str, Array] = {}
@@ -71,7 +87,7 @@ class Refitter(Recorded):
         """With the weights of the last ``refit``."""
         return self._plan if self._engine is None else self._engine.plan
 
-    # -- names -----------------------------------------------------------------------------------------------------
+    # -- names ------------------------------------------------------------------------------------
 
     def get_all_weights(self) -> list[str]:
         """Names of the weights that can be given, sorted."""
@@ -79,7 +95,9 @@ class Refitter(Recorded):
 
     def get_missing_weights(self) -> list[str]:
         """Names of those that ``refit`` still needs, beside those that were set."""
-        return sorted(frozenset().union(*(self._recipes.of(b) for b in self._affected())) - self._given.keys())
+        return sorted(
+            frozenset().union(*(self._recipes.of(b) for b in self._affected())) - self._given.keys()
+        )
 
     def get_weights_prototype(self, name: str) -> TensorSpec:
         """dtype and shape. Raises InvalidArgument."""
@@ -89,16 +107,19 @@ class Refitter(Recorded):
         if name in self._recipes.weights:
             return self._recipes.weights[name]
         if name in self.fixed:
-            raise InvalidArgument(f"{name!r} cannot be replaced", why=self.fixed[name], do="Build the model again")
+            raise InvalidArgument(
+                f"{name!r} cannot be replaced", why=self.fixed[name], do="Build the model again"
+            )
         known = self.get_all_weights()
         shown = ", ".join(known[:8]) + (f" and {len(known) - 8} more" if len(known) > 8 else "")
         raise InvalidArgument(f"no weight is named {name!r}", do=f"There are: {shown or 'none'}")
 
-    # -- weights ---------------------------------------------------------------------------------------------------
+    # -- weights ----------------------------------------------------------------------------------
 
     @recorded
     def set_named_weights(self, name: str, weights: Any) -> None:
-        """An array of the weight's dtype and shape; it is not copied, and must stay as it is until ``refit`` is done.
+        """An array of the weight's dtype and shape; it is not copied, and must stay as it is until
+        ``refit`` is done.
 
         Raises InvalidArgument, DTypeError, ShapeError.
         """
@@ -110,15 +131,21 @@ class Refitter(Recorded):
         held = self._known(name)
         array = np.asarray(weights)
         if array.dtype != held.dtype.numpy:
-            raise DTypeError(f"weight {name!r} is {held.dtype.value}, got {array.dtype}", do="Convert it with astype")
+            raise DTypeError(
+                f"weight {name!r} is {held.dtype.value}, got {array.dtype}",
+                do="Convert it with astype",
+            )
         if array.shape != held.shape:
             raise ShapeError(f"weight {name!r} is {show(held.shape)}, got {show(array.shape)}")
         if held.finite and not _finite(array):
             raise InvalidArgument(
-                f"weight {name!r} is not finite everywhere", why="the plan was built for such weights"
+                f"weight {name!r} is not finite everywhere",
+                why="the plan was built for such weights",
             )
         if held.sha256 and recipe.digest(array) != held.sha256:
-            raise InvalidArgument(f"weight {name!r} is another one", why="the plan was built with REFIT_IDENTICAL")
+            raise InvalidArgument(
+                f"weight {name!r} is another one", why="the plan was built with REFIT_IDENTICAL"
+            )
         return array
 
     def get_named_weights(self, name: str) -> Array | None:
@@ -132,22 +159,30 @@ class Refitter(Recorded):
         self._given.pop(name, None)
         self._changed.discard(name)
 
-    # -- refitting -------------------------------------------------------------------------------------------------
+    # -- refitting --------------------------------------------------------------------------------
 
     def _affected(self) -> list[str]:
-        """Constants that are to be made: of weights that were set since the last time, or that are not there yet."""
+        """Constants that are to be made: of weights that were set since the last time, or that are
+        not there yet.
+        """
         missing = self.plan.stripped
-        return [b for b in self._recipes.constants if b in missing or self._recipes.of(b) & self._changed]
+        return [
+            b
+            for b in self._recipes.constants
+            if b in missing or self._recipes.of(b) & self._changed
+        ]
 
     @recorded
     def refit(self) -> None:
         """Make all constants of what was set. After an error everything is as it was.
 
-        Weights stay set, for later constants that are made of them, too. Raises InvalidArgument naming weights that
-        are missing, PlanFormatError, AllocationError.
+        Weights stay set, for later constants that are made of them, too. Raises InvalidArgument
+        naming weights that are missing, PlanFormatError, AllocationError.
         """
         if missing := self.get_missing_weights():
-            shown = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
+            shown = ", ".join(missing[:8]) + (
+                f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+            )
             why = "what the plan keeps is made of them, too"
             raise InvalidArgument(f"{len(missing)} weights are missing", why=why, do=f"Set {shown}")
         wanted = self._affected()
@@ -166,7 +201,8 @@ class Refitter(Recorded):
 
     @recorded
     def refit_from_onnx(self, model: str | Path | bytes) -> None:
-        """Set and refit all weights from a model of the same structure, a file or its bytes: all of them or none.
+        """Set and refit all weights from a model of the same structure, a file or its bytes: all of
+        them or none.
 
         Raises as ``set_named_weights`` and ``refit``, ModelImportError.
         """
@@ -190,9 +226,13 @@ class Refitter(Recorded):
             raise
 
     def _compare(self, found: Mapping[str, Array], who: str) -> None:
-        """Raises InvalidArgument for a model that lacks weights, or in which more than weights differs."""
+        """Raises InvalidArgument for a model that lacks weights, or in which more than weights
+        differs.
+        """
         if lost := sorted(self._recipes.weights.keys() - found.keys()):
-            what = f"the model has no weight {lost[0]!r}" + (f" and {len(lost) - 1} more" if len(lost) > 1 else "")
+            what = f"the model has no weight {lost[0]!r}" + (
+                f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+            )
             raise InvalidArgument(what, who=who, do="Give a model of the structure that was built")
         for name, sha256 in self._recipes.others.items():
             if name not in found or recipe.digest(found[name]) != sha256:
@@ -204,7 +244,8 @@ class Refitter(Recorded):
 
     @recorded
     def save(self, path: str | Path) -> None:
-        """Write the plan file: of an engine as that saves it; of a file or bytes signed, if they were trusted here.
+        """Write the plan file: of an engine as that saves it; of a file or bytes signed, if they
+        were trusted here.
 
         Raises UntrustedPlan for a forged signature, ConfigError, OSError.
         """
@@ -215,7 +256,9 @@ class Refitter(Recorded):
 
     @property
     def trusted(self) -> bool:
-        """Whether the file, or the bytes, that were given are trusted. Raises UntrustedPlan, ConfigError."""
+        """Whether the file, or the bytes, that were given are trusted. Raises UntrustedPlan,
+        ConfigError.
+        """
         return self._seal is not None and bool(self._session.vouched(self._seal))
 
 
@@ -227,6 +270,8 @@ def _finite(array: Array) -> bool:
     """Whether all elements are; a sum tells it quickly, but may overflow, and is slow in 16 bits."""
     if (infinity := EXPONENTS.get(DType.of(array.dtype))) is not None:
         largest = (int(array.view(kind).max(initial=0)) for kind in (np.int16, np.uint16))
-        return all(n < least for n, least in zip(largest, (infinity, 0x8000 + infinity), strict=True))
+        return all(
+            n < least for n, least in zip(largest, (infinity, 0x8000 + infinity), strict=True)
+        )
     with np.errstate(all="ignore"):
         return bool(np.isfinite(array.sum()) or np.isfinite(array).all())

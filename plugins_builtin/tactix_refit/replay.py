@@ -1,7 +1,7 @@
 """Compute constants again from weights: recipes over arrays, several constants at a time.
 
-A constant is written where it is wanted: what gives it, and all that only turns its result around, goes straight into
-the destination.
+A constant is written where it is wanted: what gives it, and all that only turns its result around,
+goes straight into the destination.
 """
 
 from __future__ import annotations
@@ -31,22 +31,29 @@ MOST = 6
 ROW = 128
 """Bytes of a row from which it is copied as one."""
 PRODUCT = 200_000
-"""Multiplications of a product at a time: its columns stay in a cache, and no library shares them between threads."""
+"""Multiplications of a product at a time: its columns stay in a cache, and no library shares them
+between threads.
+"""
 
 
 class Replay:
-    """Recipes of one plan; literals are read once, and what turns a result around is worked out once.
+    """Recipes of one plan; literals are read once, and what turns a result around is worked out
+    once.
 
     Raises PlanFormatError.
     """
 
     def __init__(self, plan: Plan, recipes: Recipes) -> None:
         self.recipes, self.terms = recipes, recipes.terms
-        self.literals = {k: literal(plan, t) for k, t in enumerate(recipes.terms) if t.op == "literal"}
+        self.literals = {
+            k: literal(plan, t) for k, t in enumerate(recipes.terms) if t.op == "literal"
+        }
         try:
             self._ends = {k: self._end(k) for k in set(recipes.constants.values())}
         except (ValueError, TypeError, LookupError, ArithmeticError) as e:
-            raise PlanFormatError("a recipe cannot be followed", who="refit.terms", why=str(e)[:200]) from e
+            raise PlanFormatError(
+                "a recipe cannot be followed", who="refit.terms", why=str(e)[:200]
+            ) from e
 
     def _end(self, place: int) -> tuple[int, Move | None]:
         """The term before the moves that a constant ends with, and these as one."""
@@ -60,10 +67,15 @@ class Replay:
         return best
 
     def run(
-        self, blobs: Iterable[str], weights: Mapping[str, Array], out: Mapping[str, Array], threads: int,
+        self,
+        blobs: Iterable[str],
+        weights: Mapping[str, Array],
+        out: Mapping[str, Array],
+        threads: int,
         made: Callable[[str], None] = lambda blob: None,
-    ) -> None:  # fmt: skip
-        """Fill ``out``, contiguous bytes by blob, for these blobs; ``made`` is called with each that is filled.
+    ) -> None:
+        """Fill ``out``, contiguous bytes by blob, for these blobs; ``made`` is called with each
+        that is filled.
 
         Raises PlanFormatError for a wrong recipe.
         """
@@ -79,7 +91,9 @@ class Replay:
                 if queue.done(blob):
                     made(blob)
 
-        with ThreadPoolExecutor(max(1, threads - 1)) as pool:  # which starts none before it is asked
+        with ThreadPoolExecutor(
+            max(1, threads - 1)
+        ) as pool:  # which starts none before it is asked
             others = [pool.submit(some) for _ in range(threads - 1)]
             some()
             for done in others:
@@ -87,7 +101,9 @@ class Replay:
 
 
 class _Queue:
-    """Constants to be made. ``split``: the jobs of one, which is asked for by the thread that gets to it first."""
+    """Constants to be made. ``split``: the jobs of one, which is asked for by the thread that gets
+    to it first.
+    """
 
     def __init__(self, blobs: Iterable[str], split: Callable[[str], list[Job]]) -> None:
         self._split, self._lock = split, threading.Lock()
@@ -120,13 +136,19 @@ def following(place: int) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as e:
-        raise PlanFormatError("a recipe cannot be followed", who=f"refit.terms[{place}]", why=str(e)[:200]) from e
+        raise PlanFormatError(
+            "a recipe cannot be followed", who=f"refit.terms[{place}]", why=str(e)[:200]
+        ) from e
 
 
 class _Work:
-    """One refit. Terms that several others need are computed once. ``parted``: whether large constants are."""
+    """One refit. Terms that several others need are computed once. ``parted``: whether large
+    constants are.
+    """
 
-    def __init__(self, replay: Replay, weights: Mapping[str, Array], wanted: Iterable[str], parted: bool) -> None:
+    def __init__(
+        self, replay: Replay, weights: Mapping[str, Array], wanted: Iterable[str], parted: bool
+    ) -> None:
         self._parted = parted
         self.terms, self.weights, self.known = replay.terms, weights, dict(replay.literals)
         users: dict[int, int] = {}
@@ -134,7 +156,9 @@ class _Work:
             for a in self.terms[k].args:
                 users[a] = users.get(a, 0) + 1
         plain = {"weight", "literal", *ops.VIEWS}
-        self._shared = {k: threading.Lock() for k, n in users.items() if n > 1 and self.terms[k].op not in plain}
+        self._shared = {
+            k: threading.Lock() for k, n in users.items() if n > 1 and self.terms[k].op not in plain
+        }
 
     def jobs(self, place: int, out: Array, inner: int, move: Move | None) -> list[Job]:
         """What computes one term into contiguous memory of its size. Raises PlanFormatError."""
@@ -143,7 +167,9 @@ class _Work:
             target = out.view(t.dtype.numpy).reshape(t.shape)
             if move is None:
                 return [lambda: np.copyto(target, self._value(place), casting="no")]
-            straight = target.reshape(move.target_shape).transpose(np.argsort(move.axes))  # axes as the result has them
+            straight = target.reshape(move.target_shape).transpose(
+                np.argsort(move.axes)
+            )  # axes as the result has them
             known = inner in self._shared or inner in self.known or move.padding.widths
             whole = known or not self._parted or math.prod(source.shape) < LARGE
             order = [] if whole else order_of(self.terms, inner)
@@ -158,7 +184,11 @@ class _Work:
         if not (inner in self._shared or inner in self.known or move.padding.widths):
             if t.op in ops.UFUNCS and t.op != "matmul" and self._computed(t, move, straight):
                 return
-            if t.op == "cast" and straight.flags.c_contiguous and self._product(t, straight.reshape(t.shape)):
+            if (
+                t.op == "cast"
+                and straight.flags.c_contiguous
+                and self._product(t, straight.reshape(t.shape))
+            ):
                 return
         source = np.ascontiguousarray(self._value(inner))
         if move.padding.widths:
@@ -168,7 +198,9 @@ class _Work:
 
     @staticmethod
     def _padded(source: Array, move: Move, straight: Array) -> None:
-        """Zeros after the first axis, which the target may have in blocks, need no array of their own."""
+        """Zeros after the first axis, which the target may have in blocks, need no array of their
+        own.
+        """
         (before, after), *others = move.padding.widths
         n, block = len(source), move.source_shape[1] if len(move.source_shape) > 1 else 0
         if before or any(map(any, others)) or move.source_shape[0] * block != n + after:
@@ -176,10 +208,18 @@ class _Work:
             _copy(straight, padded.reshape(move.source_shape))
             return
         whole = n // block
-        np.copyto(straight[:whole], source[: whole * block].reshape(whole, *straight.shape[1:]), casting="no")
+        np.copyto(
+            straight[:whole],
+            source[: whole * block].reshape(whole, *straight.shape[1:]),
+            casting="no",
+        )
         straight[whole:] = 0
         if rest := n - whole * block:
-            np.copyto(straight[whole, :rest], source[-rest:].reshape(rest, *straight.shape[2:]), casting="no")
+            np.copyto(
+                straight[whole, :rest],
+                source[-rest:].reshape(rest, *straight.shape[2:]),
+                casting="no",
+            )
 
     def _computed(self, t: Step, move: Move, straight: Array) -> bool:
         """An operation on single elements, if its operands can be seen as the target is."""
@@ -192,12 +232,18 @@ class _Work:
         return True
 
     def _product(self, t: Step, target: Array) -> bool:
-        """The rounded product of a small matrix with another that is made wider for it: some columns at a time."""
+        """The rounded product of a small matrix with another that is made wider for it: some
+        columns at a time.
+        """
         product = self.terms[t.args[0]]
         if product.op != "matmul" or t.args[0] in self._shared or target.ndim != 2:
             return False
         left, wide = product.args
-        if self.terms[wide].op != "cast" or wide in self._shared or self.terms[left].nbytes > PRODUCT // 8:
+        if (
+            self.terms[wide].op != "cast"
+            or wide in self._shared
+            or self.terms[left].nbytes > PRODUCT // 8
+        ):
             return False
         a, b = self._value(left), self._value(self.terms[wide].args[0])
         step = max(1, PRODUCT // a.size)
@@ -230,7 +276,9 @@ def _part(rows: Rows, move: Move, straight: Array, first: int, stop: int, place:
 
 
 def _copy(target: Array, source: Array) -> None:
-    """The content of a contiguous array; rows that stay whole are copied as one element each, which is quicker."""
+    """The content of a contiguous array; rows that stay whole are copied as one element each, which
+    is quicker.
+    """
     row = source.dtype.itemsize * source.shape[-1] if source.ndim else 0
     if row >= ROW and target.strides[-1] == target.itemsize and target.dtype == source.dtype:
         target, source = (x.view(np.dtype((np.void, row))) for x in (target, source))

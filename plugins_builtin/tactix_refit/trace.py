@@ -1,8 +1,9 @@
 """Arrays that write down how they were made of named weights.
 
-A ``Traced`` stands in a network where a weight's array would stand. What rules and tactics do with it is done on the
-content at once, and noted as a ``Term``. Whatever lets the content out, as a number, a truth value or a plain array, is
-a *look*: what is decided by it holds for this content alone. The tracer keeps account of looks.
+A ``Traced`` stands in a network where a weight's array would stand. What rules and tactics do with
+it is done on the content at once, and noted as a ``Term``. Whatever lets the content out, as a
+number, a truth value or a plain array, is a *look*: what is decided by it holds for this content
+alone. The tracer keeps account of looks.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ OWN = __name__.rpartition(".")[0]
 
 
 class Term:
-    """One operation over other terms; equal ones are one object. ``weights``: names of what it is made of.
+    """One operation over other terms; equal ones are one object. ``weights``: names of what it is
+    made of.
 
     ``like``: an array of its dtype and shape, which are kept.
     """
@@ -45,8 +47,8 @@ class Term:
 class Tracer:
     """The terms of one build, and who looked at which weights.
 
-    ``looks``: of the scope that is open. ``fixed``: weights that are built in, with the reason. ``literals``: arrays
-    that follow from no weight, by digest.
+    ``looks``: of the scope that is open. ``fixed``: weights that are built in, with the reason.
+    ``literals``: arrays that follow from no weight, by digest.
     """
 
     def __init__(self) -> None:
@@ -79,9 +81,13 @@ class Tracer:
         if self.paused:
             return result
         dtype = next(a.dtype for a in args if isinstance(a, Traced))
-        weak = [np.asarray(a, dtype) if type(a) in (int, float) else a for a in args]  # numbers take an array's dtype
+        weak = [
+            np.asarray(a, dtype) if type(a) in (int, float) else a for a in args
+        ]  # numbers take an array's dtype
         terms = tuple(a.term if isinstance(a, Traced) else self.literal(a) for a in weak)
-        return Traced(result, self._kept(Term(op, terms, tuple(map(_hashable, params)), result)), self)
+        return Traced(
+            result, self._kept(Term(op, terms, tuple(map(_hashable, params)), result)), self
+        )
 
     def look(self, weights: frozenset[str]) -> None:
         """Somebody sees the content."""
@@ -140,7 +146,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     def __init__(self, value: Array, term: Term, tracer: Tracer) -> None:
         self.value, self.term, self.tracer = value, term, tracer
 
-    # -- facts that are the same for any content -------------------------------------------------------------------
+    # -- facts that are the same for any content --------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -169,7 +175,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     def __len__(self) -> int:
         return len(self.value)
 
-    # -- traced ----------------------------------------------------------------------------------------------------
+    # -- traced -----------------------------------------------------------------------------------
 
     @property
     def T(self) -> Any:
@@ -218,7 +224,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         result = NotImplemented if found is None else found(self.tracer, *args, **kwargs)
         return function(*_seen(args), **_seen(kwargs)) if result is NotImplemented else result
 
-    # -- looks -----------------------------------------------------------------------------------------------------
+    # -- looks ------------------------------------------------------------------------------------
 
     def _seen(self) -> Array:
         self.tracer.look(self.term.weights)
@@ -260,7 +266,7 @@ def _seen(x: Any) -> Any:
     return {k: _seen(v) for k, v in x.items()} if isinstance(x, Mapping) else x
 
 
-# -- functions of numpy ------------------------------------------------------------------------------------------------
+# -- functions of numpy --------------------------------------------------------------------------
 
 
 def _padded(tracer: Tracer, x: Any, widths: Any, mode: str = "constant", **options: Any) -> Any:
@@ -281,7 +287,9 @@ def _stacked(tracer: Tracer, arrays: Any, axis: int = 0) -> Any:
 
 
 def _turned(function: Any) -> Any:
-    """A function that only changes the order of axes: which one it does is read from the shape of a dummy."""
+    """A function that only changes the order of axes: which one it does is read from the shape of a
+    dummy.
+    """
 
     def turned(tracer: Tracer, x: Any, *args: Any) -> Any:
         dummy = np.broadcast_to(np.int8(0), range(1, x.ndim + 1))
@@ -301,12 +309,20 @@ def _split(tracer: Tracer, x: Any, where: Any, axis: int = 0) -> Any:
 
 def _taken(tracer: Tracer, x: Any, places: Any, axis: int | None = None) -> Any:
     traced = isinstance(x, Traced) and not isinstance(places, Traced) and axis is not None
-    return tracer.apply("take", [x, places], [int(axis)]) if traced and axis is not None else NotImplemented
+    return (
+        tracer.apply("take", [x, places], [int(axis)])
+        if traced and axis is not None
+        else NotImplemented
+    )
 
 
 def _where(tracer: Tracer, condition: Any, a: Any, b: Any) -> Any:
     """Only what replaces numbers that are finite: ``where(isfinite(b), a, b)``."""
-    if isinstance(b, Traced) and not isinstance(condition, Traced) and np.array_equal(condition, np.isfinite(b.value)):
+    if (
+        isinstance(b, Traced)
+        and not isinstance(condition, Traced)
+        and np.array_equal(condition, np.isfinite(b.value))
+    ):
         return tracer.apply("finite_or", [b, a])
     return NotImplemented
 
@@ -324,7 +340,9 @@ FUNCTIONS: dict[Any, Any] = {
     np.squeeze: lambda tracer, x, axis=None: x.reshape(np.squeeze(x.value, axis).shape),
     np.expand_dims: lambda tracer, x, axis: x.reshape(np.expand_dims(x.value, axis).shape),
     np.atleast_1d: lambda tracer, x: x.reshape(-1) if not x.ndim else x,
-    np.broadcast_to: lambda tracer, x, shape: tracer.apply("broadcast", [x], [[int(n) for n in np.atleast_1d(shape)]]),
+    np.broadcast_to: lambda tracer, x, shape: tracer.apply(
+        "broadcast", [x], [[int(n) for n in np.atleast_1d(shape)]]
+    ),
     np.clip: lambda tracer, x, low, high: tracer.apply("clip", [x], [float(low), float(high)]),
     np.sum: lambda tracer, x, axis=None, keepdims=False: x.sum(axis, keepdims),
     np.result_type: lambda tracer, *args: np.result_type(*map(content, args)),

@@ -1,6 +1,7 @@
 """The flavour that runs a plan in this process with everything that the runtime offers.
 
-What is of another format or major version, and holds the runtime for that, is left to the flavour ``dispatch``.
+What is of another format or major version, and holds the runtime for that, is left to the flavour
+``dispatch``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class DefaultFlavour(Flavour[Plan]):
     host = DispatchFlavour.key
 
     def open(self, runtime: RuntimeView[Plan], source: Source, verify: bool | None) -> EngineView:
-        """An engine; a guest's for a plan of another version. Raises what ``load`` and the flavour ``dispatch`` do."""
+        """An engine; a guest's for a plan of another version. Raises what ``load`` and the flavour
+        ``dispatch`` do.
+        """
         try:
             plan = runtime.read(source, verify)
         except PlanFormatError:  # perhaps one that only its own version can decode
@@ -41,13 +44,17 @@ class DefaultFlavour(Flavour[Plan]):
         return runtime.session.flavours[self.host].open(runtime, source, verify)
 
     def hands_over(self, runtime: RuntimeView[Plan], source: Source) -> bool:
-        """Whether that is a plan of another version with the runtime for it. Raises UntrustedPlan, OSError."""
+        """Whether that is a plan of another version with the runtime for it. Raises UntrustedPlan,
+        OSError.
+        """
         foreign = is_foreign(source)
         if foreign:
             check_trust(runtime, envelope_of(source)[1])
         return foreign
 
-    def load(self, plan: Plan, session: SessionView, device: Device, options: Options) -> EngineView:
+    def load(
+        self, plan: Plan, session: SessionView, device: Device, options: Options
+    ) -> EngineView:
         """An engine. Raises PlanFormatError, PlanCompatibilityError, PluginError, AllocationError."""
         from tactix.run.inspector import InspectedEngine
         from tactix_runtime import streaming

@@ -1,4 +1,6 @@
-"""The flavour that reads no more than a plan's envelope, and hands the plan to the lean runtime that can run it."""
+"""The flavour that reads no more than a plan's envelope, and hands the plan to the lean runtime
+that can run it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from tactix.plan.compat import same_major
 from tactix.plan.container import VERSION, buffer, mapped
 from tactix.plan.schema import Plan
 from tactix.run.admission import Verdict
-from tactix.words.errors import InvalidArgument, PlanCompatibilityError, PlanFormatError, UntrustedPlan
+from tactix.words.errors import (
+    InvalidArgument,
+    PlanCompatibilityError,
+    PlanFormatError,
+    UntrustedPlan,
+)
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
@@ -25,14 +32,16 @@ if TYPE_CHECKING:
 
 
 class DispatchFlavour(Flavour[Plan]):
-    """Runs plans of other versions and formats: on the runtime in the plan, or on the one at the runtime's path."""
+    """Runs plans of other versions and formats: on the runtime in the plan, or on the one at the
+    runtime's path.
+    """
 
     key = "dispatch"
     host = key
 
     def open(self, runtime: RuntimeView[Plan], source: Source, verify: bool | None) -> EngineView:
-        """The guest's engine. Raises PlanFormatError, PlanCompatibilityError, UntrustedPlan, ConfigError, OSError, and
-        what the guest raises, whose errors are ours as well."""
+        """The guest's engine. Raises PlanFormatError, PlanCompatibilityError, UntrustedPlan,
+        ConfigError, OSError, and what the guest raises, whose errors are ours as well."""
         from tactix_runtime import lean_runtime as guest
 
         data, found = envelope_of(source)
@@ -40,19 +49,23 @@ class DispatchFlavour(Flavour[Plan]):
             return hand_over(runtime, guest.files_at(runtime.lean_runtime), data, found, verify)
         if found.runtime is None:
             raise PlanCompatibilityError(
-                "the plan has no lean runtime in it", reasons=(f"it was built by tactix {found.version}",),
+                "the plan has no lean runtime in it",
+                reasons=(f"it was built by tactix {found.version}",),
                 do="Build it with BuilderFlag.VERSION_COMPATIBLE, or name one: runtime.load_runtime(path)",
-            )  # fmt: skip
+            )
         check_trust(runtime, found)
         return hand_over(runtime, guest.unpack(found.runtime), data, found, verify)
 
-    def load(self, plan: Plan, session: SessionView, device: Device, options: Options) -> EngineView:
+    def load(
+        self, plan: Plan, session: SessionView, device: Device, options: Options
+    ) -> EngineView:
         """Raises InvalidArgument: a guest knows no objects of ours."""
         raise no_bytes(self.key)
 
 
 def envelope_of(source: Source) -> tuple[memoryview, Envelope]:
-    """The content of a plan, mapped if it is a file, and its envelope. A guest checks what it gets for itself.
+    """The content of a plan, mapped if it is a file, and its envelope. A guest checks what it gets
+    for itself.
 
     Raises PlanFormatError, OSError.
     """
@@ -68,7 +81,9 @@ def envelope_of(source: Source) -> tuple[memoryview, Envelope]:
 
 
 def is_foreign(source: Source) -> bool:
-    """Whether that is a plan of another format or major version with its runtime in it. Raises OSError."""
+    """Whether that is a plan of another format or major version with its runtime in it. Raises
+    OSError.
+    """
     try:
         found = envelope_of(source)[1]
     except PlanFormatError:
@@ -88,7 +103,9 @@ def _is_near(version: str) -> bool:
 
 
 def judge(runtime: RuntimeView[Plan], found: Envelope) -> Verdict:
-    """What becomes of the code that a plan brings with its runtime. Raises UntrustedPlan for a forged signature."""
+    """What becomes of the code that a plan brings with its runtime. Raises UntrustedPlan for a
+    forged signature.
+    """
     vouched = runtime.session.vouched(found.seal)
     runs = vouched or runtime.on_untrusted is OnUntrusted.ALLOW
     return Verdict(vouched, True, "runs" if runs else "refused")
@@ -103,17 +120,27 @@ def check_trust(runtime: RuntimeView[Plan], found: Envelope) -> None:
 def no_bytes(flavour: str) -> InvalidArgument:
     """The error for a plan that is no file."""
     do = "Deserialize its bytes, or use the flavour 'default'"
-    return InvalidArgument("a plan in memory cannot be handed over", who=f"flavour {flavour!r}", do=do)
+    return InvalidArgument(
+        "a plan in memory cannot be handed over", who=f"flavour {flavour!r}", do=do
+    )
 
 
 def hand_over(
-    runtime: RuntimeView[Plan], files: Mapping[str, bytes], data: memoryview, found: Envelope, verify: bool | None
+    runtime: RuntimeView[Plan],
+    files: Mapping[str, bytes],
+    data: memoryview,
+    found: Envelope,
+    verify: bool | None,
 ) -> EngineView:
-    """The engine that a lean runtime makes. It looks into no trust store: it is told what plan is trusted here."""
+    """The engine that a lean runtime makes. It looks into no trust store: it is told what plan is
+    trusted here.
+    """
     from tactix_runtime.lean_runtime import admit
 
     if not isinstance(runtime.allocator, str):
-        raise InvalidArgument("an allocator of ours cannot be handed over", do="Name one by its key")
+        raise InvalidArgument(
+            "an allocator of ours cannot be handed over", do="Name one by its key"
+        )
     known = runtime.session.vouched(found.seal)
     package = admit(files, runtime.tempfile_control_flags, runtime.temporary_directory)
     settings = {
@@ -132,7 +159,9 @@ def hand_over(
 
 
 def policy(on_untrusted: OnUntrusted) -> dict[str, bool]:
-    """What guests of every version are told. Those that take code for a GPU as none are ``strict`` when it counts."""
+    """What guests of every version are told. Those that take code for a GPU as none are ``strict``
+    when it counts.
+    """
     return {
         "engine_host_code_allowed": on_untrusted is OnUntrusted.ALLOW,
         "references": on_untrusted is OnUntrusted.REFERENCES,

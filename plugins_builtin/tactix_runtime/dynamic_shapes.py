@@ -1,7 +1,9 @@
-"""Running plans in which a shape follows from data, a value is a Python object, or a step has bodies.
+"""Running plans in which a shape follows from data, a value is a Python object, or a step has
+bodies.
 
-Such steps are produced one by one: they give arrays or objects, whose shapes bind the symbols that their outputs name.
-The ordinary steps between two of them are a segment, laid out and bound when its symbols have changed.
+Such steps are produced one by one: they give arrays or objects, whose shapes bind the symbols that
+their outputs name. The ordinary steps between two of them are a segment, laid out and bound when
+its symbols have changed.
 """
 
 from __future__ import annotations
@@ -36,7 +38,11 @@ class Segment:
         plan = program.plan
         self.program, self.steps = program, plan.steps[first:stop]
         buffers = plan.buffers
-        self.own = [i for i, b in enumerate(buffers) if b.kind in ("arena", "workspace") and first <= b.first < stop]
+        self.own = [
+            i
+            for i, b in enumerate(buffers)
+            if b.kind in ("arena", "workspace") and first <= b.first < stop
+        ]
         # a buffer that a later segment reads keeps its place to the end of this one
         self.lives = [(buffers[i].first, min(buffers[i].last, stop)) for i in self.own]
         outputs = [o for s in self.steps for o in s.outputs if buffers[o.buffer].kind == "output"]
@@ -90,7 +96,10 @@ class Segment:
     def _lay_out(self, env: Env) -> None:
         self._env = None
         check(self.checks, env)
-        sizes = [size_at(self.program.plan.buffers[i].nbytes, env, self.program.plan.buffers[i].name) for i in self.own]
+        sizes = [
+            size_at(self.program.plan.buffers[i].nbytes, env, self.program.plan.buffers[i].name)
+            for i in self.own
+        ]
         offsets, total = plan_memory(sizes, self.lives)
         if self._memory.size < total:
             self._memory = Memory.allocate(self.program.allocator, total)
@@ -99,7 +108,9 @@ class Segment:
 
     def _bind(self, env: Env, addresses: list[int]) -> None:
         if self.runnable is None:
-            self.runnable = self.program.device.link(self.steps, self.program.launchers, self.program.context)
+            self.runnable = self.program.device.link(
+                self.steps, self.program.launchers, self.program.context
+            )
         bind(self.runnable, self.steps, env, addresses)
         self._env, self._bound = dict(env), [addresses[b] for b in self.outer]
 
@@ -114,8 +125,8 @@ class Segment:
 class PhasedContext(ExecutionContext):
     """An ExecutionContext for plans with produced steps. Output shapes are known after each run.
 
-    ``execute_v2`` and ``execute_async_v3`` copy outputs to the given addresses, which must have room for what the run
-    gives, or to where an output allocator says.
+    ``execute_v2`` and ``execute_async_v3`` copy outputs to the given addresses, which must have
+    room for what the run gives, or to where an output allocator says.
     """
 
     phased = True
@@ -137,11 +148,15 @@ class PhasedContext(ExecutionContext):
         return self._results.get(name, self._outputs[index - len(self._inputs)].shape)
 
     def infer(self, given: Sequence[Any], stream: Any = None) -> list[Any]:
-        """Arrays of the device are copied to the host first; results are the host's. ``stream`` waits for nothing."""
+        """Arrays of the device are copied to the host first; results are the host's. ``stream``
+        waits for nothing.
+        """
         with recording(self), self._running:
             given = in_order(self._inputs, given, {})
             if self._exchange is not None:
-                given = [self._exchange.fetch(io, x) for io, x in zip(self._inputs, given, strict=True)]
+                given = [
+                    self._exchange.fetch(io, x) for io, x in zip(self._inputs, given, strict=True)
+                ]
             values = [as_value(io, x) for io, x in zip(self._inputs, given, strict=True)]
             self._shapes = self._shapes_of(values)
             return self._noted(self.call(values))
@@ -160,11 +175,18 @@ class PhasedContext(ExecutionContext):
     def _run_held(self, addresses: list[int], held: Mapping[str, Any]) -> None:
         """``held`` keeps the caller's arrays alive until then."""
         with recording(self), self._running:
-            inputs = {io.name: shape for io, shape in zip(self._inputs, self._shapes, strict=True) if shape is not None}
+            inputs = {
+                io.name: shape
+                for io, shape in zip(self._inputs, self._shapes, strict=True)
+                if shape is not None
+            }
             _check_room(held, inputs)
             outputs = self._outputs_of(addresses)
             allocated = {self._outputs[i - len(self._inputs)].name for i in self._allocators}
-            _check_room(held, {name: shape for name, shape in self._results.items() if name not in allocated})
+            _check_room(
+                held,
+                {name: shape for name, shape in self._results.items() if name not in allocated},
+            )
             placed = self._placed(addresses, self._results)
             self._check_addresses(placed)
             self._copy_out(outputs, placed)
@@ -177,28 +199,38 @@ class PhasedContext(ExecutionContext):
         """The outputs for inputs at addresses."""
         for io in (*self._inputs, *self._outputs):
             if io.dtype.on_host:
-                raise InvalidArgument(f"{io.name!r} is {io.dtype.value}, which has no address", do="Call run()")
+                raise InvalidArgument(
+                    f"{io.name!r} is {io.dtype.value}, which has no address", do="Call run()"
+                )
         if None in self._shapes:
             raise InvalidArgument("an input has no shape yet", do="Call set_input_shape")
         self._check_addresses([*bindings[: len(self._inputs)], *(ALIGNMENT for _ in self._outputs)])
         shapes = [s for s in self._shapes if s is not None]
         given = zip(self._inputs, shapes, bindings, strict=False)
         device = self._program.device
-        return self._noted(self.call([read(device, io.dtype, shape, address) for io, shape, address in given]))
+        return self._noted(
+            self.call([read(device, io.dtype, shape, address) for io, shape, address in given])
+        )
 
     def _noted(self, results: list[Any]) -> list[Any]:
         """The outputs, whose shapes are kept."""
-        self._results = {io.name: _shape(io.dtype, y) for io, y in zip(self._outputs, results, strict=True)}
+        self._results = {
+            io.name: _shape(io.dtype, y) for io, y in zip(self._outputs, results, strict=True)
+        }
         return results
 
-    # -- one run ---------------------------------------------------------------------------------------------------
+    # -- one run ----------------------------------------------------------------------------------
 
     def call(self, values: Sequence[Any], given: Env = NOTHING) -> list[Any]:
-        """All segments and produced steps in order; new outputs. ``given``: symbols of the plan around this one."""
+        """All segments and produced steps in order; new outputs. ``given``: symbols of the plan
+        around this one.
+        """
         self._check_open()
         program = self._program
         if len(values) != len(self._inputs):
-            raise ExecutionError(f"{len(values)} values for {len(self._inputs)} inputs", who=self.name)
+            raise ExecutionError(
+                f"{len(values)} values for {len(self._inputs)} inputs", who=self.name
+            )
         env = self._symbols(values, given)
         held = Held(program) if program.device.host_memory else Mirrored(program)
         for io, x in zip(self._inputs, values, strict=True):
@@ -227,9 +259,13 @@ class PhasedContext(ExecutionContext):
         check(program.plan.extents.get(k, ()), env)
         values = [held.value(step.name, o, env) for o in step.inputs]
         bodies = self._bodies(k, env)
-        found = program.launchers[step.artifact.launcher].produce(step, env, values, bodies, program.context)
+        found = program.launchers[step.artifact.launcher].produce(
+            step, env, values, bodies, program.context
+        )
         if len(found) != len(step.outputs):
-            raise ExecutionError(f"gave {len(found)} values, declared are {len(step.outputs)}", who=step.name)
+            raise ExecutionError(
+                f"gave {len(found)} values, declared are {len(step.outputs)}", who=step.name
+            )
         for o, y in zip(step.outputs, found, strict=True):
             bind_shape(step.name, o.spec.shape, _shape(o.spec.dtype, y), env)
             held.put(o.buffer, y, o.spec.dtype)
@@ -261,15 +297,21 @@ def _shape(dtype: DType, x: Any) -> tuple[int, ...]:
     if dtype.has_element:
         return ()
     if not hasattr(x, "shape"):
-        raise ExecutionError(f"a {type(x).__name__} where a {dtype.value} is declared", do="Build the plan again")
+        raise ExecutionError(
+            f"a {type(x).__name__} where a {dtype.value} is declared", do="Build the plan again"
+        )
     return x.shape  # type: ignore[no-any-return]
 
 
 def bind_shape(name: str, declared: Shape, shape: tuple[int, ...], env: dict[str, int]) -> None:
-    """Bind the symbols of a declared shape that have no value yet. Raises ExecutionError if the rest differs."""
+    """Bind the symbols of a declared shape that have no value yet. Raises ExecutionError if the
+    rest differs.
+    """
     if len(declared) == len(shape):
         learn(declared, shape, env)
         if evaluate_shape(declared, env) == shape:
             return
     known = ", ".join(f"{k} = {v}" for k, v in env.items())
-    raise ExecutionError(f"gave shape {show(shape)}", who=name, why=f"declared is {show(declared)} at {known}")
+    raise ExecutionError(
+        f"gave shape {show(shape)}", who=name, why=f"declared is {show(declared)} at {known}"
+    )

@@ -1,7 +1,9 @@
-"""Packs that a plan brings: imported from memory, apart from whatever is installed, under a name with their digest.
+"""Packs that a plan brings: imported from memory, apart from whatever is installed, under a name
+with their digest.
 
-So any number of versions of a pack live in one process, each for the plans that hold it. That keeps them apart; it is
-no sandbox: their code may do what the process may, which is why only trusted plans get here.
+So any number of versions of a pack live in one process, each for the plans that hold it. That keeps
+them apart; it is no sandbox: their code may do what the process may, which is why only trusted
+plans get here.
 """
 
 from __future__ import annotations
@@ -24,12 +26,16 @@ _lock = threading.Lock()
 
 
 class PackImporter(MemoryImporter):
-    """Modules of packs below one root. What they import by full names is looked for in ``places`` (top-level module to
-    where it is): their own below the root."""
+    """Modules of packs below one root. What they import by full names is looked for in ``places``
+    (top-level module to where it is): their own below the root."""
 
     def __init__(self, root: str, files: Mapping[str, bytes], places: Mapping[str, str]) -> None:
         super().__init__(root, lambda: {**files, "__init__.py": b""})
-        tops = {path.partition("/")[0].removesuffix(".py") for path in files if ".dist-info/" not in path}
+        tops = {
+            path.partition("/")[0].removesuffix(".py")
+            for path in files
+            if ".dist-info/" not in path
+        }
         self._places = {**places, **{top: f"{root}.{top}" for top in tops}}
 
     def exec_module(self, module: ModuleType) -> None:
@@ -37,7 +43,9 @@ class PackImporter(MemoryImporter):
         module.__dict__["__builtins__"] = {**vars(builtins), "__import__": self._import}
         super().exec_module(module)
 
-    def _import(self, name: str, scope: Any = None, local: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+    def _import(
+        self, name: str, scope: Any = None, local: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:
         """As Python's ``__import__``."""
         top, dot, rest = name.partition(".")
         if level or top not in self._places:
@@ -79,9 +87,11 @@ class _Joined(Mapping[str, Any]):
 
 
 def carried(plan: Any, session: Any, places: Mapping[str, str] = HERE) -> Any:
-    """The session, with the packs that a plan brings; they are imported once per process and content.
+    """The session, with the packs that a plan brings; they are imported once per process and
+    content.
 
-    ``places``: where they find modules that are elsewhere than their names say. Raises PlanFormatError, PluginError.
+    ``places``: where they find modules that are elsewhere than their names say. Raises
+    PlanFormatError, PluginError.
     """
     wheels = sorted({r.digest for r in plan.requirements if r.embedded})
     if not wheels:
@@ -126,4 +136,6 @@ def _given(plugin: Any, hook: str) -> list[Any]:
 def _failed(who: str, phase: str, e: BaseException) -> PluginError:
     why = str(e) if isinstance(e, TactixError) else f"{type(e).__name__}: {e}"
     do = "Build the plan again with a pack that needs no more than numpy and tactix"
-    return PluginError("a pack in the plan failed", who=who, why=f"{phase}: {why}", do=do, phase=phase)
+    return PluginError(
+        "a pack in the plan failed", who=who, why=f"{phase}: {why}", do=do, phase=phase
+    )

@@ -1,8 +1,10 @@
-"""What a plan file of any format says of itself. These parts stay where they are, whatever else a format changes:
+"""What a plan file of any format says of itself. These parts stay where they are, whatever else a
+format changes:
 
-the prologue (magic, format, lengths, sha256 of the header: see ``tactix.plan.container``); the header, JSON with the
-fields ``blobs`` (name to [offset, length, sha256], from the first multiple of 64 after header and signature) and
-``meta``, in which ``tactix`` is the version that built the plan and ``lean_runtime`` names the blob that runs it.
+the prologue (magic, format, lengths, sha256 of the header: see ``tactix.plan.container``); the
+header, JSON with the fields ``blobs`` (name to [offset, length, sha256], from the first multiple of
+64 after header and signature) and ``meta``, in which ``tactix`` is the version that built the plan
+and ``lean_runtime`` names the blob that runs it.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ RUNTIME_LIMIT = 16 << 20
 
 @dataclass(frozen=True)
 class Envelope:
-    """``format``: of the file. ``version``: of the tactix that built it. ``runtime``: the lean one in it, else None."""
+    """``format``: of the file. ``version``: of the tactix that built it. ``runtime``: the lean one
+    in it, else None.
+    """
 
     format: int
     version: str
@@ -38,7 +42,9 @@ def read(data: memoryview) -> Envelope:
         raise PlanFormatError("not a tactix plan", do="Build the plan again, or copy it again")
     _, version, signed, length, _, digest = PROLOGUE.unpack(start)
     if length > HEADER_LIMIT or signed > SIGNATURE_LIMIT:
-        raise PlanFormatError(f"a header of {length} bytes, a signature of {signed}", who=f"plan format {version}")
+        raise PlanFormatError(
+            f"a header of {length} bytes, a signature of {signed}", who=f"plan format {version}"
+        )
     end = PROLOGUE.size + length
     text, signature = bytes(data[PROLOGUE.size : end]), bytes(data[end : end + signed])
     if hashlib.sha256(text).digest() != digest:
@@ -47,17 +53,25 @@ def read(data: memoryview) -> Envelope:
     try:
         meta, blobs = header["meta"], header["blobs"]
         runtime = _blob(data[align(end + signed) :], *blobs[meta[LEAN]]) if LEAN in meta else None
-        return Envelope(version, str(meta.get("tactix", "")), Seal(digest, signature[SHA256:]), runtime)
+        return Envelope(
+            version, str(meta.get("tactix", "")), Seal(digest, signature[SHA256:]), runtime
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise PlanFormatError("the header is no plan's", who=f"plan format {version}", why=str(e)[:200]) from None
+        raise PlanFormatError(
+            "the header is no plan's", who=f"plan format {version}", why=str(e)[:200]
+        ) from None
 
 
 def _blob(data: memoryview, at: int, length: int, digest: str) -> bytes:
     if not (at >= 0 and 0 <= length <= RUNTIME_LIMIT and at + length <= len(data)):
-        raise PlanFormatError(f"{length} bytes at {at}", who=f"blob {LEAN!r}", why="too long, or not in the file")
+        raise PlanFormatError(
+            f"{length} bytes at {at}", who=f"blob {LEAN!r}", why="too long, or not in the file"
+        )
     content = bytes(data[at : at + length])
     if hashlib.sha256(content).hexdigest() != digest:
-        raise PlanFormatError("content does not fit its sha256", who=f"blob {LEAN!r}", do="Copy the plan again")
+        raise PlanFormatError(
+            "content does not fit its sha256", who=f"blob {LEAN!r}", do="Copy the plan again"
+        )
     return content
 
 

@@ -1,4 +1,6 @@
-"""Values of one run of a phased plan: arrays and objects by buffer, and where the device finds them."""
+"""Values of one run of a phased plan: arrays and objects by buffer, and where the device finds
+them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Held:
         self.values: dict[int, Any] = {}
 
     def put(self, buffer: int, x: Any, dtype: DType) -> None:
-        """A linear array, or an object, that the host made. Raises ExecutionError for one of another dtype."""
+        """A linear array, or an object, that the host made. Raises ExecutionError for one of
+        another dtype.
+        """
         self.values[buffer] = x if dtype.on_host else self._plain(buffer, x, dtype)
         self.addresses[buffer] = 0 if dtype.on_host else address_of(self.values[buffer])
 
@@ -40,7 +44,9 @@ class Held:
         """The array, contiguous: steps that run at addresses read it as what the plan declares."""
         if x.dtype != dtype.numpy:
             name = self.program.plan.buffers[buffer].name
-            raise ExecutionError(f"{name!r} is {dtype.value}, got {x.dtype}", do="Build the plan again")
+            raise ExecutionError(
+                f"{name!r} is {dtype.value}, got {x.dtype}", do="Build the plan again"
+            )
         return x if x.flags.c_contiguous else np.ascontiguousarray(x)
 
     def make(self, buffer: int, shape: tuple[int, ...], dtype: Any) -> None:
@@ -56,14 +62,20 @@ class Held:
         return self.values[buffer]
 
     def value(self, step: str, o: Operand, env: Env) -> Any:
-        """An operand of a step, whose extents hold, as a linear array or an object. Raises ExecutionError."""
+        """An operand of a step, whose extents hold, as a linear array or an object. Raises
+        ExecutionError.
+        """
         if o.spec.dtype.on_host:
             return self.found(o.buffer)
         try:
             return self._array(o, evaluate_shape(o.spec.shape, env), env)
         except (ValueError, ArithmeticError, MemoryError) as e:
-            what = f"buffer {o.buffer} cannot be read as {o.spec} of {o.spec.nbytes(o.format)} bytes"
-            raise ExecutionError(what, who=step, why=f"{e} at {dict(env)}", do="Build the plan again") from None
+            what = (
+                f"buffer {o.buffer} cannot be read as {o.spec} of {o.spec.nbytes(o.format)} bytes"
+            )
+            raise ExecutionError(
+                what, who=step, why=f"{e} at {dict(env)}", do="Build the plan again"
+            ) from None
 
     def _array(self, o: Operand, shape: tuple[int, ...], env: Env) -> Any:
         """Raises ValueError, ArithmeticError, MemoryError."""
@@ -82,7 +94,9 @@ class Held:
 
 
 class Mirrored(Held):
-    """On a device with memory of its own: copied to it when its steps read a value, and back when the host does."""
+    """On a device with memory of its own: copied to it when its steps read a value, and back when
+    the host does.
+    """
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
@@ -122,11 +136,17 @@ class Mirrored(Held):
         if not blob:
             return super()._stored(buffer, dtype, shape)
         size = math.prod(shape) * dtype.itemsize
-        return np.frombuffer(self.program.plan.blobs[blob], np.uint8)[:size].view(dtype.numpy).reshape(shape)
+        return (
+            np.frombuffer(self.program.plan.blobs[blob], np.uint8)[:size]
+            .view(dtype.numpy)
+            .reshape(shape)
+        )
 
 
 def read(device: Device, dtype: DType, shape: tuple[int, ...], address: int) -> Any:
-    """An array of what lies in the device's memory: in place and read-only where that is the host's, else a copy."""
+    """An array of what lies in the device's memory: in place and read-only where that is the
+    host's, else a copy.
+    """
     size = math.prod(shape) * dtype.itemsize
     if not device.host_memory:
         out = np.empty(shape, dtype.numpy)

@@ -1,4 +1,6 @@
-"""Lean runtimes as packages of their own in this process: each under a name with its digest, so any number of them."""
+"""Lean runtimes as packages of their own in this process: each under a name with its digest, so any
+number of them.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,17 @@ _lock = threading.Lock()
 
 
 def files_at(path: str | Path) -> dict[str, bytes]:
-    """The files of the runtime at a path: a wheel, or the folder of an installed package. Raises ConfigError."""
+    """The files of the runtime at a path: a wheel, or the folder of an installed package. Raises
+    ConfigError.
+    """
     path = Path(path)
     try:
         if path.is_dir():
-            found = {p.relative_to(path).as_posix(): p.read_bytes() for p in sorted(path.rglob("*")) if _belongs(p)}
+            found = {
+                p.relative_to(path).as_posix(): p.read_bytes()
+                for p in sorted(path.rglob("*"))
+                if _belongs(p)
+            }
         else:
             found = unpack(path.read_bytes(), str(path))
     except OSError as e:
@@ -48,16 +56,22 @@ def _belongs(path: Path) -> bool:
 def unpack(wheel: bytes, who: str = "lean runtime") -> dict[str, bytes]:
     """The files of a wheel's package. Raises PlanFormatError."""
     found = wheels.unpack(wheel, who)
-    return {path.removeprefix(PACKAGE): text for path, text in found.items() if path.startswith(PACKAGE)}
+    return {
+        path.removeprefix(PACKAGE): text for path, text in found.items() if path.startswith(PACKAGE)
+    }
 
 
 def admit(files: Mapping[str, bytes], flags: TempfileControlFlag, folder: str | None) -> ModuleType:
-    """The package, imported once per process and content. Its errors are ours as well, class by class.
+    """The package, imported once per process and content. Its errors are ours as well, class by
+    class.
 
-    ``flags``: whether it may be imported from memory, else from files in a new folder below ``folder``, which is
-    removed when the process ends. Raises ConfigError where neither is allowed, and what importing it raises.
+    ``flags``: whether it may be imported from memory, else from files in a new folder below
+    ``folder``, which is removed when the process ends. Raises ConfigError where neither is allowed,
+    and what importing it raises.
     """
-    digest = hashlib.sha256(repr(sorted((p, hashlib.sha256(c).digest()) for p, c in files.items())).encode())
+    digest = hashlib.sha256(
+        repr(sorted((p, hashlib.sha256(c).digest()) for p, c in files.items())).encode()
+    )
     name = f"_tactix_lean_{digest.hexdigest()[:16]}"
     with _lock:
         if name not in sys.modules:
@@ -65,7 +79,9 @@ def admit(files: Mapping[str, bytes], flags: TempfileControlFlag, folder: str | 
         return sys.modules[name]
 
 
-def _import(name: str, files: Mapping[str, bytes], flags: TempfileControlFlag, folder: str | None) -> None:
+def _import(
+    name: str, files: Mapping[str, bytes], flags: TempfileControlFlag, folder: str | None
+) -> None:
     if TempfileControlFlag.ALLOW_IN_MEMORY_FILES in flags:
         sys.meta_path.append(MemoryImporter(name, lambda: files))  # type: ignore[arg-type]
         importlib.import_module(name)
@@ -73,7 +89,9 @@ def _import(name: str, files: Mapping[str, bytes], flags: TempfileControlFlag, f
         _import_folder(name, _written(files, folder))
     else:
         why = "neither files in memory nor temporary ones are allowed"
-        raise ConfigError("the lean runtime cannot be loaded", why=why, do="Set tempfile_control_flags")
+        raise ConfigError(
+            "the lean runtime cannot be loaded", why=why, do="Set tempfile_control_flags"
+        )
     _adopt(importlib.import_module(f"{name}.words.errors"))
 
 
@@ -86,13 +104,17 @@ def _written(files: Mapping[str, bytes], folder: str | None) -> Path:
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_bytes(content)
     except OSError as e:
-        raise ConfigError("cannot write temporary files", why=str(e), do="Set temporary_directory") from None
+        raise ConfigError(
+            "cannot write temporary files", why=str(e), do="Set temporary_directory"
+        ) from None
     return root
 
 
 def _import_folder(name: str, root: Path) -> None:
     here = [str(root)]
-    spec: Any = importlib.util.spec_from_file_location(name, root / "__init__.py", submodule_search_locations=here)
+    spec: Any = importlib.util.spec_from_file_location(
+        name, root / "__init__.py", submodule_search_locations=here
+    )
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -104,13 +126,16 @@ def _import_folder(name: str, root: Path) -> None:
 def _adopt(theirs: ModuleType) -> None:
     """Let ``except tactix.TactixError`` and the others catch what the guest raises.
 
-    Making one of its errors makes one of a class that is both its and ours; bases of a class cannot be changed later.
+    Making one of its errors makes one of a class that is both its and ours; bases of a class cannot
+    be changed later.
     """
     base, both = theirs.TactixError, {}
     for name, cls in vars(theirs).items():
         ours = getattr(errors, name, None)
         if isinstance(cls, type) and issubclass(cls, base) and isinstance(ours, type):
-            both[cls] = type(name, (cls, ours), {"__module__": cls.__module__, "__init__": _made_already})
+            both[cls] = type(
+                name, (cls, ours), {"__module__": cls.__module__, "__init__": _made_already}
+            )
 
     def made(cls: Any, *args: Any, **more: Any) -> Any:
         out = Exception.__new__(cls, *args)

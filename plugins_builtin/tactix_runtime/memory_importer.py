@@ -11,8 +11,8 @@ from typing import Any
 class MemoryImporter:
     """On ``sys.meta_path``: finds and loads the modules of one package.
 
-    ``read``: gives the files by path inside the package, ``words/dims.py``; called when one is first looked for.
-    Thread-safe, as Python holds the lock of the module that it imports.
+    ``read``: gives the files by path inside the package, ``words/dims.py``; called when one is
+    first looked for. Thread-safe, as Python holds the lock of the module that it imports.
     """
 
     def __init__(self, package: str, read: Callable[[], Mapping[str, bytes]]) -> None:

@@ -1,7 +1,8 @@
-"""Running a plan without its host code: numpy references of installed layers in place of the steps that have some.
+"""Running a plan without its host code: numpy references of installed layers in place of the steps
+that have some.
 
-A step's ``info`` tells what it computes. Weights that a kernel holds in another form are taken back from there; a cast
-that lost something stays, as the kernel uses the same values.
+A step's ``info`` tells what it computes. Weights that a kernel holds in another form are taken back
+from there; a cast that lost something stays, as the kernel uses the same values.
 """
 
 from __future__ import annotations
@@ -44,22 +45,30 @@ NOTHING = "nothing"
 def on_references(plan: Plan, steps: Iterable[Step]) -> Plan:
     """The plan with references in place of those steps, of it and its bodies.
 
-    Raises PlanCompatibilityError for a plan of another device, a stripped one, or a step without a reference or weights
-    for it; AllocationError, PlanFormatError.
+    Raises PlanCompatibilityError for a plan of another device, a stripped one, or a step without a
+    reference or weights for it; AllocationError, PlanFormatError.
     """
     steps, kind = list(steps), plan.device.get("kind", "cpu")
     if steps and kind != "cpu":
-        raise PlanCompatibilityError("there are references on the CPU alone", reasons=(f"the plan is for {kind}",))
+        raise PlanCompatibilityError(
+            "there are references on the CPU alone", reasons=(f"the plan is for {kind}",)
+        )
     if plan.stripped:
-        raise PlanCompatibilityError("references need its weights, which were left out", do="Refit the plan first")
+        raise PlanCompatibilityError(
+            "references need its weights, which were left out", do="Refit the plan first"
+        )
     try:
         return validate(Rewriting(plan, steps).run())
     except MemoryError as e:
-        raise AllocationError("no memory for the weights of references", who=plan.name, why=str(e)) from e
+        raise AllocationError(
+            "no memory for the weights of references", who=plan.name, why=str(e)
+        ) from e
 
 
 class Rewriting:
-    """Of one file: to its blobs weights in their plain form are added, and those that nothing needs any more leave."""
+    """Of one file: to its blobs weights in their plain form are added, and those that nothing needs
+    any more leave.
+    """
 
     def __init__(self, plan: Plan, steps: Iterable[Step]) -> None:
         self._whole, self._replaced = plan, {id(s) for s in steps}
@@ -80,12 +89,18 @@ class Rewriting:
         buffers = list(plan.buffers)
         steps = tuple(self._step(s, buffers) for s in plan.steps)
         read = {b for s in steps for b in (*(o.buffer for o in s.inputs), *s.constants.values())}
-        left = tuple(_empty(b) if b.kind == "weight" and i not in read else b for i, b in enumerate(buffers))
+        left = tuple(
+            _empty(b) if b.kind == "weight" and i not in read else b for i, b in enumerate(buffers)
+        )
         self._before |= {b.blob for b in plan.buffers}
         self._after |= {b.blob for b in left}
         found = (*plan.requirements, *_requirements(plan.meta.get("references")))
-        meta = {k: v for k, v in plan.meta.items() if k not in ("refit", "stripped")}  # constants that are gone
-        return replace(plan, buffers=left, steps=steps, blobs=self._blobs, requirements=found, meta=meta)
+        meta = {
+            k: v for k, v in plan.meta.items() if k not in ("refit", "stripped")
+        }  # constants that are gone
+        return replace(
+            plan, buffers=left, steps=steps, blobs=self._blobs, requirements=found, meta=meta
+        )
 
     def _step(self, s: Step, buffers: list[Buffer]) -> Step:
         plans = tuple(map(self._plan, s.plans))
@@ -103,17 +118,27 @@ class Rewriting:
         return Step(s.name, KernelArtifact(NUMPY, params=params), inputs, s.outputs, info=info)
 
     def _input(self, s: Step, index: int, buffers: list[Buffer]) -> Operand:
-        """An input as it is, or with the weight that one of the step's packed constants was made of."""
+        """An input as it is, or with the weight that one of the step's packed constants was made
+        of.
+        """
         o = s.inputs[index]
         if o.buffer >= 0:
             return o
-        known = [(p, s.constants[name]) for name, p in s.artifact.constants if p.index == index and name in s.constants]
+        known = [
+            (p, s.constants[name])
+            for name, p in s.artifact.constants
+            if p.index == index and name in s.constants
+        ]
         if not known:
-            raise PlanCompatibilityError("it holds no weight", who=f"step {s.name!r}: input {index}")
+            raise PlanCompatibilityError(
+                "it holds no weight", who=f"step {s.name!r}: input {index}"
+            )
         packed, buffer = min(known, key=lambda k: sum(name == "cast" for name, _ in k[0].steps))
         held, spec = buffers[buffer], o.spec
         blob = self._unpacked(held, packed, spec, f"step {s.name!r}: input {index}")
-        buffers.append(Buffer("weight", held.name, spec.dtype, spec.shape, LINEAR, spec.nbytes(), blob=blob))
+        buffers.append(
+            Buffer("weight", held.name, spec.dtype, spec.shape, LINEAR, spec.nbytes(), blob=blob)
+        )
         return Operand(len(buffers) - 1, spec, LINEAR)
 
     def _unpacked(self, held: Buffer, packed: Packed, spec: TensorSpec, who: str) -> str:
@@ -123,10 +148,21 @@ class Rewriting:
             try:
                 self._room -= math.prod(map(int, spec.shape)) * spec.dtype.itemsize  # type: ignore[arg-type]
                 if self._room < 0:
-                    raise ValueError(f"weights would take more than {MOST_TIMES} times what the plan holds")
+                    raise ValueError(
+                        f"weights would take more than {MOST_TIMES} times what the plan holds"
+                    )
                 found = unpacked(_content(held, self._blobs), packed.steps, spec)
-            except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, ImportError) as e:
-                raise PlanCompatibilityError("its weight cannot be had", who=who, reasons=(str(e)[:200],)) from e
+            except (
+                ValueError,
+                TypeError,
+                LookupError,
+                ArithmeticError,
+                AttributeError,
+                ImportError,
+            ) as e:
+                raise PlanCompatibilityError(
+                    "its weight cannot be had", who=who, reasons=(str(e)[:200],)
+                ) from e
             name = self._plain[key] = f"{held.blob} unpacked {len(self._plain)}"
             self._blobs[name] = _aligned(found)
         return self._plain[key]
@@ -140,7 +176,11 @@ def _empty(b: Buffer) -> Buffer:
 def _requirements(told: Any) -> tuple[Requirement, ...]:
     """Who provides the layers, as the plan's ``meta`` has it."""
     rows = told.items() if isinstance(told, Mapping) else ()
-    texts = [(key, *row) for key, row in rows if isinstance(row, list) and all(isinstance(x, str) for x in row)]
+    texts = [
+        (key, *row)
+        for key, row in rows
+        if isinstance(row, list) and all(isinstance(x, str) for x in row)
+    ]
     return tuple(Requirement(key, *row) for key, *row in texts if len(row) == 2)
 
 
@@ -149,7 +189,9 @@ def _check_types(s: Step) -> None:
         for o in (*s.inputs, *s.outputs):
             _ = o.spec.dtype.numpy
     except ImportError as e:
-        raise PlanCompatibilityError(f"no numpy type for {o.spec.dtype.value}", who=s.name, reasons=(str(e),)) from e
+        raise PlanCompatibilityError(
+            f"no numpy type for {o.spec.dtype.value}", who=s.name, reasons=(str(e),)
+        ) from e
 
 
 def _content(held: Buffer, blobs: Mapping[str, Any]) -> NDArray[Any]:
@@ -172,7 +214,7 @@ def _aligned(x: NDArray[Any]) -> memoryview:
     return out.data
 
 
-# -- packing, backwards ------------------------------------------------------------------------------------------------
+# -- packing, backwards --------------------------------------------------------------------------
 
 
 Plain = tuple[tuple[int, ...], "np.dtype[Any]"]
@@ -182,7 +224,8 @@ Plain = tuple[tuple[int, ...], "np.dtype[Any]"]
 def unpacked(x: NDArray[Any], steps: Sequence[tuple[str, Any]], spec: TensorSpec) -> NDArray[Any]:
     """What ``Packed.apply`` made ``x`` of, of that spec, but for what casts have lost.
 
-    Raises ValueError, TypeError, KeyError or IndexError if the steps do not make such an array of such a spec.
+    Raises ValueError, TypeError, KeyError or IndexError if the steps do not make such an array of
+    such a spec.
     """
     if len(steps) > MOST_STEPS:
         raise ValueError(f"{len(steps)} steps of packing")

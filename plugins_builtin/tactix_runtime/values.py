@@ -26,7 +26,9 @@ def _object(name: str, dtype: DType, element: Element | None, given: Any) -> Any
     if dtype is DType.OPTIONAL:
         return None if given is None else _held(name, element, given)
     if not isinstance(given, (list, tuple)):
-        raise InvalidArgument(f"{name!r} is a sequence, got a {type(given).__name__}", do="Give a list of arrays")
+        raise InvalidArgument(
+            f"{name!r} is a sequence, got a {type(given).__name__}", do="Give a list of arrays"
+        )
     return [_held(f"{name}[{i}]", element, x) for i, x in enumerate(given)]
 
 
@@ -50,7 +52,9 @@ def text(name: str, given: Any) -> Any:
 
     x = np.asarray(given)
     if x.dtype.kind not in "OUST" and x.size:
-        raise DTypeError(f"{name!r} is text, got {x.dtype}", do="Give str objects: np.array(['a', 'b'], object)")
+        raise DTypeError(
+            f"{name!r} is text, got {x.dtype}", do="Give str objects: np.array(['a', 'b'], object)"
+        )
     out = np.empty(x.shape, object)
     for i, s in enumerate(x.flat):
         s = s.decode("utf-8") if isinstance(s, bytes) else s

@@ -1,1 +1,3 @@
-"""Packs inside of plans: ``embed`` puts their wheels there at build time, ``carried`` imports them at run time."""
+"""Packs inside of plans: ``embed`` puts their wheels there at build time, ``carried`` imports them
+at run time.
+"""

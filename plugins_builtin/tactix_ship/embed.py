@@ -23,10 +23,11 @@ AUTO = "auto"
 
 
 def embed(plan: Plan, wanted: Iterable[str | Path], session: Any) -> Plan:
-    """The plan with the wheels of these packs in it, as far as running it needs them. Raises ConfigError.
+    """The plan with the wheels of these packs in it, as far as running it needs them. Raises
+    ConfigError.
 
-    ``wanted``: files of wheels, names of installed distributions, or AUTO. Each is imported once from the plan, here
-    and in the lean runtime, so that what it lacks is known now.
+    ``wanted``: files of wheels, names of installed distributions, or AUTO. Each is imported once
+    from the plan, here and in the lean runtime, so that what it lacks is known now.
     """
     needed: dict[str, list[Requirement]] = {}
     for r in plan.requirements:
@@ -35,7 +36,12 @@ def embed(plan: Plan, wanted: Iterable[str | Path], session: Any) -> Plan:
     names = dict.fromkeys(name for w in wanted for name in (sorted(needed) if w == AUTO else [w]))
     if "" in names:
         why = "it was given in process, so no distribution has it"
-        raise ConfigError("a plugin cannot be embedded", who=needed[""][0].key, why=why, do="Install it as a package")
+        raise ConfigError(
+            "a plugin cannot be embedded",
+            who=needed[""][0].key,
+            why=why,
+            do="Install it as a package",
+        )
     packs = [p for p in map(pack_of, names) if _is_needed(p, needed, session)]
     for p in packs:
         _check(p, needed[normal(p.dist)], packs)
@@ -59,11 +65,16 @@ def _check(p: Pack, needed: list[Requirement], packs: list[Pack]) -> None:
     p.check(other.dist for other in others)
     for other in others:
         if both := sorted(p.files.keys() & other.files.keys()):
-            raise ConfigError(f"{p.title} and {other.title} cannot be embedded together", why=f"both have {both[0]}")
+            raise ConfigError(
+                f"{p.title} and {other.title} cannot be embedded together",
+                why=f"both have {both[0]}",
+            )
 
 
 def wheel_of(pack: Pack) -> bytes:
-    """A wheel of a pack's code and its plugins of the runtime group; the same bytes for the same content."""
+    """A wheel of a pack's code and its plugins of the runtime group; the same bytes for the same
+    content.
+    """
     info = f"{normal(pack.dist).replace('-', '_')}-{pack.version}.dist-info"
     rows = "".join(f"{namespace} = {target}\n" for namespace, target in pack.entry_points)
     texts = {
@@ -71,7 +82,10 @@ def wheel_of(pack: Pack) -> bytes:
         "WHEEL": WHEEL.format(version=tactix.__version__),
         "entry_points.txt": f"[{GROUP}]\n{rows}",
     }
-    files = {**dict(sorted(pack.files.items())), **{f"{info}/{n}": text.encode() for n, text in texts.items()}}
+    files = {
+        **dict(sorted(pack.files.items())),
+        **{f"{info}/{n}": text.encode() for n, text in texts.items()},
+    }
     return archive({**files, f"{info}/RECORD": record(files, f"{info}/RECORD").encode()})
 
 
@@ -79,7 +93,9 @@ def with_wheels(plan: Plan, wheels: Mapping[str, bytes]) -> Plan:
     """The plan that holds them. ``wheels``: by normal name of the distribution."""
     digests = {dist: sha256(wheel).hexdigest() for dist, wheel in wheels.items()}
     requirements = tuple(
-        replace(r, digest=digests[normal(r.dist)], embedded=True, host_code=True) if normal(r.dist) in digests else r
+        replace(r, digest=digests[normal(r.dist)], embedded=True, host_code=True)
+        if normal(r.dist) in digests
+        else r
         for r in plan.requirements
     )
     blobs = {**plan.blobs, **{digests[dist]: wheel for dist, wheel in wheels.items()}}
@@ -87,7 +103,9 @@ def with_wheels(plan: Plan, wheels: Mapping[str, bytes]) -> Plan:
 
 
 def _try(plan: Plan, session: Any) -> None:
-    """Raises ConfigError for what the packs in the plan do not give; warns where the lean runtime lacks something."""
+    """Raises ConfigError for what the packs in the plan do not give; warns where the lean runtime
+    lacks something.
+    """
     try:
         _look(plan, carried(plan, session))
     except TactixError as e:
@@ -95,14 +113,18 @@ def _try(plan: Plan, session: Any) -> None:
     try:
         _look(plan, _in_lean(plan))
     except TactixError as e:
-        session.logger.warning(f"the lean runtime cannot run the packs in the plan, tactix can: {e}")
+        session.logger.warning(
+            f"the lean runtime cannot run the packs in the plan, tactix can: {e}"
+        )
 
 
 def _look(plan: Plan, session: Any) -> None:
     for r in plan.requirements:
         if r.embedded and r.key not in session.launchers and r.key not in session.layers:
             why = f"its plugins of the group tactix.runtime.v1 give no {r.key}"
-            raise ConfigError("it is not what the plan was built with", who=f"{r.dist} {r.version}", why=why)
+            raise ConfigError(
+                "it is not what the plan was built with", who=f"{r.dist} {r.version}", why=why
+            )
 
 
 def _in_lean(plan: Plan) -> Any:

@@ -1,4 +1,6 @@
-"""The flavour that runs plans on the lean runtime of this version, apart from everything else in the process."""
+"""The flavour that runs plans on the lean runtime of this version, apart from everything else in
+the process.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class LeanFlavour(Flavour[Plan]):
         data, found = envelope_of(source)
         return hand_over(runtime, unpack(wheel()), data, found, verify)
 
-    def load(self, plan: Plan, session: SessionView, device: Device, options: Options) -> EngineView:
+    def load(
+        self, plan: Plan, session: SessionView, device: Device, options: Options
+    ) -> EngineView:
         """Raises InvalidArgument: a guest knows no objects of ours."""
         from tactix_runtime.dispatch import no_bytes
 

@@ -1,4 +1,6 @@
-"""The lean runtime, and packs inside of plans. Imports stay inside the hooks, so that finding plugins is quick."""
+"""The lean runtime, and packs inside of plans. Imports stay inside the hooks, so that finding
+plugins is quick.
+"""
 
 from __future__ import annotations
 

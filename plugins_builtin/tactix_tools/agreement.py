@@ -10,8 +10,9 @@ from typing import Any
 class Agreement:
     """One output against one peer.
 
-    ``max_abs``: the largest difference. ``max_rel``: that, relative to the peer's largest magnitude. ``cosine``: of the
-    angle between the flattened arrays. ``outside``: elements beyond the tolerance. ``note``: what else is wrong.
+    ``max_abs``: the largest difference. ``max_rel``: that, relative to the peer's largest
+    magnitude. ``cosine``: of the angle between the flattened arrays. ``outside``: elements beyond
+    the tolerance. ``note``: what else is wrong.
     """
 
     output: str
@@ -30,10 +31,14 @@ class Agreement:
         return {**asdict(self), "passed": self.passed}
 
 
-def agree(output: str, peer: str, got: Any, want: Any, rtol: float, atol: float | None) -> Agreement:
-    """Compare: an element passes if ``|got - want| <= atol + rtol * |want|``; integers and booleans must be equal.
+def agree(
+    output: str, peer: str, got: Any, want: Any, rtol: float, atol: float | None
+) -> Agreement:
+    """Compare: an element passes if ``|got - want| <= atol + rtol * |want|``; integers and booleans
+    must be equal.
 
-    ``atol`` None means ``rtol`` times the largest magnitude in ``want``. NaN equals NaN, infinities their like.
+    ``atol`` None means ``rtol`` times the largest magnitude in ``want``. NaN equals NaN, infinities
+    their like.
     """
     import numpy as np
 
@@ -54,10 +59,19 @@ def agree(output: str, peer: str, got: Any, want: Any, rtol: float, atol: float 
     scale = float(np.abs(b[finite]).max(initial=0.0))
     with np.errstate(invalid="ignore"):
         gap = np.where(same, 0.0, np.where(finite, np.abs(a - b), np.inf))
-    slack = np.zeros_like(gap) if exact else (rtol * scale if atol is None else atol) + rtol * np.abs(b)
+    slack = (
+        np.zeros_like(gap) if exact else (rtol * scale if atol is None else atol) + rtol * np.abs(b)
+    )
     outside = int((~same & ~(finite & (gap <= slack))).sum())
     worst = float(gap.max(initial=0.0))
-    return Agreement(output, peer, worst, worst / scale if scale else worst, _cosine(a[finite], b[finite]), outside)
+    return Agreement(
+        output,
+        peer,
+        worst,
+        worst / scale if scale else worst,
+        _cosine(a[finite], b[finite]),
+        outside,
+    )
 
 
 def _table(value: Any) -> tuple[Any, list[Any]]:

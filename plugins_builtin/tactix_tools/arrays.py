@@ -30,11 +30,15 @@ def load(path: str) -> Arrays:
         with np.load(path, allow_pickle=False) as found:
             return {name: found[name] for name in found.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as e:
-        raise InvalidArgument("cannot read arrays", who=path, why=str(e), do="Write it with numpy.savez") from None
+        raise InvalidArgument(
+            "cannot read arrays", who=path, why=str(e), do="Write it with numpy.savez"
+        ) from None
 
 
 def save(path: str, arrays: Mapping[str, Any]) -> None:
-    """Write arrays by name to an ``.npz`` file of exactly that name; one that is stopped leaves nothing behind."""
+    """Write arrays by name to an ``.npz`` file of exactly that name; one that is stopped leaves
+    nothing behind.
+    """
     import numpy as np
 
     with replacing(path) as f:
@@ -53,7 +57,13 @@ def feed(plan: Plan, options: Mapping[str, Any]) -> Arrays:
 def _in_our_words(plan: Any) -> Plan:
     """Inputs and profiles of a plan that a lean runtime has loaded, whose classes are its own."""
     inputs = [
-        TensorIO(io.name, io.buffer, DType(io.dtype.value), tuple(map(_our_dim, io.shape)), _our_element(io.element))
+        TensorIO(
+            io.name,
+            io.buffer,
+            DType(io.dtype.value),
+            tuple(map(_our_dim, io.shape)),
+            _our_element(io.element),
+        )
         for io in plan.inputs
     ]
     return Plan(plan.name, tuple(inputs), (), plan.profiles, (), ())
@@ -71,7 +81,9 @@ def _our_element(e: Any) -> Element | None:
 
 
 def check(inputs: Sequence[TensorIO], options: Mapping[str, Any]) -> None:
-    """Whether ``feed`` will understand the options, before anything is built. Raises InvalidArgument, ShapeError."""
+    """Whether ``feed`` will understand the options, before anything is built. Raises
+    InvalidArgument, ShapeError.
+    """
     if options["inputs"]:
         in_order(inputs, (load(options["inputs"]),), {})
     else:
@@ -79,13 +91,17 @@ def check(inputs: Sequence[TensorIO], options: Mapping[str, Any]) -> None:
 
 
 def sizes(plan: Plan, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """Values of the plan's symbols: from the given input shapes, else what the first profile is tuned for.
+    """Values of the plan's symbols: from the given input shapes, else what the first profile is
+    tuned for.
 
     Raises InvalidArgument for unknown names, ShapeError for shapes that do not fit.
     """
     given = _given(plan.inputs, shapes)
     tuned = plan.profiles[0].dims if plan.profiles else {}
-    return {symbol: given.get(symbol, tuned[symbol][1] if symbol in tuned else 1) for symbol in sorted(plan.symbols)}
+    return {
+        symbol: given.get(symbol, tuned[symbol][1] if symbol in tuned else 1)
+        for symbol in sorted(plan.symbols)
+    }
 
 
 def _given(inputs: Sequence[TensorIO], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
@@ -108,7 +124,9 @@ def _bind(io: TensorIO, shape: tuple[int, ...], out: dict[str, int]) -> None:
 
 
 def random(plan: Plan, symbols: Mapping[str, int], seed: int = 0, below: int = 2) -> Arrays:
-    """Normal floats; integers in [0, below), by default 0 and 1, which indices, masks and token types all allow."""
+    """Normal floats; integers in [0, below), by default 0 and 1, which indices, masks and token
+    types all allow.
+    """
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -119,12 +137,18 @@ def random(plan: Plan, symbols: Mapping[str, int], seed: int = 0, below: int = 2
             check_array_fits(shape, np.dtype(io.dtype.numpy))
             out[io.name] = _random(io.dtype, shape, io.element, rng, below)
         except (ValueError, OverflowError, MemoryError) as e:
-            raise AllocationError(f"no random input {io.name!r} of shape {show(shape)}", why=str(e)) from None
+            raise AllocationError(
+                f"no random input {io.name!r} of shape {show(shape)}", why=str(e)
+            ) from None
     return out
 
 
-def _random(dtype: DType, shape: tuple[int, ...], element: Element | None, rng: Any, below: int) -> Any:
-    """Text is digits; a sequence has two elements, and an optional one; what has no shape is of shape ()."""
+def _random(
+    dtype: DType, shape: tuple[int, ...], element: Element | None, rng: Any, below: int
+) -> Any:
+    """Text is digits; a sequence has two elements, and an optional one; what has no shape is of
+    shape ().
+    """
     import numpy as np
 
     if element is not None:
@@ -144,10 +168,20 @@ def describe(arrays: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for name, x in arrays.items():
         if x is None or isinstance(x, list):
-            rows.append({"name": name, "dtype": "nothing" if x is None else f"{len(x)} elements", "shape": []})
+            rows.append(
+                {
+                    "name": name,
+                    "dtype": "nothing" if x is None else f"{len(x)} elements",
+                    "shape": [],
+                }
+            )
             continue
         numeric = x.size and x.dtype.kind not in "OSU"
         wide = np.asarray(x, np.float64) if numeric else None
-        facts = {} if wide is None else {"min": float(wide.min()), "max": float(wide.max()), "mean": float(wide.mean())}
+        facts = (
+            {}
+            if wide is None
+            else {"min": float(wide.min()), "max": float(wide.max()), "mean": float(wide.mean())}
+        )
         rows.append({"name": name, "dtype": str(x.dtype), "shape": list(x.shape), **facts})
     return rows

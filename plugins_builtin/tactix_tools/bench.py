@@ -17,28 +17,62 @@ PERCENTILES = (90, 99)
 
 @click.command("bench")
 @click.argument("file", type=options.FILE)
-@click.option("--warmup", type=options.DURATION, default="200ms", show_default=True, help="Time before measuring.")
-@click.option("--iterations", type=click.IntRange(0), default=0, help="Calls to measure, instead of --seconds.")
-@click.option("--seconds", type=options.DURATION, default="3s", show_default=True, help="Time to measure.")
-@click.option("--streams", type=click.IntRange(1), default=1, show_default=True, help="Contexts, each on its thread.")
-@click.option("--compare-ort", is_flag=True, help="Measure ONNX Runtime the same way, after tactix.")
-@click.option("--model", type=options.FILE, help="The ONNX file for --compare-ort, where FILE is a plan.")
+@click.option(
+    "--warmup",
+    type=options.DURATION,
+    default="200ms",
+    show_default=True,
+    help="Time before measuring.",
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(0),
+    default=0,
+    help="Calls to measure, instead of --seconds.",
+)
+@click.option(
+    "--seconds", type=options.DURATION, default="3s", show_default=True, help="Time to measure."
+)
+@click.option(
+    "--streams",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Contexts, each on its thread.",
+)
+@click.option(
+    "--compare-ort", is_flag=True, help="Measure ONNX Runtime the same way, after tactix."
+)
+@click.option(
+    "--model", type=options.FILE, help="The ONNX file for --compare-ort, where FILE is a plan."
+)
 @options.input_options
 @options.engine_options
 @options.build_options
 @options.json_option
 @click.pass_obj
 def command(
-    session: Session, /, file: str, warmup: float, iterations: int, seconds: float, streams: int, compare_ort: bool,
-    model: str | None, as_json: bool, **given: Any,
-) -> None:  # fmt: skip
+    session: Session,
+    /,
+    file: str,
+    warmup: float,
+    iterations: int,
+    seconds: float,
+    streams: int,
+    compare_ort: bool,
+    model: str | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """Measure FILE: a plan, or a model that is built first, for the given shapes.
 
-    A call takes arrays and gives arrays: copies of inputs and outputs count. --threads says how many threads one call
-    may use; all streams are at work at the same time.
+    A call takes arrays and gives arrays: copies of inputs and outputs count. --threads says how
+    many threads one call may use; all streams are at work at the same time.
     """
     onnx_file = _model_of(file, model) if compare_ort else ""
-    engine = source.open_engine(file, session, given, options.merged(given["shapes"]), quiet=as_json)
+    engine = source.open_engine(
+        file, session, given, options.merged(given["shapes"]), quiet=as_json
+    )
     feed = arrays.feed(engine.plan, given)
     schedule = Schedule(warmup, iterations, seconds)
     rows = {"tactix": measure([source.caller(engine, feed) for _ in range(streams)], schedule)}
@@ -73,7 +107,12 @@ def _peer_call(peer: Any, feed: dict[str, Any]) -> Callable[[], object]:
 def statistics(latency: Latency) -> dict[str, float]:
     """Seconds: median, mean, fastest, percentiles; calls per second over all streams."""
     samples = latency.samples
-    out = {"calls": len(samples), "median": latency.median, "mean": sum(samples) / len(samples), "min": samples[0]}
+    out = {
+        "calls": len(samples),
+        "median": latency.median,
+        "mean": sum(samples) / len(samples),
+        "min": samples[0],
+    }
     out |= {f"p{p}": latency.percentile(p) for p in PERCENTILES}
     return {**out, "calls_per_second": latency.calls_per_second}
 
@@ -81,7 +120,10 @@ def statistics(latency: Latency) -> dict[str, float]:
 def _print(facts: dict[str, Any]) -> None:
     console = show.console()
     shapes = ", ".join(f"{name} {tuple(s)}" for name, s in facts["shapes"].items())
-    show.line(console, f"{facts['file']}: {shapes}; {facts['threads']} threads, {facts['streams']} streams")
+    show.line(
+        console,
+        f"{facts['file']}: {shapes}; {facts['threads']} threads, {facts['streams']} streams",
+    )
     timed = ["median", "mean", "min", *(f"p{p}" for p in PERCENTILES)]
     columns = ["", *timed, "calls/s", "calls"]
     cells = [

@@ -18,7 +18,12 @@ from tactix_tools.cli import INTERRUPTED, OK
 
 @click.command("build")
 @click.argument("model", type=options.FILE)
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="The plan file; default: MODEL's, with .plan.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="The plan file; default: MODEL's, with .plan.",
+)
 @click.option("--quiet", is_flag=True, help="No progress.")
 @click.option("--no-sign", is_flag=True, help="Do not sign the plan with the local key.")
 @options.shapes_option
@@ -26,14 +31,21 @@ from tactix_tools.cli import INTERRUPTED, OK
 @options.json_option
 @click.pass_obj
 def command(
-    session: Session, /, model: str, output: str | None, quiet: bool, no_sign: bool, shapes: Any, as_json: bool,
+    session: Session,
+    /,
+    model: str,
+    output: str | None,
+    quiet: bool,
+    no_sign: bool,
+    shapes: Any,
+    as_json: bool,
     **build: Any,
-) -> int:  # fmt: skip
+) -> int:
     """Build a plan of MODEL: import, fuse, measure tactics, write.
 
-    Without shapes the plan takes any size along symbolic dimensions and is tuned for a batch of 1. --shapes fixes the
-    sizes; --min-shapes, --opt-shapes and --max-shapes give a range. Ctrl-C ends the measuring: the plan is written with
-    what is known by then, and the exit code is 130.
+    Without shapes the plan takes any size along symbolic dimensions and is tuned for a batch of 1.
+    --shapes fixes the sizes; --min-shapes, --opt-shapes and --max-shapes give a range. Ctrl-C ends
+    the measuring: the plan is written with what is known by then, and the exit code is 130.
     """
     path = Path(output or Path(model).with_suffix(".plan"))
     if path.resolve() == Path(model).resolve():
@@ -55,7 +67,9 @@ def command(
 
 
 def summary(plan: Plan, path: Path, seconds: float) -> dict[str, Any]:
-    """What was built: file, size, seconds, steps per tactic, rules that fired, what fell short of the fast path."""
+    """What was built: file, size, seconds, steps per tactic, rules that fired, what fell short of
+    the fast path.
+    """
     tactics = Counter(str(s.info["tactic"]) for s in plan.steps)
     return {
         "plan": str(path),
@@ -74,4 +88,6 @@ def _print(facts: dict[str, Any]) -> None:
     head = f"{facts['plan']}: {facts['steps']} layers, {show.size(facts['bytes'])}, {facts['seconds']:.1f} s"
     console.print(head, soft_wrap=True)
     show.line(console, f"tactics: {tactics or 'none'}")
-    console.print(f"fused by {sum(facts['rules'].values())} rewrites of {len(facts['rules'])} rules")
+    console.print(
+        f"fused by {sum(facts['rules'].values())} rewrites of {len(facts['rules'])} rules"
+    )

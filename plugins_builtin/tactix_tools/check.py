@@ -35,11 +35,13 @@ class Heard(Logger):
 @options.json_option
 @click.pass_obj
 def command(session: Session, /, plan: str, untrusted: str | None, as_json: bool) -> int:
-    """Say whether PLAN can run here, without running any of it: every reason against it, and what to be warned of.
+    """Say whether PLAN can run here, without running any of it: every reason against it, and what
+    to be warned of.
 
-    Looked at are its format and version, whether it is trusted, the device and its features, and the plugins that it
-    needs. Exit code 5 if it cannot run, or would be refused. One of another version that holds its lean runtime runs on
-    that; here it is asked whether it is trusted, and nothing else.
+    Looked at are its format and version, whether it is trusted, the device and its features, and
+    the plugins that it needs. Exit code 5 if it cannot run, or would be refused. One of another
+    version that holds its lean runtime runs on that; here it is asked whether it is trusted, and
+    nothing else.
     """
     facts = report(plan, session, untrusted)
     if as_json:
@@ -50,8 +52,9 @@ def command(session: Session, /, plan: str, untrusted: str | None, as_json: bool
 
 
 def report(file: str, session: Session, untrusted: str | None = None) -> dict[str, Any]:
-    """JSON: format, version, whether it holds a lean runtime and runs on that, what of its code would run, reasons
-    against running it, warnings. ``untrusted``: as ``Runtime`` takes it. Raises OSError.
+    """JSON: format, version, whether it holds a lean runtime and runs on that, what of its code
+    would run, reasons against running it, warnings. ``untrusted``: as ``Runtime`` takes it. Raises
+    OSError.
     """
     found, heard, trust, foreign = None, Heard(), None, False
     runtime = Runtime(heard, session, on_untrusted=untrusted or "")

@@ -1,4 +1,6 @@
-"""The command line ``tactix TOOL ...``: finds the tools, which are plugins, prints errors, gives exit codes."""
+"""The command line ``tactix TOOL ...``: finds the tools, which are plugins, prints errors, gives
+exit codes.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,23 @@ if TYPE_CHECKING:
 
     from tactix.plugins.session import Session
 
-OK, OTHER, USAGE, MODEL, BUILD, PLAN, MISMATCH, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 5, 6, 130, 143
+OK, OTHER, USAGE, MODEL, BUILD, PLAN, MISMATCH, INTERRUPTED, TERMINATED = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    130,
+    143,
+)
 
 
 class Terminated(BaseException):
-    """SIGTERM. No SystemExit: what guards the building process against packs takes that for the pack's own."""
+    """SIGTERM. No SystemExit: what guards the building process against packs takes that for the
+    pack's own.
+    """
 
 
 EXIT_CODES: tuple[tuple[int, str, tuple[type[BaseException], ...]], ...] = (
@@ -42,8 +56,16 @@ EXIT_CODES: tuple[tuple[int, str, tuple[type[BaseException], ...]], ...] = (
         "no plan can be built",
         (errors.NoTacticError, errors.CompilerError, errors.TimingCacheError, errors.LockError),
     ),
-    (MISMATCH, "results differ, or running failed", (errors.AccuracyError, errors.ExecutionError, MemoryError)),
-    (USAGE, "wrong arguments, shapes or settings", (errors.InvalidArgument, errors.ConfigError, MissingKey)),
+    (
+        MISMATCH,
+        "results differ, or running failed",
+        (errors.AccuracyError, errors.ExecutionError, MemoryError),
+    ),
+    (
+        USAGE,
+        "wrong arguments, shapes or settings",
+        (errors.InvalidArgument, errors.ConfigError, MissingKey),
+    ),
     (TERMINATED, "stopped by SIGTERM", (Terminated,)),
     (OTHER, "any other error", (Exception,)),
 )
@@ -67,9 +89,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _heeding_sigterm() -> Iterator[None]:
-    """SIGTERM raises Terminated meanwhile, so that processes are ended and folders removed on the way, as by Ctrl-C."""
+    """SIGTERM raises Terminated meanwhile, so that processes are ended and folders removed on the
+    way, as by Ctrl-C.
+    """
     in_main = threading.current_thread() is threading.main_thread()
-    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # an application's own stays
+    if (
+        not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    ):  # an application's own stays
         yield
         return
     signal.signal(signal.SIGTERM, _terminate)
@@ -103,7 +129,9 @@ def _run(argv: Sequence[str] | None) -> int:
         return OTHER
     except (Exception, KeyboardInterrupt) as e:
         stop = isinstance(e, click.Abort)
-        return _report(KeyboardInterrupt() if stop else e, as_json="--json" in args, debug=debug and not stop)
+        return _report(
+            KeyboardInterrupt() if stop else e, as_json="--json" in args, debug=debug and not stop
+        )
 
 
 def _group() -> click.Group:
@@ -122,9 +150,13 @@ def _group() -> click.Group:
             known = session().tools
             ctx.obj = session()
             if name not in known and (meant := [k for k in known if k.endswith(f".{name}")]):
-                ctx.fail(f"No such command {name!r}. A pack's tool has its name in front: {' or '.join(meant)}")
+                ctx.fail(
+                    f"No such command {name!r}. A pack's tool has its name in front: {' or '.join(meant)}"
+                )
             if all("." in k for k in known):  # none of tactix's own
-                ctx.fail(f"No such command {name!r}: {'. '.join(session().why_missing('tactix', 'tactix_tools'))}")
+                ctx.fail(
+                    f"No such command {name!r}: {'. '.join(session().why_missing('tactix', 'tactix_tools'))}"
+                )
             return known[name].command() if name in known else None
 
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -133,11 +165,17 @@ def _group() -> click.Group:
 
         def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
             with formatter.section("Exit codes"):
-                formatter.write_dl([(str(code), meaning) for code, meaning in sorted(r[:2] for r in EXIT_CODES)])
+                formatter.write_dl(
+                    [(str(code), meaning) for code, meaning in sorted(r[:2] for r in EXIT_CODES)]
+                )
 
     about = "Build, run and inspect plans of trained models. `tactix TOOL --help` tells more."
     made = Tools("tactix", help=about, context_settings={"help_option_names": ["-h", "--help"]})
-    made.params.append(click.Option(["--debug"], is_flag=True, expose_value=False, help="Show tracebacks of errors."))
+    made.params.append(
+        click.Option(
+            ["--debug"], is_flag=True, expose_value=False, help="Show tracebacks of errors."
+        )
+    )
     return click.version_option(tactix.__version__, message="tactix %(version)s")(made)
 
 
@@ -180,5 +218,7 @@ def _text(error: BaseException) -> str:
 
 def _fields(error: BaseException) -> dict[str, str]:
     """The parts of an error as JSON."""
-    parts = {k: str(getattr(error, k)) for k in ("what", "who", "why", "do") if getattr(error, k, "")}
+    parts = {
+        k: str(getattr(error, k)) for k in ("what", "who", "why", "do") if getattr(error, k, "")
+    }
     return {"type": type(error).__name__, **(parts or {"what": str(error)})}

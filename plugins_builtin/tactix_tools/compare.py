@@ -42,23 +42,40 @@ QUANTIZED_RTOL = 6e-2
 @click.argument("other", type=options.FILE, required=False)
 @click.option("--against", type=click.Choice([*sorted(peers.RUNNERS), OWN_REFERENCE]), multiple=True,
               help="What runs the other model; may be repeated.")  # fmt: skip
-@click.option("--rtol", type=float, help="Tolerance relative to each element; default: by the plans' precision.")
-@click.option("--atol", type=float, help="Absolute tolerance; default: rtol times the output's largest magnitude.")
+@click.option(
+    "--rtol",
+    type=float,
+    help="Tolerance relative to each element; default: by the plans' precision.",
+)
+@click.option(
+    "--atol",
+    type=float,
+    help="Absolute tolerance; default: rtol times the output's largest magnitude.",
+)
 @options.input_options
 @options.engine_options
 @options.build_options
 @options.json_option
 @click.pass_obj
 def command(
-    session: Session, /, file: str, other: str | None, against: tuple[str, ...], rtol: float | None, atol: float | None,
-    as_json: bool, **given: Any,
-) -> int:  # fmt: skip
-    """Compare the outputs of FILE, a plan or a model that is built first, with those of OTHER, one by one.
+    session: Session,
+    /,
+    file: str,
+    other: str | None,
+    against: tuple[str, ...],
+    rtol: float | None,
+    atol: float | None,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Compare the outputs of FILE, a plan or a model that is built first, with those of OTHER, one
+    by one.
 
-    OTHER is a model, which ONNX Runtime runs (or the onnx package's reference where that is not installed), or a plan;
-    by default it is FILE, if that is a model. Operators of packs, which neither knows, are tactix-reference's: the
-    references of the layers that the importer makes of the model. An element passes if
-    |got - want| <= atol + rtol * |want|; integers must be equal. Exit code 6 if one does not.
+    OTHER is a model, which ONNX Runtime runs (or the onnx package's reference where that is not
+    installed), or a plan; by default it is FILE, if that is a model. Operators of packs, which
+    neither knows, are tactix-reference's: the references of the layers that the importer makes of
+    the model. An element passes if |got - want| <= atol + rtol * |want|; integers must be equal.
+    Exit code 6 if one does not.
     """
     _check(file, other, against)
     engine = source.open_engine(file, session, given, quiet=as_json)
@@ -67,7 +84,9 @@ def command(
     if other and source.is_plan(other):
         second = source.open_engine(other, session, given, quiet=as_json)
         plans.append(second.plan)
-        ways: dict[str, Callable[[], Any]] = {other: lambda: second.create_execution_context().run(feed)}
+        ways: dict[str, Callable[[], Any]] = {
+            other: lambda: second.create_execution_context().run(feed)
+        }
     else:
         ways = dict(_peers(other or file, against, feed, session, given))
     rtol = max(tolerance(p, session) for p in plans) if rtol is None else rtol
@@ -75,7 +94,14 @@ def command(
     passed = all(r.passed for r in rows)
     if as_json:
         shown = {name: list(x.shape) for name, x in feed.items()}
-        show.print_json({"inputs": shown, "rtol": rtol, "outputs": [r.to_json() for r in rows], "passed": passed})
+        show.print_json(
+            {
+                "inputs": shown,
+                "rtol": rtol,
+                "outputs": [r.to_json() for r in rows],
+                "passed": passed,
+            }
+        )
     else:
         _print(show.console(), rows, rtol)
     return OK if passed else MISMATCH
@@ -87,7 +113,9 @@ def _check(file: str, other: str | None, against: Sequence[str]) -> None:
         do = "Give the model that it was built from, or another plan, as a second file"
         raise InvalidArgument("a plan alone has nothing to be compared with", who=file, do=do)
     if other is not None and source.is_plan(other) and against:
-        raise InvalidArgument(f"{against[0]} cannot run a plan", who=other, do="Leave --against out, or give a model")
+        raise InvalidArgument(
+            f"{against[0]} cannot run a plan", who=other, do="Leave --against out, or give a model"
+        )
 
 
 def tolerance(plan: Plan, session: Session) -> float:
@@ -100,8 +128,14 @@ def _tolerance(step: Step, plan: Plan, session: Session) -> float:
     if tactic and tactic.numerics == "tf32":
         return TF32_RTOL
     operands = (*step.inputs, *step.outputs)
-    weights = {o.spec.dtype for o in step.inputs if o.buffer >= 0 and plan.buffers[o.buffer].kind == "weight"}
-    if weights & {*SMALL} or any(o.spec.dtype.is_float and o.spec.dtype.bits <= 8 for o in operands):
+    weights = {
+        o.spec.dtype
+        for o in step.inputs
+        if o.buffer >= 0 and plan.buffers[o.buffer].kind == "weight"
+    }
+    if weights & {*SMALL} or any(
+        o.spec.dtype.is_float and o.spec.dtype.bits <= 8 for o in operands
+    ):
         return QUANTIZED_RTOL
     return max(ROUNDED_RTOL.get(o.spec.dtype, RTOL) for o in operands) if operands else RTOL
 
@@ -115,7 +149,9 @@ def _peers(
         with peers.answering(peer, model):
             if peer == OWN_REFERENCE:
                 shapes = {name: getattr(x, "shape", ()) for name, x in feed.items()}
-                network = Builder(session.logger, session).import_model(model, given["enable"], shapes)
+                network = Builder(session.logger, session).import_model(
+                    model, given["enable"], shapes
+                )
                 return evaluate(network, feed)
             return peers.RUNNERS[peer](model)(feed)
 
@@ -124,7 +160,9 @@ def _peers(
 
 
 def _usual_peer(model: str, session: Session) -> str:
-    """What runs a model where nobody says: tactix's own references where it has operators that no other knows."""
+    """What runs a model where nobody says: tactix's own references where it has operators that no
+    other knows.
+    """
     usual = "onnxruntime" if peers.has_onnxruntime() else "reference"
     if not (custom := peers.custom_operators(model)):
         return usual
@@ -133,17 +171,28 @@ def _usual_peer(model: str, session: Session) -> str:
     return OWN_REFERENCE
 
 
-def beside(name: str, got: dict[str, Any], want: dict[str, Any], rtol: float, atol: float | None) -> list[Agreement]:
+def beside(
+    name: str, got: dict[str, Any], want: dict[str, Any], rtol: float, atol: float | None
+) -> list[Agreement]:
     """One row per output of the other. Raises AccuracyError if the outputs have other names."""
     if set(want) != set(got):
-        raise AccuracyError("the outputs differ in name", why=f"{sorted(got)} instead of {sorted(want)}")
+        raise AccuracyError(
+            "the outputs differ in name", why=f"{sorted(got)} instead of {sorted(want)}"
+        )
     return [agree(output, name, got[output], want[output], rtol, atol) for output in want]
 
 
 def _print(console: Console, rows: list[Agreement], rtol: float) -> None:
     cells = [
-        [r.output, r.peer, f"{r.max_abs:.3g}", f"{r.max_rel:.3g}", f"{r.cosine:.6f}", r.outside,
-         r.note or ("pass" if r.passed else "FAIL")]
+        [
+            r.output,
+            r.peer,
+            f"{r.max_abs:.3g}",
+            f"{r.max_rel:.3g}",
+            f"{r.cosine:.6f}",
+            r.outside,
+            r.note or ("pass" if r.passed else "FAIL"),
+        ]
         for r in rows
-    ]  # fmt: skip
+    ]
     console.print(show.table(f"Tolerance {rtol:g}", COLUMNS, cells, right=COLUMNS[2:6]))

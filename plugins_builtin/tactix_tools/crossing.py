@@ -15,7 +15,8 @@ Rows = dict[int, dict[str, Any]]
 
 
 def copies(plan: Plan, symbols: dict[str, int]) -> Rows:
-    """By step: ``to_host`` before it and ``to_device`` behind it, each with names, bytes and estimated seconds.
+    """By step: ``to_host`` before it and ``to_device`` behind it, each with names, bytes and
+    estimated seconds.
 
     Bytes are None where they depend on data.
     """
@@ -28,7 +29,9 @@ def copies(plan: Plan, symbols: dict[str, int]) -> Rows:
 
 
 def _runs(plan: Plan) -> Iterator[tuple[int, int, list[Operand], list[Operand]]]:
-    """First and last step of each run of host steps, what it reads from the device and what it writes there."""
+    """First and last step of each run of host steps, what it reads from the device and what it
+    writes there.
+    """
     for kind, group in groupby(enumerate(plan.steps), key=lambda item: _kind(plan, *item)):
         steps = list(group)
         if kind == "host":
@@ -48,7 +51,9 @@ def _kind(plan: Plan, i: int, step: Step) -> str:
 def _produced(plan: Plan, step: Step) -> tuple[list[Operand], list[Operand]]:
     """Its values stay on the host unless a step on the device made or reads them."""
     ours = [s for i, s in enumerate(plan.steps) if i not in plan.produced]
-    made, read = ({o.buffer for s in ours for o in getattr(s, side)} for side in ("outputs", "inputs"))
+    made, read = (
+        {o.buffer for s in ours for o in getattr(s, side)} for side in ("outputs", "inputs")
+    )
     before = {o.buffer: o for o in step.inputs if o.buffer in made}
     behind = {o.buffer: o for o in step.outputs if o.buffer in read}
     return list(before.values()), list(behind.values())
@@ -61,4 +66,8 @@ def _copy(plan: Plan, operands: Iterable[Operand], symbols: dict[str, int]) -> d
     if not all(dims.symbols(n) <= symbols.keys() for n in sizes):
         return {"names": names, "bytes": None, "seconds": None}
     total = sum(dims.evaluate(n, symbols) for n in sizes)
-    return {"names": names, "bytes": total, "seconds": len(every) * CROSSING_SECONDS + total / CROSSING_BANDWIDTH}
+    return {
+        "names": names,
+        "bytes": total,
+        "seconds": len(every) * CROSSING_SECONDS + total / CROSSING_BANDWIDTH,
+    }

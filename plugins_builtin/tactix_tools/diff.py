@@ -18,13 +18,17 @@ NOTABLE = 0.05
 @click.command("diff")
 @click.argument("first", type=options.FILE)
 @click.argument("second", type=options.FILE)
-@click.option("--shapes", type=options.SHAPES, multiple=True, help="Input shapes that memory is computed for.")
+@click.option(
+    "--shapes", type=options.SHAPES, multiple=True, help="Input shapes that memory is computed for."
+)
 @options.json_option
 def command(first: str, second: str, shapes: Any, as_json: bool) -> int:
-    """Tell the plans FIRST and SECOND apart: choices, precision, steps, bytes, times, inputs and outputs, requirements.
+    """Tell the plans FIRST and SECOND apart: choices, precision, steps, bytes, times, inputs and
+    outputs, requirements.
 
-    Nothing of them is run; their content is checked against its sha256. Times are those that the builds measured. As
-    with diff, the exit code is 0 if they are the same, signatures aside, and 1 if they differ; 5 if one is damaged.
+    Nothing of them is run; their content is checked against its sha256. Times are those that the
+    builds measured. As with diff, the exit code is 0 if they are the same, signatures aside, and 1
+    if they differ; 5 if one is damaged.
     """
     try:
         facts = plan_diff.report(first, second, options.merged(shapes))
@@ -32,9 +36,13 @@ def command(first: str, second: str, shapes: Any, as_json: bool) -> int:
     except (LookupError, TypeError, AttributeError, ValueError) as e:
         if isinstance(e, InvalidArgument):  # of --shapes
             raise
-        raise PlanFormatError("their notes cannot be compared", who=f"{first}, {second}", why=repr(e)[:200]) from e
+        raise PlanFormatError(
+            "their notes cannot be compared", who=f"{first}, {second}", why=repr(e)[:200]
+        ) from e
     except ArithmeticError as e:
-        raise ShapeError("a size makes no sense at these shapes", why=str(e), do="Give others with --shapes") from e
+        raise ShapeError(
+            "a size makes no sense at these shapes", why=str(e), do="Give others with --shapes"
+        ) from e
     return OK if facts["same"] else OTHER
 
 
@@ -48,18 +56,35 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
     _times(console, facts["times"])
     for part in ("inputs", "outputs", "profiles", "requirements", "device", "meta"):
         if facts[part]:
-            rows = [[name, *("-" if x is None else x for x in pair)] for name, pair in facts[part].items()]
+            rows = [
+                [name, *("-" if x is None else x for x in pair)]
+                for name, pair in facts[part].items()
+            ]
             console.print(show.table(part.capitalize(), ["", "first", "second"], rows))
-    told = ("choices", "precision", "inputs", "outputs", "profiles", "requirements", "device", "meta")
+    told = (
+        "choices",
+        "precision",
+        "inputs",
+        "outputs",
+        "profiles",
+        "requirements",
+        "device",
+        "meta",
+    )
     if not any(facts[part] for part in told) and not any(facts["steps"]["only"]):
         show.line(console, "the choices are the same: times, weights or machine code differ")
 
 
 def _choices(console: Console, facts: dict[str, Any]) -> None:
-    rows = [[r["name"], *map(_choice, range(2), (r, r)), *_seconds(r["seconds"])] for r in facts["choices"]]
+    rows = [
+        [r["name"], *map(_choice, range(2), (r, r)), *_seconds(r["seconds"])]
+        for r in facts["choices"]
+    ]
     if rows:
         times = ["time of first", "time of second"]
-        console.print(show.table("Choices", ["layer", "first", "second", *times], rows, right=times))
+        console.print(
+            show.table("Choices", ["layer", "first", "second", *times], rows, right=times)
+        )
     if facts["precision"]:
         rows = [[r["name"], *r["precision"]] for r in facts["precision"]]
         console.print(show.table("Precision", ["layer", "first", "second"], rows))
@@ -76,8 +101,9 @@ def _seconds(pair: list[Any]) -> list[str]:
 def _steps(console: Console, steps: dict[str, Any]) -> None:
     rows = [
         [which, r["name"], r["tactic"], r["precision"], *_seconds([r["seconds"]])]
-        for which, own in zip(("first", "second"), steps["only"], strict=True) for r in own
-    ]  # fmt: skip
+        for which, own in zip(("first", "second"), steps["only"], strict=True)
+        for r in own
+    ]
     if rows:
         title = "Steps of one alone ({} and {} in all)".format(*steps["count"])
         columns = ["in", "layer", "tactic", "precision", "time"]
@@ -85,8 +111,10 @@ def _steps(console: Console, steps: dict[str, Any]) -> None:
 
 
 def _bytes(console: Console, sizes: dict[str, Any]) -> None:
-    rows = [[name, *("depends on data" if n is None else show.size(n) for n in pair), _change(pair)]
-            for name, pair in sizes.items()]  # fmt: skip
+    rows = [
+        [name, *("depends on data" if n is None else show.size(n) for n in pair), _change(pair)]
+        for name, pair in sizes.items()
+    ]
     console.print(show.table("Bytes", ["", "first", "second", ""], rows, right=["first", "second"]))
 
 
@@ -98,7 +126,11 @@ def _times(console: Console, times: dict[str, Any]) -> None:
     found = [r for r in known if abs(r["seconds"][1] - r["seconds"][0]) > least]
     rows = [["predicted", *_seconds(total), _change(total)]]
     rows += [[r["name"], *_seconds(r["seconds"]), _change(r["seconds"])] for r in found]
-    console.print(show.table("Times of the builds", ["", "first", "second", ""], rows, right=["first", "second"]))
+    console.print(
+        show.table(
+            "Times of the builds", ["", "first", "second", ""], rows, right=["first", "second"]
+        )
+    )
 
 
 def _change(pair: list[Any]) -> str:

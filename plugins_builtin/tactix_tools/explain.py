@@ -23,12 +23,15 @@ SHOWN = 8
 @click.option("--schema", is_flag=True, help="Print the JSON schema of what --json prints.")
 @options.json_option
 @click.pass_obj
-def command(session: Session, /, plan: str | None, node: str, whole: bool, schema: bool, as_json: bool) -> None:
+def command(
+    session: Session, /, plan: str | None, node: str, whole: bool, schema: bool, as_json: bool
+) -> None:
     """Tell why PLAN is as it is: what bid for each step, how fast each was, and why others did not.
 
-    With NODE, a step or a node of the model, also which rules made the step or nearly did, and what another choice
-    would cost. The plan's ledger is read; nothing is run. Tactics of packs that are installed now and not enabled are
-    named, too. `tactix inspect PLAN --source NODE` shows the text of a kernel that won.
+    With NODE, a step or a node of the model, also which rules made the step or nearly did, and what
+    another choice would cost. The plan's ledger is read; nothing is run. Tactics of packs that are
+    installed now and not enabled are named, too. `tactix inspect PLAN --source NODE` shows the text
+    of a kernel that won.
     """
     if schema:
         show.print_json(SCHEMA)
@@ -66,7 +69,15 @@ def _line(row: dict[str, Any]) -> list[object]:
     others = [c for c in row["candidates"] if "costs_more" in c]
     rival = min(others, key=lambda c: c["costs_more"], default=None)
     lost = sum(c["status"] == "rejected" for c in row["candidates"]) + len(row["rejections"])
-    return [row["name"], _title(won), _time(won), _title(rival), _more(rival), len(row["candidates"]), lost]
+    return [
+        row["name"],
+        _title(won),
+        _time(won),
+        _title(rival),
+        _more(rival),
+        len(row["candidates"]),
+        lost,
+    ]
 
 
 def _title(c: dict[str, Any] | None) -> str:
@@ -81,25 +92,45 @@ def _more(c: dict[str, Any] | None) -> str:
     if c is None:
         return "-"
     sign = "-" if c["costs_more"] < 0 else "+"
-    return f"{sign}{show.duration(abs(c['costs_more']))}{' (near tie)' if c.get('near_tie') else ''}"
+    return (
+        f"{sign}{show.duration(abs(c['costs_more']))}{' (near tie)' if c.get('near_tie') else ''}"
+    )
 
 
 def _node(console: Console, row: dict[str, Any], limit: int | None) -> None:
-    rows = [[_title(c), "won" if c["chosen"] else c["status"], _time(c), f"{c['spread']:.1%}" if "spread" in c else "-",
-             f"{c['error']:.2g}" if "error" in c else "-", _more(c if "costs_more" in c else None), c.get("reason", "")]
-            for c in row["candidates"][:limit]]  # fmt: skip
+    rows = [
+        [
+            _title(c),
+            "won" if c["chosen"] else c["status"],
+            _time(c),
+            f"{c['spread']:.1%}" if "spread" in c else "-",
+            f"{c['error']:.2g}" if "error" in c else "-",
+            _more(c if "costs_more" in c else None),
+            c.get("reason", ""),
+        ]
+        for c in row["candidates"][:limit]
+    ]
     columns = ["candidate", "state", "time", "spread", "error", "costs more", "why"]
     console.print(show.table(row["name"], columns, rows, right=columns[2:6]))
     show.line(console, f"{row['kind']}, of the model's {', '.join(row['origin'])}")
-    _list(console, "not asked, or not able", [f"{r['tactic']}: {r['reason']}" for r in row["rejections"]], limit)
+    _list(
+        console,
+        "not asked, or not able",
+        [f"{r['tactic']}: {r['reason']}" for r in row["rejections"]],
+        limit,
+    )
     fired = [
-        f"{f['rule']}: {', '.join(f['removed'])} became {', '.join(f['added']) or 'nothing'}" for f in row["fired"]
+        f"{f['rule']}: {', '.join(f['removed'])} became {', '.join(f['added']) or 'nothing'}"
+        for f in row["fired"]
     ]
     _list(console, "rules that made it", fired, limit)
     split = [f"{s['node']} into {', '.join(s['parts'])}: {s['reason']}" for s in row["split"]]
     _list(console, "groups that it was a part of and that no kernel could run", split, limit)
     _list(
-        console, "rules that nearly fired", [f"{m['rule']} at {m['node']}: {m['reason']}" for m in row["nearly"]], limit
+        console,
+        "rules that nearly fired",
+        [f"{m['rule']} at {m['node']}: {m['reason']}" for m in row["nearly"]],
+        limit,
     )
 
 

@@ -1,6 +1,8 @@
-"""Why a plan is as it is: what bid for each step, how fast each was, which rules made it, what others would cost.
+"""Why a plan is as it is: what bid for each step, how fast each was, which rules made it, what
+others would cost.
 
-Read from the ledger that a plan keeps; nothing of the plan is run. ``SCHEMA`` describes the result as JSON schema.
+Read from the ledger that a plan keeps; nothing of the plan is run. ``SCHEMA`` describes the result
+as JSON schema.
 """
 
 from __future__ import annotations
@@ -21,9 +23,16 @@ _TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
 _TEXTS = {"type": "array", "items": _TEXT}
 
 
-def _object(required: Mapping[str, Any], optional: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def _object(
+    required: Mapping[str, Any], optional: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     known = {**required, **(optional or {})}
-    return {"type": "object", "required": list(required), "properties": known, "additionalProperties": False}
+    return {
+        "type": "object",
+        "required": list(required),
+        "properties": known,
+        "additionalProperties": False,
+    }
 
 
 _CANDIDATE = _object(
@@ -60,33 +69,43 @@ SCHEMA: dict[str, Any] = {
         }),
     }),
 }  # fmt: skip
-"""Times are in seconds at the shapes tuned for. ``spread``: share of the time by which runs differ. ``error``: in
-budgets of the dtype. ``costs_more``: seconds that the node would take longer by that candidate, changes of format
-around it left out. ``near_tie``: as fast as the chosen one within the noise. ``precision``: nodes that a flag let be
-lowered, why others, which a rule might have lowered, stayed as they were, and the seconds that this was decided by:
-``measured`` or ``cached`` in turns, or ``apart``, each by itself."""
+"""Times are in seconds at the shapes tuned for. ``spread``: share of the time by which runs differ.
+``error``: in budgets of the dtype. ``costs_more``: seconds that the node would take longer by that
+candidate, changes of format around it left out. ``near_tie``: as fast as the chosen one within the
+noise. ``precision``: nodes that a flag let be lowered, why others, which a rule might have lowered,
+stayed as they were, and the seconds that this was decided by: ``measured`` or ``cached`` in turns,
+or ``apart``, each by itself.
+"""
 
 
 def explain(source: Any, node: str = "", session: Session | None = None) -> dict[str, Any]:
-    """The JSON document of SCHEMA for a plan, an engine, or a plan file. ``node``: a step, or a node of the model.
+    """The JSON document of SCHEMA for a plan, an engine, or a plan file. ``node``: a step, or a
+    node of the model.
 
-    ``session``: its tactics that wait to be enabled are among the rejections of the nodes that they are for.
-    Raises InvalidArgument for a node that is not there; PlanFormatError; OSError.
+    ``session``: its tactics that wait to be enabled are among the rejections of the nodes that they
+    are for. Raises InvalidArgument for a node that is not there; PlanFormatError; OSError.
     """
     plan = _plan(source)
     try:
-        rows = [_row(name, facts, plan.ledger["fusion"]) for name, facts in plan.ledger["nodes"].items()]
+        rows = [
+            _row(name, facts, plan.ledger["fusion"]) for name, facts in plan.ledger["nodes"].items()
+        ]
         if session is not None:
             for row in rows:
                 row["rejections"] += _inert(session, plan, row)
     except (LookupError, TypeError, AttributeError) as e:
-        raise PlanFormatError("the plan's ledger cannot be read", who=plan.name, why=repr(e)[:200]) from e
+        raise PlanFormatError(
+            "the plan's ledger cannot be read", who=plan.name, why=repr(e)[:200]
+        ) from e
     return {
-        "version": 1, "plan": plan.name, "predicted_seconds": plan.ledger.get("predicted_seconds", 0.0),
-        "nodes": wanted(rows, node) if node else rows, "rules": dict(plan.ledger.get("rules", {})),
+        "version": 1,
+        "plan": plan.name,
+        "predicted_seconds": plan.ledger.get("predicted_seconds", 0.0),
+        "nodes": wanted(rows, node) if node else rows,
+        "rules": dict(plan.ledger.get("rules", {})),
         "fell_short": dict(plan.ledger.get("fell_short", {})),
         "precision": {"lowered": [], "wide": {}, "times": {}} | plan.ledger.get("precision", {}),
-    }  # fmt: skip
+    }
 
 
 def _plan(source: Any) -> Plan:
@@ -102,11 +121,15 @@ def _row(name: str, facts: Mapping[str, Any], fusion: Mapping[str, Any]) -> dict
     fired, names = _made_of({name, *(s["node"] for s in split)}, fusion["fired"])
     nearly = [m for m in fusion["nearly"] if m["node"] in names]
     return {
-        "name": name, "kind": facts["kind"], "origin": list(facts["origin"]),
+        "name": name,
+        "kind": facts["kind"],
+        "origin": list(facts["origin"]),
         "candidates": [_candidate(c, best) for c in facts["candidates"]],
-        "rejections": list(facts["rejections"]), "fired": fired, "nearly": nearly,
+        "rejections": list(facts["rejections"]),
+        "fired": fired,
+        "nearly": nearly,
         "split": split,
-    }  # fmt: skip
+    }
 
 
 def _candidate(c: Mapping[str, Any], best: float | None) -> dict[str, Any]:
@@ -117,15 +140,23 @@ def _candidate(c: Mapping[str, Any], best: float | None) -> dict[str, Any]:
 
 
 def _inert(session: Session, plan: Plan, row: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Tactics that could bid for a node if their pack were enabled, and did not when the plan was built."""
+    """Tactics that could bid for a node if their pack were enabled, and did not when the plan was
+    built.
+    """
     device = session.devices.get(plan.device.get("key", ""))
     known = {c["tactic"] for c in (*row["candidates"], *row["rejections"])}
     return [
-        {"tactic": e.key, "reason": f"of {e.provider}, disabled until enabled: --enable {e.namespace}"}
+        {
+            "tactic": e.key,
+            "reason": f"of {e.provider}, disabled until enabled: --enable {e.namespace}",
+        }
         for e in session.tactics.entries()
-        if session.is_inert("tactics", e) and e.key not in known and device is not None
-        and e.object.device == device.kind and {row["kind"], "*"} & {*e.object.implements}
-    ]  # fmt: skip
+        if session.is_inert("tactics", e)
+        and e.key not in known
+        and device is not None
+        and e.object.device == device.kind
+        and {row["kind"], "*"} & {*e.object.implements}
+    ]
 
 
 def _parts_of(name: str, splits: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -149,7 +180,8 @@ def _made_of(names: set[str], firings: Iterable[Mapping[str, Any]]) -> tuple[lis
 
 
 def wanted(rows: Sequence[Row], node: str) -> list[Row]:
-    """Rows with ``name`` and ``origin`` that a node names: a step, or a node of the model; else by a part of a name.
+    """Rows with ``name`` and ``origin`` that a node names: a step, or a node of the model; else by
+    a part of a name.
 
     Raises InvalidArgument if there is none.
     """
@@ -159,6 +191,7 @@ def wanted(rows: Sequence[Row], node: str) -> list[Row]:
         known = dict.fromkeys(x for r in rows for x in (*r["origin"], r["name"]))
         some = near(node, known, most=3, least=0.3) or list(known)[:3]
         raise InvalidArgument(
-            f"no node {node!r} in the plan", do=f"There are {', '.join(some)}, and {len(known)} in all"
+            f"no node {node!r} in the plan",
+            do=f"There are {', '.join(some)}, and {len(known)} in all",
         )
     return found

@@ -25,24 +25,36 @@ NEWLINE = "\n"
 
 @click.command("inspect")
 @click.argument("file", type=options.FILE)
-@click.option("--shapes", type=options.SHAPES, multiple=True, help="Input shapes that memory is computed for.")
-@click.option("--source", "node", metavar="NODE", help="Of a plan: the C or CUDA that runs a step or a node.")
+@click.option(
+    "--shapes", type=options.SHAPES, multiple=True, help="Input shapes that memory is computed for."
+)
+@click.option(
+    "--source", "node", metavar="NODE", help="Of a plan: the C or CUDA that runs a step or a node."
+)
 @options.enable_option
 @options.json_option
 @click.pass_obj
 def command(
-    session: Session, /, file: str, shapes: Any, node: str | None, enable: tuple[str, ...], as_json: bool
+    session: Session,
+    /,
+    file: str,
+    shapes: Any,
+    node: str | None,
+    enable: tuple[str, ...],
+    as_json: bool,
 ) -> int:
     """Show FILE: a plan, or a model in ONNX or a format that a pack imports. Nothing of it is run.
 
-    Of a plan: inputs and outputs, layers with the tactic of each, rules that fired, memory. Of a model: inputs and
-    outputs, nodes per operator, and every node that cannot be imported with the reason. Exit code 1 if there is one.
+    Of a plan: inputs and outputs, layers with the tactic of each, rules that fired, memory. Of a
+    model: inputs and outputs, nodes per operator, and every node that cannot be imported with the
+    reason. Exit code 1 if there is one.
 
-    With --source the text that the plan's step NODE, or the steps of the model's NODE, were compiled from, below a
+    With --source the text that the plan's step NODE, or the steps of the model's NODE, were
+    compiled from, below a
     comment: what it computes, shapes, tactic and variant, why it was chosen, compiler and target.
 
-    With --enable as `tactix build` reads a model: by a pack's converters of operators that others have, and by its
-    importer of a format that tactix knows.
+    With --enable as `tactix build` reads a model: by a pack's converters of operators that others
+    have, and by its importer of a format that tactix knows.
     """
     for pack in enable:
         session.enable(pack)
@@ -63,7 +75,8 @@ def command(
 
 
 def show_plan(file: str, shapes: options.Shapes, console: Console | None) -> None:
-    """Print what is in a plan, as JSON without a console. Raises PlanFormatError, ShapeError, InvalidArgument.
+    """Print what is in a plan, as JSON without a console. Raises PlanFormatError, ShapeError,
+    InvalidArgument.
 
     Its notes for people may hold any JSON, which need not be what tactix writes there.
     """
@@ -77,9 +90,13 @@ def show_plan(file: str, shapes: options.Shapes, console: Console | None) -> Non
             print_plan(console, facts)
     except (LookupError, TypeError, AttributeError) as e:
         why = f"{type(e).__name__}: {e}"
-        raise PlanFormatError("its notes cannot be shown", who=file, why=why, do="Build the plan again") from e
+        raise PlanFormatError(
+            "its notes cannot be shown", who=file, why=why, do="Build the plan again"
+        ) from e
     except ArithmeticError as e:
-        raise ShapeError("a size makes no sense at these shapes", who=file, why=str(e), do="Give others") from e
+        raise ShapeError(
+            "a size makes no sense at these shapes", who=file, why=str(e), do="Give others"
+        ) from e
 
 
 def show_source(file: str, node: str, as_json: bool) -> None:
@@ -88,7 +105,9 @@ def show_source(file: str, node: str, as_json: bool) -> None:
     from tactix_tools.kernel_source import kernel_texts
 
     if not source.is_plan(file):
-        raise InvalidArgument("a model has no kernels", who=file, do="Build a plan of it first: tactix build")
+        raise InvalidArgument(
+            "a model has no kernels", who=file, do="Build a plan of it first: tactix build"
+        )
     found = kernel_texts(container.load(file), node)
     if as_json:
         show.print_json({"plan": file, "sources": [t.to_json() for t in found]})
@@ -100,27 +119,46 @@ def show_source(file: str, node: str, as_json: bool) -> None:
 def print_model(console: Console, facts: dict[str, Any]) -> None:
     opsets = ", ".join(f"{domain} {version}" for domain, version in facts["opsets"].items())
     kind = f"opset {opsets}" if opsets else f"imported from {facts['format']}"
-    show.line(console, f"{facts['file']}: {facts['nodes']} nodes, {facts['parameters']} parameters, {kind}")
+    show.line(
+        console,
+        f"{facts['file']}: {facts['nodes']} nodes, {facts['parameters']} parameters, {kind}",
+    )
     _print_io(console, facts)
-    rows = [[r["operator"], r["count"], "yes" if r["supported"] else "NO", _first(r)] for r in facts["operators"]]
-    console.print(show.table("Operators", ["operator", "nodes", "known", "where"], rows, right=["nodes"]))
+    rows = [
+        [r["operator"], r["count"], "yes" if r["supported"] else "NO", _first(r)]
+        for r in facts["operators"]
+    ]
+    console.print(
+        show.table("Operators", ["operator", "nodes", "known", "where"], rows, right=["nodes"])
+    )
     if facts["unsupported"]:
-        console.print(printable(f"no plugin knows {', '.join(facts['unsupported'])}"), style="bold red", markup=False)
+        console.print(
+            printable(f"no plugin knows {', '.join(facts['unsupported'])}"),
+            style="bold red",
+            markup=False,
+        )
     _print_refused(console, facts)
     for name, why in facts["unreadable"].items():
         console.print(printable(f"weight {name!r}: {why}"), style="bold red", markup=False)
 
 
 def _print_refused(console: Console, facts: dict[str, Any]) -> None:
-    rows = [[r["node"], r["operator"], r["opset"], _where(r), r["reason"]] for r in facts["refused"][:SHOWN]]
+    rows = [
+        [r["node"], r["operator"], r["opset"], _where(r), r["reason"]]
+        for r in facts["refused"][:SHOWN]
+    ]
     if not rows:
         return
     title = f"Cannot be imported: {facts['refused_count']} of {facts['nodes']} nodes"
-    console.print(show.table(title, ["node", "operator", "opset", "where", "reason"], rows, right=["opset"]))
+    console.print(
+        show.table(title, ["node", "operator", "opset", "where", "reason"], rows, right=["opset"])
+    )
     if facts["refused_count"] > SHOWN:
         console.print(f"and {facts['refused_count'] - SHOWN} more; --json lists them")
     if facts["not_reached"]:
-        console.print(f"{facts['not_reached']} nodes behind these could not be looked at: their inputs have no shape")
+        console.print(
+            f"{facts['not_reached']} nodes behind these could not be looked at: their inputs have no shape"
+        )
     for cure in dict.fromkeys(r["do"] for r in facts["refused"] if r["do"]):
         show.line(console, f"- {cure}")
     for pack, why in facts["packs_not_in_use"].items():
@@ -165,11 +203,20 @@ def _need(r: dict[str, Any]) -> str:
 
 
 def _rows(steps: list[dict[str, Any]], level: int = 0) -> Iterator[list[Any]]:
-    """A line per layer, and per copy around those on the host; those of a body stand below their layer, further in."""
+    """A line per layer, and per copy around those on the host; those of a body stand below their
+    layer, further in.
+    """
     for i, s in enumerate(steps):
         indent, copied = "  " * level, s.get("copies", {})
         yield from _copies(indent, "copy to the host", copied.get("to_host"))
-        yield [f"{indent}{i}", f"{indent}{s['name']}", s["tactic"], s["variant"], _time(s), s["status"]]
+        yield [
+            f"{indent}{i}",
+            f"{indent}{s['name']}",
+            s["tactic"],
+            s["variant"],
+            _time(s),
+            s["status"],
+        ]
         yield from _copies(indent, "copy to the device", copied.get("to_device"))
         for body in s.get("bodies", ()):
             yield from _rows(body, level + 1)
@@ -178,12 +225,22 @@ def _rows(steps: list[dict[str, Any]], level: int = 0) -> Iterator[list[Any]]:
 def _copies(indent: str, what: str, copied: dict[str, Any] | None) -> Iterator[list[Any]]:
     if copied:
         size = "depends on data" if copied["bytes"] is None else show.size(copied["bytes"])
-        yield ["", f"{indent}{what}: {', '.join(copied['names'])}", "", size, _time(copied), "estimated"]
+        yield [
+            "",
+            f"{indent}{what}: {', '.join(copied['names'])}",
+            "",
+            size,
+            _time(copied),
+            "estimated",
+        ]
 
 
 def _print_io(console: Console, facts: dict[str, Any]) -> None:
-    rows = [[way[:-1], x["name"], x["dtype"], f"({', '.join(map(str, x['shape']))})"]
-            for way in ("inputs", "outputs") for x in facts[way]]  # fmt: skip
+    rows = [
+        [way[:-1], x["name"], x["dtype"], f"({', '.join(map(str, x['shape']))})"]
+        for way in ("inputs", "outputs")
+        for x in facts[way]
+    ]
     console.print(show.table("", ["", "name", "dtype", "shape"], rows))
 
 
@@ -199,8 +256,13 @@ def _time(step: dict[str, Any]) -> str:
 def _print_memory(console: Console, m: dict[str, Any]) -> None:
     at = ", ".join(f"{s} {n}" for s, n in m["symbols"].items())
     if "arena" not in m:
-        console.print(f"memory: weights {show.size(m['weights'])}; that of activations depends on data")
+        console.print(
+            f"memory: weights {show.size(m['weights'])}; that of activations depends on data"
+        )
         return
     weights, arena, least = (show.size(m[k]) for k in ("weights", "arena", "lower_bound"))
     ratio = f"{m['ratio']:.3f} times the lower bound {least}"
-    show.line(console, f"memory{f' at {at}' if at else ''}: weights {weights}, activations {arena}, {ratio}")
+    show.line(
+        console,
+        f"memory{f' at {at}' if at else ''}: weights {weights}, activations {arena}, {ratio}",
+    )

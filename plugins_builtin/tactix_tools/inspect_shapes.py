@@ -1,4 +1,6 @@
-"""Types of a model's tensors as the onnx package infers them, in a process of its own: a damaged model may end that."""
+"""Types of a model's tensors as the onnx package infers them, in a process of its own: a damaged
+model may end that.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ sys.stdout.buffer.write(onnx.shape_inference.infer_shapes(model, data_prop=True)
 
 
 def inferred(path: str | Path) -> dict[str, onnx.TypeProto]:
-    """Types with shapes by the tensor's name; what onnx cannot tell is left out, all of it if inference fails."""
+    """Types with shapes by the tensor's name; what onnx cannot tell is left out, all of it if
+    inference fails.
+    """
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
@@ -37,18 +41,32 @@ def inferred(path: str | Path) -> dict[str, onnx.TypeProto]:
         return {}
     try:
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM], input=model.SerializeToString(), capture_output=True, timeout=PATIENCE
+            [sys.executable, "-c", PROGRAM],
+            input=model.SerializeToString(),
+            capture_output=True,
+            timeout=PATIENCE,
         )
         graph = onnx.load_model_from_string(done.stdout).graph
     except (OSError, subprocess.TimeoutExpired, DecodeError):
         return {}
-    return {v.name: v.type for v in (*graph.value_info, *graph.output) if v.type.tensor_type.HasField("shape")}
+    return {
+        v.name: v.type
+        for v in (*graph.value_info, *graph.output)
+        if v.type.tensor_type.HasField("shape")
+    }
 
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model; weights that are no shapes lose their content, where that is in the file."""
     for t in model.graph.initializer:
         if math.prod(t.dims) > SMALL:
-            for name in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
+            for name in (
+                "raw_data",
+                "float_data",
+                "int32_data",
+                "int64_data",
+                "double_data",
+                "uint64_data",
+            ):
                 t.ClearField(name)
     return model

@@ -1,8 +1,9 @@
 """The C or CUDA of a plan's steps, as ``tactix inspect --source`` shows it.
 
-A plan keeps the text that each kernel was compiled from, without the preludes that kernels share, and in its
-ledger what these were. The name of a kernel's entry has 16 digits of the digest of all of it: where the preludes
-are those of the tactix that is installed here, the digest is made again and compared.
+A plan keeps the text that each kernel was compiled from, without the preludes that kernels share,
+and in its ledger what these were. The name of a kernel's entry has 16 digits of the digest of all
+of it: where the preludes are those of the tactix that is installed here, the digest is made again
+and compared.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ FITS = "the text, its preludes and flags are what the entry's name was made of"
 
 @dataclass(frozen=True)
 class KernelText:
-    """One step's. ``computes``, ``inputs``, ``outputs``: lines. ``is_checked``: whether the digest of ``text`` with its
-    preludes and flags is that in the name of its ``entry``; None where that cannot be told: ``check`` says why.
+    """One step's. ``computes``, ``inputs``, ``outputs``: lines. ``is_checked``: whether the digest
+    of ``text`` with its preludes and flags is that in the name of its ``entry``; None where that
+    cannot be told: ``check`` says why.
     """
 
     step: str
@@ -75,8 +77,8 @@ class KernelText:
 def kernel_texts(plan: Plan, node: str) -> list[KernelText]:
     """Of the steps that ``node`` names: a step, or a node of the model.
 
-    Raises InvalidArgument for a node that is not there, or that no kernel with a text runs; PlanFormatError for a
-    ledger that cannot be read.
+    Raises InvalidArgument for a node that is not there, or that no kernel with a text runs;
+    PlanFormatError for a ledger that cannot be read.
     """
     found = list(_steps(plan, node))
     try:
@@ -85,14 +87,18 @@ def kernel_texts(plan: Plan, node: str) -> list[KernelText]:
         raise PlanFormatError("its notes cannot be read", who=plan.name, why=repr(e)[:200]) from e
     if not texts:
         raise InvalidArgument(
-            "no kernel with a text runs it", who=node, why="; ".join(_without(s) for _, s in found[:4]),
+            "no kernel with a text runs it",
+            who=node,
+            why="; ".join(_without(s) for _, s in found[:4]),
             do="`tactix explain` tells what else bid for it",
-        )  # fmt: skip
+        )
     return texts
 
 
 def _steps(plan: Plan, node: str) -> Iterator[tuple[Plan, Step]]:
-    """Steps with the plan that each lies in: those of that name, else those that the node of the model became."""
+    """Steps with the plan that each lies in: those of that name, else those that the node of the
+    model became.
+    """
     every = [(p, s) for p in plan.nested() for s in p.steps]
     if named := [(p, s) for p, s in every if s.name == node]:
         return iter(named)
@@ -123,31 +129,60 @@ def _kernel_text(plan: Plan, s: Step) -> KernelText:
     known = [_installed().get(p) for p in noted.get("preludes", ())]
     is_checked, check = _checked(code, noted, [text for _, text in filter(None, known)])
     return KernelText(
-        s.name, code.symbol, language, _computes(s), _operands("x", s.inputs), _operands("y", s.outputs),
-        str(s.info.get("tactic", "?")), str(s.info.get("variant", "?")), _chosen(plan, s),
-        str(noted.get("compiler", "not noted")), flags, [p[0] if p else "one that is not here" for p in known],
-        _target(plan), is_checked, check, code.source,
-    )  # fmt: skip
+        s.name,
+        code.symbol,
+        language,
+        _computes(s),
+        _operands("x", s.inputs),
+        _operands("y", s.outputs),
+        str(s.info.get("tactic", "?")),
+        str(s.info.get("variant", "?")),
+        _chosen(plan, s),
+        str(noted.get("compiler", "not noted")),
+        flags,
+        [p[0] if p else "one that is not here" for p in known],
+        _target(plan),
+        is_checked,
+        check,
+        code.source,
+    )
 
 
-def _checked(code: Binary, noted: Mapping[str, Any], preludes: Sequence[str]) -> tuple[bool | None, str]:
+def _checked(
+    code: Binary, noted: Mapping[str, Any], preludes: Sequence[str]
+) -> tuple[bool | None, str]:
     if not noted:
-        return None, "as the plan keeps it; what it was compiled with is not noted, so that it cannot be checked"
+        return (
+            None,
+            "as the plan keeps it; what it was compiled with is not noted, so that it cannot be checked",
+        )
     if len(preludes) < len(noted["preludes"]):
-        return None, "as the plan keeps it; its preludes are of another version or pack, so that it cannot be checked"
+        return (
+            None,
+            "as the plan keeps it; its preludes are of another version or pack, so that it cannot be checked",
+        )
     made = symbol(Source(noted["language"], code.source, tuple(preludes), tuple(noted["flags"])))
-    return (True, FITS) if made == code.symbol else (False, f"NOT what was compiled: that would be {made}")
+    return (
+        (True, FITS)
+        if made == code.symbol
+        else (False, f"NOT what was compiled: that would be {made}")
+    )
 
 
 @functools.cache
 def _installed() -> Mapping[str, tuple[str, str]]:
     """File name and text of each prelude that is here, by what plans call it."""
-    files = (f for package in PRELUDES for f in resources.files(package).iterdir() if f.name.endswith((".h", ".cuh")))
+    files = (
+        f
+        for package in PRELUDES
+        for f in resources.files(package).iterdir()
+        if f.name.endswith((".h", ".cuh"))
+    )
     texts = {f.name: f.read_text(encoding="utf-8") for f in files}
     return {prelude_name(text): (name, text) for name, text in texts.items()}
 
 
-# -- what stands in the header ---------------------------------------------------------------------------------------
+# -- what stands in the header -------------------------------------------------------------------
 
 
 def _computes(s: Step) -> list[str]:
@@ -196,7 +231,11 @@ def _chosen(plan: Plan, s: Step) -> str:
     (row,) = (r for r in explain(plan)["nodes"] if r["name"] == s.name)
     won: dict[str, Any] = next((c for c in row["candidates"] if c["chosen"]), {})
     rivals = [c for c in row["candidates"] if "costs_more" in c]
-    own = f"{show.duration(won['seconds'])} {won['status']}" if "seconds" in won else won.get("status", "?")
+    own = (
+        f"{show.duration(won['seconds'])} {won['status']}"
+        if "seconds" in won
+        else won.get("status", "?")
+    )
     if not rivals:
         return f"{own}; no other candidate was left"
     best = min(rivals, key=lambda c: c["costs_more"])

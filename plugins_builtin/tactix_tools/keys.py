@@ -20,8 +20,9 @@ from tactix_trust.key import ALGORITHMS, HMAC, Key, public_key
 def command() -> None:
     """Keys that sign plans, and keys whose signatures are trusted.
 
-    An hmac-sha256 key is a secret of this user, and what it signs is trusted on this user's machines alone. Of an
-    ed25519 key (pip install 'tactix[sign]') others get the public half, which verifies and cannot sign.
+    An hmac-sha256 key is a secret of this user, and what it signs is trusted on this user's
+    machines alone. Of an ed25519 key (pip install 'tactix[sign]') others get the public half, which
+    verifies and cannot sign.
     """
 
 
@@ -35,7 +36,10 @@ def list_keys(as_json: bool) -> None:
         show.print_json({"keys": rows, "file": str(book.place())})
         return
     columns = ["id", "name", "algorithm", "can sign", "local"]
-    cells = [[r["id"], r["name"], r["algorithm"], *("yes" if r[k] else "" for k in ("signs", "local"))] for r in rows]
+    cells = [
+        [r["id"], r["name"], r["algorithm"], *("yes" if r[k] else "" for k in ("signs", "local"))]
+        for r in rows
+    ]
     show.console().print(show.table("", columns, cells))
 
 
@@ -43,17 +47,25 @@ def list_keys(as_json: bool) -> None:
 @click.option("--name", default="", help="For people.")
 @click.option("--algorithm", type=click.Choice(ALGORITHMS), default=HMAC, show_default=True)
 @click.option("--local", is_flag=True, help="Sign with it what is built here from now on.")
-@click.option("--file", type=click.Path(dir_okay=False), help="Write the secret there, for TACTIX_SIGNING_KEY.")
+@click.option(
+    "--file",
+    type=click.Path(dir_okay=False),
+    help="Write the secret there, for TACTIX_SIGNING_KEY.",
+)
 @options.json_option
 def new(name: str, algorithm: str, local: bool, file: str | None, as_json: bool) -> None:
-    """Make a key. Its secret stays in the trust store, or goes into a FILE alone; others get the public half."""
+    """Make a key. Its secret stays in the trust store, or goes into a FILE alone; others get the
+    public half.
+    """
     key = generate(algorithm, name)
     if file is None:
         _kept(key, local, as_json)
         return
     if algorithm == HMAC or local:
         raise click.UsageError("--file is for keys of ed25519, and not for --local")
-    with open(source.output(file), "x", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
+    with open(
+        source.output(file), "x", opener=lambda path, flags: os.open(path, flags, 0o600)
+    ) as f:
         f.write(secret_text(key) + "\n")
     if as_json:
         show.print_json({"id": key.id, "public": people.export(key), "file": file})
@@ -80,7 +92,9 @@ def export(key: str) -> None:
 @command.command("remove")
 @click.argument("key")
 def remove(key: str) -> None:
-    """Forget KEY (a name or id): plans that it signed are trusted no more, and nothing can be signed with it again."""
+    """Forget KEY (a name or id): plans that it signed are trusted no more, and nothing can be
+    signed with it again.
+    """
     with changing() as found:
         gone = people.find(found, key)
         del found.keys[gone.id]
@@ -102,6 +116,10 @@ def _kept(key: Key, local: bool, as_json: bool) -> None:
 
 def _facts(key: Key, found: book.Book) -> dict[str, Any]:
     return {
-        "id": key.id, "name": key.name, "algorithm": key.algorithm, "signs": bool(key.secret),
-        "local": key.id == found.local, "public": key.public.hex() or None,
-    }  # fmt: skip
+        "id": key.id,
+        "name": key.name,
+        "algorithm": key.algorithm,
+        "signs": bool(key.secret),
+        "local": key.id == found.local,
+        "public": key.public.hex() or None,
+    }

@@ -10,7 +10,12 @@ from tactix_tools import options, show
 
 
 @click.command("lean-wheel")
-@click.option("--out", type=click.Path(file_okay=False), default=".", help="The folder to write it to; default: this.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False),
+    default=".",
+    help="The folder to write it to; default: this.",
+)
 @options.json_option
 @click.pass_obj
 def command(_: Any, /, out: str, as_json: bool) -> None:

@@ -1,4 +1,6 @@
-"""What is in a model, before anything is built: io, operators, and of ONNX every node that cannot be imported."""
+"""What is in a model, before anything is built: io, operators, and of ONNX every node that cannot
+be imported.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,11 @@ LARGEST = 1 << 31
 
 
 def report(path: str, session: Session) -> dict[str, Any]:
-    """JSON: io, opsets, counts, operators with ``supported`` and their first nodes, and what ``survey`` tells.
+    """JSON: io, opsets, counts, operators with ``supported`` and their first nodes, and what
+    ``survey`` tells.
 
-    Of a format that a pack imports: the layers that its importer makes. Raises ModelImportError for a file that is no
-    model, or whose graph is none, and what that importer raises.
+    Of a format that a pack imports: the layers that its importer makes. Raises ModelImportError for
+    a file that is no model, or whose graph is none, and what that importer raises.
     """
     builder = Builder(session=session)
     importer = builder.importer_of(path)
@@ -77,12 +80,24 @@ def layers(path: str, format: str, network: NetworkDefinition) -> dict[str, Any]
             row["nodes"].append(node.name)
     outputs = zip(network.output_names, network.outputs, strict=True)
     return {
-        "kind": "model", "format": format, "file": path, "name": network.name, "producer": "", "opsets": {},
-        "inputs": [_value(v.name, v) for v in network.inputs], "outputs": [_value(name, v) for name, v in outputs],
-        "nodes": len(network.nodes), "parameters": sum(int(v.const.size) for v in network.constants),
-        "operators": sorted(rows.values(), key=lambda r: (-r["count"], r["operator"])), "unsupported": [],
-        "refused": [], "refused_count": 0, "not_reached": 0, "unreadable": {}, "packs_not_in_use": {},
-    }  # fmt: skip
+        "kind": "model",
+        "format": format,
+        "file": path,
+        "name": network.name,
+        "producer": "",
+        "opsets": {},
+        "inputs": [_value(v.name, v) for v in network.inputs],
+        "outputs": [_value(name, v) for name, v in outputs],
+        "nodes": len(network.nodes),
+        "parameters": sum(int(v.const.size) for v in network.constants),
+        "operators": sorted(rows.values(), key=lambda r: (-r["count"], r["operator"])),
+        "unsupported": [],
+        "refused": [],
+        "refused_count": 0,
+        "not_reached": 0,
+        "unreadable": {},
+        "packs_not_in_use": {},
+    }
 
 
 def _value(name: str, value: Value) -> dict[str, Any]:
@@ -90,13 +105,20 @@ def _value(name: str, value: Value) -> dict[str, Any]:
     return {"name": name, "dtype": value.spec.dtype.value, "shape": shape}
 
 
-def _operators(model: onnx.ModelProto, catalog: Catalog, opsets: dict[str, int]) -> list[dict[str, Any]]:
+def _operators(
+    model: onnx.ModelProto, catalog: Catalog, opsets: dict[str, int]
+) -> list[dict[str, Any]]:
     """A row per operator, unknown ones first."""
     rows: dict[str, dict[str, Any]] = {}
     for node in _nodes(model):
         name = f"{domain_of(node.domain)}::{node.op_type}"
         if name not in rows:
-            rows[name] = {"operator": name, "count": 0, "supported": catalog.knows(node, opsets), "nodes": []}
+            rows[name] = {
+                "operator": name,
+                "count": 0,
+                "supported": catalog.knows(node, opsets),
+                "nodes": [],
+            }
         row = rows[name]
         row["count"] += 1
         if len(row["nodes"]) < NAMED:
@@ -104,15 +126,25 @@ def _operators(model: onnx.ModelProto, catalog: Catalog, opsets: dict[str, int])
     return sorted(rows.values(), key=lambda r: (r["supported"], -r["count"], r["operator"]))
 
 
-def survey(path: str, model: onnx.ModelProto, folder: Path | None, session: Session) -> dict[str, Any]:
-    """JSON: ``refused`` nodes with places and reasons, how many, nodes ``not_reached``, ``unreadable`` weights.
+def survey(
+    path: str, model: onnx.ModelProto, folder: Path | None, session: Session
+) -> dict[str, Any]:
+    """JSON: ``refused`` nodes with places and reasons, how many, nodes ``not_reached``,
+    ``unreadable`` weights.
 
     Imports the model into a network that is thrown away; the model loses its weights.
     """
     found = Survey(functools.partial(locate, path), functools.partial(inferred, path))
     weights = Lenient(folder, path)
     try:
-        fill(NetworkDefinition(session.layers), model, session.active_converters(), weights, found, path)
+        fill(
+            NetworkDefinition(session.layers),
+            model,
+            session.active_converters(),
+            weights,
+            found,
+            path,
+        )
     except ModelImportError:
         if not found.count:
             raise
@@ -135,11 +167,17 @@ def _row(r: Refusal) -> dict[str, Any]:
 def _idle(session: Session) -> dict[str, str]:
     """Packs that are installed but give nothing, and why."""
     out = ("disabled", "incompatible", "failed")
-    return {p.namespace: ". ".join(filter(None, (p.reason, p.cure))) for p in packs(session) if p.status in out}
+    return {
+        p.namespace: ". ".join(filter(None, (p.reason, p.cure)))
+        for p in packs(session)
+        if p.status in out
+    }
 
 
 class Lenient(Weights):
-    """Gives zeros for weights whose data cannot be read, and remembers why: operators are judged without them."""
+    """Gives zeros for weights whose data cannot be read, and remembers why: operators are judged
+    without them.
+    """
 
     def __init__(self, folder: Path | None, file: str) -> None:
         super().__init__(folder, owned=True, file=file)
@@ -155,7 +193,12 @@ class Lenient(Weights):
         """One zero seen as the tensor's shape; the error if it has none."""
         values = getattr(t, "values", t)
         dtype = dtype_of(values.data_type, e.who)
-        if dtype is DType.STRING or any(d < 0 for d in t.dims) or len(t.dims) > RANK or math.prod(t.dims) > LARGEST:
+        if (
+            dtype is DType.STRING
+            or any(d < 0 for d in t.dims)
+            or len(t.dims) > RANK
+            or math.prod(t.dims) > LARGEST
+        ):
             raise e
         self.unreadable[values.name] = f"{e.what}: {e.why}" if e.why else e.what
         return np.broadcast_to(np.zeros((), dtype.numpy), tuple(t.dims))

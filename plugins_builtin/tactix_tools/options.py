@@ -29,7 +29,9 @@ class ShapesType(click.ParamType):
 
     name = "NAME:DxD[,...]"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Shapes:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Shapes:
         out: Shapes = {}
         for item in value.split(","):
             found = _SHAPE.fullmatch(item.strip())
@@ -45,7 +47,9 @@ class DurationType(click.ParamType):
 
     name = "TIME"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         if isinstance(value, float):
             return value
         found = _TIME.fullmatch(value)
@@ -59,7 +63,9 @@ class SizeType(click.ParamType):
 
     name = "BYTES|N%"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | float:
         if isinstance(value, int | float):
             return value
         found = _SIZE.fullmatch(value)
@@ -88,109 +94,248 @@ def _stack(options: list[Callable[[F], F]]) -> Callable[[F], F]:
 
 
 enable_option = click.option(
-    "--enable", metavar="PACK", multiple=True, help="Let a pack touch others' layers, operators and formats."
+    "--enable",
+    metavar="PACK",
+    multiple=True,
+    help="Let a pack touch others' layers, operators and formats.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout, nothing else.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document on stdout, nothing else."
+)
 untrusted_option = click.option(
-    "--untrusted", type=click.Choice([p.value for p in OnUntrusted]),
+    "--untrusted",
+    type=click.Choice([p.value for p in OnUntrusted]),
     help="What becomes of a plan whose code is not trusted; default: TACTIX_UNTRUSTED, or refuse.",
-)  # fmt: skip
+)
 shapes_option = click.option(
-    "--shapes", type=SHAPES, multiple=True, help="Input shapes, for example x:1x3x224x224,mask:1x128."
+    "--shapes",
+    type=SHAPES,
+    multiple=True,
+    help="Input shapes, for example x:1x3x224x224,mask:1x128.",
 )
 
 
 def input_options(function: F) -> F:
     """Where the input arrays come from; ``arrays.feed`` understands the keywords."""
-    return _stack([
-        shapes_option,
-        click.option("--inputs", type=FILE, help="Input arrays, an .npz file; default: random ones."),
-        click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the random inputs."),
-        click.option("--int-below", type=click.IntRange(1), default=2, show_default=True,
-                     help="Random integers are 0 or more and less than this."),
-    ])(function)  # fmt: skip
+    return _stack(
+        [
+            shapes_option,
+            click.option(
+                "--inputs", type=FILE, help="Input arrays, an .npz file; default: random ones."
+            ),
+            click.option(
+                "--seed",
+                type=click.IntRange(0),
+                default=0,
+                show_default=True,
+                help="Of the random inputs.",
+            ),
+            click.option(
+                "--int-below",
+                type=click.IntRange(1),
+                default=2,
+                show_default=True,
+                help="Random integers are 0 or more and less than this.",
+            ),
+        ]
+    )(function)
 
 
 def engine_options(function: F) -> F:
     """What runs a plan, and what it may do and take; ``source.open_engine`` takes the keywords."""
-    return _stack([
-        untrusted_option,
-        click.option("--flavour", default="default", show_default=True,
-                     help="What runs a plan: dispatch for the lean runtime in it, lean for that of this version."),
-        click.option("--lean-runtime", type=click.Path(exists=True), help="A lean runtime to run it: wheel or folder."),
-        click.option("--weight-streaming-budget", type=SIZE,
-                     help="Weights that may be in memory at once, of a plan with --weight-streaming: 200M, 25%."),
-    ])(function)  # fmt: skip
+    return _stack(
+        [
+            untrusted_option,
+            click.option(
+                "--flavour",
+                default="default",
+                show_default=True,
+                help="What runs a plan: dispatch for the lean runtime in it, lean for that of this version.",
+            ),
+            click.option(
+                "--lean-runtime",
+                type=click.Path(exists=True),
+                help="A lean runtime to run it: wheel or folder.",
+            ),
+            click.option(
+                "--weight-streaming-budget",
+                type=SIZE,
+                help="Weights that may be in memory at once, of a plan with --weight-streaming: 200M, 25%.",
+            ),
+        ]
+    )(function)
 
 
 def build_options(function: F) -> F:
     """What says how to build; the tool gets it as keywords, which ``settings`` understands."""
-    return _stack([_profile_options, _choice_options, _numerics_options, _device_options, _plan_options])(function)
+    return _stack(
+        [_profile_options, _choice_options, _numerics_options, _device_options, _plan_options]
+    )(function)
 
 
 def _profile_options(function: F) -> F:
-    return _stack([
-        click.option("--min-shapes", type=SHAPES, multiple=True, help="Smallest input shapes of the profile."),
-        click.option("--opt-shapes", type=SHAPES, multiple=True, help="Input shapes to tune for."),
-        click.option("--max-shapes", type=SHAPES, multiple=True, help="Largest input shapes of the profile."),
-    ])(function)  # fmt: skip
+    return _stack(
+        [
+            click.option(
+                "--min-shapes",
+                type=SHAPES,
+                multiple=True,
+                help="Smallest input shapes of the profile.",
+            ),
+            click.option(
+                "--opt-shapes", type=SHAPES, multiple=True, help="Input shapes to tune for."
+            ),
+            click.option(
+                "--max-shapes",
+                type=SHAPES,
+                multiple=True,
+                help="Largest input shapes of the profile.",
+            ),
+        ]
+    )(function)
 
 
 def _choice_options(function: F) -> F:
     """How tactics are chosen."""
-    return _stack([
-        click.option("-O", "--opt-level", type=click.IntRange(0, 5), default=3, show_default=True,
-                     help="How much to measure: 0 nothing, 5 every variant."),
-        click.option("--tactics", metavar="NAME[,...]", help="Tactic sources that may bid; default: all."),
-        click.option("--threads", type=click.IntRange(0), default=0, show_default=True,
-                     help="Threads of one inference; 0: TACTIX_NUM_THREADS, or all cores."),
-        click.option("--budget", type=DURATION, default=None, help="Time after which measuring stops, like 60s."),
-        click.option("--timing-cache", type=click.Path(dir_okay=False), help="Timing cache; default: the user's own."),
-        click.option("--no-timing-cache", is_flag=True, help="Neither read nor write a timing cache."),
-        click.option("--frozen", is_flag=True,
-                     help="Fail where a timing is not in the cache; with --lock, where anything is not as it was."),
-        click.option("--lock", type=FILE, help="Choose by this file, which `tactix lock` wrote; for --frozen."),
-        enable_option,
-    ])(function)  # fmt: skip
+    return _stack(
+        [
+            click.option(
+                "-O",
+                "--opt-level",
+                type=click.IntRange(0, 5),
+                default=3,
+                show_default=True,
+                help="How much to measure: 0 nothing, 5 every variant.",
+            ),
+            click.option(
+                "--tactics", metavar="NAME[,...]", help="Tactic sources that may bid; default: all."
+            ),
+            click.option(
+                "--threads",
+                type=click.IntRange(0),
+                default=0,
+                show_default=True,
+                help="Threads of one inference; 0: TACTIX_NUM_THREADS, or all cores.",
+            ),
+            click.option(
+                "--budget",
+                type=DURATION,
+                default=None,
+                help="Time after which measuring stops, like 60s.",
+            ),
+            click.option(
+                "--timing-cache",
+                type=click.Path(dir_okay=False),
+                help="Timing cache; default: the user's own.",
+            ),
+            click.option(
+                "--no-timing-cache", is_flag=True, help="Neither read nor write a timing cache."
+            ),
+            click.option(
+                "--frozen",
+                is_flag=True,
+                help="Fail where a timing is not in the cache; with --lock, where anything is not as it was.",
+            ),
+            click.option(
+                "--lock",
+                type=FILE,
+                help="Choose by this file, which `tactix lock` wrote; for --frozen.",
+            ),
+            enable_option,
+        ]
+    )(function)
 
 
 def _numerics_options(function: F) -> F:
-    return _stack([
-        click.option("--exact", is_flag=True, help="No fusion that changes rounding."),
-        click.option("--precision", type=click.Choice(["fp32", "tf32", "fp16", "bf16"]), default="fp32",
-                     show_default=True, help="What float32 layers may be computed in, where that is faster."),
-        click.option("--layer-precision", metavar="LAYER:TYPE", multiple=True,
-                     help="Precision of layers by name (* as in file names), obeyed: '*/norm*:fp32'."),
-    ])(function)  # fmt: skip
+    return _stack(
+        [
+            click.option("--exact", is_flag=True, help="No fusion that changes rounding."),
+            click.option(
+                "--precision",
+                type=click.Choice(["fp32", "tf32", "fp16", "bf16"]),
+                default="fp32",
+                show_default=True,
+                help="What float32 layers may be computed in, where that is faster.",
+            ),
+            click.option(
+                "--layer-precision",
+                metavar="LAYER:TYPE",
+                multiple=True,
+                help="Precision of layers by name (* as in file names), obeyed: '*/norm*:fp32'.",
+            ),
+        ]
+    )(function)
 
 
 def _device_options(function: F) -> F:
-    return _stack([
-        click.option("--device", default="cpu", show_default=True, help="Device to build for: a kind or a key."),
-        click.option("--target", "--hardware-compatibility-level", "target", default="", metavar="NAME",
-                     help="Level, family or model of device, if not this machine's: x86-64-v3, armv8, sm_90a, h200."),
-        click.option("--no-fallback", is_flag=True, help="Fail where only the reference could run a layer."),
-        click.option("--gpu-fallback", is_flag=True, help="What happens without --no-fallback; it changes nothing."),
-    ])(function)  # fmt: skip
+    return _stack(
+        [
+            click.option(
+                "--device",
+                default="cpu",
+                show_default=True,
+                help="Device to build for: a kind or a key.",
+            ),
+            click.option(
+                "--target",
+                "--hardware-compatibility-level",
+                "target",
+                default="",
+                metavar="NAME",
+                help="Level, family or model of device, if not this machine's: x86-64-v3, armv8, sm_90a, h200.",
+            ),
+            click.option(
+                "--no-fallback",
+                is_flag=True,
+                help="Fail where only the reference could run a layer.",
+            ),
+            click.option(
+                "--gpu-fallback",
+                is_flag=True,
+                help="What happens without --no-fallback; it changes nothing.",
+            ),
+        ]
+    )(function)
 
 
 def _plan_options(function: F) -> F:
     """What the plan holds, and what may be done with it."""
-    return _stack([
-        click.option("--version-compatible", is_flag=True,
-                     help="Other versions can run the plan: it holds its runtime, and needs no vendor's library."),
-        click.option("--exclude-lean-runtime", is_flag=True, help="Leave the runtime out of such a plan."),
-        click.option("--refit", is_flag=True, help="The plan takes other weights: tactix refit."),
-        click.option("--refit-identical", is_flag=True, help="It takes the same weights again."),
-        click.option("--strip-plan", is_flag=True, help="Leave such weights out of the plan."),
-        click.option("--weight-streaming", is_flag=True, help="Engines may hold fewer weights than there are."),
-        click.option("--embed", metavar="NAME|WHEEL|auto", multiple=True,
-                     help="Put a pack into the plan, if running it needs its Python; auto: all that it needs."),
-    ])(function)  # fmt: skip
+    return _stack(
+        [
+            click.option(
+                "--version-compatible",
+                is_flag=True,
+                help="Other versions can run the plan: it holds its runtime, and needs no vendor's library.",
+            ),
+            click.option(
+                "--exclude-lean-runtime", is_flag=True, help="Leave the runtime out of such a plan."
+            ),
+            click.option(
+                "--refit", is_flag=True, help="The plan takes other weights: tactix refit."
+            ),
+            click.option(
+                "--refit-identical", is_flag=True, help="It takes the same weights again."
+            ),
+            click.option("--strip-plan", is_flag=True, help="Leave such weights out of the plan."),
+            click.option(
+                "--weight-streaming",
+                is_flag=True,
+                help="Engines may hold fewer weights than there are.",
+            ),
+            click.option(
+                "--embed",
+                metavar="NAME|WHEEL|auto",
+                multiple=True,
+                help="Put a pack into the plan, if running it needs its Python; auto: all that it needs.",
+            ),
+        ]
+    )(function)
 
 
 def settings(options: dict[str, Any], shapes: Shapes | None = None) -> dict[str, Any]:
-    """Keywords of ``tactix.build`` from those of ``build_options``; ``shapes``: fixed shapes. Raises UsageError."""
+    """Keywords of ``tactix.build`` from those of ``build_options``; ``shapes``: fixed shapes.
+    Raises UsageError.
+    """
     if options["no_timing_cache"] and options["timing_cache"]:
         raise click.UsageError("--timing-cache and --no-timing-cache contradict each other")
     if options["lock"] and not options["frozen"]:

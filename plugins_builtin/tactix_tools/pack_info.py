@@ -17,9 +17,10 @@ from tactix.plugins.session import Session, enable_cure
 class PackInfo:
     """One pack as ``tactix plugins list`` shows it.
 
-    ``status``: ``active``, ``not enabled`` (some of what it has waits for that), ``clashing`` (some keys are left
-    out), ``disabled``, ``incompatible``, ``failed``; ``groups``: of its entry points, ``build`` or ``runtime``;
-    ``reason`` says why, ``cure`` what to do. ``counts``: its objects by registry. ``milliseconds``: spent in its code.
+    ``status``: ``active``, ``not enabled`` (some of what it has waits for that), ``clashing`` (some
+    keys are left out), ``disabled``, ``incompatible``, ``failed``; ``groups``: of its entry points,
+    ``build`` or ``runtime``; ``reason`` says why, ``cure`` what to do. ``counts``: its objects by
+    registry. ``milliseconds``: spent in its code.
     """
 
     namespace: str
@@ -59,7 +60,9 @@ def _clashing(info: PackInfo, clashes: Iterable[Clash]) -> PackInfo:
     if info.status not in ("active", "not enabled") or not mine:
         return info
     told = "; ".join(dict.fromkeys(f"{e.what}: {e.why}" for e in mine))
-    return replace(info, status="clashing", reason=told, cure=". ".join(dict.fromkeys(e.do for e in mine)))
+    return replace(
+        info, status="clashing", reason=told, cure=". ".join(dict.fromkeys(e.do for e in mine))
+    )
 
 
 def _gave(info: PackInfo, e: Entry[Any]) -> bool:
@@ -78,9 +81,14 @@ def _info(group: list[Plugin], counts: Counter[str], inert: Mapping[str, str]) -
     p = min(group, key=lambda p: _WORST.index(p.status))
     status, reason, cure = p.status, p.reason, p.cure
     if status == "active" and p.namespace in inert:
-        status, reason = "not enabled", f"{inert[p.namespace]} disabled: they touch what others provide"
+        status, reason = (
+            "not enabled",
+            f"{inert[p.namespace]} disabled: they touch what others provide",
+        )
         cure = enable_cure(p.namespace)
     doors = tuple(sorted({d for q in group for d in q.doors}))
     spent = sum(q.milliseconds for q in group)
     who = p.provider
-    return PackInfo(p.namespace, who.dist, who.version, doors, status, reason, cure, dict(counts), spent, p.part)
+    return PackInfo(
+        p.namespace, who.dist, who.version, doors, status, reason, cure, dict(counts), spent, p.part
+    )

@@ -1,4 +1,6 @@
-"""Other ways to run an ONNX file, to compare with: ONNX Runtime, and the evaluators that define the operators."""
+"""Other ways to run an ONNX file, to compare with: ONNX Runtime, and the evaluators that define the
+operators.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def answering(peer: str, model: str) -> Iterator[None]:
     except Exception as e:
         why = f"{type(e).__name__}: {e}"[:300]
         do = "Is the plan, if one was given, a plan of this model? Operators of packs need --against tactix-reference"
-        raise ExecutionError(f"{peer} cannot run the model on these inputs", who=model, why=why, do=do) from e
+        raise ExecutionError(
+            f"{peer} cannot run the model on these inputs", who=model, why=why, do=do
+        ) from e
 
 
 def has_onnxruntime() -> bool:
@@ -32,7 +36,9 @@ def has_onnxruntime() -> bool:
 
 
 def onnxruntime_session(path: str, threads: int = 0) -> Any:
-    """An InferenceSession on the CPU with so many intra-op threads (0: its own choice). Raises ConfigError."""
+    """An InferenceSession on the CPU with so many intra-op threads (0: its own choice). Raises
+    ConfigError.
+    """
     if not has_onnxruntime():
         raise ConfigError("ONNX Runtime is not installed", do="pip install onnxruntime")
     import onnxruntime
@@ -65,7 +71,8 @@ CONTRIBUTED = ("com.microsoft", "com.ms.internal.nhwc", "com.microsoft.nchwc")
 
 
 def custom_operators(path: str) -> list[str]:
-    """Operators of a model, as ``domain::Op``, that neither ONNX, ONNX Runtime nor the model itself defines.
+    """Operators of a model, as ``domain::Op``, that neither ONNX, ONNX Runtime nor the model itself
+    defines.
 
     Of a file that is no ONNX model, none.
     """
@@ -96,4 +103,7 @@ def _is_known(domain: str, op: str) -> bool:
     return plain == "" or domain in CONTRIBUTED or defs.has(op, plain)
 
 
-RUNNERS: dict[str, Callable[[str], Runner]] = {"onnxruntime": onnxruntime_runner, "reference": reference_runner}
+RUNNERS: dict[str, Callable[[str], Runner]] = {
+    "onnxruntime": onnxruntime_runner,
+    "reference": reference_runner,
+}

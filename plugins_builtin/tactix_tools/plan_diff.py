@@ -33,21 +33,34 @@ def report(a: str, b: str, shapes: Shapes) -> dict[str, Any]:
         "files": [a, b],
         "same": plans[0].seal.digest == plans[1].seal.digest,  # type: ignore[union-attr]
         "choices": [r for r in rows if _differ(r, "tactic", "variant")],
-        "precision": [{k: r[k] for k in ("name", "precision")} for r in rows if _differ(r, "precision")],
-        "steps": {"count": [len(first), len(second)], "only": [_only(first, second), _only(second, first)]},
+        "precision": [
+            {k: r[k] for k in ("name", "precision")} for r in rows if _differ(r, "precision")
+        ],
+        "steps": {
+            "count": [len(first), len(second)],
+            "only": [_only(first, second), _only(second, first)],
+        },
         "bytes": _pairs(*(_bytes(p, path, shapes) for p, path in zip(plans, (a, b), strict=True))),
         "times": _times(plans, rows),
         "inputs": _changed(*({io.name: plan_report.tensor(io) for io in p.inputs} for p in plans)),
-        "outputs": _changed(*({io.name: plan_report.tensor(io) for io in p.outputs} for p in plans)),
-        "profiles": _changed(*({q.name: {s: list(r) for s, r in q.dims.items()} for q in p.profiles} for p in plans)),
-        "requirements": _changed(*({r.key: f"{r.dist} {r.version}".strip() for r in p.requirements} for p in plans)),
+        "outputs": _changed(
+            *({io.name: plan_report.tensor(io) for io in p.outputs} for p in plans)
+        ),
+        "profiles": _changed(
+            *({q.name: {s: list(r) for s, r in q.dims.items()} for q in p.profiles} for p in plans)
+        ),
+        "requirements": _changed(
+            *({r.key: f"{r.dist} {r.version}".strip() for r in p.requirements} for p in plans)
+        ),
         "device": _changed(*(dict(p.device) for p in plans)),
         "meta": _changed(*(dict(p.meta) for p in plans)),
     }
 
 
 def _steps(plan: Plan, path: str = "") -> Iterator[tuple[str, Step]]:
-    """Steps by name, those of bodies after the one that they are in; a name that comes again is counted."""
+    """Steps by name, those of bodies after the one that they are in; a name that comes again is
+    counted.
+    """
     seen: Counter[str] = Counter()
     for s in plan.steps:
         seen[s.name] += 1
@@ -69,19 +82,31 @@ def _differ(row: Mapping[str, Any], *fields: str) -> bool:
 def _only(own: Mapping[str, Step], other: Mapping[str, Step]) -> list[dict[str, Any]]:
     """Steps that the other one lacks."""
     return [
-        {"name": n, "tactic": s.info.get("tactic"), "precision": precision(s), "seconds": s.info.get("seconds")}
-        for n, s in own.items() if n not in other
-    ]  # fmt: skip
+        {
+            "name": n,
+            "tactic": s.info.get("tactic"),
+            "precision": precision(s),
+            "seconds": s.info.get("seconds"),
+        }
+        for n, s in own.items()
+        if n not in other
+    ]
 
 
 def _bytes(plan: Plan, path: str, shapes: Shapes) -> dict[str, int | None]:
-    """Sizes; ``activations`` at the shapes given, else those tuned for: None where they depend on data."""
+    """Sizes; ``activations`` at the shapes given, else those tuned for: None where they depend on
+    data.
+    """
     known = plan_report.memory(plan, sizes(plan, shapes))
-    codes = {c.digest: len(c.blob) for _, s in _steps(plan) if isinstance(c := s.artifact.code, Binary)}
+    codes = {
+        c.digest: len(c.blob) for _, s in _steps(plan) if isinstance(c := s.artifact.code, Binary)
+    }
     return {
-        "file": os.path.getsize(path), "weights": known["weights"], "code": sum(codes.values()),
+        "file": os.path.getsize(path),
+        "weights": known["weights"],
+        "code": sum(codes.values()),
         "activations": known.get("arena"),
-    }  # fmt: skip
+    }
 
 
 def _times(plans: list[Plan], rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""What is in a plan file, told from its data alone: nothing in it is run or even looked for among the plugins."""
+"""What is in a plan file, told from its data alone: nothing in it is run or even looked for among
+the plugins.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tactix_tools.options import Shapes
 
 
 def report(path: str, shapes: Shapes) -> dict[str, Any]:
-    """JSON: io, profiles, steps, rules, memory, requirements, device. Raises PlanFormatError, ShapeError."""
+    """JSON: io, profiles, steps, rules, memory, requirements, device. Raises PlanFormatError,
+    ShapeError.
+    """
     plan = load(path)
     return {
         "kind": "plan",
@@ -25,13 +29,17 @@ def report(path: str, shapes: Shapes) -> dict[str, Any]:
         "name": plan.name,
         "inputs": [tensor(io) for io in plan.inputs],
         "outputs": [tensor(io) for io in plan.outputs],
-        "profiles": [{"name": p.name, "dims": {s: list(r) for s, r in sorted(p.dims.items())}} for p in plan.profiles],
+        "profiles": [
+            {"name": p.name, "dims": {s: list(r) for s, r in sorted(p.dims.items())}}
+            for p in plan.profiles
+        ],
         "steps": _steps(plan, sizes(plan, shapes)),
         "rules": plan.ledger.get("rules", {}),
         "fell_short": plan.ledger.get("fell_short", {}),
         "memory": memory(plan, sizes(plan, shapes)),
         "requirements": [
-            {"key": r.key, "dist": r.dist, "version": r.version, "embedded": r.embedded} for r in plan.requirements
+            {"key": r.key, "dist": r.dist, "version": r.version, "embedded": r.embedded}
+            for r in plan.requirements
         ],
         "device": dict(plan.device),
         "meta": dict(plan.meta),
@@ -50,7 +58,11 @@ def _steps(plan: Plan, symbols: dict[str, int]) -> list[dict[str, Any]]:
 def tensor(io: Any) -> dict[str, Any]:
     """Name, dtype and shape of an input or output."""
     dtype = io.dtype.value if io.element is None else f"{io.dtype.value}<{io.element}>"
-    return {"name": io.name, "dtype": dtype, "shape": [d if isinstance(d, int) else str(d) for d in io.shape]}
+    return {
+        "name": io.name,
+        "dtype": dtype,
+        "shape": [d if isinstance(d, int) else str(d) for d in io.shape],
+    }
 
 
 def _formats(step: Any) -> str:

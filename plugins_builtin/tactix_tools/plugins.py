@@ -61,16 +61,24 @@ def _pack(session: Session, info: Any) -> dict[str, Any]:
 def _keys(session: Session, kind: str, info: Any) -> list[str]:
     entries = getattr(session, kind).entries()
     return [
-        e.key for e in entries
+        e.key
+        for e in entries
         if (e.namespace, e.part, e.provider.dist, e.provider.version)
         == (info.namespace, info.part, info.dist, info.version)
-    ]  # fmt: skip
+    ]
 
 
 def _row(p: dict[str, Any]) -> list[object]:
     provides = ", ".join(f"{n} {kind if n > 1 else kind[:-1]}" for kind, n in p["counts"].items())
     who = f"{p['distribution']} {p['version']}".strip() or "given in process"
-    return [p["name"], who, ", ".join(p["groups"]), p["status"], provides or "nothing", f"{p['milliseconds']:.0f}"]
+    return [
+        p["name"],
+        who,
+        ", ".join(p["groups"]),
+        p["status"],
+        provides or "nothing",
+        f"{p['milliseconds']:.0f}",
+    ]
 
 
 @command.command("info")
@@ -78,20 +86,27 @@ def _row(p: dict[str, Any]) -> list[object]:
 @options.json_option
 @click.pass_obj
 def info(session: Session, /, pack: str, as_json: bool) -> None:
-    """Show all about PACK, a namespace or a distribution: state, cure, entry-point groups, every object it provides."""
+    """Show all about PACK, a namespace or a distribution: state, cure, entry-point groups, every
+    object it provides.
+    """
     every = packs(session)
     found = [p for p in every if called(pack, p.namespace, p.dist, p.part)]
     if not found:
         known = [*(p.name for p in every), *(p.dist for p in every)]
         asked = did_you_mean(pack, known, most=3)
-        raise InvalidArgument(f"no pack {pack!r}", do=f"{asked} `tactix plugins list` shows all".lstrip())
+        raise InvalidArgument(
+            f"no pack {pack!r}", do=f"{asked} `tactix plugins list` shows all".lstrip()
+        )
     facts = [_pack(session, p) | {"digest": _digest(session, p)} for p in found]
     if as_json:
         show.print_json({"packs": facts})
         return
     console = show.console()
     for p in facts:
-        show.line(console, f"{p['name']}: {p['distribution']} {p['version']}, sha256 {p['digest'] or 'none'}")
+        show.line(
+            console,
+            f"{p['name']}: {p['distribution']} {p['version']}, sha256 {p['digest'] or 'none'}",
+        )
         show.line(console, f"  {p['status']}{': ' + p['reason'] if p['reason'] else ''}")
         for text in filter(None, (p["cure"], f"groups: {', '.join(p['groups'])}")):
             show.line(console, f"  {text}")
@@ -100,7 +115,9 @@ def info(session: Session, /, pack: str, as_json: bool) -> None:
 
 
 def _digest(session: Session, pack: PackInfo) -> str:
-    plugins = (p for p in session.found() if p.provider.dist == pack.dist and p.namespace == pack.namespace)
+    plugins = (
+        p for p in session.found() if p.provider.dist == pack.dist and p.namespace == pack.namespace
+    )
     return next((p.provider.digest for p in plugins), "")
 
 
@@ -109,7 +126,8 @@ def _digest(session: Session, pack: PackInfo) -> str:
 @options.json_option
 @click.pass_obj
 def why(session: Session, /, key: str, as_json: bool) -> int:
-    """Say who provides KEY (as acme.Swish@1, or acme.Swish for every version) and whether it takes part in builds.
+    """Say who provides KEY (as acme.Swish@1, or acme.Swish for every version) and whether it takes
+    part in builds.
 
     Or why nobody does (exit code 1).
     """
@@ -134,10 +152,22 @@ def _provided(session: Session, key: str) -> dict[str, Any]:
     """JSON: where the key is, and which packs of its namespace are of no use."""
     every = packs(session)
     entries = [(kind, e) for kind in session.kinds for e in getattr(session, kind).entries()]
-    rows = [_entry(session, kind, e, every) for kind, e in entries if key in (e.key, e.key.partition("@")[0])]
+    rows = [
+        _entry(session, kind, e, every)
+        for kind, e in entries
+        if key in (e.key, e.key.partition("@")[0])
+    ]
     broken = [p for p in every if p.namespace == key.partition(".")[0] and p.status in USELESS]
-    told = [{"namespace": p.namespace, "distribution": p.dist, "version": p.version, "reason": p.reason, "cure": p.cure}
-            for p in broken]  # fmt: skip
+    told = [
+        {
+            "namespace": p.namespace,
+            "distribution": p.dist,
+            "version": p.version,
+            "reason": p.reason,
+            "cure": p.cure,
+        }
+        for p in broken
+    ]
     known = (e.key for _, e in entries)
     cure = "" if rows or broken else did_you_mean(key, known, "Install a pack that does", most=3)
     return {"key": key, "provided": rows, "broken": told, "cure": cure}
@@ -145,8 +175,14 @@ def _provided(session: Session, key: str) -> dict[str, Any]:
 
 def _entry(session: Session, kind: str, e: Any, every: Iterable[PackInfo]) -> dict[str, Any]:
     inert = session.is_inert(kind, e)
-    pack = next(p for p in every if (p.namespace, p.part, p.dist) == (e.namespace, e.part, e.provider.dist))
+    pack = next(
+        p for p in every if (p.namespace, p.part, p.dist) == (e.namespace, e.part, e.provider.dist)
+    )
     return {
-        "key": e.key, "kind": kind, "pack": str(e.provider), "state": "not enabled" if inert else "active",
-        "reason": pack.reason if inert else "", "cure": pack.cure if inert else "",
-    }  # fmt: skip
+        "key": e.key,
+        "kind": kind,
+        "pack": str(e.provider),
+        "state": "not enabled" if inert else "active",
+        "reason": pack.reason if inert else "",
+        "cure": pack.cure if inert else "",
+    }

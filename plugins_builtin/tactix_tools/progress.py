@@ -36,9 +36,11 @@ TITLES = {
 
 
 class BuildProgress:
-    """A ProgressMonitor and a context manager. Without a terminal one line tells of each finished stage.
+    """A ProgressMonitor and a context manager. Without a terminal one line tells of each finished
+    stage.
 
-    ``keeps``: a plan that was not measured to its end is of use, so the first Ctrl-C only ends the measuring.
+    ``keeps``: a plan that was not measured to its end is of use, so the first Ctrl-C only ends the
+    measuring.
     """
 
     def __init__(self, console: Console, quiet: bool = False, keeps: bool = True) -> None:
@@ -64,7 +66,9 @@ class BuildProgress:
         if not self._live and not self.quiet:
             count = f"{total:g} " if known else ""
             seconds = time.monotonic() - self._since[name]
-            self.console.print(f"{TITLES.get(name, name)}: {count}done in {seconds:.1f} s", highlight=False)
+            self.console.print(
+                f"{TITLES.get(name, name)}: {count}done in {seconds:.1f} s", highlight=False
+            )
 
     def cancelled(self) -> bool:
         return self.stopped
@@ -75,7 +79,12 @@ class BuildProgress:
             self._previous = signal.signal(signal.SIGINT, self._interrupt)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         if self._previous is not None:
             signal.signal(signal.SIGINT, self._previous)
         self._bars.stop()
@@ -84,7 +93,10 @@ class BuildProgress:
         if self.stopped or not self.keeps:
             raise KeyboardInterrupt
         self.stopped = True
-        self.console.print("stopping: the rest is chosen by estimate; press Ctrl-C again to give up", style="yellow")
+        self.console.print(
+            "stopping: the rest is chosen by estimate; press Ctrl-C again to give up",
+            style="yellow",
+        )
 
 
 def _columns(width: int) -> list[ProgressColumn]:

@@ -1,4 +1,6 @@
-"""``tactix plugins quarantine``: kernels of packs that failed a trial here, and how to try them again."""
+"""``tactix plugins quarantine``: kernels of packs that failed a trial here, and how to try them
+again.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,18 @@ def list_records(as_json: bool) -> None:
         show.print_json({"path": kept.default_path(), "records": found})
         return
     rows = [
-        [k[: kept.ID], f"{r['tactic']} [{r['variant']}]", f"{r['pack']} {r['version']}".strip(), r["kind"], r["when"]]
+        [
+            k[: kept.ID],
+            f"{r['tactic']} [{r['variant']}]",
+            f"{r['pack']} {r['version']}".strip(),
+            r["kind"],
+            r["when"],
+        ]
         for k, r in found.items()
     ]
-    show.console().print(show.table("", ["id", "kernel", "pack", "what", "when"], rows) if rows else "nothing")
+    show.console().print(
+        show.table("", ["id", "kernel", "pack", "what", "when"], rows) if rows else "nothing"
+    )
 
 
 @command.command("show")

@@ -16,15 +16,31 @@ from tactix_tools import options, show, source
 @click.command("refit")
 @click.argument("plan", type=options.FILE)
 @click.argument("model", type=options.FILE, required=False)
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write there; default: over PLAN.")
-@click.option("--threads", type=click.IntRange(0), default=0, show_default=True, help="That work on it; 0: all cores.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), help="Write there; default: over PLAN."
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="That work on it; 0: all cores.",
+)
 @options.json_option
 @click.pass_obj
-def command(session: Session, /, plan: str, model: str | None, output: str | None, threads: int, as_json: bool) -> None:
+def command(
+    session: Session,
+    /,
+    plan: str,
+    model: str | None,
+    output: str | None,
+    threads: int,
+    as_json: bool,
+) -> None:
     """Give PLAN the weights of MODEL, or without MODEL list the weights that it takes.
 
-    PLAN was built with --refit, from a model of the same structure. If it is trusted here, the new plan is signed by
-    the local key.
+    PLAN was built with --refit, from a model of the same structure. If it is trusted here, the new
+    plan is signed by the local key.
     """
     refitter = Refitter(plan, threads, session)
     if model is None:
@@ -35,11 +51,19 @@ def command(session: Session, /, plan: str, model: str | None, output: str | Non
     refitter.refit_from_onnx(model)
     trusted = refitter.trusted
     refitter.save(output or plan)
-    facts: dict[str, Any] = {"plan": output or plan, "weights": len(refitter.get_all_weights()), "signed": trusted}
+    facts: dict[str, Any] = {
+        "plan": output or plan,
+        "weights": len(refitter.get_all_weights()),
+        "signed": trusted,
+    }
     if as_json:
         show.print_json(facts)
     else:
-        note = "signed by the local key" if trusted else "not signed, as the plan was not trusted before"
+        note = (
+            "signed by the local key"
+            if trusted
+            else "not signed, as the plan was not trusted before"
+        )
         show.console().print(f"{facts['plan']}: {facts['weights']} weights, {note}", soft_wrap=True)
 
 
@@ -53,7 +77,8 @@ def _list(refitter: Refitter, as_json: bool) -> None:
     console = show.console()
     for name, s in specs.items():
         console.print(
-            f"{name}: {s.dtype.value}{shape_text(s.shape)}{' missing' if name in missing else ''}", markup=False
+            f"{name}: {s.dtype.value}{shape_text(s.shape)}{' missing' if name in missing else ''}",
+            markup=False,
         )
     for name, why in refitter.fixed.items():
         console.print(printable(f"{name}: cannot be replaced: {why}"), markup=False, soft_wrap=True)

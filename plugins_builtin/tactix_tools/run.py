@@ -15,13 +15,17 @@ COLUMNS = ["tensor", "dtype", "shape", "min", "max", "mean"]
 
 @click.command("run")
 @click.argument("file", type=options.FILE)
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the outputs to this .npz file.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), help="Write the outputs to this .npz file."
+)
 @options.input_options
 @options.engine_options
 @options.build_options
 @options.json_option
 @click.pass_obj
-def command(session: Session, /, file: str, output: str | None, as_json: bool, **given: Any) -> None:
+def command(
+    session: Session, /, file: str, output: str | None, as_json: bool, **given: Any
+) -> None:
     """Run FILE once: a plan, or a model that is built first."""
     if output and source.output(output).resolve() == Path(file).resolve():
         raise click.UsageError("the outputs would overwrite FILE; give another -o")
@@ -30,14 +34,20 @@ def command(session: Session, /, file: str, output: str | None, as_json: bool, *
     results = engine.create_execution_context().run(feed)
     if output:
         arrays.save(output, results)
-    facts: dict[str, Any] = {"inputs": arrays.describe(feed), "outputs": arrays.describe(results), "saved": output}
+    facts: dict[str, Any] = {
+        "inputs": arrays.describe(feed),
+        "outputs": arrays.describe(results),
+        "saved": output,
+    }
     facts["on_references"] = source.on_references(engine)
     if as_json:
         show.print_json(facts)
         return
     console = show.console()
     for title in ("inputs", "outputs"):
-        console.print(show.table(title.capitalize(), COLUMNS, map(_row, facts[title]), right=COLUMNS[3:]))
+        console.print(
+            show.table(title.capitalize(), COLUMNS, map(_row, facts[title]), right=COLUMNS[3:])
+        )
     if output:
         console.print(f"saved {output}")
 

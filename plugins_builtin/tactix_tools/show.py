@@ -23,13 +23,17 @@ def errors_console() -> Console:
 
 
 def console() -> Console:
-    """Where results go: stdout; into a pipe in lines as wide as the terminal that reads it, as far as there is one."""
+    """Where results go: stdout; into a pipe in lines as wide as the terminal that reads it, as far
+    as there is one.
+    """
     told = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Console(highlight=False, width=None if told else _terminal_width() or PIPE_WIDTH)
 
 
 def _terminal_width() -> int:
-    """Columns of the terminal that this process belongs to, told by its other streams; 0 if it has none."""
+    """Columns of the terminal that this process belongs to, told by its other streams; 0 if it has
+    none.
+    """
     for stream in _streams():
         try:
             if stream is not None:
@@ -56,13 +60,22 @@ def _plain(value: Any) -> Any:
     return sorted(value) if isinstance(value, (set, frozenset)) else str(value)
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> Table:
+def table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()
+) -> Table:
     """A rich table; columns named in ``right`` are aligned there and never folded."""
     out = Table(
-        title=_cell(title), title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False
+        title=_cell(title),
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=None,
+        pad_edge=False,
     )
     for c in columns:
-        out.add_column(c, justify="right" if c in right else "left", no_wrap=c in right, overflow="fold")
+        out.add_column(
+            c, justify="right" if c in right else "left", no_wrap=c in right, overflow="fold"
+        )
     for row in rows:
         out.add_row(*(_cell(x) for x in row))
     return out

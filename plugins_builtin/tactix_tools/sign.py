@@ -16,14 +16,19 @@ from tactix_trust.store import local_key, sign
 
 @click.command("sign")
 @click.argument("plan", type=options.FILE)
-@click.option("--key", "name", metavar="KEY", help="Name, id or beginning of the id; default: the local key.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write there; default: over PLAN.")
+@click.option(
+    "--key", "name", metavar="KEY", help="Name, id or beginning of the id; default: the local key."
+)
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), help="Write there; default: over PLAN."
+)
 @options.json_option
 def command(plan: str, name: str | None, output: str | None, as_json: bool) -> None:
-    """Sign PLAN. All of it is checked against its sha256 first; a signature that it has is replaced.
+    """Sign PLAN. All of it is checked against its sha256 first; a signature that it has is
+    replaced.
 
-    Who signs a plan answers for it: its machine code then runs wherever the key is trusted. The digest of the plan,
-    which `tactix verify` shows, stays as it is.
+    Who signs a plan answers for it: its machine code then runs wherever the key is trusted. The
+    digest of the plan, which `tactix verify` shows, stays as it is.
     """
     loaded = container.load(plan, verify=True, private=True)
     key = people.find(book.read(), name) if name else local_key()

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 
 def is_plan(path: str) -> bool:
-    """Whether a file starts like a plan. Raises InvalidArgument for a pipe and the like, which could be read once."""
+    """Whether a file starts like a plan. Raises InvalidArgument for a pipe and the like, which
+    could be read once.
+    """
     if not os.path.isfile(path):
         raise InvalidArgument("that is no regular file", who=path, do="Copy it into a file")
     with open(path, "rb") as f:
@@ -56,11 +58,17 @@ def output(path: str | Path) -> Path:
         if path.is_file() or not path.exists():
             return path
         why = "it is no file"  # a device would be replaced by one
-    raise InvalidArgument("nothing can be written there", who=str(path), why=why, do="Name another place with -o")
+    raise InvalidArgument(
+        "nothing can be written there", who=str(path), why=why, do="Name another place with -o"
+    )
 
 
 def build(
-    path: str, session: Session, options: dict[str, Any], shapes: Shapes | None = None, quiet: bool = False
+    path: str,
+    session: Session,
+    options: dict[str, Any],
+    shapes: Shapes | None = None,
+    quiet: bool = False,
 ) -> tuple[Plan, bool]:
     """A plan of a model, with progress on stderr, and whether Ctrl-C ended the measuring.
 
@@ -72,11 +80,15 @@ def build(
 
 @contextlib.contextmanager
 def building(
-    path: str, session: Session, options: dict[str, Any], shapes: Shapes | None = None, quiet: bool = False,
+    path: str,
+    session: Session,
+    options: dict[str, Any],
+    shapes: Shapes | None = None,
+    quiet: bool = False,
     keeps: bool = False,
-) -> Iterator[tuple[Builder, NetworkDefinition, BuilderConfig]]:  # fmt: skip
-    """What builds a model, with progress on stderr meanwhile. Ctrl-C raises KeyboardInterrupt, unless the plan
-    ``keeps`` what is known by then. Arguments and errors as of ``build``.
+) -> Iterator[tuple[Builder, NetworkDefinition, BuilderConfig]]:
+    """What builds a model, with progress on stderr meanwhile. Ctrl-C raises KeyboardInterrupt,
+    unless the plan ``keeps`` what is known by then. Arguments and errors as of ``build``.
     """
     require_model(path)
     config = configure(**settings(options, shapes))
@@ -95,7 +107,11 @@ def threads(options: dict[str, Any]) -> int:
 
 
 def open_engine(
-    path: str, session: Session, options: dict[str, Any], shapes: Shapes | None = None, quiet: bool = False
+    path: str,
+    session: Session,
+    options: dict[str, Any],
+    shapes: Shapes | None = None,
+    quiet: bool = False,
 ) -> Engine:
     """The engine of a plan file, or of a model that is built first."""
     engine = _opened(path, session, options, shapes, quiet)
@@ -104,7 +120,9 @@ def open_engine(
     return engine
 
 
-def _opened(path: str, session: Session, options: dict[str, Any], shapes: Shapes | None, quiet: bool) -> Engine:
+def _opened(
+    path: str, session: Session, options: dict[str, Any], shapes: Shapes | None, quiet: bool
+) -> Engine:
     runtime = Runtime(
         session.logger,
         session,
@@ -117,7 +135,9 @@ def _opened(path: str, session: Session, options: dict[str, Any], shapes: Shapes
     if is_plan(path):
         return runtime.deserialize(path)
     with building(path, session, options, shapes, quiet) as (builder, network, config):
-        inputs = [TensorIO(v.name, i, v.spec.dtype, v.spec.shape) for i, v in enumerate(network.inputs)]
+        inputs = [
+            TensorIO(v.name, i, v.spec.dtype, v.spec.shape) for i, v in enumerate(network.inputs)
+        ]
         arrays.check(inputs, options)
         plan = builder.build_plan(network, config)
     return runtime.load(plan)

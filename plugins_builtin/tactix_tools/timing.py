@@ -1,4 +1,6 @@
-"""Measure how long calls take: warm-up, then a number of calls or of seconds; percentiles of what was seen."""
+"""Measure how long calls take: warm-up, then a number of calls or of seconds; percentiles of what
+was seen.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ MOST_SAMPLES = 1_000_000
 
 @dataclass(frozen=True)
 class Latency:
-    """Seconds of single calls (sorted), and of the whole measurement from its first start to its last end."""
+    """Seconds of single calls (sorted), and of the whole measurement from its first start to its
+    last end.
+    """
 
     samples: tuple[float, ...]
     wall: float
@@ -37,7 +41,9 @@ class Latency:
 
 @dataclass(frozen=True)
 class Schedule:
-    """``warmup`` seconds at first; then ``iterations`` calls of every worker, or calls for ``seconds`` if that is 0."""
+    """``warmup`` seconds at first; then ``iterations`` calls of every worker, or calls for
+    ``seconds`` if that is 0.
+    """
 
     warmup: float = 0.2
     iterations: int = 0
@@ -47,7 +53,8 @@ class Schedule:
 def measure(workers: Sequence[Callable[[], object]], schedule: Schedule) -> Latency:
     """Call each worker again and again, all at the same time, each on a thread of its own.
 
-    One worker runs on the calling thread. Garbage collection is off meanwhile. Raises what a worker raises.
+    One worker runs on the calling thread. Garbage collection is off meanwhile. Raises what a worker
+    raises.
     """
     if not workers:
         raise InvalidArgument("nothing to measure")
@@ -89,7 +96,9 @@ def _together(workers: Sequence[Callable[[], object]], schedule: Schedule) -> La
     for t in threads:
         t.join()
     if failures:
-        raise next((f for f in failures if not isinstance(f, threading.BrokenBarrierError)), failures[0])
+        raise next(
+            (f for f in failures if not isinstance(f, threading.BrokenBarrierError)), failures[0]
+        )
     return Latency(tuple(sorted(samples)), time.perf_counter() - min(starts))
 
 

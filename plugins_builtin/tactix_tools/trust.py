@@ -16,7 +16,8 @@ from tactix_trust.changing import changing
 @click.option("--remove", is_flag=True, help="Trust it no more.")
 @options.json_option
 def command(digest: str | None, note: str, remove: bool, as_json: bool) -> None:
-    """Trust the plan with this DIGEST, which `tactix verify PLAN` shows; without one, list those that are trusted.
+    """Trust the plan with this DIGEST, which `tactix verify PLAN` shows; without one, list those
+    that are trusted.
 
     A digest stands for one plan and every byte of it.
     """
@@ -30,11 +31,15 @@ def command(digest: str | None, note: str, remove: bool, as_json: bool) -> None:
     if as_json:
         show.print_json({"digests": digests})
     elif not digest:
-        show.console().print(show.table("", ["digest", "note"], [[d, n] for d, n in digests.items()]))
+        show.console().print(
+            show.table("", ["digest", "note"], [[d, n] for d, n in digests.items()])
+        )
 
 
 def _remove(digest: str) -> None:
     with changing() as found:
         if digest not in found.digests:
-            raise InvalidArgument(f"{digest} is not trusted", do="`tactix trust` lists those that are")
+            raise InvalidArgument(
+                f"{digest} is not trusted", do="`tactix trust` lists those that are"
+            )
         del found.digests[digest]

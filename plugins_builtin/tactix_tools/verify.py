@@ -19,10 +19,11 @@ from tactix_trust.store import parse
 @options.json_option
 @click.pass_obj
 def command(session: Session, /, plan: str, as_json: bool) -> int:
-    """Check every byte of PLAN against its sha256, and its signature against the keys that are trusted here.
+    """Check every byte of PLAN against its sha256, and its signature against the keys that are
+    trusted here.
 
-    Nothing of it is run. The digest names the plan: `tactix trust DIGEST` lets it run here. Exit code 5 if the plan is
-    damaged or forged, or if it is not trusted.
+    Nothing of it is run. The digest names the plan: `tactix trust DIGEST` lets it run here. Exit
+    code 5 if the plan is damaged or forged, or if it is not trusted.
     """
     loaded = container.load(plan, verify=True, admit=session.vouched)
     assert loaded.seal is not None

@@ -19,7 +19,9 @@ DIGITS = frozenset("0123456789abcdef")
 
 @dataclass
 class Book:
-    """``local``: id of the key that signs what is built here; empty before the first build. ``digests``: with notes."""
+    """``local``: id of the key that signs what is built here; empty before the first build.
+    ``digests``: with notes.
+    """
 
     local: str = ""
     keys: dict[str, Key] = field(default_factory=dict)
@@ -28,19 +30,25 @@ class Book:
     def add(self, key: Key) -> None:
         """Keep a key; one that is there already takes the new name, and keeps its secret."""
         old = self.keys.get(key.id)
-        self.keys[key.id] = Key(key.algorithm, key.secret or (old.secret if old else b""), key.public, key.name)
+        self.keys[key.id] = Key(
+            key.algorithm, key.secret or (old.secret if old else b""), key.public, key.name
+        )
 
 
 def digest_of(text: str) -> str:
     """A sha256 as 64 small hexadecimal digits. Raises InvalidArgument."""
     digits = text.strip().removeprefix("sha256:").lower()
     if len(digits) != 64 or not DIGITS.issuperset(digits):
-        raise InvalidArgument(f"{text[:80]!r} is no digest", do="Give the 64 digits that `tactix verify PLAN` shows")
+        raise InvalidArgument(
+            f"{text[:80]!r} is no digest", do="Give the 64 digits that `tactix verify PLAN` shows"
+        )
     return digits
 
 
 def place() -> Path:
-    """The file: in TACTIX_HOME, or the user's data folder (``platformdirs`` is asked where that is not XDG's)."""
+    """The file: in TACTIX_HOME, or the user's data folder (``platformdirs`` is asked where that is
+    not XDG's).
+    """
     home = os.environ.get("TACTIX_HOME")
     if home:
         return Path(home) / "trust.json"
@@ -72,11 +80,23 @@ def _check_owner(path: Path, found: os.stat_result) -> None:
     """Whoever writes this file decides what runs here."""
     if os.name == "posix" and (found.st_mode & 0o077 or found.st_uid != os.geteuid()):
         why = "other users can read or change it, or it is one's own no more"
-        raise ConfigError("the trust store is not private", who=str(path), why=why, do=f"chown it; chmod 600 {path}")
+        raise ConfigError(
+            "the trust store is not private",
+            who=str(path),
+            why=why,
+            do=f"chown it; chmod 600 {path}",
+        )
 
 
 def _decode(j: Mapping[str, Any]) -> Book:
     if j["version"] != VERSION:
         raise ValueError(f"version {j['version']}, this tactix reads {VERSION}")
-    keys = [Key(k["algorithm"], bytes.fromhex(k["secret"]), bytes.fromhex(k["public"]), k["name"]) for k in j["keys"]]
-    return Book(str(j["local"]), {k.id: k for k in keys}, {digest_of(d): str(note) for d, note in j["digests"].items()})
+    keys = [
+        Key(k["algorithm"], bytes.fromhex(k["secret"]), bytes.fromhex(k["public"]), k["name"])
+        for k in j["keys"]
+    ]
+    return Book(
+        str(j["local"]),
+        {k.id: k for k in keys},
+        {digest_of(d): str(note) for d, note in j["digests"].items()},
+    )

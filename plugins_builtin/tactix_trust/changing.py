@@ -1,4 +1,6 @@
-"""Making keys, and changing the file of the trust store, one process at a time; looking into it needs none of this."""
+"""Making keys, and changing the file of the trust store, one process at a time; looking into it
+needs none of this.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def changing() -> Iterator[Book]:
         from filelock import FileLock
     except ImportError as e:  # the lean runtime alone
         do = "pip install filelock; or make the key with tactix: tactix keys new --local"
-        raise ConfigError("cannot write the trust store", who=str(path), why=str(e), do=do) from None
+        raise ConfigError(
+            "cannot write the trust store", who=str(path), why=str(e), do=do
+        ) from None
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with FileLock(f"{path}.lock", mode=0o600):
@@ -50,12 +54,19 @@ def changing() -> Iterator[Book]:
                 f.write(json.dumps(_encode(book), indent=1).encode())
     except OSError as e:
         do = "Set TACTIX_HOME to a folder that can be written; to build without signing give sign=False"
-        raise ConfigError("cannot write the trust store", who=str(path), why=str(e), do=do) from None
+        raise ConfigError(
+            "cannot write the trust store", who=str(path), why=str(e), do=do
+        ) from None
 
 
 def _encode(book: Book) -> dict[str, Any]:
     keys = [
-        {"algorithm": k.algorithm, "secret": k.secret.hex(), "public": k.public.hex(), "name": k.name}
+        {
+            "algorithm": k.algorithm,
+            "secret": k.secret.hex(),
+            "public": k.public.hex(),
+            "name": k.name,
+        }
         for k in book.keys.values()
     ]
     return {"version": VERSION, "local": book.local, "keys": keys, "digests": book.digests}

@@ -1,7 +1,8 @@
-"""Keys that the environment brings, for machines on which nothing is kept: TACTIX_SIGNING_KEY and TACTIX_TRUSTED_KEYS.
+"""Keys that the environment brings, for machines on which nothing is kept: TACTIX_SIGNING_KEY and
+TACTIX_TRUSTED_KEYS.
 
-Each is the text of keys, or the path of a file with it, which may be mounted: one key a line, or with commas between;
-what follows ``#`` is for people.
+Each is the text of keys, or the path of a file with it, which may be mounted: one key a line, or
+with commas between; what follows ``#`` is for people.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ def _texts(variable: str) -> list[str]:
             with open(given, encoding="utf-8") as f:
                 given = f.read()
         except (OSError, ValueError) as e:
-            raise ConfigError(f"{variable} is neither a key nor a file with keys", why=str(e)) from None
+            raise ConfigError(
+                f"{variable} is neither a key nor a file with keys", why=str(e)
+            ) from None
     lines = (line.partition("#")[0] for line in given.splitlines())
     return [text for line in lines for text in re.split(r"[\s,]+", line) if text]

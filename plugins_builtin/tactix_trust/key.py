@@ -1,4 +1,6 @@
-"""Keys: HMAC-SHA256 with a secret of this user, and Ed25519 (RFC 8032), whose public half others verify with."""
+"""Keys: HMAC-SHA256 with a secret of this user, and Ed25519 (RFC 8032), whose public half others
+verify with.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +30,30 @@ class Key:
     def __post_init__(self) -> None:
         sizes = (SIZE, 0) if self.algorithm == HMAC else (len(self.secret) and SIZE, SIZE)
         if self.algorithm not in ALGORITHMS or (len(self.secret), len(self.public)) != sizes:
-            raise InvalidArgument(f"no key of {self.algorithm[:20]!r}", why="unknown algorithm, or wrong length")
+            raise InvalidArgument(
+                f"no key of {self.algorithm[:20]!r}", why="unknown algorithm, or wrong length"
+            )
 
     @classmethod
     def from_secret(cls, secret: bytes, name: str = "") -> Key:
-        """The Ed25519 key of a secret. Raises InvalidArgument for one of another length, ConfigError."""
+        """The Ed25519 key of a secret. Raises InvalidArgument for one of another length,
+        ConfigError.
+        """
         if len(secret) != SIZE:
-            raise InvalidArgument("no secret of ed25519", why=f"it has {len(secret)} bytes, not {SIZE}")
-        public = ed25519().Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+            raise InvalidArgument(
+                "no secret of ed25519", why=f"it has {len(secret)} bytes, not {SIZE}"
+            )
+        public = (
+            ed25519().Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+        )
         return cls(ED25519, secret, public, name)
 
     @functools.cached_property
     def id(self) -> str:
         """32 hexadecimal digits that name it, and tell nothing of the secret."""
-        return hashlib.sha256(self.algorithm.encode() + b"\0" + (self.public or self.secret)).hexdigest()[:32]
+        return hashlib.sha256(
+            self.algorithm.encode() + b"\0" + (self.public or self.secret)
+        ).hexdigest()[:32]
 
     @property
     def title(self) -> str:
@@ -57,7 +69,9 @@ class Key:
         return ed25519().Ed25519PrivateKey.from_private_bytes(self.secret).sign(message)  # type: ignore[no-any-return]
 
     def fits(self, message: bytes, signature: bytes) -> bool:
-        """Whether the signature is of this message by this key; as long for a wrong one. Raises ConfigError."""
+        """Whether the signature is of this message by this key; as long for a wrong one. Raises
+        ConfigError.
+        """
         if self.algorithm == HMAC:
             return hmac.compare_digest(self.sign(message), signature)
         public = ed25519().Ed25519PublicKey.from_public_bytes(self.public)
@@ -78,7 +92,9 @@ def public_key(text: str, name: str = "") -> Key:
             return Key(ED25519, public=bytes.fromhex(digits), name=name)
     except ValueError:
         pass
-    raise InvalidArgument(f"{text[:80]!r} is no public key", do="Give what `tactix keys export` prints: ed25519:...")
+    raise InvalidArgument(
+        f"{text[:80]!r} is no public key", do="Give what `tactix keys export` prints: ed25519:..."
+    )
 
 
 def ed25519() -> Any:
@@ -86,5 +102,7 @@ def ed25519() -> Any:
     try:
         from cryptography.hazmat.primitives.asymmetric import ed25519 as keys
     except ImportError as e:
-        raise ConfigError("ed25519 is not here", why=str(e), do="pip install 'tactix[sign]'") from None
+        raise ConfigError(
+            "ed25519 is not here", why=str(e), do="pip install 'tactix[sign]'"
+        ) from None
     return keys

@@ -1,9 +1,10 @@
-"""The cache of compiled kernels, and of the lean runtime: a folder of this user's, whose files are sealed with the key
-that signs his plans.
+"""The cache of compiled kernels, and of the lean runtime: a folder of this user's, whose files are
+sealed with the key that signs his plans.
 
-What is in it goes into plans that are signed afterwards, so an entry counts only if this user's tactix wrote it: the
-folder and the file are his, nobody else may write them, and the seal fits name and content. Other entries are as good
-as none. Where there is no such folder, objects are kept until the process ends, and a warning says so.
+What is in it goes into plans that are signed afterwards, so an entry counts only if this user's
+tactix wrote it: the folder and the file are his, nobody else may write them, and the seal fits name
+and content. Other entries are as good as none. Where there is no such folder, objects are kept
+until the process ends, and a warning says so.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ def _folder(name: str) -> Path:
 
 
 def _private(folder: Path) -> Path:
-    """In the user's own place one that the umask left open is closed: what is in it is sealed. Raises OSError."""
+    """In the user's own place one that the umask left open is closed: what is in it is sealed.
+    Raises OSError.
+    """
     if not os.environ.get("TACTIX_CACHE_DIR"):
         tighten(folder)
     return private_folder(folder)
@@ -115,7 +118,9 @@ def _place(name: str) -> Path:
 
 def _objects() -> Path:
     """What is sealed with a key that ends with the process ends with it, too."""
-    return _folder("objects") if _lasting_key(book.place()) else private_folder(_scratch() / "objects")
+    return (
+        _folder("objects") if _lasting_key(book.place()) else private_folder(_scratch() / "objects")
+    )
 
 
 def _seal(name: str, content: bytes) -> bytes:
@@ -130,7 +135,9 @@ def _key() -> bytes:
 
 @functools.cache
 def _lasting_key(place: Path) -> bytes:
-    """Made of the secret that signs what is built here, in that trust store; empty where there can be none."""
+    """Made of the secret that signs what is built here, in that trust store; empty where there can
+    be none.
+    """
     try:
         return hmac.digest(local_key().secret, DOMAIN, "sha256")
     except ConfigError as e:

@@ -11,7 +11,9 @@ from tactix_trust.environment import known_keys, signing_key
 from tactix_trust.key import ALGORITHMS, Key
 
 DOMAIN = b"tactix plan signature 1\n"
-"""Stands before the digest in what is signed, so that no signature of something else is one of a plan."""
+"""Stands before the digest in what is signed, so that no signature of something else is one of a
+plan.
+"""
 
 
 class LocalStore:
@@ -24,7 +26,9 @@ class LocalStore:
         return sign(local_key(), digest)
 
     def vouches(self, seal: Seal) -> str:
-        """Raises UntrustedPlan for a forged signature, PlanFormatError for what is none, ConfigError."""
+        """Raises UntrustedPlan for a forged signature, PlanFormatError for what is none,
+        ConfigError.
+        """
         book = read()
         if seal.signature:
             algorithm, name, value = parse(seal.signature)
@@ -32,13 +36,17 @@ class LocalStore:
             if known is not None:
                 if known.algorithm != algorithm or not known.fits(DOMAIN + seal.digest, value):
                     do = "Get the plan again from where it was signed"
-                    raise UntrustedPlan("the signature does not fit the plan", why=f"it names {known.title}", do=do)
+                    raise UntrustedPlan(
+                        "the signature does not fit the plan", why=f"it names {known.title}", do=do
+                    )
                 return f"signed by {known.title}"
         return "its digest is trusted" if seal.digest.hex() in book.digests else ""
 
 
 def sign(key: Key, digest: bytes) -> bytes:
-    """The signature of a header with that sha256, as a plan holds it. Raises InvalidArgument, ConfigError."""
+    """The signature of a header with that sha256, as a plan holds it. Raises InvalidArgument,
+    ConfigError.
+    """
     value = key.sign(DOMAIN + digest).hex()
     text = json.dumps({"algorithm": key.algorithm, "key": key.id, "value": value}, sort_keys=True)
     return text.encode("ascii")
@@ -58,7 +66,8 @@ def parse(signature: bytes) -> tuple[str, str, bytes]:
 
 
 def local_key() -> Key:
-    """The key that signs what is built here: of the environment, or of the trust store, made when there is none.
+    """The key that signs what is built here: of the environment, or of the trust store, made when
+    there is none.
 
     Raises ConfigError.
     """

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""How long a crowded environment takes: 500 distributions, 20 of them packs, 3 broken, 2 that clash.
+"""How long a crowded environment takes: 500 distributions, 20 of them packs, 3 broken, 2 that
+clash.
 
     python tests/benchmarks/discovery.py [--rounds 7]
 
-The distributions are made in a folder of their own, put before the real ones on the path. Each round is a fresh process
-that imports tactix and asks a session for its layers; what is told is the time of scanning entry points, of importing
-and asking all packs beside tactix, and of the whole, medians. A control has the same environment without packs.
+The distributions are made in a folder of their own, put before the real ones on the path. Each
+round is a fresh process that imports tactix and asks a session for its layers; what is told is the
+time of scanning entry points, of importing and asking all packs beside tactix, and of the whole,
+medians. A control has the same environment without packs.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ print(json.dumps({"scan": scanned - begun, "others": others / 1e3, "whole": done
 def distribution(site: Path, name: str, namespace: str = "", text: str = "") -> None:
     info = site / f"{name}-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n\n{'Words. ' * 200}\n")
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n\n{'Words. ' * 200}\n"
+    )
     (info / "RECORD").write_text("")
     if not namespace:
         (info / "entry_points.txt").write_text(f"[console_scripts]\n{name} = {name}:main\n")
@@ -74,7 +78,11 @@ def crowd(site: Path, packs: int) -> None:
     for i in range(packs):
         broken = i < BROKEN
         namespace = "twin" if BROKEN <= i < BROKEN + CLASHING else f"pack{i}"
-        text = "raise ImportError('a library is missing')\n" if broken else PACK.format(namespace=namespace)
+        text = (
+            "raise ImportError('a library is missing')\n"
+            if broken
+            else PACK.format(namespace=namespace)
+        )
         distribution(site, f"crowd{i}", namespace, text)
 
 
@@ -83,7 +91,10 @@ def measure(site: Path, rounds: int) -> dict[str, object]:
     rows = []
     for _ in range(rounds):
         done = subprocess.run(
-            [sys.executable, "-c", MEASURE], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+            [sys.executable, "-c", MEASURE],
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
         )
         if done.returncode:
             sys.exit(done.stderr)
@@ -93,17 +104,24 @@ def measure(site: Path, rounds: int) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    print("| environment | scan ms | packs beside tactix ms | import to layers ms | states | layers |")
+    print(
+        "| environment | scan ms | packs beside tactix ms | import to layers ms | states | layers |"
+    )
     print("|---|---|---|---|---|---|")
     for packs in (0, PACKS):
         with tempfile.TemporaryDirectory() as folder:
             crowd(Path(folder), packs)
             r = measure(Path(folder), options.rounds)
         states = ", ".join(f"{n} {state}" for state, n in sorted(r["states"].items()))  # type: ignore[attr-defined]
-        row = [f"{DISTRIBUTIONS} distributions, {packs} packs", *(f"{r[k]:.1f}" for k in ("scan", "others", "whole"))]
+        row = [
+            f"{DISTRIBUTIONS} distributions, {packs} packs",
+            *(f"{r[k]:.1f}" for k in ("scan", "others", "whole")),
+        ]
         print(f"| {' | '.join([*row, states, str(r['layers'])])} |", flush=True)
 
 

@@ -1,10 +1,12 @@
-"""How long a machine works for a stranger's first pack: a fresh environment with tactix, the guide's first page in it.
+"""How long a machine works for a stranger's first pack: a fresh environment with tactix, the
+guide's first page in it.
 
     python tests/benchmarks/first_pack.py              # a virtual environment, into which pip installs this checkout
     python tests/benchmarks/first_pack.py --offline    # the packages of this environment instead of an index
 
-The page's commands are run as they stand there: `tactix-sdk new`, `pip install`, `tactix-sdk check`, then its Python.
-The exit status is 1 if the pack does not pass, or if that takes two minutes from `tactix-sdk new` on.
+The page's commands are run as they stand there: `tactix-sdk new`, `pip install`, `tactix-sdk
+check`, then its Python. The exit status is 1 if the pack does not pass, or if that takes two
+minutes from `tactix-sdk new` on.
 """
 
 from __future__ import annotations
@@ -30,9 +32,18 @@ LIMIT = 120.0
 
 
 def fresh(folder: Path) -> dict[str, str]:
-    """A virtual environment with this checkout and what it needs, from the index that pip is set to."""
+    """A virtual environment with this checkout and what it needs, from the index that pip is set
+    to.
+    """
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    pip = [
+        str(folder / "bin" / "python"),
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "--quiet",
+    ]
     source = folder.with_name("source")  # pip leaves a folder build where it builds
     for name in ("core", "plugins_builtin", "plugin_sdk"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -50,7 +61,13 @@ def follow(python: Path, work: Path, env: Mapping[str, str]) -> tuple[bool, str]
     work.mkdir()
     command = [python, guide.__file__, PAGE]
     done = subprocess.run(
-        command, cwd=work, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        command,
+        cwd=work,
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
     )
     return done.returncode == 0, done.stdout
 
@@ -68,7 +85,11 @@ def main() -> int:
     print(f"the environment: {ready - start:.1f} s")
     for line, kind, seconds in re.findall(r"^--- line (\d+): (.+), ([\d.]+) s$", said, re.M):
         print(f"line {line}, {kind}: {float(seconds):.1f} s")
-    print(f"from `tactix-sdk new` to a checked pack that fuses and runs: {took:.1f} s" if passed else said[-4000:])
+    print(
+        f"from `tactix-sdk new` to a checked pack that fuses and runs: {took:.1f} s"
+        if passed
+        else said[-4000:]
+    )
     return int(not passed or took > LIMIT)
 
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Plans of our own kernels, run by the lean runtime where nothing but numpy and cuda-python is found, beside the best.
+"""Plans of our own kernels, run by the lean runtime where nothing but numpy and cuda-python is
+found, beside the best.
 
     python tests/benchmarks/gpu_alone.py [resnet50:1] [resnet50:8] [bert_base:1] ...
 
-For each MODEL:BATCH of gpu_models.py, in float16: a plan of all tactic sources, and one of kernels of our own alone,
-built with the same timings. The latter runs in a process whose interpreter finds numpy, cuda-python and the lean
-runtime; the packages that it imported, and NVIDIA's libraries that it loaded, are printed. Both are timed there and
-here in the same way. Outputs are compared with torch in float32. Needs torch, torchvision, onnx.
+For each MODEL:BATCH of gpu_models.py, in float16: a plan of all tactic sources, and one of kernels
+of our own alone, built with the same timings. The latter runs in a process whose interpreter finds
+numpy, cuda-python and the lean runtime; the packages that it imported, and NVIDIA's libraries that
+it loaded, are printed. Both are timed there and here in the same way. Outputs are compared with
+torch in float32. Needs torch, torchvision, onnx.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ SIZES = (1, 16)
 
 def build(model: Path, cache: Path, sources: set[str] | None) -> tactix.Plan:
     builder = tactix.Builder()
-    config = tactix.BuilderConfig(device="tactix.cuda@1", timing_cache=cache, tactic_sources=sources)
+    config = tactix.BuilderConfig(
+        device="tactix.cuda@1", timing_cache=cache, tactic_sources=sources
+    )
     return builder.build_plan(builder.import_model(model), config)
 
 
@@ -51,7 +55,11 @@ def measure(name: str, batch: int, site: Path, folder: Path) -> str:
     """The row of a model."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     model, _ = gpu_models.make(name, batch)
-    path, cache, own = folder / "model.onnx", folder / f"{name}{batch}.json", folder / f"{name}{batch}.plan"
+    path, cache, own = (
+        folder / "model.onnx",
+        folder / f"{name}{batch}.json",
+        folder / f"{name}{batch}.plan",
+    )
     best = Runtime().load(build(export_half(name, batch, path), cache, None))
     given = alone.feeds(best, SIZES)
     want = reference(model, given)
@@ -73,7 +81,16 @@ def export_half(name: str, batch: int, path: Path) -> Path:
 
 
 def main() -> None:
-    heads = ("model", "own kernels alone us", "all sources us", "ratio", "error", "load ms", "packages", "libraries")
+    heads = (
+        "model",
+        "own kernels alone us",
+        "all sources us",
+        "ratio",
+        "error",
+        "load ms",
+        "packages",
+        "libraries",
+    )
     print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
     with tempfile.TemporaryDirectory() as made:
         site = Path(made, "site")

@@ -1,7 +1,8 @@
-"""What branches in CUDA graphs are worth: one plan with none, with one, and with as many as are chosen by default.
+"""What branches in CUDA graphs are worth: one plan with none, with one, and with as many as are
+chosen by default.
 
-Towers of small products that meet at the end, of several widths. Prints microseconds of a run, by the device's timer,
-and the bytes of intermediate memory, by ``max_aux_streams``.
+Towers of small products that meet at the end, of several widths. Prints microseconds of a run, by
+the device's timer, and the bytes of intermediate memory, by ``max_aux_streams``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def towers(builder: tactix.Builder, count: int, rows: int, width: int) -> Any:
     for _ in range(count):
         y = x
         for _ in range(DEPTH):
-            w = net.add_constant((rng.standard_normal((width, width)) / width**0.5).astype(np.float16))
+            w = net.add_constant(
+                (rng.standard_normal((width, width)) / width**0.5).astype(np.float16)
+            )
             (y,) = net.add_layer("tactix.MatMul", [y, w])
             (y,) = net.add_layer("tactix.Relu", [y])
         ends.append(y)
@@ -47,14 +50,19 @@ def compared(builder: tactix.Builder, plan: tactix.Plan, x: Any) -> str:
         runs[aux] = partial(engine.device.measure, contexts[aux]._active[0].runnable, RUNS)  # type: ignore[index]
     assert all(np.array_equal(results[0], r) for r in results)
     rounds = [{aux: run() / RUNS for aux, run in runs.items()} for _ in range(ROUNDS)]
-    return ", ".join(f"{aux}: {min(r[aux] for r in rounds) * 1e6:.1f} us {sizes[aux]} B" for aux in contexts)
+    return ", ".join(
+        f"{aux}: {min(r[aux] for r in rounds) * 1e6:.1f} us {sizes[aux]} B" for aux in contexts
+    )
 
 
 def main() -> None:
     """A line for each network."""
     builder = tactix.Builder()
     config = tactix.BuilderConfig(
-        device="tactix.cuda@1", builder_optimization_level=0, timing_cache=False, tactic_sources={"cuda_c"}
+        device="tactix.cuda@1",
+        builder_optimization_level=0,
+        timing_cache=False,
+        tactic_sources={"cuda_c"},
     )
     for count in TOWERS:
         for rows, width in SIZES:

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""What building networks in float16 costs on a CUDA device, by phase; and what choosing predicted against what is.
+"""What building networks in float16 costs on a CUDA device, by phase; and what choosing predicted
+against what is.
 
     python tests/benchmarks/gpu_builds.py [resnet50:1] [resnet50:128] ...
 
-For each MODEL:BATCH of gpu_models.py: a cold build (neither timings nor compiled kernels are kept), the same build from
-the timing cache, loading the plan file, the whole plans that were timed beside each other, and the microseconds of one
-inference beside the sum of the chosen kernels' own times. Needs torch, torchvision, onnx.
+For each MODEL:BATCH of gpu_models.py: a cold build (neither timings nor compiled kernels are kept),
+the same build from the timing cache, loading the plan file, the whole plans that were timed beside
+each other, and the microseconds of one inference beside the sum of the chosen kernels' own times.
+Needs torch, torchvision, onnx.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ def build(path: Path, cache: Path) -> tactix.Plan:
     phases, start = Phases(), time.perf_counter()
     built = tactix.Builder()
     network = built.import_model(path)
-    config = tactix.BuilderConfig(device="tactix.cuda@1", timing_cache=cache, progress_monitor=phases)
+    config = tactix.BuilderConfig(
+        device="tactix.cuda@1", timing_cache=cache, progress_monitor=phases
+    )
     plan = built.build_plan(network, config)
     hits = plan.ledger["timing_cache"]
     print(f"  build {time.perf_counter() - start:.1f} s ({phases}); timings {hits}", flush=True)
@@ -63,13 +67,19 @@ def inference(engine: tactix.Engine, x: Any) -> float:
     context.set_input_shape("x", tuple(x.shape))
     context.set_tensor_address("x", x.data_ptr())
     for io in engine.outputs:
-        y = torch.empty(context.get_tensor_shape(io.name), dtype=getattr(torch, str(io.dtype.numpy)), device="cuda")
+        y = torch.empty(
+            context.get_tensor_shape(io.name),
+            dtype=getattr(torch, str(io.dtype.numpy)),
+            device="cuda",
+        )
         context.set_tensor_address(io.name, y.data_ptr())
         outputs.append(y)
     with torch.cuda.stream(torch.cuda.Stream()):
         stream = torch.cuda.current_stream().cuda_stream
         context.execute_async_v3(stream)
-        return statistics.median(seconds(lambda: context.execute_async_v3(stream)) for _ in range(5))
+        return statistics.median(
+            seconds(lambda: context.execute_async_v3(stream)) for _ in range(5)
+        )
 
 
 def measure(name: str, batch: int, folder: Path) -> None:
@@ -88,12 +98,22 @@ def measure(name: str, batch: int, folder: Path) -> None:
     engine = Runtime().deserialize(folder / "plan")
     loaded, took = time.perf_counter() - start, inference(engine, x)
     for f in plan.ledger.get("finals", []):
-        times = f"{f['predicted_seconds'] * 1e6:.1f} us predicted, {(f['seconds'] or 0) * 1e6:.1f} us"
-        print(f"  launches charged {f['charge']:g} times: {times}{', taken' if f['chosen'] else ''}")
-    alone, launches = sum(s.info["seconds"] for s in plan.steps), sum(len(s.artifact.launches) for s in plan.steps)
+        times = (
+            f"{f['predicted_seconds'] * 1e6:.1f} us predicted, {(f['seconds'] or 0) * 1e6:.1f} us"
+        )
+        print(
+            f"  launches charged {f['charge']:g} times: {times}{', taken' if f['chosen'] else ''}"
+        )
+    alone, launches = (
+        sum(s.info["seconds"] for s in plan.steps),
+        sum(len(s.artifact.launches) for s in plan.steps),
+    )
     gap = (took - alone) / launches
-    print(f"  load {loaded:.2f} s; one inference {took * 1e6:.1f} us; {launches} launches, alone {alone * 1e6:.1f} us "
-          f"together: {gap * 1e6:.2f} us more for each", flush=True)  # fmt: skip
+    print(
+        f"  load {loaded:.2f} s; one inference {took * 1e6:.1f} us; {launches} launches, alone {alone * 1e6:.1f} us "
+        f"together: {gap * 1e6:.2f} us more for each",
+        flush=True,
+    )
 
 
 def main() -> None:

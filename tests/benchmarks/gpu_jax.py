@@ -1,6 +1,8 @@
-"""ResNet-50 and BERT in JAX, as XLA runs them best: float16, channels last, batch norms folded, q, k and v at once.
+"""ResNet-50 and BERT in JAX, as XLA runs them best: float16, channels last, batch norms folded, q,
+k and v at once.
 
-Weights are random and of JAX's own; those of convolutions lie as cuDNN reads them (OHWI), so that none are transposed.
+Weights are random and of JAX's own; those of convolutions lie as cuDNN reads them (OHWI), so that
+none are transposed.
 """
 
 from __future__ import annotations
@@ -29,29 +31,40 @@ def normal(*shape: int, scale: float) -> Array:
     return (RNG.standard_normal(shape, dtype=np.float32) * scale).astype(np.float32)
 
 
-# -- ResNet-50 ---------------------------------------------------------------------------------------------------------
+# -- ResNet-50 -----------------------------------------------------------------------------------
 
 
 def kernel(size: int, inputs: int, outputs: int, scale: float = 1.0) -> tuple[Array, Array]:
-    return normal(outputs, size, size, inputs, scale=scale * math.sqrt(2 / (size * size * inputs))), np.zeros(
-        outputs, "f4"
-    )
+    return normal(
+        outputs, size, size, inputs, scale=scale * math.sqrt(2 / (size * size * inputs))
+    ), np.zeros(outputs, "f4")
 
 
 def resnet_weights() -> Any:
     blocks, inputs = [], 64
     for width, count, _ in STAGES:
         for i in range(count):
-            inner = kernel(1, inputs, width), kernel(3, width, width), kernel(1, width, 4 * width, 0.3)
+            inner = (
+                kernel(1, inputs, width),
+                kernel(3, width, width),
+                kernel(1, width, 4 * width, 0.3),
+            )
             blocks.append((inner, kernel(1, inputs, 4 * width, 0.7) if not i else None))
             inputs = 4 * width
     return kernel(7, 3, 64), blocks, (normal(2048, 1000, scale=0.02), np.zeros(1000, "f4"))
 
 
-def convolve(x: Array, weights: Any, stride: int = 1, add: Array | None = None, relu: bool = True) -> Array:
+def convolve(
+    x: Array, weights: Any, stride: int = 1, add: Array | None = None, relu: bool = True
+) -> Array:
     w, b = weights
     pads = [(w.shape[1] // 2,) * 2] * 2
-    y = lax.conv_general_dilated(x, w, (stride, stride), pads, dimension_numbers=("NHWC", "OHWI", "NHWC")) + b
+    y = (
+        lax.conv_general_dilated(
+            x, w, (stride, stride), pads, dimension_numbers=("NHWC", "OHWI", "NHWC")
+        )
+        + b
+    )
     y = y if add is None else y + add
     return jnp.maximum(y, 0) if relu else y
 
@@ -59,7 +72,9 @@ def convolve(x: Array, weights: Any, stride: int = 1, add: Array | None = None, 
 def resnet(weights: Any, x: Array) -> Array:
     stem, blocks, (w, b) = weights
     x = convolve(x, stem, 2)
-    x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    x = lax.reduce_window(
+        x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (1, 1), (1, 1), (0, 0))
+    )
     strides = [stride if not i else 1 for _, count, stride in STAGES for i in range(count)]
     for ((first, second, third), beside), stride in zip(blocks, strides, strict=True):
         same = x if beside is None else convolve(x, beside, stride, relu=False)
@@ -67,7 +82,7 @@ def resnet(weights: Any, x: Array) -> Array:
     return x.mean((1, 2), dtype=jnp.float32).astype(w.dtype) @ w + b
 
 
-# -- BERT --------------------------------------------------------------------------------------------------------------
+# -- BERT ----------------------------------------------------------------------------------------
 
 
 def linear(inputs: int, outputs: int) -> tuple[Array, Array]:
@@ -99,13 +114,15 @@ def bert(weights: Any, ids: Array, heads: int) -> Any:
     attend = "cudnn" if x.dtype == jnp.float16 else "xla"
     for qkv, out, up, down, first, second in blocks:
         parts = apply(x, qkv).reshape(*x.shape[:2], 3, heads, -1)
-        y = jax.nn.dot_product_attention(parts[:, :, 0], parts[:, :, 1], parts[:, :, 2], implementation=attend)
+        y = jax.nn.dot_product_attention(
+            parts[:, :, 0], parts[:, :, 1], parts[:, :, 2], implementation=attend
+        )
         x = normalize(x + apply(y.reshape(x.shape), out), first)
         x = normalize(x + apply(jax.nn.gelu(apply(x, up), approximate=False), down), second)
     return x, jnp.tanh(apply(x[:, 0], pooler))
 
 
-# -- timing ------------------------------------------------------------------------------------------------------------
+# -- timing --------------------------------------------------------------------------------------
 
 
 def made(name: str, batch: int) -> tuple[Callable[[Any, Array], Any], Any, Array]:
@@ -137,7 +154,9 @@ def again_and_again(network: Callable[[Any, Array], Any]) -> Callable[[Any, Arra
 
 
 def build(name: str, batch: int) -> tuple[Callable[[], float], dict[str, Any]]:
-    """What gives the seconds of one inference: of calls that are queued, or in a loop on the device, if faster."""
+    """What gives the seconds of one inference: of calls that are queued, or in a loop on the
+    device, if faster.
+    """
     network, weights, x = made(name, batch)
     with jax.default_matmul_precision("highest"):
         want = jax.jit(network)(jax.tree.map(jnp.asarray, weights), jnp.asarray(x))
@@ -158,6 +177,8 @@ def build(name: str, batch: int) -> tuple[Callable[[], float], dict[str, Any]]:
         return (time.perf_counter() - start) / (REPEATS + 1)
 
     facts = {"error": error(one(half, x), want)}
-    ways = {way: min(call() for _ in range(4)) for way, call in (("queued", queued), ("looped", looped))}
+    ways = {
+        way: min(call() for _ in range(4)) for way, call in (("queued", queued), ("looped", looped))
+    }
     facts["way"] = min(ways, key=ways.__getitem__)
     return {"queued": queued, "looped": looped}[facts["way"]], facts

@@ -2,8 +2,9 @@
 
 ``python tests/benchmarks/gpu_kernels.py [part of a name]``
 
-The layers of ResNet-50 and BERT-base at batch 1, 8 and 128 in float16. Both sides: a CUDA graph of 20 repeats, the
-median of seven replays between events. Prints microseconds, TFLOPS, torch's time over ours, and the variant that won.
+The layers of ResNet-50 and BERT-base at batch 1, 8 and 128 in float16. Both sides: a CUDA graph of
+20 repeats, the median of seven replays between events. Prints microseconds, TFLOPS, torch's time
+over ours, and the variant that won.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ from typing import Any
 import numpy as np
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / "gpu"), str(TESTS / "builtin" / "cuda"), str(TESTS / "builtin" / "tactics")]
+sys.path[:0] = [
+    str(TESTS / "gpu"),
+    str(TESTS / "builtin" / "cuda"),
+    str(TESTS / "builtin" / "tactics"),
+]
 
 import gpu_cases  # noqa: E402
 import harness as h  # noqa: E402
@@ -44,7 +49,12 @@ RESNET = [  # channels, height, output channels, kernel, stride, with a residual
     (256, 14, 256, 3, 1, False), (512, 14, 512, 3, 2, False), (1024, 14, 2048, 1, 2, False), (512, 7, 2048, 1, 1, True),
     (2048, 7, 512, 1, 1, False), (512, 7, 512, 3, 1, False),
 ]  # fmt: skip
-BERT = [("qkv", 768, 2304, False), ("out", 768, 768, False), ("up", 768, 3072, True), ("down", 3072, 768, False)]
+BERT = [
+    ("qkv", 768, 2304, False),
+    ("out", 768, 768, False),
+    ("up", 768, 3072, True),
+    ("down", 3072, 768, False),
+]
 SEQUENCE, HEADS, DIM = 128, 12, 64
 
 
@@ -78,14 +88,22 @@ def resnet(batch: int) -> Iterator[Layer]:
         x, w, b, pad = half(batch, c, size, size), half(co, c, k, k), half(co), k // 2
         out = (size + 2 * pad - k) // stride + 1
         y = half(batch, co, out, out)
-        nodes: list[Any] = [("Convolution", (0, 1, 2), {"strides": (stride,) * 2, "pads": (pad,) * 4})]
+        nodes: list[Any] = [
+            ("Convolution", (0, 1, 2), {"strides": (stride,) * 2, "pads": (pad,) * 4})
+        ]
         nodes += [("Add", (4, 3), {}), ("Relu", (5,), {})] if rest else [("Relu", (3,), {})]
         arrays = [x, w, b, *([y] if rest else [])]
         node = h.fused(arrays, nodes, anchor=0, constants=[1, 2])
         tx, tw, tb, ty = on_gpu(x, True), on_gpu(w, True), on_gpu(b), on_gpu(y, True)
 
         def peer(
-            tx: Any = tx, tw: Any = tw, tb: Any = tb, ty: Any = ty, s: int = stride, p: int = pad, r: bool = rest
+            tx: Any = tx,
+            tw: Any = tw,
+            tb: Any = tb,
+            ty: Any = ty,
+            s: int = stride,
+            p: int = pad,
+            r: bool = rest,
         ) -> Any:
             z = torch.nn.functional.conv2d(tx, tw, tb, s, p)
             return torch.relu_(z.add_(ty) if r else z)
@@ -100,7 +118,11 @@ def matrix(name: str, m: int, k: int, n: int, gelu: bool) -> Layer:
     import torch
 
     x, w, b = half(m, k), half(k, n), half(n)
-    nodes: list[Any] = [("MatMul", (0, 1), {}), ("Add", (3, 2), {}), *([("Gelu", (4,), {})] if gelu else [])]
+    nodes: list[Any] = [
+        ("MatMul", (0, 1), {}),
+        ("Add", (3, 2), {}),
+        *([("Gelu", (4,), {})] if gelu else []),
+    ]
     tx, tw, tb = on_gpu(x), on_gpu(np.ascontiguousarray(w.T)), on_gpu(b)
 
     def peer() -> Any:
@@ -108,7 +130,13 @@ def matrix(name: str, m: int, k: int, n: int, gelu: bool) -> Layer:
         return torch.nn.functional.gelu(z) if gelu else z
 
     node = h.fused([x, w, b], nodes, anchor=0, constants=[1, 2])
-    return Layer(name, node, [*gemm.tactics(), *hopper_gemm.tactics(), *gemv.tactics()], 2.0 * m * k * n, peer)
+    return Layer(
+        name,
+        node,
+        [*gemm.tactics(), *hopper_gemm.tactics(), *gemv.tactics()],
+        2.0 * m * k * n,
+        peer,
+    )
 
 
 def bert(batch: int) -> Iterator[Layer]:
@@ -121,9 +149,12 @@ def bert(batch: int) -> Iterator[Layer]:
     node = h.node("Attention", [q, k_, v], scale=DIM**-0.5)
     flops = 4.0 * batch * HEADS * SEQUENCE * SEQUENCE * DIM
     yield Layer(
-        f"bert b{batch} attention", node, attention.tactics(), flops,
+        f"bert b{batch} attention",
+        node,
+        attention.tactics(),
+        flops,
         lambda: torch.nn.functional.scaled_dot_product_attention(*tensors),
-    )  # fmt: skip
+    )
 
 
 def torch_seconds(peer: Callable[[], Any]) -> float:
@@ -158,12 +189,17 @@ def our_seconds(device: CudaDevice, layer: Layer) -> tuple[float, str]:
     for tactic in layer.tactics:
         offered = tactic.variants(layer.node, properties)
         if not isinstance(offered, Reject):
-            made += [(tactic, v, tactic.compile(layer.node, v, CompileContext(properties))) for v in offered]
+            made += [
+                (tactic, v, tactic.compile(layer.node, v, CompileContext(properties)))
+                for v in offered
+            ]
     binaries = Toolchain([NvrtcCompiler()]).compile([a for _, _, a in made], properties)
     for tactic, variant, artifact in made:
         runnable, _ = runs.prepare(layer.node, with_binary(artifact, binaries), variant, arrays, {})
         device.measure(runnable, REPEATS)
-        seconds = statistics.median(device.measure(runnable, REPEATS) / REPEATS for _ in range(ROUNDS))
+        seconds = statistics.median(
+            device.measure(runnable, REPEATS) / REPEATS for _ in range(ROUNDS)
+        )
         best = min(best, (seconds, f"{tactic.key.split('.')[1]} {variant}"))
     return best
 

@@ -1,7 +1,8 @@
-"""The networks of gpu_peers.py as torch modules with random weights: torchvision's, and transformers of this file.
+"""The networks of gpu_peers.py as torch modules with random weights: torchvision's, and
+transformers of this file.
 
-BERT has the exact (erf) GELU and no mask, GPT-2 the tanh one, a causal mask and its tied head. Attention is torch's
-``scaled_dot_product_attention``, so that torch may take its fastest kernel.
+BERT has the exact (erf) GELU and no mask, GPT-2 the tanh one, a causal mask and its tied head.
+Attention is torch's ``scaled_dot_product_attention``, so that torch may take its fastest kernel.
 """
 
 from __future__ import annotations
@@ -37,13 +38,17 @@ class Attention(nn.Module):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if self.causal and torch.onnx.is_in_onnx_export():
-            mask = torch.full((SEQUENCE, SEQUENCE), -torch.inf, dtype=q.dtype, device=q.device).triu(1)
+            mask = torch.full(
+                (SEQUENCE, SEQUENCE), -torch.inf, dtype=q.dtype, device=q.device
+            ).triu(1)
             return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
 
 
 class Block(nn.Module):
-    """One transformer layer; ``causal`` ones normalise before, as GPT-2 does, others after, as BERT does."""
+    """One transformer layer; ``causal`` ones normalise before, as GPT-2 does, others after, as BERT
+    does.
+    """
 
     def __init__(self, width: int, heads: int, causal: bool) -> None:
         super().__init__()
@@ -68,7 +73,10 @@ class Transformer(nn.Module):
 
     def __init__(self, layers: int, width: int, heads: int, causal: bool) -> None:
         super().__init__()
-        self.words, self.places = nn.Embedding(50257 if causal else 30522, width), nn.Embedding(1024, width)
+        self.words, self.places = (
+            nn.Embedding(50257 if causal else 30522, width),
+            nn.Embedding(1024, width),
+        )
         self.blocks = nn.Sequential(*(Block(width, heads, causal) for _ in range(layers)))
         self.norm, self.pooler, self.causal = nn.LayerNorm(width), nn.Linear(width, width), causal
 
@@ -81,7 +89,9 @@ class Transformer(nn.Module):
 
 
 def make(name: str, batch: int, device: str = "cuda") -> tuple[nn.Module, Tensor]:
-    """A network in evaluation mode and float32, and an input of that batch. Raises KeyError for a name that is none."""
+    """A network in evaluation mode and float32, and an input of that batch. Raises KeyError for a
+    name that is none.
+    """
     torch.manual_seed(0)
     if name in TEXTS:
         with torch.device(device):

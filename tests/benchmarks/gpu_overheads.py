@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""What stands around the kernels on a GPU: one call from Python, loading a plan, and what engines leave behind.
+"""What stands around the kernels on a GPU: one call from Python, loading a plan, and what engines
+leave behind.
 
     python tests/benchmarks/gpu_overheads.py
 
-Calls are medians; those that only queue work are timed in bursts, which a wait ends outside the time. Prints Markdown.
+Calls are medians; those that only queue work are timed in bursts, which a wait ends outside the
+time. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ def burst(call: Callable[[], object], device: CudaDevice) -> float:
 
 def build(network: Any, builder: tactix.Builder, device: CudaDevice) -> Any:
     config = tactix.BuilderConfig(
-        device=device.key, timing_cache=False, builder_optimization_level=0, tactic_sources={"cuda_c"}
+        device=device.key,
+        timing_cache=False,
+        builder_optimization_level=0,
+        tactic_sources={"cuda_c"},
     )
     return builder.build_plan(network, config)
 
@@ -63,9 +68,17 @@ def calls(device: CudaDevice) -> Iterator[Row]:
     for name in (io.name, *(o.name for o in engine.outputs)):
         place[name] = builder.session.allocators["tactix.cuda.pool@1"].allocate(1 << 20)
         context.set_tensor_address(name, place[name])
-    yield "execute_async_v3(stream)", burst(lambda: context.execute_async_v3(stream), device) * 1e6, "us"
+    yield (
+        "execute_async_v3(stream)",
+        burst(lambda: context.execute_async_v3(stream), device) * 1e6,
+        "us",
+    )
     handle = stream.handle
-    yield "execute_async_v3(handle)", burst(lambda: context.execute_async_v3(handle), device) * 1e6, "us"
+    yield (
+        "execute_async_v3(handle)",
+        burst(lambda: context.execute_async_v3(handle), device) * 1e6,
+        "us",
+    )
     try:
         import torch
     except ImportError:
@@ -73,7 +86,11 @@ def calls(device: CudaDevice) -> Iterator[Row]:
     t = torch.zeros(x.shape, device="cuda")
     yield "engine(torch tensor)", burst(lambda: engine(t), device) * 1e6, "us"
     take = torch.from_dlpack
-    yield "torch.from_dlpack(engine(torch tensor))", burst(lambda: take(engine(t)), device) * 1e6, "us"
+    yield (
+        "torch.from_dlpack(engine(torch tensor))",
+        burst(lambda: take(engine(t)), device) * 1e6,
+        "us",
+    )
 
 
 def loading(device: CudaDevice, folder: Path) -> Iterator[Row]:
@@ -94,7 +111,11 @@ def loading(device: CudaDevice, folder: Path) -> Iterator[Row]:
         engine(given)
         load.append(middle - start)
         first.append(time.perf_counter() - middle)
-    yield f"load a plan of {LAYERS * WIDTH * WIDTH * 4 >> 20} MiB", statistics.median(load) * 1e3, "ms"
+    yield (
+        f"load a plan of {LAYERS * WIDTH * WIDTH * 4 >> 20} MiB",
+        statistics.median(load) * 1e3,
+        "ms",
+    )
     yield "its first answer", statistics.median(first) * 1e3, "ms"
 
 
@@ -105,7 +126,9 @@ def free(device: CudaDevice) -> int:
 
 
 def leaving(device: CudaDevice, folder: Path) -> Row:
-    """Device memory that is gone after engines were loaded, run and dropped; the first ones warm the pool up."""
+    """Device memory that is gone after engines were loaded, run and dropped; the first ones warm
+    the pool up.
+    """
     given, before = np.zeros((1, WIDTH), np.float32), 0
     for i in range(CYCLES + 2):
         if i == 2:

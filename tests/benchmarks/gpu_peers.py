@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Networks on a CUDA device: tactix beside torch with a CUDA graph, torch.compile and XLA, in turns.
+"""Networks on a CUDA device: tactix beside torch with a CUDA graph, torch.compile and XLA, in
+turns.
 
     python tests/benchmarks/gpu_peers.py [--models resnet50,bert_base:1/8] [--batches 1,8,128] [--level 3] [--rounds 5]
         [--compile MODELS] [--xla MODELS] [--limit 240] [--sources cuda_c,cublaslt] [--precision fp32,tf32,fp16,bf16]
 
-Networks are in float16; with ``--precision`` in float32, built with that precision allowed, beside torch in float32
-(its products in TF32 where that is asked for). They are those of gpu_models.py, exported here; those of XLA are of
-gpu_jax.py. Each figure is the median over rounds of the time of one inference, by CUDA events around 20 of them (XLA's
-by the clock); outputs are compared with float32. ``--compile`` and ``--xla`` name the models that torch.compile
-(max-autotune, inside a CUDA graph) and XLA run too, each in a process of its own, which has ``--limit`` seconds to
-build its network before anything is timed. Needs torch, torchvision, onnx; XLA needs jax.
+Networks are in float16; with ``--precision`` in float32, built with that precision allowed, beside
+torch in float32 (its products in TF32 where that is asked for). They are those of gpu_models.py,
+exported here; those of XLA are of gpu_jax.py. Each figure is the median over rounds of the time of
+one inference, by CUDA events around 20 of them (XLA's by the clock); outputs are compared with
+float32. ``--compile`` and ``--xla`` name the models that torch.compile (max-autotune, inside a CUDA
+graph) and XLA run too, each in a process of its own, which has ``--limit`` seconds to build its
+network before anything is timed. Needs torch, torchvision, onnx; XLA needs jax.
 """
 
 from __future__ import annotations
@@ -43,15 +45,23 @@ Key = tuple[str, int]
 
 
 def export(model: Any, x: Any, path: Path) -> None:
-    torch.backends.mha.set_fastpath_enabled(False)  # attention in one operator of torch's own, which ONNX has not
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), torch.no_grad():
+    torch.backends.mha.set_fastpath_enabled(
+        False
+    )  # attention in one operator of torch's own, which ONNX has not
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+        torch.no_grad(),
+    ):
         torch.onnx.export(model, (x,), str(path), dynamo=False, opset_version=17, input_names=["x"])
     torch.backends.mha.set_fastpath_enabled(True)
 
 
 @dataclass
 class Own:
-    """tactix's side: a function that queues one inference, its outputs, how long building took, the engine."""
+    """tactix's side: a function that queues one inference, its outputs, how long building took, the
+    engine.
+    """
 
     call: Call
     outputs: list[Any]
@@ -62,9 +72,12 @@ class Own:
 def tactix_call(path: Path, x: Any, options: argparse.Namespace, precision: str) -> Own:
     start = time.perf_counter()
     config = configure(
-        device="tactix.cuda@1", level=options.level, timing_cache=False, tactic_sources=options.sources,
+        device="tactix.cuda@1",
+        level=options.level,
+        timing_cache=False,
+        tactic_sources=options.sources,
         precision=precision or "fp32",
-    )  # fmt: skip
+    )
     builder = tactix.Builder()
     engine = builder.build(builder.import_model(path), config)
     took = time.perf_counter() - start
@@ -73,7 +86,11 @@ def tactix_call(path: Path, x: Any, options: argparse.Namespace, precision: str)
     context.set_tensor_address("x", x.data_ptr())
     outputs = []
     for io_ in engine.outputs:
-        y = torch.empty(context.get_tensor_shape(io_.name), dtype=getattr(torch, str(io_.dtype.numpy)), device="cuda")
+        y = torch.empty(
+            context.get_tensor_shape(io_.name),
+            dtype=getattr(torch, str(io_.dtype.numpy)),
+            device="cuda",
+        )
         context.set_tensor_address(io_.name, y.data_ptr())
         outputs.append(y)
     stream = torch.cuda.current_stream().cuda_stream
@@ -117,7 +134,9 @@ def start(jobs: list[Key], options: argparse.Namespace, folder: Path) -> dict[Ke
         for peer, models in (("xla", options.xla), ("torch.compile", options.compile)):
             if name in models:
                 lock = str(folder / (peer if peer == "xla" else name))
-                process = Served([str(RIVALS), peer, name, str(batch), "--lock", lock], ANSWER, QUIET)
+                process = Served(
+                    [str(RIVALS), peer, name, str(batch), "--lock", lock], ANSWER, QUIET
+                )
                 out[name, batch].append(Rival(peer, process, {}))
     end = time.monotonic() + options.limit
     for rival in (r for rivals in out.values() for r in rivals):
@@ -128,7 +147,9 @@ def start(jobs: list[Key], options: argparse.Namespace, folder: Path) -> dict[Ke
     return out
 
 
-def measure(job: Key, precision: str, rivals: list[Rival], options: argparse.Namespace, folder: Path) -> Iterator[str]:
+def measure(
+    job: Key, precision: str, rivals: list[Rival], options: argparse.Namespace, folder: Path
+) -> Iterator[str]:
     """The cells of a row."""
     name, batch = job
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
@@ -141,18 +162,30 @@ def measure(job: Key, precision: str, rivals: list[Rival], options: argparse.Nam
     export(model, x, folder / "model.onnx")
     given = x
     if x.ndim == 4:
-        model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+        model, x = (
+            model.to(memory_format=torch.channels_last),
+            x.to(memory_format=torch.channels_last),
+        )
     with torch.no_grad():
         torch_error = departure(listed(model(x)), want)
     with torch.cuda.stream(torch.cuda.Stream()):
-        own, eager = tactix_call(folder / "model.onnx", given, options, precision), torch_graph(model, x)
+        own, eager = (
+            tactix_call(folder / "model.onnx", given, options, precision),
+            torch_graph(model, x),
+        )
         own.call()
         torch.cuda.synchronize()
         error = departure(own.outputs, want)
-        rows = [(seconds(own.call), seconds(eager), *(r.seconds() for r in rivals)) for _ in range(options.rounds)]
+        rows = [
+            (seconds(own.call), seconds(eager), *(r.seconds() for r in rivals))
+            for _ in range(options.rounds)
+        ]
         host = host_seconds(own.call) * 1e6
     mine, *theirs = (statistics.median(s) * 1e6 for s in zip(*rows, strict=True))
-    times = {"torch + CUDA graph": theirs[0], **{r.name: t for r, t in zip(rivals, theirs[1:], strict=True)}}
+    times = {
+        "torch + CUDA graph": theirs[0],
+        **{r.name: t for r, t in zip(rivals, theirs[1:], strict=True)},
+    }
     yield f"{name} b{batch} {precision}".strip()
     yield f"{mine:.0f}"
     yield from (f"{times[peer]:.0f}" if times.get(peer, 0) > 0 else "" for peer in options.peers)
@@ -170,7 +203,9 @@ def jobs_of(options: argparse.Namespace) -> list[Key]:
     found = []
     for model in options.models.split(","):
         name, _, batches = model.partition(":")
-        found += [(name, int(b)) for b in (batches.split("/") if batches else options.batches.split(","))]
+        found += [
+            (name, int(b)) for b in (batches.split("/") if batches else options.batches.split(","))
+        ]
     return found
 
 
@@ -184,7 +219,10 @@ def table(options: argparse.Namespace, folder: Path) -> bool:
     for job in jobs:
         for precision in options.precision.split(","):
             try:
-                print(f"| {' | '.join(measure(job, precision, rivals[job], options, folder))} |", flush=True)
+                print(
+                    f"| {' | '.join(measure(job, precision, rivals[job], options, folder))} |",
+                    flush=True,
+                )
             except Exception as e:
                 print(f"{job[0]} b{job[1]}: {type(e).__name__}: {str(e)[:300]}", flush=True)
                 whole = False
@@ -196,22 +234,43 @@ def table(options: argparse.Namespace, folder: Path) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     models = ", ".join((*gpu_models.IMAGES, *gpu_models.TEXTS))
-    parser.add_argument("--models", default="resnet50,mobilenet_v2", help=f"{models}; NAME:1/8 has batches of its own")
+    parser.add_argument(
+        "--models",
+        default="resnet50,mobilenet_v2",
+        help=f"{models}; NAME:1/8 has batches of its own",
+    )
     parser.add_argument("--batches", default="1,8,128")
     parser.add_argument("--level", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--compile", type=lambda s: s.split(","), default=[], help="models for torch.compile, too")
-    parser.add_argument("--xla", type=lambda s: s.split(","), default=[], help="models for XLA, too: resnet50, bert_*")
-    parser.add_argument("--limit", type=float, default=240, help="seconds in which these have built all they run")
-    parser.add_argument("--sources", type=lambda s: set(s.split(",")), help="tactic sources, comma-separated; all")
-    parser.add_argument("--precision", default="", help="of float32 networks: fp32, tf32, fp16, bf16")
+    parser.add_argument(
+        "--compile", type=lambda s: s.split(","), default=[], help="models for torch.compile, too"
+    )
+    parser.add_argument(
+        "--xla",
+        type=lambda s: s.split(","),
+        default=[],
+        help="models for XLA, too: resnet50, bert_*",
+    )
+    parser.add_argument(
+        "--limit", type=float, default=240, help="seconds in which these have built all they run"
+    )
+    parser.add_argument(
+        "--sources", type=lambda s: set(s.split(",")), help="tactic sources, comma-separated; all"
+    )
+    parser.add_argument(
+        "--precision", default="", help="of float32 networks: fp32, tf32, fp16, bf16"
+    )
     options = parser.parse_args()
     others = (("torch.compile", options.compile), ("xla", options.xla))
     options.peers = ["torch + CUDA graph", *(peer for peer, models in others if models)]
     dtype = "float32 networks" if options.precision else "float16"
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, tactix {tactix.__version__}, {dtype}")
+    print(
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, tactix {tactix.__version__}, {dtype}"
+    )
     with tempfile.TemporaryDirectory() as folder:
         return 0 if table(options, Path(folder)) else 1
 

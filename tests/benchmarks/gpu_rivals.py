@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""A peer of gpu_peers.py in a process of its own: it builds a network, then times a round for every line on stdin.
+"""A peer of gpu_peers.py in a process of its own: it builds a network, then times a round for every
+line on stdin.
 
     python tests/benchmarks/gpu_rivals.py torch.compile|xla MODEL BATCH --lock FILE
 
-Answers are as those of peer_engines.py: first the facts, then the seconds of one inference for each line. Who holds the
-lock builds alone. torch.compile is max-autotune inside a CUDA graph; for networks with batch norms these are folded
-first, and only ATen's kernels are searched: a search of Triton's as well does not end within minutes.
+Answers are as those of peer_engines.py: first the facts, then the seconds of one inference for each
+line. Who holds the lock builds alone. torch.compile is max-autotune inside a CUDA graph; for
+networks with batch norms these are folded first, and only ATen's kernels are searched: a search of
+Triton's as well does not end within minutes.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ def compiled(name: str, batch: int) -> tuple[Callable[[], float], dict[str, Any]
         inductor.max_autotune_gemm_backends = inductor.max_autotune_conv_backends = "ATEN"
     model, x = model.half(), x.half() if x.is_floating_point() else x
     if x.ndim == 4:
-        model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+        model, x = (
+            model.to(memory_format=torch.channels_last),
+            x.to(memory_format=torch.channels_last),
+        )
     fast = torch.compile(model, mode="max-autotune-no-cudagraphs")
     with torch.no_grad():
         error = departure(listed(fast(x)), want)
@@ -53,11 +58,15 @@ def xla(name: str, batch: int) -> tuple[Callable[[], float], dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("peer", choices=("torch.compile", "xla"))
     parser.add_argument("model")
     parser.add_argument("batch", type=int)
-    parser.add_argument("--lock", type=Path, required=True, help="a file; who holds it builds alone")
+    parser.add_argument(
+        "--lock", type=Path, required=True, help="a file; who holds it builds alone"
+    )
     args = parser.parse_args()
     with args.lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

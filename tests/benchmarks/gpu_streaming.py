@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Weight streaming on a GPU: time of a run and device memory, by budget, beside what copying the weights must take.
+"""Weight streaming on a GPU: time of a run and device memory, by budget, beside what copying the
+weights must take.
 
     python tests/benchmarks/gpu_streaming.py [--width 2048] [--layers 64] [--rows 16,4096,16384] [--rounds 5]
 
-A network of products in float16, of ``width`` to four times that and back, with relu and residual: 2.1 GB of weights.
-``run``: one of several that are queued at once, by events; ``alone``: one from its call to the end of the wait for it.
-``floor``: bytes that pass in a run over the rate of copies from pinned memory, or the run with all weights at hand
-where that takes longer. Outputs are compared, bit by bit, with those of an engine that does not stream. Prints
-Markdown.
+A network of products in float16, of ``width`` to four times that and back, with relu and residual:
+2.1 GB of weights.
+``run``: one of several that are queued at once, by events; ``alone``: one from its call to the end
+of the wait for it.
+``floor``: bytes that pass in a run over the rate of copies from pinned memory, or the run with all
+weights at hand where that takes longer. Outputs are compared, bit by bit, with those of an engine
+that does not stream. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -40,20 +43,30 @@ def build(options: argparse.Namespace, device: CudaDevice) -> tactix.Plan:
     net, width = builder.create_network("products"), options.width
     x = net.add_input("x", "f16", ("n", width))
     shapes = (width, 4 * width), (4 * width, width)
-    base = [(rng.standard_normal(s, dtype=np.float32) / np.float32(s[0] ** 0.5)).astype(np.float16) for s in shapes]
+    base = [
+        (rng.standard_normal(s, dtype=np.float32) / np.float32(s[0] ** 0.5)).astype(np.float16)
+        for s in shapes
+    ]
     for k in range(options.layers // 2):
         up, down = (net.add_constant(np.roll(b, 31 * k + 1, axis=0)) for b in base)
         (y,) = net.add_layer("tactix.MatMul", [x, up])
         (y,) = net.add_layer("tactix.Relu", [y])
         (y,) = net.add_layer("tactix.MatMul", [y, down])
-        (x,) = net.add_layer("tactix.LayerNormalization", [net.add_layer("tactix.Add", [x, y])[0], _ones(net, width)])
+        (x,) = net.add_layer(
+            "tactix.LayerNormalization", [net.add_layer("tactix.Add", [x, y])[0], _ones(net, width)]
+        )
     net.mark_output(x, "y")
     rows = sorted(options.rows)
-    profile = tactix.OptimizationProfile().set_shape("x", (1, width), (rows[0], width), (rows[-1], width))
+    profile = tactix.OptimizationProfile().set_shape(
+        "x", (1, width), (rows[0], width), (rows[-1], width)
+    )
     config = tactix.BuilderConfig(
-        device=device.key, timing_cache=False, flags={tactix.BuilderFlag.WEIGHT_STREAMING}, profiles=[profile],
+        device=device.key,
+        timing_cache=False,
+        flags={tactix.BuilderFlag.WEIGHT_STREAMING},
+        profiles=[profile],
         builder_optimization_level=options.level,
-    )  # fmt: skip
+    )
     return builder.build_plan(net, config)
 
 
@@ -62,7 +75,9 @@ def _ones(net: Any, width: int) -> Any:
 
 
 def rate(device: CudaDevice, beside: Callable[[], object] = lambda: None) -> float:
-    """Bytes per second from pinned memory: the median of several copies, each while what is queued before it runs."""
+    """Bytes per second from pinned memory: the median of several copies, each while what is queued
+    before it runs.
+    """
     stream, (begin, end) = device.create_stream(), (device.create_event() for _ in range(2))
     source = Memory.allocate(device.pinned, COPIED)
     place = Memory.allocate(PoolAllocator(device), COPIED)
@@ -71,7 +86,11 @@ def rate(device: CudaDevice, beside: Callable[[], object] = lambda: None) -> flo
         beside()
         begin.record(stream)
         device.driver.call(
-            "cuMemcpyHtoDAsync", device.driver.api.CUdeviceptr(place.address), source.address, COPIED, stream.native
+            "cuMemcpyHtoDAsync",
+            device.driver.api.CUdeviceptr(place.address),
+            source.address,
+            COPIED,
+            stream.native,
         )
         end.record(stream)
         found.append(COPIED / end.elapsed(begin))
@@ -133,10 +152,14 @@ def times(engine: Any, x: Any, rounds: int) -> tuple[float, float, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--width", type=int, default=2048)
     parser.add_argument("--layers", type=int, default=64)
-    parser.add_argument("--rows", type=lambda text: [int(n) for n in text.split(",")], default=[16, 4096, 16384])
+    parser.add_argument(
+        "--rows", type=lambda text: [int(n) for n in text.split(",")], default=[16, 4096, 16384]
+    )
     parser.add_argument("--level", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
@@ -144,11 +167,18 @@ def main() -> None:
     start = time.perf_counter()
     plan, rng = build(options, device), np.random.default_rng(1)
     print(f"built in {time.perf_counter() - start:.1f} s", flush=True)
-    given = {n: rng.standard_normal((n, options.width), dtype=np.float32).astype(np.float16) for n in options.rows}
+    given = {
+        n: rng.standard_normal((n, options.width), dtype=np.float32).astype(np.float16)
+        for n in options.rows
+    }
     copied = rate(device)
-    whole: Any = Runtime().load(replace(plan, meta={k: v for k, v in plan.meta.items() if k != "weight_streaming"}))
+    whole: Any = Runtime().load(
+        replace(plan, meta={k: v for k, v in plan.meta.items() if k != "weight_streaming"})
+    )
     base = {n: times(whole, x, options.rounds) for n, x in given.items()}
-    busy = {n: rate(device, partial(Placed(whole, x).keep_busy, base[n][0])) for n, x in given.items()}
+    busy = {
+        n: rate(device, partial(Placed(whole, x).keep_busy, base[n][0])) for n, x in given.items()
+    }
     del whole
     beside = ", ".join(f"{n}: {r / 1e9:.1f}" for n, r in busy.items())
     print(f"copies from pinned memory {copied / 1e9:.1f} GB/s; beside runs, by rows, {beside}\n")
@@ -156,12 +186,20 @@ def main() -> None:
     print(f"| {columns} |\n|{'---|' * 10}")
     engine: Any = Runtime().load(plan)
     for n, (run, alone, want) in base.items():
-        print(f"| {n} | no streaming | | | 0 | {run * 1e3:.2f} | {alone * 1e3:.2f} | | | |", flush=True)
+        print(
+            f"| {n} | no streaming | | | 0 | {run * 1e3:.2f} | {alone * 1e3:.2f} | | | |",
+            flush=True,
+        )
         for part in PARTS:
-            print(f"| {n} | {row(engine, part, given[n], (run, want), copied, options.rounds)} |", flush=True)
+            print(
+                f"| {n} | {row(engine, part, given[n], (run, want), copied, options.rounds)} |",
+                flush=True,
+            )
 
 
-def row(engine: Any, part: float, x: Any, base: tuple[float, Any], copied: float, rounds: int) -> str:
+def row(
+    engine: Any, part: float, x: Any, base: tuple[float, Any], copied: float, rounds: int
+) -> str:
     """The cells of one budget. ``base``: seconds and output without streaming."""
     budget = max(engine.minimum_weight_streaming_budget, int(part * engine.streamable_weights_size))
     gc.collect()  # contexts that have run
@@ -172,7 +210,10 @@ def row(engine: Any, part: float, x: Any, base: tuple[float, Any], copied: float
     run, alone, got = times(engine, x, rounds)
     streamed = engine.inspect()["memory"]["streamed"]
     floor = max(streamed / copied, base[0])
-    cells = [f"{b / 1e6:.0f}" for b in (budget, taken, engine.weight_streaming_scratch_memory_size, streamed)]
+    cells = [
+        f"{b / 1e6:.0f}"
+        for b in (budget, taken, engine.weight_streaming_scratch_memory_size, streamed)
+    ]
     cells += [f"{t * 1e3:.2f}" for t in (run, alone, floor)]
     return " | ".join([*cells, f"{run / floor:.2f}", str(np.array_equal(got, base[1])).lower()])
 

@@ -1,4 +1,6 @@
-"""How networks on a CUDA device are timed and compared: events around replays, departures from float32."""
+"""How networks on a CUDA device are timed and compared: events around replays, departures from
+float32.
+"""
 
 from __future__ import annotations
 
@@ -41,4 +43,7 @@ def listed(y: Any) -> list[Any]:
 
 def departure(outputs: list[Any], want: list[Any]) -> float:
     """Largest difference, relative to each output's largest magnitude."""
-    return max(float((y.float() - w).abs().max() / w.abs().max()) for y, w in zip(outputs, want, strict=True))
+    return max(
+        float((y.float() - w).abs().max() / w.abs().max())
+        for y, w in zip(outputs, want, strict=True)
+    )

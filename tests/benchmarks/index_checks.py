@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""What it costs to look whether indices are in range: kernels that report, beside kernels that clamp.
+"""What it costs to look whether indices are in range: kernels that report, beside kernels that
+clamp.
 
     python tests/benchmarks/index_checks.py [--rounds 400] [MODEL.onnx ...]
 
-Each model is built twice with the same choices; the second time the kernels of Gather, GatherElements and GatherND keep
-every index within its axis instead, and the run looks for no report. The two take turns; a round is the quotient of
-their times over some calls, and the figure the median over the rounds, with its quartiles. Without models, small ones
-are made: one of 26 tables and a small product (as recommenders have them), one of two tables and a transformer's first
+Each model is built twice with the same choices; the second time the kernels of Gather,
+GatherElements and GatherND keep every index within its axis instead, and the run looks for no
+report. The two take turns; a round is the quotient of their times over some calls, and the figure
+the median over the rounds, with its quartiles. Without models, small ones are made: one of 26
+tables and a small product (as recommenders have them), one of two tables and a transformer's first
 products, and one that only reads rows. Prints Markdown.
 """
 
@@ -44,7 +46,8 @@ def unchecked(a: KernelArtifact) -> KernelArtifact:
     """The artifact with kernels that clamp."""
     assert isinstance(a.code, Source)
     launches = tuple(
-        replace(x, args=tuple(scalar(0) if arg.kind == "fault" else arg for arg in x.args)) for x in a.launches
+        replace(x, args=tuple(scalar(0) if arg.kind == "fault" else arg for arg in x.args))
+        for x in a.launches
     )
     return replace(a, code=replace(a.code, text=CLAMPED + a.code.text), launches=launches)
 
@@ -60,7 +63,9 @@ def clamping() -> Iterator[None]:
         GatherTactic.compile = checked  # type: ignore[method-assign]
 
 
-def model(nodes: list[Any], inputs: dict[str, list[int]], constants: dict[str, Any]) -> onnx.ModelProto:
+def model(
+    nodes: list[Any], inputs: dict[str, list[int]], constants: dict[str, Any]
+) -> onnx.ModelProto:
     """From int64 inputs to one output, ``y``."""
     graph = helper.make_graph(
         nodes, "indices",
@@ -75,7 +80,10 @@ def recommender(batch: int) -> onnx.ModelProto:
     """26 tables of 10,000 rows of 64, a product of all rows by 256."""
     nodes = [helper.make_node("Gather", [f"t{k}", f"i{k}"], [f"r{k}"]) for k in range(26)]
     nodes.append(helper.make_node("Concat", [f"r{k}" for k in range(26)], ["all"], axis=1))
-    nodes += [helper.make_node("MatMul", ["all", "w"], ["z"]), helper.make_node("Relu", ["z"], ["y"])]
+    nodes += [
+        helper.make_node("MatMul", ["all", "w"], ["z"]),
+        helper.make_node("Relu", ["z"], ["y"]),
+    ]
     tables = {f"t{k}": np.full((10000, 64), k, np.float32) for k in range(26)}
     weights = {"w": np.ones((26 * 64, 256), np.float32)}
     return model(nodes, {f"i{k}": [batch] for k in range(26)}, tables | weights)
@@ -87,14 +95,23 @@ def transformer(tokens: int) -> onnx.ModelProto:
         helper.make_node("Gather", ["words", "ids"], ["a"]), helper.make_node("Gather", ["places", "at"], ["b"]),
         helper.make_node("Add", ["a", "b"], ["c"]), helper.make_node("MatMul", ["c", "w"], ["y"]),
     ]  # fmt: skip
-    tables = {"words": np.ones((50257, 768), np.float32), "places": np.ones((1024, 768), np.float32)}
-    return model(nodes, {"ids": [1, tokens], "at": [1, tokens]}, tables | {"w": np.ones((768, 2304), np.float32)})
+    tables = {
+        "words": np.ones((50257, 768), np.float32),
+        "places": np.ones((1024, 768), np.float32),
+    }
+    return model(
+        nodes,
+        {"ids": [1, tokens], "at": [1, tokens]},
+        tables | {"w": np.ones((768, 2304), np.float32)},
+    )
 
 
 def rows(count: int, width: int) -> onnx.ModelProto:
     """Nothing but reading."""
     return model(
-        [helper.make_node("Gather", ["t", "i"], ["y"])], {"i": [count]}, {"t": np.ones((4096, width), np.float32)}
+        [helper.make_node("Gather", ["t", "i"], ["y"])],
+        {"i": [count]},
+        {"t": np.ones((4096, width), np.float32)},
     )
 
 
@@ -155,7 +172,9 @@ def main() -> None:
     for name, source in sources.items():
         found, one = quotients(source, options.rounds)
         low, middle, high = statistics.quantiles(found, n=4)
-        print(f"| {name} | {one * 1e6:.1f} us | {middle:.4f} ({low:.4f} to {high:.4f}) |", flush=True)
+        print(
+            f"| {name} | {one * 1e6:.1f} us | {middle:.4f} ({low:.4f} to {high:.4f}) |", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Cold start: from the first statement of a fresh process to the first answer, and the memory that took.
+"""Cold start: from the first statement of a fresh process to the first answer, and the memory that
+took.
 
     python tests/benchmarks/lean_start.py [MODEL.onnx] [--rounds N]
 
-The lean runtime (its wheel, installed into a folder), tactix, and onnxruntime run the same model on one thread, in
-turns; numpy alone is what all three import first. All find bytecode, as after an installation. Prints Markdown.
+The lean runtime (its wheel, installed into a folder), tactix, and onnxruntime run the same model on
+one thread, in turns; numpy alone is what all three import first. All find bytecode, as after an
+installation. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -51,12 +53,24 @@ PROGRAMS = {
 
 def install(folder: Path) -> None:
     """The wheel, as pip leaves it, below the folder."""
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(folder / "site")]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        str(folder / "site"),
+    ]
     subprocess.run([*pip, str(wheel.write(folder))], check=True)
 
 
 def once(program: str, plan: Path, model: Path, folder: Path) -> list[float]:
-    """Seconds to the first answer, those after numpy was there, processor seconds of these; peak resident MiB."""
+    """Seconds to the first answer, those after numpy was there, processor seconds of these; peak
+    resident MiB.
+    """
     command = [sys.executable, "-c", START + PROGRAMS[program] + END, str(plan), str(model)]
     keep = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     path = os.pathsep.join([str(folder / "site"), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -65,7 +79,9 @@ def once(program: str, plan: Path, model: Path, folder: Path) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", nargs="?", type=Path, default=MODEL)
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
@@ -80,8 +96,12 @@ def main() -> None:
                 row = once(program, plan, options.model, folder)
                 found[program] += [row] if i else []  # the first leaves bytecode
     base = statistics.median(row[3] for row in found["numpy alone"])
-    print(f"{options.model.name}; wheel {len(wheel.wheel()):,} bytes, installed {wheel.installed_size():,} bytes\n")
-    print("| | to the first answer | fastest | after numpy | fastest | processor time of that | memory | above numpy |")
+    print(
+        f"{options.model.name}; wheel {len(wheel.wheel()):,} bytes, installed {wheel.installed_size():,} bytes\n"
+    )
+    print(
+        "| | to the first answer | fastest | after numpy | fastest | processor time of that | memory | above numpy |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for program, rows in found.items():
         total, after, busy, peak = (statistics.median(column) for column in zip(*rows, strict=True))

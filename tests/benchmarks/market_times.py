@@ -1,10 +1,12 @@
-"""Whether times of kernels in another process can be compared with those taken here: the same candidates, both ways.
+"""Whether times of kernels in another process can be compared with those taken here: the same
+candidates, both ways.
 
     python tests/benchmarks/market_times.py [--threads 1] [--repeats 5]
 
-Every candidate of tactix for a few layers is measured in this process and, as if it were a stranger's, in the worker,
-in turns as a build does it. Printed: microseconds here and there, their ratio, and, to compare with, the ratio of the
-same candidate twice in this process; at last the median and extremes of both.
+Every candidate of tactix for a few layers is measured in this process and, as if it were a
+stranger's, in the worker, in turns as a build does it. Printed: microseconds here and there, their
+ratio, and, to compare with, the ratio of the same candidate twice in this process; at last the
+median and extremes of both.
 """
 
 from __future__ import annotations
@@ -41,20 +43,29 @@ CASES: tuple[tuple[str, tuple[tuple[int, ...], ...], dict[str, Any]], ...] = (
 def bids(session: tactix.Session, context: CompileContext, toolchain: Toolchain) -> Iterator[Bids]:
     for layer, shapes, attrs in CASES:
         net = NetworkDefinition(session.layers)
-        (y,) = net.add_layer(layer, [net.add_input(f"x{i}", "f32", s) for i, s in enumerate(shapes)], **attrs)
+        (y,) = net.add_layer(
+            layer, [net.add_input(f"x{i}", "f32", s) for i, s in enumerate(shapes)], **attrs
+        )
         net.mark_output(y)
         yield bid(net.nodes[0], session.active_tactics(), context, Terms(2, None, toolchain.lacks))
 
 
-def times(b: Bids, c: Candidate, here: Bench, there: CpuBench, made: Any, repeats: int) -> list[float]:
+def times(
+    b: Bids, c: Candidate, here: Bench, there: CpuBench, made: Any, repeats: int
+) -> list[float]:
     """Seconds here, there, and here again: medians of what a build would take for the time."""
     arrays, want = there.trial(b.node, {})
     trial = there.of(c)
     other, got = trial.prepare(b.node, with_binary(c.artifact, made), c.variant, arrays, {})
     assert trial.check(b.node, c.variant, got, want) <= 1
-    own, held = here.prepare(b.node, with_binary(c.artifact, made), c.variant, arrays, {})[0], here.keep()
+    own, held = (
+        here.prepare(b.node, with_binary(c.artifact, made), c.variant, arrays, {})[0],
+        here.keep(),
+    )
     again, _ = here.prepare(b.node, with_binary(c.artifact, made), c.variant, arrays, {})
-    taken = [[min(s) for s in interleave(there.measure, [own, other, again])] for _ in range(repeats)]
+    taken = [
+        [min(s) for s in interleave(there.measure, [own, other, again])] for _ in range(repeats)
+    ]
     del held
     return [median(column) for column in zip(*taken)]
 
@@ -70,7 +81,9 @@ def main() -> None:
     toolchain = Toolchain(c for c in session.compilers.values() if c.launcher == "tactix.cpu.elf@1")
     link = LinkContext(device, options.threads, session.layers.__getitem__)
     here = Bench(link, session.launchers)
-    there = CpuBench(link, session.launchers, None, {e.key: e.provider for e in session.tactics.entries()})
+    there = CpuBench(
+        link, session.launchers, None, {e.key: e.provider for e in session.tactics.entries()}
+    )
     ratios: list[tuple[float, float]] = []
     for b in bids(session, context, toolchain):
         candidates = [c for c in b.candidates if not c.artifact.alias]

@@ -3,8 +3,9 @@
 
     python tests/benchmarks/overheads.py [MODEL.onnx]
 
-Import and load are medians over fresh processes that find bytecode, as after an installation; a call's overhead is its
-median less the kernels' own time, which one native loop over the bound steps gives. Prints Markdown.
+Import and load are medians over fresh processes that find bytecode, as after an installation; a
+call's overhead is its median less the kernels' own time, which one native loop over the bound steps
+gives. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def fresh(code: str, *arguments: str, times: int = 9) -> float:
     with tempfile.TemporaryDirectory(prefix="tactix-bytecode-") as bytecode:
         env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         env["PYTHONPYCACHEPREFIX"] = bytecode
-        found = [float(subprocess.check_output(command, text=True, env=env)) for _ in range(times + 1)]
+        found = [
+            float(subprocess.check_output(command, text=True, env=env)) for _ in range(times + 1)
+        ]
     return statistics.median(found[1:])
 
 
@@ -55,7 +58,10 @@ def median_call(call: Callable[[], object], seconds: float = 1.0) -> float:
 def main() -> None:
     model = Path(sys.argv[1]) if len(sys.argv) > 1 else MODEL
     engine = tactix.build(model, threads=1)
-    arrays = [np.zeros([d if isinstance(d, int) else 1 for d in i.shape], i.dtype.numpy) for i in engine.inputs]
+    arrays = [
+        np.zeros([d if isinstance(d, int) else 1 for d in i.shape], i.dtype.numpy)
+        for i in engine.inputs
+    ]
     context = engine.create_execution_context()
     outputs = context.infer(arrays)
     bindings = [a.__array_interface__["data"][0] for a in (*arrays, *outputs)]
@@ -66,13 +72,21 @@ def main() -> None:
         engine.save(plan := Path(folder) / "model.plan")
         rows = [
             ("import tactix", fresh(IMPORT) * 1e3, "ms"),
-            ("import, load the plan, first answer (numpy already imported)", fresh(LOAD, str(plan)) * 1e3, "ms"),
+            (
+                "import, load the plan, first answer (numpy already imported)",
+                fresh(LOAD, str(plan)) * 1e3,
+                "ms",
+            ),
         ]
     least = kernels + median_call(lambda: None)  # what timing a call takes
     rows += [
         ("kernels of one call", kernels * 1e6, "us"),
         ("engine(x) above the kernels", (median_call(lambda: engine(*arrays)) - least) * 1e6, "us"),
-        ("execute_v2 above the kernels", (median_call(lambda: context.execute_v2(bindings)) - least) * 1e6, "us"),
+        (
+            "execute_v2 above the kernels",
+            (median_call(lambda: context.execute_v2(bindings)) - least) * 1e6,
+            "us",
+        ),
     ]
     print(f"{model.stem}, batch 1, 1 thread\n\n| what | median |\n|---|---|")
     for what, value, unit in rows:

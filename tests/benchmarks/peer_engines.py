@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""One engine in a process of its own: it builds a model, saves its outputs, then times a round for every line on stdin.
+"""One engine in a process of its own: it builds a model, saves its outputs, then times a round for
+every line on stdin.
 
     python peer_engines.py ENGINE MODEL.onnx --inputs in.npz --outputs out.npz --threads 1 --precision fp32
 
-Answers are lines that begin with ``RESULT``, with JSON: first the facts, then for each line (the seconds of a round)
-the median seconds of a call in it. Shapes are fixed to those of the inputs, for every engine.
+Answers are lines that begin with ``RESULT``, with JSON: first the facts, then for each line (the
+seconds of a round) the median seconds of a call in it. Shapes are fixed to those of the inputs, for
+every engine.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ def tactix(args: argparse.Namespace, feed: Feed) -> tuple[Call, dict[str, Any]]:
 
     precision = "fp32" if args.precision == "fp32" else "bf16"
     shapes = {name: x.shape for name, x in feed.items()}
-    engine = tactix.build(args.model, threads=args.threads, level=args.level, shapes=shapes, precision=precision)
+    engine = tactix.build(
+        args.model, threads=args.threads, level=args.level, shapes=shapes, precision=precision
+    )
     arrays = [feed[io.name] for io in engine.inputs]
     names = [io.name for io in engine.outputs]
 
@@ -105,7 +109,9 @@ def answer(found: Any) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("engine", choices=ENGINES)
     parser.add_argument("model", type=Path)
     parser.add_argument("--inputs", type=Path, required=True)

@@ -10,7 +10,13 @@ import numpy as np
 
 LENGTHS = {"lstm_tagger": 64, "gru_tagger": 64}
 LENGTH = 128
-VOCABULARY = {"bert_base": 30522, "gpt2": 50257, "lstm_tagger": 10000, "gru_tagger": 10000, "dlrm": 10000}
+VOCABULARY = {
+    "bert_base": 30522,
+    "gpt2": 50257,
+    "lstm_tagger": 10000,
+    "gru_tagger": 10000,
+    "dlrm": 10000,
+}
 
 
 def graph_inputs(path: Path) -> list[Any]:
@@ -23,9 +29,11 @@ def graph_inputs(path: Path) -> list[Any]:
 
 
 def make_inputs(path: Path, batch: int, seed: int = 3, length: int = 0) -> dict[str, np.ndarray]:
-    """Random inputs of a model: normal floats, token ids below the vocabulary, a mask with a padded tail.
+    """Random inputs of a model: normal floats, token ids below the vocabulary, a mask with a padded
+    tail.
 
-    Open axes: the first is the batch, others are ``length`` (0: the model's usual one). Fixed axes stay.
+    Open axes: the first is the batch, others are ``length`` (0: the model's usual one). Fixed axes
+    stay.
     """
     name = path.name.split(".")[0]
     rng = np.random.default_rng(seed)
@@ -38,7 +46,9 @@ def make_inputs(path: Path, batch: int, seed: int = 3, length: int = 0) -> dict[
     return out
 
 
-def _sample(model: str, name: str, is_float: bool, dims: Sequence[int], rng: np.random.Generator) -> np.ndarray:
+def _sample(
+    model: str, name: str, is_float: bool, dims: Sequence[int], rng: np.random.Generator
+) -> np.ndarray:
     if is_float:
         return rng.standard_normal(dims, dtype=np.float32)
     if "mask" in name:
@@ -52,8 +62,10 @@ def _sample(model: str, name: str, is_float: bool, dims: Sequence[int], rng: np.
 
 def has_batch(path: Path) -> bool:
     """Whether the first axis of every input is open."""
-    return all(v.type.tensor_type.shape.dim and not v.type.tensor_type.shape.dim[0].dim_value
-               for v in graph_inputs(path))  # fmt: skip
+    return all(
+        v.type.tensor_type.shape.dim and not v.type.tensor_type.shape.dim[0].dim_value
+        for v in graph_inputs(path)
+    )
 
 
 def open_dimensions(path: Path, feed: Mapping[str, np.ndarray]) -> dict[str, int]:

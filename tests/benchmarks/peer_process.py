@@ -1,4 +1,6 @@
-"""The other end of ``peer_engines.py`` and its like: starts a process, asks it for rounds, and says what went wrong."""
+"""The other end of ``peer_engines.py`` and its like: starts a process, asks it for rounds, and says
+what went wrong.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ SCRIPT = Path(__file__).with_name("peer_engines.py")
 def last_words(said: str, most: int = 300) -> str:
     """The last exception of a traceback with its message on one line, else the last line."""
     found = list(re.finditer(r"^[\w.]+(?:: |$)", said, re.MULTILINE))
-    text = said[found[-1].start() :] if found else (said.strip().splitlines() or ["it said nothing"])[-1]
+    text = (
+        said[found[-1].start() :]
+        if found
+        else (said.strip().splitlines() or ["it said nothing"])[-1]
+    )
     return " ".join(text.split())[:most]
 
 
@@ -32,7 +38,9 @@ class PeerFailed(Exception):
 class Served:
     """A process that answers in lines with the mark. ``timeout``: seconds for one answer."""
 
-    def __init__(self, command: Sequence[str], timeout: float, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str], timeout: float, environment: Mapping[str, str]
+    ) -> None:
         self._timeout = timeout
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
@@ -87,11 +95,15 @@ class Peer(Served):
     ``options``: what ``peer_engines.py`` takes. ``timeout``: seconds for one answer.
     """
 
-    def __init__(self, engine: str, model: Path, threads: int, timeout: float, **options: Any) -> None:
+    def __init__(
+        self, engine: str, model: Path, threads: int, timeout: float, **options: Any
+    ) -> None:
         command = [str(SCRIPT), engine, str(model), "--threads", str(threads)]
         for name, value in options.items():
             command += [f"--{name}", str(value)]
-        super().__init__(command, timeout, {"OMP_NUM_THREADS": str(threads), "TACTIX_NUM_THREADS": str(threads)})
+        super().__init__(
+            command, timeout, {"OMP_NUM_THREADS": str(threads), "TACTIX_NUM_THREADS": str(threads)}
+        )
         self.facts: dict[str, Any] = self.answer()
 
     def round(self, seconds: float) -> float:

@@ -25,12 +25,16 @@ class Setting:
 
     @property
     def title(self) -> str:
-        return f"{self.precision}, batch {self.batch}, {self.threads} thread{'s' * (self.threads > 1)}"
+        return (
+            f"{self.precision}, batch {self.batch}, {self.threads} thread{'s' * (self.threads > 1)}"
+        )
 
 
 @dataclass
 class Row:
-    """One model: medians in seconds, facts and failures by engine; ``error`` is tactix's against ONNX Runtime."""
+    """One model: medians in seconds, facts and failures by engine; ``error`` is tactix's against
+    ONNX Runtime.
+    """
 
     model: str
     seconds: dict[str, float] = field(default_factory=dict)
@@ -53,7 +57,13 @@ class Row:
 
 
 def table_head(engines: Sequence[str]) -> str:
-    columns = ["model", *(f"{TITLES[e]} ms" for e in engines), "ratio to the faster peer", "roofline", "largest error"]
+    columns = [
+        "model",
+        *(f"{TITLES[e]} ms" for e in engines),
+        "ratio to the faster peer",
+        "roofline",
+        "largest error",
+    ]
     return f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
 
 
@@ -105,14 +115,18 @@ def machine() -> str:
 
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
-    named = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+    named = next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), ""
+    )
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     name = named or platform.processor() or platform.machine()
     return f"{name}, {cores} cores, {platform.system()}, Python {platform.python_version()}"
 
 
 def write(path: Path, sections: Mapping[str, str]) -> None:
-    """Put sections (text by title) between the markers; those there with other titles stay. Raises ValueError."""
+    """Put sections (text by title) between the markers; those there with other titles stay. Raises
+    ValueError.
+    """
     text = path.read_text(encoding="utf-8")
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise ValueError(f"{path} needs one line {BEGIN} and one line {END}")
@@ -120,7 +134,9 @@ def write(path: Path, sections: Mapping[str, str]) -> None:
     old, after = rest.split(END)
     known = dict(part.split("\n", 1) for part in old.strip().split("### ") if part.strip())
     known = {title.strip(): body.strip() for title, body in known.items()} | dict(sections)
-    body = "\n\n".join(f"### {title}\n\n{known[title].strip()}" for title in sorted(known, key=_order))
+    body = "\n\n".join(
+        f"### {title}\n\n{known[title].strip()}" for title in sorted(known, key=_order)
+    )
     path.write_text(f"{before}{BEGIN}\n\n{body}\n\n{END}{after}", encoding="utf-8")
 
 

@@ -4,9 +4,10 @@
     python tests/benchmarks/refit.py MODEL.onnx [MODEL.onnx ...] [--threads N] [--rounds N] [--device tactix.cuda@1]
         [--precision fp16] [--level 3]
 
-Each model is built with REFIT and tuned. All weights are set (checked, not copied) and refitted on the live engine, in
-turns with a copy of what the plan stores: by as many threads, between memory that was touched before; to a device of
-another memory from arrays (*copy*) and from memory that the device reads by itself (*pinned*). Medians, in Markdown.
+Each model is built with REFIT and tuned. All weights are set (checked, not copied) and refitted on
+the live engine, in turns with a copy of what the plan stores: by as many threads, between memory
+that was touched before; to a device of another memory from arrays (*copy*) and from memory that the
+device reads by itself (*pinned*). Medians, in Markdown.
 """
 
 from __future__ import annotations
@@ -38,10 +39,14 @@ def seconds(work: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def prepared(model: Path, options: argparse.Namespace) -> tuple[tactix.Engine, Refitter, dict[str, Array]]:
+def prepared(
+    model: Path, options: argparse.Namespace
+) -> tuple[tactix.Engine, Refitter, dict[str, Array]]:
     """A new engine, a refitter of it, and its weights."""
     given = {"device": options.device} if options.device else {"threads": options.threads}
-    config = configure(precision=options.precision, level=options.level, flags={tactix.BuilderFlag.REFIT}, **given)
+    config = configure(
+        precision=options.precision, level=options.level, flags={tactix.BuilderFlag.REFIT}, **given
+    )
     builder = Builder()
     engine = builder.build(builder.import_model(model), config)
     refitter = Refitter(engine, options.threads)
@@ -55,16 +60,24 @@ def set_all(refitter: Refitter, weights: dict[str, Array]) -> None:
 
 
 def copies(engine: tactix.Engine, sources: Sequence[Array], pool: ThreadPoolExecutor) -> Copies:
-    """Copies of these arrays to where they would be read: in turns with refitting; the last is the fastest there is."""
+    """Copies of these arrays to where they would be read: in turns with refitting; the last is the
+    fastest there is.
+    """
     device: Any = engine.device
     if device.host_memory:
         targets = [np.zeros_like(a) for a in sources]
         return [lambda: list(pool.map(np.copyto, targets, sources))]
     held = np.concatenate(sources)
-    memory, room = Memory.allocate(engine._program.allocator, held.nbytes), Room(device.pinned, {"": held.nbytes})
+    memory, room = (
+        Memory.allocate(engine._program.allocator, held.nbytes),
+        Room(device.pinned, {"": held.nbytes}),
+    )
     fast = room.array("")
     fast[:] = held
-    return [lambda: device.copy_in(memory.address, held), lambda: device.copy_in(memory.address, fast)]
+    return [
+        lambda: device.copy_in(memory.address, held),
+        lambda: device.copy_in(memory.address, fast),
+    ]
 
 
 def row(model: Path, options: argparse.Namespace) -> str:
@@ -80,12 +93,21 @@ def row(model: Path, options: argparse.Namespace) -> str:
     given, refit, *copy = (1e3 * statistics.median(t) for t in zip(*times[3:], strict=True))
     size = sum(a.nbytes for a in sources) / 1e6
     pinned = f"{copy[1]:.1f}" if len(copy) > 1 else "-"
-    cells = (engine.device.kind, f"{size:.0f}", f"{copy[0]:.1f}", pinned, f"{refit:.1f}", f"{refit / copy[0]:.2f}")
+    cells = (
+        engine.device.kind,
+        f"{size:.0f}",
+        f"{copy[0]:.1f}",
+        pinned,
+        f"{refit:.1f}",
+        f"{refit / copy[0]:.2f}",
+    )
     return f"| {model.stem} | {' | '.join(cells)} | {given:.1f} |"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=9)
@@ -93,7 +115,9 @@ def main() -> None:
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--level", type=int, default=3)
     options = parser.parse_args()
-    print("| model | device | stored MB | copy ms | pinned ms | refit ms | times a copy | set and check ms |")
+    print(
+        "| model | device | stored MB | copy ms | pinned ms | refit ms | times a copy | set and check ms |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for model in options.models:
         print(row(model, options), flush=True)

@@ -1,4 +1,6 @@
-"""The roofline of a model here: its operations and bytes, and what ``roofline.c`` measures that the machine can do."""
+"""The roofline of a model here: its operations and bytes, and what ``roofline.c`` measures that the
+machine can do.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,11 @@ SAMPLES, SAMPLE_SECONDS = 3, 0.01
 
 @dataclass(frozen=True)
 class Work:
-    """What one call needs at least: ``operations`` of products (a multiply-add is two), ``moved`` bytes.
+    """What one call needs at least: ``operations`` of products (a multiply-add is two), ``moved``
+    bytes.
 
-    ``moved`` holds every constant once, of a table that is looked up only the rows, and the inputs and outputs.
+    ``moved`` holds every constant once, of a table that is looked up only the rows, and the inputs
+    and outputs.
     """
 
     operations: float
@@ -32,7 +36,9 @@ class Work:
 
 
 def count(path: Path, shapes: Mapping[str, Shape], precision: str = "fp32") -> Work:
-    """The work of a model as it is written: convolutions, products, recurrences; bfloat16 halves float constants."""
+    """The work of a model as it is written: convolutions, products, recurrences; bfloat16 halves
+    float constants.
+    """
     from tactix.builder import Builder
     from tactix.words.dims import learn
 
@@ -44,13 +50,17 @@ def count(path: Path, shapes: Mapping[str, Shape], precision: str = "fp32") -> W
     def shape(v: Any) -> Shape:
         return tuple(v.spec.at(env))
 
-    operations = sum(_OPERATIONS[n.layer.name](n, shape) for n in net.nodes if n.layer.name in _OPERATIONS)
+    operations = sum(
+        _OPERATIONS[n.layer.name](n, shape) for n in net.nodes if n.layer.name in _OPERATIONS
+    )
     tables = {n.given[0] for n in net.nodes if n.layer.name == "Gather"}
     constants = {v for n in net.nodes for v in n.given if v.const is not None and v not in tables}
     half = 0.5 if precision == "bf16" else 1.0
     moved = sum(v.const.nbytes * (half if v.spec.dtype.is_float else 1) for v in constants)
     moved += sum(_size(shape(v)) * v.spec.dtype.itemsize for v in (*net.inputs, *net.outputs))
-    rows = [n.outputs[0] for n in net.nodes if n.layer.name == "Gather" and n.given[0].const is not None]
+    rows = [
+        n.outputs[0] for n in net.nodes if n.layer.name == "Gather" and n.given[0].const is not None
+    ]
     return Work(operations, moved + sum(_size(shape(v)) * v.spec.dtype.itemsize for v in rows))
 
 
@@ -96,19 +106,34 @@ _OPERATIONS: dict[str, Callable[[Node, Callable[[Any], Shape]], float]] = {
 
 
 class Machine:
-    """``roofline.c``, compiled for this machine, in a process of its own. Raises OSError, CalledProcessError."""
+    """``roofline.c``, compiled for this machine, in a process of its own. Raises OSError,
+    CalledProcessError.
+    """
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="roofline-")
         program = Path(self._folder.name) / "roofline"
         compiler = shlex.split(os.environ.get("CC", "cc"))
         native = "-mcpu=native" if os.uname().machine == "aarch64" else "-march=native"
-        command = [*compiler, "-O3", native, "-ffp-contract=fast", "-pthread", str(SOURCE), "-o", str(program)]
+        command = [
+            *compiler,
+            "-O3",
+            native,
+            "-ffp-contract=fast",
+            "-pthread",
+            str(SOURCE),
+            "-o",
+            str(program),
+        ]
         subprocess.run(command, check=True, stdout=sys.stderr)
-        self._process = subprocess.Popen([str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            [str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def rate(self, kind: str, threads: int, moved: float = 0) -> float:
-        """Operations (``fp32``, ``bf16``, ``int8``) or bytes (``read``, of so many) in a second: the best sample."""
+        """Operations (``fp32``, ``bf16``, ``int8``) or bytes (``read``, of so many) in a second:
+        the best sample.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         for _ in range(SAMPLES):
@@ -117,7 +142,8 @@ class Machine:
         return max(float(self._process.stdout.readline()) for _ in range(SAMPLES))
 
     def least_seconds(self, work: Work, precision: str, threads: int) -> float:
-        """What the model needs at least, as the machine is now: the slower one of computing and reading.
+        """What the model needs at least, as the machine is now: the slower one of computing and
+        reading.
 
         A precision that the machine has no instruction for counts as float32.
         """

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""One engine under threads that infer, make contexts and refit it: no wrong answer, and memory that does not grow.
+"""One engine under threads that infer, make contexts and refit it: no wrong answer, and memory that
+does not grow.
 
     python tests/benchmarks/soak.py [MODEL.onnx] [--minutes 10] [--threads 8] [--no-refit]
 
-Every thread runs, at random: its own context at shapes that change, the engine's call, a new context that is thrown
-away, and several runs into bound addresses. One thread more refits the engine to and fro between two sets of weights;
-each answer must be one of the two that were seen with them before (a run sees old weights or new ones, never both).
-Resident memory is looked at every second; growth is what the lowest values of the second and of the last fifth of the
-time differ by, as what is in cycles waits for the garbage collector. Prints Markdown; the exit code is 1 after a wrong
-answer, an error, or growth of more than 8 MiB and 2 %.
+Every thread runs, at random: its own context at shapes that change, the engine's call, a new
+context that is thrown away, and several runs into bound addresses. One thread more refits the
+engine to and fro between two sets of weights; each answer must be one of the two that were seen
+with them before (a run sees old weights or new ones, never both). Resident memory is looked at
+every second; growth is what the lowest values of the second and of the last fifth of the time
+differ by, as what is in cycles waits for the garbage collector. Prints Markdown; the exit code is 1
+after a wrong answer, an error, or growth of more than 8 MiB and 2 %.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ class Soak:
         rng = np.random.default_rng(5)
         names = self.refitter.get_all_weights()
         specs = {n: self.refitter.get_weights_prototype(n) for n in names}
-        first = {n: (rng.standard_normal(s.shape) / 8).astype(s.dtype.numpy) for n, s in specs.items()}
+        first = {
+            n: (rng.standard_normal(s.shape) / 8).astype(s.dtype.numpy) for n, s in specs.items()
+        }
         return [first, {n: (w * 4 / 3).astype(w.dtype) for n, w in first.items()}]
 
     def _refit(self, weights: dict[str, Any]) -> None:
@@ -74,7 +78,7 @@ class Soak:
             self.refitter.set_named_weights(name, array)
         self.refitter.refit()
 
-    # -- what threads do -------------------------------------------------------------------------------------------
+    # -- what threads do --------------------------------------------------------------------------
 
     def work(self, seed: int) -> None:
         """Until it is over, or something is wrong."""
@@ -103,8 +107,13 @@ class Soak:
         return list(context.infer(given))
 
     def _bound(self, given: list[Any], like: list[Any]) -> list[Any]:
-        context, outputs = self.engine.create_execution_context(), [np.full_like(a, np.nan) for a in like]
-        for io, array in zip((*self.engine.inputs, *self.engine.outputs), (*given, *outputs), strict=True):
+        context, outputs = (
+            self.engine.create_execution_context(),
+            [np.full_like(a, np.nan) for a in like],
+        )
+        for io, array in zip(
+            (*self.engine.inputs, *self.engine.outputs), (*given, *outputs), strict=True
+        ):
             context.set_tensor_address(io.name, array)
         for _ in range(3):
             context.execute_async_v3(0)
@@ -112,7 +121,10 @@ class Soak:
 
     def _check(self, kind: str, batch: int, got: list[Any]) -> None:
         for want in self.right:
-            if all(np.allclose(g, w, TOLERANCE, TOLERANCE) for g, w in zip(got, want[batch], strict=True)):
+            if all(
+                np.allclose(g, w, TOLERANCE, TOLERANCE)
+                for g, w in zip(got, want[batch], strict=True)
+            ):
                 return
         self._tell(f"{kind}, batch {batch}: no answer of any weights")
 
@@ -146,7 +158,9 @@ def soak(task: Soak, threads: int, seconds: float) -> list[int]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", type=Path, nargs="?", default=MODEL)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--threads", type=int, default=8)
@@ -157,11 +171,22 @@ def main() -> int:
     fifth = max(1, len(sizes) // 5)
     first, last = (min(part) for part in (sizes[fifth : 2 * fifth] or sizes, sizes[-fifth:]))
     grown = last - first > SLACK_BYTES and last > first * (1 + SLACK_SHARE)
-    columns = ("model", "threads", "minutes", "done", "wrong", "least resident MiB, second fifth", "last fifth", "peak")
+    columns = (
+        "model",
+        "threads",
+        "minutes",
+        "done",
+        "wrong",
+        "least resident MiB, second fifth",
+        "last fifth",
+        "peak",
+    )
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     done = ", ".join(f"{n} {kind}" for kind, n in sorted(task.done.items()))
-    print(f"| {args.model.stem} | {args.threads} | {args.minutes:g} | {done} | {len(task.wrong)} "
-          f"| {first / 2**20:.1f} | {last / 2**20:.1f} | {max(sizes) / 2**20:.1f} |")  # fmt: skip
+    print(
+        f"| {args.model.stem} | {args.threads} | {args.minutes:g} | {done} | {len(task.wrong)} "
+        f"| {first / 2**20:.1f} | {last / 2**20:.1f} | {max(sizes) / 2**20:.1f} |"
+    )
     for what in task.wrong:
         print(what, file=sys.stderr)
     return 1 if task.wrong or grown else 0

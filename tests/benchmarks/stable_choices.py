@@ -1,9 +1,11 @@
-"""Whether a busy neighbour changes what a build chooses: rebuilds without a timing cache beside a process that spins.
+"""Whether a busy neighbour changes what a build chooses: rebuilds without a timing cache beside a
+process that spins.
 
     python tests/benchmarks/stable_choices.py model.onnx ... [--builds 50] [--threads 1] [--quiet]
 
-For every layer the choices are counted. A change is explained if one of the two builds has the other's choice among its
-near-ties. Printed for each model: layers whose choice changed, pairs of builds that differ, and those not explained.
+For every layer the choices are counted. A change is explained if one of the two builds has the
+other's choice among its near-ties. Printed for each model: layers whose choice changed, pairs of
+builds that differ, and those not explained.
 """
 
 from __future__ import annotations
@@ -58,8 +60,10 @@ def compare(name: str, builds: Sequence[Choices]) -> None:
             if a != b and b not in near_a and a not in near_b:
                 unexplained += 1
                 shown[n, *sorted((a, b))] += 1
-    print(f"{name}: {len(builds)} builds of {len(builds[0])} layers; {len(changed)} layers changed,"
-          f" {pairs} pairs of choices differ, {unexplained} are not near-ties")  # fmt: skip
+    print(
+        f"{name}: {len(builds)} builds of {len(builds[0])} layers; {len(changed)} layers changed,"
+        f" {pairs} pairs of choices differ, {unexplained} are not near-ties"
+    )
     for (n, a, b), times in shown.most_common(5):
         print(f"    {times:5} times {n}: {a} / {b}")
 
@@ -76,7 +80,9 @@ def main() -> None:
         network = builder.import_model(model)
         config = configure(timing_cache=False, threads=options.threads)
         with neighbour(not options.quiet):
-            compare(model, [choices(builder.build_plan(network, config)) for _ in range(options.builds)])
+            compare(
+                model, [choices(builder.build_plan(network, config)) for _ in range(options.builds)]
+            )
 
 
 if __name__ == "__main__":

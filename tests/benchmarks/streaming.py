@@ -3,8 +3,9 @@
 
     python tests/benchmarks/streaming.py MODEL.onnx [MODEL.onnx ...] [--threads N] [--rounds N]
 
-Each model is built with WEIGHT_STREAMING, by estimates. Resident bytes are those of the file's map, header and code
-included, whenever a group of steps has run. Outputs are compared with those without a budget. Prints Markdown.
+Each model is built with WEIGHT_STREAMING, by estimates. Resident bytes are those of the file's map,
+header and code included, whenever a group of steps has run. Outputs are compared with those without
+a budget. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def rows(model: Path, folder: Path, threads: int, rounds: int) -> None:
     flags = {tactix.BuilderFlag.WEIGHT_STREAMING}
     tactix.build(model, flags=flags, threads=threads, level=0).save(path)
     engine: Any = tactix.load(path, max_threads=threads)
-    feeds = arrays.random(engine.plan, {s: 64 if s.startswith("seq") else 1 for s in engine.plan.symbols})
+    feeds = arrays.random(
+        engine.plan, {s: 64 if s.startswith("seq") else 1 for s in engine.plan.symbols}
+    )
     want = engine.create_execution_context().run(feeds)
     size, low = engine.streamable_weights_size, engine.minimum_weight_streaming_budget
     for part in PARTS:
@@ -62,12 +65,19 @@ def rows(model: Path, folder: Path, threads: int, rounds: int) -> None:
         most = peak(engine, feeds, path)
         got = engine.create_execution_context().run(feeds)
         same = all(np.array_equal(got[k], want[k]) for k in want)
-        cells = (f"{budget / 1e6:.1f}", f"{most / 1e6:.1f}", f"{statistics.median(times) * 1e3:.1f}", str(same).lower())
+        cells = (
+            f"{budget / 1e6:.1f}",
+            f"{most / 1e6:.1f}",
+            f"{statistics.median(times) * 1e3:.1f}",
+            str(same).lower(),
+        )
         print(f"| {model.stem} | {size / 1e6:.1f} | {' | '.join(cells)} |", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=7)

@@ -77,7 +77,9 @@ def raising(error: BaseException) -> Callable[..., Any]:
         (ZeroDivisionError("bad"), 1),
     ],
 )
-def test_exit_codes(install: Any, capsys: pytest.CaptureFixture[str], error: BaseException, code: int) -> None:
+def test_exit_codes(
+    install: Any, capsys: pytest.CaptureFixture[str], error: BaseException, code: int
+) -> None:
     install(raising(error))
     assert cli.main(["probe"]) == code
     out, err = capsys.readouterr()
@@ -87,20 +89,31 @@ def test_exit_codes(install: Any, capsys: pytest.CaptureFixture[str], error: Bas
 
 
 def test_every_tactix_error_has_a_code_of_its_kind() -> None:
-    found = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.TactixError)]
+    found = [
+        c
+        for c in vars(errors).values()
+        if isinstance(c, type) and issubclass(c, errors.TactixError)
+    ]
     others = {c.__name__ for c in found if cli.exit_code(c("x")) == cli.OTHER}
     assert others == {"TactixError", "InternalError", "PluginError"}
 
 
 def test_message_has_all_parts_and_notes(install: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    error = errors.UnsupportedOperator("no layer for [Foo]", who="node n7", why="opset 19", do="Install it")
+    error = errors.UnsupportedOperator(
+        "no layer for [Foo]", who="node n7", why="opset 19", do="Install it"
+    )
     error.add_note("in model.onnx")
     install(raising(error))
     cli.main(["probe"])
-    assert capsys.readouterr().err == "error: node n7: no layer for [Foo]: opset 19. Install it\n  in model.onnx\n"
+    assert (
+        capsys.readouterr().err
+        == "error: node n7: no layer for [Foo]: opset 19. Install it\n  in model.onnx\n"
+    )
 
 
-def test_faults_point_to_debug_and_debug_shows_a_traceback(install: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_faults_point_to_debug_and_debug_shows_a_traceback(
+    install: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     install(raising(ZeroDivisionError("here")))
     cli.main(["probe"])
     assert "--debug" in capsys.readouterr().err
@@ -112,7 +125,12 @@ def test_errors_as_json(install: Any, capsys: pytest.CaptureFixture[str]) -> Non
     install(raising(errors.NoTacticError("nothing fits", who="conv1", do="Enable a source")))
     assert cli.main(["probe", "--json"]) == 4
     document = json.loads(capsys.readouterr().out)
-    error = {"type": "NoTacticError", "what": "nothing fits", "who": "conv1", "do": "Enable a source"}
+    error = {
+        "type": "NoTacticError",
+        "what": "nothing fits",
+        "who": "conv1",
+        "do": "Enable a source",
+    }
     assert document == {"error": error, "exit_code": 4}
     assert cli.main(["probe", "--number", "x", "--json"]) == 2
     document = json.loads(capsys.readouterr().out)
@@ -147,10 +165,20 @@ def test_help_lists_tools_and_exit_codes_without_making_commands(
     def never() -> None:
         raise AssertionError("the command was made")
 
-    monkeypatch.setattr(cli, "_session", lambda: SimpleNamespace(tools={"far": Tool("far", "Goes far.", never)}))
+    monkeypatch.setattr(
+        cli, "_session", lambda: SimpleNamespace(tools={"far": Tool("far", "Goes far.", never)})
+    )
     assert cli.main(["--help"]) == 0
     out = capsys.readouterr().out
-    for text in ("far", "Goes far.", "--debug", "--version", "Exit codes", "130", "stopped by Ctrl-C"):
+    for text in (
+        "far",
+        "Goes far.",
+        "--debug",
+        "--version",
+        "Exit codes",
+        "130",
+        "stopped by Ctrl-C",
+    ):
         assert text in out
 
 
@@ -174,7 +202,9 @@ def test_documented_exit_codes_are_the_real_ones() -> None:
         assert f"| {code} | {meaning} |" in text
 
 
-def test_version_looks_for_no_plugins(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_looks_for_no_plugins(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(cli, "_session", lambda: 1 / 0)
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"tactix {tactix.__version__}\n"
@@ -190,10 +220,14 @@ print([m for m in ('click', 'rich', 'numpy', 'onnx', 'pluggy') if m in sys.modul
 def test_a_packs_tool_has_the_packs_name_in_front(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = Tool("audit", "Audits.", lambda: click.Command("audit", callback=lambda: click.echo("audited")))
+    made = Tool(
+        "audit", "Audits.", lambda: click.Command("audit", callback=lambda: click.echo("audited"))
+    )
     for packs, names in ((("acme",), "acme.audit"), (("acme", "zeta"), "acme.audit or zeta.audit")):
         given = [(p, SimpleNamespace(tactix_tools=hookimpl(lambda: [made]))) for p in packs]
-        monkeypatch.setattr(cli, "_session", lambda given=given: Session(plugins=given, discover=False))
+        monkeypatch.setattr(
+            cli, "_session", lambda given=given: Session(plugins=given, discover=False)
+        )
         assert cli.main(["acme.audit"]) == 0
         assert capsys.readouterr().out == "audited\n"
         assert cli.main(["--help"]) == 0

@@ -55,7 +55,9 @@ def test_features_are_normalised(text: str, tmp_path: Any, monkeypatch: pytest.M
     assert not name or properties.name == name
 
 
-def test_where_the_system_tells_nothing_the_baseline_is_left(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_system_tells_nothing_the_baseline_is_left(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cpu, "CPUINFO", tmp_path / "none")
     monkeypatch.setattr(cpu.platform, "machine", lambda: "arm64")
     assert cpu._processor.__wrapped__().features == {"neon"}
@@ -189,8 +191,12 @@ class _Recorder:
         names = "".join(s.name for s in steps)
 
         class Run:
-            bind = staticmethod(lambda env, addresses: self.log.append(("bind", names, env["n"], addresses)))
-            rebind = staticmethod(lambda buffer, address: self.log.append(("rebind", names, buffer, address)))
+            bind = staticmethod(
+                lambda env, addresses: self.log.append(("bind", names, env["n"], addresses))
+            )
+            rebind = staticmethod(
+                lambda buffer, address: self.log.append(("rebind", names, buffer, address))
+            )
             repeat = staticmethod(lambda times: self.log.append(("repeat", names, times)))
 
             def __call__(_self) -> None:
@@ -201,7 +207,10 @@ class _Recorder:
 
 def _steps(text: str) -> list[Step]:
     """``"a:x b:y"``: step names and their launchers."""
-    return [Step(n, KernelArtifact(key), (), ()) for n, key in (word.split(":") for word in text.split())]
+    return [
+        Step(n, KernelArtifact(key), (), ())
+        for n, key in (word.split(":") for word in text.split())
+    ]
 
 
 def test_consecutive_steps_of_a_launcher_are_linked_together() -> None:
@@ -214,7 +223,9 @@ def test_consecutive_steps_of_a_launcher_are_linked_together() -> None:
     run.rebind(1, 5)
     run()
     assert log[:3] == [("bind", n, 3, [1, 2]) for n in ("ab", "c", "d")]
-    assert log[3:] == [("rebind", n, 1, 5) for n in ("ab", "c", "d")] + [("run", n) for n in ("ab", "c", "d")]
+    assert log[3:] == [("rebind", n, 1, 5) for n in ("ab", "c", "d")] + [
+        ("run", n) for n in ("ab", "c", "d")
+    ]
     log.clear()
     run.repeat(2)
     assert log == [("run", n) for n in ("ab", "c", "d")] * 2
@@ -244,7 +255,9 @@ def test_a_target_has_the_features_of_its_level_alone(level: str) -> None:
 
 
 def test_levels_hold_each_other() -> None:
-    v2, v3, v4, arm = (features.LEVELS[level][2] for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8"))
+    v2, v3, v4, arm = (
+        features.LEVELS[level][2] for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8")
+    )
     assert v2 < v3 < v4
     assert v4 <= features.X86
     assert not arm & v4
@@ -252,9 +265,16 @@ def test_levels_hold_each_other() -> None:
 
 
 def test_a_target_that_this_machine_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    old = DeviceProperties("cpu", "Old One", frozenset({"sse2", "avx"}), 256, 3, 1 << 30, {"arch": "x86_64", "l2": 99})
+    old = DeviceProperties(
+        "cpu", "Old One", frozenset({"sse2", "avx"}), 256, 3, 1 << 30, {"arch": "x86_64", "l2": 99}
+    )
     monkeypatch.setattr(cpu, "_properties", lambda: old)
     found = levels.target("x86-64-v3")
-    assert (found.name, found.memory, found.facts, found.cores) == ("x86-64-v3", 0, {"arch": "x86_64"}, 3)
+    assert (found.name, found.memory, found.facts, found.cores) == (
+        "x86-64-v3",
+        0,
+        {"arch": "x86_64"},
+        3,
+    )
     with pytest.raises(InvalidArgument, match=r"no level 'x86-64-v9'.*x86-64-v2.*armv8"):
         levels.target("x86-64-v9")

@@ -116,8 +116,12 @@ def test_processes_of_its_own_keep_to_it(monkeypatch: pytest.MonkeyPatch) -> Non
     here = CpuDevice().properties().features
     gone = sorted(here)[0]
     monkeypatch.setenv(MASK, f"-{gone}")
-    code = "from tactix_cpu.device import CpuDevice; print(*sorted(CpuDevice().properties().features))"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    code = (
+        "from tactix_cpu.device import CpuDevice; print(*sorted(CpuDevice().properties().features))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert set(said.split()) == masked(here, f"-{gone}") < here
 
 
@@ -126,7 +130,9 @@ def product() -> Plan:
     net = builder.create_network("product")
     w = net.add_constant(np.ones((32, 32), np.float32))
     net.mark_output(net.add_layer("tactix.MatMul", [net.add_input("x", "f32", (8, 32)), w])[0], "y")
-    return builder.build_plan(net, tactix.BuilderConfig(timing_cache=False, builder_optimization_level=0))
+    return builder.build_plan(
+        net, tactix.BuilderConfig(timing_cache=False, builder_optimization_level=0)
+    )
 
 
 @pytest.mark.compiler
@@ -144,7 +150,8 @@ def test_a_plan_that_needs_more_than_a_mask_leaves(
     monkeypatch.setenv(MASK, f"-{gone[0]}")
     assert gone[0] not in {f for s in product().steps for f in s.artifact.requires}
     with pytest.raises(
-        PlanCompatibilityError, match=rf"need {gone[0]}, which .*TACTIX_CPU_FEATURES=-{gone[0]}\) lacks"
+        PlanCompatibilityError,
+        match=rf"need {gone[0]}, which .*TACTIX_CPU_FEATURES=-{gone[0]}\) lacks",
     ):
         tactix.load(path)
     capsys.readouterr()

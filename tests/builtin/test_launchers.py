@@ -146,7 +146,9 @@ def test_a_run_is_a_builtin_function_where_python_can_make_one_and_goes_through_
     np.testing.assert_array_equal(memory[2], _expected(memory[0], 2, 1))
 
 
-def _native(symbol: str, launches: Sequence[Launch], content: bytes | None = None) -> KernelArtifact:
+def _native(
+    symbol: str, launches: Sequence[Launch], content: bytes | None = None
+) -> KernelArtifact:
     code = Binary(content or _compiled(), symbol)
     return KernelArtifact(ElfLauncher.key, tuple(launches), code)
 
@@ -161,7 +163,14 @@ def _chain(length: int, plus: Dim = 1) -> list[Step]:
     for i in range(length):
         source, target = (0, 1) if i == 0 else (2 - i % 2, 1 + i % 2)
         args = (tensor_in(0), tensor_out(0), scalar(N), scalar(ceildiv(N, 2)), scalar(plus))
-        steps.append(Step(f"s{i}", _native("shift_add", [Launch(args)]), (_vector(source),), (_vector(target),)))
+        steps.append(
+            Step(
+                f"s{i}",
+                _native("shift_add", [Launch(args)]),
+                (_vector(source),),
+                (_vector(target),),
+            )
+        )
     return steps
 
 
@@ -252,15 +261,18 @@ def _pool_of(lib: Library) -> Executor:
 
 
 class NativeTable:
-    """Launches of a kernel that tells who runs it, one for each row of ``told``, without a launcher.
+    """Launches of a kernel that tells who runs it, one for each row of ``told``, without a
+    launcher.
 
-    ``fields`` is the txe_table, of which ``END`` and so on are indices. ``take``: nanoseconds that each launch takes
-    alone and shared.
+    ``fields`` is the txe_table, of which ``END`` and so on are indices. ``take``: nanoseconds that
+    each launch takes alone and shared.
     """
 
     END, BARRIERS, KIND, TRIALS, ALONE = 7, 8, 9, 10, 13
 
-    def __init__(self, told: Any, threads: int, tries: int = 0, take: Any = None, lib: Any = None) -> None:
+    def __init__(
+        self, told: Any, threads: int, tries: int = 0, take: Any = None, lib: Any = None
+    ) -> None:
         lib = lib or library(_compiled())
         self.pool = _pool_of(lib)
         count = len(told)
@@ -340,7 +352,9 @@ def test_first_runs_time_every_launch_and_small_work_stays_alone() -> None:
 
 
 def test_what_is_shared_out_is_the_cheapest_choice() -> None:
-    """Against all choices, with 200 ns from a single launch to a shared one; times are given, not measured."""
+    """Against all choices, with 200 ns from a single launch to a shared one; times are given, not
+    measured.
+    """
     rng = np.random.default_rng(3)
     for launches in (1, 2, 5, 8):
         for _ in range(5):
@@ -354,13 +368,17 @@ def test_what_is_shared_out_is_the_cheapest_choice() -> None:
 
             def cost(single: Sequence[int], alone: Any = alone, shared: Any = shared) -> int:
                 changes = sum(not b and a for a, b in zip((1, *single), single, strict=False))
-                return int(np.where(single, alone, shared).sum()) + 200 * (changes - (not single[0]))
+                return int(np.where(single, alone, shared).sum()) + 200 * (
+                    changes - (not single[0])
+                )
 
             least = min(map(cost, itertools.product((0, 1), repeat=launches)))
             assert cost(table.single.tolist()) == least
             wanted = [1 if s else 3 for s in table.single]
             told[:] = 0
-            if table.fields[table.KIND] == 3:  # it was clearly faster than alone: nothing more is tried
+            if (
+                table.fields[table.KIND] == 3
+            ):  # it was clearly faster than alone: nothing more is tried
                 assert table.run() == (3 if table.fields[table.END] else 1)
                 assert told.astype(bool).sum(1).tolist() == wanted
 
@@ -425,14 +443,20 @@ def test_where_times_differ_much_others_are_timed_soon(noisy: bool) -> None:
     while table.fields[table.KIND] != 1:
         table.run()
     spent, least = 12, 14
-    table.fields[[table.TRIALS, spent, least]] = 3, 10**9 if noisy else -(10**12), 1000  # not as measured here
+    table.fields[[table.TRIALS, spent, least]] = (
+        3,
+        10**9 if noisy else -(10**12),
+        1000,
+    )  # not as measured here
     table.run()
     assert table.fields[table.KIND] == 3
     assert (table.fields[REST] < 100) == noisy
 
 
 def _sums(sizes: Sequence[int], threads: int = 2) -> list[int]:
-    """Kinds of the timed runs after one run at each size, of one runnable for each, as contexts make them."""
+    """Kinds of the timed runs after one run at each size, of one runnable for each, as contexts
+    make them.
+    """
     steps = [_step()]
     kinds, kept = [], []
     for n in sizes:
@@ -470,7 +494,9 @@ def test_many_libraries_at_once_are_told_apart() -> None:
         body = f"(void)nt; if (!tid) *(int64_t *)a[0] = {value};"
         text = f"#include <stdint.h>\nvoid give(const int64_t *a, int tid, int nt) {{ {body} }}\n"
         got = np.full(1, -1, np.int64)
-        step = Step("give", _native("give", [Launch((tensor_in(0),))], _compiled(text)), (_vector(0),), ())
+        step = Step(
+            "give", _native("give", [Launch((tensor_in(0),))], _compiled(text)), (_vector(0),), ()
+        )
         run = ElfLauncher().link([step], _context(2))
         run.bind({"n": 1}, [_address(got)])
         run()
@@ -482,7 +508,12 @@ def test_many_libraries_at_once_are_told_apart() -> None:
 def _giving(value: int, text: str) -> tuple[Runnable, Any]:
     """What writes that value, with code of its own, and where it writes it."""
     got = np.full(1, -1, np.int64)
-    step = Step("give", _native("give", [Launch((tensor_in(0),))], _other(_compiled(text), value)), (_vector(0),), ())
+    step = Step(
+        "give",
+        _native("give", [Launch((tensor_in(0),))], _other(_compiled(text), value)),
+        (_vector(0),),
+        (),
+    )
     run = ElfLauncher().link([step], _context(2))
     run.bind({"n": 1}, [_address(got)])
     return run, got
@@ -562,7 +593,9 @@ def test_runs_in_many_threads_give_right_answers() -> None:
         run: Runnable = ElfLauncher().link(_chain(12, 2), _context(1 + seed % 3))
         for i in range(200):
             n = 1 + (seed * 31 + i * 7) % 300
-            memory = [np.random.default_rng(i).standard_normal(n).astype(np.float32) for _ in range(3)]
+            memory = [
+                np.random.default_rng(i).standard_normal(n).astype(np.float32) for _ in range(3)
+            ]
             run.bind({"n": n}, [_address(m) for m in memory])
             run()
             np.testing.assert_allclose(memory[2], _expected(memory[0], 12, 2), rtol=1e-4)
@@ -611,7 +644,7 @@ def test_the_interpreter_exits_cleanly_with_workers_awake_and_asleep(tmp_path: P
         assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
-# -- engines -----------------------------------------------------------------------------------------------------------
+# -- engines -------------------------------------------------------------------------------------
 
 
 class _Double(Layer):
@@ -622,22 +655,31 @@ class _Double(Layer):
 
 
 def _plan(length: int) -> Plan:
-    """The chain over x, doubled half-way by a numpy step; from an arena of two alternating buffers to y."""
+    """The chain over x, doubled half-way by a numpy step; from an arena of two alternating buffers
+    to y.
+    """
     spec = TensorSpec(F32, (N,))
     params = region.encode(_Double(), NoAttrs())
     steps = _chain(length, 2)
     middle = length // 2
     double = Step(
-        "double", KernelArtifact("tactix.numpy@1", params=params), steps[middle].inputs, steps[middle].outputs
+        "double",
+        KernelArtifact("tactix.numpy@1", params=params),
+        steps[middle].inputs,
+        steps[middle].outputs,
     )
     last = replace(steps[-1], outputs=(_vector(3),))
     buffers = [Buffer("input", "x", F32, (N,), LINEAR, N * 4)]
     buffers += [Buffer("arena", f"t{i}", F32, (N,), LINEAR, N * 4, 0, length - 1) for i in range(2)]
     buffers += [Buffer("output", "y", F32, (N,), LINEAR, N * 4)]
     return Plan(
-        "chain", (TensorIO("x", 0, F32, spec.shape),), (TensorIO("y", 3, F32, spec.shape),), (), tuple(buffers),
+        "chain",
+        (TensorIO("x", 0, F32, spec.shape),),
+        (TensorIO("y", 3, F32, spec.shape),),
+        (),
+        tuple(buffers),
         (*steps[:middle], double, *steps[middle + 1 : -1], last),
-    )  # fmt: skip
+    )
 
 
 def _engine(path: Path, threads: int) -> Engine:
@@ -661,9 +703,15 @@ def test_an_engine_of_native_and_numpy_steps_in_four_threads(threads: int, tmp_p
 
     def work(seed: int) -> None:
         for i in range(200):
-            x = np.random.default_rng(seed * 1000 + i).standard_normal(1 + (seed + 3 * i) % 97).astype(np.float32)
+            x = (
+                np.random.default_rng(seed * 1000 + i)
+                .standard_normal(1 + (seed + 3 * i) % 97)
+                .astype(np.float32)
+            )
             y = shared.run({"x": x})["y"] if seed == 0 else engine(x)
             half = _expected(x, length // 2, 2) * np.float32(2)
-            np.testing.assert_allclose(y, _expected(half, length - length // 2 - 1, 2), rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(
+                y, _expected(half, length - length // 2 - 1, 2), rtol=1e-4, atol=1e-4
+            )
 
     _in_four_threads(work)

@@ -52,7 +52,9 @@ class _Roll(Layer):
 ROLL = _Roll()
 
 
-def _roll_step(fmt: Format, dtype: DType, layer: Layer, attrs: Any, inputs: int = 2, rank: int = 4) -> Step:
+def _roll_step(
+    fmt: Format, dtype: DType, layer: Layer, attrs: Any, inputs: int = 2, rank: int = 4
+) -> Step:
     spec = TensorSpec(dtype, (N, 19, 3, 5)[:rank])
     artifact = KernelArtifact("tactix.numpy@1", params=region.encode(layer, attrs))
     ids = [Operand(i, spec, fmt) for i in range(4)]
@@ -65,7 +67,9 @@ def _run_roll(step: Step, rows: int, dtype: DType) -> tuple[list[Any], list[Any]
     fmt, spec = step.outputs[0].format, step.outputs[0].spec
     shape = spec.at({"n": rows})
     arrays = [rng.integers(0, 3, shape).astype(dtype.numpy) for _ in range(2)]
-    memory = [fmt.pack(a) for a in arrays] + [fmt.pack(np.ones(shape, dtype.numpy)) for _ in range(2)]
+    memory = [fmt.pack(a) for a in arrays] + [
+        fmt.pack(np.ones(shape, dtype.numpy)) for _ in range(2)
+    ]
     run = NumpyLauncher().link([step], _context(ROLL))
     run.bind({"n": rows}, [0, 0, *(_address(m) for m in memory[2:])])
     for i in range(2):
@@ -75,7 +79,9 @@ def _run_roll(step: Step, rows: int, dtype: DType) -> tuple[list[Any], list[Any]
 
 
 @pytest.mark.parametrize("fmt", [LINEAR, NHWC, blocked(16), blocked(8)])
-@pytest.mark.parametrize("dtype", [F32, DType.BF16, DType.INT8, DType.INT4, DType.FP8, DType.BOOL, DType.FP64])
+@pytest.mark.parametrize(
+    "dtype", [F32, DType.BF16, DType.INT8, DType.INT4, DType.FP8, DType.BOOL, DType.FP64]
+)
 @pytest.mark.parametrize("rows", [0, 1, 3])
 def test_formats_and_dtypes(fmt: Format, dtype: DType, rows: int) -> None:
     step = _roll_step(fmt, dtype, ROLL, _RollAttrs(N + 1))
@@ -90,7 +96,10 @@ def test_symbols_inside_fused_bodies_and_absent_inputs() -> None:
     inner = region.Body(1, (region.BodyNode("a", ROLL, _RollAttrs(N * 2), (0, -1), 2),), (1, 2))
     outer = region.Body(
         2,
-        (region.BodyNode("f", region.FUSED, inner, (0,), 2), region.BodyNode("b", ROLL, _RollAttrs(1), (2, 1), 2)),
+        (
+            region.BodyNode("f", region.FUSED, inner, (0,), 2),
+            region.BodyNode("b", ROLL, _RollAttrs(1), (2, 1), 2),
+        ),
         (4, 5),
     )
     step = _roll_step(LINEAR, F32, region.FUSED, outer)
@@ -122,4 +131,6 @@ def test_an_unknown_layer_or_attribute_is_told_when_linking() -> None:
         NumpyLauncher().link([step], _context())
     params = {"layer": ROLL.key, "attrs": {"nobody": 1}}
     with pytest.raises(ExecutionError, match="roll"):
-        NumpyLauncher().link([Step("roll", KernelArtifact("", params=params), (), ())], _context(ROLL))
+        NumpyLauncher().link(
+            [Step("roll", KernelArtifact("", params=params), (), ())], _context(ROLL)
+        )

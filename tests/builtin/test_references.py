@@ -20,7 +20,13 @@ from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.hookspecs import hookimpl
 from tactix.words import dtypes
-from tactix.words.errors import ExecutionError, PlanCompatibilityError, PlanFormatError, TactixError, UntrustedPlan
+from tactix.words.errors import (
+    ExecutionError,
+    PlanCompatibilityError,
+    PlanFormatError,
+    TactixError,
+    UntrustedPlan,
+)
 from tactix_cpu.tactics.conv.winograd import WinogradTactic
 from tactix_runtime.references import on_references
 from tactix_sdk import layer, numpy_tactic, pointwise, tanh
@@ -90,8 +96,14 @@ def model(text: str) -> onnx.ModelProto:
     out = onnx.parser.parse_model(text)
     for t in out.graph.initializer:
         whole = t.data_type == onnx.TensorProto.INT8
-        drawn = RNG.integers(-60, 60, tuple(t.dims)) if whole else RNG.standard_normal(tuple(t.dims)) / 4
-        t.CopyFrom(onnx.numpy_helper.from_array(drawn.astype(np.int8 if whole else np.float32), t.name))
+        drawn = (
+            RNG.integers(-60, 60, tuple(t.dims))
+            if whole
+            else RNG.standard_normal(tuple(t.dims)) / 4
+        )
+        t.CopyFrom(
+            onnx.numpy_helper.from_array(drawn.astype(np.int8 if whole else np.float32), t.name)
+        )
     return out
 
 
@@ -104,13 +116,17 @@ def plan_of(network: Any, session: Any = None, **options: Any) -> Plan:
 
 
 def halved() -> Plan:
-    """Products in bfloat16 whatever the processor: under the flag alone it says whether that gains anything."""
+    """Products in bfloat16 whatever the processor: under the flag alone it says whether that gains
+    anything.
+    """
     return plan_of(model(LAYERS), layer_precisions={"*": "bf16"})
 
 
 def foreign(plan: Plan, **options: Any) -> tactix.Engine:
     """Its engine after a way through a file that nobody has signed."""
-    return tactix.load(container.dump(plan), logger=QUIET, **{"on_untrusted": "references", **options})
+    return tactix.load(
+        container.dump(plan), logger=QUIET, **{"on_untrusted": "references", **options}
+    )
 
 
 def changed(plan: Plan, change: Callable[[Any], object]) -> bytes:
@@ -128,11 +144,15 @@ def changed(plan: Plan, change: Callable[[Any], object]) -> bytes:
 
 
 def launchers(plan: Plan) -> set[str]:
-    return {s.artifact.launcher for s in plan.steps}.union(*(launchers(p) for s in plan.steps for p in s.plans))
+    return {s.artifact.launcher for s in plan.steps}.union(
+        *(launchers(p) for s in plan.steps for p in s.plans)
+    )
 
 
 def agree(engine: Any, source: onnx.ModelProto, feed: dict[str, Any], atol: float = 1e-5) -> None:
-    session = onnxruntime.InferenceSession(source.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        source.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     got = engine(**feed)
     for i, want in enumerate(session.run(None, feed)):
         y = got[session.get_outputs()[i].name] if isinstance(got, dict) else got
@@ -179,7 +199,9 @@ def test_bfloat16_weights_are_those_of_the_kernels() -> None:
 
 
 def test_a_function_of_weights_needs_them_in_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Transformed weights of a Winograd convolution cannot be taken back: the plan holds the plain ones as well."""
+    """Transformed weights of a Winograd convolution cannot be taken back: the plan holds the plain
+    ones as well.
+    """
     builder = tactix.Builder(QUIET)
     session = builder.session
     only = [t for t in session.active_tactics() if t.key in (WinogradTactic.key, "tactix.numpy@1")]
@@ -188,19 +210,25 @@ def test_a_function_of_weights_needs_them_in_the_plan(monkeypatch: pytest.Monkey
     net = builder.create_network("winograd")
     w = RNG.standard_normal((32, 32, 3, 3), np.float32) / 8
     x = net.add_input("x", "f32", (1, 32, 16, 16))
-    net.mark_output(net.add_layer("tactix.Convolution", [x, net.add_constant(w)], pads=(1, 1, 1, 1))[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.Convolution", [x, net.add_constant(w)], pads=(1, 1, 1, 1))[0], "y"
+    )
     plan = plan_of(net, session)
     (step,) = [s for s in plan.steps if s.info["tactic"] == WinogradTactic.key]
     assert bytes(plan.blobs[plan.buffers[step.inputs[1].buffer].blob]) == w.tobytes()
     x = RNG.standard_normal((1, 32, 16, 16), np.float32)
-    np.testing.assert_allclose(foreign(plan)(x), tactix.Runtime(QUIET).load(plan)(x), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        foreign(plan)(x), tactix.Runtime(QUIET).load(plan)(x), rtol=1e-4, atol=1e-4
+    )
 
 
 def test_weights_that_can_be_taken_back_are_stored_once() -> None:
     builder = tactix.Builder(QUIET)
     net = builder.create_network("once")
     w = RNG.standard_normal((96, 80), np.float32)
-    (y,) = net.add_layer("tactix.MatMul", [net.add_input("x", "f32", ("n", 96)), net.add_constant(w)])
+    (y,) = net.add_layer(
+        "tactix.MatMul", [net.add_input("x", "f32", ("n", 96)), net.add_constant(w)]
+    )
     net.mark_output(y, "y")
     plan = plan_of(net, builder.session)
     assert sum(b.nbytes for b in plan.buffers if b.kind == "weight") < 1.3 * w.nbytes
@@ -231,7 +259,7 @@ def test_what_runs_is_what_is_saved(tmp_path: Path) -> None:
     agree(again, source, {"x": RNG.standard_normal((2, 20, 9, 7), np.float32)})
 
 
-# -- what cannot run ---------------------------------------------------------------------------------------------------
+# -- what cannot run -----------------------------------------------------------------------------
 
 
 @pointwise("acme.Bend@1")
@@ -262,7 +290,9 @@ def test_a_layer_that_is_not_installed() -> None:
     with pytest.raises(UntrustedPlan, match=r"no layer 'acme.Bend@1'.*pip install acme-bend==2\.1"):
         foreign(told)
     runtime = tactix.Runtime(QUIET, on_untrusted="references")
-    assert any("acme.Bend@1" in reason for reason in runtime.check(container.load(container.dump(told))))
+    assert any(
+        "acme.Bend@1" in reason for reason in runtime.check(container.load(container.dump(told)))
+    )
 
 
 @numpy_tactic("acme.product@1", implements="tactix.MatMul@1")
@@ -289,28 +319,40 @@ def test_a_function_of_a_pack_that_is_not_installed(embedded: bool) -> None:
     session = tactix.Session(door="build", plugins=[AcmeNumpy()], enable=["acme"])
     net = tactix.Builder(QUIET, session).create_network("function")
     w = RNG.standard_normal((4, 3), np.float32)
-    net.mark_output(*net.add_layer("tactix.MatMul", [net.add_input("x", "f32", ("n", 4)), net.add_constant(w)]), "y")
+    net.mark_output(
+        *net.add_layer("tactix.MatMul", [net.add_input("x", "f32", ("n", 4)), net.add_constant(w)]),
+        "y",
+    )
     plan = plan_of(net, session, tactic_sources={"acme"}, builder_optimization_level=1)
     assert launchers(plan) == {"acme.product_python@1"}
     x = RNG.standard_normal((2, 4), np.float32)
     want = x @ w
     np.testing.assert_allclose(foreign(plan, session=session)(x), want * (1 + 1e-5), rtol=1e-6)
     if embedded:
-        rows = tuple(replace(r, digest="0" * 64, embedded=r.key == "acme.product_python@1") for r in plan.requirements)
+        rows = tuple(
+            replace(r, digest="0" * 64, embedded=r.key == "acme.product_python@1")
+            for r in plan.requirements
+        )
         plan = replace(plan, requirements=rows, blobs={**plan.blobs, "0" * 64: b"no wheel"})
     engine = foreign(plan)
     assert launchers(engine.plan) == {"tactix.numpy@1"}
     np.testing.assert_allclose(engine(x), want, rtol=1e-6)
     with pytest.raises(
-        UntrustedPlan, match=r"acme\.product_python@1.*Python of" if embedded else r"acme\.product_pyth"
+        UntrustedPlan,
+        match=r"acme\.product_python@1.*Python of" if embedded else r"acme\.product_pyth",
     ):
         foreign(plan, on_untrusted="refuse")
 
 
 def test_a_plan_of_an_earlier_build_is_refused() -> None:
     """It does not say what its steps compute."""
-    data = changed(plan_of(model(LAYERS)), lambda h: [s["info"].pop("reference") for s in h["steps"]])
-    with pytest.raises(UntrustedPlan, match=r"sha256.*references cannot run in its place.*holds no reference.*trust"):
+    data = changed(
+        plan_of(model(LAYERS)), lambda h: [s["info"].pop("reference") for s in h["steps"]]
+    )
+    with pytest.raises(
+        UntrustedPlan,
+        match=r"sha256.*references cannot run in its place.*holds no reference.*trust",
+    ):
         tactix.load(data, on_untrusted="references")
     assert launchers(tactix.load(data, on_untrusted="allow").plan) == {"tactix.cpu.elf@1"}
 
@@ -348,8 +390,14 @@ def test_a_launcher_that_is_not_there_is_not_needed() -> None:
         {"layer": "tactix.Relu@1", "attrs": {"__class__": 1}},
         {"layer": "tactix.Softmax@1", "attrs": {"axis": {"__reduce__": ["os.system", "true"]}}},
         {"layer": "tactix.Softmax@1", "attrs": {"axis": "__import__('os')"}},
-        {"layer": "tactix.Fused@1", "body": {"arity": 1, "nodes": [], "results": [9], "anchor": None}},
-        {"layer": "tactix.Fused@1", "body": {"arity": 1, "nodes": [{"layer": "tactix.Fused@1"}], "results": [0]}},
+        {
+            "layer": "tactix.Fused@1",
+            "body": {"arity": 1, "nodes": [], "results": [9], "anchor": None},
+        },
+        {
+            "layer": "tactix.Fused@1",
+            "body": {"arity": 1, "nodes": [{"layer": "tactix.Fused@1"}], "results": [0]},
+        },
         {"layer": "tactix.If@1", "attrs": {"then_branch": {"scoped": "x"}}},
         {"layer": ["tactix.Relu@1"], "attrs": {}},
     ],
@@ -361,7 +409,9 @@ def test_a_changed_reference_is_a_typed_error(reference: Any) -> None:
         for s in header["steps"]:
             s["info"]["reference"] = reference
 
-    with pytest.raises((UntrustedPlan, PlanCompatibilityError, PlanFormatError, ExecutionError)) as caught:
+    with pytest.raises(
+        (UntrustedPlan, PlanCompatibilityError, PlanFormatError, ExecutionError)
+    ) as caught:
         tactix.load(changed(plan, spoiled), logger=QUIET, on_untrusted="references")(
             np.zeros((1, 20, 9, 7), np.float32)
         )
@@ -388,7 +438,9 @@ def test_a_changed_packing_is_a_typed_error(change: Callable[[Any], object]) -> 
                 change(s)
 
     with pytest.raises(UntrustedPlan, match=r"cannot be had|holds no weight"):
-        tactix.load(changed(plan_of(model(LAYERS)), spoiled), logger=QUIET, on_untrusted="references")
+        tactix.load(
+            changed(plan_of(model(LAYERS)), spoiled), logger=QUIET, on_untrusted="references"
+        )
 
 
 def test_a_small_file_does_not_ask_for_much_memory() -> None:
@@ -396,7 +448,9 @@ def test_a_small_file_does_not_ask_for_much_memory() -> None:
     builder = tactix.Builder(QUIET)
     net = builder.create_network("many")
     w = net.add_constant(RNG.standard_normal((96, 80), np.float32))
-    net.mark_output(net.add_layer("tactix.MatMul", [net.add_input("x", "f32", ("n", 96)), w])[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.MatMul", [net.add_input("x", "f32", ("n", 96)), w])[0], "y"
+    )
 
     def multiplied(header: Any) -> None:
         (step,) = header["steps"]
@@ -409,7 +463,11 @@ def test_a_small_file_does_not_ask_for_much_memory() -> None:
             step["constants"][f"c{i}"] = step["constants"][name]
 
     with pytest.raises(UntrustedPlan, match="16 times what the plan holds"):
-        tactix.load(changed(plan_of(net, builder.session), multiplied), logger=QUIET, on_untrusted="references")
+        tactix.load(
+            changed(plan_of(net, builder.session), multiplied),
+            logger=QUIET,
+            on_untrusted="references",
+        )
 
 
 def test_a_type_that_numpy_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,7 +480,9 @@ def test_a_type_that_numpy_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     dtypes._numpy.cache_clear()
 
 
-@pytest.mark.parametrize("told", [7, [], {"a": 1}, {"a": ["b"]}, {"a": ["b", "c", "d"]}, {"a": [1, 2]}])
+@pytest.mark.parametrize(
+    "told", [7, [], {"a": 1}, {"a": ["b"]}, {"a": ["b", "c", "d"]}, {"a": [1, 2]}]
+)
 def test_notes_of_another_form_are_no_requirements(told: Any) -> None:
     plan = plan_of(model(LAYERS))
     spoiled = changed(plan, lambda h: h["meta"].update(references=told))
@@ -431,7 +491,9 @@ def test_notes_of_another_form_are_no_requirements(told: Any) -> None:
 
 
 def test_notes_that_name_no_package() -> None:
-    spoiled = changed(plan_of(model(LAYERS)), lambda h: h["meta"].update(references={"a": ["b; rm", "1"]}))
+    spoiled = changed(
+        plan_of(model(LAYERS)), lambda h: h["meta"].update(references={"a": ["b; rm", "1"]})
+    )
     with pytest.raises(UntrustedPlan, match="no name and version of a package"):
         tactix.load(spoiled, logger=QUIET, on_untrusted="references")
 
@@ -446,11 +508,16 @@ def test_a_layer_of_a_pack_that_may_not_run_names_the_cure(embedded: bool) -> No
     plan = plan_of(net, session)
     rows = tuple(
         replace(r, dist="acme-twice", version="1.0", digest="0" * 64, embedded=embedded)
-        if r.key == "acme.Twice@1" else r
+        if r.key == "acme.Twice@1"
+        else r
         for r in plan.requirements
-    )  # fmt: skip
+    )
     plan = replace(plan, requirements=rows, blobs={**plan.blobs, "0" * 64: b"no wheel"})
-    told = "the plan brings its packs, which run here once it is trusted" if embedded else "pip install acme-twice==1.0"
+    told = (
+        "the plan brings its packs, which run here once it is trusted"
+        if embedded
+        else "pip install acme-twice==1.0"
+    )
     with pytest.raises(tactix.TactixError, match=told) as e:
         foreign(plan)
     assert ("--embed" in str(e.value)) is not embedded

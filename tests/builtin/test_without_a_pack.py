@@ -1,4 +1,6 @@
-"""Any built-in pack but the operations and the device in use can be left out: what needed it says so by its name."""
+"""Any built-in pack but the operations and the device in use can be left out: what needed it says
+so by its name.
+"""
 
 from __future__ import annotations
 
@@ -51,16 +53,37 @@ else:
 
 FLAG = "builder.build_plan(net, config(flags={{BuilderFlag.{0}}}))"
 NEEDS = {
-    "cublaslt": ("builder.build_plan(net, config(tactic_sources={'cublaslt'}))", "ConfigError no tactic source"),
-    "cuda": ("builder.build_plan(net, config(device='cuda', target='sm_90'))", "ConfigError no plugin provides device"),
-    "cudnn": ("builder.build_plan(net, config(tactic_sources={'cudnn'}))", "ConfigError no tactic source"),
-    "lock": ("builder.build_plan(net, config(frozen='it.lock'))", "ConfigError the option frozen cannot be served"),
+    "cublaslt": (
+        "builder.build_plan(net, config(tactic_sources={'cublaslt'}))",
+        "ConfigError no tactic source",
+    ),
+    "cuda": (
+        "builder.build_plan(net, config(device='cuda', target='sm_90'))",
+        "ConfigError no plugin provides device",
+    ),
+    "cudnn": (
+        "builder.build_plan(net, config(tactic_sources={'cudnn'}))",
+        "ConfigError no tactic source",
+    ),
+    "lock": (
+        "builder.build_plan(net, config(frozen='it.lock'))",
+        "ConfigError the option frozen cannot be served",
+    ),
     "onnx": ("builder.import_model(model)", "ModelImportError"),
     "refit": (FLAG.format("REFIT"), "ConfigError BuilderFlag.REFIT cannot be served"),
-    "runtime": (FLAG.format("WEIGHT_STREAMING"), "ConfigError BuilderFlag.WEIGHT_STREAMING cannot be served"),
-    "ship": (FLAG.format("VERSION_COMPATIBLE"), "ConfigError BuilderFlag.VERSION_COMPATIBLE cannot be served"),
+    "runtime": (
+        FLAG.format("WEIGHT_STREAMING"),
+        "ConfigError BuilderFlag.WEIGHT_STREAMING cannot be served",
+    ),
+    "ship": (
+        FLAG.format("VERSION_COMPATIBLE"),
+        "ConfigError BuilderFlag.VERSION_COMPATIBLE cannot be served",
+    ),
     "tools": ("", ""),
-    "trust": ("tactix.Runtime(session=builder.session).deserialize(folder + '/it.plan')", "UntrustedPlan"),
+    "trust": (
+        "tactix.Runtime(session=builder.session).deserialize(folder + '/it.plan')",
+        "UntrustedPlan",
+    ),
 }
 """Of each pack, what cannot be done without it, and how the error begins."""
 
@@ -83,7 +106,9 @@ def test_every_pack_is_left_out_once() -> None:
 @pytest.mark.parametrize("pack", sorted(NEEDS))
 def test_the_rest_works(pack: str, tmp_path: Path) -> None:
     needs, error = NEEDS[pack]
-    code = BEGIN + (RUN if pack != "runtime" else "") + (REFUSED.format(needs=needs) if needs else "")
+    code = (
+        BEGIN + (RUN if pack != "runtime" else "") + (REFUSED.format(needs=needs) if needs else "")
+    )
     found = process(pack, "-c", code, str(tmp_path), str(ROOT / "tests" / "models" / "mlp.onnx"))
     assert found.returncode == 0, found.stderr
     if needs:
@@ -93,9 +118,13 @@ def test_the_rest_works(pack: str, tmp_path: Path) -> None:
 
 
 def test_without_the_runtime_no_plan_runs(tmp_path: Path) -> None:
-    found = process("runtime", "-c", BEGIN + REFUSED.format(needs="runtime.load(plan)"), str(tmp_path), "")
+    found = process(
+        "runtime", "-c", BEGIN + REFUSED.format(needs="runtime.load(plan)"), str(tmp_path), ""
+    )
     assert found.returncode == 0, found.stderr
-    assert found.stdout.startswith("MissingKey flavour 'default' is unavailable: its plugin 'tactix.runtime' (tactix")
+    assert found.stdout.startswith(
+        "MissingKey flavour 'default' is unavailable: its plugin 'tactix.runtime' (tactix"
+    )
 
 
 @pytest.mark.parametrize("pack", sorted(NEEDS))

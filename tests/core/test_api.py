@@ -46,7 +46,9 @@ def test_a_model_given_for_a_plan_is_told_what_makes_one(tmp_path: Path) -> None
 @pytest.mark.parametrize("flavour", ["default", "lean", "dispatch"])
 @pytest.mark.parametrize("given", [None, 3, ["a.plan"]])
 def test_what_is_neither_a_path_nor_bytes_is_no_plan(given: Any, flavour: str) -> None:
-    with pytest.raises(InvalidArgument, match=f"a {type(given).__name__} is no plan.*path of a plan's file"):
+    with pytest.raises(
+        InvalidArgument, match=f"a {type(given).__name__} is no plan.*path of a plan's file"
+    ):
         tactix.load(given, flavour=flavour)
 
 
@@ -92,12 +94,16 @@ def test_a_context_refuses_a_profiler_that_it_would_ignore() -> None:
         context.profiler = object()  # type: ignore[assignment]
 
 
-def test_what_cannot_be_compiled_is_said_before_any_tactic_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_compiled_is_said_before_any_tactic_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("tactix_cuda.nvrtc.why_missing", lambda: "cuda-python is not installed")
     builder = tactix.Builder()
     network = builder.create_network()
     (y,) = network.add_layer("tactix.Relu", [network.add_input("x", "f32", (2, 3))])
     network.mark_output(y, "y")
     config = tactix.BuilderConfig(timing_cache=False, device="cuda", target="sm_90")
-    with pytest.raises(ConfigError, match="nothing can be compiled for cuda: cuda-python is not installed"):
+    with pytest.raises(
+        ConfigError, match="nothing can be compiled for cuda: cuda-python is not installed"
+    ):
         builder.build_plan(network, config)

@@ -11,20 +11,37 @@ import pytest
 
 CORE = Path(__file__).resolve().parents[2] / "core" / "tactix"
 PACKS = sorted(p.parent.name for p in (CORE.parents[1] / "plugins_builtin").glob("*/plugin.py"))
-HEAVY = ["numpy", "onnx", "ml_dtypes", "click", "rich", "onnxruntime", "cuda", "pycuda", "torch", *PACKS]
+HEAVY = [
+    "numpy",
+    "onnx",
+    "ml_dtypes",
+    "click",
+    "rich",
+    "onnxruntime",
+    "cuda",
+    "pycuda",
+    "torch",
+    *PACKS,
+]
 
 
 def loaded_after(*modules: str) -> set[str]:
     """Top-level modules in a fresh interpreter that has imported these."""
     code = "import sys, json, importlib\nfor m in sys.argv[1:]: importlib.import_module(m)\n"
     code += "print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
-    done = subprocess.run([sys.executable, "-c", code, *modules], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *modules], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stdout))
 
 
 def modules_of(floor: str) -> list[str]:
-    return [f"tactix.{floor}.{p.stem}" for p in sorted((CORE / floor).glob("*.py")) if p.stem != "__init__"]
+    return [
+        f"tactix.{floor}.{p.stem}"
+        for p in sorted((CORE / floor).glob("*.py"))
+        if p.stem != "__init__"
+    ]
 
 
 def test_the_package_imports_nothing() -> None:

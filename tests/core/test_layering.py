@@ -1,4 +1,6 @@
-"""Imports go down only, and the core knows no operator and no vendor. Held over every import statement there is."""
+"""Imports go down only, and the core knows no operator and no vendor. Held over every import
+statement there is.
+"""
 
 from __future__ import annotations
 
@@ -40,19 +42,33 @@ def floor_of(module: str) -> str:
 
 
 def imports(tree: ast.AST, module: str) -> Iterator[tuple[int, str]]:
-    """Line and full name of what is imported anywhere: at the top, in functions, for type checking, by name."""
+    """Line and full name of what is imported anywhere: at the top, in functions, for type checking,
+    by name.
+    """
     package = module.rsplit(".", 1)[0]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, a.name) for a in node.names if (a.name, a.asname) != ("tactix", None))
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "tactix":
+            yield from (
+                (node.lineno, a.name) for a in node.names if (a.name, a.asname) != ("tactix", None)
+            )
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "tactix"
+        ):
             yield node.lineno, f"tactix.{node.attr}"  # what "import tactix" is for
         elif isinstance(node, ast.ImportFrom):
-            up = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            up = (
+                package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            )
             base = ".".join([*up, *([node.module] if node.module else [])])
             yield from ((node.lineno, f"{base}.{a.name}") for a in node.names)
         elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            called = (
+                node.func.attr
+                if isinstance(node.func, ast.Attribute)
+                else getattr(node.func, "id", "")
+            )
             if called in ("import_module", "__import__") and isinstance(node.args[0].value, str):
                 yield node.lineno, node.args[0].value
 
@@ -63,7 +79,11 @@ def violations(source: str, module: str) -> list[str]:
     for line, name in imports(ast.parse(source), module):
         top = name.split(".")[0]
         if top == "tactix":
-            below = name == "tactix.__version__" or floor == "roof" or floor_of(name) in MAY_IMPORT[floor]
+            below = (
+                name == "tactix.__version__"
+                or floor == "roof"
+                or floor_of(name) in MAY_IMPORT[floor]
+            )
         else:
             below = top in sys.stdlib_module_names or top in LIBRARIES
         if not below:
@@ -146,6 +166,9 @@ def test_the_check_lets_pass(module: str, source: str) -> None:
 
 
 def test_the_check_of_eager_imports() -> None:
-    assert eager("import numpy as np\nclass A:\n    from ml_dtypes import bfloat16") == ["ml_dtypes", "numpy"]
+    assert eager("import numpy as np\nclass A:\n    from ml_dtypes import bfloat16") == [
+        "ml_dtypes",
+        "numpy",
+    ]
     lazy = "if TYPE_CHECKING:\n    import numpy\nclass A:\n    def g(self):\n        import rich"
     assert eager(lazy) == []

@@ -1,4 +1,6 @@
-"""Mixtures of precisions: what cannot be lowered stays as it is alone, and what fails costs only itself."""
+"""Mixtures of precisions: what cannot be lowered stays as it is alone, and what fails costs only
+itself.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,16 @@ from tactix.select.enumerate import Candidate
 from tactix.select.precision import NOT_FASTER, Lost, Lowering, Precisions, Stays
 from tactix.words.errors import BuildCancelled, InternalError, NoTacticError, TimingCacheError
 
-RULE = Rule("t.half", Op("t.Wide", (var("x"),)), lambda x: Op("t.Half", (x,)), numerics="fp16", phase="fuse")
+RULE = Rule(
+    "t.half", Op("t.Wide", (var("x"),)), lambda x: Op("t.Half", (x,)), numerics="fp16", phase="fuse"
+)
 KEYS = frozenset({RULE.key})
 
 
 @dataclass
 class Fake:
-    """A builder of three products: seconds of each lowered one by name (wide: 10), what is lost or fails.
+    """A builder of three products: seconds of each lowered one by name (wide: 10), what is lost or
+    fails.
 
     ``around``: those that are fused with one that is lost.
     """
@@ -46,15 +51,23 @@ class Fake:
         lowered = Lowering(trace, KEYS).lowered
         if lowered in self.failures:
             raise self.failures[lowered]
-        if lost := [Lost(frozenset({name}), self.around & lowered, "no kernel") for name in lowered & self.lost]:
+        if lost := [
+            Lost(frozenset({name}), self.around & lowered, "no kernel")
+            for name in lowered & self.lost
+        ]:
             raise NotLowered(lost)
         times = {n: self.seconds.get(n.name, 5.0) if n.layer is HALF else 10.0 for n in made.nodes}
-        chosen = {n: Candidate(Tactic(), Variant(), KernelArtifact("x"), None, s) for n, s in times.items()}
+        chosen = {
+            n: Candidate(Tactic(), Variant(), KernelArtifact("x"), None, s)
+            for n, s in times.items()
+        }
         stage: Any = None
         return Attempt(stage, made, trace, {}, Choice(chosen, sum(times.values())))
 
     def tried(self) -> list[Lowering]:
-        return [Lowering(a.trace, KEYS) for a in Mixtures(self.attempt, KEYS, self.told.append).tried()]
+        return [
+            Lowering(a.trace, KEYS) for a in Mixtures(self.attempt, KEYS, self.told.append).tried()
+        ]
 
 
 ALL, NONE = frozenset({"p0", "p1", "p2"}), frozenset[str]()

@@ -1,4 +1,6 @@
-"""The core names no plugin: no string in it is the key of something that a pack provides, or the name of a pack."""
+"""The core names no plugin: no string in it is the key of something that a pack provides, or the
+name of a pack.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ CORE = Path(tactix.__file__).parent
 FILES = sorted(CORE.rglob("*.py"))
 
 ROLES = {
-    "contracts/flavour.py": {"default"},  # what a flavour has to be called that runs plans where none is named
+    "contracts/flavour.py": {
+        "default"
+    },  # what a flavour has to be called that runs plans where none is named
     "contracts/trust.py": {"local"},  # what a store has to be called that signs
     "contracts/tactic.py": {"default"},  # a variant without knobs
     "profiles.py": {"default"},  # a build without profiles
@@ -28,7 +32,8 @@ ROLES = {
 def names() -> frozenset[str]:
     """Keys of all that the built-in packs provide, with and without versions, and the packs' names.
 
-    Tools are called as one speaks (``build``, ``check``): that no tool is asked for by its name is seen elsewhere.
+    Tools are called as one speaks (``build``, ``check``): that no tool is asked for by its name is
+    seen elsewhere.
     """
     session = tactix.Session()
     objects = (o for kind in session.kinds if kind != "tools" for o in getattr(session, kind))
@@ -38,12 +43,18 @@ def names() -> frozenset[str]:
 
 
 def named(source: str, names: frozenset[str]) -> Iterator[tuple[int, str]]:
-    """Line and text of the strings in code that are names, and of registries that are asked for a fixed key."""
+    """Line and text of the strings in code that are names, and of registries that are asked for a
+    fixed key.
+    """
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:
             yield node.lineno, node.value
         asked, key = _asked(node)
-        if isinstance(asked, ast.Attribute) and asked.attr in KINDS and isinstance(key, ast.Constant):
+        if (
+            isinstance(asked, ast.Attribute)
+            and asked.attr in KINDS
+            and isinstance(key, ast.Constant)
+        ):
             yield node.lineno, f"{asked.attr}[{key.value!r}]"
 
 
@@ -51,7 +62,12 @@ def _asked(node: ast.AST) -> tuple[ast.AST | None, ast.AST | None]:
     """What is asked for a key, and the key."""
     if isinstance(node, ast.Subscript):
         return node.value, node.slice
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "get"
+        and node.args
+    ):
         return node.func.value, node.args[0]
     return None, None
 
@@ -59,12 +75,16 @@ def _asked(node: ast.AST) -> tuple[ast.AST | None, ast.AST | None]:
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(CORE).as_posix())
 def test_no_plugin_is_named(path: Path, names: frozenset[str]) -> None:
     allowed = ROLES.get(path.relative_to(CORE).as_posix(), set())
-    assert [found for found in named(path.read_text(encoding="utf-8"), names) if found[1] not in allowed] == []
+    assert [
+        found for found in named(path.read_text(encoding="utf-8"), names) if found[1] not in allowed
+    ] == []
 
 
 def test_what_is_allowed_is_there(names: frozenset[str]) -> None:
     for path, words in ROLES.items():
-        assert {text for _, text in named((CORE / path).read_text(encoding="utf-8"), names)} == words
+        assert {
+            text for _, text in named((CORE / path).read_text(encoding="utf-8"), names)
+        } == words
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(CORE).as_posix())

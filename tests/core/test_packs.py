@@ -1,4 +1,6 @@
-"""What each built-in pack may import: the floors below it, and what is offered to it; over every import there is."""
+"""What each built-in pack may import: the floors below it, and what is offered to it; over every
+import there is.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,17 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "tactix_cudnn": GROUND | {"tactix_cuda", "tactix_trust"},
     "tactix_runtime": MEANING | {"tactix_refit"},
     "tactix_ship": MEANING
-    | {"tactix_cpu", "tactix_cuda", "tactix_cublaslt", "tactix_cudnn", "tactix_runtime", "tactix_trust"},
+    | {
+        "tactix_cpu",
+        "tactix_cuda",
+        "tactix_cublaslt",
+        "tactix_cudnn",
+        "tactix_runtime",
+        "tactix_trust",
+    },
 }
-"""The command line, ``tactix_tools``, is the roof: it may import every pack, and none imports it."""
+"""The command line, ``tactix_tools``, is the roof: it may import every pack, and none imports it.
+"""
 
 PACKS = sorted(p.name for root in ROOTS for p in root.iterdir() if (p / "__init__.py").is_file())
 

@@ -1,4 +1,6 @@
-"""Stages of a build: who is asked for what, in what order, and what is said where nobody serves a request."""
+"""Stages of a build: who is asked for what, in what order, and what is said where nobody serves a
+request.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ class Telling(Staged):
         return Told(self.key.partition(".")[2], self.log, self.more)
 
 
-def session_of(*stages: BuildStage[Any, Any, Any, Any], namespace: str = "tactix", **options: Any) -> Session:
+def session_of(
+    *stages: BuildStage[Any, Any, Any, Any], namespace: str = "tactix", **options: Any
+) -> Session:
     class Pack:
         @hookimpl
         def tactix_build_stages(self) -> list[BuildStage[Any, Any, Any, Any]]:
@@ -93,12 +97,21 @@ INNER = frozenset({"refit"})
 
 
 def test_what_a_configuration_asks_for() -> None:
-    assert BuilderConfig({BuilderFlag.FP16, BuilderFlag.NO_FALLBACK, BuilderFlag.DEBUG}, frozen=True).requests == {}
-    asked = BuilderConfig({BuilderFlag.REFIT, BuilderFlag.VERSION_COMPATIBLE}, plugins_to_serialize=["x"], frozen="l")
+    assert (
+        BuilderConfig(
+            {BuilderFlag.FP16, BuilderFlag.NO_FALLBACK, BuilderFlag.DEBUG}, frozen=True
+        ).requests
+        == {}
+    )
+    asked = BuilderConfig(
+        {BuilderFlag.REFIT, BuilderFlag.VERSION_COMPATIBLE}, plugins_to_serialize=["x"], frozen="l"
+    )
     assert asked.requests == {
-        "refit": "BuilderFlag.REFIT", "version_compatible": "BuilderFlag.VERSION_COMPATIBLE",
-        "plugins_to_serialize": "the option plugins_to_serialize", "frozen": "the option frozen",
-    }  # fmt: skip
+        "refit": "BuilderFlag.REFIT",
+        "version_compatible": "BuilderFlag.VERSION_COMPATIBLE",
+        "plugins_to_serialize": "the option plugins_to_serialize",
+        "frozen": "the option frozen",
+    }
 
 
 def test_stages_lie_in_each_other() -> None:
@@ -106,7 +119,12 @@ def test_stages_lie_in_each_other() -> None:
     outer, inner = Telling("tactix.outer", OUTER, 1, log), Telling("tactix.inner", INNER, 2, log)
     config = BuilderConfig({BuilderFlag.REFIT}, frozen="file")
     config, parts = joined(session_of(inner, outer), NetworkDefinition({}), config)
-    assert log == ["tactix.outer joins with refit", "outer settings", "tactix.inner joins with refit", "inner settings"]
+    assert log == [
+        "tactix.outer joins with refit",
+        "outer settings",
+        "tactix.inner joins with refit",
+        "inner settings",
+    ]
     assert config.frozen is False, "the configuration is the one that settings gave"
     log.clear()
     parts.network(NetworkDefinition({}))
@@ -116,9 +134,20 @@ def test_stages_lie_in_each_other() -> None:
     parts.constants(lambda make: ("", make(), None))  # type: ignore[arg-type, return-value]
     assert parts.plan(Plan("", (), (), (), (), ())).meta == {"by": "outer"}
     assert log == [
-        "outer network", "inner network", "outer rules", "inner rules", "outer enters", "inner enters", "race",
-        "inner leaves", "outer leaves", "inner constants", "outer constants", "inner plan", "outer plan",
-    ]  # fmt: skip
+        "outer network",
+        "inner network",
+        "outer rules",
+        "inner rules",
+        "outer enters",
+        "inner enters",
+        "race",
+        "inner leaves",
+        "outer leaves",
+        "inner constants",
+        "outer constants",
+        "inner plan",
+        "outer plan",
+    ]
 
 
 def test_settings_bring_further_stages_in() -> None:
@@ -138,13 +167,17 @@ def test_a_stage_that_nothing_asks_for_stays_out() -> None:
 def test_a_stage_that_serves_two_requests_joins_once() -> None:
     log: list[str] = []
     both = Telling("tactix.both", frozenset({"refit", "strip_plan"}), 2, log)
-    assert len(staged(session_of(both), flags={BuilderFlag.REFIT, BuilderFlag.STRIP_PLAN}).parts) == 1
+    assert (
+        len(staged(session_of(both), flags={BuilderFlag.REFIT, BuilderFlag.STRIP_PLAN}).parts) == 1
+    )
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
     outer = Telling("tactix.outer", OUTER, 1, [], frozenset({BuilderFlag.STRIP_PLAN}))
     with pytest.raises(ConfigError, match="STRIP_PLAN without REFIT"):
-        staged(session_of(outer, Telling("tactix.inner", frozenset({"strip_plan"}), 2)), frozen="file")
+        staged(
+            session_of(outer, Telling("tactix.inner", frozenset({"strip_plan"}), 2)), frozen="file"
+        )
 
 
 @pytest.mark.parametrize(
@@ -168,7 +201,14 @@ def test_a_strangers_stage_waits_until_it_is_enabled() -> None:
     stage = Telling("acme.refit", INNER, 2)
     with pytest.raises(ConfigError, match=r"BuilderFlag\.REFIT cannot be served"):
         staged(session_of(stage, namespace="acme"), flags={BuilderFlag.REFIT})
-    assert len(staged(session_of(stage, namespace="acme", enable=["acme"]), flags={BuilderFlag.REFIT}).parts) == 1
+    assert (
+        len(
+            staged(
+                session_of(stage, namespace="acme", enable=["acme"]), flags={BuilderFlag.REFIT}
+            ).parts
+        )
+        == 1
+    )
 
 
 def test_what_is_no_stage_is_refused() -> None:

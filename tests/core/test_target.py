@@ -1,4 +1,6 @@
-"""Building for a device that is not this one: what runs here is measured, the rest is chosen by estimate."""
+"""Building for a device that is not this one: what runs here is measured, the rest is chosen by
+estimate.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,14 @@ def test_a_level_below_this_machine_is_measured_and_runs() -> None:
     host = tactix.Session().devices["tactix.cpu@1"].properties()
     level = "x86-64-v2" if "sse2" in host.features else "armv8"
     plan = build(level)
-    assert set(plan.device["features"]) < host.features or set(plan.device["features"]) == host.features
+    assert (
+        set(plan.device["features"]) < host.features
+        or set(plan.device["features"]) == host.features
+    )
     assert {s.info["status"] for s in plan.steps} <= {"measured", "cached", "estimated"}
-    assert warnings(plan, replace(host, name="another", tuned_to={"l2": 1}), tactix.__version__) == []
+    assert (
+        warnings(plan, replace(host, name="another", tuned_to={"l2": 1}), tactix.__version__) == []
+    )
     x = np.random.default_rng(0).standard_normal((3, 37), dtype=np.float32)
     want = np.exp(x) / np.exp(x).sum(1, keepdims=True)
     np.testing.assert_allclose(tactix.Runtime().load(plan)(x), want, rtol=1e-5)
@@ -54,10 +61,13 @@ def test_a_plan_tells_why_it_cannot_run() -> None:
     assert runtime.check(plan) == []
     step = plan.steps[0]
     other = replace(
-        plan, meta={**plan.meta, "tactix": "7.0.0"},
+        plan,
+        meta={**plan.meta, "tactix": "7.0.0"},
         steps=(replace(step, artifact=replace(step.artifact, requires=("cold_fusion",))),),
-    )  # fmt: skip
-    assert [word in r for word, r in zip(("cold_fusion", "7.0.0"), runtime.check(other), strict=True)] == [True, True]
+    )
+    assert [
+        word in r for word, r in zip(("cold_fusion", "7.0.0"), runtime.check(other), strict=True)
+    ] == [True, True]
 
 
 def test_an_unknown_target_is_named() -> None:
@@ -90,7 +100,9 @@ def test_what_is_not_here_is_chosen_by_estimate_and_refused_at_load() -> None:
 
     session = tactix.Session(plugins=[Pack])
     builder = tactix.Builder(session=session)
-    config = tactix.BuilderConfig(timing_cache=False, device="absent.cpu@1", tactic_sources={"numpy"})
+    config = tactix.BuilderConfig(
+        timing_cache=False, device="absent.cpu@1", tactic_sources={"numpy"}
+    )
     with pytest.raises(ConfigError, match="not plugged in"):
         builder.build_plan(network(builder), config)
     config.target = "next year's"

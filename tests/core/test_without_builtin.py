@@ -1,4 +1,6 @@
-"""The core needs no built-in: with the built-in packs blocked, a pack of the test's own builds and runs a network."""
+"""The core needs no built-in: with the built-in packs blocked, a pack of the test's own builds and
+runs a network.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,9 @@ print("right")
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
 
 
 def test_a_network_builds_and_runs() -> None:

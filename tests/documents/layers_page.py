@@ -1,4 +1,5 @@
-"""docs/layers.md, made from the built-in layers: meaning, inputs, attributes, operators, and the shapes of an example.
+"""docs/layers.md, made from the built-in layers: meaning, inputs, attributes, operators, and the
+shapes of an example.
 
 python tests/documents/layers_page.py    # writes it anew
 """
@@ -68,9 +69,13 @@ def section(layer: Layer) -> str:
 
 
 def spans(text: str) -> str:
-    """Docstrings mark code by two backquotes, pages by one; marks of the page outside of code are escaped."""
+    """Docstrings mark code by two backquotes, pages by one; marks of the page outside of code are
+    escaped.
+    """
     parts = re.split(r"``(.+?)``", text, flags=re.S)
-    return "".join(f"`{p}`" if i % 2 else re.sub(r"([*_<|])", r"\\\1", p) for i, p in enumerate(parts))
+    return "".join(
+        f"`{p}`" if i % 2 else re.sub(r"([*_<|])", r"\\\1", p) for i, p in enumerate(parts)
+    )
 
 
 def _text(doc: str | None) -> str:
@@ -93,8 +98,16 @@ def _attributes(layer: Layer) -> Iterator[str]:
     for f in dataclasses.fields(layer.Attrs):
         kind = f.type if isinstance(f.type, str) else f.type.__name__
         is_needed = f.default is dataclasses.MISSING
-        default = "needed" if is_needed else "its networks" if kind == "Bodies" else f"`{_value(f.default)}`"
-        yield f"| `{f.name}` | `{kind}` | {default} |".replace("int | None", "int, None").replace("] | None", "], None")
+        default = (
+            "needed"
+            if is_needed
+            else "its networks"
+            if kind == "Bodies"
+            else f"`{_value(f.default)}`"
+        )
+        yield f"| `{f.name}` | `{kind}` | {default} |".replace("int | None", "int, None").replace(
+            "] | None", "], None"
+        )
 
 
 def _value(value: Any) -> str:
@@ -111,7 +124,9 @@ def _traits(layer: Layer) -> Iterator[str]:
 
 
 def _example(layer: Layer) -> str:
-    """The first example that infers: specs of inputs and outputs. Layers over objects and bodies have none."""
+    """The first example that infers: specs of inputs and outputs. Layers over objects and bodies
+    have none.
+    """
     for attributes, text in examples_of(layer):
         inputs = specs_of(text)
         try:
@@ -119,7 +134,9 @@ def _example(layer: Layer) -> str:
         except TactixError:
             continue
         given = ", ".join(f"{name}={_value(value)}" for name, value in attributes.items())
-        call = "; ".join([*([f"`{given}`"] if given else []), ", ".join(f"`{s}`" for s in inputs) or "no inputs"])
+        call = "; ".join(
+            [*([f"`{given}`"] if given else []), ", ".join(f"`{s}`" for s in inputs) or "no inputs"]
+        )
         return f"{call} gives {', '.join(f'`{s}`' for s in outputs)}."
     return ""
 

@@ -1,7 +1,9 @@
-"""The table and the drawing of floors and packs in docs/architecture.md, and three lines of each pack's README.
+"""The table and the drawing of floors and packs in docs/architecture.md, and three lines of each
+pack's README.
 
-They are made from the code: what a pack may import from the tables that tests/core/test_packs.py and test_layering.py
-hold the sources to, what it provides from the hooks of its ``plugin.py``, how it is left out from pyproject.toml.
+They are made from the code: what a pack may import from the tables that tests/core/test_packs.py
+and test_layering.py hold the sources to, what it provides from the hooks of its ``plugin.py``, how
+it is left out from pyproject.toml.
 
     python tests/documents/packs_page.py    # writes them anew
 """
@@ -27,8 +29,9 @@ EVERY = "every pack"
 class Pack:
     """A package of the SDK or a built-in pack.
 
-    ``purpose``: the first sentence of its README. ``provides``: the kinds of its hooks. ``off``: the name by which it
-    is left out, empty if it has no entry point. ``may_import``: empty for the roof, which may import every pack.
+    ``purpose``: the first sentence of its README. ``provides``: the kinds of its hooks. ``off``:
+    the name by which it is left out, empty if it has no entry point. ``may_import``: empty for the
+    roof, which may import every pack.
     """
 
     name: str
@@ -57,29 +60,50 @@ def floors() -> Mapping[str, frozenset[str]]:
 def packs() -> list[Pack]:
     """Every package of the SDK and of the built-in packs, from the ground up."""
     table, ours = may_import(), _entry_points()
-    found = [p.parent for root in ("plugin_sdk", "plugins_builtin") for p in (ROOT / root).glob("*/__init__.py")]
+    found = [
+        p.parent
+        for root in ("plugin_sdk", "plugins_builtin")
+        for p in (ROOT / root).glob("*/__init__.py")
+    ]
     out = []
     for folder in found:
         name = folder.name
         off = name.removeprefix("tactix_") if name in ours else ""
-        out.append(Pack(name, folder, _purpose(folder), _hooks(folder), off, table.get(name, frozenset())))
+        out.append(
+            Pack(name, folder, _purpose(folder), _hooks(folder), off, table.get(name, frozenset()))
+        )
     return sorted(out, key=lambda p: (p.name == ROOF, _height(p.name, table), p.name))
 
 
 def table() -> str:
     """A row a pack: what it is for, what it provides, what it may import."""
-    rows = [f"| {_link(p)} | {p.purpose} | {', '.join(p.provides) or '-'} | {p.imports} |" for p in packs()]
-    return "\n".join(["| package | what it is for | hooks | may import |", "|---|---|---|---|", *rows])
+    rows = [
+        f"| {_link(p)} | {p.purpose} | {', '.join(p.provides) or '-'} | {p.imports} |"
+        for p in packs()
+    ]
+    return "\n".join(
+        ["| package | what it is for | hooks | may import |", "|---|---|---|---|", *rows]
+    )
 
 
 def drawing() -> str:
-    """Floors and packs as a mermaid graph: arrows to what may be imported, but for those that others imply."""
+    """Floors and packs as a mermaid graph: arrows to what may be imported, but for those that
+    others imply.
+    """
     lines = ["```mermaid", "flowchart TB"]
-    core = {"roof": frozenset(floors()), **{name: below - {name} for name, below in floors().items()}}
+    core = {
+        "roof": frozenset(floors()),
+        **{name: below - {name} for name, below in floors().items()},
+    }
     lines += ['  subgraph core["core/tactix"]', *_indented(_arrows(core)), "  end"]
     table = may_import()
     ground = [p for p in packs() if p.folder.parent.name == "plugin_sdk"]
-    lines += ["  subgraph plugin_sdk", *(f"    {p.name}" for p in ground), "  end", "  subgraph plugins_builtin"]
+    lines += [
+        "  subgraph plugin_sdk",
+        *(f"    {p.name}" for p in ground),
+        "  end",
+        "  subgraph plugins_builtin",
+    ]
     lines += [*(f"    {p.name}" for p in packs() if p not in ground), "  end"]
     house = {name: below - {"tactix"} for name, below in table.items()}
     lines += [*_arrows({**house, ROOF: frozenset(table)}), "  tactix_codegen --> core"]
@@ -144,7 +168,9 @@ def _hooks(folder: Path) -> tuple[str, ...]:
 
 def _entry_points() -> frozenset[str]:
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    return frozenset(module.partition(".")[0] for group in groups.values() for module in group.values())
+    return frozenset(
+        module.partition(".")[0] for group in groups.values() for module in group.values()
+    )
 
 
 def _height(name: str, table: Mapping[str, frozenset[str]]) -> int:

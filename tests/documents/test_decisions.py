@@ -19,7 +19,12 @@ def test_a_page_is_dated_and_says_what_was_rejected(path: Path) -> None:
     assert text.startswith(f"# {int(number)}. ")
     (date,) = re.findall(r"^Date: (.*)$", text, flags=re.M)
     assert datetime.date.fromisoformat(date)
-    assert re.findall(r"^## (.*)$", text, flags=re.M) == ["Context", "Decision", "Rejected", "What follows"]
+    assert re.findall(r"^## (.*)$", text, flags=re.M) == [
+        "Context",
+        "Decision",
+        "Rejected",
+        "What follows",
+    ]
     rejected = text.split("## Rejected")[1].split("## ")[0]
     assert len(re.findall(r"^- \*\*", rejected, flags=re.M)) >= 2
 
@@ -29,5 +34,7 @@ def test_the_list_has_every_page_with_its_title_and_date() -> None:
     for path in PAGES:
         title, date = re.findall(r"^# \d+\. (.*)\n\nDate: (.*)$", path.read_text(), flags=re.M)[0]
         wanted.append(f"| [{title}]({path.name}) | {date} |")
-    rows = [line for line in (FOLDER / "README.md").read_text().splitlines() if line.startswith("| [")]
+    rows = [
+        line for line in (FOLDER / "README.md").read_text().splitlines() if line.startswith("| [")
+    ]
     assert rows == wanted

@@ -14,7 +14,16 @@ from layers_page import COMMAND, PAGE, page, section, spans
 from tactix.contracts.layer import Layer
 from tactix_ops.layers import all_layers
 
-WITHOUT_EXAMPLE = {"If", "Loop", "Scan", "Range", "SequenceConstruct", "SequenceEmpty", "Optional", "SplitToSequence"}
+WITHOUT_EXAMPLE = {
+    "If",
+    "Loop",
+    "Scan",
+    "Range",
+    "SequenceConstruct",
+    "SequenceEmpty",
+    "Optional",
+    "SplitToSequence",
+}
 """Beside layers that take sequences and optionals, whose specs an example's text cannot say."""
 
 

@@ -1,4 +1,6 @@
-"""docs/architecture.md and the packs' READMEs say what the code does, and answer where things would change."""
+"""docs/architecture.md and the packs' READMEs say what the code does, and answer where things would
+change.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from packs_page import ARCHITECTURE, COMMAND, ROOT, drawing, packs, pages, table, with_lines
 
 
-@pytest.mark.parametrize(("path", "wanted"), list(pages()), ids=lambda v: v.parent.name if isinstance(v, Path) else "")
+@pytest.mark.parametrize(
+    ("path", "wanted"), list(pages()), ids=lambda v: v.parent.name if isinstance(v, Path) else ""
+)
 def test_pages_are_current(path: Path, wanted: str) -> None:
     assert path.read_text() == wanted, f"write it anew: {COMMAND}"
 
@@ -22,7 +26,9 @@ def test_the_table_follows_the_code() -> None:
     rows = {row.split("`")[1]: row for row in table().splitlines()[2:]}
     assert set(rows) == {p.name for p in packs()}
     assert "| devices, allocators, launchers, tactics, compilers |" in rows["tactix_cpu"]
-    assert rows["tactix_cublaslt"].endswith("the core, `tactix_codegen`, `tactix_cuda`, `tactix_sdk` |")
+    assert rows["tactix_cublaslt"].endswith(
+        "the core, `tactix_codegen`, `tactix_cuda`, `tactix_sdk` |"
+    )
     assert rows["tactix_tools"].endswith("| every pack |")
 
 
@@ -35,7 +41,9 @@ def test_the_drawing_leaves_out_what_others_imply() -> None:
 
 def test_a_readme_without_its_lines_is_told() -> None:
     (cpu,) = (p for p in packs() if p.name == "tactix_cpu")
-    with pytest.raises(ValueError, match=r"tactix_cpu/README.md has 0 lines of the kind - \*\*Provides"):
+    with pytest.raises(
+        ValueError, match=r"tactix_cpu/README.md has 0 lines of the kind - \*\*Provides"
+    ):
         with_lines("# tactix_cpu\n", cpu)
 
 

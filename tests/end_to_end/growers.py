@@ -1,4 +1,6 @@
-"""Growers of layers that compute: each draws attributes and inputs that fit each other and adds a layer."""
+"""Growers of layers that compute: each draws attributes and inputs that fit each other and adds a
+layer.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,30 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from strategies import ALL, BF16, BOOL, F16, F32, F64, FLOATS, I8, I32, I64, INTS, KINDS, NUMBERS, U8, Grower, Unfit
+from strategies import (
+    ALL,
+    BF16,
+    BOOL,
+    F16,
+    F32,
+    F64,
+    FLOATS,
+    I8,
+    I32,
+    I64,
+    INTS,
+    KINDS,
+    NUMBERS,
+    U8,
+    Grower,
+    Unfit,
+)
 
 from tactix.contracts.graph import Value
 from tactix.words.dims import Dim, prod, sym
 from tactix.words.dtypes import DType
 
-# -- pointwise -------------------------------------------------------------------------------------------------------
+# -- pointwise ------------------------------------------------------------------------------------
 
 SMOOTH = (
     "Tanh", "Sigmoid", "Gelu", "Erf", "Softsign", "Softplus", "Mish", "HardSwish", "HardSigmoid", "Exp", "Sin", "Cos",
@@ -43,7 +62,10 @@ def unary_of_positive(g: Grower) -> None:
         y = g.add("Add", [y, g.fresh(x.spec.dtype, (), True, lambda rng, s: np.full(s, low))])[0]
     if name == "Pow":
         power = g.one((2.0, 3.0, 0.5, -0.5, -1.0, 1.7, 0.0, 1.0))
-        g.add("Pow", [y, g.fresh(x.spec.dtype, g.one(((), (1,))), True, lambda rng, s: np.full(s, power))])
+        g.add(
+            "Pow",
+            [y, g.fresh(x.spec.dtype, g.one(((), (1,))), True, lambda rng, s: np.full(s, power))],
+        )
     else:
         g.add(name, [y])
 
@@ -53,7 +75,9 @@ def jump(g: Grower) -> None:
 
 
 def clip(g: Grower) -> None:
-    low, high = g.one(((-1.0, 1.0), (0.0, 6.0), (-2.0, float("inf")), (float("-inf"), 0.5), (1.0, 1.0)))
+    low, high = g.one(
+        ((-1.0, 1.0), (0.0, 6.0), (-2.0, float("inf")), (float("-inf"), 0.5), (1.0, 1.0))
+    )
     g.add("Clip", [g.take((*FLOATS, I32, I64, I8))], min=low, max=high)
 
 
@@ -65,7 +89,9 @@ def partner(g: Grower, x: Value, exact: bool = False, fill: Any = None) -> Value
         return all(a in (1, b) or b == 1 for a, b in pairs)
 
     if fill is None and g.flag():
-        return g.take((x.spec.dtype,), exact=exact, when=suits, new=lambda t: g.fresh(t, narrowed(g, x)))
+        return g.take(
+            (x.spec.dtype,), exact=exact, when=suits, new=lambda t: g.fresh(t, narrowed(g, x))
+        )
     return g.fresh(x.spec.dtype, narrowed(g, x), constant=g.flag(), fill=fill)
 
 
@@ -92,7 +118,10 @@ def binary(g: Grower) -> None:
 
 def divide(g: Grower) -> None:
     x = g.take(FLOATS)
-    g.add("Div", [x, partner(g, x, fill=lambda rng, s: rng.uniform(0.5, 2, s) * rng.choice([-1, 1], s))])
+    g.add(
+        "Div",
+        [x, partner(g, x, fill=lambda rng, s: rng.uniform(0.5, 2, s) * rng.choice([-1, 1], s))],
+    )
 
 
 def prelu(g: Grower) -> None:
@@ -113,7 +142,11 @@ def whole_division(g: Grower) -> None:
     lowest = -7 if x.spec.dtype.is_signed_int else 1
     fill = lambda rng, s: np.where((d := rng.integers(lowest, 8, s)) == 0, 3, d)  # noqa: E731
     name = g.one(("Div", "Mod", "Mod"))
-    g.add(name, [x, partner(g, x, fill=fill)], **({"fmod": True} if name == "Mod" and g.flag() else {}))
+    g.add(
+        name,
+        [x, partner(g, x, fill=fill)],
+        **({"fmod": True} if name == "Mod" and g.flag() else {}),
+    )
 
 
 def whole_unary(g: Grower) -> None:
@@ -123,7 +156,11 @@ def whole_unary(g: Grower) -> None:
 
 def shift(g: Grower) -> None:
     x = g.take((U8, I32, I64))
-    g.add("BitShift", [x, partner(g, x, fill=lambda rng, s: rng.integers(0, 7, s))], direction=g.one(("LEFT", "RIGHT")))
+    g.add(
+        "BitShift",
+        [x, partner(g, x, fill=lambda rng, s: rng.integers(0, 7, s))],
+        direction=g.one(("LEFT", "RIGHT")),
+    )
 
 
 def comparison(g: Grower) -> None:
@@ -140,7 +177,9 @@ def logic(g: Grower) -> None:
 
 def where(g: Grower) -> None:
     x = g.take(ALL)
-    c = g.take((BOOL,), when=lambda v: v.spec.shape == x.spec.shape, new=lambda t: g.fresh(t, x.spec.shape))
+    c = g.take(
+        (BOOL,), when=lambda v: v.spec.shape == x.spec.shape, new=lambda t: g.fresh(t, x.spec.shape)
+    )
     if g.flag(3):
         c = g.fresh(BOOL, narrowed(g, x, wider=False), constant=g.flag())
     g.add("Where", [c, *ordered(g, x, partner(g, x))])
@@ -155,7 +194,7 @@ def cast(g: Grower) -> None:
     g.add("Cast", [x], to=to)
 
 
-# -- products --------------------------------------------------------------------------------------------------------
+# -- products ------------------------------------------------------------------------------------
 
 HEAVY = (F32, F64, F16, BF16)
 
@@ -167,7 +206,11 @@ def matmul(g: Grower) -> None:
     if g.flag(3):
         lead = tuple(g.one((d, 1)) for d in a.spec.shape[:-2][g.int(0, 2) :])
     b_shape = (k,) if g.flag(6) else (*lead, k, n)
-    suits = lambda v: v.spec.rank > 1 and v.spec.shape[-2] == k and v.spec.shape[:-2] in ((), a.spec.shape[:-2])  # noqa: E731
+
+    def suits(v: Any) -> bool:
+        shape = v.spec.shape
+        return len(shape) > 1 and shape[-2] == k and shape[:-2] in ((), a.spec.shape[:-2])
+
     if g.flag(3):
         b = g.take((a.spec.dtype,), 2, 4, when=suits, new=lambda t: g.fresh(t, b_shape))
     else:
@@ -188,7 +231,11 @@ def gemm(g: Grower) -> None:
     ta, tb, n = g.flag(), g.flag(), g.one((1, 3, 8, 17, 40))
     m, k = a.spec.shape[::-1] if ta else a.spec.shape
     b = g.fresh(a.spec.dtype, (n, k) if tb else (k, n), constant=not g.flag(4))
-    c = g.fresh(a.spec.dtype, g.one(((n,), (1, n), (m, 1), (m, n), (), (1,))), constant=g.flag()) if g.flag() else None
+    c = (
+        g.fresh(a.spec.dtype, g.one(((n,), (1, n), (m, 1), (m, n), (), (1,))), constant=g.flag())
+        if g.flag()
+        else None
+    )
     factors = {"alpha": g.one((1.0, 0.5)), "beta": g.one((1.0, -2.0))}
     g.add("Gemm", [a, b, c] if c else [a, b], transA=ta, transB=tb, **factors)
 
@@ -209,7 +256,9 @@ def image(g: Grower, dtypes: Sequence[DType] = HEAVY, low: int = 3, high: int = 
     return g.take(dtypes, low, high, when=has_channels, new=new)
 
 
-def window(g: Grower, x: Value, kernels: Sequence[int] = (3, 1, 2, 5), pooling: bool = False) -> dict[str, Any]:
+def window(
+    g: Grower, x: Value, kernels: Sequence[int] = (3, 1, 2, 5), pooling: bool = False
+) -> dict[str, Any]:
     """Kernel, strides, dilations and pads of windows that fit in every environment."""
     if min(g.least(d) for d in x.spec.shape[2:]) < 1:
         raise Unfit
@@ -232,7 +281,12 @@ def convolution(g: Grower) -> None:
     group = g.one([d for d in (1, c, 2, 4, 16) if c % d == 0])
     m = group * g.one((1, 2, 3, 5)) if group > 1 else g.one(CHANNELS)
     scale = lambda rng, s: rng.standard_normal(s) / np.sqrt(max(1, np.prod(s[1:])))  # noqa: E731
-    w = g.fresh(x.spec.dtype, (m, c // group, *geometry.pop("kernel_shape")), constant=not g.flag(8), fill=scale)
+    w = g.fresh(
+        x.spec.dtype,
+        (m, c // group, *geometry.pop("kernel_shape")),
+        constant=not g.flag(8),
+        fill=scale,
+    )
     b = [g.fresh(x.spec.dtype, (m,), constant=True)] if g.flag() else []
     g.add("Convolution", [x, w, *b], group=group, **geometry)
 
@@ -249,16 +303,30 @@ def conv_transpose(g: Grower) -> None:
     w = g.fresh(x.spec.dtype, (c, g.one((1, 3, 8, 17)), *(kernel,) * n), constant=not g.flag(8))
     b = [g.fresh(x.spec.dtype, (w.spec.shape[1] * group,), constant=True)] if g.flag() else []
     g.add(
-        "ConvTranspose", [x, w, *b], group=group, strides=(stride,) * n, pads=(pad,) * (2 * n),
-        dilations=(dilation,) * n, output_padding=(extra,) * n,
-    )  # fmt: skip
+        "ConvTranspose",
+        [x, w, *b],
+        group=group,
+        strides=(stride,) * n,
+        pads=(pad,) * (2 * n),
+        dilations=(dilation,) * n,
+        output_padding=(extra,) * n,
+    )
 
 
 def attention(g: Grower) -> None:
     t, b, h = g.one((F32, F32, F16, BF16, F64)), g.one((sym("n"), 1, 2)), g.int(1, 3)
-    s, keys, d, e = g.one((sym("s"), 1, 5)), g.one((sym("s"), 1, 9, 33)), g.one((4, 1, 8, 17, 32)), g.one((4, 16, 7))
+    s, keys, d, e = (
+        g.one((sym("s"), 1, 5)),
+        g.one((sym("s"), 1, 9, 33)),
+        g.one((4, 1, 8, 17, 32)),
+        g.one((4, 16, 7)),
+    )
     q, k, v = (g.fresh(t, shape) for shape in ((b, h, s, d), (b, h, keys, d), (b, h, keys, e)))
-    mask = [g.fresh(t, g.one(((b, 1, 1, keys), (s, keys), (b, h, s, keys), (1, 1, s, 1))))] if g.flag() else []
+    mask = (
+        [g.fresh(t, g.one(((b, 1, 1, keys), (s, keys), (b, h, s, keys), (1, 1, s, 1))))]
+        if g.flag()
+        else []
+    )
     g.add("Attention", [q, k, v, *mask], scale=g.one((1.0, 0.25)), nan_to_zero=g.flag())
 
 
@@ -279,13 +347,16 @@ def recurrent(g: Grower) -> None:
     least = min(1, g.least(steps))
     fill = lambda rng, s: rng.integers(least, min(g.sizes(steps)) + 1, s)  # noqa: E731
     lengths = g.fresh(I32, (batch,), fill=fill) if g.flag(3) else None
-    first = [g.fresh(t, (batch, d, hidden) if layout else (d, batch, hidden)) for _ in range(1 + (name == "LSTM"))]
+    first = [
+        g.fresh(t, (batch, d, hidden) if layout else (d, batch, hidden))
+        for _ in range(1 + (name == "LSTM"))
+    ]
     more = {"linear_before_reset": g.flag()} if name == "GRU" else {}
     inputs = [x, w, r, b, lengths, *(first if g.flag() else [])]
     g.add(name, inputs, hidden_size=hidden, direction=direction, layout=layout, **more)
 
 
-# -- windows, reductions, normalisation ------------------------------------------------------------------------------
+# -- windows, reductions, normalisation ----------------------------------------------------------
 
 
 def pool(g: Grower) -> None:
@@ -310,42 +381,59 @@ def axes_of(g: Grower, x: Value) -> tuple[int, ...]:
 
 
 def reduction(g: Grower) -> None:
-    name = g.one(("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceLogSumExp"))
+    name = g.one(
+        ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceLogSumExp")
+    )
     x = g.take(FLOATS if name in ("ReduceMean", "ReduceLogSumExp") else (*FLOATS, I32, I64), 1)
     g.add(name, [x], axes=axes_of(g, x), keepdims=g.flag())
 
 
 def softmax(g: Grower) -> None:
     x = g.take(FLOATS, 1)
-    g.add(g.one(("Softmax", "Softmax", "LogSoftmax")), [x], axis=g.int(-x.spec.rank, x.spec.rank - 1))
+    g.add(
+        g.one(("Softmax", "Softmax", "LogSoftmax")), [x], axis=g.int(-x.spec.rank, x.spec.rank - 1)
+    )
 
 
 def layer_norm(g: Grower) -> None:
     x = g.take(FLOATS, 1)
     axis = g.int(-x.spec.rank, x.spec.rank - 1)
     tail = x.spec.shape[axis % x.spec.rank :]
-    scale, bias = (g.fresh(x.spec.dtype, g.one((tail, tail[-1:], (1,))), constant=not g.flag(4)) for _ in "ab")
+    scale, bias = (
+        g.fresh(x.spec.dtype, g.one((tail, tail[-1:], (1,))), constant=not g.flag(4)) for _ in "ab"
+    )
     name = g.one(("LayerNormalization", "LayerNormalization", "RMSNormalization"))
     g.add(name, [x, scale, bias] if name[0] == "L" and g.flag() else [x, scale], axis=axis)
 
 
 def channel_norm(g: Grower) -> None:
     x = image(g, FLOATS, 2)
-    c, name = int(x.spec.shape[1]), g.one(("BatchNormalization", "InstanceNormalization", "GroupNormalization"))  # type: ignore[arg-type]
+    c, name = (
+        int(x.spec.shape[1]),
+        g.one(("BatchNormalization", "InstanceNormalization", "GroupNormalization")),
+    )  # type: ignore[arg-type]
     if name != "BatchNormalization" and (x.spec.rank < 3 or g.least(prod(x.spec.shape[2:])) < 1):
         raise Unfit
     count = 4 if name == "BatchNormalization" else 2
     constant = not g.flag(5)
     fill = lambda rng, s: rng.uniform(0.5, 2, s)  # noqa: E731
     more = {"num_groups": g.one([d for d in (1, c, 2, 4) if c % d == 0])} if name[0] == "G" else {}
-    g.add(name, [x, *(g.fresh(x.spec.dtype, (c,), constant=constant, fill=fill) for _ in range(count))], **more)
+    g.add(
+        name,
+        [x, *(g.fresh(x.spec.dtype, (c,), constant=constant, fill=fill) for _ in range(count))],
+        **more,
+    )
 
 
 def along_axis(g: Grower) -> None:
     """ArgMax and its like, running sums, the largest few."""
     name = g.one(("ArgMax", "ArgMin", "TopK", "CumSum", "Hardmax", "LpNormalization"))
     float_only = name in ("Hardmax", "LpNormalization")
-    x = g.take(FLOATS if float_only else (*FLOATS, I32, I64), 1, exact=name not in ("CumSum", "LpNormalization"))
+    x = g.take(
+        FLOATS if float_only else (*FLOATS, I32, I64),
+        1,
+        exact=name not in ("CumSum", "LpNormalization"),
+    )
     axis = g.int(-x.spec.rank, x.spec.rank - 1)
     size = g.least(x.spec.shape[axis])
     if name in ("ArgMax", "ArgMin", "TopK", "Hardmax") and size < 1:
@@ -358,8 +446,37 @@ def along_axis(g: Grower) -> None:
     g.add(name, [x], axis=axis, **attrs)
 
 
-KINDS.update((f.__name__, f) for f in (
-    unary, convolution, reduction, pool, matmul, binary, softmax, layer_norm, conv_transpose, channel_norm, attention,
-    gemm, matmul_transposed, global_pool, recurrent, along_axis, clip, unary_of_positive, jump, divide, prelu, cast,
-    where, comparison, logic, whole, whole_unary, whole_division, shift,
-))  # fmt: skip
+KINDS.update(
+    (f.__name__, f)
+    for f in (
+        unary,
+        convolution,
+        reduction,
+        pool,
+        matmul,
+        binary,
+        softmax,
+        layer_norm,
+        conv_transpose,
+        channel_norm,
+        attention,
+        gemm,
+        matmul_transposed,
+        global_pool,
+        recurrent,
+        along_axis,
+        clip,
+        unary_of_positive,
+        jump,
+        divide,
+        prelu,
+        cast,
+        where,
+        comparison,
+        logic,
+        whole,
+        whole_unary,
+        whole_division,
+        shift,
+    )
+)

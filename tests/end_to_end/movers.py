@@ -1,4 +1,6 @@
-"""Growers of layers that move elements: each draws attributes and inputs that fit each other and adds a layer."""
+"""Growers of layers that move elements: each draws attributes and inputs that fit each other and
+adds a layer.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def split(g: Grower) -> None:
     rest, sizes = x.spec.shape[axis], []
     for _ in range(g.int(1, 2)):
         least = g.least(rest)
-        size: Dim = rest // 2 if g.flag(3) else g.one([k for k in (1, 2, 16, 0, least) if k <= least])
+        size: Dim = (
+            rest // 2 if g.flag(3) else g.one([k for k in (1, 2, 16, 0, least) if k <= least])
+        )
         sizes.append(size)
         rest = rest - size
     g.add("Split", [x], axis=axis, sizes=(*sizes, rest))
@@ -89,7 +93,9 @@ def slice_(g: Grower) -> None:
 
 
 def indices(g: Grower, shape: tuple[Dim, ...], bounds: list[int]) -> Value:
-    """Integers that index axes which are never shorter than ``bounds``; the last axis goes over the bounds."""
+    """Integers that index axes which are never shorter than ``bounds``; the last axis goes over the
+    bounds.
+    """
 
     def fill(rng: np.random.Generator, size: tuple[int, ...]) -> Any:
         high = bounds[0] if len(bounds) == 1 else np.array(bounds)
@@ -137,7 +143,12 @@ def scatter_elements(g: Grower) -> None:
         raise Unfit
     shape = with_dim(x, axis, 1)
     i = indices(g, shape, [bound])
-    g.add("ScatterElements", [x, i, g.fresh(x.spec.dtype, shape)], axis=axis, reduction=g.one(("none", "add", "max")))
+    g.add(
+        "ScatterElements",
+        [x, i, g.fresh(x.spec.dtype, shape)],
+        axis=axis,
+        reduction=g.one(("none", "add", "max")),
+    )
 
 
 def expand(g: Grower) -> None:
@@ -153,7 +164,15 @@ def pad(g: Grower) -> None:
     begins, ends = [], []
     for d in x.spec.shape:
         least = g.least(d)
-        most = 3 if mode == "constant" else 0 if not least else min(3, least - 1) if mode == "reflect" else 2
+        most = (
+            3
+            if mode == "constant"
+            else 0
+            if not least
+            else min(3, least - 1)
+            if mode == "reflect"
+            else 2
+        )
         cut = least >= 2 and mode == "constant" and g.flag(4)
         begins.append(-1 if cut else g.int(0, most))
         ends.append(g.int(0, most))
@@ -172,10 +191,27 @@ def shape_of(g: Grower) -> None:
 
 
 def fill(g: Grower) -> None:
-    g.add("Fill", [], shape=g.shape(0, 4), value=g.one((0.0, 1.0, 3.0)), dtype=g.one((F32, I64, *ALL)))
+    g.add(
+        "Fill", [], shape=g.shape(0, 4), value=g.one((0.0, 1.0, 3.0)), dtype=g.one((F32, I64, *ALL))
+    )
 
 
-KINDS.update((f.__name__, f) for f in (
-    transpose, reshape, concat, split, slice_, gather, gather_elements, gather_nd, scatter_elements, expand, pad, tile,
-    shape_of, fill,
-))  # fmt: skip
+KINDS.update(
+    (f.__name__, f)
+    for f in (
+        transpose,
+        reshape,
+        concat,
+        split,
+        slice_,
+        gather,
+        gather_elements,
+        gather_nd,
+        scatter_elements,
+        expand,
+        pad,
+        tile,
+        shape_of,
+        fill,
+    )
+)

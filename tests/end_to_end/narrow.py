@@ -1,4 +1,6 @@
-"""Growers of what exporters make of networks in 16 bits: streams, normalization in float32, values in both widths."""
+"""Growers of what exporters make of networks in 16 bits: streams, normalization in float32, values
+in both widths.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ def residual(g: Grower) -> None:
     y = normalized(g, x)
     if g.flag():
         n = width(g, x)
-        (y,) = g.add("MatMul", [y, g.fresh(x.spec.dtype, (n, n), True, lambda rng, s: rng.standard_normal(s) / n)])
+        (y,) = g.add(
+            "MatMul",
+            [y, g.fresh(x.spec.dtype, (n, n), True, lambda rng, s: rng.standard_normal(s) / n)],
+        )
     (y,) = g.add(g.one(("Tanh", "Gelu", "Sigmoid", "Relu", "Swish")), [y])
     (y,) = g.add("Add", [x, y])
     if g.flag():
@@ -61,7 +66,9 @@ def both_widths(g: Grower) -> None:
 def decision(g: Grower) -> None:
     """A jump on what arithmetic in 16 bits makes of exact numbers."""
     x = g.take(HALVES, exact=True)
-    (y,) = g.add(g.one(("Add", "Mul", "Sub")), [x, g.fresh(x.spec.dtype, x.spec.shape, constant=g.flag())])
+    (y,) = g.add(
+        g.one(("Add", "Mul", "Sub")), [x, g.fresh(x.spec.dtype, x.spec.shape, constant=g.flag())]
+    )
     if g.flag():
         g.add(g.one(("Floor", "Round", "Ceil", "Sign")), [y])
         return

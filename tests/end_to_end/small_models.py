@@ -21,7 +21,9 @@ def model(
     constants: Mapping[str, Any] | None = None,
     opset: int = 18,
 ) -> onnx.ModelProto:
-    """``inputs``: dtype and shape by name; ``outputs`` are declared without a type where they are no input."""
+    """``inputs``: dtype and shape by name; ``outputs`` are declared without a type where they are
+    no input.
+    """
     given = {k: helper.make_tensor_value_info(k, code(t), list(s)) for k, (t, s) in inputs.items()}
     graph = helper.make_graph(
         list(nodes),
@@ -42,7 +44,9 @@ def by_onnx_runtime(m: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
 
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    session = ort.InferenceSession(m.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        m.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return list(session.run(None, dict(feeds)))
 
 
@@ -55,7 +59,9 @@ def by_tactix(m: onnx.ModelProto, feeds: Mapping[str, Any], **how: Any) -> list[
     return list(engine(m, **how).create_execution_context().run(dict(feeds)).values())
 
 
-def agree(m: onnx.ModelProto, feeds: Mapping[str, Any], tolerance: float = 1e-5, **how: Any) -> None:
+def agree(
+    m: onnx.ModelProto, feeds: Mapping[str, Any], tolerance: float = 1e-5, **how: Any
+) -> None:
     """Assert that tactix gives what ONNX Runtime gives."""
     want, got = by_onnx_runtime(m, feeds), by_tactix(m, feeds, **how)
     assert len(got) == len(want)

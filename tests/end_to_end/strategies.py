@@ -1,11 +1,13 @@
-"""Random networks for hypothesis, with inputs for several shapes and how exact their outputs can be.
+"""Random networks for hypothesis, with inputs for several shapes and how exact their outputs can
+be.
 
-A Grower adds layers whose attributes and inputs are drawn (``growers.py`` and ``movers.py`` have a function a kind).
-Every layer is run at once by its reference: on plain numbers, and several times on numbers disturbed by a few units in
-the last place. How far those runs fall apart is what rounding may do to a tensor; a layer that makes it large, or that
-overflows, is dropped. A tensor is *exact* if every correct implementation gives the same bits; only such ones go into
-layers that jump (Floor, comparisons, ArgMax), and those of 16 bits that are correctly rounded *once*: kernels may keep
-more of them than the network does, but not where a jump or a cast to another type shows it.
+A Grower adds layers whose attributes and inputs are drawn (``growers.py`` and ``movers.py`` have a
+function a kind). Every layer is run at once by its reference: on plain numbers, and several times
+on numbers disturbed by a few units in the last place. How far those runs fall apart is what
+rounding may do to a tensor; a layer that makes it large, or that overflows, is dropped. A tensor is
+*exact* if every correct implementation gives the same bits; only such ones go into layers that jump
+(Floor, comparisons, ArgMax), and those of 16 bits that are correctly rounded *once*: kernels may
+keep more of them than the network does, but not where a jump or a cast to another type shows it.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ EXACT = frozenset((
 ))  # fmt: skip
 """Layers that keep exact tensors exact."""
 ONCE = frozenset(("Add", "Sub", "Mul", "Div"))
-"""Layers that round correctly: of exact tensors in 16 bits they make the same bits, where that rounding shows."""
+"""Layers that round correctly: of exact tensors in 16 bits they make the same bits, where that
+rounding shows.
+"""
 
 
 class Unfit(Exception):
@@ -67,10 +71,16 @@ def builder() -> tactix.Builder:
 
 
 class Grower:
-    """A network that grows. ``envs``: values of the symbols; ``known``: beside each, what every tensor holds."""
+    """A network that grows. ``envs``: values of the symbols; ``known``: beside each, what every
+    tensor holds.
+    """
 
     def __init__(
-        self, draw: Callable[[Any], Any], envs: Sequence[dict[str, int]], seed: int, types: Sequence[DType] = FRESH
+        self,
+        draw: Callable[[Any], Any],
+        envs: Sequence[dict[str, int]],
+        seed: int,
+        types: Sequence[DType] = FRESH,
     ) -> None:
         self.draw, self.envs, self.types = draw, [dict(e) for e in envs], types
         self.net: NetworkDefinition = builder().create_network("random")
@@ -81,7 +91,7 @@ class Grower:
         self.shown: set[Value] = set()
         self.known: list[dict[Value, Arrays]] = [{} for _ in envs]
 
-    # -- drawing -----------------------------------------------------------------------------------------------------
+    # -- drawing ----------------------------------------------------------------------------------
 
     def int(self, low: int, high: int) -> int:
         return int(self.draw(st.integers(low, high)))
@@ -108,7 +118,7 @@ class Grower:
             out.append(d if self.fits((*out, d)) else 1)
         return tuple(out)
 
-    # -- sizes -------------------------------------------------------------------------------------------------------
+    # -- sizes ------------------------------------------------------------------------------------
 
     def sizes(self, d: Dim) -> list[int]:
         """The dim's value in each environment."""
@@ -128,10 +138,14 @@ class Grower:
             e.setdefault(f"u{n}", n if self.flag() else 1)
         return sym(f"u{n}")
 
-    # -- tensors -----------------------------------------------------------------------------------------------------
+    # -- tensors ----------------------------------------------------------------------------------
 
-    def fresh(self, dtype: DType, shape: Sequence[Dim], constant: bool = False, fill: Any = None) -> Value:
-        """A new input, or a constant if the shape has no symbols and it shall be one; ``fill(rng, shape)`` makes it."""
+    def fresh(
+        self, dtype: DType, shape: Sequence[Dim], constant: bool = False, fill: Any = None
+    ) -> Value:
+        """A new input, or a constant if the shape has no symbols and it shall be one; ``fill(rng,
+        shape)`` makes it.
+        """
         shape = tuple(shape)
         if not self.fits(shape):
             raise Unfit
@@ -150,12 +164,19 @@ class Grower:
         return value
 
     def take(
-        self, dtypes: Sequence[DType] = ALL, low: int = 0, high: int = 5, exact: bool = False,
-        when: Callable[[Value], bool] = lambda v: True, new: Callable[[DType], Value] | None = None,
-    ) -> Value:  # fmt: skip
+        self,
+        dtypes: Sequence[DType] = ALL,
+        low: int = 0,
+        high: int = 5,
+        exact: bool = False,
+        when: Callable[[Value], bool] = lambda v: True,
+        new: Callable[[DType], Value] | None = None,
+    ) -> Value:
         """A tensor of the pool that suits, latest first, or a new one."""
         known = self.exact | self.once if exact else set(self.pool)
-        fit = [v for v in reversed(self.pool) if v.spec.dtype in dtypes and low <= v.spec.rank <= high]
+        fit = [
+            v for v in reversed(self.pool) if v.spec.dtype in dtypes and low <= v.spec.rank <= high
+        ]
         found = [v for v in fit if v in known and when(v)]
         index = self.int(0, len(found) + len(found) // 4)
         if index < len(found):
@@ -168,7 +189,9 @@ class Grower:
         return made
 
     def add(self, layer: str, inputs: Sequence[Value | None], **attrs: Any) -> tuple[Value, ...]:
-        """Add a layer and run it. Raises Unfit where the result is too large, not finite, or mostly rounding error."""
+        """Add a layer and run it. Raises Unfit where the result is too large, not finite, or mostly
+        rounding error.
+        """
         out = self.net.add_layer(f"tactix.{layer}", inputs, **attrs)
         if not all(self.fits(v.spec.shape) for v in out):
             raise Unfit
@@ -189,7 +212,9 @@ class Grower:
         kinds = {v.spec.dtype for v in (*node.given, *node.outputs)}
         if layer in (JUMPS | {"Cast"}) and (layer in JUMPS or len(kinds) > 1):
             self.exact.update(node.outputs)
-        elif layer in EXACT or (layer in ONCE and all(v in self.exact for v in node.given) and kinds <= {F16, BF16}):
+        elif layer in EXACT or (
+            layer in ONCE and all(v in self.exact for v in node.given) and kinds <= {F16, BF16}
+        ):
             self.once.update(v for v in node.outputs if v not in self.exact)
 
     def _run(self, node: Node, env: dict[str, int], known: dict[Value, Arrays]) -> None:
@@ -223,19 +248,24 @@ class Grower:
 
 
 class Case:
-    """A network, inputs by name for each of ``envs``, and beside them what rounding does to each output."""
+    """A network, inputs by name for each of ``envs``, and beside them what rounding does to each
+    output.
+    """
 
     def __init__(
-        self, net: NetworkDefinition, envs: list[dict[str, int]], feeds: list[dict[str, Array]],
+        self,
+        net: NetworkDefinition,
+        envs: list[dict[str, int]],
+        feeds: list[dict[str, Array]],
         slack: list[dict[str, float]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.net, self.envs, self.feeds, self.slack = net, envs, feeds, slack
 
     def __repr__(self) -> str:
         return f"\n{show(self.net)}\nat {self.envs}\n"
 
 
-# -- numbers ---------------------------------------------------------------------------------------------------------
+# -- numbers -------------------------------------------------------------------------------------
 
 
 def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
@@ -263,11 +293,21 @@ def run(node: Node, inputs: Arrays, env: dict[str, int]) -> Arrays:
         return [np.asarray(y) for y in run_node(node, inputs, env)]
 
 
-def inside(net: NetworkDefinition, feed: Mapping[str, Array], env: dict[str, int]) -> dict[Value, Array]:
+def inside(
+    net: NetworkDefinition, feed: Mapping[str, Array], env: dict[str, int]
+) -> dict[Value, Array]:
     """What every tensor of the network holds."""
-    known: dict[Value, Array] = {v: feed[v.name] for v in net.inputs} | {v: v.const for v in net.constants}
+    known: dict[Value, Array] = {v: feed[v.name] for v in net.inputs} | {
+        v: v.const for v in net.constants
+    }
     for n in net.nodes:
-        known.update(zip(n.outputs, run(n, [None if v is None else known[v] for v in n.inputs], env), strict=True))
+        known.update(
+            zip(
+                n.outputs,
+                run(n, [None if v is None else known[v] for v in n.inputs], env),
+                strict=True,
+            )
+        )
     return known
 
 
@@ -277,7 +317,9 @@ def check_spec(v: Value, array: Array, env: dict[str, int]) -> None:
     assert array.shape == v.spec.at(env), f"{where}: the reference gives {array.shape}"
     assert DType.of(array.dtype) is v.spec.dtype, f"{where}: the reference gives {array.dtype}"
     if v.spec.value is not None:
-        assert [evaluate(d, env) for d in v.spec.value] == array.ravel().tolist(), f"{where}: {v.spec.value}"
+        assert [evaluate(d, env) for d in v.spec.value] == array.ravel().tolist(), (
+            f"{where}: {v.spec.value}"
+        )
 
 
 def spread(arrays: Arrays) -> float:
@@ -298,7 +340,9 @@ def is_sound(arrays: Arrays) -> bool:
 
 
 def error(got: Array, want: Array, slack: float) -> float:
-    """How far a result is off, in units of what its dtype's budget and rounding inside the network allow."""
+    """How far a result is off, in units of what its dtype's budget and rounding inside the network
+    allow.
+    """
     dtype = DType.of(want.dtype)
     if got.shape != want.shape or got.dtype != want.dtype:
         return float("inf")
@@ -306,34 +350,57 @@ def error(got: Array, want: Array, slack: float) -> float:
         return 0.0 if np.array_equal(got, want) else float("inf")
     a, b = got.astype(np.float64), want.astype(np.float64)
     finite = np.isfinite(b)
-    if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+    if (
+        not np.array_equal(a[~finite], b[~finite], equal_nan=True)
+        or not np.isfinite(a[finite]).all()
+    ):
         return float("inf")
     scale = float(np.abs(b[finite]).max(initial=1e-3))
-    return float(np.abs(a[finite] - b[finite]).max(initial=0)) / (BUDGET[dtype] * scale + SLACK * slack)
+    return float(np.abs(a[finite] - b[finite]).max(initial=0)) / (
+        BUDGET[dtype] * scale + SLACK * slack
+    )
 
 
-# -- strategies ------------------------------------------------------------------------------------------------------
+# -- strategies ----------------------------------------------------------------------------------
 
 
 @st.composite
 def environments(draw: Callable[[Any], Any], count: int = 2) -> list[dict[str, int]]:
     """Values of n, which may be 0, and of s."""
     return [
-        {"n": draw(st.sampled_from([2, 1, 3, 0, 5])), "s": draw(st.sampled_from([4, 1, 7, 17, 2, 20]))}
+        {
+            "n": draw(st.sampled_from([2, 1, 3, 0, 5])),
+            "s": draw(st.sampled_from([4, 1, 7, 17, 2, 20])),
+        }
         for _ in range(count)
     ]
 
 
 KINDS: dict[str, Callable[[Grower], None]] = {}
 """Growers by name; importing ``growers`` and ``movers`` fills it."""
-OFTEN = ("convolution", "pool", "reduction", "matmul", "binary", "convolution", "layer_norm", "concat", "transpose")
+OFTEN = (
+    "convolution",
+    "pool",
+    "reduction",
+    "matmul",
+    "binary",
+    "convolution",
+    "layer_norm",
+    "concat",
+    "transpose",
+)
 
 
 @st.composite
 def networks(
-    draw: Callable[[Any], Any], low: int = 3, high: int = 12, only: Sequence[str] = (), types: Sequence[DType] = FRESH
+    draw: Callable[[Any], Any],
+    low: int = 3,
+    high: int = 12,
+    only: Sequence[str] = (),
+    types: Sequence[DType] = FRESH,
 ) -> Case:
-    """A network of ``low`` to ``high`` layers (and what they need), most of them reading what others made.
+    """A network of ``low`` to ``high`` layers (and what they need), most of them reading what
+    others made.
 
     ``types``: of new tensors, as often as they are named.
     """

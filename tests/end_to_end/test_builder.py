@@ -140,7 +140,9 @@ def test_nodes_of_one_signature_share_what_tactics_bid_by_it(by_signature: bool)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_layers_that_share_bids_keep_their_own_weights(builder: tactix.Builder, threads: int) -> None:
+def test_layers_that_share_bids_keep_their_own_weights(
+    builder: tactix.Builder, threads: int
+) -> None:
     rng = np.random.default_rng(3)
     weights = [rng.standard_normal((64, 64), dtype=np.float32) for _ in range(3)]
     weights[1][5, 7] = np.inf
@@ -151,7 +153,9 @@ def test_layers_that_share_bids_keep_their_own_weights(builder: tactix.Builder, 
         net.mark_output(net.add_layer("tactix.MatMul", [x, net.add_constant(w)])[0], f"y{i}")
     for i, w in enumerate(kernels):
         pads = {"pads": (1, 1, 1, 1), "strides": (1, 1), "dilations": (1, 1), "group": 1}
-        net.mark_output(net.add_layer("tactix.Convolution", [image, net.add_constant(w)], **pads)[0], f"z{i}")
+        net.mark_output(
+            net.add_layer("tactix.Convolution", [image, net.add_constant(w)], **pads)[0], f"z{i}"
+        )
     feeds = {
         "x": np.abs(rng.standard_normal((16, 64), dtype=np.float32)) + np.float32(0.1),
         "image": rng.standard_normal((1, 16, 28, 28), dtype=np.float32),
@@ -173,30 +177,39 @@ def test_no_tactic_lists_every_reason(builder: tactix.Builder) -> None:
 
 def test_no_fallback_names_the_layer(builder: tactix.Builder) -> None:
     with pytest.raises(NoTacticError, match="only the reference"):
-        builder.build_plan(relu(builder), config(tactic_sources={"numpy"}, flags={tactix.BuilderFlag.NO_FALLBACK}))
+        builder.build_plan(
+            relu(builder), config(tactic_sources={"numpy"}, flags={tactix.BuilderFlag.NO_FALLBACK})
+        )
     plan = builder.build_plan(relu(builder), config(tactic_sources={"numpy"}))
     assert [s.info["tactic"] for s in plan.steps] == ["tactix.numpy@1"]
 
 
 def test_level_0_measures_nothing_and_level_3_does(builder: tactix.Builder) -> None:
-    assert {r["status"] for r in rows(builder.build_plan(relu(builder), config(builder_optimization_level=0)))} == {
-        "estimated"
-    }
+    assert {
+        r["status"]
+        for r in rows(builder.build_plan(relu(builder), config(builder_optimization_level=0)))
+    } == {"estimated"}
     assert {r["status"] for r in rows(builder.build_plan(relu(builder), config()))} == {"measured"}
 
 
 def test_a_budget_of_nothing_chooses_by_estimate(builder: tactix.Builder) -> None:
-    assert {r["status"] for r in rows(builder.build_plan(relu(builder), config(budget=0.0)))} == {"estimated"}
+    assert {r["status"] for r in rows(builder.build_plan(relu(builder), config(budget=0.0)))} == {
+        "estimated"
+    }
 
 
-def test_frozen_needs_every_timing_and_then_gives_the_same_bytes(builder: tactix.Builder, tmp_path: Path) -> None:
+def test_frozen_needs_every_timing_and_then_gives_the_same_bytes(
+    builder: tactix.Builder, tmp_path: Path
+) -> None:
     cache = tmp_path / "timings.json"
     with pytest.raises(TimingCacheError, match="missing"):
         builder.build_plan(relu(builder), config(frozen=True, timing_cache=cache))
     builder.build_plan(relu(builder), config(timing_cache=cache))
     assert json.loads(cache.read_text())["timings"]
     first, second = (
-        container.dump(tactix.Builder().build_plan(relu(builder), config(frozen=True, timing_cache=cache)))
+        container.dump(
+            tactix.Builder().build_plan(relu(builder), config(frozen=True, timing_cache=cache))
+        )
         for _ in range(2)
     )
     assert first == second
@@ -266,7 +279,9 @@ def test_a_shape_outside_the_profile_states_the_profile(builder: tactix.Builder)
     engine = builder.build(relu(builder), config(profiles=[profile], builder_optimization_level=0))
     with pytest.raises(tactix.TactixError, match=r"1.*4"):
         engine(np.zeros((5, 8), np.float32))
-    np.testing.assert_array_equal(engine(np.zeros((4, 8), np.float32)), np.zeros((4, 8), np.float32))
+    np.testing.assert_array_equal(
+        engine(np.zeros((4, 8), np.float32)), np.zeros((4, 8), np.float32)
+    )
 
 
 def test_a_network_without_outputs(builder: tactix.Builder) -> None:
@@ -282,7 +297,9 @@ def test_load_or_build_builds_once(tmp_path: Path) -> None:
     first = tactix.load_or_build(model, cache=tmp_path, level=0, timing_cache=False)(x)
     (plan,) = tmp_path.glob("*.plan")
     before = plan.stat().st_mtime_ns
-    np.testing.assert_array_equal(tactix.load_or_build(model, cache=tmp_path, level=0, timing_cache=False)(x), first)
+    np.testing.assert_array_equal(
+        tactix.load_or_build(model, cache=tmp_path, level=0, timing_cache=False)(x), first
+    )
     assert plan.stat().st_mtime_ns == before
     tactix.load_or_build(model, cache=tmp_path, level=1, timing_cache=False)
     assert len(list(tmp_path.glob("*.plan"))) == 2
@@ -299,10 +316,18 @@ def test_load_or_build_sees_weights_in_other_files(tmp_path: Path) -> None:
         [onnx.numpy_helper.from_array(w, "w")],
     )  # fmt: skip
     path = tmp_path / "m.onnx"
-    onnx.save(onnx.helper.make_model(graph), path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    onnx.save(
+        onnx.helper.make_model(graph),
+        path,
+        save_as_external_data=True,
+        location="w.bin",
+        size_threshold=0,
+    )
 
     def run() -> Any:
-        return tactix.load_or_build(path, cache=tmp_path / "cache", level=0, timing_cache=False)(np.ones(4, np.float32))
+        return tactix.load_or_build(path, cache=tmp_path / "cache", level=0, timing_cache=False)(
+            np.ones(4, np.float32)
+        )
 
     np.testing.assert_array_equal(run(), w + 1)
     (w * 3).tofile(tmp_path / "w.bin")
@@ -328,7 +353,9 @@ for given in (plain, dict(config=tactix.BuilderConfig(**plain)), dict(plain, pro
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_load_or_build_replaces_what_cannot_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_load_or_build_replaces_what_cannot_be_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     options: dict[str, Any] = {"cache": tmp_path / "cache", "level": 0, "timing_cache": False}
     tactix.load_or_build(MLP, **options)
     (path,) = (tmp_path / "cache").iterdir()
@@ -346,7 +373,9 @@ def test_load_or_build_replaces_what_cannot_be_used(tmp_path: Path, capsys: pyte
     assert "is built again: the plan cannot run here" in capsys.readouterr().err
 
 
-def test_load_or_build_names_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_or_build_names_what_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(ModelImportError, match=r"nowhere.onnx"):
         tactix.load_or_build(tmp_path / "nowhere.onnx", cache=tmp_path)
     monkeypatch.setattr("tactix.api.build", lambda *_, **__: pytest.fail("found too late"))
@@ -413,12 +442,16 @@ def test_lower_precision_is_taken_where_it_is_faster_alone() -> None:
     (y,) = net.add_layer("tactix.Convolution", [net.add_input("x", "f32", (1, 1, 32, 32)), w])
     (y,) = net.add_layer("tactix.Reshape", [y], shape=(1, 900))
     for size in ((900, 2048), (2048, 2048), (2048, 4)):
-        w = net.add_constant(rng.standard_normal(size, dtype=np.float32) / np.float32(size[0] ** 0.5))
+        w = net.add_constant(
+            rng.standard_normal(size, dtype=np.float32) / np.float32(size[0] ** 0.5)
+        )
         (y,) = net.add_layer("tactix.Relu", [net.add_layer("tactix.MatMul", [y, w])[0]])
     net.mark_output(y, "y")
 
     def plan(*flags: BuilderFlag) -> Any:
-        config = tactix.BuilderConfig(flags=set(flags), builder_optimization_level=0, timing_cache=False)
+        config = tactix.BuilderConfig(
+            flags=set(flags), builder_optimization_level=0, timing_cache=False
+        )
         return builder.build_plan(net, config)
 
     wide, lowered = plan(), plan(BuilderFlag.BF16)
@@ -460,8 +493,9 @@ def test_a_device_without_a_precision_says_so_and_computes_in_float32() -> None:
         made = builder.build_plan(relu(builder), config(flags={flag}))
         assert {o.spec.dtype.value for s in made.steps for o in (*s.inputs, *s.outputs)} == {"f32"}
     assert [m.split(" has no way ")[1][:19] for m in log.lines if "has no way" in m] == [
-        "to compute in fp16:", "to compute in tf32:",
-    ]  # fmt: skip
+        "to compute in fp16:",
+        "to compute in tf32:",
+    ]
 
 
 def test_precision_as_a_keyword() -> None:
@@ -477,12 +511,19 @@ def test_precision_as_a_keyword() -> None:
 
 
 def test_loading_imports_no_layers_importers_or_builder(tmp_path: Path) -> None:
-    tactix.build(Path(__file__).parents[1] / "models" / "mlp.onnx", level=0, timing_cache=False).save(tmp_path / "m")
+    tactix.build(
+        Path(__file__).parents[1] / "models" / "mlp.onnx", level=0, timing_cache=False
+    ).save(tmp_path / "m")
     code = """import sys, numpy, tactix
 e = tactix.load(sys.argv[1])
 e(*[numpy.zeros([d if isinstance(d, int) else 1 for d in i.shape], i.dtype.numpy) for i in e.inputs])
 print(*sys.modules)"""
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "m")], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "m")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     loaded = set(done.stdout.split())
     assert "tactix_cpu.launcher" in loaded
     assert not loaded & {"tactix.builder", "tactix_ops.layers", "onnx", "email.parser", "difflib"}

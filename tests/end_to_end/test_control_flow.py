@@ -1,4 +1,6 @@
-"""Branches and loops: models in ONNX's text form, built with every tactic source, compared with ONNX Runtime."""
+"""Branches and loops: models in ONNX's text form, built with every tactic source, compared with
+ONNX Runtime.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,11 @@ def parsed(text: str) -> onnx.ModelProto:
     model = onnx.parser.parse_model(text)
     rng = np.random.default_rng(0)
     for t in model.graph.initializer:
-        t.CopyFrom(onnx.numpy_helper.from_array(rng.standard_normal(list(t.dims)).astype(np.float32) / 3, t.name))
+        t.CopyFrom(
+            onnx.numpy_helper.from_array(
+                rng.standard_normal(list(t.dims)).astype(np.float32) / 3, t.name
+            )
+        )
     return model
 
 
@@ -112,7 +118,9 @@ def build(text: str, **fields: Any) -> tactix.Engine:
 
 def check(engine: tactix.Engine, text: str, **feeds: Any) -> dict[str, Any]:
     """The engine's outputs, which must be ONNX Runtime's."""
-    session = ort.InferenceSession(parsed(text).SerializeToString(), providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        parsed(text).SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     want = session.run(None, feeds)
     got = engine(**feeds)
     got = got if isinstance(got, dict) else {engine.outputs[0].name: got}
@@ -273,7 +281,9 @@ def test_output_allocators_where_shapes_are_known() -> None:
     net = builder.create_network("plain")
     (y,) = net.add_layer("tactix.Relu", [net.add_input("x", "f32", ("n", 3))])
     net.mark_output(y, "y")
-    engine = builder.build(net, tactix.BuilderConfig(timing_cache=False, builder_optimization_level=0))
+    engine = builder.build(
+        net, tactix.BuilderConfig(timing_cache=False, builder_optimization_level=0)
+    )
     context, output, x = engine.create_execution_context(), Output(), rand(5, 3)
     context.set_tensor_address("x", x)
     context.set_output_allocator("y", output)
@@ -287,10 +297,22 @@ def test_output_allocators_where_shapes_are_known() -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("b (int64 i, bool c) => (bool c2, float[2] v2) { c2 = Identity (c)  v2 = Neg (x) }", "takes 2 inputs"),
-        ("b (int64 i, bool c, float[2] v) => (bool c2) { c2 = Identity (c) }", "1 outputs for 1 states"),
-        ("b (int64 i, bool c, float[2] v) => (bool c2, int64 v2) { c2 = Identity (c) v2 = Identity (i) }", "state 0"),
-        ("b (int64 i, bool c, float[2] v) => (bool c2, float[2] v2) { c2 = Identity (c) v2 = Neg (none) }", "none"),
+        (
+            "b (int64 i, bool c) => (bool c2, float[2] v2) { c2 = Identity (c)  v2 = Neg (x) }",
+            "takes 2 inputs",
+        ),
+        (
+            "b (int64 i, bool c, float[2] v) => (bool c2) { c2 = Identity (c) }",
+            "1 outputs for 1 states",
+        ),
+        (
+            "b (int64 i, bool c, float[2] v) => (bool c2, int64 v2) { c2 = Identity (c) v2 = Identity (i) }",
+            "state 0",
+        ),
+        (
+            "b (int64 i, bool c, float[2] v) => (bool c2, float[2] v2) { c2 = Identity (c) v2 = Neg (none) }",
+            "none",
+        ),
     ],
 )
 def test_a_wrong_body_is_named(body: str, why: str) -> None:

@@ -27,7 +27,9 @@ def network(builder: tactix.Builder) -> NetworkDefinition:
     x = net.add_input("x", "f32", ("n", 6))
     shape = net.add_input("shape", "i64", (2,))
     (r,) = net.add_layer(
-        "tactix.Range", [net.add_constant(np.float32(0)), limit, net.add_constant(np.float32(1))], symbol="count"
+        "tactix.Range",
+        [net.add_constant(np.float32(0)), limit, net.add_constant(np.float32(1))],
+        symbol="count",
     )
     (y,) = net.add_layer("tactix.Mul", [r, net.add_constant(np.float32(2))])
     (y,) = net.add_layer("tactix.Relu", [y])
@@ -57,7 +59,13 @@ def check(engine: tactix.Engine, limit: float, n: int, shape: tuple[int, int]) -
 
 
 def test_right_at_every_content(engine: tactix.Engine) -> None:
-    for limit, n, shape in ((5, 2, (3, 4)), (0, 2, (12, 1)), (17.5, 4, (-1, 8)), (5, 2, (4, 3)), (1, 1, (1, 6))):
+    for limit, n, shape in (
+        (5, 2, (3, 4)),
+        (0, 2, (12, 1)),
+        (17.5, 4, (-1, 8)),
+        (5, 2, (4, 3)),
+        (1, 1, (1, 6)),
+    ):
         check(engine, limit, n, shape)
 
 
@@ -100,8 +108,16 @@ def test_content_that_makes_no_sense_is_named(engine: tactix.Engine) -> None:
 
 def arrays(z: tuple[int, int]) -> dict[str, Any]:
     """Arrays to set for 5 values of y, with a guard row behind z, and 3 values of w."""
-    given = {"limit": np.array(5, np.float32), "x": np.ones((2, 6), np.float32), "shape": np.array([4, 3])}
-    return given | {"y": np.zeros(5, np.float32), "z": np.full(z, -1, np.float32), "w": np.zeros(3, np.float32)}
+    given = {
+        "limit": np.array(5, np.float32),
+        "x": np.ones((2, 6), np.float32),
+        "shape": np.array([4, 3]),
+    }
+    return given | {
+        "y": np.zeros(5, np.float32),
+        "z": np.full(z, -1, np.float32),
+        "w": np.zeros(3, np.float32),
+    }
 
 
 def test_arrays_that_are_too_small_are_not_written(engine: tactix.Engine) -> None:
@@ -137,7 +153,9 @@ def test_contexts_without_phases_refuse_the_plan(engine: tactix.Engine) -> None:
 
 def test_measuring_at_guessed_sizes() -> None:
     builder = tactix.Builder()
-    plan = builder.build_plan(network(builder), tactix.BuilderConfig(timing_cache=False, builder_optimization_level=1))
+    plan = builder.build_plan(
+        network(builder), tactix.BuilderConfig(timing_cache=False, builder_optimization_level=1)
+    )
     statuses = {s.info["tactic"]: s.info["status"] for s in plan.steps}
     assert statuses["tactix.c_pointwise@1"] == "measured"
     assert statuses["tactix.numpy@1"] == "estimated"

@@ -1,4 +1,6 @@
-"""What shapes must fulfil: a run at others is refused before a kernel reads past a tensor, and answers stay right."""
+"""What shapes must fulfil: a run at others is refused before a kernel reads past a tensor, and
+answers stay right.
+"""
 
 from __future__ import annotations
 
@@ -87,19 +89,28 @@ def test_what_must_hold_in_a_branch_is_asked_where_it_runs() -> None:
 
 @pytest.mark.parametrize(
     "rows",
-    ["x", [["a", 1]], [["a", "n", "<", 1]], [["a", "stranger", "==", 1]], [["a", {}, "==", 1]], [[1, 1, "==", 1]]],
+    [
+        "x",
+        [["a", 1]],
+        [["a", "n", "<", 1]],
+        [["a", "stranger", "==", 1]],
+        [["a", {}, "==", 1]],
+        [[1, 1, "==", 1]],
+    ],
 )
 def test_demands_that_make_no_sense_are_refused(rows: Any) -> None:
     from tactix.plan import container
 
     builder = tactix.Builder()
-    plan = builder.build_plan(builder.import_model(model("g (float[n] x) => (float[n] y) { y = Neg (x) }")))
+    plan = builder.build_plan(
+        builder.import_model(model("g (float[n] x) => (float[n] y) { y = Neg (x) }"))
+    )
     data = container.dump(replace(plan, meta={**plan.meta, "demands": rows}))
     with pytest.raises(PlanFormatError):
         tactix.Runtime(on_untrusted="allow").deserialize(bytes(data))
 
 
-# -- branches of different ranks ---------------------------------------------------------------------------------------
+# -- branches of different ranks -----------------------------------------------------------------
 
 SCALED = """
 g (float[n, 3] x, float d, bool c) => (float[a, b] y) {

@@ -1,4 +1,6 @@
-"""Precision is decided by times of one session: what was cached under another load is timed again with what is new."""
+"""Precision is decided by times of one session: what was cached under another load is timed again
+with what is new.
+"""
 
 from __future__ import annotations
 
@@ -56,11 +58,17 @@ def build(tmp_path: Path) -> Callable[..., Plan]:
         builder = tactix.Builder()
         net = builder.create_network("product")
         w = net.add_constant(np.random.default_rng(3).standard_normal((64, 64), np.float32))
-        (y,) = net.add_layer("tactix.MatMul", [net.add_input("x", "f32", (32, 64)), w], name="product")
+        (y,) = net.add_layer(
+            "tactix.MatMul", [net.add_input("x", "f32", (32, 64)), w], name="product"
+        )
         net.mark_output(net.add_layer("tactix.Softmax", [y], name="last")[0], "y")
         flags = {tactix.BuilderFlag.BF16} if precision == "bf16" else set()
         config = tactix.BuilderConfig(
-            flags=flags, timing_cache=tmp_path / "timings.json", builder_optimization_level=level, threads=1, **options
+            flags=flags,
+            timing_cache=tmp_path / "timings.json",
+            builder_optimization_level=level,
+            threads=1,
+            **options,
         )
         return builder.build_plan(net, config)
 
@@ -81,7 +89,9 @@ def test_a_session_under_another_load_decides_nothing(
     assert times["lowered"] / times["wide"] == pytest.approx(lowered / wide, rel=0.01)
 
 
-def test_what_was_timed_in_turns_is_not_timed_again(clock: Clock, build: Callable[..., Plan]) -> None:
+def test_what_was_timed_in_turns_is_not_timed_again(
+    clock: Clock, build: Callable[..., Plan]
+) -> None:
     first = build("bf16")
     count, clock.load = len(clock.held), 7.0
     again = build("bf16")

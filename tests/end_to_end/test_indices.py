@@ -1,4 +1,6 @@
-"""Indices out of range: one error by every way of running, and the next run is as if there had been none."""
+"""Indices out of range: one error by every way of running, and the next run is as if there had been
+none.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ F, I64 = np.float32, np.int64
 TABLE = np.random.default_rng(0).standard_normal((4, 3)).astype(F)
 
 
-def reading(op: str, indices: Any, axis: int = 0, **more: Any) -> tuple[onnx.ModelProto, dict[str, Any]]:
+def reading(
+    op: str, indices: Any, axis: int = 0, **more: Any
+) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """A model of one operator that reads or writes TABLE at indices, and its inputs."""
     indices = np.asarray(indices, more.pop("dtype", I64))
     feeds = {"x": TABLE, "i": indices, **more}
@@ -52,7 +56,10 @@ def test_an_index_out_of_range_is_an_error(
     with pytest.raises(Exception, match=r"ONNXRuntimeError|out of"):
         by_onnx_runtime(m, feeds)
     context = engine(m, tactic_sources={"numpy"} if references else None).create_execution_context()
-    with pytest.raises(ExecutionError, match=rf"^reader: index {index} is out of range: the axis has {size} elements"):
+    with pytest.raises(
+        ExecutionError,
+        match=rf"^reader: index {index} is out of range: the axis has {size} elements",
+    ):
         context.run(feeds)
     good = {**feeds, "i": np.zeros_like(feeds["i"])}
     np.testing.assert_array_equal(context.run(good)["y"], by_onnx_runtime(m, good)[0])
@@ -84,23 +91,33 @@ def test_an_axis_without_elements_has_no_index(op: str) -> None:
     feeds = {"x": np.zeros((0, 3), F), "i": np.zeros(shape, I64)}
     inputs = {"x": (F, ("n", 3)), "i": (I64, shape)}
     m = model([node(op, ["x", "i"], ["y"], name="reader")], inputs, ["y"])
-    with pytest.raises(ExecutionError, match="reader: index 0 is out of range: the axis has 0 elements"):
+    with pytest.raises(
+        ExecutionError, match="reader: index 0 is out of range: the axis has 0 elements"
+    ):
         engine(m).create_execution_context().run(feeds)
 
 
-# ---- ways of running -------------------------------------------------------------------------------------------------
+# ---- ways of running
+# -------------------------------------------------------------------------------------------------
 
 
 def rows(count: int = 4096) -> onnx.ModelProto:
     """Enough rows for several threads, between other launches."""
-    nodes = [node("Relu", ["x"], ["r"]), node("Gather", ["r", "i"], ["g"], name="reader"), node("Abs", ["g"], ["y"])]
+    nodes = [
+        node("Relu", ["x"], ["r"]),
+        node("Gather", ["r", "i"], ["g"], name="reader"),
+        node("Abs", ["g"], ["y"]),
+    ]
     return model(nodes, {"x": (F, (64, 32)), "i": (I64, (count,))}, ["y"])
 
 
 def feeds_of(index: int, count: int = 4096) -> dict[str, Any]:
     indices = np.arange(count) % 64
     indices[count - 7] = index
-    return {"x": np.random.default_rng(1).standard_normal((64, 32)).astype(F), "i": indices.astype(I64)}
+    return {
+        "x": np.random.default_rng(1).standard_normal((64, 32)).astype(F),
+        "i": indices.astype(I64),
+    }
 
 
 def by_call(e: tactix.Engine, feeds: dict[str, Any]) -> Any:
@@ -125,11 +142,15 @@ def by_stream(e: tactix.Engine, feeds: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("run", [by_call, by_addresses, by_stream])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_every_way_of_running_tells(run: Callable[..., Any], threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_way_of_running_tells(
+    run: Callable[..., Any], threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TACTIX_ALWAYS_PARALLEL", "1")
     e = engine(rows(), threads=threads)
     for wrong in (64, -65, 2**62, -(2**63)):
-        with pytest.raises(ExecutionError, match=rf"reader: index {wrong} is out of range: the axis has 64"):
+        with pytest.raises(
+            ExecutionError, match=rf"reader: index {wrong} is out of range: the axis has 64"
+        ):
             run(e, feeds_of(wrong))
     good = feeds_of(-64)
     np.testing.assert_array_equal(run(e, good), np.abs(np.maximum(good["x"], 0)[good["i"]]))
@@ -145,7 +166,10 @@ def test_contexts_of_one_engine_do_not_share_errors() -> None:
 
 
 def test_the_first_of_several_steps_is_named() -> None:
-    nodes = [node("Gather", ["x", "i"], ["g"], name="first"), node("Gather", ["g", "i"], ["y"], name="second")]
+    nodes = [
+        node("Gather", ["x", "i"], ["g"], name="first"),
+        node("Gather", ["g", "i"], ["y"], name="second"),
+    ]
     m = model(nodes, {"x": (F, (4, 3)), "i": (I64, (5,))}, ["y"])
     context = engine(m).create_execution_context()
     with pytest.raises(ExecutionError, match=r"^first: index 4 is out of range: the axis has 4"):
@@ -164,7 +188,9 @@ def test_a_loop_tells_of_its_body() -> None:
                onnx.helper.make_tensor_value_info("row", onnx.TensorProto.FLOAT, (3,))]  # fmt: skip
     nodes = [node("Identity", ["c"], ["c2"]), node("Gather", ["x", "k"], ["row"], name="reader")]
     body = onnx.helper.make_graph(nodes, "body", inputs, outputs)
-    m = model([node("Loop", ["n", ""], ["y"], body=body)], {"x": (F, (4, 3)), "n": (I64, ())}, ["y"])
+    m = model(
+        [node("Loop", ["n", ""], ["y"], body=body)], {"x": (F, (4, 3)), "n": (I64, ())}, ["y"]
+    )
     context = engine(m).create_execution_context()
     np.testing.assert_array_equal(context.run({"x": TABLE, "n": np.array(4)})["y"], TABLE)
     with pytest.raises(ExecutionError, match="reader: index 4 is out of range: the axis has 4"):

@@ -1,6 +1,8 @@
-"""Work grows with the size of a network, not with its square, and how deep a network is does not matter.
+"""Work grows with the size of a network, not with its square, and how deep a network is does not
+matter.
 
-Work is counted in lines of Python that run: a list comprehension over all readers counts each of them.
+Work is counted in lines of Python that run: a list comprehension over all readers counts each of
+them.
 """
 
 from __future__ import annotations
@@ -36,10 +38,15 @@ def chain(net: NetworkDefinition, n: int, layer: str = "tactix.Add") -> None:
 def tree(net: NetworkDefinition, n: int) -> None:
     """Pairs of n tensors are added, then pairs of the sums; all tensors differ."""
     x = net.add_input("x", "f32", [4])
-    level = [net.add_layer("tactix.Add", [x, net.add_constant(np.float32(i + 1))])[0] for i in range(n)]
+    level = [
+        net.add_layer("tactix.Add", [x, net.add_constant(np.float32(i + 1))])[0] for i in range(n)
+    ]
     while len(level) > 1:
         pairs = zip(level[::2], level[1::2], strict=False)
-        level = [*(net.add_layer("tactix.Add", pair)[0] for pair in pairs), *level[len(level) // 2 * 2 :]]
+        level = [
+            *(net.add_layer("tactix.Add", pair)[0] for pair in pairs),
+            *level[len(level) // 2 * 2 :],
+        ]
     net.mark_output(level[0], "y")
 
 
@@ -59,7 +66,9 @@ def outputs(net: NetworkDefinition, n: int) -> None:
 
 def settings() -> BuilderConfig:
     """Without kernels: what compilers do is not counted."""
-    return BuilderConfig(builder_optimization_level=0, tactic_sources={"numpy", "view"}, timing_cache=False)
+    return BuilderConfig(
+        builder_optimization_level=0, tactic_sources={"numpy", "view"}, timing_cache=False
+    )
 
 
 def made(make: Callable[..., None], n: int, **options: Any) -> bytes:
@@ -89,7 +98,9 @@ def counted(work: Callable[[], Any]) -> int:
 
 
 def is_linear(work: Callable[[int], Any]) -> bool:
-    """Whether a second doubling adds about twice what the first one did: a square adds four times as much."""
+    """Whether a second doubling adds about twice what the first one did: a square adds four times
+    as much.
+    """
     work(SIZES[0])  # what is done once in a process
     small, middle, large = (counted(lambda n=n: work(n)) for n in SIZES)  # type: ignore[misc]
     return large - middle < 2.6 * (middle - small)

@@ -1,4 +1,6 @@
-"""Losing is never failing: who is rejected, does not compile or was not tried costs itself the race, not the build."""
+"""Losing is never failing: who is rejected, does not compile or was not tried costs itself the
+race, not the build.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,9 @@ def config(**fields: Any) -> tactix.BuilderConfig:
 
 def det(b: tactix.Builder) -> NetworkDefinition:
     net = b.create_network("det")
-    net.mark_output(net.add_layer("tactix.Det", [net.add_input("x", "f32", (3, 4, 4))], name="det")[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.Det", [net.add_input("x", "f32", (3, 4, 4))], name="det")[0], "y"
+    )
     return net
 
 
@@ -105,7 +109,9 @@ def chain(b: tactix.Builder, *layers: str) -> NetworkDefinition:
     return net
 
 
-def right(b: tactix.Builder, plan: tactix.Plan, net: NetworkDefinition, shape: tuple[int, ...]) -> None:
+def right(
+    b: tactix.Builder, plan: tactix.Plan, net: NetworkDefinition, shape: tuple[int, ...]
+) -> None:
     """The plan gives what the references give."""
     x = np.random.default_rng(3).standard_normal(shape, dtype=np.float32)
     np.testing.assert_allclose(b._load(plan)(x), evaluate(net, {"x": x})["y"], rtol=1e-5, atol=1e-6)
@@ -115,13 +121,15 @@ def tactics(plan: tactix.Plan) -> list[str]:
     return [s.info["tactic"] for s in plan.steps]
 
 
-# -- the reference -----------------------------------------------------------------------------------------------------
+# -- the reference -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", [FIRST, "this is no C", "#error no"])
 @pytest.mark.parametrize("level", [0, 3])
 @pytest.mark.parametrize("own", [True, False])
-def test_a_layer_whose_only_kernel_fails_is_left_to_the_reference(text: str, level: int, own: bool) -> None:
+def test_a_layer_whose_only_kernel_fails_is_left_to_the_reference(
+    text: str, level: int, own: bool
+) -> None:
     b = builder(Written("tactix.Det@1", text), own=own)
     net = det(b)
     if own and level == 0 and text is FIRST:
@@ -134,7 +142,10 @@ def test_a_layer_whose_only_kernel_fails_is_left_to_the_reference(text: str, lev
 
 def test_where_the_reference_is_forbidden_that_is_an_error() -> None:
     b = builder(Written("tactix.Det@1", FIRST))
-    with pytest.raises(NoTacticError, match=r"det .*only the reference could run it: .*departs.* without NO_FALLBACK"):
+    with pytest.raises(
+        NoTacticError,
+        match=r"det .*only the reference could run it: .*departs.* without NO_FALLBACK",
+    ):
         b.build_plan(det(b), config(flags={BuilderFlag.NO_FALLBACK}))
 
 
@@ -153,7 +164,9 @@ def test_the_reference_is_timed_where_it_is_what_is_taken() -> None:
     net = det(b)
     (row,) = b.build_plan(net, config()).ledger["nodes"]["det"]["candidates"]
     assert row["status"] == "measured"
-    (row,) = b.build_plan(net, config(builder_optimization_level=0)).ledger["nodes"]["det"]["candidates"]
+    (row,) = b.build_plan(net, config(builder_optimization_level=0)).ledger["nodes"]["det"][
+        "candidates"
+    ]
     assert row["status"] == "estimated"
 
 
@@ -184,7 +197,7 @@ def test_what_was_chosen_by_estimate_and_does_not_compile_leaves_its_place_to_th
     right(b, plan, net, (5, 8))
 
 
-# -- what was not tried ------------------------------------------------------------------------------------------------
+# -- what was not tried --------------------------------------------------------------------------
 
 
 class Pretends(Written):
@@ -194,12 +207,16 @@ class Pretends(Written):
         return 1e-12
 
 
-@pytest.mark.parametrize("fields", [{"budget": 0.0}, {"tactic_sources": {"test", "numpy"}, "budget": 0.0}])
+@pytest.mark.parametrize(
+    "fields", [{"budget": 0.0}, {"tactic_sources": {"test", "numpy"}, "budget": 0.0}]
+)
 def test_a_stranger_that_nobody_tried_is_not_chosen(fields: dict[str, Any]) -> None:
     b = builder(Pretends("pointwise", FIRST))
     net = chain(b, "Relu")
     plan = b.build_plan(net, config(**fields))
-    (row,) = [r for r in plan.ledger["nodes"]["Relu0"]["candidates"] if r["tactic"] == "test.written@1"]
+    (row,) = [
+        r for r in plan.ledger["nodes"]["Relu0"]["candidates"] if r["tactic"] == "test.written@1"
+    ]
     assert (row["status"], row["chosen"]) == ("rejected", False)
     assert "was not tried" in row["reason"]
     right(b, plan, net, (5, 8))
@@ -209,7 +226,10 @@ def test_cached_timings_of_an_earlier_build_count_as_tried(tmp_path: Path) -> No
     body = "void TX_ENTRY(const int64_t* a, int tid, int nt) { const float* x = (const float*)a[0]; float* y = "
     text = f"#include <stdint.h>\n{body}(float*)a[1]; for (int64_t i = 0; i < a[2]; i++) y[i] = x[i] > 0 ? x[i] : 0; }}"
     b = builder(Written("pointwise", text))
-    net, fields = chain(b, "Relu"), {"timing_cache": tmp_path / "timings.json", "tactic_sources": {"test", "numpy"}}
+    net, fields = (
+        chain(b, "Relu"),
+        {"timing_cache": tmp_path / "timings.json", "tactic_sources": {"test", "numpy"}},
+    )
     first = b.build_plan(net, config(**fields))
     again = b.build_plan(net, config(budget=0.0, **fields))
     assert tactics(first) == tactics(again)
@@ -218,7 +238,7 @@ def test_cached_timings_of_an_earlier_build_count_as_tried(tmp_path: Path) -> No
     assert {r["tactic"] for r in rows} == {"test.written@1", "tactix.numpy@1"}
 
 
-# -- groups ------------------------------------------------------------------------------------------------------------
+# -- groups --------------------------------------------------------------------------------------
 
 LAYERS = ("Relu", "Neg", "Abs", "Floor", "Neg")
 
@@ -232,9 +252,14 @@ LAYERS = ("Relu", "Neg", "Abs", "Floor", "Neg")
         (1, ["Relu0", "Neg1", "Abs2", "Floor3", "Neg4"]),
     ],
 )
-def test_a_group_whose_kernels_all_lost_is_split_until_they_win(most: int, steps: list[str]) -> None:
+def test_a_group_whose_kernels_all_lost_is_split_until_they_win(
+    most: int, steps: list[str]
+) -> None:
     b = builder(Groups(most), own=True)
-    net, settings = chain(b, *LAYERS), {"tactic_sources": {"test", "numpy"}, "builder_optimization_level": 1}
+    net, settings = (
+        chain(b, *LAYERS),
+        {"tactic_sources": {"test", "numpy"}, "builder_optimization_level": 1},
+    )
     plan = b.build_plan(net, config(**settings))
     assert [s.name for s in plan.steps] == steps
     assert set(tactics(plan)) == {"test.groups@1"}
@@ -260,7 +285,10 @@ def test_a_group_that_no_kernel_bids_for_is_split_until_one_does(
     most: int, steps: list[str], flags: set[BuilderFlag]
 ) -> None:
     b = builder(Shy(most), own=True)
-    net, settings = chain(b, *LAYERS), {"tactic_sources": {"test", "numpy"}, "builder_optimization_level": 1}
+    net, settings = (
+        chain(b, *LAYERS),
+        {"tactic_sources": {"test", "numpy"}, "builder_optimization_level": 1},
+    )
     plan = b.build_plan(net, config(flags=flags, **settings))
     assert [s.name for s in plan.steps] == steps
     right(b, plan, net, (5, 8))
@@ -277,7 +305,10 @@ def test_a_group_none_of_whose_layers_has_a_kernel_stays_whole() -> None:
 
 def test_a_lock_knows_what_was_split() -> None:
     b = builder(Groups(2), own=True)
-    net, settings = chain(b, *LAYERS), {"tactic_sources": {"test", "numpy"}, "builder_optimization_level": 1}
+    net, settings = (
+        chain(b, *LAYERS),
+        {"tactic_sources": {"test", "numpy"}, "builder_optimization_level": 1},
+    )
     lock = frozen.make(b, net, config(**settings))
     plan = b.build_plan(net, frozen.settings(b.session, lock, net, config()))
     assert [s.name for s in plan.steps] == ["Relu0 + Neg1", "Abs2", "Floor3 + Neg4"]
@@ -288,10 +319,12 @@ def test_a_lock_knows_what_was_left_to_the_reference() -> None:
     b = builder(Written("tactix.Det@1", FIRST))
     net = det(b)
     lock = frozen.make(b, net, config())
-    assert tactics(b.build_plan(net, frozen.settings(b.session, lock, net, config()))) == ["tactix.numpy@1"]
+    assert tactics(b.build_plan(net, frozen.settings(b.session, lock, net, config()))) == [
+        "tactix.numpy@1"
+    ]
 
 
-# -- clocks ------------------------------------------------------------------------------------------------------------
+# -- clocks --------------------------------------------------------------------------------------
 
 
 def test_a_clock_that_goes_back_ends_no_build(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,17 +337,25 @@ def test_a_clock_that_goes_back_ends_no_build(monkeypatch: pytest.MonkeyPatch) -
     right(b, plan, net, (5, 8))
 
 
-# -- what is said at the end -------------------------------------------------------------------------------------------
+# -- what is said at the end ---------------------------------------------------------------------
 
 
 def test_what_falls_short_of_the_fast_path_is_one_line_at_the_end() -> None:
     b = builder(Groups(2), own=True)
     net = chain(b, *LAYERS)
-    net.mark_output(net.add_layer("tactix.Det", [net.add_input("m", "f32", (3, 4, 4))], name="det")[0], "d")
+    net.mark_output(
+        net.add_layer("tactix.Det", [net.add_input("m", "f32", (3, 4, 4))], name="det")[0], "d"
+    )
     settings = {"tactic_sources": {"test", "numpy"}, "builder_optimization_level": 1}
     plan = b.build_plan(net, config(**settings))
-    assert plan.ledger["fell_short"] == {"layers": 4, "references": {"numpy": {"Det": 1}}, "split": 1}
-    assert warnings(b).splitlines()[-1] == "1 of 4 layers run on numpy: Det (1); 1 group fused in vain"
+    assert plan.ledger["fell_short"] == {
+        "layers": 4,
+        "references": {"numpy": {"Det": 1}},
+        "split": 1,
+    }
+    assert (
+        warnings(b).splitlines()[-1] == "1 of 4 layers run on numpy: Det (1); 1 group fused in vain"
+    )
     rows = {r["name"]: [s["node"] for s in r["split"]] for r in explain(plan)["nodes"]}
     assert rows["Abs2"] == ["Relu0 + Neg1 + Abs2 + Floor3 + Neg4", "Relu0 + Neg1 + Abs2"]
     assert rows["det"] == []
@@ -337,7 +378,10 @@ def test_nothing_is_said_where_nothing_falls_short() -> None:
 
 
 def test_networks_add_up() -> None:
-    parts = [Shortfall(4, {"numpy": {"Det": 1}}, wide=1), Shortfall(5, {"numpy": {"Det": 2, "TopK": 1}}, estimated=2)]
+    parts = [
+        Shortfall(4, {"numpy": {"Det": 1}}, wide=1),
+        Shortfall(5, {"numpy": {"Det": 2, "TopK": 1}}, estimated=2),
+    ]
     total = Shortfall.total(parts)
     assert total.text == (
         "4 of 9 layers run on numpy: Det (3), TopK (1); 1 layer kept the precision of the model; "
@@ -347,7 +391,9 @@ def test_networks_add_up() -> None:
     assert Shortfall.read({}).text == ""
 
 
-def test_what_has_no_memory_to_be_tried_is_estimated_and_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_no_memory_to_be_tried_is_estimated_and_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The sizes to tune for may be too large for this machine; the kernels are right nevertheless."""
 
     def full(*args: Any, **named: Any) -> Any:
@@ -362,5 +408,7 @@ def test_what_has_no_memory_to_be_tried_is_estimated_and_not_lost(monkeypatch: p
     plan = builder.build_plan(network, tactix.BuilderConfig(timing_cache=False))
     assert [s.info["status"] for s in plan.steps] == ["estimated"]
     assert any("is chosen by estimate: no memory to try it" in text for text in log.warnings)
-    kernels = [c for c in plan.ledger["nodes"]["softmax"]["candidates"] if c["tactic"] != "tactix.numpy@1"]
+    kernels = [
+        c for c in plan.ledger["nodes"]["softmax"]["candidates"] if c["tactic"] != "tactix.numpy@1"
+    ]
     assert all(c["status"] == "estimated" for c in kernels)

@@ -29,12 +29,18 @@ NO_FALLBACK = {
 }
 
 
-def feed(name: str, session: onnxruntime.InferenceSession, batch: int, length: int) -> dict[str, np.ndarray]:
-    """Random inputs of that batch and sequence length; a mask hides the tail of all rows but the first."""
+def feed(
+    name: str, session: onnxruntime.InferenceSession, batch: int, length: int
+) -> dict[str, np.ndarray]:
+    """Random inputs of that batch and sequence length; a mask hides the tail of all rows but the
+    first.
+    """
     rng = np.random.default_rng(batch * 100 + length)
     out = {}
     for x in session.get_inputs():
-        shape = [d if isinstance(d, int) else batch if i == 0 else length for i, d in enumerate(x.shape)]
+        shape = [
+            d if isinstance(d, int) else batch if i == 0 else length for i, d in enumerate(x.shape)
+        ]
         if x.type == "tensor(float)":
             out[x.name] = rng.standard_normal(shape, dtype=np.float32)
         elif "mask" in x.name:
@@ -54,11 +60,18 @@ def outputs(engine: Any, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", sorted(p.stem for p in MODELS.glob("*.onnx")))
-def test_agrees_with_onnxruntime(name: str, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agrees_with_onnxruntime(
+    name: str, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TACTIX_ALWAYS_PARALLEL", "1")
     path = MODELS / f"{name}.onnx"
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    built = tactix.build(path, level=1 if threads == 1 else 0, threads=threads, timing_cache=tmp_path / "timings.json")
+    built = tactix.build(
+        path,
+        level=1 if threads == 1 else 0,
+        threads=threads,
+        timing_cache=tmp_path / "timings.json",
+    )
     built.save(tmp_path / "model.plan")
     engine = tactix.load(tmp_path / "model.plan")
     shapes = [(1, 9), (3, 5), (2, 17)] if name in SEQUENCE else [(1, 0), (3, 0), (8, 0)]
@@ -82,7 +95,9 @@ def test_no_layer_runs_on_the_reference(name: str) -> None:
     config = tactix.BuilderConfig(
         flags={tactix.BuilderFlag.NO_FALLBACK}, builder_optimization_level=0, timing_cache=False
     )
-    tactics = {s["tactic"] for s in tactix.build(MODELS / f"{name}.onnx", config=config).inspect()["steps"]}
+    tactics = {
+        s["tactic"] for s in tactix.build(MODELS / f"{name}.onnx", config=config).inspect()["steps"]
+    }
     assert "tactix.numpy@1" not in tactics
 
 

@@ -24,7 +24,13 @@ def random(*shape: int) -> Any:
 @pytest.mark.parametrize("mode", ["avg", "max"])
 @pytest.mark.parametrize("opset", [10, 15, 16])
 def test_regions_have_no_half_pixel_before_opset_16(opset: int, mode: str) -> None:
-    fields = {"output_height": 3, "output_width": 2, "sampling_ratio": 2, "spatial_scale": 0.5, "mode": mode}
+    fields = {
+        "output_height": 3,
+        "output_width": 2,
+        "sampling_ratio": 2,
+        "spatial_scale": 0.5,
+        "mode": mode,
+    }
     inputs = {"x": (F, (1, 2, 8, 8)), "r": (F, (3, 4)), "b": (np.int64, (3,))}
     m = model([node("RoiAlign", ["x", "r", "b"], ["y"], **fields)], inputs, ["y"], opset=opset)
     regions = np.array([[0, 0, 5, 5], [1, 2, 7, 6], [3, 3, 3.5, 3.25]], F)
@@ -34,7 +40,9 @@ def test_regions_have_no_half_pixel_before_opset_16(opset: int, mode: str) -> No
 @pytest.mark.parametrize(("size", "scale"), [(8, 0.7), (10, 0.6), (7, 0.3), (5, 1.3), (6, 2.0)])
 def test_the_first_resize_rounds_up_where_it_shrinks(size: int, scale: float) -> None:
     nodes = [node("Resize", ["x", "s"], ["y"], mode="nearest")]
-    m = model(nodes, {"x": (F, (1, 1, 6, size))}, ["y"], {"s": np.array([1, 1, 1.5, scale], F)}, opset=10)
+    m = model(
+        nodes, {"x": (F, (1, 1, 6, size))}, ["y"], {"s": np.array([1, 1, 1.5, scale], F)}, opset=10
+    )
     agree(m, {"x": random(1, 1, 6, size)})
     late = model(nodes, {"x": (F, (1, 1, 6, size)), "s": (F, (4,))}, ["y"], opset=10)
     agree(late, {"x": random(1, 1, 6, size), "s": np.array([1, 1, 1.5, scale], F)})
@@ -54,14 +62,27 @@ def test_negative_floats_wrap_as_unsigned_integers(to: int, source: Any, count: 
 
 @pytest.mark.parametrize(
     ("kernel", "stride", "pad", "with_pads", "size"),
-    [(1280, 1280, 0, 0, 7), (9, 9, 0, 0, 7), (12, 12, 2, 0, 5), (12, 12, 2, 1, 5), (9, 3, 0, 0, 7), (3, 2, 0, 0, 4)],
+    [
+        (1280, 1280, 0, 0, 7),
+        (9, 9, 0, 0, 7),
+        (12, 12, 2, 0, 5),
+        (12, 12, 2, 1, 5),
+        (9, 3, 0, 0, 7),
+        (3, 2, 0, 0, 4),
+    ],
 )
 @pytest.mark.parametrize("op", ["AveragePool", "MaxPool"])
 def test_a_window_may_be_larger_than_its_axis_in_ceil_mode(
     op: str, kernel: int, stride: int, pad: int, with_pads: int, size: int
 ) -> None:
     own = {"count_include_pad": with_pads} if op == "AveragePool" else {}
-    fields = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pad] * 4, "ceil_mode": 1, **own}
+    fields = {
+        "kernel_shape": [kernel] * 2,
+        "strides": [stride] * 2,
+        "pads": [pad] * 4,
+        "ceil_mode": 1,
+        **own,
+    }
     for shape in ([1, 20, size, size], ["n", 20, "h", "w"]):
         m = model([node(op, ["x"], ["y"], **fields)], {"x": (F, shape)}, ["y"])
         agree(m, {"x": random(1, 20, size, size)})
@@ -69,7 +90,11 @@ def test_a_window_may_be_larger_than_its_axis_in_ceil_mode(
 
 def test_an_output_may_be_an_input_a_constant_or_another_output() -> None:
     x = random(2, 3)
-    nodes = [node("Relu", ["x"], ["r"]), node("Identity", ["r"], ["s"]), node("Identity", ["c"], ["d"])]
+    nodes = [
+        node("Relu", ["x"], ["r"]),
+        node("Identity", ["r"], ["s"]),
+        node("Identity", ["c"], ["d"]),
+    ]
     m = model(nodes, {"x": (F, (2, 3))}, ["x", "r", "s", "d", "c"], {"c": np.arange(3, dtype=F)})
     agree(m, {"x": x})
     assert [o.name for o in engine(m).outputs] == ["x_out", "r", "s", "d", "c"]
@@ -81,7 +106,9 @@ def test_an_output_may_be_an_input_a_constant_or_another_output() -> None:
 
 @pytest.mark.parametrize("going", [(), (1,)])
 @pytest.mark.parametrize("number", [(), (1,)])
-def test_a_body_may_take_its_counters_with_an_axis(number: tuple[int, ...], going: tuple[int, ...]) -> None:
+def test_a_body_may_take_its_counters_with_an_axis(
+    number: tuple[int, ...], going: tuple[int, ...]
+) -> None:
     info = onnx.helper.make_tensor_value_info
     nodes = [node("Identity", ["c"], ["c2"]), node("Cast", ["k"], ["f"], to=TensorProto.FLOAT)]
     nodes += [node("Add", ["s", "f"], ["s2"]), node("Identity", ["k"], ["row"])]
@@ -91,8 +118,14 @@ def test_a_body_may_take_its_counters_with_an_axis(number: tuple[int, ...], goin
         info("s", TensorProto.FLOAT, (1,)),
     ]
     outputs = [info("c2", TensorProto.BOOL, going), info("s2", TensorProto.FLOAT, (1,))]
-    body = onnx.helper.make_graph(nodes, "body", inputs, [*outputs, info("row", TensorProto.INT64, number)])
-    m = model([node("Loop", ["n", "", "x"], ["y", "z"], body=body)], {"x": (F, (1,)), "n": (np.int64, ())}, ["y", "z"])
+    body = onnx.helper.make_graph(
+        nodes, "body", inputs, [*outputs, info("row", TensorProto.INT64, number)]
+    )
+    m = model(
+        [node("Loop", ["n", "", "x"], ["y", "z"], body=body)],
+        {"x": (F, (1,)), "n": (np.int64, ())},
+        ["y", "z"],
+    )
     feeds = {"x": random(1), "n": np.array(3)}
     got = dict(zip("yz", engine(m).create_execution_context().run(feeds).values(), strict=True))
     np.testing.assert_allclose(got["y"], feeds["x"] + 3, rtol=1e-6)
@@ -101,7 +134,9 @@ def test_a_body_may_take_its_counters_with_an_axis(number: tuple[int, ...], goin
         agree(m, feeds)
 
 
-def _dequantized(name: str, data: Any, scale: float, zero: Any) -> tuple[onnx.NodeProto, dict[str, Any]]:
+def _dequantized(
+    name: str, data: Any, scale: float, zero: Any
+) -> tuple[onnx.NodeProto, dict[str, Any]]:
     parts = {name: data, f"{name}_scale": F(scale), f"{name}_zero": zero}
     return node("DequantizeLinear", [*parts], [f"{name}_real"]), parts
 
@@ -118,7 +153,12 @@ def test_parameters_of_norms_may_be_stored_in_bytes(op: str) -> None:
     made.append(_dequantized("w", weights, 0.01, np.int8(0)))
     nodes = [n for n, _ in made] + [node("Conv", ["x", "w_real"], ["c"])]
     nodes.append(node(op, ["c", *(f"{n}_real" for n in names)], ["y"]))
-    m = model(nodes, {"x": (F, (1, 3, 8, 6))}, ["y"], {k: v for _, parts in made for k, v in parts.items()})
+    m = model(
+        nodes,
+        {"x": (F, (1, 3, 8, 6))},
+        ["y"],
+        {k: v for _, parts in made for k, v in parts.items()},
+    )
     agree(m, {"x": random(1, 3, 8, 6)}, tolerance=1e-4)
     assert _launchers(m) == {"tactix.cpu.elf@1"}
 
@@ -138,7 +178,9 @@ def test_a_pool_between_bytes_at_the_end_runs_natively() -> None:
 
 @pytest.mark.parametrize("size", [[3 << 20, 2 << 20], [1 << 40, 1 << 40], [-3, 2]])
 @pytest.mark.parametrize("more", [[], [node("Add", ["z", "z"], ["y"])]], ids=["output", "inner"])
-def test_sizes_that_no_memory_has_are_an_error_of_the_step(more: list[Any], size: list[int]) -> None:
+def test_sizes_that_no_memory_has_are_an_error_of_the_step(
+    more: list[Any], size: list[int]
+) -> None:
     nodes = [node("Expand", ["x", "s"], ["z" if more else "y"], name="wide"), *more]
     m = model(nodes, {"x": (F, (1,)), "s": (np.int64, (2,))}, ["y"])
     with pytest.raises(ExecutionError, match=r"^wide: .* failed: .*(allocate|large|big|negative)"):
@@ -161,10 +203,17 @@ def test_a_size_beyond_the_machine_is_no_promise_of_the_system(
     """Where the system promises any size, the process would be ended for writing there."""
     names = {"OneHot": ["x", "s", "v"], "Range": ["a", "b", "c"]}.get(op, [*fixed, *inputs])
     given = {name: np.array(value, np.int64) for name, value in inputs.items()}
-    m = model([node(op, names, ["y"], name="wide")], {k: (v.dtype, v.shape) for k, v in given.items()}, ["y"], fixed)
+    m = model(
+        [node(op, names, ["y"], name="wide")],
+        {k: (v.dtype, v.shape) for k, v in given.items()},
+        ["y"],
+        fixed,
+    )
     context = engine(m).create_execution_context()
     monkeypatch.setattr("tactix.words.host_memory.largest", lambda: 1 << 25)
-    with pytest.raises(ExecutionError, match=r"wide: .* failed: .*cannot allocate \d+ bytes: this machine has"):
+    with pytest.raises(
+        ExecutionError, match=r"wide: .* failed: .*cannot allocate \d+ bytes: this machine has"
+    ):
         context.run(given)
 
 

@@ -1,4 +1,6 @@
-"""Models whose inputs have symbols of their own are built without a profile: sizes are found that make sense."""
+"""Models whose inputs have symbols of their own are built without a profile: sizes are found that
+make sense.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ def test_what_cannot_be_met_is_left_as_it_is() -> None:
     from tactix.builder import Builder
 
     builder = Builder()
-    net = builder.import_model(of([node("Add", ["x", "z"], ["y"])], {"x": ("a", "b"), "z": ("a", "c")}))
+    net = builder.import_model(
+        of([node("Add", ["x", "z"], ["y"])], {"x": ("a", "b"), "z": ("a", "c")})
+    )
     assert settled(net, {"a": 1, "b": 128, "c": 7}, {}) == {"a": 1, "b": 128, "c": 7}
     assert settled(net, {"a": 1, "b": 128, "c": 7}, {"c": 100})["c"] == 1
     assert settled(net, {"a": 1, "b": 128, "c": 7}, {"c": None})["c"] == 128

@@ -1,4 +1,5 @@
-"""Random networks against the layers' references: the rules, whole engines, and every candidate of every node.
+"""Random networks against the layers' references: the rules, whole engines, and every candidate of
+every node.
 
 HYPOTHESIS_PROFILE=thorough draws many more networks, other ones each time.
 """
@@ -58,9 +59,12 @@ THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 
 def examples(count: int, thorough: int) -> Callable[[Any], Any]:
     return settings(
-        max_examples=thorough if THOROUGH else count, deadline=None, derandomize=not THOROUGH, database=None,
+        max_examples=thorough if THOROUGH else count,
+        deadline=None,
+        derandomize=not THOROUGH,
+        database=None,
         suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    )
 
 
 def rewritten(net: NetworkDefinition, exact: bool = False) -> NetworkDefinition:
@@ -81,7 +85,9 @@ def compare(case: Case, index: int, got: Mapping[str, Array], where: str) -> Non
     assert list(got) == list(want)
     for k, y in want.items():
         off = error(np.asarray(got[k]), np.asarray(y), case.slack[index][k])
-        assert off <= 1, f"{k} is off by {off:.3g} at {case.envs[index]}\n{where}\ngot {got[k]}\nwant {y}"
+        assert off <= 1, (
+            f"{k} is off by {off:.3g} at {case.envs[index]}\n{where}\ngot {got[k]}\nwant {y}"
+        )
 
 
 @examples(60, 3000)
@@ -92,11 +98,13 @@ def test_rules_keep_what_a_network_computes(case: Case, exact: bool) -> None:
         compare(case, i, oracle(fused, feed), show(fused))
 
 
-# -- engines ---------------------------------------------------------------------------------------------------------
+# -- engines -------------------------------------------------------------------------------------
 
 
 class Lottery(TimingCache):
-    """Knows a time for every candidate, drawn by lot: any variant of any tactic may win, and nothing is measured."""
+    """Knows a time for every candidate, drawn by lot: any variant of any tactic may win, and
+    nothing is measured.
+    """
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -111,7 +119,10 @@ def engine_of(net: NetworkDefinition, rules: str, threads: int, seed: int | None
     """An engine by estimates, or with ``seed`` by lot; ``rules``: ``all``, ``exact`` or ``none``."""
     flags = {BuilderFlag.DEBUG} | ({BuilderFlag.EXACT_NUMERICS} if rules == "exact" else set())
     config = tactix.BuilderConfig(
-        flags=flags, builder_optimization_level=0 if seed is None else 5, timing_cache=False, threads=threads
+        flags=flags,
+        builder_optimization_level=0 if seed is None else 5,
+        timing_cache=False,
+        threads=threads,
     )
     made, session = builder(), builder().session
     cache = TimingCache() if seed is None else Lottery(seed)
@@ -128,18 +139,27 @@ def engine_of(net: NetworkDefinition, rules: str, threads: int, seed: int | None
     networks(5, 14), st.sampled_from(["all", "all", "exact", "none"]), st.integers(1, 2),
     st.one_of(st.none(), st.integers(0, 1000)),
 )  # fmt: skip
-def test_engines_compute_what_the_references_say(case: Case, rules: str, threads: int, seed: int | None) -> None:
+def test_engines_compute_what_the_references_say(
+    case: Case, rules: str, threads: int, seed: int | None
+) -> None:
     engine = engine_of(case.net, rules, threads, seed)
     names = [o.name for o in engine.outputs]
     for i in (*range(len(case.feeds)), 0):
         y = engine(case.feeds[i])
         got = y if isinstance(y, dict) else {names[0]: y}
-        steps = "\n".join(f"{s['name']}: {s['tactic']} [{s['variant']}]" for s in engine.inspect()["steps"])
+        steps = "\n".join(
+            f"{s['name']}: {s['tactic']} [{s['variant']}]" for s in engine.inspect()["steps"]
+        )
         compare(case, i, got, steps)
 
 
 OF_16_BITS = tuple(
-    networks(2, 6, [*NARROW * 2, "unary", "binary", "where", "cast", "jump", "comparison"], (*(t,) * 8, F32, I32))
+    networks(
+        2,
+        6,
+        [*NARROW * 2, "unary", "binary", "where", "cast", "jump", "comparison"],
+        (*(t,) * 8, F32, I32),
+    )
     for t in (F16, BF16)
 )
 """Networks that are float16, or bfloat16, almost everywhere, and whose roundings show."""
@@ -154,24 +174,31 @@ def test_networks_of_16_bits_are_measured_and_right(case: Case, level: int) -> N
     for i, feed in enumerate(case.feeds):
         y = engine(feed)
         got = y if isinstance(y, dict) else {engine.outputs[0].name: y}
-        steps = "\n".join(f"{s['name']}: {s['tactic']} [{s['variant']}]" for s in engine.inspect()["steps"])
+        steps = "\n".join(
+            f"{s['name']}: {s['tactic']} [{s['variant']}]" for s in engine.inspect()["steps"]
+        )
         compare(case, i, got, steps)
 
 
 @examples(12, 400)
-@given(networks(5, 14), st.sampled_from(["all", "none"]), st.one_of(st.none(), st.integers(0, 1000)))
+@given(
+    networks(5, 14), st.sampled_from(["all", "none"]), st.one_of(st.none(), st.integers(0, 1000))
+)
 def test_plans_without_their_host_code(case: Case, rules: str, seed: int | None) -> None:
     """Read from a file that is not trusted, with references in place of every kernel."""
     plan = engine_of(case.net, rules, 1, seed).plan
     quiet = tactix.Logger(tactix.Severity.INTERNAL_ERROR)
     engine = tactix.load(container.dump(plan), logger=quiet, on_untrusted="references")
-    assert {s.artifact.launcher for s in engine.plan.steps} <= {"tactix.numpy@1", "tactix.control@1"}
+    assert {s.artifact.launcher for s in engine.plan.steps} <= {
+        "tactix.numpy@1",
+        "tactix.control@1",
+    }
     for i, feed in enumerate(case.feeds):
         y = engine(feed)
         compare(case, i, y if isinstance(y, dict) else {engine.outputs[0].name: y}, show(case.net))
 
 
-# -- candidates ------------------------------------------------------------------------------------------------------
+# -- candidates ----------------------------------------------------------------------------------
 
 FENCE = 64
 FILL = 0xA5
@@ -205,21 +232,26 @@ def targets() -> list[DeviceProperties]:
 
 
 def rounding(node: Node, known: Mapping[Value, Array], env: dict[str, int]) -> list[float]:
-    """What rounding may do to each output of the node; nothing if all its layers only move, choose or round."""
+    """What rounding may do to each output of the node; nothing if all its layers only move, choose
+    or round.
+    """
     if all(b.layer.name in EXACT for b in node.body.nodes):
         return [0.0] * len(node.outputs)
     rng = np.random.default_rng(0)
     runs = [[known[v] for v in node.outputs]]
     for _ in range(RUNS):
-        runs.append(run(node, [None if v is None else disturbed(known[v], rng) for v in node.inputs], env))
+        runs.append(
+            run(node, [None if v is None else disturbed(known[v], rng) for v in node.inputs], env)
+        )
     return [spread(list(arrays)) for arrays in zip(*runs, strict=True)]
 
 
-def check(bench: Fenced, node: Node, c: Candidate, known: Mapping[Value, Array], env: dict[str, int]) -> None:
+def check(
+    bench: Fenced, node: Node, c: Candidate, known: Mapping[Value, Array], env: dict[str, int]
+) -> None:
     """Run a candidate: its outputs, their padding lanes, and that it wrote nothing else."""
-    where = (
-        f"{c.title} threads={bench.context.threads} at {env}\n{show_node(node)}\n{[str(v.spec) for v in node.given]}"
-    )
+    given = [str(v.spec) for v in node.given]
+    where = f"{c.title} threads={bench.context.threads} at {env}\n{show_node(node)}\n{given}"
     arrays = [known[v] for v in node.given]
     runnable, got = bench.prepare(node, c.artifact, c.variant, arrays, env)
     runnable()
@@ -234,7 +266,9 @@ def check(bench: Fenced, node: Node, c: Candidate, known: Mapping[Value, Array],
         off = error(linear, known[v], slack[i])
         assert off <= 1, f"output {i} is off by {off:.3g}: {where}\ngot {linear}\nwant {known[v]}"
         lanes = y.size - linear.size
-        assert np.count_nonzero(y) == np.count_nonzero(linear), f"one of {lanes} padding lanes of output {i}: {where}"
+        assert np.count_nonzero(y) == np.count_nonzero(linear), (
+            f"one of {lanes} padding lanes of output {i}: {where}"
+        )
 
 
 def bids_of(net: NetworkDefinition, device: DeviceProperties, threads: int) -> list[Bids]:
@@ -252,7 +286,9 @@ def bids_of(net: NetworkDefinition, device: DeviceProperties, threads: int) -> l
 
 @examples(16, 400)
 @given(networks(1, 5), st.integers(1, 2), st.integers(0, 2))
-def test_every_candidate_computes_what_the_reference_says(case: Case, threads: int, target: int) -> None:
+def test_every_candidate_computes_what_the_reference_says(
+    case: Case, threads: int, target: int
+) -> None:
     session, found = builder().session, targets()
     net = rewritten(case.net)
     all_bids = bids_of(net, found[target % len(found)], threads)

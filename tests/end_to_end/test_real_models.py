@@ -1,4 +1,6 @@
-"""Exported networks at full size, where TACTIX_MODELS names their folder: one plan each, three shapes."""
+"""Exported networks at full size, where TACTIX_MODELS names their folder: one plan each, three
+shapes.
+"""
 
 from __future__ import annotations
 
@@ -42,16 +44,22 @@ def test_one_plan_at_three_shapes(path: Path, tmp_path: Path) -> None:
 def test_without_host_code(path: Path, tmp_path: Path) -> None:
     """A plan that is not trusted, on the references of its layers."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    tactix.build(path, level=1, timing_cache=tmp_path / "timings.json", sign=False).save(tmp_path / "model.plan")
+    tactix.build(path, level=1, timing_cache=tmp_path / "timings.json", sign=False).save(
+        tmp_path / "model.plan"
+    )
     quiet = tactix.Logger(tactix.Severity.ERROR)
     engine = tactix.load(tmp_path / "model.plan", logger=quiet, on_untrusted="references")
     assert {s.artifact.launcher for s in engine.plan.steps} == {"tactix.numpy@1"}
     check(engine, session, make_inputs(path, 1, length=31))
 
 
-def check(engine: tactix.Engine, session: onnxruntime.InferenceSession, feed: dict[str, Any]) -> None:
+def check(
+    engine: tactix.Engine, session: onnxruntime.InferenceSession, feed: dict[str, Any]
+) -> None:
     got = engine(**feed)
-    for w, g in zip(session.run(None, feed), got.values() if isinstance(got, dict) else [got], strict=True):
+    for w, g in zip(
+        session.run(None, feed), got.values() if isinstance(got, dict) else [got], strict=True
+    ):
         assert g.shape == w.shape
         shapes = {name: x.shape for name, x in feed.items()}
         assert float(np.abs(g - w).max()) <= 1e-4 * float(np.abs(w).max()), shapes

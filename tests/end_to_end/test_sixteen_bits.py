@@ -1,4 +1,6 @@
-"""Networks of 16-bit floats whose roundings show: they build at every level, and give what the network says."""
+"""Networks of 16-bit floats whose roundings show: they build at every level, and give what the
+network says.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +36,21 @@ def constant(name: str, array: Any, kind: int) -> onnx.TensorProto:
 
 
 def model(
-    nodes: Sequence[onnx.NodeProto], inputs: Sequence[str], kind: int, outputs: dict[str, int],
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Sequence[str],
+    kind: int,
+    outputs: dict[str, int],
     constants: Sequence[onnx.TensorProto] = (),
-) -> bytes:  # fmt: skip
+) -> bytes:
     """Inputs of ``kind`` and outputs of those types, all of shape (batch, WIDTH)."""
     shape = ["batch", WIDTH]
     graph = helper.make_graph(
-        list(nodes), "g",
+        list(nodes),
+        "g",
         [helper.make_tensor_value_info(x, kind, shape) for x in inputs],
         [helper.make_tensor_value_info(y, t, shape) for y, t in outputs.items()],
         list(constants),
-    )  # fmt: skip
+    )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     return bytes(made.SerializeToString())
 
@@ -66,7 +72,11 @@ def decided(kind: int) -> bytes:
     return model(nodes, "ab", kind, {"y": kind})
 
 
-SHOWN = {"floor": jump, **{op.lower(): both_widths(op) for op in ("Add", "Mul", "Sub")}, "where": decided}
+SHOWN = {
+    "floor": jump,
+    **{op.lower(): both_widths(op) for op in ("Add", "Mul", "Sub")},
+    "where": decided,
+}
 
 
 def residual(kind: int) -> bytes:
@@ -74,7 +84,10 @@ def residual(kind: int) -> bytes:
     rng = np.random.default_rng(5)
     nodes, constants, x = [node("Add", "ab", "e")], [], "e"
     for k in range(2):
-        constants += [constant(f"s{k}", rng.uniform(0.5, 1.5, WIDTH), FLOAT), constant(f"b{k}", np.zeros(WIDTH), FLOAT)]
+        constants += [
+            constant(f"s{k}", rng.uniform(0.5, 1.5, WIDTH), FLOAT),
+            constant(f"b{k}", np.zeros(WIDTH), FLOAT),
+        ]
         constants.append(constant(f"m{k}", rng.standard_normal((WIDTH, WIDTH)) / 10, kind))
         nodes += [
             node("Cast", [x], f"w{k}", to=FLOAT),
@@ -113,12 +126,16 @@ def test_what_shows_is_the_networks_own_bits(name: str, kind: str, level: int) -
     feed = feeds("ab", DType(kind))
     got = answers(engine, feed)
     for k, y in evaluate(net, feed).items():
-        np.testing.assert_array_equal(np.asarray(got[k]).astype(np.float32), y.astype(np.float32), err_msg=k)
+        np.testing.assert_array_equal(
+            np.asarray(got[k]).astype(np.float32), y.astype(np.float32), err_msg=k
+        )
 
 
 @pytest.mark.parametrize("mask", ["-avx512*", "-f16c", "-avx512_bf16", "-avx2"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_processors_without_the_instructions_round_alike(kind: str, mask: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processors_without_the_instructions_round_alike(
+    kind: str, mask: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     try:
         monkeypatch.setenv(MASK, mask)
         builder().session.devices["tactix.cpu@1"].properties()
@@ -129,15 +146,21 @@ def test_processors_without_the_instructions_round_alike(kind: str, mask: str, m
         feed = feeds("ab", DType(kind))
         got = answers(engine, feed)
         for k, y in evaluate(net, feed).items():
-            np.testing.assert_array_equal(np.asarray(got[k]).astype(np.float32), y.astype(np.float32), err_msg=name)
+            np.testing.assert_array_equal(
+                np.asarray(got[k]).astype(np.float32), y.astype(np.float32), err_msg=name
+            )
 
 
 def with_all_outputs(data: bytes) -> bytes:
-    """Each 16-bit value in between is an output, too: ONNX Runtime leaves out the roundings of others on a CPU."""
+    """Each 16-bit value in between is an output, too: ONNX Runtime leaves out the roundings of
+    others on a CPU.
+    """
     made = onnx.load_from_string(data)
     outputs = {y.name for y in made.graph.output}
     for n in made.graph.node[:1]:
-        made.graph.output.extend(y for y in [helper.make_empty_tensor_value_info(n.output[0])] if y.name not in outputs)
+        made.graph.output.extend(
+            y for y in [helper.make_empty_tensor_value_info(n.output[0])] if y.name not in outputs
+        )
     return bytes(onnx.shape_inference.infer_shapes(made).SerializeToString())
 
 
@@ -195,5 +218,7 @@ def test_steep_float32_functions_have_a_kernel(names: Sequence[str], level: int)
     for name in names:
         (y,) = net.add_layer(f"tactix.{name}", [y])
     net.mark_output(y, "y")
-    engine = builder().build(net, tactix.BuilderConfig(builder_optimization_level=level, timing_cache=False))
+    engine = builder().build(
+        net, tactix.BuilderConfig(builder_optimization_level=level, timing_cache=False)
+    )
     assert [s["tactic"] for s in engine.inspect()["steps"]] == ["tactix.c_pointwise@1"]

@@ -1,4 +1,6 @@
-"""Everything here needs a CUDA device; without one it is skipped, and the reason is the device's own."""
+"""Everything here needs a CUDA device; without one it is skipped, and the reason is the device's
+own.
+"""
 
 from __future__ import annotations
 

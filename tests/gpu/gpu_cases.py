@@ -38,13 +38,16 @@ def check_all(device: CudaDevice, cases: Sequence[simt.Case]) -> None:
         offered = case.only or case.tactic.variants(case.node, properties)
         assert not isinstance(offered, Reject), offered.reason
         made += [
-            (case, v, case.tactic.compile(case.node, v, CompileContext(properties, dict(case.env)))) for v in offered
+            (case, v, case.tactic.compile(case.node, v, CompileContext(properties, dict(case.env))))
+            for v in offered
         ]
     binaries = Toolchain([NvrtcCompiler()]).compile([a for _, _, a in made], properties)
     for case, variant, artifact in made:
         arrays = list(case.arrays) if case.arrays is not None else sample(case.node, case.env)
         want = Expected(case.node, arrays, case.env)
-        runnable, got = runs.prepare(case.node, with_binary(artifact, binaries), variant, arrays, case.env)
+        runnable, got = runs.prepare(
+            case.node, with_binary(artifact, binaries), variant, arrays, case.env
+        )
         for _ in range(2):
             runnable()
             far = runs.check(case.node, variant, got, want)

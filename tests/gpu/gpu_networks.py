@@ -1,4 +1,6 @@
-"""The small networks of tests/models: where they are, random inputs for them, and their outputs by name."""
+"""The small networks of tests/models: where they are, random inputs for them, and their outputs by
+name.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,15 @@ def feed(engine: tactix.Engine, batch: int, length: int) -> dict[str, Any]:
     rng = np.random.default_rng(batch * 100 + length)
     out = {}
     for io in engine.inputs:
-        shape = [d if isinstance(d, int) else batch if i == 0 else length for i, d in enumerate(io.shape)]
+        shape = [
+            d if isinstance(d, int) else batch if i == 0 else length for i, d in enumerate(io.shape)
+        ]
         if io.dtype.is_float:
             out[io.name] = rng.standard_normal(shape, dtype=np.float32)
         else:
-            out[io.name] = np.ones(shape, np.int64) if "mask" in io.name else rng.integers(0, 2, shape)
+            out[io.name] = (
+                np.ones(shape, np.int64) if "mask" in io.name else rng.integers(0, 2, shape)
+            )
     return out
 
 

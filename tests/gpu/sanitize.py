@@ -1,8 +1,10 @@
-"""Kernels under NVIDIA's compute-sanitizer: ``python tests/gpu/sanitize.py [--tools a,b] [-k EXPRESSION]``.
+"""Kernels under NVIDIA's compute-sanitizer: ``python tests/gpu/sanitize.py [--tools a,b] [-k
+EXPRESSION]``.
 
-Each tool runs the tests of every kernel, or those of them that ``-k`` chooses as pytest does, over plain launches and
-not graphs, so that a finding names its kernel. Each file's tests are a process of their own, all at once. The exit
-status is 0 if no tool found anything, 1 if one did, or a test failed, and 2 if compute-sanitizer is not installed.
+Each tool runs the tests of every kernel, or those of them that ``-k`` chooses as pytest does, over
+plain launches and not graphs, so that a finding names its kernel. Each file's tests are a process
+of their own, all at once. The exit status is 0 if no tool found anything, 1 if one did, or a test
+failed, and 2 if compute-sanitizer is not installed.
 """
 
 from __future__ import annotations
@@ -31,7 +33,11 @@ FILES = tuple(
 def sanitizer() -> str:
     """Where it is; empty if nowhere."""
     toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")
-    return shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=str(toolkit)) or ""
+    return (
+        shutil.which("compute-sanitizer")
+        or shutil.which("compute-sanitizer", path=str(toolkit))
+        or ""
+    )
 
 
 def run(program: str, tool: str, kernels: str, tests: Path) -> subprocess.CompletedProcess[str]:
@@ -41,26 +47,34 @@ def run(program: str, tool: str, kernels: str, tests: Path) -> subprocess.Comple
         sys.executable, "-c", PYTEST, "-q", "-p", "no:xdist", str(tests), "-k", kernels,
     ]  # fmt: skip
     env = {**os.environ, "TACTIX_CUDA_GRAPH": "0"}
-    return subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.run(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def check(program: str, tool: str, kernels: str) -> bool:
     """Whether a tool finds nothing, and the tests pass."""
     with ThreadPoolExecutor(len(FILES)) as pool:
         done = list(pool.map(partial(run, program, tool, kernels), FILES))
-    ran = {path: made for path, made in zip(FILES, done, strict=True) if NONE_CHOSEN not in made.stdout}
+    ran = {
+        path: made for path, made in zip(FILES, done, strict=True) if NONE_CHOSEN not in made.stdout
+    }
     for path, made in ran.items():
         print(f"{path.name}:\n{made.stdout}")
     statuses = {made.returncode for made in ran.values()}
     worst = FOUND if FOUND in statuses else max(statuses, key=abs, default=0)
-    said = "errors found" if worst == FOUND else f"exit status {worst}" if worst else "nothing found"
+    said = (
+        "errors found" if worst == FOUND else f"exit status {worst}" if worst else "nothing found"
+    )
     print(f"{tool}: {said if ran else 'no test chosen'}", flush=True)
     return bool(ran) and not worst
 
 
 def main(given: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0] if __doc__ else "")
-    parser.add_argument("--tools", default="memcheck", help="some of memcheck, racecheck, initcheck, synccheck")
+    parser.add_argument(
+        "--tools", default="memcheck", help="some of memcheck, racecheck, initcheck, synccheck"
+    )
     parser.add_argument("-k", dest="kernels", default="", help="which tests, as for pytest; all")
     options = parser.parse_args(given)
     program = sanitizer()

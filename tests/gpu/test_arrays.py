@@ -53,10 +53,14 @@ def test_torch(engine: Any, torch: Any, n: int) -> None:
 
 
 def test_side_streams_of_torch(engine: Any, torch: Any) -> None:
-    """Arrays made, used and freed as fast as the host can, in several streams by turns, with nothing waited for."""
+    """Arrays made, used and freed as fast as the host can, in several streams by turns, with
+    nothing waited for.
+    """
     streams = [torch.cuda.Stream() for _ in range(3)]
     rng, results = np.random.default_rng(3), []
-    base = {k: rng.standard_normal((20000, 7) if k in "ab" else 301).astype(np.float32) for k in "xyab"}
+    base = {
+        k: rng.standard_normal((20000, 7) if k in "ab" else 301).astype(np.float32) for k in "xyab"
+    }
     fixed = {k: torch.from_numpy(x).cuda() for k, x in base.items()}
     torch.cuda.synchronize()
     for i in range(120):
@@ -64,7 +68,11 @@ def test_side_streams_of_torch(engine: Any, torch: Any) -> None:
             given = {k: x * float(i + 1) for k, x in fixed.items()}
             y = engine(given)
             del given
-            results.append(torch.from_dlpack(y["v"]).double().sum() if i % 10 else torch.from_dlpack(y["v"]).clone())
+            results.append(
+                torch.from_dlpack(y["v"]).double().sum()
+                if i % 10
+                else torch.from_dlpack(y["v"]).clone()
+            )
             del y
     torch.cuda.synchronize()
     for i, got in enumerate(results):
@@ -92,13 +100,21 @@ def test_the_interface_alone(engine: Any) -> None:
     cupy = pytest.importorskip("cupy")
     f = e.feeds(40)
     held = {k: cupy.asarray(x) for k, x in f.items()}
-    given = {k: SimpleNamespace(__cuda_array_interface__=x.__cuda_array_interface__) for k, x in held.items()}
+    given = {
+        k: SimpleNamespace(__cuda_array_interface__=x.__cuda_array_interface__)
+        for k, x in held.items()
+    }
     same({k: y.numpy() for k, y in engine(given).items()}, e.expected(f))
 
 
 def test_host_arrays_among_them(engine: Any, torch: Any) -> None:
     f = e.feeds(12)
-    got = engine(f["x"], torch.from_numpy(f["y"]).cuda(), torch.from_numpy(f["a"]), torch.from_numpy(f["b"]).cuda())
+    got = engine(
+        f["x"],
+        torch.from_numpy(f["y"]).cuda(),
+        torch.from_numpy(f["a"]),
+        torch.from_numpy(f["b"]).cuda(),
+    )
     same({k: y.numpy() for k, y in got.items()}, e.expected(f))
     same(engine({k: torch.from_numpy(x) for k, x in f.items()}), e.expected(f))
 
@@ -125,9 +141,13 @@ def test_dtypes(device: CudaDevice, torch: Any, dtype: str) -> None:
     net = builder.create_network("twice")
     x = net.add_input("x", dtype, ("n", 9))
     net.mark_output(net.add_layer("tactix.Add", [x, x])[0], "y")
-    config = tactix.BuilderConfig(device=device.key, timing_cache=False, builder_optimization_level=0)
+    config = tactix.BuilderConfig(
+        device=device.key, timing_cache=False, builder_optimization_level=0
+    )
     engine = Runtime(session=builder.session).load(builder.build_plan(net, config))
-    kind = {"f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "u8": torch.uint8}[dtype]
+    kind = {"f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "u8": torch.uint8}[
+        dtype
+    ]
     x = torch.arange(63, device="cuda").reshape(7, 9).to(kind)
     got = torch.from_dlpack(engine(x))
     assert got.dtype == kind

@@ -28,11 +28,25 @@ def test_results_are_those_of_the_reference(device: CudaDevice, name: str) -> No
 @pytest.mark.parametrize(("batch", "s", "t", "dim"), CAUSAL)
 @pytest.mark.parametrize("cached", [attention.CACHED, 1 << 18])
 def test_causal_masks(
-    device: CudaDevice, monkeypatch: pytest.MonkeyPatch, dtype: str, batch: int, s: int, t: int, dim: int, cached: int
+    device: CudaDevice,
+    monkeypatch: pytest.MonkeyPatch,
+    dtype: str,
+    batch: int,
+    s: int,
+    t: int,
+    dim: int,
+    cached: int,
 ) -> None:
-    """More blocks than run at a time, keys for many turns of the stages, teams that leave out the last ones."""
+    """More blocks than run at a time, keys for many turns of the stages, teams that leave out the
+    last ones.
+    """
     monkeypatch.setattr(attention, "CACHED", cached)
-    tactics = [pc.ATTENTION, *([hopper_cases.ATTENTION] if device.properties().has(hopper.FEATURE) else [])]
+    tactics = [
+        pc.ATTENTION,
+        *([hopper_cases.ATTENTION] if device.properties().has(hopper.FEATURE) else []),
+    ]
     arrays = [pc.real(dtype, batch, 3, n, dim) for n in (s, t, t)]
     mask = np.ascontiguousarray(pc.causal(dtype, t)[t - s :])
-    gpu_cases.check_all(device, [pc.plain(x, "Attention", [*arrays, mask], [3], scale=dim**-0.5) for x in tactics])
+    gpu_cases.check_all(
+        device, [pc.plain(x, "Attention", [*arrays, mask], [3], scale=dim**-0.5) for x in tactics]
+    )

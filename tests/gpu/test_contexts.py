@@ -1,4 +1,6 @@
-"""Contexts of one engine on the GPU: memory of the caller's, streams, branches of graphs, the L2 cache, allocators."""
+"""Contexts of one engine on the GPU: memory of the caller's, streams, branches of graphs, the L2
+cache, allocators.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from tactix_cuda.nvrtc import NvrtcCompiler
 
 pytestmark = pytest.mark.gpu
 
-MIX = Source("cuda_c", """
+MIX = Source(
+    "cuda_c",
+    """
 extern "C" __global__ void TX_ENTRY(const int* x, const int* y, int* z, long long n) {
     for (long long i = blockIdx.x * 256 + threadIdx.x; i < n; i += gridDim.x * 256) {
         unsigned v = (unsigned)x[i] * 3 + (unsigned)y[i] * 5 + 1;
@@ -33,7 +37,8 @@ extern "C" __global__ void TX_ENTRY(const int* x, const int* y, int* z, long lon
         z[i] = (int)v;
     }
 }
-""")  # fmt: skip
+""",
+)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +86,10 @@ def test_branches_in_an_arena(device: CudaDevice, n: int, aux: int) -> None:
     args = (tensor_in(0), tensor_in(1), tensor_out(), scalar(N))
     artifact = KernelArtifact(LAUNCHER, (Launch(args, (7,), (256,)),), code)
     wired = [(int(rng.integers(max(0, k - 6), k)), int(rng.integers(0, k))) for k in range(2, 42)]
-    steps = [Step(f"s{k}", artifact, (operand(a), operand(b)), (operand(k),)) for k, (a, b) in enumerate(wired, 2)]
+    steps = [
+        Step(f"s{k}", artifact, (operand(a), operand(b)), (operand(k),))
+        for k, (a, b) in enumerate(wired, 2)
+    ]
     lives = [[k, k] for k in range(len(steps))]
     for k, pair in enumerate(wired):
         for b in pair:
@@ -137,7 +145,9 @@ def test_an_allocator_of_the_users(device: CudaDevice) -> None:
 
 
 def test_pycudas_pool(device: CudaDevice) -> None:
-    """Beside arrays of pycuda, which know the primary context; what an engine takes goes back to the pool."""
+    """Beside arrays of pycuda, which know the primary context; what an engine takes goes back to
+    the pool.
+    """
     pytest.importorskip("pycuda")
     built, memory = e.builder(), PycudaAllocator(device)
     plan = built.build_plan(e.sums(built), e.config())

@@ -1,4 +1,6 @@
-"""Products by cuBLASLt on the GPU, kernels behind them included, within the budget of the reference."""
+"""Products by cuBLASLt on the GPU, kernels behind them included, within the budget of the
+reference.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +51,12 @@ def test_an_engine_of_products_and_kernels(
     network.mark_output(y, "y")
     profile = tactix.OptimizationProfile().set_shape("x", (1, 512), (300, 512), (700, 512))
     config = tactix.BuilderConfig(
-        device="tactix.cuda@1", timing_cache=False, profiles=[profile], flags=set(flags),
+        device="tactix.cuda@1",
+        timing_cache=False,
+        profiles=[profile],
+        flags=set(flags),
         tactic_sources=None if flags else {"cuda_c", "cublaslt"},
-    )  # fmt: skip
+    )
     plan = builder.build_plan(network, config)
     used = {s.artifact.launcher for s in plan.steps}
     assert used <= {"tactix.cuda.cubin@1", "tactix.cuda.cublaslt@1"}

@@ -1,4 +1,6 @@
-"""Convolutions and attention by cuDNN on the GPU, within the reference's budget; plans made here and in processes."""
+"""Convolutions and attention by cuDNN on the GPU, within the reference's budget; plans made here
+and in processes.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ def plans(device: CudaDevice, cases: Sequence[simt.Case], most: int) -> list[Mad
         if isinstance(offered, Reject):
             assert "no engine" in offered.reason, offered.reason
             continue
-        made += [(case, v, case.tactic.compile(case.node, v, CompileContext(properties))) for v in offered[:most]]
+        made += [
+            (case, v, case.tactic.compile(case.node, v, CompileContext(properties)))
+            for v in offered[:most]
+        ]
     binaries = gpu_cases.Toolchain([CudnnCompiler()]).compile([a for *_, a in made], properties)
     return [(case, v, gpu_cases.with_binary(a, binaries)) for case, v, a in made]
 
@@ -75,11 +80,20 @@ def test_attention_is_that_of_the_reference(device: CudaDevice, dtype: str) -> N
     assert check_all(device, made) == []
 
 
-SIZES = [(1, 128, 12, 64), (3, 197, 12, 64), (128, 64, 12, 64), (128, 128, 12, 64), (3, 197, 8, 128), (1, 64, 12, 128)]
+SIZES = [
+    (1, 128, 12, 64),
+    (3, 197, 12, 64),
+    (128, 64, 12, 64),
+    (128, 128, 12, 64),
+    (3, 197, 8, 128),
+    (1, 64, 12, 128),
+]
 
 
 @pytest.mark.parametrize(("batch", "s", "heads", "dim"), SIZES)
-def test_heads_of_a_packed_product(device: CudaDevice, batch: int, s: int, heads: int, dim: int) -> None:
+def test_heads_of_a_packed_product(
+    device: CudaDevice, batch: int, s: int, heads: int, dim: int
+) -> None:
     made = plans(device, [tokens("f16", CudnnAttentionTactic(), batch, s, heads, dim)], 4)
     assert made
     assert check_all(device, made) == []
@@ -93,7 +107,9 @@ def test_processes_make_plans_as_this_one_does(
         (first, *_) = tactic.variants(case.node, properties)  # type: ignore[misc]
         code = tactic.compile(case.node, first, CompileContext(properties)).code
         assert isinstance(code, Source)
-        sources.append(Source(code.language, code.text.replace('"compiles": false', '"compiles": true')))
+        sources.append(
+            Source(code.language, code.text.replace('"compiles": false', '"compiles": true'))
+        )
     monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path / "a"))
     here = CudnnCompiler().compile(sources, properties)
     monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path / "b"))

@@ -1,4 +1,6 @@
-"""The CUDA device itself: memory, streams, events, graphs of hand-written kernels, and what errors say."""
+"""The CUDA device itself: memory, streams, events, graphs of hand-written kernels, and what errors
+say.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class Buffers:
     def check(self) -> None:
         total, last = self.expected()
         np.testing.assert_array_equal(self.read(2), total)
-        np.testing.assert_allclose(self.read(3), last, rtol=1e-5, atol=1e-5)  # a fused multiply-add may be used
+        np.testing.assert_allclose(
+            self.read(3), last, rtol=1e-5, atol=1e-5
+        )  # a fused multiply-add may be used
 
     def free(self) -> None:
         for a in self.addresses:
@@ -243,7 +247,9 @@ extern "C" __global__ void TX_ENTRY(float* y, long long n) {
         assert b.read(2).tolist() == [400, 401, 402, 403] * 2
 
 
-@pytest.mark.parametrize("launch", [{"block": (2048,)}, {"shared_bytes": 1 << 20}, {"grid": (1, 1 << 17)}])
+@pytest.mark.parametrize(
+    "launch", [{"block": (2048,)}, {"shared_bytes": 1 << 20}, {"grid": (1, 1 << 17)}]
+)
 def test_launches_that_cannot_be(device: CudaDevice, launch: dict[str, Any]) -> None:
     text = 'extern "C" __global__ void TX_ENTRY(float* y, long long n) { y[0] = n; }'
     run, b = one(device, text, **launch), Buffers(device, 4)
@@ -252,7 +258,9 @@ def test_launches_that_cannot_be(device: CudaDevice, launch: dict[str, Any]) -> 
         run.bind({"n": 4}, b.addresses)
         run()
 
-    with pytest.raises(ExecutionError, match=r"^add: (a launch of|cuFuncSetAttribute failed: CUDA_ERROR_)"):
+    with pytest.raises(
+        ExecutionError, match=r"^add: (a launch of|cuFuncSetAttribute failed: CUDA_ERROR_)"
+    ):
         bind_and_run()
     again = one(device, text)
     again.bind({"n": 4}, b.addresses)
@@ -283,11 +291,18 @@ except t.ExecutionError as e:
 
 
 @pytest.mark.parametrize("blocking", ["0", "1"])
-def test_a_kernel_that_writes_nowhere(device: CudaDevice, monkeypatch: pytest.MonkeyPatch, blocking: str) -> None:
+def test_a_kernel_that_writes_nowhere(
+    device: CudaDevice, monkeypatch: pytest.MonkeyPatch, blocking: str
+) -> None:
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", blocking)
     here = Path(__file__).parent
     path = [str(here), str(here.parent / "builtin" / "cuda"), *sys.path]
-    said = subprocess.run([sys.executable, "-c", BROKEN.format(path=path)], capture_output=True, text=True, timeout=120)
+    said = subprocess.run(
+        [sys.executable, "-c", BROKEN.format(path=path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in said.stdout, said.stderr
     assert "The device is lost to this process" in said.stdout
     assert said.stdout.startswith("add: ") is (blocking == "1")

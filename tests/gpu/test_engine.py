@@ -21,7 +21,9 @@ def test_build_and_run(device: CudaDevice, tmp_path: Path, allocator: str) -> No
     plan = built.build_plan(e.sums(built), e.config())
     e.check_candidates(plan)
     container.save(plan, tmp_path / "plan")
-    engine = Runtime(session=built.session, allocator=allocator, on_untrusted="allow").deserialize(tmp_path / "plan")
+    engine = Runtime(session=built.session, allocator=allocator, on_untrusted="allow").deserialize(
+        tmp_path / "plan"
+    )
     e.check_engine(engine)
     e.check_addresses(engine, device, PoolAllocator(device))
 

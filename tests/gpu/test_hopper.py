@@ -1,4 +1,6 @@
-"""The tactics of sm_90a on the GPU: variants that are offered over the whole table, and every flow on a few nodes."""
+"""The tactics of sm_90a on the GPU: variants that are offered over the whole table, and every flow
+on a few nodes.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,12 @@ def test_results_are_those_of_the_reference(device: CudaDevice, name: str) -> No
     gpu_cases.check_all(device, hopper_cases.TABLE[name]())
 
 
-@pytest.mark.parametrize("make", [hopper_cases.gemms, hopper_cases.convs, hopper_cases.stems], ids=lambda m: m.__name__)
-def test_every_flow(device: CudaDevice, make: hopper_cases.Callable[[str], list[hopper_cases.simt.Case]]) -> None:
+@pytest.mark.parametrize(
+    "make", [hopper_cases.gemms, hopper_cases.convs, hopper_cases.stems], ids=lambda m: m.__name__
+)
+def test_every_flow(
+    device: CudaDevice, make: hopper_cases.Callable[[str], list[hopper_cases.simt.Case]]
+) -> None:
     gpu_cases.check_all(device, [hopper_cases.every_flow(c) for c in make("f16")[:2]])
 
 

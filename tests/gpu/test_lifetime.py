@@ -1,4 +1,6 @@
-"""Device memory after engines have come and gone, and plans of cubins where there is a driver and nothing else."""
+"""Device memory after engines have come and gone, and plans of cubins where there is a driver and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def memory(device: CudaDevice) -> tuple[int, int]:
     call, api = device.driver.call, device.driver.api
     call("cuCtxSynchronize")
     pool = call("cuDeviceGetDefaultMemPool", device.native)
-    used = call("cuMemPoolGetAttribute", pool, api.CUmemPool_attribute.CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+    used = call(
+        "cuMemPoolGetAttribute", pool, api.CUmemPool_attribute.CU_MEMPOOL_ATTR_USED_MEM_CURRENT
+    )
     return int(used), int(call("cuMemGetInfo")[0])
 
 
@@ -79,7 +83,9 @@ def test_contexts_leave_nothing(device: CudaDevice) -> None:
 def test_inferences_over_changing_shapes_leave_nothing(device: CudaDevice, sources: Any) -> None:
     """Another batch and length each time; results stay what they were at first."""
     path = next(m for m in MODELS if m.stem == "encoder")
-    engine = tactix.build(path, device=device.key, timing_cache=False, level=1, tactic_sources=sources)
+    engine = tactix.build(
+        path, device=device.key, timing_cache=False, level=1, tactic_sources=sources
+    )
     shapes = [(1 + i % 5, 1 + 5 * i % 31) for i in range(5 * 31)]
     given = [feed(engine, *shape) for shape in shapes]
     first = [outputs(engine, g) for g in given]
@@ -107,18 +113,25 @@ def outer(built: tactix.Builder) -> Any:
 
 def columns(n: int) -> dict[str, Any]:
     rng = np.random.default_rng(n)
-    return {"x": rng.standard_normal((n, 2), dtype=np.float32), "y": rng.standard_normal((2, n), dtype=np.float32)}
+    return {
+        "x": rng.standard_normal((n, 2), dtype=np.float32),
+        "y": rng.standard_normal((2, n), dtype=np.float32),
+    }
 
 
 def check_outer(engine: Any) -> None:
     given = columns(100)
-    np.testing.assert_allclose(engine(given), (given["x"] @ given["y"]).max(axis=1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        engine(given), (given["x"] @ given["y"]).max(axis=1), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_a_run_that_has_no_memory(device: CudaDevice) -> None:
     """16 TiB between its kernels."""
     built = tactix.Builder()
-    config = tactix.BuilderConfig(device=device.key, timing_cache=False, builder_optimization_level=1)
+    config = tactix.BuilderConfig(
+        device=device.key, timing_cache=False, builder_optimization_level=1
+    )
     engine = built.build(outer(built), config)
     check_outer(engine)
     used, _ = memory(device)
@@ -130,7 +143,9 @@ def test_a_run_that_has_no_memory(device: CudaDevice) -> None:
 
 
 def test_a_build_that_has_no_memory(device: CudaDevice) -> None:
-    """To measure at the profile's sizes: it chooses by estimate, says so, and its engine runs at others."""
+    """To measure at the profile's sizes: it chooses by estimate, says so, and its engine runs at
+    others.
+    """
     heard = Heard()
     built, used, n = tactix.Builder(heard), memory(device)[0], 1 << 23
     profile = tactix.OptimizationProfile()
@@ -151,15 +166,23 @@ def arrays(engine: Any, given: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("which", ["real", "lean"])
-def test_plans_of_cubins_need_only_the_driver(device: CudaDevice, tmp_path: Path, which: str) -> None:
-    """Which NVRTC and the vendor's libraries are kept from; ``lean``: all packages are but numpy and cuda-python."""
+def test_plans_of_cubins_need_only_the_driver(
+    device: CudaDevice, tmp_path: Path, which: str
+) -> None:
+    """Which NVRTC and the vendor's libraries are kept from; ``lean``: all packages are but numpy
+    and cuda-python.
+    """
     plans = build(tmp_path, f"sm_{device.properties().facts['capability']}")
     (tmp_path / "site").mkdir()
     run(which, plans, site(tmp_path / "site"))
     builder = tactix.Builder()
     for model in MODELS:
-        config = tactix.BuilderConfig(timing_cache=False, builder_optimization_level=0, device="tactix.cpu@1")
-        cpu = Runtime(session=builder.session).load(builder.build_plan(builder.import_model(model), config))
+        config = tactix.BuilderConfig(
+            timing_cache=False, builder_optimization_level=0, device="tactix.cpu@1"
+        )
+        cpu = Runtime(session=builder.session).load(
+            builder.build_plan(builder.import_model(model), config)
+        )
         for sizes in ((1, 16), (3, 7)):
             with np.load(f"{plans[model.stem]}.{sizes[0]}x{sizes[1]}.npz") as found:
                 for got, want in zip(found.values(), arrays(cpu, feeds(cpu, sizes)), strict=True):

@@ -26,4 +26,8 @@ def test_agrees_with_the_cpu(name: str, device: Any) -> None:
         want, got = outputs(cpu, arrays), outputs(gpu, arrays)
         for k, w in want.items():
             assert got[k].shape == w.shape
-            assert float(np.abs(got[k] - w).max()) <= 1e-4 * max(1.0, float(np.abs(w).max())), (k, batch, length)
+            assert float(np.abs(got[k] - w).max()) <= 1e-4 * max(1.0, float(np.abs(w).max())), (
+                k,
+                batch,
+                length,
+            )

@@ -1,4 +1,6 @@
-"""Float32 models under FP16, BF16 and TF32 on the device: as the CPU's float32, within the precision's budget."""
+"""Float32 models under FP16, BF16 and TF32 on the device: as the CPU's float32, within the
+precision's budget.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,13 @@ def test_tf32_products_pass_the_gate_by_measuring(device: Any) -> None:
     builder = tactix.Builder()
     net = builder.create_network()
     w = net.add_constant(rng.standard_normal((1024, 1024), dtype=np.float32))
-    net.mark_output(net.add_layer("tactix.MatMul", [net.add_input("x", "f32", (1024, 1024)), w])[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.MatMul", [net.add_input("x", "f32", (1024, 1024)), w])[0], "y"
+    )
     flags = {tactix.BuilderFlag.TF32}
-    plan = builder.build_plan(net, tactix.BuilderConfig(device=device.key, timing_cache=False, flags=flags))
+    plan = builder.build_plan(
+        net, tactix.BuilderConfig(device=device.key, timing_cache=False, flags=flags)
+    )
     (rows,) = (n["candidates"] for n in plan.ledger["nodes"].values())
     measured = [r for r in rows if "tf32" in r["tactic"] and r["status"] == "measured"]
     assert measured

@@ -1,4 +1,6 @@
-"""Live refit on the GPU: as a build of the new model, bit for bit, and never some of both while others infer."""
+"""Live refit on the GPU: as a build of the new model, bit for bit, and never some of both while
+others infer.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,12 @@ FLAGS = {BuilderFlag.REFIT}
 
 def built(model: Any, *flags: BuilderFlag, level: int = 0, **options: Any) -> tactix.Engine:
     return tactix.build(
-        model, device=CudaDevice.key, flags=FLAGS | set(flags), level=level, timing_cache=False, **options
+        model,
+        device=CudaDevice.key,
+        flags=FLAGS | set(flags),
+        level=level,
+        timing_cache=False,
+        **options,
     )
 
 
@@ -66,7 +73,9 @@ def test_networks(name: str, flags: tuple[BuilderFlag, ...], device: CudaDevice)
 
 @pytest.mark.parametrize("name", ["encoder", "residual"])
 def test_by_all_sources_and_in_a_file(name: str, device: CudaDevice, tmp_path: Path) -> None:
-    """Measured choices, libraries among them: beside an engine of the refitted plan, which has the same steps."""
+    """Measured choices, libraries among them: beside an engine of the refitted plan, which has the
+    same steps.
+    """
     path = MODELS / f"{name}.onnx"
     engine = built(path, BuilderFlag.FP16, level=1)
     refitter, feeds = Refitter(engine), feed(engine, 2, 16)

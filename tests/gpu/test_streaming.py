@@ -1,4 +1,6 @@
-"""Weights that pass through windows on the GPU: the very answers of an engine that has them all, in less memory."""
+"""Weights that pass through windows on the GPU: the very answers of an engine that has them all, in
+less memory.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def chains(device: CudaDevice) -> Any:
     return s.plan_of()
 
 
-def plan_of(model: Any, device: CudaDevice, flags: frozenset[BuilderFlag] = frozenset(), **more: Any) -> tactix.Plan:
+def plan_of(
+    model: Any, device: CudaDevice, flags: frozenset[BuilderFlag] = frozenset(), **more: Any
+) -> tactix.Plan:
     builder = tactix.Builder()
     config = tactix.BuilderConfig(
         device=device.key, timing_cache=False, flags={BuilderFlag.WEIGHT_STREAMING, *flags}, **more
@@ -84,7 +88,9 @@ def test_networks(name: str, flags: tuple[BuilderFlag, ...], device: CudaDevice)
     fed = [feed(whole, *shape) for shape in SHAPES]
     want = [outputs(whole, arrays) for arrays in fed]
     for part in PARTS:
-        engine.weight_streaming_budget_v2 = max(engine.minimum_weight_streaming_budget, int(part * size))
+        engine.weight_streaming_budget_v2 = max(
+            engine.minimum_weight_streaming_budget, int(part * size)
+        )
         for arrays, w in zip(fed * 2, want * 2, strict=True):
             got = outputs(engine, arrays)
             for k, y in w.items():
@@ -95,7 +101,9 @@ def test_loops_on_the_host(device: CudaDevice) -> None:
     engine, whole = engines(plan_of(looped(), device))
     want, size = whole(X), engine.streamable_weights_size
     for part in PARTS:
-        engine.weight_streaming_budget_v2 = max(engine.minimum_weight_streaming_budget, int(part * size))
+        engine.weight_streaming_budget_v2 = max(
+            engine.minimum_weight_streaming_budget, int(part * size)
+        )
         for _ in range(3):
             np.testing.assert_array_equal(engine(X), want)
 
@@ -125,13 +133,18 @@ def large(device: CudaDevice) -> Any:
     x = net.add_input("x", "f32", ("n", WIDTH))
     base = rng.standard_normal((WIDTH, WIDTH), dtype=np.float32) / np.float32(WIDTH**0.5)
     for k in range(LAYERS):
-        (x,) = net.add_layer("tactix.MatMul", [x, net.add_constant(np.roll(base, 17 * k, axis=k % 2))])
+        (x,) = net.add_layer(
+            "tactix.MatMul", [x, net.add_constant(np.roll(base, 17 * k, axis=k % 2))]
+        )
     net.mark_output(x, "y")
     profile = tactix.OptimizationProfile().set_shape("x", (1, WIDTH), (4, WIDTH), (64, WIDTH))
     config = tactix.BuilderConfig(
-        device=device.key, timing_cache=False, flags={BuilderFlag.WEIGHT_STREAMING}, builder_optimization_level=0,
+        device=device.key,
+        timing_cache=False,
+        flags={BuilderFlag.WEIGHT_STREAMING},
+        builder_optimization_level=0,
         profiles=[profile],
-    )  # fmt: skip
+    )
     return builder.build_plan(net, config)
 
 
@@ -149,21 +162,34 @@ def used(device: CudaDevice) -> int:
     call, api = device.driver.call, device.driver.api
     call("cuCtxSynchronize")
     pool = call("cuDeviceGetDefaultMemPool", device.native)
-    return int(call("cuMemPoolGetAttribute", pool, api.CUmemPool_attribute.CU_MEMPOOL_ATTR_USED_MEM_CURRENT))
+    return int(
+        call(
+            "cuMemPoolGetAttribute", pool, api.CUmemPool_attribute.CU_MEMPOOL_ATTR_USED_MEM_CURRENT
+        )
+    )
 
 
 @pytest.mark.parametrize("allocator", [PoolAllocator.key, RecyclingAllocator.key])
-def test_device_memory_falls_with_the_budget(large: Any, device: CudaDevice, allocator: str) -> None:
+def test_device_memory_falls_with_the_budget(
+    large: Any, device: CudaDevice, allocator: str
+) -> None:
     """Free memory of the whole device is compared where no other tests run at the same time."""
     engine: Any = Runtime(allocator=allocator).load(large)
-    x, step = np.random.default_rng(1).standard_normal((4, WIDTH), dtype=np.float32), WIDTH * WIDTH * 4
+    x, step = (
+        np.random.default_rng(1).standard_normal((4, WIDTH), dtype=np.float32),
+        WIDTH * WIDTH * 4,
+    )
     want, size = engine(x), engine.streamable_weights_size
-    rounded = 2 * (32 << 20) + engine.device_memory_size({"x": x.shape}) + (2 << 20)  # the pool's large pieces
+    rounded = (
+        2 * (32 << 20) + engine.device_memory_size({"x": x.shape}) + (2 << 20)
+    )  # the pool's large pieces
     assert size == LAYERS * step
     engine.weight_streaming_budget_v2 = size
     alone, pool = free(device), used(device)
     for part in (1.0, 0.5, 0.25, 0.0, 0.5):
-        engine.weight_streaming_budget_v2 = budget = max(engine.minimum_weight_streaming_budget, int(part * size))
+        engine.weight_streaming_budget_v2 = budget = max(
+            engine.minimum_weight_streaming_budget, int(part * size)
+        )
         np.testing.assert_array_equal(engine(x), want)
         taken = engine.inspect()["memory"]["weights"]
         assert budget - step < taken <= budget
@@ -178,6 +204,9 @@ def test_a_plan_from_a_file(large: Any, tmp_path: Path, device: CudaDevice) -> N
     engine: Any = Runtime().deserialize(tmp_path / "plan")
     before = used(device)
     engine.weight_streaming_budget_v2 = engine.minimum_weight_streaming_budget
-    whole, x = Runtime().load(large), np.random.default_rng(2).standard_normal((9, WIDTH), dtype=np.float32)
+    whole, x = (
+        Runtime().load(large),
+        np.random.default_rng(2).standard_normal((9, WIDTH), dtype=np.float32),
+    )
     assert used(device) - before < 1 << 20  # both have no context yet
     np.testing.assert_array_equal(engine(x), whole(x))

@@ -1,4 +1,6 @@
-"""Choosing on the device: the gate over rows that come again, cold constants, whole plans, and builds without it."""
+"""Choosing on the device: the gate over rows that come again, cold constants, whole plans, and
+builds without it.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,11 @@ def h200(device: Any) -> Any:
 
 def test_the_target_is_the_device(h200: Any) -> None:
     here, there = h200.properties(), target("h200")
-    assert (here.features, here.cores, dict(here.facts)) == (there.features, there.cores, dict(there.facts))
+    assert (here.features, here.cores, dict(here.facts)) == (
+        there.features,
+        there.cores,
+        dict(there.facts),
+    )
 
 
 def bench_of(device: Any, session: Session) -> CudaBench:
@@ -86,7 +92,9 @@ def test_fill_and_copy(device: Any) -> None:
 
 @pytest.mark.parametrize(("rows", "width"), [(500, 1024), (1, 2048), (8, 1500)])
 def test_candidates_pass_the_gate_and_are_timed_cold(device: Any, rows: int, width: int) -> None:
-    """Products whose weights come in turns: each is right with every copy, and takes no less than from the cache."""
+    """Products whose weights come in turns: each is right with every copy, and takes no less than
+    from the cache.
+    """
     session = Session(door="build")
     bench, rng = bench_of(device, session), np.random.default_rng(rows)
     w = rng.standard_normal((1024, width)).astype(np.float16)
@@ -107,7 +115,9 @@ def test_candidates_pass_the_gate_and_are_timed_cold(device: Any, rows: int, wid
 
 
 @pytest.mark.parametrize("name", ["mlp", "lenet", "mobile"])
-def test_a_frozen_build_without_a_gpu_takes_what_the_device_chose(h200: Any, tmp_path: Path, name: str) -> None:
+def test_a_frozen_build_without_a_gpu_takes_what_the_device_chose(
+    h200: Any, tmp_path: Path, name: str
+) -> None:
     model, cache, out = MODELS / f"{name}.onnx", tmp_path / "timings.json", tmp_path / "plan"
     flags = {BuilderFlag.VERSION_COMPATIBLE}
     config = tactix.BuilderConfig(device=h200.key, timing_cache=cache, flags=flags)
@@ -116,7 +126,10 @@ def test_a_frozen_build_without_a_gpu_takes_what_the_device_chose(h200: Any, tmp
     command = [sys.executable, "-c", FROZEN, str(model), str(cache), str(out)]
     subprocess.run(command, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, check=True, timeout=120)
     there = container.load(out)
-    steps = [[(s.name, s.info["tactic"], s.info["variant"], s.artifact.code) for s in p.steps] for p in (here, there)]
+    steps = [
+        [(s.name, s.info["tactic"], s.info["variant"], s.artifact.code) for s in p.steps]
+        for p in (here, there)
+    ]
     assert steps[0] == steps[1]
     assert here.ledger.get("finals") == there.ledger.get("finals")
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Five kernels as people read them: a fixed node, variant and target each, and the text in ``goldens``.
+"""Five kernels as people read them: a fixed node, variant and target each, and the text in
+``goldens``.
 
     python tests/kernel_texts/kernel_texts.py write
 
-writes the goldens anew, so that a change of text is seen in review. Nothing is compiled; the targets are stated, so
-that the texts are the same on every machine.
+writes the goldens anew, so that a change of text is seen in review. Nothing is compiled; the
+targets are stated, so that the texts are the same on every machine.
 """
 
 from __future__ import annotations
@@ -46,12 +47,16 @@ Make = Callable[[], Node]
 def processor() -> DeviceProperties:
     """A processor of x86-64-v4: 512 bits, a second cache of 2 MiB, 4 cores."""
     features = LEVELS["x86-64-v4"][2]
-    return DeviceProperties("cpu", "x86-64-v4", features, 512, cores=4, facts={"arch": "x86_64", "l2": 2 << 20})
+    return DeviceProperties(
+        "cpu", "x86-64-v4", features, 512, cores=4, facts={"arch": "x86_64", "l2": 2 << 20}
+    )
 
 
 @dataclass(frozen=True)
 class KernelText:
-    """``name``: of the golden. ``make``: gives the node, with constants where the tactic asks for them."""
+    """``name``: of the golden. ``make``: gives the node, with constants where the tactic asks for
+    them.
+    """
 
     name: str
     make: Make
@@ -66,7 +71,9 @@ class KernelText:
     @functools.cached_property
     def source(self) -> Source:
         """What the tactic gives the compiler."""
-        made = self.tactic.compile(self.make(), self.variant, CompileContext(self.device, {}, self.device.cores))
+        made = self.tactic.compile(
+            self.make(), self.variant, CompileContext(self.device, {}, self.device.cores)
+        )
         assert isinstance(made.code, Source)
         return made.code
 
@@ -77,7 +84,11 @@ def _zeros(*shape: int, dtype: str = "float32") -> np.ndarray:
 
 def _dense(rows: int, depth: int, columns: int, dtype: str) -> Node:
     """relu(a b + c), b and c constant."""
-    inputs = [_zeros(rows, depth, dtype=dtype), _zeros(depth, columns, dtype=dtype), _zeros(columns, dtype=dtype)]
+    inputs = [
+        _zeros(rows, depth, dtype=dtype),
+        _zeros(depth, columns, dtype=dtype),
+        _zeros(columns, dtype=dtype),
+    ]
     layers = [("MatMul", (0, 1), {}), ("Add", (3, 2), {}), ("Relu", (4,), {})]
     return fused(inputs, layers, anchor=0, constants=(1, 2))
 
@@ -102,23 +113,39 @@ def texts() -> Sequence[KernelText]:
     flow = {"rows": 128, "cols": 128, "stages": 6, "teams": 2, "alternate": True, "splits": 1}
     return (
         KernelText(
-            "gemm.c", lambda: _dense(100, 512, 300, "float32"), of_gemm,
-            Variant.of(rows=8, vectors=3, depth=0), processor(),
+            "gemm.c",
+            lambda: _dense(100, 512, 300, "float32"),
+            of_gemm,
+            Variant.of(rows=8, vectors=3, depth=0),
+            processor(),
         ),
         KernelText(
-            "convolution.c", _convolution, of_conv,
-            Variant.of([blocks, LINEAR, LINEAR], [blocks], rows=14, vectors=2, blocks=0, span=False), processor(),
+            "convolution.c",
+            _convolution,
+            of_conv,
+            Variant.of(
+                [blocks, LINEAR, LINEAR], [blocks], rows=14, vectors=2, blocks=0, span=False
+            ),
+            processor(),
         ),
         KernelText(
-            "reduction.c", lambda: node("ReduceMean", [_zeros(4, 197, 768)], axes=(-1,)), of_sum,
-            Variant.of([LINEAR], [LINEAR]), processor(),
+            "reduction.c",
+            lambda: node("ReduceMean", [_zeros(4, 197, 768)], axes=(-1,)),
+            of_sum,
+            Variant.of([LINEAR], [LINEAR]),
+            processor(),
         ),
-        KernelText("attention.cu", _attention, of_heads, Variant.of(warps=4, keys=64), target("sm_80")),
         KernelText(
-            "hopper_product.cu", lambda: _dense(1000, 512, 768, "float16"), of_hopper, Variant.of(**flow),
+            "attention.cu", _attention, of_heads, Variant.of(warps=4, keys=64), target("sm_80")
+        ),
+        KernelText(
+            "hopper_product.cu",
+            lambda: _dense(1000, 512, 768, "float16"),
+            of_hopper,
+            Variant.of(**flow),
             target("sm_90a"),
         ),
-    )  # fmt: skip
+    )
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -20,7 +20,9 @@ LONGEST = 120
 @pytest.mark.parametrize("text", kernel_texts.texts(), ids=lambda t: t.name)
 def test_a_kernel_reads_as_its_golden(text: KernelText) -> None:
     golden, now = text.golden.read_text(encoding="utf-8"), text.source.text
-    changed = "\n".join(difflib.unified_diff(golden.split("\n"), now.split("\n"), text.name, "now", "", "", 2, ""))
+    changed = "\n".join(
+        difflib.unified_diff(golden.split("\n"), now.split("\n"), text.name, "now", "", "", 2, "")
+    )
     assert golden == now, f"if the new text reads as well: {COMMAND}\n{changed}"
 
 

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Export further architectures to ONNX, with random weights from a fixed seed: models that nothing here was tuned for.
+"""Export further architectures to ONNX, with random weights from a fixed seed: models that nothing
+here was tuned for.
 
-Each is a class of transformers or a function of torchvision, made from a configuration, so that nothing is downloaded.
-They go through torch's own exporters, unsimplified, and are checked with ONNX Runtime. It needs torch, transformers,
-onnx, onnxscript and onnxruntime (torchvision for those that come from it), in an environment of their own::
+Each is a class of transformers or a function of torchvision, made from a configuration, so that
+nothing is downloaded. They go through torch's own exporters, unsimplified, and are checked with
+ONNX Runtime. It needs torch, transformers, onnx, onnxscript and onnxruntime (torchvision for those
+that come from it), in an environment of their own::
 
     python tests/models/architectures.py --out DIR [--models llama,segformer] [--list]
 
-Beside ``NAME.onnx`` it writes ``NAME.npz``: the inputs by name, the answers of torch in float32 as ``out:0``,
-``out:1``..., and, where there is a GPU, those in float16 as ``half:0``...: what float16 costs by itself.
+Beside ``NAME.onnx`` it writes ``NAME.npz``: the inputs by name, the answers of torch in float32 as
+``out:0``, ``out:1``..., and, where there is a GPU, those in float16 as ``half:0``...: what float16
+costs by itself.
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ class Input:
 
 @dataclass(frozen=True)
 class Architecture:
-    """A class of transformers with the fields of its configuration, and how it is called and exported."""
+    """A class of transformers with the fields of its configuration, and how it is called and
+    exported.
+    """
 
     model: str
     config: str
@@ -139,7 +144,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         "SpeechT5HifiGan", "SpeechT5HifiGanConfig", {"spectrogram": Input((1, 80, 80))}, (),
         dynamo=False,
     ),
-    # another dozen and a half: attention with two kinds of windows, disentangled, in states, by Fourier transforms
+    # another dozen and a half: attention with two kinds of windows, disentangled, in states, by
+    # Fourier transforms
     "gemma3": Architecture(
         "Gemma3ForCausalLM", "Gemma3TextConfig", tokens(8000), ("logits",), DECODER, NO_CACHE
     ),
@@ -238,7 +244,9 @@ CONVOLUTIONAL = (
     "segmentation.lraspp_mobilenet_v3_large",
 )  # fmt: skip
 ARCHITECTURES |= {
-    name.rpartition(".")[2]: Architecture(f"torchvision.models.{name}", "", image(224), (), dynamo=False)
+    name.rpartition(".")[2]: Architecture(
+        f"torchvision.models.{name}", "", image(224), (), dynamo=False
+    )
     for name in CONVOLUTIONAL
 }
 
@@ -324,7 +332,9 @@ def export(name: str, a: Architecture, folder: Path) -> str:
     model, given = Called(build(a), a), arrays(a)
     tensors = tuple(torch.from_numpy(x) for x in given.values())
     path = folder / f"{name}.onnx"
-    opened = {k: {i: d for i, d in enumerate(v.shape) if isinstance(d, str)} for k, v in a.inputs.items()}
+    opened = {
+        k: {i: d for i, d in enumerate(v.shape) if isinstance(d, str)} for k, v in a.inputs.items()
+    }
     start = time.monotonic()
     with torch.no_grad(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
@@ -360,7 +370,9 @@ def export(name: str, a: Architecture, folder: Path) -> str:
                 dynamic_axes=opened,
             )
     halves = half_answers(model, tensors) if torch.cuda.is_available() else []
-    named = {f"out:{i}": x for i, x in enumerate(answers)} | {f"half:{i}": x for i, x in enumerate(halves)}
+    named = {f"out:{i}": x for i, x in enumerate(answers)} | {
+        f"half:{i}": x for i, x in enumerate(halves)
+    }
     np.savez(folder / f"{name}.npz", **given, **named)
     size, seconds = path.stat().st_size / 1e6, time.monotonic() - start
     return f"{name}: {size:.1f} MB, {checked(path, given, answers)}, {seconds:.1f} s"
@@ -380,9 +392,12 @@ def checked(path: Path, given: Mapping[str, np.ndarray], answers: Sequence[np.nd
     """How far ONNX Runtime departs from torch, relative to the largest magnitude."""
     import onnxruntime
 
-    got = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, dict(given))
+    got = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(
+        None, dict(given)
+    )
     worst = max(
-        float(np.abs(g.astype(np.float64) - w).max() / max(np.abs(w).max(), 1e-3)) for g, w in zip(got, answers)
+        float(np.abs(g.astype(np.float64) - w).max() / max(np.abs(w).max(), 1e-3))
+        for g, w in zip(got, answers)
     )
     return f"ONNX Runtime departs by {worst:.1e}"
 
@@ -401,7 +416,10 @@ def main() -> None:
         try:
             print(export(name, ARCHITECTURES[name], options.out), flush=True)
         except Exception as e:
-            print(f"{name}: not exported: {type(e).__name__}: {str(e).strip().splitlines()[:1]}", flush=True)
+            print(
+                f"{name}: not exported: {type(e).__name__}: {str(e).strip().splitlines()[:1]}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

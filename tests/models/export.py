@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Export small relatives of real networks, as torch's two exporters write them: the test suite's models.
+"""Export small relatives of real networks, as torch's two exporters write them: the test suite's
+models.
 
     pip install torch transformers onnx onnxscript && python export.py [--out DIR]
 
-Random weights of a fixed seed; batch norms carry statistics that differ from the identity. The files are committed, so
-tests need neither torch nor transformers.
+Random weights of a fixed seed; batch norms carry statistics that differ from the identity. The
+files are committed, so tests need neither torch nor transformers.
 """
 
 from __future__ import annotations
@@ -32,13 +33,20 @@ class Block(nn.Module):
         super().__init__()
         cout = 4 * width
         self.body = nn.Sequential(
-            nn.Conv2d(cin, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-            nn.Conv2d(width, cout, 1, bias=False), nn.BatchNorm2d(cout),
-        )  # fmt: skip
+            nn.Conv2d(cin, width, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, cout, 1, bias=False),
+            nn.BatchNorm2d(cout),
+        )
         same = stride == 1 and cin == cout
         self.skip = (
-            nn.Identity() if same else nn.Sequential(nn.Conv2d(cin, cout, 1, stride, bias=False), nn.BatchNorm2d(cout))
+            nn.Identity()
+            if same
+            else nn.Sequential(nn.Conv2d(cin, cout, 1, stride, bias=False), nn.BatchNorm2d(cout))
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -48,36 +56,58 @@ class Block(nn.Module):
 def residual() -> nn.Module:
     """A stem with a pooled 7x7 convolution, three bottlenecks, a classifier."""
     return nn.Sequential(
-        nn.Conv2d(3, 16, 7, 2, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
-        Block(16, 8, 1), Block(32, 8, 1), Block(32, 12, 2),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(48, 10),
-    )  # fmt: skip
+        nn.Conv2d(3, 16, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1),
+        Block(16, 8, 1),
+        Block(32, 8, 1),
+        Block(32, 12, 2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(48, 10),
+    )
 
 
 class Inverted(nn.Module):
     """Expand, depthwise, project, with a residual where the shapes allow."""
 
-    def __init__(self, cin: int, cout: int, stride: int, expand: int, act: Callable[[], nn.Module]) -> None:
+    def __init__(
+        self, cin: int, cout: int, stride: int, expand: int, act: Callable[[], nn.Module]
+    ) -> None:
         super().__init__()
         hidden = cin * expand
         self.residual = stride == 1 and cin == cout
         self.body = nn.Sequential(
-            nn.Conv2d(cin, hidden, 1, bias=False), nn.BatchNorm2d(hidden), act(),
-            nn.Conv2d(hidden, hidden, 3, stride, 1, groups=hidden, bias=False), nn.BatchNorm2d(hidden), act(),
-            nn.Conv2d(hidden, cout, 1, bias=False), nn.BatchNorm2d(cout),
-        )  # fmt: skip
+            nn.Conv2d(cin, hidden, 1, bias=False),
+            nn.BatchNorm2d(hidden),
+            act(),
+            nn.Conv2d(hidden, hidden, 3, stride, 1, groups=hidden, bias=False),
+            nn.BatchNorm2d(hidden),
+            act(),
+            nn.Conv2d(hidden, cout, 1, bias=False),
+            nn.BatchNorm2d(cout),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + self.body(x) if self.residual else self.body(x)
 
 
 def mobile() -> nn.Module:
-    """Depthwise-separable blocks with relu6 and silu, channel counts that are no multiple of a vector."""
+    """Depthwise-separable blocks with relu6 and silu, channel counts that are no multiple of a
+    vector.
+    """
     return nn.Sequential(
-        nn.Conv2d(3, 12, 3, 2, 1, bias=False), nn.BatchNorm2d(12), nn.ReLU6(),
-        Inverted(12, 12, 1, 2, nn.ReLU6), Inverted(12, 20, 2, 3, nn.ReLU6), Inverted(20, 20, 1, 3, nn.SiLU),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(20, 10),
-    )  # fmt: skip
+        nn.Conv2d(3, 12, 3, 2, 1, bias=False),
+        nn.BatchNorm2d(12),
+        nn.ReLU6(),
+        Inverted(12, 12, 1, 2, nn.ReLU6),
+        Inverted(12, 20, 2, 3, nn.ReLU6),
+        Inverted(20, 20, 1, 3, nn.SiLU),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(20, 10),
+    )
 
 
 class UNet(nn.Module):
@@ -88,10 +118,18 @@ class UNet(nn.Module):
 
         def double(i: int, o: int) -> nn.Module:
             return nn.Sequential(
-                nn.Conv2d(i, o, 3, 1, 1), nn.BatchNorm2d(o), nn.ReLU(), nn.Conv2d(o, o, 3, 1, 1), nn.ReLU()
+                nn.Conv2d(i, o, 3, 1, 1),
+                nn.BatchNorm2d(o),
+                nn.ReLU(),
+                nn.Conv2d(o, o, 3, 1, 1),
+                nn.ReLU(),
             )
 
-        self.down, self.deep, self.up = double(3, 16), double(16, 32), nn.ConvTranspose2d(32, 16, 2, 2)
+        self.down, self.deep, self.up = (
+            double(3, 16),
+            double(16, 32),
+            nn.ConvTranspose2d(32, 16, 2, 2),
+        )
         self.join, self.head = double(32, 16), nn.Conv2d(16, 2, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -109,7 +147,9 @@ class LeNet(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = functional.max_pool2d(functional.relu(self.c1(x)), 2)
         x = functional.max_pool2d(functional.relu(self.c2(x)), 2)
-        return functional.log_softmax(self.f2(functional.relu(self.f1(x.view(x.size(0), -1)))), dim=1)
+        return functional.log_softmax(
+            self.f2(functional.relu(self.f1(x.view(x.size(0), -1)))), dim=1
+        )
 
 
 class Tagger(nn.Module):
@@ -139,7 +179,9 @@ class Recommender(nn.Module):
 
     def forward(self, dense: torch.Tensor, sparse: torch.Tensor) -> torch.Tensor:
         x = functional.relu(self.bottom(dense))
-        t = torch.cat([x] + [e(sparse[:, i]) for i, e in enumerate(self.tables)], 1).view(x.size(0), 6, -1)
+        t = torch.cat([x] + [e(sparse[:, i]) for i, e in enumerate(self.tables)], 1).view(
+            x.size(0), 6, -1
+        )
         z = torch.bmm(t, t.transpose(1, 2))[:, self.li, self.lj]
         return torch.sigmoid(self.top(torch.cat([x, z], 1)))
 
@@ -152,12 +194,20 @@ class Encoder(nn.Module):
         from transformers import BertConfig, BertModel
 
         small = BertConfig(
-            vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
+            vocab_size=60,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=64,
         )
         self.model = BertModel._from_config(small, attn_implementation="sdpa")
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor) -> Any:
-        r = self.model(input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids)
+    def forward(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor
+    ) -> Any:
+        r = self.model(
+            input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
+        )
         return r.last_hidden_state, r.pooler_output
 
 
@@ -172,7 +222,9 @@ class Decoder(nn.Module):
         self.model = GPT2LMHeadModel._from_config(small, attn_implementation="sdpa")
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        return self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
+        return self.model(
+            input_ids=input_ids, attention_mask=attention_mask, use_cache=False
+        ).logits
 
 
 class Vision(nn.Module):
@@ -252,14 +304,18 @@ def randomise(model: nn.Module) -> None:
 
 
 class Greedy(nn.Module):
-    """Greedy decoding with a recurrent cell: a while loop with a growing state, a branch, and an early end."""
+    """Greedy decoding with a recurrent cell: a while loop with a growing state, a branch, and an
+    early end.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.embed, self.read = nn.Embedding(50, 16), nn.Linear(16, 16)
         self.carry, self.head = nn.Linear(16, 16), nn.Linear(16, 50)
 
-    def forward(self, tokens: torch.Tensor, steps: int, end: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(
+        self, tokens: torch.Tensor, steps: int, end: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         hidden = torch.zeros_like(self.embed(tokens))
         found = tokens.unsqueeze(0)
         i, done = 0, False
@@ -280,9 +336,15 @@ def export_loop(path: Path) -> None:
     args = (torch.tensor([1, 2, 3]), 7, torch.tensor(3))
     path.parent.mkdir(exist_ok=True)
     torch.onnx.export(
-        torch.jit.script(Greedy().eval()), args, str(path), dynamo=False, opset_version=17,
-        input_names=["tokens", "steps", "end"], output_names=["found", "hidden"], dynamic_axes={"tokens": {0: "batch"}},
-    )  # fmt: skip
+        torch.jit.script(Greedy().eval()),
+        args,
+        str(path),
+        dynamo=False,
+        opset_version=17,
+        input_names=["tokens", "steps", "end"],
+        output_names=["found", "hidden"],
+        dynamic_axes={"tokens": {0: "batch"}},
+    )
     strip(path)
 
 
@@ -305,7 +367,11 @@ def export(name: str, path: Path) -> None:
                 "external_data": False,
             }
         else:
-            mode = torch.onnx.TrainingMode.PRESERVE if exporter == "batchnorm" else torch.onnx.TrainingMode.EVAL
+            mode = (
+                torch.onnx.TrainingMode.PRESERVE
+                if exporter == "batchnorm"
+                else torch.onnx.TrainingMode.EVAL
+            )
             options = {"dynamo": False, "dynamic_axes": axes, "opset_version": 17, "training": mode}
         torch.onnx.export(model, args, str(path), input_names=list(inputs), **options)
     strip(path)
@@ -327,7 +393,9 @@ def strip(path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     out = parser.parse_args().out
     for name in MODELS:

@@ -1,4 +1,6 @@
-"""Plans of many small models whose kernels are compiled together: a call of the compiler costs more than a kernel."""
+"""Plans of many small models whose kernels are compiled together: a call of the compiler costs more
+than a kernel.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tactix_cpu.compiler import CCompiler, Unit
 
 
 class FewUnits(CCompiler):
-    """A C compiler in a hurry: a few translation units for all kernels. Their speed is not what is looked at."""
+    """A C compiler in a hurry: a few translation units for all kernels. Their speed is not what is
+    looked at.
+    """
 
     _precompiles = False
 

@@ -1,4 +1,6 @@
-"""The cases of ``onnx.backend.test``: one form for those in memory, those in files and the networks of the wheel."""
+"""The cases of ``onnx.backend.test``: one form for those in memory, those in files and the networks
+of the wheel.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ Data = list[tuple[list[Any], list[Any]]]
 
 @dataclass
 class Case:
-    """One case. ``model``: a ModelProto, or the path of one. ``operator``: what it is about; ``opset``: its version."""
+    """One case. ``model``: a ModelProto, or the path of one. ``operator``: what it is about;
+    ``opset``: its version.
+    """
 
     kind: str
     name: str
@@ -40,7 +44,9 @@ class Case:
         """The model and its data. Raises OSError."""
         if self.kind == "real":
             return self.model, [_made_up(self.model)]
-        return self.model, self.sets if isinstance(self.sets, list) else list(_stored(self.model, self.sets))
+        return self.model, self.sets if isinstance(self.sets, list) else list(
+            _stored(self.model, self.sets)
+        )
 
 
 def collect(kinds: Sequence[str] = KINDS) -> list[Case]:
@@ -59,7 +65,9 @@ def collect(kinds: Sequence[str] = KINDS) -> list[Case]:
 
 def _case(kind: str, c: Any) -> Case:
     if kind == "real":
-        return Case(kind, c.name, c.rtol, c.atol, _package() / c.url.removeprefix("onnx/"), None, "network")
+        return Case(
+            kind, c.name, c.rtol, c.atol, _package() / c.url.removeprefix("onnx/"), None, "network"
+        )
     model = c.model if c.model_dir is None else Path(c.model_dir) / "model.onnx"
     proto = c.model if c.model_dir is None else onnx.load(str(model), load_external_data=False)
     sets = c.data_sets if c.model_dir is None else sorted(Path(c.model_dir).glob("test_data_set_*"))
@@ -92,7 +100,9 @@ def _stored(model: Path, folders: Sequence[Path]) -> Iterator[tuple[list[Any], l
 
 def _read(folder: Path, what: str, declared: Any) -> list[Any]:
     count = len(list(folder.glob(f"{what}_*.pb")))
-    return [_value((folder / f"{what}_{i}.pb").read_bytes(), declared[i].type) for i in range(count)]
+    return [
+        _value((folder / f"{what}_{i}.pb").read_bytes(), declared[i].type) for i in range(count)
+    ]
 
 
 def _value(data: bytes, declared: onnx.TypeProto) -> Any:
@@ -104,7 +114,9 @@ def _value(data: bytes, declared: onnx.TypeProto) -> Any:
 
 
 def _made_up(path: Path) -> tuple[list[Any], list[Any]]:
-    """Inputs of a network as onnx's own runner makes them: 0 to 1 in even steps. The outputs lie beside it."""
+    """Inputs of a network as onnx's own runner makes them: 0 to 1 in even steps. The outputs lie
+    beside it.
+    """
     graph = onnx.load(str(path)).graph
     stored = {t.name for t in graph.initializer}
     inputs = []

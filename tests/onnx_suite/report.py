@@ -1,4 +1,6 @@
-"""docs/onnx.md from the results of the suite: totals, a table by operator, and every failure's reason."""
+"""docs/onnx.md from the results of the suite: totals, a table by operator, and every failure's
+reason.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ REASONS = ((r"^wrong result", "another reading of the standard"),)
 
 
 def reason(error: str, name: str = "") -> str:
-    """Why a case fails, in a few words; the error itself, without the node's name, if it is none of the known ones."""
+    """Why a case fails, in a few words; the error itself, without the node's name, if it is none of
+    the known ones.
+    """
     if "bernoulli" in name:
         return "random numbers of onnx's own generator"
     if re.search("attention.*fp16", name) and error.startswith("wrong result"):
@@ -52,7 +56,12 @@ def document(results: Sequence[Result]) -> str:
     """The Markdown text."""
     import onnx
 
-    parts = [HEAD.format(version=onnx.__version__), _totals(results), _operators(results), _failures(results)]
+    parts = [
+        HEAD.format(version=onnx.__version__),
+        _totals(results),
+        _operators(results),
+        _failures(results),
+    ]
     return "\n".join(parts)
 
 
@@ -69,12 +78,16 @@ def on_cuda(results: Sequence[Result]) -> str:
     rows = [(kind, *_on_gpu(own)) for kind, own in groups.items()]
     head = ("kind", "on the GPU alone", "passed", "total")
     by_layer = sorted(hosted.items(), key=lambda item: (-len(item[1]), item[0]))
-    return "\n".join([
-        ON_CUDA + CUDA_HEAD.format(version=onnx.__version__) + _table(head, [*rows, ("all", *_on_gpu(results))]),
-        "### Layers that ran on the host\n",
-        _table(("layer", "cases"), [(f"`{layer}`", len(own)) for layer, own in by_layer]),
-        _failures(results).replace("## Failures", "### Failures on CUDA"),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            ON_CUDA
+            + CUDA_HEAD.format(version=onnx.__version__)
+            + _table(head, [*rows, ("all", *_on_gpu(results))]),
+            "### Layers that ran on the host\n",
+            _table(("layer", "cases"), [(f"`{layer}`", len(own)) for layer, own in by_layer]),
+            _failures(results).replace("## Failures", "### Failures on CUDA"),
+        ]
+    )
 
 
 def _on_gpu(results: Sequence[Result]) -> tuple[int, int, int]:
@@ -98,7 +111,9 @@ def _totals(results: Sequence[Result]) -> str:
 
 
 def _operators(results: Sequence[Result]) -> str:
-    """Cases of the kind ``node`` by the operator that they are about, functions' expanded forms included."""
+    """Cases of the kind ``node`` by the operator that they are about, functions' expanded forms
+    included.
+    """
     groups: dict[str, list[Result]] = defaultdict(list)
     for r in results:
         if r.kind == "node":

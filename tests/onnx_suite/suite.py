@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""onnx's conformance suite through the product: import, build, run, compare with what the standard expects.
+"""onnx's conformance suite through the product: import, build, run, compare with what the standard
+expects.
 
     python tests/onnx_suite/suite.py [--kinds node,simple] [--sources numpy,view,control] [--jobs 2] [--match TEXT]
                                      [--write docs/onnx.md] [--known FILE] [--json out.json]
                                      [--device tactix.cuda@1]
 
-A case passes if every output has the expected dtype and shape and agrees within the case's own tolerance.
-All tactics bid if ``--sources`` names none, and the best by estimate is taken. Prints passed/total.
-On a GPU what none of its kernels can do runs on the host; ``--write`` then writes
-the part of the document that is about CUDA, and without ``--device`` the rest of it.
+A case passes if every output has the expected dtype and shape and agrees within the case's own
+tolerance. All tactics bid if ``--sources`` names none, and the best by estimate is taken. Prints
+passed/total. On a GPU what none of its kernels can do runs on the host; ``--write`` then writes the
+part of the document that is about CUDA, and without ``--device`` the rest of it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ LIMIT = 60
 """Seconds for one step of a case."""
 
 CHUNKS = 8
-"""Batches of the suite: enough for several processes, few enough that kernels share a call of the compiler."""
+"""Batches of the suite: enough for several processes, few enough that kernels share a call of the
+compiler.
+"""
 
 ROUNDED = 2**-6
 """Two units in the last place of bfloat16, which onnx's own runner grants."""
@@ -47,7 +50,9 @@ ROUNDED = 2**-6
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a case; ``error`` is empty if it passed. ``host``: layers that ran on the host beside a GPU."""
+    """What became of a case; ``error`` is empty if it passed. ``host``: layers that ran on the host
+    beside a GPU.
+    """
 
     kind: str
     name: str
@@ -97,15 +102,20 @@ def assert_agrees(got: Any, want: Any, rtol: float, atol: float) -> None:
     np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
 
 
-def plan_of(case: Case, builder: Any, sources: Sequence[str] | None, device: str) -> tuple[Any, Data]:
+def plan_of(
+    case: Case, builder: Any, sources: Sequence[str] | None, device: str
+) -> tuple[Any, Data]:
     """The case's plan, by estimates, and its data. Raises whatever goes wrong."""
     import tactix
 
     model, data = case.load()
     config = tactix.BuilderConfig(
-        tactic_sources=set(sources) if sources else None, builder_optimization_level=0, timing_cache=False, threads=1,
+        tactic_sources=set(sources) if sources else None,
+        builder_optimization_level=0,
+        timing_cache=False,
+        threads=1,
         device=device,
-    )  # fmt: skip
+    )
     return builder.build_plan(builder.import_model(model), config), data
 
 
@@ -122,7 +132,9 @@ def assert_passes(case: Case, plan: Any, data: Data, session: Any) -> None:
             assert_agrees(got, want, case.rtol, case.atol)
 
 
-def run_case(case: Case, builder: Any, sources: Sequence[str] | None, device: str = CPU) -> tuple[str, ...]:
+def run_case(
+    case: Case, builder: Any, sources: Sequence[str] | None, device: str = CPU
+) -> tuple[str, ...]:
     """The layers that ran on the host beside a GPU. Raises whatever goes wrong."""
     plan, data = plan_of(case, builder, sources, device)
     assert_passes(case, plan, data, builder.session)
@@ -143,7 +155,9 @@ def _crossing(plan: Any) -> Iterator[str]:
             yield from _crossing(p)
 
 
-def run_batch(cases: Sequence[Case], sources: Sequence[str] | None = None, device: str = CPU) -> list[Result]:
+def run_batch(
+    cases: Sequence[Case], sources: Sequence[str] | None = None, device: str = CPU
+) -> list[Result]:
     """Results in the order of the cases; their C kernels are compiled together."""
     signal.signal(signal.SIGALRM, _too_long)
     builder = BatchBuilder()
@@ -152,7 +166,9 @@ def run_batch(cases: Sequence[Case], sources: Sequence[str] | None = None, devic
         drafts = [_attempt(plan_of, c, builder, sources, device) for c in cases]
         made = iter(builder.finish([d[0] for d in drafts if not isinstance(d, str)]))
         return [
-            _result(c, d, builder) if isinstance(d, str) else _result(c, (next(made), d[1]), builder)
+            _result(c, d, builder)
+            if isinstance(d, str)
+            else _result(c, (next(made), d[1]), builder)
             for c, d in zip(cases, drafts, strict=True)
         ]
 
@@ -186,7 +202,11 @@ def _described(e: Exception) -> str:
     if isinstance(e, AssertionError):
         lines = [line.strip() for line in str(e).splitlines() if line.strip()]
         return f"wrong result: {'; '.join(lines[:4])}"[:300]
-    where = "" if type(e).__module__.startswith("tactix") else f" {traceback.extract_tb(e.__traceback__)[-1].name}"
+    where = (
+        ""
+        if type(e).__module__.startswith("tactix")
+        else f" {traceback.extract_tb(e.__traceback__)[-1].name}"
+    )
     return f"{type(e).__name__}{where}: {' '.join(str(e).split())}"[:400]
 
 
@@ -211,7 +231,9 @@ def _run_chunk(chunk: int, sources: Sequence[str] | None, device: str) -> list[R
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--sources", default="")
     parser.add_argument("--device", default=CPU)
@@ -228,9 +250,13 @@ def main() -> int:
         options.json.write_text(json.dumps([asdict(r) for r in results], indent=0))
     if options.write:
         part = document(results) if options.device == CPU else on_cuda(results)
-        options.write.write_text(joined(options.write.read_text() if options.write.exists() else "", part))
+        options.write.write_text(
+            joined(options.write.read_text() if options.write.exists() else "", part)
+        )
     if options.known:
-        options.known.write_text("".join(f"{r.id}: {reason(r.error, r.name)}\n" for r in results if r.error))
+        options.known.write_text(
+            "".join(f"{r.id}: {reason(r.error, r.name)}\n" for r in results if r.error)
+        )
     for kind in dict.fromkeys(r.kind for r in results):
         own = [r for r in results if r.kind == kind]
         print(f"{kind}: {sum(not r.error for r in own)}/{len(own)}")

@@ -1,4 +1,6 @@
-"""The whole suite passes with every tactic source, but for the known failures, which are listed with their reasons."""
+"""The whole suite passes with every tactic source, but for the known failures, which are listed
+with their reasons.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ def known_failures() -> dict[str, str]:
     """Reasons by case; ``[1.20]`` behind a case says of which version of onnx it is."""
     lines = (line.partition(": ") for line in KNOWN.read_text().splitlines() if line)
     named = ((*name.partition(" [")[::2], why) for name, _, why in lines)
-    return {name: why for name, version, why in named if onnx.__version__.startswith(version.rstrip("]"))}
+    return {
+        name: why
+        for name, version, why in named
+        if onnx.__version__.startswith(version.rstrip("]"))
+    }
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +50,9 @@ def test_nothing_fails_but_what_is_known(cases: list[Any], chunk: int) -> None:
     known = known_failures().keys() & {c.id for c in own}
     assert {r.id: r.error for r in failed.values() if r.id not in known} == {}
     assert known - failed.keys() == set(), "what passes is no known failure"
-    assert [r.error for r in failed.values() if "Error" in reason(r.error, r.name)] == [], "reasons are a few words"
+    assert [r.error for r in failed.values() if "Error" in reason(r.error, r.name)] == [], (
+        "reasons are a few words"
+    )
 
 
 def test_known_failures_are_cases_of_one_operator_and_have_a_reason(cases: list[Any]) -> None:
@@ -86,10 +94,15 @@ def test_all_sources_bid_and_kernels_are_compiled(cases: list[Any]) -> None:
 
 
 def test_the_document_counts(cases: list[Any]) -> None:
-    chosen = [c for c in cases if c.name in ("test_abs", "test_bernoulli", "test_expand_shape_model1")]
+    chosen = [
+        c for c in cases if c.name in ("test_abs", "test_bernoulli", "test_expand_shape_model1")
+    ]
     results = run_suite(chosen, jobs=1)
     text = document(results)
-    assert [r.id for r in results if not r.error] == ["node/test_abs", "simple/test_expand_shape_model1"]
+    assert [r.id for r in results if not r.error] == [
+        "node/test_abs",
+        "simple/test_expand_shape_model1",
+    ]
     assert "| all | 2 | 3 |" in text
     assert "| Bernoulli | 22 | 0 | 1 |" in text
     assert "**1: random numbers of onnx's own generator**\n\n`test_bernoulli`" in text

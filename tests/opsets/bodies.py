@@ -66,7 +66,9 @@ def scans(op: str, version: int) -> Iterator[Form]:
             continue
         for stacked in (0, 1):
             more = f", scan_input_directions = [{backwards}], scan_output_directions = [{stacked}]"
-            yield Form(f"{backwards} {stacked}", [normal(2), normal(4, 2)], outputs=2, text=SCAN % more)
+            yield Form(
+                f"{backwards} {stacked}", [normal(2), normal(4, 2)], outputs=2, text=SCAN % more
+            )
 
 
 @forms("Constant")
@@ -78,7 +80,12 @@ def constants(op: str, version: int) -> Iterator[Form]:
             value = onnx.numpy_helper.from_array(np.ones(shape, dtype))
             yield Form(f"{np.dtype(dtype)} {shape}", [], {"value": value})
     if version >= 12:
-        values = {"value_int": 3, "value_ints": [3, 4], "value_float": 0.5, "value_floats": [0.5, 1.5]}
+        values = {
+            "value_int": 3,
+            "value_ints": [3, 4],
+            "value_float": 0.5,
+            "value_floats": [0.5, 1.5],
+        }
         for name, plain in values.items():
             yield Form(name, [], {name: plain})
 
@@ -88,4 +95,6 @@ def pieces(op: str, version: int) -> Iterator[Form]:
     for axis in (0, 1):
         for keep in (0, 1):
             yield Form(f"{axis} {keep}", [normal(4, 4)], {"axis": axis, "keepdims": keep})
-        yield Form(f"{axis} sizes", [normal(4, 4), ints(1, 3)], {"axis": axis}, fixed=frozenset({1}))
+        yield Form(
+            f"{axis} sizes", [normal(4, 4), ints(1, 3)], {"axis": axis}, fixed=frozenset({1})
+        )

@@ -1,4 +1,6 @@
-"""Classical models, ``ai.onnx.ml``: every operator that takes and gives tensors, at every version of it."""
+"""Classical models, ``ai.onnx.ml``: every operator that takes and gives tensors, at every version
+of it.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,24 @@ NUMBERS = ints(5, 2, 8, 5)
 TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX")
 
 
-@forms(f"{ML}::Scaler", f"{ML}::Normalizer", f"{ML}::Binarizer", f"{ML}::Imputer", f"{ML}::FeatureVectorizer")
+@forms(
+    f"{ML}::Scaler",
+    f"{ML}::Normalizer",
+    f"{ML}::Binarizer",
+    f"{ML}::Imputer",
+    f"{ML}::FeatureVectorizer",
+)
 def columns(op: str, version: int) -> Iterator[Form]:
     attrs: dict[str, list[dict[str, Any]]] = {
-        "Scaler": [{"offset": [1.0, -2.0, 0.5, 0.0], "scale": [2.0, 0.5, 1.0, 3.0]}, {"offset": [0.5], "scale": [2.0]}],
+        "Scaler": [
+            {"offset": [1.0, -2.0, 0.5, 0.0], "scale": [2.0, 0.5, 1.0, 3.0]},
+            {"offset": [0.5], "scale": [2.0]},
+        ],
         "Normalizer": [{"norm": "L1"}, {"norm": "L2"}],
         "Binarizer": [{"threshold": 0.25}],
-        "Imputer": [{"imputed_value_floats": [1.0, 2.0, 3.0, 4.0], "replaced_value_float": float(X[0, 0])}],
+        "Imputer": [
+            {"imputed_value_floats": [1.0, 2.0, 3.0, 4.0], "replaced_value_float": float(X[0, 0])}
+        ],
         "FeatureVectorizer": [{"inputdimensions": [4, 2]}],
     }
     arrays = [X, X[:, :2]] if op.endswith("FeatureVectorizer") else [X]
@@ -42,9 +55,17 @@ def labels(op: str, version: int) -> Iterator[Form]:
         yield Form("words", [WORDS], {**classes, "default_int64": 9})
         yield Form("places", [ints(2, 0, 7)], {**classes, "default_string": "none"})
         return
-    yield Form("words to numbers", [WORDS], {"keys_strings": ["b", "a"], "values_int64s": [4, 7], "default_int64": 9})
+    yield Form(
+        "words to numbers",
+        [WORDS],
+        {"keys_strings": ["b", "a"], "values_int64s": [4, 7], "default_int64": 9},
+    )
     yield Form("numbers to words", [NUMBERS], {"keys_int64s": [5, 2], "values_strings": ["x", "y"]})
-    yield Form("numbers", [NUMBERS], {"keys_int64s": [5, 2], "values_floats": [0.5, 1.5], "default_float": 3.0})
+    yield Form(
+        "numbers",
+        [NUMBERS],
+        {"keys_int64s": [5, 2], "values_floats": [0.5, 1.5], "default_float": 3.0},
+    )
 
 
 @forms(f"{ML}::CategoryMapper", f"{ML}::OneHotEncoder")
@@ -74,7 +95,12 @@ def machines(op: str, version: int) -> Iterator[Form]:
         else:
             own = {"coefficients": [0.5, -1.5, 2.0], "vectors_per_class": [1, 2], "rho": [0.4]}
             own["classlabels_ints"] = [3, 8]
-        yield Form(kernel, [X], {**shared, **own, "kernel_type": kernel}, outputs=1 + op.endswith("Classifier"))
+        yield Form(
+            kernel,
+            [X],
+            {**shared, **own, "kernel_type": kernel},
+            outputs=1 + op.endswith("Classifier"),
+        )
 
 
 @forms(f"{ML}::TreeEnsembleRegressor", f"{ML}::TreeEnsembleClassifier")
@@ -88,7 +114,12 @@ def trees(op: str, version: int) -> Iterator[Form]:
         "nodes_falsenodeids": [2, 0, 0, 2, 0, 0],
     }  # fmt: skip
     kind, ids = ("target", [0, 0, 0, 0]) if op.endswith("Regressor") else ("class", [0, 1, 2, 1])
-    leaves = {"treeids": [0, 0, 1, 1], "nodeids": [1, 2, 1, 2], "ids": ids, "weights": [0.5, 1.5, 2.0, 0.25]}
+    leaves = {
+        "treeids": [0, 0, 1, 1],
+        "nodeids": [1, 2, 1, 2],
+        "ids": ids,
+        "weights": [0.5, 1.5, 2.0, 0.25],
+    }
     own = nodes | {f"{kind}_{k}": v for k, v in leaves.items()}
     more = {"n_targets": 1} if kind == "target" else {"classlabels_int64s": [4, 2, 7]}
     for p in TRANSFORMS[: 1 if kind == "target" else 3]:

@@ -1,4 +1,6 @@
-"""What a case of an operator is at one version: the same numbers at each, in the form that the version wants."""
+"""What a case of an operator is at one version: the same numbers at each, in the form that the
+version wants.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ AROUND = 15
 
 @dataclass(frozen=True)
 class Form:
-    """``name``: the same at all versions. ``arrays``: inputs, None where one is absent. ``fixed``: those that are
-    initializers. ``text``: a whole graph over the inputs, in place of one node.
+    """``name``: the same at all versions. ``arrays``: inputs, None where one is absent. ``fixed``:
+    those that are initializers. ``text``: a whole graph over the inputs, in place of one node.
     """
 
     name: str
@@ -58,7 +60,9 @@ def forms(*operators: str) -> Callable[[Callable[[str, int], Iterator[Form]]], A
 
 @dataclass(frozen=True)
 class Case:
-    """One form at one version of an operator, whose name begins with its domain if that is not the main one."""
+    """One form at one version of an operator, whose name begins with its domain if that is not the
+    main one.
+    """
 
     op: str
     version: int
@@ -72,7 +76,8 @@ class Case:
         """A model that imports just that operator set."""
         graph = self._parsed() if self.form.text else self._node()
         graph.initializer.extend(
-            onnx.numpy_helper.from_array(np.asarray(self.form.arrays[i]), f"i{i}") for i in self.form.fixed
+            onnx.numpy_helper.from_array(np.asarray(self.form.arrays[i]), f"i{i}")
+            for i in self.form.fixed
         )
         free = [v for v in graph.input if int(v.name[1:]) not in self.form.fixed]
         del graph.input[:]
@@ -99,12 +104,18 @@ class Case:
 
     def feed(self) -> dict[str, Any]:
         given = enumerate(self.form.arrays)
-        return {f"i{i}": np.asarray(a) for i, a in given if a is not None and i not in self.form.fixed}
+        return {
+            f"i{i}": np.asarray(a) for i, a in given if a is not None and i not in self.form.fixed
+        }
 
 
 def code(a: Any) -> int:
     """The ONNX element type of an array."""
-    return onnx.TensorProto.STRING if a.dtype == object else int(onnx.helper.np_dtype_to_tensor_dtype(a.dtype))
+    return (
+        onnx.TensorProto.STRING
+        if a.dtype == object
+        else int(onnx.helper.np_dtype_to_tensor_dtype(a.dtype))
+    )
 
 
 def split(op: str) -> tuple[str, str]:
@@ -120,7 +131,9 @@ def versions(op: str) -> tuple[int, ...]:
     return tuple(sorted(s.since_version for s in found if not s.deprecated))
 
 
-def dtypes_of(op: str, version: int, wanted: Sequence[str], place: int = 0, domain: str = "") -> Iterator[Any]:
+def dtypes_of(
+    op: str, version: int, wanted: Sequence[str], place: int = 0, domain: str = ""
+) -> Iterator[Any]:
     """Those of the element types that the operator takes for an input at that version."""
     schema = onnx.defs.get_schema(op, version, domain)
     taken = schema.inputs[min(place, len(schema.inputs) - 1)].types
@@ -152,7 +165,9 @@ def numbers(dtype: Any, *shape: int, salt: int = 0, low: int = -5, high: int = 6
     """Of any type: integers between the bounds (from 0 on if unsigned), else normal."""
     dtype = np.dtype(dtype)
     if dtype.kind in "iu":
-        return np.asarray(whole(0 if dtype.kind == "u" else low, high, *shape, salt=salt)).astype(dtype)
+        return np.asarray(whole(0 if dtype.kind == "u" else low, high, *shape, salt=salt)).astype(
+            dtype
+        )
     drawn = whole(0, 2, *shape, salt=salt) if dtype.kind == "b" else normal(*shape, salt=salt)
     return np.asarray(drawn).astype(dtype)
 
@@ -162,7 +177,9 @@ def ints(*values: int) -> Any:
 
 
 def moved(version: int, since: int, **parameters: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Parameters as attributes before ``since``, as inputs in this order from then on; None for absent ones."""
+    """Parameters as attributes before ``since``, as inputs in this order from then on; None for
+    absent ones.
+    """
     if version < since:
         return [], {k: v for k, v in parameters.items() if v is not None}
     return [None if v is None else np.asarray(v) for v in parameters.values()], {}

@@ -19,7 +19,9 @@ def conv(op: str, version: int) -> Iterator[Form]:
     }  # fmt: skip
     for name, attrs in variants.items():
         yield Form(name, [x, w], attrs, tolerance=1e-4)
-        yield Form(f"{name} bias", [x, w, normal(6)], attrs, fixed=frozenset({1, 2}), tolerance=1e-4)
+        yield Form(
+            f"{name} bias", [x, w, normal(6)], attrs, fixed=frozenset({1, 2}), tolerance=1e-4
+        )
     yield Form("groups", [x, normal(6, 2, 3, 3)], {"group": 2}, tolerance=1e-4)
     yield Form("line", [normal(2, 4, 9), normal(3, 4, 3)], {"pads": [1, 1]}, tolerance=1e-4)
     yield Form("volume", [normal(1, 2, 4, 5, 6), normal(3, 2, 2, 3, 2)], tolerance=1e-4)
@@ -35,7 +37,9 @@ def conv_transpose(op: str, version: int) -> Iterator[Form]:
     }  # fmt: skip
     for name, attrs in variants.items():
         yield Form(name, [x, w], attrs, tolerance=1e-4)
-        yield Form(f"{name} bias", [x, w, normal(3)], attrs, fixed=frozenset({1, 2}), tolerance=1e-4)
+        yield Form(
+            f"{name} bias", [x, w, normal(3)], attrs, fixed=frozenset({1, 2}), tolerance=1e-4
+        )
     yield Form("groups", [x, normal(4, 2, 3, 3)], {"group": 2}, tolerance=1e-4)
 
 
@@ -55,7 +59,9 @@ def pools(op: str, version: int) -> Iterator[Form]:
         variants["dilations"] = {"dilations": [2, 1]}
     if op == "AveragePool" and version >= 7:
         variants["counted"] = {"count_include_pad": 1, "pads": [1, 0, 1, 1]}
-    for dtype in dtypes_of(op, version, ("float", "double", "uint8") if op == "MaxPool" else ("float",)):
+    for dtype in dtypes_of(
+        op, version, ("float", "double", "uint8") if op == "MaxPool" else ("float",)
+    ):
         for name, attrs in variants.items():
             sizes = {"kernel_shape": [3, 2], **attrs, **({"p": 2} if op == "LpPool" else {})}
             yield Form(f"{dtype} {name}", [numbers(dtype, 2, 3, 8, 7)], sizes, tolerance=1e-4)
@@ -73,16 +79,22 @@ def global_pools(op: str, version: int) -> Iterator[Form]:
     for dtype in dtypes_of(op, version, ("float", "double", "float16")):
         for shape in ((2, 3, 4, 5), (1, 2, 7), (2, 2, 3, 4, 2)):
             yield Form(
-                f"{dtype} {shape}", [normal(*shape).astype(dtype)], tolerance=4e-3 if dtype.itemsize == 2 else 1e-5
+                f"{dtype} {shape}",
+                [normal(*shape).astype(dtype)],
+                tolerance=4e-3 if dtype.itemsize == 2 else 1e-5,
             )
             if op == "GlobalLpPool":
                 p = {"p": 3.0 if version < 2 else 3}
-                yield Form(f"{dtype} {shape} 3", [positive(*shape).astype(dtype)], p, tolerance=4e-3)
+                yield Form(
+                    f"{dtype} {shape} 3", [positive(*shape).astype(dtype)], p, tolerance=4e-3
+                )
 
 
 @forms("MaxRoiPool")
 def roi_pool(op: str, version: int) -> Iterator[Form]:
-    rois = np.array([[0, 0, 0, 6, 6], [1, 2, 1, 7, 5], [0, 3, 3, 3, 3], [1, 1, 0, 9, 7]], np.float32)
+    rois = np.array(
+        [[0, 0, 0, 6, 6], [1, 2, 1, 7, 5], [0, 3, 3, 3, 3], [1, 1, 0, 9, 7]], np.float32
+    )
     for pooled in ([2, 2], [3, 4], [1, 1]):
         for scale in (1.0, 0.5):
             attrs = {"pooled_shape": pooled, "spatial_scale": scale}
@@ -117,7 +129,12 @@ def gemm(op: str, version: int) -> Iterator[Form]:
                     if shape is None and version < 11:
                         continue
                     c = [] if shape is None else [normal(*shape).astype(dtype)]
-                    attrs: dict[str, Any] = {"transA": left, "transB": right, "alpha": 0.5, "beta": 2.0}
+                    attrs: dict[str, Any] = {
+                        "transA": left,
+                        "transB": right,
+                        "alpha": 0.5,
+                        "beta": 2.0,
+                    }
                     attrs |= {"broadcast": 1} if version < 7 and name != "full" else {}
                     yield Form(f"{dtype} {left}{right} {name}", [a, b, *c], attrs, tolerance=1e-4)
 
@@ -125,16 +142,35 @@ def gemm(op: str, version: int) -> Iterator[Form]:
 @forms("MatMul")
 def matmul(op: str, version: int) -> Iterator[Form]:
     for dtype in dtypes_of(op, version, ("float", "double", "int32", "int64", "uint32")):
-        for a, b in (((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((4,), (4, 5)), ((3, 4), (4,)), ((2, 1, 3, 4), (3, 4, 2))):
-            yield Form(f"{dtype} {a} {b}", [numbers(dtype, *a), numbers(dtype, *b, salt=1)], tolerance=1e-4)
+        for a, b in (
+            ((3, 4), (4, 5)),
+            ((2, 3, 4), (4, 5)),
+            ((4,), (4, 5)),
+            ((3, 4), (4,)),
+            ((2, 1, 3, 4), (3, 4, 2)),
+        ):
+            yield Form(
+                f"{dtype} {a} {b}", [numbers(dtype, *a), numbers(dtype, *b, salt=1)], tolerance=1e-4
+            )
 
 
 @forms("Einsum")
 def einsum(op: str, version: int) -> Iterator[Form]:
-    equations = ("ij,jk->ik", "bij,bjk->bik", "ij->ji", "ii->i", "...ij,...jk->...ik", "ij,ij->", "bi,bj->bij")
+    equations = (
+        "ij,jk->ik",
+        "bij,bjk->bik",
+        "ij->ji",
+        "ii->i",
+        "...ij,...jk->...ik",
+        "ij,ij->",
+        "bi,bj->bij",
+    )
     for dtype in dtypes_of(op, version, ("float", "double")):
         for equation in equations:
-            shapes = [(3,) * max(2, sum(c.isalpha() for c in part)) for part in equation.split("->")[0].split(",")]
+            shapes = [
+                (3,) * max(2, sum(c.isalpha() for c in part))
+                for part in equation.split("->")[0].split(",")
+            ]
             arrays = [normal(*s, salt=i).astype(dtype) for i, s in enumerate(shapes)]
             yield Form(f"{dtype} {equation}", arrays, {"equation": equation}, tolerance=1e-4)
 
@@ -149,28 +185,49 @@ def recurrent(op: str, version: int) -> Iterator[Form]:
     for direction, ways in (("forward", 1), ("reverse", 1), ("bidirectional", 2)):
         w = normal(ways, gates * size, 3) * 0.5
         r = normal(ways, gates * size, size, salt=1) * 0.5
-        bias, start = normal(ways, 2 * gates * size, salt=2) * 0.5, normal(ways, batch, size, salt=3)
+        bias, start = (
+            normal(ways, 2 * gates * size, salt=2) * 0.5,
+            normal(ways, batch, size, salt=3),
+        )
         lengths = np.array([5, 3], np.int32)
         old = {"output_sequence": 1} if version < 7 else {}
         attrs: dict[str, Any] = {"hidden_size": size, "direction": direction, **old}
         count = 3 if op == "LSTM" else 2
         x = normal(length, batch, 3)
         states = [start] + ([normal(ways, batch, size, salt=4)] if op == "LSTM" else [])
-        given = {"plain": [x, w, r], "bias": [x, w, r, bias], "state": [x, w, r, bias, None, *states]}
+        given = {
+            "plain": [x, w, r],
+            "bias": [x, w, r, bias],
+            "state": [x, w, r, bias, None, *states],
+        }
         given["lengths"] = [x, w, r, bias, lengths, *states]
         for name, arrays in given.items():
             yield Form(f"{direction} {name}", arrays, attrs, count, frozenset({1, 2}), 1e-4)
         if version >= 14:
             turned = [np.moveaxis(a, 0, 1).copy() for a in (x, *states)]
             arrays = [turned[0], w, r, bias, None, *turned[1:]]
-            yield Form(f"{direction} layout", arrays, {**attrs, "layout": 1}, count, frozenset({1, 2}), 1e-4)
+            yield Form(
+                f"{direction} layout",
+                arrays,
+                {**attrs, "layout": 1},
+                count,
+                frozenset({1, 2}),
+                1e-4,
+            )
         if op == "GRU" and version >= 3:
             own = {**attrs, "linear_before_reset": 1}
             yield Form(f"{direction} linear", [x, w, r, bias], own, count, frozenset({1, 2}), 1e-4)
         if op == "LSTM":
             peeping = [x, w, r, bias, None, *states, normal(ways, 3 * size, salt=5)]
             yield Form(f"{direction} peephole", peeping, attrs, count, frozenset({1, 2}), 1e-4)
-        yield Form(f"{direction} clip", [x, w, r, bias], {**attrs, "clip": 0.5}, count, frozenset({1, 2}), 1e-4)
+        yield Form(
+            f"{direction} clip",
+            [x, w, r, bias],
+            {**attrs, "clip": 0.5},
+            count,
+            frozenset({1, 2}),
+            1e-4,
+        )
 
 
 @forms("QuantizeLinear", "DequantizeLinear")
@@ -183,13 +240,21 @@ def quantization(op: str, version: int) -> Iterator[Form]:
                 scale, zero = positive(*count) * 0.1, numbers(dtype, *count, low=-3, high=4)
                 zero = zero * 0 if dtype == np.int32 else zero
                 attrs = {} if axis is None else {"axis": axis}
-                x = normal(3, 4) * 3 if op == "QuantizeLinear" else numbers(dtype, 3, 4, low=-50, high=50)
+                x = (
+                    normal(3, 4) * 3
+                    if op == "QuantizeLinear"
+                    else numbers(dtype, 3, 4, low=-50, high=50)
+                )
                 yield Form(f"{dtype} {axis}", [x, scale.astype(np.float32), zero], attrs)
                 if op == "DequantizeLinear" or dtype == np.uint8:
                     yield Form(f"{dtype} {axis} symmetric", [x, scale.astype(np.float32)], attrs)
             if version >= 21 and dtype.itemsize == 1:
                 scale, zero = positive(3, 2) * 0.1, numbers(dtype, 3, 2, low=-3, high=4)
-                x = normal(3, 4) * 3 if op == "QuantizeLinear" else numbers(dtype, 3, 4, low=-50, high=50)
+                x = (
+                    normal(3, 4) * 3
+                    if op == "QuantizeLinear"
+                    else numbers(dtype, 3, 4, low=-50, high=50)
+                )
                 attrs = {"axis": 1, "block_size": 2}
                 yield Form(f"{dtype} blocks", [x, scale.astype(np.float32), zero], attrs)
 
@@ -199,9 +264,15 @@ def quantized_product(op: str, version: int) -> Iterator[Form]:
     for dtype in (np.dtype(np.uint8), np.dtype(np.int8)):
         for shape in ((3, 4), (2, 3, 4)):
             a, b = numbers(dtype, *shape, low=-40, high=40), numbers(dtype, 4, 5, low=-40, high=40)
-            scales, zeros = [np.float32(s) for s in (0.02, 0.03, 0.05)], [np.array(z, dtype) for z in (3, 2, 5)]
-            yield Form(f"{dtype} {shape}", [a, scales[0], zeros[0], b, scales[1], zeros[1], scales[2], zeros[2]],
-                       fixed=frozenset(range(1, 8)))  # fmt: skip
+            scales, zeros = (
+                [np.float32(s) for s in (0.02, 0.03, 0.05)],
+                [np.array(z, dtype) for z in (3, 2, 5)],
+            )
+            yield Form(
+                f"{dtype} {shape}",
+                [a, scales[0], zeros[0], b, scales[1], zeros[1], scales[2], zeros[2]],
+                fixed=frozenset(range(1, 8)),
+            )
 
 
 @forms("GridSample")
@@ -213,7 +284,9 @@ def grid_sample(op: str, version: int) -> Iterator[Form]:
         for padding in ("zeros", "border", "reflection"):
             for corners in (0, 1):
                 attrs = {"mode": mode, "padding_mode": padding, "align_corners": corners}
-                yield Form(f"{name} {padding} {corners}", [normal(2, 3, 6, 5), grid], attrs, tolerance=1e-4)
+                yield Form(
+                    f"{name} {padding} {corners}", [normal(2, 3, 6, 5), grid], attrs, tolerance=1e-4
+                )
 
 
 @forms("RoiAlign")
@@ -221,8 +294,15 @@ def roi_align(op: str, version: int) -> Iterator[Form]:
     rois = np.array([[0, 0, 6, 6], [2, 1, 7, 5], [1, 0, 9, 7]], np.float32)
     for mode in ("avg", "max"):
         for ratio in (0, 2):
-            for way in ("half_pixel", "output_half_pixel") if version >= 16 else ("output_half_pixel",):
-                attrs: dict[str, Any] = {"mode": mode, "sampling_ratio": ratio, "output_height": 3, "output_width": 2}
+            for way in (
+                ("half_pixel", "output_half_pixel") if version >= 16 else ("output_half_pixel",)
+            ):
+                attrs: dict[str, Any] = {
+                    "mode": mode,
+                    "sampling_ratio": ratio,
+                    "output_height": 3,
+                    "output_width": 2,
+                }
                 attrs |= {"coordinate_transformation_mode": way} if version >= 16 else {}
                 arrays = [normal(2, 3, 8, 10), rois, ints(0, 1, 0)]
                 yield Form(f"{mode} {ratio} {way}", arrays, attrs, tolerance=1e-4)
@@ -239,8 +319,14 @@ def suppression(op: str, version: int) -> Iterator[Form]:
                 arrays = [boxes, scores, ints(most), np.float32([overlap])]
                 arrays += [] if least is None else [np.float32([least])]
                 yield Form(f"{most} {overlap} {least}", arrays)
-                centred = np.concatenate([(boxes[..., :2] + boxes[..., 2:]) / 2, boxes[..., 2:] - boxes[..., :2]], 2)
-                yield Form(f"{most} {overlap} {least} centre", [centred, *arrays[1:]], {"center_point_box": 1})
+                centred = np.concatenate(
+                    [(boxes[..., :2] + boxes[..., 2:]) / 2, boxes[..., 2:] - boxes[..., :2]], 2
+                )
+                yield Form(
+                    f"{most} {overlap} {least} centre",
+                    [centred, *arrays[1:]],
+                    {"center_point_box": 1},
+                )
 
 
 @forms("DFT")
@@ -253,10 +339,18 @@ def dft(op: str, version: int) -> Iterator[Form]:
                 x = normal(2, 5, 4, 1 if onesided else 2)
                 attrs = {"inverse": inverse, "onesided": onesided}
                 if version < 20:
-                    yield Form(f"{inverse} {onesided} {axis}", [x], {**attrs, "axis": axis}, tolerance=1e-4)
+                    yield Form(
+                        f"{inverse} {onesided} {axis}", [x], {**attrs, "axis": axis}, tolerance=1e-4
+                    )
                 else:
                     arrays = [x, None, np.array(axis, np.int64)]
-                    yield Form(f"{inverse} {onesided} {axis}", arrays, attrs, fixed=frozenset({2}), tolerance=1e-4)
+                    yield Form(
+                        f"{inverse} {onesided} {axis}",
+                        arrays,
+                        attrs,
+                        fixed=frozenset({2}),
+                        tolerance=1e-4,
+                    )
 
 
 @forms("GroupNormalization")

@@ -1,4 +1,6 @@
-"""What a case should give: by ONNX Runtime, by it in another form of the same case, or by onnx's reference."""
+"""What a case should give: by ONNX Runtime, by it in another form of the same case, or by onnx's
+reference.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from forms import FORMS, Case, split, versions
 Values = list[Any]
 
 OLDEST = 7
-"""Main operator sets before are not promised by ONNX Runtime: its kernels may heed no attribute of theirs."""
+"""Main operator sets before are not promised by ONNX Runtime: its kernels may heed no attribute of
+theirs.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,9 @@ def by_onnx_runtime(case: Case) -> Values | None:
     options.intra_op_num_threads = 1
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        session = ort.InferenceSession(case.model().SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(
+            case.model().SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
         return list(session.run(None, case.feed()))
     except Exception:  # its errors have no common class; whoever refuses has no say
         return None

@@ -26,7 +26,9 @@ PLAIN = (
 
 @forms(*PLAIN)
 def unary(op: str, version: int) -> Iterator[Form]:
-    for dtype in dtypes_of(op, version, FLOATS if op == "Erf" else SOME):  # of integers all but 0 rounds either way
+    for dtype in dtypes_of(
+        op, version, FLOATS if op == "Erf" else SOME
+    ):  # of integers all but 0 rounds either way
         for shape in SHAPES if dtype == np.float32 else SHAPES[:1]:
             x = numbers(dtype, *shape)
             x = DOMAINS[op](x).astype(dtype) if op in DOMAINS and dtype.kind == "f" else x
@@ -61,7 +63,9 @@ def parametrized(op: str, version: int) -> Iterator[Form]:
 @forms("Clip")
 def clip(op: str, version: int) -> Iterator[Form]:
     bounds = {"both": (-0.5, 1.0), "least": (-0.5, None), "most": (None, 1.0), "none": (None, None)}
-    for dtype in dtypes_of(op, version, ("float", "double", "float16", "int32", "int64", "uint8", "int8")):
+    for dtype in dtypes_of(
+        op, version, ("float", "double", "float16", "int32", "int64", "uint8", "int8")
+    ):
         for name, (low, high) in bounds.items():
             x = numbers(dtype, 4, 5)
             if dtype.kind != "f":
@@ -87,27 +91,41 @@ PAIRS: dict[str, tuple[tuple[int, ...], tuple[int, ...], int | None]] = {
 
 @forms(*ARITHMETIC, *ORDER, *LOGIC)
 def binary(op: str, version: int) -> Iterator[Form]:
-    for dtype in dtypes_of(op, version, ("float", "double", "float16", "int32", "int64", "int8", "uint8", "bool")):
+    for dtype in dtypes_of(
+        op, version, ("float", "double", "float16", "int32", "int64", "int8", "uint8", "bool")
+    ):
         for name, (left, right, axis) in PAIRS.items():
             if dtype != np.float32 and name not in ("same", "channel") and op not in LOGIC:
                 continue
             a, b = _operands(op, dtype, left, right)
             tolerance = 4e-3 if dtype.itemsize == 2 else 1e-5
             if version < 7:
-                attrs = {} if left == right else {"broadcast": 1, **({} if axis is None else {"axis": axis})}
+                attrs = (
+                    {}
+                    if left == right
+                    else {"broadcast": 1, **({} if axis is None else {"axis": axis})}
+                )
                 yield Form(f"{dtype} {name}", [a, b], attrs, tolerance=tolerance)
             else:
                 behind = 0 if axis is None else len(left) - axis - len(right)
-                yield Form(f"{dtype} {name}", [a, b.reshape((*right, *(1,) * behind))], tolerance=tolerance)
+                yield Form(
+                    f"{dtype} {name}", [a, b.reshape((*right, *(1,) * behind))], tolerance=tolerance
+                )
         if version >= 7:
             a, b = _operands(op, dtype, (2, 1, 4), (3, 1))
-            yield Form(f"{dtype} both ways", [a, b], tolerance=4e-3 if dtype.itemsize == 2 else 1e-5)
+            yield Form(
+                f"{dtype} both ways", [a, b], tolerance=4e-3 if dtype.itemsize == 2 else 1e-5
+            )
 
 
-def _operands(op: str, dtype: Any, left: tuple[int, ...], right: tuple[int, ...]) -> tuple[Any, Any]:
+def _operands(
+    op: str, dtype: Any, left: tuple[int, ...], right: tuple[int, ...]
+) -> tuple[Any, Any]:
     a, b = numbers(dtype, *left), numbers(dtype, *right, salt=1)
     if op == "Pow":
-        return (positive(*left).astype(dtype) if dtype.kind == "f" else np.abs(a)), (np.abs(b) % 3).astype(dtype)
+        return (positive(*left).astype(dtype) if dtype.kind == "f" else np.abs(a)), (
+            np.abs(b) % 3
+        ).astype(dtype)
     if op == "Div" and dtype.kind != "f":
         return np.abs(a), (np.abs(b) + 1).astype(dtype)
     return a, (b + np.sign(b)).astype(dtype) if op == "Div" else b
@@ -123,12 +141,16 @@ def prelu(op: str, version: int) -> Iterator[Form]:
             slope = positive(*shape).astype(dtype)
             slope = slope.reshape(3, 1) if version >= 7 and name == "channels" else slope
             tolerance = 2e-3 if dtype.itemsize == 2 else 1e-5
-            yield Form(f"{dtype} {name}", [normal(2, 3, 4).astype(dtype), slope], tolerance=tolerance)
+            yield Form(
+                f"{dtype} {name}", [normal(2, 3, 4).astype(dtype), slope], tolerance=tolerance
+            )
 
 
 @forms("Max", "Min", "Sum", "Mean")
 def variadic(op: str, version: int) -> Iterator[Form]:
-    for dtype in dtypes_of(op, version, ("float", "double", "float16", "int32", "int64", "int8", "uint8")):
+    for dtype in dtypes_of(
+        op, version, ("float", "double", "float16", "int32", "int64", "int8", "uint8")
+    ):
         for count in (1, 2, 4):
             parts = [numbers(dtype, 3, 4, salt=i) for i in range(count)]
             yield Form(f"{dtype} {count}", parts, tolerance=4e-3 if dtype.itemsize == 2 else 1e-5)
@@ -139,10 +161,17 @@ def variadic(op: str, version: int) -> Iterator[Form]:
 
 @forms("Mod")
 def mod(op: str, version: int) -> Iterator[Form]:
-    for dtype in dtypes_of(op, version, ("float", "double", "float16", "int32", "int64", "int8", "uint8")):
+    for dtype in dtypes_of(
+        op, version, ("float", "double", "float16", "int32", "int64", "int8", "uint8")
+    ):
         a, b = numbers(dtype, 3, 4), (np.abs(numbers(dtype, 3, 4, salt=1)) + 1).astype(dtype)
         for fmod in (0, 1) if dtype.kind != "f" else (1,):
-            yield Form(f"{dtype} {fmod}", [a, b], {"fmod": fmod}, tolerance=2e-3 if dtype.itemsize == 2 else 1e-5)
+            yield Form(
+                f"{dtype} {fmod}",
+                [a, b],
+                {"fmod": fmod},
+                tolerance=2e-3 if dtype.itemsize == 2 else 1e-5,
+            )
 
 
 @forms("BitShift")
@@ -166,20 +195,33 @@ def classes(op: str, version: int) -> Iterator[Form]:
 
 @forms("Where")
 def where(op: str, version: int) -> Iterator[Form]:
-    for dtype in dtypes_of(op, version, ("float", "double", "float16", "int32", "int64", "uint8", "bool"), 1):
+    for dtype in dtypes_of(
+        op, version, ("float", "double", "float16", "int32", "int64", "uint8", "bool"), 1
+    ):
         for a, b in (((3, 4), (3, 4)), ((4,), (3, 1)), ((), (2, 3, 4))):
             given = [whole(0, 2, 3, 4).astype(bool), numbers(dtype, *a), numbers(dtype, *b, salt=1)]
             yield Form(f"{dtype} {a} {b}", given)
 
 
 CASTS = ("float", "double", "float16", "int64", "int32", "int8", "uint8", "bool")
-CODES = {"float": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "double": 11}
+CODES = {
+    "float": 1,
+    "uint8": 2,
+    "int8": 3,
+    "int32": 6,
+    "int64": 7,
+    "bool": 9,
+    "float16": 10,
+    "double": 11,
+}
 
 
 @forms("Cast")
 def cast(op: str, version: int) -> Iterator[Form]:
     """Version 1 names the type as text."""
-    for source in dtypes_of(op, version, ("float", "double", "int64", "int32", "uint8", "bool", "float16")):
+    for source in dtypes_of(
+        op, version, ("float", "double", "int64", "int32", "uint8", "bool", "float16")
+    ):
         for to in CASTS:
             x = np.abs(numbers(source, 3, 4, low=0))
             name = {"float": "FLOAT", "double": "DOUBLE"}.get(to, to.upper())

@@ -1,4 +1,6 @@
-"""Reductions, softmax and normalizations: axes as attributes or inputs, flattening or along one axis."""
+"""Reductions, softmax and normalizations: axes as attributes or inputs, flattening or along one
+axis.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ REDUCTIONS = (
 @forms(*REDUCTIONS)
 def reductions(op: str, version: int) -> Iterator[Form]:
     since = 13 if op == "ReduceSum" else 18
-    for dtype in dtypes_of(op, version, ("float", "double", "int32", "int64", "float16", "int8", "uint8")):
+    for dtype in dtypes_of(
+        op, version, ("float", "double", "int32", "int64", "float16", "int8", "uint8")
+    ):
         x = numbers(dtype, 2, 3, 4, low=-1, high=2 if op == "ReduceProd" else 6)
         x = np.abs(x) + np.array(1, dtype) if op in ("ReduceLogSum", "ReduceProd") else x
         for axes in (None, [1], [0, 2], [-1]):
@@ -29,7 +33,9 @@ def reductions(op: str, version: int) -> Iterator[Form]:
                 name = f"{dtype} {axes} {keep}"
                 tolerance = 4e-3 if dtype.itemsize == 2 else 2e-5
                 fixed = frozenset({1} if len(arrays) > 1 else ())
-                yield Form(name, arrays, {**attrs, "keepdims": keep}, fixed=fixed, tolerance=tolerance)
+                yield Form(
+                    name, arrays, {**attrs, "keepdims": keep}, fixed=fixed, tolerance=tolerance
+                )
         if version >= since and dtype.kind == "f":
             yield Form(f"{dtype} nothing", [x], {"noop_with_empty_axes": 1}, tolerance=4e-3)
 
@@ -59,7 +65,9 @@ def softmax(op: str, version: int) -> Iterator[Form]:
             yield Form(f"{dtype} {shape} {flat} default", [x], tolerance=tolerance)
             for axis in (0, 1, 2, -1):
                 if axis < len(shape) and (axis >= 0 or version >= 11):
-                    yield Form(f"{dtype} {shape} {flat} {axis}", [x], {"axis": axis}, tolerance=tolerance)
+                    yield Form(
+                        f"{dtype} {shape} {flat} {axis}", [x], {"axis": axis}, tolerance=tolerance
+                    )
 
 
 @forms("BatchNormalization")
@@ -73,7 +81,12 @@ def batch_normalization(op: str, version: int) -> Iterator[Form]:
             for epsilon in (1e-5, 1e-2):
                 own = {**attrs, "epsilon": epsilon}
                 arrays = [x, scale, bias, mean, var]
-                yield Form(f"{dtype} {shape} {epsilon}", arrays, own, tolerance=4e-3 if dtype.itemsize == 2 else 1e-5)
+                yield Form(
+                    f"{dtype} {shape} {epsilon}",
+                    arrays,
+                    own,
+                    tolerance=4e-3 if dtype.itemsize == 2 else 1e-5,
+                )
 
 
 @forms("InstanceNormalization")
@@ -81,8 +94,14 @@ def instance_normalization(op: str, version: int) -> Iterator[Form]:
     for dtype in dtypes_of(op, version, FLOATS):
         for shape in ((2, 3, 4, 5), (1, 3, 9)):
             attrs = {"epsilon": 1e-3, **({"consumed_inputs": [0, 0, 0]} if version < 6 else {})}
-            arrays = [normal(*shape).astype(dtype), positive(3).astype(dtype), positive(3, salt=1).astype(dtype)]
-            yield Form(f"{dtype} {shape}", arrays, attrs, tolerance=8e-3 if dtype.itemsize == 2 else 1e-5)
+            arrays = [
+                normal(*shape).astype(dtype),
+                positive(3).astype(dtype),
+                positive(3, salt=1).astype(dtype),
+            ]
+            yield Form(
+                f"{dtype} {shape}", arrays, attrs, tolerance=8e-3 if dtype.itemsize == 2 else 1e-5
+            )
 
 
 @forms("LpNormalization")
@@ -90,14 +109,20 @@ def lp_normalization(op: str, version: int) -> Iterator[Form]:
     for dtype in dtypes_of(op, version, ("float", "double")):
         for axis in (0, 1, -1):
             for p in (1, 2):
-                yield Form(f"{dtype} {axis} {p}", [normal(3, 4, 5).astype(dtype)], {"axis": axis, "p": p})
+                yield Form(
+                    f"{dtype} {axis} {p}", [normal(3, 4, 5).astype(dtype)], {"axis": axis, "p": p}
+                )
 
 
 @forms("LRN")
 def lrn(op: str, version: int) -> Iterator[Form]:
     for size in (1, 3, 5):
         yield Form(f"{size}", [normal(2, 6, 4, 3)], {"size": size})
-        yield Form(f"{size} given", [normal(2, 6, 4, 3)], {"size": size, "alpha": 0.1, "beta": 0.5, "bias": 2.0})
+        yield Form(
+            f"{size} given",
+            [normal(2, 6, 4, 3)],
+            {"size": size, "alpha": 0.1, "beta": 0.5, "bias": 2.0},
+        )
 
 
 @forms("MeanVarianceNormalization")
@@ -115,7 +140,9 @@ def cumulative(op: str, version: int) -> Iterator[Form]:
                 for reverse in (0, 1):
                     arrays = [numbers(dtype, 3, 4), np.array(axis, np.int32)]
                     attrs = {"exclusive": exclusive, "reverse": reverse}
-                    yield Form(f"{dtype} {axis} {exclusive} {reverse}", arrays, attrs, fixed=frozenset({1}))
+                    yield Form(
+                        f"{dtype} {axis} {exclusive} {reverse}", arrays, attrs, fixed=frozenset({1})
+                    )
 
 
 @forms("TopK")
@@ -130,7 +157,9 @@ def top_k(op: str, version: int) -> Iterator[Form]:
             own = {**attrs, "axis": axis}
             yield Form(f"{dtype} {axis}", [x, *given], own, 2, frozenset({1} if given else ()))
             if version >= 11:
-                yield Form(f"{dtype} {axis} least", [x, *given], {**own, "largest": 0}, 2, frozenset({1}))
+                yield Form(
+                    f"{dtype} {axis} least", [x, *given], {**own, "largest": 0}, 2, frozenset({1})
+                )
 
 
 @forms("NegativeLogLikelihoodLoss")
@@ -151,6 +180,10 @@ def cross_entropy(op: str, version: int) -> Iterator[Form]:
     for reduction in ("none", "mean", "sum"):
         for shape in ((5, 3), (2, 3, 4)):
             target = whole(0, 3, shape[0], *shape[2:])
-            yield Form(f"{shape} {reduction}", [normal(*shape), target], {"reduction": reduction}, 2)
+            yield Form(
+                f"{shape} {reduction}", [normal(*shape), target], {"reduction": reduction}, 2
+            )
             arrays = [normal(*shape), target, positive(3)]
-            yield Form(f"{shape} {reduction} ignored", arrays, {"reduction": reduction, "ignore_index": 1})
+            yield Form(
+                f"{shape} {reduction} ignored", arrays, {"reduction": reduction, "ignore_index": 1}
+            )

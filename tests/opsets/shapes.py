@@ -24,7 +24,12 @@ def reshape(op: str, version: int) -> Iterator[Form]:
             arrays = [numbers(dtype, 2, 3, 4), *given]
             yield Form(f"{dtype} {shape}", arrays, attrs, fixed=fixed(arrays))
     if version >= 14:
-        yield Form("empty", [np.zeros((0, 3), np.float32), ints(3, 0)], {"allowzero": 1}, fixed=frozenset({1}))
+        yield Form(
+            "empty",
+            [np.zeros((0, 3), np.float32), ints(3, 0)],
+            {"allowzero": 1},
+            fixed=frozenset({1}),
+        )
 
 
 @forms("Flatten")
@@ -82,7 +87,9 @@ def split(op: str, version: int) -> Iterator[Form]:
                 attrs = {"axis": axis, **count}
                 if version < 13 and sizes:
                     attrs["split"] = sizes
-                arrays = [numbers(dtype, 4, 4, 4)] + ([ints(*sizes)] if sizes and version >= 13 else [])
+                arrays = [numbers(dtype, 4, 4, 4)] + (
+                    [ints(*sizes)] if sizes and version >= 13 else []
+                )
                 yield Form(f"{dtype} {axis} {sizes}", arrays, attrs, 2, fixed(arrays))
 
 
@@ -99,7 +106,12 @@ def slices(op: str, version: int) -> Iterator[Form]:
             if (steps or name == "negative") and version < 10:
                 continue
             given, attrs = moved(
-                version, 10, starts=starts, ends=ends, axes=axes, **({"steps": steps} if steps else {})
+                version,
+                10,
+                starts=starts,
+                ends=ends,
+                axes=axes,
+                **({"steps": steps} if steps else {}),
             )
             arrays = trimmed([numbers(dtype, 3, 3, 4), *given])
             yield Form(f"{dtype} {name}", arrays, attrs, fixed=fixed(arrays))
@@ -112,13 +124,20 @@ def pad(op: str, version: int) -> Iterator[Form]:
         for mode in ("constant", "reflect", "edge", "wrap"):
             if mode == "wrap" and version < 19:
                 continue
-            for pads in ([0, 1, 2, 0, 0, 1], [0, 0, 1, 1, 2, 0] if mode != "reflect" else [0, 1, 1, 0, 1, 2]):
+            for pads in (
+                [0, 1, 2, 0, 0, 1],
+                [0, 0, 1, 1, 2, 0] if mode != "reflect" else [0, 1, 1, 0, 1, 2],
+            ):
                 if version < 11:
                     name = "paddings" if version < 2 else "pads"
-                    yield Form(f"{dtype} {mode} {pads}", [x], {name: pads, "mode": mode, "value": 2.0})
+                    yield Form(
+                        f"{dtype} {mode} {pads}", [x], {name: pads, "mode": mode, "value": 2.0}
+                    )
                 else:
                     arrays = [x, ints(*pads), np.array(2, dtype)]
-                    yield Form(f"{dtype} {mode} {pads}", arrays, {"mode": mode}, fixed=frozenset({1}))
+                    yield Form(
+                        f"{dtype} {mode} {pads}", arrays, {"mode": mode}, fixed=frozenset({1})
+                    )
         if version >= 18:
             arrays = [x, ints(1, 2), np.array(3, dtype), ints(-1)]
             yield Form(f"{dtype} axes", arrays, fixed=frozenset({1, 3}))
@@ -137,19 +156,25 @@ def tile(op: str, version: int) -> Iterator[Form]:
             x = numbers(dtype, 2, 3, 4)
             if version < 6:
                 yield Form(
-                    f"{dtype} {axis}", [x, np.array([3], dtype), np.array([axis], dtype)], fixed=frozenset({1, 2})
+                    f"{dtype} {axis}",
+                    [x, np.array([3], dtype), np.array([axis], dtype)],
+                    fixed=frozenset({1, 2}),
                 )
             else:
                 yield Form(f"{dtype} {axis}", [x, ints(*counts)], fixed=frozenset({1}))
         if version >= 6:
-            yield Form(f"{dtype} all", [numbers(dtype, 2, 3, 4), ints(2, 1, 3)], fixed=frozenset({1}))
+            yield Form(
+                f"{dtype} all", [numbers(dtype, 2, 3, 4), ints(2, 1, 3)], fixed=frozenset({1})
+            )
 
 
 @forms("Expand")
 def expand(op: str, version: int) -> Iterator[Form]:
     for dtype in dtypes_of(op, version, MOVED):
         for shape in ((2, 3, 4), (3, 1), (1,), (2, 1, 1, 4)):
-            yield Form(f"{dtype} {shape}", [numbers(dtype, 3, 1), ints(*shape)], fixed=frozenset({1}))
+            yield Form(
+                f"{dtype} {shape}", [numbers(dtype, 3, 1), ints(*shape)], fixed=frozenset({1})
+            )
 
 
 @forms("Gather", "GatherElements")
@@ -172,7 +197,9 @@ def gather_nd(op: str, version: int) -> Iterator[Form]:
         for depth in (1, 2, 3):
             yield Form(f"{dtype} {depth}", [numbers(dtype, 3, 3, 3), whole(-3, 3, 4, depth)])
         if version >= 12:
-            yield Form(f"{dtype} batch", [numbers(dtype, 2, 3, 3), whole(0, 3, 2, 1)], {"batch_dims": 1})
+            yield Form(
+                f"{dtype} batch", [numbers(dtype, 2, 3, 3), whole(0, 3, 2, 1)], {"batch_dims": 1}
+            )
 
 
 @forms("Scatter", "ScatterElements")
@@ -185,8 +212,14 @@ def scatter(op: str, version: int) -> Iterator[Form]:
             arrays = [numbers(dtype, 3, 4), places, numbers(dtype, 3, 2, salt=1)]
             yield Form(f"{dtype} {axis}", arrays, {"axis": axis})
             if dtype == np.float32:
-                for reduction in ("add", "mul") * (version >= 16) + ("max", "min") * (version >= 18):
-                    yield Form(f"{dtype} {axis} {reduction}", arrays, {"axis": axis, "reduction": reduction})
+                for reduction in ("add", "mul") * (version >= 16) + ("max", "min") * (
+                    version >= 18
+                ):
+                    yield Form(
+                        f"{dtype} {axis} {reduction}",
+                        arrays,
+                        {"axis": axis, "reduction": reduction},
+                    )
 
 
 @forms("ScatterND")
@@ -198,7 +231,10 @@ def scatter_nd(op: str, version: int) -> Iterator[Form]:
         if dtype == np.float32:
             for reduction in ("add", "mul") * (version >= 16) + ("max", "min") * (version >= 18):
                 yield Form(f"{dtype} {reduction}", arrays, {"reduction": reduction})
-        yield Form(f"{dtype} elements", [numbers(dtype, 5, 4), np.array([[0, 1], [4, 3]]), numbers(dtype, 2, salt=1)])
+        yield Form(
+            f"{dtype} elements",
+            [numbers(dtype, 5, 4), np.array([[0, 1], [4, 3]]), numbers(dtype, 2, salt=1)],
+        )
 
 
 @forms("DepthToSpace", "SpaceToDepth")
@@ -209,7 +245,11 @@ def depth(op: str, version: int) -> Iterator[Form]:
             yield Form(f"{dtype} {block}", [numbers(dtype, *shape)], {"blocksize": block})
             if op == "DepthToSpace" and version >= 11:
                 for mode in ("DCR", "CRD"):
-                    yield Form(f"{dtype} {block} {mode}", [numbers(dtype, *shape)], {"blocksize": block, "mode": mode})
+                    yield Form(
+                        f"{dtype} {block} {mode}",
+                        [numbers(dtype, *shape)],
+                        {"blocksize": block, "mode": mode},
+                    )
 
 
 @forms("Shape", "Size")
@@ -244,8 +284,15 @@ def filled(op: str, version: int) -> Iterator[Form]:
         for known in (frozenset({0}), frozenset[int]()):
             yield Form(f"{shape} {len(known)}", [ints(*shape)], fixed=known)
             for dtype in (np.float32, np.int64, np.bool_, np.uint8):
-                value = onnx.numpy_helper.from_array(np.array([3 if dtype != np.bool_ else 1], dtype))
-                yield Form(f"{shape} {len(known)} {np.dtype(dtype)}", [ints(*shape)], {"value": value}, fixed=known)
+                value = onnx.numpy_helper.from_array(
+                    np.array([3 if dtype != np.bool_ else 1], dtype)
+                )
+                yield Form(
+                    f"{shape} {len(known)} {np.dtype(dtype)}",
+                    [ints(*shape)],
+                    {"value": value},
+                    fixed=known,
+                )
 
 
 @forms("OneHot")
@@ -256,7 +303,12 @@ def one_hot(op: str, version: int) -> Iterator[Form]:
                 low = -4 if version >= 11 else 0
                 indices = whole(low, 4, 2, 3).astype(dtype)
                 arrays = [indices, np.array(4, np.int64), np.array(values, np.float32)]
-                yield Form(f"{dtype} {axis} {values} {low}", arrays, {"axis": axis}, fixed=frozenset({1, 2}))
+                yield Form(
+                    f"{dtype} {axis} {values} {low}",
+                    arrays,
+                    {"axis": axis},
+                    fixed=frozenset({1, 2}),
+                )
 
 
 @forms("NonZero")
@@ -273,7 +325,11 @@ def compress(op: str, version: int) -> Iterator[Form]:
         for axis in (0, 1, -1, None):
             if axis is not None and axis < 0 and version < 11:
                 continue
-            yield Form(f"{dtype} {axis}", [numbers(dtype, 3, 3), keep], {} if axis is None else {"axis": axis})
+            yield Form(
+                f"{dtype} {axis}",
+                [numbers(dtype, 3, 3), keep],
+                {} if axis is None else {"axis": axis},
+            )
 
 
 @forms("Unique")
@@ -282,7 +338,10 @@ def unique(op: str, version: int) -> Iterator[Form]:
         for ordered in (0, 1):
             yield Form(f"{dtype} {ordered}", [numbers(dtype, 4, 3, high=3)], {"sorted": ordered}, 4)
             yield Form(
-                f"{dtype} {ordered} rows", [numbers(dtype, 4, 2, low=0, high=2)], {"sorted": ordered, "axis": 0}, 4
+                f"{dtype} {ordered} rows",
+                [numbers(dtype, 4, 2, low=0, high=2)],
+                {"sorted": ordered, "axis": 0},
+                4,
             )
 
 
@@ -323,10 +382,16 @@ def upsample(op: str, version: int) -> Iterator[Form]:
         for scales in ([1.0, 1.0, 2.0, 3.0], [1.0, 1.0, 1.5, 2.5]):
             if version == 1:
                 mode_name = "bilinear" if mode == "linear" else mode
-                attrs: dict[str, Any] = {"height_scale": scales[2], "width_scale": scales[3], "mode": mode_name}
+                attrs: dict[str, Any] = {
+                    "height_scale": scales[2],
+                    "width_scale": scales[3],
+                    "mode": mode_name,
+                }
                 yield Form(f"{mode} {scales}", [positive(1, 2, 3, 4)], attrs)
             elif version < 9:
-                yield Form(f"{mode} {scales}", [positive(1, 2, 3, 4)], {"scales": scales, "mode": mode})
+                yield Form(
+                    f"{mode} {scales}", [positive(1, 2, 3, 4)], {"scales": scales, "mode": mode}
+                )
             else:
                 arrays = [positive(1, 2, 3, 4), np.array(scales, np.float32)]
                 yield Form(f"{mode} {scales}", arrays, {"mode": mode}, fixed=frozenset({1}))
@@ -354,13 +419,17 @@ def resize(op: str, version: int) -> Iterator[Form]:
                         yield Form(f"{mode} {scales} {ways} {near}", arrays, own, fixed=known)
                 if mode == "cubic":
                     own = {**attrs, "cubic_coeff_a": -0.5, "exclude_outside": 1}
-                    yield Form(f"{mode} {scales} {ways} outside", arrays, own, fixed=known, tolerance=1e-4)
+                    yield Form(
+                        f"{mode} {scales} {ways} outside", arrays, own, fixed=known, tolerance=1e-4
+                    )
             whole_sizes = [x, np.zeros(0, np.float32), np.zeros(0, np.float32), ints(1, 2, 5, 11)]
             if scales is grown:
                 if version >= 13:
                     whole_sizes[1:3] = [None, None]
                 known = frozenset(i for i in (1, 2, 3) if whole_sizes[i] is not None)
-                yield Form(f"{mode} sizes", whole_sizes, {"mode": mode}, fixed=known, tolerance=1e-4)
+                yield Form(
+                    f"{mode} sizes", whole_sizes, {"mode": mode}, fixed=known, tolerance=1e-4
+                )
             if version >= 18 and scales is shrunk and mode != "nearest":
                 arrays = [x, None, np.array([0.5, 0.6], np.float32)]
                 attrs = {"mode": mode, "antialias": 1, "axes": [2, 3]}

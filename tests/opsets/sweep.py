@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every operator at every version at which it changed: tactix against ONNX Runtime, or onnx's reference.
+"""Every operator at every version at which it changed: tactix against ONNX Runtime, or onnx's
+reference.
 
     python tests/opsets/sweep.py [--match TEXT] [--all-sources]
 
@@ -54,7 +55,10 @@ def run(chosen: Sequence[Case], sources: frozenset[str] | None) -> list[Outcome]
     builder = BatchBuilder()
     drafts = [_plan(c, builder, sources) for c in chosen]
     made = iter(builder.finish([d for d in drafts if not isinstance(d, str)]))
-    return [_outcome(c, d if isinstance(d, str) else next(made), builder) for c, d in zip(chosen, drafts, strict=True)]
+    return [
+        _outcome(c, d if isinstance(d, str) else next(made), builder)
+        for c, d in zip(chosen, drafts, strict=True)
+    ]
 
 
 def _plan(case: Case, builder: Any, sources: frozenset[str] | None) -> Any:
@@ -62,7 +66,10 @@ def _plan(case: Case, builder: Any, sources: frozenset[str] | None) -> Any:
     import tactix
 
     config = tactix.BuilderConfig(
-        tactic_sources=set(sources) if sources else None, builder_optimization_level=0, timing_cache=False, threads=1
+        tactic_sources=set(sources) if sources else None,
+        builder_optimization_level=0,
+        timing_cache=False,
+        threads=1,
     )
     try:
         return builder.build_plan(builder.import_model(case.model()), config)
@@ -76,7 +83,9 @@ def _outcome(case: Case, plan: Any, builder: Any) -> Outcome:
         want = expected(case)
     if want is None:
         return Outcome(case, "")
-    return Outcome(case, want.by, plan if isinstance(plan, str) else _differs(case, plan, want, builder))
+    return Outcome(
+        case, want.by, plan if isinstance(plan, str) else _differs(case, plan, want, builder)
+    )
 
 
 def _differs(case: Case, plan: Any, want: Expected, builder: Any) -> str:
@@ -84,7 +93,9 @@ def _differs(case: Case, plan: Any, want: Expected, builder: Any) -> str:
 
     quiet = tactix.Logger(tactix.Severity.INTERNAL_ERROR)
     try:
-        found = tactix.Runtime(quiet, builder.session, max_threads=1, sign=False).load(plan)(**case.feed())
+        found = tactix.Runtime(quiet, builder.session, max_threads=1, sign=False).load(plan)(
+            **case.feed()
+        )
     except Exception as e:
         return f"{type(e).__name__}: {e}"
     got = list(found.values()) if isinstance(found, dict) else [found]
@@ -99,12 +110,18 @@ def apart(got: Any, want: Any, tolerance: float) -> str:
     if isinstance(want, list):
         if len(got) != len(want):
             return f"{len(got)} elements instead of {len(want)}"
-        return next((why for g, w in zip(got, want, strict=True) if (why := apart(g, w, tolerance))), "")
+        return next(
+            (why for g, w in zip(got, want, strict=True) if (why := apart(g, w, tolerance))), ""
+        )
     got, want = np.asarray(got), np.asarray(want)
     if (got.dtype, got.shape) != (want.dtype, want.shape):
         return f"{got.dtype}{got.shape} instead of {want.dtype}{want.shape}"
     if want.dtype.kind not in "fcV":
-        return "" if np.array_equal(got, want) else f"{int((got != want).sum())} of {want.size} elements differ"
+        return (
+            ""
+            if np.array_equal(got, want)
+            else f"{int((got != want).sum())} of {want.size} elements differ"
+        )
     a, b = got.astype(np.float64), want.astype(np.float64)
     if np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True):
         return ""
@@ -113,7 +130,9 @@ def apart(got: Any, want: Any, tolerance: float) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--match", default="")
     parser.add_argument("--all-sources", action="store_true")
     options = parser.parse_args()

@@ -1,4 +1,6 @@
-"""Operators at every version at which they changed agree with ONNX Runtime; differences are listed with reasons."""
+"""Operators at every version at which they changed agree with ONNX Runtime; differences are listed
+with reasons.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ ELSEWHERE = {
 """Operators of several versions, and of ai.onnx.ml, without cases here, and why."""
 
 UNTOLD = {"GlobalLpPool", "InstanceNormalization", "Mean"}
-"""Operators with cases that neither ONNX Runtime nor onnx's reference can run: float64 and float16 before others do."""
+"""Operators with cases that neither ONNX Runtime nor onnx's reference can run: float64 and float16
+before others do.
+"""
 
 
 def differences() -> dict[str, str]:

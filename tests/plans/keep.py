@@ -1,7 +1,8 @@
 """Keep plans of the current format as files: ``python tests/plans/keep.py``, once per format.
 
-They have no machine code, so that they run anywhere, and hold their lean runtime; one brings a pack, too, which has to
-be installed then: ``pip install tests/builtin/lean/packs/acme_twist``. Never change the files afterwards.
+They have no machine code, so that they run anywhere, and hold their lean runtime; one brings a
+pack, too, which has to be installed then: ``pip install tests/builtin/lean/packs/acme_twist``.
+Never change the files afterwards.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def keep(path: Path, layers: tuple[str, ...]) -> None:
     engine = builder.build(network, config)
     engine.save(path)
     shapes = {i.name: [d if isinstance(d, int) else 2 for d in i.shape] for i in engine.inputs}
-    feed = {name: np.random.default_rng(3).random(shape, np.float32) for name, shape in shapes.items()}
+    feed = {
+        name: np.random.default_rng(3).random(shape, np.float32) for name, shape in shapes.items()
+    }
     found = engine.create_execution_context().run(feed)
     kept = {**{f"in:{k}": v for k, v in feed.items()}, **{f"out:{k}": v for k, v in found.items()}}
     np.savez(path.with_suffix(".npz"), **kept)  # type: ignore[arg-type]

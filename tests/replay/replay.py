@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Shows that moving code changes no kernel: digests of everything that tactix makes of a list of networks.
+"""Shows that moving code changes no kernel: digests of everything that tactix makes of a list of
+networks.
 
     python tests/replay/replay.py record before.json --texts before.texts.gz
     # move code
     python tests/replay/replay.py compare before.json --texts before.texts.gz
 
-For each network, device (three processors and two GPUs, which are stated: none need be here) and precision
-there are digests of the fused network, of every variant that any tactic offers for any of its nodes (estimate,
-launches, packed constants, source text), of who does not bid and why, and of the plan that estimates choose.
-Nothing is compiled, run or timed. --texts keeps the texts, too.
+For each network, device (three processors and two GPUs, which are stated: none need be here) and
+precision there are digests of the fused network, of every variant that any tactic offers for any of
+its nodes (estimate, launches, packed constants, source text), of who does not bid and why, and of
+the plan that estimates choose. Nothing is compiled, run or timed. --texts keeps the texts, too.
 
-``compare`` makes them again as far as FILE has them, or takes them from a second file. It tells what changed, by
-tactic and node, with the texts of FILE also how, and exits with 1 if anything did. Keys and paths of modules are
-no part of digests: keys are compared by themselves.
+``compare`` makes them again as far as FILE has them, or takes them from a second file. It tells
+what changed, by tactic and node, with the texts of FILE also how, and exits with 1 if anything did.
+Keys and paths of modules are no part of digests: keys are compared by themselves.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ Identifiers = dict[str, dict[str, int]]
 
 @dataclass
 class Sheet:
-    """A record: what was recorded (``scope``), a digest by the text of each key, how often each identifier occurs."""
+    """A record: what was recorded (``scope``), a digest by the text of each key, how often each
+    identifier occurs.
+    """
 
     scope: dict[str, Any]
     digests: Digests = field(default_factory=dict)
@@ -67,7 +70,12 @@ class Sheet:
                 mine[key] = mine.get(key, 0) + count
 
     def write(self, path: Path) -> None:
-        body = {"replay": VERSION, "scope": self.scope, "identifiers": self.identifiers, "digests": self.digests}
+        body = {
+            "replay": VERSION,
+            "scope": self.scope,
+            "identifiers": self.identifiers,
+            "digests": self.digests,
+        }
         path.write_text(json.dumps(body, sort_keys=True, indent=0) + "\n")
 
     @classmethod
@@ -84,7 +92,9 @@ class Sheet:
 
 @dataclass
 class Texts:
-    """Each text once, by its digest, in the order in which they came: neighbours are alike, and pack well."""
+    """Each text once, by its digest, in the order in which they came: neighbours are alike, and
+    pack well.
+    """
 
     out: IO[str]
     _known: set[str] = field(default_factory=set)
@@ -101,7 +111,7 @@ def stored(path: Path, wanted: set[str]) -> dict[str, str]:
         return {name: text for name, text in map(json.loads, f) if name in wanted}
 
 
-# -- making ----------------------------------------------------------------------------------------------------------
+# -- making --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -144,7 +154,9 @@ def replayed(task: Task) -> Made:
             made.texts[place] = text
 
     found = Record(the_session(), sink)
-    found.network(next(n for n in networks(task.models, task.suite) if n.name == task.name), TARGETS)
+    found.network(
+        next(n for n in networks(task.models, task.suite) if n.name == task.name), TARGETS
+    )
     made.identifiers, made.seconds = found.identifiers, time.monotonic() - start
     return made
 
@@ -152,8 +164,13 @@ def replayed(task: Task) -> Made:
 def names_of(scope: Mapping[str, Any], models: Path | None) -> list[str]:
     """Names of the networks that are meant and there; the others are told on stderr."""
     for name in missing(models) if not scope["quick"] else ():
-        print(f"left out: exported/{name}: --models or TACTIX_MODELS names no folder with it", file=sys.stderr)
-    names = [n.name for n in networks(models, scope["suite"]) if n.name in QUICK or not scope["quick"]]
+        print(
+            f"left out: exported/{name}: --models or TACTIX_MODELS names no folder with it",
+            file=sys.stderr,
+        )
+    names = [
+        n.name for n in networks(models, scope["suite"]) if n.name in QUICK or not scope["quick"]
+    ]
     return [n for n in names if fnmatch.fnmatch(n, scope["only"])]
 
 
@@ -162,14 +179,22 @@ def results(tasks: Sequence[Task], a: argparse.Namespace) -> Iterator[Made]:
     with ProcessPoolExecutor(a.jobs, get_context("spawn")) if a.jobs > 1 else nullcontext() as pool:
         for made in (pool.map if pool else map)(replayed, tasks):
             if a.verbose:
-                print(f"{made.name}: {len(made.digests)} texts, {made.seconds:.1f} s", file=sys.stderr, flush=True)
+                print(
+                    f"{made.name}: {len(made.digests)} texts, {made.seconds:.1f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
             yield made
 
 
 def record(a: argparse.Namespace) -> int:
     sheet = Sheet({"quick": a.quick, "only": a.only, "suite": a.suite})
     names = names_of(sheet.scope, a.models)
-    with gzip.open(a.texts, "wt", compresslevel=5, encoding="utf-8") if a.texts else nullcontext() as out:
+    with (
+        gzip.open(a.texts, "wt", compresslevel=5, encoding="utf-8")
+        if a.texts
+        else nullcontext() as out
+    ):
         texts = Texts(out) if out else None
         for made in results([Task(n, a.models, a.suite, {} if texts else None) for n in names], a):
             sheet.add(made)
@@ -180,12 +205,14 @@ def record(a: argparse.Namespace) -> int:
     return 0
 
 
-# -- comparing -------------------------------------------------------------------------------------------------------
+# -- comparing -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Difference:
-    """``changed``: keys of another text; ``moved``: from and to, of one text; ``gone``, ``come``: the rest."""
+    """``changed``: keys of another text; ``moved``: from and to, of one text; ``gone``, ``come``:
+    the rest.
+    """
 
     changed: Sequence[str]
     moved: Sequence[tuple[str, str]]
@@ -199,7 +226,8 @@ class Difference:
 def difference(old: Digests, new: Digests) -> Difference:
     """A tactic, variant or node of another name, but with the same text, has moved.
 
-    Preludes count by the texts that name them: others may have left with networks that are not compared.
+    Preludes count by the texts that name them: others may have left with networks that are not
+    compared.
     """
     old, new = _unshared(old), _unshared(new)
     gone, come = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
@@ -209,9 +237,11 @@ def difference(old: Digests, new: Digests) -> Difference:
     moved = [(key, places[at].pop(0)) for key in gone if places.get(at := (_build(key), old[key]))]
     left, right = {a for a, _ in moved}, {b for _, b in moved}
     return Difference(
-        sorted(k for k in old.keys() & new.keys() if old[k] != new[k]), moved,
-        [k for k in gone if k not in left], [k for k in come if k not in right],
-    )  # fmt: skip
+        sorted(k for k in old.keys() & new.keys() if old[k] != new[k]),
+        moved,
+        [k for k in gone if k not in left],
+        [k for k in come if k not in right],
+    )
 
 
 def _unshared(digests: Digests) -> Digests:
@@ -237,7 +267,9 @@ def compare(a: argparse.Namespace) -> int:
 
 
 def _other(a: argparse.Namespace, old: Sheet) -> tuple[Sheet, dict[str, str]]:
-    """A second record, and its texts that the first has not, by digests. Ends the program for other networks."""
+    """A second record, and its texts that the first has not, by digests. Ends the program for other
+    networks.
+    """
     new = Sheet.read(a.other)
     if new.scope != old.scope:
         sys.exit(f"{a.file} and {a.other} are of other networks: {old.scope}, {new.scope}")
@@ -257,9 +289,13 @@ def _now(a: argparse.Namespace, old: Sheet) -> tuple[Sheet, dict[str, str]]:
     names = names_of(old.scope, a.models)
     if left_out := sorted(had.keys() - set(names)):
         print(f"not compared: {', '.join(left_out)}")
-        old.digests = {k: v for k, v in old.digests.items() if k.split(SEPARATOR)[0] not in left_out}
+        old.digests = {
+            k: v for k, v in old.digests.items() if k.split(SEPARATOR)[0] not in left_out
+        }
     new, texts = Sheet(old.scope), dict[str, str]()
-    for made in results([Task(n, a.models, old.scope["suite"], had.get(n, {}) | shared) for n in names], a):
+    for made in results(
+        [Task(n, a.models, old.scope["suite"], had.get(n, {}) | shared) for n in names], a
+    ):
         new.add(made)
         texts.update((made.digests[k], text) for k, text in made.texts.items())
     return new, texts
@@ -278,8 +314,10 @@ def _tell(found: Difference, old: Sheet, new: Sheet, show: int) -> None:
             if left.get(key) != right.get(key):
                 print(f"{kind} {key}: {left.get(key, 0)} -> {right.get(key, 0)}")
     same = len(old.digests.keys() & new.digests.keys()) - len(found.changed)
-    print(f"{same} texts are the same, {len(found.changed)} changed, {len(found.moved)} have another name, "
-          f"{len(found.gone)} are gone, {len(found.come)} are new")  # fmt: skip
+    print(
+        f"{same} texts are the same, {len(found.changed)} changed, {len(found.moved)} have another name, "
+        f"{len(found.gone)} are gone, {len(found.come)} are new"
+    )
     for title, keys in (("changed", found.changed), ("gone", found.gone), ("new", found.come)):
         for tactic, count in Counter(_subject(k) for k in keys).most_common():
             print(f"{title}: {tactic}: {count}")
@@ -295,30 +333,55 @@ def _subject(key: str) -> str:
     return parts[4] if len(parts) > 4 else parts[-1].split(" ")[-1]
 
 
-# -- the command -----------------------------------------------------------------------------------------------------
+# -- the command ---------------------------------------------------------------------------------
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    p = argparse.ArgumentParser("replay.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        "replay.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = p.add_subparsers(required=True, metavar="record|compare")
     models = os.environ.get("TACTIX_MODELS")
     for name, run in (("record", record), ("compare", compare)):
         c = commands.add_parser(name, help=f"{name} digests")
         c.set_defaults(run=run, other=None)
         c.add_argument("file", type=Path, metavar="FILE", help="the record (JSON)")
-        c.add_argument("--models", type=Path, default=Path(models) if models else None, metavar="DIR",
-                       help="folder of the exported models; TACTIX_MODELS if not given; left out without")  # fmt: skip
-        c.add_argument("--texts", type=Path, metavar="FILE", help="the texts of the record FILE (gzip), for diffs")
+        c.add_argument(
+            "--models",
+            type=Path,
+            default=Path(models) if models else None,
+            metavar="DIR",
+            help="folder of the exported models; TACTIX_MODELS if not given; left out without",
+        )
+        c.add_argument(
+            "--texts",
+            type=Path,
+            metavar="FILE",
+            help="the texts of the record FILE (gzip), for diffs",
+        )
         c.add_argument("--jobs", type=int, default=1, metavar="N", help="processes")
-        c.add_argument("-v", "--verbose", action="store_true", help="tell each network, with its time, on stderr")
+        c.add_argument(
+            "-v",
+            "--verbose",
+            action="store_true",
+            help="tell each network, with its time, on stderr",
+        )
         if name == "record":
             c.add_argument("--quick", action="store_true", help="a few small networks")
-            c.add_argument("--suite", action="store_true", help="onnx's own cases of single nodes, too")
-            c.add_argument("--only", default="*", metavar="PATTERN", help="networks by name, as in file names")
+            c.add_argument(
+                "--suite", action="store_true", help="onnx's own cases of single nodes, too"
+            )
+            c.add_argument(
+                "--only", default="*", metavar="PATTERN", help="networks by name, as in file names"
+            )
         else:
-            c.add_argument("other", type=Path, nargs="?", metavar="OTHER", help="a record to compare with")
+            c.add_argument(
+                "other", type=Path, nargs="?", metavar="OTHER", help="a record to compare with"
+            )
             c.add_argument("--other-texts", type=Path, metavar="FILE", help="the texts of OTHER")
-            c.add_argument("--show", type=int, default=SHOWN, metavar="N", help="changes told one by one")
+            c.add_argument(
+                "--show", type=int, default=SHOWN, metavar="N", help="changes told one by one"
+            )
     return p.parse_args(arguments)
 
 

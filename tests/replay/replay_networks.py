@@ -1,4 +1,6 @@
-"""The networks: families of layers, examples of rules, small models, single nodes, random ones, exported models."""
+"""The networks: families of layers, examples of rules, small models, single nodes, random ones,
+exported models.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +27,24 @@ EXPORTED = (
     "mlp", "lenet", "resnet50", "mobilenet_v2", "efficientnet_b0", "vit_b16", "unet32", "bert_base", "gpt2",
     "lstm_tagger", "gru_tagger", "dlrm",
 )  # fmt: skip
-"""Models of the benchmarks, which their authors' frameworks have exported: not in the repository."""
+"""Models of the benchmarks, which their authors' frameworks have exported: not in the repository.
+"""
 LARGE = ("resnet50", "mobilenet_v2", "bert_base")
 """Those of EXPORTED that are taken with Q/DQ, too."""
 RANDOM = 30
 NODE_TARGETS = ("x86-64-v4", "sm_90a")
 """What networks of one node are built for: they show what layers mean, others how kernels vary."""
 ALL_VARIANTS, SOME_VARIANTS = 5, 3
-"""Builder optimization levels: exported models have many nodes, so that four variants of a tactic show enough."""
+"""Builder optimization levels: exported models have many nodes, so that four variants of a tactic
+show enough.
+"""
 QUICK = ("family/product", "family/gather", "int8/family/product")
 
 
 @dataclass(frozen=True)
 class Network:
-    """``load``: imports or makes it. ``only``: the precision if there is but one; none: those of the target.
+    """``load``: imports or makes it. ``only``: the precision if there is but one; none: those of
+    the target.
 
     ``targets``: names of those that it is built for, all if none. ``level``: see ``Record``.
     """
@@ -103,7 +109,9 @@ FAMILIES = {
         a = Erf (x) b = Pow (a, v) g = Greater (b, v) c = Where (g, a, v) d = Tanh (c) y = Clip (d)
         f = Cast <to = 7> (y) z = Mod (k, k) }""",
 }
-"""Bodies of models in onnx's text form; initializers are given by their types, and filled with fixed numbers."""
+"""Bodies of models in onnx's text form; initializers are given by their types, and filled with
+fixed numbers.
+"""
 
 CONTROL = """<ir_version: 9, opset_import: ["" : 18]> control (float[n, 8] x) => (float[n, 8] y, float[n, 8] z) {
     times = Constant <value_int = 3> () go = Constant <value = bool {1}> ()
@@ -116,8 +124,17 @@ CONTROL = """<ir_version: 9, opset_import: ["" : 18]> control (float[n, 8] x) =>
 
 @functools.cache
 def networks(folder: Path | None, suite: bool = False) -> tuple[Network, ...]:
-    """All that are there. ``folder``: of the exported models; ``suite``: onnx's own cases, too, slow to collect."""
-    found = (*_families(), *_of_the_tests(), *_rules(), *_operators(), *_random(), *_exported(folder))
+    """All that are there. ``folder``: of the exported models; ``suite``: onnx's own cases, too,
+    slow to collect.
+    """
+    found = (
+        *_families(),
+        *_of_the_tests(),
+        *_rules(),
+        *_operators(),
+        *_random(),
+        *_exported(folder),
+    )
     return (*found, *_suite()) if suite else found
 
 
@@ -189,7 +206,9 @@ def _exported(folder: Path | None) -> Iterator[Network]:
     lost = missing(folder)
     for name in (n for n in EXPORTED if n not in lost):
         path = str((folder or Path()) / f"{name}.onnx")
-        yield Network(f"exported/{name}", partial(_imported, partial(str, path)), level=SOME_VARIANTS)
+        yield Network(
+            f"exported/{name}", partial(_imported, partial(str, path)), level=SOME_VARIANTS
+        )
         if name in LARGE:
             load = partial(_imported, partial(_lowered, partial(onnx.load, path)))
             yield Network(f"int8/exported/{name}", load, "int8", level=SOME_VARIANTS)
@@ -219,7 +238,8 @@ def _family(name: str, text: str) -> onnx.ModelProto:
 def _drawn(seed: int, builder: Builder) -> NetworkDefinition:
     """A random network of the property tests, drawn by Python's own generator.
 
-    hypothesis would not do: what it draws depends on its version, and on constants in the code under test.
+    hypothesis would not do: what it draws depends on its version, and on constants in the code
+    under test.
     """
     sys.path.insert(0, str(TESTS / "end_to_end"))
     import growers  # noqa: F401
@@ -235,9 +255,13 @@ def _drawn(seed: int, builder: Builder) -> NetworkDefinition:
         def permuted(self, count: int) -> tuple[int, ...]:
             return tuple(rng.sample(range(count), count))
 
-    envs = [{"n": rng.choice((2, 1, 3, 5)), "s": rng.choice((4, 1, 7, 17, 2, 20))} for _ in range(2)]
+    envs = [
+        {"n": rng.choice((2, 1, 3, 5)), "s": rng.choice((4, 1, 7, 17, 2, 20))} for _ in range(2)
+    ]
     names = [*sorted(strategies.KINDS), *strategies.OFTEN]
     with mock.patch.object(strategies, "builder", return_value=builder):
         grower = Drawn(lambda strategy: None, envs, seed)
-        net: NetworkDefinition = strategies.grown(grower, rng.choices(names, k=rng.randint(3, 12))).net
+        net: NetworkDefinition = strategies.grown(
+            grower, rng.choices(names, k=rng.randint(3, 12))
+        ).net
     return net

@@ -1,4 +1,6 @@
-"""Q/DQ around products and convolutions, as quantizers write them, with made-up scales: nothing is run."""
+"""Q/DQ around products and convolutions, as quantizers write them, with made-up scales: nothing is
+run.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ SCALE = 0.05
 
 
 def quantized(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with Q/DQ before the first inputs of OPERATORS, and weights in int8 by channel; opset 13 at least."""
+    """The model with Q/DQ before the first inputs of OPERATORS, and weights in int8 by channel;
+    opset 13 at least.
+    """
     out = onnx.ModelProto()
     out.CopyFrom(model)
     graph = out.graph
@@ -42,7 +46,9 @@ def _activation(name: str, done: set[str]) -> Iterator[onnx.NodeProto]:
         yield _node("DequantizeLinear", f"{name}/q", ("replay_scale", "replay_zero"), f"{name}/dq")
 
 
-def _weight(weight: TensorProto, axis: int, done: set[str], new: list[TensorProto]) -> Iterator[onnx.NodeProto]:
+def _weight(
+    weight: TensorProto, axis: int, done: set[str], new: list[TensorProto]
+) -> Iterator[onnx.NodeProto]:
     """A quantized initializer, and the node that widens it again."""
     if weight.name in done:
         return
@@ -50,14 +56,18 @@ def _weight(weight: TensorProto, axis: int, done: set[str], new: list[TensorProt
     array = numpy_helper.to_array(weight)
     rest = tuple(i for i in range(array.ndim) if i != axis)
     scale = (np.abs(array).max(axis=rest, keepdims=True) / 127 + 1e-8).astype(np.float32)
-    new.append(_tensor(f"{weight.name}/q", np.clip(np.round(array / scale), -127, 127).astype(np.int8)))
+    new.append(
+        _tensor(f"{weight.name}/q", np.clip(np.round(array / scale), -127, 127).astype(np.int8))
+    )
     new.append(_tensor(f"{weight.name}/scale", scale.ravel()))
     new.append(_tensor(f"{weight.name}/zero", np.zeros(scale.size, np.int8)))
     given = (f"{weight.name}/scale", f"{weight.name}/zero")
     yield _node("DequantizeLinear", f"{weight.name}/q", given, f"{weight.name}/dq", axis=axis)
 
 
-def _node(kind: str, first: str, rest: Sequence[str], output: str, **attributes: int) -> onnx.NodeProto:
+def _node(
+    kind: str, first: str, rest: Sequence[str], output: str, **attributes: int
+) -> onnx.NodeProto:
     return helper.make_node(kind, [first, *rest], [output], name=output, **attributes)
 
 

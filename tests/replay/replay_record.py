@@ -1,4 +1,6 @@
-"""Walks builds: of every node all bids, of every build the fused network and the plan that estimates choose."""
+"""Walks builds: of every node all bids, of every build the fused network and the plan that
+estimates choose.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from tactix.select.enumerate import Bids, Terms, bid, signature
 from tactix.words.errors import TactixError
 
 SMALL = 64
-"""Elements of a constant that tactics may look into; of larger ones nodes of one signature are taken to be alike."""
+"""Elements of a constant that tactics may look into; of larger ones nodes of one signature are
+taken to be alike.
+"""
 
 
 SEPARATOR = " | "
@@ -31,7 +35,9 @@ SEPARATOR = " | "
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """What a text is of. ``node``: of what the attempt (how often this build was fused before) made of the network."""
+    """What a text is of. ``node``: of what the attempt (how often this build was fused before) made
+    of the network.
+    """
 
     network: str
     target: str
@@ -42,7 +48,10 @@ class Key:
 
     def __str__(self) -> str:
         return SEPARATOR.join(
-            filter(None, (self.network, self.target, self.precision, self.node, self.tactic, self.variant))
+            filter(
+                None,
+                (self.network, self.target, self.precision, self.node, self.tactic, self.variant),
+            )
         )
 
 
@@ -99,19 +108,28 @@ class Record:
         try:
             net = network.load(Builder(quiet(), self.session))
         except TactixError as e:
-            self.sink(Key(network.name, "", "", "import"), texts.neutral(f"{type(e).__name__}: {e}"))
+            self.sink(
+                Key(network.name, "", "", "import"), texts.neutral(f"{type(e).__name__}: {e}")
+            )
             return
         for target in targets:
             self._asked.clear()
             for precision in network.precisions(target):
-                self._build(Key(network.name, target.name, precision, ""), net, target, Terms(network.level))
+                self._build(
+                    Key(network.name, target.name, precision, ""), net, target, Terms(network.level)
+                )
 
     def _build(self, key: Key, net: NetworkDefinition, target: Target, terms: Terms) -> None:
         flags = set() if key.precision in ("fp32", "int8") else {tactix.BuilderFlag(key.precision)}
         config = tactix.BuilderConfig(
-            flags=flags, builder_optimization_level=0, timing_cache=False, threads=1, device=target.key,
-            target=target.level, sign=False,
-        )  # fmt: skip
+            flags=flags,
+            builder_optimization_level=0,
+            timing_cache=False,
+            threads=1,
+            device=target.key,
+            target=target.level,
+            sign=False,
+        )
         attempts = 0
 
         def seen(attempt: Any) -> None:
@@ -136,7 +154,9 @@ class Record:
             asked = self._asked.setdefault(_alike(n, stage.context.opt), set())
             able = [t for t in stage.tactics if t.produces or not attempt.bids[n].produced]
             if new := [t for t in able if t.key not in asked]:
-                self._bids(replace(key, node=f"{key.node}{n.name}"), bid(n, new, stage.context, terms))
+                self._bids(
+                    replace(key, node=f"{key.node}{n.name}"), bid(n, new, stage.context, terms)
+                )
                 asked.update(t.key for t in new)
 
     def _bids(self, key: Key, bids: Bids) -> None:
@@ -146,7 +166,8 @@ class Record:
                 self._prelude(prelude)
             variant = f"{c.variant.id} {c.variant}"
             self.sink(
-                replace(key, tactic=texts.neutral(c.tactic.key), variant=variant), texts.of_candidate(c, bids.node)
+                replace(key, tactic=texts.neutral(c.tactic.key), variant=variant),
+                texts.of_candidate(c, bids.node),
             )
         refused = "\n".join(f"{who}: {why}" for who, why in bids.rejections)
         self.sink(replace(key, tactic="who does not bid"), texts.neutral(refused))
@@ -162,7 +183,11 @@ class Record:
 
 def _alike(n: Node, opt: Any) -> Any:
     """What nodes have in common whose bids are asked for once in a build for a device."""
-    return (signature(n, opt), *_contents(n), *((n.given.index(v), str(v.spec.value)) for v in n.given))
+    return (
+        signature(n, opt),
+        *_contents(n),
+        *((n.given.index(v), str(v.spec.value)) for v in n.given),
+    )
 
 
 def _contents(n: Node) -> Iterator[bytes]:

@@ -1,4 +1,6 @@
-"""Devices that are stated, not found: the same on every machine, and never there, so that nothing is measured."""
+"""Devices that are stated, not found: the same on every machine, and never there, so that nothing
+is measured.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ AMX = INT8 | {"avx512_fp16", "amx_tile", "amx_int8", "amx_bf16"}
 
 @dataclass(frozen=True)
 class Target:
-    """``name``: in the record. ``level``: what the device of that kind knows it by; ``features``: beside those."""
+    """``name``: in the record. ``level``: what the device of that kind knows it by; ``features``:
+    beside those.
+    """
 
     name: str
     kind: str
@@ -32,14 +36,29 @@ class Target:
         return f"{NAMESPACE}.{self.name}@1"
 
     def properties(self, device: Device) -> DeviceProperties:
-        """What is stated: of a processor all but its features is replaced, as a level takes it from this machine."""
+        """What is stated: of a processor all but its features is replaced, as a level takes it from
+        this machine.
+        """
         found = device.target(self.level)
         if self.kind != "cpu":
             return found
-        facts = {"arch": "x86_64", "system": "linux", "l1d": 48 * KIB, "l2": 2 * MIB, "l3": 32 * MIB}
+        facts = {
+            "arch": "x86_64",
+            "system": "linux",
+            "l1d": 48 * KIB,
+            "l2": 2 * MIB,
+            "l3": 32 * MIB,
+        }
         features = found.features | self.features
         return replace(
-            found, name=self.name, features=features, cores=4, memory=64 * GIB, facts=facts, tuned_to={}, family=True
+            found,
+            name=self.name,
+            features=features,
+            cores=4,
+            memory=64 * GIB,
+            facts=facts,
+            tuned_to={},
+            family=True,
         )
 
 

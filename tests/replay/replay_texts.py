@@ -1,4 +1,6 @@
-"""What tactics and builds make, as text: the same text is the same kernel, and texts can be compared line by line."""
+"""What tactics and builds make, as text: the same text is the same kernel, and texts can be
+compared line by line.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from tactix.select.enumerate import Candidate
 from tactix.words import dims
 
 LARGEST = 1 << 20
-"""Bytes of constants whose content is part of a text; that of larger ones is in the plans, if it was chosen."""
+"""Bytes of constants whose content is part of a text; that of larger ones is in the plans, if it
+was chosen.
+"""
 
 _MODULE = re.compile(r"\btactix_\w+(\.\w+)+(?!@)\b")
 _KEY = re.compile(r"\btactix(_\w+)?\.(\w+\.)*(?=[A-Za-z_]\w*@\d+)")
@@ -29,8 +33,9 @@ _KEY = re.compile(r"\btactix(_\w+)?\.(\w+\.)*(?=[A-Za-z_]\w*@\d+)")
 def neutral(text: str) -> str:
     """A text without what moving code may change: the one place where that is said.
 
-    Paths of modules say where Python lies, not what it does. Of a key (``tactix.cpu.elf@1``) all but the last name is
-    whose it is. Keys are counted by themselves (``Record.identifiers``), so that a change is seen there.
+    Paths of modules say where Python lies, not what it does. Of a key (``tactix.cpu.elf@1``) all
+    but the last name is whose it is. Keys are counted by themselves (``Record.identifiers``), so
+    that a change is seen there.
     """
     return _MODULE.sub("<module>", _KEY.sub("", text)) if "tactix" in text else text
 
@@ -74,20 +79,30 @@ def of_network(net: NetworkDefinition) -> str:
 
 
 def of_plan(plan: Plan) -> str:
-    """The header, in which blobs have the sha256 of their content for names; not the ledger and not who built it."""
+    """The header, in which blobs have the sha256 of their content for names; not the ledger and not
+    who built it.
+    """
     header, _ = encode_plan(plan)
     return neutral(json.dumps(_built(header), sort_keys=True, indent=1))
 
 
 def _built(header: dict[str, Any]) -> dict[str, Any]:
-    """Without what is in other lines (bids, fusion) or tells of versions; so in the plans of bodies."""
+    """Without what is in other lines (bids, fusion) or tells of versions; so in the plans of
+    bodies.
+    """
     left = {k: v for k, v in header.items() if k not in ("ledger", "requirements", "meta")}
-    return left | {"steps": [s | {"plans": [_built(p) for p in s["plans"]]} for s in header["steps"]]}
+    return left | {
+        "steps": [s | {"plans": [_built(p) for p in s["plans"]]} for s in header["steps"]]
+    }
 
 
 def _node(n: Node) -> str:
     bodies = n.layer.bodies(n.attrs)
-    what = f"{n.layer.key} with {len(bodies)} bodies" if bodies else _json(region.encode(n.layer, n.attrs))
+    what = (
+        f"{n.layer.key} with {len(bodies)} bodies"
+        if bodies
+        else _json(region.encode(n.layer, n.attrs))
+    )
     inputs = ", ".join("-" if v is None else v.name for v in n.inputs)
     outputs = ", ".join(f"{v.name} {v.spec}" for v in n.outputs)
     return f"{n.name}: {what} ({inputs}) -> {outputs} of {', '.join(n.origin)}"
@@ -108,7 +123,11 @@ def _content(array: Any) -> str:
     head = f"{array.dtype}{list(array.shape)}"
     if array.nbytes > LARGEST:
         return f"{head} (large)"
-    raw = repr(array.tolist()).encode() if array.dtype == object else np.ascontiguousarray(array).tobytes()
+    raw = (
+        repr(array.tolist()).encode()
+        if array.dtype == object
+        else np.ascontiguousarray(array).tobytes()
+    )
     return f"{head} {hashlib.sha256(raw).hexdigest()[:16]}"
 
 

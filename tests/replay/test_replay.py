@@ -46,7 +46,9 @@ def tactic(name: str) -> Tactic:
 def few(tmp_path: Path) -> Path:
     """A record of one network, with its texts beside it."""
     path = tmp_path / "few.json"
-    assert replay.main(["record", str(path), "--only", FEW, "--texts", str(tmp_path / "few.gz")]) == 0
+    assert (
+        replay.main(["record", str(path), "--only", FEW, "--texts", str(tmp_path / "few.gz")]) == 0
+    )
     return path
 
 
@@ -56,9 +58,17 @@ def test_two_processes_record_the_same(tmp_path: Path) -> None:
     assert first == second
     assert replay.main(["compare", str(a), str(b)]) == 0
     digests, identifiers = first["digests"], first["identifiers"]
-    assert {k.split(" | ")[1] for k in digests if not k.startswith("preludes")} == {t.name for t in replay.TARGETS}
+    assert {k.split(" | ")[1] for k in digests if not k.startswith("preludes")} == {
+        t.name for t in replay.TARGETS
+    }
     assert {k.split(" | ")[0] for k in digests} == {*replay_networks.QUICK, "preludes"}
-    for kind in ("c_gemm@1", "c_gemm_amx@1", "cuda_hopper_gemm@1", "cuda_tf32_gemm@1", "c_int8_gemm@1"):
+    for kind in (
+        "c_gemm@1",
+        "c_gemm_amx@1",
+        "cuda_hopper_gemm@1",
+        "cuda_tf32_gemm@1",
+        "c_int8_gemm@1",
+    ):
         assert any(f" | {kind} | " in k for k in digests), kind
         assert identifiers["tactic"][f"tactix.{kind}"] > 0
 
@@ -76,10 +86,17 @@ def test_a_text_that_changed_is_told_with_its_tactic_and_its_lines(
         return replace(made, code=replace(made.code, text=made.code.text + "// one line more\n"))
 
     monkeypatch.setattr(changed, "compile", longer)
-    assert replay.main(["compare", str(few), "--texts", str(few.with_suffix(".gz")), "--show", "100"]) == 1
+    assert (
+        replay.main(["compare", str(few), "--texts", str(few.with_suffix(".gz")), "--show", "100"])
+        == 1
+    )
     told = capsys.readouterr().out
     assert "+// one line more" in told
-    keys = [line.removeprefix("  changed: ") for line in told.split("\n") if line.startswith("  changed: ")]
+    keys = [
+        line.removeprefix("  changed: ")
+        for line in told.split("\n")
+        if line.startswith("  changed: ")
+    ]
     assert {replay._subject(k) for k in keys} == {"c_norm@1", "plan"}
     assert all("x86-64" in k for k in keys)
 
@@ -102,8 +119,16 @@ def test_a_tactic_of_another_pack_and_module_has_moved(
 
 
 def test_what_has_another_name_is_no_change_of_text() -> None:
-    old = {"n | t | fp32 | a | x@1 | v": "1", "n | t | fp32 | b | x@1 | v": "2", "n | t | fp32 | c": "3"}
-    new = {"n | t | fp32 | a | y@1 | v": "1", "n | t | fp32 | b | x@1 | v": "9", "n | t | fp32 | d": "4"}
+    old = {
+        "n | t | fp32 | a | x@1 | v": "1",
+        "n | t | fp32 | b | x@1 | v": "2",
+        "n | t | fp32 | c": "3",
+    }
+    new = {
+        "n | t | fp32 | a | y@1 | v": "1",
+        "n | t | fp32 | b | x@1 | v": "9",
+        "n | t | fp32 | d": "4",
+    }
     found = replay.difference(old, new)
     assert found.changed == ["n | t | fp32 | b | x@1 | v"]
     assert found.moved == [("n | t | fp32 | a | x@1 | v", "n | t | fp32 | a | y@1 | v")]
@@ -124,7 +149,9 @@ def test_keys_and_paths_of_modules_are_no_part_of_a_text(text: str, want: str) -
     assert replay_texts.neutral(text) == want
 
 
-def test_models_that_are_not_there_are_told(few: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_models_that_are_not_there_are_told(
+    few: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     body = json.loads(few.read_text())
     body["digests"]["exported/mlp | sm_80 | fp32 | plan"] = "0"
     body["digests"]["preludes | 1"] = "1"

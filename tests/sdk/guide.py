@@ -1,9 +1,10 @@
-"""The guide's pages as programs: every block of Python or shell runs in order, and shows what the page says it shows.
+"""The guide's pages as programs: every block of Python or shell runs in order, and shows what the
+page says it shows.
 
-A block's first line says what it is: ``python`` and ``sh`` run; ``file=PATH`` writes the block there instead;
-``in=PATH`` says that a file there holds it; ``fails`` expects an exit status other than 0; ``needs=triton`` leaves it
-out where that is not installed; ``norun`` always does.
-A block ``text`` right behind one that runs is its output, in which ``...`` stands for anything.
+A block's first line says what it is: ``python`` and ``sh`` run; ``file=PATH`` writes the block
+there instead; ``in=PATH`` says that a file there holds it; ``fails`` expects an exit status other
+than 0; ``needs=triton`` leaves it out where that is not installed; ``norun`` always does. A block
+``text`` right behind one that runs is its output, in which ``...`` stands for anything.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ SHIMS = {
 
 @dataclass(frozen=True)
 class Block:
-    """``options``: the words behind the language. ``shown``: the output that the page shows, if it shows some."""
+    """``options``: the words behind the language. ``shown``: the output that the page shows, if it
+    shows some.
+    """
 
     language: str
     options: Mapping[str, str]
@@ -56,7 +59,11 @@ class Block:
     def runs(self) -> bool:
         needs = self.options.get("needs", "")
         there = not needs or not NEEDS[needs]()
-        return there and "norun" not in self.options and (self.language in ("python", "sh") or "file" in self.options)
+        return (
+            there
+            and "norun" not in self.options
+            and (self.language in ("python", "sh") or "file" in self.options)
+        )
 
 
 def blocks(text: str) -> list[Block]:
@@ -64,18 +71,26 @@ def blocks(text: str) -> list[Block]:
     found, out = list(FENCE.finditer(text)), list[Block]()
     for m, after in pairwise([*found, None]):
         options = dict(word.partition("=")[::2] for word in m[2].split())
-        behind = after is not None and after[1] == "text" and not text[m.end() : after.start()].strip()
+        behind = (
+            after is not None and after[1] == "text" and not text[m.end() : after.start()].strip()
+        )
         shown = after[3] if after is not None and behind else None
         out.append(Block(m[1], options, m[3], text[: m.start()].count("\n") + 2, shown))
     return out
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """A virtual environment that sees the packages of this one, made without network: variables to run in it."""
+    """A virtual environment that sees the packages of this one, made without network: variables to
+    run in it.
+    """
     venv.create(folder, with_pip=False, symlinks=True)
     here = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
-    (_packages(folder) / "outer.pth").write_text("".join(f"import site; site.addsitedir({p!r})\n" for p in here))
-    for libraries in (Path(p) / "nvidia" for p in here):  # NVRTC is looked for in the environment's own packages
+    (_packages(folder) / "outer.pth").write_text(
+        "".join(f"import site; site.addsitedir({p!r})\n" for p in here)
+    )
+    for libraries in (
+        Path(p) / "nvidia" for p in here
+    ):  # NVRTC is looked for in the environment's own packages
         if libraries.exists() and not (_packages(folder) / "nvidia").exists():
             (_packages(folder) / "nvidia").symlink_to(libraries)
     for name, line in SHIMS.items():
@@ -98,7 +113,9 @@ class Page:
         self.names: dict[str, Any] = {"__name__": "__main__"}
 
     def run(self) -> Iterator[tuple[Block, str]]:
-        """Each block that runs, and its output. Raises AssertionError for one that fails or shows something else."""
+        """Each block that runs, and its output. Raises AssertionError for one that fails or shows
+        something else.
+        """
         for block in filter(lambda b: b.runs, self.blocks):
             got = self.one(block)
             wanted = block.shown
@@ -129,7 +146,9 @@ class Page:
     @staticmethod
     def _shell(block: Block) -> str:
         command = ["bash", "-e", "-c", block.text]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
         if (done.returncode != 0) != ("fails" in block.options):
             raise AssertionError(f"line {block.line}: exit status {done.returncode}\n{done.stdout}")
         for path in map(Path, site.getsitepackages()):  # what pip has installed by now
@@ -146,7 +165,9 @@ def main(path: str) -> None:
     start = time.perf_counter()
     for block, got in Page(Path(path).read_text()).run():
         now = time.perf_counter()
-        print(f"--- line {block.line}: {' '.join([block.language, *block.options])}, {now - start:.2f} s\n{got}")
+        print(
+            f"--- line {block.line}: {' '.join([block.language, *block.options])}, {now - start:.2f} s\n{got}"
+        )
         start = now
 
 

@@ -1,4 +1,6 @@
-"""Packs of the scaffold put on the path as if pip had installed them, without the seconds that pip takes."""
+"""Packs of the scaffold put on the path as if pip had installed them, without the seconds that pip
+takes.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,23 @@ from tactix.plugins.loader import reset_scan
 from tactix_sdk.scaffold import create
 from tactix_sdk.testing import Subject
 
-PIP = ("-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "-q")
+PIP = (
+    "-m",
+    "pip",
+    "install",
+    "--no-deps",
+    "--no-build-isolation",
+    "--no-index",
+    "--disable-pip-version-check",
+    "-q",
+)
 LEFTOVERS = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
 
 
 def pip_install(source: Path, root: Path) -> Path:
-    """A new folder ``root/site`` with a package as pip installs it, made offline from a copy in ``root/source``."""
+    """A new folder ``root/site`` with a package as pip installs it, made offline from a copy in
+    ``root/source``.
+    """
     shutil.copytree(source, root / "source", ignore=LEFTOVERS)
     command = [sys.executable, *PIP, "--target", str(root / "site"), str(root / "source")]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -48,7 +61,9 @@ class Site:
         monkeypatch.syspath_prepend(str(self.root))
         monkeypatch.setenv("TACTIX_CACHE_DIR", own_cache(root / "cache"))
 
-    def new(self, name: str, changes: Mapping[str, Callable[[str], str]] | None = None, **asked: Any) -> Subject:
+    def new(
+        self, name: str, changes: Mapping[str, Callable[[str], str]] | None = None, **asked: Any
+    ) -> Subject:
         """A pack by the scaffold, with some of its files changed."""
         folder = create(name, self._work, **asked)
         module = name.replace("-", "_")
@@ -63,13 +78,24 @@ class Site:
         shutil.copytree(folder / module, self.root / module)
         info = self.root / f"{module}-{project['version']}.dist-info"
         info.mkdir()
-        lines = [f"Name: {project['name']}", f"Version: {project['version']}", "Metadata-Version: 2.1", "", ""]
+        lines = [
+            f"Name: {project['name']}",
+            f"Version: {project['version']}",
+            "Metadata-Version: 2.1",
+            "",
+            "",
+        ]
         (info / "METADATA").write_text("\n".join(lines))
-        points = [x for group, found in project["entry-points"].items()
-                  for x in (f"[{group}]", *(f"{k} = {v}" for k, v in found.items()), "")]  # fmt: skip
+        points = [
+            x
+            for group, found in project["entry-points"].items()
+            for x in (f"[{group}]", *(f"{k} = {v}" for k, v in found.items()), "")
+        ]
         (info / "entry_points.txt").write_text("\n".join(points))
         files = [p for top in (self.root / module, info) for p in top.rglob("*") if p.is_file()]
-        (info / "RECORD").write_text("".join(f"{p.relative_to(self.root).as_posix()},,\n" for p in files))
+        (info / "RECORD").write_text(
+            "".join(f"{p.relative_to(self.root).as_posix()},,\n" for p in files)
+        )
         (info / "top_level.txt").write_text(f"{module}\n")
         importlib.invalidate_caches()
         reset_scan()

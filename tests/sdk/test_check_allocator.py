@@ -1,4 +1,6 @@
-"""The check ``allocator`` catches allocators that are wrong in one way each, and leaves right ones alone."""
+"""The check ``allocator`` catches allocators that are wrong in one way each, and leaves right ones
+alone.
+"""
 
 from __future__ import annotations
 
@@ -154,7 +156,9 @@ def test_a_fault_is_caught(site: Site, name: str) -> None:
 
 
 def test_a_large_alignment_may_be_refused(site: Site) -> None:
-    refuse = f'        if alignment > 256:\n            raise errors.InvalidArgument("too much")\n{TAKE}'
+    refuse = (
+        f'        if alignment > 256:\n            raise errors.InvalidArgument("too much")\n{TAKE}'
+    )
     got = found(site, HEAP.replace(TAKE, refuse))
     assert (got.state, got.said[:26]) == (PASSED, "acme_heap.heap: 52 pieces,")
 
@@ -167,7 +171,9 @@ def test_a_device_with_memory_of_its_own(site: Site) -> None:
 
 def test_a_pool_that_forgets_the_order_of_streams_is_caught(site: Site) -> None:
     board = BOARD.replace("self.ready[size, alignment, stream]", "self.ready[size, alignment]")
-    board = board.replace("self.ready[(*self.sizes.pop(address), stream)]", "self.ready[self.sizes.pop(address)]")
+    board = board.replace(
+        "self.ready[(*self.sizes.pop(address), stream)]", "self.ready[self.sizes.pop(address)]"
+    )
     got = found(site, HEAP + board, HOOK.replace("Heap", "Pool") + BOARD_HOOK)
     assert got.state == FAILED, got.said
     assert "in the order of streams: 5000 bytes at" in got.said

@@ -1,4 +1,6 @@
-"""The check ``calibrator`` catches calibrators that are wrong in one way each, and leaves right ones alone."""
+"""The check ``calibrator`` catches calibrators that are wrong in one way each, and leaves right
+ones alone.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ def changed(*pairs: tuple[str, str]) -> str:
 RIGHT = {
     "the extremes": [],
     "of both signs alike": [given("-max(-low, high), max(-low, high)")],
-    "refused by type": [(FINITE, "if not np.isfinite(x).all():\n            raise errors.InvalidArgument('odd')")],
+    "refused by type": [
+        (FINITE, "if not np.isfinite(x).all():\n            raise errors.InvalidArgument('odd')")
+    ],
     "rounded": [given("float('%.2g' % (0.999 * low)), float('%.3g' % high)")],
 }
 

@@ -1,4 +1,6 @@
-"""Every check of the kit catches a pack that is broken in its way; what it does not catch, it leaves alone."""
+"""Every check of the kit catches a pack that is broken in its way; what it does not catch, it
+leaves alone.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,17 @@ from sdk_site import Site
 from tactix_cuda import nvrtc
 from tactix_sdk import errors, onnx_converter
 from tactix_sdk.cli import main
-from tactix_sdk.testing import CHECKS, FAILED, NOTHING, PASSED, Broken, Outcome, Subject, outcome, outcomes
+from tactix_sdk.testing import (
+    CHECKS,
+    FAILED,
+    NOTHING,
+    PASSED,
+    Broken,
+    Outcome,
+    Subject,
+    outcome,
+    outcomes,
+)
 from tactix_sdk.testing.report import child
 
 C, NUMPY, RULE, LAYER = {"tactic": "c"}, {"tactic": "numpy"}, {"rule": True}, {"layer": True}
@@ -156,7 +168,9 @@ def primitive(c: str = CUBE, cuda: str = CUBE) -> str:
 
 @dataclass
 class Fault:
-    """A scaffold with changes to a file: ``old`` becomes ``new``; or ``more`` is added, or all is ``text``."""
+    """A scaffold with changes to a file: ``old`` becomes ``new``; or ``more`` is added, or all is
+    ``text``.
+    """
 
     asked: dict[str, Any]
     file: str
@@ -169,7 +183,9 @@ class Fault:
     def changes(self) -> dict[str, Any]:
         def change(text: str) -> str:
             assert self.old in text
-            return (self.text or text.replace(self.old, self.new) if self.old or self.text else text) + self.more
+            return (
+                self.text or text.replace(self.old, self.new) if self.old or self.text else text
+            ) + self.more
 
         return {self.file: change}
 
@@ -256,7 +272,9 @@ def test_an_operator_has_a_domain(op: str) -> None:
         onnx_converter(op)
 
 
-def test_the_script_of_a_failure_shows_it(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_script_of_a_failure_shows_it(
+    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     fault = FAULTS["tactic-reference"]
     site.new("acme-swish", fault.changes(), **fault.asked)
     folder = tmp_path / "scripts"
@@ -290,12 +308,16 @@ def test_the_list_of_checks(capsys: pytest.CaptureFixture[str]) -> None:
 def test_all_that_is_wrong_is_named(site: Site) -> None:
     fault = Fault(C, "plugin_build.py", "[matmul]", "[matmul, other]")
     change = {"tactics.py": lambda text: text + TWICE}
-    change["plugin_build.py"] = lambda text: text.replace("import matmul", "import matmul, other").replace(
-        "[matmul]", "[matmul, other]"
-    )
+    change["plugin_build.py"] = lambda text: text.replace(
+        "import matmul", "import matmul, other"
+    ).replace("[matmul]", "[matmul, other]")
     got = outcome(CHECKS["tactic-reference"], site.new("acme-swish", change, **fault.asked))
     assert got.state == FAILED
-    for name in ("acme_swish.matmul@1 [width=16]", "acme_swish.matmul@1 [width=64]", "acme_swish.other@1"):
+    for name in (
+        "acme_swish.matmul@1 [width=16]",
+        "acme_swish.matmul@1 [width=64]",
+        "acme_swish.other@1",
+    ):
         assert f"{name}" in got.said, got.said
 
 
@@ -314,16 +336,22 @@ def test_what_divides_by_a_size_of_nothing_is_caught(site: Site) -> None:
 
 
 def test_nothing_to_run_is_no_success(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    """A tactic of one shape has no other sizes to be tried at; a pack without tactics does not fail for that."""
+    """A tactic of one shape has no other sizes to be tried at; a pack without tactics does not fail
+    for that.
+    """
     only = "if b.const is None or a.shape != (3, 4, 5) or"
-    subject = site.new("acme-swish", Fault(C, "tactics.py", "if b.const is None or", only).changes(), **C)
+    subject = site.new(
+        "acme-swish", Fault(C, "tactics.py", "if b.const is None or", only).changes(), **C
+    )
     assert outcome(CHECKS["tactic-shapes"], subject).state == NOTHING
     assert main(["check", "acme-swish", "-k", "tactic-shapes"]) == 3
     assert capsys.readouterr().out.splitlines() == [
         "- tactic-shapes          nothing to run: no runs",
         "0 passed, 0 failed, 1 nothing to run",
     ]
-    assert main(["check", "acme-swish", "-k", "tactic-shapes", "-k", "hooks", "-k", "rule-fires"]) == 0
+    assert (
+        main(["check", "acme-swish", "-k", "tactic-shapes", "-k", "hooks", "-k", "rule-fires"]) == 0
+    )
     assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 0 failed, 2 nothing to run"
 
 
@@ -357,7 +385,11 @@ def test_a_rule_whose_example_others_change_first_is_caught(site: Site) -> None:
 
 
 def test_a_rule_for_fewer_numbers_is_tried_in_a_build_that_allows_them(site: Site) -> None:
-    change = {"rules.py": lambda text: text.replace("example=example,", 'example=example, numerics="fp16",')}
+    change = {
+        "rules.py": lambda text: text.replace(
+            "example=example,", 'example=example, numerics="fp16",'
+        )
+    }
     assert outcome(CHECKS["rule-fires"], site.new("acme-swish", change, **RULE)).state == PASSED
 
 
@@ -447,8 +479,16 @@ def test_every_check_of_parts_names_all_that_are_wrong(site: Site, name: str) ->
         changes["plugin_runtime.py"] = changes["plugin_build.py"]
     got = outcome(CHECKS[name], site.new("acme-swish", changes, **asked))
     assert got.state == FAILED
-    known = {"once": "acme_swish.relu_once", "swish": "acme_swish.Swish@1", "matmul": "acme_swish.matmul@1"}[hook]
-    second = {"once": "acme_swish.other", "swish": "acme_swish.Other@1", "matmul": "acme_swish.other@1"}[hook]
+    known = {
+        "once": "acme_swish.relu_once",
+        "swish": "acme_swish.Swish@1",
+        "matmul": "acme_swish.matmul@1",
+    }[hook]
+    second = {
+        "once": "acme_swish.other",
+        "swish": "acme_swish.Other@1",
+        "matmul": "acme_swish.other@1",
+    }[hook]
     assert known in got.said
     assert second in got.said
 
@@ -467,13 +507,25 @@ ENDS = {
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_what_ends_the_process_of_a_check_is_named_and_all_else_is_checked(site: Site, how: str) -> None:
+def test_what_ends_the_process_of_a_check_is_named_and_all_else_is_checked(
+    site: Site, how: str
+) -> None:
     text, said = ENDS[how]
-    site.new("acme-swish", {
-        "tactics.py": lambda t: t.replace("p = 0; p < k; p++", "p = 1; p < k; p++") + CRASH.format(text=text),
-        "plugin_build.py": lambda t: t.replace("t matmul", "t matmul, other").replace("[matmul]", "[other, matmul]"),
-    }, **C)  # fmt: skip
-    found = {o.check.name: o for o in outcomes(Subject("acme-swish"), ["tactic-reference", "hooks"])}
+    site.new(
+        "acme-swish",
+        {
+            "tactics.py": lambda t: (
+                t.replace("p = 0; p < k; p++", "p = 1; p < k; p++") + CRASH.format(text=text)
+            ),
+            "plugin_build.py": lambda t: t.replace("t matmul", "t matmul, other").replace(
+                "[matmul]", "[other, matmul]"
+            ),
+        },
+        **C,
+    )
+    found = {
+        o.check.name: o for o in outcomes(Subject("acme-swish"), ["tactic-reference", "hooks"])
+    }
     assert found["tactic-reference"].state == FAILED
     first, *rest = found["tactic-reference"].said.splitlines()
     assert first == f"acme_swish.other@1: it ended the process of the check: {said}"
@@ -492,7 +544,11 @@ def test_a_check_finds_tactix_imported(site: Site) -> None:
 def test_a_check_without_end_has_failed(site: Site) -> None:
     from tactix_sdk.testing.apart import Server
 
-    waits = {"tactics.py": lambda t: t.replace("    a, b = op.inputs", "    while True: pass\n    a, b = op.inputs")}
+    waits = {
+        "tactics.py": lambda t: t.replace(
+            "    a, b = op.inputs", "    while True: pass\n    a, b = op.inputs"
+        )
+    }
     server = Server(site.new("acme-swish", waits, **C), patience=4)
     got, _ = server.outcome("tactic-deterministic")
     assert got.state == FAILED

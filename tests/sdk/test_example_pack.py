@@ -1,4 +1,6 @@
-"""The example pack, installed by pip into a folder of its own: it fuses, it is right; without it the error says so."""
+"""The example pack, installed by pip into a folder of its own: it fuses, it is right; without it
+the error says so.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +50,19 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(args: list[str], *more_paths: Path) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join([*map(str, more_paths), *ROOTS, os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
-        [sys.executable, *args], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=300
+        [sys.executable, *args],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
 
 
 def conv_mish(path: Path, weight: np.ndarray, bias: np.ndarray) -> None:
     nodes = [
-        helper.make_node("Conv", ["x", "w", "b"], ["c"], "conv1", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node(
+            "Conv", ["x", "w", "b"], ["c"], "conv1", kernel_shape=[3, 3], pads=[1, 1, 1, 1]
+        ),
         helper.make_node("Mish", ["c"], ["y"], "mish1", domain="acme"),
     ]
     graph = helper.make_graph(

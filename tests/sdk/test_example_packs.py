@@ -1,4 +1,6 @@
-"""The example packs, each installed by pip into a folder of its own, pass their own tests; what they skip, they say."""
+"""The example packs, each installed by pip into a folder of its own, pass their own tests; what
+they skip, they say.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ MISSING = (
     "Triton is installed",
     "a GPU is here",
 )
-"""What packs say where what they are over is not there, or where it is and a test is about its absence."""
+"""What packs say where what they are over is not there, or where it is and a test is about its
+absence.
+"""
 
 
 @pytest.mark.parametrize("pack", PACKS)
@@ -47,11 +51,15 @@ def test_a_pack_passes_its_tests(pack: str, tmp_path: Path) -> None:
         "no:cacheprovider",
         str(tmp_path / "source" / "tests"),
     ]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert " passed" in done.stdout
     skipped = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
-    assert [line for line in skipped if not any(k in line for k in (*NOTHING_TO_DO, *MISSING))] == []
+    assert [
+        line for line in skipped if not any(k in line for k in (*NOTHING_TO_DO, *MISSING))
+    ] == []
 
 
 def test_every_example_pack_is_listed() -> None:

@@ -11,7 +11,13 @@ from tactix.contracts import artifact, expr, layer, rule, tactic
 from tactix.plugins import hookspecs
 from tactix.words import dims, errors
 
-MODULES = ("tactix_sdk", "tactix_sdk.scalar", "tactix_sdk.rules", "tactix_sdk.artifacts", "tactix_sdk.errors")
+MODULES = (
+    "tactix_sdk",
+    "tactix_sdk.scalar",
+    "tactix_sdk.rules",
+    "tactix_sdk.artifacts",
+    "tactix_sdk.errors",
+)
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -32,15 +38,30 @@ def test_names_are_the_contracts_own() -> None:
 
 def test_every_scalar_function_is_exported() -> None:
     functions = {
-        n for n, f in vars(expr).items()
-        if callable(f) and getattr(f, "__module__", "") == expr.__name__ and "scalar function" in (f.__doc__ or "")
-    }  # fmt: skip
+        n
+        for n, f in vars(expr).items()
+        if callable(f)
+        and getattr(f, "__module__", "") == expr.__name__
+        and "scalar function" in (f.__doc__ or "")
+    }
     assert functions <= set(tactix_sdk.scalar.__all__)
     assert len(functions) > 40
 
 
 def test_every_pattern_word_is_exported() -> None:
-    words = {"ANY", "P", "Rule", "anchor", "any_of", "anything", "const", "fuse", "literal", "pointwise", "var"}
+    words = {
+        "ANY",
+        "P",
+        "Rule",
+        "anchor",
+        "any_of",
+        "anything",
+        "const",
+        "fuse",
+        "literal",
+        "pointwise",
+        "var",
+    }
     assert words == set(tactix_sdk.rules.__all__)
 
 

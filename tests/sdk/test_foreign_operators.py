@@ -1,4 +1,6 @@
-"""Operators and keys that are tactix's: a pack that takes operators is asked only where the user enabled it."""
+"""Operators and keys that are tactix's: a pack that takes operators is asked only where the user
+enabled it.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def model(tmp_path: Path) -> Path:
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", [x], [y])
     path = tmp_path / "relu.onnx"
     opsets = [helper.make_opsetid("", 18)]
-    path.write_bytes(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString())
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+    )
     return path
 
 
@@ -67,7 +71,9 @@ def layers(model: Path, *enable: str) -> list[str]:
     return [k for s in engine.plan.steps for k in s.info["layers"]]
 
 
-def test_a_converter_is_asked_where_its_pack_is_enabled(site: Site, tmp_path: Path, model: Path) -> None:
+def test_a_converter_is_asked_where_its_pack_is_enabled(
+    site: Site, tmp_path: Path, model: Path
+) -> None:
     installed(site, tmp_path, "acme", CONVERTER)
     assert layers(model) == ["tactix.Relu@1"]
     assert layers(model, "acme") == ["tactix.Neg@1"]
@@ -78,13 +84,30 @@ def test_the_command_line_enables_before_it_imports(
 ) -> None:
     installed(site, tmp_path, "acme", CONVERTER)
     plan = tmp_path / "relu.plan"
-    assert main(["build", str(model), "-o", str(plan), "-O", "0", "--enable", "acme", "--no-timing-cache"]) == 0
+    assert (
+        main(
+            [
+                "build",
+                str(model),
+                "-o",
+                str(plan),
+                "-O",
+                "0",
+                "--enable",
+                "acme",
+                "--no-timing-cache",
+            ]
+        )
+        == 0
+    )
     assert tactix.load(plan)(np.array([1, -2, 3], np.float32)).tolist() == [-1, 2, -3]
     assert main(["plugins", "list"]) == 0
     assert "1 converter disabled: they touch what others provide" in capsys.readouterr().out
 
 
-def test_a_layer_does_not_take_an_operator_from_tactix(site: Site, tmp_path: Path, model: Path) -> None:
+def test_a_layer_does_not_take_an_operator_from_tactix(
+    site: Site, tmp_path: Path, model: Path
+) -> None:
     installed(site, tmp_path, "zeta", LAYER)
     assert layers(model) == ["tactix.Relu@1"]
     assert layers(model, "zeta") == ["tactix.Relu@1"]
@@ -115,7 +138,9 @@ def test_a_converter_that_fails_is_named(site: Site, tmp_path: Path, given: str,
     graph = helper.make_graph([node], "odd", values[:1], values[1:])
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("acme", 1)]
     data = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
-    with pytest.raises(tactix.TactixError, match="'here'.*the converter acme.odd failed: " + why) as e:
+    with pytest.raises(
+        tactix.TactixError, match="'here'.*the converter acme.odd failed: " + why
+    ) as e:
         tactix.Builder().import_model(data)
     assert str(e.value).endswith("Mend its pack")
 
@@ -149,9 +174,13 @@ def test_a_packs_tool_called_as_one_of_tactix_takes_nothing_from_it(
     site: Site, tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     installed(site, tmp_path, "acme", TOOL)
-    assert main(["build", str(model), "-o", str(tmp_path / "p"), "-O", "0", "--no-timing-cache"]) == 0
+    assert (
+        main(["build", str(model), "-o", str(tmp_path / "p"), "-O", "0", "--no-timing-cache"]) == 0
+    )
     assert main(["plugins", "why", "acme.build"]) == 0
-    assert "acme.build is one of the tools of acme 1.0; active" in " ".join(capsys.readouterr().out.split())
+    assert "acme.build is one of the tools of acme 1.0; active" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 @pytest.mark.parametrize("op", ["Mish", "::Mish", "acme::"])
@@ -164,7 +193,9 @@ def test_an_operator_without_its_domain_is_told(op: str) -> None:
 
 
 @layer("acme.Roll@1", onnx="acme::Roll")
-def roll(x: Any, *, by: int = 1, scale: float = 1.0, mode: str = "wrap", axes: tuple[int, ...] = (0,)) -> Any:
+def roll(
+    x: Any, *, by: int = 1, scale: float = 1.0, mode: str = "wrap", axes: tuple[int, ...] = (0,)
+) -> Any:
     return np.roll(x, by) * np.float32(scale)
 
 
@@ -175,7 +206,9 @@ def imported(**attributes: Any) -> Any:
     graph = helper.make_graph([node], "roll", [x], [y])
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("acme", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
-    return tactix.Builder(session=tactix.Session(plugins=[pack])).import_model(model.SerializeToString())
+    return tactix.Builder(session=tactix.Session(plugins=[pack])).import_model(
+        model.SerializeToString()
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,4 +228,9 @@ def test_an_attribute_of_another_kind_is_told(attributes: dict[str, Any], told: 
 
 def test_attributes_that_fit_are_taken() -> None:
     (node,) = imported(by=2, scale=3, mode="edge", axes=[1, 0]).nodes
-    assert (node.attrs.by, node.attrs.scale, node.attrs.mode, node.attrs.axes) == (2, 3.0, "edge", (1, 0))
+    assert (node.attrs.by, node.attrs.scale, node.attrs.mode, node.attrs.axes) == (
+        2,
+        3.0,
+        "edge",
+        (1, 0),
+    )

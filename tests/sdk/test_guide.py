@@ -1,4 +1,6 @@
-"""The guide does what it says: every page's Python and shell runs, page by page, with the output that it shows."""
+"""The guide does what it says: every page's Python and shell runs, page by page, with the output
+that it shows.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,15 @@ def test_the_page_runs(page: Path, tmp_path: Path) -> None:
     work.mkdir()
     command = [tmp_path / "env" / "bin" / "python", guide.__file__, page]
     done = subprocess.run(
-        command, cwd=work, env=guide.environment(tmp_path / "env"), text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, timeout=300, check=False,
-    )  # fmt: skip
+        command,
+        cwd=work,
+        env=guide.environment(tmp_path / "env"),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-6000:]
 
 
@@ -43,7 +51,9 @@ def test_the_product_has_forty_lines() -> None:
 
 
 def test_the_page_of_checks_has_every_check_in_order() -> None:
-    rows = re.findall(r"^\| `([a-z-]+)` \| (.+?) \| .+ \|$", (FOLDER / "checks.md").read_text(), re.M)
+    rows = re.findall(
+        r"^\| `([a-z-]+)` \| (.+?) \| .+ \|$", (FOLDER / "checks.md").read_text(), re.M
+    )
     assert rows == [(name, CHECKS[name].about) for name in ordered()]
 
 
@@ -57,7 +67,9 @@ def test_the_page_of_checks_has_every_check_in_order() -> None:
         ("```python file=b.py\nx = 3\n```\n```python in=b.py\nx = 4\n```\n", "is not in b.py"),
     ],
 )
-def test_a_page_that_is_wrong_is_noticed(text: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_is_wrong_is_noticed(
+    text: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(AssertionError, match=why):
         list(guide.Page(text).run())

@@ -23,7 +23,11 @@ def roll(x: Any, *, shift: int = 1, axis: int = -1) -> Any:
     return y
 
 
-@numpy_tactic("acme.roll@1", "acme.Roll@1", when=lambda node: "" if node.attrs.axis == -1 else "the last axis alone")
+@numpy_tactic(
+    "acme.roll@1",
+    "acme.Roll@1",
+    when=lambda node: "" if node.attrs.axis == -1 else "the last axis alone",
+)
 def rolled(x: Any, *, shift: int, axis: int) -> Any:
     CALLS.append(x.shape)
     return np.concatenate([x[..., -shift:], x[..., :-shift]], -1)
@@ -37,14 +41,18 @@ class Host(Pack):
 
 def network(b: tactix.Builder, **attrs: Any) -> Any:
     net = b.create_network("roll")
-    net.mark_output(*net.add_layer("acme.Roll", [net.add_input("x", "f32", ("m", 6))], **attrs), name="y")
+    net.mark_output(
+        *net.add_layer("acme.Roll", [net.add_input("x", "f32", ("m", 6))], **attrs), name="y"
+    )
     return net
 
 
 def config() -> tactix.BuilderConfig:
     profile = tactix.OptimizationProfile()
     profile.set_shape("x", (1, 6), (3, 6), (8, 6))
-    return tactix.BuilderConfig(profiles=[profile], timing_cache=False, builder_optimization_level=1)
+    return tactix.BuilderConfig(
+        profiles=[profile], timing_cache=False, builder_optimization_level=1
+    )
 
 
 def test_the_function_runs_and_the_plan_needs_its_launcher() -> None:
@@ -54,7 +62,9 @@ def test_the_function_runs_and_the_plan_needs_its_launcher() -> None:
     rows = {r["tactic"]: r["status"] for r in plan.ledger["nodes"]["roll"]["candidates"]}
     assert rows == {"acme.roll@1": "measured", "tactix.numpy@1": "measured"}
     assert "acme.roll_python@1" in [r.key for r in plan.requirements]
-    runtime = tactix.Runtime(session=Session(door="runtime", plugins=[("acme", Host(rolled, layers=(roll,)))]))
+    runtime = tactix.Runtime(
+        session=Session(door="runtime", plugins=[("acme", Host(rolled, layers=(roll,)))])
+    )
     engine = runtime.load(plan)
     CALLS.clear()
     for m in (1, 3, 8):
@@ -92,7 +102,9 @@ def test_one_that_no_other_process_can_import_says_so() -> None:
 
     b = builder(Host(numpy_tactic("acme.local@1", "acme.Roll@1")(local), layers=(roll,)))
     plan = b.build_plan(network(b), config())
-    (row,) = [r for r in plan.ledger["nodes"]["roll"]["candidates"] if r["tactic"] == "acme.local@1"]
+    (row,) = [
+        r for r in plan.ledger["nodes"]["roll"]["candidates"] if r["tactic"] == "acme.local@1"
+    ]
     assert "put it into a module, at its top level" in row["reason"]
     assert [s.info["tactic"] for s in plan.steps] == ["tactix.numpy@1"]
 
@@ -132,5 +144,7 @@ def test_what_is_no_spec_is_refused_where_it_is_inferred(said: Any) -> None:
     odd = layer("acme.Odd@1", infer=lambda x: said)(lambda x: x)
     network = builder(Pack(layers=(odd,))).create_network("odd")
     x = network.add_input("x", "f32", (3, 5))
-    with pytest.raises(errors.NetworkError, match=r"here \(acme\.Odd@1\): .* is no TensorSpec of a DType"):
+    with pytest.raises(
+        errors.NetworkError, match=r"here \(acme\.Odd@1\): .* is no TensorSpec of a DType"
+    ):
         network.add_layer("acme.Odd", [x], "here")

@@ -1,4 +1,6 @@
-"""Tactics written as the text of a body: fused neighbours, symbolic shapes, dtypes, constants, knobs, refusals."""
+"""Tactics written as the text of a body: fused neighbours, symbolic shapes, dtypes, constants,
+knobs, refusals.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,19 @@ from sdk_packs import Pack, builder
 import tactix
 from tactix.contracts.artifact import Packed
 from tactix.words.dims import prod
-from tactix_sdk import ALIAS, NHWC, DType, Kernel, Operation, Reject, TensorSpec, c_tactic, errors, layer, mod
+from tactix_sdk import (
+    ALIAS,
+    NHWC,
+    DType,
+    Kernel,
+    Operation,
+    Reject,
+    TensorSpec,
+    c_tactic,
+    errors,
+    layer,
+    mod,
+)
 
 RNG = np.random.default_rng(11)
 GEMM = """
@@ -40,7 +54,10 @@ def built(b: tactix.Builder, net: Any, shapes: Any = None) -> Any:
     for name, rows in (shapes or {}).items():
         profile.set_shape(name, *rows)
     config = tactix.BuilderConfig(
-        profiles=[profile] if shapes else [], timing_cache=False, tactic_sources={"acme"}, builder_optimization_level=1
+        profiles=[profile] if shapes else [],
+        timing_cache=False,
+        tactic_sources={"acme"},
+        builder_optimization_level=1,
     )
     config.enable("acme")
     return b.build(net, config)
@@ -51,13 +68,19 @@ def test_what_is_fused_behind_is_stored(dtype: str) -> None:
     b = builder(Pack(gemm))
     net, kind = b.create_network("dense"), DType.of(dtype)
     w, bias = ((RNG.standard_normal(s) / 4).astype(kind.numpy) for s in ((24, 17), (17,)))
-    x, rest = net.add_input("x", dtype, ("b", "m", 24)), net.add_input("rest", dtype, ("b", "m", 17))
+    x, rest = (
+        net.add_input("x", dtype, ("b", "m", 24)),
+        net.add_input("rest", dtype, ("b", "m", 17)),
+    )
     (y,) = net.add_layer("tactix.MatMul", [x, net.add_constant(w)])
     (y,) = net.add_layer("tactix.Add", [y, net.add_constant(bias)])
     (y,) = net.add_layer("tactix.Relu", [y])
     (y,) = net.add_layer("tactix.Add", [y, rest])
     net.mark_output(y, "y")
-    ranges = {"x": ((1, 1, 24), (2, 5, 24), (3, 9, 24)), "rest": ((1, 1, 17), (2, 5, 17), (3, 9, 17))}
+    ranges = {
+        "x": ((1, 1, 24), (2, 5, 24), (3, 9, 24)),
+        "rest": ((1, 1, 17), (2, 5, 17), (3, 9, 17)),
+    }
     engine = built(b, net, ranges)
     assert [s.info["tactic"] for s in engine.plan.steps] == ["acme.gemm@1"]
     for shape in ((1, 1), (2, 5), (3, 9), (3, 7)):
@@ -65,7 +88,9 @@ def test_what_is_fused_behind_is_stored(dtype: str) -> None:
         wide = [a.astype(np.float32) for a in (x_, w, bias, rest_)]
         want = np.maximum(wide[0] @ wide[1] + wide[2], 0) + wide[3]
         got = np.asarray(engine(x_, rest_), np.float32)
-        np.testing.assert_allclose(got, want, rtol=0, atol={"f32": 1e-5, "f16": 1e-2, "bf16": 8e-2}[dtype])
+        np.testing.assert_allclose(
+            got, want, rtol=0, atol={"f32": 1e-5, "f16": 1e-2, "bf16": 8e-2}[dtype]
+        )
 
 
 def test_every_combination_of_knobs_is_offered() -> None:
@@ -126,7 +151,9 @@ def test_scratch_and_helpers() -> None:
         """
         helper = "static int64_t TX_NAME(mirror)(int64_t i, int64_t n) { return i / n * n + n - 1 - i % n; }"
         n = op.output.shape[-1]
-        return Kernel(body, helper, {"rows": op.output.shape[0], "n": n}, scratch=4 * op.output.numel)
+        return Kernel(
+            body, helper, {"rows": op.output.shape[0], "n": n}, scratch=4 * op.output.numel
+        )
 
     b = builder(Pack(reversed_, layers=(reverse,)))
     net = b.create_network("reverse")
@@ -134,7 +161,9 @@ def test_scratch_and_helpers() -> None:
     x = RNG.standard_normal((4, 7)).astype(np.float32)
     np.testing.assert_array_equal(built(b, net, {"x": ((1, 7), (4, 7), (4, 7))})(x), x[:, ::-1])
     empty = b.create_network("nothing")
-    empty.mark_output(*empty.add_layer("acme.Reverse", [empty.add_input("x", "f32", (0, 7))]), name="y")
+    empty.mark_output(
+        *empty.add_layer("acme.Reverse", [empty.add_input("x", "f32", (0, 7))]), name="y"
+    )
     assert built(b, empty)(x[:0]).shape == (0, 7)  # scratch of no bytes is there by name
 
 
@@ -146,7 +175,9 @@ def test_a_result_that_is_the_inputs_memory() -> None:
     alias = c_tactic("acme.same@1", "acme.Same@1")(lambda op: ALIAS)
     b = builder(Pack(alias, gemm, layers=(same,)))
     net = b.create_network("same")
-    (y,) = net.add_layer("tactix.MatMul", [net.add_input("x", "f32", (2, 3)), net.add_constant(np.eye(3, dtype="f"))])
+    (y,) = net.add_layer(
+        "tactix.MatMul", [net.add_input("x", "f32", (2, 3)), net.add_constant(np.eye(3, dtype="f"))]
+    )
     (y,) = net.add_layer("acme.Same", [y])
     (y,) = net.add_layer("tactix.MatMul", [y, net.add_constant(np.eye(3, dtype="f") * 2)])
     net.mark_output(y, "y")
@@ -168,10 +199,15 @@ def test_formats_other_than_linear() -> None:
 
     b = builder(Pack(doubled, layers=(double,)))
     net = b.create_network("double")
-    net.mark_output(*net.add_layer("acme.Double", [net.add_input("x", "f32", ("b", 3, 5, 4))]), name="y")
+    net.mark_output(
+        *net.add_layer("acme.Double", [net.add_input("x", "f32", ("b", 3, 5, 4))]), name="y"
+    )
     profile = tactix.OptimizationProfile()
     profile.set_shape("x", (1, 3, 5, 4), (2, 3, 5, 4), (4, 3, 5, 4))
-    engine = b.build(net, tactix.BuilderConfig(profiles=[profile], timing_cache=False, builder_optimization_level=1))
+    engine = b.build(
+        net,
+        tactix.BuilderConfig(profiles=[profile], timing_cache=False, builder_optimization_level=1),
+    )
     (step,) = (s for s in engine.plan.steps if s.info["tactic"] == "acme.double@1")
     assert [o.format for o in (*step.inputs, *step.outputs)] == [NHWC, NHWC]
     x = RNG.standard_normal((3, 3, 5, 4)).astype(np.float32)
@@ -183,7 +219,9 @@ NAMES = ("d0", "d1", "x0", "y0", "a", "q", "phase", "fault")
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_of_sizes_are_the_authors(name: str) -> None:
-    """Also those that generated text of other kernels has, with shapes that are known only when it runs."""
+    """Also those that generated text of other kernels has, with shapes that are known only when it
+    runs.
+    """
 
     @c_tactic("acme.named@1", "tactix.MatMul@1")
     def named(op: Operation) -> Kernel:
@@ -199,8 +237,12 @@ def test_names_of_sizes_are_the_authors(name: str) -> None:
     b = builder(Pack(named))
     net = b.create_network("named")
     w = RNG.standard_normal((4, 3)).astype(np.float32)
-    (y,) = net.add_layer("tactix.MatMul", [net.add_input("x", "f32", ("rows", 4)), net.add_constant(w)])
-    net.mark_output(*net.add_layer("tactix.Add", [y, net.add_input("rest", "f32", ("rows", 3))]), name="y")
+    (y,) = net.add_layer(
+        "tactix.MatMul", [net.add_input("x", "f32", ("rows", 4)), net.add_constant(w)]
+    )
+    net.mark_output(
+        *net.add_layer("tactix.Add", [y, net.add_input("rest", "f32", ("rows", 3))]), name="y"
+    )
     engine = built(b, net, {"x": ((0, 4), (5, 4), (9, 4)), "rest": ((0, 3), (5, 3), (9, 3))})
     assert [s.info["tactic"] for s in engine.plan.steps] == ["acme.named@1"]
     for m in (0, 1, 5, 9):
@@ -208,7 +250,19 @@ def test_names_of_sizes_are_the_authors(name: str) -> None:
         np.testing.assert_allclose(engine(x, rest), x @ w + rest, rtol=0, atol=1e-5)
 
 
-REFUSED = ("in0", "scratch", "tid", "c_w", "tx_split", "TX_LANES", "int", "new", "uint16_t", "2m", "\u00e9")
+REFUSED = (
+    "in0",
+    "scratch",
+    "tid",
+    "c_w",
+    "tx_split",
+    "TX_LANES",
+    "int",
+    "new",
+    "uint16_t",
+    "2m",
+    "\u00e9",
+)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -239,7 +293,9 @@ def test_a_body_does_not_run_for_an_empty_result() -> None:
 
     b = builder(Pack(doubled, layers=(double,)))
     net = b.create_network("double")
-    net.mark_output(*net.add_layer("acme.Double", [net.add_input("x", "f32", ("m", "n"))]), name="y")
+    net.mark_output(
+        *net.add_layer("acme.Double", [net.add_input("x", "f32", ("m", "n"))]), name="y"
+    )
     engine = built(b, net, {"x": ((0, 0), (3, 5), (9, 9))})
     assert [s.info["tactic"] for s in engine.plan.steps] == ["acme.double@1"]
     for shape in ((3, 0), (0, 0), (0, 4), (3, 5)):
@@ -274,10 +330,14 @@ def test_a_packs_own_layer_takes_epilogues_if_it_says_so(takes: bool) -> None:
 
 @c_tactic("acme.shared@1", "acme.Shared@1")
 def shared(op: Operation) -> Kernel | Reject:
-    """As the layer: what is left of the first tensor's rows when those of the second take them evenly."""
+    """As the layer: what is left of the first tensor's rows when those of the second take them
+    evenly.
+    """
     x, y = op.inputs
-    return Kernel("for (int64_t i = tid; i < n; i += nt) TX_STORE(i, r);", sizes={
-        "n": op.output.numel, "r": mod(x.shape[0], y.shape[0])})  # fmt: skip
+    return Kernel(
+        "for (int64_t i = tid; i < n; i += nt) TX_STORE(i, r);",
+        sizes={"n": op.output.numel, "r": mod(x.shape[0], y.shape[0])},
+    )
 
 
 @layer("acme.Shared@1", infer=lambda x, y: TensorSpec(DType.FP32, (2,)))
@@ -285,14 +345,20 @@ def left(x: Any, y: Any) -> Any:
     return np.full(2, len(x) % len(y) if len(y) else 0, np.float32)
 
 
-def test_a_size_that_divides_by_an_open_dimension_of_zero_names_the_node_and_the_dimension() -> None:
+def test_a_size_that_divides_by_an_open_dimension_of_zero_names_the_node_and_the_dimension() -> (
+    None
+):
     b = builder(Pack(shared, layers=(left,)))
     net = b.create_network("it")
     x, y = net.add_input("x", "f32", ("n", 3)), net.add_input("y", "f32", ("m", 3))
     net.mark_output(net.add_layer("acme.Shared", [x, y], "left over")[0], "z")
-    ranges = {name: ((0, 3), (7, 3), (9, 3)) if name == "x" else ((0, 3), (4, 3), (9, 3)) for name in "xy"}
+    ranges = {
+        name: ((0, 3), (7, 3), (9, 3)) if name == "x" else ((0, 3), (4, 3), (9, 3)) for name in "xy"
+    }
     engine = built(b, net, ranges)
-    run = lambda n, m: engine({"x": np.zeros((n, 3), np.float32), "y": np.zeros((m, 3), np.float32)})  # noqa: E731
+    run = lambda n, m: engine(  # noqa: E731
+        {"x": np.zeros((n, 3), np.float32), "y": np.zeros((m, 3), np.float32)}
+    )
     assert run(9, 4).tolist() == [1, 1]
     with pytest.raises(errors.ShapeError, match=r"\(n % m\) divides by zero") as e:
         run(9, 0)

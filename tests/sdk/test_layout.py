@@ -28,9 +28,12 @@ def test_operators_begin_lines() -> None:
 
 def test_what_must_be_a_line_stays_one() -> None:
     for line in (
-        f"#define LONG {'a, ' * 60}", f"x; // {'b, ' * 60}", f"asm({chr(34)}{'c, ' * 60}{chr(34)});",
-        f"f({'d' * 150});", f"m({'e, ' * 60}) \\\\",
-    ):  # fmt: skip
+        f"#define LONG {'a, ' * 60}",
+        f"x; // {'b, ' * 60}",
+        f"asm({chr(34)}{'c, ' * 60}{chr(34)});",
+        f"f({'d' * 150});",
+        f"m({'e, ' * 60}) \\\\",
+    ):
         assert folded(line) == line
 
 

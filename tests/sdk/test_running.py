@@ -1,4 +1,6 @@
-"""Words for packs that run libraries: what is fused behind a layer as a chain, and launchers of calls from Python."""
+"""Words for packs that run libraries: what is fused behind a layer as a chain, and launchers of
+calls from Python.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def operation(*behind: str) -> Operation:
     (y,) = net.add_layer("tactix.MatMul", [x, net.add_constant(np.ones((4, 5), np.float32))])
     for name in behind:
         operands = {"rest": [rest, y], "square": [y, y]}.get(name, [y])
-        (y,) = net.add_layer("tactix.Sub" if name in ("rest", "square") else f"tactix.{name}", operands)
+        (y,) = net.add_layer(
+            "tactix.Sub" if name in ("rest", "square") else f"tactix.{name}", operands
+        )
     net.mark_output(y, "y")
     made, _ = fuse(net, [session.rules["tactix.epilogue"]])
     (node,) = made.nodes
@@ -55,7 +59,10 @@ class Doubled:
         self.shape = (env["n"],)
 
     def run(self, addresses: Any) -> None:
-        x, y = (array_at(addresses[i], self.shape, np.dtype(np.float32)) for i in (self.source, self.target))
+        x, y = (
+            array_at(addresses[i], self.shape, np.dtype(np.float32))
+            for i in (self.source, self.target)
+        )
         np.add(x, x, out=y)
 
 

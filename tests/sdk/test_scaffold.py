@@ -18,7 +18,9 @@ from tactix_sdk.scaffold import OWN_LAYER, TACTICS, create
 from tactix_sdk.testing import FAILED, PASSED, outcomes
 
 COMBINATIONS = [
-    pytest.param(layer, rule, tactic, id="+".join([*["layer"] * layer, *["rule"] * rule, tactic]).strip("+"))
+    pytest.param(
+        layer, rule, tactic, id="+".join([*["layer"] * layer, *["rule"] * rule, tactic]).strip("+")
+    )
     for layer, rule, tactic in itertools.product((True, False), (True, False), (*TACTICS, ""))
     if layer or rule or tactic
 ]
@@ -33,7 +35,11 @@ def test_every_combination_passes(site: Site, layer: bool, rule: bool, tactic: s
     wanted = {"import-light", "hooks", "deterministic"}
     wanted |= {"layer-inference", "symbolic-shapes", "attributes", "onnx"} if layer else set()
     wanted |= {"rule-fires", "rule-numerics", "rule-termination"} if rule else set()
-    wanted |= {"tactic-reference", "tactic-shapes", "tactic-not-a-number", "lean-runtime"} & done if tactic else set()
+    wanted |= (
+        {"tactic-reference", "tactic-shapes", "tactic-not-a-number", "lean-runtime"} & done
+        if tactic
+        else set()
+    )
     wanted |= {"tactic-reference", "lean-runtime"} if tactic in ("c", "numpy") else set()
     assert wanted <= done
 
@@ -56,12 +62,40 @@ def test_the_help_says_what_a_tactic_is_for(capsys: pytest.CaptureFixture[str]) 
 
 def test_installed_by_pip_it_passes_its_own_tests(tmp_path: Path) -> None:
     assert main(["new", "acme-swish", "--layer", "--tactic", "c", "--path", str(tmp_path)]) == 0
-    pip = ["-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
-    command = [sys.executable, *pip, "--quiet", "--target", str(tmp_path / "site"), str(tmp_path / "acme-swish")]
+    pip = [
+        "-m",
+        "pip",
+        "install",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--disable-pip-version-check",
+    ]
+    command = [
+        sys.executable,
+        *pip,
+        "--quiet",
+        "--target",
+        str(tmp_path / "site"),
+        str(tmp_path / "acme-swish"),
+    ]
     subprocess.run(command, check=True)
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *filter(None, sys.path)])}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "acme-swish" / "tests")]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *filter(None, sys.path)]),
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        str(tmp_path / "acme-swish" / "tests"),
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert " passed" in done.stdout
 
@@ -85,7 +119,9 @@ def test_what_cannot_be_is_said(tmp_path: Path, name: str, asked: dict[str, Any]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_templates_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_templates_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(errors.ConfigError, match="the templates need jinja2"):
         create("acme-swish", tmp_path, layer=True)

@@ -82,7 +82,11 @@ def test_a_choice_between_equals_needs_no_decision() -> None:
     assert apply(lambda a, b: select(a < b, a + b, b + a), known(N), known(S)) == (N + S,)
 
 
-@given(st.integers(-40, 40), st.integers(-40, 40), st.sampled_from(["add", "sub", "mul", "div", "mod", "min", "max"]))
+@given(
+    st.integers(-40, 40),
+    st.integers(-40, 40),
+    st.sampled_from(["add", "sub", "mul", "div", "mod", "min", "max"]),
+)
 def test_numbers_as_numpy(a: int, b: int, op: str) -> None:
     s = expr._op(op, expr.var(0), expr.var(1))
     found = propagate(s, [known(a), known(b)], TensorSpec(DType.INT64, (1,)))
@@ -92,12 +96,18 @@ def test_numbers_as_numpy(a: int, b: int, op: str) -> None:
         assert found == tuple(numerics.evaluate(s, [np.array([a]), np.array([b])]).tolist())
 
 
-@given(st.integers(0, 40), st.integers(1, 9), st.sampled_from(["add", "mul", "div", "mod", "min", "max"]))
+@given(
+    st.integers(0, 40),
+    st.integers(1, 9),
+    st.sampled_from(["add", "mul", "div", "mod", "min", "max"]),
+)
 def test_symbols_as_their_values(n: int, k: int, op: str) -> None:
     s: Scalar = expr._op(op, expr.var(0) + 2, expr.var(1))
     found = propagate(s, [known(N), known(k)], TensorSpec(DType.INT64, (1,)))
     assert found is not None
-    assert evaluate(found[0], {"n": n}) == int(numerics.evaluate(s, [np.array([n]), np.array([k])])[0])
+    assert evaluate(found[0], {"n": n}) == int(
+        numerics.evaluate(s, [np.array([n]), np.array([k])])[0]
+    )
 
 
 def test_broadcasting_as_numpy() -> None:
@@ -124,7 +134,9 @@ def test_large_tensors_are_not_tracked() -> None:
 
 def test_a_pointwise_layer_infers_content() -> None:
     layer = PointwiseLayer("acme.Twice@1", lambda a, b: a * 2 + b)
-    (out,) = layer.infer(layer.Attrs(), [known(N, S), TensorSpec(DType.INT64, (), const=np.array(1))])
+    (out,) = layer.infer(
+        layer.Attrs(), [known(N, S), TensorSpec(DType.INT64, (), const=np.array(1))]
+    )
     assert out == TensorSpec(DType.INT64, (2,), (2 * N + 1, 2 * S + 1))
     (out,) = layer.infer(layer.Attrs(), [known(N, S), TensorSpec(DType.INT64, ())])
     assert out.value is None

@@ -1,4 +1,6 @@
-"""A whole pack in ten lines of Python: it fuses behind anchors and among pointwise layers, on the CPU and on CUDA."""
+"""A whole pack in ten lines of Python: it fuses behind anchors and among pointwise layers, on the
+CPU and on CUDA.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,10 @@ def code_lines(path: Path) -> int:
     """Lines with code: without comments, docstrings and blank lines."""
     tree, text = ast.parse(path.read_text()), path.read_text().splitlines()
     words = [
-        n.body[0] for n in ast.walk(tree)
+        n.body[0]
+        for n in ast.walk(tree)
         if isinstance(n, ast.Module | ast.FunctionDef) and ast.get_docstring(n) is not None
-    ]  # fmt: skip
+    ]
     said = {i for w in words for i in range(w.lineno, (w.end_lineno or w.lineno) + 1)}
     return sum(bool(line.split("#")[0].strip()) for i, line in enumerate(text, 1) if i not in said)
 
@@ -49,7 +52,14 @@ def test_it_passes_every_check(site: Site) -> None:
     found = list(outcomes(Subject("acme-mish")))
     assert [(o.check.name, o.said) for o in found if o.state == FAILED] == []
     done = {o.check.name for o in found if o.state == PASSED}
-    assert {"layer-inference", "symbolic-shapes", "attributes", "onnx", "import-light", "deterministic"} <= done
+    assert {
+        "layer-inference",
+        "symbolic-shapes",
+        "attributes",
+        "onnx",
+        "import-light",
+        "deterministic",
+    } <= done
 
 
 def conv(net: Any, x: Any) -> tuple[Any, ...]:
@@ -82,12 +92,16 @@ def test_it_fuses(site: Site, make: Any, device: str) -> None:
     plan = builder.build_plan(net, config)
     (step,) = (s for s in plan.steps if "acme.Mish@1" in s.info["layers"])
     assert step.info["layers"] == FUSED[make]
-    assert step.artifact.launcher == ("tactix.cuda.cubin@1" if device == "cuda" else "tactix.cpu.elf@1")
+    assert step.artifact.launcher == (
+        "tactix.cuda.cubin@1" if device == "cuda" else "tactix.cpu.elf@1"
+    )
     assert [r.dist for r in plan.requirements if r.dist == "acme-mish"] == []
     if device == "cpu":
         x = RNG.standard_normal((2, 3, 9, 7)).astype(np.float32)
         want = tactix_reference(net, x)
-        np.testing.assert_allclose(tactix.Runtime().load(plan)(x), want, rtol=0, atol=2e-5 * np.abs(want).max())
+        np.testing.assert_allclose(
+            tactix.Runtime().load(plan)(x), want, rtol=0, atol=2e-5 * np.abs(want).max()
+        )
 
 
 def tactix_reference(net: Any, x: Any) -> Any:
@@ -100,7 +114,9 @@ def test_the_plan_runs_without_the_pack(site: Site, tmp_path: Path) -> None:
     builder = tactix.Builder(session=tactix.Session())
     net = builder.create_network("net")
     net.mark_output(*conv(net, net.add_input("x", "f32", (1, 3, 5, 5))), name="y")
-    plan = builder.build_plan(net, tactix.BuilderConfig(timing_cache=False, builder_optimization_level=0))
+    plan = builder.build_plan(
+        net, tactix.BuilderConfig(timing_cache=False, builder_optimization_level=0)
+    )
     x = RNG.standard_normal((1, 3, 5, 5)).astype(np.float32)
     want = tactix.Runtime().load(plan)(x)
     only = tactix.Session(door="runtime", only=["tactix"])

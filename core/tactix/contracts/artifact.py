@@ -1,4 +1,5 @@
-"""KernelArtifact: a kernel as data. Code, launches with symbolic arguments, workspace, packed constants.
+"""KernelArtifact: a kernel as data. Code, launches with symbolic arguments, workspace, packed
+constants.
 
 Nothing here runs anything: a launcher does. All numbers that depend on shapes are dims.
 """
@@ -21,9 +22,10 @@ from tactix.words.errors import InvalidArgument
 class Source:
     """Source text of one kernel; a compiler plugin for ``language`` turns many into one Binary.
 
-    The text defines one function named by the macro ``TX_ENTRY``, and names its own helpers ``TX_NAME(x)``.
-    ``preludes`` are texts shared between kernels, each included once per translation unit. ``flags`` are options that
-    the compiler must honour (``-mavx512f`` follows from the device, not from here).
+    The text defines one function named by the macro ``TX_ENTRY``, and names its own helpers
+    ``TX_NAME(x)``. ``preludes`` are texts shared between kernels, each included once per
+    translation unit. ``flags`` are options that the compiler must honour (``-mavx512f`` follows
+    from the device, not from here).
     """
 
     language: str
@@ -86,17 +88,21 @@ def scalar(value: Dim) -> Arg:
 
 
 def fault() -> Arg:
-    """Address of the launch's own record of four int64, where a kernel reports an index that is out of range.
+    """Address of the launch's own record of four int64, where a kernel reports an index that is out
+    of range.
 
-    Whoever finds the first at 0 and makes it 1 writes the index and the size of its axis to the second and third; then
-    the int64 at the address that the fourth holds becomes 1. The launcher raises ``out_of_range`` after the run.
+    Whoever finds the first at 0 and makes it 1 writes the index and the size of its axis to the
+    second and third; then the int64 at the address that the fourth holds becomes 1. The launcher
+    raises ``out_of_range`` after the run.
     """
     return Arg("fault")
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One start of the kernel. ``grid``, ``block``, ``cluster``, ``shared_bytes`` are for devices that have them."""
+    """One start of the kernel. ``grid``, ``block``, ``cluster``, ``shared_bytes`` are for devices
+    that have them.
+    """
 
     args: tuple[Arg, ...]
     grid: tuple[Dim, ...] = ()
@@ -108,10 +114,12 @@ class Launch:
 
 @dataclass(frozen=True)
 class Packed:
-    """A constant made of the node's constant input ``index`` by a closed list of steps, so that refit can redo it.
+    """A constant made of the node's constant input ``index`` by a closed list of steps, so that
+    refit can redo it.
 
-    Steps: ``("cast", dtype)``, ``("reshape", dims)``, ``("transpose", axes)``, ``("pad", ((before, after), ...))``.
-    With ``index`` -1 the ``array`` itself is meant, or, of a function, what it gives for the node's given inputs.
+    Steps: ``("cast", dtype)``, ``("reshape", dims)``, ``("transpose", axes)``, ``("pad", ((before,
+    after), ...))``. With ``index`` -1 the ``array`` itself is meant, or, of a function, what it
+    gives for the node's given inputs.
     """
 
     index: int
@@ -119,14 +127,18 @@ class Packed:
     array: Any = field(default=None, compare=False, repr=False)
 
     def apply(self, given: Sequence[Any]) -> Any:
-        """The packed array; ``given`` are the node's given inputs, of which the constant ones are looked at."""
+        """The packed array; ``given`` are the node's given inputs, of which the constant ones are
+        looked at.
+        """
         import numpy as np
 
         made = self.array(given) if callable(self.array) else self.array
         x = made if self.index < 0 else given[self.index]
         for name, what in self.steps:
             if name not in _PACK:
-                raise InvalidArgument(f"packing knows no step {name!r}", do=f"It has: {', '.join(_PACK)}")
+                raise InvalidArgument(
+                    f"packing knows no step {name!r}", do=f"It has: {', '.join(_PACK)}"
+                )
             x = _PACK[name](np, x, what)
         x = x.reshape(x.shape or 1)
         return x if x.flags.c_contiguous else x.copy()
@@ -142,11 +154,12 @@ _PACK: Mapping[str, Any] = {
 class KernelArtifact:
     """What a tactic gives for one node and variant, and what a plan keeps.
 
-    ``launcher``: key of the launcher that runs it. ``code``: Source before compiling, Binary after, None where the
-    launcher needs none. ``params``: JSON for the launcher. ``workspace``: bytes of scratch memory during the step.
-    ``requires``: device features without which it must not run. ``host_code``: whether it brings code that runs in
-    the host process, although its launcher says that it runs none. ``alias``: output 0 is the memory of input 0, seen
-    with another shape; there is nothing to launch.
+    ``launcher``: key of the launcher that runs it. ``code``: Source before compiling, Binary after,
+    None where the launcher needs none. ``params``: JSON for the launcher. ``workspace``: bytes of
+    scratch memory during the step.
+    ``requires``: device features without which it must not run. ``host_code``: whether it brings
+    code that runs in the host process, although its launcher says that it runs none. ``alias``:
+    output 0 is the memory of input 0, seen with another shape; there is nothing to launch.
     """
 
     launcher: str
@@ -170,7 +183,9 @@ class KernelArtifact:
         """Identity for the timing cache: everything but the constants' content."""
         code = self.code.digest if self.code else ""
         shape = [(a.kind, a.index, a.name, str(a.value)) for x in self.launches for a in x.args]
-        text = repr((self.launcher, code, shape, str(self.workspace), sorted(self.params.items(), key=str)))
+        text = repr(
+            (self.launcher, code, shape, str(self.workspace), sorted(self.params.items(), key=str))
+        )
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

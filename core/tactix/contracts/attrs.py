@@ -1,4 +1,6 @@
-"""Attribute values to JSON and back, and symbols in them replaced: for plans, cache keys and numpy steps."""
+"""Attribute values to JSON and back, and symbols in them replaced: for plans, cache keys and numpy
+steps.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tactix.words.tensor import Format
 
 
 class Scoped:
-    """An attribute that is told the values of symbols, such as a network inside a layer. No plan holds it."""
+    """An attribute that is told the values of symbols, such as a network inside a layer. No plan
+    holds it.
+    """
 
     name: str
 
@@ -59,7 +63,12 @@ def decode(j: Any) -> Any:
     raise InvalidArgument(f"not an attribute value: {str(j)[:80]}")
 
 
-_TAGS: dict[str, Callable[[Any], Any]] = {"float": float, "dim": dims.from_json, "dtype": DType, "format": Format}
+_TAGS: dict[str, Callable[[Any], Any]] = {
+    "float": float,
+    "dim": dims.from_json,
+    "dtype": DType,
+    "format": Format,
+}
 
 
 def named(attrs: Any) -> dict[str, Any]:
@@ -85,7 +94,9 @@ def symbols_in(v: Any) -> frozenset[str]:
     """Symbols of the dims in an attribute value, or in all fields of an attribute dataclass."""
     if isinstance(v, (dims.Expr, Scoped)):
         return dims.symbols(v) if isinstance(v, dims.Expr) else v.symbols()
-    fields = (getattr(v, f.name) for f in dataclasses.fields(v)) if dataclasses.is_dataclass(v) else ()
+    fields = (
+        (getattr(v, f.name) for f in dataclasses.fields(v)) if dataclasses.is_dataclass(v) else ()
+    )
     return frozenset().union(*map(symbols_in, v if isinstance(v, tuple) else fields))
 
 
@@ -103,4 +114,8 @@ def resolve(v: Any, env: Mapping[str, int]) -> Any:
 def resolve_fields(attrs: Any, env: Mapping[str, int]) -> Any:
     """An attribute dataclass with every symbolic dim evaluated."""
     found = named(attrs)
-    return dataclasses.replace(attrs, **{k: resolve(v, env) for k, v in found.items()}) if found else attrs
+    return (
+        dataclasses.replace(attrs, **{k: resolve(v, env) for k, v in found.items()})
+        if found
+        else attrs
+    )

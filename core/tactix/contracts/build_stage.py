@@ -1,6 +1,7 @@
 """Build stage: what a flag or an option adds to a build.
 
-The builder knows the steps of a build and no stage by name: it asks those that serve what a configuration asks for.
+The builder knows the steps of a build and no stage by name: it asks those that serve what a
+configuration asks for.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ Content = Callable[[Callable[[], Any]], tuple[str, Any, TensorSpec]]
 class BuildPart(Generic[Config, Network, Plan]):
     """What a stage does in one build; as it stands, nothing. The methods are called in this order.
 
-    ``racing`` and ``constants`` count for every network in the model, the bodies of branches and loops among them, the
-    first for every mixture of precisions that is tried, too; the others are called once.
+    ``racing`` and ``constants`` count for every network in the model, the bodies of branches and
+    loops among them, the first for every mixture of precisions that is tried, too; the others are
+    called once.
     """
 
     def settings(self, config: Config, network: Network) -> Config:
-        """The configuration to build by. What it asks for beside the given one brings further stages in."""
+        """The configuration to build by. What it asks for beside the given one brings further
+        stages in.
+        """
         return config
 
     def tactics(self, tactics: Sequence[Tactic]) -> list[Tactic]:
@@ -60,14 +64,15 @@ class BuildPart(Generic[Config, Network, Plan]):
 
 
 class BuildStage(ABC, Generic[Session, Config, Network, Plan]):
-    """``key``: ``namespace.name``. ``serves``: what brings it into a build: values of ``BuilderFlag``, or names of
-    options that are set (``BuilderConfig.requests``).
+    """``key``: ``namespace.name``. ``serves``: what brings it into a build: values of
+    ``BuilderFlag``, or names of options that are set (``BuilderConfig.requests``).
 
-    ``depth``: stages lie in each other, from 0 outside; equal ones by key. The outer ones come first where a build
-    begins (settings, tactics, network, rules) and last where it ends (constants, plan).
+    ``depth``: stages lie in each other, from 0 outside; equal ones by key. The outer ones come
+    first where a build begins (settings, tactics, network, rules) and last where it ends
+    (constants, plan).
 
-    Frozen and shared by builds: what one build needs to keep is in its part. One of a pack is not asked until the user
-    enables it, and then after tactix's own that serve the same.
+    Frozen and shared by builds: what one build needs to keep is in its part. One of a pack is not
+    asked until the user enables it, and then after tactix's own that serve the same.
     """
 
     key: str

@@ -1,4 +1,6 @@
-"""Compiler: turns source texts of one language into machine code at build time, many kernels into one binary."""
+"""Compiler: turns source texts of one language into machine code at build time, many kernels into
+one binary.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,12 @@ from tactix.contracts.device import DeviceProperties
 
 
 class Compiler:
-    """``language``: of the sources it takes. ``launcher``: key of the launcher that runs what it makes.
+    """``language``: of the sources it takes. ``launcher``: key of the launcher that runs what it
+    makes.
 
-    ``stopped``: set by the builder, to be asked on its thread now and then while it compiles: true once the build was
-    stopped or its time is over, and then ``compile`` had better raise BuildCancelled.
+    ``stopped``: set by the builder, to be asked on its thread now and then while it compiles: true
+    once the build was stopped or its time is over, and then ``compile`` had better raise
+    BuildCancelled.
     """
 
     key: str
@@ -29,5 +33,7 @@ class Compiler:
         raise NotImplementedError(f"{self.key}: identity")
 
     def compile(self, sources: Sequence[Source], device: DeviceProperties) -> list[Binary]:
-        """One Binary per source, all with the same blob. Raises CompilerError with the compiler's own words."""
+        """One Binary per source, all with the same blob. Raises CompilerError with the compiler's
+        own words.
+        """
         raise NotImplementedError(f"{self.key}: compile")

@@ -16,10 +16,14 @@ from tactix.words.errors import InvalidArgument
 class DeviceProperties:
     """Facts about a device, present or only targeted.
 
-    ``features``: instruction sets, or ``sm_90``-like names. ``vector_bits``: width of its widest useful vectors.
-    ``cores``: processors that may run one plan. ``facts``: whatever else goes into the timing cache's key.
-    ``tuned_to``: numbers by which kernels are fast or slow, by names for people; a plan that was tuned to others warns.
-    ``family``: whether it stands for all devices with these features, so that plans for it warn of no differences.
+    ``features``: instruction sets, or ``sm_90``-like names. ``vector_bits``: width of its widest
+    useful vectors.
+    ``cores``: processors that may run one plan. ``facts``: whatever else goes into the timing
+    cache's key.
+    ``tuned_to``: numbers by which kernels are fast or slow, by names for people; a plan that was
+    tuned to others warns.
+    ``family``: whether it stands for all devices with these features, so that plans for it warn of
+    no differences.
     """
 
     kind: str
@@ -45,8 +49,9 @@ class DeviceProperties:
 class Costs:
     """What choosing reckons with beside the times of kernels.
 
-    ``launch``: seconds that each launch of an artifact takes in a network beyond what it takes when measured alone.
-    ``reformat``, ``bandwidth``: seconds for each change of format, and bytes per second read plus written.
+    ``launch``: seconds that each launch of an artifact takes in a network beyond what it takes when
+    measured alone. ``reformat``, ``bandwidth``: seconds for each change of format, and bytes per
+    second read plus written.
     """
 
     launch: float = 0.0
@@ -79,18 +84,31 @@ class Event(Protocol):
         """Seconds since the earlier event."""
 
 
-Bind = Callable[[list[tuple[int, ...]]], tuple[Sequence[tuple[tuple[int, ...], Any]], Callable[[list[int]], None]]]
-"""From the shapes of inputs to the shapes and numpy dtypes of outputs, and what runs at addresses of both."""
+Bind = Callable[
+    [list[tuple[int, ...]]],
+    tuple[Sequence[tuple[tuple[int, ...], Any]], Callable[[list[int]], None]],
+]
+"""From the shapes of inputs to the shapes and numpy dtypes of outputs, and what runs at addresses
+of both.
+"""
 
 
 class Exchange(Protocol):
-    """Of a context on a device whose memory is not the host's: between callers' arrays and addresses."""
+    """Of a context on a device whose memory is not the host's: between callers' arrays and
+    addresses.
+    """
 
-    def run(self, inputs: Sequence[Any], given: Sequence[Any], stream: Any, bind: Bind) -> list[Any]:
-        """New outputs for arrays beside the plan's inputs. ``stream``: what ``stream_of`` takes, None for any."""
+    def run(
+        self, inputs: Sequence[Any], given: Sequence[Any], stream: Any, bind: Bind
+    ) -> list[Any]:
+        """New outputs for arrays beside the plan's inputs. ``stream``: what ``stream_of`` takes,
+        None for any.
+        """
 
     def locate(self, io: Any, given: Any) -> Any:
-        """An array in the device's memory: its ``address`` and ``shape``. Raises InvalidArgument, DTypeError."""
+        """An array in the device's memory: its ``address`` and ``shape``. Raises InvalidArgument,
+        DTypeError.
+        """
 
     def fetch(self, io: Any, given: Any) -> Any:
         """What lies in the device's memory as an array of the host, anything else as it is."""
@@ -99,11 +117,13 @@ class Exchange(Protocol):
 class Device:
     """``kind``: ``cpu``, ``cuda``, ...; one instance per physical device.
 
-    ``host_memory``: whether its addresses are the host's, so that arrays and plan files are used where they lie.
-    ``alignment``: what addresses of inputs and outputs must be multiples of, in bytes. ``spread``: bytes up to which an
-    intermediate tensor's memory is not used again for some steps, so that these can run beside its own.
-    ``costs``: by default those of a plain transposing copy on one core. ``bench``: what measures candidates in place of
-    ``tactix.select.bench.Bench``, of which it is a subclass.
+    ``host_memory``: whether its addresses are the host's, so that arrays and plan files are used
+    where they lie.
+    ``alignment``: what addresses of inputs and outputs must be multiples of, in bytes. ``spread``:
+    bytes up to which an intermediate tensor's memory is not used again for some steps, so that
+    these can run beside its own.
+    ``costs``: by default those of a plain transposing copy on one core. ``bench``: what measures
+    candidates in place of ``tactix.select.bench.Bench``, of which it is a subclass.
     """
 
     key: str
@@ -118,7 +138,9 @@ class Device:
         raise NotImplementedError(f"{self.key}: properties")
 
     def target(self, name: str) -> DeviceProperties:
-        """Facts of a level or a model of such devices, which need not be here. Raises InvalidArgument."""
+        """Facts of a level or a model of such devices, which need not be here. Raises
+        InvalidArgument.
+        """
         raise InvalidArgument(f"no target {name!r}", who=self.key, why="the device has none")
 
     def available(self) -> str:
@@ -149,14 +171,18 @@ class Device:
             self.copy_in(address, array)
 
     def exchange(self, allocator: Allocator) -> Exchange:
-        """For one context. ``allocator``: of memory to pass arrays through. Not asked for with ``host_memory``."""
+        """For one context. ``allocator``: of memory to pass arrays through. Not asked for with
+        ``host_memory``.
+        """
         raise NotImplementedError(f"{self.key}: exchange")
 
     def copy_out(self, array: Any, address: int) -> None:
         """Device memory to host array."""
         raise NotImplementedError(f"{self.key}: copy_out")
 
-    def link(self, steps: Sequence[Step], launchers: Mapping[str, Launcher], ctx: LinkContext) -> Runnable:
+    def link(
+        self, steps: Sequence[Step], launchers: Mapping[str, Launcher], ctx: LinkContext
+    ) -> Runnable:
         """All steps as one callable; consecutive steps of a launcher go to it together."""
         raise NotImplementedError(f"{self.key}: link")
 

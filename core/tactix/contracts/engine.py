@@ -23,7 +23,9 @@ class ContextView(Protocol):
 
 
 class EngineView(Protocol):
-    """A plan ready to run, shared by any number of contexts. Immutable; may be used from any thread."""
+    """A plan ready to run, shared by any number of contexts. Immutable; may be used from any
+    thread.
+    """
 
     name: str
 

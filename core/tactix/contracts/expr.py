@@ -1,9 +1,9 @@
 """Scalar expressions: what a pointwise layer does to one element.
 
-Hash-consed nodes over a small closed vocabulary. One table per target turns them into code: that of numpy is
-the SDK's, those of C and CUDA live with their tactic sources. A new ``Primitive`` carries its own text per target.
-16-bit floats are evaluated in float32. Integer division truncates toward zero; ``mod`` takes the divisor's sign,
-``fmod`` the dividend's, as in ONNX.
+Hash-consed nodes over a small closed vocabulary. One table per target turns them into code: that of
+numpy is the SDK's, those of C and CUDA live with their tactic sources. A new ``Primitive`` carries
+its own text per target. 16-bit floats are evaluated in float32. Integer division truncates toward
+zero; ``mod`` takes the divisor's sign, ``fmod`` the dividend's, as in ONNX.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ ScalarLike = Union["Scalar", float, int, bool]
 
 @dataclass(frozen=True)
 class Primitive:
-    """A scalar function beyond the vocabulary. ``texts``: per target ("c", "cuda"), ``{0}``, ``{1}`` are arguments."""
+    """A scalar function beyond the vocabulary. ``texts``: per target ("c", "cuda"), ``{0}``,
+    ``{1}`` are arguments.
+    """
 
     name: str
     arity: int
@@ -30,7 +32,9 @@ class Primitive:
 
     def __call__(self, *args: ScalarLike) -> Scalar:
         if len(args) != self.arity:
-            raise InvalidArgument(f"primitive {self.name} takes {self.arity} arguments, not {len(args)}")
+            raise InvalidArgument(
+                f"primitive {self.name} takes {self.arity} arguments, not {len(args)}"
+            )
         return _make("primitive", tuple(_lift(a) for a in args), self)
 
 
@@ -43,15 +47,21 @@ def _swapped(op: str) -> Callable[[Scalar, ScalarLike], Scalar]:
 
 
 class Scalar:
-    """One node: ``op``, its argument nodes, and a ``value`` (constant, variable index, cast dtype, primitive)."""
+    """One node: ``op``, its argument nodes, and a ``value`` (constant, variable index, cast dtype,
+    primitive).
+    """
 
     __slots__ = ("args", "op", "value")
 
     def __init__(self, op: str, args: tuple[Scalar, ...], value: Any) -> None:
         self.op, self.args, self.value = op, args, value
 
-    __add__, __sub__, __mul__, __truediv__, __lt__, __le__ = map(_infix, ("add", "sub", "mul", "div", "lt", "le"))
-    __radd__, __rsub__, __rmul__, __rtruediv__, __gt__, __ge__ = map(_swapped, ("add", "sub", "mul", "div", "lt", "le"))
+    __add__, __sub__, __mul__, __truediv__, __lt__, __le__ = map(
+        _infix, ("add", "sub", "mul", "div", "lt", "le")
+    )
+    __radd__, __rsub__, __rmul__, __rtruediv__, __gt__, __ge__ = map(
+        _swapped, ("add", "sub", "mul", "div", "lt", "le")
+    )
     __eq__ = _infix("eq")  # type: ignore[assignment]
     __hash__ = object.__hash__
 
@@ -63,7 +73,10 @@ class Scalar:
 
     def __bool__(self) -> bool:
         what = "an expression of elements is neither true nor false"
-        raise InvalidArgument(what, do="Write select, and_, or_, not_, minimum, maximum for if, and, or, not, min, max")
+        raise InvalidArgument(
+            what,
+            do="Write select, and_, or_, not_, minimum, maximum for if, and, or, not, min, max",
+        )
 
     def __str__(self) -> str:
         if self.op == "var":
@@ -103,7 +116,9 @@ def var(index: int) -> Scalar:
 def const(value: float) -> Scalar:
     """A number; it takes the dtype of what it meets. Raises InvalidArgument for anything else."""
     if not isinstance(value, Number):
-        raise InvalidArgument(f"{value!r} is no number, nor made of the parameters by functions of tactix_sdk.scalar")
+        raise InvalidArgument(
+            f"{value!r} is no number, nor made of the parameters by functions of tactix_sdk.scalar"
+        )
     return _make("const", (), value)
 
 
@@ -142,16 +157,43 @@ BINARY = (
 BOOLEAN = frozenset({"lt", "le", "eq", "and", "or", "xor", "not", "isnan", "isinf"})
 _OWN_DTYPE = BOOLEAN | {"var", "cast", "const"}
 OPS = frozenset({*UNARY, *BINARY, "select", "cast", "var", "const", "primitive"})
-JUMPS = frozenset({"floor", "ceil", "round", "trunc", "mod", "fmod", "lt", "le", "eq", "isnan", "isinf", "primitive"})
-"""Operations whose result may jump where an argument hardly changes; of a primitive that is not known."""
+JUMPS = frozenset(
+    {
+        "floor",
+        "ceil",
+        "round",
+        "trunc",
+        "mod",
+        "fmod",
+        "lt",
+        "le",
+        "eq",
+        "isnan",
+        "isinf",
+        "primitive",
+    }
+)
+"""Operations whose result may jump where an argument hardly changes; of a primitive that is not
+known.
+"""
 
-abs_, exp, expm1, log, log1p, sqrt, rsqrt = map(_unary, ("abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt"))
-erf, tanh, sin, cos, floor, ceil, trunc = map(_unary, ("erf", "tanh", "sin", "cos", "floor", "ceil", "trunc"))
-round_, isnan, isinf, not_, bitnot, tan = map(_unary, ("round", "isnan", "isinf", "not", "bitnot", "tan"))
+abs_, exp, expm1, log, log1p, sqrt, rsqrt = map(
+    _unary, ("abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt")
+)
+erf, tanh, sin, cos, floor, ceil, trunc = map(
+    _unary, ("erf", "tanh", "sin", "cos", "floor", "ceil", "trunc")
+)
+round_, isnan, isinf, not_, bitnot, tan = map(
+    _unary, ("round", "isnan", "isinf", "not", "bitnot", "tan")
+)
 asin, acos, atan, sinh, cosh = map(_unary, ("asin", "acos", "atan", "sinh", "cosh"))
 asinh, acosh, atanh = map(_unary, ("asinh", "acosh", "atanh"))
-minimum, maximum, pow_, mod, fmod, eq, and_ = map(_binary, ("min", "max", "pow", "mod", "fmod", "eq", "and"))
-or_, xor, bitand, bitor, bitxor, shl, shr = map(_binary, ("or", "xor", "bitand", "bitor", "bitxor", "shl", "shr"))
+minimum, maximum, pow_, mod, fmod, eq, and_ = map(
+    _binary, ("min", "max", "pow", "mod", "fmod", "eq", "and")
+)
+or_, xor, bitand, bitor, bitxor, shl, shr = map(
+    _binary, ("or", "xor", "bitand", "bitor", "bitxor", "shl", "shr")
+)
 
 
 def walk(roots: Sequence[Scalar]) -> list[Scalar]:
@@ -185,7 +227,9 @@ def variables(roots: Sequence[Scalar]) -> frozenset[int]:
 
 
 def jumps_on(s: Scalar) -> frozenset[int]:
-    """The variables on which the expression may jump: those that decide a comparison, a rounding to whole numbers."""
+    """The variables on which the expression may jump: those that decide a comparison, a rounding to
+    whole numbers.
+    """
     deciding: list[Scalar] = []
     for n in walk([s]):
         if n.op in JUMPS or (n.op == "cast" and not n.value.is_float):
@@ -205,11 +249,15 @@ def on_grid(s: Scalar, dtype: DType, inputs: Sequence[DType]) -> bool:
     if s.op == "const":  # whole numbers that 8 bits hold are in every float dtype
         return abs(s.value) <= 256 and float(s.value).is_integer()
     chosen = s.args[1:] if s.op == "select" else s.args
-    return s.op in ("neg", "abs", "min", "max", "select") and all(on_grid(a, dtype, inputs) for a in chosen)
+    return s.op in ("neg", "abs", "min", "max", "select") and all(
+        on_grid(a, dtype, inputs) for a in chosen
+    )
 
 
 def result_dtypes(roots: Sequence[Scalar], inputs: Sequence[DType]) -> dict[Scalar, DType]:
-    """Every distinct node below the roots, arguments first, with the dtype of its result as in ``result_dtype``."""
+    """Every distinct node below the roots, arguments first, with the dtype of its result as in
+    ``result_dtype``.
+    """
     out: dict[Scalar, DType] = {}
     for s in walk(roots):
         of = _takes_dtype_of(s)
@@ -235,6 +283,8 @@ def _takes_dtype_of(s: Scalar) -> Scalar | None:
     """The argument whose dtype the result has, if it is that of one."""
     if s.op in _OWN_DTYPE:
         return None
-    args = s.args[1:] if s.op == "select" else s.args[:1] if s.op in ("pow", "shl", "shr") else s.args
+    args = (
+        s.args[1:] if s.op == "select" else s.args[:1] if s.op in ("pow", "shl", "shr") else s.args
+    )
     solid = [a for a in args if a.op != "const"] or list(args)
     return solid[0]

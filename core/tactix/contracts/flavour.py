@@ -40,8 +40,9 @@ class TempfileControlFlag(enum.Flag):
 class Options:
     """How an engine runs: intra-op threads, and whether weights are copied out of the plan file.
 
-    ``sign``: whether a plan that was made in this process is signed when it is saved. ``allocator``: a key or an
-    object; empty for the device's first. ``logger``: is told where memory goes.
+    ``sign``: whether a plan that was made in this process is signed when it is saved.
+    ``allocator``: a key or an object; empty for the device's first. ``logger``: is told where
+    memory goes.
     """
 
     threads: int = 1
@@ -54,26 +55,31 @@ class Options:
 class Flavour(ABC, Generic[Plan]):
     """``key``: a name, bare or in a namespace.
 
-    ``host``: the key of the flavour that runs plans on the runtime at ``runtime.lean_runtime``; empty if there is none.
+    ``host``: the key of the flavour that runs plans on the runtime at ``runtime.lean_runtime``;
+    empty if there is none.
     """
 
     key: str
     host: str = ""
 
     @abstractmethod
-    def load(self, plan: Plan, session: SessionView, device: Device, options: Options) -> EngineView:
+    def load(
+        self, plan: Plan, session: SessionView, device: Device, options: Options
+    ) -> EngineView:
         """An engine of an admitted plan."""
 
     def open(self, runtime: RuntimeView[Plan], source: Source, verify: bool | None) -> EngineView:
         """An engine of a plan's file or bytes, which nothing has read yet.
 
-        That the plan may run here is the concern of ``runtime.load``; a flavour that goes another way cares for it by
-        itself. ``verify``: whether to check the weights' sha256, too; None for those of signed plans alone.
+        That the plan may run here is the concern of ``runtime.load``; a flavour that goes another
+        way cares for it by itself. ``verify``: whether to check the weights' sha256, too; None for
+        those of signed plans alone.
         """
         return runtime.load(runtime.read(source, verify))
 
     def hands_over(self, runtime: RuntimeView[Plan], source: Source) -> bool:
-        """Whether ``open`` would give that plan to another runtime than this, as it is of another format or version.
+        """Whether ``open`` would give that plan to another runtime than this, as it is of another
+        format or version.
 
         Raises UntrustedPlan where that is refused, OSError.
         """
@@ -84,4 +90,6 @@ class Flavour(ABC, Generic[Plan]):
 
         Raises PlanCompatibilityError where it cannot.
         """
-        raise PlanCompatibilityError(f"flavour {self.key!r} runs no references", do="Choose another flavour")
+        raise PlanCompatibilityError(
+            f"flavour {self.key!r} runs no references", do="Choose another flavour"
+        )

@@ -15,11 +15,15 @@ from tactix.words.tensor import TensorSpec
 
 
 class Value:
-    """One tensor of a network: a name, a spec, and the node that makes it (None for inputs and constants)."""
+    """One tensor of a network: a name, a spec, and the node that makes it (None for inputs and
+    constants).
+    """
 
     __slots__ = ("index", "name", "producer", "spec")
 
-    def __init__(self, name: str, spec: TensorSpec, producer: Node | None = None, index: int = 0) -> None:
+    def __init__(
+        self, name: str, spec: TensorSpec, producer: Node | None = None, index: int = 0
+    ) -> None:
         self.name, self.spec, self.producer, self.index = name, spec, producer, index
 
     @property
@@ -34,12 +38,26 @@ class Value:
 class Node:
     """One layer in a network. ``origin`` lists the model's node names that it stands for."""
 
-    __slots__ = ("__weakref__", "_inferred", "attrs", "inputs", "layer", "name", "origin", "outputs")
+    __slots__ = (
+        "__weakref__",
+        "_inferred",
+        "attrs",
+        "inputs",
+        "layer",
+        "name",
+        "origin",
+        "outputs",
+    )
 
     def __init__(
-        self, name: str, layer: Layer, attrs: Any, inputs: Sequence[Value | None], outputs: Sequence[Value] = (),
+        self,
+        name: str,
+        layer: Layer,
+        attrs: Any,
+        inputs: Sequence[Value | None],
+        outputs: Sequence[Value] = (),
         origin: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name, self.layer, self.attrs = name, layer, attrs
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.origin = tuple(origin) or (name,)
@@ -79,7 +97,9 @@ class Node:
 
     @property
     def meaning(self) -> dict[str, Any]:
-        """JSON of what it computes, for ``region.decode``: a body, which says where inputs are missing, if some are."""
+        """JSON of what it computes, for ``region.decode``: a body, which says where inputs are
+        missing, if some are.
+        """
         return encode(FUSED, self.body) if None in self.inputs else encode(self.layer, self.attrs)
 
     @property

@@ -8,9 +8,11 @@ from typing import Any, Protocol
 
 
 class Importer(Protocol):
-    """``key``: ``namespace.name@version``; ``format``: the word that converters and ``Layer.imports`` use.
+    """``key``: ``namespace.name@version``; ``format``: the word that converters and
+    ``Layer.imports`` use.
 
-    ``files(path)``, if there is one, names the files that a model is made of beside that one, and is cheap.
+    ``files(path)``, if there is one, names the files that a model is made of beside that one, and
+    is cheap.
     """
 
     key: str
@@ -20,14 +22,18 @@ class Importer(Protocol):
         """Whether this looks like its format: a path, bytes, or an object in memory. Must be cheap."""
 
     def load(self, source: Any, network: Any, converters: Any) -> None:
-        """Fill the network. ``converters``: op name to Converters. Raises ModelImportError, UnsupportedOperator."""
+        """Fill the network. ``converters``: op name to Converters. Raises ModelImportError,
+        UnsupportedOperator.
+        """
 
 
 @dataclass(frozen=True)
 class Converter:
-    """How one operator becomes layers. ``convert(ctx, node)`` is called by the importer of ``format``.
+    """How one operator becomes layers. ``convert(ctx, node)`` is called by the importer of
+    ``format``.
 
-    ``op``: ``domain::Name``. ``since``: lowest operator-set version it is for; the highest one that fits is taken.
+    ``op``: ``domain::Name``. ``since``: lowest operator-set version it is for; the highest one that
+    fits is taken.
     """
 
     format: str

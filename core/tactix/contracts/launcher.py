@@ -1,4 +1,6 @@
-"""Launcher: runs one kind of artifact. Linked once per engine and context; nothing is looked up per call."""
+"""Launcher: runs one kind of artifact. Linked once per engine and context; nothing is looked up per
+call.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,12 @@ class Operand:
 
 @dataclass(frozen=True)
 class Step:
-    """One artifact with its operands. ``constants``: name to buffer. ``workspace``: scratch buffer, or -1.
+    """One artifact with its operands. ``constants``: name to buffer. ``workspace``: scratch buffer,
+    or -1.
 
-    ``info``: JSON for people (tactic, variant, origin, layers, seconds). In it ``reference`` of a step with host code
-    is what it computes, as ``Node.meaning`` has it, for where that code must not run; nothing else depends on it.
+    ``info``: JSON for people (tactic, variant, origin, layers, seconds). In it ``reference`` of a
+    step with host code is what it computes, as ``Node.meaning`` has it, for where that code must
+    not run; nothing else depends on it.
     ``plans``: plans of the layer's bodies.
     """
 
@@ -56,7 +60,9 @@ class Runnable(Protocol):
     """A linked run of steps, owned by one context."""
 
     def bind(self, env: Env, addresses: Sequence[int]) -> None:
-        """Fix the shapes and the address of every buffer (0 where not yet known); before the first call, on change."""
+        """Fix the shapes and the address of every buffer (0 where not yet known); before the first
+        call, on change.
+        """
 
     def rebind(self, buffer: int, address: int) -> None:
         """Change one buffer's address."""
@@ -93,10 +99,12 @@ def _senseless(step: Step, env: Env) -> bool:
 
 @dataclass(frozen=True)
 class LinkContext:
-    """What a launcher gets to link: the device, intra-op threads, how to find a layer by key, whom to warn.
+    """What a launcher gets to link: the device, intra-op threads, how to find a layer by key, whom
+    to warn.
 
-    ``weights``: bytes of the plan's constant buffers. ``max_aux_streams``: how many steps may run beside one, where the
-    device can do that; -1 leaves it to the device. ``persistent_cache_limit``: bytes of its cache for weights.
+    ``weights``: bytes of the plan's constant buffers. ``max_aux_streams``: how many steps may run
+    beside one, where the device can do that; -1 leaves it to the device.
+    ``persistent_cache_limit``: bytes of its cache for weights.
     """
 
     device: Device
@@ -111,8 +119,9 @@ class LinkContext:
 class Launcher:
     """``key``: what artifacts name. ``device``: the device kind.
 
-    ``host_code``: whether it runs code out of plans in this process, which then must be trusted. Its own code, layers
-    of plugins, and code of a device are none; machine code in an artifact must be trusted in any case.
+    ``host_code``: whether it runs code out of plans in this process, which then must be trusted.
+    Its own code, layers of plugins, and code of a device are none; machine code in an artifact must
+    be trusted in any case.
     """
 
     key: str
@@ -126,9 +135,13 @@ class Launcher:
     def produce(
         self, step: Step, env: Env, values: Sequence[Any], bodies: Sequence[Call], ctx: LinkContext
     ) -> list[Any]:
-        """Run one step of which only running tells the output shapes, or that takes or gives Python objects.
+        """Run one step of which only running tells the output shapes, or that takes or gives Python
+        objects.
 
-        ``values``: the inputs as linear host arrays, lists of these for sequences, None for an empty optional.
+        ``values``: the inputs as linear host arrays, lists of these for sequences, None for an
+        empty optional.
         ``bodies``: the step's plans. The results have memory of their own. Raises ExecutionError.
         """
-        raise ExecutionError(f"launcher {self.key} cannot run a step of unknown output shape", who=step.name)
+        raise ExecutionError(
+            f"launcher {self.key} cannot run a step of unknown output shape", who=step.name
+        )

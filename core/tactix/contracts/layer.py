@@ -1,4 +1,6 @@
-"""Layer: what an operation means. Attribute schema, shape inference, numpy reference; for some a scalar expression."""
+"""Layer: what an operation means. Attribute schema, shape inference, numpy reference; for some a
+scalar expression.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,14 @@ class NoAttrs:
 class Layer:
     """An operation. Subclass it, set ``key``, and give ``infer`` and ``reference``.
 
-    ``key``: ``namespace.Name@version``. ``Attrs``: a frozen dataclass whose fields are ints, floats, strings, bools,
-    dims, dtypes or tuples of them. ``commutative``: the first two inputs may be swapped.
-    ``takes_objects``: inputs may be sequences or optionals. ``takes_epilogue``: kernels hold each element of the one
-    result in a register before it is stored, so that pointwise layers which read it may be computed there; tactics that
-    cannot do so reject fused nodes. ``imports``: operators of model formats that mean this layer with attributes of the
-    same names, as ``"onnx:domain::Op"``.
+    ``key``: ``namespace.Name@version``. ``Attrs``: a frozen dataclass whose fields are ints,
+    floats, strings, bools, dims, dtypes or tuples of them. ``commutative``: the first two inputs
+    may be swapped.
+    ``takes_objects``: inputs may be sequences or optionals. ``takes_epilogue``: kernels hold each
+    element of the one result in a register before it is stored, so that pointwise layers which read
+    it may be computed there; tactics that cannot do so reject fused nodes. ``imports``: operators
+    of model formats that mean this layer with attributes of the same names, as
+    ``"onnx:domain::Op"``.
     """
 
     key: str
@@ -39,20 +43,28 @@ class Layer:
         raise NotImplementedError(f"{self.key}: infer")
 
     def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
-        """The meaning: numpy arrays in, a tuple of numpy arrays out. Attributes hold ints where they held dims."""
+        """The meaning: numpy arrays in, a tuple of numpy arrays out. Attributes hold ints where
+        they held dims.
+        """
         raise NotImplementedError(f"{self.key}: reference")
 
     def bodies(self, attrs: Any) -> tuple[Any, ...]:
-        """Networks that running the layer runs: branches, loops. A plan holds a plan of each in the layer's step."""
+        """Networks that running the layer runs: branches, loops. A plan holds a plan of each in the
+        layer's step.
+        """
         return ()
 
     def sample(self, attrs: Any, inputs: Sequence[TensorSpec | None], rng: Any) -> list[Any]:
-        """Random valid inputs of fixed shapes, for timing and for tests; override where values are constrained."""
+        """Random valid inputs of fixed shapes, for timing and for tests; override where values are
+        constrained.
+        """
         return [None if s is None else random_array(s, rng) for s in inputs]
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether output elements depend on the input elements of the same (broadcast) position alone."""
+        """Whether output elements depend on the input elements of the same (broadcast) position
+        alone.
+        """
         return False
 
     def scalar(self, attrs: Any, arity: int) -> expr.Scalar:

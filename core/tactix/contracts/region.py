@@ -1,7 +1,9 @@
-"""Fused layer: an anchor (or none) with pointwise neighbours, kept as a body of the original layers.
+"""Fused layer: an anchor (or none) with pointwise neighbours, kept as a body of the original
+layers.
 
-The body is the reference of the fused node; ``program`` turns its pointwise part into scalar expressions for
-code generators. Two structural layers are the core's own: FUSED and REFORMAT; neither computes anything.
+The body is the reference of the fused node; ``program`` turns its pointwise part into scalar
+expressions for code generators. Two structural layers are the core's own: FUSED and REFORMAT;
+neither computes anything.
 """
 
 from __future__ import annotations
@@ -69,12 +71,13 @@ class Body:
 
 
 def observed(body: Body, specs: Sequence[Any]) -> frozenset[int]:
-    """Ids of 16-bit values made in the body whose rounding shows outside, so that every kernel has to round them.
+    """Ids of 16-bit values made in the body whose rounding shows outside, so that every kernel has
+    to round them.
 
-    Kernels compute in float32 and may leave out what a network rounds on the way, for that is more exact. Two things
-    would show: a wider result that is no number of the 16-bit type (``Cast`` to float32), and a decision on another
-    number than the network decides on (``Floor``, a comparison), for which all roundings before it count. ``specs``
-    are those of ``Body.infer``.
+    Kernels compute in float32 and may leave out what a network rounds on the way, for that is more
+    exact. Two things would show: a wider result that is no number of the 16-bit type (``Cast`` to
+    float32), and a decision on another number than the network decides on (``Floor``, a
+    comparison), for which all roundings before it count. ``specs`` are those of ``Body.infer``.
     """
     narrow = {i for i in range(body.arity, len(specs)) if _is_narrow(specs[i].dtype)}
     if not narrow:
@@ -85,7 +88,11 @@ def observed(body: Body, specs: Sequence[Any]) -> frozenset[int]:
         n, first = body.nodes[k], body.first_id(k)
         made = range(first, first + n.outputs)
         inputs = [i for i in n.inputs if i >= 0]
-        jumps = expr.jumps_on(n.layer.scalar(n.attrs, len(n.inputs))) if n.layer.is_pointwise else frozenset()
+        jumps = (
+            expr.jumps_on(n.layer.scalar(n.attrs, len(n.inputs)))
+            if n.layer.is_pointwise
+            else frozenset()
+        )
         if not decisive.isdisjoint(made) or not all(specs[i].dtype.is_float for i in made):
             decisive.update(inputs)
         else:
@@ -99,7 +106,8 @@ def _is_narrow(dtype: DType) -> bool:
 
 
 class Expressions:
-    """Reads a body: values become scalar expressions of variables, which stand for the ids in ``leaves``.
+    """Reads a body: values become scalar expressions of variables, which stand for the ids in
+    ``leaves``.
 
     What is ``observed`` is rounded by a cast. ``specs`` are those of ``Body.infer``.
     """
@@ -134,12 +142,18 @@ class Expressions:
     def _rounded(self, i: int, made: expr.Scalar) -> expr.Scalar:
         dtype = self.specs[i].dtype
         stored = [self.specs[v].dtype if v < self.body.arity else DType.FP32 for v in self.leaves]
-        return expr.cast(made, dtype) if i in self._observed and not expr.on_grid(made, dtype, stored) else made
+        return (
+            expr.cast(made, dtype)
+            if i in self._observed and not expr.on_grid(made, dtype, stored)
+            else made
+        )
 
 
 @dataclass(frozen=True)
 class Program:
-    """The pointwise part of a body: an expression per result over ``leaves``, the ids of the variables."""
+    """The pointwise part of a body: an expression per result over ``leaves``, the ids of the
+    variables.
+    """
 
     results: tuple[expr.Scalar, ...]
     leaves: tuple[int, ...]
@@ -148,8 +162,9 @@ class Program:
 def program(body: Body, specs: Sequence[Any]) -> Program:
     """The body's results as scalar expressions of its inputs and of the anchor's outputs.
 
-    An id that a variable ``i`` stands for is ``leaves[i]``. A body whose anchor is not followed by anything gives bare
-    variables. Pointwise layers before the anchor are left to those who take them. ``specs``: of ``Body.infer``.
+    An id that a variable ``i`` stands for is ``leaves[i]``. A body whose anchor is not followed by
+    anything gives bare variables. Pointwise layers before the anchor are left to those who take
+    them. ``specs``: of ``Body.infer``.
     """
     known = Expressions(body, specs)
     for k in range(0 if body.anchor is None else body.anchor + 1, len(body.nodes)):
@@ -175,7 +190,9 @@ class FusedLayer(Layer):
         out = super().sample(attrs, inputs, rng)
         for n in attrs.nodes:
             if all(i < attrs.arity for i in n.inputs):
-                picked = n.layer.sample(n.attrs, [inputs[i] if i >= 0 else None for i in n.inputs], rng)
+                picked = n.layer.sample(
+                    n.attrs, [inputs[i] if i >= 0 else None for i in n.inputs], rng
+                )
                 for i, x in zip(n.inputs, picked, strict=True):
                     if i >= 0:
                         out[i] = x
@@ -214,7 +231,9 @@ def resolve(layer: Layer, attrs: Any, env: Mapping[str, int]) -> Any:
     """Attributes with symbols replaced, through all nested bodies."""
     if layer is not FUSED:
         return attribute.resolve_fields(attrs, env)
-    return replace(attrs, nodes=tuple(replace(n, attrs=resolve(n.layer, n.attrs, env)) for n in attrs.nodes))
+    return replace(
+        attrs, nodes=tuple(replace(n, attrs=resolve(n.layer, n.attrs, env)) for n in attrs.nodes)
+    )
 
 
 def encode(layer: Layer, attrs: Any) -> dict[str, Any]:
@@ -225,15 +244,24 @@ def encode(layer: Layer, attrs: Any) -> dict[str, Any]:
         {**encode(n.layer, n.attrs), "name": n.name, "inputs": list(n.inputs), "outputs": n.outputs}
         for n in attrs.nodes
     ]
-    body = {"arity": attrs.arity, "nodes": nodes, "results": list(attrs.results), "anchor": attrs.anchor}
+    body = {
+        "arity": attrs.arity,
+        "nodes": nodes,
+        "results": list(attrs.results),
+        "anchor": attrs.anchor,
+    }
     return {"layer": layer.key, "body": body}
 
 
 def decode(j: Mapping[str, Any], find: Callable[[str], Layer]) -> tuple[Layer, Any]:
-    """Layer and attributes of ``encode``'s JSON; ``find`` looks a layer up by key and raises for an unknown one."""
+    """Layer and attributes of ``encode``'s JSON; ``find`` looks a layer up by key and raises for an
+    unknown one.
+    """
     if j["layer"] != FUSED.key:
         layer = REFORMAT if j["layer"] == REFORMAT.key else find(j["layer"])
         return layer, attribute.decode_fields(layer.Attrs, j["attrs"])
     b = j["body"]
-    nodes = tuple(BodyNode(n["name"], *decode(n, find), tuple(n["inputs"]), n["outputs"]) for n in b["nodes"])
+    nodes = tuple(
+        BodyNode(n["name"], *decode(n, find), tuple(n["inputs"]), n["outputs"]) for n in b["nodes"]
+    )
     return FUSED, Body(b["arity"], nodes, tuple(b["results"]), b["anchor"])

@@ -2,15 +2,17 @@
 
     Rule("acme.swish", P.tactix.Mul(x, P.tactix.Sigmoid(x)), replace=lambda x: P.acme.Swish(x), example=...)
 
-``var("x")`` matches any tensor (the same one wherever it appears twice), ``const("w")`` a constant. ``P.ns.Name(...)``
-matches a layer of that name at any version whose attributes are those written, ``P.ns.Name(..., alpha=1)``, and else
-the layer's defaults; ``alpha=ANY`` matches every value, and so does a node that the rule looks at itself, as ``>> "n"``
-binds it or as ``root``. ``any_of(p, q)`` tries alternatives; ``pointwise(x, ...)`` matches any pointwise layer,
-``anchor()`` a node that takes an epilogue. ``when`` and ``replace`` are called with the bound names that their
-parameters ask for: tensors as Value, nodes as Node; ``root`` is the matched node and ``graph`` answers questions about
-the rest of the network (uses, outputs, order, who depends on whom). ``when`` returns True, or False or a text that says
-why not. ``replace`` returns a template: a pattern expression over Values and numbers, a Value, ``literal(array)``,
-``fuse(...)``, or a tuple of these, one per matched output.
+``var("x")`` matches any tensor (the same one wherever it appears twice), ``const("w")`` a constant.
+``P.ns.Name(...)`` matches a layer of that name at any version whose attributes are those written,
+``P.ns.Name(..., alpha=1)``, and else the layer's defaults; ``alpha=ANY`` matches every value, and
+so does a node that the rule looks at itself, as ``>> "n"`` binds it or as ``root``. ``any_of(p,
+q)`` tries alternatives; ``pointwise(x, ...)`` matches any pointwise layer, ``anchor()`` a node that
+takes an epilogue. ``when`` and ``replace`` are called with the bound names that their parameters
+ask for: tensors as Value, nodes as Node; ``root`` is the matched node and ``graph`` answers
+questions about the rest of the network (uses, outputs, order, who depends on whom). ``when``
+returns True, or False or a text that says why not. ``replace`` returns a template: a pattern
+expression over Values and numbers, a Value, ``literal(array)``, ``fuse(...)``, or a tuple of these,
+one per matched output.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ class Var:
 
 @dataclass(frozen=True, eq=False)
 class Op:
-    """Matches a node by layer name, or by trait ``"*pointwise"``, ``"*anchor"``, ``"*"``; its inputs from the front.
+    """Matches a node by layer name, or by trait ``"*pointwise"``, ``"*anchor"``, ``"*"``; its
+    inputs from the front.
 
     ``inputs`` of None matches any. As a template it makes the node.
     """
@@ -148,13 +151,14 @@ PHASES = ("canonical", "fuse")
 class Rule:
     """One rewrite.
 
-    ``key``: ``namespace.name``. ``benefit``: higher is tried first. ``numerics``: ``exact``, ``reassociates`` (rounding
-    differs), or what float32 is lowered to, ``fp16`` or ``bf16``; builder flags gate these. ``device``: the kind of
-    devices that it is for, empty for all. ``exclusive``: interior tensors must have no use outside the match.
-    ``example``: a function of a NetworkDefinition that adds a case on which the rule fires. ``phase``: ``canonical``
-    rules run to a fixpoint before ``fuse`` rules. ``captures_root``: whether ``when`` or ``replace`` looks at the
-    root's attributes by itself; by default, whether one of them has a parameter ``root``. Raises PluginError for a
-    field that makes no sense.
+    ``key``: ``namespace.name``. ``benefit``: higher is tried first. ``numerics``: ``exact``,
+    ``reassociates`` (rounding differs), or what float32 is lowered to, ``fp16`` or ``bf16``;
+    builder flags gate these. ``device``: the kind of devices that it is for, empty for all.
+    ``exclusive``: interior tensors must have no use outside the match.
+    ``example``: a function of a NetworkDefinition that adds a case on which the rule fires.
+    ``phase``: ``canonical`` rules run to a fixpoint before ``fuse`` rules. ``captures_root``:
+    whether ``when`` or ``replace`` looks at the root's attributes by itself; by default, whether
+    one of them has a parameter ``root``. Raises PluginError for a field that makes no sense.
     """
 
     key: str
@@ -182,24 +186,40 @@ class Rule:
             raise PluginError(f"its benefit is {self.benefit!r}", who=self.key, do="Give a number")
         for name, known in (("numerics", NUMERICS), ("phase", PHASES)):
             if (said := getattr(self, name)) not in known:
-                raise PluginError(f"its {name} is {said!r}", who=self.key, do=f"There are: {', '.join(known)}")
+                raise PluginError(
+                    f"its {name} is {said!r}", who=self.key, do=f"There are: {', '.join(known)}"
+                )
 
     def roots(self) -> frozenset[str]:
-        """Layer names (or traits) that the pattern's root can be. Raises PluginError if it is something else."""
+        """Layer names (or traits) that the pattern's root can be. Raises PluginError if it is
+        something else.
+        """
         options = self.pattern.options if isinstance(self.pattern, AnyOf) else (self.pattern,)
         if not all(isinstance(o, Op) for o in options):
-            raise PluginError("its pattern is no layer", who=self.key, do="Write P.namespace.Layer(...), or any_of")
+            raise PluginError(
+                "its pattern is no layer",
+                who=self.key,
+                do="Write P.namespace.Layer(...), or any_of",
+            )
         return frozenset(o.layer for o in options)
 
 
 def call(function: Callable[..., Any], bound: Mapping[str, Any]) -> Any:
-    """Call with the bound names that the function's parameters ask for; a parameter with a default may be unbound."""
+    """Call with the bound names that the function's parameters ask for; a parameter with a default
+    may be unbound.
+    """
     names = _parameters(function)
-    return function(**(bound if names is None else {name: bound[name] for name in names if name in bound}))
+    return function(
+        **(bound if names is None else {name: bound[name] for name in names if name in bound})
+    )
 
 
 @functools.lru_cache(4096)
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...] | None:
     """Their names; None if it takes any."""
     parameters = inspect.signature(function).parameters.values()
-    return None if any(p.kind is p.VAR_KEYWORD for p in parameters) else tuple(p.name for p in parameters)
+    return (
+        None
+        if any(p.kind is p.VAR_KEYWORD for p in parameters)
+        else tuple(p.name for p in parameters)
+    )

@@ -41,4 +41,6 @@ class RuntimeView(Protocol[Plan]):
         """The plan in a file or in bytes. Raises PlanFormatError, OSError."""
 
     def load(self, plan: Plan) -> EngineView:
-        """An engine of a plan, by the runtime's flavour, if it may run here. Raises as ``Runtime.deserialize``."""
+        """An engine of a plan, by the runtime's flavour, if it may run here. Raises as
+        ``Runtime.deserialize``.
+        """

@@ -42,7 +42,11 @@ class SessionView(Protocol):
         """What signs plans that are made here; None where there is no local key."""
 
     def why_missing(self, namespace: str, hook: str) -> tuple[str, str]:
-        """Why what a namespace gives through a hook may not be here, and the cure; empty texts for no reason."""
+        """Why what a namespace gives through a hook may not be here, and the cure; empty texts for
+        no reason.
+        """
 
     def vouched(self, seal: Seal) -> str:
-        """Why a plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged signature."""
+        """Why a plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged
+        signature.
+        """

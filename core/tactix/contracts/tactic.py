@@ -1,4 +1,6 @@
-"""Tactic: one way to run a node on a device. It offers variants and makes artifacts; measuring is not its job."""
+"""Tactic: one way to run a node on a device. It offers variants and makes artifacts; measuring is
+not its job.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,18 @@ class Reject:
 
 @dataclass(frozen=True)
 class Variant:
-    """A concrete choice: formats of given inputs and of outputs (short tuples are filled with linear), knobs."""
+    """A concrete choice: formats of given inputs and of outputs (short tuples are filled with
+    linear), knobs.
+    """
 
     inputs: tuple[Format, ...] = ()
     outputs: tuple[Format, ...] = ()
     knobs: tuple[tuple[str, Any], ...] = ()
 
     @classmethod
-    def of(cls, inputs: Sequence[Format] = (), outputs: Sequence[Format] = (), **knobs: Any) -> Variant:
+    def of(
+        cls, inputs: Sequence[Format] = (), outputs: Sequence[Format] = (), **knobs: Any
+    ) -> Variant:
         return cls(tuple(inputs), tuple(outputs), tuple(sorted(knobs.items())))
 
     def knob(self, name: str) -> Any:
@@ -44,11 +50,16 @@ class Variant:
     @property
     def id(self) -> str:
         """Stable short name."""
-        return hashlib.sha256(repr((self.inputs, self.outputs, self.knobs)).encode()).hexdigest()[:12]
+        return hashlib.sha256(repr((self.inputs, self.outputs, self.knobs)).encode()).hexdigest()[
+            :12
+        ]
 
     def __str__(self) -> str:
         formats = "/".join(f.name for f in (*self.inputs, *self.outputs) if not f.is_linear)
-        return " ".join([*([formats] if formats else []), *(f"{k}={v}" for k, v in self.knobs)]) or "default"
+        return (
+            " ".join([*([formats] if formats else []), *(f"{k}={v}" for k, v in self.knobs)])
+            or "default"
+        )
 
 
 @dataclass(frozen=True)
@@ -63,18 +74,21 @@ class CompileContext:
 class Tactic:
     """Subclass it, set the class fields, give ``variants`` and ``compile``.
 
-    ``key``: ``namespace.name@version``. ``implements``: node kinds (an anchor's key, ``"pointwise"``, ``"*"``).
-    ``device``: the device kind. ``source``: the family that ``config.tactic_sources`` switches. ``fallback``: it is
-    asked only where no other tactic is left, or strangers' alone. ``produces``: its launcher runs steps by
-    ``produce``, too: those whose output shapes only running tells, over Python objects, and with bodies.
-    ``by_signature``: it looks at dtypes, shapes and attributes, at no names, and of the content of constants at
-    nothing but whether it is finite, so that its bids for a node hold for every other of the same signature;
-    constants it packs by reference. ``crosses``: its steps run on the host beside a device with memory of its own,
-    which the ledger tells. ``vendor``: its steps need a library of the device's maker in the very version that the
-    build had; not asked under ``VERSION_COMPATIBLE``. ``breadth``: how many times as many variants are measured as the
-    optimization level says, for those that need no compiling. ``numerics``: ``exact``, or ``tf32`` if it rounds float32
-    operands so: builder flags gate that, and the accuracy gate then grants float16's budget. ``requires``: features of
-    the device without which it is not asked.
+    ``key``: ``namespace.name@version``. ``implements``: node kinds (an anchor's key,
+    ``"pointwise"``, ``"*"``).
+    ``device``: the device kind. ``source``: the family that ``config.tactic_sources`` switches.
+    ``fallback``: it is asked only where no other tactic is left, or strangers' alone. ``produces``:
+    its launcher runs steps by ``produce``, too: those whose output shapes only running tells, over
+    Python objects, and with bodies.
+    ``by_signature``: it looks at dtypes, shapes and attributes, at no names, and of the content of
+    constants at nothing but whether it is finite, so that its bids for a node hold for every other
+    of the same signature; constants it packs by reference. ``crosses``: its steps run on the host
+    beside a device with memory of its own, which the ledger tells. ``vendor``: its steps need a
+    library of the device's maker in the very version that the build had; not asked under
+    ``VERSION_COMPATIBLE``. ``breadth``: how many times as many variants are measured as the
+    optimization level says, for those that need no compiling. ``numerics``: ``exact``, or ``tf32``
+    if it rounds float32 operands so: builder flags gate that, and the accuracy gate then grants
+    float16's budget. ``requires``: features of the device without which it is not asked.
     """
 
     key: str
@@ -105,7 +119,9 @@ class Tactic:
         raise NotImplementedError(f"{self.key}: variants")
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        """An estimate in seconds to prune and to choose by without measuring; None if unknown, infinite to withdraw."""
+        """An estimate in seconds to prune and to choose by without measuring; None if unknown,
+        infinite to withdraw.
+        """
         return None
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:

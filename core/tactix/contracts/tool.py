@@ -9,7 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Tool:
-    """``name`` of the subcommand; ``command()`` gives a click command (imported when used); ``help`` in one line."""
+    """``name`` of the subcommand; ``command()`` gives a click command (imported when used);
+    ``help`` in one line.
+    """
 
     name: str
     help: str

@@ -16,7 +16,8 @@ LOCAL = "local"
 class OnUntrusted(enum.StrEnum):
     """What becomes of a plan that brings code, for a processor or a GPU, which is not trusted.
 
-    ``REFUSE``: it is not loaded. ``REFERENCES``: the numpy references of installed layers run in place of its code.
+    ``REFUSE``: it is not loaded. ``REFERENCES``: the numpy references of installed layers run in
+    place of its code.
     ``ALLOW``: its code runs.
     """
 
@@ -39,8 +40,8 @@ class OnUntrusted(enum.StrEnum):
 class Seal:
     """What a plan file says of itself before anything in it is decoded.
 
-    ``digest``: sha256 of the header, which holds the sha256 of every blob. ``signature``: as a trust store wrote it,
-    not covered by the digest; empty if the plan is not signed.
+    ``digest``: sha256 of the header, which holds the sha256 of every blob. ``signature``: as a
+    trust store wrote it, not covered by the digest; empty if the plan is not signed.
     """
 
     digest: bytes
@@ -56,4 +57,6 @@ class TrustStore(Protocol):
         """A signature for a header's sha256. Raises ConfigError, OSError."""
 
     def vouches(self, seal: Seal) -> str:
-        """Why the plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged signature."""
+        """Why the plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged
+        signature.
+        """

@@ -34,7 +34,9 @@ class Match:
 
 
 def match_node(pattern: Any, node: Node, captured: bool = False) -> Iterator[Match]:
-    """Every way in which the pattern fits with ``node`` as root; ``captured``: whether the rule looks at the root."""
+    """Every way in which the pattern fits with ``node`` as root; ``captured``: whether the rule
+    looks at the root.
+    """
     options = pattern.options if isinstance(pattern, AnyOf) else (pattern,)
     for option in options:
         yield from _match_op(option, node, Match(), captured)
@@ -65,13 +67,16 @@ def fits(layer: str, node: Node) -> bool:
 
 
 def _attributes_fit(op: Op, node: Node, captured: bool) -> bool:
-    """Whether the attributes are as written; one that is not must be the layer's default, unless it is captured."""
+    """Whether the attributes are as written; one that is not must be the layer's default, unless it
+    is captured.
+    """
     if op.layer.startswith("*"):
         return True
     written = dict(op.attrs)
     defaults = {} if captured else _defaults(node.layer)
     return all(
-        wanted is ANY or getattr(node.attrs, name, ABSENT) == wanted for name, wanted in {**defaults, **written}.items()
+        wanted is ANY or getattr(node.attrs, name, ABSENT) == wanted
+        for name, wanted in {**defaults, **written}.items()
     )
 
 
@@ -93,7 +98,9 @@ def _orders(op: Op, node: Node) -> Iterator[tuple[Value | None, ...]]:
         yield (node.inputs[1], node.inputs[0], *node.inputs[2:])
 
 
-def _match_inputs(patterns: tuple[Any, ...], values: tuple[Value | None, ...], so_far: Match) -> Iterator[Match]:
+def _match_inputs(
+    patterns: tuple[Any, ...], values: tuple[Value | None, ...], so_far: Match
+) -> Iterator[Match]:
     if not patterns:
         yield so_far
         return
@@ -111,7 +118,12 @@ def _match_value(pattern: Any, value: Value | None, so_far: Match) -> Iterator[M
             if found is not None:
                 yield found
     elif isinstance(pattern, (int, float)):
-        if value is not None and value.const is not None and value.const.size == 1 and value.const.item() == pattern:
+        if (
+            value is not None
+            and value.const is not None
+            and value.const.size == 1
+            and value.const.item() == pattern
+        ):
             yield so_far
     elif isinstance(pattern, Op):
         if value is not None and value.producer is not None and value.index == pattern.output:

@@ -10,7 +10,8 @@ from tactix.words.errors import NetworkError
 
 
 def merge(nodes: Sequence[Node], results: Sequence[Value]) -> tuple[Body, list[Value]]:
-    """The body of all nodes (producers first) that gives ``results``, and the tensors that are its inputs.
+    """The body of all nodes (producers first) that gives ``results``, and the tensors that are its
+    inputs.
 
     Raises NetworkError if more than one of the nodes is not pointwise.
     """
@@ -33,5 +34,9 @@ def merge(nodes: Sequence[Node], results: Sequence[Value]) -> tuple[Body, list[V
             fresh += b.outputs
         ids.update({v: local[i] for v, i in zip(n.outputs, n.body.results, strict=True)})
     if len(anchors) > 1:
-        raise NetworkError("a fused layer can have one anchor", who=" + ".join(flat[a].name for a in anchors))
-    return Body(len(outside), tuple(flat), tuple(ids[v] for v in results), anchors[0] if anchors else None), outside
+        raise NetworkError(
+            "a fused layer can have one anchor", who=" + ".join(flat[a].name for a in anchors)
+        )
+    return Body(
+        len(outside), tuple(flat), tuple(ids[v] for v in results), anchors[0] if anchors else None
+    ), outside

@@ -1,8 +1,9 @@
 """Rewrite a network with rules to a fixpoint, and tell what happened.
 
-Nodes wait in a queue, producers first; each is tried against the rules whose root can be it, best benefit first. After
-a rewrite the new nodes and all their neighbours wait again; passes over all nodes repeat until one changes nothing.
-``canonical`` rules are exhausted before ``fuse`` rules start.
+Nodes wait in a queue, producers first; each is tried against the rules whose root can be it, best
+benefit first. After a rewrite the new nodes and all their neighbours wait again; passes over all
+nodes repeat until one changes nothing. ``canonical`` rules are exhausted before ``fuse`` rules
+start.
 """
 
 from __future__ import annotations
@@ -25,11 +26,15 @@ from tactix.words.dims import show
 from tactix.words.errors import InternalError, NetworkError, TactixError
 
 FEW = 256
-"""Readers of one tensor that are looked at again when another of them is gone; a pass over all finds the rest."""
+"""Readers of one tensor that are looked at again when another of them is gone; a pass over all
+finds the rest.
+"""
 
 
 class View:
-    """What ``when`` and ``replace`` may ask about the rest of the network, as the parameter ``graph``."""
+    """What ``when`` and ``replace`` may ask about the rest of the network, as the parameter
+    ``graph``.
+    """
 
     def __init__(self, rewriter: Rewriter) -> None:
         self._rewriter = rewriter
@@ -86,12 +91,17 @@ def _reaches(start: Iterable[Node], targets: set[Node]) -> bool:
 class Rewriter:
     """One run over one network, which it changes.
 
-    ``careful``: whether it is made sure after each rewrite that it made no cycle, which takes long in large networks.
+    ``careful``: whether it is made sure after each rewrite that it made no cycle, which takes long
+    in large networks.
     """
 
-    def __init__(self, net: NetworkDefinition, rules: Sequence[Rule], trace: Trace, careful: bool = False) -> None:
+    def __init__(
+        self, net: NetworkDefinition, rules: Sequence[Rule], trace: Trace, careful: bool = False
+    ) -> None:
         self.net, self.rules, self.trace, self._careful = net, rules, trace, careful
-        self.users: dict[Value, dict[Use, None]] = {v: dict.fromkeys(uses) for v, uses in net.users().items()}
+        self.users: dict[Value, dict[Use, None]] = {
+            v: dict.fromkeys(uses) for v, uses in net.users().items()
+        }
         self.weights = sum(n for v in net.constants if isinstance(n := v.spec.nbytes(), int))
         self.symbols = frozenset(net.symbols())
         self.alive = dict.fromkeys(net.nodes)
@@ -126,7 +136,9 @@ class Rewriter:
     def _try(self, node: Node, table: dict[str, list[Rule]]) -> Iterable[Node]:
         trait = "*pointwise" if node.body.anchor is None else "*anchor"
         names = ("*", trait, node.layer.key.split("@")[0], node.layer.key)
-        rules = sorted((r for name in names for r in table.get(name, ())), key=lambda r: (-r.benefit, r.key))
+        rules = sorted(
+            (r for name in names for r in table.get(name, ())), key=lambda r: (-r.benefit, r.key)
+        )
         for rule in rules:
             for m in match_node(rule.pattern, node, bool(rule.captures_root)):
                 near = self._apply(rule, m)
@@ -148,14 +160,20 @@ class Rewriter:
             self._made, self._gone = [], []
             near = self._replace(rule, m, made)
         except TactixError as e:
-            e.who = e.who if rule.key in e.who else f"{rule.key} ({rule.where}) at {root.name!r}: {e.who}".rstrip(": ")
+            e.who = (
+                e.who
+                if rule.key in e.who
+                else f"{rule.key} ({rule.where}) at {root.name!r}: {e.who}".rstrip(": ")
+            )
             raise
         except Exception as e:
             who, why = f"{rule.key} ({rule.where})", f"{e!r} at {root.name!r}"
             raise InternalError("a rule failed", who=who, why=why) from e
         if near is not None:
             removed, added = tuple(n.name for n in self._gone), tuple(n.name for n in self._made)
-            self.trace.firings.append(Firing(rule.key, root.name, removed, added, time.perf_counter() - start))
+            self.trace.firings.append(
+                Firing(rule.key, root.name, removed, added, time.perf_counter() - start)
+            )
             self._check_end()
         return near
 
@@ -171,9 +189,15 @@ class Rewriter:
         return made if isinstance(made, tuple) else (made,)
 
     def _robs_output(self, rule: Rule, root: Node, templates: tuple[Any, ...]) -> bool:
-        """Whether an output of the network would be no node's own any more; then the node must stay."""
+        """Whether an output of the network would be no node's own any more; then the node must
+        stay.
+        """
         for old, t in zip(root.outputs, templates, strict=False):
-            shared = isinstance(t, Value) and t is not old and (t.producer is None or self.view.is_output(t))
+            shared = (
+                isinstance(t, Value)
+                and t is not old
+                and (t.producer is None or self.view.is_output(t))
+            )
             if self.view.is_output(old) and (shared or isinstance(t, Literal)):
                 self.trace.miss(rule.key, root.name, "its output must stay a tensor of its own")
                 return True
@@ -183,7 +207,9 @@ class Rewriter:
         if len(self.trace.firings) > self.limit:
             often = max(self.trace.counts.items(), key=lambda kv: kv[1])[0]
             why = f"{self.limit} rewrites; it fires again on what it made, or on what another made of that"
-            raise InternalError("rewriting does not end", who=often, why=why, do="Disable that rule's pack")
+            raise InternalError(
+                "rewriting does not end", who=often, why=why, do="Disable that rule's pack"
+            )
 
     def _leaks(self, m: Match) -> bool:
         inside = set(m.nodes)
@@ -191,14 +217,20 @@ class Rewriter:
 
     def _needed(self, v: Value, inside: Collection[Node] = ()) -> bool:
         """Whether the caller or a node outside reads the tensor."""
-        return self.view.is_output(v) or any(user not in inside for user, _ in self.users.get(v, ()))
+        return self.view.is_output(v) or any(
+            user not in inside for user, _ in self.users.get(v, ())
+        )
 
-    # -- replacing -------------------------------------------------------------------------------------------------
+    # -- replacing --------------------------------------------------------------------------------
 
     def _replace(self, rule: Rule, m: Match, templates: tuple[Any, ...]) -> list[Node] | None:
-        """Put the templates in place of the root's outputs; the neighbours, or None if nothing changed."""
+        """Put the templates in place of the root's outputs; the neighbours, or None if nothing
+        changed.
+        """
         root = m.nodes[0]
-        builder = _Builder(self, m, len(templates) >= len(root.outputs), m.nodes if rule.exclusive else m.nodes[:1])
+        builder = _Builder(
+            self, m, len(templates) >= len(root.outputs), m.nodes if rule.exclusive else m.nodes[:1]
+        )
         leaving = dict.fromkeys(m.nodes)
         pairs: list[tuple[Value, Value]] = []
         for old, template in zip(root.outputs, templates, strict=False):
@@ -212,7 +244,9 @@ class Rewriter:
             self._check(rule, was, new)
         near = [n for was, new in pairs for n in self._redirect(was, new)]
         if self._careful and any(self._in_cycle(new) for _, new in pairs):
-            raise InternalError("a rule made a cycle", who=f"{rule.key} ({rule.where})", why=f"at {root.name!r}")
+            raise InternalError(
+                "a rule made a cycle", who=f"{rule.key} ({rule.where})", why=f"at {root.name!r}"
+            )
         for n in leaving:
             near += self._sweep(n)
         return list(dict.fromkeys(near)) if pairs else None
@@ -229,7 +263,9 @@ class Rewriter:
         differ = any(isinstance(x, int) and isinstance(y, int) and x != y for x, y in sizes)
         if a.dtype is not b.dtype or a.rank != b.rank or differ:
             why = f"{old.name!r} was {a.dtype.value}{show(a.shape)}, its replacement is {b.dtype.value}{show(b.shape)}"
-            raise InternalError("a rule changed a tensor's type", who=f"{rule.key} ({rule.where})", why=why)
+            raise InternalError(
+                "a rule changed a tensor's type", who=f"{rule.key} ({rule.where})", why=why
+            )
 
     def _fuse(self, rule: Rule, template: Fuse) -> list[tuple[Value, Value]]:
         """Make one node of several; pairs of a tensor and what takes its place."""
@@ -240,7 +276,9 @@ class Rewriter:
         body, inputs = merge(nodes, kept)
         outside = [v.producer for v in inputs if v.producer is not None]
         if len(kept) > len(last.outputs) and _reaches(outside, inside):
-            raise InternalError("a rule made a cycle", who=f"{rule.key} ({rule.where})", why=body.title)
+            raise InternalError(
+                "a rule made a cycle", who=f"{rule.key} ({rule.where})", why=body.title
+            )
         origin = tuple(dict.fromkeys(o for n in nodes for o in n.origin))
         position = self.net.position(last)
         specs = [v.spec.plain() for v in kept]
@@ -282,7 +320,10 @@ class Rewriter:
             self.users.setdefault(new, {})[user, i] = None
         self.net.redirect_output(old, new)
         if new.producer is not None:
-            around += [new.producer, *(v.producer for v in new.producer.given if v.producer is not None)]
+            around += [
+                new.producer,
+                *(v.producer for v in new.producer.given if v.producer is not None),
+            ]
         return around
 
     def _sweep(self, node: Node) -> list[Node]:
@@ -309,10 +350,17 @@ class Rewriter:
 
 
 class _Builder:
-    """Makes the nodes of one rule's templates; an expression or literal that stands twice is made once."""
+    """Makes the nodes of one rule's templates; an expression or literal that stands twice is made
+    once.
+    """
 
     def __init__(self, rewriter: Rewriter, m: Match, whole: bool, leaving: Sequence[Node]) -> None:
-        self._rewriter, self._net, self._first, self._leaving = rewriter, rewriter.net, m.nodes[0], leaving
+        self._rewriter, self._net, self._first, self._leaving = (
+            rewriter,
+            rewriter.net,
+            m.nodes[0],
+            leaving,
+        )
         in_order = sorted(m.nodes, key=self._net.position)
         self._origin = tuple(dict.fromkeys(o for n in in_order for o in n.origin))
         self._made: dict[tuple[Any, ...], tuple[Value, ...]] = {}
@@ -320,7 +368,9 @@ class _Builder:
         self._named = not whole
 
     def make(self, template: Any, old: Value) -> Value:
-        """The tensor that the template stands for; the first node takes the name of the one whose place it takes."""
+        """The tensor that the template stands for; the first node takes the name of the one whose
+        place it takes.
+        """
         if not isinstance(template, Op):
             return self._operand(template, old)
         operands = self._operands(template, old)
@@ -355,7 +405,9 @@ class _Builder:
         if key not in self._made:
             position = self._net.position(self._first)
             attrs = dict(op.attrs)
-            made = self._net.add_layer(op.layer, operands, name, self._origin, position=position, **attrs)
+            made = self._net.add_layer(
+                op.layer, operands, name, self._origin, position=position, **attrs
+            )
             self._rewriter.adopt(made[0].producer)
             self._made[key] = made
         return self._made[key][op.output]

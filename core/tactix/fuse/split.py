@@ -54,9 +54,15 @@ def _expanded(node: Node) -> tuple[list[Node], list[Value]]:
 
 
 def _add(
-    net: NetworkDefinition, whole: Node, layers: Sequence[Node], kept: Sequence[Value], made: dict[Value, Value]
+    net: NetworkDefinition,
+    whole: Node,
+    layers: Sequence[Node],
+    kept: Sequence[Value],
+    made: dict[Value, Value],
 ) -> Node:
-    """One node of some layers in the network; ``made`` tells where a layer's tensor is there, and is added to."""
+    """One node of some layers in the network; ``made`` tells where a layer's tensor is there, and
+    is added to.
+    """
     place, origin = net.position(whole), _origin(whole, layers)
     if len(layers) == 1:
         (layer,) = layers
@@ -67,7 +73,9 @@ def _add(
     else:
         body, outside = merge(layers, kept)
         _claim(net, body.title)
-        outputs = net.add_layer(FUSED, [made.get(v, v) for v in outside], body.title, origin, body, place)
+        outputs = net.add_layer(
+            FUSED, [made.get(v, v) for v in outside], body.title, origin, body, place
+        )
         made.update(zip(kept, outputs, strict=True))
     part = outputs[0].producer
     assert part is not None

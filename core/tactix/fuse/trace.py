@@ -9,7 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Firing:
-    """One rewrite: the rule, the node at which its pattern matched, those that left, those that came, seconds taken."""
+    """One rewrite: the rule, the node at which its pattern matched, those that left, those that
+    came, seconds taken.
+    """
 
     rule: str
     root: str
@@ -38,7 +40,9 @@ class Split:
 
 @dataclass
 class Trace:
-    """All firings in order, each near miss once, and what was fused in vain, in the order in which it was split."""
+    """All firings in order, each near miss once, and what was fused in vain, in the order in which
+    it was split.
+    """
 
     firings: list[Firing] = field(default_factory=list)
     near_misses: dict[NearMiss, None] = field(default_factory=dict)
@@ -54,7 +58,14 @@ class Trace:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "fired": [{"rule": f.rule, "removed": list(f.removed), "added": list(f.added)} for f in self.firings],
-            "nearly": [{"rule": m.rule, "node": m.node, "reason": m.reason} for m in self.near_misses],
-            "split": [{"node": s.node, "parts": list(s.parts), "reason": s.reason} for s in self.splits],
+            "fired": [
+                {"rule": f.rule, "removed": list(f.removed), "added": list(f.added)}
+                for f in self.firings
+            ],
+            "nearly": [
+                {"rule": m.rule, "node": m.node, "reason": m.reason} for m in self.near_misses
+            ],
+            "split": [
+                {"node": s.node, "parts": list(s.parts), "reason": s.reason} for s in self.splits
+            ],
         }

@@ -1,6 +1,7 @@
 """NetworkDefinition: layers and tensors of a model, built by hand or by an importer.
 
-In: layer names, attributes, arrays. Out: a checked graph whose tensors have a dtype and a symbolic shape.
+In: layer names, attributes, arrays. Out: a checked graph whose tensors have a dtype and a symbolic
+shape.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ Use = tuple[Node, int]
 class NetworkDefinition(Recorded):
     """A graph of layers. ``layers``: the layers that ``add_layer`` may name, by key.
 
-    ``read``: names of constants whose content the importer has built into attributes. ``origins``: names of constants
-    that it computed, with the result that each was. ``demands``: what the importer takes for granted about symbols, and
-    the node for which it does. ``wanted``: shapes of inputs that the caller builds for, None where a size is open; an
-    importer takes them for inputs of which the model tells no rank. Errors go to the recorder of the builder that made
-    it, or its own.
+    ``read``: names of constants whose content the importer has built into attributes. ``origins``:
+    names of constants that it computed, with the result that each was. ``demands``: what the
+    importer takes for granted about symbols, and the node for which it does. ``wanted``: shapes of
+    inputs that the caller builds for, None where a size is open; an importer takes them for inputs
+    of which the model tells no rank. Errors go to the recorder of the builder that made it, or its
+    own.
     """
 
     def __init__(self, layers: Mapping[str, Layer], name: str = "") -> None:
@@ -48,13 +50,18 @@ class NetworkDefinition(Recorded):
         self._count: dict[str, int] = {}
         self._short: dict[str, Layer] = {}
 
-    # -- building ------------------------------------------------------------------------------------------------
+    # -- building ---------------------------------------------------------------------------------
 
     @recorded
     def add_input(
-        self, name: str, dtype: Any, shape: Sequence[Dim | str | None], element: Element | None = None
+        self,
+        name: str,
+        dtype: Any,
+        shape: Sequence[Dim | str | None],
+        element: Element | None = None,
     ) -> Value:
-        """A tensor that the caller gives. A str names a symbolic dim; None or -1 makes one called ``name_axis``.
+        """A tensor that the caller gives. A str names a symbolic dim; None or -1 makes one called
+        ``name_axis``.
 
         ``element``: what a sequence or optional holds.
         """
@@ -67,11 +74,15 @@ class NetworkDefinition(Recorded):
         return value
 
     def limit(self, symbol: str, highest: int) -> None:
-        """Note that the network takes no larger value of a symbol: a table that it indexes ends there."""
+        """Note that the network takes no larger value of a symbol: a table that it indexes ends
+        there.
+        """
         self.limits[symbol] = min(highest, self.limits.get(symbol, highest))
 
     def demand(self, assumption: Assumption, who: str) -> None:
-        """Note what must hold for the network to mean what its model does; a run where it does not is refused."""
+        """Note what must hold for the network to mean what its model does; a run where it does not
+        is refused.
+        """
         self.demands.setdefault(assumption, who)
 
     @staticmethod
@@ -79,7 +90,9 @@ class NetworkDefinition(Recorded):
         if d is None or (isinstance(d, int) and d == -1):
             return sym(fresh)
         if isinstance(d, int) and d < -1:
-            raise InvalidArgument(f"a dimension cannot be {d}", do="Use -1 or None for one that is not fixed")
+            raise InvalidArgument(
+                f"a dimension cannot be {d}", do="Use -1 or None for one that is not fixed"
+            )
         return sym(d) if isinstance(d, str) else d
 
     @recorded
@@ -90,25 +103,43 @@ class NetworkDefinition(Recorded):
         a = array if hasattr(array, "__array_function__") else np.asarray(array)
         if DType.of(a.dtype).on_host:
             raise InvalidArgument("a constant of text", do="Add a tactix.Text layer")
-        value = Value(self._unique(name or "constant"), TensorSpec(DType.of(a.dtype), a.shape, const=a))
+        value = Value(
+            self._unique(name or "constant"), TensorSpec(DType.of(a.dtype), a.shape, const=a)
+        )
         self.constants.append(value)
         return value
 
     @recorded
     def add_layer(
-        self, layer: str | Layer, inputs: Sequence[Value | None], name: str = "", origin: Sequence[str] = (),
-        attrs: Any = None, position: float | None = None, specs: Sequence[TensorSpec] | None = None, **fields: Any,
-    ) -> tuple[Value, ...]:  # fmt: skip
+        self,
+        layer: str | Layer,
+        inputs: Sequence[Value | None],
+        name: str = "",
+        origin: Sequence[str] = (),
+        attrs: Any = None,
+        position: float | None = None,
+        specs: Sequence[TensorSpec] | None = None,
+        **fields: Any,
+    ) -> tuple[Value, ...]:
         """Append a layer and infer its outputs, unless ``specs`` tells them already.
 
         Raises InvalidArgument, ShapeError, DTypeError naming the layer.
         """
         found = self.find_layer(layer)
         unique = self._unique(name or found.name.lower())
-        node = Node(unique, found, attrs if attrs is not None else self._attrs(found, fields), inputs, (), origin)
+        node = Node(
+            unique,
+            found,
+            attrs if attrs is not None else self._attrs(found, fields),
+            inputs,
+            (),
+            origin,
+        )
         specs = self._infer(node) if specs is None else specs
         single = len(specs) == 1
-        node.outputs = tuple(Value(unique if single else f"{unique}:{i}", s, node, i) for i, s in enumerate(specs))
+        node.outputs = tuple(
+            Value(unique if single else f"{unique}:{i}", s, node, i) for i, s in enumerate(specs)
+        )
         self._position[node] = len(self._position) if position is None else position
         return node.outputs
 
@@ -117,12 +148,16 @@ class NetworkDefinition(Recorded):
         """Make a tensor an output of the network, under its own name unless another is given."""
         key = name or value.name
         if key in self._outputs:
-            raise InvalidArgument(f"output name {key!r} is taken", do="Give each output its own name")
+            raise InvalidArgument(
+                f"output name {key!r} is taken", do="Give each output its own name"
+            )
         self._outputs[key] = value
         self._output_names.setdefault(value, []).append(key)
 
     def find_layer(self, layer: str | Layer) -> Layer:
-        """A layer by key, or by ``namespace.Name`` (its highest version). Raises the registry's error."""
+        """A layer by key, or by ``namespace.Name`` (its highest version). Raises the registry's
+        error.
+        """
         if isinstance(layer, Layer):
             return layer
         if "@" in layer:
@@ -139,7 +174,9 @@ class NetworkDefinition(Recorded):
         known = [f.name for f in dataclasses.fields(layer.Attrs)]
         for k in fields:
             if k not in known:
-                raise InvalidArgument(f"no attribute {k!r}", who=layer.key, do=f"It has: {', '.join(known) or 'none'}")
+                raise InvalidArgument(
+                    f"no attribute {k!r}", who=layer.key, do=f"It has: {', '.join(known) or 'none'}"
+                )
         try:
             return layer.Attrs(**fields)
         except TypeError as e:
@@ -151,12 +188,16 @@ class NetworkDefinition(Recorded):
         try:
             return node.layer.infer(node.attrs, specs)
         except TactixError as e:
-            e.add_note(f"in layer {node.name!r} ({node.layer.key}) of {', '.join(str(s) for s in specs)}")
+            e.add_note(
+                f"in layer {node.name!r} ({node.layer.key}) of {', '.join(str(s) for s in specs)}"
+            )
             raise
         except Exception as e:
             shown = ", ".join(str(s) for s in specs)
             who = f"{node.name} ({node.layer.key})"
-            raise NetworkError(f"cannot infer its outputs from {shown}", who=who, why=repr(e)) from e
+            raise NetworkError(
+                f"cannot infer its outputs from {shown}", who=who, why=repr(e)
+            ) from e
 
     def _unique(self, name: str) -> str:
         out = name
@@ -166,7 +207,7 @@ class NetworkDefinition(Recorded):
         self._names.add(out)
         return out
 
-    # -- reading -------------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
 
     @property
     def outputs(self) -> tuple[Value, ...]:
@@ -182,7 +223,9 @@ class NetworkDefinition(Recorded):
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Nodes that outputs need, producers first, else in order of adding. Raises NetworkError on a cycle."""
+        """Nodes that outputs need, producers first, else in order of adding. Raises NetworkError on
+        a cycle.
+        """
         needed = self._needed()
         waiting = {n: len(before) for n, before in needed.items()}
         users: dict[Node, list[Node]] = {n: [] for n in needed}
@@ -222,9 +265,16 @@ class NetworkDefinition(Recorded):
         """Symbols that only running tells, with the nodes that tell them."""
         known, out = set(self.symbols()), {}
         for n in self._position:
-            for s in (s for v in n.outputs for d in v.spec.shape if (s := symbol_name(d)) and s not in known):
+            for s in (
+                s
+                for v in n.outputs
+                for d in v.spec.shape
+                if (s := symbol_name(d)) and s not in known
+            ):
                 known.add(s)
-                if not any(s in symbols(d) for v in n.given for d in v.spec.shape) and s not in symbols_in(n.attrs):
+                if not any(
+                    s in symbols(d) for v in n.given for d in v.spec.shape
+                ) and s not in symbols_in(n.attrs):
                     out[s] = n
         return out
 
@@ -255,7 +305,7 @@ class NetworkDefinition(Recorded):
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)
 
-    # -- rewiring (for tactix.fuse) --------------------------------------------------------------------------------
+    # -- rewiring (for tactix.fuse) ---------------------------------------------------------------
 
     def redirect_output(self, old: Value, new: Value) -> None:
         """Outputs that were ``old`` become ``new``; their names stay."""
@@ -282,11 +332,20 @@ class NetworkDefinition(Recorded):
     def copy(self) -> NetworkDefinition:
         """An independent network of new nodes over the same layers, attributes and arrays."""
         out = NetworkDefinition(self.layers, self.name)
-        new: dict[Value, Value] = {v: Value(v.name, v.spec) for v in (*self.inputs, *self.constants)}
+        new: dict[Value, Value] = {
+            v: Value(v.name, v.spec) for v in (*self.inputs, *self.constants)
+        }
         out.inputs = [new[v] for v in self.inputs]
         out.constants = [new[v] for v in self.constants]
         for n in self.nodes:
-            node = Node(n.name, n.layer, n.attrs, [None if v is None else new[v] for v in n.inputs], (), n.origin)
+            node = Node(
+                n.name,
+                n.layer,
+                n.attrs,
+                [None if v is None else new[v] for v in n.inputs],
+                (),
+                n.origin,
+            )
             node.outputs = tuple(Value(v.name, v.spec, node, v.index) for v in n.outputs)
             new.update(zip(n.outputs, node.outputs, strict=True))
             out._position[node] = self._position[n]

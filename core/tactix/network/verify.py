@@ -17,7 +17,9 @@ def _has_outputs(net: NetworkDefinition) -> str:
 def _known_sources(net: NetworkDefinition) -> str:
     known = {*net.inputs, *net.constants, *(v for n in net.nodes for v in n.outputs)}
     strange = ((n.name, v.name) for n in net.nodes for v in n.given if v not in known)
-    return next((f"layer {n!r} reads {v!r}, which belongs to another network" for n, v in strange), "")
+    return next(
+        (f"layer {n!r} reads {v!r}, which belongs to another network" for n, v in strange), ""
+    )
 
 
 def _unique_names(net: NetworkDefinition) -> str:
@@ -33,7 +35,11 @@ def _specs_hold(node: Node) -> str:
     return ""
 
 
-NETWORK_CHECKS: tuple[Callable[[NetworkDefinition], str], ...] = (_has_outputs, _known_sources, _unique_names)
+NETWORK_CHECKS: tuple[Callable[[NetworkDefinition], str], ...] = (
+    _has_outputs,
+    _known_sources,
+    _unique_names,
+)
 
 
 def verify(net: NetworkDefinition, *, deep: bool = False) -> None:

@@ -12,7 +12,8 @@ from tactix.plan.schema import Plan
 def check(plan: Plan, properties: DeviceProperties, version: str) -> list[str]:
     """Reasons why the plan must not run on such a device; empty if there are none.
 
-    ``version``: of the tactix that would run it; another major version may give the same keys another meaning.
+    ``version``: of the tactix that would run it; another major version may give the same keys
+    another meaning.
     """
     reasons = []
     kind = plan.device.get("kind", properties.kind)
@@ -20,7 +21,9 @@ def check(plan: Plan, properties: DeviceProperties, version: str) -> list[str]:
         reasons.append(f"it was built for a {kind} device, this is a {properties.kind} device")
     for feature, steps in sorted(_required(plan).items()):
         if not properties.has(feature):
-            reasons.append(f"{len(steps)} steps (first {steps[0]!r}) need {feature}, which {properties.name} lacks")
+            reasons.append(
+                f"{len(steps)} steps (first {steps[0]!r}) need {feature}, which {properties.name} lacks"
+            )
     built = str(plan.meta.get("tactix", version))
     if not same_major(built, version):
         reasons.append(f"it was built by tactix {built}, this is tactix {version}")
@@ -45,20 +48,26 @@ def warnings(plan: Plan, properties: DeviceProperties, version: str) -> list[str
 
 
 def _differences(plan: Plan, properties: DeviceProperties) -> list[str]:
-    """What the plan was tuned to and what is here, fact by fact; those that either does not tell are left out."""
+    """What the plan was tuned to and what is here, fact by fact; those that either does not tell
+    are left out.
+    """
     there = plan.device.get("tuned_to")
     built: dict[str, Any] = dict(there) if isinstance(there, Mapping) else {}
     built |= {fact: plan.device[fact] for fact in ("name", "vector_bits") if fact in plan.device}
     here = {"name": properties.name, "vector_bits": properties.vector_bits, **properties.tuned_to}
     return [
         f"{fact.replace('_', ' ')} {built[fact]} (here {value})"
-        for fact, value in here.items() if built.get(fact, value) != value
-    ]  # fmt: skip
+        for fact, value in here.items()
+        if built.get(fact, value) != value
+    ]
 
 
 def device_facts(properties: DeviceProperties) -> dict[str, Any]:
     """What a plan keeps of its target device."""
-    own = {fact: getattr(properties, fact) for fact in ("kind", "name", "vector_bits", "cores", "memory")}
+    own = {
+        fact: getattr(properties, fact)
+        for fact in ("kind", "name", "vector_bits", "cores", "memory")
+    }
     own |= {"features": sorted(properties.features), "tuned_to": dict(properties.tuned_to)}
     return own | {"family": True} if properties.family else own
 

@@ -1,12 +1,14 @@
-"""The file format of plans: a 64-byte prologue, a canonical JSON header, aligned blobs. No pickle, no holes.
+"""The file format of plans: a 64-byte prologue, a canonical JSON header, aligned blobs. No pickle,
+no holes.
 
     0   8 bytes  magic              16  u64  header length      32  32 bytes  sha256 of the header
     8   u32      format version     24  u64  file length        64  header, then blobs at multiples of 64
     12  u32      signature length
 
-All integers are little-endian; padding is zero. A signature follows the header: the sha256 of what is in it, and what a
-trust store wrote; its length counts both, and is 0 without one. The header holds ``blobs``: name to [offset, length,
-sha256], offsets counted from the first multiple of 64 after header and signature.
+All integers are little-endian; padding is zero. A signature follows the header: the sha256 of what
+is in it, and what a trust store wrote; its length counts both, and is 0 without one. The header
+holds ``blobs``: name to [offset, length, sha256], offsets counted from the first multiple of 64
+after header and signature.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ HEADER_LIMIT = 64 << 20
 SIGNATURE_LIMIT = 64 << 10
 MARKS = 1 << 18
 NESTING = 200
-CURE = "Build it here, or with VERSION_COMPATIBLE there: the file then brings the runtime that runs it"
+CURE = (
+    "Build it here, or with VERSION_COMPATIBLE there: the file then brings the runtime that runs it"
+)
 REMEDY = "Build the plan again, or copy it again"
 _NO_MARKS = bytes(set(range(256)) - set(b'[]{},"'))
 PROLOGUE = struct.Struct("<8sIIQQ32s")
@@ -55,13 +59,14 @@ def raw(content: Any) -> memoryview:
     return memoryview(content).cast("B")
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
+# -- writing -------------------------------------------------------------------------------------
 
 
 def dump(plan: Plan, sign: Sign | None = None) -> bytes:
     """The file's bytes; the same for plans that say the same. Raises PlanFormatError.
 
-    ``sign``: gives a signature for the sha256 of the header; without it, a plan that was loaded keeps the one it had.
+    ``sign``: gives a signature for the sha256 of the header; without it, a plan that was loaded
+    keeps the one it had.
     """
     return b"".join(_pieces(plan, sign))
 
@@ -72,7 +77,9 @@ def digest(plan: Plan) -> bytes:
 
 
 def save(plan: Plan, path: str | Path, sign: Sign | None = None) -> None:
-    """Write the file; readers see the old one or the whole new one. Raises PlanFormatError, OSError."""
+    """Write the file; readers see the old one or the whole new one. Raises PlanFormatError,
+    OSError.
+    """
     from tactix.words.files import replacing
 
     with replacing(path) as f:
@@ -106,45 +113,58 @@ def _pieces(plan: Plan, sign: Sign | None) -> Iterator[bytes | memoryview]:
 
 
 def _signature(seal: Seal | None, digest: bytes, sign: Sign | None) -> bytes:
-    """A new one, or the one that a plan came with if it still fits, after its own sha256; empty for none."""
+    """A new one, or the one that a plan came with if it still fits, after its own sha256; empty for
+    none.
+    """
     content = sign(digest) if sign else seal.signature if seal and seal.digest == digest else b""
     return hashlib.sha256(content).digest() + content if content else b""
 
 
 def _canonical(header: Mapping[str, Any]) -> bytes:
     try:
-        text = json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+        text = json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False).encode(
+            "ascii"
+        )
     except (TypeError, ValueError, RecursionError) as e:
         raise PlanFormatError("the header is no JSON", why=str(e)) from None
     if len(text) > HEADER_LIMIT:
-        raise PlanFormatError(f"the header has {len(text)} bytes", why=f"the limit is {HEADER_LIMIT}")
+        raise PlanFormatError(
+            f"the header has {len(text)} bytes", why=f"the limit is {HEADER_LIMIT}"
+        )
     return text
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------
 
 
 def load(
-    source: str | Path | bytes | bytearray | memoryview, *, verify: bool | None = None,
-    admit: Callable[[Seal], Any] | None = None, private: bool = False,
-) -> Plan:  # fmt: skip
+    source: str | Path | bytes | bytearray | memoryview,
+    *,
+    verify: bool | None = None,
+    admit: Callable[[Seal], Any] | None = None,
+    private: bool = False,
+) -> Plan:
     """A plan from a file, whose weights are then mapped, or from bytes.
 
-    ``private``: the file is read into memory first, so that what is checked here is what the plan holds from then on,
-    whoever writes the file: for what will be signed. Header and machine code are copied before they are checked anyhow.
-    Machine code is always checked against its sha256; all blobs are with ``verify``, by default if the plan is signed.
-    ``admit`` sees the seal before anything is decoded, and raises UntrustedPlan to refuse it. Raises PlanFormatError,
-    OSError.
+    ``private``: the file is read into memory first, so that what is checked here is what the plan
+    holds from then on, whoever writes the file: for what will be signed. Header and machine code
+    are copied before they are checked anyhow. Machine code is always checked against its sha256;
+    all blobs are with ``verify``, by default if the plan is signed. ``admit`` sees the seal before
+    anything is decoded, and raises UntrustedPlan to refuse it. Raises PlanFormatError, OSError.
     """
     try:
         return _load(source, verify, admit, private)
     except (PlanFormatError, UntrustedPlan) as e:
-        e.who = ": ".join(filter(None, (str(source) if isinstance(source, (str, Path)) else "", e.who)))
+        e.who = ": ".join(
+            filter(None, (str(source) if isinstance(source, (str, Path)) else "", e.who))
+        )
         e.do = e.do or REMEDY
         raise
 
 
-def _load(source: Any, verify: bool | None, admit: Callable[[Seal], Any] | None, private: bool) -> Plan:
+def _load(
+    source: Any, verify: bool | None, admit: Callable[[Seal], Any] | None, private: bool
+) -> Plan:
     data = _content(source, private)
     length, signed, digest = _prologue(bytes(data[: PROLOGUE.size]), data.nbytes)
     text, end = bytes(data[PROLOGUE.size : PROLOGUE.size + length]), PROLOGUE.size + length + signed
@@ -180,7 +200,9 @@ def buffer(source: Any) -> memoryview:
 
 
 def mapped(path: str | Path) -> memoryview:
-    """A file's content, which changes with the file. Raises PlanFormatError for what is no file, OSError."""
+    """A file's content, which changes with the file. Raises PlanFormatError for what is no file,
+    OSError.
+    """
     with _opened(path) as f:
         size = os.fstat(f.fileno()).st_size
         return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
@@ -195,9 +217,13 @@ def copied(path: str | Path) -> memoryview:
 @contextmanager
 def _opened(path: str | Path) -> Iterator[BinaryIO]:
     """A regular file, to be read. A pipe is not waited for."""
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as f:
+    with open(
+        path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+    ) as f:
         if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
-            raise PlanFormatError("that is no regular file", do="Copy the plan into a file, or give its bytes")
+            raise PlanFormatError(
+                "that is no regular file", do="Copy the plan into a file, or give its bytes"
+            )
         yield f
 
 
@@ -207,9 +233,13 @@ def _prologue(start: bytes, size: int) -> tuple[int, int, bytes]:
         raise PlanFormatError("too short for a tactix plan")
     magic, version, signed, length, total, digest = PROLOGUE.unpack(start)
     if magic != MAGIC:
-        raise PlanFormatError("not a tactix plan", do=f"{REMEDY}; of a model, tactix.build makes one")
+        raise PlanFormatError(
+            "not a tactix plan", do=f"{REMEDY}; of a model, tactix.build makes one"
+        )
     if version != VERSION:
-        raise PlanFormatError(f"plan format {version}", why=f"this tactix reads format {VERSION}", do=CURE)
+        raise PlanFormatError(
+            f"plan format {version}", why=f"this tactix reads format {VERSION}", do=CURE
+        )
     if total != size:
         why = "it was cut off" if size < total else "something was added"
         raise PlanFormatError(f"the file has {size} bytes, its prologue says {total}", why=why)
@@ -241,7 +271,11 @@ def parse(text: bytes, who: str = "the header") -> dict[str, Any]:
     """A JSON object in ASCII that takes memory in proportion to its text. Raises PlanFormatError."""
     _check_growth(text, who)
     try:
-        checks: Any = {"object_pairs_hook": _unique, "parse_constant": _no_number, "parse_float": _finite}
+        checks: Any = {
+            "object_pairs_hook": _unique,
+            "parse_constant": _no_number,
+            "parse_float": _finite,
+        }
         found = json.loads(text.decode("ascii"), **checks)
         if b"\\ud" in text:  # halves of characters could be printed nowhere
             json.dumps(found, ensure_ascii=False).encode()
@@ -255,7 +289,8 @@ def parse(text: bytes, who: str = "the header") -> dict[str, Any]:
 def _check_growth(text: bytes, who: str) -> None:
     """Refuse JSON that takes far more memory than its text, or that is nested deeply.
 
-    An escaped quote ends no text; pairs of backslashes go first, so that of each run one is left where it escapes.
+    An escaped quote ends no text; pairs of backslashes go first, so that of each run one is left
+    where it escapes.
     """
     marks = text.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_MARKS)
     most = MARKS + len(text) // 8
@@ -296,11 +331,17 @@ def _range(r: Reader) -> Range:
 
 
 def _check_layout(data: memoryview, end: int, table: Mapping[str, Range]) -> None:
-    """Blobs must follow each other at the next multiple of 64, with zeros between, up to the end of the file."""
+    """Blobs must follow each other at the next multiple of 64, with zeros between, up to the end of
+    the file.
+    """
     start, at = align(end), end
     for name, (offset, length, _) in sorted(table.items(), key=lambda kv: kv[1][:2]):
-        if offset != align(max(0, at - start)) or (length and start + offset + length > data.nbytes):
-            raise PlanFormatError(f"{length} bytes at {offset}: a hole, an overlap, or too long", who=f"blob {name!r}")
+        if offset != align(max(0, at - start)) or (
+            length and start + offset + length > data.nbytes
+        ):
+            raise PlanFormatError(
+                f"{length} bytes at {offset}: a hole, an overlap, or too long", who=f"blob {name!r}"
+            )
         if length:
             if any(data[at : start + offset]):
                 raise PlanFormatError("padding is not zero", who=f"blob {name!r}")

@@ -1,4 +1,6 @@
-"""Plans from JSON and blobs. Machine code and source texts are blobs that are named by their sha256."""
+"""Plans from JSON and blobs. Machine code and source texts are blobs that are named by their
+sha256.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,16 @@ PLAN = tuple(f.name for f in fields(Plan) if f.name not in ("blobs", "seal"))
 IO = ("name", "buffer", "dtype", "shape", "element")
 BUFFER = ("kind", "name", "dtype", "shape", "format", "nbytes", "first", "last", "blob")
 STEP = ("name", "artifact", "inputs", "outputs", "constants", "workspace", "info", "plans")
-ARTIFACT = ("launcher", "launches", "code", "workspace", "constants", "requires", "params", "host_code")
+ARTIFACT = (
+    "launcher",
+    "launches",
+    "code",
+    "workspace",
+    "constants",
+    "requires",
+    "params",
+    "host_code",
+)
 CODE = ("blob", "symbol", "source")
 LAUNCH: dict[str, Callable[[Reader], Any]] = {
     **dict.fromkeys(("grid", "block", "cluster"), Reader.shape), "shared_bytes": Reader.dim, "symbol": Reader.text,
@@ -31,7 +42,9 @@ REQUIREMENT = ("key", "dist", "version", "digest", "embedded", "host_code")
 
 
 class Shelf:
-    """Blobs named by their sha256, while a header is written or read; equal content is handled once."""
+    """Blobs named by their sha256, while a header is written or read; equal content is handled
+    once.
+    """
 
     def __init__(self, blobs: Mapping[str, Any] | None = None) -> None:
         self.blobs: dict[str, Any] = dict(blobs or {})
@@ -63,7 +76,9 @@ class Shelf:
         """Source text; empty where none is named."""
         name = r.text()
         if name and name not in self._texts:
-            self._texts[name] = Reader(self.code(r), parent=r).parse(lambda b: b.decode(), "UTF-8 text")
+            self._texts[name] = Reader(self.code(r), parent=r).parse(
+                lambda b: b.decode(), "UTF-8 text"
+            )
         return self._texts.get(name, "")
 
 
@@ -82,15 +97,29 @@ def _plan(r: Reader, shelf: Shelf, blobs: Mapping[str, Any], depth: int = 0) -> 
 
     steps = tuple(_step(r, shelf, blobs, depth) for r in h.at("steps").items())
     return Plan(
-        h.at("name").text(), each("inputs", _io), each("outputs", _io), each("profiles", _profile),
-        each("buffers", _buffer), steps, blobs, h.at("ledger").mapping(), each("requirements", _requirement),
-        h.at("device").mapping(), h.at("meta").mapping(), frozenset(each("given", Reader.text)),
-    )  # fmt: skip
+        h.at("name").text(),
+        each("inputs", _io),
+        each("outputs", _io),
+        each("profiles", _profile),
+        each("buffers", _buffer),
+        steps,
+        blobs,
+        h.at("ledger").mapping(),
+        each("requirements", _requirement),
+        h.at("device").mapping(),
+        h.at("meta").mapping(),
+        frozenset(each("given", Reader.text)),
+    )
 
 
 def _io(r: Reader) -> TensorIO:
     r.only(*IO)
-    own = (r.at("name").text(), r.at("buffer").integer(), r.at("dtype").dtype(), r.at("shape").shape())
+    own = (
+        r.at("name").text(),
+        r.at("buffer").integer(),
+        r.at("dtype").dtype(),
+        r.at("shape").shape(),
+    )
     return TensorIO(*own, _element(r.at("element")))
 
 
@@ -119,10 +148,16 @@ def _range(r: Reader) -> tuple[int, int, int | None]:
 def _buffer(r: Reader) -> Buffer:
     r.only(*BUFFER)
     return Buffer(
-        r.at("kind").text(), r.at("name").text(), r.at("dtype").dtype(), r.at("shape").shape(),
-        r.at("format").format(), r.at("nbytes").dim(), r.at("first").integer(-1), r.at("last").integer(-1),
+        r.at("kind").text(),
+        r.at("name").text(),
+        r.at("dtype").dtype(),
+        r.at("shape").shape(),
+        r.at("format").format(),
+        r.at("nbytes").dim(),
+        r.at("first").integer(-1),
+        r.at("last").integer(-1),
         r.at("blob").text(),
-    )  # fmt: skip
+    )
 
 
 def _step(r: Reader, shelf: Shelf, blobs: Mapping[str, Any], depth: int) -> Step:
@@ -143,11 +178,15 @@ def decode_artifact(r: Reader, shelf: Shelf) -> KernelArtifact:
     """Inverse of ``encode_artifact``. Raises PlanFormatError."""
     r.only(*ARTIFACT)
     return KernelArtifact(
-        launcher=r.at("launcher").text(), launches=tuple(_launch(x) for x in r.at("launches").items()),
-        code=None if r.at("code").value is None else _code(r.at("code"), shelf), workspace=r.at("workspace").dim(),
-        constants=tuple(_constant(c) for c in r.at("constants").items()), params=r.at("params").mapping(),
-        requires=tuple(q.text() for q in r.at("requires").items()), host_code=r.at("host_code").flag(),
-    )  # fmt: skip
+        launcher=r.at("launcher").text(),
+        launches=tuple(_launch(x) for x in r.at("launches").items()),
+        code=None if r.at("code").value is None else _code(r.at("code"), shelf),
+        workspace=r.at("workspace").dim(),
+        constants=tuple(_constant(c) for c in r.at("constants").items()),
+        params=r.at("params").mapping(),
+        requires=tuple(q.text() for q in r.at("requires").items()),
+        host_code=r.at("host_code").flag(),
+    )
 
 
 def _launch(r: Reader) -> Launch:
@@ -168,11 +207,15 @@ def _code(r: Reader, shelf: Shelf) -> Binary:
 
 def _constant(r: Reader) -> tuple[str, Packed]:
     name, index, steps = r.row(3)
-    found = steps.parse(lambda j: tuple((str(step), what) for step, what in attribute.decode(j)), "packing steps")
+    found = steps.parse(
+        lambda j: tuple((str(step), what) for step, what in attribute.decode(j)), "packing steps"
+    )
     return name.text(), Packed(index.integer(-1), found)
 
 
 def _requirement(r: Reader) -> Requirement:
     r.only(*REQUIREMENT)
     key, dist, version, digest = (r.at(k).text() for k in ("key", "dist", "version", "digest"))
-    return Requirement(key, dist, version, digest, r.at("embedded").flag(), r.at("host_code").flag())
+    return Requirement(
+        key, dist, version, digest, r.at("embedded").flag(), r.at("host_code").flag()
+    )

@@ -1,4 +1,6 @@
-"""What must hold between the symbols of a plan: compared at each shape, before any kernel may read past a tensor."""
+"""What must hold between the symbols of a plan: compared at each shape, before any kernel may read
+past a tensor.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,18 @@ class Demand:
         if not self.assumption.holds(env):
             named = sorted(self.assumption.symbols)
             values = ", ".join(f"{s} is {env[s]}" for s in named)
-            raise ShapeError(f"{self.assumption}, and {values}", who=self.node, do="Give inputs of other shapes")
+            raise ShapeError(
+                f"{self.assumption}, and {values}", who=self.node, do="Give inputs of other shapes"
+            )
 
 
 def encoded(found: Mapping[Assumption, str], known: frozenset[str]) -> dict[str, Any]:
     """The entry of ``Plan.meta``; empty where nothing is asked of the symbols that the plan knows."""
-    rows = [[who, to_json(a.left), a.relation, to_json(a.right)] for a, who in found.items() if a.symbols <= known]
+    rows = [
+        [who, to_json(a.left), a.relation, to_json(a.right)]
+        for a, who in found.items()
+        if a.symbols <= known
+    ]
     return {KEY: rows} if rows else {}
 
 
@@ -43,7 +51,9 @@ def demands(plan: Plan) -> Mapping[int, tuple[Demand, ...]]:
     out: dict[int, tuple[Demand, ...]] = {}
     for d in map(_demand, _rows(plan)):
         if not d.assumption.symbols <= plan.known:
-            raise PlanFormatError("a demand names a dimension that follows from no input", who=d.node)
+            raise PlanFormatError(
+                "a demand names a dimension that follows from no input", who=d.node
+            )
         first = _first(plan, d.assumption.symbols)
         out[first] = (*out.get(first, ()), d)
     return out

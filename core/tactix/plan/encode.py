@@ -18,7 +18,9 @@ from tactix.words.tensor import Element
 
 
 def encode_plan(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The header (without the table of blobs) and all blobs, in the order in which a run first needs them."""
+    """The header (without the table of blobs) and all blobs, in the order in which a run first
+    needs them.
+    """
     shelf = Shelf()
     header = _encode_header(plan, shelf)
     weights = {b.blob: plan.blobs[b.blob] for b in plan.buffers if b.blob in plan.blobs}
@@ -30,7 +32,9 @@ def _encode_header(plan: Plan, shelf: Shelf) -> dict[str, Any]:
     return {
         **{k: plain(getattr(plan, k)) for k in ("name", "ledger", "device", "meta")},
         **{k: [_encode_io(io) for io in getattr(plan, k)] for k in ("inputs", "outputs")},
-        "profiles": [{"name": p.name, "dims": {k: list(v) for k, v in p.dims.items()}} for p in plan.profiles],
+        "profiles": [
+            {"name": p.name, "dims": {k: list(v) for k, v in p.dims.items()}} for p in plan.profiles
+        ],
         "buffers": [_encode_buffer(b) for b in plan.buffers],
         "steps": [_encode_step(s, shelf) for s in plan.steps],
         "requirements": [{k: getattr(r, k) for k in REQUIREMENT} for r in plan.requirements],
@@ -39,7 +43,9 @@ def _encode_header(plan: Plan, shelf: Shelf) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A JSON value of notes for people: tuples become lists, and a number that is not finite becomes null."""
+    """A JSON value of notes for people: tuples become lists, and a number that is not finite
+    becomes null.
+    """
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -56,12 +62,21 @@ def _encode_shape(shape: Shape) -> list[Any]:
 
 
 def _encode_io(io: TensorIO) -> dict[str, Any]:
-    own = {"name": io.name, "buffer": io.buffer, "dtype": io.dtype.value, "shape": _encode_shape(io.shape)}
+    own = {
+        "name": io.name,
+        "buffer": io.buffer,
+        "dtype": io.dtype.value,
+        "shape": _encode_shape(io.shape),
+    }
     return own | {"element": _encode_element(io.element)}
 
 
 def _encode_element(e: Element | None) -> Any:
-    return None if e is None else [*map(attribute.encode, (e.dtype, e.shape, e.none)), _encode_element(e.of)]
+    return (
+        None
+        if e is None
+        else [*map(attribute.encode, (e.dtype, e.shape, e.none)), _encode_element(e.of)]
+    )
 
 
 def _encode_buffer(b: Buffer) -> dict[str, Any]:
@@ -72,7 +87,13 @@ def _encode_buffer(b: Buffer) -> dict[str, Any]:
 
 def _encode_step(s: Step, shelf: Shelf) -> dict[str, Any]:
     inputs, outputs = ([_encode_operand(o) for o in side] for side in (s.inputs, s.outputs))
-    own = {"name": s.name, "inputs": inputs, "outputs": outputs, "workspace": s.workspace, "info": plain(s.info)}
+    own = {
+        "name": s.name,
+        "inputs": inputs,
+        "outputs": outputs,
+        "workspace": s.workspace,
+        "info": plain(s.info),
+    }
     own |= {"artifact": encode_artifact(s.artifact, shelf), "constants": dict(s.constants)}
     return own | {"plans": [_encode_header(p, shelf) for p in s.plans]}
 
@@ -82,12 +103,19 @@ def _encode_operand(o: Operand) -> list[Any]:
 
 
 def encode_artifact(a: KernelArtifact, shelf: Shelf) -> dict[str, Any]:
-    """JSON of an artifact; its code and source text go to the shelf. Raises PlanFormatError if not compiled."""
+    """JSON of an artifact; its code and source text go to the shelf. Raises PlanFormatError if not
+    compiled.
+    """
     return {
-        "launcher": a.launcher, "launches": [encode_launch(x) for x in a.launches], "code": _encode_code(a, shelf),
-        "workspace": dims.to_json(a.workspace), "requires": list(a.requires), "params": a.params,
-        "constants": [[name, p.index, attribute.encode(p.steps)] for name, p in a.constants], "host_code": a.host_code,
-    }  # fmt: skip
+        "launcher": a.launcher,
+        "launches": [encode_launch(x) for x in a.launches],
+        "code": _encode_code(a, shelf),
+        "workspace": dims.to_json(a.workspace),
+        "requires": list(a.requires),
+        "params": a.params,
+        "constants": [[name, p.index, attribute.encode(p.steps)] for name, p in a.constants],
+        "host_code": a.host_code,
+    }
 
 
 def _encode_code(a: KernelArtifact, shelf: Shelf) -> dict[str, Any] | None:

@@ -1,4 +1,6 @@
-"""Whether what steps read and write lies in their buffers: decided when a plan is decoded, or else at each shape."""
+"""Whether what steps read and write lies in their buffers: decided when a plan is decoded, or else
+at each shape.
+"""
 
 from __future__ import annotations
 
@@ -88,8 +90,14 @@ def _of_step(plan: Plan, s: Step, produced: bool) -> Iterator[Extent]:
 
 
 def _content(held: Buffer) -> Dim:
-    """Bytes of a buffer that mean something: a weight's own, or what the step that wrote it has written."""
-    return held.nbytes if held.kind == "weight" else TensorSpec(held.dtype, held.shape).nbytes(held.format)
+    """Bytes of a buffer that mean something: a weight's own, or what the step that wrote it has
+    written.
+    """
+    return (
+        held.nbytes
+        if held.kind == "weight"
+        else TensorSpec(held.dtype, held.shape).nbytes(held.format)
+    )
 
 
 class Checked(Protocol):

@@ -1,7 +1,8 @@
-"""Where intermediate tensors lie: offsets in one arena, so that tensors live at the same time never overlap.
+"""Where intermediate tensors lie: offsets in one arena, so that tensors live at the same time never
+overlap.
 
-Greedy best fit over live intervals (as in Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
-Inference", 2020), in a few orders; the best result is taken.
+Greedy best fit over live intervals (as in Pisarchyk and Lee, "Efficient Memory Management for Deep
+Neural Net Inference", 2020), in a few orders; the best result is taken.
 """
 
 from __future__ import annotations
@@ -13,15 +14,24 @@ from tactix.words.errors import InvalidArgument
 Lifetimes = Sequence[tuple[int, int]]
 
 CROWD = 1024
-"""Among more tensors that live together no gap is looked for: that would take time that grows with their square."""
+"""Among more tensors that live together no gap is looked for: that would take time that grows with
+their square.
+"""
 
 
-def plan_memory(sizes: Sequence[int], lifetimes: Lifetimes, alignment: int = 64) -> tuple[list[int], int]:
+def plan_memory(
+    sizes: Sequence[int], lifetimes: Lifetimes, alignment: int = 64
+) -> tuple[list[int], int]:
     """Offsets in bytes, and the bytes of the arena.
 
-    ``lifetimes``: first and last step, both included. Raises InvalidArgument for negative sizes or reversed lifetimes.
+    ``lifetimes``: first and last step, both included. Raises InvalidArgument for negative sizes or
+    reversed lifetimes.
     """
-    if any(n < 0 for n in sizes) or any(a > b for a, b in lifetimes) or len(sizes) != len(lifetimes):
+    if (
+        any(n < 0 for n in sizes)
+        or any(a > b for a, b in lifetimes)
+        or len(sizes) != len(lifetimes)
+    ):
         raise InvalidArgument("sizes must not be negative, and lifetimes not end before they begin")
     padded = [-(-n // alignment) * alignment for n in sizes]
     bound = lower_bound(sizes, lifetimes, alignment)
@@ -54,10 +64,14 @@ def _orders(sizes: Sequence[int], lifetimes: Lifetimes) -> Iterator[list[int]]:
     ids = range(len(sizes))
     yield sorted(ids, key=lambda i: (-sizes[i], lifetimes[i]))
     yield sorted(ids, key=lambda i: (lifetimes[i][0], -sizes[i]))
-    yield sorted(ids, key=lambda i: (-sizes[i] * (1 + lifetimes[i][1] - lifetimes[i][0]), lifetimes[i]))
+    yield sorted(
+        ids, key=lambda i: (-sizes[i] * (1 + lifetimes[i][1] - lifetimes[i][0]), lifetimes[i])
+    )
 
 
-def _place(sizes: Sequence[int], lifetimes: Lifetimes, order: Sequence[int]) -> tuple[list[int], int]:
+def _place(
+    sizes: Sequence[int], lifetimes: Lifetimes, order: Sequence[int]
+) -> tuple[list[int], int]:
     """Each in turn in the smallest gap that it fits in, else above what is there."""
     begun, ended = _masks(lifetimes, order)
     offsets = [0] * len(sizes)
@@ -67,7 +81,11 @@ def _place(sizes: Sequence[int], lifetimes: Lifetimes, order: Sequence[int]) -> 
             continue
         first, last = lifetimes[i]
         others = begun[last] & ~ended[first] & placed
-        offset = _fit(size, _taken(others, order, offsets, sizes)) if others.bit_count() <= CROWD else top
+        offset = (
+            _fit(size, _taken(others, order, offsets, sizes))
+            if others.bit_count() <= CROWD
+            else top
+        )
         offsets[i] = offset
         top = max(top, offset + size)
         placed |= 1 << rank
@@ -90,7 +108,9 @@ def _masks(lifetimes: Lifetimes, order: Sequence[int]) -> tuple[dict[int, int], 
     return begun, ended
 
 
-def _taken(mask: int, order: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, int]]:
+def _taken(
+    mask: int, order: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]
+) -> list[tuple[int, int]]:
     """Sorted intervals of the ranks in the mask."""
     out = []
     while mask:

@@ -33,10 +33,16 @@ class Reader:
         own = f"[{self._key}]" if isinstance(self._key, int) else str(self._key)
         if self._parent is None:
             return own
-        return f"{self._parent.path}{own}" if isinstance(self._key, int) else f"{self._parent.path}.{own}"
+        return (
+            f"{self._parent.path}{own}"
+            if isinstance(self._key, int)
+            else f"{self._parent.path}.{own}"
+        )
 
     def fail(self, expected: str) -> NoReturn:
-        raise PlanFormatError(f"expected {expected}, found {reprlib.repr(self.value)[:80]}", who=self.path)
+        raise PlanFormatError(
+            f"expected {expected}, found {reprlib.repr(self.value)[:80]}", who=self.path
+        )
 
     def of(self, kind: type[T], expected: str) -> T:
         """The value, if it is exactly of that type (a bool is no int)."""
@@ -56,7 +62,9 @@ class Reader:
         found = self.of(dict, "an object")
         if set(found) != set(keys):
             wrong = sorted(set(found) ^ set(keys))
-            raise PlanFormatError("fields missing or unknown", who=self.path, why=", ".join(map(str, wrong))[:200])
+            raise PlanFormatError(
+                "fields missing or unknown", who=self.path, why=", ".join(map(str, wrong))[:200]
+            )
         return self
 
     def items(self) -> list[Reader]:
@@ -94,7 +102,11 @@ class Reader:
     def dim(self) -> Dim:
         """A dimension expression of bounded size."""
         found = self.value if type(self.value) is int else self.parse(dims.from_json, "a dimension")
-        return Reader(found, self._key, self._parent).integer(-LIMIT) if isinstance(found, int) else found
+        return (
+            Reader(found, self._key, self._parent).integer(-LIMIT)
+            if isinstance(found, int)
+            else found
+        )
 
     def shape(self) -> Shape:
         """Dimensions that are not negative, as far as they are known."""
@@ -115,5 +127,13 @@ class Reader:
         """``function(value)``; whatever it objects to is told as a format error."""
         try:
             return function(self.value)
-        except (TactixError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as e:
+        except (
+            TactixError,
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ) as e:
             raise PlanFormatError(f"expected {expected}", who=self.path, why=str(e)[:200]) from None

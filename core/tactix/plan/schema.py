@@ -1,4 +1,6 @@
-"""What a plan holds. Made by the builder, run by the runtime; checked here, so that neither has to trust the other."""
+"""What a plan holds. Made by the builder, run by the runtime; checked here, so that neither has to
+trust the other.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,9 @@ DEEPEST = 16
 class Buffer:
     """One piece of memory; its id is its place in ``plan.buffers``.
 
-    ``kind``: one of KINDS. ``nbytes``: size in storage of that format. ``first``, ``last``: steps between which an
-    arena or workspace buffer is live. ``blob``: name of a weight's content. An object has no memory.
+    ``kind``: one of KINDS. ``nbytes``: size in storage of that format. ``first``, ``last``: steps
+    between which an arena or workspace buffer is live. ``blob``: name of a weight's content. An
+    object has no memory.
     """
 
     kind: str
@@ -68,7 +71,8 @@ class Profile:
 class Requirement:
     """A plugin object that the plan needs at run time, and the distribution that provides it.
 
-    ``embedded``: the blob that is named by ``digest`` is its wheel, else that is the sha256 of its installed files.
+    ``embedded``: the blob that is named by ``digest`` is its wheel, else that is the sha256 of its
+    installed files.
     """
 
     key: str
@@ -81,12 +85,15 @@ class Requirement:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A serialized engine before it is bytes. Two are the same if ``container.dump`` gives the same bytes.
+    """A serialized engine before it is bytes. Two are the same if ``container.dump`` gives the same
+    bytes.
 
-    ``blobs``: name to bytes-like content: weights, and after loading also machine code. ``ledger``: how it was built.
-    ``device``: facts of the target. ``meta``: versions and builder options. The last three are JSON.
-    ``given``: symbols that the plan around this one knows. ``seal``: of the file that it was read from; None for a plan
-    that was made in this process.
+    ``blobs``: name to bytes-like content: weights, and after loading also machine code. ``ledger``:
+    how it was built.
+    ``device``: facts of the target. ``meta``: versions and builder options. The last three are
+    JSON.
+    ``given``: symbols that the plan around this one knows. ``seal``: of the file that it was read
+    from; None for a plan that was made in this process.
     """
 
     name: str
@@ -104,8 +111,14 @@ class Plan:
     seal: Seal | None = field(default=None, repr=False)
 
     def get_used_plugin_libraries(self) -> list[str]:
-        """The distributions that running it needs beside tactix itself, as pip takes them: ``acme-swish==1.2``."""
-        packs = {(r.dist, r.version) for r in self.requirements if r.dist and not r.key.startswith("tactix.")}
+        """The distributions that running it needs beside tactix itself, as pip takes them:
+        ``acme-swish==1.2``.
+        """
+        packs = {
+            (r.dist, r.version)
+            for r in self.requirements
+            if r.dist and not r.key.startswith("tactix.")
+        }
         return [f"{dist}=={version}" for dist, version in sorted(packs)]
 
     def nested(self) -> Iterator[Plan]:
@@ -118,16 +131,23 @@ class Plan:
     def stripped(self) -> frozenset[str]:
         """Weights that were left out, until the plan is refitted."""
         named = self.meta.get("stripped")
-        return frozenset(map(str, named)) - self.blobs.keys() if isinstance(named, list) else frozenset()
+        return (
+            frozenset(map(str, named)) - self.blobs.keys()
+            if isinstance(named, list)
+            else frozenset()
+        )
 
     @functools.cached_property
     def symbols(self) -> frozenset[str]:
         """Symbols that the input shapes or the plan around this one give a value to."""
-        return self.given | frozenset(n for io in self.inputs for d in io.shape if (n := dims.symbol_name(d)))
+        return self.given | frozenset(
+            n for io in self.inputs for d in io.shape if (n := dims.symbol_name(d))
+        )
 
     @functools.cached_property
     def produced(self) -> Mapping[int, frozenset[str]]:
-        """Steps for ``Launcher.produce``, with the symbols that they define: output shapes that only running tells.
+        """Steps for ``Launcher.produce``, with the symbols that they define: output shapes that
+        only running tells.
 
         So do steps that hold plans, and steps over Python objects.
         """
@@ -142,12 +162,16 @@ class Plan:
 
     @functools.cached_property
     def extents(self) -> Mapping[int, tuple[Extent, ...]]:
-        """What of the steps' operands has to be compared with their buffers at each shape. Raises PlanFormatError."""
+        """What of the steps' operands has to be compared with their buffers at each shape. Raises
+        PlanFormatError.
+        """
         return extents(self)
 
     @functools.cached_property
     def demands(self) -> Mapping[int, tuple[Demand, ...]]:
-        """What is asked of the symbols, by the step before which they have values. Raises PlanFormatError."""
+        """What is asked of the symbols, by the step before which they have values. Raises
+        PlanFormatError.
+        """
         return demands(self)
 
     @functools.cached_property
@@ -161,8 +185,14 @@ def validate(plan: Plan, around: frozenset[str] = frozenset(), depth: int = 0) -
 
     ``around``: symbols of the plan that this one lies in.
     """
-    _require(plan.given <= around, f"nothing gives it {sorted(plan.given - around)[:1]}", f"plan {plan.name!r}")
-    _require(depth <= DEEPEST, f"plans lie more than {DEEPEST} deep in each other", f"plan {plan.name!r}")
+    _require(
+        plan.given <= around,
+        f"nothing gives it {sorted(plan.given - around)[:1]}",
+        f"plan {plan.name!r}",
+    )
+    _require(
+        depth <= DEEPEST, f"plans lie more than {DEEPEST} deep in each other", f"plan {plan.name!r}"
+    )
     for i, b in enumerate(plan.buffers):
         _buffer(plan, b, f"buffer {i} ({b.name})")
     _interface(plan)
@@ -171,7 +201,11 @@ def validate(plan: Plan, around: frozenset[str] = frozenset(), depth: int = 0) -
     for r in plan.requirements:
         named = _NAMES.fullmatch(f"{r.dist} {r.version}") is not None
         _require(named, "no name and version of a package", f"requirement {r.key!r}")
-        _require(not r.embedded or r.digest in plan.blobs, "no blob with its wheel", f"requirement {r.key!r}")
+        _require(
+            not r.embedded or r.digest in plan.blobs,
+            "no blob with its wheel",
+            f"requirement {r.key!r}",
+        )
     for i, s in enumerate(plan.steps):
         _step(plan, i, s, f"step {i} ({s.name})")
     _order(plan)
@@ -182,7 +216,9 @@ def validate(plan: Plan, around: frozenset[str] = frozenset(), depth: int = 0) -
 
 
 def _order(plan: Plan) -> None:
-    """Nothing is read before it is written; what a step has produced has memory of its own, and stays as it is."""
+    """Nothing is read before it is written; what a step has produced has memory of its own, and
+    stays as it is.
+    """
     ready = {-1, *(i for i, b in enumerate(plan.buffers) if b.kind in ("input", "weight"))}
     produced = set[int]()
     for i, s in enumerate(plan.steps):
@@ -192,7 +228,9 @@ def _order(plan: Plan) -> None:
         own = {o.buffer for o in s.outputs}
         _require(len(own) == len(s.outputs), "writes a buffer twice", where)
         again = own & (ready if i in plan.produced else produced)
-        _require(not again, f"writes buffer {min(again, default=-1)} again, which was produced", where)
+        _require(
+            not again, f"writes buffer {min(again, default=-1)} again, which was produced", where
+        )
         produced |= own if i in plan.produced else set()
         ready |= own
     for io in plan.outputs:
@@ -210,19 +248,31 @@ def _closed(plan: Plan, where: str, *values: Dim) -> None:
     for d in values:
         if isinstance(d, dims.Expr) and not dims.symbols(d) <= known:
             unknown = sorted(dims.symbols(d) - known)
-            raise PlanFormatError(f"dimension {unknown[0]!r} follows from no input shape", who=where)
+            raise PlanFormatError(
+                f"dimension {unknown[0]!r} follows from no input shape", who=where
+            )
 
 
 def _buffer(plan: Plan, b: Buffer, where: str) -> None:
     _require(b.kind in KINDS, f"unknown kind {b.kind!r}", where)
     fits = b.kind in ("object", "input", "output") if b.dtype.on_host else b.kind != "object"
     _require(fits, f"a {b.dtype.value} in a buffer of kind {b.kind}", where)
-    _require((b.kind == "weight") == bool(b.blob), "a weight, and nothing else, names a blob", where)
-    _require(b.format.fits(len(b.shape)), f"format {b.format.name} does not fit rank {len(b.shape)}", where)
+    _require(
+        (b.kind == "weight") == bool(b.blob), "a weight, and nothing else, names a blob", where
+    )
+    _require(
+        b.format.fits(len(b.shape)),
+        f"format {b.format.name} does not fit rank {len(b.shape)}",
+        where,
+    )
     _closed(plan, where, b.nbytes, *b.shape)
     _require(isinstance(b.nbytes, dims.Expr) or b.nbytes >= 0, "negative size", where)
     if b.kind in ("arena", "workspace"):
-        _require(0 <= b.first <= b.last < max(1, len(plan.steps)), f"live from step {b.first} to {b.last}", where)
+        _require(
+            0 <= b.first <= b.last < max(1, len(plan.steps)),
+            f"live from step {b.first} to {b.last}",
+            where,
+        )
     if b.kind == "weight":
         left_out = b.blob in plan.stripped
         _require(left_out or b.blob in plan.blobs, f"no blob {b.blob!r}", where)
@@ -237,23 +287,43 @@ def _interface(plan: Plan) -> None:
         for io in ios:
             where = f"{kind} {io.name!r}"
             _require(bool(io.name) and io.name not in names, "empty or repeated name", where)
-            _require(0 <= io.buffer < len(plan.buffers) and io.buffer not in taken, f"buffer {io.buffer}", where)
+            _require(
+                0 <= io.buffer < len(plan.buffers) and io.buffer not in taken,
+                f"buffer {io.buffer}",
+                where,
+            )
             b = plan.buffers[io.buffer]
             nbytes = TensorSpec(io.dtype, io.shape).nbytes()
-            fits = (b.kind, b.dtype, b.shape, b.format, b.nbytes) == (kind, io.dtype, io.shape, LINEAR, nbytes)
+            fits = (b.kind, b.dtype, b.shape, b.format, b.nbytes) == (
+                kind,
+                io.dtype,
+                io.shape,
+                LINEAR,
+                nbytes,
+            )
             _require(fits, f"does not fit buffer {io.buffer}", where)
             held = io.dtype.has_element
-            _require(held == (io.element is not None), "sequences, optionals and maps alone have elements", where)
+            _require(
+                held == (io.element is not None),
+                "sequences, optionals and maps alone have elements",
+                where,
+            )
             names.add(io.name)
             taken.add(io.buffer)
-    loose = [i for i, b in enumerate(plan.buffers) if b.kind in ("input", "output") and i not in taken]
+    loose = [
+        i for i, b in enumerate(plan.buffers) if b.kind in ("input", "output") and i not in taken
+    ]
     _require(not loose, "an input or output buffer that no name stands for", f"buffer {loose[:1]}")
 
 
 def _profile(p: Profile) -> None:
     for symbol, (low, opt, high) in p.dims.items():
         ordered = 0 <= low <= opt and (high is None or opt <= high)
-        _require(ordered, f"min {low}, opt {opt}, max {high} are not in order", f"profile {p.name!r}: {symbol}")
+        _require(
+            ordered,
+            f"min {low}, opt {opt}, max {high} are not in order",
+            f"profile {p.name!r}: {symbol}",
+        )
 
 
 def _step(plan: Plan, index: int, s: Step, where: str) -> None:
@@ -262,10 +332,16 @@ def _step(plan: Plan, index: int, s: Step, where: str) -> None:
     for b in (*used, *written):
         _require(0 <= b < len(plan.buffers), f"no buffer {b}", where)
         live = plan.buffers[b]
-        _require(live.first < 0 or live.first <= index <= live.last, f"buffer {b} is not live", where)
+        _require(
+            live.first < 0 or live.first <= index <= live.last, f"buffer {b} is not live", where
+        )
     for o in (*s.inputs, *s.outputs):
         _closed(plan, where, *o.spec.shape)
-        _require(o.format.fits(o.spec.rank), f"format {o.format.name} does not fit rank {o.spec.rank}", where)
+        _require(
+            o.format.fits(o.spec.rank),
+            f"format {o.format.name} does not fit rank {o.spec.rank}",
+            where,
+        )
         fits = o.buffer == -1 or o.spec.dtype.on_host == plan.buffers[o.buffer].dtype.on_host
         _require(fits, f"reads buffer {o.buffer} as {o.spec.dtype.value}", where)
     for o in s.outputs:
@@ -275,7 +351,11 @@ def _step(plan: Plan, index: int, s: Step, where: str) -> None:
         # what nobody wrote would be what lay in memory before
         _require(whole, f"buffer {o.buffer} is not written as it is declared", where)
     for b in s.constants.values():
-        _require(plan.buffers[b].kind == "weight", f"constant buffer {b} is a {plan.buffers[b].kind}", where)
+        _require(
+            plan.buffers[b].kind == "weight",
+            f"constant buffer {b} is a {plan.buffers[b].kind}",
+            where,
+        )
     fits = s.workspace == -1 or plan.buffers[s.workspace].kind == "workspace"
     _require(fits, f"buffer {s.workspace} is no workspace", where)
     _closed(plan, where, s.artifact.workspace)
@@ -290,5 +370,10 @@ def _argument_fits(s: Step, a: Arg) -> bool:
     sides = {"input": s.inputs, "output": s.outputs}
     if a.kind in sides:
         return 0 <= a.index < len(sides[a.kind]) and sides[a.kind][a.index].buffer >= 0
-    known = {"constant": a.name in s.constants, "scalar": True, "fault": True, "workspace": s.workspace >= 0}
+    known = {
+        "constant": a.name in s.constants,
+        "scalar": True,
+        "fault": True,
+        "workspace": s.workspace >= 0,
+    }
     return known.get(a.kind, False)

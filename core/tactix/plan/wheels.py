@@ -38,9 +38,18 @@ def unpack(wheel: Any, who: str) -> dict[str, bytes]:
             _check(inside, who)
             return {i.filename: _content(z, i) for i in inside}
     except (
-        zipfile.BadZipFile, zlib.error, struct.error, RuntimeError, NotImplementedError, ValueError, EOFError, OSError
-    ) as e:  # fmt: skip
-        raise PlanFormatError("that is no wheel", who=who, why=str(e)[:200], do="Make it or the plan again") from None
+        zipfile.BadZipFile,
+        zlib.error,
+        struct.error,
+        RuntimeError,
+        NotImplementedError,
+        ValueError,
+        EOFError,
+        OSError,
+    ) as e:
+        raise PlanFormatError(
+            "that is no wheel", who=who, why=str(e)[:200], do="Make it or the plan again"
+        ) from None
 
 
 def _check(inside: Sequence[zipfile.ZipInfo], who: str) -> None:
@@ -48,10 +57,17 @@ def _check(inside: Sequence[zipfile.ZipInfo], who: str) -> None:
     if sum(i.file_size for i in inside) > SIZE_LIMIT:
         raise PlanFormatError(f"more than {SIZE_LIMIT} bytes in a wheel", who=who)
     for i in inside:
-        if {"", "..", "."}.intersection(i.filename.split("/")) or {"\\", ":"}.intersection(i.filename):
+        if {"", "..", "."}.intersection(i.filename.split("/")) or {"\\", ":"}.intersection(
+            i.filename
+        ):
             raise PlanFormatError(f"{i.filename!r} leaves the folder of a wheel", who=who)
-        if i.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others unpack without a limit
-            raise PlanFormatError(f"{i.filename!r} is compressed by method {i.compress_type}", who=who)
+        if i.compress_type not in (
+            zipfile.ZIP_STORED,
+            zipfile.ZIP_DEFLATED,
+        ):  # others unpack without a limit
+            raise PlanFormatError(
+                f"{i.filename!r} is compressed by method {i.compress_type}", who=who
+            )
     if len({i.filename for i in inside}) < len(inside):
         raise PlanFormatError("a file is in a wheel twice", who=who)
 
@@ -69,7 +85,9 @@ def content(plan: Any, digest: str) -> bytes:
     """The wheel of an embedded pack, as its sha256 says. Raises PlanFormatError."""
     wheel = bytes(plan.blobs[digest])
     if hashlib.sha256(wheel).hexdigest() != digest:
-        raise PlanFormatError("content does not fit its sha256", who=f"blob {digest!r}", do="Copy the plan again")
+        raise PlanFormatError(
+            "content does not fit its sha256", who=f"blob {digest!r}", do="Copy the plan again"
+        )
     return wheel
 
 
@@ -84,5 +102,7 @@ def entries(files: dict[str, bytes]) -> list[tuple[str, str]]:
             try:
                 parser.read_string(text.decode())
             except (Error, UnicodeDecodeError) as e:
-                raise PlanFormatError("no entry points of a wheel", who=path, why=str(e)[:200]) from None
+                raise PlanFormatError(
+                    "no entry points of a wheel", who=path, why=str(e)[:200]
+                ) from None
     return parser.items(GROUP) if parser.has_section(GROUP) else []

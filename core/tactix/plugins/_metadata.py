@@ -1,4 +1,6 @@
-"""Metadata of installed distributions: the standard library's from 3.12 on, before that its backport."""
+"""Metadata of installed distributions: the standard library's from 3.12 on, before that its
+backport.
+"""
 
 import sys
 

@@ -1,8 +1,9 @@
 """The hooks that a plugin may implement, one class per entry-point group.
 
-Every hook takes no argument and returns a list of frozen objects that have a ``key``. It is called at most once per
-session, when something first needs what it gives; so heavy imports belong into the hook. The order of the list means
-nothing. Wrappers are refused: no plugin changes what another gives.
+Every hook takes no argument and returns a list of frozen objects that have a ``key``. It is called
+at most once per session, when something first needs what it gives; so heavy imports belong into the
+hook. The order of the list means nothing. Wrappers are refused: no plugin changes what another
+gives.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from tactix.contracts.trust import TrustStore
 
 API = (1, 1)
-"""Major and minor version of this file. A plugin's ``TACTIX_API`` names the lowest minor that it needs."""
+"""Major and minor version of this file. A plugin's ``TACTIX_API`` names the lowest minor that it
+needs.
+"""
 
 BUILD_GROUP = f"tactix.build.v{API[0]}"
 RUNTIME_GROUP = f"tactix.runtime.v{API[0]}"
@@ -41,8 +44,8 @@ class RuntimeHooks(Protocol):
 
     @hookspec
     def tactix_layers(self) -> list[Layer]:
-        """Layers, keys ``namespace.Name@version``: what operations mean. A pack gives them in both groups if its plans
-        may run on the reference."""
+        """Layers, keys ``namespace.Name@version``: what operations mean. A pack gives them in both
+        groups if its plans may run on the reference."""
 
     @hookspec
     def tactix_launchers(self) -> list[Launcher]:
@@ -50,7 +53,9 @@ class RuntimeHooks(Protocol):
 
     @hookspec
     def tactix_devices(self) -> list[Device]:
-        """Devices, keys ``namespace.name@version``, also such as are not present: ``available`` tells."""
+        """Devices, keys ``namespace.name@version``, also such as are not present: ``available``
+        tells.
+        """
 
     @hookspec
     def tactix_allocators(self) -> list[Allocator]:
@@ -62,21 +67,25 @@ class RuntimeHooks(Protocol):
 
     @hookspec
     def tactix_trust_stores(self) -> list[TrustStore]:
-        """Trust stores; the key is a name, bare or ``namespace.name``. That of a pack is not asked until the user
-        enables it."""
+        """Trust stores; the key is a name, bare or ``namespace.name``. That of a pack is not asked
+        until the user enables it."""
 
 
 class BuildHooks(Protocol):
-    """The entry-point group ``tactix.build.v1``: what making a plan may need. Sessions of it have the other, too."""
+    """The entry-point group ``tactix.build.v1``: what making a plan may need. Sessions of it have
+    the other, too.
+    """
 
     @hookspec
     def tactix_layers(self) -> list[Layer]:
-        """Layers, keys ``namespace.Name@version``: what operations mean. The same objects in both groups count once."""
+        """Layers, keys ``namespace.Name@version``: what operations mean. The same objects in both
+        groups count once.
+        """
 
     @hookspec
     def tactix_importers(self) -> list[Importer]:
-        """Importers, keys ``namespace.name@version``: one per model format. One of a format that tactix knows is
-        disabled until the user enables the pack; tactix's own are asked first."""
+        """Importers, keys ``namespace.name@version``: one per model format. One of a format that
+        tactix knows is disabled until the user enables the pack; tactix's own are asked first."""
 
     @hookspec
     def tactix_converters(self) -> list[Converter]:
@@ -84,18 +93,20 @@ class BuildHooks(Protocol):
 
     @hookspec
     def tactix_rules(self) -> list[Rule]:
-        """Rewrite rules, keys ``namespace.name``. One whose pattern names a layer of another namespace or any layer at
-        all is disabled until the user enables the pack."""
+        """Rewrite rules, keys ``namespace.name``. One whose pattern names a layer of another
+        namespace or any layer at all is disabled until the user enables the pack."""
 
     @hookspec
     def tactix_tactics(self) -> list[Tactic]:
-        """Tactics, keys ``namespace.name@version``. One that implements a layer of another namespace, ``pointwise`` or
-        ``*`` is disabled until the user enables the pack."""
+        """Tactics, keys ``namespace.name@version``. One that implements a layer of another
+        namespace, ``pointwise`` or ``*`` is disabled until the user enables the pack."""
 
     @hookspec
     def tactix_compilers(self) -> list[Compiler]:
-        """Compilers, keys ``namespace.name@version``: each takes the sources of one language. One of a language that
-        tactix compiles is disabled until the user enables the pack; tactix's own come first."""
+        """Compilers, keys ``namespace.name@version``: each takes the sources of one language. One
+        of a language that tactix compiles is disabled until the user enables the pack; tactix's own
+        come first.
+        """
 
     @hookspec
     def tactix_calibrators(self) -> list[Calibrator]:
@@ -103,8 +114,8 @@ class BuildHooks(Protocol):
 
     @hookspec
     def tactix_build_stages(self) -> list[BuildStage[Any, Any, Any, Any]]:
-        """Build stages, keys ``namespace.name``: what flags and options add to a build. That of a pack is not asked
-        until the user enables it; tactix's own are asked first. Since 1.1."""
+        """Build stages, keys ``namespace.name``: what flags and options add to a build. That of a
+        pack is not asked until the user enables it; tactix's own are asked first. Since 1.1."""
 
     @hookspec
     def tactix_tools(self) -> list[Tool]:

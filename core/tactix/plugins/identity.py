@@ -1,4 +1,6 @@
-"""What things and their providers are called: ``namespace.Name@version``, and distribution, version, content digest."""
+"""What things and their providers are called: ``namespace.Name@version``, and distribution,
+version, content digest.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,11 @@ _KEY = re.compile(rf"({NAMESPACE})\.({NAME})@({VERSION})")
 
 
 def own_first(things: Iterable[T], namespace: Callable[[T], str]) -> Iterator[T]:
-    """Things in their order, those of tactix before those of packs. ``namespace``: whose a thing is.
+    """Things in their order, those of tactix before those of packs. ``namespace``: whose a thing
+    is.
 
-    Those of tactix are given as they come: in a lean runtime the next one may be a module that is not loaded yet.
+    Those of tactix are given as they come: in a lean runtime the next one may be a module that is
+    not loaded yet.
     """
     of_packs = []
     for thing in things:
@@ -46,14 +50,18 @@ class Key:
 
     def __post_init__(self) -> None:
         if not _KEY.fullmatch(str(self)):
-            raise InvalidArgument(f"{str(self)!r} is no key", do="Write it namespace.Name@version, as in acme.Swish@1")
+            raise InvalidArgument(
+                f"{str(self)!r} is no key", do="Write it namespace.Name@version, as in acme.Swish@1"
+            )
 
     @classmethod
     def parse(cls, text: str) -> Key:
         """The key in a text. Raises InvalidArgument."""
         found = _KEY.fullmatch(text)
         if not found:
-            raise InvalidArgument(f"{text!r} is no key", do="Write it namespace.Name@version, as in acme.Swish@1")
+            raise InvalidArgument(
+                f"{text!r} is no key", do="Write it namespace.Name@version, as in acme.Swish@1"
+            )
         return cls(found[1], found[2], int(found[3]))
 
     def __str__(self) -> str:
@@ -66,7 +74,10 @@ def check_namespace(namespace: str, *, own: bool = False) -> str:
         do = "Use lower-case letters, digits and _, starting with a letter"
         raise ConfigError(f"{namespace!r} is no namespace", do=do)
     if namespace in RESERVED and not (own and namespace == OWN):
-        raise ConfigError(f"namespace {namespace!r} is reserved", do="Choose another name for the pack's entry points")
+        raise ConfigError(
+            f"namespace {namespace!r} is reserved",
+            do="Choose another name for the pack's entry points",
+        )
     return namespace
 
 
@@ -76,7 +87,8 @@ def normal(dist: str) -> str:
 
 
 def called(name: str, namespace: str, dist: str, part: str = "") -> bool:
-    """Whether a name that a user wrote means a pack: its namespace, its distribution in any spelling, or its part.
+    """Whether a name that a user wrote means a pack: its namespace, its distribution in any
+    spelling, or its part.
 
     A part is called ``namespace.part``; one of tactix's own also by its bare name.
     """
@@ -90,7 +102,9 @@ File = tuple[str, Path]
 
 @dataclass(frozen=True, order=True)
 class Provider:
-    """Who provides something: an installed distribution, or nobody (``dist`` empty) for what a program gave itself."""
+    """Who provides something: an installed distribution, or nobody (``dist`` empty) for what a
+    program gave itself.
+    """
 
     dist: str = ""
     version: str = ""
@@ -98,7 +112,9 @@ class Provider:
 
     @functools.cached_property
     def digest(self) -> str:
-        """sha256 over the installed files, read when first asked for; empty if nothing is installed."""
+        """sha256 over the installed files, read when first asked for; empty if nothing is
+        installed.
+        """
         found = self.files() if self.files else ()
         return content_digest(found) if found else ""
 
@@ -107,19 +123,27 @@ class Provider:
 
 
 def content_digest(files: Iterable[File]) -> str:
-    """sha256 over sorted (path, sha256 of the file). Raises PluginError for a file that cannot be read."""
+    """sha256 over sorted (path, sha256 of the file). Raises PluginError for a file that cannot be
+    read.
+    """
     rows = []
     for name, path in files:
         try:
             rows.append((name, hashlib.sha256(path.read_bytes()).hexdigest()))
         except OSError as e:
-            raise PluginError(f"cannot read {name}", why=str(e), do="Install the distribution again") from e
+            raise PluginError(
+                f"cannot read {name}", why=str(e), do="Install the distribution again"
+            ) from e
     return hashlib.sha256(repr(sorted(rows)).encode()).hexdigest()
 
 
 def installed_files(dist: Any, module: str) -> list[File]:
-    """The code files of a distribution; of an editable one or a source tree, of the package that holds ``module``."""
-    recorded = dist.files if dist.read_text("RECORD") else None  # what a source tree lists is more than is installed
+    """The code files of a distribution; of an editable one or a source tree, of the package that
+    holds ``module``.
+    """
+    recorded = (
+        dist.files if dist.read_text("RECORD") else None
+    )  # what a source tree lists is more than is installed
     listed = [(f.as_posix(), Path(dist.locate_file(f))) for f in recorded or ()]
     code = [(name, path) for name, path in listed if _is_code(name)]
     return code or package_files(re.split("[.:]", module)[0])
@@ -141,5 +165,7 @@ def package_files(package: str) -> list[File]:
     if not spec.submodule_search_locations:
         return [(Path(spec.origin).name, Path(spec.origin))] if spec.origin else []
     roots = [Path(r) for r in spec.submodule_search_locations]
-    found = [(p.relative_to(r.parent).as_posix(), p) for r in roots for p in r.rglob("*") if p.is_file()]
+    found = [
+        (p.relative_to(r.parent).as_posix(), p) for r in roots for p in r.rglob("*") if p.is_file()
+    ]
     return [(name, path) for name, path in found if not name.endswith(".pyc")]

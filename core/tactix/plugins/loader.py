@@ -1,4 +1,6 @@
-"""Loader: entry points to checked plugins. Of what cannot be used the reason is kept; the rest works."""
+"""Loader: entry points to checked plugins. Of what cannot be used the reason is kept; the rest
+works.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _GROUP = re.compile(r"tactix\.(build|runtime)\.v(\d+)")
 
 @dataclass(frozen=True, order=True)
 class Found:
-    """One entry point of an installed distribution; nothing of it is imported yet. ``broken``: why its metadata are."""
+    """One entry point of an installed distribution; nothing of it is imported yet. ``broken``: why
+    its metadata are.
+    """
 
     namespace: str
     provider: Provider
@@ -31,7 +35,9 @@ class Found:
     load: Callable[[], Any] = field(compare=False, repr=False)
     broken: str = ""
     part: str = ""
-    """Of a namespace that has several packs: an entry point ``acme.extras`` is the part ``extras`` of ``acme``."""
+    """Of a namespace that has several packs: an entry point ``acme.extras`` is the part ``extras``
+    of ``acme``.
+    """
 
 
 _scan_lock = threading.Lock()
@@ -56,7 +62,9 @@ def _scan() -> tuple[Found, ...]:
     out: dict[str, list[Found]] = {}
     for dist in metadata.distributions():
         text = dist.read_text("entry_points.txt") or ""
-        if "tactix." in text:  # most have no business here: their other metadata are not even opened
+        if (
+            "tactix." in text
+        ):  # most have no business here: their other metadata are not even opened
             try:
                 name, found = _found(dist)
                 out.setdefault(name, found)  # of two copies on the path Python imports the first
@@ -67,15 +75,21 @@ def _scan() -> tuple[Found, ...]:
 
 
 def _found(dist: Any) -> tuple[str, list[Found]]:
-    """Its name, and its entry points. The metadata are no mail to be parsed: that would take longer than all else."""
+    """Its name, and its entry points. The metadata are no mail to be parsed: that would take longer
+    than all else.
+    """
     text = next(filter(None, map(dist.read_text, ("METADATA", "PKG-INFO"))))
-    name, version = (re.findall(rf"(?mi)^{field}: *(\S+)", text)[0] for field in ("Name", "Version"))
+    name, version = (
+        re.findall(rf"(?mi)^{field}: *(\S+)", text)[0] for field in ("Name", "Version")
+    )
     out = []
     for ep in dist.entry_points:
         if group := _GROUP.fullmatch(ep.group):
             provider = Provider(name, version, functools.partial(installed_files, dist, ep.value))
             namespace, _, part = ep.name.partition(".")
-            out.append(Found(namespace, provider, group[1], int(group[2]), ep.value, ep.load, part=part))
+            out.append(
+                Found(namespace, provider, group[1], int(group[2]), ep.value, ep.load, part=part)
+            )
     return normal(name), out
 
 
@@ -84,7 +98,7 @@ def _unreadable(where: str, e: Exception) -> Found:
     return Found("", Provider("unknown", ""), "build", API[0], "", tuple, why)
 
 
-# -- which to use ------------------------------------------------------------------------------------------------------
+# -- which to use --------------------------------------------------------------------------------
 
 
 def _words(name: str) -> frozenset[str]:
@@ -97,7 +111,9 @@ def _flag(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Settings:
-    """Which plugins to use; arguments together with the environment. ``named``: what arguments named, to be checked."""
+    """Which plugins to use; arguments together with the environment. ``named``: what arguments
+    named, to be checked.
+    """
 
     discover: bool
     only: frozenset[str] | None
@@ -109,36 +125,58 @@ class Settings:
 
     @classmethod
     def read(
-        cls, discover: bool, only: Iterable[str] | None, enable: Iterable[str], disable: Iterable[str],
-        strict: bool | None, trace: bool | None,
-    ) -> Settings:  # fmt: skip
-        """Arguments first; TACTIX_NO_DISCOVERY, TACTIX_PLUGINS, TACTIX_DISABLE and the other switches add to them."""
+        cls,
+        discover: bool,
+        only: Iterable[str] | None,
+        enable: Iterable[str],
+        disable: Iterable[str],
+        strict: bool | None,
+        trace: bool | None,
+    ) -> Settings:
+        """Arguments first; TACTIX_NO_DISCOVERY, TACTIX_PLUGINS, TACTIX_DISABLE and the other
+        switches add to them.
+        """
         listed = _words("TACTIX_PLUGINS")
         allowed = None if only is None else frozenset(only)
         wanted = frozenset(enable)
         if listed:
             allowed = listed if allowed is None else allowed & listed
         return cls(
-            discover and not _flag("TACTIX_NO_DISCOVERY"), allowed, wanted | listed,
+            discover and not _flag("TACTIX_NO_DISCOVERY"),
+            allowed,
+            wanted | listed,
             frozenset(disable) | _words("TACTIX_DISABLE"),
             _flag("TACTIX_STRICT_PLUGINS") if strict is None else strict,
-            _flag("TACTIX_TRACE_PLUGINS") if trace is None else trace, wanted | frozenset(only or ()),
-        )  # fmt: skip
+            _flag("TACTIX_TRACE_PLUGINS") if trace is None else trace,
+            wanted | frozenset(only or ()),
+        )
 
     def refusal(self, namespace: str, dist: str, part: str = "") -> tuple[str, str] | None:
         """Why a plugin stays out and what would let it in, or None."""
         if hit := sorted(n for n in self.disable if called(n, namespace, dist, part)):
-            return "it is disabled", f"Take {hit[0]!r} out of TACTIX_DISABLE or the session's disable="
-        if self.only is None or namespace == OWN or dist == "" or any(called(n, namespace, dist) for n in self.only):
+            return (
+                "it is disabled",
+                f"Take {hit[0]!r} out of TACTIX_DISABLE or the session's disable=",
+            )
+        if (
+            self.only is None
+            or namespace == OWN
+            or dist == ""
+            or any(called(n, namespace, dist) for n in self.only)
+        ):
             return None
-        return "it is not among the plugins asked for", f"Add {namespace!r} to TACTIX_PLUGINS or the session's only="
+        return (
+            "it is not among the plugins asked for",
+            f"Add {namespace!r} to TACTIX_PLUGINS or the session's only=",
+        )
 
 
 @dataclass
 class Plugin:
     """One module or object of a pack in one session. ``doors``: where its entry points are.
 
-    ``status``: ``active``, ``disabled``, ``incompatible`` or ``failed``; ``reason`` and ``cure`` for the last three.
+    ``status``: ``active``, ``disabled``, ``incompatible`` or ``failed``; ``reason`` and ``cure``
+    for the last three.
     """
 
     namespace: str
@@ -168,7 +206,9 @@ class Plugin:
 def candidates(
     found: Iterable[Found], settings: Settings, replaced: Iterable[str], doors: Iterable[str]
 ) -> list[Plugin]:
-    """Plugins of a scan of these groups, barred where settings, the API or a ``replaced`` namespace say so."""
+    """Plugins of a scan of these groups, barred where settings, the API or a ``replaced`` namespace
+    say so.
+    """
     merged: dict[tuple[str, Provider, str, int], Plugin] = {}
     for f in found:
         key = (f.namespace, f.provider, f.module, f.major)
@@ -181,7 +221,9 @@ def candidates(
     current = {(f.namespace, f.provider) for f in found if f.major == API[0]}
     out = []
     for (namespace, provider, _, major), p in merged.items():
-        served = major != API[0] and (namespace, provider) in current  # a pack may serve several majors
+        served = (
+            major != API[0] and (namespace, provider) in current
+        )  # a pack may serve several majors
         if not served and set(doors).intersection(p.doors):
             _bar(p, major, settings, namespace in replaced)
             out.append(p)
@@ -194,10 +236,18 @@ def _bar(p: Plugin, major: int, settings: Settings, replaced: bool) -> None:
     if refusal := settings.refusal(p.namespace, p.provider.dist, p.part):
         p.bar("disabled", *refusal)
     elif replaced:
-        p.bar("disabled", "one given in process takes its place", "Leave that out of the session's plugins=")
+        p.bar(
+            "disabled",
+            "one given in process takes its place",
+            "Leave that out of the session's plugins=",
+        )
     elif major != API[0]:
         newer = "tactix" if major > API[0] else p.provider.dist
-        p.bar("incompatible", f"it speaks plugin API {major}, this tactix {API[0]}", f"pip install --upgrade {newer}")
+        p.bar(
+            "incompatible",
+            f"it speaks plugin API {major}, this tactix {API[0]}",
+            f"pip install --upgrade {newer}",
+        )
     else:
         try:
             check_namespace(p.namespace, own=normal(p.provider.dist) == OWN)
@@ -211,12 +261,21 @@ def shared(plugins: Iterable[Plugin], doors: Iterable[str]) -> dict[str, list[Pr
     for p in plugins:
         for door in set(doors).intersection(p.doors) if p.status == "active" else ():
             owners.setdefault((p.namespace, door), []).append(p.provider)
-    return {namespace: sorted(set(who)) for (namespace, _), who in sorted(owners.items()) if len(set(who)) > 1}
+    return {
+        namespace: sorted(set(who))
+        for (namespace, _), who in sorted(owners.items())
+        if len(set(who)) > 1
+    }
 
 
-# -- what went wrong ---------------------------------------------------------------------------------------------------
+# -- what went wrong -----------------------------------------------------------------------------
 
-PHASES = {"scan": "was refused", "import": "failed to load", "api": "is incompatible", "check": "was refused"}
+PHASES = {
+    "scan": "was refused",
+    "import": "failed to load",
+    "api": "is incompatible",
+    "check": "was refused",
+}
 """Steps before any hook is called, and how a message puts their failure."""
 
 
@@ -242,7 +301,12 @@ class Tombstone:
 
     def exception(self) -> PluginError:
         """A new error to raise; its cause is the original one."""
-        who = {"dist": self.dist, "version": self.version, "phase": self.phase, "key": self.namespace}
+        who = {
+            "dist": self.dist,
+            "version": self.version,
+            "phase": self.phase,
+            "key": self.namespace,
+        }
         out = PluginError(self.reason, do=self.hint, **who)
         out.__cause__ = self.error
         return out
@@ -253,26 +317,34 @@ def tombstone(p: Plugin, phase: str, error: BaseException) -> Tombstone:
     return Tombstone(p.namespace, p.provider.dist, p.provider.version, phase, error, hint)
 
 
-# -- whether a loaded plugin keeps the rules ---------------------------------------------------------------------------
+# -- whether a loaded plugin keeps the rules -----------------------------------------------------
 
 
 def check_api(plugin: Any) -> None:
     """Raises PluginError if the plugin's ``TACTIX_API`` asks for more than this version offers."""
     asked = getattr(plugin, "TACTIX_API", (API[0], 0))
-    if not (isinstance(asked, tuple) and len(asked) == 2 and all(isinstance(n, int) for n in asked)):
+    if not (
+        isinstance(asked, tuple) and len(asked) == 2 and all(isinstance(n, int) for n in asked)
+    ):
         raise PluginError(f"TACTIX_API is {asked!r}", do="Write it as two integers, (major, minor)")
     if asked[0] != API[0] or asked[1] > API[1]:
         needs, has = (".".join(map(str, v)) for v in (asked, API))
-        raise PluginError(f"it needs plugin API {needs}, this tactix has {has}", do="pip install --upgrade tactix")
+        raise PluginError(
+            f"it needs plugin API {needs}, this tactix has {has}", do="pip install --upgrade tactix"
+        )
 
 
 Options = Mapping[str, Any]
 
 
-def check_hooks(plugin: Any, doors: Iterable[str], parse: Callable[[Any, str], Options | None]) -> None:
-    """Raises PluginError for a wrapper, an unknown or unmarked hook, one of another group, or one with arguments.
+def check_hooks(
+    plugin: Any, doors: Iterable[str], parse: Callable[[Any, str], Options | None]
+) -> None:
+    """Raises PluginError for a wrapper, an unknown or unmarked hook, one of another group, or one
+    with arguments.
 
-    ``parse``: gives the options of a marked attribute, as ``pluggy.PluginManager.parse_hookimpl_opts`` does.
+    ``parse``: gives the options of a marked attribute, as
+    ``pluggy.PluginManager.parse_hookimpl_opts`` does.
     """
     here = frozenset().union(*(HOOKS[d] for d in doors))
     for name in dir(plugin):
@@ -281,7 +353,9 @@ def check_hooks(plugin: Any, doors: Iterable[str], parse: Callable[[Any, str], O
             _check_hook(options.get("specname") or name, options, here)
             parameters = inspect.signature(getattr(plugin, name)).parameters.values()
             if needed := [p.name for p in parameters if p.default is p.empty]:
-                raise PluginError(f"{name} takes {', '.join(needed)}", do="Hooks get no arguments: leave them out")
+                raise PluginError(
+                    f"{name} takes {', '.join(needed)}", do="Hooks get no arguments: leave them out"
+                )
         elif name in _EVERYWHERE and callable(getattr(plugin, name)):
             raise PluginError(f"{name} is not marked", do="Write @hookimpl above it")
 
@@ -291,13 +365,18 @@ _EVERYWHERE: frozenset[str] = frozenset().union(*HOOKS.values())
 
 def _check_hook(hook: str, options: Options, here: frozenset[str]) -> None:
     if options.get("wrapper") or options.get("hookwrapper"):
-        raise PluginError(f"{hook} is a wrapper", why="no plugin changes what another gives", do="Return your own")
+        raise PluginError(
+            f"{hook} is a wrapper", why="no plugin changes what another gives", do="Return your own"
+        )
     if hook not in _EVERYWHERE and not options.get("optionalhook"):
         raise PluginError(f"unknown hook {hook!r}", do=_suggest(hook, _EVERYWHERE))
     if hook in _EVERYWHERE - here:
         door = next(d for d in HOOKS if hook in HOOKS[d])
         group = f"tactix.{door}.v{API[0]}"
-        raise PluginError(f"{hook} belongs to the entry-point group {group}", do=f"Move it to the module at {group}")
+        raise PluginError(
+            f"{hook} belongs to the entry-point group {group}",
+            do=f"Move it to the module at {group}",
+        )
 
 
 def _suggest(hook: str, known: Iterable[str]) -> str:

@@ -43,7 +43,9 @@ class Entry(Generic[T]):
 
 @dataclass(frozen=True)
 class Clash:
-    """A key that is provided more than once: left out, but for tactix's own. ``entries``: all of them, in order."""
+    """A key that is provided more than once: left out, but for tactix's own. ``entries``: all of
+    them, in order.
+    """
 
     noun: str
     entries: tuple[Entry[Any], ...]
@@ -65,7 +67,9 @@ class Clash:
         packs = {e.source: e for e in self.left_out}
         first = self.left_out[0]
         who = {"key": self.key, "dist": first.provider.dist, "version": first.provider.version}
-        cure = " or ".join(f"TACTIX_DISABLE={e.provider.dist or e.namespace}" for e in packs.values())
+        cure = " or ".join(
+            f"TACTIX_DISABLE={e.provider.dist or e.namespace}" for e in packs.values()
+        )
         if self.kept:
             what = f"{self.noun} {self.key!r} of {' and of '.join(packs)} is left out"
             do = f"Give it another key, or disable the pack: {cure}"
@@ -74,13 +78,17 @@ class Clash:
         if len(packs) == 1:
             why, do = f"{first.source} provides it twice", "Give each its own key or version"
         else:
-            why, do = f"it is provided by {' and by '.join(packs)}", f"Disable or uninstall one: {cure}"
+            why, do = (
+                f"it is provided by {' and by '.join(packs)}",
+                f"Disable or uninstall one: {cure}",
+            )
         return PluginError(what, why=why, do=do, phase="collect", **who)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a registry holds: its noun, and the form of its keys. A namespace in a key must be the pack's own.
+    """What a registry holds: its noun, and the form of its keys. A namespace in a key must be the
+    pack's own.
 
     ``prefixed``: keys of packs get the namespace in front where they lack it.
     """
@@ -91,13 +99,21 @@ class Kind:
     contract: type = object
     prefixed: bool = False
 
-    def entries(self, namespace: str, provider: Provider, objects: Any, part: str = "") -> list[Entry[Any]]:
-        """Entries of what a hook returned. Raises PluginError if it is no list of objects with proper keys."""
+    def entries(
+        self, namespace: str, provider: Provider, objects: Any, part: str = ""
+    ) -> list[Entry[Any]]:
+        """Entries of what a hook returned. Raises PluginError if it is no list of objects with
+        proper keys.
+        """
         if not isinstance(objects, (list, tuple)):
-            raise PluginError(f"the hook gave a {type(objects).__name__}, not a list of {self.noun}s")
+            raise PluginError(
+                f"the hook gave a {type(objects).__name__}, not a list of {self.noun}s"
+            )
         for o in objects:
             self._check(namespace, o)
-        return [Entry(namespace, provider, o, self._prefix(namespace, o.key), part) for o in objects]
+        return [
+            Entry(namespace, provider, o, self._prefix(namespace, o.key), part) for o in objects
+        ]
 
     def _prefix(self, namespace: str, key: str) -> str:
         owned = not self.prefixed or namespace == OWN or key.startswith(f"{namespace}.")
@@ -105,22 +121,31 @@ class Kind:
 
     def _check(self, namespace: str, o: Any) -> None:
         if isinstance(o, type):
-            raise PluginError(f"{o.__name__} is a class, not a {self.noun}", do=f"Give an instance: {o.__name__}()")
+            raise PluginError(
+                f"{o.__name__} is a class, not a {self.noun}",
+                do=f"Give an instance: {o.__name__}()",
+            )
         key = getattr(o, "key", None)
         if not isinstance(key, str):
             raise PluginError(f"{o!r:.80} is no {self.noun}", why="it has no key")
         found = re.fullmatch(self.pattern, key)
         if not found:
-            raise PluginError(f"{key!r} is no key of a {self.noun}", do=f"Write it {self.form}", key=key)
+            raise PluginError(
+                f"{key!r} is no key of a {self.noun}", do=f"Write it {self.form}", key=key
+            )
         owner = found.groupdict().get("namespace")
         if owner not in (None, namespace):
-            raise PluginError(f"{key!r} is in another namespace", do=f"Give it a key in {namespace!r}", key=key)
+            raise PluginError(
+                f"{key!r} is in another namespace", do=f"Give it a key in {namespace!r}", key=key
+            )
         if not isinstance(o, self.contract):
             why = f"it is no tactix_sdk.{self.contract.__name__}"
             raise PluginError(f"{o!r:.80} is no {self.noun}", why=why, key=key)
         names = getattr(o, "implements", ())
         if not (isinstance(names, (tuple, list)) and all(isinstance(k, str) for k in names)):
-            raise PluginError(f"{key} implements {names!r}", do="Write a tuple of layers' keys", key=key)
+            raise PluginError(
+                f"{key} implements {names!r}", do="Write a tuple of layers' keys", key=key
+            )
 
 
 _OWNED = rf"(?P<namespace>{NAMESPACE})\.{NAME}@{VERSION}"
@@ -153,13 +178,17 @@ Explain = Callable[[str], tuple[str, str]]
 class Registry(Mapping[str, T]):
     """A frozen mapping from keys to objects, in the order of the keys.
 
-    A key that packs provide twice is nobody's, as no order of theirs would be the same everywhere; one of tactix's own
-    stays tactix's. ``clashes``: these keys. Raises PluginError if tactix itself provides one twice.
+    A key that packs provide twice is nobody's, as no order of theirs would be the same everywhere;
+    one of tactix's own stays tactix's. ``clashes``: these keys. Raises PluginError if tactix itself
+    provides one twice.
 
-    ``explain``: why a namespace's objects may be missing, and what to do about it; empty texts for no reason.
+    ``explain``: why a namespace's objects may be missing, and what to do about it; empty texts for
+    no reason.
     """
 
-    def __init__(self, kind: Kind, entries: Iterable[Entry[T]], explain: Explain = lambda namespace: ("", "")) -> None:
+    def __init__(
+        self, kind: Kind, entries: Iterable[Entry[T]], explain: Explain = lambda namespace: ("", "")
+    ) -> None:
         self.kind, self._explain = kind, explain
         found: dict[str, list[Entry[T]]] = {}
         for e in sorted(entries, key=lambda e: (e.key, e.namespace, e.provider)):
@@ -168,7 +197,12 @@ class Registry(Mapping[str, T]):
         for c in clashes.values():
             if any(e.namespace == OWN for e in c.left_out):
                 what = f"{kind.noun} {c.key!r} is provided twice"
-                raise PluginError(what, why="both times by tactix", do="Give each its own key or version", key=c.key)
+                raise PluginError(
+                    what,
+                    why="both times by tactix",
+                    do="Give each its own key or version",
+                    key=c.key,
+                )
         taken = ((k, clashes[k].kept if k in clashes else es[0]) for k, es in found.items())
         self.clashes: Mapping[str, Clash] = clashes
         self._entries: dict[str, Entry[T]] = {k: e for k, e in taken if e is not None}
@@ -176,7 +210,9 @@ class Registry(Mapping[str, T]):
     def __getitem__(self, key: str) -> T:
         return self.entry(key).object
 
-    def get(self, key: str, default: Any = None) -> Any:  # beside Mapping's, which would word an error for each miss
+    def get(
+        self, key: str, default: Any = None
+    ) -> Any:  # beside Mapping's, which would word an error for each miss
         found = self._entries.get(key)
         return default if found is None else found.object
 
@@ -193,7 +229,9 @@ class Registry(Mapping[str, T]):
         return f"<registry of {len(self)} {self.kind.noun}s>"
 
     def entry(self, key: str) -> Entry[T]:
-        """The object of a key with its provider. Raises MissingKey, a PluginError that says what could be done."""
+        """The object of a key with its provider. Raises MissingKey, a PluginError that says what
+        could be done.
+        """
         found = self._entries.get(key)
         if found is None:
             raise self._missing(key, list(self._entries))
@@ -219,6 +257,8 @@ class Registry(Mapping[str, T]):
         why, do = self._explain(key.split(".")[0] if "." in key and ":" not in key else OWN)
         if why:
             return MissingKey(f"{self.kind.noun} {key!r} is unavailable", why=why, do=do, key=key)
-        all_of_them = f"There are: {', '.join(known[:20])}" if known else "Install a plugin that provides one"
+        all_of_them = (
+            f"There are: {', '.join(known[:20])}" if known else "Install a plugin that provides one"
+        )
         do = did_you_mean(key, known, all_of_them, most=3)
         return MissingKey(f"there is no {self.kind.noun} {key!r}", do=do, key=key)

@@ -1,4 +1,6 @@
-"""Session: the plugins in use and what they gave. Nothing is scanned or imported before something is asked for."""
+"""Session: the plugins in use and what they gave. Nothing is scanned or imported before something
+is asked for.
+"""
 
 from __future__ import annotations
 
@@ -45,25 +47,36 @@ Foreign = Callable[[Entry[Any]], bool]
 
 
 class Session:
-    """Plugins, found through entry points or given in process, and one registry per kind of what they give.
+    """Plugins, found through entry points or given in process, and one registry per kind of what
+    they give.
 
-    ``door``: ``build``, or ``runtime`` which only knows what running plans needs. ``plugins``: modules or objects with
-    a ``TACTIX_NAMESPACE``, or pairs (namespace, module or object); they take the place of installed ones of their
-    namespace. ``discover``: whether to look for installed ones. ``only``: packs to use, beside tactix itself.
-    ``enable``: packs that may touch what others provide: see the method. ``disable``: packs to leave out. All three
-    are namespaces or distributions. ``strict``: the first plugin that fails raises. ``trace``: imports and hooks are
-    reported on stderr. TACTIX_PLUGINS (``only`` and ``enable`` in one), TACTIX_DISABLE and TACTIX_NO_DISCOVERY=1 add
-    to the arguments; TACTIX_STRICT_PLUGINS=1 and TACTIX_TRACE_PLUGINS=1 stand in for those left out.
+    ``door``: ``build``, or ``runtime`` which only knows what running plans needs. ``plugins``:
+    modules or objects with a ``TACTIX_NAMESPACE``, or pairs (namespace, module or object); they
+    take the place of installed ones of their namespace. ``discover``: whether to look for installed
+    ones. ``only``: packs to use, beside tactix itself.
+    ``enable``: packs that may touch what others provide: see the method. ``disable``: packs to
+    leave out. All three are namespaces or distributions. ``strict``: the first plugin that fails
+    raises. ``trace``: imports and hooks are reported on stderr. TACTIX_PLUGINS (``only`` and
+    ``enable`` in one), TACTIX_DISABLE and TACTIX_NO_DISCOVERY=1 add to the arguments;
+    TACTIX_STRICT_PLUGINS=1 and TACTIX_TRACE_PLUGINS=1 stand in for those left out.
 
-    May be used from several threads. Raises ConfigError for arguments that make no sense. A key that two packs provide
-    is left out, with a warning (``strict``: PluginError); everything else of theirs works.
+    May be used from several threads. Raises ConfigError for arguments that make no sense. A key
+    that two packs provide is left out, with a warning (``strict``: PluginError); everything else of
+    theirs works.
     """
 
     def __init__(
-        self, door: str = "build", plugins: Iterable[Any] = (), discover: bool = True, enable: Iterable[str] = (),
-        disable: Iterable[str] = (), only: Iterable[str] | None = None, strict: bool | None = None,
-        logger: Logger | None = None, trace: bool | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        door: str = "build",
+        plugins: Iterable[Any] = (),
+        discover: bool = True,
+        enable: Iterable[str] = (),
+        disable: Iterable[str] = (),
+        only: Iterable[str] | None = None,
+        strict: bool | None = None,
+        logger: Logger | None = None,
+        trace: bool | None = None,
+    ) -> None:
         if door not in HOOKS:
             raise ConfigError(f"no entry-point group {door!r}", do=f"There are: {', '.join(HOOKS)}")
         self.door = door
@@ -80,7 +93,7 @@ class Session:
         self._tombstones: list[Tombstone] = []
         self._reported: set[tuple[str, str]] = set()
 
-    # -- registries ------------------------------------------------------------------------------------------------
+    # -- registries -------------------------------------------------------------------------------
 
     layers: Registry[Layer]
     importers: Registry[Importer]
@@ -111,7 +124,9 @@ class Session:
     @property
     def digest(self) -> str:
         """sha256 over the digests of all registries of the session."""
-        return hashlib.sha256(repr([(n, self._registry(n).digest) for n in self.kinds]).encode()).hexdigest()
+        return hashlib.sha256(
+            repr([(n, self._registry(n).digest) for n in self.kinds]).encode()
+        ).hexdigest()
 
     def tombstones(self) -> tuple[Tombstone, ...]:
         """What has failed so far, in the order of the plugins."""
@@ -122,12 +137,12 @@ class Session:
         """The keys of all registries of the session that are provided more than once."""
         return tuple(c for n in self.kinds for c in self._registry(n).clashes.values())
 
-    # -- what may touch what others provide ------------------------------------------------------------------------
+    # -- what may touch what others provide -------------------------------------------------------
 
     def enable(self, pack: str) -> None:
-        """Let a pack touch what others provide: rules and tactics for their layers, converters of their operators,
-        importers of their formats, compilers of their languages, and trust stores. ``pack``: a namespace or a
-        distribution. Raises ConfigError for one that does not exist.
+        """Let a pack touch what others provide: rules and tactics for their layers, converters of
+        their operators, importers of their formats, compilers of their languages, and trust stores.
+        ``pack``: a namespace or a distribution. Raises ConfigError for one that does not exist.
         """
         with self._lock:
             if self._manager:
@@ -147,16 +162,22 @@ class Session:
         return sorted(rules, key=lambda r: (-r.benefit, r.key))
 
     def active_converters(self) -> list[Converter]:
-        """Converters in use, by key; of operators that belong to others, those of enabled packs alone."""
+        """Converters in use, by key; of operators that belong to others, those of enabled packs
+        alone.
+        """
         self._report_inert("converters")
         return [e.object for e in self.converters.entries() if not self.is_inert("converters", e)]
 
     def active_importers(self) -> list[Importer]:
-        """Importers in use, tactix's own first; of formats that tactix knows, those of enabled packs alone."""
+        """Importers in use, tactix's own first; of formats that tactix knows, those of enabled
+        packs alone.
+        """
         return self._own_first("importers")
 
     def active_compilers(self) -> list[Compiler]:
-        """Compilers in use, tactix's own first; of languages that tactix compiles, those of enabled packs alone."""
+        """Compilers in use, tactix's own first; of languages that tactix compiles, those of enabled
+        packs alone.
+        """
         return self._own_first("compilers")
 
     def active_build_stages(self) -> list[BuildStage[Any, Any, Any, Any]]:
@@ -164,15 +185,23 @@ class Session:
         return self._own_first("build_stages")
 
     def vouched(self, seal: Seal) -> str:
-        """Why a plan is trusted, in words of tactix's own trust store or that of an enabled pack; empty if it is not.
+        """Why a plan is trusted, in words of tactix's own trust store or that of an enabled pack;
+        empty if it is not.
 
         Raises UntrustedPlan for a forged signature.
         """
-        return next(filter(None, (store.vouches(seal) for store in self._own_first("trust_stores"))), "")
+        return next(
+            filter(None, (store.vouches(seal) for store in self._own_first("trust_stores"))), ""
+        )
 
     def unasked(self) -> str:
-        """Whose trust stores were not asked, in words, with the cure: of packs, and tactix's own if it is not here."""
-        unasked = [f"the trust store of {n} is not asked: {enable_cure(n)}" for n in self.inert("trust_stores")]
+        """Whose trust stores were not asked, in words, with the cure: of packs, and tactix's own if
+        it is not here.
+        """
+        unasked = [
+            f"the trust store of {n} is not asked: {enable_cure(n)}"
+            for n in self.inert("trust_stores")
+        ]
         if not self._own("trust_stores"):
             unasked.append(". ".join(filter(None, self.why_missing(OWN, "tactix_trust_stores"))))
         return "; ".join(filter(None, unasked))
@@ -183,7 +212,9 @@ class Session:
         return {e.key: e.provider for e in entries if e.provider.dist != OWN}
 
     def is_inert(self, kind: str, e: Entry[Any]) -> bool:
-        """Whether an object of that registry waits for its pack to be enabled, as it touches what others provide."""
+        """Whether an object of that registry waits for its pack to be enabled, as it touches what
+        others provide.
+        """
         foreign = self._foreign.get(kind)
         return foreign is not None and not self._is_enabled(e) and foreign(e)
 
@@ -201,11 +232,17 @@ class Session:
     def _foreign(self) -> dict[str, Foreign]:
         """By registry, what may be disabled until enabled."""
         return {
-            "rules": lambda e: any(self._of_others(e, layer) for layer in _mentioned(e.object.pattern)),
+            "rules": lambda e: any(
+                self._of_others(e, layer) for layer in _mentioned(e.object.pattern)
+            ),
             "tactics": lambda e: any(self._of_others(e, layer) for layer in e.object.implements),
             "converters": self._foreign_converter,
-            "importers": lambda e: getattr(e.object, "format", "") in {o.format for o in self._own("importers")},
-            "compilers": lambda e: getattr(e.object, "language", "") in {o.language for o in self._own("compilers")},
+            "importers": lambda e: (
+                getattr(e.object, "format", "") in {o.format for o in self._own("importers")}
+            ),
+            "compilers": lambda e: (
+                getattr(e.object, "language", "") in {o.language for o in self._own("compilers")}
+            ),
             "trust_stores": lambda e: True,
             "build_stages": lambda e: True,
         }
@@ -214,26 +251,42 @@ class Session:
         return [e.object for e in self._registry(kind).entries() if e.namespace == OWN]
 
     def _of_others(self, e: Entry[Any], layer: str) -> bool:
-        """Whether a layer, or a trait, is not the pack's own; in a shared namespace its distribution tells."""
+        """Whether a layer, or a trait, is not the pack's own; in a shared namespace its
+        distribution tells.
+        """
         if layer.split(".")[0] != e.namespace:
             return True
         rivals = self.layers.entries() if e.namespace in self._shared else ()
-        return any(o.provider != e.provider for o in rivals if layer in (o.key, o.key.partition("@")[0]))
+        return any(
+            o.provider != e.provider for o in rivals if layer in (o.key, o.key.partition("@")[0])
+        )
 
     def _foreign_converter(self, e: Entry[Converter]) -> bool:
-        """Whether tactix, or the pack called as the operator's domain, has a converter of it or a layer for it."""
+        """Whether tactix, or the pack called as the operator's domain, has a converter of it or a
+        layer for it.
+        """
         c = e.object
         word, owners = f"{c.format}:{c.op}", {OWN, c.op.partition("::")[0]} - {e.namespace}
-        others = (o for r in (self.converters, self.layers) for o in r.entries() if o.namespace in owners)
-        return any(word in (o.key.partition("@")[0], *getattr(o.object, "imports", ())) for o in others)
+        others = (
+            o for r in (self.converters, self.layers) for o in r.entries() if o.namespace in owners
+        )
+        return any(
+            word in (o.key.partition("@")[0], *getattr(o.object, "imports", ())) for o in others
+        )
 
     def inert(self, *names: str) -> dict[str, str]:
-        """What of each pack is disabled until enabled, in words: of all registries, or those that are named."""
+        """What of each pack is disabled until enabled, in words: of all registries, or those that
+        are named.
+        """
         out: dict[str, list[str]] = {}
         for name in names or (n for n in self._foreign if n in self.kinds):
-            counts = Counter(e.namespace for e in self._registry(name).entries() if self.is_inert(name, e))
+            counts = Counter(
+                e.namespace for e in self._registry(name).entries() if self.is_inert(name, e)
+            )
             for namespace, n in counts.items():
-                out.setdefault(namespace, []).append(f"{n} {KINDS[name].noun}{'s' if n > 1 else ''}")
+                out.setdefault(namespace, []).append(
+                    f"{n} {KINDS[name].noun}{'s' if n > 1 else ''}"
+                )
         return {namespace: ", ".join(out[namespace]) for namespace in sorted(out)}
 
     def _report_inert(self, *names: str) -> None:
@@ -245,7 +298,7 @@ class Session:
             text = f"{namespace}: {what} disabled until enabled (they touch what others provide)"
             self.logger.info(f"{text}; {enable_cure(namespace)}")
 
-    # -- loading ---------------------------------------------------------------------------------------------------
+    # -- loading ----------------------------------------------------------------------------------
 
     def _load(self) -> pluggy.PluginManager:
         with self._lock:
@@ -277,7 +330,9 @@ class Session:
         for namespace, who in self._shared.items():
             cures = " or ".join(f"TACTIX_DISABLE={p.dist}" for p in who)
             told = f"namespace {namespace!r} is shared by {' and '.join(map(str, who))}"
-            self.logger.warning(f"{told}: keys that both provide are left out. Disable or uninstall one: {cures}")
+            self.logger.warning(
+                f"{told}: keys that both provide are left out. Disable or uninstall one: {cures}"
+            )
         return sorted([*given, *installed], key=lambda p: p.namespace)
 
     def _in_process(self, namespace: str, target: Any) -> Plugin:
@@ -288,10 +343,14 @@ class Session:
         return out
 
     def _check_name(self, name: str, asked: bool = False) -> None:
-        if name != OWN and not any(called(name, p.namespace, p.provider.dist) for p in self._plugins):
+        if name != OWN and not any(
+            called(name, p.namespace, p.provider.dist) for p in self._plugins
+        ):
             if asked or name in self._asked:
                 raise ConfigError(f"there is no plugin {name!r}", do=self._spelling(name))
-            self.logger.warning(f"TACTIX_PLUGINS: there is no plugin {name!r}. {self._spelling(name)}")
+            self.logger.warning(
+                f"TACTIX_PLUGINS: there is no plugin {name!r}. {self._spelling(name)}"
+            )
 
     def _spelling(self, name: str) -> str:
         known = {OWN}.union(*((p.namespace, p.provider.dist or OWN) for p in self._plugins))
@@ -323,12 +382,13 @@ class Session:
         if self._settings.trace:
             print(f"[tactix] [trace] {what}: {milliseconds:.2f} ms", file=sys.stderr)
 
-    # -- collecting ------------------------------------------------------------------------------------------------
+    # -- collecting -------------------------------------------------------------------------------
 
     def _registry(self, name: str) -> Registry[Any]:
         if name not in self.kinds:
             raise ConfigError(
-                f"the entry-point group tactix.{self.door}.v1 has no {name}", do="Use Session(door='build')"
+                f"the entry-point group tactix.{self.door}.v1 has no {name}",
+                do="Use Session(door='build')",
             )
         with self._lock:
             if name not in self.__dict__:
@@ -346,8 +406,12 @@ class Session:
             if call is not None and (p.namespace, call) not in done:
                 done.add((p.namespace, call))
                 entries += self._call(p, hook, call)
-        once = {(e.namespace, id(e.object)): e for e in reversed(entries)}  # what is in both groups counts once
-        found = Registry(KINDS[name], once.values(), lambda namespace: self.why_missing(namespace, hook))
+        once = {
+            (e.namespace, id(e.object)): e for e in reversed(entries)
+        }  # what is in both groups counts once
+        found = Registry(
+            KINDS[name], once.values(), lambda namespace: self.why_missing(namespace, hook)
+        )
         for clash in found.clashes.values():
             if self._settings.strict:
                 raise clash.error()
@@ -358,7 +422,9 @@ class Session:
         out: list[Entry[Any]] = []
         start = time.perf_counter()
         try:
-            out = KINDS[hook.removeprefix("tactix_")].entries(p.namespace, p.provider, call(), p.part)
+            out = KINDS[hook.removeprefix("tactix_")].entries(
+                p.namespace, p.provider, call(), p.part
+            )
         except (Exception, SystemExit) as e:
             self._bury(p, hook, e)
         took = (time.perf_counter() - start) * 1e3
@@ -367,7 +433,9 @@ class Session:
         return out
 
     def why_missing(self, namespace: str, hook: str) -> tuple[str, str]:
-        """Why what a namespace gives through a hook may not be here, and the cure; empty texts for no reason."""
+        """Why what a namespace gives through a hook may not be here, and the cure; empty texts for
+        no reason.
+        """
         for t in self._tombstones:
             if t.namespace == namespace and t.phase in (*loader.PHASES, hook):
                 return f"its {t.reason}", t.hint
@@ -378,7 +446,10 @@ class Session:
         if mine:
             return "", ""
         if namespace == OWN:
-            return "the built-in plugins were not found", "Install tactix, or do not turn discovery off"
+            return (
+                "the built-in plugins were not found",
+                "Install tactix, or do not turn discovery off",
+            )
         return f"there is no plugin {namespace!r}", self._spelling(namespace)
 
     def found(self) -> tuple[Plugin, ...]:
@@ -398,7 +469,9 @@ def _given(plugin: Any) -> tuple[str, Any]:
         namespace, target = getattr(plugin, "TACTIX_NAMESPACE", None), plugin
     if not isinstance(namespace, str):
         shown = getattr(plugin, "__name__", repr(plugin))
-        raise ConfigError(f"{shown} has no namespace", do="Give (namespace, plugin), or set its TACTIX_NAMESPACE")
+        raise ConfigError(
+            f"{shown} has no namespace", do="Give (namespace, plugin), or set its TACTIX_NAMESPACE"
+        )
     return check_namespace(namespace, own=True), target
 
 

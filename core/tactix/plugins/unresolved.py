@@ -1,4 +1,6 @@
-"""Names of layers and attributes in rules and tactics that nothing provides: what waits for them never happens."""
+"""Names of layers and attributes in rules and tactics that nothing provides: what waits for them
+never happens.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from tactix.contracts.tactic import Tactic
 from tactix.words.spelling import did_you_mean
 
 
-def unresolved(layers: Mapping[str, Layer], rules: Iterable[Rule], tactics: Iterable[Tactic]) -> Iterator[str]:
+def unresolved(
+    layers: Mapping[str, Layer], rules: Iterable[Rule], tactics: Iterable[Tactic]
+) -> Iterator[str]:
     """One sentence for each name, with what may have been meant."""
     by_name: dict[str, list[Layer]] = {}
     for key, layer in layers.items():

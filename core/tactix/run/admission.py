@@ -16,7 +16,8 @@ from tactix.words.errors import UntrustedPlan
 class Verdict:
     """What a runtime would do with the code of a plan.
 
-    ``vouched``: why the plan is trusted, in words; empty if it is not trusted. ``code``: whether it brings code.
+    ``vouched``: why the plan is trusted, in words; empty if it is not trusted. ``code``: whether it
+    brings code.
     ``outcome``: ``runs`` (all that it brings), ``references`` in place of its code, or ``refused``.
     """
 
@@ -63,13 +64,21 @@ def refusal(plan: Plan, seal: Seal, steps: list[Step]) -> UntrustedPlan:
     """Names what would have run, and the cures."""
     codes = {c.digest: len(c.blob) for s in steps if isinstance(c := s.artifact.code, Binary)}
     launchers = ", ".join(sorted({s.artifact.launcher for s in steps})) or "no launcher"
-    code = "; ".join(f"{size} bytes of machine code, sha256 {digest}" for digest, size in sorted(codes.items()))
+    code = "; ".join(
+        f"{size} bytes of machine code, sha256 {digest}" for digest, size in sorted(codes.items())
+    )
     why = "no key here knows its signature" if seal.signature else "it is not signed"
     names = ", ".join([*(f"{s.name[:60]!r}" for s in steps[:SHOWN]), "..."][: len(steps)])
     why += f"; it would run {len(steps)} steps ({names or 'none'}) of {launchers}: "
     why += code or "no machine code"
-    why += "".join(f"; and Python of {title}, sha256 {digest}" for digest, title in embedded(plan).items())
+    why += "".join(
+        f"; and Python of {title}, sha256 {digest}" for digest, title in embedded(plan).items()
+    )
     do = "If you trust its origin: have it signed by a key that `tactix keys trust` was given; or `tactix trust "
-    do += f"{seal.digest.hex()}`; or let its code run with on_untrusted='allow' (--untrusted allow, "
+    do += (
+        f"{seal.digest.hex()}`; or let its code run with on_untrusted='allow' (--untrusted allow, "
+    )
     do += "TACTIX_UNTRUSTED=allow). Without its code, but slowly, it runs with on_untrusted='references'"
-    return UntrustedPlan("the plan is not trusted", who=f"plan {plan.name or 'without name'}", why=why, do=do)
+    return UntrustedPlan(
+        "the plan is not trusted", who=f"plan {plan.name or 'without name'}", why=why, do=do
+    )

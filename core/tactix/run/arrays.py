@@ -19,15 +19,20 @@ def address_of(array: Any) -> int:
     """Where a contiguous array starts; or one in device memory, which has an ``address``."""
     try:
         return _addressof(_from_buffer(array))  # three times as fast as the array interface
-    except (TypeError, ValueError, BufferError):  # read-only, empty, or a dtype that buffers do not know
+    except (
+        TypeError,
+        ValueError,
+        BufferError,
+    ):  # read-only, empty, or a dtype that buffers do not know
         return getattr(array, "address", 0) or array.__array_interface__["data"][0]  # type: ignore[no-any-return]
 
 
 def as_input(io: TensorIO, given: Any) -> Any:
     """A contiguous, aligned array of the input's dtype, copied only if it is not.
 
-    ``given``: a numpy array, an object with ``__dlpack__`` or ``__array__``, or numbers in lists, which become the
-    input's dtype if none of them loses its fraction or its range. Raises DTypeError, InvalidArgument.
+    ``given``: a numpy array, an object with ``__dlpack__`` or ``__array__``, or numbers in lists,
+    which become the input's dtype if none of them loses its fraction or its range. Raises
+    DTypeError, InvalidArgument.
     """
     import numpy as np
 
@@ -69,14 +74,24 @@ def _numbers(io: TensorIO, given: Any) -> Any:
         raise DTypeError(f"{io.name!r} is {io.dtype.value}, got numbers that need {natural.dtype}")
     with np.errstate(over="ignore"):
         converted = natural.astype(target)
-    same = (np.isfinite(converted), np.isfinite(natural)) if wanted == 2 else (converted.astype(natural.dtype), natural)
+    same = (
+        (np.isfinite(converted), np.isfinite(natural))
+        if wanted == 2
+        else (converted.astype(natural.dtype), natural)
+    )
     if not np.array_equal(*same):
-        raise DTypeError(f"{io.name!r} is {io.dtype.value}, which cannot hold all of the given numbers")
+        raise DTypeError(
+            f"{io.name!r} is {io.dtype.value}, which cannot hold all of the given numbers"
+        )
     return converted
 
 
-def in_order(inputs: Sequence[TensorIO], args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """Arguments of a call beside the inputs: given by position, by name, or as one mapping. Raises InvalidArgument."""
+def in_order(
+    inputs: Sequence[TensorIO], args: Sequence[Any], named: Mapping[str, Any]
+) -> list[Any]:
+    """Arguments of a call beside the inputs: given by position, by name, or as one mapping. Raises
+    InvalidArgument.
+    """
     by_name = args[0] if len(args) == 1 else None
     if isinstance(by_name, Mapping):
         args, named = (), {**by_name, **named}
@@ -85,9 +100,19 @@ def in_order(inputs: Sequence[TensorIO], args: Sequence[Any], named: Mapping[str
     twice = sorted(found.keys() & named.keys())
     unknown = sorted(str(k) for k in named if k not in names)
     missing = [n for n in names if n not in found and n not in named]
-    many = [f"{len(args)} positional arguments for {len(names)} inputs"] if len(args) > len(names) else []
-    told = (twice, "{} given twice"), (unknown, "no input is named {}"), (missing, "no array for {}")
+    many = (
+        [f"{len(args)} positional arguments for {len(names)} inputs"]
+        if len(args) > len(names)
+        else []
+    )
+    told = (
+        (twice, "{} given twice"),
+        (unknown, "no input is named {}"),
+        (missing, "no array for {}"),
+    )
     if problems := many + [text.format(", ".join(map(repr, some))) for some, text in told if some]:
-        expected = ", ".join(f"{io.name}: {io.dtype.value}{show(io.shape)}" for io in inputs) or "nothing"
+        expected = (
+            ", ".join(f"{io.name}: {io.dtype.value}{show(io.shape)}" for io in inputs) or "nothing"
+        )
         raise InvalidArgument("; ".join(problems), do=f"Expected: {expected}")
     return [found[n] if n in found else named[n] for n in names]

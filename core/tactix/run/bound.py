@@ -65,6 +65,11 @@ class Bound:
         """Whether these are numpy arrays that can be used as they are."""
         ndarray = self._ndarray
         for x, (dtype, shape) in zip(arrays, self.expected):
-            if x.__class__ is not ndarray or x.dtype != dtype or x.shape != shape or not x.flags.carray:
+            if (
+                x.__class__ is not ndarray
+                or x.dtype != dtype
+                or x.shape != shape
+                or not x.flags.carray
+            ):
                 return False
         return len(arrays) == len(self.expected)

@@ -20,7 +20,13 @@ from tactix.run.memory import ALIGNMENT, Memory
 from tactix.run.shapes import shape_of, solve
 from tactix.words.dims import Shape, show
 from tactix.words.error_recorder import Recorded, recording
-from tactix.words.errors import AllocationError, ExecutionError, InvalidArgument, ShapeError, TactixError
+from tactix.words.errors import (
+    AllocationError,
+    ExecutionError,
+    InvalidArgument,
+    ShapeError,
+    TactixError,
+)
 
 Addressed = Callable[[list[int]], None]
 """What runs at the addresses of inputs and outputs."""
@@ -32,9 +38,10 @@ BOUND = 8
 class ExecutionContext(Recorded):
     """Runs an engine. Runs are one after the other: to run in parallel take one context per thread.
 
-    Intermediate memory is allocated when the first shape is bound, unless ``set_device_memory`` gave some. Inputs and
-    outputs must be aligned to their element size, and to what the device asks for. ``phased``: whether it runs steps by
-    ``Launcher.produce``. ``closed``: whether it can run no more.
+    Intermediate memory is allocated when the first shape is bound, unless ``set_device_memory``
+    gave some. Inputs and outputs must be aligned to their element size, and to what the device asks
+    for. ``phased``: whether it runs steps by ``Launcher.produce``. ``closed``: whether it can run
+    no more.
     """
 
     phased = False
@@ -45,7 +52,11 @@ class ExecutionContext(Recorded):
         plan = program.plan
         self.name = name or plan.name
         if plan.stripped:
-            raise ExecutionError(f"{len(plan.stripped)} weights are missing", who=self.name, do="Refit the plan first")
+            raise ExecutionError(
+                f"{len(plan.stripped)} weights are missing",
+                who=self.name,
+                do="Refit the plan first",
+            )
         self._program, self._empty = program, np.empty
         self._inputs, self._outputs = plan.inputs, plan.outputs
         self._index = {io.name: i for i, io in enumerate((*plan.inputs, *plan.outputs))}
@@ -62,9 +73,13 @@ class ExecutionContext(Recorded):
         self._exchange = None if device.host_memory else device.exchange(program.allocator)
         self._later: tuple[tuple[Bound, Memory], list[int], dict[str, Any]] | None = None
         self.closed, self._cached = False, 0
-        self._multiples = [max(device.alignment, min(8, io.dtype.itemsize)) for io in (*plan.inputs, *plan.outputs)]
+        self._multiples = [
+            max(device.alignment, min(8, io.dtype.itemsize)) for io in (*plan.inputs, *plan.outputs)
+        ]
         self._state = threading.RLock()
-        self._running = threading.Lock()  # held while tables are changed and used; never waited for to queue work
+        self._running = (
+            threading.Lock()
+        )  # held while tables are changed and used; never waited for to queue work
 
     @property
     def profiler(self) -> None:
@@ -78,7 +93,7 @@ class ExecutionContext(Recorded):
             do = "The times that the build measured are in `tactix inspect` and `tactix explain`"
             raise InvalidArgument("a context takes no profiler", who=self.name, do=do)
 
-    # -- shapes and profiles ---------------------------------------------------------------------------------------
+    # -- shapes and profiles ----------------------------------------------------------------------
 
     @property
     def active_optimization_profile(self) -> int:
@@ -95,7 +110,9 @@ class ExecutionContext(Recorded):
             self._known.clear()
 
     def set_input_shape(self, name: str, shape: Sequence[int]) -> None:
-        """The shape of an input from now on. Raises InvalidArgument, ShapeError for what the input can never be."""
+        """The shape of an input from now on. Raises InvalidArgument, ShapeError for what the input
+        can never be.
+        """
         index = self._input_index(name)
         io = self._inputs[index]
         wanted = shape_of(name, shape)
@@ -108,7 +125,9 @@ class ExecutionContext(Recorded):
                 self._active = None
 
     def get_tensor_shape(self, name: str) -> Shape:
-        """The shape at the set input shapes; symbolic while some input has none. Raises InvalidArgument, ShapeError."""
+        """The shape at the set input shapes; symbolic while some input has none. Raises
+        InvalidArgument, ShapeError.
+        """
         index = self._tensor_index(name)
         if index < len(self._inputs):
             return self._shapes[index] or self._inputs[index].shape
@@ -116,12 +135,14 @@ class ExecutionContext(Recorded):
             return self._outputs[index - len(self._inputs)].shape
         return self._layout(self._shapes).shapes[name]
 
-    # -- addresses -------------------------------------------------------------------------------------------------
+    # -- addresses --------------------------------------------------------------------------------
 
     def set_tensor_address(self, name: str, address: Any) -> None:
-        """Where an input or output lies: an address, or a contiguous array, which is kept and gives an input's shape.
+        """Where an input or output lies: an address, or a contiguous array, which is kept and gives
+        an input's shape.
 
-        The array must lie in the device's memory, ready. Raises InvalidArgument, DTypeError, ShapeError.
+        The array must lie in the device's memory, ready. Raises InvalidArgument, DTypeError,
+        ShapeError.
         """
         index = self._tensor_index(name)
         array = None
@@ -131,16 +152,20 @@ class ExecutionContext(Recorded):
             if index < len(self._inputs):
                 self.set_input_shape(name, array.shape)
             elif self._exchange is None and (array is not address or not array.flags.writeable):
-                raise InvalidArgument(f"output {name!r} needs a contiguous numpy array that can be written")
+                raise InvalidArgument(
+                    f"output {name!r} needs a contiguous numpy array that can be written"
+                )
         with self._state:
             self._later, self._held[name] = None, array
             self._addresses[index] = int(address) if array is None else address_of(array)
 
     def set_output_allocator(self, name: str, allocator: Any) -> None:
-        """Let an object place an output in ``execute_async_v3``; None ends that. Raises InvalidArgument.
+        """Let an object place an output in ``execute_async_v3``; None ends that. Raises
+        InvalidArgument.
 
-        Once the shape is known, ``allocator.reallocate_output(name, memory, size, alignment)`` gives the address
-        (``memory``: the one that is set, 0 for none; ``size`` in bytes), and ``notify_shape(name, shape)`` is called.
+        Once the shape is known, ``allocator.reallocate_output(name, memory, size, alignment)``
+        gives the address (``memory``: the one that is set, 0 for none; ``size`` in bytes), and
+        ``notify_shape(name, shape)`` is called.
         """
         index = self._tensor_index(name)
         if index < len(self._inputs):
@@ -165,14 +190,18 @@ class ExecutionContext(Recorded):
         return self._addresses[self._tensor_index(name)]
 
     def set_device_memory(self, address: int, size: int) -> None:
-        """Use the caller's memory for intermediate tensors; it must outlive the context. Raises InvalidArgument.
+        """Use the caller's memory for intermediate tensors; it must outlive the context. Raises
+        InvalidArgument.
 
         Contexts that never run at the same time may share it.
 
-        ``address``: a multiple of 64. ``size``: at least ``engine.device_memory_size`` of the shapes to come.
+        ``address``: a multiple of 64. ``size``: at least ``engine.device_memory_size`` of the
+        shapes to come.
         """
         if self.phased:
-            raise InvalidArgument("the plan's memory depends on data", who=self.name, do="Let the context allocate it")
+            raise InvalidArgument(
+                "the plan's memory depends on data", who=self.name, do="Let the context allocate it"
+            )
         if address % ALIGNMENT or address < 0 or size < 0 or (size and not address):
             do = f"Align it to {ALIGNMENT} bytes; at 0 there is nothing"
             raise InvalidArgument(f"device memory of {size} bytes at {address:#x}", do=do)
@@ -182,7 +211,9 @@ class ExecutionContext(Recorded):
 
     @property
     def device_memory(self) -> int:
-        """Address of the intermediate memory, 0 if there is none. Who sets it answers for the size; 0 takes it away."""
+        """Address of the intermediate memory, 0 if there is none. Who sets it answers for the size;
+        0 takes it away.
+        """
         return self._memory.address if self._memory else 0
 
     @device_memory.setter
@@ -191,29 +222,38 @@ class ExecutionContext(Recorded):
 
     @property
     def persistent_cache_limit(self) -> int:
-        """Bytes of the device's cache in which weights stay from run to run; 0, the default: none. InvalidArgument."""
+        """Bytes of the device's cache in which weights stay from run to run; 0, the default: none.
+        InvalidArgument.
+        """
         return self._cached
 
     @persistent_cache_limit.setter
     def persistent_cache_limit(self, size: int) -> None:
         most = self._program.device.persistent_cache()
         if size not in range(most + 1):
-            raise InvalidArgument(f"a persistent cache of {size!r} bytes", why=f"the device has {most}")
+            raise InvalidArgument(
+                f"a persistent cache of {size!r} bytes", why=f"the device has {most}"
+            )
         with self._state:
             self._cached, self._active = size, None
             self._known.clear()
 
-    # -- running ---------------------------------------------------------------------------------------------------
+    # -- running ----------------------------------------------------------------------------------
 
     def execute_v2(self, bindings: list[int]) -> bool:
-        """Run at once on addresses in the engine's order of inputs and outputs; True, or an error is raised.
+        """Run at once on addresses in the engine's order of inputs and outputs; True, or an error
+        is raised.
 
         Raises InvalidArgument, ShapeError, AllocationError, ExecutionError.
         """
         try:
             with self._running:  # the common case: all is as it was in the last run
                 active = self._active
-                if active is not None and active[0].memory is active[1] and active[0].current == bindings:
+                if (
+                    active is not None
+                    and active[0].memory is active[1]
+                    and active[0].current == bindings
+                ):
                     active[0].runnable()
                     return True
             bound, memory = active or self._activated(self._shapes)
@@ -230,10 +270,11 @@ class ExecutionContext(Recorded):
         return True
 
     def execute_async_v3(self, stream: Any = 0) -> bool:
-        """Run on the set addresses: in a stream, or before it returns with 0. Later changes do not touch this run.
+        """Run on the set addresses: in a stream, or before it returns with 0. Later changes do not
+        touch this run.
 
-        ``stream``: a handle, or an object that the device knows as a stream. True, or an error is raised; what fails in
-        a stream is raised when it is synchronized.
+        ``stream``: a handle, or an object that the device knows as a stream. True, or an error is
+        raised; what fails in a stream is raised when it is synchronized.
         """
         with recording(self):
             queue, later = self._program.device.stream_of(stream), self._later
@@ -243,7 +284,9 @@ class ExecutionContext(Recorded):
         return True
 
     def _settled(self) -> tuple[tuple[Bound, Memory], list[int], dict[str, Any]]:
-        """A run at the addresses as they are; kept for as long as nothing is set. Raises as ``execute_async_v3``."""
+        """A run at the addresses as they are; kept for as long as nothing is set. Raises as
+        ``execute_async_v3``.
+        """
         with self._state:
             active = self._active or self._activated(self._shapes)
             shapes = active[0].layout.shapes
@@ -251,19 +294,24 @@ class ExecutionContext(Recorded):
             self._check_addresses(addresses)
             for name, array in held.items():
                 if array is not None and array.shape != (wanted := shapes[name]):
-                    raise ShapeError(f"{name!r} is {show(wanted)}, its array is {show(array.shape)}")
+                    raise ShapeError(
+                        f"{name!r} is {show(wanted)}, its array is {show(array.shape)}"
+                    )
             later = active, addresses, held
             self._later = None if self._allocators else later
             return later
 
-    def _run_later(self, active: tuple[Bound, Memory], addresses: list[int], held: dict[str, Any]) -> None:
+    def _run_later(
+        self, active: tuple[Bound, Memory], addresses: list[int], held: dict[str, Any]
+    ) -> None:
         """``held`` keeps the caller's arrays alive until then."""
         bound, memory = active
         with recording(self), self._running:
             bound.run(addresses, memory)
 
     def run(self, feeds: Mapping[str, Any], stream: Any = None) -> dict[str, Any]:
-        """Arrays by name in, new arrays by name out: numpy's, and the device's own for inputs that lie on it.
+        """Arrays by name in, new arrays by name out: numpy's, and the device's own for inputs that
+        lie on it.
 
         ``stream``: where the device has some. Raises as ``execute_v2``, and DTypeError.
         """
@@ -289,18 +337,26 @@ class ExecutionContext(Recorded):
             with recording(self):
                 raise
         except MemoryError as e:
-            raise AllocationError("no memory for inputs and outputs", who=self.name, why=str(e)) from None
+            raise AllocationError(
+                "no memory for inputs and outputs", who=self.name, why=str(e)
+            ) from None
         return outputs
 
-    def _prepared(self, shapes: list[tuple[int, ...]]) -> tuple[Sequence[tuple[tuple[int, ...], Any]], Addressed]:
+    def _prepared(
+        self, shapes: list[tuple[int, ...]]
+    ) -> tuple[Sequence[tuple[tuple[int, ...], Any]], Addressed]:
         """What outputs of these input shapes will be, and what runs at addresses."""
-        bound, memory = (self._active if shapes == self._shapes else None) or self._activated(shapes)
+        bound, memory = (self._active if shapes == self._shapes else None) or self._activated(
+            shapes
+        )
         return bound.results, partial(bound.run, memory=memory)
 
-    # -- binding ---------------------------------------------------------------------------------------------------
+    # -- binding ----------------------------------------------------------------------------------
 
     def _activated(self, shapes: Sequence[tuple[int, ...] | None]) -> tuple[Bound, Memory]:
-        """The plan linked at these input shapes, and memory for it. After an error the context is as it was."""
+        """The plan linked at these input shapes, and memory for it. After an error the context is
+        as it was.
+        """
         with self._state:
             self._check_open()
             key = tuple(shapes)
@@ -309,7 +365,9 @@ class ExecutionContext(Recorded):
             self._known[key] = bound
             self._known.move_to_end(key)
             while len(self._known) > BOUND:
-                self._known.popitem(last=False)[1].memory = None  # a run that waits in a stream binds it again
+                self._known.popitem(last=False)[
+                    1
+                ].memory = None  # a run that waits in a stream binds it again
             self._shapes, self._active = shapes, (bound, memory)
             return bound, memory
 
@@ -327,7 +385,9 @@ class ExecutionContext(Recorded):
         memory = self._memory
         if memory is None or (memory.size < layout.arena and not self._user_memory):
             before = memory.size if memory else 0
-            self._program.logger.info(f"{self.name}: {layout.arena} bytes for a context, {before} before")
+            self._program.logger.info(
+                f"{self.name}: {layout.arena} bytes for a context, {before} before"
+            )
             memory = Memory.allocate(self._program.allocator, layout.arena)
             self._use(memory)
         if memory.size < layout.arena:
@@ -343,7 +403,9 @@ class ExecutionContext(Recorded):
 
     @contextmanager
     def halted(self) -> Iterator[None]:
-        """Between two runs: one that has begun is waited for, but not what it left in a stream; others wait."""
+        """Between two runs: one that has begun is waited for, but not what it left in a stream;
+        others wait.
+        """
         with self._running, self._state:
             yield
 
@@ -354,7 +416,9 @@ class ExecutionContext(Recorded):
 
     def _tensor_index(self, name: str) -> int:
         if name not in self._index:
-            raise InvalidArgument(f"no tensor is named {name!r}", do=f"There are: {', '.join(self._index)}")
+            raise InvalidArgument(
+                f"no tensor is named {name!r}", do=f"There are: {', '.join(self._index)}"
+            )
         return self._index[name]
 
     def _input_index(self, name: str) -> int:
@@ -369,9 +433,13 @@ class ExecutionContext(Recorded):
             raise InvalidArgument(what, do=f"In order: {', '.join(self._index)}")
         for name, address, multiple in zip(self._index, addresses, self._multiples, strict=True):
             if not isinstance(address, int) or address <= 0:
-                raise InvalidArgument(f"tensor {name!r} has no address", do="Call set_tensor_address, or give it")
+                raise InvalidArgument(
+                    f"tensor {name!r} has no address", do="Call set_tensor_address, or give it"
+                )
             if address % multiple:
-                raise InvalidArgument(f"tensor {name!r} lies at {address:#x}", do=f"Align it to {multiple} bytes")
+                raise InvalidArgument(
+                    f"tensor {name!r} lies at {address:#x}", do=f"Align it to {multiple} bytes"
+                )
 
     def _check_open(self) -> None:
         if self.closed:
@@ -384,7 +452,9 @@ class ExecutionContext(Recorded):
             self._use(None)
             self._known.clear()
             self._held.clear()
-            self._exchange = self._exchange and self._program.device.exchange(self._program.allocator)
+            self._exchange = self._exchange and self._program.device.exchange(
+                self._program.allocator
+            )
 
     def __enter__(self) -> ExecutionContext:
         return self
@@ -395,4 +465,8 @@ class ExecutionContext(Recorded):
 
 def _fixed(shape: Shape) -> tuple[int, ...] | None:
     """A shape without symbols."""
-    return tuple(d for d in shape if isinstance(d, int)) if all(isinstance(d, int) for d in shape) else None
+    return (
+        tuple(d for d in shape if isinstance(d, int))
+        if all(isinstance(d, int) for d in shape)
+        else None
+    )

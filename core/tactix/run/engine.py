@@ -26,34 +26,47 @@ from tactix.words.errors import InvalidArgument, PlanCompatibilityError, PluginE
 class Engine(Recorded):
     """Immutable; may be used from any thread.
 
-    ``engine(x)``, ``engine(x, y)``, ``engine(name=x)`` and ``engine({"name": x})`` run it on numpy arrays, objects with
-    ``__dlpack__`` or ``__array__``, or lists of numbers. The result is one new array if there is one output, else a
-    dict of arrays by name: numpy's, or the device's for inputs that lie in its memory. Dtypes must fit exactly. Each
-    calling thread has a context of its own.
+    ``engine(x)``, ``engine(x, y)``, ``engine(name=x)`` and ``engine({"name": x})`` run it on numpy
+    arrays, objects with ``__dlpack__`` or ``__array__``, or lists of numbers. The result is one new
+    array if there is one output, else a dict of arrays by name: numpy's, or the device's for inputs
+    that lie in its memory. Dtypes must fit exactly. Each calling thread has a context of its own.
 
-    ``weights``: what to have in place of ``tactix.run.memory.Weights``. Raises PlanCompatibilityError, PluginError,
-    AllocationError when made; InvalidArgument, ShapeError, DTypeError, AllocationError, ExecutionError when called.
+    ``weights``: what to have in place of ``tactix.run.memory.Weights``. Raises
+    PlanCompatibilityError, PluginError, AllocationError when made; InvalidArgument, ShapeError,
+    DTypeError, AllocationError, ExecutionError when called.
     """
 
     def __init__(
-        self, plan: Plan, session: SessionView, device: Device, options: Options,
-        context: type[ExecutionContext] = ExecutionContext, weights: Weights | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        plan: Plan,
+        session: SessionView,
+        device: Device,
+        options: Options,
+        context: type[ExecutionContext] = ExecutionContext,
+        weights: Weights | None = None,
+    ) -> None:
         import numpy as np
 
         if plan.produced and not context.phased:
             why = "it has shapes that follow from data, branches or loops"
-            raise PlanCompatibilityError("this flavour cannot run the plan", reasons=(why,), do="Use flavour 'default'")
+            raise PlanCompatibilityError(
+                "this flavour cannot run the plan", reasons=(why,), do="Use flavour 'default'"
+            )
         self._context = context
         self._program = Program(plan, session, device, options, weights)
         self.plan = plan = self._program.plan
-        self.name, self.inputs, self.outputs, self.profiles = plan.name, plan.inputs, plan.outputs, plan.profiles
+        self.name, self.inputs, self.outputs, self.profiles = (
+            plan.name,
+            plan.inputs,
+            plan.outputs,
+            plan.profiles,
+        )
         self._own = threading.local()
         self._ndarray = np.ndarray
         self._names = [io.name for io in plan.outputs]
         self._session, self._sign = session, options.sign and plan.seal is None
 
-    # -- facts -----------------------------------------------------------------------------------------------------
+    # -- facts ------------------------------------------------------------------------------------
 
     @property
     def device(self) -> Device:
@@ -70,7 +83,9 @@ class Engine(Recorded):
     def get_tensor_name(self, index: int) -> str:
         """Inputs come first. Raises InvalidArgument."""
         if index not in range(self.num_io_tensors):
-            raise InvalidArgument(f"no tensor {index!r}", why=f"the engine has {self.num_io_tensors}")
+            raise InvalidArgument(
+                f"no tensor {index!r}", why=f"the engine has {self.num_io_tensors}"
+            )
         return (*self.inputs, *self.outputs)[index].name
 
     def get_tensor_shape(self, name: str) -> Shape:
@@ -93,7 +108,8 @@ class Engine(Recorded):
         raise InvalidArgument(f"no tensor is named {name!r}", do=f"There are: {known}")
 
     def device_memory_size(self, shapes: Mapping[str, Sequence[int]] | None = None) -> int:
-        """Bytes of intermediate memory at those input shapes; without them, at the highest of all profiles.
+        """Bytes of intermediate memory at those input shapes; without them, at the highest of all
+        profiles.
 
         Raises ShapeError, also if a profile has no highest; InvalidArgument.
         """
@@ -101,16 +117,20 @@ class Engine(Recorded):
             raise ShapeError("the engine's memory depends on data", who=self.name)
         if shapes is not None:
             given = zip(self.inputs, in_order(self.inputs, (shapes,), {}), strict=True)
-            return self._program.layout(solve(self.inputs, [shape_of(io.name, s) for io, s in given], ())).arena
+            return self._program.layout(
+                solve(self.inputs, [shape_of(io.name, s) for io, s in given], ())
+            ).arena
         tops = [{s: high for s, (_, _, high) in p.dims.items()} for p in self.profiles]
         if self.plan.symbols and (not tops or any(None in t.values() for t in tops)):
             raise ShapeError("the profile has no highest shape", do="Give the input shapes")
         return max((self._at(t).arena for t in tops or [{}]), default=0)
 
     def _at(self, env: Mapping[str, int | None]) -> Layout:
-        return self._program.layout({s: n for s in self.plan.symbols if (n := env.get(s)) is not None})
+        return self._program.layout(
+            {s: n for s in self.plan.symbols if (n := env.get(s)) is not None}
+        )
 
-    # -- running ---------------------------------------------------------------------------------------------------
+    # -- running ----------------------------------------------------------------------------------
 
     def create_execution_context(self) -> ExecutionContext:
         """A context of the caller's own."""
@@ -119,7 +139,9 @@ class Engine(Recorded):
         return context
 
     def create_execution_context_without_device_memory(self) -> ExecutionContext:
-        """One that runs in what ``set_device_memory`` gives it. Raises InvalidArgument where that depends on data."""
+        """One that runs in what ``set_device_memory`` gives it. Raises InvalidArgument where that
+        depends on data.
+        """
         context = self.create_execution_context()
         context.set_device_memory(0, 0)
         return context
@@ -129,25 +151,36 @@ class Engine(Recorded):
             context = self._own.context
         except AttributeError:
             context = self._own.context = self.create_execution_context()
-        if named or len(args) != len(self.plan.inputs) or (args and args[0].__class__ is not self._ndarray):
+        if (
+            named
+            or len(args) != len(self.plan.inputs)
+            or (args and args[0].__class__ is not self._ndarray)
+        ):
             args = tuple(in_order(self.plan.inputs, args, named))
         outputs = context.infer(args)
         return outputs[0] if len(outputs) == 1 else dict(zip(self._names, outputs, strict=True))
 
     def save(self, path: str | Path) -> None:
-        """Write the plan file, signed by the local key if it was made in this process. Raises ConfigError, OSError.
+        """Write the plan file, signed by the local key if it was made in this process. Raises
+        ConfigError, OSError.
 
         One that was loaded keeps its signature.
         """
         container.save(self.plan, path, self._session.signer if self._sign else None)
 
-    # -- looking ---------------------------------------------------------------------------------------------------
+    # -- looking ----------------------------------------------------------------------------------
 
     def inspect(self) -> dict[str, Any]:
-        """io, steps and memory as JSON, in flavours that have an inspector. Raises PluginError in others."""
-        raise PluginError("the runtime's flavour has no inspector", who=self.name, do="Use the flavour 'default'")
+        """io, steps and memory as JSON, in flavours that have an inspector. Raises PluginError in
+        others.
+        """
+        raise PluginError(
+            "the runtime's flavour has no inspector", who=self.name, do="Use the flavour 'default'"
+        )
 
     def __repr__(self) -> str:
-        taken, given = (", ".join(f"{io.name}: {io.dtype.value}{show(io.shape)}" for io in ios)
-                        for ios in (self.inputs, self.outputs))  # fmt: skip
+        taken, given = (
+            ", ".join(f"{io.name}: {io.dtype.value}{show(io.shape)}" for io in ios)
+            for ios in (self.inputs, self.outputs)
+        )
         return f"<engine {self.name or 'without name'}: {taken} -> {given}>"

@@ -20,7 +20,10 @@ class InspectedEngine(Engine):
             "device": dict(self.plan.device),
             "inputs": [_describe(io) for io in self.inputs],
             "outputs": [_describe(io) for io in self.outputs],
-            "profiles": [{"name": p.name, "dims": {k: list(v) for k, v in p.dims.items()}} for p in self.profiles],
+            "profiles": [
+                {"name": p.name, "dims": {k: list(v) for k, v in p.dims.items()}}
+                for p in self.profiles
+            ],
             "steps": [_step(s) for s in self.plan.steps],
             "memory": self._memory(),
         }
@@ -33,13 +36,19 @@ class InspectedEngine(Engine):
             return {"weights": weights}
         layout = self._at(opt)
         live = {i: self.plan.buffers[i] for i in layout.offsets}
-        least = lower_bound([layout.sizes[i] for i in live], [(b.first, b.last) for b in live.values()])
+        least = lower_bound(
+            [layout.sizes[i] for i in live], [(b.first, b.last) for b in live.values()]
+        )
         ratio = layout.arena / least if least else 1.0
         return {"weights": weights, "arena": layout.arena, "lower_bound": least, "ratio": ratio}
 
 
 def _describe(io: TensorIO) -> dict[str, Any]:
-    return {"name": io.name, "dtype": io.dtype.value, "shape": [d if isinstance(d, int) else str(d) for d in io.shape]}
+    return {
+        "name": io.name,
+        "dtype": io.dtype.value,
+        "shape": [d if isinstance(d, int) else str(d) for d in io.shape],
+    }
 
 
 def notes(s: Step) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""What all contexts of an engine share: launchers, layers, weights, and the memory layout of each shape."""
+"""What all contexts of an engine share: launchers, layers, weights, and the memory layout of each
+shape.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,15 @@ LAYOUTS = 64
 """Shapes whose memory layout is kept."""
 
 LINGER = 8
-"""Steps for which the memory of small tensors is not used again, where steps run beside each other."""
+"""Steps for which the memory of small tensors is not used again, where steps run beside each other.
+"""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A bound shape: shapes of inputs and outputs by name, bytes of the arena, offsets and sizes in it by buffer."""
+    """A bound shape: shapes of inputs and outputs by name, bytes of the arena, offsets and sizes in
+    it by buffer.
+    """
 
     env: Env
     shapes: Mapping[str, tuple[int, ...]]
@@ -41,10 +46,17 @@ class Layout:
 
 
 class Program:
-    """A plan on a device. Immutable for its users. Raises PlanCompatibilityError, PluginError, AllocationError."""
+    """A plan on a device. Immutable for its users. Raises PlanCompatibilityError, PluginError,
+    AllocationError.
+    """
 
     def __init__(
-        self, plan: Plan, session: SessionView, device: Device, options: Options, weights: Weights | None = None
+        self,
+        plan: Plan,
+        session: SessionView,
+        device: Device,
+        options: Options,
+        weights: Weights | None = None,
     ) -> None:
         self.device = device
         self.allocator = allocator_of(session, device, options.allocator)
@@ -52,20 +64,31 @@ class Program:
         self.launchers: dict[str, Launcher] = {
             key: session.launchers[key] for key in sorted({s.artifact.launcher for s in plan.steps})
         }
-        sizes = {i: b.nbytes for i, b in enumerate(plan.buffers) if b.kind == "weight" and isinstance(b.nbytes, int)}
+        sizes = {
+            i: b.nbytes
+            for i, b in enumerate(plan.buffers)
+            if b.kind == "weight" and isinstance(b.nbytes, int)
+        }
         aux, self.logger = plan.meta.get("max_aux_streams"), options.logger
         self.context = LinkContext(
-            device, options.threads, lambda key: session.layers[key], sizes, aux if isinstance(aux, int) else -1,
+            device,
+            options.threads,
+            lambda key: session.layers[key],
+            sizes,
+            aux if isinstance(aux, int) else -1,
             warn=self.logger.warning,
-        )  # fmt: skip
+        )
         self.weights = weights or Weights(plan, device, self.allocator, options.copy_weights)
-        self.logger.info(f"{plan.name or 'a plan'}: {self.weights.nbytes} bytes of weights on {device.kind}")
+        self.logger.info(
+            f"{plan.name or 'a plan'}: {self.weights.nbytes} bytes of weights on {device.kind}"
+        )
         self.plan, self.bodies = plan, dict[int, list[Program]]()
         self.take_weights()
         self.bodies = {
             i: [Program(p, session, device, options, self.weights) for p in s.plans]
-            for i, s in enumerate(plan.steps) if s.plans
-        }  # fmt: skip
+            for i, s in enumerate(plan.steps)
+            if s.plans
+        }
         self._placed = [i for i, b in enumerate(plan.buffers) if b.kind in ("arena", "workspace")]
         self._lifetimes = [(plan.buffers[i].first, plan.buffers[i].last) for i in self._placed]
         self._sizes = {b.nbytes: b.name for b in plan.buffers}
@@ -73,7 +96,10 @@ class Program:
         self._lock = threading.Lock()
 
     def __getstate__(self) -> None:
-        raise InvalidArgument("engines and contexts cannot be copied or pickled", do="Save the plan, and load it there")
+        raise InvalidArgument(
+            "engines and contexts cannot be copied or pickled",
+            do="Save the plan, and load it there",
+        )
 
     def take_weights(self) -> None:
         """Content and addresses of the weights as they are now, for bodies as well."""
@@ -83,7 +109,9 @@ class Program:
             p.take_weights()
 
     def link(self, cached: int = 0) -> Runnable:
-        """All steps as one callable, not bound yet; ``cached``: bytes of weights to keep so. Raises ExecutionError."""
+        """All steps as one callable, not bound yet; ``cached``: bytes of weights to keep so. Raises
+        ExecutionError.
+        """
         context = replace(self.context, persistent_cache_limit=cached) if cached else self.context
         return self.device.link(self.plan.steps, self.launchers, context)
 
@@ -104,20 +132,27 @@ class Program:
     def _layout(self, env: Env) -> Layout:
         plan = self.plan
         known = {d: size_at(d, env, who) for d, who in self._sizes.items()}
-        sizes = dict(zip(self._placed, [known[plan.buffers[i].nbytes] for i in self._placed], strict=True))
+        sizes = dict(
+            zip(self._placed, [known[plan.buffers[i].nbytes] for i in self._placed], strict=True)
+        )
         for demands in plan.demands.values():
             check(demands, env)
         for extents in plan.extents.values():
             check(extents, env)
         apart = self.device.spread if self.context.max_aux_streams else 0
-        lives = [(a, b + LINGER * (n <= apart)) for n, (a, b) in zip(sizes.values(), self._lifetimes, strict=True)]
+        lives = [
+            (a, b + LINGER * (n <= apart))
+            for n, (a, b) in zip(sizes.values(), self._lifetimes, strict=True)
+        ]
         offsets, total = plan_memory(list(sizes.values()), lives)
         shapes = {io.name: evaluated(io, env) for io in (*plan.inputs, *plan.outputs)}
         return Layout(env, shapes, dict(zip(sizes, offsets, strict=True)), total, sizes)
 
 
 def device_of(session: SessionView, wanted: str) -> Device:
-    """The device of that key or kind, tactix's own before packs'. Raises ConfigError if there is none."""
+    """The device of that key or kind, tactix's own before packs'. Raises ConfigError if there is
+    none.
+    """
     for key in own_first(session.devices, _namespace):
         device: Device = session.devices[key]
         if wanted in (key, device.kind):
@@ -133,18 +168,24 @@ def _namespace(key: str) -> str:
 
 
 def allocator_of(session: SessionView, device: Device, wanted: str | Allocator = "") -> Allocator:
-    """The first allocator for the device, tactix's own before packs', or the one of that key. Raises PluginError."""
+    """The first allocator for the device, tactix's own before packs', or the one of that key.
+    Raises PluginError.
+    """
     if not isinstance(wanted, str) and wanted.device == device.kind:
         return wanted
     for key in own_first(session.allocators, _namespace):
         a = session.allocators[key]
         if a.device == device.kind and wanted in ("", key):
             return a
-    raise PluginError(f"no allocator {wanted!r} for {device.kind}", do=f"There are: {', '.join(session.allocators)}")
+    raise PluginError(
+        f"no allocator {wanted!r} for {device.kind}",
+        do=f"There are: {', '.join(session.allocators)}",
+    )
 
 
 def check_requirements(plan: Plan, session: SessionView, refused: Collection[str] = ()) -> None:
-    """Everything that is missing, with the command that would install it. Raises PlanCompatibilityError.
+    """Everything that is missing, with the command that would install it. Raises
+    PlanCompatibilityError.
 
     ``refused``: keys that the plan's own packs would provide, which may not run here.
     """
@@ -153,11 +194,17 @@ def check_requirements(plan: Plan, session: SessionView, refused: Collection[str
     launchers = {s.artifact.launcher for s in plan.steps} - brought
     layers = {k for s in plan.steps for k in layer_keys(s.artifact.params)} - brought
     missing.update({k: "launcher" for k in launchers if k not in session.launchers})
-    missing.update({k: "layer" for k in layers if k not in session.layers})  # imported only where some are named
+    missing.update(
+        {k: "layer" for k in layers if k not in session.layers}
+    )  # imported only where some are named
     if missing:
         rows = {r.key: r for r in plan.requirements if r.key in missing and r.dist}
         pip = f"pip install {' '.join(sorted({f'{r.dist}=={r.version}' for r in rows.values()}))}"
-        do = f"{pip}; {_other_cure(missing, refused)}" if rows else "Install the plugins that provide them"
+        do = (
+            f"{pip}; {_other_cure(missing, refused)}"
+            if rows
+            else "Install the plugins that provide them"
+        )
         of = {key: f" (of {r.dist} {r.version})" for key, r in rows.items()}
         reasons = tuple(f"there is no {missing[k]} {k!r}{of.get(k, '')}" for k in sorted(missing))
         raise PlanCompatibilityError("the plan cannot run here", reasons=reasons, do=do)
@@ -175,8 +222,14 @@ def layer_keys(params: Any) -> set[str]:
     if isinstance(params, Mapping):
         found: set[str] = set()
         if isinstance(own := params.get("layer"), str):
-            from tactix.contracts.region import STRUCTURAL  # with the layers: not for plans of compiled steps alone
+            from tactix.contracts.region import (
+                STRUCTURAL,
+            )  # with the layers: not for plans of compiled steps alone
 
             found = {own} - {layer.key for layer in STRUCTURAL}
         return found.union(*(layer_keys(v) for v in params.values()))
-    return set().union(*(layer_keys(v) for v in params)) if isinstance(params, (list, tuple)) else set()
+    return (
+        set().union(*(layer_keys(v) for v in params))
+        if isinstance(params, (list, tuple))
+        else set()
+    )

@@ -37,33 +37,52 @@ if TYPE_CHECKING:
 class Runtime(Recorded):
     """Loads plans onto one device.
 
-    ``session``: the plugins, by default all that are installed. ``device``: a key or a kind; by default what the plan
-    was built for. ``allocator``: a key or an object, by default tactix's own for the device.
-    ``max_threads``: of one inference; 0 means TACTIX_NUM_THREADS or all usable cores. ``copy_weights``:
-    read weights into memory of their own (huge pages where the system has them) instead of mapping the file.
+    ``session``: the plugins, by default all that are installed. ``device``: a key or a kind; by
+    default what the plan was built for. ``allocator``: a key or an object, by default tactix's own
+    for the device.
+    ``max_threads``: of one inference; 0 means TACTIX_NUM_THREADS or all usable cores.
+    ``copy_weights``: read weights into memory of their own (huge pages where the system has them)
+    instead of mapping the file.
     ``sign``: whether an engine signs its plan when it saves it, if it was made in this process.
 
-    ``on_untrusted``: what becomes of a plan from a file whose code no trust store trusts: ``refuse``, the default,
-    ``references`` or ``allow`` (see ``OnUntrusted``); without it TACTIX_UNTRUSTED counts.
+    ``on_untrusted``: what becomes of a plan from a file whose code no trust store trusts:
+    ``refuse``, the default, ``references`` or ``allow`` (see ``OnUntrusted``); without it
+    TACTIX_UNTRUSTED counts.
 
-    ``lean_runtime``: see ``load_runtime``. ``tempfile_control_flags``: where a lean runtime may be kept; without
-    memory, in a new folder in ``temporary_directory``, by default the system's.
+    ``lean_runtime``: see ``load_runtime``. ``tempfile_control_flags``: where a lean runtime may be
+    kept; without memory, in a new folder in ``temporary_directory``, by default the system's.
 
     Raises ConfigError, InvalidArgument.
     """
 
     lean_runtime: str | Path = ""
     temporary_directory: str | None = None
-    tempfile_control_flags = TempfileControlFlag.ALLOW_IN_MEMORY_FILES | TempfileControlFlag.ALLOW_TEMPORARY_FILES
+    tempfile_control_flags = (
+        TempfileControlFlag.ALLOW_IN_MEMORY_FILES | TempfileControlFlag.ALLOW_TEMPORARY_FILES
+    )
 
     def __init__(
-        self, logger: Logger | None = None, session: Session | None = None, *, flavour: str = DEFAULT,
-        device: str = "", allocator: str | Allocator = "", max_threads: int = 0, copy_weights: bool = False,
-        on_untrusted: str = "", sign: bool = True, error_recorder: ErrorRecorder | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        logger: Logger | None = None,
+        session: Session | None = None,
+        *,
+        flavour: str = DEFAULT,
+        device: str = "",
+        allocator: str | Allocator = "",
+        max_threads: int = 0,
+        copy_weights: bool = False,
+        on_untrusted: str = "",
+        sign: bool = True,
+        error_recorder: ErrorRecorder | None = None,
+    ) -> None:
         self.logger = checked_logger(logger)
         self._session = session
-        self.flavour, self.device, self.allocator, self.copy_weights = flavour, device, allocator, copy_weights
+        self.flavour, self.device, self.allocator, self.copy_weights = (
+            flavour,
+            device,
+            allocator,
+            copy_weights,
+        )
         self.on_untrusted = OnUntrusted.chosen(on_untrusted)
         self.sign = sign
         self.error_recorder = error_recorder
@@ -110,22 +129,26 @@ class Runtime(Recorded):
     def deserialize(self, source: Source, *, verify: bool | None = None) -> Engine:
         """An engine from a plan file, which is mapped, or its bytes.
 
-        ``verify``: whether to check the weights' sha256, too; by default those of signed plans. Raises PlanFormatError,
-        PlanCompatibilityError, UntrustedPlan, PluginError, AllocationError, OSError.
+        ``verify``: whether to check the weights' sha256, too; by default those of signed plans.
+        Raises PlanFormatError, PlanCompatibilityError, UntrustedPlan, PluginError, AllocationError,
+        OSError.
         """
         with recording(self):
             found = self.session.flavours[self.flavour].open(self, source, verify)
             return cast(Engine, found)  # one of another version has the same methods
 
     def read(self, source: Source, verify: bool | None = None) -> Plan:
-        """The plan in a file, which is mapped, or in bytes; it is not asked whether it may run here.
+        """The plan in a file, which is mapped, or in bytes; it is not asked whether it may run
+        here.
 
-        ``verify``: as of ``deserialize``. Raises PlanFormatError, UntrustedPlan for a forged signature, OSError.
+        ``verify``: as of ``deserialize``. Raises PlanFormatError, UntrustedPlan for a forged
+        signature, OSError.
         """
         return container.load(source, verify=verify, admit=self.session.vouched)
 
     def load_runtime(self, path: str | Path) -> Runtime:
-        """One like this that hands plans to the lean runtime at that path, a wheel or a folder. That is not checked.
+        """One like this that hands plans to the lean runtime at that path, a wheel or a folder.
+        That is not checked.
 
         Raises PluginError where nothing in use can do that.
         """
@@ -136,7 +159,9 @@ class Runtime(Recorded):
         return out
 
     def check(self, source: str | Path | bytes | Plan) -> list[str]:
-        """All reasons why the default flavour cannot run a plan here; empty if it can. Nothing of it is run."""
+        """All reasons why the default flavour cannot run a plan here; empty if it can. Nothing of
+        it is run.
+        """
         flavour = self.session.flavours[DEFAULT]
         try:
             if not isinstance(source, Plan) and flavour.hands_over(self, source):
@@ -145,7 +170,11 @@ class Runtime(Recorded):
         except TactixError as e:
             return [str(e)]
         gone = plan.stripped
-        reasons = [f"{len(gone)} weights are missing: it was stripped. Refit the plan first"] if gone else []
+        reasons = (
+            [f"{len(gone)} weights are missing: it was stripped. Refit the plan first"]
+            if gone
+            else []
+        )
         tests: list[Callable[[Plan], Plan | None]] = [
             self._trusted, lambda p: self._admit(p, self._device(p)), lambda p: check_requirements(p, self.session)
         ]  # fmt: skip
@@ -157,14 +186,20 @@ class Runtime(Recorded):
         return reasons
 
     def load(self, plan: Plan) -> Engine:
-        """An engine of a plan in memory. Raises as ``deserialize``, and InvalidArgument for what is no plan."""
+        """An engine of a plan in memory. Raises as ``deserialize``, and InvalidArgument for what is
+        no plan.
+        """
         with recording(self):
             if not isinstance(plan, Plan):
                 what = f"load takes a Plan, got a {type(plan).__name__}"
-                raise InvalidArgument(what, do="Give files and bytes to Runtime.deserialize, or to tactix.load")
+                raise InvalidArgument(
+                    what, do="Give files and bytes to Runtime.deserialize, or to tactix.load"
+                )
             plan = self._trusted(validate(plan))
             self._admit(plan, device := self._device(plan))
-            options = Options(self.max_threads, self.copy_weights, self.allocator, self.sign, self.logger)
+            options = Options(
+                self.max_threads, self.copy_weights, self.allocator, self.sign, self.logger
+            )
             engine = self.session.flavours[self.flavour].load(plan, self.session, device, options)
             engine.inherit_recorder(self)
             return cast(Engine, engine)
@@ -175,10 +210,14 @@ class Runtime(Recorded):
             device = device_of(self.session, wanted)
         except ConfigError as e:
             raise PlanCompatibilityError(
-                "the plan cannot run here", reasons=(": ".join(filter(None, (e.what, e.why))),), do=e.do
+                "the plan cannot run here",
+                reasons=(": ".join(filter(None, (e.what, e.why))),),
+                do=e.do,
             ) from e
         if why := device.available():
-            raise PlanCompatibilityError(f"device {device.key} is not here", who=f"plan {plan.name}", reasons=(why,))
+            raise PlanCompatibilityError(
+                f"device {device.key} is not here", who=f"plan {plan.name}", reasons=(why,)
+            )
         return device
 
     def judge(self, plan: Plan) -> Verdict:
@@ -200,17 +239,27 @@ class Runtime(Recorded):
         return Verdict("", code, "references")
 
     def _trusted(self, plan: Plan) -> Plan:
-        """The plan that may run: this one, or with references in place of its code. Raises UntrustedPlan."""
-        if plan.seal is None or self.session.vouched(plan.seal) or self.on_untrusted is OnUntrusted.ALLOW:
+        """The plan that may run: this one, or with references in place of its code. Raises
+        UntrustedPlan.
+        """
+        if (
+            plan.seal is None
+            or self.session.vouched(plan.seal)
+            or self.on_untrusted is OnUntrusted.ALLOW
+        ):
             return plan
         steps = code_steps(plan, self.session.launchers)
         if steps or embedded(plan):
             return self._on_references(plan, steps, self.logger.warning)
         text = f"plan {plan.name or 'without name'} is not trusted: it brings no code, but what it computes"
-        self.logger.warning(f"{text}, weights included, may be anybody's; `tactix sign` it if you know its origin")
+        self.logger.warning(
+            f"{text}, weights included, may be anybody's; `tactix sign` it if you know its origin"
+        )
         return plan
 
-    def _on_references(self, plan: Plan, steps: list[Step], warn: Callable[[str], None] = lambda text: None) -> Plan:
+    def _on_references(
+        self, plan: Plan, steps: list[Step], warn: Callable[[str], None] = lambda text: None
+    ) -> Plan:
         """The plan without its code. Raises UntrustedPlan where that is not wanted or cannot be."""
         assert plan.seal is not None
         error, flavour = refusal(plan, plan.seal, steps), self.session.flavours[self.flavour]
@@ -230,16 +279,24 @@ class Runtime(Recorded):
     def _admit(self, plan: Plan, device: Device) -> None:
         properties = device.properties()
         if reasons := compat.check(plan, properties, tactix.__version__):
-            raise PlanCompatibilityError("the plan cannot run here", reasons=tuple(reasons), do=container.CURE)
+            raise PlanCompatibilityError(
+                "the plan cannot run here", reasons=tuple(reasons), do=container.CURE
+            )
         for text in compat.warnings(plan, properties, tactix.__version__):
             self.logger.warning(f"plan {plan.name or 'without name'}: {text}")
 
 
 def default_threads(cores: int = 0) -> int:
-    """TACTIX_NUM_THREADS, or so many cores; 0 means those that this process may use. Raises ConfigError."""
+    """TACTIX_NUM_THREADS, or so many cores; 0 means those that this process may use. Raises
+    ConfigError.
+    """
     text = os.environ.get("TACTIX_NUM_THREADS", "")
     if not text:
-        return cores or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+        return cores or (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
     if not text.isdigit() or int(text) < 1:
         raise ConfigError(f"TACTIX_NUM_THREADS is {text!r}", do="Set it to a positive integer")
     return int(text)

@@ -20,7 +20,8 @@ def solve(
 ) -> dict[str, int]:
     """Values of the symbols; ``shapes`` stand beside ``inputs``.
 
-    They must lie in one of the profiles, if there are any. ``given``: some more values. Raises ShapeError.
+    They must lie in one of the profiles, if there are any. ``given``: some more values. Raises
+    ShapeError.
     """
     env = dict(given)
     owner: dict[str, str] = {}
@@ -28,7 +29,9 @@ def solve(
         _match(io, shape, env, owner)
     for io, shape in zip(inputs, shapes, strict=True):
         if any(isinstance(d, Expr) for d in io.shape) and evaluated(io, env) != shape:
-            raise ShapeError(f"input {io.name!r} is {show(io.shape)}, got {show(shape)}", why=_values(env))
+            raise ShapeError(
+                f"input {io.name!r} is {show(io.shape)}, got {show(shape)}", why=_values(env)
+            )
     check_profiles(env, owner, profiles)
     return env
 
@@ -38,12 +41,18 @@ def shape_of(who: str, given: Any) -> tuple[int, ...]:
     try:
         return tuple(map(index, given))
     except TypeError as e:
-        raise ShapeError(f"{given!r} is no shape", who=who, why=str(e), do="Give integers, as in (1, 3)") from None
+        raise ShapeError(
+            f"{given!r} is no shape", who=who, why=str(e), do="Give integers, as in (1, 3)"
+        ) from None
 
 
-def _match(io: TensorIO, shape: tuple[int, ...], env: dict[str, int], owner: dict[str, str]) -> None:
+def _match(
+    io: TensorIO, shape: tuple[int, ...], env: dict[str, int], owner: dict[str, str]
+) -> None:
     if len(shape) != len(io.shape):
-        raise ShapeError(f"input {io.name!r} is {show(io.shape)}, of rank {len(io.shape)}, got {show(shape)}")
+        raise ShapeError(
+            f"input {io.name!r} is {show(io.shape)}, of rank {len(io.shape)}, got {show(shape)}"
+        )
     for d, n in zip(io.shape, shape, strict=True):
         symbol = symbol_name(d)
         if isinstance(d, int) and d != n:
@@ -51,9 +60,13 @@ def _match(io: TensorIO, shape: tuple[int, ...], env: dict[str, int], owner: dic
         if symbol is not None and env.setdefault(symbol, n) != n:
             first = owner.get(symbol, io.name)
             if first == io.name:
-                raise ShapeError(f"input {first!r} is {show(io.shape)}, got {show(shape)}: {symbol!r} has two values")
+                raise ShapeError(
+                    f"input {first!r} is {show(io.shape)}, got {show(shape)}: {symbol!r} has two values"
+                )
             why = f"{env[symbol]} and {n}"
-            raise ShapeError(f"inputs {first!r} and {io.name!r} disagree on dimension {symbol!r}", why=why)
+            raise ShapeError(
+                f"inputs {first!r} and {io.name!r} disagree on dimension {symbol!r}", why=why
+            )
         if symbol is not None:
             owner.setdefault(symbol, io.name)
 
@@ -74,7 +87,10 @@ def check_profiles(env: Env, owner: Mapping[str, str], profiles: Sequence[Profil
     for symbol, (low, _, high) in profiles[0].dims.items():
         n = env.get(symbol, low)
         if len(profiles) == 1 and not _within(n, low, high):
-            what, why = f"dimension {symbol!r} of input {owner.get(symbol, '?')!r} is {n}", _range(low, high)
+            what, why = (
+                f"dimension {symbol!r} of input {owner.get(symbol, '?')!r} is {n}",
+                _range(low, high),
+            )
             raise ShapeError(what, why=f"profile {profiles[0].name!r} takes {why}", do=REBUILD)
     ranges = "; ".join(f"{p.name!r} takes {describe(p)}" for p in profiles)
     raise ShapeError(f"no profile takes {_values(env)}", why=ranges, do=REBUILD)
@@ -82,7 +98,9 @@ def check_profiles(env: Env, owner: Mapping[str, str], profiles: Sequence[Profil
 
 def describe(p: Profile) -> str:
     """``batch 1 to 32, seq 1 to 512``."""
-    return ", ".join(f"{s} {_range(low, high)}" for s, (low, _, high) in p.dims.items()) or "any size"
+    return (
+        ", ".join(f"{s} {_range(low, high)}" for s, (low, _, high) in p.dims.items()) or "any size"
+    )
 
 
 def _admits(p: Profile, env: Env) -> bool:

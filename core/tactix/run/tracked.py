@@ -11,7 +11,9 @@ from tactix.run.inspector import InspectedEngine
 
 
 class WatchedEngine(InspectedEngine):
-    """``_contexts``: those that are there. ``_births``: held while one is made, or while none may be."""
+    """``_contexts``: those that are there. ``_births``: held while one is made, or while none may
+    be.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

@@ -25,7 +25,8 @@ class Group:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What stays under a budget, and the window: ``slots`` parts of ``limit`` bytes; none where everything stays.
+    """What stays under a budget, and the window: ``slots`` parts of ``limit`` bytes; none where
+    everything stays.
 
     With several of them a group's blobs come while those before it run.
     """
@@ -41,7 +42,9 @@ class Schedule:
         return self.limit * self.slots
 
     def groups(self, steps: Uses) -> tuple[Group, ...]:
-        """Steps as far as their blobs fit into a slot together; a blob lies where the steps first need it."""
+        """Steps as far as their blobs fit into a slot together; a blob lies where the steps first
+        need it.
+        """
         out: list[Group] = []
         first, held = 0, dict[str, None]()
         for i, s in enumerate(steps):
@@ -63,8 +66,9 @@ def least(steps: Uses, sizes: Mapping[str, int]) -> int:
 
 @dataclass(frozen=True)
 class Window:
-    """What a backing asks of a window. ``slots``: how many it may have; with three, what comes need not keep step with
-    what runs. ``most``: bytes beyond which nothing is gained, but for larger steps. ``multiple``: of blobs and slots.
+    """What a backing asks of a window. ``slots``: how many it may have; with three, what comes need
+    not keep step with what runs. ``most``: bytes beyond which nothing is gained, but for larger
+    steps. ``multiple``: of blobs and slots.
     """
 
     slots: int = 2
@@ -75,10 +79,10 @@ class Window:
 def plan(steps: Uses, sizes: Mapping[str, int], budget: int, want: Window) -> Schedule:
     """What a budget of at least ``least`` leaves room for.
 
-    A quarter of the budget is a window through which weights pass, but room for two steps if that can be, and for more
-    of them in half of the budget: a slot for what runs, the others for what comes next; what fits beside it stays.
-    Blobs so large that without them a smaller window would do stay before others. Where nothing can come ahead, there
-    is one slot.
+    A quarter of the budget is a window through which weights pass, but room for two steps if that
+    can be, and for more of them in half of the budget: a slot for what runs, the others for what
+    comes next; what fits beside it stays. Blobs so large that without them a smaller window would
+    do stay before others. Where nothing can come ahead, there is one slot.
     """
     everything = frozenset().union(*steps)
     if _sum(everything, sizes) <= budget:
@@ -98,8 +102,8 @@ def plan(steps: Uses, sizes: Mapping[str, int], budget: int, want: Window) -> Sc
 
 
 def _kept(steps: Uses, sizes: Mapping[str, int], room: int) -> frozenset[str]:
-    """Blobs that stay: what several steps read, which would come several times; then others, spread evenly over the
-    run, so that what passes can come all the time; then what still fits.
+    """Blobs that stay: what several steps read, which would come several times; then others, spread
+    evenly over the run, so that what passes can come all the time; then what still fits.
     """
     readers = Counter(b for s in steps for b in sorted(s))
     out = _fitting([b for b, n in readers.items() if n > 1], sizes, room)

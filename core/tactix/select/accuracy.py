@@ -1,19 +1,20 @@
 """The accuracy gate: how far a kernel's outputs may depart from what the network means.
 
-An output is right if it is close to the node's reference, which rounds wherever the network has a 16-bit value: within
+An output is right if it is close to the node's reference, which rounds wherever the network has a
+16-bit value: within
 
     BUDGET[dtype] * max |reference|                                                                    (1)
 
-A kernel of several layers need not round there. It computes in float32 and may keep that, or it rounds; each rounding
-on the way to an output that is done or left out moves it, more where the layers behind amplify it. What fails (1) is
-therefore judged, element by element, against a second run of the layers, in float64, that rounds only where every
-kernel must (``region.observed``):
+A kernel of several layers need not round there. It computes in float32 and may keep that, or it
+rounds; each rounding on the way to an output that is done or left out moves it, more where the
+layers behind amplify it. What fails (1) is therefore judged, element by element, against a second
+run of the layers, in float64, that rounds only where every kernel must (``region.observed``):
 
     | got[i] - exact[i] |  <=  BUDGET[dtype] * max |exact| + error[i]                                  (2)
 
-where the maximum is that of elements which are certain within their own budget. ``error`` is a running error bound
-(Wilkinson; Higham, Accuracy and Stability of Numerical Algorithms, 3.3): each layer makes one of its own, and hands on
-those of its inputs. A layer's own is
+where the maximum is that of elements which are certain within their own budget. ``error`` is a
+running error bound (Wilkinson; Higham, Accuracy and Stability of Numerical Algorithms, 3.3): each
+layer makes one of its own, and hands on those of its inputs. A layer's own is
 
     0                                   where it only moves, chooses, compares or counts
     ULPS * 2^-24 * |x|, |y|             in each input and in the result, of arithmetic in float32 (2^-53: in float64)
@@ -21,14 +22,15 @@ those of its inputs. A layer's own is
     u |y| + BUDGET[float32] * max |y|   more, for functions in 16 bits, which approximations as coarse may compute
     (BUDGET[float32] + 2u) * max |y|    of an anchor, whose sums may be taken in any order; u = 0 unless it has 16 bits
 
-Errors are handed on by computing the layer at the corners of what its inputs may be: so conditioning counts, as in
-``Sin(Tan(x))``, and so does a jump: where ``Floor``, a comparison or a rounding that must be done lies within the error
-of its argument, either side is right, and nowhere else. Outputs without a budget (integers, truth values) must be equal
-but for such errors. A wider output of a 16-bit value must be a number of that type, bit for bit.
+Errors are handed on by computing the layer at the corners of what its inputs may be: so
+conditioning counts, as in ``Sin(Tan(x))``, and so does a jump: where ``Floor``, a comparison or a
+rounding that must be done lies within the error of its argument, either side is right, and nowhere
+else. Outputs without a budget (integers, truth values) must be equal but for such errors. A wider
+output of a 16-bit value must be a number of that type, bit for bit.
 
-What is no number must be none, and an infinity the same, unless a corner has something else there: the root of what may
-be negative, the reciprocal of what may be 0. Inside, a value too large for its type may overflow or not; an output that
-is too large for its type must be infinite.
+What is no number must be none, and an infinity the same, unless a corner has something else there:
+the root of what may be negative, the reciprocal of what may be 0. Inside, a value too large for its
+type may overflow or not; an output that is too large for its type must be infinite.
 
 The second run (``error_bounds.py``) is made once for a node, and only if a candidate failed (1).
 """
@@ -40,23 +42,31 @@ from typing import Any
 from tactix.words.dtypes import DType
 
 GATE = 3
-"""Goes up when ``departure`` means something else: what timing caches say of errors is not believed then."""
+"""Goes up when ``departure`` means something else: what timing caches say of errors is not believed
+then.
+"""
 
 BUDGET = {
     DType.FP64: 1e-10, DType.FP32: 2e-5, DType.FP16: 4e-3, DType.BF16: 3e-2,
     DType.FP8: 2e-1, DType.FP8FNUZ: 2e-1, DType.FP8E5M2: 4e-1, DType.FP8E5M2FNUZ: 4e-1,
 }  # fmt: skip
-"""Largest difference relative to the reference's largest magnitude (at least 1e-3). Other dtypes must be equal."""
+"""Largest difference relative to the reference's largest magnitude (at least 1e-3). Other dtypes
+must be equal.
+"""
 
 GRANTED = {"tf32": BUDGET[DType.FP16] / BUDGET[DType.FP32]}
-"""Budgets that a tactic's kind of numerics grants, one if it is not here: tf32 has the mantissa of float16."""
+"""Budgets that a tactic's kind of numerics grants, one if it is not here: tf32 has the mantissa of
+float16.
+"""
 
 LEAST = 1e-3
 """Magnitude that the reference is taken to have at least."""
 
 
 def departure(got: Any, want: Any, dtype: DType) -> float:
-    """The largest difference in units of the budget: at most 1 passes. Not finite where the reference is: infinite."""
+    """The largest difference in units of the budget: at most 1 passes. Not finite where the
+    reference is: infinite.
+    """
     import numpy as np
 
     if got.shape != want.shape:

@@ -36,14 +36,21 @@ class Untriable(ExecutionError):
 
 
 def sample(node: Node, env: Env, seed: int = 0) -> list[Any]:
-    """Random valid arrays for the node's given inputs at the shapes of ``env``; what is known is as it must be."""
+    """Random valid arrays for the node's given inputs at the shapes of ``env``; what is known is as
+    it must be.
+    """
     import numpy as np
 
     rng = np.random.default_rng(seed)
-    specs = [None if v is None else replace(v.spec, shape=v.spec.at(dict(env)), value=None) for v in node.inputs]
+    specs = [
+        None if v is None else replace(v.spec, shape=v.spec.at(dict(env)), value=None)
+        for v in node.inputs
+    ]
     attrs = resolve(node.layer, node.attrs, env)
     arrays = node.layer.sample(attrs, specs, rng)
-    return [_known(v.spec, a, env) for v, a in zip(node.inputs, arrays, strict=True) if v is not None]
+    return [
+        _known(v.spec, a, env) for v, a in zip(node.inputs, arrays, strict=True) if v is not None
+    ]
 
 
 def _known(spec: TensorSpec, sampled: Any, env: Env) -> Any:
@@ -52,11 +59,14 @@ def _known(spec: TensorSpec, sampled: Any, env: Env) -> Any:
         return sampled if spec.const is None else spec.const
     import numpy as np
 
-    return np.array([evaluate(d, env) for d in spec.value], spec.dtype.numpy).reshape(spec.at(dict(env)))
+    return np.array([evaluate(d, env) for d in spec.value], spec.dtype.numpy).reshape(
+        spec.at(dict(env))
+    )
 
 
 class Expected(Sequence[Any]):
-    """What a node's outputs must be on some inputs: arrays by its reference, and how far a kernel's may be off.
+    """What a node's outputs must be on some inputs: arrays by its reference, and how far a kernel's
+    may be off.
 
     Raises ExecutionError if the reference fails.
     """
@@ -69,10 +79,14 @@ class Expected(Sequence[Any]):
         arrays = iter(given)
         try:
             with np.errstate(all="ignore"):
-                made = run_node(node, [None if v is None else next(arrays) for v in node.inputs], env)
+                made = run_node(
+                    node, [None if v is None else next(arrays) for v in node.inputs], env
+                )
         except Exception as e:
             who = f"{node.name} ({node.kind})"
-            raise ExecutionError("the reference failed on sample inputs", who=who, why=repr(e)) from e
+            raise ExecutionError(
+                "the reference failed on sample inputs", who=who, why=repr(e)
+            ) from e
         self._arrays = list(made)
 
     @overload
@@ -98,22 +112,27 @@ class Expected(Sequence[Any]):
 
     @cached_property
     def _bounds(self) -> Sequence[Bound]:
-        """Of every output; none where the layers' references do not run on other numbers than the network's."""
+        """Of every output; none where the layers' references do not run on other numbers than the
+        network's.
+        """
         import numpy as np
 
         try:
             with np.errstate(all="ignore"):
                 return bounds(self.node, self._given, self.env)
-        except Exception:  # a pack's reference may take its own dtypes only, or check its inputs: then (1) stands
+        except (
+            Exception
+        ):  # a pack's reference may take its own dtypes only, or check its inputs: then (1) stands
             return ()
 
 
 class Bench:
-    """Links candidates of one node over the same arrays. ``allocator``: where the device reads no host memory.
+    """Links candidates of one node over the same arrays. ``allocator``: where the device reads no
+    host memory.
 
-    A device's own may keep the code of ``strangers`` out of this process: it overrides ``of``, ``barred``, ``compile``
-    and ``review``; and ``keep_nothing`` if it remembers from build to build what failed. ``stopped``: whether to give
-    up what is being tried, set by who measures.
+    A device's own may keep the code of ``strangers`` out of this process: it overrides ``of``,
+    ``barred``, ``compile`` and ``review``; and ``keep_nothing`` if it remembers from build to build
+    what failed. ``stopped``: whether to give up what is being tried, set by who measures.
     """
 
     stopped: Callable[[], bool] = staticmethod(lambda: False)
@@ -122,15 +141,25 @@ class Bench:
     """Whether nodes of two attempts are timed in turns where precision is decided by that."""
 
     def __init__(
-        self, context: LinkContext, launchers: Mapping[str, Launcher], allocator: Allocator | None = None,
+        self,
+        context: LinkContext,
+        launchers: Mapping[str, Launcher],
+        allocator: Allocator | None = None,
         strangers: Strangers = MappingProxyType({}),
-    ) -> None:  # fmt: skip
-        self.context, self.device, self.launchers, self.allocator = context, context.device, launchers, allocator
+    ) -> None:
+        self.context, self.device, self.launchers, self.allocator = (
+            context,
+            context.device,
+            launchers,
+            allocator,
+        )
         self.strangers = strangers
         self._held, self._addresses, self._outputs = list[Any](), list[int](), list[int]()
 
     def trial(self, node: Node, env: Env) -> tuple[list[Any], Expected]:
-        """Sample inputs for ``prepare``, and the outputs that ``check`` compares with. Raises ExecutionError."""
+        """Sample inputs for ``prepare``, and the outputs that ``check`` compares with. Raises
+        ExecutionError.
+        """
         arrays = sample(node, env)
         return arrays, Expected(node, arrays, env)
 
@@ -145,7 +174,9 @@ class Bench:
     def compile(
         self, toolchain: Toolchain, candidates: Sequence[Candidate], device: DeviceProperties
     ) -> Mapping[str, Binary]:
-        """Binaries by source digest of those that compile; the others are rejected. Raises ToolchainError."""
+        """Binaries by source digest of those that compile; the others are rejected. Raises
+        ToolchainError.
+        """
         written = [c for c in candidates if isinstance(c.artifact.code, Source)]
         return joined(toolchain, (), written, device, self.title)
 
@@ -166,19 +197,32 @@ class Bench:
         """Look at all times once more, after all that can be has been measured."""
 
     def delay(self) -> float:
-        """By what share of itself a time may be too long, as others use the machine; 0 if that is not known."""
+        """By what share of itself a time may be too long, as others use the machine; 0 if that is
+        not known.
+        """
         return 0.0
 
     def measure(self, runnable: Runnable, times: int) -> float:
-        """Seconds that so many runs of what ``prepare`` gave take together; infinite if it is rejected meanwhile."""
+        """Seconds that so many runs of what ``prepare`` gave take together; infinite if it is
+        rejected meanwhile.
+        """
         return self.device.measure(runnable, times)
 
-    def final(self, tried: Sequence[Any], complete: Callable[..., Any], load: Callable[[Any], Any]) -> Any:
-        """The plan of the network that is fastest of those tried; ``load`` makes an engine of a plan, to be timed."""
+    def final(
+        self, tried: Sequence[Any], complete: Callable[..., Any], load: Callable[[Any], Any]
+    ) -> Any:
+        """The plan of the network that is fastest of those tried; ``load`` makes an engine of a
+        plan, to be timed.
+        """
         return complete(*min(tried, key=lambda attempt: attempt[-1].seconds))
 
     def prepare(
-        self, node: Node, artifact: KernelArtifact, variant: Variant, arrays: Sequence[Any], env: Env
+        self,
+        node: Node,
+        artifact: KernelArtifact,
+        variant: Variant,
+        arrays: Sequence[Any],
+        env: Env,
     ) -> tuple[Runnable, list[Any]]:
         """A bound runnable, and its outputs in storage shape."""
         import numpy as np
@@ -186,8 +230,13 @@ class Bench:
         self._held, self._addresses = [], []
         read = [variant.input_format(i) for i in range(len(node.given))]
         made = [variant.output_format(i) for i in range(len(node.outputs))]
-        inputs = [self._operand(v, f, f.pack(a)) for v, f, a in zip(node.given, read, arrays, strict=True)]
-        outputs = [self._operand(v, f, self._garbage(v.spec, f, env)) for v, f in zip(node.outputs, made, strict=True)]
+        inputs = [
+            self._operand(v, f, f.pack(a)) for v, f, a in zip(node.given, read, arrays, strict=True)
+        ]
+        outputs = [
+            self._operand(v, f, self._garbage(v.spec, f, env))
+            for v, f in zip(node.outputs, made, strict=True)
+        ]
         constants = {name: self._hold(p.apply(arrays)) for name, p in artifact.constants}
         size = evaluate(artifact.workspace, env)
         scratch = self._hold(np.empty(size, np.uint8)) if size else -1
@@ -201,8 +250,12 @@ class Bench:
         """The arrays of the last ``prepare``: hold them as long as its runnable runs."""
         return self._held
 
-    def check(self, node: Node, variant: Variant, got: Sequence[Any], want: Expected, granted: float = 1.0) -> float:
-        """The largest departure of any output, in so many of its budgets; of what was prepared last."""
+    def check(
+        self, node: Node, variant: Variant, got: Sequence[Any], want: Expected, granted: float = 1.0
+    ) -> float:
+        """The largest departure of any output, in so many of its budgets; of what was prepared
+        last.
+        """
         for i in () if self.device.host_memory else self._outputs:
             self.device.copy_out(self._held[i], self._addresses[i])
         return max(

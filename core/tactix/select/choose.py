@@ -1,9 +1,11 @@
-"""Choose one candidate for every node so that the whole network is fastest, changes of format included.
+"""Choose one candidate for every node so that the whole network is fastest, changes of format
+included.
 
-Coordinate descent from several starts: each node's fastest candidate, and for every format the candidates that use it
-most. A change of format is charged by the bytes that it moves, once per tensor and format; every launch by what it
-costs on the device beside its own time. Of candidates that the noise of their times does not tell apart the first in a
-fixed order is taken: tactix's own, then by key and by the tactic's own ranking.
+Coordinate descent from several starts: each node's fastest candidate, and for every format the
+candidates that use it most. A change of format is charged by the bytes that it moves, once per
+tensor and format; every launch by what it costs on the device beside its own time. Of candidates
+that the noise of their times does not tell apart the first in a fixed order is taken: tactix's own,
+then by key and by the tactic's own ranking.
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ NEAR_TIE = 0.03
 
 @dataclass
 class Choice:
-    """The chosen candidates, by node, and the predicted seconds. ``ties``: titles of those that others might choose.
+    """The chosen candidates, by node, and the predicted seconds. ``ties``: titles of those that
+    others might choose.
 
-    ``duels``: times of lowered nodes beside those of what they were, by names, that precision was decided by.
+    ``duels``: times of lowered nodes beside those of what they were, by names, that precision was
+    decided by.
     """
 
     candidates: dict[Node, Candidate]
@@ -40,11 +44,18 @@ class Chooser:
     """One network's nodes with their options."""
 
     def __init__(
-        self, nodes: Sequence[Node], options: Mapping[Node, Sequence[Candidate]], outputs: Sequence[Value], env: Env,
+        self,
+        nodes: Sequence[Node],
+        options: Mapping[Node, Sequence[Candidate]],
+        outputs: Sequence[Value],
+        env: Env,
         costs: Costs = Costs(),  # noqa: B008
-    ):  # fmt: skip
+    ):
         self.nodes = nodes
-        self.options = {n: sorted((c for c in options[n] if c.status != "rejected"), key=_standing) for n in nodes}
+        self.options = {
+            n: sorted((c for c in options[n] if c.status != "rejected"), key=_standing)
+            for n in nodes
+        }
         self.outputs, self.launch = set(outputs), costs.launch
         read = (v for n in nodes for v in n.given if v.const is None)
         made = (v for n in nodes for v in n.outputs)
@@ -59,15 +70,27 @@ class Chooser:
         rivals = [f for f in found if f is not best and f.seconds <= best.seconds * (1 + NEAR_TIE)]
         taken = Taken(best.candidates, self.outputs)
         for n, c in best.candidates.items():
-            near = {x.title for x in (*self._near(n, taken, max), *(f.candidates[n] for f in rivals))}
+            near = {
+                x.title for x in (*self._near(n, taken, max), *(f.candidates[n] for f in rivals))
+            }
             best.ties[n] = near - {c.title}
         return best
 
     def _starts(self) -> list[dict[Node, Candidate]]:
-        formats = {f for cs in self.options.values() for c in cs for f in (*c.variant.inputs, *c.variant.outputs)}
+        formats = {
+            f
+            for cs in self.options.values()
+            for c in cs
+            for f in (*c.variant.inputs, *c.variant.outputs)
+        }
         starts = [{n: min(cs, key=lambda c: c.order) for n, cs in self.options.items()}]
         for f in sorted(formats | {LINEAR}):
-            starts += [{n: min(cs, key=lambda c: (-self._count(n, c, f), *c.order)) for n, cs in self.options.items()}]
+            starts += [
+                {
+                    n: min(cs, key=lambda c: (-self._count(n, c, f), *c.order))
+                    for n, cs in self.options.items()
+                }
+            ]
         return starts
 
     @staticmethod
@@ -86,15 +109,25 @@ class Chooser:
                     taken.take(n, best)
             if not changed:
                 break
-        seconds = sum(map(self._cost, taken.candidates.values())) + sum(self._moves(v, taken) for v in self.move)
+        seconds = sum(map(self._cost, taken.candidates.values())) + sum(
+            self._moves(v, taken) for v in self.move
+        )
         return Choice(taken.candidates, seconds)
 
-    def _near(self, n: Node, taken: Taken, margin: Callable[[float, float], float]) -> list[Candidate]:
-        """The best candidate, given the others, and those that noise may hide it behind. ``margin``: least or most."""
+    def _near(
+        self, n: Node, taken: Taken, margin: Callable[[float, float], float]
+    ) -> list[Candidate]:
+        """The best candidate, given the others, and those that noise may hide it behind.
+        ``margin``: least or most.
+        """
         costs = [(self._local(n, c, taken), c) for c in self.options[n]]
         least, best = min(costs, key=lambda x: x[0])
         noise = margin(best.spread, NEAR_TIE) * best.seconds
-        return [c for s, c in costs if c is best or s - least <= max(noise, margin(c.spread, NEAR_TIE) * c.seconds)]
+        return [
+            c
+            for s, c in costs
+            if c is best or s - least <= max(noise, margin(c.spread, NEAR_TIE) * c.seconds)
+        ]
 
     def _cost(self, c: Candidate) -> float:
         return c.seconds + self.launch * len(c.artifact.launches)
@@ -104,7 +137,9 @@ class Chooser:
         before = taken.candidates[n]
         taken.take(n, c)
         around = {v for v in (*n.given, *n.outputs) if v in self.move}
-        total = self._cost(c) + sum(self._moves(v, taken) for v in sorted(around, key=lambda v: v.name))
+        total = self._cost(c) + sum(
+            self._moves(v, taken) for v in sorted(around, key=lambda v: v.name)
+        )
         taken.take(n, before)
         return total
 

@@ -1,4 +1,6 @@
-"""Turn source artifacts into binary ones with the compiler plugins; a candidate that does not compile is rejected."""
+"""Turn source artifacts into binary ones with the compiler plugins; a candidate that does not
+compile is rejected.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ COMPILED = "compiled"
 
 
 class Toolchain:
-    """The compilers that work here: the first that is given for each language. ``stopped``: whether to give up."""
+    """The compilers that work here: the first that is given for each language. ``stopped``: whether
+    to give up.
+    """
 
     stopped: Callable[[], bool] = staticmethod(lambda: False)
 
@@ -41,10 +45,18 @@ class Toolchain:
 
     def identity(self, artifact: KernelArtifact) -> str:
         """The toolchain of an artifact's code, for cache keys."""
-        return self.by_language[artifact.code.language].identity() if isinstance(artifact.code, Source) else ""
+        return (
+            self.by_language[artifact.code.language].identity()
+            if isinstance(artifact.code, Source)
+            else ""
+        )
 
-    def compile(self, artifacts: Iterable[KernelArtifact], device: DeviceProperties) -> Mapping[str, Binary]:
-        """Binaries by source digest; one compiler call for each language. Raises CompilerError, BuildCancelled."""
+    def compile(
+        self, artifacts: Iterable[KernelArtifact], device: DeviceProperties
+    ) -> Mapping[str, Binary]:
+        """Binaries by source digest; one compiler call for each language. Raises CompilerError,
+        BuildCancelled.
+        """
         sources: dict[str, dict[str, Source]] = {}
         for a in artifacts:
             if isinstance(a.code, Source):
@@ -58,7 +70,9 @@ class Toolchain:
             out.update({s.digest: b for s, b in zip(wanted, made, strict=True)})
         return out
 
-    def _compiled(self, compiler: Compiler, wanted: Sequence[Source], device: DeviceProperties) -> list[Binary]:
+    def _compiled(
+        self, compiler: Compiler, wanted: Sequence[Source], device: DeviceProperties
+    ) -> list[Binary]:
         compiler.stopped = self.stopped
         try:
             return compiler.compile(wanted, device)
@@ -67,10 +81,14 @@ class Toolchain:
 
 
 def joined(
-    toolchain: Toolchain, fine: Sequence[KernelArtifact], added: Sequence[Candidate], device: DeviceProperties,
+    toolchain: Toolchain,
+    fine: Sequence[KernelArtifact],
+    added: Sequence[Candidate],
+    device: DeviceProperties,
     who: Callable[[Candidate], str],
-) -> Mapping[str, Binary]:  # fmt: skip
-    """Binaries of those that compile beside what is fine and beside each other; the others are rejected.
+) -> Mapping[str, Binary]:
+    """Binaries of those that compile beside what is fine and beside each other; the others are
+    rejected.
 
     ``who``: says whose a candidate is. Raises ToolchainError.
     """
@@ -104,7 +122,11 @@ def _blamed(added: Sequence[Candidate], e: CompilerError) -> Iterator[tuple[Cand
 
 def with_binary(artifact: KernelArtifact, binaries: Mapping[str, Binary]) -> KernelArtifact:
     """The artifact with its source replaced by machine code."""
-    return replace(artifact, code=binaries[artifact.code.digest]) if isinstance(artifact.code, Source) else artifact
+    return (
+        replace(artifact, code=binaries[artifact.code.digest])
+        if isinstance(artifact.code, Source)
+        else artifact
+    )
 
 
 def prelude_name(text: str) -> str:
@@ -115,12 +137,17 @@ def prelude_name(text: str) -> str:
 def compiled(
     artifacts: Iterable[KernelArtifact], binaries: Mapping[str, Binary], toolchain: Toolchain
 ) -> dict[str, Any]:
-    """What beside its text a kernel was compiled from, as JSON for people, by the name of its entry.
+    """What beside its text a kernel was compiled from, as JSON for people, by the name of its
+    entry.
 
-    ``language``, ``compiler`` (its identity), ``flags`` of the source, and names of its ``preludes``, in order.
+    ``language``, ``compiler`` (its identity), ``flags`` of the source, and names of its
+    ``preludes``, in order.
     """
     sources = {a.code.digest: a for a in artifacts if isinstance(a.code, Source)}
-    return {binaries[digest].symbol: _compiled_from(sources[digest], toolchain) for digest in sorted(sources)}
+    return {
+        binaries[digest].symbol: _compiled_from(sources[digest], toolchain)
+        for digest in sorted(sources)
+    }
 
 
 def _compiled_from(artifact: KernelArtifact, toolchain: Toolchain) -> dict[str, Any]:

@@ -32,9 +32,10 @@ LISTED = 512
 class Candidate:
     """One bid: a tactic with a variant, its artifact, and what is known about it.
 
-    ``seconds``: measured or estimated; ``spread``: relative distance of the median from the least; ``error``: largest
-    departure from the reference in units of its budget; ``status``: ``open``, ``measured``, ``cached``, ``estimated``,
-    ``rejected``. ``untried``: it is a stranger's, and was rejected for no more than that nobody has tried it.
+    ``seconds``: measured or estimated; ``spread``: relative distance of the median from the least;
+    ``error``: largest departure from the reference in units of its budget; ``status``: ``open``,
+    ``measured``, ``cached``, ``estimated``, ``rejected``. ``untried``: it is a stranger's, and was
+    rejected for no more than that nobody has tried it.
     """
 
     tactic: Tactic
@@ -59,7 +60,9 @@ class Candidate:
 
     @property
     def is_reference(self) -> bool:
-        """Whether it brings no code: it runs the layers' own meaning, with which others are compared."""
+        """Whether it brings no code: it runs the layers' own meaning, with which others are
+        compared.
+        """
         return self.tactic.fallback and self.artifact.code is None and not self.artifact.launches
 
 
@@ -77,8 +80,8 @@ def reject(c: Candidate, reason: str) -> None:
 class Bids:
     """All candidates for nodes of one signature, and the rejections: (tactic, reason).
 
-    ``produced``: nothing can be tried, as only running tells the outputs' shapes, or they are no numbers, or there are
-    bodies. ``count``: of nodes that share them.
+    ``produced``: nothing can be tried, as only running tells the outputs' shapes, or they are no
+    numbers, or there are bodies. ``count``: of nodes that share them.
     """
 
     signature: str
@@ -96,18 +99,28 @@ class Bids:
     @property
     def failures(self) -> str:
         """Why those that are rejected are, in words, each reason once."""
-        return "; ".join(dict.fromkeys(f"{c.title}: {c.reason}" for c in self.candidates if c.status == "rejected"))
+        return "; ".join(
+            dict.fromkeys(
+                f"{c.title}: {c.reason}" for c in self.candidates if c.status == "rejected"
+            )
+        )
 
 
 def signature(node: Node, opt: Mapping[str, int]) -> str:
-    """Digest of what decides how fast a node runs: layers, attributes, dtypes, shapes, which inputs are constant."""
+    """Digest of what decides how fast a node runs: layers, attributes, dtypes, shapes, which inputs
+    are constant.
+    """
     specs = [None if v is None else _describe(v, opt) for v in node.inputs]
-    text = json.dumps([_nameless(region.encode(node.layer, node.attrs)), specs], sort_keys=True, default=str)
+    text = json.dumps(
+        [_nameless(region.encode(node.layer, node.attrs)), specs], sort_keys=True, default=str
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def likeness(node: Node, tactics: Sequence[Tactic], ctx: CompileContext) -> Any:
-    """What nodes have in common that share their bids; the node itself where a tactic looks at more."""
+    """What nodes have in common that share their bids; the node itself where a tactic looks at
+    more.
+    """
     import numpy as np
 
     if not all(t.by_signature or t.fallback for t in _asked(tactics, node.kind, ctx.device)):
@@ -115,12 +128,21 @@ def likeness(node: Node, tactics: Sequence[Tactic], ctx: CompileContext) -> Any:
     consts = [v.const for v in node.given]
     with np.errstate(all="ignore"):  # a sum is quick, but may overflow
         finite = [c is None or bool(np.isfinite(c.sum()) or np.isfinite(c).all()) for c in consts]
-    return signature(node, ctx.opt), *finite, *((node.given.index(v), v.spec.value) for v in node.given)
+    return (
+        signature(node, ctx.opt),
+        *finite,
+        *((node.given.index(v), v.spec.value) for v in node.given),
+    )
 
 
 def _describe(v: Value, opt: Mapping[str, int]) -> Any:
     shape = v.spec.shape
-    return (v.spec.dtype.value, [str(d) for d in shape], evaluate_shape(shape, opt), v.const is not None)
+    return (
+        v.spec.dtype.value,
+        [str(d) for d in shape],
+        evaluate_shape(shape, opt),
+        v.const is not None,
+    )
 
 
 def _nameless(j: Any) -> Any:
@@ -131,11 +153,12 @@ def _nameless(j: Any) -> Any:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a bid must keep to: optimization level, workspace bytes; ``lacks`` says why code cannot be compiled.
+    """What a bid must keep to: optimization level, workspace bytes; ``lacks`` says why code cannot
+    be compiled.
 
-    ``strangers``: who provides the tactics that are not tactix's own, by key. ``references``: whether they may
-    bid. ``strict``: a tactic of tactix's own that fails while it bids is
-    an InternalError, else it is told to ``warn`` and loses.
+    ``strangers``: who provides the tactics that are not tactix's own, by key. ``references``:
+    whether they may bid. ``strict``: a tactic of tactix's own that fails while it bids is an
+    InternalError, else it is told to ``warn`` and loses.
     """
 
     level: int = 3
@@ -160,7 +183,10 @@ def no_tactic(bids: Bids, node: Node, device: DeviceProperties) -> NoTacticError
     """The error of a node that nothing is left for, listing every reason."""
     who = f"{node.name} ({node.kind})"
     if any(why == FORBIDDEN for _, why in bids.rejections):
-        what, do = "only the reference could run it", "Build without NO_FALLBACK, or install a pack that implements it"
+        what, do = (
+            "only the reference could run it",
+            "Build without NO_FALLBACK, or install a pack that implements it",
+        )
     elif bids.candidates:
         what, do = "every tactic was rejected", "Allow more tactic sources, or mend those"
     else:
@@ -171,31 +197,47 @@ def no_tactic(bids: Bids, node: Node, device: DeviceProperties) -> NoTacticError
 
 
 def reasons(bids: Bids) -> list[str]:
-    """Why tactics other than a forbidden reference do not run the node, each reason of a tactic once."""
+    """Why tactics other than a forbidden reference do not run the node, each reason of a tactic
+    once.
+    """
     lost = [(c.title, c.reason) for c in bids.candidates if c.status == "rejected"]
     told = [(who, why) for who, why in (*lost, *bids.rejections) if why != FORBIDDEN]
     return list(dict.fromkeys(f"{who.partition(' [')[0]}: {why}" for who, why in told))
 
 
 def _is_wanted(fallback: Tactic, bids: Bids, terms: Terms) -> bool:
-    """Whether a fallback bids: where nobody has so far, or strangers alone have and it runs where they do."""
+    """Whether a fallback bids: where nobody has so far, or strangers alone have and it runs where
+    they do.
+    """
     if fallback.crosses:
         return not bids.candidates
     return all(c.tactic.key in terms.strangers for c in bids.candidates)
 
 
-def fall_back(bids: Bids, node: Node, tactics: Sequence[Tactic], ctx: CompileContext, terms: Terms) -> Bids:
+def fall_back(
+    bids: Bids, node: Node, tactics: Sequence[Tactic], ctx: CompileContext, terms: Terms
+) -> Bids:
     """A node's bids with those of the next fallback that can run it; with no more if none is left."""
     asked = {c.tactic.key for c in bids.candidates} | {key for key, _ in bids.rejections}
-    out = replace(bids, node=node, candidates=list(bids.candidates), rejections=list(bids.rejections))
+    out = replace(
+        bids, node=node, candidates=list(bids.candidates), rejections=list(bids.rejections)
+    )
     for tactic in _asked(tactics, node.kind, ctx.device):
-        if tactic.fallback and tactic.key not in asked and len(out.candidates) == len(bids.candidates):
+        if (
+            tactic.fallback
+            and tactic.key not in asked
+            and len(out.candidates) == len(bids.candidates)
+        ):
             _ask(out, tactic, ctx, terms)
     return out
 
 
 def _asked(tactics: Sequence[Tactic], kind: str, device: DeviceProperties) -> list[Tactic]:
-    fit = [t for t in tactics if t.device == device.kind and (kind in t.implements or "*" in t.implements)]
+    fit = [
+        t
+        for t in tactics
+        if t.device == device.kind and (kind in t.implements or "*" in t.implements)
+    ]
     return sorted(fit, key=lambda t: (t.fallback, t.key))
 
 
@@ -208,31 +250,43 @@ def _ask(bids: Bids, tactic: Tactic, ctx: CompileContext, terms: Terms) -> None:
             return
         ranked = _rank(node, tactic, offered, ctx)
         if len(ranked) > limit >= LEVEL_VARIANTS[5]:
-            terms.warn(f"{tactic.key} offers {len(ranked)} variants for {node.name}: the first {limit} are asked")
+            terms.warn(
+                f"{tactic.key} offers {len(ranked)} variants for {node.name}: the first {limit} are asked"
+            )
         asked = [(cost, variant) for cost, variant in ranked[:limit] if cost != inf]
         for cost, variant in asked:
             candidate = Candidate(tactic, variant, tactic.compile(node, variant, ctx), cost)
             forbidden = FORBIDDEN if candidate.is_reference and not terms.references else ""
-            lacks = terms.lacks(candidate.artifact) or _too_large(candidate.artifact, ctx, terms.workspace)
+            lacks = terms.lacks(candidate.artifact) or _too_large(
+                candidate.artifact, ctx, terms.workspace
+            )
             if why := forbidden or lacks:
                 bids.rejections.append((candidate.title, why))
             else:
                 bids.candidates.append(candidate)
         others = [r for r in ranked[:limit] if r[0] == inf] + ranked[limit:]
         for cost, variant in others[:LISTED]:
-            why = "not worth it at the sizes tuned for" if cost == inf else "not asked at this optimization level"
+            why = (
+                "not worth it at the sizes tuned for"
+                if cost == inf
+                else "not asked at this optimization level"
+            )
             bids.rejections.append((f"{tactic.key} [{variant}]", why))
     except (Exception, SystemExit) as e:
         bids.rejections.append((tactic.key, _why(e, tactic, node, terms)))
 
 
 def _why(e: BaseException, tactic: Tactic, node: Node, terms: Terms) -> str:
-    """What is said of a tactic that failed while bidding. Raises InternalError for tactix's own, if that is strict."""
+    """What is said of a tactic that failed while bidding. Raises InternalError for tactix's own, if
+    that is strict.
+    """
     if pack := terms.strangers.get(tactic.key):
         return f"its pack ({pack}) failed: {type(e).__name__}: {e}"
     if isinstance(e, TactixError):
         return str(e)
-    failed = InternalError("a tactic failed while bidding", who=f"{tactic.key} for {node.name}", why=repr(e))
+    failed = InternalError(
+        "a tactic failed while bidding", who=f"{tactic.key} for {node.name}", why=repr(e)
+    )
     if terms.strict:
         raise failed from e
     terms.warn(str(failed))
@@ -242,7 +296,11 @@ def _why(e: BaseException, tactic: Tactic, node: Node, terms: Terms) -> str:
 def _too_large(artifact: KernelArtifact, ctx: CompileContext, limit: int | None) -> str:
     size = evaluate(artifact.workspace, ctx.opt)
     fits = 0 <= size <= (inf if limit is None else limit)
-    return "" if fits else f"needs {size} bytes of workspace, the limit is {'none' if limit is None else limit}"
+    return (
+        ""
+        if fits
+        else f"needs {size} bytes of workspace, the limit is {'none' if limit is None else limit}"
+    )
 
 
 def _estimate(node: Node, tactic: Tactic, v: Variant, ctx: CompileContext) -> float | None:
@@ -251,7 +309,9 @@ def _estimate(node: Node, tactic: Tactic, v: Variant, ctx: CompileContext) -> fl
         raise InvalidArgument(f"{v!r} is no Variant of Formats")
     said = tactic.cost(node, v, ctx)
     if said is not None and not said >= 0:
-        raise InvalidArgument(f"its cost of [{v}] is {said}", do="Give seconds, infinity to withdraw, or None")
+        raise InvalidArgument(
+            f"its cost of [{v}] is {said}", do="Give seconds, infinity to withdraw, or None"
+        )
     return None if said is None else float(said)
 
 
@@ -259,7 +319,9 @@ Ranked = list[tuple[float | None, Variant]]
 
 
 def _rank(node: Node, tactic: Tactic, offered: Sequence[Variant], ctx: CompileContext) -> Ranked:
-    """By estimate if the tactic gives one, else in its own order; first the best of each combination of formats."""
+    """By estimate if the tactic gives one, else in its own order; first the best of each
+    combination of formats.
+    """
     costed: Ranked = [(_estimate(node, tactic, v, ctx), v) for v in offered]
     if all(c is not None for c, _ in costed):
         costed.sort(key=lambda cv: (cv[0], str(cv[1])))

@@ -1,7 +1,7 @@
 """Running error bounds: what right kernels may make of a node's outputs, element by element.
 
-``bounds`` runs the node's layers in float64, rounding only what every kernel must round, and hands on with each value
-how far a right kernel's may be from it. ``accuracy.py`` has the formulas.
+``bounds`` runs the node's layers in float64, rounding only what every kernel must round, and hands
+on with each value how far a right kernel's may be from it. ``accuracy.py`` has the formulas.
 """
 
 from __future__ import annotations
@@ -21,26 +21,56 @@ from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 
 ULPS = 16
-"""Units of 2^-24, halves of the last place, by which arithmetic and functions in float32 may be off."""
+"""Units of 2^-24, halves of the last place, by which arithmetic and functions in float32 may be
+off.
+"""
 CORNERS = 3
 """Uncertain inputs of a layer up to which all corners are computed; of more each alone."""
 EXACT = expr.OPS - {
-    "add", "sub", "mul", "div", "sqrt", "exp", "expm1", "log", "log1p", "rsqrt", "erf", "tanh", "sin", "cos", "tan",
-    "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "pow", "mod", "fmod", "primitive",
-}  # fmt: skip
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "sqrt",
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "rsqrt",
+    "erf",
+    "tanh",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "pow",
+    "mod",
+    "fmod",
+    "primitive",
+}
 """Operations that give the same bits everywhere."""
 HUGE = 1e300
 """A finite number that stands for any, where even infinities and NaN are uncertain."""
 ROUNDED = EXACT | {"add", "sub", "mul", "div", "sqrt", "mod", "fmod"}
-"""Those, and what hardware rounds correctly; the others are functions, which may be approximations."""
+"""Those, and what hardware rounds correctly; the others are functions, which may be approximations.
+"""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A value in the second run: floats in float64, others as they are. ``error``: a bound of |right - value|.
+    """A value in the second run: floats in float64, others as they are. ``error``: a bound of
+    |right - value|.
 
-    ``error`` is in float64, infinite where anything may be right; None stands for 0 everywhere. Beside an infinity or
-    a NaN it is 0, so that a right value is the same, or infinite, where that hangs on what is uncertain.
+    ``error`` is in float64, infinite where anything may be right; None stands for 0 everywhere.
+    Beside an infinity or a NaN it is 0, so that a right value is the same, or infinite, where that
+    hangs on what is uncertain.
     """
 
     value: Any
@@ -61,9 +91,13 @@ class Run:
         bounded = np.where(np.isinf(self.error), 0.0, self.error)
         if not self.is_float:
             return (self.value + sign * bounded).astype(self.value.dtype)
-        stays = np.isnan(self.value) | (self.value == sign * np.inf)  # the end is to be another number
+        stays = np.isnan(self.value) | (
+            self.value == sign * np.inf
+        )  # the end is to be another number
         end = np.where(stays, sign * HUGE, sign * np.inf)
-        moved = np.where(bounded == 0, self.value, self.value + sign * bounded)  # minus zero keeps its sign
+        moved = np.where(
+            bounded == 0, self.value, self.value + sign * bounded
+        )  # minus zero keeps its sign
         return np.where(np.isinf(self.error), end, moved)
 
     def off(self, more: Any) -> Run:
@@ -73,7 +107,9 @@ class Run:
         return Run(self.value, more if self.error is None else self.error + more)
 
     def computed(self, more: Any) -> Run:
-        """The value with what rounding adds to its error: nothing to infinities and NaN, which do not round."""
+        """The value with what rounding adds to its error: nothing to infinities and NaN, which do
+        not round.
+        """
         import numpy as np
 
         return self if more is None else self.off(np.where(np.isfinite(self.value), more, 0.0))
@@ -81,7 +117,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Bound:
-    """What (2) says of one output of ``dtype``; ``grid``: the 16-bit type whose numbers it must be, if there is one."""
+    """What (2) says of one output of ``dtype``; ``grid``: the 16-bit type whose numbers it must be,
+    if there is one.
+    """
 
     run: Run
     dtype: DType
@@ -91,7 +129,9 @@ class Bound:
         """In budgets of an output with that error."""
         import numpy as np
 
-        if self.grid is not None and not np.array_equal(got, got.astype(self.grid.numpy).astype(got.dtype), True):
+        if self.grid is not None and not np.array_equal(
+            got, got.astype(self.grid.numpy).astype(got.dtype), True
+        ):
             return float("inf")
         exact = self.run.value if rows is None else self.run.value[rows]
         error = np.zeros(exact.shape) if self.run.error is None else self.run.error
@@ -116,13 +156,21 @@ def bounds(node: Node, given: Sequence[Any], env: Env) -> list[Bound]:
     shown: dict[int, Run] = {}
     for k, n in enumerate(body.nodes):
         first = body.first_id(k)
-        made = _passed(n, [known[i] if i >= 0 else None for i in n.inputs], specs[first : first + n.outputs], env)
+        made = _passed(
+            n,
+            [known[i] if i >= 0 else None for i in n.inputs],
+            specs[first : first + n.outputs],
+            env,
+        )
         for i, run in enumerate(made, first):
             known.append(_stored(run, specs[i].dtype, i in must))
             if i in body.results:
                 shown[i] = _stored(_overflown(run, specs[i].dtype), specs[i].dtype, i in must)
     grids = _grids(node, specs)
-    return [Bound(shown.get(i, known[i]), specs[i].dtype, t) for i, t in zip(body.results, grids, strict=True)]
+    return [
+        Bound(shown.get(i, known[i]), specs[i].dtype, t)
+        for i, t in zip(body.results, grids, strict=True)
+    ]
 
 
 def _widened(x: Any) -> Any:
@@ -133,7 +181,9 @@ def _widened(x: Any) -> Any:
 
 
 def _distance(a: Any, b: Any) -> Any:
-    """Elementwise, 0 between equal infinities and between NaNs; infinite beside one that is not in both."""
+    """Elementwise, 0 between equal infinities and between NaNs; infinite beside one that is not in
+    both.
+    """
     import numpy as np
 
     with np.errstate(all="ignore"):
@@ -141,7 +191,9 @@ def _distance(a: Any, b: Any) -> Any:
         return np.where(same, 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf, posinf=np.inf))
 
 
-def _passed(n: BodyNode, inputs: Sequence[Run | None], specs: Sequence[TensorSpec], env: Env) -> list[Run]:
+def _passed(
+    n: BodyNode, inputs: Sequence[Run | None], specs: Sequence[TensorSpec], env: Env
+) -> list[Run]:
     """The results of one layer, before they are stored, from its inputs."""
     attrs = attribute.resolve_fields(n.attrs, env)
 
@@ -152,9 +204,14 @@ def _passed(n: BodyNode, inputs: Sequence[Run | None], specs: Sequence[TensorSpe
     if n.layer.is_pointwise:
         scalar = n.layer.scalar(n.attrs, len(n.inputs))
         ops = {s.op for s in expr.walk([scalar])}
-        moved = inputs if ops <= EXACT else [None if r is None else _backward(r, specs) for r in inputs]
+        moved = (
+            inputs if ops <= EXACT else [None if r is None else _backward(r, specs) for r in inputs]
+        )
         errors = _handed_on(reference, moved, made, _pivots(scalar))
-        own = [None if ops <= EXACT else _of_function(y, s.dtype, ops) for y, s in zip(made, specs, strict=True)]
+        own = [
+            None if ops <= EXACT else _of_function(y, s.dtype, ops)
+            for y, s in zip(made, specs, strict=True)
+        ]
     else:
         errors = _through_anchor(reference, inputs, made)
         own = [_of_anchor(y, s.dtype) for y, s in zip(made, specs, strict=True)]
@@ -208,7 +265,9 @@ Reference = Callable[[Sequence[Any]], list[Any]]
 
 
 def _pivots(scalar: expr.Scalar) -> Sequence[float] | None:
-    """Numbers that an input may be tested to be equal to, others than the other inputs; None if none is so tested."""
+    """Numbers that an input may be tested to be equal to, others than the other inputs; None if
+    none is so tested.
+    """
     nodes = expr.walk([scalar])
     if not any(n.op == "eq" or (n.op == "cast" and n.value is DType.BOOL) for n in nodes):
         return None
@@ -236,7 +295,10 @@ def _equal_places(
 
 
 def _handed_on(
-    reference: Reference, inputs: Sequence[Run | None], made: Sequence[Any], pivots: Sequence[float] | None
+    reference: Reference,
+    inputs: Sequence[Run | None],
+    made: Sequence[Any],
+    pivots: Sequence[float] | None,
 ) -> list[Any]:
     """What the inputs' errors do to the results of a pointwise layer."""
     import numpy as np
@@ -247,24 +309,39 @@ def _handed_on(
     jointly = len(uncertain) <= CORNERS
     errors: list[Any] = [np.zeros(y.shape) for y in made]
     ends = _signs(uncertain, jointly)
-    corners = [[None if r is None else r.corner(s.get(i, 0)) for i, r in enumerate(inputs)] for s in ends]
+    corners = [
+        [None if r is None else r.corner(s.get(i, 0)) for i, r in enumerate(inputs)] for s in ends
+    ]
     for place in (*corners, *_equal_places(inputs, uncertain, pivots)):
         moved = reference(place)
-        apart = [_distance(m.astype(np.float64), y.astype(np.float64)) for m, y in zip(moved, made, strict=True)]
-        errors = [np.maximum(e, d) if jointly else e + d for e, d in zip(errors, apart, strict=True)]
+        apart = [
+            _distance(m.astype(np.float64), y.astype(np.float64))
+            for m, y in zip(moved, made, strict=True)
+        ]
+        errors = [
+            np.maximum(e, d) if jointly else e + d for e, d in zip(errors, apart, strict=True)
+        ]
     return [e if e.any() else None for e in errors]
 
 
 def _signs(uncertain: Sequence[int], jointly: bool) -> Iterator[Mapping[int, int]]:
-    """The corners: the end at which each uncertain input is; all of them, or those of one input after the other."""
+    """The corners: the end at which each uncertain input is; all of them, or those of one input
+    after the other.
+    """
     if jointly:
-        yield from (dict(zip(uncertain, ends, strict=True)) for ends in product((1, -1), repeat=len(uncertain)))
+        yield from (
+            dict(zip(uncertain, ends, strict=True))
+            for ends in product((1, -1), repeat=len(uncertain))
+        )
     else:
         yield from ({i: end} for i in uncertain for end in (1, -1))
 
 
-def _through_anchor(reference: Reference, inputs: Sequence[Run | None], made: Sequence[Any]) -> list[Any]:
-    """What errors before an anchor do to its results: those of random signs, twice the largest change anywhere.
+def _through_anchor(
+    reference: Reference, inputs: Sequence[Run | None], made: Sequence[Any]
+) -> list[Any]:
+    """What errors before an anchor do to its results: those of random signs, twice the largest
+    change anywhere.
 
     An infinity or NaN that neither end changes is certain.
     """
@@ -277,15 +354,20 @@ def _through_anchor(reference: Reference, inputs: Sequence[Run | None], made: Se
     apart = [np.zeros(y.shape) for y in made]
     for end in (1, -1):
         pairs = zip(inputs, flips, strict=True)
-        moved = reference([None if r is None else np.where(f, r.corner(end), r.corner(-end)) for r, f in pairs])
-        steps = [_distance(m.astype(np.float64), y.astype(np.float64)) for m, y in zip(moved, made, strict=True)]
+        moved = reference(
+            [None if r is None else np.where(f, r.corner(end), r.corner(-end)) for r, f in pairs]
+        )
+        steps = [
+            _distance(m.astype(np.float64), y.astype(np.float64))
+            for m, y in zip(moved, made, strict=True)
+        ]
         apart = [np.maximum(a, d) for a, d in zip(apart, steps, strict=True)]
     worst = [2 * float(a.max(initial=0)) for a in apart]
     certain = [~np.isfinite(y) & (a == 0) for y, a in zip(made, apart, strict=True)]
     return [np.where(c, 0.0, w) if w else None for c, w in zip(certain, worst, strict=True)]
 
 
-# -- 16 bits -----------------------------------------------------------------------------------------------------------
+# -- 16 bits -------------------------------------------------------------------------------------
 
 
 def _half_gap(dtype: DType) -> float:
@@ -302,7 +384,8 @@ def _finfo(dtype: DType) -> Any:
 
 
 def _stored(run: Run, dtype: DType, must: bool) -> Run:
-    """A result of that dtype: floats of fewer bits than 32 are rounded if they must be, else they may be.
+    """A result of that dtype: floats of fewer bits than 32 are rounded if they must be, else they
+    may be.
 
     So are those of 32 where they would overflow.
     """
@@ -312,7 +395,11 @@ def _stored(run: Run, dtype: DType, must: bool) -> Run:
         return run
     if must and dtype.bits < 32:
         kept = _rounded(run.value, dtype)
-        ends = [_distance(_rounded(run.corner(end), dtype), kept) for end in (1, -1)] if run.error is not None else []
+        ends = (
+            [_distance(_rounded(run.corner(end), dtype), kept) for end in (1, -1)]
+            if run.error is not None
+            else []
+        )
         error = np.maximum(*ends) if ends else None
         return Run(kept, error if error is not None and error.any() else None)
     size = np.abs(run.value) + (0.0 if run.error is None else run.error)
@@ -325,7 +412,9 @@ def _stored(run: Run, dtype: DType, must: bool) -> Run:
 def _rounding(size: Any, dtype: DType) -> Any:
     """What rounding to a dtype of fewer bits than 32 may change of values up to that size."""
     kinds = _finfo(dtype)
-    return _half_gap(dtype) * size + float(kinds.tiny if dtype is DType.BF16 else kinds.smallest_subnormal)
+    return _half_gap(dtype) * size + float(
+        kinds.tiny if dtype is DType.BF16 else kinds.smallest_subnormal
+    )
 
 
 def _overflown(run: Run, dtype: DType) -> Run:
@@ -350,7 +439,9 @@ def _grids(node: Node, specs: Sequence[TensorSpec]) -> list[DType | None]:
     """For every output that is wider than the values it shows, their 16-bit type."""
     p = region.program(node.body, specs)
     stored = [specs[i].dtype if i < node.body.arity else DType.FP32 for i in p.leaves]
-    narrow = sorted({s.dtype for s in specs if s.dtype.is_float and s.dtype.bits == 16}, key=lambda t: t.value)
+    narrow = sorted(
+        {s.dtype for s in specs if s.dtype.is_float and s.dtype.bits == 16}, key=lambda t: t.value
+    )
     out: list[DType | None] = []
     for i, r in zip(node.body.results, p.results, strict=True):
         wider = specs[i].dtype in (DType.FP32, DType.FP64)

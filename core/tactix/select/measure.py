@@ -1,4 +1,6 @@
-"""Give every candidate a time: from the cache, by running it, or by estimate. Wrong ones are rejected, however fast."""
+"""Give every candidate a time: from the cache, by running it, or by estimate. Wrong ones are
+rejected, however fast.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,13 @@ from tactix.select.enumerate import DEFAULT, Bids, Candidate, estimate, reject
 from tactix.select.precision import Times
 from tactix.select.timing_cache import Timing, TimingCache
 from tactix.words.dims import Env
-from tactix.words.errors import AllocationError, BuildCancelled, ExecutionError, TactixError, TimingCacheError
+from tactix.words.errors import (
+    AllocationError,
+    BuildCancelled,
+    ExecutionError,
+    TactixError,
+    TimingCacheError,
+)
 from tactix.words.progress import ProgressMonitor, SilentProgress
 
 ROUND_SECONDS, SLOW = 0.001, 0.1
@@ -30,7 +38,9 @@ DUEL_ROUNDS = 7
 HOPELESS, DOUBTFUL = 1.3, 4.0
 SEPARATED, CONFIRMED = 1.05, 1.02
 FIRST, BATCH_SECONDS, BATCH_SHARE = 64, 10.0, 0.125
-"""Kernels that are compiled at first, seconds that a later batch may take, and share of what is left of a budget."""
+"""Kernels that are compiled at first, seconds that a later batch may take, and share of what is
+left of a budget.
+"""
 
 Stand = tuple[Bids, Candidate]
 """A candidate, and the bids that it stands among."""
@@ -42,7 +52,8 @@ Todo = tuple[Bids, list[Candidate]]
 class Measurer:
     """Settings of one build's measuring; ``monitor`` is asked between nodes whether to stop.
 
-    ``strict``: what tactix's own code raises while it is tried, and is no TactixError, is raised again.
+    ``strict``: what tactix's own code raises while it is tried, and is no TactixError, is raised
+    again.
     """
 
     bench: Bench
@@ -59,7 +70,8 @@ class Measurer:
     strict: bool = False
 
     def run(self, all_bids: Sequence[Bids]) -> None:
-        """Settle every candidate of every node, and reject those that must not be chosen: perhaps all of a node's.
+        """Settle every candidate of every node, and reject those that must not be chosen: perhaps
+        all of a node's.
 
         Raises ToolchainError, TimingCacheError.
         """
@@ -73,13 +85,19 @@ class Measurer:
 
     def _run(self, all_bids: Sequence[Bids]) -> None:
         again = not self.frozen and time.monotonic() < self.deadline and not self.bench.delay()
-        todo = [(b, cs) for b in all_bids if (cs := [c for c in b.candidates if not self._settle(b, c, again)])]
+        todo = [
+            (b, cs)
+            for b in all_bids
+            if (cs := [c for c in b.candidates if not self._settle(b, c, again)])
+        ]
         if not self._is_over():
             todo = [(b, [c for c in b.candidates if c in cs or self._rivals(c)]) for b, cs in todo]
         if self.frozen and todo:
             b, cs = todo[0]
             why = f"{sum(len(c) for _, c in todo)} are missing for {self.properties.name}, the first is {cs[0].title}"
-            raise TimingCacheError("a frozen build needs every timing", who=b.node.name, why=why, do="Measure it there")
+            raise TimingCacheError(
+                "a frozen build needs every timing", who=b.node.name, why=why, do="Measure it there"
+            )
         self._work_off(todo)
         self.bench.review(all_bids)
         delay = self.bench.delay()
@@ -87,7 +105,9 @@ class Measurer:
             self.cache.put(self.key(b, c), Timing(c.seconds, c.spread, c.error, delay))
 
     def _work_off(self, todo: Sequence[Todo]) -> None:
-        """Compile and race node by node, those first that take longest; what time is too short for is estimated."""
+        """Compile and race node by node, those first that take longest; what time is too short for
+        is estimated.
+        """
         waiting = sorted(todo, key=_worth, reverse=True)
         total = 0 if self._is_over() else sum(len(cs) for _, cs in todo)
         self.monitor.phase("compile", total)
@@ -101,7 +121,10 @@ class Measurer:
                 binaries = self.bench.compile(self.toolchain, candidates, self.properties)
             except BuildCancelled:
                 break
-            per_kernel, compiled = (time.monotonic() - begin) / len(candidates), compiled + len(candidates)
+            per_kernel, compiled = (
+                (time.monotonic() - begin) / len(candidates),
+                compiled + len(candidates),
+            )
             self.monitor.step("compile", compiled)
             for b, cs in batch:
                 if self._is_over():
@@ -119,9 +142,11 @@ class Measurer:
                 estimate(c)
 
     def _batch(self, waiting: Sequence[Todo], per_kernel: float | None) -> list[Todo]:
-        """The next nodes: as many as compile in a small part of the time that is left, one at least.
+        """The next nodes: as many as compile in a small part of the time that is left, one at
+        least.
 
-        ``per_kernel``: seconds that each took so far; with time without end the first batch is FIRST kernels.
+        ``per_kernel``: seconds that each took so far; with time without end the first batch is
+        FIRST kernels.
         """
         if per_kernel is None:
             most = float(FIRST if self.deadline == inf else 1)
@@ -140,17 +165,20 @@ class Measurer:
         return self.monitor.cancelled() or time.monotonic() > self.deadline
 
     def duel(self, lowered: Sequence[Stand], wide: Sequence[Stand]) -> Times | None:
-        """Seconds of a lowered side and of a wide one, of all their nodes, measured in turns or as cached from that.
+        """Seconds of a lowered side and of a wide one, of all their nodes, measured in turns or as
+        cached from that.
 
-        A time from the cache was taken under another load than a fresh one: only what was timed in one session tells
-        which is shorter. None where times are estimates or cannot be taken.
+        A time from the cache was taken under another load than a fresh one: only what was timed in
+        one session tells which is shorter. None where times are estimates or cannot be taken.
         """
         sides = (lowered, wide)
         every = [*lowered, *wide]
         if not self.bench.duels or any(c.status not in ("measured", "cached") for _, c in every):
             return None
         text = json.dumps([[self.key(b, c) for b, c in side] for side in sides])
-        keys = [hashlib.sha256(f"{i} of {text}".encode()).hexdigest()[:40] for i in range(len(sides))]
+        keys = [
+            hashlib.sha256(f"{i} of {text}".encode()).hexdigest()[:40] for i in range(len(sides))
+        ]
         low, plain = map(self.cache.get, keys)
         if low and plain:
             return Times(low.seconds, plain.seconds, "cached")
@@ -159,9 +187,14 @@ class Measurer:
         try:
             times = self._in_turns([x for x in every if not x[1].artifact.alias])
         except Exception as e:
-            if not (isinstance(e, TactixError) or any(c.tactic.key in self.bench.strangers for _, c in every)):
+            if not (
+                isinstance(e, TactixError)
+                or any(c.tactic.key in self.bench.strangers for _, c in every)
+            ):
                 raise
-            self.log(f"precision of {every[0][0].node.name} is decided by times of different sessions: {e}")
+            self.log(
+                f"precision of {every[0][0].node.name} is decided by times of different sessions: {e}"
+            )
             return None
         seconds = [sum(times.get(id(c), 0.0) for _, c in side) for side in sides]
         for key, s in zip(keys, seconds, strict=True):
@@ -174,7 +207,9 @@ class Measurer:
         runners: list[tuple[Candidate, Runnable, Any]] = []
         for b, c in stands:
             bench, arrays = self.bench.of(c), sample(b.node, self.env)
-            runnable, _ = bench.prepare(b.node, with_binary(c.artifact, binaries), c.variant, arrays, self.env)
+            runnable, _ = bench.prepare(
+                b.node, with_binary(c.artifact, binaries), c.variant, arrays, self.env
+            )
             runners.append((c, runnable, bench.keep()))
         least = {id(c): self.bench.measure(r, 1) for c, r, _ in runners}
         for _ in range(DUEL_ROUNDS):
@@ -189,10 +224,14 @@ class Measurer:
         device = [p.kind, p.name, sorted(p.features), dict(p.facts)]
         own = [b.signature, c.tactic.key, c.variant.id, c.artifact.digest]
         parts = [GATE, *own, device, self.threads, self.toolchain.identity(c.artifact)]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:40]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[
+            :40
+        ]
 
     def _settle(self, b: Bids, c: Candidate, again: bool) -> bool:
-        """True if nothing needs to run for this candidate. ``again``: what was delayed by others is timed again."""
+        """True if nothing needs to run for this candidate. ``again``: what was delayed by others is
+        timed again.
+        """
         if c.status != "open":
             return True
         if why := self.bench.barred(c):
@@ -211,10 +250,14 @@ class Measurer:
         return True
 
     def _is_raced(self, b: Bids, c: Candidate) -> bool:
-        """Whether it is to be tried and timed. At level 0 strangers are where tactix has no more than a fallback."""
+        """Whether it is to be tried and timed. At level 0 strangers are where tactix has no more
+        than a fallback.
+        """
         if b.produced or crosses(c):
             return False
-        strange = [x.tactic.key in self.bench.strangers for x in b.candidates if not x.tactic.fallback]
+        strange = [
+            x.tactic.key in self.bench.strangers for x in b.candidates if not x.tactic.fallback
+        ]
         return self.level > 0 or (any(strange) and all(strange))
 
     def _cannot_be_tried(self, b: Bids, c: Candidate) -> bool:
@@ -224,7 +267,8 @@ class Measurer:
     def _rule_out(self, b: Bids) -> None:
         """What was not tried does not beat what was; a stranger's does not even beat the reference.
 
-        But what nobody can try stays where no more than such bid: a device of a pack's own has nobody else.
+        But what nobody can try stays where no more than such bid: a device of a pack's own has
+        nobody else.
         """
         standing = b.standing
         tried = any(c.status in ("measured", "cached") and not c.artifact.alias for c in standing)
@@ -242,7 +286,9 @@ class Measurer:
 
     @staticmethod
     def _rivals(c: Candidate) -> bool:
-        """Whether a candidate with a time from the cache runs again beside others of its node that have none."""
+        """Whether a candidate with a time from the cache runs again beside others of its node that
+        have none.
+        """
         return c.status == "cached" and not c.artifact.alias
 
     def _race(self, b: Bids, candidates: Sequence[Candidate], binaries: Any) -> None:
@@ -258,8 +304,12 @@ class Measurer:
             bench = self.bench.of(c)
             try:
                 runnable = self._tried(b, c, bench, with_binary(c.artifact, binaries), arrays, want)
-            except AllocationError as e:  # says nothing of the kernel at sizes that there is memory for
-                self.log(f"{c.title} for {b.node.name} is chosen by estimate: no memory to try it: {e}")
+            except (
+                AllocationError
+            ) as e:  # says nothing of the kernel at sizes that there is memory for
+                self.log(
+                    f"{c.title} for {b.node.name} is chosen by estimate: no memory to try it: {e}"
+                )
                 estimate(c)
                 continue
             except Untriable as e:
@@ -267,7 +317,9 @@ class Measurer:
                 c.untried = True
                 continue
             except Exception as e:
-                if self.strict and not (isinstance(e, TactixError) or c.tactic.key in bench.strangers):
+                if self.strict and not (
+                    isinstance(e, TactixError) or c.tactic.key in bench.strangers
+                ):
                     raise
                 _lost(c, str(e) if isinstance(e, TactixError) else f"{type(e).__name__}: {e}")
                 continue
@@ -279,21 +331,33 @@ class Measurer:
         self._time(runners)
 
     def _tried(
-        self, b: Bids, c: Candidate, bench: Bench, artifact: KernelArtifact, arrays: Sequence[Any], want: Expected
+        self,
+        b: Bids,
+        c: Candidate,
+        bench: Bench,
+        artifact: KernelArtifact,
+        arrays: Sequence[Any],
+        want: Expected,
     ) -> Runnable:
-        """What there is to time of a candidate that ran; ``c.error`` is set. Raises whatever it raises."""
+        """What there is to time of a candidate that ran; ``c.error`` is set. Raises whatever it
+        raises.
+        """
         runnable, got = bench.prepare(b.node, artifact, c.variant, arrays, self.env)
         runnable.repeat(1)
         c.error = bench.check(b.node, c.variant, got, want, GRANTED.get(c.tactic.numerics, 1.0))
         return runnable
 
     def _time(self, runners: Sequence[tuple[Candidate, Runnable, Any]]) -> None:
-        for (c, _, _), times in zip(runners, interleave(self.bench.measure, [r for _, r, _ in runners]), strict=True):
+        for (c, _, _), times in zip(
+            runners, interleave(self.bench.measure, [r for _, r, _ in runners]), strict=True
+        ):
             best = min(times)
             if c.status != "rejected" and best == inf:
                 estimate(c)
             elif c.status != "rejected":
-                _record(c, Timing(best, median(times) / best - 1 if best else 0.0, c.error), "measured")
+                _record(
+                    c, Timing(best, median(times) / best - 1 if best else 0.0, c.error), "measured"
+                )
 
 
 def crosses(c: Candidate) -> bool:
@@ -302,16 +366,22 @@ def crosses(c: Candidate) -> bool:
 
 
 def _worth(todo: Todo) -> float:
-    """Seconds that all nodes of these bids are thought to take: what measuring may save is a part of them."""
+    """Seconds that all nodes of these bids are thought to take: what measuring may save is a part
+    of them.
+    """
     b, _ = todo
     return b.count * min(DEFAULT if c.estimate is None else c.estimate for c in b.candidates)
 
 
-def interleave(measure: Callable[[Runnable, int], float], runnables: Sequence[Runnable]) -> list[list[float]]:
-    """Seconds of one run, several samples for each, taken in turns until a winner stands out or the rounds are over.
+def interleave(
+    measure: Callable[[Runnable, int], float], runnables: Sequence[Runnable]
+) -> list[list[float]]:
+    """Seconds of one run, several samples for each, taken in turns until a winner stands out or the
+    rounds are over.
 
-    While others use the machine there are more rounds: a shortest time counts once it was met twice. What a clock that
-    was set back gives is no time, but infinite. One that is alone and slow is run once.
+    While others use the machine there are more rounds: a shortest time counts once it was met
+    twice. What a clock that was set back gives is no time, but infinite. One that is alone and slow
+    is run once.
     """
 
     def timed(r: Runnable, times: int) -> float:
@@ -329,9 +399,15 @@ def interleave(measure: Callable[[Runnable, int], float], runnables: Sequence[Ru
             samples[i].append(timed(runnables[i], times) / times)
             least[i] = min(samples[i])
         best = min((least[i] for i in racing), default=0.0)
-        sure = {i for i in racing if turn >= LEAST_ROUNDS and sorted(samples[i])[1] <= least[i] * CONFIRMED}
+        sure = {
+            i
+            for i in racing
+            if turn >= LEAST_ROUNDS and sorted(samples[i])[1] <= least[i] * CONFIRMED
+        }
         limit = DOUBTFUL if turn >= LEAST_ROUNDS else DOUBTFUL**2
-        racing = [i for i in racing if turn == 1 or least[i] <= best * (HOPELESS if i in sure else limit)]
+        racing = [
+            i for i in racing if turn == 1 or least[i] <= best * (HOPELESS if i in sure else limit)
+        ]
         ranked = sorted(least[i] for i in racing)
         enough = LEAST_ROUNDS if len(ranked) < 2 or ranked[1] > ranked[0] * SEPARATED else ROUNDS
         if turn >= enough and sure.issuperset(racing):
@@ -346,7 +422,9 @@ def _record(c: Candidate, t: Timing, status: str) -> None:
 
 
 def _lost(c: Candidate, reason: str) -> None:
-    """A candidate that could not be tried: only the reference, which stands for what is right, is taken untimed."""
+    """A candidate that could not be tried: only the reference, which stands for what is right, is
+    taken untimed.
+    """
     if c.is_reference:
         estimate(c)
     else:

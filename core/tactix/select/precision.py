@@ -1,4 +1,6 @@
-"""Precision: what a build and its wishes for single layers allow, and which nodes stay as they are, and why."""
+"""Precision: what a build and its wishes for single layers allow, and which nodes stay as they are,
+and why.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ SHOWN = 3
 
 
 class Precisions:
-    """One build's: ``allowed`` kinds of numerics; ``wanted``: precisions by patterns of node names, the last wins.
+    """One build's: ``allowed`` kinds of numerics; ``wanted``: precisions by patterns of node names,
+    the last wins.
 
     ``kinds``: those that may be of use anywhere.
     """
@@ -39,14 +42,18 @@ class Precisions:
         self._met: set[str] = set()
 
     def of(self, node: Node, done: str = "fp32") -> str:
-        """What is wanted of the node, by its name or one of the model's; empty if nothing. ``done``: it is so now."""
+        """What is wanted of the node, by its name or one of the model's; empty if nothing.
+        ``done``: it is so now.
+        """
         fit = [p for p in self.wanted if any(fnmatchcase(n, p) for n in (node.name, *node.origin))]
         if fit and self.wanted[fit[-1]] == done:
             self._met.add(fit[-1])
         return self.wanted[fit[-1]] if fit else ""
 
     def gated(self, rule: Rule, stays: Stays = lambda name: "") -> Rule:
-        """The rule; one that lowers precision only where that is wanted, or allowed and the node not one that stays."""
+        """The rule; one that lowers precision only where that is wanted, or allowed and the node
+        not one that stays.
+        """
 
         def when(**bound: Any) -> bool | str:
             root, want = bound["root"], self.of(bound["root"])
@@ -66,7 +73,12 @@ class Precisions:
         """Raises ConfigError for a wish that nothing fulfilled."""
         for pattern in self.wanted.keys() - self._met:
             why = f"no layer of that name can be computed in {self.wanted[pattern]} on this device"
-            raise ConfigError("unfulfilled layer precision", who=pattern, why=why, do="Names are those of the model")
+            raise ConfigError(
+                "unfulfilled layer precision",
+                who=pattern,
+                why=why,
+                do="Names are those of the model",
+            )
 
 
 NOTHING: frozenset[str] = frozenset()
@@ -74,7 +86,9 @@ NOTHING: frozenset[str] = frozenset()
 
 @dataclass(frozen=True)
 class Lost:
-    """A node without a kernel, by the names of what was lowered to its anchor and to what is fused around that."""
+    """A node without a kernel, by the names of what was lowered to its anchor and to what is fused
+    around that.
+    """
 
     anchor: frozenset[str]
     around: frozenset[str]
@@ -82,13 +96,19 @@ class Lost:
 
 
 class Lowering:
-    """What lower precision did to one network: ``trace`` of its rewriting, ``rules``: keys of those that lower."""
+    """What lower precision did to one network: ``trace`` of its rewriting, ``rules``: keys of those
+    that lower.
+    """
 
     def __init__(self, trace: Trace, rules: Collection[str]) -> None:
         self._trace, self._rules = trace, frozenset(rules)
         self._sources: dict[str, frozenset[str]] = {}
         for f in trace.firings:
-            of = [frozenset((f.root,))] if f.rule in self._rules else [self._sources.get(r, NOTHING) for r in f.removed]
+            of = (
+                [frozenset((f.root,))]
+                if f.rule in self._rules
+                else [self._sources.get(r, NOTHING) for r in f.removed]
+            )
             self._sources.update(dict.fromkeys(f.added, NOTHING.union(*of)))
 
     @property
@@ -107,7 +127,9 @@ class Lowering:
         return NOTHING.union(*(self._sources.get(name, NOTHING) for name in names))
 
     def lost(self, node: Node, why: str, fixed: Collection[str]) -> Lost | None:
-        """A node that has no kernel; None if nothing of it was lowered. ``fixed``: names that cannot stay."""
+        """A node that has no kernel; None if nothing of it was lowered. ``fixed``: names that
+        cannot stay.
+        """
         anchor = self.sources([node.anchor.name] if node.anchor else []) - frozenset(fixed)
         every = self.sources(b.name for b in node.body.nodes) - frozenset(fixed)
         return Lost(anchor, every - anchor, why) if every else None
@@ -143,7 +165,9 @@ Timed = tuple[Node, Candidate]
 
 @dataclass(frozen=True)
 class Pair:
-    """What is lowered, with the roundings that only then are there, and what stands there if it is not."""
+    """What is lowered, with the roundings that only then are there, and what stands there if it is
+    not.
+    """
 
     lowered: tuple[Timed, ...]
     wide: Timed
@@ -151,7 +175,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of both sides of a pair. ``source``: ``measured`` or ``cached`` in turns; ``apart``: each by itself."""
+    """Seconds of both sides of a pair. ``source``: ``measured`` or ``cached`` in turns; ``apart``:
+    each by itself.
+    """
 
     lowered: float
     wide: float
@@ -172,7 +198,12 @@ def pairs(lowered: Choice, wide: Choice, lowering: Lowering) -> dict[str, Pair]:
         added = [p for p in before if p and not any(b.name in plain for b in p.body.nodes)]
         return tuple((x, lowered.candidates[x]) for x in (n, *added))
 
-    anchors = ((name, n) for n in lowered.candidates if n.anchor for name in sorted(lowering.sources([n.anchor.name])))
+    anchors = (
+        (name, n)
+        for n in lowered.candidates
+        if n.anchor
+        for name in sorted(lowering.sources([n.anchor.name]))
+    )
     return {name: Pair(made(n), plain[name]) for name, n in anchors if name in plain}
 
 
@@ -182,7 +213,9 @@ def slower(times: Mapping[str, Times]) -> frozenset[str]:
 
 
 def corrected(choice: Choice, found: Mapping[str, Pair], times: Mapping[str, Times]) -> float:
-    """Predicted seconds of a choice with lowered nodes as long as they were beside those of the wide one."""
+    """Predicted seconds of a choice with lowered nodes as long as they were beside those of the
+    wide one.
+    """
     seconds = choice.seconds
     for name, pair in found.items():
         known, t = Times.apart(pair), times[name]

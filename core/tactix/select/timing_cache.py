@@ -21,8 +21,8 @@ VERSION = 1
 class Timing:
     """Seconds of one run, relative spread, departure from the reference in units of its budget.
 
-    ``delay``: by what share of itself it may be too long, as others used the machine when it was taken. A candidate
-    that departs by more than its budget has infinite ``seconds``.
+    ``delay``: by what share of itself it may be too long, as others used the machine when it was
+    taken. A candidate that departs by more than its budget has infinite ``seconds``.
     """
 
     seconds: float
@@ -32,7 +32,9 @@ class Timing:
 
     @property
     def is_sound(self) -> bool:
-        """Whether it can be of a measurement: nothing is negative or no number, and no time of a right one infinite."""
+        """Whether it can be of a measurement: nothing is negative or no number, and no time of a
+        right one infinite.
+        """
         known = all(x >= 0 for x in (self.seconds, self.spread, self.error, self.delay))
         finite = math.isfinite(self.spread) and math.isfinite(self.delay)
         return known and finite and (math.isfinite(self.seconds) or self.error > 1)
@@ -41,12 +43,16 @@ class Timing:
 class TimingCache:
     """Timings by key. ``path`` None keeps them in memory.
 
-    ``private``: the file is this user's own; one that others own or can write counts as none. A file that cannot be
-    read costs a warning, and is replaced by the next ``save``. ``warn``: takes the warning.
+    ``private``: the file is this user's own; one that others own or can write counts as none. A
+    file that cannot be read costs a warning, and is replaced by the next ``save``. ``warn``: takes
+    the warning.
     """
 
     def __init__(
-        self, path: Path | None = None, private: bool = False, warn: Callable[[str], None] | None = None
+        self,
+        path: Path | None = None,
+        private: bool = False,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         self.path = path
         self._private = private
@@ -64,7 +70,9 @@ class TimingCache:
         self.entries[key] = self._new[key] = timing
 
     def save(self) -> None:
-        """Merge what is new into the file, under a lock, by an atomic rename. Raises TimingCacheError."""
+        """Merge what is new into the file, under a lock, by an atomic rename. Raises
+        TimingCacheError.
+        """
         if self.path is None or not self._new:
             return
         from filelock import FileLock
@@ -75,11 +83,15 @@ class TimingCache:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(str(self.path) + ".lock"):
                 merged = {**self._read(lambda text: None), **self._new}
-                rows = {k: [t.seconds, t.spread, t.error, t.delay] for k, t in sorted(merged.items())}
+                rows = {
+                    k: [t.seconds, t.spread, t.error, t.delay] for k, t in sorted(merged.items())
+                }
                 with replacing(self.path, 0o600 if self._private else 0o666) as f:
                     f.write(json.dumps({"version": VERSION, "timings": rows}, indent=0).encode())
         except OSError as e:
-            raise TimingCacheError("cannot write the timing cache", who=str(self.path), why=str(e)) from None
+            raise TimingCacheError(
+                "cannot write the timing cache", who=str(self.path), why=str(e)
+            ) from None
         self._new = {}
 
     def _read(self, warn: Callable[[str], None]) -> dict[str, Timing]:
@@ -89,9 +101,23 @@ class TimingCache:
             return _timings(json.loads(text))
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as e:
             do = "What was measured before is measured again"
-            warn(str(TimingCacheError("cannot read the timing cache", who=str(self.path), why=str(e), do=do)))
+            warn(
+                str(
+                    TimingCacheError(
+                        "cannot read the timing cache", who=str(self.path), why=str(e), do=do
+                    )
+                )
+            )
             return {}
 
 

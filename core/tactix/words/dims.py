@@ -1,8 +1,9 @@
 """Symbolic dimensions: integer polynomials over named symbols and a closed set of operations.
 
-A ``Dim`` is an ``int`` or an ``Expr``. Expressions are kept as sorted polynomials, so equal ones compare equal;
-what is not a polynomial (``//``, ``%``, ``max``, ``min``, ``bcast``) is an opaque atom with simplified arguments.
-Dimensions are never negative: that is used to decide comparisons. The JSON form is an s-expression; nothing is eval-ed.
+A ``Dim`` is an ``int`` or an ``Expr``. Expressions are kept as sorted polynomials, so equal ones
+compare equal; what is not a polynomial (``//``, ``%``, ``max``, ``min``, ``bcast``) is an opaque
+atom with simplified arguments. Dimensions are never negative: that is used to decide comparisons.
+The JSON form is an s-expression; nothing is eval-ed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ Env = Mapping[str, int]
 
 def _bcast(a: int, b: int) -> int:
     if a != b and 1 not in (a, b):
-        raise ShapeError(f"dimensions {a} and {b} do not broadcast", do="They must be equal, or one of them 1")
+        raise ShapeError(
+            f"dimensions {a} and {b} do not broadcast", do="They must be equal, or one of them 1"
+        )
     return b if a == 1 else a
 
 
@@ -71,7 +74,9 @@ class Expr:
         self.size: int = sum(1 + len(atoms) for atoms, _ in terms) + sum(x.size for x in inside)
         self.depth: int = 1 + max((x.depth for x in inside), default=0)
         if self.depth > DEEPEST or self.size > LARGEST or any(abs(c) >> 63 for _, c in terms):
-            raise ShapeError("the formula of a dimension grows too large", do="Give the inputs fixed shapes")
+            raise ShapeError(
+                "the formula of a dimension grows too large", do="Give the inputs fixed shapes"
+            )
         self.terms = terms
         self._hash = hash(terms)
 
@@ -97,8 +102,12 @@ class Expr:
 
     def __mul__(self, other: Dim) -> Dim:
         if isinstance(other, Expr) and len(self.terms) * len(other.terms) > LARGEST:
-            raise ShapeError("the formula of a dimension grows too large", do="Give the inputs fixed shapes")
-        return _normal(tuple((ma + mb, ca * cb) for ma, ca in _terms(self) for mb, cb in _terms(other)))
+            raise ShapeError(
+                "the formula of a dimension grows too large", do="Give the inputs fixed shapes"
+            )
+        return _normal(
+            tuple((ma + mb, ca * cb) for ma, ca in _terms(self) for mb, cb in _terms(other))
+        )
 
     __rmul__ = __mul__
 
@@ -137,7 +146,9 @@ def _normal(terms: Iterable[tuple[Monomial, int]]) -> Dim:
     for atoms, c in terms:
         key = tuple(sorted(atoms, key=str))
         total[key] = total.get(key, 0) + c
-    kept = tuple(sorted(((m, c) for m, c in total.items() if c), key=lambda t: (-len(t[0]), str(t[0]))))
+    kept = tuple(
+        sorted(((m, c) for m, c in total.items() if c), key=lambda t: (-len(t[0]), str(t[0])))
+    )
     if not kept:
         return 0
     return kept[0][1] if len(kept) == 1 and not kept[0][0] else Expr(kept)
@@ -207,15 +218,29 @@ def ceildiv(a: Dim, b: Dim) -> Dim:
 
 
 def dmax(a: Dim, b: Dim) -> Dim:
-    return a if compare(a, b) in (">", ">=", "==") else b if compare(a, b) in ("<", "<=") else _call("max", a, b)
+    return (
+        a
+        if compare(a, b) in (">", ">=", "==")
+        else b
+        if compare(a, b) in ("<", "<=")
+        else _call("max", a, b)
+    )
 
 
 def dmin(a: Dim, b: Dim) -> Dim:
-    return b if compare(a, b) in (">", ">=", "==") else a if compare(a, b) in ("<", "<=") else _call("min", a, b)
+    return (
+        b
+        if compare(a, b) in (">", ">=", "==")
+        else a
+        if compare(a, b) in ("<", "<=")
+        else _call("min", a, b)
+    )
 
 
 def broadcast(a: Dim, b: Dim) -> Dim:
-    """The dimension of two broadcast ones; an unknown pair is resolved when shapes are set. Raises ShapeError."""
+    """The dimension of two broadcast ones; an unknown pair is resolved when shapes are set. Raises
+    ShapeError.
+    """
     if a == b or b == 1:
         return a
     if a == 1:
@@ -237,12 +262,15 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
         try:
             out = tuple(broadcast(a, b) for a, b in zip(out, padded, strict=True))
         except ShapeError as e:
-            raise ShapeError(f"shapes {' and '.join(show(x) for x in shapes)} do not broadcast", why=str(e)) from None
+            raise ShapeError(
+                f"shapes {' and '.join(show(x) for x in shapes)} do not broadcast", why=str(e)
+            ) from None
     return out
 
 
 def along(a: Dim, b: Dim) -> Dim:
-    """1 where an axis of ``a`` elements goes along one of ``b`` that it broadcasts to, 0 where its one element stays.
+    """1 where an axis of ``a`` elements goes along one of ``b`` that it broadcasts to, 0 where its
+    one element stays.
 
     Evaluating it raises ShapeError where it does not broadcast.
     """
@@ -258,7 +286,9 @@ def prod(dims: Iterable[Dim]) -> Dim:
     return out
 
 
-def bounds(d: Dim, ranges: Mapping[str, tuple[int, int | None]] | None = None) -> tuple[int | None, int | None]:
+def bounds(
+    d: Dim, ranges: Mapping[str, tuple[int, int | None]] | None = None
+) -> tuple[int | None, int | None]:
     """Lower and upper bound; symbols lie in ``ranges`` or in [0, inf). None: unknown."""
     low: int | None = 0
     high: int | None = 0
@@ -270,7 +300,9 @@ def bounds(d: Dim, ranges: Mapping[str, tuple[int, int | None]] | None = None) -
     return low, high
 
 
-def _monomial_bounds(atoms: Monomial, ranges: Mapping[str, tuple[int, int | None]]) -> tuple[int, int | None]:
+def _monomial_bounds(
+    atoms: Monomial, ranges: Mapping[str, tuple[int, int | None]]
+) -> tuple[int, int | None]:
     low: int = 1
     high: int | None = 1
     for a in atoms:
@@ -296,7 +328,9 @@ def _atom_bounds(a: Atom, ranges: Mapping[str, tuple[int, int | None]]) -> tuple
 
 
 def compare(a: Dim, b: Dim) -> str | None:
-    """How ``a`` stands to ``b`` for every value of the symbols: ``==  <  <=  >  >=``, or None if it depends."""
+    """How ``a`` stands to ``b`` for every value of the symbols: ``==  <  <=  >  >=``, or None if it
+    depends.
+    """
     lo, hi = bounds(a - b) if isinstance(a, Expr) else bounds(-(b - a))
     if lo is not None and lo == hi == 0:
         return "=="
@@ -413,7 +447,13 @@ def substitute(d: Dim, env: Mapping[str, Dim]) -> Dim:
     return out
 
 
-_BUILD: dict[str, Callable[[Dim, Dim], Dim]] = {"//": floordiv, "%": mod, "max": dmax, "min": dmin, "bcast": broadcast}
+_BUILD: dict[str, Callable[[Dim, Dim], Dim]] = {
+    "//": floordiv,
+    "%": mod,
+    "max": dmax,
+    "min": dmin,
+    "bcast": broadcast,
+}
 
 
 def _substitute_atom(a: Atom, env: Mapping[str, Dim]) -> Dim:
@@ -424,7 +464,9 @@ def _substitute_atom(a: Atom, env: Mapping[str, Dim]) -> Dim:
 
 
 def evaluate(d: Dim, env: Env) -> int:
-    """The integer value. Raises ShapeError when a symbol is not bound, and where something is divided by zero."""
+    """The integer value. Raises ShapeError when a symbol is not bound, and where something is
+    divided by zero.
+    """
     if not isinstance(d, Expr):
         return int(d)
     total = 0
@@ -472,19 +514,27 @@ def to_json(d: Dim) -> Any:
 
 
 def _term_json(atoms: Monomial, c: int) -> Any:
-    parts: list[Any] = [a.op if not a.args else [a.op, *(to_json(x) for x in a.args)] for a in atoms]
+    parts: list[Any] = [
+        a.op if not a.args else [a.op, *(to_json(x) for x in a.args)] for a in atoms
+    ]
     if c != 1 or not parts:
         parts.insert(0, c)
     return parts[0] if len(parts) == 1 else ["*", *parts]
 
 
 def from_json(j: Any, depth: int = 0, inside: str = "") -> Dim:
-    """Inverse of ``to_json``; raises InvalidArgument on anything else, and on what might grow when it is multiplied."""
+    """Inverse of ``to_json``; raises InvalidArgument on anything else, and on what might grow when
+    it is multiplied.
+    """
     if type(j) is int and not abs(j) >> 63:
         return j
     if isinstance(j, str) and j:
         return sym(j)
-    flat = isinstance(j, list) and 2 <= len(j) <= (FACTORS if j[0] == "*" else LARGEST) and isinstance(j[0], str)
+    flat = (
+        isinstance(j, list)
+        and 2 <= len(j) <= (FACTORS if j[0] == "*" else LARGEST)
+        and isinstance(j[0], str)
+    )
     if flat and depth < 64 and (inside != "*" or j[0] in _BUILD):
         args = [from_json(x, depth + 1, j[0]) for x in j[1:]]
         if j[0] == "+":

@@ -47,7 +47,9 @@ class DType(enum.Enum):
 
     @property
     def bits(self) -> int:
-        """Width of one stored element; 2- and 4-bit types are stored one per byte outside packed weights."""
+        """Width of one stored element; 2- and 4-bit types are stored one per byte outside packed
+        weights.
+        """
         return _BITS[self]
 
     @property
@@ -69,7 +71,9 @@ class DType(enum.Enum):
 
     @property
     def on_host(self) -> bool:
-        """Whether values are Python objects, which lie in no device memory: text, lists, optionals, dicts."""
+        """Whether values are Python objects, which lie in no device memory: text, lists, optionals,
+        dicts.
+        """
         return self in _OBJECTS
 
     @property
@@ -146,4 +150,6 @@ def _of(dtype: Any) -> DType:
         for t, n in table.items():
             if n == name:
                 return t
-    raise DTypeError(f"no tactix dtype for {dtype!r}", do=f"Known: {', '.join(t.name for t in DType)}")
+    raise DTypeError(
+        f"no tactix dtype for {dtype!r}", do=f"Known: {', '.join(t.name for t in DType)}"
+    )

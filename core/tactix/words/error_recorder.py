@@ -1,4 +1,6 @@
-"""Error recorder: keeps the errors that an object and what it creates have raised, for callers that look later."""
+"""Error recorder: keeps the errors that an object and what it creates have raised, for callers that
+look later.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,17 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class ErrorRecorder:
-    """Keeps the first ``capacity`` errors, as the first is mostly the cause; later ones only set the overflow.
+    """Keeps the first ``capacity`` errors, as the first is mostly the cause; later ones only set
+    the overflow.
 
     What has these methods may stand in its place; they are called from any thread.
     """
 
     def __init__(self, capacity: int = 256) -> None:
         if capacity < 1:
-            raise InvalidArgument(f"an error recorder for {capacity} errors", do="Give a positive number")
+            raise InvalidArgument(
+                f"an error recorder for {capacity} errors", do="Give a positive number"
+            )
         self.capacity = capacity
         self._errors: list[tuple[ErrorCode, str]] = []
         self._overflowed = False
@@ -85,10 +90,11 @@ _REPORTED = "_reported"
 
 
 class recording:
-    """``with recording(self): ...`` reports a TactixError that leaves the block to ``self.error_recorder``.
+    """``with recording(self): ...`` reports a TactixError that leaves the block to
+    ``self.error_recorder``.
 
-    However many levels an error passes, it is reported once. A recorder that fails never hides the error: it becomes a
-    note on it.
+    However many levels an error passes, it is reported once. A recorder that fails never hides the
+    error: it becomes a note on it.
     """
 
     __slots__ = ("owner",)
@@ -98,7 +104,9 @@ class recording:
 
     def __enter__(self) -> None: ...
 
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
+    ) -> None:
         if not isinstance(e, TactixError) or hasattr(e, _REPORTED):
             return
         recorder = self.owner.error_recorder

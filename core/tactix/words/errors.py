@@ -26,7 +26,8 @@ class ErrorCode(enum.IntEnum):
 class TactixError(Exception):
     """Base of every error that tactix raises on purpose.
 
-    ``what`` failed, ``who`` caused it (node, plugin, file), ``why``, and what to ``do``; the message joins those given.
+    ``what`` failed, ``who`` caused it (node, plugin, file), ``why``, and what to ``do``; the
+    message joins those given.
     """
 
     code = ErrorCode.UNSPECIFIED_ERROR
@@ -176,7 +177,14 @@ class PluginError(TactixError):
     code = ErrorCode.FAILED_INITIALIZATION
 
     def __init__(
-        self, what: str, *, key: str = "", dist: str = "", version: str = "", phase: str = "", **more: str
+        self,
+        what: str,
+        *,
+        key: str = "",
+        dist: str = "",
+        version: str = "",
+        phase: str = "",
+        **more: str,
     ) -> None:
         super().__init__(what, **more)
         self.key, self.dist, self.version, self.phase = key, dist, version, phase

@@ -1,4 +1,6 @@
-"""Files that others may read or write at the same time, and those that nobody but their user may write."""
+"""Files that others may read or write at the same time, and those that nobody but their user may
+write.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,16 @@ from typing import BinaryIO
 
 @contextmanager
 def replacing(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A file to write that takes the place of ``path`` when the block ends: readers see the old one or the whole new
-    one. After an error the old one stays, and nothing is left beside it. ``mode``: as of ``os.open``. Raises OSError
-    that names ``path``.
+    """A file to write that takes the place of ``path`` when the block ends: readers see the old one
+    or the whole new one. After an error the old one stays, and nothing is left beside it. ``mode``:
+    as of ``os.open``. Raises OSError that names ``path``.
     """
     path = Path(path)
     if path.exists() and not path.is_file():  # a device would be replaced by a file
         raise FileExistsError(errno.EEXIST, "that is no regular file", str(path))
-    scratch = path.with_name(f".tactix-{os.urandom(8).hex()}")  # short, as names may be as long as can be
+    scratch = path.with_name(
+        f".tactix-{os.urandom(8).hex()}"
+    )  # short, as names may be as long as can be
     try:
         with open(scratch, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as f:
             yield f
@@ -34,7 +38,9 @@ def replacing(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 def is_private(found: os.stat_result) -> bool:
-    """Whether nobody but this user, or root, can write what has this status. Always, where users have no numbers."""
+    """Whether nobody but this user, or root, can write what has this status. Always, where users
+    have no numbers.
+    """
     return os.name != "posix" or (found.st_uid in (os.geteuid(), 0) and not found.st_mode & 0o022)
 
 
@@ -55,7 +61,9 @@ def make_private(path: Path) -> None:
 
 
 def tighten(path: Path) -> None:
-    """Take from others what they may write of a folder, if it is there and of this user. Raises OSError."""
+    """Take from others what they may write of a folder, if it is there and of this user. Raises
+    OSError.
+    """
     if os.name != "posix" or not path.is_dir() or path.is_symlink():
         return
     found = os.stat(path)
@@ -64,7 +72,9 @@ def tighten(path: Path) -> None:
 
 
 def read_own(path: Path) -> bytes:
-    """The content of a regular file. Raises PermissionError for one that others own or can write, OSError."""
+    """The content of a regular file. Raises PermissionError for one that others own or can write,
+    OSError.
+    """
     with _opened(path) as f:
         _check_private(path, os.fstat(f.fileno()))
         return f.read()
@@ -78,7 +88,9 @@ def read_regular(path: Path) -> bytes:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as f:
+    with open(
+        path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+    ) as f:
         if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
             raise FileExistsError(errno.EEXIST, "that is no regular file", str(path))
         yield f

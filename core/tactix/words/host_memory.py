@@ -1,7 +1,8 @@
-"""How much memory this machine has, so that a size it cannot hold is an error before anything is written there.
+"""How much memory this machine has, so that a size it cannot hold is an error before anything is
+written there.
 
-Many systems promise any size (Linux with ``vm.overcommit_memory=1``, as containers often set it) and end the process
-when it writes more than there is.
+Many systems promise any size (Linux with ``vm.overcommit_memory=1``, as containers often set it)
+and end the process when it writes more than there is.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def physical_memory() -> int:
 
 @cache
 def largest() -> int:
-    """Bytes that one piece can have at most: all memory of the machine or container, and swap; 0 if nobody tells."""
+    """Bytes that one piece can have at most: all memory of the machine or container, and swap; 0 if
+    nobody tells.
+    """
     told = [n for n in (physical_memory(), _container()) if n]
     return min(told) + _swap() if told else 0
 
@@ -37,7 +40,9 @@ def check_fits(nbytes: int) -> None:
     """Raises MemoryError for a size that this machine's memory and swap together do not have."""
     limit = largest()
     if limit and nbytes > limit:
-        raise MemoryError(f"cannot allocate {nbytes} bytes: this machine has {limit} of memory and swap")
+        raise MemoryError(
+            f"cannot allocate {nbytes} bytes: this machine has {limit} of memory and swap"
+        )
 
 
 def check_array_fits(shape: Sequence[int], dtype: Any) -> None:
@@ -51,7 +56,9 @@ def _container() -> int:
 
 
 def _swap() -> int:
-    sizes = [line.split()[1] for line in _text(MEMINFO).splitlines() if line.startswith("SwapTotal:")]
+    sizes = [
+        line.split()[1] for line in _text(MEMINFO).splitlines() if line.startswith("SwapTotal:")
+    ]
     return int(sizes[0]) << 10 if sizes else 0
 
 

@@ -21,13 +21,16 @@ class Severity(enum.IntEnum):
 
 
 def printable(text: str, newline: str = "\\n") -> str:
-    """Without what a terminal would obey, as files name things as they like: such characters, and halves of characters,
-    which could be printed nowhere, are shown as Python writes them (``\\x1b``). ``newline``: what ends of lines become.
+    """Without what a terminal would obey, as files name things as they like: such characters, and
+    halves of characters, which could be printed nowhere, are shown as Python writes them
+    (``\\x1b``). ``newline``: what ends of lines become.
     """
     if text.isprintable():
         return text
     shown = {"\n": newline}
-    return "".join(c if c.isprintable() else shown.get(c) or c.encode("unicode_escape").decode() for c in text)
+    return "".join(
+        c if c.isprintable() else shown.get(c) or c.encode("unicode_escape").decode() for c in text
+    )
 
 
 INDENTED = "\n  "
@@ -35,12 +38,16 @@ INDENTED = "\n  "
 
 
 class Logger:
-    """Writes messages of ``min_severity`` or worse to ``stream``, by default whatever ``sys.stderr`` is at the time.
+    """Writes messages of ``min_severity`` or worse to ``stream``, by default whatever
+    ``sys.stderr`` is at the time.
 
-    An override of ``log`` gets every message as it is and filters by itself. It may be called from any thread.
+    An override of ``log`` gets every message as it is and filters by itself. It may be called from
+    any thread.
     """
 
-    def __init__(self, min_severity: Severity = Severity.WARNING, stream: TextIO | None = None) -> None:
+    def __init__(
+        self, min_severity: Severity = Severity.WARNING, stream: TextIO | None = None
+    ) -> None:
         self.min_severity = Severity(min_severity)
         self._stream = stream
         self._lock = threading.Lock()
@@ -50,7 +57,9 @@ class Logger:
         if severity <= self.min_severity:
             with self._lock:
                 stream = self._stream or sys.stderr
-                stream.write(f"[tactix] [{Severity(severity).name[0]}] {printable(msg, INDENTED)}\n")
+                stream.write(
+                    f"[tactix] [{Severity(severity).name[0]}] {printable(msg, INDENTED)}\n"
+                )
                 stream.flush()
 
     def error(self, msg: str) -> None:
@@ -67,9 +76,13 @@ class Logger:
 
 
 def checked_logger(logger: Logger | None) -> Logger:
-    """That logger, or one of its own for None. Raises InvalidArgument for what has no method ``log``."""
+    """That logger, or one of its own for None. Raises InvalidArgument for what has no method
+    ``log``.
+    """
     if logger is None:
         return Logger()
     if not callable(getattr(logger, "log", None)):
-        raise InvalidArgument(f"{logger!r} is no logger", do="Give a tactix.Logger, or leave it out")
+        raise InvalidArgument(
+            f"{logger!r} is no logger", do="Give a tactix.Logger, or leave it out"
+        )
     return logger

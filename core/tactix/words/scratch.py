@@ -1,8 +1,8 @@
 """Temporary folders that go with their process, however it ends.
 
-A process that is killed cleans nothing. So each folder holds a file that its owner keeps locked: who next needs such a
-folder removes those beside it whose file nobody holds. A lock, unlike a number of a process, means the same in every
-container that shares the folder.
+A process that is killed cleans nothing. So each folder holds a file that its owner keeps locked:
+who next needs such a folder removes those beside it whose file nobody holds. A lock, unlike a
+number of a process, means the same in every container that shares the folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ OWNER = ".owner"
 
 
 class ScratchFolder(tempfile.TemporaryDirectory[str]):
-    """A new folder in ``where`` (by default the system's for temporary files), until ``cleanup`` or the block's end.
+    """A new folder in ``where`` (by default the system's for temporary files), until ``cleanup`` or
+    the block's end.
 
     Those beside it whose processes are gone are removed, once in a process. Raises OSError.
     """
@@ -43,7 +44,9 @@ class ScratchFolder(tempfile.TemporaryDirectory[str]):
 
 
 def _own(folder: Path) -> BinaryIO | None:
-    """The locked file; it has its name only when it is locked, so that nobody takes the folder for abandoned."""
+    """The locked file; it has its name only when it is locked, so that nobody takes the folder for
+    abandoned.
+    """
     if fcntl is None:
         return None
     held = open(folder / f"{OWNER}-new", "xb")  # noqa: SIM115 - closed with the folder
@@ -71,6 +74,8 @@ def sweep(where: Path) -> None:
 def _remove_abandoned(folder: Path) -> None:
     if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
         return
-    with open(folder / OWNER, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)) as held:
+    with open(
+        folder / OWNER, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)
+    ) as held:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: its owner lives
         shutil.rmtree(folder)

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 
 def near(name: str, known: Iterable[str], most: int = 1, least: float = 0.6) -> list[str]:
-    """Known names that are spelled like it, the nearest first. ``least``: share of letters in common, 0 to 1."""
+    """Known names that are spelled like it, the nearest first. ``least``: share of letters in
+    common, 0 to 1.
+    """
     from difflib import get_close_matches
 
     return get_close_matches(name, sorted(set(known)), most, least)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Format:
     """How elements lie in memory.
 
-    ``linear``: row-major. ``nhwc``: channels (axis 1) last. ``cB`` (``c16``, ``c8``): channels split in blocks of B,
-    stored ``(N, ceil(C/B), *spatial, B)``; lanes past C hold zero.
+    ``linear``: row-major. ``nhwc``: channels (axis 1) last. ``cB`` (``c16``, ``c8``): channels
+    split in blocks of B, stored ``(N, ceil(C/B), *spatial, B)``; lanes past C hold zero.
     """
 
     name: str = "linear"
@@ -87,8 +87,8 @@ class Element:
 
     A map (dict) is from labels, integers or text, to numbers; the element is that of the numbers.
 
-    A dim that differs between elements is None; so is the shape, if ranks differ or are not known. ``none``: there is
-    no element yet that could tell.
+    A dim that differs between elements is None; so is the shape, if ranks differ or are not known.
+    ``none``: there is no element yet that could tell.
     """
 
     dtype: DType
@@ -99,7 +99,11 @@ class Element:
     def __str__(self) -> str:
         if self.of is not None:
             return f"{self.dtype.value}<{self.of}>"
-        dims = "..." if self.shape is None else ", ".join("?" if d is None else str(d) for d in self.shape)
+        dims = (
+            "..."
+            if self.shape is None
+            else ", ".join("?" if d is None else str(d) for d in self.shape)
+        )
         return f"{self.dtype.value}({dims})"
 
 
@@ -109,7 +113,8 @@ class TensorSpec:
 
     A sequence, optional or map is one value of shape (), with an ``element``.
 
-    ``value``: the elements in row-major order as dims, for integer shape tensors. ``const``: the array of a constant.
+    ``value``: the elements in row-major order as dims, for integer shape tensors. ``const``: the
+    array of a constant.
     """
 
     dtype: DType
@@ -132,7 +137,12 @@ class TensorSpec:
 
     def known(self) -> tuple[Dim, ...] | None:
         """``value``, or the elements of a small integer constant; None if unknown."""
-        if self.value is None and self.const is not None and self.const.dtype.kind in "iub" and self.const.size <= 1024:
+        if (
+            self.value is None
+            and self.const is not None
+            and self.const.dtype.kind in "iub"
+            and self.const.size <= 1024
+        ):
             return tuple(int(v) for v in self.const.ravel())
         return self.value
 

@@ -11,10 +11,12 @@ GRAIN = 1 << 16
 
 
 class Pool:
-    """At most ``limit`` bytes at once (0: no limit); freed pieces stay, for the next of the same size.
+    """At most ``limit`` bytes at once (0: no limit); freed pieces stay, for the next of the same
+    size.
 
-    ``used``, ``kept``: bytes that plans hold, and that lie ready. ``peak``: the most that was used at once. ``reused``:
-    how often a piece that lay ready was taken. Sizes are rounded up to ``GRAIN``, which is what makes them alike.
+    ``used``, ``kept``: bytes that plans hold, and that lie ready. ``peak``: the most that was used
+    at once. ``reused``: how often a piece that lay ready was taken. Sizes are rounded up to
+    ``GRAIN``, which is what makes them alike.
     """
 
     key = "acme_arena.pool"
@@ -27,17 +29,23 @@ class Pool:
         self.used = self.kept = self.peak = self.reused = 0
         self._pieces: dict[int, tuple[int, int]] = {}
         self._ready: dict[tuple[int, int], list[int]] = defaultdict(list)
-        self._lock = threading.RLock()  # the garbage collector may give pieces back while one is allocated
+        self._lock = (
+            threading.RLock()
+        )  # the garbage collector may give pieces back while one is allocated
 
     def allocate(self, size: int, alignment: int = 64, stream: int = 0) -> int:
-        """Address of ``size`` bytes of any content. Raises AllocationError, if the limit stands against it."""
+        """Address of ``size`` bytes of any content. Raises AllocationError, if the limit stands
+        against it.
+        """
         size = -(-size // GRAIN) * GRAIN
         with self._lock:
             if self.limit and self.used + size > self.limit:
                 raise errors.AllocationError(
-                    f"{size} bytes more than the limit allows", who=self.key,
-                    why=f"{self.used} of {self.limit} are in use", do="Close contexts or engines, or raise the limit",
-                )  # fmt: skip
+                    f"{size} bytes more than the limit allows",
+                    who=self.key,
+                    why=f"{self.used} of {self.limit} are in use",
+                    do="Close contexts or engines, or raise the limit",
+                )
             ready = self._ready[size, alignment]
             if ready:
                 address = ready.pop()

@@ -30,13 +30,22 @@ def plan() -> Any:
     rng = np.random.default_rng(2)
     y = network.add_input("x", "f32", ("n", 16))
     for k, n in ((16, 512), (512, 16)):
-        (y,) = network.add_layer("tactix.MatMul", [y, network.add_constant(rng.standard_normal((k, n), "f"))])
+        (y,) = network.add_layer(
+            "tactix.MatMul", [y, network.add_constant(rng.standard_normal((k, n), "f"))]
+        )
     network.mark_output(y, "y")
-    return builder.build_plan(network, tactix.BuilderConfig(builder_optimization_level=0, timing_cache=False))
+    return builder.build_plan(
+        network, tactix.BuilderConfig(builder_optimization_level=0, timing_cache=False)
+    )
 
 
 def run(plan: Any, allocator: Any, n: int = 256) -> Any:
-    return tactix.Runtime(allocator=allocator).load(plan).create_execution_context().run({"x": np.ones((n, 16), "f")})
+    return (
+        tactix.Runtime(allocator=allocator)
+        .load(plan)
+        .create_execution_context()
+        .run({"x": np.ones((n, 16), "f")})
+    )
 
 
 def test_a_plan_runs_in_it_and_the_next_takes_the_same_memory(plan: Any) -> None:

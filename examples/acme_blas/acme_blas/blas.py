@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import Any
 
 SYSTEM = ("openblas", "mkl_rt", "blis", "cblas", "blas")
-DIALECTS = (("scipy_cblas_", "64_", ctypes.c_int64), ("cblas_", "64_", ctypes.c_int64), ("cblas_", "", ctypes.c_int32))
+DIALECTS = (
+    ("scipy_cblas_", "64_", ctypes.c_int64),
+    ("cblas_", "64_", ctypes.c_int64),
+    ("cblas_", "", ctypes.c_int32),
+)
 """Prefix and suffix of names, and the type of integers."""
 ROW_MAJOR, NO_TRANSPOSE = 101, 111
 LETTERS = {"f32": ("sgemm", ctypes.c_float), "f64": ("dgemm", ctypes.c_double)}
@@ -29,12 +33,16 @@ def _files() -> Iterator[str]:
 
 @functools.cache
 def gemm(dtype: str) -> Gemm | None:
-    """``f(m, n, k, a, b, beta, c)``: c = a b + beta c at these addresses, row-major; None where no BLAS was found."""
+    """``f(m, n, k, a, b, beta, c)``: c = a b + beta c at these addresses, row-major; None where no
+    BLAS was found.
+    """
     name, real = LETTERS[dtype]
     for file in _files():
         try:
             library: Any = ctypes.CDLL(file)
-        except OSError:  # the system's is there for another architecture, or lacks a library of its own
+        except (
+            OSError
+        ):  # the system's is there for another architecture, or lacks a library of its own
             continue
         for prefix, suffix, integer in DIALECTS:
             if hasattr(library, f"{prefix}{name}{suffix}"):
@@ -51,7 +59,20 @@ def _bound(function: Any, real: Any, integer: Any) -> Gemm:
 
     def call(m: int, n: int, k: int, a: int, b: int, beta: float, c: int) -> None:
         function(
-            ROW_MAJOR, NO_TRANSPOSE, NO_TRANSPOSE, m, n, k, 1.0, a, max(k, 1), b, max(n, 1), beta, c, max(n, 1)
-        )  # fmt: skip
+            ROW_MAJOR,
+            NO_TRANSPOSE,
+            NO_TRANSPOSE,
+            m,
+            n,
+            k,
+            1.0,
+            a,
+            max(k, 1),
+            b,
+            max(n, 1),
+            beta,
+            c,
+            max(n, 1),
+        )
 
     return call

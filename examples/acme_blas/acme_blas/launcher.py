@@ -33,11 +33,15 @@ class Product:
             row = array_at(at[self.added.buffer], shape, self.dtype)
             array_at(at[self.out.buffer], (self.m, self.n), self.dtype)[...] = row
         beta = 0.0 if self.added is None else 1.0
-        self.call(self.m, self.n, self.k, at[self.a.buffer], at[self.b.buffer], beta, at[self.out.buffer])
+        self.call(
+            self.m, self.n, self.k, at[self.a.buffer], at[self.b.buffer], beta, at[self.out.buffer]
+        )
 
 
 class BlasLauncher(Launcher):
-    """BLAS shares work between threads of its own: how many, its own environment says (``OPENBLAS_NUM_THREADS``)."""
+    """BLAS shares work between threads of its own: how many, its own environment says
+    (``OPENBLAS_NUM_THREADS``).
+    """
 
     key = "acme_blas.gemm@1"
     host_code = False
@@ -48,6 +52,8 @@ class BlasLauncher(Launcher):
         for s in steps:
             call = gemm(s.outputs[0].spec.dtype.value)
             if call is None:
-                raise errors.ExecutionError("no BLAS was found", who=s.name, do="Install numpy's wheel, or OpenBLAS")
+                raise errors.ExecutionError(
+                    "no BLAS was found", who=s.name, do="Install numpy's wheel, or OpenBLAS"
+                )
             made.append(Product(s, call))
         return Calls(made)

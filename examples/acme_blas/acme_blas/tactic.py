@@ -3,11 +3,22 @@
 from collections.abc import Sequence
 
 from acme_blas.blas import LETTERS, gemm
-from tactix_sdk import CompileContext, DeviceProperties, KernelArtifact, Node, Operation, Reject, Tactic, Variant
+from tactix_sdk import (
+    CompileContext,
+    DeviceProperties,
+    KernelArtifact,
+    Node,
+    Operation,
+    Reject,
+    Tactic,
+    Variant,
+)
 
 
 class BlasProduct(Tactic):
-    """A tensor of float32 or float64 times a matrix, given or constant; a tensor or a row may be added."""
+    """A tensor of float32 or float64 times a matrix, given or constant; a tensor or a row may be
+    added.
+    """
 
     key = "acme_blas.gemm@1"
     implements = ("tactix.MatMul@1",)
@@ -33,4 +44,6 @@ class BlasProduct(Tactic):
         followers = op.followers()
         assert not isinstance(followers, Reject)
         added = followers[0].other if followers else -1
-        return KernelArtifact("acme_blas.gemm@1", params={"a": op.ids[0], "b": op.ids[1], "added": added})
+        return KernelArtifact(
+            "acme_blas.gemm@1", params={"a": op.ids[0], "b": op.ids[1], "added": added}
+        )

@@ -21,7 +21,9 @@ class TestPack(PackTests):
     pack = "acme-blas"
 
 
-def dense(dtype: str, added: str, constant: bool = True) -> tuple[Any, tactix.Builder, dict[str, Any]]:
+def dense(
+    dtype: str, added: str, constant: bool = True
+) -> tuple[Any, tactix.Builder, dict[str, Any]]:
     """x @ w, and a row or a tensor added; w may be given."""
     builder = tactix.Builder()
     network = builder.create_network("dense")
@@ -33,7 +35,9 @@ def dense(dtype: str, added: str, constant: bool = True) -> tuple[Any, tactix.Bu
     if added == "row":
         (y,) = network.add_layer("tactix.Add", [network.add_constant(arrays["row"]), y])
     if added == "tensor":
-        (y,) = network.add_layer("tactix.Add", [y, network.add_input("rest", dtype, ("b", "m", 17))])
+        (y,) = network.add_layer(
+            "tactix.Add", [y, network.add_input("rest", dtype, ("b", "m", 17))]
+        )
     network.mark_output(y, "y")
     return network, builder, arrays
 
@@ -52,11 +56,16 @@ def test_results_at_several_shapes(dtype: str, added: str, constant: bool) -> No
     engine = builder.build(network, config(tactic_sources={"acme_blas", "numpy"}))
     assert engine.plan.steps[0].info["tactic"] == "acme_blas.gemm@1"
     for shape in ((1, 1), (2, 5), (0, 3), (3, 8)):
-        feed = {n: RNG.standard_normal((*shape, k)).astype(arrays["w"].dtype) for n, k in (("x", 24), ("rest", 17))}
-        want = feed["x"] @ arrays["w"] + {"": 0, "row": arrays["row"], "tensor": feed["rest"]}[added]
-        got = engine.create_execution_context().run({io.name: (feed | arrays)[io.name] for io in engine.plan.inputs})[
-            "y"
-        ]
+        feed = {
+            n: RNG.standard_normal((*shape, k)).astype(arrays["w"].dtype)
+            for n, k in (("x", 24), ("rest", 17))
+        }
+        want = (
+            feed["x"] @ arrays["w"] + {"": 0, "row": arrays["row"], "tensor": feed["rest"]}[added]
+        )
+        got = engine.create_execution_context().run(
+            {io.name: (feed | arrays)[io.name] for io in engine.plan.inputs}
+        )["y"]
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-12 if dtype == "f64" else 2e-5)
 
 
@@ -64,10 +73,14 @@ def test_results_at_several_shapes(dtype: str, added: str, constant: bool) -> No
 def test_it_wins_where_nobody_else_has_a_kernel_and_only_if_enabled() -> None:
     """tactix computes float64 products by its numpy reference alone."""
     network, builder, _ = dense("f64", "")
-    assert [s.info["tactic"] for s in builder.build_plan(network, config(3)).steps] == ["acme_blas.gemm@1"]
+    assert [s.info["tactic"] for s in builder.build_plan(network, config(3)).steps] == [
+        "acme_blas.gemm@1"
+    ]
     plain = tactix.BuilderConfig(timing_cache=False)
     network, builder, _ = dense("f64", "")
-    assert [s.info["tactic"] for s in builder.build_plan(network, plain).steps] == ["tactix.numpy@1"]
+    assert [s.info["tactic"] for s in builder.build_plan(network, plain).steps] == [
+        "tactix.numpy@1"
+    ]
 
 
 @needs_blas

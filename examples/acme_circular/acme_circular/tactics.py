@@ -6,13 +6,27 @@ LAYER = "acme_circular.CircularPad@1"
 
 
 def source(op: Operation) -> tuple[str, dict[str, Dim]]:
-    """Statements that make of ``i``, an element of the result, ``at``, one of the input; and the sizes they name."""
-    (x,), y, text, sizes = op.inputs, op.output, "int64_t rest = i, at = 0;\n", {"total": op.output.numel}
+    """Statements that make of ``i``, an element of the result, ``at``, one of the input; and the
+    sizes they name.
+    """
+    (x,), y, text, sizes = (
+        op.inputs,
+        op.output,
+        "int64_t rest = i, at = 0;\n",
+        {"total": op.output.numel},
+    )
     for axis in reversed(range(x.rank)):
         n, out = x.shape[axis], y.shape[axis]
         shift = mod(-op.attrs.pads[axis], n)
-        sizes |= {f"n{axis}": n, f"out{axis}": out, f"shift{axis}": shift, f"step{axis}": prod(x.shape[axis + 1 :])}
-        text += f"at += (rest % out{axis} + shift{axis}) % n{axis} * step{axis}; rest /= out{axis};\n"
+        sizes |= {
+            f"n{axis}": n,
+            f"out{axis}": out,
+            f"shift{axis}": shift,
+            f"step{axis}": prod(x.shape[axis + 1 :]),
+        }
+        text += (
+            f"at += (rest % out{axis} + shift{axis}) % n{axis} * step{axis}; rest /= out{axis};\n"
+        )
     return text, sizes
 
 

@@ -38,7 +38,9 @@ def relu_of_padded(pads: tuple[int, ...] = PADS) -> tuple[tactix.Builder, Any]:
     """A network with a dynamic batch and height."""
     builder = tactix.Builder()
     network = builder.create_network("padded")
-    (y,) = network.add_layer("acme_circular.CircularPad", [network.add_input("x", "f32", ("n", 3, "h", 5))], pads=pads)
+    (y,) = network.add_layer(
+        "acme_circular.CircularPad", [network.add_input("x", "f32", ("n", 3, "h", 5))], pads=pads
+    )
     network.mark_output(*network.add_layer("tactix.Relu", [y]), name="y")
     return builder, network
 
@@ -46,8 +48,12 @@ def relu_of_padded(pads: tuple[int, ...] = PADS) -> tuple[tactix.Builder, Any]:
 @pytest.mark.parametrize("source", ["acme_circular", "numpy"])
 def test_an_engine_of_dynamic_shapes(source: str) -> None:
     builder, network = relu_of_padded()
-    engine = builder.build(network, tactix.BuilderConfig(tactic_sources={source, "c"}, timing_cache=False))
-    assert source in {s.info["tactic"].partition(".")[0].replace("tactix", "numpy") for s in engine.plan.steps}
+    engine = builder.build(
+        network, tactix.BuilderConfig(tactic_sources={source, "c"}, timing_cache=False)
+    )
+    assert source in {
+        s.info["tactic"].partition(".")[0].replace("tactix", "numpy") for s in engine.plan.steps
+    }
     for n, h in ((1, 4), (3, 7), (2, 1)):
         x = RNG.standard_normal((n, 3, h, 5)).astype(np.float32)
         np.testing.assert_array_equal(engine(x), np.maximum(np.pad(x, widths(PADS), "wrap"), 0))
@@ -62,7 +68,9 @@ def test_pads_that_do_not_suit_are_said(pads: tuple[int, ...]) -> None:
 def test_a_model_made_for_tensorrts_sample_builds(tmp_path: Path) -> None:
     node = helper.make_node("CircPadPlugin", ["X"], ["Y"], "CircPadPlugin", pads=[3, 1, 0, 2])
     kind = onnx.TensorProto.FLOAT
-    given, made = (helper.make_tensor_value_info(n, kind, s) for n, s in (("X", [2, 3, 4, 5]), ("Y", None)))
+    given, made = (
+        helper.make_tensor_value_info(n, kind, s) for n, s in (("X", [2, 3, 4, 5]), ("Y", None))
+    )
     model = helper.make_model(helper.make_graph([node], "sample", [given], [made]), ir_version=10)
     onnx.save(model, tmp_path / "sample.onnx")
     engine = tactix.build(tmp_path / "sample.onnx", level=0, timing_cache=False)
@@ -76,9 +84,12 @@ def test_a_plan_for_a_gpu_is_built_without_one(target: str) -> None:
         pytest.skip(reason)
     builder, network = relu_of_padded()
     config = tactix.BuilderConfig(
-        device="tactix.cuda@1", target=target, builder_optimization_level=0, timing_cache=False,
+        device="tactix.cuda@1",
+        target=target,
+        builder_optimization_level=0,
+        timing_cache=False,
         tactic_sources={"acme_circular", "cuda_c"},
-    )  # fmt: skip
+    )
     step = builder.build_plan(network, config).steps[0]
     assert step.info["tactic"] == "acme_circular.cuda@1"
     assert step.artifact.launcher == "tactix.cuda.cubin@1"

@@ -17,9 +17,13 @@ from tactix_sdk import Node, Variant
 class AcceleratorBench(Bench):
     """``final`` keeps the largest subgraphs and gives the others to the host."""
 
-    def final(self, tried: Sequence[Any], complete: Callable[..., Any], load: Callable[[Any], Any]) -> Any:
+    def final(
+        self, tried: Sequence[Any], complete: Callable[..., Any], load: Callable[[Any], Any]
+    ) -> Any:
         stage, network, trace, bids, choice = min(tried, key=lambda attempt: attempt[-1].seconds)
-        moved = {n: self._on_host(n, stage.context) for n in _left_over(network.nodes, choice.candidates)}
+        moved = {
+            n: self._on_host(n, stage.context) for n in _left_over(network.nodes, choice.candidates)
+        }
         for node, candidate in moved.items():
             bids[node] = replace(bids[node], candidates=[*bids[node].candidates, candidate])
         choice = replace(choice, candidates={**choice.candidates, **moved})
@@ -31,11 +35,17 @@ class AcceleratorBench(Bench):
         why = f"in a subgraph beyond the {limits.SUBGRAPHS} largest"
         seconds = host.cost(node, Variant(), context)
         artifact = host.compile(node, Variant(), context)
-        return Candidate(host, Variant(), artifact, seconds, seconds or 0.0, status="estimated", reason=why)
+        return Candidate(
+            host, Variant(), artifact, seconds, seconds or 0.0, status="estimated", reason=why
+        )
 
 
 def _left_over(nodes: Sequence[Node], chosen: Mapping[Node, Candidate]) -> list[Node]:
     """The nodes of those subgraphs that are too many: the smallest, later ones first."""
-    runs = [list(run) for key, run in groupby(nodes, lambda n: chosen[n].artifact.launcher) if key == SUBGRAPH]
+    runs = [
+        list(run)
+        for key, run in groupby(nodes, lambda n: chosen[n].artifact.launcher)
+        if key == SUBGRAPH
+    ]
     kept = sorted(runs, key=len, reverse=True)[: limits.SUBGRAPHS]
     return [n for run in runs if run not in kept for n in run]

@@ -1,4 +1,6 @@
-"""The accelerator: it shares the host's memory, runs subgraphs, and knows how long a real one would take."""
+"""The accelerator: it shares the host's memory, runs subgraphs, and knows how long a real one would
+take.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,16 @@ class SharedMemory(ArenaAllocator):
 
 
 class Subgraph(NumpyRun):
-    """One loadable. The emulation computes by the layers' references; its own clock goes by the data sheet."""
+    """One loadable. The emulation computes by the layers' references; its own clock goes by the
+    data sheet.
+    """
 
     @property
     def seconds(self) -> float:
         """Of one run."""
-        return sum(limits.seconds(sum(x.array.nbytes for x in (*s.inputs, *s.outputs))) for s in self.steps)
+        return sum(
+            limits.seconds(sum(x.array.nbytes for x in (*s.inputs, *s.outputs))) for s in self.steps
+        )
 
 
 class SubgraphLauncher(NumpyLauncher):
@@ -70,16 +76,27 @@ class Accelerator(CpuDevice):
         """Raises InvalidArgument: there is one model."""
         raise errors.InvalidArgument(f"no target {name!r}", who=self.key, why="there is one model")
 
-    def link(self, steps: Sequence[Step], launchers: Mapping[str, Launcher], ctx: LinkContext) -> Runnable:
+    def link(
+        self, steps: Sequence[Step], launchers: Mapping[str, Launcher], ctx: LinkContext
+    ) -> Runnable:
         """Raises ExecutionError for more subgraphs than there may be."""
-        starts = [next(group) for key, group in groupby(steps, lambda s: s.artifact.launcher) if key == SUBGRAPH]
+        starts = [
+            next(group)
+            for key, group in groupby(steps, lambda s: s.artifact.launcher)
+            if key == SUBGRAPH
+        ]
         if len(starts) > limits.SUBGRAPHS:
             raise errors.ExecutionError(
-                f"{len(starts)} subgraphs, the DLA has room for {limits.SUBGRAPHS}", who=starts[limits.SUBGRAPHS].name,
+                f"{len(starts)} subgraphs, the DLA has room for {limits.SUBGRAPHS}",
+                who=starts[limits.SUBGRAPHS].name,
                 do="Build the plan for this device",
-            )  # fmt: skip
+            )
         return super().link(steps, launchers, ctx)
 
     def measure(self, runnable: Runnable, times: int) -> float:
         """By the accelerator's clock; the host's steps by the host's."""
-        return times * runnable.seconds if isinstance(runnable, Subgraph) else super().measure(runnable, times)
+        return (
+            times * runnable.seconds
+            if isinstance(runnable, Subgraph)
+            else super().measure(runnable, times)
+        )

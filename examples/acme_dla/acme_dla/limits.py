@@ -14,7 +14,9 @@ SUBGRAPHS = 16
 
 
 def seconds(nbytes: int) -> float:
-    """How long a layer takes that reads and writes so many bytes: the data sheet has 20 us, and 10 GB/s."""
+    """How long a layer takes that reads and writes so many bytes: the data sheet has 20 us, and 10
+    GB/s.
+    """
     return 2e-5 + nbytes / 1e10
 
 
@@ -23,8 +25,15 @@ def why_not(node: Node) -> str:
     body = node.body
     specs = body.infer([v.spec for v in node.given])
     for index, n in enumerate(body.nodes):
-        ids = [*(i for i in n.inputs if i >= 0), *range(body.first_id(index), body.first_id(index) + n.outputs)]
-        dtypes = {specs[i].dtype for i in ids} - DTYPES - ({DType.FP32} if n.layer.name == "Cast" else set())
+        ids = [
+            *(i for i in n.inputs if i >= 0),
+            *range(body.first_id(index), body.first_id(index) + n.outputs),
+        ]
+        dtypes = (
+            {specs[i].dtype for i in ids}
+            - DTYPES
+            - ({DType.FP32} if n.layer.name == "Cast" else set())
+        )
         if n.layer.name not in LAYERS:
             return f"the DLA has no {n.layer.name}"
         if dtypes:
@@ -33,7 +42,9 @@ def why_not(node: Node) -> str:
             return "the DLA takes fixed shapes: give the dimensions of the inputs"
         if any(0 in specs[i].shape or specs[i].shape[:1] > (BATCH,) for i in ids):
             return f"the DLA takes batches of up to {BATCH}, and nothing empty"
-        if why := _window(n.attrs, specs[ids[1]].shape[2:] if n.layer.name == "Convolution" else ()):
+        if why := _window(
+            n.attrs, specs[ids[1]].shape[2:] if n.layer.name == "Convolution" else ()
+        ):
             return why
     return ""
 

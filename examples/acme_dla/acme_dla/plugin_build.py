@@ -1,4 +1,6 @@
-"""What building takes from the pack: what the accelerator and the host beside it can run, and how models get narrow."""
+"""What building takes from the pack: what the accelerator and the host beside it can run, and how
+models get narrow.
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""What running takes from the pack: the device, its memory, and what runs its steps and those of the host beside it."""
+"""What running takes from the pack: the device, its memory, and what runs its steps and those of
+the host beside it.
+"""
 
 from typing import Any
 

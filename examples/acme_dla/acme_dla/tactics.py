@@ -9,13 +9,24 @@ from acme_dla.limits import LAYERS, seconds, why_not
 from tactix.words.dims import evaluate
 from tactix_ops.rules.sixteen import RULES
 from tactix_ops.tactics.reference import NumpyTactic
-from tactix_sdk import CompileContext, DeviceProperties, KernelArtifact, Node, Reject, Rule, Tactic, Variant
+from tactix_sdk import (
+    CompileContext,
+    DeviceProperties,
+    KernelArtifact,
+    Node,
+    Reject,
+    Rule,
+    Tactic,
+    Variant,
+)
 
 KIND, SUBGRAPH, HOST = "dla", "acme_dla.subgraph@1", "acme_dla.host@1"
 
 
 class AcceleratorTactic(Tactic):
-    """Asked for every layer, so that each that it does not take has a reason. Artifacts say what to compute."""
+    """Asked for every layer, so that each that it does not take has a reason. Artifacts say what to
+    compute.
+    """
 
     key = "acme_dla.accelerator@1"
     implements = ("*", *(f"tactix.{name}@1" for name in sorted(LAYERS)))
@@ -46,6 +57,8 @@ class HostTactic(NumpyTactic):
 
 
 def stored_fp16() -> Rule:
-    """A float32 network over float16 tensors, under ``BuilderFlag.FP16``: the rule that tactix has for GPUs."""
+    """A float32 network over float16 tensors, under ``BuilderFlag.FP16``: the rule that tactix has
+    for GPUs.
+    """
     (rule,) = (r for r in RULES if r.numerics == "fp16")
     return replace(rule, key="acme_dla.stored_fp16", device=KIND)

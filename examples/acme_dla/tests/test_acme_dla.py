@@ -22,13 +22,18 @@ class TestPack(PackTests):
 
 
 class Net:
-    """Convolution, Relu, then Softmax, which the accelerator lacks, then a product by two; as often as wanted.
+    """Convolution, Relu, then Softmax, which the accelerator lacks, then a product by two; as often
+    as wanted.
 
     ``times`` 0: a convolution alone.
     """
 
     def __init__(
-        self, dtype: str = "f16", times: int = 1, shape: tuple[Any, ...] = (1, 3, 8, 8), kernel: int = 3
+        self,
+        dtype: str = "f16",
+        times: int = 1,
+        shape: tuple[Any, ...] = (1, 3, 8, 8),
+        kernel: int = 3,
     ) -> None:
         self.builder = tactix.Builder()
         self.network = net = self.builder.create_network("net")
@@ -37,17 +42,26 @@ class Net:
         y = net.add_input("x", dtype, shape)
         side = kernel // 2
         if not times:
-            (y,) = net.add_layer("tactix.Convolution", [y, net.add_constant(self.w)], "conv0", pads=(side,) * 4)
+            (y,) = net.add_layer(
+                "tactix.Convolution", [y, net.add_constant(self.w)], "conv0", pads=(side,) * 4
+            )
         for i in range(times):
-            (y,) = net.add_layer("tactix.Convolution", [y, net.add_constant(self.w)], f"conv{i}", pads=(side,) * 4)
+            (y,) = net.add_layer(
+                "tactix.Convolution", [y, net.add_constant(self.w)], f"conv{i}", pads=(side,) * 4
+            )
             (y,) = net.add_layer("tactix.Relu", [y], f"relu{i}")
             (y,) = net.add_layer("tactix.Softmax", [y], f"soft{i}", axis=1)
-            (y,) = net.add_layer("tactix.Mul", [y, net.add_constant(np.array(2, kind))], f"twice{i}")
+            (y,) = net.add_layer(
+                "tactix.Mul", [y, net.add_constant(np.array(2, kind))], f"twice{i}"
+            )
         net.mark_output(y, "y")
 
     def plan(self, *flags: BuilderFlag, level: int = 1) -> Any:
         config = tactix.BuilderConfig(
-            device="acme_dla.dla@1", flags=set(flags), builder_optimization_level=level, timing_cache=False
+            device="acme_dla.dla@1",
+            flags=set(flags),
+            builder_optimization_level=level,
+            timing_cache=False,
         )
         config.enable("acme_dla")
         return self.builder.build_plan(self.network, config)
@@ -66,15 +80,20 @@ def where(plan: Any) -> list[tuple[str, bool]]:
 def check(plan: Any, net: Net, dtype: Any = np.float16) -> None:
     x = RNG.standard_normal(tuple(net.network.inputs[0].spec.shape)).astype(dtype)
     engine = tactix.Runtime().load(plan)
-    np.testing.assert_allclose(engine(x).astype("f"), net.expected(x).astype("f"), rtol=2e-2, atol=2e-3)
+    np.testing.assert_allclose(
+        engine(x).astype("f"), net.expected(x).astype("f"), rtol=2e-2, atol=2e-3
+    )
 
 
 def test_what_it_lacks_runs_on_the_host_between_subgraphs() -> None:
     net = Net(times=2)
     plan = net.plan()
     assert where(plan) == [
-        ("conv0 + relu0", True), ("soft0 + twice0", False), ("conv1 + relu1", True), ("soft1 + twice1", False)
-    ]  # fmt: skip
+        ("conv0 + relu0", True),
+        ("soft0 + twice0", False),
+        ("conv1 + relu1", True),
+        ("soft1 + twice1", False),
+    ]
     check(plan, net)
 
 
@@ -88,7 +107,10 @@ def test_without_fallback_the_layer_and_the_reason_are_named() -> None:
     [
         (Net("f32"), r"conv0.*float16 and int8, not in f32"),
         (Net(shape=("n", 3, 8, 8)), r"conv0.*takes fixed shapes"),
-        (Net(kernel=33, shape=(1, 3, 40, 40)), r"conv0.*windows of up to 32 by 32, not of 33 by 33"),
+        (
+            Net(kernel=33, shape=(1, 3, 40, 40)),
+            r"conv0.*windows of up to 32 by 32, not of 33 by 33",
+        ),
     ],
 )
 def test_what_it_does_not_take_is_said(net: Net, why: str) -> None:
@@ -115,7 +137,9 @@ def test_eight_bits() -> None:
     builder = tactix.Builder()
     net = builder.create_network("pool")
     x = net.add_input("x", "i8", (2, 3, 9, 8))
-    net.mark_output(*net.add_layer("tactix.MaxPool", [x], "pool", kernel_shape=(3, 2), strides=(2, 2)), name="y")
+    net.mark_output(
+        *net.add_layer("tactix.MaxPool", [x], "pool", kernel_shape=(3, 2), strides=(2, 2)), name="y"
+    )
     config = tactix.BuilderConfig(device="acme_dla.dla@1", timing_cache=False)
     config.enable("acme_dla")
     values = RNG.integers(-128, 128, (2, 3, 9, 8)).astype(np.int8)
@@ -129,11 +153,17 @@ def test_subgraphs_beyond_the_limit_go_to_the_host(monkeypatch: pytest.MonkeyPat
     plan = net.plan()
     here = [h for _, h in where(plan)]
     assert sum(a and not b for a, b in zip(here, [False, *here], strict=False)) == 2
-    assert any("beyond the 2 largest" in str(c) for node in plan.ledger["nodes"].values() for c in node["candidates"])
+    assert any(
+        "beyond the 2 largest" in str(c)
+        for node in plan.ledger["nodes"].values()
+        for c in node["candidates"]
+    )
     check(plan, net)
 
 
-def test_a_plan_with_too_many_subgraphs_is_refused_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_with_too_many_subgraphs_is_refused_where_it_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     net = Net(times=3)
     plan = net.plan()
     monkeypatch.setattr(limits, "SUBGRAPHS", 2)

@@ -5,7 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from acme_onednn.library import RESULT, SCRATCHPAD, SOURCE, WEIGHTS, Handle, OneDnn, library, operand_of
+from acme_onednn.library import (
+    RESULT,
+    SCRATCHPAD,
+    SOURCE,
+    WEIGHTS,
+    Handle,
+    OneDnn,
+    library,
+    operand_of,
+)
 from tactix_sdk import Calls, Launcher, LinkContext, Step, errors
 
 
@@ -16,7 +25,11 @@ class Product:
         self.step, self.dnnl, self.stream = step, dnnl, dnnl.stream()
         self.threads = 1 if step.artifact.params["threads"] == "one" else threads
         given = step.artifact.params
-        self.a, self.b, self.posts = step.inputs[given["a"]], step.inputs[given["b"]], given["posts"]
+        self.a, self.b, self.posts = (
+            step.inputs[given["a"]],
+            step.inputs[given["b"]],
+            given["posts"],
+        )
 
     def size(self, env: Mapping[str, int]) -> None:
         (*rows, k), (_, n) = self.a.spec.at(dict(env)), self.b.spec.at(dict(env))
@@ -25,7 +38,10 @@ class Product:
         self.memories, self.buffers = dict[int, Handle](), dict[int, int]()
         if self.empty:
             return
-        descs = {name: self.dnnl.desc(shape, dtype) for name, shape in (("a", (m, k)), ("b", (k, n)), ("y", (m, n)))}
+        descs = {
+            name: self.dnnl.desc(shape, dtype)
+            for name, shape in (("a", (m, k)), ("b", (k, n)), ("y", (m, n)))
+        }
         steps = []
         for i, (algorithm, alpha, other) in enumerate(self.posts):
             desc = None
@@ -35,8 +51,10 @@ class Product:
                 self._place(operand_of(i), desc, operand.buffer)
             steps.append((algorithm, alpha, desc))
         for argument, name, buffer in (
-            (SOURCE, "a", self.a.buffer), (WEIGHTS, "b", self.b.buffer), (RESULT, "y", self.step.outputs[0].buffer)
-        ):  # fmt: skip
+            (SOURCE, "a", self.a.buffer),
+            (WEIGHTS, "b", self.b.buffer),
+            (RESULT, "y", self.step.outputs[0].buffer),
+        ):
             self._place(argument, descs[name], buffer)
         with self.dnnl.threads(self.threads):
             made = self.dnnl.matmul(descs["a"], descs["b"], descs["y"], self.dnnl.post_ops(steps))
@@ -65,6 +83,8 @@ class OneDnnLauncher(Launcher):
         found = library()
         if found is None:
             raise errors.ExecutionError(
-                "no oneDNN was found", who=steps[0].name, do="pip install onednn-cpu-gomp, or the system's libdnnl"
+                "no oneDNN was found",
+                who=steps[0].name,
+                do="pip install onednn-cpu-gomp, or the system's libdnnl",
             )
         return Calls([Product(s, found, ctx.threads) for s in steps])

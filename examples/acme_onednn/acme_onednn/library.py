@@ -1,4 +1,6 @@
-"""oneDNN's C interface, version 3.2 and later, as far as the pack needs it. Numbers are those of ``dnnl_types.h``."""
+"""oneDNN's C interface, version 3.2 and later, as far as the pack needs it. Numbers are those of
+``dnnl_types.h``.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ CPU, IN_ORDER = 1, 1
 TYPES = {"f16": 1, "bf16": 2, "f32": 3}
 SOURCE, RESULT, WEIGHTS, SCRATCHPAD = 1, 17, 33, 80
 SCRATCHPAD_DESC, USERS = 136, 1
-"""The query for it, and the mode in which it is the user's: the library's own is one for all primitives of a thread."""
+"""The query for it, and the mode in which it is the user's: the library's own is one for all
+primitives of a thread.
+"""
 RELU, TANH, LOGISTIC, GELU_TANH, GELU_ERF = 0x20, 0x21, 0x29, 0x2B, 0x31
 ADD, MULTIPLY = 0x1FFF0, 0x1FFF1
 
@@ -52,7 +56,10 @@ def library() -> OneDnn | None:
     for file in _files():
         try:
             found = OneDnn(ctypes.CDLL(file))
-        except (OSError, AttributeError):  # it lacks a library of its own, or shares work by another than OpenMP
+        except (
+            OSError,
+            AttributeError,
+        ):  # it lacks a library of its own, or shares work by another than OpenMP
             continue
         if OLDEST <= found.version < NEXT:
             return found
@@ -87,14 +94,25 @@ class OneDnn:
         """An object of a kind from a function that gives it by its first argument."""
         made = Handle()
         self.call(name, ctypes.byref(made), *arguments)
-        weakref.finalize(made, self.c[f"dnnl_{kind}_destroy"], ctypes.c_void_p(made.value)).atexit = False
+        weakref.finalize(
+            made, self.c[f"dnnl_{kind}_destroy"], ctypes.c_void_p(made.value)
+        ).atexit = False
         return made
 
     def desc(self, shape: Sequence[int], dtype: str) -> Handle:
         """A row-major tensor's descriptor."""
         dims = (ctypes.c_int64 * 12)(*shape)
-        strides = (ctypes.c_int64 * 12)(*[functools.reduce(int.__mul__, shape[i + 1 :], 1) for i in range(len(shape))])
-        return self.make("memory_desc", "memory_desc_create_with_strides", len(shape), dims, TYPES[dtype], strides)
+        strides = (ctypes.c_int64 * 12)(
+            *[functools.reduce(int.__mul__, shape[i + 1 :], 1) for i in range(len(shape))]
+        )
+        return self.make(
+            "memory_desc",
+            "memory_desc_create_with_strides",
+            len(shape),
+            dims,
+            TYPES[dtype],
+            strides,
+        )
 
     def memory(self, desc: Handle) -> Handle:
         """Of no address yet."""
@@ -109,11 +127,19 @@ class OneDnn:
         self.call("memory_set_data_handle", memory, ctypes.c_void_p(address))
 
     def post_ops(self, steps: Sequence[tuple[int, float, Handle | None]]) -> Handle:
-        """Attributes with these: a binary one with the descriptor of its operand, or an elementwise one with alpha."""
+        """Attributes with these: a binary one with the descriptor of its operand, or an elementwise
+        one with alpha.
+        """
         made = self.make("post_ops", "post_ops_create")
         for algorithm, alpha, desc in steps:
             if desc is None:
-                self.call("post_ops_append_eltwise", made, algorithm, ctypes.c_float(alpha), ctypes.c_float(0))
+                self.call(
+                    "post_ops_append_eltwise",
+                    made,
+                    algorithm,
+                    ctypes.c_float(alpha),
+                    ctypes.c_float(0),
+                )
             else:
                 self.call("post_ops_append_binary", made, algorithm, desc)
         attributes = self.make("primitive_attr", "primitive_attr_create")
@@ -122,17 +148,21 @@ class OneDnn:
         return attributes
 
     def matmul(self, a: Handle, b: Handle, y: Handle, attributes: Handle) -> tuple[Handle, Handle]:
-        """A primitive and its scratchpad. Raises ExecutionError for what this processor has no implementation for."""
+        """A primitive and its scratchpad. Raises ExecutionError for what this processor has no
+        implementation for.
+        """
         described = self.make(
             "primitive_desc", "matmul_primitive_desc_create", self.engine, a, b, None, y, attributes
-        )  # fmt: skip
+        )
         desc = ctypes.c_void_p(self.c.dnnl_primitive_desc_query_md(described, SCRATCHPAD_DESC, 0))
         scratchpad = self.make("memory", "memory_create", desc, self.engine, ctypes.c_void_p(-1))
         return self.make("primitive", "primitive_create", described), scratchpad
 
     @contextmanager
     def threads(self, count: int) -> Iterator[None]:
-        """So many of OpenMP's, for what this thread does meanwhile; what other libraries have stays as it is."""
+        """So many of OpenMP's, for what this thread does meanwhile; what other libraries have stays
+        as it is.
+        """
         before = self.c.omp_get_max_threads()
         self.c.omp_set_num_threads(count)
         try:

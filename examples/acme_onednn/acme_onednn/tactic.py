@@ -32,9 +32,11 @@ Post = tuple[int, float, int]
 
 
 class OneDnnProduct(Tactic):
-    """A tensor times a matrix; rows and tensors of the result's shape added or multiplied, and activations.
+    """A tensor times a matrix; rows and tensors of the result's shape added or multiplied, and
+    activations.
 
-    On one thread or on all: OpenMP's wait for each other, which small products, and busy machines, do not repay.
+    On one thread or on all: OpenMP's wait for each other, which small products, and busy machines,
+    do not repay.
     """
 
     key = "acme_onednn.matmul@1"
@@ -45,7 +47,13 @@ class OneDnnProduct(Tactic):
         op = Operation(node, device, Variant())
         a, b = op.inputs
         dtypes = {v.spec.dtype.value for v in (*node.given, *node.outputs)}
-        if len(dtypes) > 1 or a.dtype.value not in NEEDS or a.rank < 2 or b.rank != 2 or b.shape[0] == 0:
+        if (
+            len(dtypes) > 1
+            or a.dtype.value not in NEEDS
+            or a.rank < 2
+            or b.rank != 2
+            or b.shape[0] == 0
+        ):
             return Reject("a tensor times a matrix, all of one float dtype")
         if not device.has(*NEEDS[a.dtype.value]):
             return Reject(f"{a.dtype.value} needs {NEEDS[a.dtype.value][0]}")
@@ -59,7 +67,12 @@ class OneDnnProduct(Tactic):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         op = Operation(node, ctx.device, variant)
         posts, dtype = posts_of(op), op.output.dtype.value
-        params = {"a": op.ids[0], "b": op.ids[1], "posts": posts, "threads": variant.knob("threads")}
+        params = {
+            "a": op.ids[0],
+            "b": op.ids[1],
+            "posts": posts,
+            "threads": variant.knob("threads"),
+        }
         return KernelArtifact("acme_onednn.matmul@1", params=params, requires=NEEDS[dtype])
 
 
@@ -76,7 +89,11 @@ def _post(op: Operation, f: Follower) -> Post | Reject:
     if f.key in BINARY:
         shape = op.node.given[f.other].spec.shape
         fits = shape in (op.output.shape, op.output.shape[-1:])
-        return (BINARY[f.key], 0.0, f.other) if fits else Reject("neither a row nor of the result's shape")
+        return (
+            (BINARY[f.key], 0.0, f.other)
+            if fits
+            else Reject("neither a row nor of the result's shape")
+        )
     attrs: Any = f.attrs
     if f.key == "tactix.Gelu@1":
         return GELU[attrs.approximate], 0.0, -1

@@ -23,7 +23,9 @@ ACTIVATIONS = {
     "LeakyRelu": lambda y: np.where(y < 0, 0.25 * y, y),
     "Gelu": lambda y: 0.5 * y * (1 + np.vectorize(erf, otypes=[float])(y / 2**0.5)),
 }  # fmt: skip
-KERNELS = [n for n, check in CHECKS.items() if check.run.__module__.endswith((".bids", ".shipping"))]
+KERNELS = [
+    n for n, check in CHECKS.items() if check.run.__module__.endswith((".bids", ".shipping"))
+]
 """Checks that run kernels."""
 
 
@@ -36,16 +38,22 @@ class Dense:
     """act((x @ w + row) * rest)"""
 
     def __init__(self, act: str = "", row: bool = True, rest: bool = True) -> None:
-        self.w, self.row = ((RNG.standard_normal(s) / 4).astype(np.float32) for s in ((24, 17), (17,)))
+        self.w, self.row = (
+            (RNG.standard_normal(s) / 4).astype(np.float32) for s in ((24, 17), (17,))
+        )
         self.builder, self.act, self.rest = tactix.Builder(), act, rest
         self.network = net = self.builder.create_network("dense")
-        (y,) = net.add_layer("tactix.MatMul", [net.add_input("x", "f32", ("b", "m", 24)), net.add_constant(self.w)])
+        (y,) = net.add_layer(
+            "tactix.MatMul", [net.add_input("x", "f32", ("b", "m", 24)), net.add_constant(self.w)]
+        )
         if row:
             (y,) = net.add_layer("tactix.Add", [y, net.add_constant(self.row)])
         if rest:
             (y,) = net.add_layer("tactix.Mul", [net.add_input("rest", "f32", ("b", "m", 17)), y])
         if act:
-            (y,) = net.add_layer(f"tactix.{act}", [y], **({"alpha": 0.25} if act == "LeakyRelu" else {}))
+            (y,) = net.add_layer(
+                f"tactix.{act}", [y], **({"alpha": 0.25} if act == "LeakyRelu" else {})
+            )
         net.mark_output(y, "y")
         self.row = self.row if row else np.zeros_like(self.row)
 
@@ -68,7 +76,10 @@ def test_what_follows_is_done_by_onednn(act: str, row: bool, rest: bool) -> None
     assert [s.info["tactic"] for s in plan.steps] == ["acme_onednn.matmul@1"]
     context = tactix.Runtime().load(plan).create_execution_context()
     for shape in ((1, 1), (2, 5), (0, 3), (3, 8), (2, 5)):
-        feed = {n: RNG.standard_normal((*shape, k)).astype(np.float32) for n, k in (("x", 24), ("rest", 17))}
+        feed = {
+            n: RNG.standard_normal((*shape, k)).astype(np.float32)
+            for n, k in (("x", 24), ("rest", 17))
+        }
         got = context.run({io.name: feed[io.name] for io in plan.inputs})["y"]
         np.testing.assert_allclose(got, dense.expected(feed["x"], feed["rest"]), rtol=0, atol=3e-5)
 
@@ -92,7 +103,9 @@ def test_contexts_run_beside_each_other() -> None:
     dense = Dense("Gelu")
     engine = tactix.Runtime(max_threads=1).load(dense.plan(tactic_sources={"acme_onednn"}))
     sizes = (("x", 24), ("rest", 17))
-    feeds = [{n: RNG.standard_normal((3, 31, k)).astype(np.float32) for n, k in sizes} for _ in range(4)]
+    feeds = [
+        {n: RNG.standard_normal((3, 31, k)).astype(np.float32) for n, k in sizes} for _ in range(4)
+    ]
     contexts = [engine.create_execution_context() for _ in feeds]
     with ThreadPoolExecutor(len(feeds)) as pool:
         for _ in range(20):

@@ -1,4 +1,6 @@
-"""Show a calibrator every float activation of a network on its own batches, by the layers' references."""
+"""Show a calibrator every float activation of a network on its own batches, by the layers'
+references.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,6 @@
-"""The hook: a calibrator under its key, without data; with data it is made by ``Quantile(batches)``."""
+"""The hook: a calibrator under its key, without data; with data it is made by
+``Quantile(batches)``.
+"""
 
 from typing import Any
 

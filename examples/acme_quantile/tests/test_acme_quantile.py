@@ -65,7 +65,9 @@ def rounded(x: Any, low: float, high: float) -> Any:
 def test_eight_bits_lose_less_than_by_the_maximum_where_values_are_rare() -> None:
     x = RNG.standard_normal(100_000)
     x[:3] = 400, -700, 90
-    by_quantile, by_maximum = (rounded(x[3:], *r) for r in (ranges(x, share=0.9999), (x.min(), x.max())))
+    by_quantile, by_maximum = (
+        rounded(x[3:], *r) for r in (ranges(x, share=0.9999), (x.min(), x.max()))
+    )
     errors_ = [np.abs(y - x[3:]).mean() for y in (by_quantile, by_maximum)]
     assert errors_[0] < errors_[1] / 50
 
@@ -73,7 +75,9 @@ def test_eight_bits_lose_less_than_by_the_maximum_where_values_are_rare() -> Non
 def test_it_sees_every_activation_of_a_network() -> None:
     net = tactix.Builder().create_network("n")
     x = net.add_input("x", "f32", ("n", 4))
-    (y,) = net.add_layer("tactix.MatMul", [x, net.add_constant(2 * np.eye(4, dtype=np.float32))], "product")
+    (y,) = net.add_layer(
+        "tactix.MatMul", [x, net.add_constant(2 * np.eye(4, dtype=np.float32))], "product"
+    )
     (z,) = net.add_layer("tactix.Relu", [y], "relu")
     net.mark_output(z, "z")
     data = [{"x": RNG.standard_normal((n, 4)).astype(np.float32)} for n in (1, 5, 3)]
@@ -83,4 +87,11 @@ def test_it_sees_every_activation_of_a_network() -> None:
 
 
 def test_the_registry_has_it_under_its_key() -> None:
-    assert list(Session(only=["tactix", "acme_quantile"]).calibrators["acme_quantile.quantile"].batches()) == []
+    assert (
+        list(
+            Session(only=["tactix", "acme_quantile"])
+            .calibrators["acme_quantile.quantile"]
+            .batches()
+        )
+        == []
+    )

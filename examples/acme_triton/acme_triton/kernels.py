@@ -6,10 +6,22 @@ import triton.language as tl
 
 @triton.jit
 def matmul(
-    a, b, bias, rest, y, m,
-    N: tl.constexpr, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr,
-    BIAS: tl.constexpr, REST: tl.constexpr, ACT: tl.constexpr,
-):  # fmt: skip
+    a,
+    b,
+    bias,
+    rest,
+    y,
+    m,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+    BIAS: tl.constexpr,
+    REST: tl.constexpr,
+    ACT: tl.constexpr,
+):
     """y (m, N) = act(a (m, K) @ b (K, N) + bias (N) + rest (m, N)), summed in float32; row-major."""
     pid = tl.program_id(0)
     down, across = tl.cdiv(m, BM).to(tl.int32), tl.cdiv(N, BN)

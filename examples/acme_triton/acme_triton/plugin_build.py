@@ -1,4 +1,6 @@
-"""The pack's tactic: MatMul by a constant matrix, with bias, residual, and relu or the exact GELU behind it."""
+"""The pack's tactic: MatMul by a constant matrix, with bias, residual, and relu or the exact GELU
+behind it.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +47,23 @@ def seconds(op: Operation, sizes: Mapping[str, int], tile: tuple[int, ...]) -> f
     if isinstance(p, Reject) or not symbols(p.m) <= set(sizes):
         return None
     tiles = -(-evaluate(p.m, sizes) // tile[0]) * -(-p.n // tile[1])
-    return START + -(-tiles // op.device.cores) * op.device.cores * 2 * tile[0] * tile[1] * p.k / FLOPS
+    return (
+        START + -(-tiles // op.device.cores) * op.device.cores * 2 * tile[0] * tile[1] * p.k / FLOPS
+    )
 
 
 @triton_tactic(
-    "acme_triton.matmul@1", "tactix.MatMul@1", kernel=matmul_kernel, knobs={"tile": TILES}, fused=True, cost=seconds
+    "acme_triton.matmul@1",
+    "tactix.MatMul@1",
+    kernel=matmul_kernel,
+    knobs={"tile": TILES},
+    fused=True,
+    cost=seconds,
 )
 def matmul(op: Operation, tile: tuple[int, ...]) -> Call | Reject:
-    """float16 and bfloat16, summed in float32, of any sizes; for sm_80 and newer. Needs Triton to build, not to run."""
+    """float16 and bfloat16, summed in float32, of any sizes; for sm_80 and newer. Needs Triton to
+    build, not to run.
+    """
     p, (rows, columns, depth, warps, stages) = product(op), tile
     if isinstance(p, Reject):
         return p
@@ -72,7 +83,9 @@ def product(op: Operation) -> Product | Reject:
     """The node as a product of this pack, or why it is none."""
     (a, b), node, followers = op.inputs, op.node, op.followers()
     types = (DType.FP16, DType.BF16)
-    if a.dtype not in types or any(v.spec.dtype is not a.dtype for v in (*node.given, *node.outputs)):
+    if a.dtype not in types or any(
+        v.spec.dtype is not a.dtype for v in (*node.given, *node.outputs)
+    ):
         return Reject("all of float16, or all of bfloat16")
     if b.const is None or b.rank != 2 or a.rank < 2 or 0 in (*a.shape, *b.shape):
         return Reject("a given matrix times a constant one")
@@ -83,7 +96,9 @@ def product(op: Operation) -> Product | Reject:
 
 
 def _behind(op: Operation, p: Product, followers: Sequence[Follower]) -> Product | Reject:
-    """What follows, layer by layer: a row and a tensor of the result's shape are added, then an activation."""
+    """What follows, layer by layer: a row and a tensor of the result's shape are added, then an
+    activation.
+    """
     for f in followers:
         shape = op.node.given[f.other].spec.shape if f.other >= 0 else None
         if p.act:
@@ -92,7 +107,9 @@ def _behind(op: Operation, p: Product, followers: Sequence[Follower]) -> Product
             p = replace(p, rest=f.other)
         elif f.key == "tactix.Add@1" and shape == (p.n,) and p.bias < 0:
             p = replace(p, bias=f.other)
-        elif f.key == "tactix.Relu@1" or (f.key == "tactix.Gelu@1" and f.attrs.approximate == "none"):
+        elif f.key == "tactix.Relu@1" or (
+            f.key == "tactix.Gelu@1" and f.attrs.approximate == "none"
+        ):
             p = replace(p, act=f.key[len("tactix.") : -len("@1")].lower())
         else:
             return Reject(f"{f.key} behind the product")

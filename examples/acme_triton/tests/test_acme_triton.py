@@ -34,7 +34,9 @@ class Dense:
         (y,) = self.network.add_layer("tactix.MatMul", inputs)
         (y,) = self.network.add_layer("tactix.Add", [y, self.network.add_constant(self.bias)])
         if rest:
-            (y,) = self.network.add_layer("tactix.Add", [y, self.network.add_input("rest", "f16", ("m", n))])
+            (y,) = self.network.add_layer(
+                "tactix.Add", [y, self.network.add_input("rest", "f16", ("m", n))]
+            )
         if act:
             (y,) = self.network.add_layer(f"tactix.{act}", [y])
         self.network.mark_output(y, "y")
@@ -45,9 +47,14 @@ class Dense:
             n = int(v.spec.shape[1])
             profile.set_shape(v.name, (1, n), (100, n), (300, n))
         config = tactix.BuilderConfig(
-            device="tactix.cuda@1", target=target, builder_optimization_level=level, timing_cache=False,
-            profiles=[profile], tactic_sources={"acme_triton"}, **more,
-        )  # fmt: skip
+            device="tactix.cuda@1",
+            target=target,
+            builder_optimization_level=level,
+            timing_cache=False,
+            profiles=[profile],
+            tactic_sources={"acme_triton"},
+            **more,
+        )
         config.enable("acme_triton")
         return self.builder.build_plan(self.network, config)
 
@@ -75,7 +82,9 @@ def test_what_it_does_not_take_is_said() -> None:
     builder = tactix.Builder()
     network = builder.create_network("f32")
     x = network.add_input("x", "f32", (3, 8))
-    network.mark_output(*network.add_layer("tactix.MatMul", [x, network.add_constant(np.ones((8, 4), np.float32))]))
+    network.mark_output(
+        *network.add_layer("tactix.MatMul", [x, network.add_constant(np.ones((8, 4), np.float32))])
+    )
     found = variants(network)
     assert isinstance(found, Reject)
     assert "float16" in found.reason
@@ -109,7 +118,17 @@ def test_a_plan_of_cubins_is_built_without_a_gpu(target: str, feature: str) -> N
 
 @needs_triton
 def test_the_same_sources_give_the_same_code() -> None:
-    constants = {"N": 40, "K": 96, "BM": 64, "BN": 64, "BK": 32, "GROUP": 8, "BIAS": True, "REST": False, "ACT": ""}
+    constants = {
+        "N": 40,
+        "K": 96,
+        "BM": 64,
+        "BN": 64,
+        "BK": 32,
+        "GROUP": 8,
+        "BIAS": True,
+        "REST": False,
+        "ACT": "",
+    }
     kinds = (*((name, "*fp16") for name in ("a", "b", "bias", "rest", "y")), ("m", "i64"))
     made = []
     for _ in range(2):

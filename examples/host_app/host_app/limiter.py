@@ -19,12 +19,16 @@ class Limiter:
         window = np.hanning(taps + 2)[1:-1].astype(np.float32)
         x = network.add_input("x", "f32", ("channels", 1, "samples"))
         w = network.add_constant((window / window.sum()).reshape(1, 1, taps))
-        (y,) = network.add_layer("tactix.Convolution", [x, w], "smooth", pads=(taps // 2, taps // 2))
+        (y,) = network.add_layer(
+            "tactix.Convolution", [x, w], "smooth", pads=(taps // 2, taps // 2)
+        )
         (y,) = network.add_layer("host_app.SoftLimit", [y], "limit", drive=drive)
         network.mark_output(y, "y")
         profile = tactix.OptimizationProfile()
         profile.set_shape("x", (1, 1, 1), (2, 1, 4096), (8, 1, longest))
-        self.engine = builder.build(network, tactix.BuilderConfig(profiles=[profile], timing_cache=False))
+        self.engine = builder.build(
+            network, tactix.BuilderConfig(profiles=[profile], timing_cache=False)
+        )
 
     def __call__(self, audio: Array) -> Array:
         """``audio``: float32 (channels, samples), of at least one and at most ``longest`` samples."""

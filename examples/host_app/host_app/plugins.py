@@ -1,4 +1,6 @@
-"""The plugins of this application: tactix's own, and one object. Nothing is looked for, nothing else gets in."""
+"""The plugins of this application: tactix's own, and one object. Nothing is looked for, nothing
+else gets in.
+"""
 
 from tactix import Session
 from tactix_cpu import plugin as cpu

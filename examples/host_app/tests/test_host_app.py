@@ -20,7 +20,10 @@ RNG = np.random.default_rng(1)
 
 def expected(audio: Any, taps: int = 31, drive: float = 1.25) -> Any:
     window = np.hanning(taps + 2)[1:-1]
-    smooth = [np.convolve(row.astype(np.float64), window / window.sum())[taps // 2 :][: row.size] for row in audio]
+    smooth = [
+        np.convolve(row.astype(np.float64), window / window.sum())[taps // 2 :][: row.size]
+        for row in audio
+    ]
     return np.tanh(np.array(smooth) * drive) / drive
 
 
@@ -38,7 +41,11 @@ def limiter() -> Limiter:
 
 
 def test_the_applications_layer_runs_inside_the_convolution(limiter: Limiter) -> None:
-    found = [s.info["layers"] for s in limiter.engine.plan.steps if "host_app.SoftLimit@1" in s.info["layers"]]
+    found = [
+        s.info["layers"]
+        for s in limiter.engine.plan.steps
+        if "host_app.SoftLimit@1" in s.info["layers"]
+    ]
     assert found == [["tactix.Convolution@1", "host_app.SoftLimit@1"]]
 
 
@@ -57,13 +64,21 @@ def test_installed_packs_and_the_users_files_are_left_alone(tmp_path: Path) -> N
         folder.mkdir(parents=True)
     (site / "noisy.py").write_text("raise SystemExit('a pack that stops every program')")
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: noisy\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[tactix.build.v1]\nnoisy = noisy\n[tactix.runtime.v1]\nnoisy = noisy\n")
+    (info / "entry_points.txt").write_text(
+        "[tactix.build.v1]\nnoisy = noisy\n[tactix.runtime.v1]\nnoisy = noisy\n"
+    )
     audio = RNG.standard_normal((2, 300)).astype(np.float32)
     np.save(tmp_path / "in.npy", audio)
     paths = os.pathsep.join([str(site), *filter(None, sys.path)])
     env = {k: v for k, v in os.environ.items() if not k.startswith(("TACTIX_", "XDG_"))}
     env |= {"PYTHONPATH": paths, "HOME": str(home), "TACTIX_CACHE_DIR": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "host_app", str(tmp_path / "in.npy"), str(tmp_path / "out.npy")]
+    command = [
+        sys.executable,
+        "-m",
+        "host_app",
+        str(tmp_path / "in.npy"),
+        str(tmp_path / "out.npy"),
+    ]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected(audio), rtol=1e-4, atol=1e-5)

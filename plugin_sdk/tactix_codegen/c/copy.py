@@ -1,7 +1,8 @@
 """Strided copies in C: what all layers that only move elements come down to.
 
-A ``Copy`` walks loops with a stride for the source and one for the target. Neighbouring loops are joined; then the last
-loop is a run of bytes, a fill, or a strided walk, and two loops that swap are walked in tiles.
+A ``Copy`` walks loops with a stride for the source and one for the target. Neighbouring loops are
+joined; then the last loop is a run of bytes, a fill, or a strided walk, and two loops that swap are
+walked in tiles.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class Copy:
     value: int = 0
 
 
-def fill(target: int, sizes: Sequence[Dim], strides: Sequence[Dim], offset: Dim, value: int) -> Copy:
+def fill(
+    target: int, sizes: Sequence[Dim], strides: Sequence[Dim], offset: Dim, value: int
+) -> Copy:
     """Write the same element everywhere; ``value``: its bits."""
     return Copy(-1, target, tuple(sizes), (0,) * len(sizes), tuple(strides), 0, offset, value)
 
@@ -81,7 +84,9 @@ class _Writer:
         heads = [f"{self.element}* y = {y};"]
         if self.copy.source >= 0:
             x = f"(const {self.element}*){self.args.bytes_in(self.copy.source)}"
-            heads.append(f"const {self.element}* x = {x} + {self.args.dim(self.copy.source_offset)};")
+            heads.append(
+                f"const {self.element}* x = {x} + {self.args.dim(self.copy.source_offset)};"
+            )
         if self.swapped is not None:
             return [*heads, *self._tiles(self.swapped)]
         if len(self.space.sizes) == 1 or self._few_rows():
@@ -134,10 +139,15 @@ class _Writer:
         text = "\n".join([*self._places(outer), self._run("lo", "hi - lo")])
         for i in reversed(outer):
             text = loop(f"i{i}", "0", self.args.dim(self.space.sizes[i]), text)
-        return [c_text.split(self.args.dim(self.space.sizes[-1]), 64 // self.width), text if outer else block("", text)]
+        return [
+            c_text.split(self.args.dim(self.space.sizes[-1]), 64 // self.width),
+            text if outer else block("", text),
+        ]
 
     def _split_rows(self) -> list[str]:
-        """A thread has a run of rows; the position is worked out once per run of the last but one loop."""
+        """A thread has a run of rows; the position is worked out once per run of the last but one
+        loop.
+        """
         outer = list(range(len(self.space.sizes) - 1))
         sizes = [self.args.dim(self.space.sizes[i]) for i in outer]
         rows, row = sizes[-1], f"i{outer[-1]}"
@@ -162,7 +172,10 @@ class _Writer:
         tiles = [self.args.dim(dims.ceildiv(self.space.sizes[i], 16)) for i in (last, swapped)]
         sizes = [*(self.args.dim(self.space.sizes[i]) for i in outer), *tiles]
         total = " * ".join(f"(int64_t){s}" for s in sizes)
-        sy, sx = self.args.dim(self.space.strides[1][swapped]), self.args.dim(self.space.strides[0][last])
+        sy, sx = (
+            self.args.dim(self.space.strides[1][swapped]),
+            self.args.dim(self.space.strides[0][last]),
+        )
         body = [
             c_text.decode("o", [*(f"i{i}" for i in outer), "tb", "ta"], sizes),
             *self._places(outer),

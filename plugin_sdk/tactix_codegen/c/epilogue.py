@@ -1,4 +1,5 @@
-"""Epilogues: the pointwise part of a fused node as vector statements over accumulators and broadcast operands.
+"""Epilogues: the pointwise part of a fused node as vector statements over accumulators and
+broadcast operands.
 
 For the tactics of anchored layers (GEMM, convolution, reductions, normalisation, pooling):
 
@@ -6,9 +7,10 @@ For the tactics of anchored layers (GEMM, convolution, reductions, normalisation
     code = epi.emit(["acc0"], lambda leaf: load(leaf.dtype, f"{args.input(leaf.index)} + {offset}"))
     body = [*code.statements, *(store(t, pointer, r) for r, t in zip(code.results, code.dtypes))]
 
-``epi.emit`` asks ``place`` for each operand at the current position; ``Operand.strides`` says how it lies along the
-dims of the output: 0 where it repeats, so that ``args.offset(operand.strides, ["n", "c", "i"])`` is its element offset.
-A node that is not fused has the identity as epilogue: ``emit`` then gives the accumulators back.
+``epi.emit`` asks ``place`` for each operand at the current position; ``Operand.strides`` says how
+it lies along the dims of the output: 0 where it repeats, so that ``args.offset(operand.strides,
+["n", "c", "i"])`` is its element offset. A node that is not fused has the identity as epilogue:
+``emit`` then gives the accumulators back.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ from tactix_codegen.c.scalar import Code, emit_scalar, emit_vector, why_not_vect
 
 @dataclass(frozen=True)
 class Operand:
-    """An epilogue operand: the given input ``index``, its dtype and shape, and its strides along the output's dims.
+    """An epilogue operand: the given input ``index``, its dtype and shape, and its strides along
+    the output's dims.
 
-    Strides count elements of the linear tensor, 0 where it repeats. ``is_full``: it has the output's shape.
+    Strides count elements of the linear tensor, 0 where it repeats. ``is_full``: it has the
+    output's shape.
     """
 
     index: int
@@ -45,10 +49,12 @@ class Operand:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """``operands``: variable index to Operand; ``accumulators``: variable index to the anchor's output number.
+    """``operands``: variable index to Operand; ``accumulators``: variable index to the anchor's
+    output number.
 
-    ``results``: one expression per output of the node; ``dtypes``: of every variable, accumulators as the anchor's
-    outputs are declared. ``shape``: of every output. ``emitted``: what was emitted before, by the names given.
+    ``results``: one expression per output of the node; ``dtypes``: of every variable, accumulators
+    as the anchor's outputs are declared. ``shape``: of every output. ``emitted``: what was emitted
+    before, by the names given.
     """
 
     results: tuple[Scalar, ...]
@@ -56,15 +62,23 @@ class Epilogue:
     operands: dict[int, Operand]
     accumulators: dict[int, int]
     shape: Shape
-    emitted: dict[tuple[Any, ...], Code] = field(init=False, default_factory=dict, compare=False, repr=False)
+    emitted: dict[tuple[Any, ...], Code] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
 
     def emit(
-        self, accumulators: Sequence[str], place: Callable[[Operand], str], tag: str = "e", scalar: bool = False
+        self,
+        accumulators: Sequence[str],
+        place: Callable[[Operand], str],
+        tag: str = "e",
+        scalar: bool = False,
     ) -> Code:
-        """Statements, result names and dtypes. ``accumulators``: the C name of each of the anchor's outputs (``vf``).
+        """Statements, result names and dtypes. ``accumulators``: the C name of each of the anchor's
+        outputs (``vf``).
 
-        ``place(operand)``: the C expression of its vector here, as ``c_text.load`` or ``splat`` give; each is asked
-        once and named. ``scalar``: single elements, as ``c_scalar.element`` gives, instead of vectors.
+        ``place(operand)``: the C expression of its vector here, as ``c_text.load`` or ``splat``
+        give; each is asked once and named. ``scalar``: single elements, as ``c_scalar.element``
+        gives, instead of vectors.
         """
         heads, leaves = [], []
         for i, t in enumerate(self.dtypes):
@@ -87,7 +101,8 @@ def _scalar_kind(dtype: DType) -> str:
 
 
 def epilogue(node: Node, vector: bool = True) -> Epilogue | Reject:
-    """What follows the anchor, if it is first in the node and all results have its shape; else why not.
+    """What follows the anchor, if it is first in the node and all results have its shape; else why
+    not.
 
     With ``vector``, also rejects what ``emit_vector`` cannot do.
     """
@@ -102,7 +117,9 @@ def epilogue(node: Node, vector: bool = True) -> Epilogue | Reject:
     dtypes = tuple(specs[i].dtype for i in program.leaves)
     made = range(body.arity, body.arity + anchor.outputs)
     try:
-        operands = {v: _operand(i, specs[i], shape) for v, i in enumerate(program.leaves) if i not in made}
+        operands = {
+            v: _operand(i, specs[i], shape) for v, i in enumerate(program.leaves) if i not in made
+        }
     except ShapeError as e:
         return Reject(e.what)
     reason = why_not_vector(program.results, dtypes) if vector else ""
@@ -115,7 +132,13 @@ def epilogue(node: Node, vector: bool = True) -> Epilogue | Reject:
 def _operand(index: int, spec: TensorSpec, shape: Shape) -> Operand:
     if spec.rank > len(shape):
         raise ShapeError(f"an epilogue operand has rank {spec.rank}, the output {len(shape)}")
-    return Operand(index, spec.dtype, spec.shape, c_text.broadcast_strides(spec.shape, shape), spec.shape == shape)
+    return Operand(
+        index,
+        spec.dtype,
+        spec.shape,
+        c_text.broadcast_strides(spec.shape, shape),
+        spec.shape == shape,
+    )
 
 
 def anchor_spec(node: Node, output: int = 0) -> TensorSpec:

@@ -1,4 +1,6 @@
-"""What an Attention or TokenAttention node computes, apart from how: where the matrices of each head lie."""
+"""What an Attention or TokenAttention node computes, apart from how: where the matrices of each
+head lie.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,10 @@ LAYERS = ("tactix.Attention@1", "tactix.TokenAttention@1")
 
 @dataclass(frozen=True)
 class Matrices:
-    """One matrix for each of ``count`` = (batch, heads): its element (row, column) of batch b and head h is, in given
-    input ``index``, at ``start + b strides[0] + h strides[1] + row pitch + column``."""
+    """One matrix for each of ``count`` = (batch, heads): its element (row, column) of batch b and
+    head h is, in given input ``index``, at ``start + b strides[0] + h strides[1] + row pitch +
+    column``.
+    """
 
     index: int
     count: Shape
@@ -31,7 +35,9 @@ class Matrices:
     start: int = 0
 
     def pointer(self, args: Args, item: str, count: Shape) -> str:
-        """C text of where the matrix of the row-major ``item`` over ``count``, to which these broadcast, begins."""
+        """C text of where the matrix of the row-major ``item`` over ``count``, to which these
+        broadcast, begins.
+        """
         strides = tuple(0 if n == 1 else s for n, s in zip(self.count, self.strides, strict=True))
         return args.sum(
             args.input(self.index),
@@ -44,8 +50,8 @@ class Matrices:
 class Heads:
     """q: s rows of d, k: t rows of d, v: t rows of e, for each of ``lead`` = (batch, heads).
 
-    ``mask``: given input, or -1, with its strides along (batch, heads, s, t). ``tokens``: results lie in rows of all
-    heads, (batch, s, heads e), not in matrices (batch, heads, s, e).
+    ``mask``: given input, or -1, with its strides along (batch, heads, s, t). ``tokens``: results
+    lie in rows of all heads, (batch, s, heads e), not in matrices (batch, heads, s, e).
     """
 
     q: Matrices
@@ -84,7 +90,8 @@ class Heads:
 
 
 def heads(node: Node, dtypes: Sequence[DType], most: int, vector: bool = True) -> Heads | Reject:
-    """Of a node, fused or not; or why a kernel for these dtypes and dims up to ``most`` cannot take it.
+    """Of a node, fused or not; or why a kernel for these dtypes and dims up to ``most`` cannot take
+    it.
 
     ``vector``: as for ``epilogue``.
     """
@@ -143,6 +150,7 @@ def _tokens(anchor: Any, q: TensorSpec, k: TensorSpec, v: TensorSpec) -> Found |
     t = k.shape[1] if isinstance(k.shape[1], int) else v.shape[1]
     widths = (a.dim, a.dim, a.value_dim)
     of_q, of_k, of_v = (
-        side_by_side(i, x, w, c) for i, x, w, c in zip(anchor.inputs[:3], (q, k, v), widths, a.columns, strict=True)
+        side_by_side(i, x, w, c)
+        for i, x, w, c in zip(anchor.inputs[:3], (q, k, v), widths, a.columns, strict=True)
     )
     return (q.shape[0], a.heads), q.shape[1], t, a.dim, a.value_dim, (of_q, of_k, of_v)

@@ -1,15 +1,17 @@
-"""Scalar expressions as C: vectors of float32 (``emit_vector``) or single elements of any dtype (``emit_scalar``).
+"""Scalar expressions as C: vectors of float32 (``emit_vector``) or single elements of any dtype
+(``emit_scalar``).
 
-``emit_vector(results, leaves, dtypes)`` gives statements that compute the results from named leaves, and the results'
-names: ``const vf t0 = x0 * 2.0f; const vf t1 = tx_exp(t0);``. Common subexpressions are computed once. Inside, floats
-are ``vf``, int32 and narrower ``vi``, bool ``vm``: what ``c_text.load`` gives and ``c_text.store`` takes. The
-statements need the preludes ``c_text.vector_preludes()``.
+``emit_vector(results, leaves, dtypes)`` gives statements that compute the results from named
+leaves, and the results'
+names: ``const vf t0 = x0 * 2.0f; const vf t1 = tx_exp(t0);``. Common subexpressions are computed
+once. Inside, floats are ``vf``, int32 and narrower ``vi``, bool ``vm``: what ``c_text.load`` gives
+and ``c_text.store`` takes. The statements need the preludes ``c_text.vector_preludes()``.
 
-``emit_scalar`` does the same for C numbers: ``float`` for 16- and 32-bit floats, ``uint8_t`` 0 or 1 for bool, else the
-dtype's own type.
+``emit_scalar`` does the same for C numbers: ``float`` for 16- and 32-bit floats, ``uint8_t`` 0 or 1
+for bool, else the dtype's own type.
 
-Both raise CannotEmit with a reason for what they do not know; ``why_not_vector`` and ``why_not_scalar`` give that
-reason.
+Both raise CannotEmit with a reason for what they do not know; ``why_not_vector`` and
+``why_not_scalar`` give that reason.
 """
 
 from __future__ import annotations
@@ -62,26 +64,35 @@ class CannotEmit(InvalidArgument):
 
 @dataclass(frozen=True)
 class Code:
-    """``statements`` in order; ``results``: a C name or literal per result; ``dtypes``: of the results as stored."""
+    """``statements`` in order; ``results``: a C name or literal per result; ``dtypes``: of the
+    results as stored.
+    """
 
     statements: tuple[str, ...]
     results: tuple[str, ...]
     dtypes: tuple[DType, ...]
 
 
-def emit_vector(results: Sequence[Scalar], leaves: Sequence[str], dtypes: Sequence[DType], tag: str = "t") -> Code:
-    """Statements over vectors of ``TX_LANES`` elements. ``leaves[i]``, a C expression, is variable i, of ``dtypes[i]``.
+def emit_vector(
+    results: Sequence[Scalar], leaves: Sequence[str], dtypes: Sequence[DType], tag: str = "t"
+) -> Code:
+    """Statements over vectors of ``TX_LANES`` elements. ``leaves[i]``, a C expression, is variable
+    i, of ``dtypes[i]``.
 
-    Names start with ``tag``. Raises CannotEmit for dtypes other than f32, f16, bf16, bool and up to 32-bit integers, or
-    for operations of those that vectors lack.
+    Names start with ``tag``. Raises CannotEmit for dtypes other than f32, f16, bf16, bool and up to
+    32-bit integers, or for operations of those that vectors lack.
     """
     from tactix_codegen.c.vector_ops import VectorEmitter
 
     return _emit(VectorEmitter(leaves, dtypes, tag), results, dtypes)
 
 
-def emit_scalar(results: Sequence[Scalar], leaves: Sequence[str], dtypes: Sequence[DType], tag: str = "t") -> Code:
-    """Statements over single elements of any C dtype, mixed ones too; see ``element`` for leaves. Raises CannotEmit."""
+def emit_scalar(
+    results: Sequence[Scalar], leaves: Sequence[str], dtypes: Sequence[DType], tag: str = "t"
+) -> Code:
+    """Statements over single elements of any C dtype, mixed ones too; see ``element`` for leaves.
+    Raises CannotEmit.
+    """
     from tactix_codegen.c.scalar_ops import ScalarEmitter
 
     return _emit(ScalarEmitter(leaves, dtypes, tag), results, dtypes)
@@ -116,7 +127,9 @@ def stored(dtype: DType, value: str) -> str:
 
 
 def keeps_zero(results: Sequence[Scalar], dtypes: Sequence[DType]) -> bool:
-    """Whether every result is zero where all variables are: then zero padding lanes stay zero by themselves."""
+    """Whether every result is zero where all variables are: then zero padding lanes stay zero by
+    themselves.
+    """
     import numpy as np
 
     zeros = [np.zeros((), t.numpy) for t in dtypes]
@@ -126,8 +139,8 @@ def keeps_zero(results: Sequence[Scalar], dtypes: Sequence[DType]) -> bool:
 class Emitter:
     """Walks the expressions and names every node; subclasses know the target's types and texts.
 
-    ``types``: the dtype each node is computed in, None for constants, which take their sibling's. ``values``: the
-    numbers of constants and of operations on constants alone.
+    ``types``: the dtype each node is computed in, None for constants, which take their sibling's.
+    ``values``: the numbers of constants and of operations on constants alone.
     """
 
     c_names: dict[DType, str]
@@ -170,13 +183,23 @@ class Emitter:
             self.names[id(node)] = self.leaves[node.value]
         elif dtype is not None:
             name = f"{self.tag}{len(self.statements)}"
-            self.statements.append(f"const {self.c_type(dtype)} {name} = {self.operation(node, dtype)};")
+            self.statements.append(
+                f"const {self.c_type(dtype)} {name} = {self.operation(node, dtype)};"
+            )
             self.names[id(node)] = name
 
     def _constant(self, node: Scalar) -> float | None:
         if node.op == "const":
-            return float(node.value) if isinstance(node.value, int) and abs(node.value) < 1 << 53 else node.value
-        if not node.args or node.op in ("cast", "primitive") or any(id(a) not in self.values for a in node.args):
+            return (
+                float(node.value)
+                if isinstance(node.value, int) and abs(node.value) < 1 << 53
+                else node.value
+            )
+        if (
+            not node.args
+            or node.op in ("cast", "primitive")
+            or any(id(a) not in self.values for a in node.args)
+        ):
             return None
         import numpy as np
 
@@ -196,7 +219,11 @@ class Emitter:
         if node.op in expr.BOOLEAN:
             return DType.BOOL
         args = (
-            node.args[1:] if node.op == "select" else node.args[:1] if node.op in ("pow", "shl", "shr") else node.args
+            node.args[1:]
+            if node.op == "select"
+            else node.args[:1]
+            if node.op in ("pow", "shl", "shr")
+            else node.args
         )
         solid = [t for t in (self.types[id(a)] for a in args) if t is not None]
         return solid[0] if solid else DType.FP32
@@ -224,7 +251,11 @@ class Emitter:
 
 
 def _rank(dtype: DType) -> tuple[int, int, bool]:
-    return (0 if dtype is DType.BOOL else 2 if dtype.is_float else 1, dtype.bits, dtype.is_signed_int)
+    return (
+        0 if dtype is DType.BOOL else 2 if dtype.is_float else 1,
+        dtype.bits,
+        dtype.is_signed_int,
+    )
 
 
 def _emit(emitter: Emitter, results: Sequence[Scalar], dtypes: Sequence[DType]) -> Code:
@@ -237,7 +268,9 @@ def _emit(emitter: Emitter, results: Sequence[Scalar], dtypes: Sequence[DType]) 
 
 
 def _drop_unused(statements: list[str], results: tuple[str, ...]) -> list[str]:
-    """Statements that no result needs (arguments of a node that a shorter form replaced) are left out."""
+    """Statements that no result needs (arguments of a node that a shorter form replaced) are left
+    out.
+    """
     text, kept = " ".join(results), []
     for s in reversed(statements):
         name = s.split(" = ", 1)[0].rsplit(" ", 1)[1]
@@ -272,7 +305,11 @@ def int_range(dtype: DType) -> tuple[int, int]:
     """Lowest and highest value of an integer dtype, or bool."""
     if dtype is DType.BOOL:
         return 0, 1
-    return (-(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1) if dtype.is_signed_int else (0, (1 << dtype.bits) - 1)
+    return (
+        (-(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1)
+        if dtype.is_signed_int
+        else (0, (1 << dtype.bits) - 1)
+    )
 
 
 def fits(value: float, dtype: DType) -> bool:
@@ -282,7 +319,9 @@ def fits(value: float, dtype: DType) -> bool:
 
 
 def int_literal(value: float, dtype: DType, saturate: bool = False) -> str:
-    """A C literal of an integer dtype; ``saturate``: of the nearest in range. Raises CannotEmit for other numbers."""
+    """A C literal of an integer dtype; ``saturate``: of the nearest in range. Raises CannotEmit for
+    other numbers.
+    """
     low, high = int_range(dtype)
     if saturate and (value < low or value > high):
         value = low if value < low else high
@@ -291,7 +330,15 @@ def int_literal(value: float, dtype: DType, saturate: bool = False) -> str:
     number = int(value)
     if number == -(1 << 63):
         return "INT64_MIN"
-    wide = "LL" if dtype is DType.INT64 else "ULL" if dtype is DType.UINT64 else "U" if number > 2147483647 else ""
+    wide = (
+        "LL"
+        if dtype is DType.INT64
+        else "ULL"
+        if dtype is DType.UINT64
+        else "U"
+        if number > 2147483647
+        else ""
+    )
     return f"({number}{wide})" if number < 0 else f"{number}{wide}"
 
 

@@ -8,7 +8,15 @@ from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import Emitter, float_literal, int_literal, unknown
 
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "bitand": "&", "bitor": "|", "bitxor": "^"}
+_INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "bitand": "&",
+    "bitor": "|",
+    "bitxor": "^",
+}
 _LOGIC = {
     "and": "&", "or": "|", "xor": "^", "add": "|", "mul": "&", "min": "&", "max": "|",
     "bitand": "&", "bitor": "|", "bitxor": "^",
@@ -44,7 +52,9 @@ class ScalarEmitter(Emitter):
         if node.op == "cast":
             text = self.arg(node.args[0], dtype)
             narrow = node.value.value
-            return f"tx_from_{narrow}(tx_to_{narrow}({text}))" if node.value in c_scalar.WIDE else text
+            return (
+                f"tx_from_{narrow}(tx_to_{narrow}({text}))" if node.value in c_scalar.WIDE else text
+            )
         if node.op in _COMPARE:
             t = self.common_type(node.args)
             return f"{self.arg(node.args[0], t)} {_COMPARE[node.op]} {self.arg(node.args[1], t)}"
@@ -53,7 +63,11 @@ class ScalarEmitter(Emitter):
         if node.op == "not":
             return f"!{self.arg(node.args[0], DType.BOOL)}"
         if node.op == "select":
-            c, a, b = self.arg(node.args[0], DType.BOOL), self.arg(node.args[1], dtype), self.arg(node.args[2], dtype)
+            c, a, b = (
+                self.arg(node.args[0], DType.BOOL),
+                self.arg(node.args[1], dtype),
+                self.arg(node.args[2], dtype),
+            )
             return f"{c} ? {a} : {b}"
         if node.op == "primitive":
             return c_scalar.primitive_text(node, [self.arg(a, dtype) for a in node.args])
@@ -74,10 +88,14 @@ class ScalarEmitter(Emitter):
         if node.op in c_scalar.LIBM or node.op in ("pow", "fmod"):
             return f"{node.op}{suffix}({', '.join(args)})"
         text = {
-            "neg": "-{0}", "abs": f"fabs{suffix}({{0}})", "rsqrt": f"1.0{suffix} / sqrt{suffix}({{0}})",
-            "round": f"rint{suffix}({{0}})", "min": "TX_MIN({0}, {1})", "max": "TX_MAX({0}, {1})",
+            "neg": "-{0}",
+            "abs": f"fabs{suffix}({{0}})",
+            "rsqrt": f"1.0{suffix} / sqrt{suffix}({{0}})",
+            "round": f"rint{suffix}({{0}})",
+            "min": "TX_MIN({0}, {1})",
+            "max": "TX_MAX({0}, {1})",
             "mod": f"tx_mod_{'double' if dtype is DType.FP64 else 'float'}({{0}}, {{1}})",
-        }.get(node.op)  # fmt: skip
+        }.get(node.op)
         if text is None:
             raise unknown(node, dtype)
         return text.format(*args)
@@ -86,7 +104,9 @@ class ScalarEmitter(Emitter):
         if dtype is DType.BOOL:
             if node.op not in _LOGIC:
                 raise unknown(node, dtype)
-            return f"{self.arg(node.args[0], dtype)} {_LOGIC[node.op]} {self.arg(node.args[1], dtype)}"
+            return (
+                f"{self.arg(node.args[0], dtype)} {_LOGIC[node.op]} {self.arg(node.args[1], dtype)}"
+            )
         own = c_text.ctype(dtype)
         if node.op == "pow":
             base, power = (self.arg(a, DType.FP64) for a in node.args)
@@ -104,7 +124,11 @@ class ScalarEmitter(Emitter):
             return f"({own})({args[0]} {_INFIX[node.op]} {args[1]})"
         if node.op in _WHOLE:
             return args[0]
-        text = {"neg": "({1})(0 - {0})", "abs": "({1})({0} < 0 ? 0 - {0} : {0})", "bitnot": "({1})~{0}"}.get(node.op)
+        text = {
+            "neg": "({1})(0 - {0})",
+            "abs": "({1})({0} < 0 ? 0 - {0} : {0})",
+            "bitnot": "({1})~{0}",
+        }.get(node.op)
         if text is None:
             raise unknown(node, dtype)
         return text.format(args[0], own)

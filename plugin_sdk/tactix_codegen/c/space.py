@@ -1,4 +1,6 @@
-"""Loop nests over tensors: which dims can be walked as one, and the strides of operands in blocked storage."""
+"""Loop nests over tensors: which dims can be walked as one, and the strides of operands in blocked
+storage.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from tactix_codegen.c.text import running_strides
 
 @dataclass(frozen=True)
 class Space:
-    """``sizes`` of loops, outermost first; ``strides[k]``: elements that operand ``k`` moves per step of each loop.
+    """``sizes`` of loops, outermost first; ``strides[k]``: elements that operand ``k`` moves per
+    step of each loop.
 
     ``tags``: a mark for each loop.
     """
@@ -24,8 +27,11 @@ class Space:
     tags: tuple[object, ...]
 
 
-def collapse(sizes: Sequence[Dim], strides: Sequence[Sequence[Dim]], tags: Sequence[object] = ()) -> Space:
-    """Leave out loops of one step, and join neighbours of equal tags where every operand goes on in even steps.
+def collapse(
+    sizes: Sequence[Dim], strides: Sequence[Sequence[Dim]], tags: Sequence[object] = ()
+) -> Space:
+    """Leave out loops of one step, and join neighbours of equal tags where every operand goes on in
+    even steps.
 
     At least one loop is left, of tag None if all had one step.
     """
@@ -35,7 +41,11 @@ def collapse(sizes: Sequence[Dim], strides: Sequence[Sequence[Dim]], tags: Seque
         own = [s[i] for s in strides]
         if size == 1:
             continue
-        if kept and kept[-1][2] == marks[i] and all(o == s * size for o, s in zip(kept[-1][1], own, strict=True)):
+        if (
+            kept
+            and kept[-1][2] == marks[i]
+            and all(o == s * size for o, s in zip(kept[-1][1], own, strict=True))
+        ):
             kept[-1] = (kept[-1][0] * size, own, marks[i])
         else:
             kept.append((size, own, marks[i]))
@@ -46,10 +56,11 @@ def collapse(sizes: Sequence[Dim], strides: Sequence[Sequence[Dim]], tags: Seque
 
 
 def strides_in(spec: TensorSpec, fmt: Format, out: Shape, out_fmt: Format) -> tuple[Dim, ...]:
-    """Strides of an operand in format ``fmt`` along the storage dims of a tensor of shape ``out`` in ``out_fmt``.
+    """Strides of an operand in format ``fmt`` along the storage dims of a tensor of shape ``out``
+    in ``out_fmt``.
 
-    Those of dims that may turn out to repeat are expressions of symbols. Raises ShapeError where the operand cannot be
-    walked so.
+    Those of dims that may turn out to repeat are expressions of symbols. Raises ShapeError where
+    the operand cannot be walked so.
     """
     if fmt == out_fmt and not fmt.is_linear:
         return _same_format(spec, fmt, out)

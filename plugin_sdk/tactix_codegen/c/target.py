@@ -1,7 +1,8 @@
 """Compiler options that follow from the device, and the features a kernel compiled with them needs.
 
-Never the machine that compiles: a plan may be built for another one, and the same input must give the same bytes.
-The compiler may use no more than the device says that it has: a level of x86-64 counts where it is there as a whole.
+Never the machine that compiles: a plan may be built for another one, and the same input must give
+the same bytes. The compiler may use no more than the device says that it has: a level of x86-64
+counts where it is there as a whole.
 """
 
 from __future__ import annotations
@@ -42,13 +43,17 @@ def _features(device: DeviceProperties) -> set[str]:
 
 
 def is_arm(device: DeviceProperties) -> bool:
-    """Whether the device speaks AArch64; a device without features is taken for this machine's kind."""
+    """Whether the device speaks AArch64; a device without features is taken for this machine's
+    kind.
+    """
     have = {_plain(f) for f in device.features}
     return bool(have & _ARM) or (not have and _here() == "aarch64")
 
 
 def foreign(device: DeviceProperties) -> str:
-    """The device's architecture, ``aarch64`` or ``x86_64``, if this machine is not of it, else empty."""
+    """The device's architecture, ``aarch64`` or ``x86_64``, if this machine is not of it, else
+    empty.
+    """
     arch = "aarch64" if is_arm(device) else "x86_64"
     return arch if device.features and arch != _here() else ""
 
@@ -74,10 +79,14 @@ def target_flags(device: DeviceProperties) -> tuple[str, ...]:
 
 def zig_flags(device: DeviceProperties) -> tuple[str, ...]:
     """The same as ``zig cc`` spells them."""
-    return tuple(_ZIG.get(f, f.replace("-march=x86-64-", "-march=x86_64_")) for f in target_flags(device))
+    return tuple(
+        _ZIG.get(f, f.replace("-march=x86-64-", "-march=x86_64_")) for f in target_flags(device)
+    )
 
 
 def required_features(device: DeviceProperties) -> tuple[str, ...]:
-    """The device's features that ``target_flags`` lets the compiler use, by the names that the device gives them."""
+    """The device's features that ``target_flags`` lets the compiler use, by the names that the
+    device gives them.
+    """
     used = _ARM if is_arm(device) else {"sse2", *_OPTIONS, *map(_plain, _LEVELS)}
     return tuple(sorted(f for f in device.features if _plain(f) in used))

@@ -1,14 +1,17 @@
-"""Writing C kernels: the argument list, dims as C text, blocks and loops, vector loads and stores by dtype.
+"""Writing C kernels: the argument list, dims as C text, blocks and loops, vector loads and stores
+by dtype.
 
-A kernel is one function over the native ABI: ``void TX_ENTRY(const int64_t* a, int tid, int nt)``. ``Args`` numbers the
-arguments and names each; ``kernel`` puts the declarations of those names before the body and makes the artifact:
+A kernel is one function over the native ABI: ``void TX_ENTRY(const int64_t* a, int tid, int nt)``.
+``Args`` numbers the arguments and names each; ``kernel`` puts the declarations of those names
+before the body and makes the artifact:
 
     args = Args(node)
     x, y, n = args.input(0), args.output(0), args.dim(node.outputs[0].spec.numel)   # "x0", "y0", "1024" or "d0"
     body = [split(n, grain=16), loop("i", "lo", "hi", f"{y}[i] = {x}[i];")]
     return kernel(args, body, ctx)
 
-Every name is a typed pointer or an ``int64_t``; offsets between dims are computed as Dims in Python and printed once.
+Every name is a typed pointer or an ``int64_t``; offsets between dims are computed as Dims in Python
+and printed once.
 """
 
 from __future__ import annotations
@@ -67,11 +70,13 @@ def vector_preludes() -> tuple[str, ...]:
 
 
 class Args:
-    """The argument list of one kernel. Each method returns a C name; asking twice gives the same name.
+    """The argument list of one kernel. Each method returns a C name; asking twice gives the same
+    name.
 
-    ``input(i)``: ``x0``, pointer to the given input ``i``. ``output(j)``: ``y0``. ``constant(name, packed)``:
-    ``c_name``. ``workspace(offset)``: ``w0``. ``dim(d)``: a literal, or ``d0`` for a symbolic one. ``prefix`` stands
-    before all names but those of constants: for kernels whose body has names of its own.
+    ``input(i)``: ``x0``, pointer to the given input ``i``. ``output(j)``: ``y0``. ``constant(name,
+    packed)``: ``c_name``. ``workspace(offset)``: ``w0``. ``dim(d)``: a literal, or ``d0`` for a
+    symbolic one. ``prefix`` stands before all names but those of constants: for kernels whose body
+    has names of its own.
     """
 
     def __init__(self, node: Node, prefix: str = "") -> None:
@@ -90,7 +95,9 @@ class Args:
     def input(self, index: int) -> str:
         """Typed pointer to the node's given input ``index``."""
         return self._add(
-            art.tensor_in(index), f"{self.prefix}x{index}", f"const {ctype(self.node.given[index].spec.dtype)}*"
+            art.tensor_in(index),
+            f"{self.prefix}x{index}",
+            f"const {ctype(self.node.given[index].spec.dtype)}*",
         )
 
     def output(self, index: int = 0) -> str:
@@ -124,12 +131,15 @@ class Args:
         return self._add(art.scalar(d), f"{self.prefix}d{count}", "int64_t")
 
     def size(self, name: str, d: Dim) -> str:
-        """``name`` itself, which the kernel declares as that dim: for sizes that readers should know by a name.
+        """``name`` itself, which the kernel declares as that dim: for sizes that readers should
+        know by a name.
 
         Raises InternalError for a name that stands for another dim already.
         """
         if self._sizes.setdefault(name, d) != d:
-            raise InternalError(f"{name} stands for {self._sizes[name]} and for {d}", who=self.node.name)
+            raise InternalError(
+                f"{name} stands for {self._sizes[name]} and for {d}", who=self.node.name
+            )
         self.dim(d)
         return name
 
@@ -149,26 +159,43 @@ class Args:
         sizes = self.size_declarations(text)
         used = set(_WORD.findall("\n".join([text, *sizes])))
         return [
-            *(self._declaration(n, i) for i, n in enumerate(self._args.values()) if self.prefix or n in used),
+            *(
+                self._declaration(n, i)
+                for i, n in enumerate(self._args.values())
+                if self.prefix or n in used
+            ),
             *sizes,
         ]
 
     def _declaration(self, name: str, index: int) -> str:
         kind = self._types[name]
-        return f"{kind} {name} = ({kind})a[{index}];" if kind.endswith("*") else f"const {kind} {name} = a[{index}];"
+        return (
+            f"{kind} {name} = ({kind})a[{index}];"
+            if kind.endswith("*")
+            else f"const {kind} {name} = a[{index}];"
+        )
 
     def size_declarations(self, text: str) -> list[str]:
-        """Of the names that ``size`` gave and ``text`` uses: one enumeration of known ones, then the others."""
+        """Of the names that ``size`` gave and ``text`` uses: one enumeration of known ones, then
+        the others.
+        """
         used = set(_WORD.findall(text))
         sizes = {name: d for name, d in self._sizes.items() if name in used}
         known = ", ".join(f"{name} = {d}" for name, d in sizes.items() if isinstance(d, int))
-        others = [f"const int64_t {name} = {self.dim(d)};" for name, d in sizes.items() if not isinstance(d, int)]
+        others = [
+            f"const int64_t {name} = {self.dim(d)};"
+            for name, d in sizes.items()
+            if not isinstance(d, int)
+        ]
         return [*([f"enum {{ {known} }};"] if known else []), *others]
 
     def launches(self, phases: int = 1) -> tuple[Launch, ...]:
-        """One launch with the arguments in order; with ``phase`` used, one per phase, in order, a barrier between."""
+        """One launch with the arguments in order; with ``phase`` used, one per phase, in order, a
+        barrier between.
+        """
         return tuple(
-            Launch(tuple(art.scalar(p) if a.kind == "phase" else a for a in self._args)) for p in range(phases)
+            Launch(tuple(art.scalar(p) if a.kind == "phase" else a for a in self._args))
+            for p in range(phases)
         )
 
     @staticmethod
@@ -217,7 +244,9 @@ def loop(index: str, begin: str, end: str, *body: str, step: int | str = 1) -> s
 
 
 def split(total: str, grain: int | str = 1, begin: str = "lo", end: str = "hi") -> str:
-    """Declare this thread's part [begin, end) of ``total`` units, both multiples of ``grain`` except the last end."""
+    """Declare this thread's part [begin, end) of ``total`` units, both multiples of ``grain``
+    except the last end.
+    """
     return f"int64_t {begin}, {end};\ntx_split({total}, {grain}, tid, nt, &{begin}, &{end});"
 
 
@@ -225,17 +254,24 @@ def decode(index: str, names: Sequence[str], sizes: Sequence[str]) -> str:
     """Declare ``names`` as the row-major coordinates of the flat ``index`` in ``sizes``."""
     out, rest = [], index
     for k in range(len(names) - 1, 0, -1):
-        out.append(f"const int64_t {names[k]} = {rest} % {sizes[k]}, q{names[k]} = {rest} / {sizes[k]};")
+        out.append(
+            f"const int64_t {names[k]} = {rest} % {sizes[k]}, q{names[k]} = {rest} / {sizes[k]};"
+        )
         rest = f"q{names[k]}"
     return "\n".join([*out, *([f"const int64_t {names[0]} = {rest};"] if names else [])])
 
 
 def load(dtype: DType, pointer: str, count: str = "") -> str:
-    """A vector of ``TX_LANES`` elements at ``pointer``, or of the first ``count`` with zeros after them.
+    """A vector of ``TX_LANES`` elements at ``pointer``, or of the first ``count`` with zeros after
+    them.
 
     Floats give ``vf``, 8- to 32-bit integers ``vi``, bool ``vm``.
     """
-    return f"tx_load_{dtype.value}({pointer})" if not count else f"tx_load_n_{dtype.value}({pointer}, {count})"
+    return (
+        f"tx_load_{dtype.value}({pointer})"
+        if not count
+        else f"tx_load_n_{dtype.value}({pointer}, {count})"
+    )
 
 
 def splat(dtype: DType, pointer: str) -> str:
@@ -244,7 +280,9 @@ def splat(dtype: DType, pointer: str) -> str:
 
 
 def store(dtype: DType, pointer: str, value: str, count: str = "") -> str:
-    """Statement that stores a vector (``vf``, ``vi``, ``vm`` as for ``load``), or its first ``count`` lanes."""
+    """Statement that stores a vector (``vf``, ``vi``, ``vm`` as for ``load``), or its first
+    ``count`` lanes.
+    """
     if count:
         return f"tx_store_n_{dtype.value}({pointer}, {value}, {count});"
     return f"tx_store_{dtype.value}({pointer}, {value});"
@@ -271,7 +309,9 @@ def kernel(
     workspace: Dim = 0,
     phases: int = 1,
 ) -> KernelArtifact:
-    """The artifact of a kernel whose function body is ``body``; ``helpers`` are C functions named ``TX_NAME(x)``."""
+    """The artifact of a kernel whose function body is ``body``; ``helpers`` are C functions named
+    ``TX_NAME(x)``.
+    """
     from tactix_codegen.c.target import required_features
 
     head = "void TX_ENTRY(const int64_t* a, int tid, int nt)"
@@ -296,7 +336,8 @@ def contiguous_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:
 
 
 def broadcast_strides(shape: Sequence[Dim], out: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Strides in elements of a row-major tensor along the dims of the shape it broadcasts to; 0 where it repeats.
+    """Strides in elements of a row-major tensor along the dims of the shape it broadcasts to; 0
+    where it repeats.
 
     Raises ShapeError where that depends on the values of symbols.
     """
@@ -307,7 +348,8 @@ def broadcast_strides(shape: Sequence[Dim], out: Sequence[Dim]) -> tuple[Dim, ..
 
 
 def running_strides(shape: Sequence[Dim], out: Sequence[Dim]) -> tuple[Dim, ...]:
-    """As ``broadcast_strides``; a dim of which only running tells whether it repeats has a stride that is 0 if it does.
+    """As ``broadcast_strides``; a dim of which only running tells whether it repeats has a stride
+    that is 0 if it does.
 
     For kernels that take any number for a stride.
     """
@@ -316,8 +358,12 @@ def running_strides(shape: Sequence[Dim], out: Sequence[Dim]) -> tuple[Dim, ...]
     return (*(0,) * pad, *(s * dims.along(d, o) for d, s, o in own))
 
 
-def traffic(node: Node, variant: Variant, ctx: CompileContext, bandwidth: float = 8e9) -> float | None:
-    """Seconds to move the node's tensors once at ``bandwidth`` bytes/s, plus 1 us; None where a symbol has no value."""
+def traffic(
+    node: Node, variant: Variant, ctx: CompileContext, bandwidth: float = 8e9
+) -> float | None:
+    """Seconds to move the node's tensors once at ``bandwidth`` bytes/s, plus 1 us; None where a
+    symbol has no value.
+    """
     total: Dim = 0
     for i, v in enumerate(node.given):
         total = total + v.spec.nbytes(variant.input_format(i))

@@ -1,8 +1,10 @@
-"""One register tile of a matrix product as C: rows times vectors of accumulators, and what becomes of them.
+"""One register tile of a matrix product as C: rows times vectors of accumulators, and what becomes
+of them.
 
-A step of depth k takes ``vectors`` vectors of the packed right side, and one element of the left side per row:
-``acc[row][vector] += splat(left(row, k)) * right[k][vector]``. Accumulators are named variables, so that they stay in
-registers. The right side lies in panels of ``width`` columns: ``[panel][k][width]``, zero past the last column.
+A step of depth k takes ``vectors`` vectors of the packed right side, and one element of the left
+side per row: ``acc[row][vector] += splat(left(row, k)) * right[k][vector]``. Accumulators are named
+variables, so that they stay in registers. The right side lies in panels of ``width`` columns:
+``[panel][k][width]``, zero past the last column.
 
     tile = Tile(8, 3, lanes=16)
     sums = loop("k", "0", "depth", tile.steps(1, lambda m, u: f"x[{m} * lda + k]"), f"w += {tile.width};")
@@ -27,7 +29,24 @@ from tactix.words.dtypes import DType
 from tactix_codegen.c.epilogue import Epilogue, Operand
 from tactix_codegen.c.text import Args, block, choice, comment, loop, times
 
-LIGHT = frozenset({"var", "const", "add", "sub", "mul", "min", "max", "neg", "abs", "select", "lt", "le", "eq", "cast"})
+LIGHT = frozenset(
+    {
+        "var",
+        "const",
+        "add",
+        "sub",
+        "mul",
+        "min",
+        "max",
+        "neg",
+        "abs",
+        "select",
+        "lt",
+        "le",
+        "eq",
+        "cast",
+    }
+)
 LIGHT_NODES = 10
 """Operations of an epilogue that is light: its text is repeated for up to 28 accumulators."""
 FAR = 1.13
@@ -41,10 +60,13 @@ Element = Callable[[int, int], "str | None"]
 
 @dataclass(frozen=True)
 class Tile:
-    """``chains``: sets of accumulators that successive steps take in turn, where one set is too few to hide latency.
+    """``chains``: sets of accumulators that successive steps take in turn, where one set is too few
+    to hide latency.
 
-    ``near`` and ``far``: how many steps ahead the right side is asked for into the first and second cache; 0: not.
-    ``pairs``: a step is of two bfloat16 in 32 bits on both sides; elements are then vectors of such pairs.
+    ``near`` and ``far``: how many steps ahead the right side is asked for into the first and second
+    cache; 0: not.
+    ``pairs``: a step is of two bfloat16 in 32 bits on both sides; elements are then vectors of such
+    pairs.
     """
 
     rows: int
@@ -74,25 +96,35 @@ class Tile:
 
     def zero(self) -> str:
         """Declare the accumulators, those of a row on a line."""
-        rows = [[self.acc(m, n, c) for n in range(self.vectors)] for c in range(self.chains) for m in range(self.rows)]
+        rows = [
+            [self.acc(m, n, c) for n in range(self.vectors)]
+            for c in range(self.chains)
+            for m in range(self.rows)
+        ]
         return "\n".join(f"vf {', '.join(f'{x} = tx_zero()' for x in row)};" for row in rows)
 
     def load(self, pointer: str) -> str:
         """Continue from the partial sums at ``pointer``: rows of ``width`` floats."""
         at = {(m, n): Args.sum(pointer, str(self.at(m, n))) for m, n in self.places()}
-        return "\n".join(f"{self.acc(m, n)} = tx_load_f32({place});" for (m, n), place in at.items())
+        return "\n".join(
+            f"{self.acc(m, n)} = tx_load_f32({place});" for (m, n), place in at.items()
+        )
 
     def save(self, pointer: str, pitch: int = 0) -> str:
         """Leave the sums at ``pointer``: rows of ``pitch`` floats, the tile's width if not given."""
         at = {(m, n): Args.sum(pointer, str(self.at(m, n, pitch))) for m, n in self.places()}
-        return "\n".join(f"tx_store_f32({place}, {self.acc(m, n)});" for (m, n), place in at.items())
+        return "\n".join(
+            f"tx_store_f32({place}, {self.acc(m, n)});" for (m, n), place in at.items()
+        )
 
     def at(self, row: int, vector: int, pitch: int = 0) -> int:
         """Offset in floats among saved sums."""
         return row * (pitch or self.width) + vector * self.lanes
 
     def steps(self, count: int, element: Element, right: str = "w", pitch: str = "") -> str:
-        """``count`` steps of depth; ``right`` points to their vectors, ``pitch`` floats (the width) apart."""
+        """``count`` steps of depth; ``right`` points to their vectors, ``pitch`` floats (the width)
+        apart.
+        """
         return "\n".join(self._step(u, element, right, pitch) for u in range(count))
 
     def _step(self, u: int, element: Element, right: str, pitch: str) -> str:
@@ -104,14 +136,22 @@ class Tile:
         kind, load = ("vi", "tx_load_i32") if self.pairs else ("vf", "tx_load_f32")
         lines = [f"const {kind} b{n} = {load}({p});" for n, p in enumerate(places)]
         for steps, level in ((self.near, 3), (self.far, 2)):
-            lines += [f"__builtin_prefetch({p} + {steps * self.width}, 0, {level});" for p in places if steps]
+            lines += [
+                f"__builtin_prefetch({p} + {steps * self.width}, 0, {level});"
+                for p in places
+                if steps
+            ]
         for m, e in rows:
-            sums = " ".join(self._add(self.acc(m, n, u % self.chains), n) for n in range(self.vectors))
+            sums = " ".join(
+                self._add(self.acc(m, n, u % self.chains), n) for n in range(self.vectors)
+            )
             lines.append(f"{{ const {kind} v = {e if self.pairs else f'tx_splat({e})'}; {sums} }}")
         return block("", *lines)
 
     def _add(self, acc: str, vector: int) -> str:
-        return f"{acc} = tx_dot2({acc}, v, b{vector});" if self.pairs else f"{acc} += v * b{vector};"
+        return (
+            f"{acc} = tx_dot2({acc}, v, b{vector});" if self.pairs else f"{acc} += v * b{vector};"
+        )
 
     def join(self) -> str:
         """Add the chains up."""
@@ -124,22 +164,34 @@ class Site(Protocol):
 
     @property
     def left(self) -> str:
-        """C expression of the columns from the tile's first to the last there is; empty if tiles are always full."""
+        """C expression of the columns from the tile's first to the last there is; empty if tiles
+        are always full.
+        """
 
     def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
-        """The operand's vector for a row of the tile; with ``count``, only so many lanes may be read."""
+        """The operand's vector for a row of the tile; with ``count``, only so many lanes may be
+        read.
+        """
 
     def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
         """The statement that stores a result."""
 
 
 def finish(tile: Tile, epi: Epilogue, site: Site) -> list[str]:
-    """Epilogue and store: in registers if it is light, else row by row through memory, which keeps the code small."""
+    """Epilogue and store: in registers if it is light, else row by row through memory, which keeps
+    the code small.
+    """
     full = _in_registers(tile, epi, site) if is_light(epi) else _by_rows(tile, epi, site, False)
     if not site.left:
         return full
     rest = _by_rows(tile, epi, site, True)
-    return [choice(f"{site.left} >= {tile.width}", full, [comment("fewer columns are left than a tile has"), *rest])]
+    return [
+        choice(
+            f"{site.left} >= {tile.width}",
+            full,
+            [comment("fewer columns are left than a tile has"), *rest],
+        )
+    ]
 
 
 def is_light(epi: Epilogue) -> bool:
@@ -164,8 +216,8 @@ def finish_saved(
 ) -> str:
     """Epilogue and store of saved sums, row by row.
 
-    ``guarded``: only columns that there are. ``scale``: C text after each sum, such as ``* by[m]``. ``rows``: C text
-    of how many rows there are, all of them if not given.
+    ``guarded``: only columns that there are. ``scale``: C text after each sum, such as ``* by[m]``.
+    ``rows``: C text of how many rows there are, all of them if not given.
     """
     body = []
     for n in range(tile.vectors):
@@ -192,7 +244,9 @@ def registers(device: DeviceProperties) -> int:
 
 def shapes(device: DeviceProperties) -> tuple[tuple[int, int], ...]:
     """Tiles (rows, vectors) that fill the registers, best first."""
-    return ((8, 3), (14, 2), (6, 4), (28, 1)) if registers(device) == 32 else ((6, 2), (4, 3), (12, 1))
+    return (
+        ((8, 3), (14, 2), (6, 4), (28, 1)) if registers(device) == 32 else ((6, 2), (4, 3), (12, 1))
+    )
 
 
 def chains_for(rows: int, vectors: int, most: int = 4) -> int:
@@ -204,17 +258,27 @@ def chains_for(rows: int, vectors: int, most: int = 4) -> int:
 
 
 def step_cycles(rows: int, vectors: int, chains: int = 1) -> float:
-    """Cycles of one step of k: the most of what bounds it, and some for what the second cache must give.
+    """Cycles of one step of k: the most of what bounds it, and some for what the second cache must
+    give.
 
-    Two FMA a cycle; nearly two loads, of which each row (to all lanes) and each vector takes one; 4 cycles from an FMA
-    to the next on the same accumulator, of which ``chains`` take turns; half a cycle for the loop. Loads and FMA of
-    x86-64 with AVX2 or AVX-512 (Agner Fog, Instruction tables).
+    Two FMA a cycle; nearly two loads, of which each row (to all lanes) and each vector takes one; 4
+    cycles from an FMA to the next on the same accumulator, of which ``chains`` take turns; half a
+    cycle for the loop. Loads and FMA of x86-64 with AVX2 or AVX-512 (Agner Fog, Instruction
+    tables).
     """
-    return max(rows * vectors / 2, 0.55 * (rows + vectors), 4 / chains, 0.5) + 0.15 * vectors + 0.02 * rows
+    return (
+        max(rows * vectors / 2, 0.55 * (rows + vectors), 4 / chains, 0.5)
+        + 0.15 * vectors
+        + 0.02 * rows
+    )
 
 
-def best(options: Iterable[Variant], cycles: Callable[[Variant], float], count: int) -> list[Variant]:
-    """At most ``count`` options in order of their cycles, none far beyond the first: measuring is for near ones."""
+def best(
+    options: Iterable[Variant], cycles: Callable[[Variant], float], count: int
+) -> list[Variant]:
+    """At most ``count`` options in order of their cycles, none far beyond the first: measuring is
+    for near ones.
+    """
     ranked = sorted(((cycles(v), i, v) for i, v in enumerate(options)), key=lambda t: t[:2])
     return [v for c, _, v in ranked[:count] if c <= ranked[0][0] * FAR]
 
@@ -244,31 +308,42 @@ def by_rows(sizes: Sequence[int], row: str, end: str, call: Callable[[int], str]
 
 
 def transpose(lanes: int) -> str:
-    """The function ``TX_NAME(turn)(in, pitch, rows, columns, out, out_pitch)``: a matrix of floats turned.
+    """The function ``TX_NAME(turn)(in, pitch, rows, columns, out, out_pitch)``: a matrix of floats
+    turned.
 
-    It has at most ``lanes`` rows and columns; ``columns`` vectors are written, with zeros past ``rows``.
+    It has at most ``lanes`` rows and columns; ``columns`` vectors are written, with zeros past
+    ``rows``.
     """
     names = [f"r{i}" for i in range(lanes)]
     lines = [f"vf {', '.join(names)};"]
     full = "\n".join(f"{r} = tx_load_f32(in + {i} * pitch);" for i, r in enumerate(names))
     some = "tx_load_n_f32(in + {} * pitch, columns)"
-    part = "\n".join(f"{r} = rows > {i} ? {some.format(i)} : tx_zero();" for i, r in enumerate(names))
+    part = "\n".join(
+        f"{r} = rows > {i} ? {some.format(i)} : tx_zero();" for i, r in enumerate(names)
+    )
     lines += [block(f"if (rows >= {lanes} && columns >= {lanes})", full), block("else", part)]
     half = lanes // 2
     while half:
         for i in (i for i in range(lanes) if not i & half):
             lines.append(_exchange(f"r{i}", f"r{i + half}", half, lanes))
         half //= 2
-    stores = [f"if (columns > {i}) tx_store_f32(out + {i} * out_pitch, {r});" for i, r in enumerate(names)]
+    stores = [
+        f"if (columns > {i}) tx_store_f32(out + {i} * out_pitch, {r});" for i, r in enumerate(names)
+    ]
     head = "const float* in, int64_t pitch, int64_t rows, int64_t columns, float* out, int64_t out_pitch"
     return f"{SHUFFLE}{block(f'TX_RARE void TX_NAME(turn)({head})', *lines, *stores)}\n"
 
 
 def _exchange(a: str, b: str, half: int, lanes: int) -> str:
-    """One step of a transposition: upper halves of the groups of ``a`` change places with lower halves of ``b``'s."""
+    """One step of a transposition: upper halves of the groups of ``a`` change places with lower
+    halves of ``b``'s.
+    """
     low = ", ".join(str(j if not j & half else lanes + j - half) for j in range(lanes))
     high = ", ".join(str(j + half if not j & half else lanes + j) for j in range(lanes))
-    exchanged = [f"const vf u = TX_SHUFFLE({a}, {b}, {low});", f"const vf v = TX_SHUFFLE({a}, {b}, {high});"]
+    exchanged = [
+        f"const vf u = TX_SHUFFLE({a}, {b}, {low});",
+        f"const vf v = TX_SHUFFLE({a}, {b}, {high});",
+    ]
     return block("", *exchanged, f"{a} = u;", f"{b} = v;")
 
 
@@ -299,7 +374,9 @@ TX_INLINE void TX_NAME(grid)(int64_t rows, int64_t columns, int tid, int nt, int
 
 
 class Functions:
-    """C functions of one kernel that see the kernel's arguments by name; written out once all arguments are known."""
+    """C functions of one kernel that see the kernel's arguments by name; written out once all
+    arguments are known.
+    """
 
     def __init__(self, args: Args) -> None:
         self.args = args
@@ -324,7 +401,9 @@ class Functions:
 
 
 def flat(index: str, sizes: Sequence[str], strides: Sequence[Dim], args: Args) -> str:
-    """The offset of the row-major ``index`` over ``sizes`` in a tensor with those strides, as C; ``0`` if all are 0."""
+    """The offset of the row-major ``index`` over ``sizes`` in a tensor with those strides, as C;
+    ``0`` if all are 0.
+    """
     if all(s == 0 for s in strides):
         return "0"
     terms, inner = [], ""
@@ -356,7 +435,9 @@ def mapped(epi: Epilogue, change: Callable[[Scalar], Scalar]) -> Epilogue:
     return replace(epi, results=tuple(expr.replace_vars(r, by) for r in epi.results))
 
 
-def with_term(epi: Epilogue, term: Operand, combine: Callable[[Scalar, Scalar], Scalar]) -> Epilogue:
+def with_term(
+    epi: Epilogue, term: Operand, combine: Callable[[Scalar, Scalar], Scalar]
+) -> Epilogue:
     """The epilogue after ``combine(accumulator, term)``: for biases that the anchor itself takes."""
     index = len(epi.dtypes)
     new = mapped(epi, lambda y: combine(y, expr.var(index)))

@@ -1,4 +1,6 @@
-"""The C vector table of the scalar vocabulary: float32 in ``vf``, int32 and narrower in ``vi``, bool in ``vm``."""
+"""The C vector table of the scalar vocabulary: float32 in ``vf``, int32 and narrower in ``vi``,
+bool in ``vm``.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,29 @@ import math
 from tactix.contracts.expr import Scalar
 from tactix.words.dtypes import DType
 from tactix_codegen.c import scalar as c_scalar
-from tactix_codegen.c.scalar import VECTOR_INTS, CannotEmit, Emitter, float_literal, int_literal, unknown
+from tactix_codegen.c.scalar import (
+    VECTOR_INTS,
+    CannotEmit,
+    Emitter,
+    float_literal,
+    int_literal,
+    unknown,
+)
 
 _KINDS = {DType.FP32: "vf", DType.BOOL: "vm", **dict.fromkeys(VECTOR_INTS, "vi")}
 _FLOAT_CALLS = c_scalar.LIBM | {"rsqrt", "round", "abs", "neg", "fmod", "mod", "pow", "min", "max"}
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _BITS = {"bitand": "&", "bitor": "|", "bitxor": "^"}
-_LOGIC = {"and": "&", "or": "|", "xor": "^", "add": "|", "mul": "&", "min": "&", "max": "|", **_BITS}
+_LOGIC = {
+    "and": "&",
+    "or": "|",
+    "xor": "^",
+    "add": "|",
+    "mul": "&",
+    "min": "&",
+    "max": "|",
+    **_BITS,
+}
 _COMPARE = {"lt": "tx_lt", "le": "tx_le", "eq": "tx_eq"}
 _POWERS = {
     0.0: "tx_splat(1.0f)", 1.0: "{x}", 2.0: "{x} * {x}", 3.0: "{x} * {x} * {x}", 4.0: "({x} * {x}) * ({x} * {x})",
@@ -92,7 +110,11 @@ class VectorEmitter(Emitter):
         return f"{_COMPARE[node.op]}{'_i' if kind == 'vi' else ''}({args})"
 
     def _select(self, node: Scalar, dtype: DType) -> str:
-        c, a, b = self.arg(node.args[0], DType.BOOL), self.arg(node.args[1], dtype), self.arg(node.args[2], dtype)
+        c, a, b = (
+            self.arg(node.args[0], DType.BOOL),
+            self.arg(node.args[1], dtype),
+            self.arg(node.args[2], dtype),
+        )
         if dtype is DType.BOOL:
             return f"(vm)(({c} & {a}) | (tx_not({c}) & {b}))"
         return f"tx_select{'' if dtype is DType.FP32 else '_i'}({c}, {a}, {b})"
@@ -114,7 +136,10 @@ class VectorEmitter(Emitter):
             return f"tx_erf_plus1({self.arg(other.args[0], DType.FP32)})"
         if node.op == "div" and (other := self._beside_one(b)) is not None and other.op == "exp":
             return self._logistic(a, other.args[0])
-        left, right = (self.arg(x, DType.FP32) if (v := self.value(x)) is None else float_literal(v) for x in (a, b))
+        left, right = (
+            self.arg(x, DType.FP32) if (v := self.value(x)) is None else float_literal(v)
+            for x in (a, b)
+        )
         return f"{left} {_INFIX[node.op]} {right}"
 
     def _beside_one(self, node: Scalar) -> Scalar | None:
@@ -139,7 +164,9 @@ class VectorEmitter(Emitter):
     def _int(self, node: Scalar, dtype: DType) -> str:
         if node.op in ("min", "max"):
             args = (
-                self.arg(a, dtype) if (v := self.value(a)) is None else f"tx_splat_i({int_literal(v, dtype, True)})"
+                self.arg(a, dtype)
+                if (v := self.value(a)) is None
+                else f"tx_splat_i({int_literal(v, dtype, True)})"
                 for a in node.args
             )
             return f"tx_{node.op}_i({', '.join(args)})"

@@ -18,18 +18,22 @@ _WIDEST = 16
 """Bytes of the product that a thread takes."""
 
 
-def after(node: Node, dtype: DType, offset: Dim | None, rows: Callable[[Entry], Rows]) -> tuple[str, Launch, Entry]:
+def after(
+    node: Node, dtype: DType, offset: Dim | None, rows: Callable[[Entry], Rows]
+) -> tuple[str, Launch, Entry]:
     """Text, launch and entry of the kernel.
 
-    The product lies as rows of ``dtype`` at ``offset`` in the workspace; where that is None, in output 0, whose place
-    the results take.
+    The product lies as rows of ``dtype`` at ``offset`` in the workspace; where that is None, in
+    output 0, whose place the results take.
     """
     e = Entry(node, THREADS)
     made = rows(e)
     width = min(made.width(), _WIDEST // dtype.itemsize)
     source = e.output(0) if offset is None else e.workspace(offset, ctype(dtype))
     groups, total = floordiv(made.n, width), made.count * floordiv(made.n, width)
-    loads, lane = text.fetch(e, "product", f"{source} + row * {e.dim(made.n)} + col", dtype, 1, width)
+    loads, lane = text.fetch(
+        e, "product", f"{source} + row * {e.dim(made.n)} + col", dtype, 1, width
+    )
     body = [
         f"const int64_t t = (int64_t)blockIdx.x * {THREADS} + threadIdx.x;",
         f"if (t >= {e.dim(total)}) return;",

@@ -1,7 +1,8 @@
-"""Strided copies in CUDA: what all layers that only move elements come down to, any number of them in one launch.
+"""Strided copies in CUDA: what all layers that only move elements come down to, any number of them
+in one launch.
 
-Blocks are dealt out to the copies in order. Runs go in accesses of up to 16 bytes, two loops that swap go through
-tiles in shared memory, anything else element by element.
+Blocks are dealt out to the copies in order. Runs go in accesses of up to 16 bytes, two loops that
+swap go through tiles in shared memory, anything else element by element.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class _Copy:
         self.filled = copy.source < 0
         self.each = self._elements_of_a_thread()
         self.kind = text.index_type(dims.prod(copy.sizes), *self._reach())
-        self.threads: Dim = dims.prod(self.space.sizes[:-1]) * dims.floordiv(self.space.sizes[-1], self.each)
+        self.threads: Dim = dims.prod(self.space.sizes[:-1]) * dims.floordiv(
+            self.space.sizes[-1], self.each
+        )
         self.blocks: Dim = text.blocks(self.threads)
 
     def _reach(self) -> list[Dim]:
@@ -90,7 +93,9 @@ class _Copy:
         vector = element_type(self.width * self.each)
         q = f"*({vector}*)(y + ({self.args.offset(self.space.strides[1], names)}))"
         if not self.filled:
-            return f"{q} = *(const {vector}*)(x + ({self.args.offset(self.space.strides[0], names)}));"
+            return (
+                f"{q} = *(const {vector}*)(x + ({self.args.offset(self.space.strides[0], names)}));"
+            )
         one = f"0x{self.copy.value:x}ULL"
         word = sum(self.copy.value << 8 * i for i in range(0, 8, self.width))
         if self.width * self.each == 16:
@@ -113,10 +118,14 @@ class _Swap(_Copy):
     def text(self) -> list[str]:
         e, n = element_type(self.width), self.tile
         outer = [f"i{i}" for i in self.outer]
-        sizes = [self.args.dim(s) for s in (*(self.space.sizes[i] for i in self.outer), *self.tiles)]
+        sizes = [
+            self.args.dim(s) for s in (*(self.space.sizes[i] for i in self.outer), *self.tiles)
+        ]
         a, b = (self.args.dim(self.space.sizes[i]) for i in (self.swapped, self.last))
-        source, target = ([s[i] for i in (*self.outer, k)] for s, k in zip(
-            self.space.strides, (self.last, self.swapped), strict=True))  # fmt: skip
+        source, target = (
+            [s[i] for i in (*self.outer, k)]
+            for s, k in zip(self.space.strides, (self.last, self.swapped), strict=True)
+        )
         x, y = self.args.offset(source, [*outer, "c"]), self.args.offset(target, [*outer, "d"])
         rows = f"for (int r = threadIdx.x / {n}; r < {n}; r += {BLOCK // n})"
         return [
@@ -125,12 +134,18 @@ class _Swap(_Copy):
             f"const {self.kind} p = ({self.kind})b;",
             text.decode(self.kind, "p", [*outer, "ta", "tb"], sizes),
             f"const int l = threadIdx.x % {n};",
-            block(rows, f"const {self.kind} c = tb * {n} + r, f = ta * {n} + l;",
-                  f"if (c < {b} && f < {a}) tile[r][l] = x[({x}) + f];"),
+            block(
+                rows,
+                f"const {self.kind} c = tb * {n} + r, f = ta * {n} + l;",
+                f"if (c < {b} && f < {a}) tile[r][l] = x[({x}) + f];",
+            ),
             "__syncthreads();",
-            block(rows, f"const {self.kind} d = ta * {n} + r, g = tb * {n} + l;",
-                  f"if (d < {a} && g < {b}) y[({y}) + g] = tile[l][r];"),
-        ]  # fmt: skip
+            block(
+                rows,
+                f"const {self.kind} d = ta * {n} + r, g = tb * {n} + l;",
+                f"if (d < {a} && g < {b}) y[({y}) + g] = tile[l][r];",
+            ),
+        ]
 
 
 def _writer(args: Args, copy: Copy, width: int) -> _Copy:

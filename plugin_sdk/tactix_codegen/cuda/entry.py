@@ -38,7 +38,9 @@ class Entry(text.Args):
     def launch(self, grid: Dim, shared_bytes: int = 0) -> Launch:
         """The launch of at least one block with the parameters asked for so far."""
         grids = (dmax(grid, 1),)
-        return Launch(self.arguments(), grids, (self.threads,), shared_bytes=shared_bytes, symbol=self.symbol)
+        return Launch(
+            self.arguments(), grids, (self.threads,), shared_bytes=shared_bytes, symbol=self.symbol
+        )
 
 
 def artifact(
@@ -50,7 +52,9 @@ def artifact(
     more: Sequence[str] = (),
     workspace: Dim = 0,
 ) -> KernelArtifact:
-    """The artifact of some entries with their texts and launches, in order; ``more``: names of preludes."""
+    """The artifact of some entries with their texts and launches, in order; ``more``: names of
+    preludes.
+    """
     constants: dict[str, Packed] = {}
     for e in entries:
         constants |= e.constants

@@ -1,6 +1,8 @@
-"""What a fused node computes around its anchor: expressions that make the anchor's first input, and its results.
+"""What a fused node computes around its anchor: expressions that make the anchor's first input, and
+its results.
 
-Variables stand for given inputs, for the anchor's first input (``source``) and for the anchor's outputs.
+Variables stand for given inputs, for the anchor's first input (``source``) and for the anchor's
+outputs.
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ from tactix_codegen.cuda import scalar
 
 @dataclass(frozen=True)
 class Around:
-    """``source``: the anchor's first input, of ``spec``; ``results``: one per output of the node, of ``shape``.
+    """``source``: the anchor's first input, of ``spec``; ``results``: one per output of the node,
+    of ``shape``.
 
-    ``dtypes``: of every variable. ``before``, ``after``: operands by variable, with strides along the first input's
-    dims and along the output's. ``own``: the variable of the first input after the anchor. ``made``: anchor outputs by
-    variable. ``parameters``: given inputs that the anchor reads besides the first, -1 for an absent one.
+    ``dtypes``: of every variable. ``before``, ``after``: operands by variable, with strides along
+    the first input's dims and along the output's. ``own``: the variable of the first input after
+    the anchor. ``made``: anchor outputs by variable. ``parameters``: given inputs that the anchor
+    reads besides the first, -1 for an absent one.
     """
 
     source: Scalar
@@ -54,7 +58,9 @@ class Around:
 
 
 def _read(node: Node, known: Expressions) -> tuple[Scalar, int]:
-    """The anchor's first input as an expression, and the variable that stands for it afterwards; all nodes are read."""
+    """The anchor's first input as an expression, and the variable that stands for it afterwards;
+    all nodes are read.
+    """
     body = node.body
     source, own = expr.var(-1), -1
     for k, n in enumerate(body.nodes):
@@ -102,11 +108,17 @@ def _around(node: Node, place: int, anchor: BodyNode) -> Around | Reject:
         after = _operands(results, known.leaves, specs, shape, {own: 0, **made})
     except ShapeError as e:
         return Reject(e.what)
-    return Around(source, results, dtypes, before, after, own, made, spec, shape, tuple(anchor.inputs[1:]))
+    return Around(
+        source, results, dtypes, before, after, own, made, spec, shape, tuple(anchor.inputs[1:])
+    )
 
 
 def _operands(
-    results: Sequence[Scalar], leaves: Sequence[int], specs: Sequence[TensorSpec], shape: Shape, but: dict[int, int]
+    results: Sequence[Scalar],
+    leaves: Sequence[int],
+    specs: Sequence[TensorSpec],
+    shape: Shape,
+    but: dict[int, int],
 ) -> dict[int, Operand]:
     """Variables of the results that are given inputs. Raises ShapeError."""
     found = {}

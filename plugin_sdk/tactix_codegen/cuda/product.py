@@ -1,4 +1,6 @@
-"""What a MatMul, WideMatMul or Gemm node computes on a GPU: where matrices lie, how they repeat, where results go."""
+"""What a MatMul, WideMatMul or Gemm node computes on a GPU: where matrices lie, how they repeat,
+where results go.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from tactix_codegen.c.tile import mapped, with_term
 
 @dataclass(frozen=True)
 class Matrix:
-    """A given input as matrices: ``strides`` along the batch axes count matrices; ``count`` of them are stored.
+    """A given input as matrices: ``strides`` along the batch axes count matrices; ``count`` of them
+    are stored.
 
     ``turned``: stored with the summed axis first (of a), or last (of b): (k, m), or (n, k).
     """
@@ -34,9 +37,11 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Product:
-    """``y[i, m, n] = epi(sum over k of a[i, m, k] b[i, k, n])`` for every i over ``batch``; dtype of a and b.
+    """``y[i, m, n] = epi(sum over k of a[i, m, k] b[i, k, n])`` for every i over ``batch``; dtype
+    of a and b.
 
-    ``lead``: the axes that the rows of y flatten, batch first; ``epi`` has operand strides along ``(*lead, n)``.
+    ``lead``: the axes that the rows of y flatten, batch first; ``epi`` has operand strides along
+    ``(*lead, n)``.
     """
 
     a: Matrix
@@ -55,7 +60,9 @@ class Product:
         return self.b.is_const and isinstance(self.n, int) and isinstance(self.k, int)
 
     def pack_b(self, cols: int, depth: int) -> Packed:
-        """A constant b as (matrices, panels of ``cols``, stages of ``depth``, cols, depth), zero outside."""
+        """A constant b as (matrices, panels of ``cols``, stages of ``depth``, cols, depth), zero
+        outside.
+        """
         n, k, count = (int(d) for d in (self.n, self.k, self.b.count))  # type: ignore[arg-type]
         panels, stages = int(ceildiv(n, cols)), int(ceildiv(k, depth))  # type: ignore[arg-type]
         wide, deep = (0, panels * cols - n), (0, stages * depth - k)
@@ -99,7 +106,9 @@ def _with_c(node: Node, epi: Epilogue, index: int, attrs: Any) -> Epilogue:
     if index < 0:
         return scaled
     c = node.given[index].spec
-    term = Operand(index, c.dtype, c.shape, broadcast_strides(c.shape, epi.shape), c.shape == epi.shape)
+    term = Operand(
+        index, c.dtype, c.shape, broadcast_strides(c.shape, epi.shape), c.shape == epi.shape
+    )
 
     def combine(y: Any, t: Any) -> Any:
         return (y if alpha == 1 else y * alpha) + (t if beta == 1 else t * beta)
@@ -107,7 +116,9 @@ def _with_c(node: Node, epi: Epilogue, index: int, attrs: Any) -> Epilogue:
     return with_term(epi, term, combine)
 
 
-def _gemm(attrs: Any, a: TensorSpec, b: TensorSpec, indices: Sequence[int], epi: Epilogue) -> Product:
+def _gemm(
+    attrs: Any, a: TensorSpec, b: TensorSpec, indices: Sequence[int], epi: Epilogue
+) -> Product:
     m, k = a.shape[::-1] if attrs.transA else a.shape
     depth, n = b.shape[::-1] if attrs.transB else b.shape
     left = Matrix(indices[0], (), 1, bool(attrs.transA), a.is_const)
@@ -123,7 +134,9 @@ def _matmul(a: TensorSpec, b: TensorSpec, indices: Sequence[int], epi: Epilogue)
     batch = broadcast_shapes(left[:-2], right[:-2])
     of_a, of_b = broadcast_strides(left[:-2], batch), broadcast_strides(right[:-2], batch)
     lead, turned = (*batch, m), b.rank == 1 or n == 1
-    if all(s == 0 for s in of_b) and left[:-2] == batch:  # one b for all: the rows of a are one matrix
+    if (
+        all(s == 0 for s in of_b) and left[:-2] == batch
+    ):  # one b for all: the rows of a are one matrix
         batch, of_a, of_b, m = (), (), (), prod(lead)
     x = Matrix(indices[0], of_a, prod(left[:-2]), False, a.is_const)
     w = Matrix(indices[1], of_b, prod(right[:-2]), turned, b.is_const)
@@ -139,4 +152,6 @@ def _with_axes(epi: Epilogue, row: bool, column: bool) -> Epilogue:
 
     if not row and not column:
         return epi
-    return replace(epi, operands={v: replace(o, strides=full(o.strides)) for v, o in epi.operands.items()})
+    return replace(
+        epi, operands={v: replace(o, strides=full(o.strides)) for v, o in epi.operands.items()}
+    )

@@ -1,4 +1,6 @@
-"""Where sums become results: eight neighbours of a row through the epilogue, with the widest accesses that fit."""
+"""Where sums become results: eight neighbours of a row through the epilogue, with the widest
+accesses that fit.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,13 @@ def checked(epi: Epilogue) -> Epilogue | Reject:
 
 @dataclass(frozen=True)
 class Rows:
-    """Results in rows of n elements; the rows flatten the axes ``lead``, operand strides are along ``(*lead, n)``.
+    """Results in rows of n elements; the rows flatten the axes ``lead``, operand strides are along
+    ``(*lead, n)``.
 
-    ``pointers``: names by given input where it is not read as it is. The kernel's C variables: ``row`` (int64_t),
-    ``col`` (int) of the first of the sums ``v``. ``part``: where that is not 0, columns come in parts of so many, and
-    the C variable ``end`` (int) is the column behind the last one of the sums' part.
+    ``pointers``: names by given input where it is not read as it is. The kernel's C variables:
+    ``row`` (int64_t), ``col`` (int) of the first of the sums ``v``. ``part``: where that is not 0,
+    columns come in parts of so many, and the C variable ``end`` (int) is the column behind the last
+    one of the sums' part.
     """
 
     args: Args
@@ -89,7 +93,9 @@ class Rows:
         """The pointer to an operand's element of this row, at the column."""
         pointer = self.pointers.get(operand.index) or self.args.input(operand.index)
         column = "at" if operand.strides[-1] != 0 else "0"
-        return self.args.sum(pointer, row_offset("row", self.lead, operand.strides[:-1], self.args), column)
+        return self.args.sum(
+            pointer, row_offset("row", self.lead, operand.strides[:-1], self.args), column
+        )
 
     def _put(self, output: int, dtype: DType, width: int) -> str:
         place = f"{self.args.output(output)} + row * {self.args.size('N', self.n)} + at"

@@ -1,4 +1,5 @@
-"""Scalar expressions as CUDA C: single elements in float32 for floats of up to 32 bits, else in the dtype's own type.
+"""Scalar expressions as CUDA C: single elements in float32 for floats of up to 32 bits, else in the
+dtype's own type.
 
 As ``c_scalar.emit_scalar``; the statements need the preludes of ``text.preludes()``.
 """
@@ -45,12 +46,16 @@ class CudaEmitter(ScalarEmitter):
         if node.op == "erf" and dtype is not DType.FP64:
             return f"tx_erf({self.arg(node.args[0], dtype)})"
         if node.op in ("min", "max") and dtype is not DType.FP64:
-            return f"tx_f{node.op}({self.arg(node.args[0], dtype)}, {self.arg(node.args[1], dtype)})"
+            return (
+                f"tx_f{node.op}({self.arg(node.args[0], dtype)}, {self.arg(node.args[1], dtype)})"
+            )
         return super()._float(node, dtype)
 
 
 def _of_gelu(node: Scalar) -> Scalar | None:
-    """``x`` where a node is the exact Gelu of it, as the layer writes it: equal expressions are one object."""
+    """``x`` where a node is the exact Gelu of it, as the layer writes it: equal expressions are one
+    object.
+    """
     if node.op != "mul" or node.args[0].op != "mul" or node.args[1].op != "add":
         return None
     x = node.args[0].args[1]
@@ -64,8 +69,12 @@ def _primitive(node: Scalar, names: Sequence[str]) -> str:
     return str(text.format(*names))
 
 
-def emit(results: Sequence[Scalar], leaves: Mapping[int, str], dtypes: Sequence[DType], tag: str = "t") -> Code:
-    """Statements for one element; ``leaves`` name the variables that the results have. Raises CannotEmit."""
+def emit(
+    results: Sequence[Scalar], leaves: Mapping[int, str], dtypes: Sequence[DType], tag: str = "t"
+) -> Code:
+    """Statements for one element; ``leaves`` name the variables that the results have. Raises
+    CannotEmit.
+    """
     named = [leaves.get(i, "") for i in range(len(dtypes))]
     return _emit(CudaEmitter(named, dtypes, tag), results, dtypes)
 

@@ -1,4 +1,5 @@
-"""One thread per result, or per run of channels in nhwc: where it stands, and what it does with the anchor's result.
+"""One thread per result, or per run of channels in nhwc: where it stands, and what it does with the
+anchor's result.
 
 Names of the coordinates: ``n``, ``c``, and ``o0``.. along the spatial axes.
 """
@@ -18,14 +19,20 @@ from tactix_codegen.cuda.text import Args
 
 
 class Site:
-    """``columns``: neighbouring results along the last spatial axis that a thread makes; those from ``o<last>`` on.
+    """``columns``: neighbouring results along the last spatial axis that a thread makes; those from
+    ``o<last>`` on.
 
-    ``also``: dtypes that a thread reads runs of channels of, besides the first input's. Raises ShapeError where an
-    operand cannot be walked in the format.
+    ``also``: dtypes that a thread reads runs of channels of, besides the first input's. Raises
+    ShapeError where an operand cannot be walked in the format.
     """
 
     def __init__(
-        self, args: Args, around: Around, variant: Variant, columns: int = 1, also: tuple[DType, ...] = ()
+        self,
+        args: Args,
+        around: Around,
+        variant: Variant,
+        columns: int = 1,
+        also: tuple[DType, ...] = (),
     ) -> None:
         self.args, self.around, self.columns = args, around, columns
         fmt = variant.output_format(0)
@@ -36,7 +43,9 @@ class Site:
         self.column = rank if fmt == NHWC else rank + 1
         self.target = c_text.contiguous_strides(self.sizes)
         self.strides = {
-            v: strides_in(args.node.given[o.index].spec, variant.input_format(o.index), around.shape, fmt)
+            v: strides_in(
+                args.node.given[o.index].spec, variant.input_format(o.index), around.shape, fmt
+            )
             for v, o in around.after.items()
         }
         self.width = self._width(also) if fmt == NHWC else 1
@@ -62,22 +71,36 @@ class Site:
             if step != 1:
                 more.append(f"const {self.kind} {names[i]} = g{i} * {step};")
                 names[i] = f"g{i}"
-        return [*text.flat(self.args, self.kind, self.threads), text.decode(self.kind, "t", names, sizes), *more]
+        return [
+            *text.flat(self.args, self.kind, self.threads),
+            text.decode(self.kind, "t", names, sizes),
+            *more,
+        ]
 
     def finish(self, value: str) -> list[str]:
-        """What follows the anchor, whose result in lane ``k`` is ``value``, and the stores at the coordinates."""
+        """What follows the anchor, whose result in lane ``k`` is ``value``, and the stores at the
+        coordinates.
+        """
         around, v = self.around, self.width
         loads: list[str] = []
         leaves = dict.fromkeys(around.made, "y_")
         for var, o in around.after.items():
-            place = f"{self.args.input(o.index)} + ({self.args.offset(self.strides[var], self.names)})"
-            more, leaves[var] = text.fetch(self.args, f"b{var}", place, o.dtype, self.strides[var][-1], v)
+            place = (
+                f"{self.args.input(o.index)} + ({self.args.offset(self.strides[var], self.names)})"
+            )
+            more, leaves[var] = text.fetch(
+                self.args, f"b{var}", place, o.dtype, self.strides[var][-1], v
+            )
             loads += more
         code = scalar.emit(around.results, leaves, around.dtypes, "t")
         arrays = [f"{text.number_type(t)} r{j}[{v}];" for j, t in enumerate(code.dtypes)]
         sets = [f"r{j}[k] = {name};" for j, name in enumerate(code.results)]
         kind = text.number_type(next((around.dtypes[i] for i in around.made), around.spec.dtype))
-        out = [*loads, *arrays, *text.lanes(v, f"const {kind} y_ = {value};", *code.statements, *sets)]
+        out = [
+            *loads,
+            *arrays,
+            *text.lanes(v, f"const {kind} y_ = {value};", *code.statements, *sets),
+        ]
         place = self.args.offset(self.target, self.names)
         for j, t in enumerate(code.dtypes):
             out += text.put(self.args, f"r{j}", f"{self.args.output(j)} + ({place})", t, 1, v)

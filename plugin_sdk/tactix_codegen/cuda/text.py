@@ -1,7 +1,8 @@
 """Writing CUDA kernels: parameters, launch grids, index types, vector accesses.
 
-A kernel is one ``__global__`` function whose parameters are the launch's arguments in order. Tensors, constants and
-workspaces start at addresses that 16 divides; accesses of V elements follow from that and from strides.
+A kernel is one ``__global__`` function whose parameters are the launch's arguments in order.
+Tensors, constants and workspaces start at addresses that 16 divides; accesses of V elements follow
+from that and from strides.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def prelude(name: str) -> str:
 
 
 def preludes(*more: str) -> tuple[str, ...]:
-    """Types, 16-bit floats, functions of single numbers, vector accesses; then ``more`` of ``cuda/kernels``."""
+    """Types, 16-bit floats, functions of single numbers, vector accesses; then ``more`` of
+    ``cuda/kernels``.
+    """
     own = [prelude(n) for n in ("base.cuh", "half.cuh")]
     return (*own, c_text.prelude("scalar.h"), prelude("vector.cuh"), *map(prelude, more))
 
@@ -86,8 +89,13 @@ def kernel(
 
 
 def struct(name: str, values: Mapping[str, int], about: Mapping[str, str], *functions: str) -> str:
-    """A struct ``TX_NAME(name)`` of constants, which templates ask for; ``about``: what they are, by name."""
-    lines = [f"static const int {k} = {v};{f'  // {about[k]}' if k in about else ''}" for k, v in values.items()]
+    """A struct ``TX_NAME(name)`` of constants, which templates ask for; ``about``: what they are,
+    by name.
+    """
+    lines = [
+        f"static const int {k} = {v};{f'  // {about[k]}' if k in about else ''}"
+        for k, v in values.items()
+    ]
     return block(f"struct TX_NAME({name})", *lines, *functions) + ";\n"
 
 
@@ -120,10 +128,14 @@ def divides(k: int, *values: Dim) -> bool:
     return all(dims.mod(v, k) == 0 for v in values)
 
 
-def vector_width(last: Dim, moves: Sequence[tuple[DType, Sequence[Dim]]], whole: bool = True) -> int:
-    """Neighbours along the last loop, of ``last`` steps, that a thread takes with accesses of up to 16 bytes.
+def vector_width(
+    last: Dim, moves: Sequence[tuple[DType, Sequence[Dim]]], whole: bool = True
+) -> int:
+    """Neighbours along the last loop, of ``last`` steps, that a thread takes with accesses of up to
+    16 bytes.
 
-    ``moves``: dtype and strides of every operand. ``whole``: the loop's length must be a multiple of the width.
+    ``moves``: dtype and strides of every operand. ``whole``: the loop's length must be a multiple
+    of the width.
     """
     v = _WIDEST // max((t.itemsize for t, _ in moves), default=_WIDEST)
     while v > 1 and not ((not whole or divides(v, last)) and all(_even(v, s) for _, s in moves)):
@@ -140,13 +152,20 @@ def number_type(dtype: DType) -> str:
     return c_text.ctype(c_scalar.WIDE.get(dtype, dtype))
 
 
-def fetch(args: Args, name: str, place: str, dtype: DType, step: Dim, v: int) -> tuple[list[str], str]:
-    """Statements that load ``v`` elements, ``step`` apart, from the pointer ``place`` on; and lane ``k``'s text."""
+def fetch(
+    args: Args, name: str, place: str, dtype: DType, step: Dim, v: int
+) -> tuple[list[str], str]:
+    """Statements that load ``v`` elements, ``step`` apart, from the pointer ``place`` on; and lane
+    ``k``'s text.
+    """
     kind = number_type(dtype)
     if step == 0 or v == 1:
         return [f"const {kind} {name} = {c_scalar.element(dtype, f'*({place})')};"], name
     if step == 1:
-        return [f"{kind} {name}[{v}];", f"tx_load_{dtype.value}<{v}>({name}, {place});"], f"{name}[k]"
+        return [
+            f"{kind} {name}[{v}];",
+            f"tx_load_{dtype.value}<{v}>({name}, {place});",
+        ], f"{name}[k]"
     one = c_scalar.element(dtype, f"({place})[k * {args.dim(step)}]")
     return [f"{kind} {name}[{v}];", *lanes(v, f"{name}[k] = {one};")], f"{name}[k]"
 

@@ -1,4 +1,6 @@
-"""The geometry of a convolution with channels last, and its epilogue along the axes as they lie there."""
+"""The geometry of a convolution with channels last, and its epilogue along the axes as they lie
+there.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ from tactix_codegen.operations.convolution import Geometry, geometry
 
 @dataclass(frozen=True)
 class Window(Geometry):
-    """``lead``: the axes that output pixels flatten; ``epi`` includes the bias, its operand strides are along
-    ``(*lead, channel)`` of channels-last storage. ``dtype``: of x.
+    """``lead``: the axes that output pixels flatten; ``epi`` includes the bias, its operand strides
+    are along ``(*lead, channel)`` of channels-last storage. ``dtype``: of x.
     """
 
     lead: Shape
@@ -46,15 +48,22 @@ class Window(Geometry):
         return prod(self.lead)
 
     def sizes(self) -> list[dict[str, int]]:
-        """Values of the symbols to choose kernels for: small and large batches, images of a middle size."""
+        """Values of the symbols to choose kernels for: small and large batches, images of a middle
+        size.
+        """
         spatial = symbols(prod((*self.size, *self.out)))
         batches = symbols(self.n) - spatial
         common = dict.fromkeys(spatial, 56)
-        return [{**common, **dict.fromkeys(batches, count)} for count in ((1, 8, 128) if batches else (1,))]
+        return [
+            {**common, **dict.fromkeys(batches, count)}
+            for count in ((1, 8, 128) if batches else (1,))
+        ]
 
 
 def window(node: Node) -> Window | Reject:
-    """The geometry of a Convolution or WideConvolution with constant weights; or why these kernels cannot take it."""
+    """The geometry of a Convolution or WideConvolution with constant weights; or why these kernels
+    cannot take it.
+    """
     epi, anchor = epilogue(node, vector=False), node.anchor
     if isinstance(epi, Reject):
         return epi
@@ -96,7 +105,10 @@ def _last(shape: Shape) -> Shape:
 
 def _channels_last(epi: Epilogue) -> Epilogue:
     rank, out = len(epi.shape), _last(epi.shape)
-    moved = {v: replace(o, strides=broadcast_strides(_last(_padded(o, rank)), out)) for v, o in epi.operands.items()}
+    moved = {
+        v: replace(o, strides=broadcast_strides(_last(_padded(o, rank)), out))
+        for v, o in epi.operands.items()
+    }
     return replace(epi, operands=moved, shape=out)
 
 
@@ -107,7 +119,9 @@ def _is_turned(operand: Operand, rank: int) -> bool:
 
 
 def formats(node: Node, win: Window, source: Format) -> tuple[Format, ...] | Reject:
-    """Formats of the given inputs: ``source`` for x, channels last for operands with channels and pixels."""
+    """Formats of the given inputs: ``source`` for x, channels last for operands with channels and
+    pixels.
+    """
     rank = len(win.epi.shape)
     wanted: dict[int, set[Format]] = {win.x: {source}}
     for o in win.epi.operands.values():
@@ -127,6 +141,9 @@ def pointers(node: Node, win: Window, args: Args) -> dict[int, str]:
     for o in win.epi.operands.values():
         if node.given[o.index].const is not None and _is_turned(o, rank):
             axes = (0, *range(2, rank), 1)
-            steps: tuple[tuple[str, Any], ...] = (("reshape", _padded(o, rank)), ("transpose", axes))
+            steps: tuple[tuple[str, Any], ...] = (
+                ("reshape", _padded(o, rank)),
+                ("transpose", axes),
+            )
             out[o.index] = args.constant(f"o{o.index}", Packed(o.index, steps), o.dtype)
     return out

@@ -1,1 +1,3 @@
-"""What operations are, for kernels of any device: analysis of nodes, index arithmetic, geometry. No text of kernels."""
+"""What operations are, for kernels of any device: analysis of nodes, index arithmetic, geometry. No
+text of kernels.
+"""

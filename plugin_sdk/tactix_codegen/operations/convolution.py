@@ -16,8 +16,8 @@ from tactix_codegen.c.epilogue import anchor_spec
 class Geometry:
     """A convolution over two spatial axes; one axis gets a first one of size 1.
 
-    ``x``, ``w``, ``bias``: given inputs, -1 for no bias. Sizes are (rows, columns); ``pads`` are top, left, bottom,
-    right.
+    ``x``, ``w``, ``bias``: given inputs, -1 for no bias. Sizes are (rows, columns); ``pads`` are
+    top, left, bottom, right.
     """
 
     x: int
@@ -64,7 +64,17 @@ def geometry(node: Node) -> Geometry | Reject:
         return (*(1,) * (2 - rank), *(values or (1,) * rank))
 
     return Geometry(
-        inputs[0], inputs[1], inputs[2], x.shape[0], channels, int(w.const.shape[0]), a.group, two(x.shape[2:]),
-        two(y.shape[2:]), two(w.const.shape[2:]), two(a.strides), two(a.dilations),
+        inputs[0],
+        inputs[1],
+        inputs[2],
+        x.shape[0],
+        channels,
+        int(w.const.shape[0]),
+        a.group,
+        two(x.shape[2:]),
+        two(y.shape[2:]),
+        two(w.const.shape[2:]),
+        two(a.strides),
+        two(a.dilations),
         pads if rank == 2 else (0, pads[0], 0, pads[1]),
-    )  # fmt: skip
+    )

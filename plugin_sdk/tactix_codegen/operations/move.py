@@ -1,7 +1,8 @@
-"""Layers that move elements, as copies: reshape, transpose, concatenate, split, slice, expand, pad, tile.
+"""Layers that move elements, as copies: reshape, transpose, concatenate, split, slice, expand, pad,
+tile.
 
-Any dtype of 1, 2, 4 or 8 bytes. Concat, Split, Slice and Pad also work on nhwc and ``cB`` storage where no block of
-channels is torn apart.
+Any dtype of 1, 2, 4 or 8 bytes. Concat, Split, Slice and Pad also work on nhwc and ``cB`` storage
+where no block of channels is torn apart.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ from tactix_codegen.c.copy import Copy, bits, fill, movable
 _AXIS_WISE = ("Concat", "Split", "Slice", "Pad")
 """Layers that also work on nhwc and blocked storage."""
 
-KINDS = tuple(f"tactix.{name}@1" for name in ("Reshape", "Transpose", "Expand", "Tile", *_AXIS_WISE))
+KINDS = tuple(
+    f"tactix.{name}@1" for name in ("Reshape", "Transpose", "Expand", "Tile", *_AXIS_WISE)
+)
 """Kinds of nodes that ``copies`` takes."""
 
 
 def variants(node: Node, beside: Sequence[Format], language: str) -> Sequence[Variant] | Reject:
-    """One for each format in which copies make the outputs, which all tensors of the node share; or why there is none.
+    """One for each format in which copies make the outputs, which all tensors of the node share; or
+    why there is none.
 
-    ``beside``: formats beside the linear one, for layers that keep to an axis; ``language``: of the kernels.
+    ``beside``: formats beside the linear one, for layers that keep to an axis; ``language``: of the
+    kernels.
     """
     if node.is_fused:
         return Reject("elements are moved, not computed: no epilogue")
@@ -47,7 +52,9 @@ def variants(node: Node, beside: Sequence[Format], language: str) -> Sequence[Va
 
 
 def copies(node: Node, fmt: Format) -> list[Copy]:
-    """The copies that make the outputs. Raises ShapeError where the format or the symbols do not allow it."""
+    """The copies that make the outputs. Raises ShapeError where the format or the symbols do not
+    allow it.
+    """
     return _MOVES[node.layer.name](node, fmt)
 
 
@@ -73,7 +80,9 @@ def _tile(node: Node, fmt: Format) -> list[Copy]:
     shape = node.given[0].spec.shape
     sizes: list[Dim] = []
     source: list[Dim] = []
-    for repeat, size, stride in zip(node.attrs.repeats, shape, c_text.contiguous_strides(shape), strict=True):
+    for repeat, size, stride in zip(
+        node.attrs.repeats, shape, c_text.contiguous_strides(shape), strict=True
+    ):
         sizes += [repeat, size]
         source += [0, stride]
     return [Copy(0, 0, tuple(sizes), tuple(source), c_text.contiguous_strides(sizes))]
@@ -124,7 +133,9 @@ def _split(node: Node, fmt: Format) -> list[Copy]:
 def _parts(
     values: Sequence[Value], fmt: Format, place: int, whole: Sequence[Dim]
 ) -> list[tuple[Shape, tuple[Dim, ...], Dim]]:
-    """Storage shape and strides of each part along storage axis ``place``, and where it begins in the whole."""
+    """Storage shape and strides of each part along storage axis ``place``, and where it begins in
+    the whole.
+    """
     out = []
     begin: Dim = 0
     for v in values:
@@ -152,7 +163,9 @@ def _slice(node: Node, fmt: Format) -> list[Copy]:
 
 
 def _pad(node: Node, fmt: Format) -> list[Copy]:
-    """The inside, then for each axis the slabs on both sides: over the inside of earlier axes, all of later ones."""
+    """The inside, then for each axis the slabs on both sides: over the inside of earlier axes, all
+    of later ones.
+    """
     spec, out, pads = node.given[0].spec, node.outputs[0].spec, node.attrs.pads
     if node.attrs.mode != "constant":
         raise ShapeError(f"no padding of mode {node.attrs.mode} in C")
@@ -179,7 +192,9 @@ def _pad(node: Node, fmt: Format) -> list[Copy]:
 
 
 def _along(size: Dim, before: Dim, after: Dim) -> tuple[Dim, Dim, Dim]:
-    """Of an axis of the output: elements before the input's, the input's, and behind. Cuts may reach past the input."""
+    """Of an axis of the output: elements before the input's, the input's, and behind. Cuts may
+    reach past the input.
+    """
     if all(dims.compare(p, 0) in ("==", ">", ">=") for p in (before, after)):
         return before, size, after
     full = size + before + after

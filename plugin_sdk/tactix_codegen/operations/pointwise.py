@@ -51,7 +51,9 @@ def variants(node: Node, group: Group, fmt: Format) -> list[Variant]:
     for prefer_linear in (True, False):
         chosen = [_format_of(v.spec, group.shape, fmt, prefer_linear) for v in node.given]
         if None not in chosen:
-            choices.append(Variant.of([f for f in chosen if f is not None], [fmt] * len(node.outputs)))
+            choices.append(
+                Variant.of([f for f in chosen if f is not None], [fmt] * len(node.outputs))
+            )
     return list(dict.fromkeys(choices))
 
 

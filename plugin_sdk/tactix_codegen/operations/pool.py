@@ -41,6 +41,13 @@ def window_of(node: Node) -> Window:
     shape = node.specs[node.body.arity].shape
     average = node.anchor.layer.name == "AveragePool"
     return Window(
-        node.given[0].spec.shape[2:], shape[2:], tuple(a.kernel_shape), tuple(a.strides) or (1,) * n,
-        tuple(a.dilations) or (1,) * n, pads[:n], pads[n:], average, average and a.count_include_pad,
-    )  # fmt: skip
+        node.given[0].spec.shape[2:],
+        shape[2:],
+        tuple(a.kernel_shape),
+        tuple(a.strides) or (1,) * n,
+        tuple(a.dilations) or (1,) * n,
+        pads[:n],
+        pads[n:],
+        average,
+        average and a.count_include_pad,
+    )

@@ -1,13 +1,14 @@
-"""What a pack must keep to, as named checks: for pytest a class of three lines, or ``tactix-sdk check``.
+"""What a pack must keep to, as named checks: for pytest a class of three lines, or ``tactix-sdk
+check``.
 
     from tactix_sdk.testing import PackTests
 
     class TestAcme(PackTests):
         pack = "acme-swish"      # the installed distribution
 
-Every check is one test. One that fails says what is wrong, and gives Python that shows it alone. ``skip`` names checks
-that a pack leaves out, and why;
-``beyond`` tactics that no example reaches, and why.
+Every check is one test. One that fails says what is wrong, and gives Python that shows it alone.
+``skip`` names checks that a pack leaves out, and why; ``beyond`` tactics that no example reaches,
+and why.
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from tactix_sdk.testing import bids, meaning, memory, primitives, ranges, rewriting, shipping, static
+from tactix_sdk.testing import (
+    bids,
+    meaning,
+    memory,
+    primitives,
+    ranges,
+    rewriting,
+    shipping,
+    static,
+)
 from tactix_sdk.testing.apart import Server
 from tactix_sdk.testing.report import (
     CHECKS,

@@ -1,6 +1,8 @@
-"""Checks in processes of their own: what a pack's code does to its process is a check's failure, not the end of all.
+"""Checks in processes of their own: what a pack's code does to its process is a check's failure,
+not the end of all.
 
-A server that has tactix but not the pack is forked for each check; it answers with what became of it.
+A server that has tactix but not the pack is forked for each check; it answers with what became of
+it.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from tactix_sdk.testing.subject import Subject
 PATIENCE = 600.0
 """Seconds that a check may take."""
 IMPORTED = ("layers", "converters", "rules", "tactics")
-"""Registries of tactix whose modules take longest to import: the server has them before it is forked."""
+"""Registries of tactix whose modules take longest to import: the server has them before it is
+forked.
+"""
 
 
 class Server:
@@ -58,7 +62,9 @@ class Server:
 
 @dataclass(frozen=True)
 class Ended:
-    """What a forked process told: an outcome, if it came so far; which part it looked at last; what it ``died`` of."""
+    """What a forked process told: an outcome, if it came so far; which part it looked at last; what
+    it ``died`` of.
+    """
 
     told: dict[str, Any] | None
     part: str
@@ -77,7 +83,9 @@ def serve(subject: Subject, patience: float) -> None:
 
 
 def _checked(name: str, subject: Subject, patience: float) -> Mapping[str, Any]:
-    """Run one check; again without a part that ended the process, so that all that is wrong is known."""
+    """Run one check; again without a part that ended the process, so that all that is wrong is
+    known.
+    """
     deaths: list[str] = []
     while True:
         ended = _forked(name, subject, patience)
@@ -107,7 +115,11 @@ def _forked(name: str, subject: Subject, patience: float) -> Ended:
     lines = [json.loads(line) for line in text.splitlines()]
     told = next((x for x in lines if "state" in x), None)
     part = next((x["part"] for x in reversed(lines) if "part" in x), "")
-    return Ended(None if status or late else told, part, f"no end after {patience:g} s" if late else _death(status))
+    return Ended(
+        None if status or late else told,
+        part,
+        f"no end after {patience:g} s" if late else _death(status),
+    )
 
 
 def _death(status: int) -> str:
@@ -134,7 +146,9 @@ def _alone(name: str, subject: Subject, writes: int) -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         tell = os.fdopen(writes, "w")
-        report.WATCHERS.append(lambda part: print(json.dumps({"part": part}), file=tell, flush=True))
+        report.WATCHERS.append(
+            lambda part: print(json.dumps({"part": part}), file=tell, flush=True)
+        )
         got = report.outcome(CHECKS[name], subject)
         loads = got.state != FAILED or report.loads(subject)
         told = {"state": got.state, "said": got.said, "script": got.script, "loads": loads}

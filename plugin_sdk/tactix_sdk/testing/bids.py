@@ -24,13 +24,20 @@ from tactix_sdk.testing.subject import THREADS, Subject
 
 FLOATS = ("f32", "f16", "bf16")
 FEW = 2
-"""Variants of a node that are run at other sizes and with what is no number; all are at the examples' own."""
+"""Variants of a node that are run at other sizes and with what is no number; all are at the
+examples' own.
+"""
 SHAPES: tuple[dict[int, int], ...] = (
     dict.fromkeys(range(2, 17), 1), {n: n + 1 for n in range(2, 17)}, {n: 3 * n + 2 for n in range(2, 13)},
     {3: 0, 4: 0},
 )  # fmt: skip
 """Other sizes for those of the examples: ones, others, larger odd ones, none."""
-OPEN: tuple[Callable[[int], int], ...] = (lambda n: n, lambda n: 1, lambda n: 2 * n + 1, lambda n: 0)
+OPEN: tuple[Callable[[int], int], ...] = (
+    lambda n: n,
+    lambda n: 1,
+    lambda n: 2 * n + 1,
+    lambda n: 0,
+)
 """What open sizes are when a kernel runs, of those that it was made for; each is 0 alone, too."""
 
 
@@ -50,7 +57,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Ran:
-    """A variant on a trial: its departure from the reference in budgets, at most 1 is right; ``why`` it gave none."""
+    """A variant on a trial: its departure from the reference in budgets, at most 1 is right;
+    ``why`` it gave none.
+    """
 
     trial: Trial
     title: str
@@ -60,13 +69,17 @@ class Ran:
     @property
     def wrong(self) -> str:
         """What is wrong with it; empty if nothing is."""
-        found = self.why or ("" if self.far <= 1 else f"departs from the reference by {self.far:.3g} budgets")
+        found = self.why or (
+            "" if self.far <= 1 else f"departs from the reference by {self.far:.3g} budgets"
+        )
         return f"{self.title} on {self.trial.about}: {found}" if found else ""
 
 
 @dataclass(frozen=True)
 class Case:
-    """An example of a layer that a tactic implements, in one dtype. ``fixed``: whether later inputs are constants."""
+    """An example of a layer that a tactic implements, in one dtype. ``fixed``: whether later inputs
+    are constants.
+    """
 
     layer: Layer
     named: Mapping[str, Any]
@@ -115,9 +128,15 @@ def _device(subject: Subject, tactic: Tactic) -> Device:
 
 
 def stand_in(subject: Subject, tactic: Tactic) -> DeviceProperties:
-    """Of the tactic's device; where that is not here and is a GPU, of one that kernels can be written for."""
+    """Of the tactic's device; where that is not here and is a GPU, of one that kernels can be
+    written for.
+    """
     device = _device(subject, tactic)
-    return device.target("sm_90") if device.available() and tactic.device == "cuda" else device.properties()
+    return (
+        device.target("sm_90")
+        if device.available() and tactic.device == "cuda"
+        else device.properties()
+    )
 
 
 def layers_of(subject: Subject, tactic: Tactic) -> list[Layer]:
@@ -126,12 +145,20 @@ def layers_of(subject: Subject, tactic: Tactic) -> list[Layer]:
     named = [known[k] for k in tactic.implements if k in known]
     if "pointwise" in tactic.implements or "*" in tactic.implements:
         named += [x for x in known.values() if x.is_pointwise and not x.key.startswith("tactix.")]
-        named += [known[f"tactix.{n}@1"] for n in ("Add", "Sigmoid", "Clip", "Where") if f"tactix.{n}@1" in known]
+        named += [
+            known[f"tactix.{n}@1"]
+            for n in ("Add", "Sigmoid", "Clip", "Where")
+            if f"tactix.{n}@1" in known
+        ]
     return named
 
 
-def cases(subject: Subject, tactic: Tactic, sizes: Mapping[int, int] | None = None) -> Iterator[Case]:
-    """Examples in each floating dtype, with later inputs given or constant; ``sizes`` replaces their sizes."""
+def cases(
+    subject: Subject, tactic: Tactic, sizes: Mapping[int, int] | None = None
+) -> Iterator[Case]:
+    """Examples in each floating dtype, with later inputs given or constant; ``sizes`` replaces
+    their sizes.
+    """
     for layer in layers_of(subject, tactic):
         for named, text in examples_of(layer):
             for dtype in FLOATS if "f32" in text else ("f32",):
@@ -140,7 +167,9 @@ def cases(subject: Subject, tactic: Tactic, sizes: Mapping[int, int] | None = No
                     yield Case(layer, named, specs, fixed, len(text))
 
 
-def nodes(subject: Subject, tactic: Tactic, sizes: Mapping[int, int] | None = None) -> Iterator[tuple[str, Node]]:
+def nodes(
+    subject: Subject, tactic: Tactic, sizes: Mapping[int, int] | None = None
+) -> Iterator[tuple[str, Node]]:
     """Nodes of known sizes for a tactic, and what they are."""
     for case in cases(subject, tactic, sizes):
         for node in built(case, subject, {}):
@@ -159,7 +188,9 @@ def built(case: Case, subject: Subject, names: Mapping[int, str]) -> Iterator[No
     try:
         arrays = case.layer.sample(attrs, list(case.specs), np.random.default_rng(case.seed))
         values = [
-            net.add_constant(arrays[i]) if case.fixed and i else net.add_input(f"x{i}", s.dtype.value, _open(s, names))
+            net.add_constant(arrays[i])
+            if case.fixed and i
+            else net.add_input(f"x{i}", s.dtype.value, _open(s, names))
             for i, s in enumerate(case.specs)
         ]
         for i, y in enumerate(net.add_layer(case.layer, values, **case.named)):
@@ -173,13 +204,19 @@ def _open(spec: TensorSpec, names: Mapping[int, str]) -> tuple[Any, ...]:
     return tuple(names.get(int(d), d) for d in spec.shape)  # type: ignore[arg-type]
 
 
-def fixed_trials(subject: Subject, tactic: Tactic, sizes: Sequence[Mapping[int, int]] = ({},)) -> Iterator[Trial]:
+def fixed_trials(
+    subject: Subject, tactic: Tactic, sizes: Sequence[Mapping[int, int]] = ({},)
+) -> Iterator[Trial]:
     """Of examples, at each of ``sizes``."""
-    return (Trial(tactic, node, {}, about) for s in sizes for about, node in nodes(subject, tactic, s))
+    return (
+        Trial(tactic, node, {}, about) for s in sizes for about, node in nodes(subject, tactic, s)
+    )
 
 
 def open_trials(subject: Subject, tactic: Tactic) -> Iterator[Trial]:
-    """Of examples whose first size is a symbol, then all that can be; run at their own sizes, at 1, odd ones and 0."""
+    """Of examples whose first size is a symbol, then all that can be; run at their own sizes, at 1,
+    odd ones and 0.
+    """
     for case in cases(subject, tactic):
         for which in _openings(case):
             names = {n: f"s{n}" for n in which}
@@ -187,7 +224,9 @@ def open_trials(subject: Subject, tactic: Tactic) -> Iterator[Trial]:
             for node in built(case, subject, names):
                 for env in _environments(usual):
                     shown = ", ".join(f"{k} = {v}" for k, v in env.items())
-                    yield Trial(tactic, node, env, f"{case.about} with open sizes, at {shown}", usual)
+                    yield Trial(
+                        tactic, node, env, f"{case.about} with open sizes, at {shown}", usual
+                    )
 
 
 def _environments(usual: Mapping[str, int]) -> list[dict[str, int]]:
@@ -210,8 +249,8 @@ def run(
 ) -> Iterator[Ran]:
     """Every variant of every trial; a variant that went wrong once is not tried again.
 
-    ``poison``: stands in the first input, here and there. ``most``: variants of a trial that are run. On a processor
-    the kernels run in another process, between pages that fault when touched.
+    ``poison``: stands in the first input, here and there. ``most``: variants of a trial that are
+    run. On a processor the kernels run in another process, between pages that fault when touched.
     """
     made = list[tuple[Trial, Candidate]]()
     for t in trials:
@@ -237,14 +276,21 @@ def run(
 
 
 def _ran(
-    subject: Subject, t: Trial, c: Candidate, compiled: Candidate, binaries: Mapping[str, Binary], poison: float | None
+    subject: Subject,
+    t: Trial,
+    c: Candidate,
+    compiled: Candidate,
+    binaries: Mapping[str, Binary],
+    poison: float | None,
 ) -> Ran | None:
     """None where the sizes are none for the layer."""
     if compiled.status == "rejected":
         return Ran(t, c.title, why=compiled.reason)
     bench = subject.bench(_device(subject, t.tactic))
     try:
-        t.node.body.infer([replace(v.spec, shape=v.spec.at(dict(t.env)), value=None) for v in t.node.given])
+        t.node.body.infer(
+            [replace(v.spec, shape=v.spec.at(dict(t.env)), value=None) for v in t.node.given]
+        )
         arrays, want = bench.trial(t.node, t.env)
     except Exception:
         if t.env:
@@ -256,7 +302,11 @@ def _ran(
         arrays = [_poisoned(arrays[0], poison), *arrays[1:]]
         want = Expected(t.node, arrays, t.env)
     try:
-        return Ran(t, c.title, _departure(t, c, bench.of(c), with_binary(c.artifact, binaries), arrays, want))
+        return Ran(
+            t,
+            c.title,
+            _departure(t, c, bench.of(c), with_binary(c.artifact, binaries), arrays, want),
+        )
     except (ExecutionError, CompilerError, ShapeError) as e:
         return Ran(t, c.title, why=str(e))
 
@@ -267,7 +317,12 @@ def _candidate(subject: Subject, t: Trial, variant: Variant) -> Candidate:
 
 
 def _departure(
-    t: Trial, c: Candidate, own: Bench, artifact: KernelArtifact, arrays: Sequence[Any], want: Expected
+    t: Trial,
+    c: Candidate,
+    own: Bench,
+    artifact: KernelArtifact,
+    arrays: Sequence[Any],
+    want: Expected,
 ) -> float:
     runnable, got = own.prepare(t.node, artifact, c.variant, arrays, t.env)
     runnable.repeat(1)
@@ -297,13 +352,19 @@ for ran in bids.run(subject, [trial], {f"float({str(poison)!r})" if poison is no
 """
 
 
-def offered(subject: Subject, trial: Trial, device: DeviceProperties | None = None) -> list[Variant]:
-    """The variants of a node for that device, by default the one that is here; none where the tactic rejects it."""
+def offered(
+    subject: Subject, trial: Trial, device: DeviceProperties | None = None
+) -> list[Variant]:
+    """The variants of a node for that device, by default the one that is here; none where the
+    tactic rejects it.
+    """
     found = trial.tactic.offers(trial.node, device or _device(subject, trial.tactic).properties())
     return [] if isinstance(found, Reject) else list(found)
 
 
-def _hold(subject: Subject, trials: Iterable[Trial], poison: float | None = None, most: int | None = None) -> int:
+def _hold(
+    subject: Subject, trials: Iterable[Trial], poison: float | None = None, most: int | None = None
+) -> int:
     """Run variants of one tactic. Raises Broken for all that are wrong.
 
     All at once: a call of the compiler has headers and links whatever it compiles.
@@ -315,7 +376,11 @@ def _hold(subject: Subject, trials: Iterable[Trial], poison: float | None = None
 
 def _reasons(subject: Subject, tactic: Tactic) -> str:
     device = _device(subject, tactic).properties()
-    said = {r.reason for _, n in nodes(subject, tactic) if isinstance(r := tactic.offers(n, device), Reject)}
+    said = {
+        r.reason
+        for _, n in nodes(subject, tactic)
+        if isinstance(r := tactic.offers(n, device), Reject)
+    }
     return "; ".join(sorted(said)) or f"no example of {', '.join(tactic.implements)}"
 
 
@@ -327,7 +392,9 @@ def right(subject: Subject) -> str:
     def held(tactic: Tactic) -> int:
         own = _hold(subject, fixed_trials(subject, tactic))
         if not own and tactic.key not in subject.beyond:
-            raise Broken(f"{tactic.key} takes no example of what it implements: {_reasons(subject, tactic)}")
+            raise Broken(
+                f"{tactic.key} takes no example of what it implements: {_reasons(subject, tactic)}"
+            )
         return own
 
     return counted(for_each(found, held), "runs", away)
@@ -343,9 +410,13 @@ def shapes(subject: Subject) -> str:
 
 @check("tactic-open-shapes")
 def open_shapes(subject: Subject) -> str:
-    """Kernels made for open sizes, of the batch or of all axes, give the reference's results at 0, 1 and odd sizes."""
+    """Kernels made for open sizes, of the batch or of all axes, give the reference's results at 0,
+    1 and odd sizes.
+    """
     found, away = kernels_of(subject)
-    return counted(for_each(found, lambda t: _hold(subject, open_trials(subject, t), most=FEW)), "runs", away)
+    return counted(
+        for_each(found, lambda t: _hold(subject, open_trials(subject, t), most=FEW)), "runs", away
+    )
 
 
 @check("tactic-not-a-number")
@@ -357,7 +428,9 @@ def not_a_number(subject: Subject) -> str:
         trials = list(fixed_trials(subject, tactic))
         return sum(_hold(subject, trials, poison, FEW) for poison in (float("nan"), float("inf")))
 
-    return counted(for_each((t for t in found if not getattr(t, "spreads", False)), held), "runs", away)
+    return counted(
+        for_each((t for t in found if not getattr(t, "spreads", False)), held), "runs", away
+    )
 
 
 @check("tactic-deterministic")
@@ -377,6 +450,8 @@ def _again(subject: Subject, tactic: Tactic) -> int:
         for v in () if isinstance(first, Reject) else first:
             context = CompileContext(properties, {}, THREADS)
             if tactic.compile(node, v, context).digest != tactic.compile(node, v, context).digest:
-                raise Broken(f"{tactic.key} [{v}] on {about} compiles to another artifact the second time")
+                raise Broken(
+                    f"{tactic.key} [{v}] on {about} compiles to another artifact the second time"
+                )
             tried += 1
     return tried

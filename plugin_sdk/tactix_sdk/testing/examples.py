@@ -1,7 +1,7 @@
 """Examples of layers, in few words: attributes, and the specs of inputs, ``"f32 3 4; i64 2"``.
 
-Those of tactix's own layers stand here. A pack's layer has its own in ``examples``; without them, a layer that was made
-of a function is tried on matrices.
+Those of tactix's own layers stand here. A pack's layer has its own in ``examples``; without them, a
+layer that was made of a function is tried on matrices.
 """
 
 from __future__ import annotations
@@ -191,7 +191,9 @@ LARGER: dict[str, list[Example]] = {
 
 
 def examples_of(layer: Layer) -> list[Example]:
-    """The layer's own, those of the table, or matrices for each parameter of its function; none if nothing is known."""
+    """The layer's own, those of the table, or matrices for each parameter of its function; none if
+    nothing is known.
+    """
     if own := getattr(layer, "examples", ()):
         return list(own)
     if layer.key.startswith("tactix.") and layer.name in EXAMPLES:

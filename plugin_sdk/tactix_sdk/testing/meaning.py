@@ -1,4 +1,6 @@
-"""Layers: what inference says and what the reference gives; the way through ONNX and through a plan's JSON."""
+"""Layers: what inference says and what the reference gives; the way through ONNX and through a
+plan's JSON.
+"""
 
 from __future__ import annotations
 
@@ -76,9 +78,14 @@ print(layer.infer(attrs, specs), [(y.dtype, y.shape) for y in layer.reference(at
 def inference(subject: Subject) -> str:
     """References give the dtypes and shapes that inference says, and leave their inputs alone."""
     bare = [x.key for x in layers_of(subject) if not examples_of(x)]
-    tried = for_each(cases(layers_of(subject)), lambda example: sum(_agree(example, seed) for seed in range(SEEDS)))
+    tried = for_each(
+        cases(layers_of(subject)),
+        lambda example: sum(_agree(example, seed) for seed in range(SEEDS)),
+    )
     if not tried:
-        raise Broken(f"{bare[0]} has no example: give the layer ``examples``, a list of (attributes, 'f32 3 4; f32 5')")
+        raise Broken(
+            f"{bare[0]} has no example: give the layer ``examples``, a list of (attributes, 'f32 3 4; f32 5')"
+        )
     return f"{tried} runs" + (f"; without an example: {', '.join(bare)}" if bare else "")
 
 
@@ -93,9 +100,15 @@ def _agree(example: Example, seed: int) -> int:
     env: dict[str, int] = {}
     for s, y in zip(said, given, strict=True):
         dims.learn(s.shape, y.shape, env)
-    got, want = ([(str(y.dtype), y.shape) for y in given], [(str(s.dtype.numpy), s.at(env)) for s in said])
+    got, want = (
+        [(str(y.dtype), y.shape) for y in given],
+        [(str(s.dtype.numpy), s.at(env)) for s in said],
+    )
     if got != want:
-        raise Broken(f"{example.about}: inference says {want}, the reference gives {got}", script(example, seed))
+        raise Broken(
+            f"{example.about}: inference says {want}, the reference gives {got}",
+            script(example, seed),
+        )
     if not all(np.array_equal(x, k) for x, k in zip(arrays, kept, strict=True)):
         raise Broken(f"{layer.key}: the reference changes its inputs", script(example, seed))
     return 1
@@ -103,7 +116,9 @@ def _agree(example: Example, seed: int) -> int:
 
 @check("symbolic-shapes")
 def symbolic(subject: Subject) -> str:
-    """Inference over symbolic sizes says what it says over numbers; or it refuses with a ShapeError."""
+    """Inference over symbolic sizes says what it says over numbers; or it refuses with a
+    ShapeError.
+    """
     refused = set[str]()
 
     def follow(example: Example) -> int:
@@ -114,7 +129,11 @@ def symbolic(subject: Subject) -> str:
             return 0
 
     followed = for_each(cases(layers_of(subject)), follow)
-    return counted(followed, "examples", f"; sizes must be known for {', '.join(sorted(refused))}" if refused else "")
+    return counted(
+        followed,
+        "examples",
+        f"; sizes must be known for {', '.join(sorted(refused))}" if refused else "",
+    )
 
 
 def _follow(example: Example) -> int:
@@ -128,7 +147,9 @@ def _follow(example: Example) -> int:
     want = layer.infer(attrs, list(specs))
     known = [s for s in said if all(dims.symbols(d) <= set(env) for d in s.shape)]
     if len(known) == len(said) and [s.at(env) for s in said] != [s.shape for s in want]:
-        raise Broken(f"{layer.key}: {[str(s) for s in said]} over symbols, {[str(s) for s in want]} over numbers")
+        raise Broken(
+            f"{layer.key}: {[str(s) for s in said]} over symbols, {[str(s) for s in want]} over numbers"
+        )
     return 1
 
 
@@ -175,20 +196,26 @@ def _import(subject: Subject, example: Example, operator: str) -> None:
     domain, _, name = operator.partition("::")
     named = attribute.named(attrs)
     inputs = [f"x{i}" for i in range(len(specs))]
-    node = helper.make_node(name, inputs, ["y"], "it", domain=domain, **{k: _plain(v) for k, v in named.items()})
+    node = helper.make_node(
+        name, inputs, ["y"], "it", domain=domain, **{k: _plain(v) for k, v in named.items()}
+    )
     kinds = [helper.np_dtype_to_tensor_dtype(np.dtype(s.dtype.numpy)) for s in specs]
     given = zip(inputs, kinds, specs, strict=True)
     values = [helper.make_tensor_value_info(n, kind, s.at({})) for n, kind, s in given]
     (first, *_) = layer.infer(attrs, list(specs))
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(first.dtype.numpy))
-    graph = helper.make_graph([node], "one", values, [helper.make_tensor_value_info("y", kind, None)])
+    graph = helper.make_graph(
+        [node], "one", values, [helper.make_tensor_value_info("y", kind, None)]
+    )
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid(domain, 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     net = Builder(session=subject.session).import_model(model.SerializeToString())
     arrays = example.sample(0)
     (got,) = evaluate(net, dict(zip(inputs, arrays, strict=True))).values()
     if not np.array_equal(got, layer.reference(attrs, *arrays)[0], equal_nan=got.dtype.kind == "f"):
-        raise Broken(f"{operator}, imported, does not give what {layer.key} gives", script(example, 0))
+        raise Broken(
+            f"{operator}, imported, does not give what {layer.key} gives", script(example, 0)
+        )
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,6 @@
-"""Allocators: pieces are aligned and apart, whoever asks and when; engines run in them, and leave nothing behind."""
+"""Allocators: pieces are aligned and apart, whoever asks and when; engines run in them, and leave
+nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ print(memory.tried(Subject({dist!r}), {key!r}))
 
 @check("allocator")
 def allocator(subject: Subject) -> str:
-    """Pieces of memory are aligned and apart in all threads and streams; engines run in them and leave nothing."""
+    """Pieces of memory are aligned and apart in all threads and streams; engines run in them and
+    leave nothing.
+    """
     found = subject.entries("allocators", subject.fresh("runtime"))
     if not found:
         raise NotHere("the pack has no allocators")
@@ -58,7 +62,9 @@ class Lent:
 
 
 def tried(subject: Subject, key: str) -> str:
-    """What was done with one allocator, or why it is not here, as JSON. Raises Broken; the process may end, too."""
+    """What was done with one allocator, or why it is not here, as JSON. Raises Broken; the process
+    may end, too.
+    """
     session = subject.fresh("runtime")
     own = session.allocators[key]
     devices = [d for d in session.devices.values() if d.kind == own.device]
@@ -98,7 +104,9 @@ def within(seconds: float, work: Callable[[], str | None], about: str) -> str | 
     if not got:
         raise Broken(f"{about}: no end after {seconds} s")
     if isinstance(e := got[0], Exception):
-        raise Broken(f"{about}: {e if isinstance(e, Broken) else f'{type(e).__name__}: {e}'}") from e
+        raise Broken(
+            f"{about}: {e if isinstance(e, Broken) else f'{type(e).__name__}: {e}'}"
+        ) from e
     return got[0]  # type: ignore[no-any-return]
 
 
@@ -137,7 +145,9 @@ def refused(lent: Lent) -> None:
         except AllocationError:
             lent.pieces.take(70_001)
         except Exception as e:
-            raise Broken(f"{TOO_MUCH} bytes are refused by {type(e).__name__} ({e}), not by AllocationError") from e
+            raise Broken(
+                f"{TOO_MUCH} bytes are refused by {type(e).__name__} ({e}), not by AllocationError"
+            ) from e
         else:
             raise Broken(f"there are {TOO_MUCH} bytes at {address!r}")
     lent.pieces.clear()
@@ -147,7 +157,10 @@ def collected(lent: Lent) -> None:
     """Pieces that the garbage collector gives back in the middle of other calls."""
     pieces = lent.pieces
     spare = [pieces.take(size) for size in (64, 1000, 5000) * 40]
-    inside = Pieces(Interrupted(pieces.allocator, lambda: pieces.give(spare.pop()) if spare else None), pieces.device)
+    inside = Pieces(
+        Interrupted(pieces.allocator, lambda: pieces.give(spare.pop()) if spare else None),
+        pieces.device,
+    )
     inside.held, inside.seed = pieces.held, 1000
     for size in (64, 1000, 70_001) * 40:
         inside.give(inside.take(size))
@@ -222,7 +235,9 @@ def given_back(lent: Lent) -> None:
         lent.pieces.give(lent.pieces.take(LARGE))
     if (more := resident() - before) > LARGE * OFTEN // 2:
         mib = LARGE >> 20
-        raise Broken(f"{OFTEN} times {mib} MiB were had and given back one after the other, {more >> 20} MiB are kept")
+        raise Broken(
+            f"{OFTEN} times {mib} MiB were had and given back one after the other, {more >> 20} MiB are kept"
+        )
 
 
 def resident() -> int:
@@ -248,32 +263,45 @@ def engines(lent: Lent) -> str:
         raise Broken("an engine gives other answers than in tactix's own memory")
     if counted.wrong or counted.live:
         left = sum(counted.live.values())
-        raise Broken(f"{len(counted.wrong)} pieces went back that were not held, {left} bytes are left of an engine")
+        raise Broken(
+            f"{len(counted.wrong)} pieces went back that were not held, {left} bytes are left of an engine"
+        )
     return f"engines in {counted.calls} pieces"
 
 
 def _plan(lent: Lent) -> Any:
-    """Two products with half a megabyte between them at a batch of 256; the host may do what the device cannot."""
+    """Two products with half a megabyte between them at a batch of 256; the host may do what the
+    device cannot.
+    """
     import numpy as np
 
     builder = Builder(session=lent.subject.fresh("build"))
     network, rng = builder.create_network("products"), np.random.default_rng(3)
     y = network.add_input("x", "f32", ("n", 16))
     for k, n in ((16, 512), (512, 16)):
-        (y,) = network.add_layer("tactix.MatMul", [y, network.add_constant(rng.standard_normal((k, n), np.float32))])
+        (y,) = network.add_layer(
+            "tactix.MatMul", [y, network.add_constant(rng.standard_normal((k, n), np.float32))]
+        )
         (y,) = network.add_layer("tactix.Relu", [y])
     network.mark_output(y, "y")
-    config = BuilderConfig(device=lent.pieces.device.key, builder_optimization_level=0, timing_cache=False)
+    config = BuilderConfig(
+        device=lent.pieces.device.key, builder_optimization_level=0, timing_cache=False
+    )
     return builder.build_plan(network, config)
 
 
 def _answers(lent: Lent, plan: Any, memory: Any) -> list[bytes]:
-    """Of two contexts in two threads, at sizes that grow and shrink; their weights are in the memory, too."""
+    """Of two contexts in two threads, at sizes that grow and shrink; their weights are in the
+    memory, too.
+    """
     import numpy as np
 
     runtime = Runtime(
-        session=lent.subject.fresh("runtime"), allocator=memory, copy_weights=True, on_untrusted="allow"
-    )  # fmt: skip
+        session=lent.subject.fresh("runtime"),
+        allocator=memory,
+        copy_weights=True,
+        on_untrusted="allow",
+    )
     engine = runtime.load(plan)
     out: dict[tuple[int, int], bytes] = {}
 

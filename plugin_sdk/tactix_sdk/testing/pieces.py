@@ -1,4 +1,6 @@
-"""Pieces of memory that an allocator gave: what was written into them must still be there when they are given back."""
+"""Pieces of memory that an allocator gave: what was written into them must still be there when they
+are given back.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tactix_sdk.testing.report import Broken
 
 @dataclass
 class Pieces:
-    """Those that are held now, by address, with their content. ``seed``: of what is written. May be used by threads."""
+    """Those that are held now, by address, with their content. ``seed``: of what is written. May be
+    used by threads.
+    """
 
     allocator: Allocator
     device: Device
@@ -41,7 +45,9 @@ class Pieces:
             raise Broken(f"{size} bytes lie at {address:#x}, which is no multiple of {alignment}")
         with self.lock:
             for other, content in self.held.items():
-                if address == other or max(address, other) < min(address + size, other + content.nbytes):
+                if address == other or max(address, other) < min(
+                    address + size, other + content.nbytes
+                ):
                     raise Broken(
                         f"{size} bytes at {address:#x} overlap {content.nbytes} bytes at {other:#x}, which are held"
                     )
@@ -117,7 +123,9 @@ class Interrupted:
 
 
 class Counted:
-    """An allocator, and what of it is held: ``live`` addresses; ``wrong``: what was given back and not held."""
+    """An allocator, and what of it is held: ``live`` addresses; ``wrong``: what was given back and
+    not held.
+    """
 
     def __init__(self, allocator: Allocator) -> None:
         self.key, self.device = allocator.key, allocator.device

@@ -45,7 +45,9 @@ def uses(subject: Subject) -> Iterator[Use]:
     for layer in subject.objects("layers"):
         for named, text in examples_of(layer) if layer.is_pointwise else ():
             expression = layer.scalar(layer.Attrs(**named), len(specs_of(text)))
-            yield from (Use(layer, node, text) for node in walk([expression]) if node.op == "primitive")
+            yield from (
+                Use(layer, node, text) for node in walk([expression]) if node.op == "primitive"
+            )
 
 
 def trials(subject: Subject, tactic: Tactic, use: Use) -> list[Trial]:
@@ -57,13 +59,18 @@ def trials(subject: Subject, tactic: Tactic, use: Use) -> list[Trial]:
             cut = PointwiseLayer(use.key, lambda *elements: use.node)
             case = Case(cut, {}, specs, False, len(use.example))
             shown = " ".join(f"{s.dtype.value}{tuple(s.shape)}" for s in specs)
-            out += [Trial(tactic, node, {}, f"{use.about}, {shown}") for node in bids.built(case, subject, {})]
+            out += [
+                Trial(tactic, node, {}, f"{use.about}, {shown}")
+                for node in bids.built(case, subject, {})
+            ]
     return out
 
 
 @check("primitive-text")
 def texts(subject: Subject) -> str:
-    """The texts of a layer's primitives give what their numpy functions give; without the device, they compile."""
+    """The texts of a layer's primitives give what their numpy functions give; without the device,
+    they compile.
+    """
     found = list(uses(subject))
     if not found:
         raise NotHere("no layer of the pack has a primitive")

@@ -30,7 +30,9 @@ print(json.dumps(ranges.found(Subject({dist!r}), {key!r})))
 
 @check("calibrator")
 def calibrator(subject: Subject) -> str:
-    """The same values give the same ranges in any batches; these are finite, hold the values and leave out NaN."""
+    """The same values give the same ranges in any batches; these are finite, hold the values and
+    leave out NaN.
+    """
     entries = subject.entries("calibrators", subject.fresh("build"))
     if not entries:
         raise NotHere("the pack has no calibrators")
@@ -53,11 +55,16 @@ def values() -> dict[str, Any]:
     rng = np.random.default_rng(4)
     normal = (3 * rng.standard_normal(COUNT) + 1).astype(np.float32)
     return {
-        "normal": normal, "sorted": np.sort(normal), "positive": np.exp(2 * normal / 3),
-        "negative": -5 - np.abs(normal), "coarse": _coarse(normal), "further": normal * FURTHER,
-        "constant": np.full(COUNT, 0.1, np.float32), "negative constant": np.full(COUNT, -7, np.float32),
+        "normal": normal,
+        "sorted": np.sort(normal),
+        "positive": np.exp(2 * normal / 3),
+        "negative": -5 - np.abs(normal),
+        "coarse": _coarse(normal),
+        "further": normal * FURTHER,
+        "constant": np.full(COUNT, 0.1, np.float32),
+        "negative constant": np.full(COUNT, -7, np.float32),
         "zeros": np.zeros(COUNT, np.float32),
-    }  # fmt: skip
+    }
 
 
 def _coarse(x: Any) -> Any:
@@ -68,17 +75,23 @@ def _coarse(x: Any) -> Any:
 
 
 def found(subject: Subject, key: str) -> Ranges:
-    """Ranges of ``KIND in N``, N being batches, and of other cases. Raises Broken if two calibrators differ."""
+    """Ranges of ``KIND in N``, N being batches, and of other cases. Raises Broken if two
+    calibrators differ.
+    """
     first, second = (subject.fresh("build").calibrators[key] for _ in range(2))
     _has_batches(first)
     for _ in _observing(first):
         _ranges(first)
     if _ranges(second):
-        raise Broken(f"{key}: a new one has ranges before it has seen anything: it shares them with another one")
+        raise Broken(
+            f"{key}: a new one has ranges before it has seen anything: it shares them with another one"
+        )
     for _ in _observing(second):
         pass
     if repr(_ranges(first)) != repr(_ranges(second)):  # NaN is judged later
-        raise Broken(f"{key}: ranges are others if they were asked for between batches, or in another calibrator")
+        raise Broken(
+            f"{key}: ranges are others if they were asked for between batches, or in another calibrator"
+        )
     return _ranges(first)
 
 
@@ -113,7 +126,9 @@ def _tensors() -> dict[str, Iterator[Any]]:
     out = {f"{kind} in {n}": _split(x, n) for kind, x in kinds.items() for n in SPLITS}
     out |= {f"coarse as {d}": _split(kinds["coarse"].astype(DType(d).numpy), 7) for d in DTYPES}
     out["taken back"] = _taken_back(kinds["normal"])
-    odd = np.insert(kinds["normal"], [5, 2000, 3000, 3001], [np.nan, np.inf, -np.inf, np.nan]).astype(np.float32)
+    odd = np.insert(
+        kinds["normal"], [5, 2000, 3000, 3001], [np.nan, np.inf, -np.inf, np.nan]
+    ).astype(np.float32)
     out["with odd ones"] = _split(odd, 7)
     out["nothing"] = iter([np.zeros((0, 3), np.float32)] * 3)
     out["not a number"] = iter([np.full(9, np.nan, np.float32)] * 2)
@@ -175,7 +190,9 @@ def judge(ranges: Mapping[str, tuple[float, float]]) -> None:
     _alike(ranges, "with odd ones", normal)
     near, far = (max(map(abs, ranges[name])) for name in (normal, "further in 7"))
     if far < near:
-        raise Broken(f"values {FURTHER} times as far from zero reach to {far:g}, not to {near:g} or more")
+        raise Broken(
+            f"values {FURTHER} times as far from zero reach to {far:g}, not to {near:g} or more"
+        )
 
 
 def _range(ranges: Mapping[str, tuple[float, float]], name: str) -> tuple[float, float]:
@@ -204,4 +221,6 @@ def _alike(ranges: Mapping[str, tuple[float, float]], name: str, other: str) -> 
     (low, high), (low2, high2) = _range(ranges, name), _range(ranges, other)
     room = NEAR * max(map(abs, (low, high, low2, high2)))
     if not (abs(low - low2) <= room and abs(high - high2) <= room):
-        raise Broken(f"{low:g} to {high:g} for {name!r}, {low2:g} to {high2:g} for {other!r}: the same values")
+        raise Broken(
+            f"{low:g} to {high:g} for {name!r}, {low2:g} to {high2:g} for {other!r}: the same values"
+        )

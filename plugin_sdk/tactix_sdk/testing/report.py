@@ -13,7 +13,9 @@ from tactix_sdk.testing.subject import Subject
 PASSED, FAILED, NOTHING = "passed", "failed", "nothing to run"
 T = TypeVar("T")
 WATCHERS: list[Callable[[str], None]] = []
-"""Told the key of each part of a pack before it is looked at: what ends the process has a name then."""
+"""Told the key of each part of a pack before it is looked at: what ends the process has a name
+then.
+"""
 
 
 class Broken(AssertionError):
@@ -39,7 +41,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``state``: passed, failed or nothing to run. ``said``: what was looked at, what was found, or why not."""
+    """``state``: passed, failed or nothing to run. ``said``: what was looked at, what was found, or
+    why not.
+    """
 
     check: Check
     state: str
@@ -54,14 +58,18 @@ AREAS = ("static", "meaning", "primitives", "rewriting", "bids", "memory", "rang
 
 def ordered() -> list[str]:
     """Names of all checks."""
-    return sorted(CHECKS, key=lambda name: AREAS.index(CHECKS[name].run.__module__.rpartition(".")[2]))
+    return sorted(
+        CHECKS, key=lambda name: AREAS.index(CHECKS[name].run.__module__.rpartition(".")[2])
+    )
 
 
 def check(name: str) -> Callable[[Callable[[Subject], str]], Callable[[Subject], str]]:
     """Enter a function in CHECKS; its docstring's first paragraph says what must hold."""
 
     def wrap(function: Callable[[Subject], str]) -> Callable[[Subject], str]:
-        CHECKS[name] = Check(name, " ".join((function.__doc__ or "").partition("\n\n")[0].split()), function)
+        CHECKS[name] = Check(
+            name, " ".join((function.__doc__ or "").partition("\n\n")[0].split()), function
+        )
         return function
 
     return wrap
@@ -77,7 +85,8 @@ def counted(number: int, what: str, more: str = "") -> str:
 def for_each(found: Iterable[T], look: Callable[[T], int]) -> int:
     """The sum of what ``look`` gives for each part, which has a ``key``.
 
-    Raises Broken with all that is broken, not the first alone; errors of the pack count as a part's failure.
+    Raises Broken with all that is broken, not the first alone; errors of the pack count as a part's
+    failure.
     """
     total, broken = 0, list[Broken]()
     for one in found:
@@ -101,7 +110,9 @@ def key_of(one: object) -> str:
 
 def raised(error: Exception) -> str:
     """An error of a pack in words; where it is none of tactix's classes, with where it was raised."""
-    where = "" if isinstance(error, TactixError) else f"\n{''.join(traceback.format_exception(error))}"
+    where = (
+        "" if isinstance(error, TactixError) else f"\n{''.join(traceback.format_exception(error))}"
+    )
     return f"{type(error).__name__}: {error}{where}"
 
 
@@ -177,7 +188,11 @@ def child(code: str, *arguments: str, **environment: str) -> str:
     paths = os.pathsep.join(p for p in sys.path if p)
     env = {**os.environ, "PYTHONPATH": paths, **environment}
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], env=env, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", code, *arguments],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     if done.returncode:
         last = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1]

@@ -49,7 +49,11 @@ class Rewriting:
 def builds(rule: Rule, subject: Subject) -> Iterator[Rewriting]:
     """The builds that a rule is for, one for each kind of device: its own, or all that there are."""
     allowed = numerics_beside(rule)
-    active = [r for r in subject.session.active_rules() if r.numerics in allowed and r.key not in subject.without]
+    active = [
+        r
+        for r in subject.session.active_rules()
+        if r.numerics in allowed and r.key not in subject.without
+    ]
     kinds = sorted({d.kind for d in subject.session.devices.values()})
     for device in [rule.device] if rule.device else kinds:
         yield Rewriting(device, [r for r in active if r.device in ("", device)])
@@ -61,8 +65,12 @@ def numerics_beside(rule: Rule) -> frozenset[str]:
 
 
 def script(rule: Rule, device: str = "") -> str:
-    """Python that rewrites one example: with the rule alone, or with all of a build for that kind of device."""
-    beside = f"[r for r in session.active_rules() if r.numerics in {sorted(numerics_beside(rule))!r}"
+    """Python that rewrites one example: with the rule alone, or with all of a build for that kind
+    of device.
+    """
+    beside = (
+        f"[r for r in session.active_rules() if r.numerics in {sorted(numerics_beside(rule))!r}"
+    )
     rules = f'{beside} and r.device in ("", {device!r})]' if device else "[rule]"
     return f"""from tactix.fuse.rewrite import fuse
 from tactix.network.definition import NetworkDefinition
@@ -88,7 +96,9 @@ def _fires(rule: Rule, subject: Subject) -> int:
     """How many sets of rules it fires among. Raises Broken."""
     _, alone = fuse(example_of(rule, subject), [rule])
     if not alone.counts.get(rule.key):
-        nearly = "; ".join(m.reason for m in alone.near_misses) or "its pattern matches nothing there"
+        nearly = (
+            "; ".join(m.reason for m in alone.near_misses) or "its pattern matches nothing there"
+        )
         raise Broken(f"{rule.key} does not fire on its example: {nearly}", script(rule))
     found = list(builds(rule, subject))
     for build in found:
@@ -114,20 +124,30 @@ def _keeps(rule: Rule, subject: Subject) -> int:
     try:
         verify(made, deep=True)
     except NetworkError as e:
-        raise Broken(f"{rule.key} makes of its example what is no network: {e}", script(rule)) from e
+        raise Broken(
+            f"{rule.key} makes of its example what is no network: {e}", script(rule)
+        ) from e
     for seed, sizes in enumerate(SIZES):
         _same(rule, example_of(rule, subject), made, seed, sizes)
     return len(SIZES)
 
 
-def _same(rule: Rule, before: NetworkDefinition, after: NetworkDefinition, seed: int, sizes: tuple[int, ...]) -> None:
+def _same(
+    rule: Rule,
+    before: NetworkDefinition,
+    after: NetworkDefinition,
+    seed: int,
+    sizes: tuple[int, ...],
+) -> None:
     import numpy as np
 
     from tactix_sdk.evaluate import evaluate
 
     rng = np.random.default_rng(seed)
     env = dict(zip(before.symbols(), sizes, strict=False))
-    inputs = {v.name: random_array(TensorSpec(v.spec.dtype, v.spec.at(env)), rng) for v in before.inputs}
+    inputs = {
+        v.name: random_array(TensorSpec(v.spec.dtype, v.spec.at(env)), rng) for v in before.inputs
+    }
     want, got = evaluate(before, inputs), evaluate(after, inputs)
     for name, w in want.items():
         far = departure(got[name], w)
@@ -137,7 +157,9 @@ def _same(rule: Rule, before: NetworkDefinition, after: NetworkDefinition, seed:
 
 
 def departure(got: Any, want: Any) -> float:
-    """Largest difference relative to the largest result; infinite where dtypes or shapes differ, or NaN is made."""
+    """Largest difference relative to the largest result; infinite where dtypes or shapes differ, or
+    NaN is made.
+    """
     import numpy as np
 
     if (got.dtype, got.shape) != (want.dtype, want.shape):
@@ -154,7 +176,9 @@ def departure(got: Any, want: Any) -> float:
 
 @check("rule-termination")
 def termination(subject: Subject) -> str:
-    """Rewriting an example with the pack's rules, and with those of any build, ends; a second run changes nothing."""
+    """Rewriting an example with the pack's rules, and with those of any build, ends; a second run
+    changes nothing.
+    """
     tried = for_each(rules_of(subject), lambda rule: _ends(rule, subject))
     return counted(tried, "rewritings", f", alone and with {len(list(_others(subject)))} others")
 
@@ -168,7 +192,9 @@ def _ends(rule: Rule, subject: Subject) -> int:
         once, _ = fuse(example_of(rule, subject), which)
         again = fuse(once, which)[1].counts
         if mine := {k: n for k, n in again.items() if k in keys}:
-            raise Broken(f"after {rule.key}'s example was rewritten, {mine} fire again", script(rule))
+            raise Broken(
+                f"after {rule.key}'s example was rewritten, {mine} fire again", script(rule)
+            )
     return len(sets)
 
 

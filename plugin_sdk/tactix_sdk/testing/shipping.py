@@ -1,4 +1,6 @@
-"""What becomes of a pack's kernels in plans: saved and loaded, without the pack, embedded, in the lean runtime."""
+"""What becomes of a pack's kernels in plans: saved and loaded, without the pack, embedded, in the
+lean runtime.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,8 @@ def winners(subject: Subject) -> list[Tactic]:
 
 
 def shipped(subject: Subject, tactic: Tactic, embed: Sequence[str] = ()) -> Shipped | None:
-    """A plan of the first example that a tactic takes; None for one that no example reaches, as is known.
+    """A plan of the first example that a tactic takes; None for one that no example reaches, as is
+    known.
 
     Raises Broken.
     """
@@ -75,7 +78,9 @@ def shipped(subject: Subject, tactic: Tactic, embed: Sequence[str] = ()) -> Ship
 
 
 def for_each_plan(subject: Subject, look: Callable[[Shipped], int]) -> int:
-    """The sum of what ``look`` gives for a plan of each tactic. Raises Broken with all that is broken, NotHere."""
+    """The sum of what ``look`` gives for a plan of each tactic. Raises Broken with all that is
+    broken, NotHere.
+    """
 
     def held(tactic: Tactic) -> int:
         found = shipped(subject, tactic)
@@ -85,7 +90,9 @@ def for_each_plan(subject: Subject, look: Callable[[Shipped], int]) -> int:
 
 
 class _Alone:
-    """A session in which one tactic bids, beside changes of format: it wins, however fast the reference is."""
+    """A session in which one tactic bids, beside changes of format: it wins, however fast the
+    reference is.
+    """
 
     def __init__(self, session: Session, tactic: Tactic) -> None:
         self._session, self._tactic = session, tactic
@@ -106,8 +113,10 @@ def _plans(subject: Subject, tactic: Tactic, embed: Sequence[str]) -> Iterator[S
         if not bids.offered(subject, bids.Trial(tactic, node, {}, about)):
             continue
         config = BuilderConfig(
-            timing_cache=False, builder_optimization_level=0, plugins_to_serialize=list(embed),
-        )  # fmt: skip
+            timing_cache=False,
+            builder_optimization_level=0,
+            plugins_to_serialize=list(embed),
+        )
         try:
             plan = builder.build_plan(network_of(node, subject), config)
         except NoTacticError:  # its trial failed: see the checks of tactics
@@ -123,9 +132,15 @@ def _plans(subject: Subject, tactic: Tactic, embed: Sequence[str]) -> Iterator[S
 def network_of(node: Any, subject: Subject) -> NetworkDefinition:
     """A network of that node alone."""
     net = NetworkDefinition({x.key: x for x in subject.session.layers.values()}, "shipped")
-    values = [net.add_constant(v.const, v.name) if v.const is not None
-              else net.add_input(v.name, v.spec.dtype.value, v.spec.shape) for v in node.given]  # fmt: skip
-    named = {name: getattr(node.attrs, name) for name in getattr(node.attrs, "__dataclass_fields__", {})}
+    values = [
+        net.add_constant(v.const, v.name)
+        if v.const is not None
+        else net.add_input(v.name, v.spec.dtype.value, v.spec.shape)
+        for v in node.given
+    ]
+    named = {
+        name: getattr(node.attrs, name) for name in getattr(node.attrs, "__dataclass_fields__", {})
+    }
     for i, y in enumerate(net.add_layer(node.layer, values, **named)):
         net.mark_output(y, f"y{i}")
     return net
@@ -149,9 +164,13 @@ def round_trip(subject: Subject) -> str:
     def again(s: Shipped) -> int:
         content = container.dump(s.plan)
         loaded = container.load(content)
-        _same(s, _run(loaded, s.feed, subject.fresh("runtime")), "after a plan was saved and loaded")
+        _same(
+            s, _run(loaded, s.feed, subject.fresh("runtime")), "after a plan was saved and loaded"
+        )
         if container.dump(loaded) != content:
-            raise Broken(f"{s.tactic.key} on {s.about}: its plan, loaded and written again, has other bytes")
+            raise Broken(
+                f"{s.tactic.key} on {s.about}: its plan, loaded and written again, has other bytes"
+            )
         return 1
 
     return counted(for_each_plan(subject, again), "plans")
@@ -159,7 +178,9 @@ def round_trip(subject: Subject) -> str:
 
 @check("streams")
 def streams(subject: Subject) -> str:
-    """Run on set addresses in a stream that is not the default one, two at a time, kernels give the same results."""
+    """Run on set addresses in a stream that is not the default one, two at a time, kernels give the
+    same results.
+    """
 
     def twice(s: Shipped) -> int:
         engine = Runtime(session=subject.fresh("runtime"), on_untrusted="allow").load(s.plan)
@@ -239,7 +260,9 @@ def lean(subject: Subject) -> str:
         def leanly(s: Shipped) -> int:
             if not _plain(s):
                 return 0
-            _same(s, _in_lean(_whole(s, subject), s.feed, wheel, Path(folder)), "in the lean runtime")
+            _same(
+                s, _in_lean(_whole(s, subject), s.feed, wheel, Path(folder)), "in the lean runtime"
+            )
             return 1
 
         return counted(for_each_plan(subject, leanly), "plans")

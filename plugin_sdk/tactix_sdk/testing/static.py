@@ -8,7 +8,19 @@ from tactix.plugins.hookspecs import HOOKS
 from tactix_sdk.testing.report import Broken, check, child
 from tactix_sdk.testing.subject import Subject
 
-HEAVY = ("numpy", "onnx", "torch", "triton", "numba", "cuda", "cupy", "jax", "scipy", "onnxruntime", "tensorrt")
+HEAVY = (
+    "numpy",
+    "onnx",
+    "torch",
+    "triton",
+    "numba",
+    "cuda",
+    "cupy",
+    "jax",
+    "scipy",
+    "onnxruntime",
+    "tensorrt",
+)
 PATIENCE = 1.0
 """Seconds that importing a pack may take: every process that looks for packs spends them."""
 LIGHT = """
@@ -46,7 +58,10 @@ def import_light(subject: Subject) -> str:
     if found:
         raise Broken(f"{what} imports {', '.join(found)}: do that inside hooks and methods", code)
     if said:
-        raise Broken(f"{what} prints {said[:80]!r}, which would stand in the output of `tactix ... --json`", code)
+        raise Broken(
+            f"{what} prints {said[:80]!r}, which would stand in the output of `tactix ... --json`",
+            code,
+        )
     if seconds > PATIENCE:
         raise Broken(f"{what} takes {seconds:.1f} s: do that inside hooks and methods", code)
     return f"{len(subject.modules)} modules"
@@ -54,20 +69,28 @@ def import_light(subject: Subject) -> str:
 
 @check("hooks")
 def hooks(subject: Subject) -> str:
-    """Every hook has a name that its entry-point group knows, and returns a list of objects with proper keys."""
+    """Every hook has a name that its entry-point group knows, and returns a list of objects with
+    proper keys.
+    """
     import importlib
 
     for f in subject.found:
         module = importlib.import_module(f.module)
-        named = [n for n in vars(module) if n.startswith("tactix_") and callable(getattr(module, n))]
+        named = [
+            n for n in vars(module) if n.startswith("tactix_") and callable(getattr(module, n))
+        ]
         marked = [n for n in named if getattr(getattr(module, n), "tactix_impl", None) is not None]
         known = {name for door in HOOKS.values() for name in door}
         if wrong := [n for n in marked if n not in known]:
             there = ", ".join(sorted(known))
-            raise Broken(f"{f.module} has a hook {wrong[0]!r}, which nothing calls; there are: {there}")
+            raise Broken(
+                f"{f.module} has a hook {wrong[0]!r}, which nothing calls; there are: {there}"
+            )
         if bare := [n for n in named if n in known and n not in marked]:
             raise Broken(f"{f.module}: {bare[0]} is not marked with @hookimpl, so nothing calls it")
-    counted = sum(len(subject.entries(name, s)) for s in map(subject.fresh, subject.doors) for name in s.kinds)
+    counted = sum(
+        len(subject.entries(name, s)) for s in map(subject.fresh, subject.doors) for name in s.kinds
+    )
     if not counted:
         raise Broken("the pack provides nothing: no hook of its modules gave an object")
     return f"{counted} objects through {' and '.join(subject.doors)}"
@@ -77,8 +100,13 @@ def hooks(subject: Subject) -> str:
 def deterministic(subject: Subject) -> str:
     """What is collected is the same in processes with different hash seeds."""
     code = COLLECT.format(dist=subject.dist)
-    first, second = (json.loads(child(code, PYTHONHASHSEED=seed).splitlines()[-1]) for seed in ("1", "4242"))
+    first, second = (
+        json.loads(child(code, PYTHONHASHSEED=seed).splitlines()[-1]) for seed in ("1", "4242")
+    )
     differ = [k for k in first if first[k] != second.get(k)]
     if differ:
-        raise Broken(f"{differ[0]} differs between two processes: {first[differ[0]]} and {second[differ[0]]}", code)
+        raise Broken(
+            f"{differ[0]} differs between two processes: {first[differ[0]]} and {second[differ[0]]}",
+            code,
+        )
     return f"{len(first)} registries, twice"

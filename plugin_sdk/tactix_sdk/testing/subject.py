@@ -1,4 +1,6 @@
-"""The pack under test: its distribution, its plugins, and what they provide in a session of their own."""
+"""The pack under test: its distribution, its plugins, and what they provide in a session of their
+own.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ THREADS = 2
 
 @dataclass(frozen=True)
 class Subject:
-    """``dist``: the name of an installed distribution. ``beyond``: its tactics that no example reaches, and why.
-    ``without``: keys of objects that are left out.
+    """``dist``: the name of an installed distribution. ``beyond``: its tactics that no example
+    reaches, and why. ``without``: keys of objects that are left out.
 
     Raises InvalidArgument where it has no plugins.
     """
@@ -62,16 +64,24 @@ class Subject:
 
     @cached_property
     def session(self) -> Session:
-        """Everything that building needs, with this pack's rules and tactics enabled; a plugin that fails raises."""
+        """Everything that building needs, with this pack's rules and tactics enabled; a plugin that
+        fails raises.
+        """
         return self.fresh("build")
 
     def fresh(self, door: str) -> Session:
-        """A new session of an entry-point group, with nothing but this pack beside tactix. Raises PluginError."""
-        foreign = sorted({f.namespace for f in self.found if f.door == door and f.namespace != "tactix"})
+        """A new session of an entry-point group, with nothing but this pack beside tactix. Raises
+        PluginError.
+        """
+        foreign = sorted(
+            {f.namespace for f in self.found if f.door == door and f.namespace != "tactix"}
+        )
         return Session(door=door, only=["tactix", *foreign], enable=foreign, strict=True)
 
     def entries(self, registry: str, session: Session | None = None) -> list[Entry[Any]]:
-        """What the pack provides in a registry: ``layers``, ``rules``, ``tactics``, ``launchers``..."""
+        """What the pack provides in a registry: ``layers``, ``rules``, ``tactics``,
+        ``launchers``...
+        """
         held = getattr(session or self.session, registry)
         return [e for e in held.entries() if normal(e.provider.dist) == normal(self.dist)]
 
@@ -79,16 +89,22 @@ class Subject:
         return (e.object for e in self.entries(registry) if e.key not in self.without)
 
     def bench(self, device: Device) -> Bench:
-        """A device's bench that takes the pack for a stranger, and writes nothing down; one for all checks."""
+        """A device's bench that takes the pack for a stranger, and writes nothing down; one for all
+        checks.
+        """
         if device.key not in self._benches:
             session = self.session
-            link = LinkContext(device, THREADS, session.layers.__getitem__, warn=lambda message: None)
+            link = LinkContext(
+                device, THREADS, session.layers.__getitem__, warn=lambda message: None
+            )
             allocators = [a for a in session.allocators.values() if a.device == device.kind]
             entries = (*self.entries("tactics"), *self.entries("launchers"))
             made = (device.bench or Bench)(
-                link, session.launchers, None if device.host_memory else allocators[0],
+                link,
+                session.launchers,
+                None if device.host_memory else allocators[0],
                 {e.key: e.provider for e in entries},
-            )  # fmt: skip
+            )
             made.keep_nothing()
             self._benches[device.key] = made
         return self._benches[device.key]

@@ -1,9 +1,11 @@
-"""Attention in one pass over the keys: scores of some query rows and a block of keys, softmax, times the values.
+"""Attention in one pass over the keys: scores of some query rows and a block of keys, softmax,
+times the values.
 
-A first launch packs the keys, transposed, into panels (and the values, where their vectors do not fit). Then each unit,
-some query rows of one head, walks over blocks of keys with a running maximum and sum, as in FlashAttention (T. Dao et
-al., 2022), so that nothing larger than a block is kept. Threads share out the units. Knobs: ``rows`` of a unit,
-``vectors`` of keys and of values that a tile takes.
+A first launch packs the keys, transposed, into panels (and the values, where their vectors do not
+fit). Then each unit, some query rows of one head, walks over blocks of keys with a running maximum
+and sum, as in FlashAttention (T. Dao et al., 2022), so that nothing larger than a block is kept.
+Threads share out the units. Knobs: ``rows`` of a unit, ``vectors`` of keys and of values that a
+tile takes.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ KEYS = 256
 """Keys of a block: their scores, for the rows of a unit, stay in the first cache."""
 MAX_DIM = 1024
 NEVER = -1e30
-"""A mask at or below it hides a key, whatever its score: nothing is computed for keys after the last that is not."""
+"""A mask at or below it hides a key, whatever its score: nothing is computed for keys after the
+last that is not.
+"""
 ROWS = 4
 """Most rows whose softmax is taken together."""
 
@@ -48,7 +52,9 @@ def tactics() -> list[Tactic]:
 
 
 class AttentionTactic(Tactic):
-    """float32; any batch, heads and sequence lengths, symbolic ones too; a mask that broadcasts along any axis."""
+    """float32; any batch, heads and sequence lengths, symbolic ones too; a mask that broadcasts
+    along any axis.
+    """
 
     key = "tactix.c_attention@1"
     implements = c_heads.LAYERS
@@ -60,7 +66,9 @@ class AttentionTactic(Tactic):
         if isinstance(h, Reject):
             return h
         found: dict[tuple[int, int], None] = {}
-        for rows, vectors in ((12, 2), (6, 4), (14, 2)) if c_tile.registers(device) == 32 else ((6, 2), (4, 2)):
+        for rows, vectors in (
+            ((12, 2), (6, 4), (14, 2)) if c_tile.registers(device) == 32 else ((6, 2), (4, 2))
+        ):
             even = -(-h.s // -(-h.s // rows)) if isinstance(h.s, int) and h.s > 0 else rows
             found[even, vectors] = None
         return [Variant.of(rows=rows, vectors=vectors) for rows, vectors in found]
@@ -71,10 +79,16 @@ class AttentionTactic(Tactic):
         size = prod(h.lead) * h.s * h.t
         if not symbols(size) <= set(ctx.opt):
             return None
-        lanes, rows, vectors = max(4, ctx.device.lanes), int(variant.knob("rows")), int(variant.knob("vectors"))
+        lanes, rows, vectors = (
+            max(4, ctx.device.lanes),
+            int(variant.knob("rows")),
+            int(variant.knob("vectors")),
+        )
         step = c_tile.step_cycles(rows, vectors) / rows / (vectors * lanes)
         exponents = (20 + 20 / groups(rows)[-1]) / lanes
-        return 1e-6 + evaluate(size, ctx.opt) * ((h.d + h.e) * step + exponents) / 3e9 / max(1, ctx.threads)
+        return 1e-6 + evaluate(size, ctx.opt) * ((h.d + h.e) * step + exponents) / 3e9 / max(
+            1, ctx.threads
+        )
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         h = heads(node)
@@ -88,7 +102,9 @@ def groups(rows: int) -> list[int]:
     return [rows // count + (i < rows % count) for i in range(count)]
 
 
-SOFTMAX_PARAMETERS = "float* s, int64_t keys, const float* mask, float* top, float* total, float* o, int64_t pitch"
+SOFTMAX_PARAMETERS = (
+    "float* s, int64_t keys, const float* mask, float* top, float* total, float* o, int64_t pitch"
+)
 
 
 class _Kernel:
@@ -109,7 +125,10 @@ class _Kernel:
         h, args = self.h, self.args
         keys = prod(h.k.count) * self.key_panels * (h.d * self.width * 4)
         values = prod(h.v.count) * h.t * (self.panels * self.width * 4) if self.packs_v else 0
-        self.keys, self.values = args.workspace(0), args.workspace(keys) if self.packs_v else args.input(h.v.index)
+        self.keys, self.values = (
+            args.workspace(0),
+            args.workspace(keys) if self.packs_v else args.input(h.v.index),
+        )
         args.phase(0)
         rest = c_tile.rest_sizes(self.tile.rows, h.s) if isinstance(h.s, int) else (4, 1)
         sizes = (self.tile.rows, *(r for r in rest if r < self.tile.rows))
@@ -117,32 +136,50 @@ class _Kernel:
             self._softmax(rows)
         for rows in sizes:
             self._unit(rows)
-        body = [block("if (phase == 0)", self._pack_keys(), self._pack_values(), "return;"), self._units(sizes)]
+        body = [
+            block("if (phase == 0)", self._pack_keys(), self._pack_values(), "return;"),
+            self._units(sizes),
+        ]
         helpers = c_tile.transpose(self.tile.lanes) + self.functions.text()
         return kernel(args, body, self.ctx, helpers=helpers, workspace=keys + values, phases=2)
 
     def _softmax(self, rows: int) -> None:
-        """Scores of a block to weights; updates each row's maximum and sum, and scales what was summed before.
+        """Scores of a block to weights; updates each row's maximum and sum, and scales what was
+        summed before.
 
         Several rows at once, since one by itself would wait for its own maximum and sum.
         """
         lanes, each = self.tile.lanes, range(rows)
         s = [f"s + {r * KEYS}" for r in each]
         minus_inf = "-tx_splat(__builtin_inff())"
-        peak = [f"tx_store_f32({s[r]} + j, x{r});\nmost{r} = tx_max_c(x{r}, most{r});" for r in each]
+        peak = [
+            f"tx_store_f32({s[r]} + j, x{r});\nmost{r} = tx_max_c(x{r}, most{r});" for r in each
+        ]
         whole = [f"const vf x{r} = {self._masked(s[r], r, '')};" for r in each]
         masked = [self._masked(s[r], r, "keys - j") for r in each]
-        last = [f"const vf x{r} = tx_select(tx_first(keys - j), {masked[r]}, {minus_inf});" for r in each]
-        weights = [f"const vf p{r} = tx_exp2((tx_load_f32({s[r]} + j) - base{r}) * TX_LOG2E);" for r in each]
+        last = [
+            f"const vf x{r} = tx_select(tx_first(keys - j), {masked[r]}, {minus_inf});"
+            for r in each
+        ]
+        weights = [
+            f"const vf p{r} = tx_exp2((tx_load_f32({s[r]} + j) - base{r}) * TX_LOG2E);"
+            for r in each
+        ]
         stores = [f"tx_store_f32({s[r]} + j, p{r});\nsum{r} += p{r};" for r in each]
         body = [
-            *(f"vf most{r} = {minus_inf}, sum{r} = tx_zero();\nfloat before{r} = 0.0f;" for r in each),
+            *(
+                f"vf most{r} = {minus_inf}, sum{r} = tx_zero();\nfloat before{r} = 0.0f;"
+                for r in each
+            ),
             "int64_t j = 0;",
             block(f"for (; j + {lanes} <= keys; j += {lanes})", *whole, *peak),
             block("if (j < keys)", *last, *peak),
             *(f"const float old{r} = top[{r}], peak{r} = tx_hmax(most{r});" for r in each),
             *(f"top[{r}] = old{r} > peak{r} ? old{r} : peak{r};" for r in each),
-            *(f"const vf base{r} = tx_splat(top[{r}] == -__builtin_inff() ? 0.0f : top[{r}]);" for r in each),
+            *(
+                f"const vf base{r} = tx_splat(top[{r}] == -__builtin_inff() ? 0.0f : top[{r}]);"
+                for r in each
+            ),
             block(f"for (j = 0; j < keys; j += {lanes})", *weights, *stores),
             block("if (pitch)", *self._rescale(rows)),
             *(f"total[{r}] = before{r} + tx_hsum(sum{r});" for r in each),
@@ -153,7 +190,9 @@ class _Kernel:
         """What was summed over earlier blocks, in terms of the new maximum."""
         lines, sums = [], []
         for r in range(rows):
-            lines.append(f"const vf scale{r} = tx_splat(tx_exp_low(tx_splat(old{r}) - base{r})[0]);")
+            lines.append(
+                f"const vf scale{r} = tx_splat(tx_exp_low(tx_splat(old{r}) - base{r})[0]);"
+            )
             lines.append(f"before{r} = total[{r}] * scale{r}[0];")
             for n in range(self.tile.vectors):
                 at = f"o + {r * self.width + n * self.tile.lanes}"
@@ -166,7 +205,11 @@ class _Kernel:
         raw = f"tx_load_f32({scores} + j) * {float_literal(h.scale)}"
         if h.mask < 0:
             return raw
-        at = f"mask + {row} * {self.args.dim(h.mask_strides[2])}" if row and h.mask_strides[2] != 0 else "mask"
+        at = (
+            f"mask + {row} * {self.args.dim(h.mask_strides[2])}"
+            if row and h.mask_strides[2] != 0
+            else "mask"
+        )
         if h.mask_strides[3] == 0:
             return f"{raw} + tx_splat(*({at}))"
         return f"{raw} + {c_text.load(DType.FP32, f'{at} + j', count)}"
@@ -203,14 +246,17 @@ class _Kernel:
         )
 
     def _last_key(self, rows: int) -> list[str]:
-        """Declare ``last``: the keys after which the mask lets none of the rows see any, in whole vectors.
+        """Declare ``last``: the keys after which the mask lets none of the rows see any, in whole
+        vectors.
 
         All of them if some row has none at all: what it gives is then for the softmax to say.
         """
         if self.h.mask < 0 or self.h.mask_strides[3] == 0:
             return [f"const int64_t last = {self.t};"]
         stride, never = self.h.mask_strides[2], float_literal(NEVER)
-        hidden = f"tx_any(tx_not(tx_le(tx_load_f32(row + n - {self.tile.lanes}), tx_splat({never}))))"
+        hidden = (
+            f"tx_any(tx_not(tx_le(tx_load_f32(row + n - {self.tile.lanes}), tx_splat({never}))))"
+        )
         body = [
             f"int64_t n = {self.t};",
             f"for (; n % {self.tile.lanes} && row[n - 1] <= {never}; n--);",
@@ -219,10 +265,15 @@ class _Kernel:
         ]
         count = rows if stride != 0 else 1
         row = f"const float* row = mask + m * {self.args.dim(stride)};"
-        self.functions.add(f"last{rows}", "const float* mask, int64_t* last", [
-            f"int64_t most = 0, least = {self.t};", loop("m", "0", str(count), row, *body),
-            f"*last = least ? most : {self.t};",
-        ])  # fmt: skip
+        self.functions.add(
+            f"last{rows}",
+            "const float* mask, int64_t* last",
+            [
+                f"int64_t most = 0, least = {self.t};",
+                loop("m", "0", str(count), row, *body),
+                f"*last = least ? most : {self.t};",
+            ],
+        )
         return ["int64_t last;", f"TX_NAME(last{rows})(a, mask, &last);"]
 
     def _rows_of_softmax(self, rows: int) -> list[str]:
@@ -247,22 +298,40 @@ class _Kernel:
             bad = block(f"if ({self.t} == 0)", bad)
         left = f"({h.e} - at)" if h.e % self.width else ""
         site = RowSite(self.args, h.rows, h.width, tile.lanes, left)
-        stores = finish_saved(tile, h.epi, site, f"(o + p * {size})", bool(left), " * tx_splat(sum[m])")
+        stores = finish_saved(
+            tile, h.epi, site, f"(o + p * {size})", bool(left), " * tx_splat(sum[m])"
+        )
         return [
-            loop("m", "0", str(tile.rows), "if (sum[m] > 0.0f) sum[m] = 1.0f / sum[m];",
-                 block("else", f"sum[m] = {value};", bad)),
-            loop("p", "0", str(self.panels), f"const int64_t at = p * {self.width}, col = column + at;", stores),
-        ]  # fmt: skip
+            loop(
+                "m",
+                "0",
+                str(tile.rows),
+                "if (sum[m] > 0.0f) sum[m] = 1.0f / sum[m];",
+                block("else", f"sum[m] = {value};", bad),
+            ),
+            loop(
+                "p",
+                "0",
+                str(self.panels),
+                f"const int64_t at = p * {self.width}, col = column + at;",
+                stores,
+            ),
+        ]
 
     def _scores(self, tile: Tile) -> None:
         """Products of the query rows with one panel of keys."""
         d, pitch = self.h.d, self.args.dim(self.h.q.pitch)
         unroll = 2 if d % 2 == 0 else 1
         body = tile.steps(unroll, lambda m, u: f"q[{m} * {pitch} + {u}]", "k")
-        sums = [f"tx_store_f32(s + {m * KEYS + n * tile.lanes}, {tile.acc(m, n)});" for m, n in tile.places()]
+        sums = [
+            f"tx_store_f32(s + {m * KEYS + n * tile.lanes}, {tile.acc(m, n)});"
+            for m, n in tile.places()
+        ]
         walk = loop("i", "0", str(d // unroll), body, f"q += {unroll}; k += {unroll * tile.width};")
         parameters = "const float* q, const float* k, float* s"
-        self.functions.add(f"scores{tile.rows}", parameters, [tile.zero(), walk, tile.join(), *sums])
+        self.functions.add(
+            f"scores{tile.rows}", parameters, [tile.zero(), walk, tile.join(), *sums]
+        )
 
     def _weigh(self, tile: Tile) -> None:
         """Weights of a block of keys times one panel of values, added to what was summed before."""
@@ -294,7 +363,11 @@ class _Kernel:
             f"float* out = {self.keys} + u * {h.d * width};",
             loop("i", "0", str(h.d), loop("j", "0", str(width), turn, step=lanes), step=lanes),
         ]
-        return block("", f"{split(self.args.dim(prod(h.k.count) * self.key_panels))}", loop("u", "lo", "hi", *body))
+        return block(
+            "",
+            f"{split(self.args.dim(prod(h.k.count) * self.key_panels))}",
+            loop("u", "lo", "hi", *body),
+        )
 
     def _pack_values(self) -> str:
         """Value rows with zeros after them, up to whole panels."""
@@ -305,7 +378,9 @@ class _Kernel:
         body = [f"memcpy({self.values} + u * {pitch}, {row}, {h.e * 4});"]
         if pitch > h.e:
             body.append(f"memset({self.values} + u * {pitch} + {h.e}, 0, {(pitch - h.e) * 4});")
-        return block("", f"{split(self.args.dim(prod(h.v.count) * h.t))}", loop("u", "lo", "hi", *body))
+        return block(
+            "", f"{split(self.args.dim(prod(h.v.count) * h.t))}", loop("u", "lo", "hi", *body)
+        )
 
     def _matrix(self, m: Matrices, item: str) -> str:
         """Where one of an operand's own matrices begins."""
@@ -320,7 +395,9 @@ class _Kernel:
         mask = "0"
         if h.mask >= 0:
             step = [f"r * {args.dim(h.mask_strides[2])}"] * (h.mask_strides[2] != 0)
-            mask = args.sum(args.input(h.mask), flat("item", sizes_of, h.mask_strides[:2], args), *step)
+            mask = args.sum(
+                args.input(h.mask), flat("item", sizes_of, h.mask_strides[:2], args), *step
+            )
 
         def head(m: Matrices) -> str:
             return f"({flat('item', sizes_of, broadcast_strides(m.count, h.lead), args)})"

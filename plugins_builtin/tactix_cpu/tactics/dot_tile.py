@@ -1,9 +1,11 @@
-"""Register tiles of sums of byte products in int32, and their way to the node's outputs; also of bfloat16 in float32.
+"""Register tiles of sums of byte products in int32, and their way to the node's outputs; also of
+bfloat16 in float32.
 
-A step takes a group of four bytes of the left side for each row, in all lanes, and ``vectors`` vectors of the right
-side, which lies as ``[step][column][group]``. Left sides are unsigned; signed ones are read with their top bits
-flipped, and the sums start 128 times the column's weights lower. Bytes equal the reference's: where sums of floats are
-rounded to them, kernels are compiled without contracting products and sums into FMA.
+A step takes a group of four bytes of the left side for each row, in all lanes, and ``vectors``
+vectors of the right side, which lies as ``[step][column][group]``. Left sides are unsigned; signed
+ones are read with their top bits flipped, and the sums start 128 times the column's weights lower.
+Bytes equal the reference's: where sums of floats are rounded to them, kernels are compiled without
+contracting products and sums into FMA.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ def preludes() -> tuple[str, ...]:
 
 
 def rounds_sums(results: Sequence[Scalar]) -> bool:
-    """Whether a sum of floats is rounded to whole numbers: contracted into FMA it could round to another one."""
+    """Whether a sum of floats is rounded to whole numbers: contracted into FMA it could round to
+    another one.
+    """
     rounded = [n for n in walk(results) if n.op == "round"]
     return any(n.op in ("add", "sub") for n in walk([a for r in rounded for a in r.args]))
 
@@ -43,11 +47,15 @@ def rounds_sums(results: Sequence[Scalar]) -> bool:
 def without_fma(artifact: KernelArtifact) -> KernelArtifact:
     """The artifact whose floats are rounded after every operation, as the reference's are."""
     assert isinstance(artifact.code, Source)
-    return replace(artifact, code=replace(artifact.code, flags=(*artifact.code.flags, "-ffp-contract=off")))
+    return replace(
+        artifact, code=replace(artifact.code, flags=(*artifact.code.flags, "-ffp-contract=off"))
+    )
 
 
 SIDE, HIGH, DEEP = 32, 16, 64
-"""Of the AMX matrix unit: rows and columns of a block of four tiles; rows of a tile; bytes of a tile's rows."""
+"""Of the AMX matrix unit: rows and columns of a block of four tiles; rows of a tile; bytes of a
+tile's rows.
+"""
 
 
 def has_tiles(device: DeviceProperties, dot: Dot) -> bool:
@@ -64,7 +72,8 @@ def shapes(device: DeviceProperties) -> tuple[tuple[int, int], ...]:
 class Dot:
     """How groups of four bytes are multiplied and summed.
 
-    ``size``: bytes of an element; ``call``: the C function; ``tiles``: the feature of matrix units that do it;
+    ``size``: bytes of an element; ``call``: the C function; ``tiles``: the feature of matrix units
+    that do it;
     ``dtypes``: that both sides may have.
     """
 
@@ -102,7 +111,9 @@ HALVES = Dot(2, "tx_dot2", DType.FP32, DType.BF16, "amx_bf16", (DType.BF16,))
 
 @dataclass(frozen=True)
 class DotTile:
-    """``offsets``: bytes from the left side's pointer to each row. ``flip``: the left side is signed bytes."""
+    """``offsets``: bytes from the left side's pointer to each row. ``flip``: the left side is
+    signed bytes.
+    """
 
     dot: Dot
     offsets: tuple[int, ...]
@@ -127,8 +138,13 @@ class DotTile:
     def start(self, pointer: str) -> str:
         """Declare the sums, those of a column beginning with the number at ``pointer``."""
         kind, load = self.dot.vector, self._load
-        first = [f"const {kind} z{n} = {load(f'{pointer} + {n * self.lanes}')};" for n in range(self.vectors)]
-        return "\n".join([*first, f"{kind} {', '.join(f's{m}_{n} = z{n}' for m, n in self.places)};"])
+        first = [
+            f"const {kind} z{n} = {load(f'{pointer} + {n * self.lanes}')};"
+            for n in range(self.vectors)
+        ]
+        return "\n".join(
+            [*first, f"{kind} {', '.join(f's{m}_{n} = z{n}' for m, n in self.places)};"]
+        )
 
     def _load(self, pointer: str) -> str:
         return c_text.load(self.dot.sums, pointer)
@@ -144,7 +160,10 @@ class DotTile:
         return "\n".join([*lines, *([self._steps(rest, x, w)] if rest else [])])
 
     def _steps(self, count: int, x: str, w: str) -> str:
-        quads = [self._step(w, u, lambda m, u=u: f"tx_quad({x} + {self.offsets[m] + 4 * u})") for u in range(count)]  # type: ignore[misc]
+        quads = [
+            self._step(w, u, lambda m, u=u: f"tx_quad({x} + {self.offsets[m] + 4 * u})")
+            for u in range(count)
+        ]  # type: ignore[misc]
         return "\n".join([*quads, f"{x} += {4 * count}; {w} += {4 * count * self.width};"])
 
     def last(self, bytes_left: int, x: str = "x", w: str = "w") -> str:
@@ -153,14 +172,23 @@ class DotTile:
 
     def _step(self, w: str, u: int, quad: Any) -> str:
         at = 4 * u * self.width
-        lines = [f"const vi b{n} = tx_load_i32({w} + {at + 4 * n * self.lanes});" for n in range(self.vectors)]
+        lines = [
+            f"const vi b{n} = tx_load_i32({w} + {at + 4 * n * self.lanes});"
+            for n in range(self.vectors)
+        ]
         for m in range(self.rows):
-            sums = " ".join(f"s{m}_{n} = {self.dot.call}(s{m}_{n}, v, b{n});" for n in range(self.vectors))
-            lines.append(f"{{ const vi v = {f'tx_flip({quad(m)})' if self.flip else quad(m)}; {sums} }}")
+            sums = " ".join(
+                f"s{m}_{n} = {self.dot.call}(s{m}_{n}, v, b{n});" for n in range(self.vectors)
+            )
+            lines.append(
+                f"{{ const vi v = {f'tx_flip({quad(m)})' if self.flip else quad(m)}; {sums} }}"
+            )
         return block("", *lines)
 
     def finish(self, epi: Epilogue, site: Site) -> list[str]:
-        """Epilogue and stores: in registers, or through memory where it is long or columns may be missing."""
+        """Epilogue and stores: in registers, or through memory where it is long or columns may be
+        missing.
+        """
         short = len(epi.emit(["z"], lambda o: "0").statements) <= LIGHT_RESULTS
         full = [result(epi, site, f"s{m}_{n}", str(m), n, "", self.dot) for m, n in self.places]
         if short and not site.left:
@@ -173,11 +201,17 @@ class DotTile:
     def _through_memory(self, epi: Epilogue, site: Site, guarded: bool) -> list[str]:
         lines = [f"{self.dot.element} sums[{self.rows * self.width}] __attribute__((aligned(64)));"]
         for m, n in self.places:
-            lines.append(c_text.store(self.dot.sums, f"sums + {m * self.width + n * self.lanes}", f"s{m}_{n}"))
+            lines.append(
+                c_text.store(
+                    self.dot.sums, f"sums + {m * self.width + n * self.lanes}", f"s{m}_{n}"
+                )
+            )
         return [*lines, self.finish_saved(epi, site, str(self.rows), guarded)]
 
     def finish_saved(self, epi: Epilogue, site: Site, rows: str, guarded: bool) -> str:
-        """Epilogue and stores of ``sums``, the tile's rows in memory; ``guarded``: only columns that there are."""
+        """Epilogue and stores of ``sums``, the tile's rows in memory; ``guarded``: only columns
+        that there are.
+        """
         body = []
         for n in range(self.vectors):
             at = n * self.lanes
@@ -187,7 +221,9 @@ class DotTile:
         return loop("m", "0", rows, *body)
 
 
-def result(epi: Epilogue, site: Site, value: str, row: str, vector: int, count: str, dot: Dot = BYTES) -> str:
+def result(
+    epi: Epilogue, site: Site, value: str, row: str, vector: int, count: str, dot: Dot = BYTES
+) -> str:
     """The statements that take one vector of sums to the node's outputs."""
     bytes_, code = _emitted(epi, site, "z", row, vector, count, "e")
     puts = []
@@ -197,10 +233,13 @@ def result(epi: Epilogue, site: Site, value: str, row: str, vector: int, count: 
     return block("", f"const {dot.vector} z = {value};", *code.statements, *puts)
 
 
-def results(epi: Epilogue, site: Site, values: tuple[str, str], row: str, places: Sequence[str]) -> str:
+def results(
+    epi: Epilogue, site: Site, values: tuple[str, str], row: str, places: Sequence[str]
+) -> str:
     """The same of two neighbouring vectors of int32 sums.
 
-    ``places``: for each output a pointer to 32 bytes where both stand together, or nothing if they do not.
+    ``places``: for each output a pointer to 32 bytes where both stand together, or nothing if they
+    do not.
     """
     lines, halves = [f"const vi z{n} = {value};" for n, value in enumerate(values)], []
     for n in range(2):
@@ -210,9 +249,14 @@ def results(epi: Epilogue, site: Site, values: tuple[str, str], row: str, places
     for j, (b, dtype, place) in enumerate(zip(bytes_, halves[0].dtypes, places, strict=True)):
         names = [h.results[j] for h in halves]
         if b and place:
-            lines.append(f"tx_store_two_{b.dtype.value}({place}, {', '.join(b.whole(x) for x in names)});")
+            lines.append(
+                f"tx_store_two_{b.dtype.value}({place}, {', '.join(b.whole(x) for x in names)});"
+            )
             continue
-        lines += [site.put(j, b.dtype if b else dtype, b.text(x) if b else x, row, n, "") for n, x in enumerate(names)]
+        lines += [
+            site.put(j, b.dtype if b else dtype, b.text(x) if b else x, row, n, "")
+            for n, x in enumerate(names)
+        ]
     return block("", *lines)
 
 
@@ -221,7 +265,10 @@ def _emitted(
 ) -> tuple[list[Rounded | None], Code]:
     """Which results are rounded to bytes, and the statements up to that."""
     bytes_ = [rounded_part(r) for r in epi.results]
-    inner = replace(epi, results=tuple(in_floats(b.x if b else r) for b, r in zip(bytes_, epi.results, strict=True)))
+    inner = replace(
+        epi,
+        results=tuple(in_floats(b.x if b else r) for b, r in zip(bytes_, epi.results, strict=True)),
+    )
     return bytes_, inner.emit([name], lambda operand: site.place(operand, row, vector, count), tag)
 
 
@@ -235,16 +282,22 @@ class Rounded:
 
     def text(self, name: str) -> str:
         low, high = int_range(self.dtype)
-        return f"tx_rounded({name}, {float_literal(high - self.zero)}, {low - self.zero}, {self.zero})"
+        return (
+            f"tx_rounded({name}, {float_literal(high - self.zero)}, {low - self.zero}, {self.zero})"
+        )
 
     def whole(self, name: str) -> str:
         """Whole numbers that are yet to be kept within the range."""
         high = float_literal(int_range(self.dtype)[1] - self.zero)
-        return f"tx_nearest(tx_min_c({name}, tx_splat({high})))" + f" + {self.zero}" * (self.zero != 0)
+        return f"tx_nearest(tx_min_c({name}, tx_splat({high})))" + f" + {self.zero}" * (
+            self.zero != 0
+        )
 
 
 def rounded_part(s: Scalar) -> Rounded | None:
-    """What a result rounds to bytes, if it ends as Quantize does: one instruction each instead of several."""
+    """What a result rounds to bytes, if it ends as Quantize does: one instruction each instead of
+    several.
+    """
     if s.op != "cast" or s.value not in (DType.UINT8, DType.INT8):
         return None
     names: list[str] = []
@@ -255,19 +308,31 @@ def rounded_part(s: Scalar) -> Rounded | None:
         ends.append(float(node.args[1].value))
         node = node.args[0]
     low, high = int_range(s.value)
-    if names != ["max", "min", "add"] or ends[:2] != [low, high] or node.op != "round" or not ends[2].is_integer():
+    if (
+        names != ["max", "min", "add"]
+        or ends[:2] != [low, high]
+        or node.op != "round"
+        or not ends[2].is_integer()
+    ):
         return None
     return Rounded(node.args[0], int(ends[2]), s.value)
 
 
 def in_floats(s: Scalar) -> Scalar:
-    """The expression with what is rounded to bytes and read again kept as whole floats, which is the same."""
+    """The expression with what is rounded to bytes and read again kept as whole floats, which is
+    the same.
+    """
     args = tuple(in_floats(a) for a in s.args)
     if s.op == "cast" and s.value is DType.FP32 and (b := rounded_part(s.args[0])):
         low, high = int_range(b.dtype)
         whole = maximum(minimum(round_(in_floats(b.x)), float(high - b.zero)), float(low - b.zero))
         return whole + float(b.zero) if b.zero else whole
-    if s.op == "sub" and args[0].op == "add" and args[0].args[1] is s.args[1] and s.args[0].op == "cast":
+    if (
+        s.op == "sub"
+        and args[0].op == "add"
+        and args[0].args[1] is s.args[1]
+        and s.args[0].op == "cast"
+    ):
         return args[0].args[0]
     return _BUILD[s.op](*args) if s.op in _BUILD else s
 
@@ -278,10 +343,13 @@ _BUILD: dict[str, Callable[..., Scalar]] = {
 }  # fmt: skip
 
 
-def starts(node: Node, inputs: Sequence[int], size: int, axis: int, dot: Dot = BYTES, flipped: bool = True) -> Packed:
+def starts(
+    node: Node, inputs: Sequence[int], size: int, axis: int, dot: Dot = BYTES, flipped: bool = True
+) -> Packed:
     """Numbers that the sums begin with, one for each output channel, zeros up to ``size``.
 
-    ``inputs``: which given inputs are x, weights and bias, -1 if absent; ``axis``: the output channels of the weights;
+    ``inputs``: which given inputs are x, weights and bias, -1 if absent; ``axis``: the output
+    channels of the weights;
     ``flipped``: whether signed bytes of x are read as unsigned ones, 128 higher.
     """
     import numpy as np
@@ -306,7 +374,10 @@ def starts(node: Node, inputs: Sequence[int], size: int, axis: int, dot: Dot = B
 
 def step_cycles(rows: int, vectors: int) -> float:
     """Cycles of one step: two products or loads at a time, and five of latency hidden by ten sums."""
-    return max(rows * vectors / 2, 0.5 * (rows + vectors), 5.0 if rows * vectors < 10 else 0.0) + 0.1 * vectors
+    return (
+        max(rows * vectors / 2, 0.5 * (rows + vectors), 5.0 if rows * vectors < 10 else 0.0)
+        + 0.1 * vectors
+    )
 
 
 def finish_cycles(rows: int, vectors: int) -> float:

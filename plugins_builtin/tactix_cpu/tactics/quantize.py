@@ -1,4 +1,6 @@
-"""QuantizeLinear by itself, one scale for the whole tensor: floats to bytes, divided as the layer says."""
+"""QuantizeLinear by itself, one scale for the whole tensor: floats to bytes, divided as the layer
+says.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,16 @@ class ByteQuantizeTactic(Tactic):
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         x, *parameters = (v.spec for v in node.given)
-        if node.is_fused or x.dtype is not DType.FP32 or node.attrs.dtype not in (DType.INT8, DType.UINT8):
+        if (
+            node.is_fused
+            or x.dtype is not DType.FP32
+            or node.attrs.dtype not in (DType.INT8, DType.UINT8)
+        ):
             return Reject("this kernel makes bytes of float32")
-        if any(p.const is None or p.const.size != 1 for p in parameters) or parameters[0].dtype is not DType.FP32:
+        if (
+            any(p.const is None or p.const.size != 1 for p in parameters)
+            or parameters[0].dtype is not DType.FP32
+        ):
             return Reject("this kernel takes one constant scale and zero point")
         out = [Variant()]
         lanes = max(4, device.lanes)
@@ -47,7 +56,9 @@ class ByteQuantizeTactic(Tactic):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args, dtype = Args(node), node.attrs.dtype
         fmt: Format = variant.input_format(0)
-        size = args.dim(prod((fmt if not fmt.is_linear else LINEAR).storage_shape(node.given[0].spec.shape)))
+        size = args.dim(
+            prod((fmt if not fmt.is_linear else LINEAR).storage_shape(node.given[0].spec.shape))
+        )
         (low, high), zero = int_range(dtype), self._zero(node)
         scale = float_literal(float(node.given[1].spec.const.reshape(())))
         x, y = args.input(0), args.output()

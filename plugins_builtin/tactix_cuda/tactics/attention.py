@@ -1,4 +1,5 @@
-"""Attention in one pass over the keys on tensor cores (see lib/attention.cuh): any lengths, a mask that broadcasts.
+"""Attention in one pass over the keys on tensor cores (see lib/attention.cuh): any lengths, a mask
+that broadcasts.
 
 Knobs: ``warps`` of 16 query rows each, ``keys`` of a stage.
 """
@@ -51,7 +52,9 @@ CALLED = "none, factor, score, put"
 KINDS = {DType.FP16: "tx_f16", DType.BF16: "tx_bf16"}
 
 
-def heads(node: Node, dtypes: Sequence[DType] = tuple(KINDS), most: int = MAX_DIM) -> Heads | Reject:
+def heads(
+    node: Node, dtypes: Sequence[DType] = tuple(KINDS), most: int = MAX_DIM
+) -> Heads | Reject:
     """What the node computes; or why a kernel of those dtypes and dims cannot take it."""
     h = c_heads.heads(node, dtypes, most, vector=False)
     if isinstance(h, Heads) and (reason := results.why_not(h.epi)):
@@ -61,9 +64,11 @@ def heads(node: Node, dtypes: Sequence[DType] = tuple(KINDS), most: int = MAX_DI
 
 @dataclass(frozen=True)
 class Sight:
-    """Which keys rows see: row i those up to i + ``ahead`` at most, all if None; ``causal``: all of these.
+    """Which keys rows see: row i those up to i + ``ahead`` at most, all if None; ``causal``: all of
+    these.
 
-    ``scored``: something is done to single scores; otherwise weights are powers of the products themselves.
+    ``scored``: something is done to single scores; otherwise weights are powers of the products
+    themselves.
     """
 
     ahead: int | None
@@ -84,7 +89,9 @@ def sight(h: Heads, node: Node) -> Sight:
 
 
 def hidden_after(mask: Any) -> int | None:
-    """If a constant mask (..., s, t) hides from every row i all keys after i + n, but not that one: n, else None."""
+    """If a constant mask (..., s, t) hides from every row i all keys after i + n, but not that one:
+    n, else None.
+    """
     import numpy as np
 
     if mask is None or mask.ndim < 2 or mask.shape[-1] < 2 or mask.shape[-2] < 2:
@@ -96,11 +103,17 @@ def hidden_after(mask: Any) -> int | None:
     rows, keys = np.arange(s)[:, None] + ahead, np.arange(t)[None, :]
     x = mask.astype(np.float32)
     hides = bool((np.broadcast_to(keys > rows, x.shape) <= (x <= HIDDEN)).all())
-    return ahead if hides and bool((x[..., np.arange(s), np.arange(s) + ahead] > VISIBLE).all()) else None
+    return (
+        ahead
+        if hides and bool((x[..., np.arange(s), np.arange(s) + ahead] > VISIBLE).all())
+        else None
+    )
 
 
 def is_causal(mask: Any) -> bool:
-    """Whether a constant mask (..., s, t) hides from row i the keys after i + t - s, and does nothing else."""
+    """Whether a constant mask (..., s, t) hides from row i the keys after i + t - s, and does
+    nothing else.
+    """
     import numpy as np
 
     if mask is None or hidden_after(mask) is None:
@@ -142,13 +155,22 @@ class AttentionTactic(Tactic):
         blocks, stages = lead * -(-s // (16 * warps)), -(-t // keys)
         room = max(
             1,
-            min(16 // warps, int(ctx.device.facts.get("shared_per_multiprocessor", 65536)) // _shared(h, warps, keys)),
+            min(
+                16 // warps,
+                int(ctx.device.facts.get("shared_per_multiprocessor", 65536))
+                // _shared(h, warps, keys),
+            ),
         )
         waves = -(-blocks // (room * max(1, ctx.device.cores)))
         together = min(room, -(-blocks // max(1, ctx.device.cores)))
         # cycles of a stage: 1024 products a cycle and multiprocessor, and 16 powers of two
         products = 16 * warps * keys * (h.d + h.e) / 1024 + 16 * warps * keys / 16
-        return tile.START + waves * (stages * max(products * together, tile.LATENCY) + 2 * tile.LATENCY) / tile.CLOCK
+        return (
+            tile.START
+            + waves
+            * (stages * max(products * together, tile.LATENCY) + 2 * tile.LATENCY)
+            / tile.CLOCK
+        )
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         h = heads(node)
@@ -168,12 +190,22 @@ def _shared(h: Heads, warps: int, keys: int) -> int:
 
 def _struct(h: Heads, sees: Sight, warps: int, keys: int) -> str:
     """The constants that tx_attend asks for."""
-    return constants({
-        "ROWS": 16 * warps, "THREADS": 32 * warps, "KEYS": keys, "DEPTH": -(-h.d // 16) * 16,
-        "WIDE": -(-h.e // 16) * 16, "DEPTH_CHUNKS": _chunks(h.d), "WIDE_CHUNKS": _chunks(h.e),
-        "DEPTH_PIECE": min(_piece(h.q, h.d), _piece(h.k, h.d)), "WIDE_PIECE": _piece(h.v, h.e),
-        "DEPTH_BYTES": h.d * 2, "WIDE_BYTES": h.e * 2, **sees.constants(),
-    })  # fmt: skip
+    return constants(
+        {
+            "ROWS": 16 * warps,
+            "THREADS": 32 * warps,
+            "KEYS": keys,
+            "DEPTH": -(-h.d // 16) * 16,
+            "WIDE": -(-h.e // 16) * 16,
+            "DEPTH_CHUNKS": _chunks(h.d),
+            "WIDE_CHUNKS": _chunks(h.e),
+            "DEPTH_PIECE": min(_piece(h.q, h.d), _piece(h.k, h.d)),
+            "WIDE_PIECE": _piece(h.v, h.e),
+            "DEPTH_BYTES": h.d * 2,
+            "WIDE_BYTES": h.e * 2,
+            **sees.constants(),
+        }
+    )
 
 
 def constants(values: Mapping[str, int], *more: str) -> str:
@@ -200,13 +232,18 @@ def _compile(h: Heads, node: Node, variant: Variant, ctx: CompileContext) -> Ker
 
 
 def place(h: Heads, e: Entry, sees: Sight, rows: int) -> list[str]:
-    """Declare shared memory, the block's head ``item``, its ``first`` row, and the ``keys`` that its rows look at.
+    """Declare shared memory, the block's head ``item``, its ``first`` row, and the ``keys`` that
+    its rows look at.
 
-    The last rows come first: the products that were made last are in the cache still. Where later rows see more keys,
-    those of many heads come first, so that the last blocks are short.
+    The last rows come first: the products that were made last are in the cache still. Where later
+    rows see more keys, those of many heads come first, so that the last blocks are short.
     """
     tiles = e.size("TILES", ceildiv(h.s, rows))
-    own = [f"const int64_t item = block / {tiles}, tile = block % {tiles};"] if sees.ahead is None else _longest(h, e)
+    own = (
+        [f"const int64_t item = block / {tiles}, tile = block % {tiles};"]
+        if sees.ahead is None
+        else _longest(h, e)
+    )
     return [
         "TX_SHARED(memory);",
         "// a block: ROWS query rows from `first` on, of head `item`; the last rows come first",
@@ -218,7 +255,9 @@ def place(h: Heads, e: Entry, sees: Sight, rows: int) -> list[str]:
 
 
 def _longest(h: Heads, e: Entry) -> list[str]:
-    """Declare head and row tile of a block: those of as many heads as the cache keeps in turn, tile by tile."""
+    """Declare head and row tile of a block: those of as many heads as the cache keeps in turn, tile
+    by tile.
+    """
     many = max(1, CACHED // (2 * h.t * (h.d + h.e))) if isinstance(h.t, int) else 1
     return [
         f"const int64_t part = block / ({many} * TILES), past = block % ({many} * TILES);",
@@ -244,7 +283,8 @@ def put(h: Heads, e: Entry, node: Node) -> str:
 
 
 def weighing(h: Heads, e: Entry, sees: Sight, s: str) -> list[str]:
-    """Declare what a row without weights is multiplied by (``none``), the ``factor`` of scores, and their ``score``.
+    """Declare what a row without weights is multiplied by (``none``), the ``factor`` of scores, and
+    their ``score``.
 
     Weights are powers of two, for which processors have an instruction: exp(x) = 2 ** (x log2(e)).
     """

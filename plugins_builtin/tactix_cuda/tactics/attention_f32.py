@@ -1,7 +1,8 @@
-"""Attention in float32, in one pass over the keys (see lib/attention_f32.cuh): any lengths, a broadcast mask.
+"""Attention in float32, in one pass over the keys (see lib/attention_f32.cuh): any lengths, a
+broadcast mask.
 
-No tensor cores are used; 16-bit floats are taken where heads are too large for the kernels that use them. Knobs:
-``warps`` of a block, query ``rows`` of a warp.
+No tensor cores are used; 16-bit floats are taken where heads are too large for the kernels that use
+them. Knobs: ``warps`` of a block, query ``rows`` of a warp.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class PlainAttentionTactic(Tactic):
         limit = int(device.facts.get("shared_per_block", 48 << 10))
         options = [(4, 8), (4, 4), (8, 4), (4, 2), (4, 1), (1, 1)]
         found = [Variant.of(warps=w, rows=r) for w, r in options if _fits(h, w, r, limit)]
-        return found or Reject(f"a block has {limit} bytes of shared memory, too little for heads of {h.d} and {h.e}")
+        return found or Reject(
+            f"a block has {limit} bytes of shared memory, too little for heads of {h.d} and {h.e}"
+        )
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         h = heads(node)
@@ -67,7 +70,11 @@ class PlainAttentionTactic(Tactic):
         blocks, stages = lead * -(-s // (rows * warps)), -(-t // KEYS)
         waves = -(-blocks // (max(1, 16 // warps) * max(1, ctx.device.cores)))
         reads = (rows + 1) * (h.d + h.e) / 4 + 12 * rows
-        cycles = warps * max(rows * (h.d + h.e) / 4, reads) + KEYS * (h.d + h.e) / (8 * warps) + tile.LATENCY
+        cycles = (
+            warps * max(rows * (h.d + h.e) / 4, reads)
+            + KEYS * (h.d + h.e) / (8 * warps)
+            + tile.LATENCY
+        )
         return tile.START + waves * (stages * cycles + 2 * tile.LATENCY) / tile.CLOCK
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
@@ -87,7 +94,9 @@ def _fits(h: Heads, warps: int, rows: int, limit: int) -> bool:
 
 
 def _pitch(dim: int) -> int:
-    """Elements from row to row in shared memory: whole accesses of 16 bytes, no two lanes' in one bank."""
+    """Elements from row to row in shared memory: whole accesses of 16 bytes, no two lanes' in one
+    bank.
+    """
     return -(-dim // 4) * 4 + 4
 
 
@@ -106,7 +115,9 @@ def _struct(h: Heads, warps: int, rows: int) -> str:
         "DEPTH_PITCH": _pitch(h.d), "WIDE_PITCH": _wide_pitch(h),
     }  # fmt: skip
     kind, value = ctype(h.dtype), element(h.dtype, "x")
-    return attention.constants(values, block(f"TX_INLINE float number({kind} x)", f"return {value};"))
+    return attention.constants(
+        values, block(f"TX_INLINE float number({kind} x)", f"return {value};")
+    )
 
 
 def _body(h: Heads, e: Entry, node: Node, rows: int) -> list[str]:
@@ -116,8 +127,14 @@ def _body(h: Heads, e: Entry, node: Node, rows: int) -> list[str]:
     row, column = h.place(e, "item", "first + r")
     none = "0.0f" if h.nan_to_zero else "TX_NAN"
     call = f"tx_attend_f32<TX_NAME(heads)>({attention.matrices(h, e)}, first, {s}, keys, memory, {none},"
-    put = block("[&](int r, int c, float sum)", f"if (first + r >= {s}) return;", "const float v[1] = {sum};",
-                f"const int64_t row = {row};", f"const int col = {column} + c;", store)  # fmt: skip
+    put = block(
+        "[&](int r, int c, float sum)",
+        f"if (first + r >= {s}) return;",
+        "const float v[1] = {sum};",
+        f"const int64_t row = {row};",
+        f"const int col = {column} + c;",
+        store,
+    )
     return [
         "TX_SHARED(shared);",
         "float* memory = (float*)shared;",

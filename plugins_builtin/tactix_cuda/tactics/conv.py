@@ -1,8 +1,9 @@
 """Convolution as a product of windows and packed weights, over channels-last activations.
 
-A stage of k is some channels of one or more taps; windows are copied from the image as they are needed. Channels that
-do not fill copies of 16 bytes (8 for up to four) are padded by a first launch; images of up to four channels are read
-linear there. Knobs: those of a Tile, ``split`` as in gemm, ``channels`` of a padded pixel.
+A stage of k is some channels of one or more taps; windows are copied from the image as they are
+needed. Channels that do not fill copies of 16 bytes (8 for up to four) are padded by a first
+launch; images of up to four channels are read linear there. Knobs: those of a Tile, ``split`` as in
+gemm, ``channels`` of a padded pixel.
 """
 
 from __future__ import annotations
@@ -58,8 +59,12 @@ class ConvTactic(Tactic):
         if isinstance(found, Reject):
             return found
         outputs, channels = (NHWC,) * len(node.outputs), _channels(win)
-        choices = tile.best([_work(win, channels, s) for s in win.sizes()], tile.tiles(kind, device), device)
-        return [Variant.of(found, outputs, **vars(t), split=s, channels=channels) for t, s in choices]
+        choices = tile.best(
+            [_work(win, channels, s) for s in win.sizes()], tile.tiles(kind, device), device
+        )
+        return [
+            Variant.of(found, outputs, **vars(t), split=s, channels=channels) for t, s in choices
+        ]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = window.window(node)
@@ -70,7 +75,9 @@ class ConvTactic(Tactic):
         w = _work(win, channels, dict(ctx.opt))
         padding = 0.0
         if channels != win.c:
-            elements = evaluate(win.n * win.size[0] * win.size[1], dict(ctx.opt)) * (channels + win.c)
+            elements = evaluate(win.n * win.size[0] * win.size[1], dict(ctx.opt)) * (
+                channels + win.c
+            )
             padding = tile.START + elements * win.dtype.itemsize / tile.BANDWIDTH
         return padding + tile.seconds(w, tile_of(variant), variant.knob("split"), ctx.device)
 
@@ -106,7 +113,9 @@ def _work(win: Window, channels: int, size: dict[str, int]) -> Work:
 
 
 def pack_weights(win: Window, channels: int, t: Tile) -> Packed:
-    """(panels of output channels, stages, output channels, taps and channels of a stage), zero outside."""
+    """(panels of output channels, stages, output channels, taps and channels of a stage), zero
+    outside.
+    """
     depth, panels = win.taps * channels, -(-win.co // t.cols)
     stages = -(-depth // t.depth)
     steps: tuple[tuple[str, Any], ...] = (
@@ -133,14 +142,24 @@ def _compile(win: Window, node: Node, variant: Variant, ctx: CompileContext) -> 
     texts, launches, entries = made.finish(loaders, t.warp(), rows)
     if not padded:
         return artifact(
-            [_geometry(win, channels, t), *texts], launches, entries, ctx, more=tile.PRELUDES, workspace=made.workspace
+            [_geometry(win, channels, t), *texts],
+            launches,
+            entries,
+            ctx,
+            more=tile.PRELUDES,
+            workspace=made.workspace,
         )
     pad = Entry(node, PAD_THREADS, "pad")
     first = _pad(pad, win, channels, made.workspace, variant.input_format(win.x))
     head = [_geometry(win, channels, t), first[0]]
     workspace = made.workspace + image
     return artifact(
-        [*head, *texts], [first[1], *launches], [pad, *entries], ctx, more=tile.PRELUDES, workspace=workspace
+        [*head, *texts],
+        [first[1], *launches],
+        [pad, *entries],
+        ctx,
+        more=tile.PRELUDES,
+        workspace=workspace,
     )
 
 
@@ -151,7 +170,12 @@ def _geometry(win: Window, channels: int, t: Tile) -> str:
         "STRIDE_X": win.strides[1], "DILATION_Y": win.dilations[0], "DILATION_X": win.dilations[1],
         "TOP": win.begins[0], "LEFT": win.begins[1],
     }  # fmt: skip
-    return block("struct TX_NAME(window)", *(f"static const int {k} = {v};" for k, v in values.items())) + ";\n"
+    return (
+        block(
+            "struct TX_NAME(window)", *(f"static const int {k} = {v};" for k, v in values.items())
+        )
+        + ";\n"
+    )
 
 
 def _windows(win: Window, made: Tiled, x: str, channels: int) -> list[str]:
@@ -171,7 +195,10 @@ def _weights(win: Window, made: Tiled, channels: int) -> list[str]:
     t = made.tile
     w = made.entry.constant("w", pack_weights(win, channels, t), win.dtype)
     panel = int(made.stages) * t.cols * t.depth  # type: ignore[arg-type]
-    return [f"tx_packed<{t.cols}, {t.chunks}, {t.threads}> b;", f"b.start({w} + (int64_t)j * {panel});"]
+    return [
+        f"tx_packed<{t.cols}, {t.chunks}, {t.threads}> b;",
+        f"b.start({w} + (int64_t)j * {panel});",
+    ]
 
 
 def _pad(e: Entry, win: Window, channels: int, offset: Dim, fmt: Format) -> tuple[str, Launch]:
@@ -180,7 +207,9 @@ def _pad(e: Entry, win: Window, channels: int, offset: Dim, fmt: Format) -> tupl
     groups, plane = channels // width, win.size[0] * win.size[1]
     x, to, pixels = e.input(win.x), e.workspace(offset, kind), win.n * plane
     if fmt.is_linear:
-        element = f"{x}[(pixel / {e.dim(plane)} * {win.c} + c) * {e.dim(plane)} + pixel % {e.dim(plane)}]"
+        element = (
+            f"{x}[(pixel / {e.dim(plane)} * {win.c} + c) * {e.dim(plane)} + pixel % {e.dim(plane)}]"
+        )
     else:
         element = f"{x}[pixel * {win.c} + c]"
     body = [

@@ -1,7 +1,8 @@
-"""Depthwise convolution in CUDA, nhwc, with pointwise layers behind; f32, f16 and bf16, sums in float32.
+"""Depthwise convolution in CUDA, nhwc, with pointwise layers behind; f32, f16 and bf16, sums in
+float32.
 
-A thread makes some neighbouring columns of an output row for as many channels as 16 bytes hold; an input pixel is
-loaded once for all columns that it takes part in. Knob: ``columns``.
+A thread makes some neighbouring columns of an output row for as many channels as 16 bytes hold; an
+input pixel is loaded once for all columns that it takes part in. Knob: ``columns``.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def tactics() -> list[Tactic]:
 
 @dataclass(frozen=True)
 class Geometry:
-    """Sizes are (rows, columns); one spatial axis gets a first one of size 1. ``w``, ``bias``: given inputs, or -1."""
+    """Sizes are (rows, columns); one spatial axis gets a first one of size 1. ``w``, ``bias``:
+    given inputs, or -1.
+    """
 
     around: Around
     w: int
@@ -76,7 +79,7 @@ def geometry(node: Node) -> Geometry | Reject:
     kernel = two(node.given[w].const.shape[2:])
     return Geometry(
         found, w, bias, two(x.shape[2:]), kernel, two(a.strides), two(a.dilations), two(pads, 0)
-    )  # fmt: skip
+    )
 
 
 class DepthwiseTactic(Tactic):
@@ -140,7 +143,9 @@ class _Depthwise:
         first = text.lanes(v, "bias[k] = 0.0f;")
         if g.bias >= 0:
             spec = self.args.node.given[g.bias].spec
-            loads, lane = text.fetch(self.args, "b", f"{self.args.input(g.bias)} + c", spec.dtype, 1, v)
+            loads, lane = text.fetch(
+                self.args, "b", f"{self.args.input(g.bias)} + c", spec.dtype, 1, v
+            )
             first = [*loads, *text.lanes(v, f"bias[k] = {lane};")]
         out = [*site.head(), f"float bias[{v}], acc[{self.columns}][{v}];", *first]
         out += [*self._columns(*text.lanes(v, "acc[m][k] = bias[k];")), self._rows()]
@@ -193,4 +198,6 @@ class _Depthwise:
         loads, lane = text.fetch(self.args, "x", place, self.dtype, 1, self.v)
         sums = text.lanes(self.v, *(f"acc[{m}][k] += {lane} * {w};" for m, w in found))
         column = f"const {self.site.kind} l = first + {at};"
-        return block("", column, block(f"if (l >= 0 && l < {self.args.dim(self.g.size[1])})", *loads, *sums))
+        return block(
+            "", column, block(f"if (l >= 0 && l < {self.args.dim(self.g.size[1])})", *loads, *sums)
+        )

@@ -1,7 +1,9 @@
-"""Convolution of groups without tensor cores: a thread sums some neighbouring columns of an output row.
+"""Convolution of groups without tensor cores: a thread sums some neighbouring columns of an output
+row.
 
-Depthwise (each output channel reads one input channel, as many of them): eight channels a thread, channels last, the
-taps of a row shared between columns. Other groups: one output channel. Knobs: ``cols`` of a thread, ``channels``.
+Depthwise (each output channel reads one input channel, as many of them): eight channels a thread,
+channels last, the taps of a row shared between columns. Other groups: one output channel. Knobs:
+``cols`` of a thread, ``channels``.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ def tactics() -> list[Tactic]:
 
 
 class DirectConvTactic(Tactic):
-    """float16, bfloat16 and float32, summed in float32; any groups, constant weights, channels last."""
+    """float16, bfloat16 and float32, summed in float32; any groups, constant weights, channels
+    last.
+    """
 
     key = "tactix.cuda_direct_conv@1"
     implements = ("tactix.Convolution@1", "tactix.WideConvolution@1")
@@ -48,7 +52,11 @@ class DirectConvTactic(Tactic):
         if isinstance(found, Reject):
             return found
         outputs = (NHWC,) * len(node.outputs)
-        cols = [c for c in (4, 2, 8, 1) if not isinstance(win.out[1], int) or c == 1 or c < 2 * win.out[1]]
+        cols = [
+            c
+            for c in (4, 2, 8, 1)
+            if not isinstance(win.out[1], int) or c == 1 or c < 2 * win.out[1]
+        ]
         return [Variant.of(found, outputs, cols=c, channels=_channels(win)) for c in cols]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
@@ -63,7 +71,9 @@ class DirectConvTactic(Tactic):
         idle = max(1.0, ctx.device.cores * 512 / max(1, threads))
         reads = 1 + (cols - 1) * win.strides[1] / win.kernel[1] / cols
         products = work * reads / (ctx.device.cores * 64) / tile.CLOCK * idle
-        seconds: float = tile.START + max(evaluate(elements, size) * win.dtype.itemsize / tile.BANDWIDTH, products)
+        seconds: float = tile.START + max(
+            evaluate(elements, size) * win.dtype.itemsize / tile.BANDWIDTH, products
+        )
         return seconds
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
@@ -71,7 +81,9 @@ class DirectConvTactic(Tactic):
         assert isinstance(win, Window)
         e = Entry(node, THREADS)
         body = _body(win, e, node, variant)
-        return artifact([e.kernel(*body)], [e.launch(ceildiv(_threads(win, variant), THREADS))], [e], ctx)
+        return artifact(
+            [e.kernel(*body)], [e.launch(ceildiv(_threads(win, variant), THREADS))], [e], ctx
+        )
 
 
 def _channels(win: Window) -> int:
@@ -88,7 +100,10 @@ def _threads(win: Window, v: Variant) -> Dim:
 def _pack(win: Window) -> Packed:
     """(input channels of a group, taps, output channels)."""
     inner = win.c // win.group
-    steps: tuple[tuple[str, Any], ...] = (("reshape", (win.co, inner, win.taps)), ("transpose", (1, 2, 0)))
+    steps: tuple[tuple[str, Any], ...] = (
+        ("reshape", (win.co, inner, win.taps)),
+        ("transpose", (1, 2, 0)),
+    )
     return Packed(win.w, steps)
 
 
@@ -153,4 +168,8 @@ def _taps(win: Window, e: Entry, cols: int, channels: int, kind: str) -> list[st
         "#pragma unroll",
         block(f"for (int s = 0; s < {across}; s++)", *tap),
     ]
-    return [block(f"for (int q = 0; q < {inner}; q++)", block(f"for (int r = 0; r < {down}; r++)", *row))]
+    return [
+        block(
+            f"for (int q = 0; q < {inner}; q++)", block(f"for (int r = 0; r < {down}; r++)", *row)
+        )
+    ]

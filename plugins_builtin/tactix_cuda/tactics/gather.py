@@ -1,6 +1,8 @@
-"""Gather, GatherElements and GatherND in CUDA: any movable dtype, any integer indices, linear format.
+"""Gather, GatherElements and GatherND in CUDA: any movable dtype, any integer indices, linear
+format.
 
-Negative indices count from the end. An index beyond the axis reads the nearest element: kernels cannot raise.
+Negative indices count from the end. An index beyond the axis reads the nearest element: kernels
+cannot raise.
 """
 
 from __future__ import annotations
@@ -40,13 +42,19 @@ class CudaGatherTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         out = 2 * node.outputs[0].spec.nbytes() + node.given[1].spec.nbytes()
-        return 1e-6 + text.known(out, ctx) / text.BANDWIDTH if dims.symbols(out) <= set(ctx.opt) else None
+        return (
+            1e-6 + text.known(out, ctx) / text.BANDWIDTH
+            if dims.symbols(out) <= set(ctx.opt)
+            else None
+        )
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         work = work_of(node, "CUDA")
         assert isinstance(work, Work)
         writer = _Slices(Args(node), work)
-        write = {"Gather": writer.gather, "GatherElements": writer.elements, "GatherND": writer.nd}[work.layer]
+        write = {"Gather": writer.gather, "GatherElements": writer.elements, "GatherND": writer.nd}[
+            work.layer
+        ]
         body = write()
         return text.kernel(writer.args, body, ctx, text.blocks(writer.threads))
 
@@ -61,7 +69,9 @@ class _Slices:
         self.kind = text.index_type(*reach)
 
     def _slices(self, source: Sequence[str]) -> list[str]:
-        """A thread for each part of each slice; ``source``: statements that declare ``from``, the slice of ``o``."""
+        """A thread for each part of each slice; ``source``: statements that declare ``from``, the
+        slice of ``o``.
+        """
         inner, width = self.work.inner, self.work.width
         each = 16 // width
         while not text.divides(each, inner):
@@ -72,13 +82,17 @@ class _Slices:
         x, y, n = self.args.bytes_in(0), self.args.bytes_out(0), self.args.dim(parts)
         return [
             *text.flat(self.args, self.kind, self.threads),
-            text.decode(self.kind, "t", ["o", "i"], ["", n]) if parts != 1 else f"const {self.kind} o = t, i = 0;",
+            text.decode(self.kind, "t", ["o", "i"], ["", n])
+            if parts != 1
+            else f"const {self.kind} o = t, i = 0;",
             *source,
             f"(({e}*){y})[t] = ((const {e}*){x})[from * {n} + i];",
         ]
 
     def _index(self, place: str, size: Dim) -> str:
-        return f"({self.kind})tx_index((int64_t){self.args.input(1)}[{place}], {self.args.dim(size)})"
+        return (
+            f"({self.kind})tx_index((int64_t){self.args.input(1)}[{place}], {self.args.dim(size)})"
+        )
 
     def gather(self) -> list[str]:
         count, size = self.args.dim(self.work.each), self.args.dim(self.work.sizes[0])
@@ -91,7 +105,9 @@ class _Slices:
         depth, each = self.work.depth, self.args.dim(self.work.each)
         position = f"o / {each}" if self.work.axis else "0"
         for d, size in enumerate(self.work.sizes):
-            position = f"({position}) * {self.args.dim(size)} + {self._index(f'o * {depth} + {d}', size)}"
+            position = (
+                f"({position}) * {self.args.dim(size)} + {self._index(f'o * {depth} + {d}', size)}"
+            )
         return self._slices([f"const {self.kind} from = {position};"])
 
     def elements(self) -> list[str]:

@@ -1,7 +1,10 @@
-"""MatMul, WideMatMul and Gemm on tensor cores, or exact in float32; any shapes, any pointwise epilogue.
+"""MatMul, WideMatMul and Gemm on tensor cores, or exact in float32; any shapes, any pointwise
+epilogue.
 
-A constant b lies packed by stages of tiles; other operands are copied as they lie, whichever way they are turned.
-Knobs: those of a Tile, and ``split``: parts of k that blocks of their own sum; a second launch adds these.
+A constant b lies packed by stages of tiles; other operands are copied as they lie, whichever way
+they are turned.
+Knobs: those of a Tile, and ``split``: parts of k that blocks of their own sum; a second launch adds
+these.
 """
 
 from __future__ import annotations
@@ -60,7 +63,9 @@ class GemmTactic(Tactic):
         if not symbols(prod((*p.batch, p.m, p.n, p.k))) <= set(ctx.opt):
             return None
         batch, m, n, k = (evaluate(d, ctx.opt) for d in (prod(p.batch), p.m, p.n, p.k))
-        return tile.seconds(Work(batch, m, n, k), tile_of(variant), variant.knob("split"), ctx.device)
+        return tile.seconds(
+            Work(batch, m, n, k), tile_of(variant), variant.knob("split"), ctx.device
+        )
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         p = product(node)
@@ -99,14 +104,23 @@ def _compile(p: Product, node: Node, t: Tile, splits: int, ctx: CompileContext) 
     else:
         b = _operand(p, p.b, made, ("b", p.n, t.cols, "col0"), turned_b, sizes)
     epi = (p.epi, p.lead)
-    texts, launches, entries = made.finish(a + b, t.warp(turned_a, turned_b), lambda e: Rows(e, node, *epi, p.n))
+    texts, launches, entries = made.finish(
+        a + b, t.warp(turned_a, turned_b), lambda e: Rows(e, node, *epi, p.n)
+    )
     return artifact(texts, launches, entries, ctx, more=tile.PRELUDES, workspace=made.workspace)
 
 
 def _operand(
-    p: Product, x: Matrix, made: Tiled, axis: tuple[str, Dim, int, str], turned: bool, sizes: Sequence[str]
+    p: Product,
+    x: Matrix,
+    made: Tiled,
+    axis: tuple[str, Dim, int, str],
+    turned: bool,
+    sizes: Sequence[str],
 ) -> list[str]:
-    """Declare the loader of an operand as it lies; ``axis``: name, length, the tile's part of it, where that begins."""
+    """Declare the loader of an operand as it lies; ``axis``: name, length, the tile's part of it,
+    where that begins.
+    """
     (name, length, part, first), t, args = axis, made.tile, made.entry
     k, other = args.dim(p.k), args.dim(length)
     pointer = args.input(x.index)
@@ -120,7 +134,10 @@ def _operand(
         return [f"{kind} {name};", f"{name}.start({pointer}, {first}, {other}, {row}, {row});"]
     kind = f"tx_columns<{t.depth}, {part * t.size // 16}, {t.threads}, {bytes_}>"
     width = f"(int64_t){other} * {t.size}"
-    return [f"{kind} {name};", f"{name}.start({pointer}, {first} * {t.size}, {width}, {width}, {k});"]
+    return [
+        f"{kind} {name};",
+        f"{name}.start({pointer}, {first} * {t.size}, {width}, {width}, {k});",
+    ]
 
 
 def _packed(p: Product, made: Tiled, sizes: Sequence[str]) -> list[str]:

@@ -1,4 +1,5 @@
-"""Products of few rows with a constant matrix: a warp walks along k for some columns, reading each weight once.
+"""Products of few rows with a constant matrix: a warp walks along k for some columns, reading each
+weight once.
 
 Knobs: ``cols`` of a warp; ``slices``: warps that share the k of the same columns.
 """
@@ -43,13 +44,24 @@ class GemvTactic(Tactic):
         p = product(node)
         if isinstance(p, Reject):
             return p
-        if not isinstance(p.m, int) or p.m > MOST_ROWS or p.batch or not p.can_pack or p.dtype not in tile.KINDS:
+        if (
+            not isinstance(p.m, int)
+            or p.m > MOST_ROWS
+            or p.batch
+            or not p.can_pack
+            or p.dtype not in tile.KINDS
+        ):
             return Reject(f"this kernel takes up to {MOST_ROWS} rows and one constant matrix")
         if p.a.turned and p.m > 1:
             return Reject("this kernel takes rows that lie along k")
         if reason := results.why_not(p.epi):
             return Reject(reason)
-        found = [Variant.of(cols=c, slices=s) for c in (1, 2, 4) for s in (1, 2, 4, 8) if c * p.m <= MOST_SUMS]
+        found = [
+            Variant.of(cols=c, slices=s)
+            for c in (1, 2, 4)
+            for s in (1, 2, 4, 8)
+            if c * p.m <= MOST_SUMS
+        ]
         return sorted(found, key=lambda v: _seconds(p, v, device))[: tile.OFFERED]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
@@ -68,7 +80,9 @@ class GemvTactic(Tactic):
 
 
 def _seconds(p: Product, v: Variant, device: DeviceProperties) -> float:
-    """An estimate: the weights once from memory, as far as enough warps ask for them, or one warp's rounds."""
+    """An estimate: the weights once from memory, as far as enough warps ask for them, or one warp's
+    rounds.
+    """
     m, n, k = (evaluate(d, {}) for d in (p.m, p.n, p.k))
     each = 16 // p.dtype.itemsize
     rounds = -(-k // (32 * each * v.knob("slices")))
@@ -116,11 +130,13 @@ def _body(p: Product, e: Entry, node: Node, v: Variant) -> list[str]:
         f"const int col0 = (blockIdx.x * {groups} + warp / {slices}) * {cols};",
         f"float sum[{m}][{cols}] = {{}};",
         block(f"for (int k = {start}; k < {deep}; k += {32 * slices * each})", *multiply),
-        "#pragma unroll", f"for (int r = 0; r < {m}; r++)", "#pragma unroll",
+        "#pragma unroll",
+        f"for (int r = 0; r < {m}; r++)",
+        "#pragma unroll",
         block(f"for (int c = 0; c < {cols}; c++)", "#pragma unroll", fold, keep),
         "__syncthreads();",
         *_results(p, e, node, cols, slices, groups),
-    ]  # fmt: skip
+    ]
 
 
 def _row(p: Product, x: str, k: int, each: int) -> list[str]:

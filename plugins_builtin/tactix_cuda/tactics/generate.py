@@ -33,7 +33,11 @@ class GenerateTactic(Tactic):
         if node.is_fused:
             return Reject("no epilogues")
         if node.kind == "tactix.Fill@1":
-            return [Variant()] if c_copy.movable(dtype) else Reject(f"no elements of {dtype.value} in CUDA")
+            return (
+                [Variant()]
+                if c_copy.movable(dtype)
+                else Reject(f"no elements of {dtype.value} in CUDA")
+            )
         return [Variant()] if dtype in generate.DTYPES else Reject(f"no {dtype.value} in CUDA")
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
@@ -52,7 +56,10 @@ class GenerateTactic(Tactic):
 
 def _dims(args: Args, node: Node) -> list[str]:
     y = args.output()
-    return ["if (threadIdx.x) return;", *(f"{y}[{i}] = {args.dim(d)};" for i, d in enumerate(node.attrs.values))]
+    return [
+        "if (threadIdx.x) return;",
+        *(f"{y}[{i}] = {args.dim(d)};" for i, d in enumerate(node.attrs.values)),
+    ]
 
 
 def _range(args: Args, node: Node) -> list[str]:

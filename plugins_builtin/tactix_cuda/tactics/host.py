@@ -1,6 +1,8 @@
-"""What no kernel can do runs on the host: a layer's reference (but under ``NO_FALLBACK``), branches and loops.
+"""What no kernel can do runs on the host: a layer's reference (but under ``NO_FALLBACK``), branches
+and loops.
 
-Such a step copies its inputs to the host and its results back (``host_launcher.py``); consecutive ones share copies.
+Such a step copies its inputs to the host and its results back (``host_launcher.py``); consecutive
+ones share copies.
 """
 
 from __future__ import annotations
@@ -36,7 +38,11 @@ class HostTactic(NumpyTactic):
         moved: Dim = sum((v.spec.nbytes() for v in tensors if not v.spec.dtype.on_host), 0)
         if own is None or not dims.symbols(moved) <= set(ctx.opt):
             return own
-        return own + len(tensors) * CROSSING_SECONDS + dims.evaluate(moved, ctx.opt) / CROSSING_BANDWIDTH
+        return (
+            own
+            + len(tensors) * CROSSING_SECONDS
+            + dims.evaluate(moved, ctx.opt) / CROSSING_BANDWIDTH
+        )
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         return replace(super().compile(node, variant, ctx), launcher=HostLauncher.key)

@@ -1,6 +1,8 @@
-"""Products and convolutions of 8-bit integers in CUDA, summed in int32 four at a time (dp4a), channels last.
+"""Products and convolutions of 8-bit integers in CUDA, summed in int32 four at a time (dp4a),
+channels last.
 
-Output pixels, or rows, times output channels are cut into tiles of 64 x 64; constant weights are packed for them.
+Output pixels, or rows, times output channels are cut into tiles of 64 x 64; constant weights are
+packed for them.
 """
 
 from __future__ import annotations
@@ -84,7 +86,9 @@ class IntegerConvTactic(Tactic):
         if win.group != 1 or _piece(win.c) is None:
             return Reject("this kernel takes one group and channels in fours")
         found = window.formats(node, win, NHWC)
-        return found if isinstance(found, Reject) else [Variant.of(found, (NHWC,) * len(node.outputs))]
+        return (
+            found if isinstance(found, Reject) else [Variant.of(found, (NHWC,) * len(node.outputs))]
+        )
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = window.window(node)
@@ -100,8 +104,12 @@ class IntegerConvTactic(Tactic):
         )  # fmt: skip
         rows = Rows(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
         weights = e.constant("w", sums.packed(win.w, steps), DType.INT8)
-        body = _body(e, sums, win.dtype, [*_pixel(win, e), *_load_pixels(win, e, node, sums)], weights, rows)
-        return artifact([e.kernel(*body)], [e.launch(sums.tiles)], [e], ctx, more=("dp4a.cuh", "integer.cuh"))
+        body = _body(
+            e, sums, win.dtype, [*_pixel(win, e), *_load_pixels(win, e, node, sums)], weights, rows
+        )
+        return artifact(
+            [e.kernel(*body)], [e.launch(sums.tiles)], [e], ctx, more=("dp4a.cuh", "integer.cuh")
+        )
 
 
 class IntegerProductTactic(Tactic):
@@ -131,14 +139,21 @@ class IntegerProductTactic(Tactic):
         assert isinstance(p, Product)
         e, sums = Entry(node, THREADS), _sums_of_rows(p)
         turned: tuple[tuple[str, Any], ...] = (("reshape", (sums.n, sums.depth)),)
-        plain: tuple[tuple[str, Any], ...] = (("reshape", (sums.depth, sums.n)), ("transpose", (1, 0)))
-        weights = e.constant("w", sums.packed(p.b.index, turned if p.b.turned else plain), DType.INT8)
+        plain: tuple[tuple[str, Any], ...] = (
+            ("reshape", (sums.depth, sums.n)),
+            ("transpose", (1, 0)),
+        )
+        weights = e.constant(
+            "w", sums.packed(p.b.index, turned if p.b.turned else plain), DType.INT8
+        )
         count = e.dim(sums.count)
         load = _load(sums, [f"const bool ok = k < {sums.depth} && own < {count};"],
                      f"(const char*){e.input(p.a.index)} + own * {sums.depth} + k", "0")  # fmt: skip
         rows = Rows(e, node, p.epi, p.lead, p.n)
         body = _body(e, sums, p.dtype, load, weights, rows)
-        return artifact([e.kernel(*body)], [e.launch(sums.tiles)], [e], ctx, more=("dp4a.cuh", "integer.cuh"))
+        return artifact(
+            [e.kernel(*body)], [e.launch(sums.tiles)], [e], ctx, more=("dp4a.cuh", "integer.cuh")
+        )
 
 
 def _sums_of(win: Window) -> Sums:
@@ -174,7 +189,9 @@ def _load_pixels(win: Window, e: Entry, node: Node, sums: Sums) -> list[str]:
 
 
 def _load(sums: Sums, place: Sequence[str], pointer: str, none: str) -> list[str]:
-    """The function that loads 16 bytes of a row, ``piece`` at a time; ``none``: a word where there is nothing."""
+    """The function that loads 16 bytes of a row, ``piece`` at a time; ``none``: a word where there
+    is nothing.
+    """
     words = sums.piece // 4
     take = [
         f"struct alignas({sums.piece}) piece {{ int w[{words}]; }} got;",
@@ -183,13 +200,18 @@ def _load(sums: Sums, place: Sequence[str], pointer: str, none: str) -> list[str
     put = f"for (int j = 0; j < {words}; j++) to.w[i * {words} + j] = ok ? got.w[j] : {none};"
     body = block(
         f"for (int i = 0; i < {4 // words}; i++)",
-        f"const int k = stage * {TILE} + (int)threadIdx.x % 4 * 16 + i * {sums.piece};", *place, *take,
-        "#pragma unroll", put,
-    )  # fmt: skip
+        f"const int k = stage * {TILE} + (int)threadIdx.x % 4 * 16 + i * {sums.piece};",
+        *place,
+        *take,
+        "#pragma unroll",
+        put,
+    )
     return [block("const auto load = [&](int stage, tx_words& to)", "#pragma unroll", body) + ";"]
 
 
-def _body(e: Entry, sums: Sums, dtype: DType, load: Sequence[str], weights: str, rows: Rows) -> list[str]:
+def _body(
+    e: Entry, sums: Sums, dtype: DType, load: Sequence[str], weights: str, rows: Rows
+) -> list[str]:
     """All statements; ``load`` declares the function of that name for row ``own``."""
     across = -(-sums.n // TILE)
     of_b = f"*(const tx_words*)({weights} + (int64_t)(side + (int)threadIdx.x / 4) * {sums.stages * TILE}"

@@ -1,6 +1,8 @@
-"""Along one axis in CUDA: ArgMax, ArgMin, Hardmax, CumSum, CumProd, TopK, LpNormalization, LRN; a warp for each line.
+"""Along one axis in CUDA: ArgMax, ArgMin, Hardmax, CumSum, CumProd, TopK, LpNormalization, LRN; a
+warp for each line.
 
-TopK counts for each element how many come before it, which is quick for lines of some thousand elements.
+TopK counts for each element how many come before it, which is quick for lines of some thousand
+elements.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ class LinesTactic(Tactic):
 
 
 class _Writer:
-    """The text of one kernel. Names: ``line``; ``j`` along it; ``base``: element 0 of the line in x."""
+    """The text of one kernel. Names: ``line``; ``j`` along it; ``base``: element 0 of the line in
+    x.
+    """
 
     def __init__(self, args: Args) -> None:
         self.args, self.node = args, args.node
@@ -137,7 +141,9 @@ class _Writer:
         a = self.node.attrs
         before = (a.size - 1) // 2
         power = f"pow{'' if self.wide == 'double' else 'f'}"
-        alpha, beta, bias = (f"({self.wide}){float_literal(v)}" for v in (a.alpha / a.size, a.beta, a.bias))
+        alpha, beta, bias = (
+            f"({self.wide}){float_literal(v)}" for v in (a.alpha / a.size, a.beta, a.bias)
+        )
         around = [
             f"{self.wide} sum = 0;",
             f"for (int64_t i = j - {before}; i < j - {before} + {a.size}; i++)",
@@ -145,7 +151,10 @@ class _Writer:
             f"const {self.wide} y = x(j) / {power}({bias} + {alpha} * sum, {beta});",
             f"{self.args.output(0)}[base + j * {self.step}] = {stored(self.spec.dtype, 'y')};",
         ]
-        return [*self._lines(), block(f"for (int64_t j = threadIdx.x % 32; j < {self.n}; j += 32)", *around)]
+        return [
+            *self._lines(),
+            block(f"for (int64_t j = threadIdx.x % 32; j < {self.n}; j += 32)", *around),
+        ]
 
     def top(self) -> list[str]:
         """A thread for each element."""
@@ -162,7 +171,10 @@ class _Writer:
             f"const auto x = [&](int64_t j) {{ return {self._x('j')}; }};",
             f"const {self.wide} own = x(j);",
             "int64_t rank = 0;",
-            block(f"for (int64_t i = 0; i < {self.n} && rank < {k}; i++)", f"rank += i != j && ({ahead});"),
+            block(
+                f"for (int64_t i = 0; i < {self.n} && rank < {k}; i++)",
+                f"rank += i != j && ({ahead});",
+            ),
             f"if (rank >= {k}) return;",
             f"{y}[{place}] = {self.args.input(0)}[t];",
             f"{at}[{place}] = j;",

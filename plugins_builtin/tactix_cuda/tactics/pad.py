@@ -1,6 +1,8 @@
-"""Pad in CUDA where elements of the input are repeated around it: modes reflect, edge and wrap; linear and nhwc.
+"""Pad in CUDA where elements of the input are repeated around it: modes reflect, edge and wrap;
+linear and nhwc.
 
-What is constant is copied (``move.py``), unless only running tells whether a pad adds or cuts: that is done here, too.
+What is constant is copied (``move.py``), unless only running tells whether a pad adds or cuts: that
+is done here, too.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def tactics() -> list[Tactic]:
 
 @dataclass(frozen=True)
 class Side:
-    """One axis of the storage: elements of the input and of the output, and what is added (or cut) on both sides."""
+    """One axis of the storage: elements of the input and of the output, and what is added (or cut)
+    on both sides.
+    """
 
     size: Dim
     out: Dim
@@ -84,7 +88,9 @@ class PadTactic(Tactic):
             return Reject(f"no elements of {spec.dtype.value} in CUDA")
         if _is_copied(node):
             return Reject("a constant around a tensor is a copy")
-        if node.attrs.mode != "constant" and any(s.left == 0 and not s.is_kept for s in sides(node, LINEAR)):
+        if node.attrs.mode != "constant" and any(
+            s.left == 0 and not s.is_kept for s in sides(node, LINEAR)
+        ):
             return Reject("an empty axis has nothing to repeat")
         formats = (LINEAR, NHWC) if spec.rank > 2 else (LINEAR,)
         return [Variant.of([f], [f]) for f in formats]
@@ -94,7 +100,9 @@ class PadTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         writer = _Writer(Args(node), sides(node, variant.output_format(0)))
-        return text.kernel(writer.args, writer.body(), ctx, text.blocks(writer.threads), more=("pad.cuh",))
+        return text.kernel(
+            writer.args, writer.body(), ctx, text.blocks(writer.threads), more=("pad.cuh",)
+        )
 
 
 def _is_copied(node: Node) -> bool:
@@ -154,7 +162,9 @@ class _Writer:
         return self.args.sum(moved, self.args.dim(axis.cut))
 
     def _inside(self) -> list[str]:
-        """Conditions for reading the input: modes that repeat always do, unless an axis turns out to be empty."""
+        """Conditions for reading the input: modes that repeat always do, unless an axis turns out
+        to be empty.
+        """
         moved = [(i, a) for i, a in enumerate(self.axes) if not a.is_kept]
         if self.mode == "constant":
             return [f"p{i} >= 0 && p{i} < {self.args.dim(a.size)}" for i, a in moved]

@@ -1,7 +1,8 @@
-"""Any convolution and transposed convolution in CUDA: given weights, one to three axes, groups, doubles, bytes.
+"""Any convolution and transposed convolution in CUDA: given weights, one to three axes, groups,
+doubles, bytes.
 
-A thread makes some output channels of one pixel, linear format: knob ``channels``. What the kernels for channels last
-take is theirs.
+A thread makes some output channels of one pixel, linear format: knob ``channels``. What the kernels
+for channels last take is theirs.
 """
 
 from __future__ import annotations
@@ -69,17 +70,32 @@ def geometry(node: Node) -> Geometry | Reject:
     rank, sizes = x.rank - 2, weights.shape
     if not 1 <= rank <= 3 or x.dtype not in DTYPES or weights.dtype not in DTYPES:
         return Reject(f"this kernel takes one to three spatial axes, not {x} and {weights}")
-    if not all(isinstance(d, int) for d in sizes) or not isinstance(x.shape[1], int) or found.reads_source:
-        return Reject("channels or weights are not of known size, or x is read again behind the convolution")
+    if (
+        not all(isinstance(d, int) for d in sizes)
+        or not isinstance(x.shape[1], int)
+        or found.reads_source
+    ):
+        return Reject(
+            "channels or weights are not of known size, or x is read again behind the convolution"
+        )
     if not turned and x.dtype in tile.KINDS and not isinstance(window.window(node), Reject):
         return Reject("kernels for channels last take this convolution")
     outer = int(sizes[1]) if turned else int(sizes[0]) // a.group  # type: ignore[arg-type]
     ones = (1,) * rank
     return Geometry(
-        found, turned, w, bias[0] if bias else -1, a.group, x.shape[1] // a.group, outer,
-        tuple(int(d) for d in sizes[2:]), tuple(a.strides) or ones, tuple(a.dilations) or ones,  # type: ignore[arg-type]
-        tuple(a.pads)[:rank] or (0,) * rank, getattr(a, "pad_value", 0),
-    )  # fmt: skip
+        found,
+        turned,
+        w,
+        bias[0] if bias else -1,
+        a.group,
+        x.shape[1] // a.group,
+        outer,
+        tuple(int(d) for d in sizes[2:]),  # type: ignore[arg-type]
+        tuple(a.strides) or ones,
+        tuple(a.dilations) or ones,
+        tuple(a.pads)[:rank] or (0,) * rank,
+        getattr(a, "pad_value", 0),
+    )
 
 
 class PlainConvTactic(Tactic):
@@ -88,14 +104,24 @@ class PlainConvTactic(Tactic):
     key = "tactix.cuda_plain_conv@1"
     implements = tuple(
         f"tactix.{n}@1"
-        for n in ("Convolution", "WideConvolution", "ConvTranspose", "WideConvTranspose", "IntegerConvolution")
+        for n in (
+            "Convolution",
+            "WideConvolution",
+            "ConvTranspose",
+            "WideConvTranspose",
+            "IntegerConvolution",
+        )
     )
     device = "cuda"
     source = "cuda_c"
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         g = geometry(node)
-        return g if isinstance(g, Reject) else [Variant.of(channels=c) for c in CHANNELS if g.outer % c == 0]
+        return (
+            g
+            if isinstance(g, Reject)
+            else [Variant.of(channels=c) for c in CHANNELS if g.outer % c == 0]
+        )
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         g, seconds = geometry(node), text.traffic(node, variant, ctx)
@@ -118,10 +144,17 @@ class PlainConvTactic(Tactic):
 
 
 class _Writer:
-    """The text of one kernel. Names: ``n``, ``c`` (the first of a thread's channels ``c0``), ``o0``.. output pixel."""
+    """The text of one kernel. Names: ``n``, ``c`` (the first of a thread's channels ``c0``),
+    ``o0``.. output pixel.
+    """
 
     def __init__(self, args: Args, g: Geometry, variant: Variant) -> None:
-        self.args, self.g, self.rank, self.channels = args, g, len(g.kernel), int(variant.knob("channels"))
+        self.args, self.g, self.rank, self.channels = (
+            args,
+            g,
+            len(g.kernel),
+            int(variant.knob("channels")),
+        )
         self.site = Site(args, g.around, variant)
         n, c, *spatial = g.around.shape
         self.sizes: list[Dim] = [n, dims.floordiv(c, self.channels), *spatial]
@@ -132,7 +165,11 @@ class _Writer:
         g, kind = self.g, self.site.kind
         if 0 in (*g.around.spec.shape, *g.around.shape):
             return [] if 0 in g.around.shape else [*self._head(), self._finish()]
-        head = [*self._head(), f"const {kind} group = c0 / {g.outer};", f"{self.wide} sum[{self.channels}] = {{}};"]
+        head = [
+            *self._head(),
+            f"const {kind} group = c0 / {g.outer};",
+            f"{self.wide} sum[{self.channels}] = {{}};",
+        ]
         return [*head, self._taps(), self._finish()]
 
     def _head(self) -> list[str]:
@@ -140,7 +177,11 @@ class _Writer:
         names = ["n", "cs", *(f"o{i}" for i in range(self.rank))]
         sizes = [self.args.dim(s) for s in self.sizes]
         decoded = text.decode(kind, "t", names, sizes)
-        return [*text.flat(self.args, kind, self.threads), decoded, f"const {kind} c0 = cs * {self.channels};"]
+        return [
+            *text.flat(self.args, kind, self.threads),
+            decoded,
+            f"const {kind} c0 = cs * {self.channels};",
+        ]
 
     def _taps(self) -> str:
         """Loops over the taps around those over input channels."""
@@ -153,7 +194,9 @@ class _Writer:
         ]
         loops = "\n".join(body)
         for i in reversed(range(self.rank)):
-            loops = block(f"for (int k{i} = 0; k{i} < {g.kernel[i]}; k{i}++)", *self._place(i), loops)
+            loops = block(
+                f"for (int k{i} = 0; k{i} < {g.kernel[i]}; k{i}++)", *self._place(i), loops
+            )
         return loops
 
     def _place(self, i: int) -> list[str]:
@@ -178,11 +221,17 @@ class _Writer:
             tap = f"({tap}) * {g.kernel[i]} + k{i}"
         strides = c_text.contiguous_strides(g.around.spec.shape)
         names = ["n", f"(group * {g.inner} + q)", *(f"h{i}" for i in range(self.rank))]
-        x = element(g.around.spec.dtype, f"{self.args.input(self._source())}[{self.args.offset(strides, names)}]")
+        x = element(
+            g.around.spec.dtype,
+            f"{self.args.input(self._source())}[{self.args.offset(strides, names)}]",
+        )
         if g.pad_value:
             x = f"inside ? {x} : ({self.wide}){g.pad_value}"
-        first = f"(group * {g.inner} + q) * {g.outer} + c0 - group * {g.outer} + j" if g.turned else (
-            f"(c0 + j) * {g.inner} + q")  # fmt: skip
+        first = (
+            f"(group * {g.inner} + q) * {g.outer} + c0 - group * {g.outer} + j"
+            if g.turned
+            else (f"(c0 + j) * {g.inner} + q")
+        )
         w = element(node.given[g.w].spec.dtype, f"{self.args.input(g.w)}[({first}) * {taps} + tap]")
         add = f"for (int j = 0; j < {self.channels}; j++) sum[j] += x * {w};"
         inner = [f"const {self.wide} x = {x};", "#pragma unroll", add]

@@ -1,4 +1,5 @@
-"""Matrix products in CUDA that the tiles of floats do not take: float64, integers, and 8-bit ones into int32.
+"""Matrix products in CUDA that the tiles of floats do not take: float64, integers, and 8-bit ones
+into int32.
 
 A thread makes one element; neighbours read neighbouring columns of b.
 """
@@ -69,7 +70,9 @@ class PlainProductTactic(Tactic):
         e = Entry(node, BLOCK)
         rows = Rows(e, node, p.epi, p.lead, p.n)
         total = rows.count * p.n
-        return artifact([e.kernel(*_body(p, e, node, rows))], [e.launch(text.blocks(total))], [e], ctx)
+        return artifact(
+            [e.kernel(*_body(p, e, node, rows))], [e.launch(text.blocks(total))], [e], ctx
+        )
 
 
 def _body(p: Product, e: Entry, node: Node, rows: Rows) -> list[str]:
@@ -81,7 +84,13 @@ def _body(p: Product, e: Entry, node: Node, rows: Rows) -> list[str]:
     b = f"col * (int64_t){k} + q" if p.b.turned else f"q * {n} + col"
     left = element(of_a, f"{e.input(p.a.index)}[({first}) * {m} * {k} + {a}]")
     right = element(of_b, f"{e.input(p.b.index)}[({second}) * {n} * {k} + {b}]")
-    wide = "double" if p.dtype is DType.FP64 else "int" if p.dtype.bits == 8 else text.number_type(p.dtype)
+    wide = (
+        "double"
+        if p.dtype is DType.FP64
+        else "int"
+        if p.dtype.bits == 8
+        else text.number_type(p.dtype)
+    )
     return [
         *text.flat(e, "int64_t", rows.count * p.n),
         f"const int64_t row = t / {n}, item = row / {m}, r = row % {m};",

@@ -1,7 +1,8 @@
-"""Pointwise groups in CUDA: any expression over broadcast operands, each element read and written once.
+"""Pointwise groups in CUDA: any expression over broadcast operands, each element read and written
+once.
 
-A thread takes neighbours along the last loop, as many as one access of 16 bytes holds of the widest dtype. Formats:
-linear and nhwc.
+A thread takes neighbours along the last loop, as many as one access of 16 bytes holds of the widest
+dtype. Formats: linear and nhwc.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def group_of(node: Node) -> Group | Reject:
 
 
 class PointwiseTactic(Tactic):
-    """One variant per format that all full operands share; operands that broadcast stay linear where they can."""
+    """One variant per format that all full operands share; operands that broadcast stay linear
+    where they can.
+    """
 
     key = "tactix.cuda_pointwise@1"
     implements = ("pointwise",)
@@ -73,7 +76,10 @@ class _Writer:
     def __init__(self, args: Args, group: Group, space: Space) -> None:
         self.args, self.group, self.space = args, group, space
         self.out_types = [v.spec.dtype for v in args.node.outputs]
-        moves = [*zip(group.dtypes, space.strides, strict=False), *((t, space.strides[-1]) for t in self.out_types)]
+        moves = [
+            *zip(group.dtypes, space.strides, strict=False),
+            *((t, space.strides[-1]) for t in self.out_types),
+        ]
         single = len(space.sizes) == 1
         self.width = text.vector_width(space.sizes[-1], moves, whole=not single)
         self.rest = single and not text.divides(self.width, space.sizes[-1])
@@ -89,14 +95,26 @@ class _Writer:
         head = text.flat(self.args, kind, self.threads)
         head.append(text.decode(kind, "t", [*names, "u"], sizes))
         if not self.rest:
-            return [*head, f"const {kind} i = u * {self.width};", *self._elements(names, self.width)]
+            return [
+                *head,
+                f"const {kind} i = u * {self.width};",
+                *self._elements(names, self.width),
+            ]
         n = self.args.dim(self.space.sizes[-1])
         return [
             *head,
-            block(f"if (u * {self.width} + {self.width} <= {n})",
-                  f"const {kind} i = u * {self.width};", *self._elements(names, self.width)),
-            block("else", block(f"for ({kind} i = u * {self.width}; i < {n}; i++)", *self._elements(names, 1))),
-        ]  # fmt: skip
+            block(
+                f"if (u * {self.width} + {self.width} <= {n})",
+                f"const {kind} i = u * {self.width};",
+                *self._elements(names, self.width),
+            ),
+            block(
+                "else",
+                block(
+                    f"for ({kind} i = u * {self.width}; i < {n}; i++)", *self._elements(names, 1)
+                ),
+            ),
+        ]
 
     def _place(self, base: str, strides: Sequence[Dim], names: Sequence[str]) -> str:
         return f"{base} + ({self.args.offset(strides, [*names, 'i'])})"
@@ -108,16 +126,25 @@ class _Writer:
         for k, i in enumerate(self.group.program.leaves):
             strides = self.space.strides[k]
             place = self._place(self.args.input(i), strides, names)
-            more, leaves[k] = text.fetch(self.args, f"a{k}", place, self.group.dtypes[k], strides[-1], v)
+            more, leaves[k] = text.fetch(
+                self.args, f"a{k}", place, self.group.dtypes[k], strides[-1], v
+            )
             loads += more
         code = scalar.emit(self.group.program.results, leaves, self.group.dtypes)
         arrays = [f"{text.number_type(t)} r{j}[{v}];" for j, t in enumerate(code.dtypes)]
         sets = [f"r{j}[k] = {name};" for j, name in enumerate(code.results)]
-        return [*loads, *arrays, *text.lanes(v, *code.statements, *sets), *self._stores(code.dtypes, names, v)]
+        return [
+            *loads,
+            *arrays,
+            *text.lanes(v, *code.statements, *sets),
+            *self._stores(code.dtypes, names, v),
+        ]
 
     def _stores(self, dtypes: Sequence[DType], names: Sequence[str], v: int) -> list[str]:
         strides = self.space.strides[-1]
         out = []
         for j, t in enumerate(dtypes):
-            out += text.put(self.args, f"r{j}", self._place(self.args.output(j), strides, names), t, 1, v)
+            out += text.put(
+                self.args, f"r{j}", self._place(self.args.output(j), strides, names), t, 1, v
+            )
         return out

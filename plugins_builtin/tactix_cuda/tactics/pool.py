@@ -1,7 +1,8 @@
-"""Max and average pooling in CUDA, in 1 to 3 dimensions, with pointwise layers behind; f32, f16, bf16, 8-bit maxima.
+"""Max and average pooling in CUDA, in 1 to 3 dimensions, with pointwise layers behind; f32, f16,
+bf16, 8-bit maxima.
 
-A thread makes one window: in nhwc, of as many channels as 16 bytes hold; in linear tensors, of one channel. Global
-pooling is a reduction.
+A thread makes one window: in nhwc, of as many channels as 16 bytes hold; in linear tensors, of one
+channel. Global pooling is a reduction.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ class PoolTactic(Tactic):
 
 
 def _around(node: Node) -> Around | Reject:
-    """What surrounds the pooling, where what is pooled may be read again: as one more operand behind it."""
+    """What surrounds the pooling, where what is pooled may be read again: as one more operand
+    behind it.
+    """
     found = fused.around(node, prologue=False)
     if isinstance(found, Reject) or not found.reads_source:
         return found
@@ -117,7 +120,9 @@ class _Pool:
         self.site = Site(args, work.around, variant)
         self.v = self.site.width
         self.channels_last = variant.input_format(0) == NHWC
-        self.source = c_text.contiguous_strides(variant.input_format(0).storage_shape(self.spec.shape))
+        self.source = c_text.contiguous_strides(
+            variant.input_format(0).storage_shape(self.spec.shape)
+        )
 
     def body(self) -> list[str]:
         w, site = self.w, self.site
@@ -133,8 +138,16 @@ class _Pool:
     def _windows(self) -> str:
         """Loops over the taps around the join of those inside."""
         w = self.w
-        inside = " && ".join(f"h{i} >= 0 && h{i} < {self.args.dim(w.size[i])}" for i in range(w.rank))
-        body = [block(f"if ({inside})", *self._tap(), *(["count++;"] if w.average and not w.with_pads else []))]
+        inside = " && ".join(
+            f"h{i} >= 0 && h{i} < {self.args.dim(w.size[i])}" for i in range(w.rank)
+        )
+        body = [
+            block(
+                f"if ({inside})",
+                *self._tap(),
+                *(["count++;"] if w.average and not w.with_pads else []),
+            )
+        ]
         if w.with_pads:
             ends = [self.args.dim(w.size[i] + w.after[i]) for i in range(w.rank)]
             padded = " && ".join(f"h{i} < {end}" for i, end in enumerate(ends))

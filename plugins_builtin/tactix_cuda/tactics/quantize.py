@@ -1,6 +1,7 @@
 """QuantizeLinear and DequantizeLinear in CUDA between floats and integers of 8 to 32 bits.
 
-A scale is for the tensor, for each index of an axis, or for blocks along it. Linear format; a thread for each element.
+A scale is for the tensor, for each index of an axis, or for blocks along it. Linear format; a
+thread for each element.
 """
 
 from __future__ import annotations
@@ -39,7 +40,12 @@ class QuantizeTactic(Tactic):
             number, whole = whole, number
         if node.is_fused:
             return Reject("no layers around it are fused by this tactic")
-        if number not in FLOATS or node.given[1].spec.dtype not in FLOATS or not whole.is_int or whole.bits > 32:
+        if (
+            number not in FLOATS
+            or node.given[1].spec.dtype not in FLOATS
+            or not whole.is_int
+            or whole.bits > 32
+        ):
             return Reject(f"no scaling between {number.value} and {whole.value} in CUDA")
         if not c_text.has_ctype(whole):
             return Reject(f"no elements of {whole.value} in CUDA")

@@ -1,8 +1,8 @@
 """Reductions in CUDA: sums, means, extremes and products over any axes, and global pooling.
 
-Pointwise layers before and behind are fused. Where the last axis is reduced, threads side by side share a result
-(rows); else they hold neighbouring results, and rows of threads share the reduced loops (columns). Spatial axes can
-also be reduced in nhwc.
+Pointwise layers before and behind are fused. Where the last axis is reduced, threads side by side
+share a result (rows); else they hold neighbouring results, and rows of threads share the reduced
+loops (columns). Spatial axes can also be reduced in nhwc.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ class ReduceTactic(Tactic):
         x = work.around.spec
         choices: list[tuple[Format, Format]] = [(LINEAR, LINEAR)]
         if x.rank > 2 and work.axes == tuple(range(2, x.rank)) and work.around.is_plain:
-            choices += [(NHWC, LINEAR), *([(NHWC, NHWC)] if len(work.around.shape) == x.rank else [])]
+            choices += [
+                (NHWC, LINEAR),
+                *([(NHWC, NHWC)] if len(work.around.shape) == x.rank else []),
+            ]
         return [_variant(node, work, *c) for c in choices]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
@@ -91,7 +94,9 @@ class ReduceTactic(Tactic):
 
 
 def _variant(node: Node, work: Work, source: Format, target: Format) -> Variant:
-    """Operands that lie along the output's channels and pixels have its format: one pixel is the same in both."""
+    """Operands that lie along the output's channels and pixels have its format: one pixel is the
+    same in both.
+    """
     formats = [LINEAR] * len(node.given)
     formats[next(iter(work.around.before.values())).index if source != LINEAR else 0] = source
     return Variant.of(formats, [target] * len(node.outputs))
@@ -110,4 +115,8 @@ def _space(work: Work, fmt: Format) -> Space:
 
 def _tagged(loops: Space) -> Space:
     """The one loop of one step that is left of all such loops is a result's."""
-    return Space(loops.sizes, tuple((0,) for _ in loops.strides), (KEPT,)) if loops.tags == (None,) else loops
+    return (
+        Space(loops.sizes, tuple((0,) for _ in loops.strides), (KEPT,))
+        if loops.tags == (None,)
+        else loops
+    )

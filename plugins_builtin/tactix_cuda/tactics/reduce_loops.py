@@ -25,9 +25,13 @@ _SHARED = 32768
 
 
 class Reduction:
-    """``space``: strides of the operands before the anchor, of the outputs, and of the operands behind."""
+    """``space``: strides of the operands before the anchor, of the outputs, and of the operands
+    behind.
+    """
 
-    def __init__(self, args: Args, operation: Operation, space: Space, around: Around, ctx: CompileContext) -> None:
+    def __init__(
+        self, args: Args, operation: Operation, space: Space, around: Around, ctx: CompileContext
+    ) -> None:
         self.args, self.space, self.around, self.ctx = args, space, around, ctx
         self.operation = operation
         self.kept = [i for i, t in enumerate(space.tags) if t == KEPT]
@@ -58,7 +62,9 @@ class Reduction:
         """The structure that joins two accumulators."""
         join = self.operation.join
         if self.wide == "float":
-            join = {"max": "tx_fmax({a}, {b})", "min": "tx_fmin({a}, {b})"}.get(self.operation.name, join)
+            join = {"max": "tx_fmax({a}, {b})", "min": "tx_fmin({a}, {b})"}.get(
+                self.operation.name, join
+            )
         form = join.format(a="a", b="b")
         method = f"TX_INLINE {self.wide} join({self.wide} a, {self.wide} b) {{ return {form}; }}"
         return block("struct TX_NAME(op)", method) + ";"
@@ -66,11 +72,15 @@ class Reduction:
     def _start(self) -> str:
         emitter = CudaEmitter([], [], "")
         if self.dtype.is_float:
-            return emitter.literal(self.operation.start, DType.FP64 if self.wide == "double" else DType.FP32)
+            return emitter.literal(
+                self.operation.start, DType.FP64 if self.wide == "double" else DType.FP32
+            )
         return c_scalar.int_literal(self.operation.start, self.dtype, saturate=True)
 
     def _decode(self, index: str, loops: Sequence[int], width: int = 1) -> str:
-        """Declare the coordinates of ``index``, which counts groups of ``width`` along the last loop."""
+        """Declare the coordinates of ``index``, which counts groups of ``width`` along the last
+        loop.
+        """
         sizes = [self.args.dim(self.space.sizes[i]) for i in loops[:-1]]
         sizes += [self.args.dim(dims.floordiv(self.space.sizes[i], width)) for i in loops[-1:]]
         if width == 1 or not loops:
@@ -84,7 +94,9 @@ class Reduction:
         return self.args.offset([strides[i] for i in loops], [f"i{i}" for i in loops])
 
     def _load(self, width: int) -> tuple[list[str], list[str], str]:
-        """Loads of ``width`` elements at the coordinates; then, for each lane, statements and the element."""
+        """Loads of ``width`` elements at the coordinates; then, for each lane, statements and the
+        element.
+        """
         loads: list[str] = []
         leaves = {}
         loops = range(len(self.space.sizes))
@@ -110,7 +122,11 @@ class Reduction:
         value = f"{acc} / ({self.wide}){self.args.dim(self.length)}" if self.operation.mean else acc
         sets = [f"r{j}[k] = {name};" for j, name in enumerate(code.results)]
         arrays = [f"{text.number_type(t)} r{j}[{width}];" for j, t in enumerate(code.dtypes)]
-        out = [*loads, *arrays, *text.lanes(width, f"const {kind} y = ({kind})({value});", *code.statements, *sets)]
+        out = [
+            *loads,
+            *arrays,
+            *text.lanes(width, f"const {kind} y = ({kind})({value});", *code.statements, *sets),
+        ]
         for j, t in enumerate(code.dtypes):
             place = f"{self.args.output(j)} + ({self._offset(self.behind, self.kept)})"
             out += text.put(self.args, f"r{j}", place, t, 1, width)
@@ -118,8 +134,16 @@ class Reduction:
 
     def _moves(self, loops: Sequence[int], positions: Sequence[int], types: Sequence[DType]) -> int:
         """The widest vector along the last of the loops."""
-        moves = [(t, (*(s for i, s in enumerate(self.space.strides[p]) if i != loops[-1]),
-                      self.space.strides[p][loops[-1]])) for p, t in zip(positions, types, strict=True)]  # fmt: skip
+        moves = [
+            (
+                t,
+                (
+                    *(s for i, s in enumerate(self.space.strides[p]) if i != loops[-1]),
+                    self.space.strides[p][loops[-1]],
+                ),
+            )
+            for p, t in zip(positions, types, strict=True)
+        ]
         return text.vector_width(self.space.sizes[loops[-1]], moves)
 
     # The last axis is reduced
@@ -130,9 +154,18 @@ class Reduction:
         expected = text.known(self.length, self.ctx)
         threads = 1 if expected <= 8 else 32 if expected <= 4096 else BLOCK
         loads, statements, element = self._load(width)
-        steps = [*loads, *text.lanes(width, *statements, f"acc = TX_NAME(op)::join(acc, ({self.wide}){element});")]
+        steps = [
+            *loads,
+            *text.lanes(
+                width, *statements, f"acc = TX_NAME(op)::join(acc, ({self.wide}){element});"
+            ),
+        ]
         step, n = f"j += {threads * width}", self.args.dim(self.length)
-        loop = block(f"for ({self.kind} j = lane * {width}; j < {n}; {step})", self._decode("j", self.reduced), *steps)
+        loop = block(
+            f"for ({self.kind} j = lane * {width}; j < {n}; {step})",
+            self._decode("j", self.reduced),
+            *steps,
+        )
         per = BLOCK // threads
         body = [
             f"const {self.kind} row = ({self.kind})blockIdx.x * {per} + (int)threadIdx.x / {threads};",
@@ -153,29 +186,47 @@ class Reduction:
     def _kernel(self, body: Sequence[str], grid: Dim, threads: int) -> KernelArtifact:
         held = [] if 0 in (self.space.sizes[i] for i in self.kept) else body
         return text.kernel(
-            self.args, held, self.ctx, grid, threads=threads, helpers=self._join(), more=("block.cuh",)
-        )  # fmt: skip
+            self.args,
+            held,
+            self.ctx,
+            grid,
+            threads=threads,
+            helpers=self._join(),
+            more=("block.cuh",),
+        )
 
     # The last axis is kept
 
     def _columns(self) -> KernelArtifact:
         around = self.around
-        types = [*(o.dtype for o in around.before.values()), *(o.dtype for o in around.after.values())]
+        types = [
+            *(o.dtype for o in around.before.values()),
+            *(o.dtype for o in around.after.values()),
+        ]
         positions = [*range(self.behind), *range(self.behind + 1, len(self.space.strides))]
         outputs = [v.spec.dtype for v in self.args.node.outputs]
-        width = self._moves(self.kept, [*positions, *[self.behind] * len(outputs)], [*types, *outputs])
+        width = self._moves(
+            self.kept, [*positions, *[self.behind] * len(outputs)], [*types, *outputs]
+        )
         expected = text.known(self.length, self.ctx)
         deep = 1 if expected <= 8 else 8 if expected <= 256 else 32
         across = BLOCK if deep == 1 else _ACROSS
         width = min(width, _SHARED // (deep * across * (4 if self.wide == "float" else 8)))
-        while width > 2 and text.known(self.results, self.ctx) < width * across * self.ctx.device.cores // 2:
+        while (
+            width > 2
+            and text.known(self.results, self.ctx) < width * across * self.ctx.device.cores // 2
+        ):
             width //= 2
         groups = dims.floordiv(self.results, width)
         loads, statements, element = self._load(width)
         steps = [*loads, *text.lanes(width, *statements,
                                      f"acc[k] = TX_NAME(op)::join(acc[k], ({self.wide}){element});")]  # fmt: skip
         n = self.args.dim(self.length)
-        loop = block(f"for ({self.kind} j = deep; j < {n}; j += {deep})", self._decode("j", self.reduced), *steps)
+        loop = block(
+            f"for ({self.kind} j = deep; j < {n}; j += {deep})",
+            self._decode("j", self.reduced),
+            *steps,
+        )
         place = self._decode("c", self.kept, width)
         body = [
             f"const int deep = threadIdx.x / {across}, lane = threadIdx.x % {across};",
@@ -193,7 +244,10 @@ class Reduction:
         """Join the accumulators of the rows of threads into those of the first."""
         if deep == 1:
             return []
-        mine, other = f"part[threadIdx.x * {width} + k]", f"part[(d * {across} + lane) * {width} + k]"
+        mine, other = (
+            f"part[threadIdx.x * {width} + k]",
+            f"part[(d * {across} + lane) * {width} + k]",
+        )
         inner = text.lanes(width, f"acc[k] = TX_NAME(op)::join(acc[k], {other});")
         return [
             f"__shared__ {self.wide} part[{deep * across * width}];",

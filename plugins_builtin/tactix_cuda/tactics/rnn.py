@@ -1,8 +1,10 @@
-"""LSTM, GRU and RNN in CUDA: one product of all steps with the input weights, then the steps one after the other.
+"""LSTM, GRU and RNN in CUDA: one product of all steps with the input weights, then the steps one
+after the other.
 
-``slices`` blocks share the hidden units of some rows of the batch in one direction; they exchange states through memory
-and wait for each other after each step. A block takes its number when it starts, so that those of a group come one
-after the other and are on the device together (it must hold ``slices`` blocks at a time). Knob: ``slices``.
+``slices`` blocks share the hidden units of some rows of the batch in one direction; they exchange
+states through memory and wait for each other after each step. A block takes its number when it
+starts, so that those of a group come one after the other and are on the device together (it must
+hold ``slices`` blocks at a time). Knob: ``slices``.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ _ROWS = 4
 
 @dataclass(frozen=True)
 class Recurrence:
-    """Sizes of a recurrent node; ``at``: given inputs x, w, r, bias, lengths, states (two), peepholes; -1 if absent."""
+    """Sizes of a recurrent node; ``at``: given inputs x, w, r, bias, lengths, states (two),
+    peepholes; -1 if absent.
+    """
 
     layer: Recurrent
     attrs: Any
@@ -80,7 +84,9 @@ def recurrence(node: Node) -> Recurrence | Reject:
         return Reject("this kernel takes f32, f16 and bf16")
     depth, hidden = w.shape[2], r.shape[2]
     if not isinstance(depth, int) or not isinstance(hidden, int) or not 0 < hidden <= MOST_HIDDEN:
-        return Reject(f"the sizes of the weights must be known, the hidden size up to {MOST_HIDDEN}")
+        return Reject(
+            f"the sizes of the weights must be known, the hidden size up to {MOST_HIDDEN}"
+        )
     steps, batch = x.shape[:2] if node.attrs.layout == 0 else x.shape[1::-1]
     found = Recurrence(layer, node.attrs, at, steps, batch, depth, hidden)
     try:
@@ -120,7 +126,10 @@ class RecurrentTactic(Tactic):
         groups = r.directions * -(-batch // r.rows) * slices
         waves = -(-groups // (4 * max(1, ctx.device.cores)))
         work = r.wide / slices * r.hidden * (1 + r.rows) / 64
-        return tile.START * 2 + waves * steps * (work + (1 if slices == 1 else 2) * tile.LATENCY) / tile.CLOCK
+        return (
+            tile.START * 2
+            + waves * steps * (work + (1 if slices == 1 else 2) * tile.LATENCY) / tile.CLOCK
+        )
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         r = recurrence(node)
@@ -138,7 +147,9 @@ class RecurrentTactic(Tactic):
 
 
 def _project(r: Recurrence, e: Entry) -> list[str]:
-    """Input products with their bias, as (step, sample, direction, gate, unit); clears what the steps count with."""
+    """Input products with their bias, as (step, sample, direction, gate, unit); clears what the
+    steps count with.
+    """
     x, w = (e.input(i) for i in r.at[:2])
     steps, batch = e.dim(r.steps), e.dim(r.batch)
     dtypes = [e.node.given[i].spec.dtype for i in r.at[:2]]

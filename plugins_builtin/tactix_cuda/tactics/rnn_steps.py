@@ -1,4 +1,6 @@
-"""The text of the steps of a recurrent layer: all steps of some rows of the batch, a share of the hidden units."""
+"""The text of the steps of a recurrent layer: all steps of some rows of the batch, a share of the
+hidden units.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ _TAKE_TWO = ("affine", "scaledtanh", "hardsigmoid")
 
 
 class Steps:
-    """C variables: ``d`` direction, ``first`` row of the batch, ``u`` unit, ``row`` of this lane, ``t`` step."""
+    """C variables: ``d`` direction, ``first`` row of the batch, ``u`` unit, ``row`` of this lane,
+    ``t`` step.
+    """
 
     def __init__(self, r: Recurrence, e: Entry, slices: int) -> None:
         self.r, self.e, self.slices = r, e, slices
@@ -37,13 +41,17 @@ class Steps:
         self.groups: Dim = ceildiv(r.batch, r.rows)
         self.blocks: Dim = r.directions * self.groups * slices
         self.shared = r.rows * r.hidden * 4
-        self.workspace: Dim = r.gate_bytes + 5 * r.state_bytes + 4 * (1 + r.directions * self.groups)
+        self.workspace: Dim = (
+            r.gate_bytes + 5 * r.state_bytes + 4 * (1 + r.directions * self.groups)
+        )
         self.batch, self.steps = e.dim(r.batch), e.dim(r.steps)
 
-    # -- activations -----------------------------------------------------------------------------------------------
+    # -- activations ------------------------------------------------------------------------------
 
     def functions(self) -> str:
-        """A function for each kind of gate: ``TX_NAME(f0)(d, x)`` and so on. Raises InvalidArgument."""
+        """A function for each kind of gate: ``TX_NAME(f0)(d, x)`` and so on. Raises
+        InvalidArgument.
+        """
         a, own = self.r.attrs, self.r.layer.functions
         names = a.activations or own * a.directions
         alphas, betas = list(a.activation_alpha), list(a.activation_beta)
@@ -60,7 +68,7 @@ class Steps:
             value = f"tx_fmin(tx_fmax({value}, -{limit}), {limit})"
         return f"TX_NAME(f{function})(d, {value})"
 
-    # -- memory ----------------------------------------------------------------------------------------------------
+    # -- memory -----------------------------------------------------------------------------------
 
     def _place(self, kind: int) -> str:
         """A state in the workspace: 0 and 1 h, in turns; 2 c; 3 update gate; 4 r h."""
@@ -69,12 +77,20 @@ class Steps:
     def _given(self, slot: int, index: str) -> str:
         """An element of an optional input, or ""."""
         at = self.r.at[slot]
-        return element(self.e.node.given[at].spec.dtype, f"{self.e.input(at)}[{index}]") if at >= 0 else ""
+        return (
+            element(self.e.node.given[at].spec.dtype, f"{self.e.input(at)}[{index}]")
+            if at >= 0
+            else ""
+        )
 
     def _state_index(self) -> str:
         """Of a given or resulting state, in the layer's layout."""
         h, n = self.r.hidden, self.r.directions
-        return f"(row * {n} + d) * {h} + u" if self.r.attrs.layout else f"(d * {self.batch} + row) * {h} + u"
+        return (
+            f"(row * {n} + d) * {h} + u"
+            if self.r.attrs.layout
+            else f"(d * {self.batch} + row) * {h} + u"
+        )
 
     def _y_index(self) -> str:
         h, n = self.r.hidden, self.r.directions
@@ -86,12 +102,15 @@ class Steps:
         dtype = self.e.node.outputs[output].spec.dtype
         return f"{self.e.output(output)}[{index}] = {stored(dtype, value)};"
 
-    # -- text ------------------------------------------------------------------------------------------------------
+    # -- text -------------------------------------------------------------------------------------
 
     def body(self) -> list[str]:
         """All statements."""
         r, s = self.r, self.slices
-        groups, counters = self.e.dim(self.groups), self.e.workspace(r.gate_bytes + 5 * r.state_bytes, "uint32_t")
+        groups, counters = (
+            self.e.dim(self.groups),
+            self.e.workspace(r.gate_bytes + 5 * r.state_bytes, "uint32_t"),
+        )
         return [
             "TX_SHARED(memory);",
             "float* h = (float*)memory;",
@@ -134,24 +153,33 @@ class Steps:
     def _begin(self) -> list[str]:
         """Initial states."""
         index = self._state_index()
-        sets = [f"{self._place(0)}[base + lane * {self.r.hidden} + u] = {self._given(5, index) or '0.0f'};"]
+        sets = [
+            f"{self._place(0)}[base + lane * {self.r.hidden} + u] = {self._given(5, index) or '0.0f'};"
+        ]
         if self.r.layer.states == 2:
-            sets.append(f"{self._place(2)}[base + lane * {self.r.hidden} + u] = {self._given(6, index) or '0.0f'};")
+            sets.append(
+                f"{self._place(2)}[base + lane * {self.r.hidden} + u] = {self._given(6, index) or '0.0f'};"
+            )
         return [block("if (mine)", *sets)]
 
     def _end(self, states: int) -> list[str]:
         sources = ["done", self._place(2)]
         at = f"base + lane * {self.r.hidden} + u"
-        return [self._store(1 + i, self._state_index(), f"{sources[i]}[{at}]") for i in range(states)]
+        return [
+            self._store(1 + i, self._state_index(), f"{sources[i]}[{at}]") for i in range(states)
+        ]
 
     def _sums(self, gates: Sequence[int]) -> list[str]:
-        """Declare ``s<gate>``: the state's product, the input's, and the biases, of this lane's row."""
+        """Declare ``s<gate>``: the state's product, the input's, and the biases, of this lane's
+        row.
+        """
         r, out = self.r, []
         at = r.at[2]
         dtype = self.e.node.given[at].spec.dtype
         for g in gates:
             weight = element(
-                dtype, f"{self.e.input(at)}[((int64_t)d * {r.wide} + {g * r.hidden} + u) * {r.hidden} + k]"
+                dtype,
+                f"{self.e.input(at)}[((int64_t)d * {r.wide} + {g * r.hidden} + u) * {r.hidden} + k]",
             )
             call = f"tx_state_product<{r.rows}, {r.hidden}>(p{g}, h, [&](int k) {{ return {weight}; }});"
             bias = self._given(3, f"(int64_t)d * {2 * r.wide} + {r.wide + g * r.hidden} + u")
@@ -170,12 +198,15 @@ class Steps:
         if name == "GRU" and not self.r.attrs.linear_before_reset:
             return self._reset_first()
         finish = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._rnn}[name]
-        return [self._units([*self._sums(range(self.r.layer.gates)), block("if (mine)", self._old(), *finish())])]
+        return [
+            self._units(
+                [*self._sums(range(self.r.layer.gates)), block("if (mine)", self._old(), *finish())]
+            )
+        ]
 
     def _old(self) -> str:
-        return (
-            f"const int64_t at = base + lane * {self.r.hidden} + u;\nconst float old = h[lane * {self.r.hidden} + u];"
-        )
+        at = f"lane * {self.r.hidden} + u"
+        return f"const int64_t at = base + {at};\nconst float old = h[{at}];"
 
     def _keep(self, value: str, *also: str) -> list[str]:
         """Store the new state, unless the sample has ended."""
@@ -184,17 +215,26 @@ class Steps:
         if not length:
             return [*put, self._store(0, y, value)]
         rest = ["next[at] = old;", self._store(0, y, "0.0f")]
-        return [block(f"if (t < (int64_t){length})", *put, self._store(0, y, value)), block("else", *rest)]
+        return [
+            block(f"if (t < (int64_t){length})", *put, self._store(0, y, value)),
+            block("else", *rest),
+        ]
 
     def _rnn(self) -> list[str]:
         return [f"const float y = {self._apply(0, f'{self._input(0)} + s0')};", *self._keep("y")]
 
     def _lstm(self) -> list[str]:
         c = f"{self._place(2)}[at]"
-        peephole = [self._given(7, f"(int64_t)d * {3 * self.r.hidden} + {k * self.r.hidden} + u") for k in range(3)]
+        peephole = [
+            self._given(7, f"(int64_t)d * {3 * self.r.hidden} + {k * self.r.hidden} + u")
+            for k in range(3)
+        ]
         sums = [f"{self._input(g)} + s{g}" for g in range(4)]
         if peephole[0]:
-            sums[:3] = [f"{s} + {p} * {c}" for s, p, c in zip(sums[:3], peephole, ("c", "c1", "c"), strict=True)]
+            sums[:3] = [
+                f"{s} + {p} * {c}"
+                for s, p, c in zip(sums[:3], peephole, ("c", "c1", "c"), strict=True)
+            ]
         forget = "1.0f - i0" if self.r.attrs.input_forget else self._apply(0, sums[2])
         return [
             f"const float c = {c}, i0 = {self._apply(0, sums[0])}, f0 = {forget};",
@@ -212,7 +252,9 @@ class Steps:
         ]
 
     def _reset_first(self) -> list[str]:
-        """A GRU whose reset gate acts on the state before the product: that needs the gate of all units first."""
+        """A GRU whose reset gate acts on the state before the product: that needs the gate of all
+        units first.
+        """
         z, r = (self._apply(0, f"{self._input(g)} + s{g}") for g in range(2))
         gates = [self._old(), f"{self._place(3)}[at] = {z};", f"{self._place(4)}[at] = {r} * old;"]
         new = [
@@ -237,7 +279,11 @@ def _activation(name: str, alphas: list[float], betas: list[float]) -> str:
         raise InvalidArgument(f"no activation {name!r} in CUDA")
     form, default = SHAPED[name]
     a = alphas.pop(0) if alphas else default[0] if default else None
-    b = (betas.pop(0) if betas else default[1] if len(default) > 1 else None) if name in _TAKE_TWO else 0.0
+    b = (
+        (betas.pop(0) if betas else default[1] if len(default) > 1 else None)
+        if name in _TAKE_TWO
+        else 0.0
+    )
     if a is None or b is None:
         raise InvalidArgument(f"activation {name!r} has no default alpha and beta")
     return form.format(a=float_literal(a), b=float_literal(b))

@@ -1,8 +1,9 @@
-"""Softmax, LogSoftmax and normalisations in CUDA, with pointwise layers before and behind; f32, f16 and bf16, linear.
+"""Softmax, LogSoftmax and normalisations in CUDA, with pointwise layers before and behind; f32, f16
+and bf16, linear.
 
-A row belongs to a warp, or to a whole block where it is long. Rows of known length stay in registers, so that every
-element is read once; longer ones, and those of unknown length, are read again for each pass. Mean and variance take
-two passes, so that nothing cancels.
+A row belongs to a warp, or to a whole block where it is long. Rows of known length stay in
+registers, so that every element is read once; longer ones, and those of unknown length, are read
+again for each pass. Mean and variance take two passes, so that nothing cancels.
 """
 
 from __future__ import annotations
@@ -45,9 +46,11 @@ def tactics() -> list[Tactic]:
 
 @dataclass(frozen=True)
 class Work:
-    """``space``: strides of the node's outputs, then of ``operands``, by variable; then of the parameters.
+    """``space``: strides of the node's outputs, then of ``operands``, by variable; then of the
+    parameters.
 
-    ``parameters``: given inputs that hold scale and bias. An operand stands in ``order`` as (before, variable).
+    ``parameters``: given inputs that hold scale and bias. An operand stands in ``order`` as
+    (before, variable).
     """
 
     around: Around
@@ -77,13 +80,19 @@ def work_of(node: Node) -> Work | Reject:
         return Reject(e.what)
 
 
-def _space(node: Node, found: Around, order: Sequence[tuple[bool, int]], parameters: Sequence[int]) -> Space:
+def _space(
+    node: Node, found: Around, order: Sequence[tuple[bool, int]], parameters: Sequence[int]
+) -> Space:
     """Loops over the rows and along them. Raises ShapeError."""
     assert node.anchor is not None
     shape = found.shape
     operands = [(found.before if first else found.after)[v].strides for first, v in order]
-    of_parameters = [rows.parameter_strides(node.anchor, node.given[i].spec.shape, shape) for i in parameters]
-    return rows.space(node.anchor, shape, [c_text.contiguous_strides(shape), *operands, *of_parameters])
+    of_parameters = [
+        rows.parameter_strides(node.anchor, node.given[i].spec.shape, shape) for i in parameters
+    ]
+    return rows.space(
+        node.anchor, shape, [c_text.contiguous_strides(shape), *operands, *of_parameters]
+    )
 
 
 class RowsTactic(Tactic):
@@ -127,7 +136,9 @@ class RowsTactic(Tactic):
         else:
             statistics = _normal(writer, name != "RMSNormalization", node.anchor.attrs.epsilon)
         body = writer.body(*statistics)
-        return text.kernel(writer.args, body, ctx, writer.blocks, threads=writer.block, more=("block.cuh",))
+        return text.kernel(
+            writer.args, body, ctx, writer.blocks, threads=writer.block, more=("block.cuh",)
+        )
 
 
 def _columns(work: Work) -> bool:
@@ -161,7 +172,9 @@ class Rows:
         self.block = {1: text.BLOCK, 32: 128}.get(threads, threads)
         self.blocks: Dim = dims.ceildiv(self.count, self.block // threads)
         self.steps = self._steps()
-        self.kind = text.index_type(self.length * self.count, *(v.spec.numel for v in args.node.given))
+        self.kind = text.index_type(
+            self.length * self.count, *(v.spec.numel for v in args.node.given)
+        )
 
     def _steps(self) -> int:
         """Vectors of a row that a thread keeps; 0 where rows are read again."""
@@ -181,11 +194,20 @@ class Rows:
             return []
         per = self.block // self.threads
         place = "(gridDim.x - 1 - blockIdx.x)"  # what was made last is in the cache still
-        row = f"({self.kind}){place} * {per} + (int)threadIdx.x / {self.threads}" if per > 1 else place
-        head = [f"const {self.kind} row = {row};", f"if (row >= {self.args.dim(self.count)}) return;"]
+        row = (
+            f"({self.kind}){place} * {per} + (int)threadIdx.x / {self.threads}"
+            if per > 1
+            else place
+        )
+        head = [
+            f"const {self.kind} row = {row};",
+            f"if (row >= {self.args.dim(self.count)}) return;",
+        ]
         head.append(f"const int lane = threadIdx.x % {self.threads};")
         head.append(self._decode("row", self.outer))
-        kept = [f"float v[{self.steps * self.width}];", *self._sweep([], True)] if self.steps else []
+        kept = (
+            [f"float v[{self.steps * self.width}];", *self._sweep([], True)] if self.steps else []
+        )
         return [*head, *kept, *statistics, *self._sweep(self._finish(value), False)]
 
     def reduce(self, name: str, op: str, start: str, term: str, keep: bool = False) -> list[str]:
@@ -193,7 +215,11 @@ class Rows:
 
         ``keep``: in registers, ``x`` is the term from now on.
         """
-        steps = [f"const float x = {self._kept()};", f"const float z = {term};", f"{name} = {op}::join({name}, z);"]
+        steps = [
+            f"const float x = {self._kept()};",
+            f"const float z = {term};",
+            f"{name} = {op}::join({name}, z);",
+        ]
         step = text.lanes(self.width, *steps, *([f"{self._kept()} = z;"] if keep else []))
         return [
             f"float {name} = {start};",
@@ -205,28 +231,40 @@ class Rows:
         return f"v[e * {self.width} + k]" if self.steps else "v[k]"
 
     def _sweep(self, body: Sequence[str], first: bool) -> list[str]:
-        """``body`` for each vector of the row that this thread has, at ``j``; ``first``: keep it in registers."""
+        """``body`` for each vector of the row that this thread has, at ``j``; ``first``: keep it in
+        registers.
+        """
         step = self.threads * self.width
         loads = self._loads() if first or not self.steps else []
         if not self.steps:
             loads = [f"float v[{self.width}];", *loads]
         inside = [self._decode("j", self.inner), *loads, *body]
         if not self.steps:
-            return [block(f"for ({self.kind} j = lane * {self.width}; j < {self.n}; j += {step})", *inside)]
+            return [
+                block(
+                    f"for ({self.kind} j = lane * {self.width}; j < {self.n}; j += {step})", *inside
+                )
+            ]
         head = f"const {self.kind} j = e * {step} + lane * {self.width};"
-        guarded = inside if self.length == self.steps * step else [block(f"if (j < {self.n})", *inside)]
+        guarded = (
+            inside if self.length == self.steps * step else [block(f"if (j < {self.n})", *inside)]
+        )
         return ["#pragma unroll", block(f"for (int e = 0; e < {self.steps}; e++)", head, *guarded)]
 
     def _decode(self, index: str, loops: Sequence[int]) -> str:
         """Declare the coordinates of ``index`` along the loops."""
         names = [f"i{i}" for i in loops]
-        return text.decode(self.kind, index, names, [self.args.dim(self.space.sizes[i]) for i in loops])
+        return text.decode(
+            self.kind, index, names, [self.args.dim(self.space.sizes[i]) for i in loops]
+        )
 
     def _fetch(self, name: str, index: int, position: int) -> tuple[list[str], str]:
         """Load given input ``index``, whose strides stand at ``position``."""
         strides = self.space.strides[position]
         place = f"{self.args.input(index)} + ({self._offset(position)})"
-        return text.fetch(self.args, name, place, self.args.node.given[index].spec.dtype, strides[-1], self.width)
+        return text.fetch(
+            self.args, name, place, self.args.node.given[index].spec.dtype, strides[-1], self.width
+        )
 
     def _offset(self, position: int) -> str:
         loops = sorted([*self.outer, *self.inner])
@@ -238,7 +276,9 @@ class Rows:
         leaves = {}
         for position, key in enumerate(self.work.order, 1):
             if key[0] == before:
-                more, leaves[key[1]] = self._fetch(f"{tag}{key[1]}", self.work.operand(key).index, position)
+                more, leaves[key[1]] = self._fetch(
+                    f"{tag}{key[1]}", self.work.operand(key).index, position
+                )
                 loads += more
         return loads, leaves
 
@@ -247,7 +287,10 @@ class Rows:
         around = self.work.around
         loads, leaves = self._operands(True, "a")
         code = scalar.emit([around.source], leaves, around.dtypes, "s")
-        return [*loads, *text.lanes(self.width, *code.statements, f"{self._kept()} = {code.results[0]};")]
+        return [
+            *loads,
+            *text.lanes(self.width, *code.statements, f"{self._kept()} = {code.results[0]};"),
+        ]
 
     def _finish(self, value: Callable[[str], str]) -> list[str]:
         """The anchor's result, what follows it, and the stores."""
@@ -263,9 +306,18 @@ class Rows:
         heads = [f"const float x = {self._kept()};", *named, f"const float y = {value('x')};"]
         sets = [f"r{j}[k] = {name};" for j, name in enumerate(code.results)]
         arrays = [f"{text.number_type(t)} r{j}[{self.width}];" for j, t in enumerate(code.dtypes)]
-        stores = [line for j, t in enumerate(code.dtypes) for line in text.put(
-            self.args, f"r{j}", f"{self.args.output(j)} + ({self._offset(0)})", t,
-            1 if self.width == 1 else self.space.strides[0][-1], self.width)]  # fmt: skip
+        stores = [
+            line
+            for j, t in enumerate(code.dtypes)
+            for line in text.put(
+                self.args,
+                f"r{j}",
+                f"{self.args.output(j)} + ({self._offset(0)})",
+                t,
+                1 if self.width == 1 else self.space.strides[0][-1],
+                self.width,
+            )
+        ]
         return [*loads, *arrays, *text.lanes(self.width, *heads, *code.statements, *sets), *stores]
 
 
@@ -282,10 +334,18 @@ def _softmax(writer: Rows, log: bool) -> tuple[list[str], Callable[[str], str]]:
 
 def _normal(writer: Rows, centre: bool, epsilon: float) -> tuple[list[str], Callable[[str], str]]:
     """Statements and the result, as ``Rows.body`` takes them."""
-    mean = [*writer.reduce("mean", "tx_sum", "0.0f", "x"), f"mean /= (float){writer.n};"] if centre else []
+    mean = (
+        [*writer.reduce("mean", "tx_sum", "0.0f", "x"), f"mean /= (float){writer.n};"]
+        if centre
+        else []
+    )
     term = "(x - mean) * (x - mean)" if centre else "x * x"
     squares = writer.reduce("squares", "tx_sum", "0.0f", term)
-    root = f"const float scale = 1.0f / sqrtf(squares / (float){writer.n} + {float_literal(epsilon)});"
-    factors = "".join(f" {op} f{k}" for k, op in zip(range(len(writer.work.parameters)), "*+", strict=False))
+    root = (
+        f"const float scale = 1.0f / sqrtf(squares / (float){writer.n} + {float_literal(epsilon)});"
+    )
+    factors = "".join(
+        f" {op} f{k}" for k, op in zip(range(len(writer.work.parameters)), "*+", strict=False)
+    )
     form = "({x} - mean) * scale" if centre else "{x} * scale"
     return [*mean, *squares, root], lambda x: form.format(x=x) + factors

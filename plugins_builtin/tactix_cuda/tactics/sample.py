@@ -1,6 +1,8 @@
-"""Resize and GridSample in CUDA: every element a weighted sum of elements around a place; linear format.
+"""Resize and GridSample in CUDA: every element a weighted sum of elements around a place; linear
+format.
 
-Resize has its places and weights as constants of the plan; those of axes whose sizes only running tells are computed.
+Resize has its places and weights as constants of the plan; those of axes whose sizes only running
+tells are computed.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Taps:
 
 @dataclass(frozen=True)
 class RunningTaps:
-    """Of one axis whose sizes are not known: each element finds its ``count`` places. ``scale``: None: out / size."""
+    """Of one axis whose sizes are not known: each element finds its ``count`` places. ``scale``:
+    None: out / size.
+    """
 
     axis: int
     count: int
@@ -61,7 +65,9 @@ PLACES = {
     "asymmetric": "{i} / {scale}",
     "tf_half_pixel_for_nn": "({i} + 0.5) / {scale}",
 }
-"""Where element i of the output lies between the input's, in float64: as ``layers.resize.COORDINATES``."""
+"""Where element i of the output lies between the input's, in float64: as
+``layers.resize.COORDINATES``.
+"""
 ROUNDED = {
     "round_prefer_floor": "ceil({x} - 0.5)",
     "round_prefer_ceil": "floor({x} + 0.5)",
@@ -126,7 +132,9 @@ class ResizeTactic(Tactic):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         found, args, y = axes_of(node), Args(node), node.outputs[0].spec
         assert not isinstance(found, Reject)
-        return text.kernel(args, _resize(args, node, found), ctx, text.blocks(y.numel), more=("sample.cuh",))
+        return text.kernel(
+            args, _resize(args, node, found), ctx, text.blocks(y.numel), more=("sample.cuh",)
+        )
 
 
 def _resize(args: Args, node: Node, found: Sequence[Taps | RunningTaps]) -> list[str]:
@@ -136,22 +144,37 @@ def _resize(args: Args, node: Node, found: Sequence[Taps | RunningTaps]) -> list
     for t in found:
         at[t.axis] = f"p{t.axis}"
     value = f"{args.input(0)}[{args.offset(c_text.contiguous_strides(x.shape), at)}]"
-    head = [*text.flat(args, "int64_t", y.numel), c_text.decode("t", names, [args.dim(d) for d in y.shape])]
+    head = [
+        *text.flat(args, "int64_t", y.numel),
+        c_text.decode("t", names, [args.dim(d) for d in y.shape]),
+    ]
     if node.attrs.mode == "nearest":
         return [*head, *(_nearest(args, node, t) for t in found), f"{args.output(0)}[t] = {value};"]
     weights = "".join(f" * w{t.axis}" for t in found)
     body = f"sum += {element(x.dtype, value)}{weights};"
     for t in reversed(found):
-        body = block(f"for (int k{t.axis} = 0; k{t.axis} < {t.count}; k{t.axis}++)", *_tap(args, t), body)
-    running = [line for t in found if isinstance(t, RunningTaps) for line in _computed(args, node, t)]
-    return [*head, *running, "float sum = 0.0f;", body, f"{args.output(0)}[t] = {stored(y.dtype, 'sum')};"]
+        body = block(
+            f"for (int k{t.axis} = 0; k{t.axis} < {t.count}; k{t.axis}++)", *_tap(args, t), body
+        )
+    running = [
+        line for t in found if isinstance(t, RunningTaps) for line in _computed(args, node, t)
+    ]
+    return [
+        *head,
+        *running,
+        "float sum = 0.0f;",
+        body,
+        f"{args.output(0)}[t] = {stored(y.dtype, 'sum')};",
+    ]
 
 
 def _nearest(args: Args, node: Node, t: Taps | RunningTaps) -> str:
     """Declare the one place of an axis."""
     if isinstance(t, Taps):
         return f"const int p{t.axis} = {_constant(args, t, 'p')}[i{t.axis}];"
-    rounded = ROUNDED[node.attrs.nearest_mode].format(x=f"({_between(args, node, t)})", scale=_scale(args, t))
+    rounded = ROUNDED[node.attrs.nearest_mode].format(
+        x=f"({_between(args, node, t)})", scale=_scale(args, t)
+    )
     return f"const int64_t p{t.axis} = tx_element({rounded}, {args.dim(t.size)});"
 
 
@@ -186,13 +209,19 @@ def _between(args: Args, node: Node, t: RunningTaps) -> str:
 
 
 def _scale(args: Args, t: RunningTaps) -> str:
-    return f"((double){args.dim(t.out)} / (double){args.dim(t.size)})" if t.scale is None else repr(float(t.scale))
+    return (
+        f"((double){args.dim(t.out)} / (double){args.dim(t.size)})"
+        if t.scale is None
+        else repr(float(t.scale))
+    )
 
 
 def _constant(args: Args, taps: Taps, what: str) -> str:
     places = what == "p"
     array = taps.places if places else taps.weights
-    return args.constant(f"{what}{taps.axis}", Packed(-1, array=array), DType.INT32 if places else DType.FP32)
+    return args.constant(
+        f"{what}{taps.axis}", Packed(-1, array=array), DType.INT32 if places else DType.FP32
+    )
 
 
 class GridSampleTactic(Tactic):
@@ -207,7 +236,12 @@ class GridSampleTactic(Tactic):
         x, grid = (v.spec for v in node.given[:2])
         if node.is_fused:
             return Reject("no layers around it are fused by this tactic")
-        if x.dtype not in FLOATS or grid.dtype not in (*FLOATS, DType.FP64) or not 3 <= x.rank <= 5 or 0 in x.shape:
+        if (
+            x.dtype not in FLOATS
+            or grid.dtype not in (*FLOATS, DType.FP64)
+            or not 3 <= x.rank <= 5
+            or 0 in x.shape
+        ):
             return Reject(f"no samples of {x} at {grid} in CUDA")
         return [Variant()]
 
@@ -226,17 +260,31 @@ def _grid(args: Args, node: Node) -> list[str]:
     pad = ("zeros", "border", "reflection").index(a.padding_mode)
     names = ["n", "c", *(f"o{i}" for i in range(rank))]
     pixel = args.offset(c_text.contiguous_strides(grid.shape)[:-1], [names[0], *names[2:]])
-    head = [*text.flat(args, "int64_t", y.numel), c_text.decode("t", names, [args.dim(d) for d in y.shape])]
+    head = [
+        *text.flat(args, "int64_t", y.numel),
+        c_text.decode("t", names, [args.dim(d) for d in y.shape]),
+    ]
     align, places = str(a.align_corners).lower(), []
     for i in range(rank):
         u = element(grid.dtype, f"{args.input(1)}[{pixel} + {rank - 1 - i}]")
         size: Dim = x.shape[2 + i]
-        places += [f"int64_t p{i}[{count}];", f"float w{i}[{count}];",
-                   f"tx_taps<{count}, {pad}, {align}>({u}, {args.dim(size)}, p{i}, w{i});"]  # fmt: skip
+        places += [
+            f"int64_t p{i}[{count}];",
+            f"float w{i}[{count}];",
+            f"tx_taps<{count}, {pad}, {align}>({u}, {args.dim(size)}, p{i}, w{i});",
+        ]
     at = ["n", "c", *(f"p{i}[k{i}]" for i in range(rank))]
-    value = element(x.dtype, f"{args.input(0)}[{args.offset(c_text.contiguous_strides(x.shape), at)}]")
+    value = element(
+        x.dtype, f"{args.input(0)}[{args.offset(c_text.contiguous_strides(x.shape), at)}]"
+    )
     body = "\n".join([f"const float w = {' * '.join(f'w{i}[k{i}]' for i in range(rank))};",
                       f"if (w != 0.0f) sum += w * {value};"])  # fmt: skip
     for i in reversed(range(rank)):
         body = "#pragma unroll\n" + block(f"for (int k{i} = 0; k{i} < {count}; k{i}++)", body)
-    return [*head, *places, "float sum = 0.0f;", body, f"{args.output(0)}[t] = {stored(y.dtype, 'sum')};"]
+    return [
+        *head,
+        *places,
+        "float sum = 0.0f;",
+        body,
+        f"{args.output(0)}[t] = {stored(y.dtype, 'sum')};",
+    ]

@@ -1,7 +1,8 @@
-"""ScatterElements, ScatterND and TensorScatter in CUDA: a copy of the data, then the updates in any order.
+"""ScatterElements, ScatterND and TensorScatter in CUDA: a copy of the data, then the updates in any
+order.
 
-Updates that are joined to what is there (add, mul, min, max) need elements of 16 bits or more. Indices may count from
-the end; those beyond an axis meet the nearest element: kernels cannot raise.
+Updates that are joined to what is there (add, mul, min, max) need elements of 16 bits or more.
+Indices may count from the end; those beyond an axis meet the nearest element: kernels cannot raise.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class ScatterTactic(Tactic):
             return Reject(f"no updates of {data} in CUDA")
         if any(v.spec.dtype.is_int and not c_text.has_ctype(v.spec.dtype) for v in node.given[1:]):
             return Reject("indices of a dtype without a C type")
-        if reduction != "none" and (data.dtype.itemsize not in WORDS or not c_text.has_ctype(data.dtype)):
+        if reduction != "none" and (
+            data.dtype.itemsize not in WORDS or not c_text.has_ctype(data.dtype)
+        ):
             return Reject(f"no atomic updates of {data.dtype.value}")
         return [Variant()]
 
@@ -62,7 +65,9 @@ class ScatterTactic(Tactic):
         write = {"ScatterElements": _elements, "ScatterND": _slices}.get(node.layer.name, _rows)
         body, count = write(second, node)
         launches = [first.launch(text.blocks(size)), second.launch(text.blocks(count))]
-        return artifact([copied, second.kernel(*body)], launches, [first, second], ctx, more=("scatter.cuh",))
+        return artifact(
+            [copied, second.kernel(*body)], launches, [first, second], ctx, more=("scatter.cuh",)
+        )
 
 
 def _index(e: Entry, place: str, size: Dim) -> str:
@@ -138,7 +143,10 @@ def _bits(dtype: DType) -> tuple[str, str]:
     if dtype is DType.FP32:
         return "__uint_as_float(bits)", "__float_as_uint(y)"
     if dtype is DType.FP64:
-        return "__longlong_as_double((long long)bits)", "(unsigned long long)__double_as_longlong(y)"
+        return (
+            "__longlong_as_double((long long)bits)",
+            "(unsigned long long)__double_as_longlong(y)",
+        )
     if dtype.is_float:
         return element(dtype, "bits"), stored(dtype, "y")
     return f"({text.number_type(dtype)})bits", "y"

@@ -1,4 +1,6 @@
-"""Tiles of products: their shapes, what they cost, and the C text that multiplies one (see lib/tile.cuh)."""
+"""Tiles of products: their shapes, what they cost, and the C text that multiplies one (see
+lib/tile.cuh).
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,11 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True)
 class Tile:
-    """A block's tile of ``rows`` by ``cols``, by ``down`` x ``across`` warps, of ``slices`` of each stage of k.
+    """A block's tile of ``rows`` by ``cols``, by ``down`` x ``across`` warps, of ``slices`` of each
+    stage of k.
 
-    ``chunks``: 16 bytes each, of k in a stage; ``stages`` lie in shared memory. ``kind``: see KINDS.
+    ``chunks``: 16 bytes each, of k in a stage; ``stages`` lie in shared memory. ``kind``: see
+    KINDS.
     """
 
     rows: int
@@ -69,7 +73,9 @@ class Tile:
 
     @property
     def blocks(self) -> int:
-        """Blocks that a multiprocessor should hold at least: exact tiles hide latency by more warps."""
+        """Blocks that a multiprocessor should hold at least: exact tiles hide latency by more
+        warps.
+        """
         return 256 // self.threads if self.kind == "f32" else 1
 
     @property
@@ -85,7 +91,12 @@ class Tile:
             "WARP_ROWS": self.rows // self.down, "WARP_COLS": self.cols // self.across, "STEPS": self.chunks // 2,
             "STAGE_BYTES": self.stage_bytes, "A_BYTES": self.rows * self.chunks * 16,
         }  # fmt: skip
-        return block("struct TX_NAME(tile)", *(f"static const int {k} = {v};" for k, v in values.items())) + ";\n"
+        return (
+            block(
+                "struct TX_NAME(tile)", *(f"static const int {k} = {v};" for k, v in values.items())
+            )
+            + ";\n"
+        )
 
     def warp(self, turned_a: bool = False, turned_b: bool = False) -> str:
         """The C type of a warp's part; turned: rows of that operand's stage run along k."""
@@ -127,7 +138,8 @@ def tiles(kind: str, device: DeviceProperties) -> list[Tile]:
 class Work:
     """A product's sizes at the shapes it is tuned for: ``batch`` times (m, k) by (k, n).
 
-    ``stored``: elements of all a, where it has fewer than ``batch m k``, as windows do; 0: it has not.
+    ``stored``: elements of all a, where it has fewer than ``batch m k``, as windows do; 0: it has
+    not.
     """
 
     batch: int
@@ -138,7 +150,9 @@ class Work:
 
 
 def seconds(w: Work, tile: Tile, splits: int, device: DeviceProperties) -> float:
-    """An estimate: waves of blocks over the multiprocessors, each bound by products, shared memory or latency."""
+    """An estimate: waves of blocks over the multiprocessors, each bound by products, shared memory
+    or latency.
+    """
     cores = max(1, device.cores)
     blocks = w.batch * -(-w.m // tile.rows) * -(-w.n // tile.cols) * splits
     stages = -(-w.k // (tile.depth * splits))
@@ -146,7 +160,9 @@ def seconds(w: Work, tile: Tile, splits: int, device: DeviceProperties) -> float
     room = _resident(tile, device)
     waves, together = -(-blocks // (cores * room)), min(room, -(-blocks // cores))
     latency = LATENCY / max(1, tile.stages - 1)
-    cycles = waves * stages * max(per_stage * together, latency) + waves * (LATENCY + tile.rows * tile.cols / 64)
+    cycles = waves * stages * max(per_stage * together, latency) + waves * (
+        LATENCY + tile.rows * tile.cols / 64
+    )
     traffic = tile.size * ((w.stored or w.batch * w.m * w.k) + w.batch * (w.k * w.n + w.m * w.n))
     reduce = START + w.batch * w.m * w.n * 4 * (splits + 1) / BANDWIDTH if splits > 1 else 0.0
     return START + max(cycles / CLOCK, traffic / BANDWIDTH) + reduce
@@ -168,21 +184,33 @@ def _stage_cycles(tile: Tile, device: DeviceProperties) -> float:
 
 def _resident(tile: Tile, device: DeviceProperties) -> int:
     """Blocks that a multiprocessor holds."""
-    shared = int(device.facts.get("shared_per_multiprocessor", 64 << 10)) // (tile.shared_bytes + 1024)
-    registers = int(device.facts.get("registers_per_multiprocessor", 65536)) // (tile.registers * tile.threads)
+    shared = int(device.facts.get("shared_per_multiprocessor", 64 << 10)) // (
+        tile.shared_bytes + 1024
+    )
+    registers = int(device.facts.get("registers_per_multiprocessor", 65536)) // (
+        tile.registers * tile.threads
+    )
     threads = int(device.facts.get("threads_per_multiprocessor", 1024)) // tile.threads
     return max(1, min(shared, registers, threads))
 
 
 def splits_for(w: Work, tile: Tile, device: DeviceProperties) -> tuple[int, ...]:
-    """Numbers of parts of k worth trying: more only while multiprocessors are idle and stages are many."""
+    """Numbers of parts of k worth trying: more only while multiprocessors are idle and stages are
+    many.
+    """
     blocks = w.batch * -(-w.m // tile.rows) * -(-w.n // tile.cols)
     stages = -(-w.k // tile.depth)
-    return tuple(s for s in (1, 2, 4, 8) if s == 1 or (blocks * s <= 2 * device.cores and stages // s >= 3))
+    return tuple(
+        s for s in (1, 2, 4, 8) if s == 1 or (blocks * s <= 2 * device.cores and stages // s >= 3)
+    )
 
 
-def best(works: Sequence[Work], found: Iterable[Tile], device: DeviceProperties) -> list[tuple[Tile, int]]:
-    """The tiles and splits of the least estimates over some likely shapes, and for each of them by itself."""
+def best(
+    works: Sequence[Work], found: Iterable[Tile], device: DeviceProperties
+) -> list[tuple[Tile, int]]:
+    """The tiles and splits of the least estimates over some likely shapes, and for each of them by
+    itself.
+    """
     times = {
         (tile, splits): [seconds(w, tile, splits, device) for w in works]
         for tile in found
@@ -192,9 +220,11 @@ def best(works: Sequence[Work], found: Iterable[Tile], device: DeviceProperties)
 
 
 def in_turns(times: Mapping[K, Sequence[float]]) -> list[K]:
-    """Choices by their seconds at some likely shapes: the best over all and those for each shape, then the second ones.
+    """Choices by their seconds at some likely shapes: the best over all and those for each shape,
+    then the second ones.
 
-    What is tuned for is known only to those who choose among them: of several sizes the largest must not decide alone.
+    What is tuned for is known only to those who choose among them: of several sizes the largest
+    must not decide alone.
     """
     shapes = range(len(next(iter(times.values()), ())))
     orders = [sorted(times, key=lambda c: sum(times[c]))]

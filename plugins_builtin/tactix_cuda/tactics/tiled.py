@@ -18,11 +18,14 @@ REDUCE_THREADS = 128
 class Tiled:
     """``batch`` products of m rows and n columns, ``stages`` of k, in ``splits`` parts.
 
-    The C variables of a tile: ``item`` of the batch, tile ``i``, ``j``, its first ``row0`` (int64_t) and ``col0``
-    (int), its stages ``first`` to ``first + count``. Loaders ``a`` and ``b`` are for the caller to declare.
+    The C variables of a tile: ``item`` of the batch, tile ``i``, ``j``, its first ``row0``
+    (int64_t) and ``col0`` (int), its stages ``first`` to ``first + count``. Loaders ``a`` and ``b``
+    are for the caller to declare.
     """
 
-    def __init__(self, node: Node, tile: Tile, batch: Dim, m: Dim, n: Dim, stages: Dim, splits: int) -> None:
+    def __init__(
+        self, node: Node, tile: Tile, batch: Dim, m: Dim, n: Dim, stages: Dim, splits: int
+    ) -> None:
         self.node, self.tile, self.splits = node, tile, splits
         self.batch, self.m, self.n, self.stages = batch, m, n, stages
         self.entry = Entry(node, tile.threads)
@@ -45,12 +48,17 @@ class Tiled:
         call = f"tx_product<TX_NAME(tile), {warp}>(a, b, first, count, memory, [&](int r, int c, const float* v)"
         body = [*self._place(), *loaders, block(call, *lines) + ");"]
         tiles = self.batch * ceildiv(self.m, t.rows) * ceildiv(self.n, t.cols) * self.splits
-        texts, launches = [t.struct() + e.kernel(*body, blocks=t.blocks)], [e.launch(tiles, t.shared_bytes)]
+        texts, launches = (
+            [t.struct() + e.kernel(*body, blocks=t.blocks)],
+            [e.launch(tiles, t.shared_bytes)],
+        )
         if self.splits == 1:
             return texts, launches, [e]
         reduce = Entry(self.node, REDUCE_THREADS, "reduce")
         texts.append(reduce.kernel(*self._reduce(reduce, rows(reduce))))
-        launches.append(reduce.launch(ceildiv(self.batch * self.m * (self.pitch // WIDTH), REDUCE_THREADS)))
+        launches.append(
+            reduce.launch(ceildiv(self.batch * self.m * (self.pitch // WIDTH), REDUCE_THREADS))
+        )
         return texts, launches, [e, reduce]
 
     def _place(self) -> list[str]:
@@ -74,7 +82,11 @@ class Tiled:
         if self.batch != 1:
             lines += ["const int64_t item = id / (down * across);", "id %= down * across;"]
         lines.append("tx_tile_of(id, down, across, i, j);")
-        return [*lines, f"const int64_t row0 = (int64_t)i * {t.rows};", f"const int col0 = j * {t.cols};"]
+        return [
+            *lines,
+            f"const int64_t row0 = (int64_t)i * {t.rows};",
+            f"const int col0 = j * {t.cols};",
+        ]
 
     def _partial(self) -> str:
         """Statements that put sums of a part of k into the workspace."""
@@ -95,6 +107,11 @@ class Tiled:
             f"float v[{WIDTH}] = {{0.0f}};",
             f"const float* from = {e.workspace(0)} + row * {pitch} + col;",
             "#pragma unroll",
-            block(f"for (int s = 0; s < {self.splits}; s++)", loads, *add, f"from += (int64_t){total} * {pitch};"),
+            block(
+                f"for (int s = 0; s < {self.splits}; s++)",
+                loads,
+                *add,
+                f"from += (int64_t){total} * {pitch};",
+            ),
             rows.store(),
         ]

@@ -1,4 +1,6 @@
-"""The operator Attention as one layer, where it is plain; its other forms are left to the operator's function body."""
+"""The operator Attention as one layer, where it is plain; its other forms are left to the
+operator's function body.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _PAST, _LENGTHS, _SCORES = 4, 6, 3
 
 @CONVERTERS("Attention")
 def attention(ctx: Context, node: Any) -> Any:
-    """q, k, v of rank 3 (batch, sequence, heads dim) or 4, mask?, past key and value?, causal?; heads may be shared."""
+    """q, k, v of rank 3 (batch, sequence, heads dim) or 4, mask?, past key and value?, causal?;
+    heads may be shared.
+    """
     ctx.ignore("softmax_precision", "qk_matmul_output_mode")
     rank = ctx.spec().rank
     scores = len(node.output) > _SCORES and node.output[_SCORES]
@@ -31,7 +35,10 @@ def attention(ctx: Context, node: Any) -> Any:
     heads, factor = [ctx.attr("q_num_heads"), *[ctx.attr("kv_num_heads")] * 2], ctx.attr("scale")
     if ctx.unread():
         return NotImplemented
-    q, k, v = (split_heads(ctx, ctx.tensor(i), n) if rank == 3 else ctx.tensor(i) for i, n in enumerate(heads))
+    q, k, v = (
+        split_heads(ctx, ctx.tensor(i), n) if rank == 3 else ctx.tensor(i)
+        for i, n in enumerate(heads)
+    )
     if past:
         k = ctx.layer("tactix.Concat", [ctx.tensor(_PAST), k], axis=2)
         v = ctx.layer("tactix.Concat", [ctx.tensor(_PAST + 1), v], axis=2)
@@ -41,7 +48,9 @@ def attention(ctx: Context, node: Any) -> Any:
     scale = 1 / math.sqrt(depth) if factor is None else factor
     shared = [repeated(ctx, x, q.spec.shape[1]) for x in (k, v)]
     mask = _mask(ctx, q, k, causal)
-    y = ctx.layer("tactix.Attention", [q, *shared, mask], scale=float(scale), nan_to_zero=mask is not None)
+    y = ctx.layer(
+        "tactix.Attention", [q, *shared, mask], scale=float(scale), nan_to_zero=mask is not None
+    )
     return [joined_heads(ctx, y) if rank == 3 else y, *([k, v] if past else [])]
 
 

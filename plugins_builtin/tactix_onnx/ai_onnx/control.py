@@ -1,4 +1,6 @@
-"""If, Loop, Scan. A branch that is known when importing is put in place; all else are layers with bodies."""
+"""If, Loop, Scan. A branch that is known when importing is put in place; all else are layers with
+bodies.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ from tactix.words.dims import Dim, compare, sym
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 from tactix_onnx.convert import Context, Table
-from tactix_onnx.subgraph import Body, all_firm, always, capture_all, import_body, level, merged, visible
+from tactix_onnx.subgraph import (
+    Body,
+    all_firm,
+    always,
+    capture_all,
+    import_body,
+    level,
+    merged,
+    visible,
+)
 from tactix_onnx.survey import Unreached
 from tactix_ops.layers.common import axis_of
 from tactix_ops.layers.control import Bodies
@@ -46,12 +57,16 @@ def branch(ctx: Context, node: Any) -> Any:
     captures, where = capture_all(bodies)
     held = Bodies(tuple(b.network for b in bodies), tuple(results))
     made = ctx.layers("tactix.If", [ctx.tensor(), *captures], bodies=held, captures=where)
-    ctx.walker.loose.update({v: rank for v, rank in zip(made, lowest, strict=True) if rank < v.spec.rank})
+    ctx.walker.loose.update(
+        {v: rank for v, rank in zip(made, lowest, strict=True) if rank < v.spec.rank}
+    )
     return made
 
 
 def _branches(ctx: Context) -> list[Body]:
-    """Both; the second is looked at even where a node of the first is refused, so that one error tells all."""
+    """Both; the second is looked at even where a node of the first is refused, so that one error
+    tells all.
+    """
     found, refused = [], None
     for name in ("then_branch", "else_branch"):
         try:
@@ -63,21 +78,28 @@ def _branches(ctx: Context) -> list[Body]:
     return found
 
 
-# -- loops -------------------------------------------------------------------------------------------------------------
+# -- loops ---------------------------------------------------------------------------------------
 
 
 def settled(
-    ctx: Context, graph: Any, before: Sequence[TensorSpec], states: Sequence[TensorSpec], behind: Sequence[TensorSpec],
+    ctx: Context,
+    graph: Any,
+    before: Sequence[TensorSpec],
+    states: Sequence[TensorSpec],
+    behind: Sequence[TensorSpec],
     first: int,
-) -> tuple[Body, list[TensorSpec]]:  # fmt: skip
-    """The body, and its states' specs, general enough to hold for every iteration; outputs from ``first`` are states.
+) -> tuple[Body, list[TensorSpec]]:
+    """The body, and its states' specs, general enough to hold for every iteration; outputs from
+    ``first`` are states.
 
     A dim that an iteration changes becomes a symbol, and so on until nothing changes any more.
     """
     symbol = ctx.symbol()
     current = list(states)
     while True:
-        body = all_firm(import_body(ctx, graph, [*before, *current, *behind], "body"), "body", ctx.who)
+        body = all_firm(
+            import_body(ctx, graph, [*before, *current, *behind], "body"), "body", ctx.who
+        )
         found = body.specs[first : first + len(current)]
         if len(found) < len(current):
             ctx.fail(f"its body gives {len(body.specs)} outputs for {len(current)} states")
@@ -93,7 +115,9 @@ def settled(
 def _final(
     ctx: Context, states: Sequence[TensorSpec], given: Sequence[TensorSpec], known: frozenset[str]
 ) -> list[TensorSpec]:
-    """What a loop's states are behind it: an optional that each iteration fills is what it is filled with."""
+    """What a loop's states are behind it: an optional that each iteration fills is what it is
+    filled with.
+    """
     filled = [
         g if s.dtype is DType.OPTIONAL and g.dtype is not DType.OPTIONAL else s
         for s, g in zip(states, given, strict=True)
@@ -101,14 +125,22 @@ def _final(
     return state_results(ctx, filled, known)
 
 
-def state_results(ctx: Context, states: Sequence[TensorSpec], known: frozenset[str]) -> list[TensorSpec]:
+def state_results(
+    ctx: Context, states: Sequence[TensorSpec], known: frozenset[str]
+) -> list[TensorSpec]:
     return [visible(s, known, ctx.symbol()) for s in states]
 
 
 def stacked_results(
-    ctx: Context, specs: Sequence[TensorSpec], count: Dim | None, axes: Sequence[int], known: frozenset[str]
+    ctx: Context,
+    specs: Sequence[TensorSpec],
+    count: Dim | None,
+    axes: Sequence[int],
+    known: frozenset[str],
 ) -> list[TensorSpec]:
-    """Outputs that stack what each iteration gives; ``count``: of iterations, None if only running tells."""
+    """Outputs that stack what each iteration gives; ``count``: of iterations, None if only running
+    tells.
+    """
     length = sym(f"{ctx.symbol()}_length") if count is None else count
     out = []
     for i, s in enumerate(specs):
@@ -127,10 +159,16 @@ def loop(ctx: Context, node: Any) -> Any:
     going = ctx.input(1) or ctx.constant(np.array(True))
     states = [ctx.tensor(i) for i in range(2, len(ctx.inputs))]
     shapes = [_declared(v) for v in graph.input[:2]]
-    before = [TensorSpec(t, shape) for t, shape in zip((DType.INT64, DType.BOOL), shapes, strict=False)]
+    before = [
+        TensorSpec(t, shape) for t, shape in zip((DType.INT64, DType.BOOL), shapes, strict=False)
+    ]
     body, specs = settled(ctx, graph, before, [v.spec.plain() for v in states], (), 1)
     known = ctx.walker.known_symbols()
-    endless = always(body, body.inputs[1], body.outputs[0]) and going.const is not None and bool(np.all(going.const))
+    endless = (
+        always(body, body.inputs[1], body.outputs[0])
+        and going.const is not None
+        and bool(np.all(going.const))
+    )
     trips = ctx.known(0) if endless and ctx.input(0) is not None else None
     count = trips[0] if trips else None
     if isinstance(count, int):
@@ -139,7 +177,9 @@ def loop(ctx: Context, node: Any) -> Any:
     stacks = stacked_results(ctx, body.specs[1 + n :], count, (), known)
     results = Bodies((body.network,), (*_final(ctx, specs, body.specs[1 : 1 + n], known), *stacks))
     ranks = tuple(map(len, shapes))
-    return ctx.layers("tactix.Loop", [most, going, *states, *body.captures], bodies=results, states=n, ranks=ranks)
+    return ctx.layers(
+        "tactix.Loop", [most, going, *states, *body.captures], bodies=results, states=n, ranks=ranks
+    )
 
 
 def _declared(v: Any) -> tuple[int, ...]:
@@ -169,22 +209,35 @@ def _scanned(ctx: Context, given: int) -> int:
 def scan(ctx: Context, node: Any) -> Any:
     k = _scanned(ctx, len(ctx.inputs))
     values = [ctx.tensor(i) for i in range(len(ctx.inputs))]
-    given = {name: tuple(ctx.attr(f"scan_{name}") or ()) for name in
-             ("input_axes", "input_directions", "output_axes", "output_directions")}  # fmt: skip
+    given = {
+        name: tuple(ctx.attr(f"scan_{name}") or ())
+        for name in ("input_axes", "input_directions", "output_axes", "output_directions")
+    }
     for name in ("input_axes", "input_directions"):
         if len(given[name] or (0,) * k) != k:
             ctx.fail(f"scan_{name} has {len(given[name])} entries for {k} scan inputs")
-    axes = [a + v.spec.rank if a < 0 else a for a, v in zip(given["input_axes"] or (0,) * k, values[-k:], strict=True)]
+    axes = [
+        a + v.spec.rank if a < 0 else a
+        for a, v in zip(given["input_axes"] or (0,) * k, values[-k:], strict=True)
+    ]
     if any(not 0 <= a < v.spec.rank for a, v in zip(axes, values[-k:], strict=True)):
         ctx.fail("an axis of scan_input_axes is out of range")
     directions = given["input_directions"] or (0,) * k
-    return _scan(ctx, values, k, tuple(axes), directions, given["output_axes"], given["output_directions"])
+    return _scan(
+        ctx, values, k, tuple(axes), directions, given["output_axes"], given["output_directions"]
+    )
 
 
 def _scan(
-    ctx: Context, values: Sequence[Value], k: int, axes: tuple[int, ...], directions: tuple[int, ...],
-    output_axes: tuple[int, ...], output_directions: tuple[int, ...], batched: bool = False,
-) -> Any:  # fmt: skip
+    ctx: Context,
+    values: Sequence[Value],
+    k: int,
+    axes: tuple[int, ...],
+    directions: tuple[int, ...],
+    output_axes: tuple[int, ...],
+    output_directions: tuple[int, ...],
+    batched: bool = False,
+) -> Any:
     """``batched``: the first axis of all values is a batch."""
     n = len(values) - k
     if any(d not in (0, 1) for d in (*directions, *output_directions)):
@@ -194,7 +247,10 @@ def _scan(
     lengths = [s.shape[a] for s, a in zip(plain[n:], axes, strict=True)]
     if any(compare(lengths[0], d) in ("<", ">") for d in lengths):
         ctx.fail(f"its scan inputs have lengths {lengths}")
-    slices = [replace(s, shape=(*s.shape[:a], *s.shape[a + 1 :])) for s, a in zip(plain[n:], axes, strict=True)]
+    slices = [
+        replace(s, shape=(*s.shape[:a], *s.shape[a + 1 :]))
+        for s, a in zip(plain[n:], axes, strict=True)
+    ]
     body, states = settled(ctx, ctx.attr("body"), (), plain[:n], slices, 0)
     known = ctx.walker.known_symbols()
     count = len(body.outputs) - n
@@ -206,7 +262,13 @@ def _scan(
     if batched:
         results = [replace(s, shape=(values[0].spec.shape[0], *s.shape)) for s in results]
     return ctx.layers(
-        "tactix.Scan", [*values, *body.captures], bodies=Bodies((body.network,), tuple(results)), states=n,
-        input_axes=axes, input_directions=directions, output_axes=output_axes, output_directions=output_directions,
+        "tactix.Scan",
+        [*values, *body.captures],
+        bodies=Bodies((body.network,), tuple(results)),
+        states=n,
+        input_axes=axes,
+        input_directions=directions,
+        output_axes=output_axes,
+        output_directions=output_directions,
         batched=batched,
-    )  # fmt: skip
+    )

@@ -15,12 +15,16 @@ CONVERTERS = Table()
 @CONVERTERS("ImageDecoder")
 def image_decoder(ctx: Context, node: Any) -> Value:
     pixels = ctx.attr("pixel_format", "RGB")
-    return ctx.layer("tactix.ImageDecoder", [ctx.tensor()], symbol=ctx.symbol(), pixel_format=pixels)
+    return ctx.layer(
+        "tactix.ImageDecoder", [ctx.tensor()], symbol=ctx.symbol(), pixel_format=pixels
+    )
 
 
 @CONVERTERS("RoiAlign")
 def region_align_first(ctx: Context, node: Any) -> Value:
-    """Before operator set 16 coordinates are as they stand: without the half pixel that later became the default."""
+    """Before operator set 16 coordinates are as they stand: without the half pixel that later
+    became the default.
+    """
     return _region_align(ctx, "output_half_pixel")
 
 

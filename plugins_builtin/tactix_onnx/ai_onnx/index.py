@@ -56,15 +56,23 @@ def counting(ctx: Context, size: Dim, axis: int, rank: int, offset: int = 0) -> 
     shape: list[Dim] = [1] * rank
     shape[axis] = size
     if isinstance(size, int) and size <= LARGEST:
-        return ctx.constant(np.arange(offset, offset + size).reshape([size if i == axis else 1 for i in range(rank)]))
+        return ctx.constant(
+            np.arange(offset, offset + size).reshape(
+                [size if i == axis else 1 for i in range(rank)]
+            )
+        )
     limit = ctx.layer("tactix.Dims", [], values=(size + offset,), shape=(), dtype=DType.INT64)
-    numbers = ctx.layer("tactix.Range", [ctx.constant(np.int64(offset)), limit, ctx.constant(np.int64(1))])
+    numbers = ctx.layer(
+        "tactix.Range", [ctx.constant(np.int64(offset)), limit, ctx.constant(np.int64(1))]
+    )
     return ctx.reshape(numbers, shape)
 
 
 @CONVERTERS("Trilu")
 def triangle(ctx: Context, node: Any) -> Value:
-    """``x`` where column - row >= k (upper) or <= k (lower), else 0: a pointwise choice by two counters."""
+    """``x`` where column - row >= k (upper) or <= k (lower), else 0: a pointwise choice by two
+    counters.
+    """
     x = ctx.tensor()
     *_, rows, columns = x.spec.shape
     upper = bool(ctx.attr("upper", 1))
@@ -78,7 +86,9 @@ def triangle(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("OneHot")
 def one_hot(ctx: Context, node: Any) -> Value:
-    """``on`` where the counter along the new axis is the index (counted from the end if negative), else ``off``."""
+    """``on`` where the counter along the new axis is the index (counted from the end if negative),
+    else ``off``.
+    """
     indices, values = ctx.tensor(), ctx.tensor(2)
     if ctx.late(1):
         fields = {"symbol": ctx.symbol(), "axis": ctx.attr("axis", -1)}
@@ -92,9 +102,14 @@ def one_hot(ctx: Context, node: Any) -> Value:
     size = ctx.layer("tactix.Dims", [], values=(depth,), shape=(), dtype=DType.INT64)
     size = ctx.constant(np.int64(depth)) if isinstance(depth, int) else size
     negative = ctx.layer("tactix.Less", [indices, ctx.constant(np.int64(0))])
-    wrapped = ctx.layer("tactix.Where", [negative, ctx.layer("tactix.Add", [indices, size]), indices])
+    wrapped = ctx.layer(
+        "tactix.Where", [negative, ctx.layer("tactix.Add", [indices, size]), indices]
+    )
     hit = ctx.layer("tactix.Equal", [ctx.reshape(wrapped, shape), counting(ctx, depth, axis, rank)])
-    off, on = (ctx.layer("tactix.Slice", [values], begins=(i,), sizes=(1,), axes=(0,), steps=(1,)) for i in (0, 1))
+    off, on = (
+        ctx.layer("tactix.Slice", [values], begins=(i,), sizes=(1,), axes=(0,), steps=(1,))
+        for i in (0, 1)
+    )
     return ctx.layer("tactix.Where", [hit, on, off])
 
 

@@ -1,4 +1,6 @@
-"""Forms of the first operator sets: broadcasting on demand, from an axis on; types by name; images alone."""
+"""Forms of the first operator sets: broadcasting on demand, from an axis on; types by name; images
+alone.
+"""
 
 from __future__ import annotations
 
@@ -48,17 +50,23 @@ def slope(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("Tile")
 def tile_along(ctx: Context, node: Any) -> Value:
-    """So many copies, input 1, along the axis that is input 2; bodies that onnx derives give the newer form."""
+    """So many copies, input 1, along the axis that is input 2; bodies that onnx derives give the
+    newer form.
+    """
     if ctx.input(2) is None:
         return tile(ctx, node)
     x, (copies,), (axis,) = ctx.tensor(), ctx.need_ints(1, "tiles"), ctx.need_ints(2, "axis")
     at = axis_of(axis, x.spec.rank, ctx.op)
-    return ctx.layer("tactix.Tile", [x], repeats=tuple(copies if i == at else 1 for i in range(x.spec.rank)))
+    return ctx.layer(
+        "tactix.Tile", [x], repeats=tuple(copies if i == at else 1 for i in range(x.spec.rank))
+    )
 
 
 @CONVERTERS("Cast")
 def cast(ctx: Context, node: Any) -> Value:
-    """To a type that is named as in the enumeration of TensorProto; bodies that onnx derives give its number."""
+    """To a type that is named as in the enumeration of TensorProto; bodies that onnx derives give
+    its number.
+    """
     from onnx import TensorProto
 
     name = ctx.attr("to")
@@ -71,7 +79,9 @@ def cast(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("ImageScaler")
 def image_scaler(ctx: Context, node: Any) -> Value:
-    """Images (N, C, H, W) times a number, plus one for each channel. It was never more than an experiment of ONNX."""
+    """Images (N, C, H, W) times a number, plus one for each channel. It was never more than an
+    experiment of ONNX.
+    """
     x = ctx.tensor()
     scaled = ctx.layer("tactix.Mul", [x, ctx.scalar(ctx.attr("scale", 1.0), x)])
     bias = ctx.attr("bias", ())
@@ -83,7 +93,9 @@ def image_scaler(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("Crop")
 def crop(ctx: Context, node: Any) -> Value:
-    """Images without a border (left, top, right, bottom), or of the size ``scale`` (height, width) behind it."""
+    """Images without a border (left, top, right, bottom), or of the size ``scale`` (height, width)
+    behind it.
+    """
     x, border, size = ctx.tensor(), ctx.attr("border", ()), ctx.attr("scale", ())
     if x.spec.rank != 4 or len(border) != 4 or len(size) not in (0, 2):
         ctx.fail(
@@ -92,7 +104,9 @@ def crop(ctx: Context, node: Any) -> Value:
     left, top, right, bottom = border
     height, width = x.spec.shape[2:]
     sizes = size or (height - top - bottom, width - left - right)
-    return ctx.layer("tactix.Slice", [x], begins=(top, left), sizes=sizes, axes=(2, 3), steps=(1, 1))
+    return ctx.layer(
+        "tactix.Slice", [x], begins=(top, left), sizes=sizes, axes=(2, 3), steps=(1, 1)
+    )
 
 
 @CONVERTERS("Gemm")

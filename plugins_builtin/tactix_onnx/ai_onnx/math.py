@@ -43,7 +43,9 @@ def _all_inputs(ctx: Context) -> list[Value]:
 
 @CONVERTERS("Clip")
 def clip_attributes(ctx: Context, node: Any) -> Value:
-    """Before operator set 11 the bounds are attributes; the defaults are the ends of float32, which cut nothing."""
+    """Before operator set 11 the bounds are attributes; the defaults are the ends of float32, which
+    cut nothing.
+    """
     ends = np.finfo(np.float32)
     low, high = ctx.attr("min", -np.inf), ctx.attr("max", np.inf)
     low = -np.inf if low <= ends.min else low
@@ -56,9 +58,15 @@ def clip(ctx: Context, node: Any) -> Value:
     """Constant bounds become attributes; others are tensors."""
     x, low, high = ctx.tensor(), ctx.const(1), ctx.const(2)
     exact = x.spec.dtype.is_float or x.spec.dtype.bits <= 32
-    if exact and (low is not None or ctx.input(1) is None) and (high is not None or ctx.input(2) is None):
+    if (
+        exact
+        and (low is not None or ctx.input(1) is None)
+        and (high is not None or ctx.input(2) is None)
+    ):
         bounds = {"min": low, "max": high}
-        return ctx.layer("tactix.Clip", [x], **{k: float(v.item()) for k, v in bounds.items() if v is not None})
+        return ctx.layer(
+            "tactix.Clip", [x], **{k: float(v.item()) for k, v in bounds.items() if v is not None}
+        )
     if ctx.input(1) is not None:
         x = ctx.layer("tactix.Max", [x, ctx.tensor(1)])
     return ctx.layer("tactix.Min", [x, ctx.tensor(2)]) if ctx.input(2) is not None else x
@@ -81,7 +89,10 @@ def cast_to(ctx: Context, x: Value, to: DType) -> Value:
     if x.spec.dtype is to:
         return x
     if to is DType.FP8E8M0:
-        attrs = {"rounding": ctx.attr("round_mode", "up"), "saturate": bool(ctx.attr("saturate", 1))}
+        attrs = {
+            "rounding": ctx.attr("round_mode", "up"),
+            "saturate": bool(ctx.attr("saturate", 1)),
+        }
         return ctx.layer("tactix.CastToExponent", [ctx.cast(x, DType.FP32)], **attrs)
     ctx.ignore("round_mode")
     return ctx.layer("tactix.Cast", [x], to=to, saturate=bool(ctx.attr("saturate", 1)))

@@ -17,11 +17,15 @@ from tactix_ops.layers.common import axis_of
 CONVERTERS = Table()
 
 
-# -- windows -----------------------------------------------------------------------------------------------------
+# -- windows -------------------------------------------------------------------------------------
 
 
 def _resolved_pads(
-    ctx: Context, size: Sequence[Dim], kernel: Sequence[Dim], strides: Sequence[int], dilations: Sequence[int]
+    ctx: Context,
+    size: Sequence[Dim],
+    kernel: Sequence[Dim],
+    strides: Sequence[int],
+    dilations: Sequence[int],
 ) -> tuple[Dim, ...]:
     """``pads``, or what ``auto_pad`` makes of the sizes: SAME gives ceil(size / stride) windows."""
     ctx.ignore("pads")
@@ -87,7 +91,9 @@ def conv_transpose(ctx: Context, node: Any) -> Value:
             for d, s, e, k, t in zip(size, strides, extra, kernel, dilations, strict=True)
         ]
         totals = [dmax(f - t, 0) for f, t in zip(full, target, strict=True)]
-        extra = tuple(e + _number(ctx, dmax(t - f, 0)) for e, f, t in zip(extra, full, target, strict=True))
+        extra = tuple(
+            e + _number(ctx, dmax(t - f, 0)) for e, f, t in zip(extra, full, target, strict=True)
+        )
         pads = _same("SAME_UPPER" if mode == "SAME_UPPER" else "SAME_LOWER", totals)
     elif mode == "VALID":
         pads = (0,) * 2 * n
@@ -117,7 +123,11 @@ def pool(ctx: Context, node: Any) -> Any:
     kernel = ctx.attr("kernel_shape")
     if not kernel:
         raise ModelImportError("kernel_shape is missing")
-    fields = {"kernel_shape": kernel, "ceil_mode": bool(ctx.attr("ceil_mode", 0)), **window_fields(ctx, kernel)}
+    fields = {
+        "kernel_shape": kernel,
+        "ceil_mode": bool(ctx.attr("ceil_mode", 0)),
+        **window_fields(ctx, kernel),
+    }
     if ctx.op == "AveragePool":
         fields["count_include_pad"] = bool(ctx.attr("count_include_pad", 0))
     if ctx.op == "LpPool":
@@ -125,7 +135,9 @@ def pool(ctx: Context, node: Any) -> Any:
     if ctx.op == "MaxPool":
         order = ctx.attr("storage_order", 0)
         if len(node.output) > 1 and node.output[1]:
-            return ctx.layers("tactix.MaxPoolIndices", [ctx.tensor()], storage_order=order, **fields)
+            return ctx.layers(
+                "tactix.MaxPoolIndices", [ctx.tensor()], storage_order=order, **fields
+            )
     return ctx.layer(f"tactix.{ctx.op}", [ctx.tensor()], **fields)
 
 
@@ -143,7 +155,7 @@ def columns_to_image(ctx: Context, node: Any) -> Value:
     return ctx.layer("tactix.Col2Im", inputs, symbol=ctx.symbol(), **fields)
 
 
-# -- normalisation -------------------------------------------------------------------------------------------------
+# -- normalisation -------------------------------------------------------------------------------
 
 
 @CONVERTERS("BatchNormalization")
@@ -161,12 +173,16 @@ def layer_normalization(ctx: Context, node: Any) -> Any:
     ctx.ignore("stash_type")
     x, epsilon = ctx.tensor(), ctx.attr("epsilon", 1e-5)
     axis = axis_of(ctx.attr("axis", -1), x.spec.rank, ctx.op)
-    y = ctx.layer("tactix.LayerNormalization", [x, ctx.tensor(1), ctx.input(2)], axis=axis, epsilon=epsilon)
+    y = ctx.layer(
+        "tactix.LayerNormalization", [x, ctx.tensor(1), ctx.input(2)], axis=axis, epsilon=epsilon
+    )
     return [y, *moments(ctx, x, axis, epsilon)] if any(node.output[1:]) else [y]
 
 
 def moments(ctx: Context, x: Value, axis: int, epsilon: float) -> tuple[Value, Value]:
-    """Mean and inverse deviation over the axes from ``axis`` on, in float32, which normalizations may give, too."""
+    """Mean and inverse deviation over the axes from ``axis`` on, in float32, which normalizations
+    may give, too.
+    """
     over = {"axes": tuple(range(axis, x.spec.rank)), "keepdims": True}
     wide = ctx.cast(x, DType.FP32)
     mean = ctx.layer("tactix.ReduceMean", [wide], **over)
@@ -188,12 +204,16 @@ def rms_normalization(ctx: Context, node: Any) -> Value:
     ctx.ignore("stash_type")
     x = ctx.tensor()
     axis = axis_of(ctx.attr("axis", -1), x.spec.rank, ctx.op)
-    return ctx.layer("tactix.RMSNormalization", [x, ctx.tensor(1)], axis=axis, epsilon=ctx.attr("epsilon", 1e-5))
+    return ctx.layer(
+        "tactix.RMSNormalization", [x, ctx.tensor(1)], axis=axis, epsilon=ctx.attr("epsilon", 1e-5)
+    )
 
 
 @CONVERTERS("GroupNormalization")
 def group_normalization(ctx: Context, node: Any) -> Value:
-    """Before operator set 21 scale and bias are per group: each is repeated for the group's channels."""
+    """Before operator set 21 scale and bias are per group: each is repeated for the group's
+    channels.
+    """
     ctx.ignore("stash_type")
     x, groups = ctx.tensor(), ctx.attr("num_groups")
     parameters = [ctx.tensor(1), ctx.tensor(2)]
@@ -217,7 +237,7 @@ def _repeated(ctx: Context, p: Value, groups: int, each: Dim) -> Value:
     return ctx.reshape(wide, (groups * each,))
 
 
-# -- softmax -------------------------------------------------------------------------------------------------------
+# -- softmax -------------------------------------------------------------------------------------
 
 
 @CONVERTERS("Softmax", "LogSoftmax", "Hardmax")
@@ -240,12 +260,14 @@ def softmax(ctx: Context, node: Any) -> Value:
     return ctx.layer(f"tactix.{ctx.op}", [x], axis=axis)
 
 
-# -- recurrent -----------------------------------------------------------------------------------------------------
+# -- recurrent -----------------------------------------------------------------------------------
 
 
 @CONVERTERS("LSTM", "GRU", "RNN")
 def recurrent(ctx: Context, node: Any) -> Any:
-    ctx.ignore("output_sequence")  # before 7: whether the first output is there, which the node's own list tells
+    ctx.ignore(
+        "output_sequence"
+    )  # before 7: whether the first output is there, which the node's own list tells
     fields = {
         "hidden_size": ctx.attr("hidden_size", ctx.spec(2).shape[-1]),
         "direction": ctx.attr("direction", "forward"),

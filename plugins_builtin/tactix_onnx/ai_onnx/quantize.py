@@ -17,7 +17,10 @@ def _where(ctx: Context) -> dict[str, Any]:
     """Axis and block of the scales, the axis counted from 0; one scale for all has none."""
     rank, axis = ctx.spec().rank, ctx.attr("axis", 1)
     single = ctx.spec(1).numel == 1
-    return {"axis": 0 if single else axis_of(axis, rank, ctx.op), "block_size": ctx.attr("block_size", 0)}
+    return {
+        "axis": 0 if single else axis_of(axis, rank, ctx.op),
+        "block_size": ctx.attr("block_size", 0),
+    }
 
 
 @CONVERTERS("QuantizeLinear")
@@ -36,7 +39,12 @@ def quantize(ctx: Context, node: Any) -> Value:
 def dequantize(ctx: Context, node: Any) -> Value:
     code = ctx.attr("output_dtype", 0)
     dtype = ctx.dtype_attr("output_dtype", DType.FP32) if code else ctx.spec(1).dtype
-    return ctx.layer("tactix.DequantizeLinear", [ctx.tensor(), ctx.tensor(1), ctx.input(2)], dtype=dtype, **_where(ctx))
+    return ctx.layer(
+        "tactix.DequantizeLinear",
+        [ctx.tensor(), ctx.tensor(1), ctx.input(2)],
+        dtype=dtype,
+        **_where(ctx),
+    )
 
 
 def _shifted(ctx: Context, x: Value, zero: Value | None, rows: bool = False) -> Value:
@@ -77,7 +85,9 @@ def _quantized(ctx: Context, y: Value, i: int) -> Value:
     """``y`` by the scale and zero point in inputs i and i + 1."""
     zero = ctx.tensor(i + 1)
     axis = max(0, y.spec.rank - 2)
-    return ctx.layer("tactix.QuantizeLinear", [y, ctx.tensor(i), zero], dtype=zero.spec.dtype, axis=axis)
+    return ctx.layer(
+        "tactix.QuantizeLinear", [y, ctx.tensor(i), zero], dtype=zero.spec.dtype, axis=axis
+    )
 
 
 @CONVERTERS("QLinearMatMul")

@@ -1,4 +1,6 @@
-"""Random numbers. Layers whose names begin with Random are neither computed while building nor merged."""
+"""Random numbers. Layers whose names begin with Random are neither computed while building nor
+merged.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ def _numbers(ctx: Context, shape: Any, default: DType) -> Value:
     kind = ctx.op.removeprefix("Random").removesuffix("Like")
     fields = {name: ctx.attr(name) for name in _SETTINGS[kind]}
     dtype = ctx.dtype_attr("dtype", default)
-    return ctx.layer(f"tactix.Random{kind}", [], shape=tuple(shape), dtype=dtype, seed=ctx.attr("seed"), **fields)
+    return ctx.layer(
+        f"tactix.Random{kind}", [], shape=tuple(shape), dtype=dtype, seed=ctx.attr("seed"), **fields
+    )
 
 
 @CONVERTERS("RandomNormal", "RandomUniform")
@@ -39,5 +43,8 @@ def bernoulli(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("Multinomial")
 def multinomial(ctx: Context, node: Any) -> Value:
-    fields = {"sample_size": ctx.attr("sample_size", 1), "dtype": ctx.dtype_attr("dtype", DType.INT32)}
+    fields = {
+        "sample_size": ctx.attr("sample_size", 1),
+        "dtype": ctx.dtype_attr("dtype", DType.INT32),
+    }
     return ctx.layer("tactix.RandomMultinomial", [ctx.tensor()], seed=ctx.attr("seed"), **fields)

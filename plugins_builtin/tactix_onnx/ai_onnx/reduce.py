@@ -16,13 +16,24 @@ _COMPOSED = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare")
 
 
 def _reduced(ctx: Context, layer: str, x: Value) -> Value:
-    """``x`` reduced over the node's axes: all of them if none are given, unless the node says that means nothing."""
+    """``x`` reduced over the node's axes: all of them if none are given, unless the node says that
+    means nothing.
+    """
     ctx.ignore("keepdims", "noop_with_empty_axes")
     rank = x.spec.rank
     if not ctx.has_attr("axes") and ctx.late(1):
-        flags = {name: bool(ctx.attr(name, d)) for name, d in (("keepdims", 1), ("noop_with_empty_axes", 0))}
+        flags = {
+            name: bool(ctx.attr(name, d))
+            for name, d in (("keepdims", 1), ("noop_with_empty_axes", 0))
+        }
         reduction = layer.removeprefix("tactix.")
-        return ctx.layer("tactix.DynamicReduce", [x, ctx.tensor(1)], symbol=ctx.symbol(), reduction=reduction, **flags)
+        return ctx.layer(
+            "tactix.DynamicReduce",
+            [x, ctx.tensor(1)],
+            symbol=ctx.symbol(),
+            reduction=reduction,
+            **flags,
+        )
     axes = ctx.axes(1)
     if not axes:
         axes = () if ctx.attr("noop_with_empty_axes", 0) else tuple(range(rank))
@@ -66,7 +77,9 @@ def top_k_attribute(ctx: Context, node: Any) -> Any:
 @CONVERTERS("TopK", since=10)
 def top_k(ctx: Context, node: Any) -> Any:
     if ctx.late(1):
-        return ctx.layers("tactix.DynamicTopK", [ctx.tensor(), ctx.tensor(1)], symbol=ctx.symbol(), **_order(ctx))
+        return ctx.layers(
+            "tactix.DynamicTopK", [ctx.tensor(), ctx.tensor(1)], symbol=ctx.symbol(), **_order(ctx)
+        )
     (k,) = ctx.need_known(1, "numbers of elements")
     return _top_k(ctx, k)
 

@@ -1,4 +1,6 @@
-"""Resize and Upsample: sizes, scales and regions move between attributes and inputs over the operator sets."""
+"""Resize and Upsample: sizes, scales and regions move between attributes and inputs over the
+operator sets.
+"""
 
 from __future__ import annotations
 
@@ -54,15 +56,21 @@ def resize_first(ctx: Context, node: Any) -> Value:
 
 
 def _old(ctx: Context, factors: tuple[float, ...] = ()) -> Value:
-    """Upsample and the first Resize: coordinates divided by the scale, rounded as ONNX Runtime does.
+    """Upsample and the first Resize: coordinates divided by the scale, rounded as ONNX Runtime
+    does.
 
     ``factors``: scales that are known otherwise.
     """
     x, mode = ctx.tensor(), ctx.attr("mode", "nearest")
-    fields = {"mode": "linear" if mode in ("bilinear", "linear") else mode, "nearest_mode": "simple"}
+    fields = {
+        "mode": "linear" if mode in ("bilinear", "linear") else mode,
+        "nearest_mode": "simple",
+    }
     fields["coordinate_transformation_mode"] = "asymmetric"
     if not ctx.has_attr("scales") and _is_late(ctx, 1):
-        return ctx.layer("tactix.DynamicResize", [x, None, ctx.tensor(1)], symbol=ctx.symbol(), **fields)
+        return ctx.layer(
+            "tactix.DynamicResize", [x, None, ctx.tensor(1)], symbol=ctx.symbol(), **fields
+        )
     scales = factors or (tuple(ctx.attr("scales")) if ctx.has_attr("scales") else _scales(ctx, 1))
     if len(scales) != x.spec.rank:
         ctx.fail(f"it has {len(scales)} scales for {x.spec}")
@@ -96,7 +104,9 @@ def resize(ctx: Context, node: Any) -> Value:
             sizes[a], full[a] = scaled(x.spec.shape[a], s), s
     else:
         wanted = ctx.need_known(3, "sizes")
-        for a, n, s in zip(axes, *_policy(ctx, [x.spec.shape[a] for a in axes], wanted), strict=True):
+        for a, n, s in zip(
+            axes, *_policy(ctx, [x.spec.shape[a] for a in axes], wanted), strict=True
+        ):
             sizes[a], full[a] = n, s
     if tuple(sizes) == x.spec.shape and all(s == 1 for s in full) and not modes.get("roi"):
         return x
@@ -104,12 +114,18 @@ def resize(ctx: Context, node: Any) -> Value:
     return ctx.layer("tactix.Resize", [x], sizes=tuple(sizes), scales=scaled_by, **modes)
 
 
-def _policy(ctx: Context, have: Sequence[Dim], want: Sequence[Dim]) -> tuple[Sequence[Dim], Sequence[float]]:
-    """Sizes and scales by ``keep_aspect_ratio_policy``; scale 0 where it is the quotient of the sizes."""
+def _policy(
+    ctx: Context, have: Sequence[Dim], want: Sequence[Dim]
+) -> tuple[Sequence[Dim], Sequence[float]]:
+    """Sizes and scales by ``keep_aspect_ratio_policy``; scale 0 where it is the quotient of the
+    sizes.
+    """
     policy = ctx.attr("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return want, [1.0 if h == w else 0.0 for h, w in zip(have, want, strict=True)]
-    numbers = [(h, w) for h, w in zip(have, want, strict=True) if isinstance(h, int) and isinstance(w, int)]
+    numbers = [
+        (h, w) for h, w in zip(have, want, strict=True) if isinstance(h, int) and isinstance(w, int)
+    ]
     if len(numbers) != len(have):
         ctx.fail(f"keep_aspect_ratio_policy {policy!r} needs fixed sizes")
     return fitted([h for h, _ in numbers], [w for _, w in numbers], policy)

@@ -23,7 +23,9 @@ def non_zero(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("Compress")
 def compress(ctx: Context, node: Any) -> Value:
-    return ctx.layer("tactix.Compress", [ctx.tensor(), ctx.tensor(1)], symbol=ctx.symbol(), axis=_axis(ctx))
+    return ctx.layer(
+        "tactix.Compress", [ctx.tensor(), ctx.tensor(1)], symbol=ctx.symbol(), axis=_axis(ctx)
+    )
 
 
 @CONVERTERS("Unique")

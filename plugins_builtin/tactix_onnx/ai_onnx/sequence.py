@@ -32,7 +32,9 @@ def at(ctx: Context, node: Any) -> Value:
 @CONVERTERS("SplitToSequence")
 def split(ctx: Context, node: Any) -> Value:
     axis = _axis(ctx, ctx.attr("axis", 0), ctx.spec().rank)
-    return ctx.layer("tactix.SplitToSequence", ctx.inputs, axis=axis, keepdims=bool(ctx.attr("keepdims", 1)))
+    return ctx.layer(
+        "tactix.SplitToSequence", ctx.inputs, axis=axis, keepdims=bool(ctx.attr("keepdims", 1))
+    )
 
 
 @CONVERTERS("ConcatFromSequence")
@@ -47,7 +49,7 @@ def _axis(ctx: Context, axis: int, rank: int) -> int:
     return axis % rank
 
 
-# -- optionals ---------------------------------------------------------------------------------------------------------
+# -- optionals -----------------------------------------------------------------------------------
 
 
 @CONVERTERS("Optional")
@@ -60,7 +62,9 @@ def optional(ctx: Context, node: Any) -> Value:
         ctx.fail("it has neither a value nor a type")
     is_sequence = held.WhichOneof("value") == "sequence_type"
     tensor = held.sequence_type.elem_type.tensor_type if is_sequence else held.tensor_type
-    return ctx.layer("tactix.Optional", [], dtype=dtype_of(tensor.elem_type, ctx.who), is_sequence=is_sequence)
+    return ctx.layer(
+        "tactix.Optional", [], dtype=dtype_of(tensor.elem_type, ctx.who), is_sequence=is_sequence
+    )
 
 
 @CONVERTERS("OptionalGetElement")
@@ -68,7 +72,9 @@ def get_element(ctx: Context, node: Any) -> Value:
     """Since operator set 18 the value may be no optional: then it is itself."""
     if ctx.spec().dtype is not DType.OPTIONAL:
         return ctx.tensor()
-    return ctx.layer("tactix.OptionalGetElement", [ctx.tensor()], symbol=ctx.symbol(), shape=ctx.declared(0))
+    return ctx.layer(
+        "tactix.OptionalGetElement", [ctx.tensor()], symbol=ctx.symbol(), shape=ctx.declared(0)
+    )
 
 
 @CONVERTERS("OptionalHasElement")

@@ -1,4 +1,6 @@
-"""Operators on shapes and the movement of elements. What newer operator sets give as inputs becomes attributes."""
+"""Operators on shapes and the movement of elements. What newer operator sets give as inputs becomes
+attributes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,16 @@ from collections.abc import Collection
 from typing import Any
 
 from tactix.contracts.graph import Value
-from tactix.words.dims import Assumption, Dim, Shape, broadcast_shapes, compare, floordiv, prod, symbol_name
+from tactix.words.dims import (
+    Assumption,
+    Dim,
+    Shape,
+    broadcast_shapes,
+    compare,
+    floordiv,
+    prod,
+    symbol_name,
+)
 from tactix.words.dtypes import DType
 from tactix.words.errors import ModelImportError
 from tactix_onnx.convert import Context, Table
@@ -16,7 +27,7 @@ from tactix_ops.layers.common import axes_of, axis_of
 CONVERTERS = Table()
 
 
-# -- another shape, same elements --------------------------------------------------------------------------------
+# -- another shape, same elements ----------------------------------------------------------------
 
 
 @CONVERTERS("Reshape")
@@ -57,7 +68,9 @@ def squeeze(ctx: Context, node: Any) -> Value:
 
 
 def _demand_ones(ctx: Context, shape: Shape, gone: Collection[int], stay: bool) -> None:
-    """Axes that go have size 1, and where none are named (``stay``) no other has: each run is held to that."""
+    """Axes that go have size 1, and where none are named (``stay``) no other has: each run is held
+    to that.
+    """
     for i, d in enumerate(shape):
         if isinstance(d, int) or (i not in gone and not stay):
             continue
@@ -114,7 +127,7 @@ def space_to_depth(ctx: Context, node: Any) -> Value:
     return ctx.reshape(y, (n, c * b**k, *small))
 
 
-# -- joining, cutting, repeating -----------------------------------------------------------------------------------
+# -- joining, cutting, repeating -----------------------------------------------------------------
 
 
 @CONVERTERS("Concat")
@@ -136,7 +149,9 @@ def split(ctx: Context, node: Any) -> Any:
     if ctx.input(1) is not None:
         given = ctx.need_known(1, "sizes")
     if ctx.attr("num_outputs", len(node.output)) != len(node.output):
-        raise ModelImportError(f"num_outputs is {ctx.attr('num_outputs')}, but it has {len(node.output)} outputs")
+        raise ModelImportError(
+            f"num_outputs is {ctx.attr('num_outputs')}, but it has {len(node.output)} outputs"
+        )
     sizes = given or even_parts(x.spec.shape[axis], len(node.output))
     if sum(size != 0 for size in sizes) == 1:
         return [x if size != 0 else _empty(ctx, x, axis) for size in sizes]
@@ -166,7 +181,9 @@ def slice_inputs(ctx: Context, node: Any) -> Value:
     return _sliced(ctx, starts, ends, axes, steps)
 
 
-def _sliced(ctx: Context, starts: Any, ends: Any, axes: tuple[int, ...], steps: tuple[int, ...]) -> Value:
+def _sliced(
+    ctx: Context, starts: Any, ends: Any, axes: tuple[int, ...], steps: tuple[int, ...]
+) -> Value:
     x = ctx.tensor()
     begins, sizes, cut, strides = [], [], [], []
     axes = axes_of(axes, x.spec.rank, ctx.op)
@@ -182,12 +199,19 @@ def _sliced(ctx: Context, starts: Any, ends: Any, axes: tuple[int, ...], steps: 
             strides.append(step)
     if not cut:
         return x
-    fields = {"begins": tuple(begins), "sizes": tuple(sizes), "axes": tuple(cut), "steps": tuple(strides)}
+    fields = {
+        "begins": tuple(begins),
+        "sizes": tuple(sizes),
+        "axes": tuple(cut),
+        "steps": tuple(strides),
+    }
     return ctx.layer("tactix.Slice", [x], **fields)
 
 
 def _limited(ctx: Context, x: Value, full: Dim, end: Dim) -> bool:
-    """A symbol that says how much of a constant table is used cannot exceed the table: the network notes that."""
+    """A symbol that says how much of a constant table is used cannot exceed the table: the network
+    notes that.
+    """
     symbol = symbol_name(end)
     if x.const is None or symbol is None or not isinstance(full, int):
         return False
@@ -224,7 +248,9 @@ def pad(ctx: Context, node: Any) -> Value:
     late_value = ctx.input(2) is not None and ctx.const(2) is None
     if late_value or any(map(ctx.late, (1, 3))):
         inputs = [ctx.tensor(), ctx.tensor(1), ctx.input(2), ctx.input(3)]
-        return ctx.layer("tactix.DynamicPad", inputs, symbol=ctx.symbol(), mode=ctx.attr("mode", "constant"))
+        return ctx.layer(
+            "tactix.DynamicPad", inputs, symbol=ctx.symbol(), mode=ctx.attr("mode", "constant")
+        )
     pads, rank = ctx.need_known(1, "pads"), ctx.spec().rank
     if ctx.input(3) is not None:
         named = axes_of(ctx.need_ints(3, "axes"), rank, ctx.op)
@@ -246,7 +272,7 @@ def _padded(ctx: Context, pads: tuple[Dim, ...], value: float) -> Value:
     return ctx.layer("tactix.Pad", [x], pads=tuple(pads), mode=mode, value=float(value))
 
 
-# -- shapes as tensors ---------------------------------------------------------------------------------------------
+# -- shapes as tensors ---------------------------------------------------------------------------
 
 
 @CONVERTERS("Shape")

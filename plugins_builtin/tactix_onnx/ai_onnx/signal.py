@@ -1,4 +1,6 @@
-"""Fourier transforms and mel filters: lengths and axes move between attributes and inputs over the operator sets."""
+"""Fourier transforms and mel filters: lengths and axes move between attributes and inputs over the
+operator sets.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Operators on strings. Strings that are known are ``tactix.Text`` layers: a plan has no weights of that kind."""
+"""Operators on strings. Strings that are known are ``tactix.Text`` layers: a plan has no weights of
+that kind.
+"""
 
 from __future__ import annotations
 
@@ -35,22 +37,36 @@ def cast_text(ctx: Context, x: Value, to: DType) -> Value:
         return x if is_text(x) else ctx.layer("tactix.FormatText", [x])
     narrow = to.is_float and to.bits < NARROW
     y = ctx.layer("tactix.ParseText", [x], to=DType.FP32 if narrow else to)
-    return ctx.layer("tactix.Cast", [y], to=to, saturate=bool(ctx.attr("saturate", 1))) if narrow else y
+    return (
+        ctx.layer("tactix.Cast", [y], to=to, saturate=bool(ctx.attr("saturate", 1)))
+        if narrow
+        else y
+    )
 
 
 @CONVERTERS("Equal", since=19)
 def equal(ctx: Context, node: Any) -> Value:
-    return ctx.layer("tactix.TextEqual" if is_text(ctx.tensor()) else "tactix.Equal", [ctx.tensor(), ctx.tensor(1)])
+    return ctx.layer(
+        "tactix.TextEqual" if is_text(ctx.tensor()) else "tactix.Equal",
+        [ctx.tensor(), ctx.tensor(1)],
+    )
 
 
 @CONVERTERS("StringNormalizer")
 def string_normalizer(ctx: Context, node: Any) -> Value:
     """The locale would only change the case of a few letters of some languages."""
     ctx.ignore("locale")
-    fields = {"case_change_action": ctx.attr("case_change_action", "NONE"), "stopwords": ctx.attr("stopwords", ())}
+    fields = {
+        "case_change_action": ctx.attr("case_change_action", "NONE"),
+        "stopwords": ctx.attr("stopwords", ()),
+    }
     sensitive = bool(ctx.attr("is_case_sensitive", 0))
     return ctx.layer(
-        "tactix.StringNormalizer", [ctx.tensor()], symbol=ctx.symbol(), is_case_sensitive=sensitive, **fields
+        "tactix.StringNormalizer",
+        [ctx.tensor()],
+        symbol=ctx.symbol(),
+        is_case_sensitive=sensitive,
+        **fields,
     )
 
 

@@ -54,7 +54,9 @@ def normalizer(ctx: Context, node: Any) -> Value:
     elif norm == "L1":
         size = ctx.layer("tactix.ReduceSum", [ctx.layer("tactix.Abs", [x])], **last)
     else:
-        size = ctx.layer("tactix.Sqrt", [ctx.layer("tactix.ReduceSum", [two(ctx, "Mul", x, x)], **last)])
+        size = ctx.layer(
+            "tactix.Sqrt", [ctx.layer("tactix.ReduceSum", [two(ctx, "Mul", x, x)], **last)]
+        )
     zero = two(ctx, "Equal", size, 0)
     return two(ctx, "Div", x, ctx.layer("tactix.Where", [zero, ctx.scalar(1, size), size]))
 
@@ -76,8 +78,12 @@ def feature_extractor(ctx: Context, node: Any) -> Value:
 def feature_vectorizer(ctx: Context, node: Any) -> Value:
     ctx.ignore("inputdimensions")
     parts = [ctx.cast(ctx.tensor(i), DType.FP32) for i in range(len(ctx.inputs))]
-    rows = [ctx.reshape(p, (p.spec.shape[0] if p.spec.rank > 1 else 1, prod(p.spec.shape[p.spec.rank > 1 :])))
-            for p in parts]  # fmt: skip
+    rows = [
+        ctx.reshape(
+            p, (p.spec.shape[0] if p.spec.rank > 1 else 1, prod(p.spec.shape[p.spec.rank > 1 :]))
+        )
+        for p in parts
+    ]
     return rows[0] if len(rows) == 1 else ctx.layer("tactix.Concat", rows, axis=1)
 
 
@@ -86,7 +92,12 @@ def imputer(ctx: Context, node: Any) -> Value:
     x = ctx.tensor()
     kind = "float" if x.spec.dtype.is_float else "int64"
     values, gone = ctx.attr(f"imputed_value_{kind}s", ()), ctx.attr(f"replaced_value_{kind}", 0)
-    ctx.ignore("replaced_value_float", "replaced_value_int64", "imputed_value_floats", "imputed_value_int64s")
+    ctx.ignore(
+        "replaced_value_float",
+        "replaced_value_int64",
+        "imputed_value_floats",
+        "imputed_value_int64s",
+    )
     missing = ctx.layer("tactix.IsNaN", [x]) if gone != gone else two(ctx, "Equal", x, gone)
     filled = ctx.constant(np.array(values, x.spec.dtype.numpy))
     return ctx.layer("tactix.Where", [missing, filled, x])
@@ -99,7 +110,9 @@ def label_encoder_of_strings(ctx: Context, node: Any) -> Value:
     ctx.ignore("default_string", "default_int64")
     to_text = not is_text(ctx.tensor())
     keys, values = (np.arange(len(names)), names) if to_text else (names, np.arange(len(names)))
-    return lookup(ctx, keys, values, ctx.attr("default_string") if to_text else ctx.attr("default_int64"))
+    return lookup(
+        ctx, keys, values, ctx.attr("default_string") if to_text else ctx.attr("default_int64")
+    )
 
 
 @CONVERTERS("LabelEncoder", domain=ML, since=2)
@@ -112,7 +125,10 @@ def label_encoder(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("CategoryMapper", domain=ML)
 def category_mapper(ctx: Context, node: Any) -> Value:
-    names, numbers = np.array(ctx.attr("cats_strings", ()), object), np.array(ctx.attr("cats_int64s", ()), np.int64)
+    names, numbers = (
+        np.array(ctx.attr("cats_strings", ()), object),
+        np.array(ctx.attr("cats_int64s", ()), np.int64),
+    )
     ctx.ignore("default_int64", "default_string")
     if is_text(ctx.tensor()):
         return lookup(ctx, names, numbers, ctx.attr("default_int64", -1))
@@ -146,7 +162,11 @@ def _default(ctx: Context, values: Any) -> Any:
         return ctx.attr("default_tensor").reshape(())
     if DType.of(values.dtype) is DType.STRING:
         return ctx.attr("default_string", "_Unused")
-    return ctx.attr("default_int64", -1) if values.dtype.kind in "iu" else ctx.attr("default_float", -0.0)
+    return (
+        ctx.attr("default_int64", -1)
+        if values.dtype.kind in "iu"
+        else ctx.attr("default_float", -0.0)
+    )
 
 
 @CONVERTERS("OneHotEncoder", domain=ML)
@@ -162,7 +182,7 @@ def one_hot_encoder(ctx: Context, node: Any) -> Value:
     return ctx.cast(ctx.layer("tactix.Equal", [column, categories]), DType.FP32)
 
 
-# -- linear models -------------------------------------------------------------------------------------------------
+# -- linear models -------------------------------------------------------------------------------
 
 
 def transformed(ctx: Context, scores: Value) -> Value:
@@ -176,7 +196,9 @@ def transformed(ctx: Context, scores: Value) -> Value:
         return ctx.layer("tactix.Softmax", [scores], axis=1)
     if kind == "SOFTMAX_ZERO":
         soft = ctx.layer("tactix.Softmax", [scores], axis=1)
-        return ctx.layer("tactix.Where", [two(ctx, "Equal", scores, 0), ctx.scalar(0, scores), soft])
+        return ctx.layer(
+            "tactix.Where", [two(ctx, "Equal", scores, 0), ctx.scalar(0, scores), soft]
+        )
     return ctx.fail(f"post_transform {kind!r} is not supported")
 
 
@@ -245,7 +267,9 @@ def second_label(ctx: Context, score: Value, labels: Labels, threshold: float) -
 
 def complement(ctx: Context, score: Value) -> Value:
     """``1 - score`` beside the score (N, 1)."""
-    return ctx.layer("tactix.Concat", [two(ctx, "Add", ctx.layer("tactix.Neg", [score]), 1.0), score], axis=1)
+    return ctx.layer(
+        "tactix.Concat", [two(ctx, "Add", ctx.layer("tactix.Neg", [score]), 1.0), score], axis=1
+    )
 
 
 @CONVERTERS("ZipMap", domain=ML)

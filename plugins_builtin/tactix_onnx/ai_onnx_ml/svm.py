@@ -1,4 +1,6 @@
-"""Support vector machines of ``ai.onnx.ml``: kernels, pairs of classes and votes as products of small matrices."""
+"""Support vector machines of ``ai.onnx.ml``: kernels, pairs of classes and votes as products of
+small matrices.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class Kernel:
         if self.kind == "RBF":
             n, f = x.spec.shape
             apart = two(ctx, "Sub", ctx.reshape(x, (n, 1, f)), vectors[None])
-            squares = ctx.layer("tactix.ReduceSum", [two(ctx, "Mul", apart, apart)], axes=(2,), keepdims=False)
+            squares = ctx.layer(
+                "tactix.ReduceSum", [two(ctx, "Mul", apart, apart)], axes=(2,), keepdims=False
+            )
             return ctx.layer("tactix.Exp", [two(ctx, "Mul", squares, -self.gamma)])
         if self.kind == "LINEAR":
             return weighted(ctx, x, vectors)
@@ -94,11 +98,19 @@ def classifier(ctx: Context, node: Any) -> list[Value]:
     return _by_class(ctx, labels, x)
 
 
-def _by_pairs(ctx: Context, labels: Labels, counts: tuple[int, ...], compared: Value) -> list[Value]:
-    """Each pair of classes has a score, whose sign is a vote; the class with most votes wins, the first of equals."""
+def _by_pairs(
+    ctx: Context, labels: Labels, counts: tuple[int, ...], compared: Value
+) -> list[Value]:
+    """Each pair of classes has a score, whose sign is a vote; the class with most votes wins, the
+    first of equals.
+    """
     pairs = list(combinations(range(len(labels)), 2))
-    scores = weighted(ctx, compared, _pair_weights(ctx, counts, pairs), floats(ctx.attr("rho"))[: len(pairs)])
-    for_first, for_second = (np.eye(len(labels), dtype=np.float32)[[p[side] for p in pairs]].T for side in (0, 1))
+    scores = weighted(
+        ctx, compared, _pair_weights(ctx, counts, pairs), floats(ctx.attr("rho"))[: len(pairs)]
+    )
+    for_first, for_second = (
+        np.eye(len(labels), dtype=np.float32)[[p[side] for p in pairs]].T for side in (0, 1)
+    )
     first = ctx.cast(two(ctx, "Greater", scores, 0), scores.spec.dtype)
     votes = weighted(ctx, first, for_first - for_second, for_second.sum(1))
     label = label_at(ctx, best_place(ctx, votes), labels)
@@ -110,7 +122,9 @@ def _by_pairs(ctx: Context, labels: Labels, counts: tuple[int, ...], compared: V
 
 
 def _of_two(ctx: Context, score: Value) -> Value:
-    """Both classes' scores from that of their pair, as ONNX Runtime gives them for each ``post_transform``."""
+    """Both classes' scores from that of their pair, as ONNX Runtime gives them for each
+    ``post_transform``.
+    """
     kind = ctx.attr("post_transform", "NONE")
     if kind == "NONE":
         return ctx.layer("tactix.Concat", [ctx.layer("tactix.Neg", [score]), score], axis=1)
@@ -118,7 +132,9 @@ def _of_two(ctx: Context, score: Value) -> Value:
 
 
 def _pair_weights(ctx: Context, counts: tuple[int, ...], pairs: list[tuple[int, int]]) -> Any:
-    """Of every vector for every pair (pairs, vectors). The file leaves out what a class would be against itself."""
+    """Of every vector for every pair (pairs, vectors). The file leaves out what a class would be
+    against itself.
+    """
     total, starts = sum(counts), np.cumsum((0, *counts))
     given = floats(ctx.attr("coefficients")).reshape(-1, total)
     out = np.zeros((len(pairs), total), np.float32)
@@ -130,14 +146,18 @@ def _pair_weights(ctx: Context, counts: tuple[int, ...], pairs: list[tuple[int, 
 
 def _probabilities(ctx: Context, scores: Value, classes: int) -> Value:
     """Of the classes, from those of the pairs, which are a logistic function of the scores (Platt)."""
-    slope, offset = (floats(ctx.attr(name))[: scores.spec.shape[1]] for name in ("prob_a", "prob_b"))
+    slope, offset = (
+        floats(ctx.attr(name))[: scores.spec.shape[1]] for name in ("prob_a", "prob_b")
+    )
     against = two(ctx, "Add", two(ctx, "Mul", scores, slope), offset)
     pairwise = ctx.layer("tactix.Sigmoid", [ctx.layer("tactix.Neg", [against])])
     return ctx.layer("tactix.PairwiseCoupling", [pairwise], classes=classes)
 
 
 def _by_class(ctx: Context, labels: Labels, x: Value) -> list[Value]:
-    """A linear model for each class. Of two classes the second wins where a score says so by itself."""
+    """A linear model for each class. Of two classes the second wins where a score says so by
+    itself.
+    """
     weights = floats(ctx.attr("coefficients"))
     scores = weighted(ctx, x, weights.reshape(len(labels), -1), floats(ctx.attr("rho"))[:1])
     place = best_place(ctx, scores)

@@ -73,14 +73,19 @@ def _numbers(ctx: Context, name: str) -> Any:
 
 
 def _forest(ctx: Context, kind: str) -> Forest:
-    """Nodes are named by tree and node: they become positions. ``kind`` of the entries: ``target`` or ``class``."""
+    """Nodes are named by tree and node: they become positions. ``kind`` of the entries: ``target``
+    or ``class``.
+    """
     ctx.ignore("nodes_hitrates", "nodes_hitrates_as_tensor")
     names = list(zip(ctx.attr("nodes_treeids"), ctx.attr("nodes_nodeids"), strict=True))
     place = {name: i for i, name in enumerate(names)}
     trees = [t for t, _ in names]
     mode = [MODES.index(m) for m in ctx.attr("nodes_modes")]
     yes, no = (
-        [0 if m == _LEAF else place[t, n] for t, n, m in zip(trees, ctx.attr(f"nodes_{w}nodeids"), mode, strict=True)]
+        [
+            0 if m == _LEAF else place[t, n]
+            for t, n, m in zip(trees, ctx.attr(f"nodes_{w}nodeids"), mode, strict=True)
+        ]
         for w in ("true", "false")
     )
     inner = {i for i, m in enumerate(mode) if m != _LEAF}
@@ -88,16 +93,29 @@ def _forest(ctx: Context, kind: str) -> Forest:
     entries = zip(ctx.attr(f"{kind}_treeids"), ctx.attr(f"{kind}_nodeids"), strict=True)
     missing = ctx.attr("nodes_missing_value_tracks_true", ()) or (0,) * len(mode)
     return Forest(
-        ctx.attr("nodes_featureids"), mode, _numbers(ctx, "nodes_values"), yes, no, missing,
-        [i for i in range(len(mode)) if i not in children], [place[e] for e in entries], ctx.attr(f"{kind}_ids"),
+        ctx.attr("nodes_featureids"),
+        mode,
+        _numbers(ctx, "nodes_values"),
+        yes,
+        no,
+        missing,
+        [i for i in range(len(mode)) if i not in children],
+        [place[e] for e in entries],
+        ctx.attr(f"{kind}_ids"),
         _numbers(ctx, f"{kind}_weights"),
-    )  # fmt: skip
+    )
 
 
 @CONVERTERS("TreeEnsembleRegressor", domain=ML)
 def tree_regressor(ctx: Context, node: Any) -> Value:
     targets = ctx.attr("n_targets", 1)
-    scores = _ensemble(ctx, float_input(ctx), _forest(ctx, "target"), targets, ctx.attr("aggregate_function", "SUM"))
+    scores = _ensemble(
+        ctx,
+        float_input(ctx),
+        _forest(ctx, "target"),
+        targets,
+        ctx.attr("aggregate_function", "SUM"),
+    )
     return transformed(ctx, _with_base(ctx, scores))
 
 
@@ -124,7 +142,9 @@ def tree_classifier(ctx: Context, node: Any) -> list[Value]:
 
 
 def _both(ctx: Context, score: Value, even: bool) -> Value:
-    """Scores of two classes where the trees know one, as ONNX Runtime: probabilities if no weight is negative."""
+    """Scores of two classes where the trees know one, as ONNX Runtime: probabilities if no weight
+    is negative.
+    """
     logistic = ctx.attr("post_transform", "NONE") == "LOGISTIC"
     if even and not logistic:
         return complement(ctx, score)
@@ -139,7 +159,10 @@ def tree_ensemble(ctx: Context, node: Any) -> Value:
     x, inner = ctx.tensor(), len(ctx.attr("nodes_modes"))
     leaves = len(ctx.attr("leaf_targetids"))
     yes, no = (
-        [n + inner if leaf else n for n, leaf in zip(ctx.attr(f"nodes_{w}nodeids"), ctx.attr(f"nodes_{w}leafs"))]
+        [
+            n + inner if leaf else n
+            for n, leaf in zip(ctx.attr(f"nodes_{w}nodeids"), ctx.attr(f"nodes_{w}leafs"))
+        ]
         for w in ("true", "false")
     )
     mode, nothing = ctx.attr("nodes_modes").tolist(), [0] * leaves
@@ -153,7 +176,9 @@ def tree_ensemble(ctx: Context, node: Any) -> Value:
     kind = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")[ctx.attr("post_transform", 0)]
     if kind != "NONE":
         ctx.fail(f"post_transform {kind} is not supported")
-    return _ensemble(ctx, x, forest, ctx.attr("n_targets", 1), _aggregate(ctx.attr("aggregate_function", 1)))
+    return _ensemble(
+        ctx, x, forest, ctx.attr("n_targets", 1), _aggregate(ctx.attr("aggregate_function", 1))
+    )
 
 
 def _aggregate(code: int) -> str:

@@ -1,4 +1,6 @@
-"""Operators of ``com.microsoft`` that exporters and optimizers of ONNX Runtime write, as compositions."""
+"""Operators of ``com.microsoft`` that exporters and optimizers of ONNX Runtime write, as
+compositions.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,12 @@ from tactix.contracts.graph import Value
 from tactix.words.dims import floordiv
 from tactix.words.dtypes import DType
 from tactix_onnx.ai_onnx.index import triangle
-from tactix_onnx.ai_onnx.nn import convolution_fields, inverse_root_mean_square, moments, window_fields
+from tactix_onnx.ai_onnx.nn import (
+    convolution_fields,
+    inverse_root_mean_square,
+    moments,
+    window_fields,
+)
 from tactix_onnx.ai_onnx_ml.classical import two
 from tactix_onnx.convert import Context, Table
 from tactix_ops.layers.common import axis_of
@@ -19,13 +26,15 @@ CONVERTERS = Table()
 MICROSOFT = "com.microsoft"
 
 
-# -- products ------------------------------------------------------------------------------------------------------
+# -- products ------------------------------------------------------------------------------------
 
 
 @CONVERTERS("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
 def fused_matmul(ctx: Context, node: Any) -> Value:
     a, b = (
-        _turned(ctx, ctx.tensor(i), bool(ctx.attr(f"trans{x}", 0)), bool(ctx.attr(f"transBatch{x}", 0)))
+        _turned(
+            ctx, ctx.tensor(i), bool(ctx.attr(f"trans{x}", 0)), bool(ctx.attr(f"transBatch{x}", 0))
+        )
         for i, x in enumerate("AB")
     )
     y, alpha = ctx.layer("tactix.MatMul", [a, b]), ctx.attr("alpha", 1.0)
@@ -60,7 +69,9 @@ _FACTORS: dict[str, tuple[str, ...]] = {
     "LeakyRelu": ("alpha",), "ThresholdedRelu": ("alpha",), "Elu": ("alpha",), "Celu": ("alpha",),
     "Selu": ("alpha", "gamma"), "HardSigmoid": ("alpha", "beta"), "Clip": ("min", "max"),
 }  # fmt: skip
-"""Activations that products and convolutions have, each a layer of that name, and its factors in order."""
+"""Activations that products and convolutions have, each a layer of that name, and its factors in
+order.
+"""
 
 
 def _named_factors(ctx: Context) -> dict[str, float]:
@@ -76,11 +87,15 @@ def _activated(ctx: Context, y: Value, factors: dict[str, float]) -> Value:
     if not name:
         return y
     if name not in _FACTORS:
-        ctx.fail(f"its activation {name!r} is not supported", do=f"There are: {', '.join(_FACTORS)}")
-    return ctx.layer(f"tactix.{name}", [y], **{k: v for k, v in factors.items() if k in _FACTORS[name]})
+        ctx.fail(
+            f"its activation {name!r} is not supported", do=f"There are: {', '.join(_FACTORS)}"
+        )
+    return ctx.layer(
+        f"tactix.{name}", [y], **{k: v for k, v in factors.items() if k in _FACTORS[name]}
+    )
 
 
-# -- convolution and pooling ---------------------------------------------------------------------------------------
+# -- convolution and pooling ---------------------------------------------------------------------
 
 
 def first_channels(ctx: Context, x: Value) -> Value:
@@ -95,7 +110,9 @@ def last_channels(ctx: Context, x: Value) -> Value:
 
 
 def refuse_same_pads(ctx: Context) -> None:
-    """Raises UnsupportedOperator for pads that follow from sizes, which are elsewhere with channels last."""
+    """Raises UnsupportedOperator for pads that follow from sizes, which are elsewhere with channels
+    last.
+    """
     if ctx.attr("auto_pad", "NOTSET").startswith("SAME"):
         ctx.fail("auto_pad is not supported with channels last", do="Write the pads out")
 
@@ -129,11 +146,17 @@ def nhwc_conv(ctx: Context, node: Any) -> Value:
 def nhwc_max_pool(ctx: Context, node: Any) -> Value:
     refuse_same_pads(ctx)
     kernel = ctx.attr("kernel_shape")
-    fields = {"kernel_shape": kernel, "ceil_mode": bool(ctx.attr("ceil_mode", 0)), **window_fields(ctx, kernel)}
-    return last_channels(ctx, ctx.layer("tactix.MaxPool", [first_channels(ctx, ctx.tensor())], **fields))
+    fields = {
+        "kernel_shape": kernel,
+        "ceil_mode": bool(ctx.attr("ceil_mode", 0)),
+        **window_fields(ctx, kernel),
+    }
+    return last_channels(
+        ctx, ctx.layer("tactix.MaxPool", [first_channels(ctx, ctx.tensor())], **fields)
+    )
 
 
-# -- activations ---------------------------------------------------------------------------------------------------
+# -- activations ---------------------------------------------------------------------------------
 
 
 @CONVERTERS("Gelu", domain=MICROSOFT)
@@ -149,7 +172,9 @@ def bias_gelu(ctx: Context, node: Any) -> Value:
 @CONVERTERS("FastGelu", domain=MICROSOFT)
 def fast_gelu(ctx: Context, node: Any) -> Value:
     x, bias = ctx.tensor(), ctx.input(1)
-    return ctx.layer("tactix.Gelu", [x if bias is None else two(ctx, "Add", x, bias)], approximate="tanh")
+    return ctx.layer(
+        "tactix.Gelu", [x if bias is None else two(ctx, "Add", x, bias)], approximate="tanh"
+    )
 
 
 @CONVERTERS("QuickGelu", domain=MICROSOFT)
@@ -178,13 +203,15 @@ def bias_and_residual(ctx: Context, node: Any) -> Value:
     return two(ctx, "Add", two(ctx, "Add", ctx.tensor(), ctx.tensor(1)), ctx.tensor(2))
 
 
-# -- normalisation -------------------------------------------------------------------------------------------------
+# -- normalisation -------------------------------------------------------------------------------
 
 
 @CONVERTERS("SimplifiedLayerNormalization")
 @CONVERTERS("SimplifiedLayerNormalization", domain=MICROSOFT)
 def simplified_normalization(ctx: Context, node: Any) -> Any:
-    """Division by the root mean square: the older name of RMSNormalization. Its inverse is the second output."""
+    """Division by the root mean square: the older name of RMSNormalization. Its inverse is the
+    second output.
+    """
     ctx.ignore("stash_type")
     x = ctx.tensor()
     axis, epsilon = axis_of(ctx.attr("axis", -1), x.spec.rank, ctx.op), ctx.attr("epsilon", 1e-5)
@@ -197,7 +224,9 @@ def skip_normalization(ctx: Context, node: Any) -> list[Value | None]:
     """Of ``x + skip + bias``; inputs x, skip, scale, offset?, bias?."""
 
     def normalized(total: Value, fields: dict[str, Any]) -> Value:
-        return ctx.layer("tactix.LayerNormalization", [total, ctx.tensor(2), ctx.input(3)], **fields)
+        return ctx.layer(
+            "tactix.LayerNormalization", [total, ctx.tensor(2), ctx.input(3)], **fields
+        )
 
     return _skipped(ctx, node, ctx.input(4), normalized, moments)
 
@@ -220,25 +249,36 @@ Measured = Callable[[Context, Value, int, float], tuple[Value | None, Value]]
 
 
 def _skipped(
-    ctx: Context, node: Any, bias: Value | None, normalized: Callable[[Value, dict[str, Any]], Value],
+    ctx: Context,
+    node: Any,
+    bias: Value | None,
+    normalized: Callable[[Value, dict[str, Any]], Value],
     measured: Measured,
-) -> list[Value | None]:  # fmt: skip
+) -> list[Value | None]:
     """Mean and inverse deviation are the second and third output, the sum itself is the fourth."""
     total = two(ctx, "Add", ctx.tensor(), ctx.tensor(1))
     total = total if bias is None else two(ctx, "Add", total, bias)
     fields = {"axis": total.spec.rank - 1, "epsilon": ctx.attr("epsilon", 1e-12)}
-    facts = measured(ctx, total, fields["axis"], fields["epsilon"]) if any(node.output[1:3]) else (None, None)
+    facts = (
+        measured(ctx, total, fields["axis"], fields["epsilon"])
+        if any(node.output[1:3])
+        else (None, None)
+    )
     return [normalized(total, fields), *facts, total]
 
 
 @CONVERTERS("EmbedLayerNormalization", domain=MICROSOFT)
 def embedding(ctx: Context, node: Any) -> list[Value | None]:
-    """Words, places and segments looked up, added and normalized; the mask's row sums; the sum itself."""
+    """Words, places and segments looked up, added and normalized; the mask's row sums; the sum
+    itself.
+    """
     ids, segments = ctx.tensor(), ctx.input(1)
     words = ctx.layer("tactix.Gather", [ctx.tensor(2), ids], axis=0)
     total = two(ctx, "Add", words, _places(ctx, ids))
     if segments is not None:
-        total = two(ctx, "Add", total, ctx.layer("tactix.Gather", [ctx.tensor(4), segments], axis=0))
+        total = two(
+            ctx, "Add", total, ctx.layer("tactix.Gather", [ctx.tensor(4), segments], axis=0)
+        )
     fields = {"axis": 2, "epsilon": ctx.attr("epsilon", 1e-12)}
     y = ctx.layer("tactix.LayerNormalization", [total, ctx.tensor(5), ctx.tensor(6)], **fields)
     return [y, _lengths(ctx, node, ids), total]
@@ -276,10 +316,17 @@ def skip_group_norm(ctx: Context, node: Any) -> list[Value]:
     if skip.spec.rank == 2:
         spatial = (1,) * (x.spec.rank - 2)
         batch, channels = skip.spec.shape
-        skip = ctx.reshape(skip, (batch, *spatial, channels) if _channels_last(ctx) else (batch, channels, *spatial))
+        skip = ctx.reshape(
+            skip,
+            (batch, *spatial, channels) if _channels_last(ctx) else (batch, channels, *spatial),
+        )
     total = two(ctx, "Add", x, skip)
     if bias is not None:
-        wide = bias if _channels_last(ctx) else ctx.reshape(bias, (*bias.spec.shape, *(1,) * (x.spec.rank - 2)))
+        wide = (
+            bias
+            if _channels_last(ctx)
+            else ctx.reshape(bias, (*bias.spec.shape, *(1,) * (x.spec.rank - 2)))
+        )
         total = two(ctx, "Add", total, wide)
     return [_grouped(ctx, total), total]
 
@@ -297,7 +344,7 @@ def _grouped(ctx: Context, x: Value) -> Value:
     return last_channels(ctx, y) if _channels_last(ctx) else y
 
 
-# -- others --------------------------------------------------------------------------------------------------------
+# -- others --------------------------------------------------------------------------------------
 
 CONVERTERS("Trilu", domain=MICROSOFT)(triangle)
 
@@ -309,8 +356,12 @@ def inverse(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("Unique", domain=MICROSOFT)
 def unique(ctx: Context, node: Any) -> list[Value]:
-    """Values in order of their first occurrence, where each element's is, and how often each occurs."""
-    y, _, places, counts = ctx.layers("tactix.Unique", [ctx.tensor()], symbol=ctx.symbol(), axis=None, sorted=False)
+    """Values in order of their first occurrence, where each element's is, and how often each
+    occurs.
+    """
+    y, _, places, counts = ctx.layers(
+        "tactix.Unique", [ctx.tensor()], symbol=ctx.symbol(), axis=None, sorted=False
+    )
     return [y, places, counts]
 
 
@@ -322,9 +373,15 @@ def distances(ctx: Context, node: Any) -> Value:
         ctx.fail(f"its metric {metric!r} is not supported", do="Use sqeuclidean or euclidean")
     a, b = ctx.tensor(), ctx.tensor(1)
     squares = [
-        ctx.layer("tactix.ReduceSum", [two(ctx, "Mul", x, x)], axes=(1,), keepdims=not i) for i, x in enumerate((a, b))
+        ctx.layer("tactix.ReduceSum", [two(ctx, "Mul", x, x)], axes=(1,), keepdims=not i)
+        for i, x in enumerate((a, b))
     ]
-    product = two(ctx, "Mul", ctx.layer("tactix.MatMul", [a, ctx.layer("tactix.Transpose", [b], perm=(1, 0))]), -2)
+    product = two(
+        ctx,
+        "Mul",
+        ctx.layer("tactix.MatMul", [a, ctx.layer("tactix.Transpose", [b], perm=(1, 0))]),
+        -2,
+    )
     y = two(ctx, "Add", two(ctx, "Add", product, squares[0]), squares[1])
     y = two(ctx, "Max", y, 0)
     return y if metric == "sqeuclidean" else ctx.layer("tactix.Sqrt", [y])

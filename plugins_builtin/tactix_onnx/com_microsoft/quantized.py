@@ -1,4 +1,5 @@
-"""Quantised operators of ``com.microsoft``: what they compute on the dequantised tensors, quantised again.
+"""Quantised operators of ``com.microsoft``: what they compute on the dequantised tensors, quantised
+again.
 
 Weights of few bits in blocks are written out at import, in the dtype that they are multiplied in.
 """
@@ -17,7 +18,12 @@ from tactix_onnx.ai_onnx.nn import convolution_fields, window_fields
 from tactix_onnx.ai_onnx.quantize import dequantize, quantize
 from tactix_onnx.ai_onnx_ml.classical import two
 from tactix_onnx.com_microsoft.attention import packed_attention, refuse_shared_buffer
-from tactix_onnx.com_microsoft.compositions import MICROSOFT, first_channels, last_channels, refuse_same_pads
+from tactix_onnx.com_microsoft.compositions import (
+    MICROSOFT,
+    first_channels,
+    last_channels,
+    refuse_same_pads,
+)
 from tactix_onnx.convert import Context, Table
 from tactix_onnx.weights import Array
 from tactix_ops.layers.common import axis_of
@@ -39,7 +45,9 @@ def _float(ctx: Context, x: Value, scale: Value, zero: Value | None, axis: int =
 
 
 def _read(ctx: Context, i: int, axis: int = -1) -> Value:
-    """Inputs i, i + 1 and perhaps i + 2 are a tensor, its scale and its zero point: the tensor in floats."""
+    """Inputs i, i + 1 and perhaps i + 2 are a tensor, its scale and its zero point: the tensor in
+    floats.
+    """
     return _float(ctx, ctx.tensor(i), ctx.tensor(i + 1), ctx.input(i + 2), axis)
 
 
@@ -50,7 +58,7 @@ def _written(ctx: Context, y: Value, i: int, dtype: DType) -> Value:
     return ctx.layer("tactix.QuantizeLinear", [y, ctx.tensor(i), zero], **fields)
 
 
-# -- elements ------------------------------------------------------------------------------------------------------
+# -- elements ------------------------------------------------------------------------------------
 
 
 @CONVERTERS("QLinearAdd", "QLinearMul", domain=MICROSOFT)
@@ -86,17 +94,21 @@ def quantized_softmax(ctx: Context, node: Any) -> Value:
 def quantized_concat(ctx: Context, node: Any) -> Value:
     """Inputs scale and zero point of y, then each tensor with its own."""
     parts = [_read(ctx, i) for i in range(2, len(ctx.inputs), 3)]
-    y = ctx.layer("tactix.Concat", parts, axis=axis_of(ctx.attr("axis"), parts[0].spec.rank, ctx.op))
+    y = ctx.layer(
+        "tactix.Concat", parts, axis=axis_of(ctx.attr("axis"), parts[0].spec.rank, ctx.op)
+    )
     return _written(ctx, y, 0, ctx.spec(2).dtype)
 
 
 @CONVERTERS("QLinearWhere", domain=MICROSOFT)
 def quantized_where(ctx: Context, node: Any) -> Value:
-    y = ctx.layer("tactix.Where", [ctx.cast(ctx.tensor(), DType.BOOL), _read(ctx, 1), _read(ctx, 4)])
+    y = ctx.layer(
+        "tactix.Where", [ctx.cast(ctx.tensor(), DType.BOOL), _read(ctx, 1), _read(ctx, 4)]
+    )
     return _written(ctx, y, 7, ctx.spec(1).dtype)
 
 
-# -- windows -------------------------------------------------------------------------------------------------------
+# -- windows -------------------------------------------------------------------------------------
 
 
 def _ordered(ctx: Context, x: Value, compute: Callable[[Value], Value]) -> Value:
@@ -113,7 +125,9 @@ def quantized_average_pool(ctx: Context, node: Any) -> Value:
     flags = {name: bool(ctx.attr(name, 0)) for name in ("ceil_mode", "count_include_pad")}
 
     def pooled(x: Value) -> Value:
-        return ctx.layer("tactix.AveragePool", [x], kernel_shape=kernel, **flags, **window_fields(ctx, kernel))
+        return ctx.layer(
+            "tactix.AveragePool", [x], kernel_shape=kernel, **flags, **window_fields(ctx, kernel)
+        )
 
     return _written(ctx, _ordered(ctx, _read(ctx, 0), pooled), 3, ctx.spec().dtype)
 
@@ -128,7 +142,9 @@ def quantized_global_average_pool(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("QLinearConv", domain=MICROSOFT)
 def quantized_conv(ctx: Context, node: Any) -> Value:
-    """The bias is int32 in units of the product of both scales; weights are (M, C / group, kernel...)."""
+    """The bias is int32 in units of the product of both scales; weights are (M, C / group,
+    kernel...).
+    """
     more = [_read(ctx, 3, 0)]
     if ctx.input(8) is not None:
         unit = two(ctx, "Mul", ctx.reshape(ctx.tensor(1), ()), ctx.tensor(4))
@@ -140,7 +156,7 @@ def quantized_conv(ctx: Context, node: Any) -> Value:
     return _written(ctx, _ordered(ctx, _read(ctx, 0), convolved), 6, ctx.spec().dtype)
 
 
-# -- products ------------------------------------------------------------------------------------------------------
+# -- products ------------------------------------------------------------------------------------
 
 
 def _plus(ctx: Context, y: Value, i: int) -> Value:
@@ -149,7 +165,9 @@ def _plus(ctx: Context, y: Value, i: int) -> Value:
 
 @CONVERTERS("MatMulIntegerToFloat", domain=MICROSOFT)
 def matmul_integer_to_float(ctx: Context, node: Any) -> Value:
-    """Inputs a, b, their scales, their zero points?, bias?; columns of b may have scales of their own."""
+    """Inputs a, b, their scales, their zero points?, bias?; columns of b may have scales of their
+    own.
+    """
     a, b = (_float(ctx, ctx.tensor(i), ctx.tensor(2 + i), ctx.input(4 + i)) for i in (0, 1))
     return _plus(ctx, ctx.layer("tactix.MatMul", [a, b]), 6)
 
@@ -161,7 +179,9 @@ def matmul_of_shorts(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("DynamicQuantizeMatMul", domain=MICROSOFT)
 def dynamic_matmul(ctx: Context, node: Any) -> Value:
-    """Inputs a, b, its scale, its zero point?, bias?; ``a`` goes through 8 bits by its own extremes."""
+    """Inputs a, b, its scale, its zero point?, bias?; ``a`` goes through 8 bits by its own
+    extremes.
+    """
     b = _float(ctx, ctx.tensor(1), ctx.tensor(2), ctx.input(3))
     return _plus(ctx, ctx.layer("tactix.MatMul", [_rounded(ctx, ctx.tensor()), b]), 4)
 
@@ -174,19 +194,29 @@ def _rounded(ctx: Context, x: Value) -> Value:
     span = two(ctx, "Div", two(ctx, "Sub", high, low), 255)
     scale = ctx.layer("tactix.Where", [two(ctx, "Equal", span, 0), ctx.scalar(1, span), span])
     place = two(ctx, "Div", ctx.layer("tactix.Neg", [low]), scale)
-    zero = ctx.cast(ctx.layer("tactix.Clip", [ctx.layer("tactix.Round", [place])], min=0.0, max=255.0), DType.UINT8)
+    zero = ctx.cast(
+        ctx.layer("tactix.Clip", [ctx.layer("tactix.Round", [place])], min=0.0, max=255.0),
+        DType.UINT8,
+    )
     kept = ctx.layer("tactix.QuantizeLinear", [x, scale, zero], axis=0, dtype=DType.UINT8)
     return _float(ctx, kept, scale, zero)
 
 
 @CONVERTERS("QGemm", domain=MICROSOFT)
 def quantized_gemm(ctx: Context, node: Any) -> Value:
-    """Inputs a, b, each with scale and zero point, c? in units of ``alpha`` times both scales, scale and zero of y?."""
-    alpha, flags = ctx.attr("alpha", 1.0), {name: bool(ctx.attr(name, 0)) for name in ("transA", "transB")}
+    """Inputs a, b, each with scale and zero point, c? in units of ``alpha`` times both scales,
+    scale and zero of y?.
+    """
+    alpha, flags = (
+        ctx.attr("alpha", 1.0),
+        {name: bool(ctx.attr(name, 0)) for name in ("transA", "transB")},
+    )
     a, b = _read(ctx, 0), _read(ctx, 3, 0 if flags["transB"] else 1)
     c = ctx.input(6)
     if c is not None:
-        unit = two(ctx, "Mul", two(ctx, "Mul", ctx.tensor(4), ctx.reshape(ctx.tensor(1), ())), alpha)
+        unit = two(
+            ctx, "Mul", two(ctx, "Mul", ctx.tensor(4), ctx.reshape(ctx.tensor(1), ())), alpha
+        )
         c = two(ctx, "Mul", ctx.cast(c, DType.FP32), unit)
     y = ctx.layer("tactix.Gemm", [a, b, c], alpha=alpha, **flags)
     return y if ctx.input(7) is None else _written(ctx, y, 7, ctx.spec().dtype)
@@ -201,17 +231,20 @@ def quantized_attention(ctx: Context, node: Any) -> list[Value]:
     return packed_attention(ctx, projected, ctx.input(5), ctx.input(8), None)
 
 
-# -- weights of few bits -------------------------------------------------------------------------------------------
+# -- weights of few bits -------------------------------------------------------------------------
 
 
 @CONVERTERS("MatMulNBits", domain=MICROSOFT)
 def matmul_bits(ctx: Context, node: Any) -> Value:
-    """``a`` times (K, N) of 2, 4 or 8 bits in blocks along K; inputs a, bits, scales, zeros?, groups?, bias?."""
+    """``a`` times (K, N) of 2, 4 or 8 bits in blocks along K; inputs a, bits, scales, zeros?,
+    groups?, bias?.
+    """
     k, n, bits, block = (ctx.attr(name) for name in ("K", "N", "bits", "block_size"))
     ctx.ignore("accuracy_level")
     if bits not in (2, 4, 8) or ctx.attr("weight_prepacked", 0):
         ctx.fail(
-            f"weights of {bits} bits, or packed for one device, are not supported", do="Quantise to 2, 4 or 8 bits"
+            f"weights of {bits} bits, or packed for one device, are not supported",
+            do="Quantise to 2, 4 or 8 bits",
         )
     blocks = int(ceildiv(k, block))  # type: ignore[arg-type]
     if any(v is not None and v.const is None for v in ctx.inputs[1:4]):
@@ -221,16 +254,24 @@ def matmul_bits(ctx: Context, node: Any) -> Value:
     scale, zero = ctx.array(2).reshape(n, blocks).astype(np.float32), _zeros(ctx, n, blocks, bits)
     weights = ((numbers - zero[:, group]) * scale[:, group]).T
     a = ctx.tensor()
-    y = ctx.layer("tactix.MatMul", [a, ctx.constant(np.ascontiguousarray(weights).astype(a.spec.dtype.numpy))])
+    y = ctx.layer(
+        "tactix.MatMul", [a, ctx.constant(np.ascontiguousarray(weights).astype(a.spec.dtype.numpy))]
+    )
     return _plus(ctx, y, 5)
 
 
 def _matmul_computed(ctx: Context, sizes: tuple[int, int, int, int], bits: int) -> Value:
-    """The product where only running tells weights, scales or zero points; ``sizes``: K, N, blocks, their length."""
+    """The product where only running tells weights, scales or zero points; ``sizes``: K, N, blocks,
+    their length.
+    """
     k, n, blocks, block = sizes
     if ctx.input(4) is not None:
-        ctx.fail("it has groups, and weights that only running tells", do="Make the weights initializers")
-    numbers = ctx.reshape(ctx.cast(_split(ctx, ctx.tensor(1), n, bits), DType.FP32), (n, blocks, block))
+        ctx.fail(
+            "it has groups, and weights that only running tells", do="Make the weights initializers"
+        )
+    numbers = ctx.reshape(
+        ctx.cast(_split(ctx, ctx.tensor(1), n, bits), DType.FP32), (n, blocks, block)
+    )
     zero: Any = 1 << bits - 1
     if ctx.input(3) is not None:
         zero = ctx.tensor(3)
@@ -244,7 +285,9 @@ def _matmul_computed(ctx: Context, sizes: tuple[int, int, int, int], bits: int) 
 
 
 def _split(ctx: Context, raw: Value, n: int, bits: int) -> Value:
-    """Numbers of so many bits, (n, count) from bytes, the lowest bits first: as ``_fields`` of what is not constant."""
+    """Numbers of so many bits, (n, count) from bytes, the lowest bits first: as ``_fields`` of what
+    is not constant.
+    """
     count = 8 // bits
     raw = ctx.reshape(raw, (n, floordiv(raw.spec.numel, n), 1))
     if count == 1:
@@ -279,12 +322,22 @@ def _fields(raw: Array, bits: int) -> Array:
 
 @CONVERTERS("GatherBlockQuantized", domain=MICROSOFT)
 def gather_blocks(ctx: Context, node: Any) -> Value:
-    """Rows of a quantised table, in floats; inputs table, indices, scales, zero points?. Bytes hold ``bits`` each."""
-    data, rank, bits, packed = ctx.tensor(), ctx.spec().rank, ctx.attr("bits", 4), ctx.spec().dtype is DType.UINT8
+    """Rows of a quantised table, in floats; inputs table, indices, scales, zero points?. Bytes hold
+    ``bits`` each.
+    """
+    data, rank, bits, packed = (
+        ctx.tensor(),
+        ctx.spec().rank,
+        ctx.attr("bits", 4),
+        ctx.spec().dtype is DType.UINT8,
+    )
     rows, along = ctx.attr("gather_axis", 0) % rank, ctx.attr("quantize_axis", 1) % rank
     block = ctx.attr("block_size", 128)
     if rows == along or not data.spec.dtype.is_int or not block:
-        ctx.fail("a table of floats, or with blocks along the gathered axis, is not supported", do="Use 4 or 8 bits")
+        ctx.fail(
+            "a table of floats, or with blocks along the gathered axis, is not supported",
+            do="Use 4 or 8 bits",
+        )
     tables = [data, ctx.tensor(2), *([] if ctx.input(3) is None else [ctx.tensor(3)])]
     if packed:
         shape = ctx.array(2).shape
@@ -298,27 +351,43 @@ def gather_blocks(ctx: Context, node: Any) -> Value:
 
 
 def _unpacked(ctx: Context, i: int, bits: int, count: Any = None) -> Value:
-    """Numbers of so many bits along the last axis of constant bytes, one to a byte; the first ``count``."""
+    """Numbers of so many bits along the last axis of constant bytes, one to a byte; the first
+    ``count``.
+    """
     raw = ctx.array(i)
     numbers = _fields(raw.reshape(-1, raw.shape[-1]), bits).reshape(*raw.shape[:-1], -1)
     return ctx.constant(np.ascontiguousarray(numbers[..., :count]))
 
 
-# -- recurrent -----------------------------------------------------------------------------------------------------
+# -- recurrent -----------------------------------------------------------------------------------
 
 
 @CONVERTERS("DynamicQuantizeLSTM", domain=MICROSOFT)
 def dynamic_lstm(ctx: Context, node: Any) -> Any:
-    """LSTM with weights (D, I, 4 H) and (D, H, 4 H) of 8 bits; x and the state are not rounded to 8 bits on the way."""
+    """LSTM with weights (D, I, 4 H) and (D, H, 4 H) of 8 bits; x and the state are not rounded to 8
+    bits on the way.
+    """
     weights = [_gates(ctx, i, 8 + 2 * (i - 1)) for i in (1, 2)]
     names = ("direction", "activations", "activation_alpha", "activation_beta", "clip")
     fields = {name: ctx.attr(name) for name in names if ctx.has_attr(name)}
-    more = {"hidden_size": ctx.attr("hidden_size", 0), "input_forget": bool(ctx.attr("input_forget", 0))}
-    return ctx.layers("tactix.LSTM", [ctx.tensor(), *weights, *(ctx.input(i) for i in range(3, 8))], **fields, **more)
+    more = {
+        "hidden_size": ctx.attr("hidden_size", 0),
+        "input_forget": bool(ctx.attr("input_forget", 0)),
+    }
+    return ctx.layers(
+        "tactix.LSTM",
+        [ctx.tensor(), *weights, *(ctx.input(i) for i in range(3, 8))],
+        **fields,
+        **more,
+    )
 
 
 def _gates(ctx: Context, i: int, at: int) -> Value:
-    """Constant weights (D, K, 4 H) with scales and zero points (D,) or (D, 4 H), as floats (D, 4 H, K)."""
+    """Constant weights (D, K, 4 H) with scales and zero points (D,) or (D, 4 H), as floats (D, 4 H,
+    K).
+    """
     raw = ctx.array(i).astype(np.float32)
-    scale, zero = (a.reshape(len(raw), 1, -1).astype(np.float32) for a in (ctx.array(at), ctx.array(at + 1)))
+    scale, zero = (
+        a.reshape(len(raw), 1, -1).astype(np.float32) for a in (ctx.array(at), ctx.array(at + 1))
+    )
     return ctx.constant(np.ascontiguousarray(((raw - zero) * scale).swapaxes(1, 2)))

@@ -1,4 +1,6 @@
-"""Gradient of ``ai.onnx.preview.training``: reverse mode over the layers between ``xs`` and ``y``, while importing."""
+"""Gradient of ``ai.onnx.preview.training``: reverse mode over the layers between ``xs`` and ``y``,
+while importing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from tactix_onnx.training.optimizers import PREVIEW
 CONVERTERS = Table()
 
 Source = Callable[[Value], Value]
-"""The layer's result that a value is or was: constants of the model may have been computed while importing."""
+"""The layer's result that a value is or was: constants of the model may have been computed while
+importing.
+"""
 
 
 @CONVERTERS("Gradient", domain=PREVIEW)
@@ -59,7 +63,9 @@ def _order(y: Value, leaves: Sequence[Value], source: Source) -> list[Node]:
     return order
 
 
-def _path(order: Sequence[Node], starts: Iterable[Value], source: Source) -> tuple[list[Node], set[Value]]:
+def _path(
+    order: Sequence[Node], starts: Iterable[Value], source: Source
+) -> tuple[list[Node], set[Value]]:
     """Of the nodes those that need one of the starts; and all values that do."""
     after = set(starts)
     path = []
@@ -71,14 +77,18 @@ def _path(order: Sequence[Node], starts: Iterable[Value], source: Source) -> tup
 
 
 def _replayed(ctx: Context, y: Value, new: dict[Value, Value], source: Source) -> Value:
-    """y at other values of the leaves: the layers between them once more. Raises UnsupportedOperator."""
+    """y at other values of the leaves: the layers between them once more. Raises
+    UnsupportedOperator.
+    """
     for old, now in new.items():
         if (old.spec.dtype, old.spec.shape) != (now.spec.dtype, now.spec.shape):
             ctx.fail(f"{now.name!r} ({now.spec}) is given for {old.name!r} ({old.spec})")
     path, _ = _path(_order(y, list(new), source), list(new), source)
     for node in path:
         inputs = [None if x is None else new.get(source(x), x) for x in node.inputs]
-        outputs = ctx.network.add_layer(node.layer, inputs, f"{ctx.name}/{node.name}", (ctx.name,), attrs=node.attrs)
+        outputs = ctx.network.add_layer(
+            node.layer, inputs, f"{ctx.name}/{node.name}", (ctx.name,), attrs=node.attrs
+        )
         new.update(zip(node.outputs, outputs, strict=True))
     return new.get(source(y), y)
 
@@ -98,7 +108,9 @@ def _gradients(
             continue
         if node.layer.name not in RULES:
             ctx.fail(f"the gradient of {node.layer.key} (layer {node.name!r}) is not supported")
-        gs = [tape.full(0.0, v) if g is None else g for g, v in zip(known, node.outputs, strict=True)]
+        gs = [
+            tape.full(0.0, v) if g is None else g for g, v in zip(known, node.outputs, strict=True)
+        ]
         for x, g in zip(node.inputs, RULES[node.layer.name](tape, node, *gs)):
             if x is not None and g is not None and tape.wanted(x):
                 g = tape.sum_to(g, x)

@@ -1,7 +1,7 @@
 """Derivatives of layers: for each one, the gradients of its inputs from those of its outputs.
 
-``RULES`` has functions of a Tape, the node and the gradients of its outputs. They give a gradient for each input that
-has one; where inputs are broadcast, the Tape sums it up.
+``RULES`` has functions of a Tape, the node and the gradients of its outputs. They give a gradient
+for each input that has one; where inputs are broadcast, the Tape sums it up.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ class Tape(Arithmetic):
 
     def where(self, condition: Value, a: Value | float, b: Value | float, like: Value) -> Value:
         """``a`` where the condition holds, else ``b``; numbers are of the dtype of ``like``."""
-        return self.one("Where", condition, *(v if isinstance(v, Value) else self.ctx.scalar(v, like) for v in (a, b)))
+        return self.one(
+            "Where",
+            condition,
+            *(v if isinstance(v, Value) else self.ctx.scalar(v, like) for v in (a, b)),
+        )
 
     def total(self, x: Value, axes: Sequence[int], keepdims: bool = True) -> Value:
         """The sum over axes."""
@@ -51,15 +55,21 @@ class Tape(Arithmetic):
         """A dim as a number of another tensor's dtype."""
         if isinstance(d, int):
             return self.ctx.scalar(d, like)
-        return self.ctx.cast(self.one("Dims", values=(d,), shape=(), dtype=DType.INT64), like.spec.dtype)
+        return self.ctx.cast(
+            self.one("Dims", values=(d,), shape=(), dtype=DType.INT64), like.spec.dtype
+        )
 
     def sum_to(self, g: Value, like: Value) -> Value:
-        """A gradient summed over the axes along which its tensor was broadcast. Raises UnsupportedOperator."""
+        """A gradient summed over the axes along which its tensor was broadcast. Raises
+        UnsupportedOperator.
+        """
         want = like.spec.shape
         lead = g.spec.rank - len(want)
         spread = [i for i, d in enumerate(want, lead) if d == 1 and g.spec.shape[i] != 1]
         if any(d not in (1, g.spec.shape[i]) for i, d in enumerate(want, lead)):
-            self.ctx.fail(f"whether {like.name!r} is broadcast to {g.spec} is only known by running")
+            self.ctx.fail(
+                f"whether {like.name!r} is broadcast to {g.spec} is only known by running"
+            )
         return self.ctx.reshape(self.total(g, (*range(lead), *spread)), want)
 
 
@@ -98,7 +108,9 @@ _unary("Sqrt", lambda m, x, y: m.div(0.5, y))
 _unary("Tanh", lambda m, x, y: m.sub(1.0, m.mul(y, y)))
 _unary("Sigmoid", lambda m, x, y: m.mul(y, m.sub(1.0, y)))
 _unary("Softplus", lambda m, x, y: m.one("Sigmoid", x))
-_unary("Erf", lambda m, x, y: m.mul(m.one("Exp", m.one("Neg", m.mul(x, x))), 2 / math.sqrt(math.pi)))
+_unary(
+    "Erf", lambda m, x, y: m.mul(m.one("Exp", m.one("Neg", m.mul(x, x))), 2 / math.sqrt(math.pi))
+)
 _unary("Abs", lambda m, x, y: m.one("Sign", x))
 _unary("Reciprocal", lambda m, x, y: m.one("Neg", m.mul(y, y)))
 _unary("Sin", lambda m, x, y: m.one("Cos", x))
@@ -164,7 +176,9 @@ def power(m: Tape, node: Node, g: Value) -> Gradients:
         out[0] = m.mul(g, m.where(flat, 0.0, m.mul(e, m.power(a, m.sub(e, 1.0))), e))
     if m.wanted(b):
         above = _positive(m, a)
-        out[1] = m.ctx.cast(m.mul(g, m.mul(y, m.one("Log", m.where(above, a, 1.0, a)))), b.spec.dtype)
+        out[1] = m.ctx.cast(
+            m.mul(g, m.mul(y, m.one("Log", m.where(above, a, 1.0, a)))), b.spec.dtype
+        )
     return out
 
 
@@ -185,7 +199,9 @@ def where(m: Tape, node: Node, g: Value) -> Gradients:
 def cast(m: Tape, node: Node, g: Value) -> Gradients:
     """Integers on the way let nothing through."""
     x, y = node.given[0], node.outputs[0]
-    return [m.ctx.cast(g, x.spec.dtype) if x.spec.dtype.is_float and y.spec.dtype.is_float else None]
+    return [
+        m.ctx.cast(g, x.spec.dtype) if x.spec.dtype.is_float and y.spec.dtype.is_float else None
+    ]
 
 
 @rule("MatMul")
@@ -296,7 +312,9 @@ def take(m: Tape, node: Node, g: Value) -> Gradients:
     (x,) = node.given
     s = node.attrs
     if any(step != 1 for step in s.steps):
-        m.ctx.fail(f"the gradient of tactix.Slice (layer {node.name!r}) with steps {s.steps} is not supported")
+        m.ctx.fail(
+            f"the gradient of tactix.Slice (layer {node.name!r}) with steps {s.steps} is not supported"
+        )
     before: list[Dim] = [0] * x.spec.rank
     after: list[Dim] = [0] * x.spec.rank
     for axis, begin, size in zip(s.axes, s.begins, s.sizes, strict=True):

@@ -1,4 +1,6 @@
-"""What training steps are made of: optimizers as compositions, and operators in their training form."""
+"""What training steps are made of: optimizers as compositions, and operators in their training
+form.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class Arithmetic:
     def sqrt(self, a: Value) -> Value:
         return self.ctx.layer("tactix.Sqrt", [a])
 
-    def where_positive(self, count: Value, a: Value | float, b: Value | float, like: Value) -> Value:
+    def where_positive(
+        self, count: Value, a: Value | float, b: Value | float, like: Value
+    ) -> Value:
         """``a`` where the count is above 0, else ``b``."""
         both = [v if isinstance(v, Value) else self.ctx.scalar(v, like) for v in (a, b)]
         above = self.ctx.layer("tactix.Greater", [count, self.ctx.scalar(0, count)])
@@ -56,9 +60,13 @@ class Arithmetic:
 
 
 def _updated(ctx: Context, states: int, update: Callable[..., tuple[Value, ...]]) -> list[Value]:
-    """Inputs are rate, count, then tensors, gradients and each state's; outputs tensors, then each state's."""
+    """Inputs are rate, count, then tensors, gradients and each state's; outputs tensors, then each
+    state's.
+    """
     count = (len(ctx.inputs) - 2) // (2 + states)
-    found = [update(*(ctx.tensor(2 + i + k * count) for k in range(2 + states))) for i in range(count)]
+    found = [
+        update(*(ctx.tensor(2 + i + k * count) for k in range(2 + states))) for i in range(count)
+    ]
     return [results[k] for k in range(1 + states) for results in found]
 
 
@@ -70,7 +78,9 @@ def _regular(ctx: Context, m: Arithmetic, x: Value, g: Value) -> Value:
 @CONVERTERS("Adagrad", domain=PREVIEW)
 def adagrad(ctx: Context, node: Any) -> list[Value]:
     m, rate = Arithmetic(ctx), ctx.tensor()
-    slower = m.add(m.mul(ctx.cast(ctx.tensor(1), rate.spec.dtype), ctx.attr("decay_factor", 0.0)), 1.0)
+    slower = m.add(
+        m.mul(ctx.cast(ctx.tensor(1), rate.spec.dtype), ctx.attr("decay_factor", 0.0)), 1.0
+    )
     rate, epsilon = m.div(rate, slower), ctx.attr("epsilon")
 
     def update(x: Value, g: Value, h: Value) -> tuple[Value, ...]:
@@ -122,8 +132,14 @@ def dropout(ctx: Context, node: Any) -> Any:
     x, wanted = ctx.tensor(), len(node.output) > 1 and bool(node.output[1])
     if ctx.input(2) is None or training == (0,):
         ctx.ignore("seed")
-        return [x, ctx.layer("tactix.Fill", [], shape=x.spec.shape, value=1, dtype=DType.BOOL)] if wanted else [x]
-    y = ctx.layers("tactix.TrainingDropout", [x, ctx.input(1), ctx.tensor(2)], seed=ctx.attr("seed", 0))
+        return (
+            [x, ctx.layer("tactix.Fill", [], shape=x.spec.shape, value=1, dtype=DType.BOOL)]
+            if wanted
+            else [x]
+        )
+    y = ctx.layers(
+        "tactix.TrainingDropout", [x, ctx.input(1), ctx.tensor(2)], seed=ctx.attr("seed", 0)
+    )
     return y[: 1 + wanted]
 
 
@@ -142,5 +158,7 @@ def batch_normalization(ctx: Context, node: Any) -> Any:
     mean = ctx.reshape(mean, inputs[3].spec.shape)
     y = ctx.layer("tactix.BatchNormalization", [*inputs[:3], mean, variance], epsilon=epsilon)
     keep = ctx.attr("momentum", 0.9)
-    moved = [m.mixed(keep, old, 1 - keep, new) for old, new in ((inputs[3], mean), (inputs[4], variance))]
+    moved = [
+        m.mixed(keep, old, 1 - keep, new) for old, new in ((inputs[3], mean), (inputs[4], variance))
+    ]
     return [y, *moved]

@@ -1,4 +1,6 @@
-"""What every built-in operation means: attributes, shape inference, numpy reference. One file per family."""
+"""What every built-in operation means: attributes, shape inference, numpy reference. One file per
+family.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Activation functions: all pointwise. Formulas as in the ONNX operator set, in forms that do not overflow."""
+"""Activation functions: all pointwise. Formulas as in the ONNX operator set, in forms that do not
+overflow.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +121,9 @@ def mish(x: Scalar) -> Scalar:
 
 @pointwise("tactix.Gelu@1", onnx="ai.onnx::Gelu")
 def gelu(x: Scalar, *, approximate: str = "none") -> Scalar:
-    """``x`` times the normal distribution function; ``approximate="tanh"`` by Hendrycks and Gimpel's formula."""
+    """``x`` times the normal distribution function; ``approximate="tanh"`` by Hendrycks and
+    Gimpel's formula.
+    """
     if approximate == "tanh":
         return 0.5 * x * (1.0 + tanh(_SQRT_2_OVER_PI * (x + 0.044715 * x * x * x)))
     return 0.5 * x * (1.0 + erf(x * _RSQRT_2))

@@ -10,7 +10,16 @@ from tactix.contracts.layer import Layer
 from tactix.words.dims import broadcast_shapes
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_ops.layers.common import Array, Specs, float_only, optional, pick, required, same_dim, wide
+from tactix_ops.layers.common import (
+    Array,
+    Specs,
+    float_only,
+    optional,
+    pick,
+    required,
+    same_dim,
+    wide,
+)
 from tactix_ops.layers.softmax import softmax
 
 
@@ -28,8 +37,8 @@ class AttentionAttrs:
 class Attention(Layer):
     """``softmax(scale q k' + mask) v`` over the keys.
 
-    q: (batch, heads, s, d), k: (batch, heads, t, d), v: (batch, heads, t, e); mask: floats that broadcast to
-    (batch, heads, s, t), or absent. y: (batch, heads, s, e).
+    q: (batch, heads, s, d), k: (batch, heads, t, d), v: (batch, heads, t, e); mask: floats that
+    broadcast to (batch, heads, s, t), or absent. y: (batch, heads, s, e).
     """
 
     key = "tactix.Attention@1"
@@ -78,8 +87,9 @@ class TokenAttentionAttrs:
 class TokenAttention(Layer):
     """Attention whose heads lie side by side in the rows of tokens, as products leave them.
 
-    q: (batch, s, at least heads dim), k: (batch, t, ...), v: (batch, t, ...); all three may be one tensor with other
-    ``columns``. mask: floats that broadcast to (batch, heads, s, t), or absent. y: (batch, s, heads value_dim).
+    q: (batch, s, at least heads dim), k: (batch, t, ...), v: (batch, t, ...); all three may be one
+    tensor with other ``columns``. mask: floats that broadcast to (batch, heads, s, t), or absent.
+    y: (batch, s, heads value_dim).
     """
 
     key = "tactix.TokenAttention@1"
@@ -93,7 +103,9 @@ class TokenAttention(Layer):
         for x, begin, width in zip((q, k, v), attrs.columns, widths, strict=True):
             end = begin + attrs.heads * width
             if x.rank != 3 or (isinstance(x.shape[2], int) and end > x.shape[2]):
-                raise ShapeError(f"{self.key} takes (batch, sequence, at least {end} columns), not {x}")
+                raise ShapeError(
+                    f"{self.key} takes (batch, sequence, at least {end} columns), not {x}"
+                )
             same_dim(q.shape[0], x.shape[0], self.key, "the batch")
         same_dim(k.shape[1], v.shape[1], self.key, "the sequence of k and v")
         mask = optional(inputs, 3)

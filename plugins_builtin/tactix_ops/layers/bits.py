@@ -40,14 +40,18 @@ class BitCast(Layer):
 
 @dataclass(frozen=True)
 class CastToExponentAttrs:
-    """``rounding``: ``up``, ``down`` or ``nearest``. ``saturate``: what is too large becomes the largest, not NaN."""
+    """``rounding``: ``up``, ``down`` or ``nearest``. ``saturate``: what is too large becomes the
+    largest, not NaN.
+    """
 
     rounding: str = "up"
     saturate: bool = True
 
 
 class CastToExponent(Layer):
-    """The powers of two next to the magnitudes of x, as float8 e8m0 (OCP Microscaling Formats, 1.0, section 5.4.1)."""
+    """The powers of two next to the magnitudes of x, as float8 e8m0 (OCP Microscaling Formats, 1.0,
+    section 5.4.1).
+    """
 
     key = "tactix.CastToExponent@1"
     Attrs = CastToExponentAttrs
@@ -55,7 +59,9 @@ class CastToExponent(Layer):
     def infer(self, attrs: CastToExponentAttrs, inputs: Specs) -> list[TensorSpec]:
         (x,) = required(self, inputs, 1)
         if attrs.rounding not in ("up", "down", "nearest"):
-            raise InvalidArgument(f"{self.key}: rounding {attrs.rounding!r}", do="Use up, down or nearest")
+            raise InvalidArgument(
+                f"{self.key}: rounding {attrs.rounding!r}", do="Use up, down or nearest"
+            )
         return [TensorSpec(DType.FP8E8M0, x.shape)]
 
     def reference(self, attrs: CastToExponentAttrs, *inputs: Array) -> tuple[Array, ...]:
@@ -63,7 +69,9 @@ class CastToExponent(Layer):
         exponent, fraction = bits >> 23 & 0xFF, bits & 0x7FFFFF
         # between two powers, half way goes up, but for the subnormal: it goes to its even neighbour
         half = (fraction > 0x400000) | ((fraction == 0x400000) & (exponent > 0))
-        up = {"up": fraction > 0, "down": np.zeros_like(half), "nearest": half}[attrs.rounding] & (exponent < 0xFF)
+        up = {"up": fraction > 0, "down": np.zeros_like(half), "nearest": half}[attrs.rounding] & (
+            exponent < 0xFF
+        )
         if attrs.saturate:
             up &= exponent < 0xFE
         return ((exponent + up).astype(np.uint8).view(DType.FP8E8M0.numpy),)
@@ -77,9 +85,11 @@ class TrainingDropoutAttrs:
 
 
 class TrainingDropout(Layer):
-    """x scaled by 1 / (1 - ratio) where a random number is at least ``ratio``, else 0; and where that is (booleans).
+    """x scaled by 1 / (1 - ratio) where a random number is at least ``ratio``, else 0; and where
+    that is (booleans).
 
-    Inputs: x, ratio (0.5), training: a boolean; without it, or if it is false, all is kept as it is.
+    Inputs: x, ratio (0.5), training: a boolean; without it, or if it is false, all is kept as it
+    is.
     """
 
     key = "tactix.TrainingDropout@1"
@@ -99,7 +109,13 @@ class TrainingDropout(Layer):
 
     def sample(self, attrs: TrainingDropoutAttrs, inputs: Specs, rng: Any) -> list[Any]:
         out = super().sample(attrs, inputs, rng)
-        return [out[0], *(x if x is None else np.full_like(x, v) for x, v in zip(out[1:], (0.25, True), strict=False))]
+        return [
+            out[0],
+            *(
+                x if x is None else np.full_like(x, v)
+                for x, v in zip(out[1:], (0.25, True), strict=False)
+            ),
+        ]
 
 
 LAYERS: tuple[Layer, ...] = (BitCast(), CastToExponent(), TrainingDropout())

@@ -1,4 +1,6 @@
-"""What layers share: checks of their inputs, axes, wide arithmetic, and known content through data movement."""
+"""What layers share: checks of their inputs, axes, wide arithmetic, and known content through data
+movement.
+"""
 
 from __future__ import annotations
 
@@ -111,8 +113,8 @@ def content(spec: TensorSpec) -> Array | None:
 class Movement(Layer):
     """A layer that moves elements without computing on them: known content moves along.
 
-    Subclasses give ``shapes`` and ``reference``; ``positions`` are the inputs that say where, not what. The outputs
-    have the first input's dtype.
+    Subclasses give ``shapes`` and ``reference``; ``positions`` are the inputs that say where, not
+    what. The outputs have the first input's dtype.
     """
 
     positions: tuple[int, ...] = ()
@@ -130,9 +132,15 @@ class Movement(Layer):
 
 
 def track(
-    layer: Layer, attrs: Any, inputs: Sequence[TensorSpec], outputs: list[TensorSpec], positions: Sequence[int] = ()
+    layer: Layer,
+    attrs: Any,
+    inputs: Sequence[TensorSpec],
+    outputs: list[TensorSpec],
+    positions: Sequence[int] = (),
 ) -> list[TensorSpec]:
-    """The outputs with content, by running the reference on dims, where every input's content is known."""
+    """The outputs with content, by running the reference on dims, where every input's content is
+    known.
+    """
     if not is_static(attrs) or not all(is_tracked(s.shape) for s in outputs):
         return outputs
     arrays: list[Array] = []
@@ -142,7 +150,9 @@ def track(
             return outputs
         arrays.append(array)
     results = layer.reference(attrs, *arrays)
-    return [dataclasses.replace(s, value=_elements(r)) for s, r in zip(outputs, results, strict=True)]
+    return [
+        dataclasses.replace(s, value=_elements(r)) for s, r in zip(outputs, results, strict=True)
+    ]
 
 
 def _elements(x: Array) -> tuple[Dim, ...]:

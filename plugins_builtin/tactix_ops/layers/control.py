@@ -1,7 +1,8 @@
 """Branches and loops: layers whose attributes hold networks.
 
-A body takes what ONNX gives it, and then the values of the network around it that it reads (captures), which are
-further inputs of the layer. Running one is the same for the reference and for a plan: only the ``Call`` differs.
+A body takes what ONNX gives it, and then the values of the network around it that it reads
+(captures), which are further inputs of the layer. Running one is the same for the reference and for
+a plan: only the ``Call`` differs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from tactix_ops.layers.common import Array, Specs
 
 @dataclass(frozen=True, eq=False)
 class Bodies(Scoped):
-    """Networks inside a layer, and what the layer gives. ``env``: values of the symbols around them."""
+    """Networks inside a layer, and what the layer gives. ``env``: values of the symbols around
+    them.
+    """
 
     networks: tuple[NetworkDefinition, ...] = ()
     results: tuple[TensorSpec, ...] = ()
@@ -68,15 +71,22 @@ class Running:
     env: Mapping[str, int]
 
     def stacked(self, rows: Sequence[Sequence[Any]], first: int, axes: Sequence[int]) -> list[Any]:
-        """The columns of ``rows`` along a new axis each (the first one if not given); outputs from ``first`` on."""
+        """The columns of ``rows`` along a new axis each (the first one if not given); outputs from
+        ``first`` on.
+        """
         if not rows:
             return [self.empty(i) for i in range(first, len(self.specs))]
-        return [np.stack(column, axes[i] if axes else 0) for i, column in enumerate(zip(*rows, strict=True))]
+        return [
+            np.stack(column, axes[i] if axes else 0)
+            for i, column in enumerate(zip(*rows, strict=True))
+        ]
 
     def empty(self, output: int) -> Array:
         """An output to which no iteration gave anything: dims that nobody knows are 0."""
         spec = self.specs[output]
-        shape = [evaluate_dim(d, self.env) if symbols(d) <= self.env.keys() else 0 for d in spec.shape]
+        shape = [
+            evaluate_dim(d, self.env) if symbols(d) <= self.env.keys() else 0 for d in spec.shape
+        ]
         return np.zeros(shape, spec.dtype.numpy)
 
 
@@ -94,7 +104,9 @@ class Control(Layer):
 
     def params(self, attrs: Any) -> dict[str, Any]:
         """What running needs beside the bodies, as JSON."""
-        own = {f.name: getattr(attrs, f.name) for f in dataclasses.fields(attrs) if f.name != "bodies"}
+        own = {
+            f.name: getattr(attrs, f.name) for f in dataclasses.fields(attrs) if f.name != "bodies"
+        }
         return {"control": self.name, **own}
 
     def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
@@ -106,7 +118,9 @@ class Control(Layer):
 
 @dataclass(frozen=True)
 class IfAttrs:
-    """``captures``: for the branch taken and the other, which of the layer's inputs behind the condition they take."""
+    """``captures``: for the branch taken and the other, which of the layer's inputs behind the
+    condition they take.
+    """
 
     bodies: Bodies = Bodies()
     captures: tuple[tuple[int, ...], ...] = ((), ())
@@ -127,9 +141,11 @@ def run_if(call: Running, values: Sequence[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class LoopAttrs:
-    """``states``: how many values each iteration hands to the next; the body's further outputs are stacked.
+    """``states``: how many values each iteration hands to the next; the body's further outputs are
+    stacked.
 
-    ``ranks``: of the iteration's number and of the condition as the body takes them: 0, or 1 for an axis of one.
+    ``ranks``: of the iteration's number and of the condition as the body takes them: 0, or 1 for an
+    axis of one.
     """
 
     bodies: Bodies = Bodies()
@@ -140,8 +156,8 @@ class LoopAttrs:
 class Loop(Control):
     """A body run again and again; inputs: the most iterations, whether to start, states, captures.
 
-    The body takes the iteration's number, the condition, states and captures; it gives whether to go on, states, and
-    what is stacked along a new first axis.
+    The body takes the iteration's number, the condition, states and captures; it gives whether to
+    go on, states, and what is stacked along a new first axis.
     """
 
     key = "tactix.Loop@1"
@@ -165,9 +181,11 @@ def run_loop(call: Running, values: Sequence[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class ScanAttrs:
-    """``states`` as in a Loop; ``axes``, ``directions``: of what is sliced and of what is stacked, 1 for backwards.
+    """``states`` as in a Loop; ``axes``, ``directions``: of what is sliced and of what is stacked,
+    1 for backwards.
 
-    ``batched``: the first axis of everything is a batch, of which each item is scanned by itself (operator set 8).
+    ``batched``: the first axis of everything is a batch, of which each item is scanned by itself
+    (operator set 8).
     """
 
     bodies: Bodies = Bodies()
@@ -191,7 +209,10 @@ def run_scan(call: Running, values: Sequence[Any]) -> list[Any]:
     if not call.params["batched"]:
         return _scan(call, values)
     n, k = call.params["states"], len(call.params["input_axes"])
-    items = [_scan(call, [*(x[b] for x in values[: n + k]), *values[n + k :]]) for b in range(len(values[0]))]
+    items = [
+        _scan(call, [*(x[b] for x in values[: n + k]), *values[n + k :]])
+        for b in range(len(values[0]))
+    ]
     if not items:
         return [call.empty(i) for i in range(len(call.specs))]
     return [np.stack(column) for column in zip(*items, strict=True)]
@@ -203,7 +224,9 @@ def _scan(call: Running, values: Sequence[Any]) -> list[Any]:
     states, captures = list(values[:n]), values[n + k :]
     sliced = [
         np.moveaxis(x, axis, 0)[:: -1 if backwards else 1]
-        for x, axis, backwards in zip(values[n : n + k], p["input_axes"], p["input_directions"], strict=True)
+        for x, axis, backwards in zip(
+            values[n : n + k], p["input_axes"], p["input_directions"], strict=True
+        )
     ]
     rows: list[list[Any]] = []
     for slices in zip(*sliced, strict=True):
@@ -222,6 +245,10 @@ def truth(x: Any) -> bool:
     return bool(np.reshape(x, ()))
 
 
-RUN: Mapping[str, Callable[[Running, Sequence[Any]], list[Any]]] = {"If": run_if, "Loop": run_loop, "Scan": run_scan}
+RUN: Mapping[str, Callable[[Running, Sequence[Any]], list[Any]]] = {
+    "If": run_if,
+    "Loop": run_loop,
+    "Scan": run_scan,
+}
 
 LAYERS = [If(), Loop(), Scan()]

@@ -19,7 +19,9 @@ from tactix_ops.layers.common import Array, Specs, optional, pick, required, sam
 
 @dataclass(frozen=True)
 class ConvolutionAttrs:
-    """Empty ``strides`` and ``dilations`` mean 1, empty ``pads`` 0; ``pads`` are all begins, then all ends."""
+    """Empty ``strides`` and ``dilations`` mean 1, empty ``pads`` 0; ``pads`` are all begins, then
+    all ends.
+    """
 
     strides: tuple[int, ...] = ()
     dilations: tuple[int, ...] = ()
@@ -30,7 +32,8 @@ class ConvolutionAttrs:
 class Convolution(Layer):
     """``y[n, m] = b[m] + sum over c, k of w[m, c, k] x[n, c, s i + d k - p]``.
 
-    x: (N, C, spatial...), w: (M, C / group, kernel...), b: (M,) or absent; y: (N, M, out...), in x's dtype.
+    x: (N, C, spatial...), w: (M, C / group, kernel...), b: (M,) or absent; y: (N, M, out...), in
+    x's dtype.
     """
 
     key = "tactix.Convolution@1"
@@ -53,19 +56,31 @@ class Convolution(Layer):
         b = pick(inputs, 2)
         n = x.ndim - 2
         strides, dilations = attrs.strides or (1,) * n, attrs.dilations or (1,) * n
-        y = correlate(win.padded(x, attrs.pads or (0,) * 2 * n, 0), w, strides, dilations, attrs.group)
+        y = correlate(
+            win.padded(x, attrs.pads or (0,) * 2 * n, 0), w, strides, dilations, attrs.group
+        )
         if b is not None:
             y = y + wide(b).reshape(-1, *(1,) * n)
         return (y.astype(inputs[0].dtype, copy=False),)
 
 
-def correlate(x: Array, w: Array, strides: tuple[int, ...], dilations: tuple[int, ...], group: int) -> Array:
-    """Convolution of a padded array: windows times weights by one matrix product per sample and group."""
+def correlate(
+    x: Array, w: Array, strides: tuple[int, ...], dilations: tuple[int, ...], group: int
+) -> Array:
+    """Convolution of a padded array: windows times weights by one matrix product per sample and
+    group.
+    """
     m, depth, *kernel = w.shape
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     out = [(s - r) // t + 1 for s, r, t in zip(x.shape[2:], reach, strides, strict=True)]
     if all(k == 1 for k in kernel):
-        view = x[(slice(None), slice(None), *(slice(None, o * s, s) for o, s in zip(out, strides, strict=True)))]
+        view = x[
+            (
+                slice(None),
+                slice(None),
+                *(slice(None, o * s, s) for o, s in zip(out, strides, strict=True)),
+            )
+        ]
         view = view[(..., *(None,) * len(kernel))]
     else:
         view = win.windows(x, kernel, strides, dilations, out)
@@ -119,7 +134,9 @@ class ConvTranspose(Layer):
         x, w = wide(inputs[0]), wide(inputs[1])
         b, n = pick(inputs, 2), x.ndim - 2
         pads, extra = attrs.pads or (0,) * 2 * n, attrs.output_padding or (0,) * n
-        full = scatter(x, w, attrs.strides or (1,) * n, attrs.dilations or (1,) * n, extra, attrs.group)
+        full = scatter(
+            x, w, attrs.strides or (1,) * n, attrs.dilations or (1,) * n, extra, attrs.group
+        )
         y = full[(..., *(slice(pads[i], full.shape[2 + i] - pads[n + i]) for i in range(n)))]
         if b is not None:
             y = y + wide(b).reshape(-1, *(1,) * n)
@@ -127,7 +144,12 @@ class ConvTranspose(Layer):
 
 
 def scatter(
-    x: Array, w: Array, strides: tuple[int, ...], dilations: tuple[int, ...], extra: tuple[int, ...], group: int
+    x: Array,
+    w: Array,
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+    extra: tuple[int, ...],
+    group: int,
 ) -> Array:
     """Transposed convolution without pads: one matrix product, its taps added where they belong."""
     batch, channels, *size = x.shape
@@ -141,14 +163,18 @@ def scatter(
     for tap in itertools.product(*map(range, kernel)):
         part = taps[(slice(None),) * 3 + tap].reshape(batch, depth * group, *size)
         starts = [t * d for t, d in zip(tap, dilations, strict=True)]
-        where = (slice(a, a + (d - 1) * s + 1, s) for a, d, s in zip(starts, size, strides, strict=True))
+        where = (
+            slice(a, a + (d - 1) * s + 1, s) for a, d, s in zip(starts, size, strides, strict=True)
+        )
         y[(..., *where)] += part
     return y
 
 
 def _spatial_rank(layer: Layer, x: TensorSpec, w: TensorSpec) -> int:
     if x.rank < 3 or w.rank != x.rank:
-        raise ShapeError(f"{layer.key} takes x (N, C, spatial...) and w of the same rank, not {x} and {w}")
+        raise ShapeError(
+            f"{layer.key} takes x (N, C, spatial...) and w of the same rank, not {x} and {w}"
+        )
     return x.rank - 2
 
 

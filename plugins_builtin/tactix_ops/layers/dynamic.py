@@ -1,7 +1,8 @@
-"""Layers whose attributes are tensors: axes, bounds, pads, repeats and sizes that only running gives.
+"""Layers whose attributes are tensors: axes, bounds, pads, repeats and sizes that only running
+gives.
 
-Each is the twin of a layer with such attributes. Dims that hang on the content of a tensor are symbols, called
-``symbol_0``, ``symbol_1``...: the step that runs the layer tells them.
+Each is the twin of a layer with such attributes. Dims that hang on the content of a tensor are
+symbols, called ``symbol_0``, ``symbol_1``...: the step that runs the layer tells them.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def numbers(x: Array) -> list[int]:
 
 
 class Dynamic(Layer):
-    """A layer whose first input is data and whose further ones are attributes. Subclasses give ``shapes``."""
+    """A layer whose first input is data and whose further ones are attributes. Subclasses give
+    ``shapes``.
+    """
 
     Attrs: Any = DynamicAttrs
     needed = 2
@@ -71,7 +74,10 @@ class Dynamic(Layer):
         """The data is random; subclasses give valid attributes by ``settings``."""
         x = random_array(required(self, inputs, 1)[0], rng)
         values = self.settings(attrs, x, inputs[1:], rng)
-        return [x, *(None if s is None else _like(s, v) for s, v in zip(inputs[1:], values, strict=True))]
+        return [
+            x,
+            *(None if s is None else _like(s, v) for s, v in zip(inputs[1:], values, strict=True)),
+        ]
 
     def settings(self, attrs: Any, x: Array, specs: Specs, rng: Any) -> Sequence[Any]:
         """Valid content for the further inputs."""
@@ -86,7 +92,9 @@ def _like(spec: TensorSpec, value: Any) -> Array:
 
 @dataclass(frozen=True)
 class DynamicReduceAttrs(DynamicAttrs):
-    """``reduction``: the name of a Reduce layer. ``noop_with_empty_axes``: no axes mean none, not all."""
+    """``reduction``: the name of a Reduce layer. ``noop_with_empty_axes``: no axes mean none, not
+    all.
+    """
 
     reduction: str = "ReduceSum"
     keepdims: bool = True
@@ -138,7 +146,9 @@ class DynamicCumulative(Dynamic):
 
     def reference(self, attrs: DynamicCumulativeAttrs, *inputs: Array) -> tuple[Array, ...]:
         axis = axis_of(numbers(inputs[1])[0], inputs[0].ndim, self.key)
-        return _FOLDS[attrs.fold].reference(sort.CumulativeAttrs(axis, attrs.exclusive, attrs.reverse), inputs[0])
+        return _FOLDS[attrs.fold].reference(
+            sort.CumulativeAttrs(axis, attrs.exclusive, attrs.reverse), inputs[0]
+        )
 
     def settings(self, attrs: Any, x: Array, specs: Specs, rng: Any) -> Sequence[Any]:
         return [-1]
@@ -181,7 +191,9 @@ class DynamicUnsqueeze(Dynamic):
 
 
 class DynamicSlice(Dynamic):
-    """``x[start:end:step]`` as numpy has it; inputs x, starts, ends, axes (the first ones), steps (1)."""
+    """``x[start:end:step]`` as numpy has it; inputs x, starts, ends, axes (the first ones), steps
+    (1).
+    """
 
     key = "tactix.DynamicSlice@1"
     needed = 3
@@ -243,7 +255,9 @@ class DynamicPad(Dynamic):
 
 
 class DynamicExpand(Dynamic):
-    """x broadcast with the shape in a vector; inputs x, shape. A fixed dim of x other than 1 stays as it is."""
+    """x broadcast with the shape in a vector; inputs x, shape. A fixed dim of x other than 1 stays
+    as it is.
+    """
 
     key = "tactix.DynamicExpand@1"
 
@@ -251,7 +265,12 @@ class DynamicExpand(Dynamic):
         x, shape = required(self, inputs, 2)
         new = fresh(attrs, max(x.rank, length(shape, self.key, "dims")))
         kept = zip(new[len(new) - x.rank :], x.shape, strict=True)
-        return [(*new[: len(new) - x.rank], *(d if isinstance(d, int) and d != 1 else n for n, d in kept))]
+        return [
+            (
+                *new[: len(new) - x.rank],
+                *(d if isinstance(d, int) and d != 1 else n for n, d in kept),
+            )
+        ]
 
     def reference(self, attrs: DynamicAttrs, *inputs: Array) -> tuple[Array, ...]:
         x = inputs[0]
@@ -370,7 +389,8 @@ class DynamicOneHotAttrs(DynamicAttrs):
 
 
 class DynamicOneHot(Layer):
-    """``on`` at the index along a new axis, ``off`` elsewhere; inputs indices, depth, values (off, on).
+    """``on`` at the index along a new axis, ``off`` elsewhere; inputs indices, depth, values (off,
+    on).
 
     An index outside [-depth, depth) is nowhere.
     """
@@ -381,7 +401,11 @@ class DynamicOneHot(Layer):
     def infer(self, attrs: DynamicOneHotAttrs, inputs: Specs) -> list[TensorSpec]:
         indices, _, values = required(self, inputs, 3)
         axis = axis_of(attrs.axis, indices.rank + 1, self.key)
-        return [TensorSpec(values.dtype, (*indices.shape[:axis], *fresh(attrs, 1), *indices.shape[axis:]))]
+        return [
+            TensorSpec(
+                values.dtype, (*indices.shape[:axis], *fresh(attrs, 1), *indices.shape[axis:])
+            )
+        ]
 
     def reference(self, attrs: DynamicOneHotAttrs, *inputs: Array) -> tuple[Array, ...]:
         depth = numbers(inputs[1])[0]

@@ -20,7 +20,8 @@ from tactix_ops.layers.resize import Resize, ResizeAttrs
 class DynamicResizeAttrs:
     """As those of Resize. ``axes``: which ones the tensors are about; empty: all.
 
-    ``keep_aspect_ratio_policy``: ``stretch``, or one scale for all axes: ``not_larger`` or ``not_smaller``.
+    ``keep_aspect_ratio_policy``: ``stretch``, or one scale for all axes: ``not_larger`` or
+    ``not_smaller``.
     """
 
     symbol: str = "resize"
@@ -48,7 +49,9 @@ def fitted(have: Sequence[int], want: Sequence[int], policy: str) -> tuple[list[
 
 
 class DynamicResize(Dynamic):
-    """x at another size; inputs x, roi, scales, sizes: scales or sizes must be there, and not empty."""
+    """x at another size; inputs x, roi, scales, sizes: scales or sizes must be there, and not
+    empty.
+    """
 
     key = "tactix.DynamicResize@1"
     Attrs = DynamicResizeAttrs
@@ -77,9 +80,14 @@ class DynamicResize(Dynamic):
         return Resize().reference(self._static(attrs, x, axes, want, by, roi), x)
 
     def _static(
-        self, attrs: DynamicResizeAttrs, x: Array, axes: Sequence[int], want: Sequence[int], by: Sequence[float],
+        self,
+        attrs: DynamicResizeAttrs,
+        x: Array,
+        axes: Sequence[int],
+        want: Sequence[int],
+        by: Sequence[float],
         roi: Array | None,
-    ) -> ResizeAttrs:  # fmt: skip
+    ) -> ResizeAttrs:
         sizes, scales, region = list(x.shape), [1.0] * x.ndim, [0.0] * x.ndim + [1.0] * x.ndim
         for i, a in enumerate(axes):
             sizes[a], scales[a] = want[i], by[i]
@@ -88,7 +96,10 @@ class DynamicResize(Dynamic):
         shared = {f.name for f in fields(ResizeAttrs)} & {f.name for f in fields(attrs)}
         cropped = attrs.coordinate_transformation_mode == "tf_crop_and_resize"
         return ResizeAttrs(
-            tuple(sizes), tuple(scales), tuple(region) if cropped else (), **{k: getattr(attrs, k) for k in shared}
+            tuple(sizes),
+            tuple(scales),
+            tuple(region) if cropped else (),
+            **{k: getattr(attrs, k) for k in shared},
         )
 
     def settings(self, attrs: Any, x: Array, specs: Specs, rng: Any) -> Sequence[Any]:

@@ -81,7 +81,9 @@ def clip(x: Scalar, *, min: float = float("-inf"), max: float = float("inf")) ->
 
 @dataclasses.dataclass(frozen=True)
 class CastAttrs:
-    """``to``: the dtype of the result. ``saturate``: whether floats beyond an 8-bit or 4-bit range become its ends."""
+    """``to``: the dtype of the result. ``saturate``: whether floats beyond an 8-bit or 4-bit range
+    become its ends.
+    """
 
     to: DType = DType.FP32
     saturate: bool = True
@@ -100,7 +102,10 @@ def _cast(x: Scalar, to: DType, saturate: bool) -> Scalar:
 
 
 CAST = PointwiseLayer(
-    "tactix.Cast@1", _cast, CastAttrs, doc="The same numbers in another dtype; floats to integers truncate toward zero."
+    "tactix.Cast@1",
+    _cast,
+    CastAttrs,
+    doc="The same numbers in another dtype; floats to integers truncate toward zero.",
 )
 
 _UNARY = (
@@ -112,7 +117,9 @@ _UNARY = (
 
 
 def _unary(name: str, function: Any) -> PointwiseLayer:
-    return PointwiseLayer(f"tactix.{name}@1", function, imports=(f"onnx:ai.onnx::{name}",), doc=function.__doc__)
+    return PointwiseLayer(
+        f"tactix.{name}@1", function, imports=(f"onnx:ai.onnx::{name}",), doc=function.__doc__
+    )
 
 
 @pointwise("tactix.Neg@1", onnx="ai.onnx::Neg")

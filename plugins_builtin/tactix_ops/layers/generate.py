@@ -69,13 +69,17 @@ class Dims(Layer):
 
 @dataclass(frozen=True)
 class RangeAttrs:
-    """``symbol``: the name of the result's dim where the content of the inputs is only known by running."""
+    """``symbol``: the name of the result's dim where the content of the inputs is only known by
+    running.
+    """
 
     symbol: str = ""
 
 
 class Range(Layer):
-    """``start, start + delta, ...`` below ``limit`` (above, if delta is negative); three scalars of one dtype."""
+    """``start, start + delta, ...`` below ``limit`` (above, if delta is negative); three scalars of
+    one dtype.
+    """
 
     key = "tactix.Range@1"
     Attrs = RangeAttrs
@@ -100,7 +104,10 @@ class Range(Layer):
             count: int = math.ceil((b - a) / step)
             return max(0, count)
         if not attrs.symbol:
-            raise ShapeError(f"{self.key}: the number of elements is only known by running", do="Give it a symbol")
+            raise ShapeError(
+                f"{self.key}: the number of elements is only known by running",
+                do="Give it a symbol",
+            )
         return sym(attrs.symbol)
 
     def reference(self, attrs: RangeAttrs, *inputs: Array) -> tuple[Array, ...]:
@@ -112,7 +119,9 @@ class Range(Layer):
     def sample(self, attrs: RangeAttrs, inputs: Specs, rng: Any) -> list[Any]:
         fresh = (0, int(rng.integers(1, 64)), 1)
         return [
-            np.array(fresh[i], s.dtype.numpy) if (known := content(s)) is None else known.astype(s.dtype.numpy)
+            np.array(fresh[i], s.dtype.numpy)
+            if (known := content(s)) is None
+            else known.astype(s.dtype.numpy)
             for i, s in enumerate(required(self, inputs, 3))
         ]
 

@@ -30,7 +30,8 @@ class ImageDecoderAttrs(DynamicAttrs):
 
 
 class ImageDecoder(Layer):
-    """The bytes of an image file (uint8) as uint8 (height, width, channels); (0, 0, channels) if it is damaged.
+    """The bytes of an image file (uint8) as uint8 (height, width, channels); (0, 0, channels) if it
+    is damaged.
 
     Raises ExecutionError where Pillow is not installed.
     """
@@ -45,13 +46,19 @@ class ImageDecoder(Layer):
         if x.rank != 1:
             raise ShapeError(f"{self.key} takes a vector, not {x}")
         if attrs.pixel_format not in PIXELS:
-            raise InvalidArgument(f"{self.key} knows no pixels {attrs.pixel_format!r}", do=f"It has {list(PIXELS)}")
+            raise InvalidArgument(
+                f"{self.key} knows no pixels {attrs.pixel_format!r}", do=f"It has {list(PIXELS)}"
+            )
         return [TensorSpec(DType.UINT8, (*fresh(attrs, 2), len(PIXELS[attrs.pixel_format])))]
 
     def reference(self, attrs: ImageDecoderAttrs, *inputs: Array) -> tuple[Array, ...]:
         mode = PIXELS[attrs.pixel_format]
         found = _decoded(inputs[0].tobytes(), mode)
-        image = np.zeros((0, 0, len(mode)), np.uint8) if found is None else found.reshape(*found.shape[:2], len(mode))
+        image = (
+            np.zeros((0, 0, len(mode)), np.uint8)
+            if found is None
+            else found.reshape(*found.shape[:2], len(mode))
+        )
         return (np.ascontiguousarray(image[..., ::-1] if attrs.pixel_format == "BGR" else image),)
 
     def sample(self, attrs: ImageDecoderAttrs, inputs: Specs, rng: Any) -> list[Any]:
@@ -65,12 +72,17 @@ class ImageDecoder(Layer):
 
 
 def _decoded(data: bytes, mode: str) -> Array | None:
-    """The image in a mode of Pillow; None if it cannot be read, or is so large that it is taken for an attack."""
+    """The image in a mode of Pillow; None if it cannot be read, or is so large that it is taken for
+    an attack.
+    """
     try:
         from PIL import Image
     except ImportError as e:
         raise ExecutionError(
-            "Pillow is not installed", who=ImageDecoder.key, why=str(e), do="pip install 'tactix[image]'"
+            "Pillow is not installed",
+            who=ImageDecoder.key,
+            why=str(e),
+            do="pip install 'tactix[image]'",
         ) from e
     try:
         with Image.open(io.BytesIO(data), formats=FILES) as image:

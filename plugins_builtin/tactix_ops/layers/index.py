@@ -32,9 +32,12 @@ def _random_indices(rng: Any, spec: TensorSpec, bound: Any) -> Array:
 
 
 def in_range(indices: Array, size: int) -> Array:
-    """Indices into an axis of ``size`` elements, from -size to size - 1. Raises ExecutionError for the first other."""
+    """Indices into an axis of ``size`` elements, from -size to size - 1. Raises ExecutionError for
+    the first other.
+    """
     indices = np.asarray(indices)
-    # compared by their ends first: that takes no memory, and these are all that is looked at as a rule
+    # compared by their ends first: that takes no memory, and these are all that is looked at as a
+    # rule
     if indices.size and (int(indices.max()) >= size or int(indices.min()) < -size):
         wrong = indices[(indices >= size) | (indices < -size)]
         raise out_of_range(int(wrong[0]), size)
@@ -62,7 +65,13 @@ class Gather(Movement):
         return [(*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])]
 
     def reference(self, attrs: AxisAttrs, *inputs: Array) -> tuple[Array, ...]:
-        return (array(np.take(inputs[0], in_range(inputs[1], inputs[0].shape[attrs.axis]), axis=attrs.axis)),)
+        return (
+            array(
+                np.take(
+                    inputs[0], in_range(inputs[1], inputs[0].shape[attrs.axis]), axis=attrs.axis
+                )
+            ),
+        )
 
     def sample(self, attrs: AxisAttrs, inputs: Specs, rng: Any) -> list[Any]:
         data, indices = required(self, inputs, 2)
@@ -136,7 +145,10 @@ class GatherND(Movement):
     def reference(self, attrs: GatherNDAttrs, *inputs: Array) -> tuple[Array, ...]:
         data, indices = inputs
         batch = indices.shape[: attrs.batch_dims]
-        own = [g.reshape(g.shape + (1,) * (indices.ndim - 1 - len(batch))) for g in np.ogrid[_ranges(batch)]]
+        own = [
+            g.reshape(g.shape + (1,) * (indices.ndim - 1 - len(batch)))
+            for g in np.ogrid[_ranges(batch)]
+        ]
         return (np.asarray(data[(*own, *_places(indices, data.shape[len(batch) :]))]),)
 
     def sample(self, attrs: GatherNDAttrs, inputs: Specs, rng: Any) -> list[Any]:
@@ -255,19 +267,26 @@ class ScatterElements(Scatter):
         places = np.resize(rng.permutation(data.shape[attrs.axis]), indices.shape[attrs.axis])
         shape = [1] * indices.ndim
         shape[attrs.axis] = -1
-        return [data, np.broadcast_to(places.reshape(shape), indices.shape).astype(indices.dtype), updates]
+        return [
+            data,
+            np.broadcast_to(places.reshape(shape), indices.shape).astype(indices.dtype),
+            updates,
+        ]
 
 
 @dataclass(frozen=True)
 class TensorScatterAttrs:
-    """``axis``: the sequence. ``mode``: ``linear``, or ``circular``, where the end is followed by the begin."""
+    """``axis``: the sequence. ``mode``: ``linear``, or ``circular``, where the end is followed by
+    the begin.
+    """
 
     axis: int = -2
     mode: str = "linear"
 
 
 class TensorScatter(Layer):
-    """A copy of a cache (batch, ...) with an update written along ``axis`` from a place of its own for each sample.
+    """A copy of a cache (batch, ...) with an update written along ``axis`` from a place of its own
+    for each sample.
 
     Inputs: cache, update, places (batch,) or absent for 0.
     """
@@ -310,7 +329,9 @@ class ReverseSequenceAttrs:
 
 
 class ReverseSequence(Movement):
-    """The first ``lengths[b]`` elements along the time axis in reverse order, for each b; the others stay."""
+    """The first ``lengths[b]`` elements along the time axis in reverse order, for each b; the
+    others stay.
+    """
 
     key = "tactix.ReverseSequence@1"
     Attrs = ReverseSequenceAttrs
@@ -335,7 +356,10 @@ class ReverseSequence(Movement):
 
     def sample(self, attrs: ReverseSequenceAttrs, inputs: Specs, rng: Any) -> list[Any]:
         x, lengths = super().sample(attrs, inputs, rng)
-        return [x, rng.integers(1, x.shape[attrs.time_axis] + 1, lengths.shape).astype(lengths.dtype)]
+        return [
+            x,
+            rng.integers(1, x.shape[attrs.time_axis] + 1, lengths.shape).astype(lengths.dtype),
+        ]
 
 
 LAYERS: tuple[Layer, ...] = (

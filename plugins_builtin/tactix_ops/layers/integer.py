@@ -1,7 +1,8 @@
 """Products of 8-bit integers summed in int32, and the scalar steps between integers and numbers.
 
-A quantised tensor q stands for ``(q - zero) scale``. Rules turn what a model writes as dequantise, compute, quantise
-into these layers: the zero points of activations become a term of the bias, the scales a factor after the sum.
+A quantised tensor q stands for ``(q - zero) scale``. Rules turn what a model writes as dequantise,
+compute, quantise into these layers: the zero points of activations become a term of the bias, the
+scales a factor after the sum.
 """
 
 from __future__ import annotations
@@ -35,8 +36,14 @@ class IntegerConvolutionAttrs(ConvolutionAttrs):
 
 def _check(layer: Layer, x: TensorSpec, w: TensorSpec, b: TensorSpec | None) -> None:
     """Raises DTypeError."""
-    if x.dtype not in BYTES or w.dtype is not DType.INT8 or (b is not None and b.dtype is not DType.INT32):
-        raise DTypeError(f"{layer.key} takes 8-bit integers, signed ones and int32, not {x}, {w}, {b}")
+    if (
+        x.dtype not in BYTES
+        or w.dtype is not DType.INT8
+        or (b is not None and b.dtype is not DType.INT32)
+    ):
+        raise DTypeError(
+            f"{layer.key} takes 8-bit integers, signed ones and int32, not {x}, {w}, {b}"
+        )
 
 
 def _samples(inputs: Specs, rng: Any) -> list[Any]:
@@ -54,7 +61,8 @@ def _samples(inputs: Specs, rng: Any) -> list[Any]:
 class IntegerConvolution(Layer):
     """As Convolution over integers; pads hold ``pad_value``.
 
-    x: (N, C, spatial...) u8 or i8, w: (M, C / group, kernel...) i8, b: (M,) i32 or absent; y: (N, M, out...) i32.
+    x: (N, C, spatial...) u8 or i8, w: (M, C / group, kernel...) i8, b: (M,) i32 or absent; y: (N,
+    M, out...) i32.
     """
 
     key = "tactix.IntegerConvolution@1"
@@ -71,7 +79,9 @@ class IntegerConvolution(Layer):
         x, w, b = inputs[0].astype(np.float64), inputs[1].astype(np.float64), pick(inputs, 2)
         n = x.ndim - 2
         around = win.padded(x, attrs.pads or (0,) * 2 * n, attrs.pad_value)
-        y = correlate(around, w, attrs.strides or (1,) * n, attrs.dilations or (1,) * n, attrs.group)
+        y = correlate(
+            around, w, attrs.strides or (1,) * n, attrs.dilations or (1,) * n, attrs.group
+        )
         return ((y + (0 if b is None else b.reshape(-1, *(1,) * n))).astype(np.int32),)
 
     def sample(self, attrs: Any, inputs: Specs, rng: Any) -> list[Any]:
@@ -126,8 +136,13 @@ def _dequantize(x: Scalar, zero: int, scale: float) -> Scalar:
 
 
 QUANTIZE = PointwiseLayer(
-    "tactix.Quantize@1", _quantize, ToIntegerAttrs, doc="``round(x) + zero``, to even, kept within the dtype's range."
+    "tactix.Quantize@1",
+    _quantize,
+    ToIntegerAttrs,
+    doc="``round(x) + zero``, to even, kept within the dtype's range.",
 )
-DEQUANTIZE = PointwiseLayer("tactix.Dequantize@1", _dequantize, FromIntegerAttrs, doc="``(x - zero) scale``.")
+DEQUANTIZE = PointwiseLayer(
+    "tactix.Dequantize@1", _dequantize, FromIntegerAttrs, doc="``(x - zero) scale``."
+)
 
 LAYERS: tuple[Layer, ...] = (IntegerConvolution(), IntegerMatMul(), QUANTIZE, DEQUANTIZE)

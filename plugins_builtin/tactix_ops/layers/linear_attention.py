@@ -18,7 +18,8 @@ RULES = ("linear", "gated", "delta", "gated_delta")
 
 @dataclass(frozen=True)
 class LinearAttentionAttrs:
-    """``scale`` 0: 1 / sqrt(key dim). ``update_rule``: whether the state decays, and whether it is corrected.
+    """``scale`` 0: 1 / sqrt(key dim). ``update_rule``: whether the state decays, and whether it is
+    corrected.
 
     ``chunk_size`` is a hint for parallel algorithms; the result does not depend on it.
     """
@@ -31,10 +32,12 @@ class LinearAttentionAttrs:
 
 
 class LinearAttention(Layer):
-    """Steps ``S = exp(g) S + beta k (v - exp(g) S' k)'`` and ``o = scale S' q``, as ONNX's LinearAttention.
+    """Steps ``S = exp(g) S + beta k (v - exp(g) S' k)'`` and ``o = scale S' q``, as ONNX's
+    LinearAttention.
 
-    Inputs: q (B, T, Hq K), k (B, T, H K), v (B, T, H V), state (B, H, K, V)?, decay g in log space (B, T, H or H K)?,
-    beta (B, T, H or 1)?. Outputs: o (B, T, Hq V), the last state. Query heads share states in consecutive groups.
+    Inputs: q (B, T, Hq K), k (B, T, H K), v (B, T, H V), state (B, H, K, V)?, decay g in log space
+    (B, T, H or H K)?, beta (B, T, H or 1)?. Outputs: o (B, T, Hq V), the last state. Query heads
+    share states in consecutive groups.
     """
 
     key = "tactix.LinearAttention@1"
@@ -44,21 +47,34 @@ class LinearAttention(Layer):
     def infer(self, attrs: LinearAttentionAttrs, inputs: Specs) -> list[TensorSpec]:
         q, k, v = required(self, inputs, 3)
         if attrs.update_rule not in RULES:
-            raise InvalidArgument(f"{self.key} knows no rule {attrs.update_rule!r}", do=f"It has: {', '.join(RULES)}")
+            raise InvalidArgument(
+                f"{self.key} knows no rule {attrs.update_rule!r}", do=f"It has: {', '.join(RULES)}"
+            )
         if (q.rank, k.rank, v.rank) != (3, 3, 3) or attrs.q_num_heads % attrs.kv_num_heads:
-            raise ShapeError(f"{self.key}: q {q}, k {k}, v {v}, {attrs.q_num_heads} and {attrs.kv_num_heads} heads")
+            raise ShapeError(
+                f"{self.key}: q {q}, k {k}, v {v}, {attrs.q_num_heads} and {attrs.kv_num_heads} heads"
+            )
         heads = attrs.kv_num_heads
         width, depth = floordiv(k.shape[2], heads), floordiv(v.shape[2], heads)
         state = optional(inputs, 3)
-        kept = TensorSpec(q.dtype if state is None else state.dtype, (q.shape[0], heads, width, depth))
+        kept = TensorSpec(
+            q.dtype if state is None else state.dtype, (q.shape[0], heads, width, depth)
+        )
         return [TensorSpec(q.dtype, (*q.shape[:2], depth * attrs.q_num_heads)), kept]
 
     def reference(self, attrs: LinearAttentionAttrs, *inputs: Array) -> tuple[Array, ...]:
         heads, rule = attrs.kv_num_heads, attrs.update_rule
-        q, k, v = (_heads(wide(x), n) for x, n in zip(inputs, (attrs.q_num_heads, heads, heads), strict=False))
+        q, k, v = (
+            _heads(wide(x), n)
+            for x, n in zip(inputs, (attrs.q_num_heads, heads, heads), strict=False)
+        )
         state, decay, beta = (pick(inputs, i) for i in (3, 4, 5))
         batch, steps, _, width = k.shape
-        s = np.zeros((batch, heads, width, v.shape[3]), k.dtype) if state is None else wide(state).astype(k.dtype)
+        s = (
+            np.zeros((batch, heads, width, v.shape[3]), k.dtype)
+            if state is None
+            else wide(state).astype(k.dtype)
+        )
         scale = attrs.scale or 1 / math.sqrt(width)
         y = np.zeros((batch, steps, attrs.q_num_heads, v.shape[3]), k.dtype)
         for t in range(steps):
@@ -72,7 +88,9 @@ class LinearAttention(Layer):
             shared = np.repeat(s, attrs.q_num_heads // heads, axis=1)
             y[:, t] = scale * np.einsum("bhkv,bhk->bhv", shared, q[:, t])
         kept = inputs[0].dtype if state is None else state.dtype
-        return y.reshape(batch, steps, -1).astype(inputs[0].dtype, copy=False), s.astype(kept, copy=False)
+        return y.reshape(batch, steps, -1).astype(inputs[0].dtype, copy=False), s.astype(
+            kept, copy=False
+        )
 
 
 def _heads(x: Array, count: int) -> Array:

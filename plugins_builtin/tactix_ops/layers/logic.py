@@ -45,7 +45,9 @@ class Choice(Logical):
     def infer(self, attrs: Any, inputs: Specs) -> list[TensorSpec]:
         a, b = inputs[1:]
         if a is not None and b is not None and a.dtype is not b.dtype:
-            raise DTypeError(f"{self.key} takes alternatives of one dtype, not {a.dtype.value} and {b.dtype.value}")
+            raise DTypeError(
+                f"{self.key} takes alternatives of one dtype, not {a.dtype.value} and {b.dtype.value}"
+            )
         return super().infer(attrs, inputs)
 
 
@@ -54,11 +56,24 @@ def _onnx(name: str) -> tuple[str, ...]:
 
 
 NOT = Logical("tactix.Not@1", expr.not_, imports=_onnx("Not"), doc="The other truth value.")
-AND = Logical("tactix.And@1", expr.and_, commutative=True, imports=_onnx("And"), doc="Whether both hold.")
-OR = Logical("tactix.Or@1", expr.or_, commutative=True, imports=_onnx("Or"), doc="Whether one or both hold.")
-XOR = Logical("tactix.Xor@1", expr.xor, commutative=True, imports=_onnx("Xor"), doc="Whether exactly one holds.")
+AND = Logical(
+    "tactix.And@1", expr.and_, commutative=True, imports=_onnx("And"), doc="Whether both hold."
+)
+OR = Logical(
+    "tactix.Or@1", expr.or_, commutative=True, imports=_onnx("Or"), doc="Whether one or both hold."
+)
+XOR = Logical(
+    "tactix.Xor@1",
+    expr.xor,
+    commutative=True,
+    imports=_onnx("Xor"),
+    doc="Whether exactly one holds.",
+)
 WHERE = Choice(
-    "tactix.Where@1", expr.select, imports=_onnx("Where"), doc="``a`` where the condition holds, else ``b``."
+    "tactix.Where@1",
+    expr.select,
+    imports=_onnx("Where"),
+    doc="``a`` where the condition holds, else ``b``.",
 )
 
 
@@ -119,16 +134,36 @@ def _shift(a: Scalar, b: Scalar, direction: str) -> Scalar:
     return expr.shl(a, b) if direction == "LEFT" else expr.shr(a, b)
 
 
-SHIFT = Bitwise("tactix.BitShift@1", _shift, ShiftAttrs, imports=_onnx("BitShift"), doc="Bits of ``a`` moved by ``b``.")
-BIT_NOT = Bitwise("tactix.BitwiseNot@1", expr.bitnot, imports=_onnx("BitwiseNot"), doc="Every bit turned.")
+SHIFT = Bitwise(
+    "tactix.BitShift@1",
+    _shift,
+    ShiftAttrs,
+    imports=_onnx("BitShift"),
+    doc="Bits of ``a`` moved by ``b``.",
+)
+BIT_NOT = Bitwise(
+    "tactix.BitwiseNot@1", expr.bitnot, imports=_onnx("BitwiseNot"), doc="Every bit turned."
+)
 BIT_AND = Bitwise(
-    "tactix.BitwiseAnd@1", expr.bitand, commutative=True, imports=_onnx("BitwiseAnd"), doc="Bits that both have."
+    "tactix.BitwiseAnd@1",
+    expr.bitand,
+    commutative=True,
+    imports=_onnx("BitwiseAnd"),
+    doc="Bits that both have.",
 )
 BIT_OR = Bitwise(
-    "tactix.BitwiseOr@1", expr.bitor, commutative=True, imports=_onnx("BitwiseOr"), doc="Bits that either has."
+    "tactix.BitwiseOr@1",
+    expr.bitor,
+    commutative=True,
+    imports=_onnx("BitwiseOr"),
+    doc="Bits that either has.",
 )
 BIT_XOR = Bitwise(
-    "tactix.BitwiseXor@1", expr.bitxor, commutative=True, imports=_onnx("BitwiseXor"), doc="Bits that one has."
+    "tactix.BitwiseXor@1",
+    expr.bitxor,
+    commutative=True,
+    imports=_onnx("BitwiseXor"),
+    doc="Bits that one has.",
 )
 
 LAYERS: tuple[Layer, ...] = (

@@ -15,7 +15,9 @@ from tactix_ops.layers.common import Array, Specs, optional, pick, required, sam
 
 
 class MatMul(Layer):
-    """``a @ b`` as numpy: (..., m, k) times (..., k, n), batch axes broadcast, a vector is a row or a column."""
+    """``a @ b`` as numpy: (..., m, k) times (..., k, n), batch axes broadcast, a vector is a row or
+    a column.
+    """
 
     key = "tactix.MatMul@1"
     takes_epilogue = True
@@ -64,7 +66,9 @@ class Gemm(Layer):
         c = optional(inputs, 2)
         if c is not None:
             shape = broadcast_shapes((m, n), c.shape)
-            if len(shape) != 2 or any(isinstance(p, int) and p != q for p, q in zip((m, n), shape, strict=True)):
+            if len(shape) != 2 or any(
+                isinstance(p, int) and p != q for p, q in zip((m, n), shape, strict=True)
+            ):
                 raise ShapeError(f"{self.key}: c {c} does not broadcast to ({m}, {n})")
         return [TensorSpec(a.dtype, (m, n))]
 
@@ -79,7 +83,9 @@ class Gemm(Layer):
 
 @dataclass(frozen=True)
 class EinsumAttrs:
-    """``equation``: as numpy.einsum, ``...`` included; without ``->`` the letters that occur once, sorted."""
+    """``equation``: as numpy.einsum, ``...`` included; without ``->`` the letters that occur once,
+    sorted.
+    """
 
     equation: str = ""
 
@@ -109,7 +115,11 @@ class Einsum(Layer):
                 sizes[letter] = broadcast(sizes.get(letter, 1), d)
         head, tail = _split(out)
         middle = batch if "." in out else ()
-        return [TensorSpec(given[0].dtype, (*(sizes[c] for c in head), *middle, *(sizes[c] for c in tail)))]
+        return [
+            TensorSpec(
+                given[0].dtype, (*(sizes[c] for c in head), *middle, *(sizes[c] for c in tail))
+            )
+        ]
 
     def reference(self, attrs: EinsumAttrs, *inputs: Array) -> tuple[Array, ...]:
         terms, out = parse_equation(attrs.equation)
@@ -124,7 +134,9 @@ def parse_equation(equation: str) -> tuple[list[str], str]:
     left, arrow, out = text.partition("->")
     letters = left.replace(",", "").replace(".", "")
     if not arrow:
-        out = "." * ("." in left) + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+        out = "." * ("." in left) + "".join(
+            sorted(c for c in set(letters) if letters.count(c) == 1)
+        )
     if not all(c.isalpha() for c in letters) or not set(out) <= {*letters, "."}:
         raise InvalidArgument(f"not an einsum equation: {equation!r}")
     return left.split(","), out

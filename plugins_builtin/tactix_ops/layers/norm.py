@@ -1,4 +1,6 @@
-"""Normalisation layers. 16-bit floats are computed in float32; variances are of the whole population."""
+"""Normalisation layers. 16-bit floats are computed in float32; variances are of the whole
+population.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from tactix.contracts.layer import Layer
 from tactix.words.dims import Shape, broadcast_shapes
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_ops.layers.common import Array, Specs, axis_of, float_only, pick, required, same_dim, wide
+from tactix_ops.layers.common import (
+    Array,
+    Specs,
+    axis_of,
+    float_only,
+    pick,
+    required,
+    same_dim,
+    wide,
+)
 
 
 @dataclass(frozen=True)
@@ -61,7 +72,9 @@ class BatchNormalization(Layer):
 
 
 class InstanceNormalization(Layer):
-    """Each sample's channel to mean 0 and variance 1 over its spatial axes, then ``scale`` and ``bias`` per channel."""
+    """Each sample's channel to mean 0 and variance 1 over its spatial axes, then ``scale`` and
+    ``bias`` per channel.
+    """
 
     key = "tactix.InstanceNormalization@1"
     takes_epilogue = True
@@ -86,7 +99,9 @@ class GroupNormalizationAttrs(EpsilonAttrs):
 
 
 class GroupNormalization(Layer):
-    """Each sample's group of channels to mean 0 and variance 1, then ``scale`` and ``bias`` per channel."""
+    """Each sample's group of channels to mean 0 and variance 1, then ``scale`` and ``bias`` per
+    channel.
+    """
 
     key = "tactix.GroupNormalization@1"
     takes_epilogue = True
@@ -101,7 +116,9 @@ class GroupNormalization(Layer):
 
     def reference(self, attrs: GroupNormalizationAttrs, *inputs: Array) -> tuple[Array, ...]:
         x = wide(inputs[0])
-        groups = x.reshape(x.shape[0], attrs.num_groups, x.shape[1] // attrs.num_groups, *x.shape[2:])
+        groups = x.reshape(
+            x.shape[0], attrs.num_groups, x.shape[1] // attrs.num_groups, *x.shape[2:]
+        )
         y = _standardized(groups, tuple(range(2, groups.ndim)), attrs.epsilon).reshape(x.shape)
         y = y * _column(inputs[1], x.ndim) + _column(inputs[2], x.ndim)
         return (y.astype(inputs[0].dtype, copy=False),)
@@ -121,12 +138,16 @@ def _tail(layer: Layer, axis: int, inputs: Specs) -> TensorSpec:
     tail: Shape = x.shape[axis_of(axis, x.rank, layer.key) :]
     for s in inputs[1:]:
         if s is not None and len(broadcast_shapes(x.shape, s.shape)) != x.rank:
-            raise ShapeError(f"{layer.key}: a parameter {s} does not broadcast to {x} with axes {len(tail)}")
+            raise ShapeError(
+                f"{layer.key}: a parameter {s} does not broadcast to {x} with axes {len(tail)}"
+            )
     return x
 
 
 class LayerNormalization(Layer):
-    """The axes from ``axis`` on to mean 0 and variance 1, then ``scale`` and (optional) ``bias``, broadcast to x."""
+    """The axes from ``axis`` on to mean 0 and variance 1, then ``scale`` and (optional) ``bias``,
+    broadcast to x.
+    """
 
     key = "tactix.LayerNormalization@1"
     takes_epilogue = True
@@ -138,14 +159,18 @@ class LayerNormalization(Layer):
 
     def reference(self, attrs: LayerNormalizationAttrs, *inputs: Array) -> tuple[Array, ...]:
         x, bias = wide(inputs[0]), pick(inputs, 2)
-        y = _standardized(x, tuple(range(attrs.axis % x.ndim, x.ndim)), attrs.epsilon) * wide(inputs[1])
+        y = _standardized(x, tuple(range(attrs.axis % x.ndim, x.ndim)), attrs.epsilon) * wide(
+            inputs[1]
+        )
         if bias is not None:
             y = y + wide(bias)
         return (y.astype(inputs[0].dtype, copy=False),)
 
 
 class RMSNormalization(Layer):
-    """``x / sqrt(mean(x^2) + epsilon)`` over the axes from ``axis`` on, times ``scale``, broadcast to x."""
+    """``x / sqrt(mean(x^2) + epsilon)`` over the axes from ``axis`` on, times ``scale``, broadcast
+    to x.
+    """
 
     key = "tactix.RMSNormalization@1"
     takes_epilogue = True
@@ -202,7 +227,9 @@ class LRNAttrs:
 
 
 class LRN(Layer):
-    """``x / (bias + alpha / size * s)^beta``, ``s`` the sum of squares over ``size`` channels around each."""
+    """``x / (bias + alpha / size * s)^beta``, ``s`` the sum of squares over ``size`` channels
+    around each.
+    """
 
     key = "tactix.LRN@1"
     Attrs = LRNAttrs

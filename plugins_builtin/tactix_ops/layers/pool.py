@@ -17,7 +17,8 @@ from tactix_ops.layers.common import Array, Specs, required, spec_of, wide
 
 @dataclass(frozen=True)
 class PoolAttrs:
-    """Empty ``strides`` and ``dilations`` mean 1, empty ``pads`` 0; ``pads`` are all begins, then all ends.
+    """Empty ``strides`` and ``dilations`` mean 1, empty ``pads`` 0; ``pads`` are all begins, then
+    all ends.
 
     ``ceil_mode``: the last window may hang over the end.
     """
@@ -152,7 +153,9 @@ class GlobalAveragePool(GlobalPool):
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         x = inputs[0]
-        return (wide(x).mean(axis=tuple(range(2, x.ndim)), keepdims=True).astype(x.dtype, copy=False),)
+        return (
+            wide(x).mean(axis=tuple(range(2, x.ndim)), keepdims=True).astype(x.dtype, copy=False),
+        )
 
 
 class GlobalMaxPool(GlobalPool):

@@ -17,7 +17,9 @@ from tactix_ops.layers.elementwise import CAST, CastAttrs
 
 @dataclass(frozen=True)
 class QuantizeAttrs:
-    """``axis``: of per-axis or blocked scales. ``block_size``: elements that share a scale; 0: no blocks."""
+    """``axis``: of per-axis or blocked scales. ``block_size``: elements that share a scale; 0: no
+    blocks.
+    """
 
     axis: int = 1
     block_size: int = 0
@@ -27,7 +29,9 @@ class QuantizeAttrs:
 
 @dataclass(frozen=True)
 class DequantizeAttrs:
-    """``axis``: of per-axis or blocked scales. ``block_size``: elements that share a scale; 0: no blocks."""
+    """``axis``: of per-axis or blocked scales. ``block_size``: elements that share a scale; 0: no
+    blocks.
+    """
 
     axis: int = 1
     block_size: int = 0
@@ -39,7 +43,9 @@ def _check_scale(layer: Layer, x: TensorSpec, scale: TensorSpec, axis: int, bloc
         return
     at = axis_of(axis, x.rank, layer.key)
     if block:
-        want: Shape = tuple((d + block - 1) // block if i == at else d for i, d in enumerate(x.shape))
+        want: Shape = tuple(
+            (d + block - 1) // block if i == at else d for i, d in enumerate(x.shape)
+        )
     else:
         want = (x.shape[at],)
     if len(want) != scale.rank:
@@ -69,7 +75,9 @@ def limits(dtype: DType) -> tuple[int, int]:
 
 
 class QuantizeLinear(Layer):
-    """``round(x / scale) + zero_point``, to even, kept within the range of ``dtype``. Inputs: x, scale, zero_point?."""
+    """``round(x / scale) + zero_point``, to even, kept within the range of ``dtype``. Inputs: x,
+    scale, zero_point?.
+    """
 
     key = "tactix.QuantizeLinear@1"
     Attrs = QuantizeAttrs
@@ -85,9 +93,15 @@ class QuantizeLinear(Layer):
     def reference(self, attrs: QuantizeAttrs, *inputs: Array) -> tuple[Array, ...]:
         x, scale, zero = wide(inputs[0]), wide(inputs[1]), pick(inputs, 2)
         y = x / spread(scale, x.shape, attrs.axis, attrs.block_size)
-        offset = 0 if zero is None else spread(zero, x.shape, attrs.axis, attrs.block_size).astype(np.float32)
+        offset = (
+            0
+            if zero is None
+            else spread(zero, x.shape, attrs.axis, attrs.block_size).astype(np.float32)
+        )
         if attrs.dtype.is_float:
-            return (np.asarray(CAST.reference(CastAttrs(attrs.dtype, attrs.saturate), y + offset)[0]),)
+            return (
+                np.asarray(CAST.reference(CastAttrs(attrs.dtype, attrs.saturate), y + offset)[0]),
+            )
         low, high = limits(attrs.dtype)
         return (np.clip(np.rint(y) + offset, low, high).astype(attrs.dtype.numpy),)
 

@@ -1,6 +1,7 @@
 """Random numbers, by numpy's default generator.
 
-Names begin with Random: rules and the importer neither compute such layers while building nor merge equal ones.
+Names begin with Random: rules and the importer neither compute such layers while building nor merge
+equal ones.
 """
 
 from __future__ import annotations
@@ -114,7 +115,9 @@ class RandomMultinomialAttrs:
 
 
 class RandomMultinomial(Layer):
-    """Classes drawn, with replacement, from rows (N, classes) of logarithms of weights: (N, sample_size)."""
+    """Classes drawn, with replacement, from rows (N, classes) of logarithms of weights: (N,
+    sample_size).
+    """
 
     key = "tactix.RandomMultinomial@1"
     Attrs = RandomMultinomialAttrs
@@ -136,4 +139,9 @@ class RandomMultinomial(Layer):
         return (np.array(found).reshape(draws.shape).astype(attrs.dtype.numpy),)
 
 
-LAYERS: tuple[Layer, ...] = (RandomNormal(), RandomUniform(), RandomBernoulli(), RandomMultinomial())
+LAYERS: tuple[Layer, ...] = (
+    RandomNormal(),
+    RandomUniform(),
+    RandomBernoulli(),
+    RandomMultinomial(),
+)

@@ -29,7 +29,9 @@ def reduced(shape: Shape, axes: tuple[int, ...], keepdims: bool, who: str) -> Sh
 
 
 class Reduce(Layer):
-    """One number per place outside ``axes``. Subclasses say which; ``tracks``: also on known content."""
+    """One number per place outside ``axes``. Subclasses say which; ``tracks``: also on known
+    content.
+    """
 
     Attrs = ReduceAttrs
     tracks = False
@@ -37,7 +39,11 @@ class Reduce(Layer):
     def infer(self, attrs: ReduceAttrs, inputs: Specs) -> list[TensorSpec]:
         given = required(self, inputs, 1)
         self.check(given[0])
-        out = [TensorSpec(given[0].dtype, reduced(given[0].shape, attrs.axes, attrs.keepdims, self.key))]
+        out = [
+            TensorSpec(
+                given[0].dtype, reduced(given[0].shape, attrs.axes, attrs.keepdims, self.key)
+            )
+        ]
         return track(self, attrs, given, out) if self.tracks else out
 
     def check(self, x: TensorSpec) -> None:

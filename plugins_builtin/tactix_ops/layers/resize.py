@@ -1,7 +1,7 @@
 """Resize: each output element a weighted sum of input elements, axis by axis.
 
-Coordinates, rounding and weights follow the ONNX operator Resize. Cubic weights: R. Keys, "Cubic convolution
-interpolation for digital image processing", IEEE Trans. ASSP 29 (1981).
+Coordinates, rounding and weights follow the ONNX operator Resize. Cubic weights: R. Keys, "Cubic
+convolution interpolation for digital image processing", IEEE Trans. ASSP 29 (1981).
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from tactix_ops.layers.common import Array, Specs, required, wide
 
 @dataclass(frozen=True)
 class ResizeAttrs:
-    """``sizes``: the result's shape. ``scales``: output over input per axis; empty: the quotient of the sizes.
+    """``sizes``: the result's shape. ``scales``: output over input per axis; empty: the quotient of
+    the sizes.
 
-    ``roi``: starts, then ends, per axis, for ``tf_crop_and_resize``. ``antialias``: when shrinking, weights widen.
+    ``roi``: starts, then ends, per axis, for ``tf_crop_and_resize``. ``antialias``: when shrinking,
+    weights widen.
     ``exclude_outside``: taps beyond the ends get no weight, instead of repeating the end.
     """
 
@@ -86,7 +88,9 @@ ROUNDINGS: dict[str, Callable[[Array, Axis], Array]] = {
     "ceil": lambda x, a: np.ceil(x),
     "simple": lambda x, a: np.ceil(x) if a.scale < 1 else np.floor(x),
 }
-"""``simple`` is how ONNX Runtime reads operator set 10, which names no rounding: up along axes that shrink."""
+"""``simple`` is how ONNX Runtime reads operator set 10, which names no rounding: up along axes that
+shrink.
+"""
 
 
 def _triangle(t: Array, a: float) -> Array:
@@ -135,14 +139,18 @@ class Resize(Layer):
     def infer(self, attrs: ResizeAttrs, inputs: Specs) -> list[TensorSpec]:
         (x,) = required(self, inputs, 1)
         if len(attrs.sizes) != x.rank or len(attrs.scales) not in (0, x.rank):
-            raise ShapeError(f"{self.key}: {len(attrs.sizes)} sizes and {len(attrs.scales)} scales for {x}")
+            raise ShapeError(
+                f"{self.key}: {len(attrs.sizes)} sizes and {len(attrs.scales)} scales for {x}"
+            )
         for value, known in (
             (attrs.mode, ("nearest", "linear", "cubic")),
             (attrs.coordinate_transformation_mode, COORDINATES),
             (attrs.nearest_mode, ROUNDINGS),
         ):
             if value not in known:
-                raise InvalidArgument(f"{self.key} knows no mode {value!r}", do=f"It has: {', '.join(known)}")
+                raise InvalidArgument(
+                    f"{self.key} knows no mode {value!r}", do=f"It has: {', '.join(known)}"
+                )
         for size, out in zip(x.shape, attrs.sizes, strict=True):
             if size != out:
                 assume(size, ">=", dmin(out, 1))  # elements are made of others

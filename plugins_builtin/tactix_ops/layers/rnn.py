@@ -1,8 +1,8 @@
 """Recurrent layers: LSTM, GRU, RNN, with ONNX's gates, order of weights and options.
 
-Shapes, with T steps, B samples, D directions, H = hidden_size and G gates: x (T, B, I), w (D, G H, I), r (D, G H, H),
-b (D, 2 G H), sequence_lens (B,), initial states (D, B, H); y (T, D, B, H), last states (D, B, H). ``layout`` 1 puts the
-batch first in x, y and the states.
+Shapes, with T steps, B samples, D directions, H = hidden_size and G gates: x (T, B, I), w (D, G H,
+I), r (D, G H, H), b (D, 2 G H), sequence_lens (B,), initial states (D, B, H); y (T, D, B, H), last
+states (D, B, H). ``layout`` 1 puts the batch first in x, y and the states.
 """
 
 from __future__ import annotations
@@ -75,10 +75,14 @@ _TAKES_BETA = ("affine", "scaledtanh", "hardsigmoid")
 
 
 def activation_functions(attrs: RecurrentAttrs, default: tuple[str, ...]) -> list[Activation]:
-    """One function per gate kind and direction; alphas and betas go to those that take them, in order."""
+    """One function per gate kind and direction; alphas and betas go to those that take them, in
+    order.
+    """
     names = attrs.activations or default * attrs.directions
     if len(names) != len(default) * attrs.directions:
-        raise InvalidArgument(f"{len(names)} activations where {len(default) * attrs.directions} are needed")
+        raise InvalidArgument(
+            f"{len(names)} activations where {len(default) * attrs.directions} are needed"
+        )
     alphas, betas = iter(attrs.activation_alpha), iter(attrs.activation_beta)
     return [_activation(n.lower(), alphas, betas) for n in names]
 
@@ -87,17 +91,23 @@ def _activation(name: str, alphas: Iterator[float], betas: Iterator[float]) -> A
     if name in _PLAIN:
         return _PLAIN[name]
     if name not in _SHAPED:
-        raise InvalidArgument(f"no activation {name!r}", do=f"There are: {', '.join([*_PLAIN, *_SHAPED])}")
+        raise InvalidArgument(
+            f"no activation {name!r}", do=f"There are: {', '.join([*_PLAIN, *_SHAPED])}"
+        )
     function, (alpha, beta) = _SHAPED[name]
     a = next(alphas, alpha)
     b = next(betas, beta) if name in _TAKES_BETA else beta
     if math.isnan(a + b):
-        raise InvalidArgument(f"ONNX gives activation {name!r} no default alpha and beta", do="Give both")
+        raise InvalidArgument(
+            f"ONNX gives activation {name!r} no default alpha and beta", do="Give both"
+        )
     return lambda x: function(x, a, b).astype(x.dtype, copy=False)
 
 
 class Recurrent(Layer):
-    """What the three have in common. ``gates``: G; ``states``: how many each step hands on; ``functions``: defaults."""
+    """What the three have in common. ``gates``: G; ``states``: how many each step hands on;
+    ``functions``: defaults.
+    """
 
     Attrs: Any = RecurrentAttrs
     gates = 1
@@ -145,7 +155,10 @@ class Recurrent(Layer):
             own = functions[d * count : (d + 1) * count]
             cell = _Cell(attrs, w[d], r[d], self._bias(inputs, d, w), own)
             cell.peephole = self._peephole(inputs, d)
-            first = [self._initial(inputs, i, d, attrs, last.shape[2:], x.dtype) for i in range(self.states)]
+            first = [
+                self._initial(inputs, i, d, attrs, last.shape[2:], x.dtype)
+                for i in range(self.states)
+            ]
             backward = attrs.direction == "reverse" or d == 1
             with np.errstate(over="ignore"):  # exp in a sigmoid far below zero: its limit is right
                 y[:, d], last[:, d] = self._run(cell, x, first, backward, pick(inputs, 4))
@@ -159,7 +172,13 @@ class Recurrent(Layer):
         return np.zeros((2, w.shape[1]), w.dtype) if b is None else wide(b)[d].reshape(2, -1)
 
     def _initial(
-        self, inputs: tuple[Array, ...], i: int, d: int, attrs: Any, shape: tuple[int, ...], dtype: Any
+        self,
+        inputs: tuple[Array, ...],
+        i: int,
+        d: int,
+        attrs: Any,
+        shape: tuple[int, ...],
+        dtype: Any,
     ) -> Array:
         given = pick(inputs, 5 + i)
         if given is None:
@@ -172,7 +191,9 @@ class Recurrent(Layer):
     def _run(
         self, cell: _Cell, x: Array, states: list[Array], backward: bool, lengths: Array | None
     ) -> tuple[Array, Array]:
-        """y and the last states of one direction. Steps past a sample's length give 0 and leave its states."""
+        """y and the last states of one direction. Steps past a sample's length give 0 and leave its
+        states.
+        """
         y = np.zeros((*x.shape[:2], states[0].shape[-1]), x.dtype)
         projected = x @ cell.w.T + cell.input_bias
         for t in reversed(range(len(x))) if backward else range(len(x)):
@@ -201,7 +222,9 @@ class Recurrent(Layer):
 class _Cell:
     """One direction's weights, biases and activation functions."""
 
-    def __init__(self, attrs: Any, w: Array, r: Array, bias: Array, functions: list[Activation]) -> None:
+    def __init__(
+        self, attrs: Any, w: Array, r: Array, bias: Array, functions: list[Activation]
+    ) -> None:
         self.attrs, self.w, self.r, self.functions = attrs, w, r, functions
         self.input_bias, self.state_bias = bias
         self.peephole: Array | None = None
@@ -241,7 +264,8 @@ class GRU(Recurrent):
 
 
 class LSTM(Recurrent):
-    """Gates i, o, f, c: ``c = f c + i g(...)``, ``h = o h(c)``; input 7 holds peephole weights for i, o, f.
+    """Gates i, o, f, c: ``c = f c + i g(...)``, ``h = o h(c)``; input 7 holds peephole weights for
+    i, o, f.
 
     Outputs: y, last h, last c.
     """

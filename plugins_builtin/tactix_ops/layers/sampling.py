@@ -64,7 +64,9 @@ class GridSampleAttrs:
 
 
 class GridSample(Layer):
-    """x (N, C, spatial...) at grid (N, out..., rank): coordinates in [-1, 1], the last axis of x first."""
+    """x (N, C, spatial...) at grid (N, out..., rank): coordinates in [-1, 1], the last axis of x
+    first.
+    """
 
     key = "tactix.GridSample@1"
     Attrs = GridSampleAttrs
@@ -75,7 +77,9 @@ class GridSample(Layer):
         if x.rank != grid.rank or compare(grid.shape[-1], x.rank - 2) in ("<", ">"):
             raise ShapeError(f"{self.key}: grid {grid} for {x}")
         if attrs.mode not in TAPS or attrs.padding_mode not in ("zeros", "border", "reflection"):
-            raise InvalidArgument(f"{self.key} knows no mode {attrs.mode!r} with {attrs.padding_mode!r}")
+            raise InvalidArgument(
+                f"{self.key} knows no mode {attrs.mode!r} with {attrs.padding_mode!r}"
+            )
         same_dim(x.shape[0], grid.shape[0], self.key, "the batch")
         return [TensorSpec(x.dtype, (*x.shape[:2], *grid.shape[1:-1]))]
 
@@ -94,7 +98,9 @@ class GridSample(Layer):
             y += np.where(weight[..., None] != 0, values * weight[..., None], 0)
         return (np.moveaxis(y, -1, 1).astype(inputs[0].dtype),)
 
-    def _taps(self, attrs: GridSampleAttrs, place: Array, size: int) -> Iterator[tuple[Array, Array]]:
+    def _taps(
+        self, attrs: GridSampleAttrs, place: Array, size: int
+    ) -> Iterator[tuple[Array, Array]]:
         """Integer places inside the axis, and weights: 0 outside with zero padding."""
         ends = (0.0, size - 1.0) if attrs.align_corners else (-0.5, size - 0.5)
         cubic = attrs.mode.endswith("cubic")
@@ -116,14 +122,18 @@ class GridSample(Layer):
 
 @dataclass(frozen=True)
 class AffineGridAttrs:
-    """``align_corners``: as in GridSample. ``symbol``: spatial dims are ``symbol_0``... where running tells them."""
+    """``align_corners``: as in GridSample. ``symbol``: spatial dims are ``symbol_0``... where
+    running tells them.
+    """
 
     symbol: str = "grid"
     align_corners: bool = False
 
 
 class AffineGrid(Layer):
-    """Places for GridSample: theta (N, r, r + 1) times the coordinates of an image; inputs theta, size (N, C, ...)."""
+    """Places for GridSample: theta (N, r, r + 1) times the coordinates of an image; inputs theta,
+    size (N, C, ...).
+    """
 
     key = "tactix.AffineGrid@1"
     Attrs = AffineGridAttrs
@@ -134,7 +144,9 @@ class AffineGrid(Layer):
         if theta.rank != 3 or n not in (2, 3):
             raise ShapeError(f"{self.key}: theta {theta}, size {size}")
         known = size.known()
-        spatial = tuple(sym(f"{attrs.symbol}_{i}") for i in range(n)) if known is None else known[2:]
+        spatial = (
+            tuple(sym(f"{attrs.symbol}_{i}") for i in range(n)) if known is None else known[2:]
+        )
         return [TensorSpec(theta.dtype, (theta.shape[0], *spatial, n))]
 
     def reference(self, attrs: AffineGridAttrs, *inputs: Array) -> tuple[Array, ...]:
@@ -156,7 +168,9 @@ class AffineGrid(Layer):
 
 @dataclass(frozen=True)
 class RoiAlignAttrs:
-    """``sampling_ratio``: samples per bin and axis; 0: as many as the region has elements per bin, rounded up."""
+    """``sampling_ratio``: samples per bin and axis; 0: as many as the region has elements per bin,
+    rounded up.
+    """
 
     output_height: int = 1
     output_width: int = 1
@@ -167,9 +181,11 @@ class RoiAlignAttrs:
 
 
 class RoiAlign(Layer):
-    """Regions (R, 4: x1 y1 x2 y2) of x (N, C, H, W) cut into bins, bilinear samples of each averaged or the largest.
+    """Regions (R, 4: x1 y1 x2 y2) of x (N, C, H, W) cut into bins, bilinear samples of each
+    averaged or the largest.
 
-    K. He et al., "Mask R-CNN", 2017. With ``max`` each sample counts by its largest weighted neighbour, as in ONNX.
+    K. He et al., "Mask R-CNN", 2017. With ``max`` each sample counts by its largest weighted
+    neighbour, as in ONNX.
     """
 
     key = "tactix.RoiAlign@1"
@@ -179,7 +195,11 @@ class RoiAlign(Layer):
         x, rois, owners = required(self, inputs, 3)
         if x.rank != 4 or rois.rank != 2 or owners.rank != 1:
             raise ShapeError(f"{self.key}: {x}, regions {rois}, samples {owners}")
-        return [TensorSpec(x.dtype, (rois.shape[0], x.shape[1], attrs.output_height, attrs.output_width))]
+        return [
+            TensorSpec(
+                x.dtype, (rois.shape[0], x.shape[1], attrs.output_height, attrs.output_width)
+            )
+        ]
 
     def reference(self, attrs: RoiAlignAttrs, *inputs: Array) -> tuple[Array, ...]:
         x, rois, owners = wide(inputs[0]), wide(inputs[1]).astype(np.float64), inputs[2]
@@ -205,20 +225,27 @@ class RoiAlign(Layer):
         return start + (np.arange(bins)[:, None] + inside) * size / bins
 
     def _corners(self, image: Array, rows: Array, columns: Array) -> Iterator[Array]:
-        """Weighted neighbours (C, rows, columns) of every sample; 0 where it lies more than one element outside."""
+        """Weighted neighbours (C, rows, columns) of every sample; 0 where it lies more than one
+        element outside.
+        """
         taps = []
         for places, size in ((rows, image.shape[1]), (columns, image.shape[2])):
             valid = (places >= -1) & (places <= size)
             clipped = np.clip(places, 0, size - 1)
             taps.append(
-                [(np.minimum(p, size - 1).astype(np.int64), np.where(valid, w, 0)) for p, w in _linear(clipped)]
+                [
+                    (np.minimum(p, size - 1).astype(np.int64), np.where(valid, w, 0))
+                    for p, w in _linear(clipped)
+                ]
             )
         for (r, wr), (c, wc) in itertools.product(*taps):
             yield image[:, r][:, :, c] * (wr[:, None] * wc).astype(image.dtype)
 
     def sample(self, attrs: RoiAlignAttrs, inputs: Specs, rng: Any) -> list[Any]:
         x, rois, owners = super().sample(attrs, inputs, rng)
-        corners = np.sort(rng.uniform(0, min(x.shape[2:]), (len(rois), 2, 2)), axis=1).reshape(len(rois), 4)
+        corners = np.sort(rng.uniform(0, min(x.shape[2:]), (len(rois), 2, 2)), axis=1).reshape(
+            len(rois), 4
+        )
         scaled = (corners / attrs.spatial_scale).astype(rois.dtype)
         return [x, scaled, rng.integers(0, len(x), owners.shape).astype(owners.dtype)]
 
@@ -232,9 +259,11 @@ class MaxRoiPoolAttrs:
 
 
 class MaxRoiPool(Layer):
-    """The largest element in each bin of regions (R, 5: sample x1 y1 x2 y2) of x (N, C, H, W); 0 in an empty bin.
+    """The largest element in each bin of regions (R, 5: sample x1 y1 x2 y2) of x (N, C, H, W); 0 in
+    an empty bin.
 
-    R. Girshick, "Fast R-CNN", 2015: corners are rounded to elements and belong to the region, bins overlap.
+    R. Girshick, "Fast R-CNN", 2015: corners are rounded to elements and belong to the region, bins
+    overlap.
     """
 
     key = "tactix.MaxRoiPool@1"
@@ -250,7 +279,9 @@ class MaxRoiPool(Layer):
     def reference(self, attrs: MaxRoiPoolAttrs, *inputs: Array) -> tuple[Array, ...]:
         x, rois = inputs
         y = np.zeros((len(rois), x.shape[1], *attrs.pooled_shape), x.dtype)
-        corners = np.floor(rois[:, 1:].astype(np.float64) * attrs.spatial_scale + 0.5).astype(np.int64)
+        corners = np.floor(rois[:, 1:].astype(np.float64) * attrs.spatial_scale + 0.5).astype(
+            np.int64
+        )
         for i, (x1, y1, x2, y2) in enumerate(corners):
             rows = self._bins(y1, y2, attrs.pooled_shape[0], x.shape[2])
             columns = self._bins(x1, x2, attrs.pooled_shape[1], x.shape[3])
@@ -269,7 +300,9 @@ class MaxRoiPool(Layer):
 
     def sample(self, attrs: MaxRoiPoolAttrs, inputs: Specs, rng: Any) -> list[Any]:
         x, rois = super().sample(attrs, inputs, rng)
-        corners = np.sort(rng.uniform(0, min(x.shape[2:]), (len(rois), 2, 2)), axis=1).reshape(len(rois), 4)
+        corners = np.sort(rng.uniform(0, min(x.shape[2:]), (len(rois), 2, 2)), axis=1).reshape(
+            len(rois), 4
+        )
         owners = rng.integers(0, len(x), (len(rois), 1))
         return [x, np.hstack([owners, corners / attrs.spatial_scale]).astype(rois.dtype)]
 
@@ -286,10 +319,11 @@ class DeformableConvolutionAttrs:
 
 
 class DeformableConvolution(Layer):
-    """A 2-D convolution whose taps are moved by offsets and weighted by a mask. X. Zhu et al., 2018 (version 2).
+    """A 2-D convolution whose taps are moved by offsets and weighted by a mask. X. Zhu et al., 2018
+    (version 2).
 
-    Inputs: x (N, C, H, W), w (M, C / group, kh, kw), offset (N, offset_group kh kw 2, oh, ow), bias (M,) or absent,
-    mask (N, offset_group kh kw, oh, ow) or absent.
+    Inputs: x (N, C, H, W), w (M, C / group, kh, kw), offset (N, offset_group kh kw 2, oh, ow), bias
+    (M,) or absent, mask (N, offset_group kh kw, oh, ow) or absent.
     """
 
     key = "tactix.DeformableConvolution@1"
@@ -314,33 +348,58 @@ class DeformableConvolution(Layer):
         out, taps = offset.shape[2:], kernel[0] * kernel[1]
         groups = attrs.offset_group
         offset = offset.reshape(len(x), groups, taps, 2, *out)
-        weight = np.ones(1, x.dtype) if mask is None else wide(mask).reshape(len(x), groups, 1, taps, *out)
+        weight = (
+            np.ones(1, x.dtype)
+            if mask is None
+            else wide(mask).reshape(len(x), groups, 1, taps, *out)
+        )
         grouped = x.reshape(len(x), groups, x.shape[1] // groups, *x.shape[2:])
         columns = self._columns(attrs, grouped, offset, kernel) * weight
         columns = columns.reshape(len(x), attrs.group, depth * taps, out[0] * out[1])
-        y = np.matmul(w.reshape(attrs.group, m // attrs.group, -1), columns).reshape(len(x), m, *out)
+        y = np.matmul(w.reshape(attrs.group, m // attrs.group, -1), columns).reshape(
+            len(x), m, *out
+        )
         if bias is not None:
             y = y + wide(bias).reshape(-1, 1, 1)
         return (y.astype(inputs[0].dtype, copy=False),)
 
     def _columns(self, attrs: Any, x: Array, offset: Array, kernel: list[int]) -> Array:
-        """Samples (N, offset groups, channels, taps, oh, ow) of x (N, offset groups, channels, H, W)."""
+        """Samples (N, offset groups, channels, taps, oh, ow) of x (N, offset groups, channels, H,
+        W).
+        """
         strides, pads, dilations = self._window(attrs)
         n, groups, taps, _, *out = offset.shape
         places = []
         for k in (0, 1):
-            tap = (np.arange(taps) // kernel[1] if k == 0 else np.arange(taps) % kernel[1]) * dilations[k]
+            tap = (
+                np.arange(taps) // kernel[1] if k == 0 else np.arange(taps) % kernel[1]
+            ) * dilations[k]
             step = np.arange(out[k]) * strides[k] - pads[k]
-            places.append(tap[:, None, None] + step.reshape((-1, 1) if k == 0 else (1, -1)) + offset[:, :, :, k])
+            places.append(
+                tap[:, None, None]
+                + step.reshape((-1, 1) if k == 0 else (1, -1))
+                + offset[:, :, :, k]
+            )
         y = np.zeros((n, groups, x.shape[2], taps, *out), x.dtype)
         own, group = np.ogrid[:n, :groups]
         for (r, wr), (c, wc) in itertools.product(*(list(_linear(p)) for p in places)):
             inside = (r >= 0) & (r < x.shape[3]) & (c >= 0) & (c < x.shape[4])
-            where = (np.clip(r, 0, x.shape[3] - 1).astype(np.int64), np.clip(c, 0, x.shape[4] - 1).astype(np.int64))
+            where = (
+                np.clip(r, 0, x.shape[3] - 1).astype(np.int64),
+                np.clip(c, 0, x.shape[4] - 1).astype(np.int64),
+            )
             index = (own.reshape(n, 1, 1, 1, 1), group.reshape(1, groups, 1, 1, 1))
             values = np.moveaxis(x, 2, -1)[(*index, *where)]
-            y += np.moveaxis(values * np.where(inside, wr * wc, 0)[..., None], -1, 2).astype(x.dtype)
+            y += np.moveaxis(values * np.where(inside, wr * wc, 0)[..., None], -1, 2).astype(
+                x.dtype
+            )
         return y
 
 
-LAYERS: tuple[Layer, ...] = (GridSample(), AffineGrid(), RoiAlign(), MaxRoiPool(), DeformableConvolution())
+LAYERS: tuple[Layer, ...] = (
+    GridSample(),
+    AffineGrid(),
+    RoiAlign(),
+    MaxRoiPool(),
+    DeformableConvolution(),
+)

@@ -1,4 +1,6 @@
-"""Layers that select: how many elements they give only running tells. Such dims are symbols named by an attribute."""
+"""Layers that select: how many elements they give only running tells. Such dims are symbols named
+by an attribute.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class CompressAttrs:
 
 
 class Compress(Layer):
-    """The slices of x along ``axis`` where a condition (booleans, it may be shorter than the axis) holds."""
+    """The slices of x along ``axis`` where a condition (booleans, it may be shorter than the axis)
+    holds.
+    """
 
     key = "tactix.Compress@1"
     Attrs = CompressAttrs
@@ -65,7 +69,9 @@ class Compress(Layer):
 
 @dataclass(frozen=True)
 class UniqueAttrs:
-    """``axis``: whose slices are compared; None compares elements. ``sorted``: else in order of first occurrence."""
+    """``axis``: whose slices are compared; None compares elements. ``sorted``: else in order of
+    first occurrence.
+    """
 
     symbol: str = "count"
     axis: int | None = None
@@ -73,7 +79,9 @@ class UniqueAttrs:
 
 
 class Unique(Layer):
-    """Distinct elements or slices; where each occurs first; which of them each of x is; how often each occurs."""
+    """Distinct elements or slices; where each occurs first; which of them each of x is; how often
+    each occurs.
+    """
 
     key = "tactix.Unique@1"
     Attrs = UniqueAttrs
@@ -91,7 +99,9 @@ class Unique(Layer):
 
     def reference(self, attrs: UniqueAttrs, *inputs: Array) -> tuple[Array, ...]:
         x, axis = inputs[0], attrs.axis
-        _, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+        _, first, inverse, counts = np.unique(
+            x, return_index=True, return_inverse=True, return_counts=True, axis=axis
+        )
         inverse = inverse.reshape(-1)
         if not attrs.sorted:
             order = np.argsort(first, kind="stable")
@@ -104,17 +114,21 @@ class Unique(Layer):
 
 @dataclass(frozen=True)
 class NonMaxSuppressionAttrs:
-    """``center_point_box``: boxes are (x centre, y centre, width, height), not two corners (y, x, y, x)."""
+    """``center_point_box``: boxes are (x centre, y centre, width, height), not two corners (y, x,
+    y, x).
+    """
 
     symbol: str = "count"
     center_point_box: bool = False
 
 
 class NonMaxSuppression(Layer):
-    """For each batch and class, boxes of falling score that overlap none taken before: int64 (count, 3).
+    """For each batch and class, boxes of falling score that overlap none taken before: int64
+    (count, 3).
 
-    Inputs: boxes (batch, n, 4), scores (batch, classes, n), then optional scalars: most boxes of a class (0 if absent),
-    the intersection over union above which boxes overlap (0), and the score that a box must exceed.
+    Inputs: boxes (batch, n, 4), scores (batch, classes, n), then optional scalars: most boxes of a
+    class (0 if absent), the intersection over union above which boxes overlap (0), and the score
+    that a box must exceed.
     """
 
     key = "tactix.NonMaxSuppression@1"
@@ -129,18 +143,27 @@ class NonMaxSuppression(Layer):
 
     def reference(self, attrs: NonMaxSuppressionAttrs, *inputs: Array) -> tuple[Array, ...]:
         boxes, scores = inputs[:2]
-        most, overlap, lowest = (None if a is None else a.item() for a in (pick(inputs, i) for i in (2, 3, 4)))
+        most, overlap, lowest = (
+            None if a is None else a.item() for a in (pick(inputs, i) for i in (2, 3, 4))
+        )
         found: list[tuple[int, int, int]] = []
         for b, c in np.ndindex(scores.shape[:2]):
             corners = _corners(boxes[b], attrs.center_point_box)
-            order = [i for i in np.argsort(-scores[b, c], kind="stable") if lowest is None or scores[b, c, i] > lowest]
+            order = [
+                i
+                for i in np.argsort(-scores[b, c], kind="stable")
+                if lowest is None or scores[b, c, i] > lowest
+            ]
             found += [(b, c, i) for i in _kept(corners, order, int(most or 0), overlap or 0.0)]
         return (np.array(found, np.int64).reshape(-1, 3),)
 
     def sample(self, attrs: NonMaxSuppressionAttrs, inputs: Specs, rng: Any) -> list[Any]:
         out = super().sample(attrs, inputs, rng)
         fixed = (5, 0.5, 0.1)
-        return [*out[:2], *(x if x is None else np.full_like(x, v) for x, v in zip(out[2:], fixed, strict=False))]
+        return [
+            *out[:2],
+            *(x if x is None else np.full_like(x, v) for x, v in zip(out[2:], fixed, strict=False)),
+        ]
 
 
 def _corners(boxes: Array, centred: bool) -> Array:
@@ -158,7 +181,10 @@ def _kept(corners: Array, order: Sequence[int], most: int, overlap: float) -> li
     for i in order:
         if len(kept) == most:
             break
-        low, high = np.maximum(corners[kept, :2], corners[i, :2]), np.minimum(corners[kept, 2:], corners[i, 2:])
+        low, high = (
+            np.maximum(corners[kept, :2], corners[i, :2]),
+            np.minimum(corners[kept, 2:], corners[i, 2:]),
+        )
         shared = np.prod(np.maximum(high - low, 0), axis=1)
         together = area[kept] + area[i] - shared
         if not np.any(shared > overlap * together):

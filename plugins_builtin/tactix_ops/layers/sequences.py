@@ -1,4 +1,5 @@
-"""Sequences, optionals and maps: lists of arrays, values that may be missing, dicts from labels to numbers.
+"""Sequences, optionals and maps: lists of arrays, values that may be missing, dicts from labels to
+numbers.
 
 They live on the host as Python objects.
 """
@@ -44,7 +45,9 @@ def join(a: Element, b: Element) -> Element:
         return dataclasses.replace(a, of=join(a.of, b.of))
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
         return dataclasses.replace(a, shape=None)
-    return dataclasses.replace(a, shape=tuple(d if d == e else None for d, e in zip(a.shape, b.shape, strict=True)))
+    return dataclasses.replace(
+        a, shape=tuple(d if d == e else None for d, e in zip(a.shape, b.shape, strict=True))
+    )
 
 
 def sequence(element: Element) -> TensorSpec:
@@ -53,7 +56,9 @@ def sequence(element: Element) -> TensorSpec:
 
 
 def held(element: Element, symbol: str, who: str) -> TensorSpec:
-    """The spec of one element; dims that differ between elements are symbols. Raises ShapeError without a rank."""
+    """The spec of one element; dims that differ between elements are symbols. Raises ShapeError
+    without a rank.
+    """
     if element.of is not None:
         return TensorSpec(element.dtype, (), element=element.of)
     if element.shape is None:
@@ -147,8 +152,8 @@ class SequenceErase(ObjectLayer):
 
 @dataclass(frozen=True)
 class HeldAttrs:
-    """``symbol``: what the dims are called that only running tells. ``shape``: of the result, where it is declared;
-    None for a dim that is not."""
+    """``symbol``: what the dims are called that only running tells. ``shape``: of the result, where
+    it is declared; None for a dim that is not."""
 
     symbol: str = "held"
     shape: tuple[int | None, ...] | None = None
@@ -195,7 +200,9 @@ class SplitToSequenceAttrs:
 
 
 class SplitToSequence(ObjectLayer):
-    """Pieces of a tensor along an axis; inputs: x, sizes: a scalar for equal ones, a vector, or absent for ones."""
+    """Pieces of a tensor along an axis; inputs: x, sizes: a scalar for equal ones, a vector, or
+    absent for ones.
+    """
 
     key = "tactix.SplitToSequence@1"
     Attrs = SplitToSequenceAttrs
@@ -216,7 +223,9 @@ class SplitToSequence(ObjectLayer):
         if sizes is None:
             pieces = np.split(x, length, attrs.axis) if length else []
             return (pieces if attrs.keepdims else [np.squeeze(p, attrs.axis) for p in pieces],)
-        steps = [int(sizes)] * -(-length // int(sizes)) if sizes.ndim == 0 else [int(n) for n in sizes]
+        steps = (
+            [int(sizes)] * -(-length // int(sizes)) if sizes.ndim == 0 else [int(n) for n in sizes]
+        )
         if sizes.ndim and sum(steps) != length:
             raise ValueError(f"sizes {steps} of an axis of {length}")
         return (np.split(x, np.cumsum(steps)[:-1], attrs.axis),)
@@ -224,7 +233,9 @@ class SplitToSequence(ObjectLayer):
 
 @dataclass(frozen=True)
 class ConcatFromSequenceAttrs:
-    """``new_axis``: stack along an axis of its own. ``symbol``: what the dims are called that only running tells."""
+    """``new_axis``: stack along an axis of its own. ``symbol``: what the dims are called that only
+    running tells.
+    """
 
     axis: int = 0
     new_axis: bool = False
@@ -270,7 +281,9 @@ class OptionalLayer(ObjectLayer):
         given = optional(inputs, 0)
         inner = Element(attrs.dtype, none=True)
         absent = Element(DType.SEQUENCE, (), inner) if attrs.is_sequence else inner
-        return [TensorSpec(DType.OPTIONAL, (), element=absent if given is None else element_of(given))]
+        return [
+            TensorSpec(DType.OPTIONAL, (), element=absent if given is None else element_of(given))
+        ]
 
     def reference(self, attrs: OptionalAttrs, *inputs: Any) -> tuple[Any, ...]:
         return (pick(inputs, 0),)
@@ -313,7 +326,9 @@ class OptionalHasElement(ObjectLayer):
 
 
 class ZipMap(ObjectLayer):
-    """A sequence of maps, one for each row of x; inputs: x (N, C), labels (C) of the columns, integers or text."""
+    """A sequence of maps, one for each row of x; inputs: x (N, C), labels (C) of the columns,
+    integers or text.
+    """
 
     key = "tactix.ZipMap@1"
 

@@ -42,14 +42,18 @@ class Reshape(Movement):
 
 @dataclass(frozen=True)
 class DynamicReshapeAttrs:
-    """``symbol``: the result's dims are called ``symbol_0``...; ``allowzero``: 0 means 0, not the input's dim."""
+    """``symbol``: the result's dims are called ``symbol_0``...; ``allowzero``: 0 means 0, not the
+    input's dim.
+    """
 
     symbol: str = "reshape"
     allowzero: bool = False
 
 
 class DynamicReshape(Layer):
-    """Reshape by a tensor whose content only running gives: -1 stands for the one dim that follows from the others."""
+    """Reshape by a tensor whose content only running gives: -1 stands for the one dim that follows
+    from the others.
+    """
 
     key = "tactix.DynamicReshape@1"
     Attrs = DynamicReshapeAttrs
@@ -155,7 +159,9 @@ class Split(Movement):
 
 @dataclass(frozen=True)
 class SliceAttrs:
-    """Along ``axes[i]``: ``sizes[i]`` elements, the first at ``begins[i]`` >= 0, each ``steps[i]`` after the last."""
+    """Along ``axes[i]``: ``sizes[i]`` elements, the first at ``begins[i]`` >= 0, each ``steps[i]``
+    after the last.
+    """
 
     begins: tuple[Dim, ...] = ()
     sizes: tuple[Dim, ...] = ()
@@ -174,12 +180,18 @@ class Slice(Movement):
         if not len(attrs.begins) == len(attrs.sizes) == len(attrs.axes) == len(attrs.steps):
             raise InvalidArgument(f"{self.key}: begins, sizes, axes and steps differ in length")
         out, axes = list(x.shape), axes_of(attrs.axes, x.rank, self.key)
-        for begin, size, axis, step in zip(attrs.begins, attrs.sizes, axes, attrs.steps, strict=True):
+        for begin, size, axis, step in zip(
+            attrs.begins, attrs.sizes, axes, attrs.steps, strict=True
+        ):
             last = begin + (size - 1) * step
             ends = (begin, last) if step > 0 else (last, begin)
             empty = compare(size, 1) in ("<", "<=")
-            if not empty and (compare(ends[0], 0) == "<" or compare(ends[1], x.shape[axis]) in (">", ">=", "==")):
-                raise ShapeError(f"{self.key}: elements {ends[0]} to {ends[1]} of axis {axis} of {x}")
+            if not empty and (
+                compare(ends[0], 0) == "<" or compare(ends[1], x.shape[axis]) in (">", ">=", "==")
+            ):
+                raise ShapeError(
+                    f"{self.key}: elements {ends[0]} to {ends[1]} of axis {axis} of {x}"
+                )
             if isinstance(size, int) and size:
                 assume(x.shape[axis], ">=", ends[1] + 1)
                 assume(ends[0], ">=", 0)
@@ -188,7 +200,9 @@ class Slice(Movement):
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         where: list[slice] = [slice(None)] * inputs[0].ndim
-        for begin, size, axis, step in zip(attrs.begins, attrs.sizes, attrs.axes, attrs.steps, strict=True):
+        for begin, size, axis, step in zip(
+            attrs.begins, attrs.sizes, attrs.axes, attrs.steps, strict=True
+        ):
             stop = begin + (size - 1) * step + (1 if step > 0 else -1)
             where[axis] = slice(begin, stop if stop >= 0 else None, step) if size else slice(0, 0)
         return (inputs[0][tuple(where)],)

@@ -20,7 +20,8 @@ from tactix_ops.layers.dynamic import numbers
 class DFTAttrs:
     """``axis``: the signal's. ``length``: it is cut or filled with zeros to it; 0: as it is.
 
-    ``onesided``: only the first half of the result, or that half as input of the inverse, whose result is real.
+    ``onesided``: only the first half of the result, or that half as input of the inverse, whose
+    result is real.
     """
 
     axis: int = -2
@@ -30,7 +31,9 @@ class DFTAttrs:
 
 
 class DFT(Layer):
-    """The discrete Fourier transform of x (..., 1 or 2): real numbers, or pairs of real and imaginary part."""
+    """The discrete Fourier transform of x (..., 1 or 2): real numbers, or pairs of real and
+    imaginary part.
+    """
 
     key = "tactix.DFT@1"
     Attrs = DFTAttrs
@@ -39,7 +42,9 @@ class DFT(Layer):
         (x,) = required(self, inputs, 1)
         axis = axis_of(attrs.axis, x.rank, self.key)
         if x.rank < 2 or axis == x.rank - 1 or x.shape[-1] not in (1, 2):
-            raise ShapeError(f"{self.key}: axis {axis} of {x}, whose last axis holds real and imaginary parts")
+            raise ShapeError(
+                f"{self.key}: axis {axis} of {x}, whose last axis holds real and imaginary parts"
+            )
         size, parts = attrs.length, 2
         if size == 0 and attrs.onesided and attrs.inverse:
             size = (x.shape[axis] - 1) * 2
@@ -81,16 +86,26 @@ class DynamicDFT(Layer):
     def infer(self, attrs: DynamicDFTAttrs, inputs: Specs) -> list[TensorSpec]:
         (x,) = required(self, inputs, 1)
         parts = 1 if attrs.onesided and attrs.inverse else 2
-        return [TensorSpec(x.dtype, (*(sym(f"{attrs.symbol}_{i}") for i in range(x.rank - 1)), parts))]
+        return [
+            TensorSpec(x.dtype, (*(sym(f"{attrs.symbol}_{i}") for i in range(x.rank - 1)), parts))
+        ]
 
     def reference(self, attrs: DynamicDFTAttrs, *inputs: Array) -> tuple[Array, ...]:
-        length, axis = (None if a is None else numbers(a)[0] for a in (pick(inputs, 1), pick(inputs, 2)))
+        length, axis = (
+            None if a is None else numbers(a)[0] for a in (pick(inputs, 1), pick(inputs, 2))
+        )
         static = DFTAttrs(-2 if axis is None else axis, length or 0, attrs.inverse, attrs.onesided)
         return DFT().reference(static, inputs[0])
 
     def sample(self, attrs: DynamicDFTAttrs, inputs: Specs, rng: Any) -> list[Any]:
         out = super().sample(attrs, inputs, rng)
-        return [out[0], *(x if x is None else np.full_like(x, v) for x, v in zip(out[1:], (5, -2), strict=False))]
+        return [
+            out[0],
+            *(
+                x if x is None else np.full_like(x, v)
+                for x, v in zip(out[1:], (5, -2), strict=False)
+            ),
+        ]
 
 
 @dataclass(frozen=True)
@@ -103,7 +118,9 @@ class STFTAttrs:
 
 
 class STFT(Layer):
-    """Fourier transforms of frames of a signal (batch, n, 1 or 2): (batch, frames, bins, 2). Inputs: x, window?."""
+    """Fourier transforms of frames of a signal (batch, n, 1 or 2): (batch, frames, bins, 2).
+    Inputs: x, window?.
+    """
 
     key = "tactix.STFT@1"
     Attrs = STFTAttrs
@@ -134,11 +151,19 @@ class DynamicSTFT(Layer):
 
     def infer(self, attrs: DynamicDFTAttrs, inputs: Specs) -> list[TensorSpec]:
         x, _ = required(self, inputs, 2)
-        return [TensorSpec(x.dtype, (x.shape[0], sym(f"{attrs.symbol}_0"), sym(f"{attrs.symbol}_1"), 2))]
+        return [
+            TensorSpec(x.dtype, (x.shape[0], sym(f"{attrs.symbol}_0"), sym(f"{attrs.symbol}_1"), 2))
+        ]
 
     def reference(self, attrs: DynamicDFTAttrs, *inputs: Array) -> tuple[Array, ...]:
         x, step, window, length = inputs[0], numbers(inputs[1])[0], pick(inputs, 2), pick(inputs, 3)
-        size = numbers(length)[0] if length is not None else x.shape[1] if window is None else len(window)
+        size = (
+            numbers(length)[0]
+            if length is not None
+            else x.shape[1]
+            if window is None
+            else len(window)
+        )
         static = STFTAttrs(step, size, attrs.onesided)
         return STFT().reference(static, x, *([] if window is None else [window]))
 
@@ -159,9 +184,11 @@ class MelWeightMatrixAttrs:
 
 
 class MelWeightMatrix(Layer):
-    """Triangular filters (dft_length // 2 + 1, bins), evenly spaced on the mel scale, 2595 log10(1 + f / 700).
+    """Triangular filters (dft_length // 2 + 1, bins), evenly spaced on the mel scale, 2595 log10(1
+    + f / 700).
 
-    Inputs, all scalars: number of bins, dft_length, sample rate in Hz, lowest and highest frequency in Hz.
+    Inputs, all scalars: number of bins, dft_length, sample rate in Hz, lowest and highest frequency
+    in Hz.
     """
 
     key = "tactix.MelWeightMatrix@1"
@@ -178,8 +205,12 @@ class MelWeightMatrix(Layer):
         places = ((length + 1) * (700 * (10 ** (mels / 2595) - 1)) // rate).astype(np.int64)
         row = np.arange(length // 2 + 1)[:, None]
         first, middle, last = places[:-2], places[1:-1], places[2:]
-        rise = np.where((row >= first) & (row < middle), (row - first) / np.maximum(middle - first, 1), 0)
-        fall = np.where((row > middle) & (row < last), (last - row) / np.maximum(last - middle, 1), 0)
+        rise = np.where(
+            (row >= first) & (row < middle), (row - first) / np.maximum(middle - first, 1), 0
+        )
+        fall = np.where(
+            (row > middle) & (row < last), (last - row) / np.maximum(last - middle, 1), 0
+        )
         return (np.where(row == middle, 1, rise + fall).astype(attrs.dtype.numpy),)
 
     def sample(self, attrs: MelWeightMatrixAttrs, inputs: Specs, rng: Any) -> list[Any]:
@@ -218,8 +249,18 @@ class Inverse(Layer):
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         x = wide(inputs[0])
         singular = np.linalg.det(x) == 0
-        y = np.linalg.inv(np.where(singular[..., None, None], np.eye(x.shape[-1], dtype=x.dtype), x))
+        y = np.linalg.inv(
+            np.where(singular[..., None, None], np.eye(x.shape[-1], dtype=x.dtype), x)
+        )
         return (np.where(singular[..., None, None], np.nan, y).astype(inputs[0].dtype, copy=False),)
 
 
-LAYERS: tuple[Layer, ...] = (DFT(), DynamicDFT(), STFT(), DynamicSTFT(), MelWeightMatrix(), Det(), Inverse())
+LAYERS: tuple[Layer, ...] = (
+    DFT(),
+    DynamicDFT(),
+    STFT(),
+    DynamicSTFT(),
+    MelWeightMatrix(),
+    Det(),
+    Inverse(),
+)

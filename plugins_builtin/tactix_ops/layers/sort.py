@@ -27,7 +27,9 @@ class TopKAttrs:
 
 
 class TopK(Layer):
-    """The ``k`` largest (or smallest) elements along an axis and their int64 indices; of equals the first first."""
+    """The ``k`` largest (or smallest) elements along an axis and their int64 indices; of equals the
+    first first.
+    """
 
     key = "tactix.TopK@1"
     Attrs = TopKAttrs
@@ -43,15 +45,21 @@ class TopK(Layer):
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         x = np.moveaxis(inputs[0], attrs.axis, -1)
         if not 0 <= attrs.k <= x.shape[-1]:
-            raise ShapeError(f"{self.key}: {attrs.k} elements of axis {attrs.axis}, which has {x.shape[-1]}")
+            raise ShapeError(
+                f"{self.key}: {attrs.k} elements of axis {attrs.axis}, which has {x.shape[-1]}"
+            )
         values = wide(x)
         if attrs.largest:
-            order = x.shape[-1] - 1 - np.argsort(values[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+            order = (
+                x.shape[-1] - 1 - np.argsort(values[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+            )
         else:
             order = np.argsort(values, axis=-1, kind="stable")
         best = order[..., : attrs.k]
         found = np.take_along_axis(x, best, axis=-1)
-        return np.moveaxis(found, -1, attrs.axis), np.moveaxis(best, -1, attrs.axis).astype(np.int64)
+        return np.moveaxis(found, -1, attrs.axis), np.moveaxis(best, -1, attrs.axis).astype(
+            np.int64
+        )
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,9 @@ class Arg(Layer):
         x = wide(inputs[0])
         kept = reduced(x.shape, (attrs.axis,), attrs.keepdims, self.key)
         if x.size == 0 and 0 not in kept:
-            raise ShapeError(f"{self.key}: axis {attrs.axis} of a tensor {x.shape} has no elements to choose from")
+            raise ShapeError(
+                f"{self.key}: axis {attrs.axis} of a tensor {x.shape} has no elements to choose from"
+            )
         if x.size == 0:
             return (np.zeros(kept, np.int64),)
         if attrs.select_last_index:
@@ -120,7 +130,9 @@ class CumulativeAttrs:
 
 
 class Cumulative(Layer):
-    """A running fold along ``axis``: ``neutral`` where nothing has come before. Subclasses say which."""
+    """A running fold along ``axis``: ``neutral`` where nothing has come before. Subclasses say
+    which.
+    """
 
     Attrs = CumulativeAttrs
     neutral = 0

@@ -1,4 +1,6 @@
-"""Layers on strings, whose arrays hold Python's str: constants, comparison, joining, cutting, numbers as text."""
+"""Layers on strings, whose arrays hold Python's str: constants, comparison, joining, cutting,
+numbers as text.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,8 @@ class StringConcat(TextLayer):
 
 @dataclass(frozen=True)
 class StringSplitAttrs:
-    """``delimiter``: empty means stretches of white space. ``maxsplit``: most cuts, from the left; below 0: all.
+    """``delimiter``: empty means stretches of white space. ``maxsplit``: most cuts, from the left;
+    below 0: all.
 
     ``symbol``: what the largest number of parts is called.
     """
@@ -115,14 +118,19 @@ class StringSplitAttrs:
 
 
 class StringSplit(TextLayer):
-    """Parts of each string along a new last axis, filled up with empty ones; and how many they are (int64)."""
+    """Parts of each string along a new last axis, filled up with empty ones; and how many they are
+    (int64).
+    """
 
     key = "tactix.StringSplit@1"
     Attrs = StringSplitAttrs
 
     def infer(self, attrs: StringSplitAttrs, inputs: Specs) -> list[TensorSpec]:
         (x,) = strings_only(self, inputs, 1)
-        return [TensorSpec(DType.STRING, (*x.shape, sym(attrs.symbol))), TensorSpec(DType.INT64, x.shape)]
+        return [
+            TensorSpec(DType.STRING, (*x.shape, sym(attrs.symbol))),
+            TensorSpec(DType.INT64, x.shape),
+        ]
 
     def reference(self, attrs: StringSplitAttrs, *inputs: Array) -> tuple[Array, ...]:
         x = inputs[0]
@@ -164,7 +172,8 @@ CASES: dict[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPE
 class StringNormalizerAttrs:
     """``case_change_action``: NONE, LOWER or UPPER. ``stopwords``: strings to leave out.
 
-    ``is_case_sensitive``: whether stop words must agree in case. ``symbol``: what the number of strings left is called.
+    ``is_case_sensitive``: whether stop words must agree in case. ``symbol``: what the number of
+    strings left is called.
     """
 
     symbol: str = "count"
@@ -174,7 +183,9 @@ class StringNormalizerAttrs:
 
 
 class StringNormalizer(TextLayer):
-    """The strings of (C) or (1, C) that are no stop words, their case changed; one empty string if none is left."""
+    """The strings of (C) or (1, C) that are no stop words, their case changed; one empty string if
+    none is left.
+    """
 
     key = "tactix.StringNormalizer@1"
     Attrs = StringNormalizerAttrs
@@ -182,8 +193,12 @@ class StringNormalizer(TextLayer):
     def infer(self, attrs: StringNormalizerAttrs, inputs: Specs) -> list[TensorSpec]:
         (x,) = strings_only(self, inputs, 1)
         if attrs.case_change_action not in CASES:
-            raise InvalidArgument(f"{self.key} knows no case {attrs.case_change_action!r}", do=f"It has {list(CASES)}")
-        if x.rank not in (1, 2) or (x.rank == 2 and isinstance(x.shape[0], int) and x.shape[0] != 1):
+            raise InvalidArgument(
+                f"{self.key} knows no case {attrs.case_change_action!r}", do=f"It has {list(CASES)}"
+            )
+        if x.rank not in (1, 2) or (
+            x.rank == 2 and isinstance(x.shape[0], int) and x.shape[0] != 1
+        ):
             raise ShapeError(f"{self.key} takes strings (C) or (1, C), not {x}")
         count: Dim = sym(attrs.symbol) if attrs.stopwords else dmax(x.shape[-1], 1)
         return [TensorSpec(DType.STRING, (count,) if x.rank == 1 else (1, count))]
@@ -200,7 +215,9 @@ class StringNormalizer(TextLayer):
 
 
 class FormatText(TextLayer):
-    """Numbers as text, the shortest that gives the number back: ``0.1``, ``1e+20``, ``nan``, ``-inf``, ``True``."""
+    """Numbers as text, the shortest that gives the number back: ``0.1``, ``1e+20``, ``nan``,
+    ``-inf``, ``True``.
+    """
 
     key = "tactix.FormatText@1"
 
@@ -233,7 +250,9 @@ class ParseText(TextLayer):
 
     def reference(self, attrs: ParseTextAttrs, *inputs: Array) -> tuple[Array, ...]:
         numbers = [self._number(s, attrs.to) for s in inputs[0].ravel()]
-        return (np.array(numbers, self._wide(attrs.to)).astype(attrs.to.numpy).reshape(inputs[0].shape),)
+        return (
+            np.array(numbers, self._wide(attrs.to)).astype(attrs.to.numpy).reshape(inputs[0].shape),
+        )
 
     def sample(self, attrs: ParseTextAttrs, inputs: Specs, rng: Any) -> list[Any]:
         (x,) = required(self, inputs, 1)
@@ -243,7 +262,13 @@ class ParseText(TextLayer):
     def _wide(to: DType) -> Any:
         """A type that holds every number read: one rounding only, and integers exact."""
         return (
-            object if to.is_int else bool if to is DType.BOOL else np.complex128 if to.value[0] == "c" else np.float64
+            object
+            if to.is_int
+            else bool
+            if to is DType.BOOL
+            else np.complex128
+            if to.value[0] == "c"
+            else np.float64
         )
 
     def _number(self, s: str, to: DType) -> Any:
@@ -256,7 +281,9 @@ class ParseText(TextLayer):
                 return s == "True" or (s != "False" and float(s) != 0)
             return _whole(s) if to.is_int else float(s)
         except (ValueError, OverflowError) as e:
-            raise InvalidArgument(f"{s[:80]!r} is no number of dtype {to.value}", who=self.key, why=str(e)) from e
+            raise InvalidArgument(
+                f"{s[:80]!r} is no number of dtype {to.value}", who=self.key, why=str(e)
+            ) from e
 
 
 def _whole(s: str) -> int:

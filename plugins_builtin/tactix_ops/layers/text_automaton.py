@@ -1,8 +1,9 @@
-"""Matching whole strings in time that grows with pattern times text, and no faster: sets of states, no backtracking.
+"""Matching whole strings in time that grows with pattern times text, and no faster: sets of states,
+no backtracking.
 
-Thompson's simulation of a nondeterministic automaton ("Regular Expression Search Algorithm", 1968) whose steps are
-remembered, as RE2 has it. The pattern is one of Python's ``re`` as ``text_pattern`` writes it; Python's ``re`` is asked
-about single characters alone.
+Thompson's simulation of a nondeterministic automaton ("Regular Expression Search Algorithm", 1968)
+whose steps are remembered, as RE2 has it. The pattern is one of Python's ``re`` as ``text_pattern``
+writes it; Python's ``re`` is asked about single characters alone.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Repeated:
 Part: TypeAlias = "One | Between | Row | Either | Repeated"
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------
 
 _TOKEN = re.compile(
     r"""(?P<border>\(\?a:\\b\))
@@ -148,7 +149,11 @@ def _repeated(part: Part, token: re.Match[str]) -> Part:
     least = int(token["least"])
     most = int(token["most"]) if token["most"] else None if token["open"] else least
     if max(least, most or 0) > TIMES:
-        raise InvalidArgument(f"{token[0]} in a pattern", why=f"at most {TIMES} times are taken", do="Write it shorter")
+        raise InvalidArgument(
+            f"{token[0]} in a pattern",
+            why=f"at most {TIMES} times are taken",
+            do="Write it shorter",
+        )
     return Repeated(part, least, most)
 
 
@@ -165,11 +170,13 @@ def _single(token: re.Match[str], flags: int) -> Part:
     }
     if kind in places:
         return Between(places[kind])
-    found = re.compile(token[0] if kind == "atom" or token[0] == "." else re.escape(token[0]), flags)
+    found = re.compile(
+        token[0] if kind == "atom" or token[0] == "." else re.escape(token[0]), flags
+    )
     return One(lambda c: found.fullmatch(c) is not None)
 
 
-# -- the automaton -----------------------------------------------------------------------------------------------------
+# -- the automaton -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -191,13 +198,16 @@ def _size(part: Part) -> int:
 
 
 class Automaton:
-    """Of a pattern of Python's ``re`` that compiles. Raises InvalidArgument for one that takes too many states."""
+    """Of a pattern of Python's ``re`` that compiles. Raises InvalidArgument for one that takes too
+    many states.
+    """
 
     def __init__(self, pattern: str) -> None:
         part = _Reader(pattern).read()
         if (size := _size(part)) > MOST:
             raise InvalidArgument(
-                f"the pattern {pattern[:60]!r} is too large", why=f"it takes more than {size - 1} states"
+                f"the pattern {pattern[:60]!r} is too large",
+                why=f"it takes more than {size - 1} states",
             )
         self._states: list[State] = [State(())]  # the first one is the end
         self._start = frozenset({self._added(part, 0)})
@@ -219,7 +229,9 @@ class Automaton:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             passed = (self._states[i] for i in self._reached(now, before, c))
-            self._known[key] = frozenset(s.to[0] for s in passed if s.test is not None and s.test(c))
+            self._known[key] = frozenset(
+                s.to[0] for s in passed if s.test is not None and s.test(c)
+            )
         return self._known[key]
 
     def _reached(self, now: frozenset[int], before: str, after: str) -> set[int]:

@@ -1,4 +1,6 @@
-"""Features of tokens and categories, which may be strings or numbers: counts of n-grams, one column per category."""
+"""Features of tokens and categories, which may be strings or numbers: counts of n-grams, one column
+per category.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ MODES = ("TF", "IDF", "TFIDF")
 class TfIdfVectorizerAttrs:
     """``mode``: TF counts, IDF tells which occur, TFIDF counts and weighs.
 
-    ``pool_strings`` or ``pool_int64s``: the 1-grams, then the 2-grams, and so on; ``ngram_counts``: where those of
-    each length begin. ``ngram_indexes``: the column of each n-gram. ``weights``: of the n-grams; none mean ones.
+    ``pool_strings`` or ``pool_int64s``: the 1-grams, then the 2-grams, and so on; ``ngram_counts``:
+    where those of each length begin. ``ngram_indexes``: the column of each n-gram. ``weights``: of
+    the n-grams; none mean ones.
     """
 
     mode: str = "TF"
@@ -65,7 +68,9 @@ class TfIdfVectorizer(TextLayer):
     def infer(self, attrs: TfIdfVectorizerAttrs, inputs: Specs) -> list[TensorSpec]:
         (x,) = required(self, inputs, 1)
         self._check(attrs)
-        if (x.dtype is DType.STRING) != bool(attrs.pool_strings) or not (x.dtype.is_int or attrs.pool_strings):
+        if (x.dtype is DType.STRING) != bool(attrs.pool_strings) or not (
+            x.dtype.is_int or attrs.pool_strings
+        ):
             raise DTypeError(f"{self.key}: tokens {x.dtype.value} do not fit its pool")
         if x.rank > 2:
             raise ShapeError(f"{self.key} takes tokens (C) or (N, C), not {x}")
@@ -78,16 +83,30 @@ class TfIdfVectorizer(TextLayer):
         sizes = [end - start for start, end in itertools.pairwise(starts)]
         whole = all(size >= 0 and size % n == 0 for n, size in enumerate(sizes, 1))
         count = sum(size // n for n, size in enumerate(sizes, 1))
-        if attrs.mode not in MODES or not pool or bool(attrs.pool_strings) == bool(attrs.pool_int64s):
+        if (
+            attrs.mode not in MODES
+            or not pool
+            or bool(attrs.pool_strings) == bool(attrs.pool_int64s)
+        ):
             raise InvalidArgument(
-                f"{self.key}: mode {attrs.mode!r}, {len(pool)} tokens", do=f"Give one of {MODES}, one pool"
+                f"{self.key}: mode {attrs.mode!r}, {len(pool)} tokens",
+                do=f"Give one of {MODES}, one pool",
             )
-        if not whole or starts[0] != 0 or count != len(attrs.ngram_indexes) or min(attrs.ngram_indexes) < 0:
-            raise InvalidArgument(f"{self.key}: {len(attrs.ngram_indexes)} columns for {count} n-grams, from {starts}")
+        if (
+            not whole
+            or starts[0] != 0
+            or count != len(attrs.ngram_indexes)
+            or min(attrs.ngram_indexes) < 0
+        ):
+            raise InvalidArgument(
+                f"{self.key}: {len(attrs.ngram_indexes)} columns for {count} n-grams, from {starts}"
+            )
         if attrs.weights and len(attrs.weights) != count:
             raise InvalidArgument(f"{self.key}: {len(attrs.weights)} weights for {count} n-grams")
         if attrs.mode == "IDF" and len(set(attrs.ngram_indexes)) < count:
-            raise InvalidArgument(f"{self.key}: n-grams share a column, which mode IDF gives no meaning")
+            raise InvalidArgument(
+                f"{self.key}: n-grams share a column, which mode IDF gives no meaning"
+            )
 
     def reference(self, attrs: TfIdfVectorizerAttrs, *inputs: Array) -> tuple[Array, ...]:
         x = inputs[0]
@@ -106,7 +125,9 @@ class TfIdfVectorizer(TextLayer):
         return (out.reshape(*x.shape[:-1], attrs.columns),)
 
 
-def _count(rows: Array, n: int, distance: int, grams: dict[tuple[Any, ...], int], counts: Array) -> None:
+def _count(
+    rows: Array, n: int, distance: int, grams: dict[tuple[Any, ...], int], counts: Array
+) -> None:
     """Add the n-grams of the rows (N, C) with that distance between tokens to ``counts``."""
     width = rows.shape[1] - distance * (n - 1)
     if width <= 0:
@@ -125,7 +146,8 @@ class OneHotCategoriesAttrs:
 
 
 class OneHotCategories(TextLayer):
-    """1 in the column of the element's category, else 0; inputs x, categories (K): float32 (*x.shape, K).
+    """1 in the column of the element's category, else 0; inputs x, categories (K): float32
+    (*x.shape, K).
 
     Raises InvalidArgument for an element in no category, unless ``zeros``.
     """

@@ -1,6 +1,8 @@
-"""Regular expressions in RE2's syntax for Python's ``re``: what only one of them has is translated or refused.
+"""Regular expressions in RE2's syntax for Python's ``re``: what only one of them has is translated
+or refused.
 
-Source of the syntax: RE2's documentation. There, classes such as ``\\d`` and ``[:alpha:]`` are ASCII.
+Source of the syntax: RE2's documentation. There, classes such as ``\\d`` and ``[:alpha:]`` are
+ASCII.
 """
 
 from __future__ import annotations
@@ -134,4 +136,6 @@ def _flags(token: re.Match[str]) -> str:
 
 
 def _refused(text: str) -> InvalidArgument:
-    return InvalidArgument(f"{text!r} in a pattern is not supported", do="Use what both RE2 and Python's re have")
+    return InvalidArgument(
+        f"{text!r} in a pattern is not supported", do="Use what both RE2 and Python's re have"
+    )

@@ -1,4 +1,6 @@
-"""Ensembles of decision trees, and tables from keys to values: what of ``ai.onnx.ml`` is no composition."""
+"""Ensembles of decision trees, and tables from keys to values: what of ``ai.onnx.ml`` is no
+composition.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,19 @@ from tactix.words.errors import InvalidArgument, ShapeError
 from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import Array, Specs, pick, required
 
-MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER", "LEAF")
-"""What a node asks of its feature, by number: ``<= < >= > == !=`` its split, or whether it is in its set."""
+MODES = (
+    "BRANCH_LEQ",
+    "BRANCH_LT",
+    "BRANCH_GTE",
+    "BRANCH_GT",
+    "BRANCH_EQ",
+    "BRANCH_NEQ",
+    "BRANCH_MEMBER",
+    "LEAF",
+)
+"""What a node asks of its feature, by number: ``<= < >= > == !=`` its split, or whether it is in
+its set.
+"""
 
 _MEMBER, _LEAF = 6, 7
 _TESTS = (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal)
@@ -34,8 +47,9 @@ class TreeEnsembleAttrs:
 class TreeEnsemble(Layer):
     """x (N, features) through trees: (N, targets).
 
-    Inputs: x; of every node the feature, mode, split, next node if it holds and if not, and whether it holds for NaN;
-    the trees' roots; leaves, targets and weights of the entries; and optionally nodes and members of their sets.
+    Inputs: x; of every node the feature, mode, split, next node if it holds and if not, and whether
+    it holds for NaN; the trees' roots; leaves, targets and weights of the entries; and optionally
+    nodes and members of their sets.
     """
 
     key = "tactix.TreeEnsemble@1"
@@ -46,7 +60,9 @@ class TreeEnsemble(Layer):
         if x.rank != 2:
             raise ShapeError(f"{self.key} takes (N, features), not {x}")
         if attrs.aggregate not in AGGREGATES:
-            raise InvalidArgument(f"{self.key} knows no aggregate {attrs.aggregate!r}", do=f"It has {AGGREGATES}")
+            raise InvalidArgument(
+                f"{self.key} knows no aggregate {attrs.aggregate!r}", do=f"It has {AGGREGATES}"
+            )
         return [TensorSpec(x.dtype, (x.shape[0], attrs.targets))]
 
     def reference(self, attrs: TreeEnsembleAttrs, *inputs: Array) -> tuple[Array, ...]:
@@ -61,11 +77,17 @@ class TreeEnsemble(Layer):
                     check_trees(mode, yes, no)
                     sound = True
                 value = x[np.arange(len(x)), np.where(inner, feature[place], 0)]
-                holds = _holds(value, mode[place], split[place], place, sets) | (np.isnan(value) & missing[place])
+                holds = _holds(value, mode[place], split[place], place, sets) | (
+                    np.isnan(value) & missing[place]
+                )
                 place = np.where(inner, np.where(holds, yes[place], no[place]), place)
             found.append(place)
         leaves = np.stack(found, axis=1) if found else np.zeros((len(x), 0), np.int64)
-        return (_aggregated(attrs, leaves, len(mode), leaf, target, weight.astype(np.float64)).astype(x.dtype),)
+        return (
+            _aggregated(attrs, leaves, len(mode), leaf, target, weight.astype(np.float64)).astype(
+                x.dtype
+            ),
+        )
 
     def sample(self, attrs: TreeEnsembleAttrs, inputs: Specs, rng: Any) -> list[Any]:
         """Every node a leaf, but for the first."""
@@ -76,7 +98,10 @@ class TreeEnsemble(Layer):
         fresh = [0 * out[1] + features - 1, np.where(np.arange(count) == 0, 0, _LEAF), out[3], 0 * out[4] + 1,
                  0 * out[5] + count - 1, out[6], 0 * out[7], np.arange(entries) % count,
                  np.arange(entries) % attrs.targets, out[10]]  # fmt: skip
-        return [out[0], *(s.const if s.is_const else v.astype(s.dtype.numpy) for s, v in zip(given[1:], fresh))]
+        return [
+            out[0],
+            *(s.const if s.is_const else v.astype(s.dtype.numpy) for s, v in zip(given[1:], fresh)),
+        ]
 
 
 def check_trees(mode: Array, yes: Array, no: Array) -> None:
@@ -87,7 +112,9 @@ def check_trees(mode: Array, yes: Array, no: Array) -> None:
         raise InvalidArgument(f"a tree goes on at node {wrong[0]}", why=f"there are {len(mode)}")
     before = np.bincount(ends, minlength=len(mode)).tolist()
     ready = [i for i in inner.tolist() if not before[i]]
-    after = dict(zip(inner.tolist(), zip(yes[inner].tolist(), no[inner].tolist(), strict=True), strict=True))
+    after = dict(
+        zip(inner.tolist(), zip(yes[inner].tolist(), no[inner].tolist(), strict=True), strict=True)
+    )
     while ready:
         for n in after.pop(ready.pop()):
             before[n] -= 1
@@ -95,13 +122,21 @@ def check_trees(mode: Array, yes: Array, no: Array) -> None:
                 ready.append(n)
     if after:
         why = (
-            "it comes back to itself" if len(after) == 1 else f"it and {len(after) - 1} others come back to themselves"
+            "it comes back to itself"
+            if len(after) == 1
+            else f"it and {len(after) - 1} others come back to themselves"
         )
-        raise InvalidArgument(f"node {min(after)} of a tree", why=why, do="Write trees without cycles")
+        raise InvalidArgument(
+            f"node {min(after)} of a tree", why=why, do="Write trees without cycles"
+        )
 
 
-def _holds(value: Array, mode: Array, split: Array, place: Array, sets: tuple[Array | None, Array | None]) -> Array:
-    out = np.select([mode == i for i in range(len(_TESTS))], [test(value, split) for test in _TESTS], False)
+def _holds(
+    value: Array, mode: Array, split: Array, place: Array, sets: tuple[Array | None, Array | None]
+) -> Array:
+    out = np.select(
+        [mode == i for i in range(len(_TESTS))], [test(value, split) for test in _TESTS], False
+    )
     nodes, members = sets
     if nodes is not None and members is not None:
         inside = ((place[:, None] == nodes) & (value[:, None] == members)).any(axis=1)
@@ -158,10 +193,11 @@ class PairwiseCouplingAttrs:
 
 
 class PairwiseCoupling(Layer):
-    """Probabilities of classes (N, classes) from those of pairs (N, pairs): that of the first, by pairs in order.
+    """Probabilities of classes (N, classes) from those of pairs (N, pairs): that of the first, by
+    pairs in order.
 
-    The second approach of Wu, Lin and Weng, "Probability estimates for multi-class classification by pairwise
-    coupling" (2004), stopped as libsvm and ONNX Runtime do.
+    The second approach of Wu, Lin and Weng, "Probability estimates for multi-class classification
+    by pairwise coupling" (2004), stopped as libsvm and ONNX Runtime do.
     """
 
     key = "tactix.PairwiseCoupling@1"
@@ -183,7 +219,10 @@ class PairwiseCoupling(Layer):
         return (np.array(rows, inputs[0].dtype).reshape(-1, k),)
 
     def sample(self, attrs: PairwiseCouplingAttrs, inputs: Specs, rng: Any) -> list[Array]:
-        return [rng.uniform(0.05, 0.95, s.shape).astype(s.dtype.numpy) for s in required(self, inputs, 1)]
+        return [
+            rng.uniform(0.05, 0.95, s.shape).astype(s.dtype.numpy)
+            for s in required(self, inputs, 1)
+        ]
 
 
 _LEAST = 1e-7

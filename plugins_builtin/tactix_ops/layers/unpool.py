@@ -28,7 +28,9 @@ class MaxPoolIndicesAttrs(PoolAttrs):
 
 
 class MaxPoolIndices(Pool):
-    """The largest element of each window, and where it lies in the flat input (int64); of equals the first."""
+    """The largest element of each window, and where it lies in the flat input (int64); of equals
+    the first.
+    """
 
     key = "tactix.MaxPoolIndices@1"
     Attrs = MaxPoolIndicesAttrs
@@ -62,7 +64,9 @@ def _places(shape: tuple[int, ...], storage_order: int) -> Array:
 
 @dataclass(frozen=True)
 class MaxUnpoolAttrs:
-    """Of the MaxPool that is undone. ``symbol``: the dims are called ``symbol_0``... where only running tells them."""
+    """Of the MaxPool that is undone. ``symbol``: the dims are called ``symbol_0``... where only
+    running tells them.
+    """
 
     symbol: str = "unpool"
     kernel_shape: tuple[int, ...] = ()
@@ -73,7 +77,8 @@ class MaxUnpoolAttrs:
 class MaxUnpool(Layer):
     """Zeros, and each element of x at its place in the flat result; inputs x, places, shape?.
 
-    Places count in the smallest result that windows of this kind fit; a larger ``shape`` adds zeros at the ends.
+    Places count in the smallest result that windows of this kind fit; a larger ``shape`` adds zeros
+    at the ends.
     """
 
     key = "tactix.MaxUnpool@1"
@@ -84,13 +89,20 @@ class MaxUnpool(Layer):
         shape = optional(inputs, 2)
         if shape is None:
             return [TensorSpec(x.dtype, self._smallest(attrs, x.shape))]
-        return [TensorSpec(x.dtype, shape.known() or tuple(sym(f"{attrs.symbol}_{i}") for i in range(x.rank)))]
+        return [
+            TensorSpec(
+                x.dtype, shape.known() or tuple(sym(f"{attrs.symbol}_{i}") for i in range(x.rank))
+            )
+        ]
 
     def _smallest(self, attrs: MaxUnpoolAttrs, shape: Shape) -> Shape:
         n = len(attrs.kernel_shape)
         strides, pads = attrs.strides or (1,) * n, attrs.pads or (0,) * 2 * n
         spatial = shape[2:]
-        sizes = ((spatial[i] - 1) * strides[i] + attrs.kernel_shape[i] - pads[i] - pads[n + i] for i in range(n))
+        sizes = (
+            (spatial[i] - 1) * strides[i] + attrs.kernel_shape[i] - pads[i] - pads[n + i]
+            for i in range(n)
+        )
         return (*shape[:2], *sizes)
 
     def reference(self, attrs: MaxUnpoolAttrs, *inputs: Array) -> tuple[Array, ...]:
@@ -137,7 +149,9 @@ class Col2Im(Layer):
         if x.rank != 3 or length(block, self.key, "block axes") != n:
             raise ShapeError(f"{self.key}: columns {x}, image {image}, block {block}")
         size, taps = image.known(), block.known()
-        channels = sym(f"{attrs.symbol}_c") if taps is None else floordiv(x.shape[1], _product(taps))
+        channels = (
+            sym(f"{attrs.symbol}_c") if taps is None else floordiv(x.shape[1], _product(taps))
+        )
         spatial = tuple(sym(f"{attrs.symbol}_{i}") for i in range(n)) if size is None else size
         return [TensorSpec(x.dtype, (x.shape[0], channels, *spatial))]
 

@@ -20,12 +20,20 @@ HALVES = (DType.BF16, DType.FP16)
 
 def _check(layer: Layer, x: TensorSpec, w: TensorSpec, b: TensorSpec | None) -> None:
     """Raises DTypeError."""
-    if x.dtype not in HALVES or w.dtype is not x.dtype or (b is not None and b.dtype is not DType.FP32):
-        raise DTypeError(f"{layer.key} takes two tensors of one 16-bit float and a float32 bias, not {x}, {w}, {b}")
+    if (
+        x.dtype not in HALVES
+        or w.dtype is not x.dtype
+        or (b is not None and b.dtype is not DType.FP32)
+    ):
+        raise DTypeError(
+            f"{layer.key} takes two tensors of one 16-bit float and a float32 bias, not {x}, {w}, {b}"
+        )
 
 
 class WideConvolution(Layer):
-    """As Convolution, summed in float32 and not rounded. x, w: 16-bit floats; b: f32 or absent; y: f32."""
+    """As Convolution, summed in float32 and not rounded. x, w: 16-bit floats; b: f32 or absent; y:
+    f32.
+    """
 
     key = "tactix.WideConvolution@1"
     takes_epilogue = True
@@ -43,7 +51,9 @@ class WideConvolution(Layer):
 
 
 class WideConvTranspose(Layer):
-    """As ConvTranspose, summed in float32 and not rounded. x, w: 16-bit floats; b: f32 or absent; y: f32."""
+    """As ConvTranspose, summed in float32 and not rounded. x, w: 16-bit floats; b: f32 or absent;
+    y: f32.
+    """
 
     key = "tactix.WideConvTranspose@1"
     takes_epilogue = True
@@ -61,7 +71,9 @@ class WideConvTranspose(Layer):
 
 
 class WideMatMul(Layer):
-    """``a @ b + c`` summed in float32, not rounded. a (..., m, k), b (k, n): 16-bit floats; c: (n,) f32 or absent."""
+    """``a @ b + c`` summed in float32, not rounded. a (..., m, k), b (k, n): 16-bit floats; c: (n,)
+    f32 or absent.
+    """
 
     key = "tactix.WideMatMul@1"
     takes_epilogue = True
@@ -79,7 +91,9 @@ class WideMatMul(Layer):
 
 
 class WideGlobalAveragePool(GlobalAveragePool):
-    """The mean over the spatial axes, not rounded. x (N, C, spatial...): 16-bit floats; y (N, C, 1...): f32."""
+    """The mean over the spatial axes, not rounded. x (N, C, spatial...): 16-bit floats; y (N, C,
+    1...): f32.
+    """
 
     key = "tactix.WideGlobalAveragePool@1"
     takes_epilogue = True
@@ -95,4 +109,9 @@ class WideGlobalAveragePool(GlobalAveragePool):
         return super().reference(attrs, inputs[0].astype(np.float32))
 
 
-LAYERS: tuple[Layer, ...] = (WideConvolution(), WideConvTranspose(), WideMatMul(), WideGlobalAveragePool())
+LAYERS: tuple[Layer, ...] = (
+    WideConvolution(),
+    WideConvTranspose(),
+    WideMatMul(),
+    WideGlobalAveragePool(),
+)

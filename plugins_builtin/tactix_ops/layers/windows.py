@@ -1,7 +1,7 @@
 """Sliding windows: the geometry that convolution and pooling share.
 
-A window of extent ``k`` with dilation ``d`` spans ``d (k - 1) + 1`` elements. ``pads`` lists the begin of every spatial
-axis, then the end of every one.
+A window of extent ``k`` with dilation ``d`` spans ``d (k - 1) + 1`` elements. ``pads`` lists the
+begin of every spatial axis, then the end of every one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from tactix_ops.layers.common import Array
 
 
 def filled(values: Sequence[Dim], rank: int, default: int, who: str, what: str) -> tuple[Dim, ...]:
-    """``values``, or the default for each axis where there are none. Raises ShapeError for another number of them."""
+    """``values``, or the default for each axis where there are none. Raises ShapeError for another
+    number of them.
+    """
     if not values:
         return (default,) * rank
     if len(values) != rank:
@@ -31,10 +33,16 @@ def spans(kernel: Sequence[Dim], dilations: Sequence[Dim]) -> tuple[Dim, ...]:
 
 
 def window_count(
-    size: Sequence[Dim], kernel: Sequence[Dim], strides: Sequence[Dim], pads: Sequence[Dim], dilations: Sequence[Dim],
-    ceil_mode: bool, who: str,
-) -> Shape:  # fmt: skip
-    """Windows along each axis. With ``ceil_mode`` a last one may hang over, if it starts before the end's pad.
+    size: Sequence[Dim],
+    kernel: Sequence[Dim],
+    strides: Sequence[Dim],
+    pads: Sequence[Dim],
+    dilations: Sequence[Dim],
+    ceil_mode: bool,
+    who: str,
+) -> Shape:
+    """Windows along each axis. With ``ceil_mode`` a last one may hang over, if it starts before the
+    end's pad.
 
     The last may be the first: a window larger than its axis, by less than the stride.
     """
@@ -45,7 +53,8 @@ def window_count(
         count = (ceildiv if ceil_mode else floordiv)(room, strides[i]) + 1
         if compare(count, 1) == "<":
             raise ShapeError(
-                f"{who}: a window of {span} does not fit axis {i} of {size[i]}", do="Check kernel and pads"
+                f"{who}: a window of {span} does not fit axis {i} of {size[i]}",
+                do="Check kernel and pads",
             )
         out.append(dmin(count, ceildiv(size[i] + pads[i], strides[i])) if ceil_mode else count)
     return tuple(out)
@@ -59,29 +68,43 @@ def padded(x: Array, pads: Sequence[int], value: float, extra: Sequence[int] = (
     if not any(a or b for a, b in widths):
         return x
     if any(a < 0 or b < 0 for a, b in widths):
-        x = x[tuple(slice(max(0, -a), m - max(0, -b)) for (a, b), m in zip(widths, x.shape, strict=True))]
+        x = x[
+            tuple(
+                slice(max(0, -a), m - max(0, -b)) for (a, b), m in zip(widths, x.shape, strict=True)
+            )
+        ]
         widths = [(max(0, a), max(0, b)) for a, b in widths]
     return np.pad(x, widths, constant_values=np.asarray(value, x.dtype))
 
 
 def windows(
-    x: Array, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], out: Sequence[int]
+    x: Array,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    out: Sequence[int],
 ) -> Array:
     """A view (N, C, out..., kernel...) of the padded array: no copy."""
     n = x.ndim - 2
     if 0 in out:  # no window fits in
         return np.empty((*x.shape[:2], *out, *kernel), x.dtype)
     shown = np.lib.stride_tricks.sliding_window_view(
-        x, tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)), axis=tuple(range(2, 2 + n))
+        x,
+        tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)),
+        axis=tuple(range(2, 2 + n)),
     )
     steps = tuple(slice(None, o * s, s) for o, s in zip(out, strides, strict=True))
     return shown[(slice(None), slice(None), *steps, *(slice(None, None, d) for d in dilations))]
 
 
 def overhang(
-    size: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int],
+    size: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
     out: Sequence[int],
-) -> tuple[int, ...]:  # fmt: skip
+) -> tuple[int, ...]:
     """Elements that the last window reaches beyond the padded end, per axis."""
     n = len(size)
     geometry = zip(out, strides, kernel, dilations, strict=True)
@@ -90,9 +113,21 @@ def overhang(
 
 
 def taps(
-    x: Array, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], out: Sequence[int]
+    x: Array,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    out: Sequence[int],
 ) -> Iterator[Array]:
     """For each place in a window, a view (N, C, out...) of the elements that windows have there."""
     for tap in itertools.product(*map(range, kernel)):
         starts = (t * d for t, d in zip(tap, dilations, strict=True))
-        yield x[(..., *(slice(a, a + (o - 1) * s + 1, s) for a, o, s in zip(starts, out, strides, strict=True)))]
+        yield x[
+            (
+                ...,
+                *(
+                    slice(a, a + (o - 1) * s + 1, s)
+                    for a, o, s in zip(starts, out, strides, strict=True)
+                ),
+            )
+        ]

@@ -1,4 +1,6 @@
-"""What is rewritten before tactics are chosen. One file per topic; ``canonical`` rules first, then fusion."""
+"""What is rewritten before tactics are chosen. One file per topic; ``canonical`` rules first, then
+fusion.
+"""
 
 from __future__ import annotations
 

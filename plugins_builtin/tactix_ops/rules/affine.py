@@ -1,5 +1,5 @@
-"""Integer tensors that count: Range and what reshapes, shifts and scales it. A gather by one of them is a Slice or a
-Reshape, a comparison of one with a bound is decided before running."""
+"""Integer tensors that count: Range and what reshapes, shifts and scales it. A gather by one of
+them is a Slice or a Reshape, a comparison of one with a bound is decided before running."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ MAX_CONSTANT = 1 << 16
 
 @dataclass(frozen=True)
 class Affine:
-    """The element at index ``i`` is ``offset + sum(i[axis] * strides[axis])``; the stride of a dim of 1 is 0."""
+    """The element at index ``i`` is ``offset + sum(i[axis] * strides[axis])``; the stride of a dim
+    of 1 is 0.
+    """
 
     shape: Shape
     offset: Dim
@@ -55,12 +57,21 @@ def _constant(v: Value) -> Affine | None:
         return None
     first = int(c.flat[0])
     units = np.eye(c.ndim, dtype=np.int64)
-    strides = tuple(int(c[tuple(u)]) - first if n > 1 else 0 for u, n in zip(units, c.shape, strict=True))
+    strides = tuple(
+        int(c[tuple(u)]) - first if n > 1 else 0 for u, n in zip(units, c.shape, strict=True)
+    )
     counted = first + sum(
-        (np.arange(n).reshape(-1, *(1,) * (c.ndim - i - 1)) * s for i, (n, s) in enumerate(zip(c.shape, strides))),
+        (
+            np.arange(n).reshape(-1, *(1,) * (c.ndim - i - 1)) * s
+            for i, (n, s) in enumerate(zip(c.shape, strides))
+        ),
         np.zeros((), np.int64),
     )
-    return Affine(c.shape, first, strides) if np.array_equal(np.broadcast_to(counted, c.shape), c) else None
+    return (
+        Affine(c.shape, first, strides)
+        if np.array_equal(np.broadcast_to(counted, c.shape), c)
+        else None
+    )
 
 
 def _range(node: Node, shape: Shape) -> Affine | None:
@@ -96,7 +107,9 @@ def _slice(node: Node, shape: Shape) -> Affine | None:
     for begin, axis, step in zip(a.begins, a.axes, a.steps, strict=True):
         offset = offset + begin * strides[axis]
         strides[axis] = strides[axis] * step
-    return Affine(shape, offset, tuple(0 if d == 1 else s for d, s in zip(shape, strides, strict=True)))
+    return Affine(
+        shape, offset, tuple(0 if d == 1 else s for d, s in zip(shape, strides, strict=True))
+    )
 
 
 def _sum(node: Node, shape: Shape) -> Affine | None:
@@ -130,10 +143,14 @@ def _row_major(shape: Shape) -> list[Dim]:
 
 def _spans(count: Affine, size: Dim) -> bool:
     """Whether it enumerates all indices below ``size`` in order."""
-    return count.offset == 0 and prod(count.shape) == size and list(count.strides) == _row_major(count.shape)
+    return (
+        count.offset == 0
+        and prod(count.shape) == size
+        and list(count.strides) == _row_major(count.shape)
+    )
 
 
-# -- gather ----------------------------------------------------------------------------------------------------------
+# -- gather --------------------------------------------------------------------------------------
 
 
 def _gather_slice(root: Node, data: Value, indices: Value) -> dict[str, Any] | None:
@@ -144,7 +161,11 @@ def _gather_slice(root: Node, data: Value, indices: Value) -> dict[str, Any] | N
     moving = [(d, s) for d, s in zip(count.shape, count.strides, strict=True) if d != 1]
     size, step = moving[0] if moving else (1, 1)
     whole = len(moving) <= 1 and isinstance(step, int) and step > 0
-    return {"begins": (count.offset,), "sizes": (size,), "axes": (axis,), "steps": (step,)} if whole else None
+    return (
+        {"begins": (count.offset,), "sizes": (size,), "axes": (axis,), "steps": (step,)}
+        if whole
+        else None
+    )
 
 
 def _gather_all(root: Node, data: Value, indices: Value) -> bool:
@@ -179,7 +200,9 @@ def _gather_example(net: Any) -> None:
     table = net.add_constant(np.arange(200, dtype=np.float32).reshape(100, 2))
     rows, columns = _counting(net, x, 0), _counting(net, x, 1)
     net.mark_output(net.add_layer("tactix.Gather", [table, columns], axis=0)[0], "y")
-    (rows,) = net.add_layer("tactix.Mul", [net.add_layer("tactix.Reshape", [rows], shape=(n, 1))[0], _dims(net, s)])
+    (rows,) = net.add_layer(
+        "tactix.Mul", [net.add_layer("tactix.Reshape", [rows], shape=(n, 1))[0], _dims(net, s)]
+    )
     (flat,) = net.add_layer("tactix.Reshape", [x], shape=(n * s, 3))
     (places,) = net.add_layer("tactix.Add", [rows, columns])
     net.mark_output(net.add_layer("tactix.Gather", [flat, places], axis=0)[0], "z")
@@ -189,13 +212,17 @@ def _dims(net: Any, d: Dim) -> Value:
     return net.add_layer("tactix.Dims", [], values=(d,), shape=())[0]  # type: ignore[no-any-return]
 
 
-# -- gather by tuples ------------------------------------------------------------------------------------------------
+# -- gather by tuples ----------------------------------------------------------------------------
 
 
 def _columns(indices: Value) -> Sequence[Value]:
     """What stands for each axis of the data, where the tuples are joined of single columns."""
     p = indices.producer
-    joined = p is not None and p.layer.name == "Concat" and p.attrs.axis % indices.spec.rank == indices.spec.rank - 1
+    joined = (
+        p is not None
+        and p.layer.name == "Concat"
+        and p.attrs.axis % indices.spec.rank == indices.spec.rank - 1
+    )
     columns: Sequence[Value] = p.given if joined and p is not None else (indices,)
     return columns if all(c.spec.shape[-1] == 1 for c in columns) else ()
 
@@ -230,7 +257,7 @@ def _grid_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.GatherND", [x, places])[0], "y")
 
 
-# -- comparisons -----------------------------------------------------------------------------------------------------
+# -- comparisons ---------------------------------------------------------------------------------
 
 
 def _low(a: Affine) -> Dim | None:

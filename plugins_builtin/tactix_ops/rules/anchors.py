@@ -1,4 +1,6 @@
-"""Which layers take pointwise layers into the loop that writes their result, and which pointwise layers they take."""
+"""Which layers take pointwise layers into the loop that writes their result, and which pointwise
+layers they take.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tactix.words.tensor import TensorSpec
 
 
 def takes_epilogue(node: Node) -> bool:
-    """Whether the node's anchor says so and has one result; kernels that take the largest of integers hold bytes."""
+    """Whether the node's anchor says so and has one result; kernels that take the largest of
+    integers hold bytes.
+    """
     anchor = node.anchor
     if anchor is None or len(node.outputs) != 1 or not anchor.layer.takes_epilogue:
         return False
@@ -40,7 +44,9 @@ class Expressions:
     def in_vectors(self) -> bool:
         """Whether vectors of accumulators hold all that is computed."""
         dtypes = [self.specs[i].dtype for i in self.program.leaves]
-        return all(_in_vectors(n.op, t) for n, t in result_dtypes(self.program.results, dtypes).items())
+        return all(
+            _in_vectors(n.op, t) for n, t in result_dtypes(self.program.results, dtypes).items()
+        )
 
 
 _expressions: WeakKeyDictionary[Node, Expressions] = WeakKeyDictionary()
@@ -55,7 +61,8 @@ def expressions(node: Node) -> Expressions:
 
 
 def in_vectors(node: Node) -> bool:
-    """Whether a pointwise node computes on floats of up to 32 bits and truth values, as vectors of accumulators hold.
+    """Whether a pointwise node computes on floats of up to 32 bits and truth values, as vectors of
+    accumulators hold.
 
     Integers of up to 32 bits may be what it reads and what it gives.
     """

@@ -14,11 +14,15 @@ T = P.tactix
 NEVER = -1e30
 """A score at or below which a key has no weight, whatever is added."""
 
-# -- the products ----------------------------------------------------------------------------------------------------
+# -- the products ---------------------------------------------------------------------------------
 
 _RAW = T.MatMul(var("q"), var("kt")) >> "scores"
-_SCALED = any_of(T.Mul(_RAW, const("scale")) >> "scaling", T.Div(_RAW, const("scale")) >> "scaling", _RAW)
-_MASKED = any_of(T.Add(_SCALED, var("mask")), T.Where(var("keep"), _SCALED, const("never")), _SCALED)
+_SCALED = any_of(
+    T.Mul(_RAW, const("scale")) >> "scaling", T.Div(_RAW, const("scale")) >> "scaling", _RAW
+)
+_MASKED = any_of(
+    T.Add(_SCALED, var("mask")), T.Where(var("keep"), _SCALED, const("never")), _SCALED
+)
 _WEIGHTS = T.Softmax(_MASKED) >> "softmax"
 _GUARDED = T.Where(T.IsNaN(_WEIGHTS), const("zero"), _WEIGHTS)
 
@@ -29,26 +33,46 @@ def _shapes_fit(q: Value, kt: Value, v: Value) -> bool:
 
 
 def _when(
-    q: Value, kt: Value, v: Value, softmax: Node, scores: Node, scale: Value | None = None,
-    mask: Value | None = None, never: Value | None = None, zero: Value | None = None,
-) -> bool | str:  # fmt: skip
+    q: Value,
+    kt: Value,
+    v: Value,
+    softmax: Node,
+    scores: Node,
+    scale: Value | None = None,
+    mask: Value | None = None,
+    never: Value | None = None,
+    zero: Value | None = None,
+) -> bool | str:
     if not _shapes_fit(q, kt, v):
         return "it is not (batch, heads, sequence, dim) times the same"
     if softmax.attrs.axis not in (-1, 3):
         return "the softmax is along another axis"
     fill = uniform(never)
-    if (never is not None and (fill is None or fill > NEVER)) or (zero is not None and uniform(zero) != 0):
+    if (never is not None and (fill is None or fill > NEVER)) or (
+        zero is not None and uniform(zero) != 0
+    ):
         return "what replaces scores or weights is not what attention replaces them with"
     if mask is not None and mask.spec.dtype is not q.spec.dtype:
         return "the mask has another dtype"
     whole = softmax.inputs[0].spec.shape == scores.outputs[0].spec.shape  # type: ignore[union-attr]
-    return True if whole and (scale is None or scalar_const(scale) is not None) else "the scores are broadcast"
+    return (
+        True
+        if whole and (scale is None or scalar_const(scale) is not None)
+        else "the scores are broadcast"
+    )
 
 
 def _attention(
-    q: Value, kt: Value, v: Value, scale: Value | None = None, scaling: Node | None = None,
-    mask: Value | None = None, keep: Value | None = None, never: Value | None = None, zero: Value | None = None,
-) -> Op:  # fmt: skip
+    q: Value,
+    kt: Value,
+    v: Value,
+    scale: Value | None = None,
+    scaling: Node | None = None,
+    mask: Value | None = None,
+    keep: Value | None = None,
+    never: Value | None = None,
+    zero: Value | None = None,
+) -> Op:
     number = 1.0
     if scale is not None and scaling is not None:
         c = scalar_const(scale)
@@ -64,7 +88,11 @@ def _attention(
 def _inputs(net: Any) -> tuple[Value, Value, Value]:
     """An example's q, transposed k, and v: 2 heads, 3 and 5 positions, dims 4 and 6."""
     q, k = net.add_input("q", "f32", ["n", 2, 3, 4]), net.add_input("k", "f32", ["n", 2, 5, 4])
-    return q, net.add_layer("tactix.Transpose", [k], perm=(0, 1, 3, 2))[0], net.add_input("v", "f32", ["n", 2, 5, 6])
+    return (
+        q,
+        net.add_layer("tactix.Transpose", [k], perm=(0, 1, 3, 2))[0],
+        net.add_input("v", "f32", ["n", 2, 5, 6]),
+    )
 
 
 def _number(net: Any, value: float) -> Value:
@@ -77,11 +105,13 @@ def _guarded_example(net: Any) -> None:
     (mask,) = net.add_layer("tactix.Where", [keep, _number(net, 0), _number(net, -np.inf)])
     (s,) = net.add_layer("tactix.Add", [net.add_layer("tactix.MatMul", [q, kt])[0], mask])
     (p,) = net.add_layer("tactix.Softmax", [s], axis=-1)
-    (p,) = net.add_layer("tactix.Where", [net.add_layer("tactix.IsNaN", [p])[0], _number(net, 0), p])
+    (p,) = net.add_layer(
+        "tactix.Where", [net.add_layer("tactix.IsNaN", [p])[0], _number(net, 0), p]
+    )
     net.mark_output(net.add_layer("tactix.MatMul", [p, v])[0], "y")
 
 
-# -- what the inputs are spared --------------------------------------------------------------------------------------
+# -- what the inputs are spared ------------------------------------------------------------------
 
 
 def _factors(x: Any) -> Any:
@@ -96,7 +126,9 @@ def _factor_when(x: Value, c: Value) -> bool:
 def _scale(root: Node, c: Value, factor: Node) -> float:
     number = scalar_const(c)
     assert number is not None
-    return float(root.attrs.scale * number if factor.layer.name == "Mul" else root.attrs.scale / number)
+    return float(
+        root.attrs.scale * number if factor.layer.name == "Mul" else root.attrs.scale / number
+    )
 
 
 def _query_factor(root: Node, x: Value, c: Value, factor: Node) -> Op:

@@ -1,4 +1,6 @@
-"""Expanded tensors: pointwise layers broadcast by themselves, so an Expand sinks to where it is needed, or vanishes."""
+"""Expanded tensors: pointwise layers broadcast by themselves, so an Expand sinks to where it is
+needed, or vanishes.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,11 @@ def _below_pointwise(root: Node) -> Op:
     narrow = [_narrow(v) for v in root.inputs]
     shape = broadcast_shapes(*(v.spec.shape for v in narrow if v is not None))
     wanted = root.outputs[0].spec.shape
-    return again(root, narrow) if shape == wanted else P.tactix.Expand(again(root, narrow), shape=wanted)
+    return (
+        again(root, narrow)
+        if shape == wanted
+        else P.tactix.Expand(again(root, narrow), shape=wanted)
+    )
 
 
 def _below_example(net: Any) -> None:
@@ -58,7 +64,7 @@ def _below_example(net: Any) -> None:
     net.mark_output(z, "z")
 
 
-# -- one number everywhere -------------------------------------------------------------------------------------------
+# -- one number everywhere -----------------------------------------------------------------------
 
 
 def _fill_as_expand(root: Node) -> Op:
@@ -84,7 +90,9 @@ def _moved(root: Node, c: Value) -> tuple[Op, ...]:
 def _moved_example(net: Any) -> None:
     x = net.add_input("x", "f32", [2, "n", 6])
     (y,) = net.add_layer(
-        "tactix.Expand", [net.add_constant(np.full((1, 1), 7, np.float32))], shape=(4, x.spec.shape[1], 6)
+        "tactix.Expand",
+        [net.add_constant(np.full((1, 1), 7, np.float32))],
+        shape=(4, x.spec.shape[1], 6),
     )
     for part in net.add_layer("tactix.Split", [y], axis=0, sizes=(2, 2)):
         (x,) = net.add_layer("tactix.Mul", [x, part])

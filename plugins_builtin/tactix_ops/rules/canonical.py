@@ -42,10 +42,12 @@ def _neutral_rule(name: str, number: float) -> Rule:
         net.mark_output(net.add_layer("tactix.Cast", [y], to=DType.INT32)[0], "y")
 
     pattern = getattr(P.tactix, name)(var("x"), const("c"))
-    return Rule(f"tactix.neutral_{name.lower()}", pattern, replace, when, benefit=60, example=example)
+    return Rule(
+        f"tactix.neutral_{name.lower()}", pattern, replace, when, benefit=60, example=example
+    )
 
 
-# -- powers ----------------------------------------------------------------------------------------------------------
+# -- powers --------------------------------------------------------------------------------------
 
 
 def _power_when(root: Node, x: Value, c: Value) -> bool:
@@ -70,7 +72,7 @@ def _power_example(net: Any) -> None:
         net.mark_output(net.add_layer("tactix.Neg", [y])[0], f"y{i}")
 
 
-# -- choices and casts -----------------------------------------------------------------------------------------------
+# -- choices and casts ---------------------------------------------------------------------------
 
 
 def _constant_choice(root: Node, c: Value, a: Value, b: Value) -> Any:
@@ -94,14 +96,16 @@ def _cast_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.Abs", [y])[0], "y")
 
 
-# -- equal nodes -----------------------------------------------------------------------------------------------------
+# -- equal nodes ---------------------------------------------------------------------------------
 
 SMALL = 64
 """Most elements of constants that are compared by content."""
 
 
 Work = tuple[Any, ...]
-"""What a node computes of what: equal for two nodes that compute the same. Holds what it compares by identity."""
+"""What a node computes of what: equal for two nodes that compute the same. Holds what it compares
+by identity.
+"""
 
 
 def _work(n: Node) -> Work:
@@ -114,7 +118,9 @@ def _work(n: Node) -> Work:
 def _content(v: Value | None) -> Any:
     if v is None or v.const is None:
         return v
-    small = isinstance(v.const, np.ndarray) and v.const.size <= SMALL  # content of others may be another tomorrow
+    small = (
+        isinstance(v.const, np.ndarray) and v.const.size <= SMALL
+    )  # content of others may be another tomorrow
     return (str(v.const.dtype), v.const.shape, v.const.tobytes()) if small else _Same(v.const)
 
 
@@ -152,9 +158,13 @@ def _twin(root: Node, graph: Any) -> Node | None:
 
 def _twin_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 4])
-    halves = [net.add_layer("tactix.Mul", [x, net.add_constant(np.float32(0.5))])[0] for _ in range(2)]
+    halves = [
+        net.add_layer("tactix.Mul", [x, net.add_constant(np.float32(0.5))])[0] for _ in range(2)
+    ]
     exps = [net.add_layer("tactix.Exp", [h])[0] for h in halves]
-    net.mark_output(net.add_layer("tactix.Sub", [exps[0], net.add_layer("tactix.Neg", [exps[1]])[0]])[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.Sub", [exps[0], net.add_layer("tactix.Neg", [exps[1]])[0]])[0], "y"
+    )
 
 
 RULES = (

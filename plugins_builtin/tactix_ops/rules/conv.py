@@ -1,4 +1,6 @@
-"""What a convolution takes into its constants: normalisation, factors and terms per channel, zero padding before it."""
+"""What a convolution takes into its constants: normalisation, factors and terms per channel, zero
+padding before it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ CONVS = ("Convolution", "ConvTranspose")
 
 def _conv_patterns(wrap: Callable[[Op], Op]) -> Any:
     """The pattern over either convolution with constant weights."""
-    return any_of(*(wrap(getattr(P.tactix, name)(var("x"), const("w")) >> "conv") for name in CONVS))
+    return any_of(
+        *(wrap(getattr(P.tactix, name)(var("x"), const("w")) >> "conv") for name in CONVS)
+    )
 
 
 def _bias(conv: Node) -> Value | None:
@@ -35,7 +39,9 @@ def _channels(conv: Node) -> Dim:
 
 
 def _scaled(conv: Node, scale: Array, shift: Array) -> Op:
-    """Template: the convolution whose result is ``scale`` times the old one plus ``shift``, per output channel."""
+    """Template: the convolution whose result is ``scale`` times the old one plus ``shift``, per
+    output channel.
+    """
     w, b = conv.inputs[1].const, _bias(conv)  # type: ignore[union-attr]
     wide = np.float64 if w.dtype == np.float64 else np.float32
     factor, term = scale.astype(wide), shift.astype(wide)
@@ -43,16 +49,20 @@ def _scaled(conv: Node, scale: Array, shift: Array) -> Op:
         weights = w * factor.reshape(-1, *(1,) * (w.ndim - 1))
     else:
         grouped = w.reshape(conv.attrs.group, w.shape[0] // conv.attrs.group, *w.shape[1:])
-        weights = (grouped * factor.reshape(conv.attrs.group, 1, w.shape[1], *(1,) * (w.ndim - 2))).reshape(w.shape)
+        weights = (
+            grouped * factor.reshape(conv.attrs.group, 1, w.shape[1], *(1,) * (w.ndim - 2))
+        ).reshape(w.shape)
     bias = term if b is None else b.const * factor + term
-    return again(conv, [conv.inputs[0], literal(weights.astype(w.dtype)), literal(bias.astype(w.dtype))])
+    return again(
+        conv, [conv.inputs[0], literal(weights.astype(w.dtype)), literal(bias.astype(w.dtype))]
+    )
 
 
 def _constants(conv: Node, *values: Value) -> bool:
     return _fixed(conv) and all(v.const is not None for v in values)
 
 
-# -- batch normalisation ---------------------------------------------------------------------------------------------
+# -- batch normalisation -------------------------------------------------------------------------
 
 
 def _affine(norm: Node) -> tuple[Array, Array]:
@@ -72,13 +82,18 @@ def _norm_into_conv(root: Node, conv: Node) -> Op:
 
 def _statistics(net: Any, rng: Any, channels: int) -> list[Value]:
     values = [rng.standard_normal(channels, dtype=np.float32) for _ in range(3)]
-    return [net.add_constant(v) for v in (*values, rng.random(channels, dtype=np.float32) + np.float32(0.5))]
+    return [
+        net.add_constant(v)
+        for v in (*values, rng.random(channels, dtype=np.float32) + np.float32(0.5))
+    ]
 
 
 def _norm_example(net: Any) -> None:
     rng = np.random.default_rng(1)
     x = net.add_input("x", "f32", ["n", 4, "h", 9])
-    w, b = (net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((6, 2, 3, 3), (6,)))
+    w, b = (
+        net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((6, 2, 3, 3), (6,))
+    )
     (y,) = net.add_layer("tactix.Convolution", [x, w, b], group=2, pads=(1, 1, 1, 1))
     (y,) = net.add_layer("tactix.BatchNormalization", [y, *_statistics(net, rng, 6)])
     t = net.add_constant(rng.standard_normal((6, 3, 2, 2), dtype=np.float32))
@@ -89,7 +104,10 @@ def _norm_example(net: Any) -> None:
 
 def _norm_as_pointwise(root: Node) -> Op:
     x = root.given[0]
-    factor, term = (literal(v.astype(x.spec.dtype.numpy).reshape(-1, *(1,) * (x.spec.rank - 2))) for v in _affine(root))
+    factor, term = (
+        literal(v.astype(x.spec.dtype.numpy).reshape(-1, *(1,) * (x.spec.rank - 2)))
+        for v in _affine(root)
+    )
     return P.tactix.Add(P.tactix.Mul(x, factor), term)
 
 
@@ -99,11 +117,13 @@ def _pointwise_when(root: Node) -> bool:
 
 def _pointwise_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 4, 5])
-    (y,) = net.add_layer("tactix.BatchNormalization", [x, *_statistics(net, np.random.default_rng(2), 4)])
+    (y,) = net.add_layer(
+        "tactix.BatchNormalization", [x, *_statistics(net, np.random.default_rng(2), 4)]
+    )
     net.mark_output(y, "y")
 
 
-# -- factors and terms per channel -----------------------------------------------------------------------------------
+# -- factors and terms per channel ---------------------------------------------------------------
 
 
 def _per_channel(root: Node, conv: Node, c: Value) -> Array | None:
@@ -140,12 +160,17 @@ def _channel_rule(layer: str) -> Rule:
         net.mark_output(net.add_layer(f"tactix.{layer}", [y, c])[0], "y")
 
     return Rule(
-        f"tactix.{layer.lower()}_into_conv", _channel_pattern(layer), _channel_into_conv, _channel_when,
-        benefit=35, numerics="reassociates", example=example,
-    )  # fmt: skip
+        f"tactix.{layer.lower()}_into_conv",
+        _channel_pattern(layer),
+        _channel_into_conv,
+        _channel_when,
+        benefit=35,
+        numerics="reassociates",
+        example=example,
+    )
 
 
-# -- padding ---------------------------------------------------------------------------------------------------------
+# -- padding -------------------------------------------------------------------------------------
 
 
 def _pad_when(x: Value, pad: Node) -> bool:
@@ -165,8 +190,12 @@ def _pad_into_conv(root: Node, x: Value, pad: Node) -> Op:
 def _pad_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 3, 8, "w"])
     w = net.add_constant(np.random.default_rng(4).standard_normal((4, 3, 3, 3), dtype=np.float32))
-    (y,) = net.add_layer("tactix.Pad", [x], pads=(0, 0, 1, 0, 0, 0, 0, 2), mode="constant", value=0.0)
-    net.mark_output(net.add_layer("tactix.Convolution", [y, w], strides=(2, 1), pads=(0, 1, 1, 0))[0], "y")
+    (y,) = net.add_layer(
+        "tactix.Pad", [x], pads=(0, 0, 1, 0, 0, 0, 0, 2), mode="constant", value=0.0
+    )
+    net.mark_output(
+        net.add_layer("tactix.Convolution", [y, w], strides=(2, 1), pads=(0, 1, 1, 0))[0], "y"
+    )
 
 
 RULES = (

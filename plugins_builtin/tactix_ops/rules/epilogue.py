@@ -25,7 +25,9 @@ def _candidate(root: Node, v: Value, graph: Any) -> bool:
 
 
 def _host(root: Node, graph: Any) -> Node | None:
-    """The anchored node to join; of several the widest and last in order, when all other operands are there."""
+    """The anchored node to join; of several the widest and last in order, when all other operands
+    are there.
+    """
     if awaits_reader(root, graph):
         return None
     hosts = {v.producer: v.spec.dtype.bits for v in root.given if _candidate(root, v, graph)}

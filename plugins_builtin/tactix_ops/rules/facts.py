@@ -35,7 +35,9 @@ def fields_of(attrs: Any) -> tuple[tuple[str, Any], ...]:
 
 def again(node: Node, inputs: Sequence[Any], **changed: Any) -> Op:
     """Template: the node's layer over other inputs, some attributes changed."""
-    return Op(node.layer.key, tuple(inputs), tuple({**dict(fields_of(node.attrs)), **changed}.items()))
+    return Op(
+        node.layer.key, tuple(inputs), tuple({**dict(fields_of(node.attrs)), **changed}.items())
+    )
 
 
 def uniform(v: Value | None) -> float | None:
@@ -52,11 +54,15 @@ def scalar_const(v: Value | None) -> float | None:
 
 
 def close(v: Value | None, target: float) -> bool:
-    """Whether it is the target as models spell it: one element, to four digits, or as the tensor's dtype rounds it."""
+    """Whether it is the target as models spell it: one element, to four digits, or as the tensor's
+    dtype rounds it.
+    """
     number = scalar_const(v)
     if v is None or number is None:
         return False
-    return abs(number - target) <= 1e-4 * abs(target) or number == float(np.asarray(target).astype(v.const.dtype))
+    return abs(number - target) <= 1e-4 * abs(target) or number == float(
+        np.asarray(target).astype(v.const.dtype)
+    )
 
 
 def core_shape(shape: Shape) -> Shape:
@@ -66,7 +72,9 @@ def core_shape(shape: Shape) -> Shape:
 
 
 def along_axis(v: Value, rank: int, axis: int, size: Dim) -> Array | None:
-    """A constant that broadcasts to a tensor of that rank and varies along ``axis`` alone: a vector of ``size``."""
+    """A constant that broadcasts to a tensor of that rank and varies along ``axis`` alone: a vector
+    of ``size``.
+    """
     if v.const is None or v.spec.rank > rank or not isinstance(size, int):
         return None
     shape = (1,) * (rank - v.spec.rank) + v.const.shape
@@ -88,8 +96,16 @@ def used_only_by(graph: Any, value: Value, node: Node) -> bool:
 
 
 def awaits_reader(node: Node, graph: Any) -> bool:
-    """Whether the node only widens halves for one pointwise node: then it joins that one, so that halves are stored."""
-    if node.layer.key != "tactix.Cast@1" or node.attrs.to is not DType.FP32 or node.given[0].spec.dtype.bits != 16:
+    """Whether the node only widens halves for one pointwise node: then it joins that one, so that
+    halves are stored.
+    """
+    if (
+        node.layer.key != "tactix.Cast@1"
+        or node.attrs.to is not DType.FP32
+        or node.given[0].spec.dtype.bits != 16
+    ):
         return False
     shape, reader = node.outputs[0].spec.shape, graph.only_use(node.outputs[0])
-    return reader is not None and reader.body.anchor is None and reader.outputs[0].spec.shape == shape
+    return (
+        reader is not None and reader.body.anchor is None and reader.outputs[0].spec.shape == shape
+    )

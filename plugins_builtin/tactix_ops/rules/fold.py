@@ -1,4 +1,6 @@
-"""What can be computed while building is: layers of constants, and shape tensors whose content is known."""
+"""What can be computed while building is: layers of constants, and shape tensors whose content is
+known.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ NOT_FOLDED = frozenset({"DequantizeLinear"})
 PARAMETERS = frozenset({
     "BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization",
 })  # fmt: skip
-"""Layers whose constants are a few numbers for each channel, which rules and kernels want as they are."""
+"""Layers whose constants are a few numbers for each channel, which rules and kernels want as they
+are.
+"""
 
 
 @dataclass
@@ -44,12 +48,18 @@ _growth: WeakKeyDictionary[Any, Growth] = WeakKeyDictionary()
 def _foldable(root: Node, graph: Any) -> bool | str:
     if root.is_fused or any(v.const is None for v in root.given) or not is_static(root.attrs):
         return False
-    if root.layer.name in NOT_FOLDED or root.layer.name.startswith("Random") or root.layer.bodies(root.attrs):
+    if (
+        root.layer.name in NOT_FOLDED
+        or root.layer.name.startswith("Random")
+        or root.layer.bodies(root.attrs)
+    ):
         return False
     if not all(is_static(v.spec.shape) and not v.spec.dtype.on_host for v in root.outputs):
         return False
     size = evaluate(sum((v.spec.nbytes() for v in root.outputs), 0), {})
-    limit = MAX_REPEATED if root.layer.name in REPEATING else max(MAX_BYTES, MAX_GROWTH * _read(root))
+    limit = (
+        MAX_REPEATED if root.layer.name in REPEATING else max(MAX_BYTES, MAX_GROWTH * _read(root))
+    )
     if size > limit:
         return f"the result has {size} bytes, more than {limit}"
     return _within_budget(root, size - _read(root), graph)
@@ -61,7 +71,9 @@ def _read(root: Node) -> int:
 
 
 def _within_budget(root: Node, growth: int, graph: Any) -> bool | str:
-    """Many results, each of them small, are large together: they may be so much more than the model's weights."""
+    """Many results, each of them small, are large together: they may be so much more than the
+    model's weights.
+    """
     held, most = _growth.setdefault(graph, Growth()), max(MAX_BYTES, MAX_GROWTH * graph.weights())
     if growth <= 0 or root in held.nodes:
         return True
@@ -79,11 +91,17 @@ def _fold(root: Node) -> tuple[Any, ...]:
 
 
 def _dequantized_when(root: Node, graph: Any) -> bool:
-    """Whether what reads it is arithmetic on parameters, which takes numbers; a product or a lookup takes the bytes."""
+    """Whether what reads it is arithmetic on parameters, which takes numbers; a product or a lookup
+    takes the bytes.
+    """
     if root.is_fused or any(v.const is None for v in root.given):
         return False
     readers = [n for v in root.outputs for n, _ in graph.uses(v)]
-    return bool(readers) and all(n.layer.name in PARAMETERS for n in readers) and not graph.is_output(root.outputs[0])
+    return (
+        bool(readers)
+        and all(n.layer.name in PARAMETERS for n in readers)
+        and not graph.is_output(root.outputs[0])
+    )
 
 
 def _dequantized_example(net: Any) -> None:
@@ -112,7 +130,9 @@ def _known_content(root: Node) -> tuple[Any, ...]:
     for v in root.outputs:
         known = v.spec.value if v.spec.value is not None and is_static(v.spec.value) else None
         shape = tuple(int(d) for d in v.spec.shape) if known is not None else ()  # type: ignore[arg-type]
-        out.append(v if known is None else literal(np.array(known, v.spec.dtype.numpy).reshape(shape)))
+        out.append(
+            v if known is None else literal(np.array(known, v.spec.dtype.numpy).reshape(shape))
+        )
     return tuple(out)
 
 
@@ -123,14 +143,20 @@ def _known_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 3, 5])
     (dims,) = net.add_layer("tactix.Shape", [x], start=1)
     (wide,) = net.add_layer("tactix.Cast", [dims], to=DType.FP32)
-    net.mark_output(net.add_layer("tactix.Mul", [x, net.add_layer("tactix.Slice", [wide], **_LAST)[0]])[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.Mul", [x, net.add_layer("tactix.Slice", [wide], **_LAST)[0]])[0], "y"
+    )
 
 
 def _follows_from_inputs(root: Node, graph: Any) -> bool:
     if root.is_fused or root.layer.name == "Dims" or len(root.outputs) != 1:
         return False
     value = root.outputs[0].spec.value
-    return value is not None and not is_static(value) and set().union(*map(symbols, value)) <= graph.symbols()
+    return (
+        value is not None
+        and not is_static(value)
+        and set().union(*map(symbols, value)) <= graph.symbols()
+    )
 
 
 def _as_dims(root: Node) -> Op:
@@ -142,7 +168,9 @@ def _dims_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", "s"])
     (dims,) = net.add_layer("tactix.Shape", [x])
     (last,) = net.add_layer("tactix.Slice", [dims], **_LAST)
-    (scale,) = net.add_layer("tactix.Cast", [net.add_layer("tactix.Mul", [last, last])[0]], to=DType.FP32)
+    (scale,) = net.add_layer(
+        "tactix.Cast", [net.add_layer("tactix.Mul", [last, last])[0]], to=DType.FP32
+    )
     net.mark_output(net.add_layer("tactix.Mul", [x, scale])[0], "y")
 
 
@@ -156,6 +184,10 @@ RULES = (
         benefit=100,
         example=_dequantized_example,
     ),
-    Rule("tactix.fold_known", anything(), _known_content, _known, benefit=99, example=_known_example),
-    Rule("tactix.dims", anything(), _as_dims, _follows_from_inputs, benefit=98, example=_dims_example),
+    Rule(
+        "tactix.fold_known", anything(), _known_content, _known, benefit=99, example=_known_example
+    ),
+    Rule(
+        "tactix.dims", anything(), _as_dims, _follows_from_inputs, benefit=98, example=_dims_example
+    ),
 )

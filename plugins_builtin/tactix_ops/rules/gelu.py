@@ -21,15 +21,19 @@ _X = var("x")
 
 def _halved(inner: Any) -> Any:
     """``x / 2 * inner``, in every order of the factors."""
-    return any_of(T.Mul(T.Mul(_X, 0.5), inner), T.Mul(T.Mul(_X, inner), 0.5), T.Mul(_X, T.Mul(inner, 0.5)))
+    return any_of(
+        T.Mul(T.Mul(_X, 0.5), inner), T.Mul(T.Mul(_X, inner), 0.5), T.Mul(_X, T.Mul(inner, 0.5))
+    )
 
 
-# -- by erf ----------------------------------------------------------------------------------------------------------
+# -- by erf --------------------------------------------------------------------------------------
 
 _ERF = T.Add(any_of(T.Erf(T.Div(_X, const("divisor"))), T.Erf(T.Mul(_X, const("factor")))), 1.0)
 
 
-def _erf_when(root: Node, x: Value, divisor: Value | None = None, factor: Value | None = None) -> bool:
+def _erf_when(
+    root: Node, x: Value, divisor: Value | None = None, factor: Value | None = None
+) -> bool:
     scaled = close(divisor, ROOT_2) or close(factor, 1 / ROOT_2)
     return scaled and root.outputs[0].spec.shape == x.spec.shape
 
@@ -42,10 +46,13 @@ def _erf_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 7])
     (e,) = net.add_layer("tactix.Erf", [net.add_layer("tactix.Div", [x, _number(net, ROOT_2)])[0]])
     (e,) = net.add_layer("tactix.Add", [_number(net, 1), e])
-    net.mark_output(net.add_layer("tactix.Mul", [net.add_layer("tactix.Mul", [x, e])[0], _number(net, 0.5)])[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.Mul", [net.add_layer("tactix.Mul", [x, e])[0], _number(net, 0.5)])[0],
+        "y",
+    )
 
 
-# -- by tanh ---------------------------------------------------------------------------------------------------------
+# -- by tanh -------------------------------------------------------------------------------------
 
 _CUBE = any_of(T.Mul(T.Mul(_X, _X), _X), T.Pow(_X, 3.0))
 _SUM = T.Mul(T.Add(_X, T.Mul(_CUBE, const("cubic"))), const("factor"))
@@ -61,13 +68,20 @@ def _tanh_when(root: Node, x: Value, cubic: Value, factor: Value) -> bool:
 def _tanh_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 7])
     (cube,) = net.add_layer("tactix.Pow", [x, _number(net, 3)])
-    (s,) = net.add_layer("tactix.Add", [x, net.add_layer("tactix.Mul", [cube, _number(net, CUBIC)])[0]])
-    (t,) = net.add_layer("tactix.Tanh", [net.add_layer("tactix.Mul", [s, _number(net, ROOT_2_OVER_PI)])[0]])
+    (s,) = net.add_layer(
+        "tactix.Add", [x, net.add_layer("tactix.Mul", [cube, _number(net, CUBIC)])[0]]
+    )
+    (t,) = net.add_layer(
+        "tactix.Tanh", [net.add_layer("tactix.Mul", [s, _number(net, ROOT_2_OVER_PI)])[0]]
+    )
     (t,) = net.add_layer("tactix.Add", [t, _number(net, 1)])
-    net.mark_output(net.add_layer("tactix.Mul", [net.add_layer("tactix.Mul", [x, _number(net, 0.5)])[0], t])[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.Mul", [net.add_layer("tactix.Mul", [x, _number(net, 0.5)])[0], t])[0],
+        "y",
+    )
 
 
-# -- swish -----------------------------------------------------------------------------------------------------------
+# -- swish ---------------------------------------------------------------------------------------
 
 
 def _swish(x: Value, alpha: Value | None = None) -> Op:
@@ -83,7 +97,9 @@ def _swish_when(root: Node, x: Value, alpha: Value | None = None) -> bool:
 def _swish_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 7])
     (y,) = net.add_layer("tactix.Mul", [net.add_layer("tactix.Sigmoid", [x])[0], x])
-    (s,) = net.add_layer("tactix.Sigmoid", [net.add_layer("tactix.Mul", [y, _number(net, 1.702)])[0]])
+    (s,) = net.add_layer(
+        "tactix.Sigmoid", [net.add_layer("tactix.Mul", [y, _number(net, 1.702)])[0]]
+    )
     net.mark_output(net.add_layer("tactix.Mul", [y, s])[0], "y")
 
 

@@ -1,4 +1,6 @@
-"""Attention over heads that lie side by side in the rows of tokens: no transposes, one product for q, k and v."""
+"""Attention over heads that lie side by side in the rows of tokens: no transposes, one product for
+q, k and v.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ T = P.tactix
 TURN = (0, 2, 1, 3)
 """(batch, sequence, heads, dim) to (batch, heads, sequence, dim), and back."""
 
-# -- transposes --------------------------------------------------------------------------------------------------------
+# -- transposes -----------------------------------------------------------------------------------
 
 _Q, _K, _V = (T.Transpose(var(x)) >> f"turned_{x}" for x in "qkv")
 
@@ -38,9 +40,14 @@ def _tokens(root: Node, turned_q: Node, turned_k: Node, turned_v: Node) -> Op:
     a, (b, heads, s, dim) = root.attrs, turned_q.outputs[0].spec.shape
     value_dim = turned_v.outputs[0].spec.shape[3]
     y = T.TokenAttention(
-        *map(_flat, (turned_q, turned_k, turned_v)), *root.inputs[3:], heads=heads, dim=dim,
-        value_dim=value_dim, scale=a.scale, nan_to_zero=a.nan_to_zero,
-    )  # fmt: skip
+        *map(_flat, (turned_q, turned_k, turned_v)),
+        *root.inputs[3:],
+        heads=heads,
+        dim=dim,
+        value_dim=value_dim,
+        scale=a.scale,
+        nan_to_zero=a.nan_to_zero,
+    )
     rows = T.Reshape(y, shape=(b, s, heads, value_dim))
     return T.Transpose(rows, perm=TURN)
 
@@ -55,7 +62,7 @@ def _tokens_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.Transpose", [y], perm=TURN)[0], "y")
 
 
-# -- products ----------------------------------------------------------------------------------------------------------
+# -- products ------------------------------------------------------------------------------------
 
 
 def _product(letter: str) -> Any:
@@ -64,20 +71,36 @@ def _product(letter: str) -> Any:
 
 
 def _joined_when(
-    root: Node, x: Value, wq: Value, wk: Value, wv: Value,
-    bq: Value | None = None, bk: Value | None = None, bv: Value | None = None,
-) -> bool | str:  # fmt: skip
+    root: Node,
+    x: Value,
+    wq: Value,
+    wk: Value,
+    wv: Value,
+    bq: Value | None = None,
+    bk: Value | None = None,
+    bv: Value | None = None,
+) -> bool | str:
     weights, biases = (wq, wk, wv), (bq, bk, bv)
     if any(w.spec.rank != 2 for w in weights) or any(root.attrs.columns):
         return "the weights are no matrices"
-    fit = all(b is None or b.spec.shape == w.spec.shape[1:] for w, b in zip(weights, biases, strict=True))
-    return True if fit and len({b is None for b in biases}) == 1 else "some have a bias, others none"
+    fit = all(
+        b is None or b.spec.shape == w.spec.shape[1:] for w, b in zip(weights, biases, strict=True)
+    )
+    return (
+        True if fit and len({b is None for b in biases}) == 1 else "some have a bias, others none"
+    )
 
 
 def _joined(
-    root: Node, x: Value, wq: Value, wk: Value, wv: Value,
-    bq: Value | None = None, bk: Value | None = None, bv: Value | None = None,
-) -> Op:  # fmt: skip
+    root: Node,
+    x: Value,
+    wq: Value,
+    wk: Value,
+    wv: Value,
+    bq: Value | None = None,
+    bk: Value | None = None,
+    bv: Value | None = None,
+) -> Op:
     y = T.MatMul(x, literal(np.concatenate([w.const for w in (wq, wk, wv)], axis=1)))
     if bq is not None and bk is not None and bv is not None:
         y = T.Add(y, literal(np.concatenate([b.const for b in (bq, bk, bv)])))
@@ -90,12 +113,18 @@ def _joined_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 3, 5])
     parts = []
     for width in (8, 8, 12):
-        w, b = (net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((5, width), (width,)))
+        w, b = (
+            net.add_constant(rng.standard_normal(s, dtype=np.float32))
+            for s in ((5, width), (width,))
+        )
         parts.append(net.add_layer("tactix.Add", [net.add_layer("tactix.MatMul", [x, w])[0], b])[0])
-    net.mark_output(net.add_layer("tactix.TokenAttention", parts, heads=2, dim=4, value_dim=6, scale=0.5)[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.TokenAttention", parts, heads=2, dim=4, value_dim=6, scale=0.5)[0],
+        "y",
+    )
 
 
-# -- columns -----------------------------------------------------------------------------------------------------------
+# -- columns -------------------------------------------------------------------------------------
 
 
 def _source(x: Value) -> tuple[Value, int] | None:
@@ -106,7 +135,11 @@ def _source(x: Value) -> tuple[Value, int] | None:
     (whole,), a = p.given[:1], p.attrs
     if p.layer.name == "Split":
         begins = a.sizes[: x.index]
-        return (whole, sum(begins)) if a.axis in (-1, 2) and all(isinstance(n, int) for n in begins) else None
+        return (
+            (whole, sum(begins))
+            if a.axis in (-1, 2) and all(isinstance(n, int) for n in begins)
+            else None
+        )
     ranges = dict(zip((i % 3 for i in a.axes), zip(a.begins, a.steps, strict=True), strict=True))
     begin, step = ranges.pop(2, (0, 1))
     plain = step == 1 and isinstance(begin, int) and whole.spec.shape[:2] == x.spec.shape[:2]
@@ -123,7 +156,9 @@ def _columns_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 3, 21])
     q, rest = net.add_layer("tactix.Split", [x], axis=-1, sizes=(8, 13))
     (v,) = net.add_layer("tactix.Slice", [rest], begins=(1,), sizes=(12,), axes=(2,), steps=(1,))
-    net.mark_output(net.add_layer("tactix.TokenAttention", [q, q, v], heads=2, dim=4, value_dim=6)[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.TokenAttention", [q, q, v], heads=2, dim=4, value_dim=6)[0], "y"
+    )
 
 
 RULES = (

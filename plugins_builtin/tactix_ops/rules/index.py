@@ -13,7 +13,7 @@ from tactix_ops.rules.facts import is_static
 
 T = P.tactix
 
-# -- tuples ----------------------------------------------------------------------------------------------------------
+# -- tuples ---------------------------------------------------------------------------------------
 
 
 def _flat_when(root: Node, data: Value, indices: Value) -> bool:
@@ -38,7 +38,7 @@ def _flat_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.GatherND", [x, places])[0], "y")
 
 
-# -- transposes around -----------------------------------------------------------------------------------------------
+# -- transposes around ---------------------------------------------------------------------------
 
 
 def _turned(root: Node, x: Value, indices: Value, gather: Node, inner: Node) -> Op:

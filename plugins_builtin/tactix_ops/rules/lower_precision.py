@@ -1,4 +1,6 @@
-"""Products in bfloat16 with float32 sums, where the build allows lower precision; everything between stays float32."""
+"""Products in bfloat16 with float32 sums, where the build allows lower precision; everything
+between stays float32.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def _floats(root: Node, x: Value, w: Value) -> bool:
     """Whether everything is float32, and the weights stay finite."""
     all_floats = all(v.spec.dtype is DType.FP32 for v in (x, w, root.outputs[0]))
     return (
-        all_floats and x.const is None and bool(np.isfinite(w.const.astype(DType.BF16.numpy).astype(np.float32)).all())
+        all_floats
+        and x.const is None
+        and bool(np.isfinite(w.const.astype(DType.BF16.numpy).astype(np.float32)).all())
     )
 
 
@@ -35,13 +39,18 @@ def _bias(root: Node) -> Value | None:
     return root.inputs[2] if len(root.inputs) > 2 else None
 
 
-# -- convolution -----------------------------------------------------------------------------------------------------
+# -- convolution ---------------------------------------------------------------------------------
 
 
 def _conv_when(root: Node, x: Value, w: Value) -> bool:
     b, group = _bias(root), root.attrs.group
     taken = group == 1 or group == x.spec.shape[1] == w.spec.shape[0]
-    return taken and x.spec.rank in (3, 4) and (b is None or b.const is not None) and _floats(root, x, w)
+    return (
+        taken
+        and x.spec.rank in (3, 4)
+        and (b is None or b.const is not None)
+        and _floats(root, x, w)
+    )
 
 
 def _conv(root: Node, x: Value, w: Value, graph: Any) -> Op:
@@ -52,7 +61,9 @@ def _conv(root: Node, x: Value, w: Value, graph: Any) -> Op:
 def _conv_example(net: Any) -> None:
     rng = np.random.default_rng(3)
     x = net.add_input("x", "f32", ["n", 3, 5, "w"])
-    w, b = (net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((4, 3, 1, 2), (4,)))
+    w, b = (
+        net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((4, 3, 1, 2), (4,))
+    )
     net.mark_output(net.add_layer("tactix.Convolution", [x, w, b])[0], "y")
 
 
@@ -75,7 +86,7 @@ def _spread_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.ConvTranspose", [x, w], strides=(2, 2))[0], "y")
 
 
-# -- matrices --------------------------------------------------------------------------------------------------------
+# -- matrices ------------------------------------------------------------------------------------
 
 
 def _matmul_when(root: Node, x: Value, w: Value) -> bool:
@@ -92,15 +103,19 @@ def _matmul_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.MatMul", [x, w])[0], "y")
 
 
-# -- recurrent layers ------------------------------------------------------------------------------------------------
+# -- recurrent layers ----------------------------------------------------------------------------
 
 
 def _recurrent_when(root: Node, x: Value, w: Value, r: Value) -> bool:
-    return all(_floats(root, x, v) for v in (w, r)) and all(v is None for v in root.inputs[4:5] + root.inputs[7:])
+    return all(_floats(root, x, v) for v in (w, r)) and all(
+        v is None for v in root.inputs[4:5] + root.inputs[7:]
+    )
 
 
 def _recurrent(root: Node, x: Value, w: Value, r: Value, graph: Any) -> tuple[Op, ...]:
-    op = again(root, [rounded(x, root, graph), _halved(w.const), _halved(r.const), *root.inputs[3:]])
+    op = again(
+        root, [rounded(x, root, graph), _halved(w.const), _halved(r.const), *root.inputs[3:]]
+    )
     return tuple(P.tactix.Cast(op.out(i), to=DType.FP32) for i in range(len(root.outputs)))
 
 
@@ -112,7 +127,7 @@ def _recurrent_example(net: Any) -> None:
         net.mark_output(v, f"y{i}")
 
 
-# -- rounded where it is made ----------------------------------------------------------------------------------------
+# -- rounded where it is made --------------------------------------------------------------------
 
 
 def _maker(root: Node, x: Value, graph: Any) -> Node | None:

@@ -10,7 +10,7 @@ from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
 from tactix_ops.rules.facts import Array, along_axis, contiguous, scalar_const
 
-# -- gemm ------------------------------------------------------------------------------------------------------------
+# -- gemm -----------------------------------------------------------------------------------------
 
 
 def _turned(v: Value, flag: bool) -> Any:
@@ -21,7 +21,11 @@ def _turned(v: Value, flag: bool) -> Any:
 
 def _times(template: Any, v: Value, factor: float) -> Any:
     """Template: a tensor, of which ``v`` is the element type, times a number."""
-    return template if factor == 1 else P.tactix.Mul(template, literal(np.asarray(factor, v.spec.dtype.numpy)))
+    return (
+        template
+        if factor == 1
+        else P.tactix.Mul(template, literal(np.asarray(factor, v.spec.dtype.numpy)))
+    )
 
 
 def _gemm(root: Node) -> Any:
@@ -42,25 +46,36 @@ def _gemm_example(net: Any) -> None:
 def _scaled_gemm_example(net: Any) -> None:
     x, w = net.add_input("x", "f32", [5, "n"]), net.add_input("w", "f32", [5, 3])
     c = net.add_constant(np.full((1, 1), 1.5, np.float32))
-    net.mark_output(net.add_layer("tactix.Gemm", [x, w, c], transA=True, alpha=0.5, beta=2.0)[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.Gemm", [x, w, c], transA=True, alpha=0.5, beta=2.0)[0], "y"
+    )
 
 
-# -- factors ---------------------------------------------------------------------------------------------------------
+# -- factors -------------------------------------------------------------------------------------
 
 
 def _factor(root: Node, product: Node, c: Value) -> Array | None:
     """The constant as one number per column of the weights."""
     w = product.inputs[1]
-    if w is None or w.const is None or w.spec.rank != 2 or root.outputs[0].spec.shape != product.outputs[0].spec.shape:
+    if (
+        w is None
+        or w.const is None
+        or w.spec.rank != 2
+        or root.outputs[0].spec.shape != product.outputs[0].spec.shape
+    ):
         return None
-    return along_axis(c, product.outputs[0].spec.rank, product.outputs[0].spec.rank - 1, w.spec.shape[1])
+    return along_axis(
+        c, product.outputs[0].spec.rank, product.outputs[0].spec.rank - 1, w.spec.shape[1]
+    )
 
 
 def _into_weights(root: Node, product: Node, c: Value) -> Op:
     x, w = product.inputs
     v = _factor(root, product, c)
     assert v is not None
-    return P.tactix.MatMul(x, _scaled(w, v if root.layer.name == "Mul" else 1 / v.astype(np.float64)))  # type: ignore[arg-type]
+    assert w is not None
+    factor = v if root.layer.name == "Mul" else 1 / v.astype(np.float64)
+    return P.tactix.MatMul(x, _scaled(w, factor))
 
 
 def _scaled(w: Value, factor: Any) -> Any:
@@ -71,7 +86,9 @@ def _factor_example(net: Any) -> None:
     rng = np.random.default_rng(6)
     x = net.add_input("x", "f32", ["n", 2, 5])
     w, c = (net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((5, 3), (1, 3)))
-    net.mark_output(net.add_layer("tactix.Mul", [c, net.add_layer("tactix.MatMul", [x, w])[0]])[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.Mul", [c, net.add_layer("tactix.MatMul", [x, w])[0]])[0], "y"
+    )
 
 
 def _input_factor_when(c: Value, w: Value) -> bool:
@@ -90,7 +107,9 @@ def _input_factor_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.MatMul", [y, w])[0], "y")
 
 
-_SCALED = any_of(P.tactix.Mul(var("x"), const("c")) >> "factor", P.tactix.Div(var("x"), const("c")) >> "factor")
+_SCALED = any_of(
+    P.tactix.Mul(var("x"), const("c")) >> "factor", P.tactix.Div(var("x"), const("c")) >> "factor"
+)
 _PRODUCT = P.tactix.MatMul(var("x"), const("w")) >> "product"
 
 RULES = (

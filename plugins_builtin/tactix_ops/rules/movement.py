@@ -43,13 +43,17 @@ def _composed_slice(root: Node, x: Value, inner: Node) -> Op:
         begins.append(first + begin * stride)
         sizes.append(size)
         steps.append(stride * step)
-    return P.tactix.Slice(x, begins=tuple(begins), sizes=tuple(sizes), axes=axes, steps=tuple(steps))
+    return P.tactix.Slice(
+        x, begins=tuple(begins), sizes=tuple(sizes), axes=axes, steps=tuple(steps)
+    )
 
 
 def _slice_twice_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 9, 5])
     (y,) = net.add_layer("tactix.Slice", [x], begins=(8,), sizes=(4,), axes=(1,), steps=(-2,))
-    (y,) = net.add_layer("tactix.Slice", [y], begins=(1, 2), sizes=(2, 3), axes=(1, -1), steps=(2, 1))
+    (y,) = net.add_layer(
+        "tactix.Slice", [y], begins=(1, 2), sizes=(2, 3), axes=(1, -1), steps=(2, 1)
+    )
     net.mark_output(y, "y")
 
 
@@ -69,7 +73,11 @@ def _sliced_part(root: Node, parts: Node) -> tuple[Value, Dim] | None:
         return None
     offsets = _offsets([v.spec.shape[axis] for v in parts.given])
     for v, low, high in zip(parts.given, offsets, offsets[1:], strict=False):
-        if compare(begin, low) in ("==", ">=", ">") and compare(begin + size, high) in ("==", "<=", "<"):
+        if compare(begin, low) in ("==", ">=", ">") and compare(begin + size, high) in (
+            "==",
+            "<=",
+            "<",
+        ):
             return v, begin - low
     return None
 
@@ -82,7 +90,9 @@ def _slice_of_part(root: Node, parts: Node) -> Op:
     ranges = [_range_of(root, root.inputs[0].spec.shape, i) for i in range(v.spec.rank)]  # type: ignore[union-attr]
     begins = tuple(begin if i == joined else r[0] for i, r in enumerate(ranges))
     sizes, steps = tuple(r[1] for r in ranges), tuple(r[2] for r in ranges)
-    return P.tactix.Slice(v, begins=begins, sizes=sizes, axes=tuple(range(v.spec.rank)), steps=steps)
+    return P.tactix.Slice(
+        v, begins=begins, sizes=sizes, axes=tuple(range(v.spec.rank)), steps=steps
+    )
 
 
 def _slice_of_part_example(net: Any) -> None:
@@ -92,17 +102,24 @@ def _slice_of_part_example(net: Any) -> None:
     net.mark_output(z, "z")
 
 
-# -- concat and split ------------------------------------------------------------------------------------------------
+# -- concat and split ----------------------------------------------------------------------------
 
 
 def _concat_one_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 3])
-    net.mark_output(net.add_layer("tactix.Relu", [net.add_layer("tactix.Concat", [x], axis=1)[0]])[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.Relu", [net.add_layer("tactix.Concat", [x], axis=1)[0]])[0], "y"
+    )
 
 
 def _split_one_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 3])
-    net.mark_output(net.add_layer("tactix.Relu", [net.add_layer("tactix.Split", [x], axis=1, sizes=(3,))[0]])[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.Relu", [net.add_layer("tactix.Split", [x], axis=1, sizes=(3,))[0]])[
+            0
+        ],
+        "y",
+    )
 
 
 def _rejoined(root: Node) -> Value | None:
@@ -117,7 +134,9 @@ def _rejoined(root: Node) -> Value | None:
 def _rejoined_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 5])
     parts = net.add_layer("tactix.Split", [x], axis=1, sizes=(2, 3))
-    net.mark_output(net.add_layer("tactix.Relu", [net.add_layer("tactix.Concat", parts, axis=-1)[0]])[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.Relu", [net.add_layer("tactix.Concat", parts, axis=-1)[0]])[0], "y"
+    )
 
 
 def _flat_parts(root: Node, graph: Any) -> list[Value]:
@@ -125,7 +144,11 @@ def _flat_parts(root: Node, graph: Any) -> list[Value]:
     out: list[Value] = []
     for v in root.given:
         p = v.producer
-        same = p is not None and p.layer.name == "Concat" and (p.attrs.axis - root.attrs.axis) % v.spec.rank == 0
+        same = (
+            p is not None
+            and p.layer.name == "Concat"
+            and (p.attrs.axis - root.attrs.axis) % v.spec.rank == 0
+        )
         out += p.given if same and used_only_by(graph, v, root) else [v]  # type: ignore[union-attr]
     return out
 

@@ -1,4 +1,6 @@
-"""Normalisations that models spell out: LayerNormalization and RMSNormalization, with their factor and term."""
+"""Normalisations that models spell out: LayerNormalization and RMSNormalization, with their factor
+and term.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def _when(root: Node, x: Value, variance: Node, epsilon: Value, mean: Node | Non
     axis = _axis(variance, x.spec.rank)
     agree = axis is not None and (mean is None or _axis(mean, x.spec.rank) == axis)
     whole = agree and all(isinstance(d, int) for d in x.spec.shape[axis:])
-    return whole and scalar_const(epsilon) is not None and root.outputs[0].spec.shape == x.spec.shape
+    return (
+        whole and scalar_const(epsilon) is not None and root.outputs[0].spec.shape == x.spec.shape
+    )
 
 
 def _norm(x: Value, variance: Node, epsilon: Value, mean: Node | None = None) -> Op:
@@ -62,7 +66,7 @@ def _example(net: Any, centred: bool) -> None:
     net.mark_output(net.add_layer("tactix.Div", [top, root])[0], "y")
 
 
-# -- factor and term -------------------------------------------------------------------------------------------------
+# -- factor and term -----------------------------------------------------------------------------
 
 
 def _parameter(v: Value, norm: Node) -> bool:

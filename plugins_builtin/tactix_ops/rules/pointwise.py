@@ -19,7 +19,8 @@ CHEAP = frozenset({
 })  # fmt: skip
 """Operations that cost about as much as a load."""
 MAX_REPEATED = 8
-"""Most operations that are computed again for every element that a smaller result is broadcast to."""
+"""Most operations that are computed again for every element that a smaller result is broadcast to.
+"""
 
 
 def _operations(node: Node) -> list[str]:
@@ -31,7 +32,9 @@ def _cheap(node: Node) -> bool:
 
 
 def _fits(root: Node, p: Node) -> bool:
-    """Whether both may run in one loop: 64-bit numbers, which no vector code handles, meet cheap operations alone."""
+    """Whether both may run in one loop: 64-bit numbers, which no vector code handles, meet cheap
+    operations alone.
+    """
     if p.anchor is not None or len(p.body.nodes) + len(root.body.nodes) > MAX_NODES:
         return False
     shape = root.outputs[0].spec.shape
@@ -40,13 +43,21 @@ def _fits(root: Node, p: Node) -> bool:
 
 
 def _owned(root: Node, graph: Any) -> Node | None:
-    """A pointwise producer that only this node reads, of results as large, or cheap to compute again."""
+    """A pointwise producer that only this node reads, of results as large, or cheap to compute
+    again.
+    """
     shape = root.outputs[0].spec.shape
     for v in () if awaits_reader(root, graph) else root.given:
         p = v.producer
-        if p is None or not _fits(root, p) or not all(used_only_by(graph, o, root) for o in p.outputs):
+        if (
+            p is None
+            or not _fits(root, p)
+            or not all(used_only_by(graph, o, root) for o in p.outputs)
+        ):
             continue
-        if all(o.spec.shape == shape for o in (*p.outputs, *root.outputs)) or _repeats_cheaply(root, p):
+        if all(o.spec.shape == shape for o in (*p.outputs, *root.outputs)) or _repeats_cheaply(
+            root, p
+        ):
             return p
     return None
 
@@ -56,11 +67,17 @@ def _repeats_cheaply(root: Node, p: Node) -> bool:
 
 
 def _shared(root: Node, graph: Any) -> Node | None:
-    """A pointwise producer that others read too, if its results can be written beside this node's in one loop."""
+    """A pointwise producer that others read too, if its results can be written beside this node's
+    in one loop.
+    """
     shape = root.outputs[0].spec.shape
     for v in () if awaits_reader(root, graph) else root.given:
         p = v.producer
-        if p is None or not _fits(root, p) or any(o.spec.shape != shape for o in (*p.outputs, *root.outputs)):
+        if (
+            p is None
+            or not _fits(root, p)
+            or any(o.spec.shape != shape for o in (*p.outputs, *root.outputs))
+        ):
             continue
         others = [w.producer for w in root.given if w.producer is not None and w.producer is not p]
         if not any(graph.depends(o, p) for o in others):

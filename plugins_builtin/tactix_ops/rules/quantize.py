@@ -1,9 +1,12 @@
-"""What a model writes as dequantise, compute, quantise becomes products of integers with scalar steps around them.
+"""What a model writes as dequantise, compute, quantise becomes products of integers with scalar
+steps around them.
 
-Activations have one scale, weights one for each output channel. The zero point of x joins the bias, as in Jacob et al.,
-"Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference" (2018), and the scales
-become a factor after the sum. A tensor is quantised in the loop that makes it only where every step before is exact
-arithmetic: an error of a rounding in exp or a long float sum would now and then choose the next integer.
+Activations have one scale, weights one for each output channel. The zero point of x joins the bias,
+as in Jacob et al., "Quantization and Training of Neural Networks for Efficient
+Integer-Arithmetic-Only Inference" (2018), and the scales become a factor after the sum. A tensor is
+quantised in the loop that makes it only where every step before is exact
+arithmetic: an error of a rounding in exp or a long float sum would now and then choose the next
+integer.
 """
 
 from __future__ import annotations
@@ -43,18 +46,29 @@ class Affine:
 
 
 def affine(node: Node) -> Affine | None:
-    """The constant scale and zero point of a QuantizeLinear or DequantizeLinear; None if it has several, or others."""
+    """The constant scale and zero point of a QuantizeLinear or DequantizeLinear; None if it has
+    several, or others.
+    """
     inputs = (*node.inputs, None)[:3]
     scale, zero = inputs[1], inputs[2]
-    if scale is None or scale.const is None or scale.const.size != 1 or scale.spec.dtype is not DType.FP32:
+    if (
+        scale is None
+        or scale.const is None
+        or scale.const.size != 1
+        or scale.spec.dtype is not DType.FP32
+    ):
         return None
     if zero is not None and (zero.const is None or zero.const.size != 1):
         return None
-    found = Affine(float(scale.const.reshape(())), 0 if zero is None else int(zero.const.reshape(())))
-    return found if found.scale > 0 and np.isfinite(np.float32(1) / np.float32(found.scale)) else None
+    found = Affine(
+        float(scale.const.reshape(())), 0 if zero is None else int(zero.const.reshape(()))
+    )
+    return (
+        found if found.scale > 0 and np.isfinite(np.float32(1) / np.float32(found.scale)) else None
+    )
 
 
-# -- dequantise ------------------------------------------------------------------------------------------------------
+# -- dequantise ----------------------------------------------------------------------------------
 
 
 def _dequantize_when(root: Node, x: Value) -> bool:
@@ -73,7 +87,9 @@ def _bytes_in(net: Any, *shape: Any) -> Value:
     return x
 
 
-def _linear(net: Any, layer: str, x: Value, scale: float, zero: int, dtype: Any = np.uint8) -> Value:
+def _linear(
+    net: Any, layer: str, x: Value, scale: float, zero: int, dtype: Any = np.uint8
+) -> Value:
     attrs = {"dtype": DType.of(dtype)} if layer == "QuantizeLinear" else {}
     inputs = [x, net.add_constant(np.float32(scale)), net.add_constant(dtype(zero))]
     y: Value = net.add_layer(f"tactix.{layer}", inputs, **attrs)[0]
@@ -97,10 +113,15 @@ def _constant(root: Node) -> Any:
 def _constant_example(net: Any) -> None:
     w = net.add_constant(np.arange(-6, 6, dtype=np.int8).reshape(3, 4))
     x = net.add_input("x", "f32", ["n", 3])
-    net.mark_output(net.add_layer("tactix.MatMul", [x, _linear(net, "DequantizeLinear", w, 0.5, 1, np.int8)])[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.MatMul", [x, _linear(net, "DequantizeLinear", w, 0.5, 1, np.int8)])[
+            0
+        ],
+        "y",
+    )
 
 
-# -- quantise --------------------------------------------------------------------------------------------------------
+# -- quantise ------------------------------------------------------------------------------------
 
 
 def exact(v: Value) -> bool:
@@ -180,14 +201,18 @@ def _scaled_terms(root: Node, a: Value, b: Value, r: Value, d: Node, e: Node) ->
 
 def _scaled_terms_example(net: Any) -> None:
     terms = [
-        net.add_layer("tactix.Dequantize", [net.add_input(name, "u8", ["n", 4])], zero=3, scale=scale)[0]
+        net.add_layer(
+            "tactix.Dequantize", [net.add_input(name, "u8", ["n", 4])], zero=3, scale=scale
+        )[0]
         for name, scale in (("a", 0.5), ("b", 0.25))
     ]
-    (y,) = net.add_layer("tactix.Mul", [net.add_layer("tactix.Add", terms)[0], net.add_constant(np.float32(2))])
+    (y,) = net.add_layer(
+        "tactix.Mul", [net.add_layer("tactix.Add", terms)[0], net.add_constant(np.float32(2))]
+    )
     net.mark_output(net.add_layer("tactix.Quantize", [y], zero=7)[0], "y")
 
 
-# -- there and back --------------------------------------------------------------------------------------------------
+# -- there and back ------------------------------------------------------------------------------
 
 
 def _same(root: Node, d: Node) -> bool:
@@ -216,20 +241,28 @@ def _pool_of_integers(root: Node, x: Value, d: Node) -> Op:
 
 def _pool_example(net: Any) -> None:
     (y,) = net.add_layer("tactix.Dequantize", [_bytes_in(net, "n", 2, 5, 6)], zero=3, scale=0.5)
-    net.mark_output(net.add_layer("tactix.MaxPool", [y], kernel_shape=(2, 2), pads=(1, 0, 0, 1))[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.MaxPool", [y], kernel_shape=(2, 2), pads=(1, 0, 0, 1))[0], "y"
+    )
 
 
-# -- with the reader -------------------------------------------------------------------------------------------------
+# -- with the reader -----------------------------------------------------------------------------
 
 
 def _reader(root: Node, graph: Any) -> Node | None:
-    """The one pointwise node that reads the dequantised tensor, if it has a result as large: bytes are read there."""
+    """The one pointwise node that reads the dequantised tensor, if it has a result as large: bytes
+    are read there.
+    """
     reader: Node | None = graph.only_use(root.outputs[0])
     if reader is None or reader.anchor is not None:
         return None
     shape = root.outputs[0].spec.shape
     fits = all(v.spec.shape == shape for v in reader.outputs)
-    return reader if fits and all(broadcasts_surely(v.spec.shape, shape) for v in reader.given) else None
+    return (
+        reader
+        if fits and all(broadcasts_surely(v.spec.shape, shape) for v in reader.given)
+        else None
+    )
 
 
 def _with_reader(root: Node, graph: Any) -> Fuse:

@@ -22,7 +22,9 @@ def _zeros(node: Node) -> Array:
 
 
 def _weights(dw: Node, axis: int) -> tuple[Array, Array] | None:
-    """Weights as int8 and their scales, one or one for each place along ``axis``; None if they are not that."""
+    """Weights as int8 and their scales, one or one for each place along ``axis``; None if they are
+    not that.
+    """
     w, scale = dw.inputs[0], dw.inputs[1]
     assert w is not None
     assert scale is not None
@@ -53,7 +55,9 @@ def _constant(v: Value | None) -> Array | None:
 class _Sum:
     """The terms of an integer product: what joins the sum, and what is added after the factor."""
 
-    def __init__(self, d: Node, weights: Array, scales: Array, axis: int, bias: Array | None) -> None:
+    def __init__(
+        self, d: Node, weights: Array, scales: Array, axis: int, bias: Array | None
+    ) -> None:
         self.factor = (np.float32(d.attrs.scale) * scales).astype(np.float32)
         depth = tuple(i for i in range(weights.ndim) if i != axis)
         start = -int(d.attrs.zero) * weights.astype(np.int64).sum(axis=depth)
@@ -68,7 +72,9 @@ class _Sum:
         units = bias.astype(np.float64) / self.factor
         whole = np.rint(units)
         near = np.abs(units - whole) <= np.maximum(1e-3, 1e-6 * np.abs(whole))
-        return whole.astype(np.int64) if near.all() and np.abs(whole).max(initial=0) < MOST else None
+        return (
+            whole.astype(np.int64) if near.all() and np.abs(whole).max(initial=0) < MOST else None
+        )
 
     @property
     def fits(self) -> bool:
@@ -86,7 +92,7 @@ def _plain(*values: Value | None) -> bool:
     return all(v is None or v.spec.dtype is DType.FP32 for v in values)
 
 
-# -- convolution -----------------------------------------------------------------------------------------------------
+# -- convolution ---------------------------------------------------------------------------------
 
 
 def _conv_sum(root: Node, d: Node, dw: Node) -> _Sum | None:
@@ -107,9 +113,15 @@ def _conv(root: Node, x: Value, d: Node, dw: Node) -> Op:
     assert made is not None
     assert found is not None
     product = P.tactix.IntegerConvolution(
-        x, literal(found[0]), literal(made.start.astype(np.int32)), strides=a.strides, dilations=a.dilations,
-        pads=a.pads, group=a.group, pad_value=d.attrs.zero,
-    )  # fmt: skip
+        x,
+        literal(found[0]),
+        literal(made.start.astype(np.int32)),
+        strides=a.strides,
+        dilations=a.dilations,
+        pads=a.pads,
+        group=a.group,
+        pad_value=d.attrs.zero,
+    )
     return made.finish(product, root.outputs[0].spec.rank - 2)
 
 
@@ -128,10 +140,12 @@ def _conv_example(net: Any) -> None:
     b = net.add_constant(rng.integers(-99, 99, 6).astype(np.int32))
     weights = _dequantized(net, w, scales, np.zeros(6, np.int8))
     bias = _dequantized(net, b, scales * np.float32(0.5), np.zeros(6, np.int32))
-    net.mark_output(net.add_layer("tactix.Convolution", [y, weights, bias], group=2, pads=(1, 0, 1, 1))[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.Convolution", [y, weights, bias], group=2, pads=(1, 0, 1, 1))[0], "y"
+    )
 
 
-# -- matrices --------------------------------------------------------------------------------------------------------
+# -- matrices ------------------------------------------------------------------------------------
 
 
 def _gemm_is_plain(root: Node) -> bool:
@@ -155,7 +169,9 @@ def _matrix_sum(root: Node, d: Node, dw: Node) -> _Sum | None:
     if found is None or not _plain(root.outputs[0], bias) or d.outputs[0].spec.rank < 2:
         return None
     n = found[0].shape[1]
-    if bias is not None and (known is None or known.size not in (1, n) or known.shape[-1:] not in ((n,), (1,), ())):
+    if bias is not None and (
+        known is None or known.size not in (1, n) or known.shape[-1:] not in ((n,), (1,), ())
+    ):
         return None
     return _Sum(d, *found, 1, None if known is None else np.broadcast_to(known.reshape(-1), (n,)))
 
@@ -178,7 +194,9 @@ def _matmul_example(net: Any) -> None:
     x = net.add_input("x", "i8", ["n", 3, 5])
     (y,) = net.add_layer("tactix.Dequantize", [x], zero=-3, scale=0.5)
     w = net.add_constant(rng.integers(-128, 128, (5, 6)).astype(np.int8))
-    weights = _dequantized(net, w, (0.25 + rng.random(6)).astype(np.float32), np.zeros(6, np.int8), 1)
+    weights = _dequantized(
+        net, w, (0.25 + rng.random(6)).astype(np.float32), np.zeros(6, np.int8), 1
+    )
     net.mark_output(net.add_layer("tactix.MatMul", [y, weights])[0], "y")
 
 

@@ -1,5 +1,5 @@
-"""Reshape and Transpose: those that do nothing vanish, neighbours become one, and a Reshape sinks below pointwise
-layers so that they meet the kernel that can run them."""
+"""Reshape and Transpose: those that do nothing vanish, neighbours become one, and a Reshape sinks
+below pointwise layers so that they meet the kernel that can run them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tactix.words.dims import Dim, Shape
 from tactix_ops.rules.anchors import takes_epilogue
 from tactix_ops.rules.facts import again, used_only_by
 
-# -- reshape ---------------------------------------------------------------------------------------------------------
+# -- reshape --------------------------------------------------------------------------------------
 
 
 def _same_shape(root: Node, x: Value) -> bool:
@@ -36,7 +36,7 @@ def _reshape_twice_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.Reshape", [y], shape=(x.spec.shape[0], 3, 2))[0], "y")
 
 
-# -- transpose -------------------------------------------------------------------------------------------------------
+# -- transpose -----------------------------------------------------------------------------------
 
 
 def _in_order(axes: list[int]) -> bool:
@@ -49,7 +49,10 @@ def _identity_perm(root: Node) -> bool:
 
 def _identity_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 3])
-    net.mark_output(net.add_layer("tactix.Relu", [net.add_layer("tactix.Transpose", [x], perm=(0, 1))[0]])[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.Relu", [net.add_layer("tactix.Transpose", [x], perm=(0, 1))[0]])[0],
+        "y",
+    )
 
 
 def _composed(root: Node, x: Value, inner: Node) -> Op:
@@ -77,7 +80,9 @@ def _ones_example(net: Any) -> None:
 
 
 def groups_of(shape: Shape, merged: Shape) -> list[list[int]] | None:
-    """Consecutive axes of ``shape`` whose products are the dims of ``merged``; None if there are none such."""
+    """Consecutive axes of ``shape`` whose products are the dims of ``merged``; None if there are
+    none such.
+    """
     out: list[list[int]] = []
     axis = 0
     for d in merged:
@@ -135,7 +140,9 @@ def _merged_before(root: Node, x: Value, turn: Node) -> Op:
 def _without_ones(root: Node, x: Value, turn: Node) -> Op:
     kept = [axis for axis, d in enumerate(x.spec.shape) if d != 1]
     inner = P.tactix.Reshape(x, shape=tuple(x.spec.shape[axis] for axis in kept))
-    turned = P.tactix.Transpose(inner, perm=tuple(kept.index(p) for p in turn.attrs.perm if p in kept))
+    turned = P.tactix.Transpose(
+        inner, perm=tuple(kept.index(p) for p in turn.attrs.perm if p in kept)
+    )
     return P.tactix.Reshape(turned, shape=root.attrs.shape)
 
 
@@ -146,13 +153,17 @@ def _without_ones_example(net: Any) -> None:
 
 
 def _split_shape(root: Node, turn: Node) -> tuple[Shape, tuple[int, ...]] | None:
-    """The shape that splits the axes of what is transposed as the Reshape does, and how to transpose that."""
+    """The shape that splits the axes of what is transposed as the Reshape does, and how to
+    transpose that.
+    """
     perm, shape = turn.attrs.perm, root.attrs.shape
     groups = groups_of(shape, turn.outputs[0].spec.shape)
     if groups is None:
         return None
     order = [axis for i in sorted(range(len(perm)), key=lambda i: perm[i]) for axis in groups[i]]
-    return tuple(shape[axis] for axis in order), tuple(order.index(axis) for axis in range(len(shape)))
+    return tuple(shape[axis] for axis in order), tuple(
+        order.index(axis) for axis in range(len(shape))
+    )
 
 
 def _split_before(root: Node, x: Value, turn: Node) -> Op:
@@ -173,7 +184,7 @@ def _merged_before_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.Reshape", [y], shape=(15, x.spec.shape[0]))[0], "y")
 
 
-# -- below pointwise -------------------------------------------------------------------------------------------------
+# -- below pointwise -----------------------------------------------------------------------------
 
 
 def _source(v: Value | None) -> Value | None:
@@ -183,7 +194,9 @@ def _source(v: Value | None) -> Value | None:
 
 
 def _fits_source(v: Value, out: Shape, source: Shape) -> bool:
-    """Whether an operand means the same beside the tensor before the Reshape: the axes it lies along are there."""
+    """Whether an operand means the same beside the tensor before the Reshape: the axes it lies
+    along are there.
+    """
     rank = v.spec.rank
     same_tail = rank <= len(source) and out[len(out) - rank :] == source[len(source) - rank :]
     return same_tail or all(d == 1 for d in v.spec.shape)
@@ -194,7 +207,12 @@ def _sinking(root: Node, graph: Any) -> Value | None:
     out = root.outputs[0].spec.shape
     for v in root.given:
         x = _source(v)
-        if x is None or x.producer is None or v.spec.shape != out or not used_only_by(graph, v, root):
+        if (
+            x is None
+            or x.producer is None
+            or v.spec.shape != out
+            or not used_only_by(graph, v, root)
+        ):
             continue
         ready = x.producer.anchor is None or takes_epilogue(x.producer)
         fits = all(_fits_beside(o, x, out, root, graph) for o in root.given if o is not v)
@@ -239,7 +257,9 @@ def _sink_example(net: Any) -> None:
 
 
 def _rows(x: Value, rows: Node) -> Shape | None:
-    """The shape with x's own leading axes and the last one of the Reshape; None if the Reshape has it already."""
+    """The shape with x's own leading axes and the last one of the Reshape; None if the Reshape has
+    it already.
+    """
     shape = rows.attrs.shape
     groups = groups_of(x.spec.shape, shape)
     keeps_last = bool(x.spec.rank) and bool(shape) and x.spec.shape[-1] == shape[-1]

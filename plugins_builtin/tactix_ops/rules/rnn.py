@@ -36,7 +36,9 @@ def _example(net: Any) -> None:
     rng = np.random.default_rng(9)
     x = net.add_input("x", "f32", ["t", "n", 3])
     w, r = (net.add_constant(rng.standard_normal((1, 8, k), dtype=np.float32)) for k in (3, 2))
-    (zero,) = net.add_layer("tactix.Expand", [net.add_constant(np.float32(0))], shape=(1, x.spec.shape[1], 2))
+    (zero,) = net.add_layer(
+        "tactix.Expand", [net.add_constant(np.float32(0))], shape=(1, x.spec.shape[1], 2)
+    )
     made = net.add_layer("tactix.LSTM", [x, w, r, None, None, zero, zero], hidden_size=2)
     for i, v in enumerate(made):
         net.mark_output(v, f"y{i}")

@@ -1,4 +1,6 @@
-"""Where products are of bfloat16, tensors between kernels are stored so: a residual, and what is pooled or joined."""
+"""Where products are of bfloat16, tensors between kernels are stored so: a residual, and what is
+pooled or joined.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ MOVES = (P.tactix.Transpose, P.tactix.Reshape)
 
 def rounds(node: Node) -> bool:
     """Whether the node is a rounding to bfloat16 and nothing else."""
-    return node.layer.key == "tactix.Cast@1" and node.attrs.to is DType.BF16 and node.given[0].spec.dtype is DType.FP32
+    return (
+        node.layer.key == "tactix.Cast@1"
+        and node.attrs.to is DType.BF16
+        and node.given[0].spec.dtype is DType.FP32
+    )
 
 
 def roundings(x: Value, graph: Any) -> list[Node]:
@@ -34,12 +40,16 @@ def rounded(x: Value, root: Node, graph: Any) -> Value | Op:
     return twins[0].outputs[0] if earlier else P.tactix.Cast(x, to=DType.BF16)
 
 
-# -- stored so -------------------------------------------------------------------------------------------------------
+# -- stored so -----------------------------------------------------------------------------------
 
 
 def _is_product(x: Value) -> bool:
     """Whether a convolution of bfloat16 makes the tensor."""
-    return x.producer is not None and takes_epilogue(x.producer) and x.producer.kind == "tactix.WideConvolution@1"
+    return (
+        x.producer is not None
+        and takes_epilogue(x.producer)
+        and x.producer.kind == "tactix.WideConvolution@1"
+    )
 
 
 def _is_residual(root: Node, x: Value, graph: Any) -> bool:
@@ -47,8 +57,14 @@ def _is_residual(root: Node, x: Value, graph: Any) -> bool:
     p, shape = x.producer, root.outputs[0].spec.shape
     if p is None or not _is_product(x) or not used_only_by(graph, x, root):
         return False
-    others = [v.producer for v in root.given if v is not x and v.spec.shape == shape == x.spec.shape]
-    later = [o for o in others if o is not None and takes_epilogue(o) and graph.position(o) > graph.position(p)]
+    others = [
+        v.producer for v in root.given if v is not x and v.spec.shape == shape == x.spec.shape
+    ]
+    later = [
+        o
+        for o in others
+        if o is not None and takes_epilogue(o) and graph.position(o) > graph.position(p)
+    ]
     return bool(later)
 
 
@@ -57,10 +73,17 @@ def _stored(root: Node, graph: Any) -> Value | None:
     if rounds(root) or root.is_fused:
         return None
     for x in root.given:
-        if x.spec.dtype is not DType.FP32 or x.spec.rank < 4 or x.producer is None or graph.is_output(x):
+        if (
+            x.spec.dtype is not DType.FP32
+            or x.spec.rank < 4
+            or x.producer is None
+            or graph.is_output(x)
+        ):
             continue
         twins = roundings(x, graph)
-        if (twins and graph.position(twins[0]) < graph.position(root)) or _is_residual(root, x, graph):
+        if (twins and graph.position(twins[0]) < graph.position(root)) or _is_residual(
+            root, x, graph
+        ):
             return x
     return None
 
@@ -80,7 +103,7 @@ def _stored_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.Mul", [y, x])[0], "y")
 
 
-# -- before it moves -------------------------------------------------------------------------------------------------
+# -- before it moves -----------------------------------------------------------------------------
 
 
 def _pooled(root: Node, pool: Node, x: Value, graph: Any) -> Op:
@@ -94,7 +117,9 @@ def _pooled_example(net: Any) -> None:
 
 
 def _gates(root: Node, x: Value, graph: Any) -> bool:
-    """Whether the means of a product's channels go to what others make of the product: squeeze and excitation."""
+    """Whether the means of a product's channels go to what others make of the product: squeeze and
+    excitation.
+    """
     return x.spec.dtype is DType.FP32 and _is_product(x) and not used_only_by(graph, x, root)
 
 
@@ -104,7 +129,9 @@ def _averaged(root: Node, x: Value, graph: Any) -> Op:
 
 def _averaged_example(net: Any) -> None:
     rng = np.random.default_rng(4)
-    w = net.add_constant(rng.standard_normal((4, 3, 1, 1), dtype=np.float32).astype(DType.BF16.numpy))
+    w = net.add_constant(
+        rng.standard_normal((4, 3, 1, 1), dtype=np.float32).astype(DType.BF16.numpy)
+    )
     (y,) = net.add_layer("tactix.WideConvolution", [net.add_input("x", "bf16", ["n", 3, 5, 5]), w])
     (gate,) = net.add_layer("tactix.GlobalAveragePool", [y])
     net.mark_output(net.add_layer("tactix.Mul", [y, gate])[0], "y")

@@ -1,6 +1,8 @@
-"""Slices rise above what only moves, and exchanged rows and batches sink, so that each meets its like.
+"""Slices rise above what only moves, and exchanged rows and batches sink, so that each meets its
+like.
 
-Sequences come first in torch's ``MultiheadAttention``, with q, k and v as slices of one product's columns.
+Sequences come first in torch's ``MultiheadAttention``, with q, k and v as slices of one product's
+columns.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ T = P.tactix
 SWAP = (1, 0, 2)
 """(batch, sequence, width) to (sequence, batch, width), and back."""
 
-# -- slices ------------------------------------------------------------------------------------------------------------
+# -- slices ---------------------------------------------------------------------------------------
 
 
 def _only_sliced(graph: Any, v: Value) -> bool:
@@ -35,7 +37,9 @@ def _sliced_before(root: Node, x: Value, turn: Node) -> Op:
 def _sliced_before_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 3, 5])
     (y,) = net.add_layer("tactix.Transpose", [x], perm=(2, 0, 1))
-    (y,) = net.add_layer("tactix.Slice", [y], begins=(2, 1), sizes=(1, 2), axes=(-1, 0), steps=(1, 2))
+    (y,) = net.add_layer(
+        "tactix.Slice", [y], begins=(2, 1), sizes=(1, 2), axes=(-1, 0), steps=(1, 2)
+    )
     net.mark_output(y, "y")
 
 
@@ -66,10 +70,12 @@ def _sliced_columns(root: Node, x: Value, split: Node) -> Op:
 def _sliced_columns_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 24])
     (y,) = net.add_layer("tactix.Reshape", [x], shape=(x.spec.shape[0], 4, 6))
-    net.mark_output(net.add_layer("tactix.Slice", [y], begins=(1,), sizes=(2,), axes=(1,), steps=(1,))[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.Slice", [y], begins=(1,), sizes=(2,), axes=(1,), steps=(1,))[0], "y"
+    )
 
 
-# -- exchanged rows and batches ----------------------------------------------------------------------------------------
+# -- exchanged rows and batches ------------------------------------------------------------------
 
 
 def _below_product_example(net: Any) -> None:
@@ -83,7 +89,9 @@ def _swapped(root: Node, graph: Any) -> Value | None:
     found = [v for v in root.given if v.spec.rank > 1]
     p = found[0].producer if len(set(found)) == 1 else None
     turned = p is not None and p.layer.name == "Transpose" and p.attrs.perm == SWAP
-    return found[0] if turned and not root.is_fused and used_only_by(graph, found[0], root) else None
+    return (
+        found[0] if turned and not root.is_fused and used_only_by(graph, found[0], root) else None
+    )
 
 
 def _below_pointwise(root: Node, graph: Any) -> Op:
@@ -96,7 +104,9 @@ def _below_pointwise(root: Node, graph: Any) -> Op:
 
 def _below_pointwise_example(net: Any) -> None:
     (y,) = net.add_layer("tactix.Transpose", [net.add_input("x", "f32", ["n", 3, 4])], perm=SWAP)
-    net.mark_output(net.add_layer("tactix.Add", [net.add_constant(np.arange(4, dtype=np.float32)), y])[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.Add", [net.add_constant(np.arange(4, dtype=np.float32)), y])[0], "y"
+    )
 
 
 RULES = (

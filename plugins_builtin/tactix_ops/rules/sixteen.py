@@ -1,8 +1,10 @@
-"""A float32 network over 16-bit tensors, for devices whose kernels compute in float32 over any: the GPU's.
+"""A float32 network over 16-bit tensors, for devices whose kernels compute in float32 over any: the
+GPU's.
 
-Products are lowered, and what reads something lowered: pooling, normalisation, movement, pointwise layers. Each reads
-and gives 16 bits as in a model that was exported so, and casts stand where float32 remains: at the network's inputs
-and outputs, around layers that lose too much (the list is PyTorch's autocast's) and those of unknown kinds.
+Products are lowered, and what reads something lowered: pooling, normalisation, movement, pointwise
+layers. Each reads and gives 16 bits as in a model that was exported so, and casts stand where
+float32 remains: at the network's inputs and outputs, around layers that lose too much (the list is
+PyTorch's autocast's) and those of unknown kinds.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ SENSITIVE = frozenset({
     "Exp", "Expm1", "Log", "Log1p", "Pow", "Reciprocal", "Softplus", "Sin", "Cos", "Tan", "Sinh", "Cosh", "Asin",
     "Acos", "Mod",
 })  # fmt: skip
-"""Pointwise layers that stay float32, as squares do: small errors become large, or numbers that 16 bits cannot hold."""
+"""Pointwise layers that stay float32, as squares do: small errors become large, or numbers that 16
+bits cannot hold.
+"""
 LARGEST = {DType.FP16: 65504.0, DType.BF16: 255 * 2.0**120}
 """Finite numbers."""
 NEVER = 1e9
@@ -48,7 +52,9 @@ def _widened(v: Value, dtype: DType) -> Value | None:
 
 
 def _holds(v: Value, dtype: DType, pointwise: bool) -> bool:
-    """Whether the type has numbers for all of a constant; for the terms of a pointwise layer small ones, too."""
+    """Whether the type has numbers for all of a constant; for the terms of a pointwise layer small
+    ones, too.
+    """
     sizes = np.abs(v.const)
     if ((sizes > LARGEST[dtype]) & (sizes < NEVER)).any():
         return False
@@ -75,8 +81,14 @@ def _narrowed(v: Value, dtype: DType, limit: float, root: Node, graph: Any) -> V
     """The tensor in 16 bits, limited or (0) not, as it is for a node before ``root``."""
     earlier = [n for n, _ in graph.uses(v) if graph.position(n) < graph.position(root)]
     if limit:
-        clips = [n for n in earlier if n.layer.key == "tactix.Clip@1" and -n.attrs.min == n.attrs.max == limit]
-        return next((y for n in clips if (y := _narrowed(n.outputs[0], dtype, 0.0, root, graph))), None)
+        clips = [
+            n
+            for n in earlier
+            if n.layer.key == "tactix.Clip@1" and -n.attrs.min == n.attrs.max == limit
+        ]
+        return next(
+            (y for n in clips if (y := _narrowed(n.outputs[0], dtype, 0.0, root, graph))), None
+        )
     casts = (n for n in earlier if n.layer.key == "tactix.Cast@1" and n.attrs.to is dtype)
     return next((n.outputs[0] for n in casts), None)
 
@@ -92,9 +104,19 @@ def _is_product(root: Node) -> bool:
 def _lowers(dtype: DType, root: Node) -> bool | str:
     name, floats = root.layer.name, [v for v in root.given if v.spec.dtype.is_float]
     square = name == "Mul" and root.inputs[0] is root.inputs[1]
-    known = not (square or name in SENSITIVE) if root.layer.is_pointwise else name in CARRIERS | PRODUCTS
+    known = (
+        not (square or name in SENSITIVE)
+        if root.layer.is_pointwise
+        else name in CARRIERS | PRODUCTS
+    )
     kinds = {v.spec.dtype for v in (*floats, *root.outputs) if v.spec.dtype.is_float}
-    if root.is_fused or not known or not floats or kinds != {DType.FP32} or any(v.spec.value for v in root.outputs):
+    if (
+        root.is_fused
+        or not known
+        or not floats
+        or kinds != {DType.FP32}
+        or any(v.spec.value for v in root.outputs)
+    ):
         return False
     if not (_is_product(root) or any(_widened(v, dtype) for v in floats)):
         return False
@@ -119,9 +141,13 @@ def _infers(root: Node, dtype: DType) -> bool:
 
 def _lowered(dtype: DType, root: Node, graph: Any) -> tuple[Any, ...]:
     op = again(root, [_narrow(v, dtype, root, graph) for v in root.inputs])
-    last = max(i for i, v in enumerate(root.outputs) if i == 0 or graph.uses(v) or graph.is_output(v))
+    last = max(
+        i for i, v in enumerate(root.outputs) if i == 0 or graph.uses(v) or graph.is_output(v)
+    )
     outs = [(op.out(i), v) for i, v in enumerate(root.outputs[: last + 1])]
-    return tuple(P.tactix.Cast(o, to=DType.FP32) if v.spec.dtype is DType.FP32 else o for o, v in outs)
+    return tuple(
+        P.tactix.Cast(o, to=DType.FP32) if v.spec.dtype is DType.FP32 else o for o, v in outs
+    )
 
 
 def _example(net: Any) -> None:
@@ -136,9 +162,16 @@ def _rule(dtype: DType, benefit: int) -> Rule:
     kind = dtype.name.lower()
     when: Callable[..., bool | str] = partial(_lowers, dtype)
     return Rule(
-        f"tactix.stored_{kind}", anything(), partial(_lowered, dtype), when, benefit=benefit, numerics=kind,
-        example=_example, phase="fuse", device="cuda",
-    )  # fmt: skip
+        f"tactix.stored_{kind}",
+        anything(),
+        partial(_lowered, dtype),
+        when,
+        benefit=benefit,
+        numerics=kind,
+        example=_example,
+        phase="fuse",
+        device="cuda",
+    )
 
 
 RULES = (_rule(DType.FP16, 93), _rule(DType.BF16, 92))

@@ -1,4 +1,6 @@
-"""Tactics for any operation on any device that has the host's memory: references, branches and loops, views."""
+"""Tactics for any operation on any device that has the host's memory: references, branches and
+loops, views.
+"""
 
 from __future__ import annotations
 

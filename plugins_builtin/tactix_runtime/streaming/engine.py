@@ -1,4 +1,6 @@
-"""Engines that hold their weights in memory only as far as a budget goes: in pages of the plan's file, or on a GPU."""
+"""Engines that hold their weights in memory only as far as a budget goes: in pages of the plan's
+file, or on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class Backing(Protocol):
         """What came before has read them."""
 
 
-def backing_of(plan: Plan, blobs: Sequence[str], session: Any, device: Any, options: Any) -> Backing:
+def backing_of(
+    plan: Plan, blobs: Sequence[str], session: Any, device: Any, options: Any
+) -> Backing:
     """By the device: one with memory of its own has ``streamed``, if it can. Raises PluginError."""
     if hasattr(device, "streamed"):
         allocator = allocator_of(session, device, options.allocator)
@@ -66,19 +70,28 @@ def backing_of(plan: Plan, blobs: Sequence[str], session: Any, device: Any, opti
 
 
 class StreamedEngine(WatchedEngine):
-    """An engine of a plan that was built with ``WEIGHT_STREAMING``, with the names that TensorRT has for it.
+    """An engine of a plan that was built with ``WEIGHT_STREAMING``, with the names that TensorRT
+    has for it.
 
-    The budget is on bytes of weights that are mapped into this process, or lie in a GPU's memory; results do not depend
-    on it. At first it is ``streamable_weights_size``: everything stays. A GPU gets them with the first context.
+    The budget is on bytes of weights that are mapped into this process, or lie in a GPU's memory;
+    results do not depend on it. At first it is ``streamable_weights_size``: everything stays. A GPU
+    gets them with the first context.
     """
 
     def __init__(
-        self, plan: Plan, session: Any, device: Any, options: Any, context: type[ExecutionContext] = ExecutionContext
+        self,
+        plan: Plan,
+        session: Any,
+        device: Any,
+        options: Any,
+        context: type[ExecutionContext] = ExecutionContext,
     ) -> None:
         reads = Reads(plan)
         self._backing = backing_of(plan, reads.blobs, session, device, options)
         self._streamer = Streamer(device, reads, self._backing)
-        super().__init__(plan, session, cast("Device", self._streamer), options, context, self._backing.weights)
+        super().__init__(
+            plan, session, cast("Device", self._streamer), options, context, self._backing.weights
+        )
         self._arranged = False
 
     def create_execution_context(self) -> ExecutionContext:
@@ -92,7 +105,9 @@ class StreamedEngine(WatchedEngine):
 
     @property
     def streamable_weights_size(self) -> int:
-        """Bytes of weights that can come and go; 0 on the CPU if the plan was not mapped from a file."""
+        """Bytes of weights that can come and go; 0 on the CPU if the plan was not mapped from a
+        file.
+        """
         return sum(self._backing.sizes.values())
 
     @property
@@ -107,9 +122,11 @@ class StreamedEngine(WatchedEngine):
 
     @property
     def weight_streaming_budget_v2(self) -> int:
-        """Bytes of streamable weights that may be in memory. To set it ends the calling threads' own contexts.
+        """Bytes of streamable weights that may be in memory. To set it ends the calling threads'
+        own contexts.
 
-        Raises InvalidArgument for less than the minimum, while other contexts are there, and where nothing streams.
+        Raises InvalidArgument for less than the minimum, while other contexts are there, and where
+        nothing streams.
         """
         return self._streamer.budget
 
@@ -121,14 +138,20 @@ class StreamedEngine(WatchedEngine):
         try:
             budget = operator.index(budget)
         except TypeError:
-            raise InvalidArgument(f"a budget of {budget!r}", who=self.name, do="Give bytes, an int") from None
+            raise InvalidArgument(
+                f"a budget of {budget!r}", who=self.name, do="Give bytes, an int"
+            ) from None
         if budget < self.minimum_weight_streaming_budget:
             why = f"a step needs {self.minimum_weight_streaming_budget} bytes of weights at once"
             raise InvalidArgument(f"a budget of {budget} bytes", who=self.name, why=why)
         self._own = threading.local()
         with self._births:
             if self._open():
-                raise InvalidArgument("contexts are there", who=self.name, do="Let go of them before the budget is set")
+                raise InvalidArgument(
+                    "contexts are there",
+                    who=self.name,
+                    do="Let go of them before the budget is set",
+                )
             self._streamer.set_budget(min(budget, self.streamable_weights_size))
             self._arranged = False
             self._backing.release()
@@ -145,7 +168,9 @@ class StreamedEngine(WatchedEngine):
 
 
 class Streamer:
-    """A device that links steps in groups, between which weights come and go; all else is the device's own."""
+    """A device that links steps in groups, between which weights come and go; all else is the
+    device's own.
+    """
 
     def __init__(self, device: Any, reads: Reads, backing: Backing) -> None:
         self._device, self._reads, self._backing = device, reads, backing
@@ -161,9 +186,13 @@ class Streamer:
         self.budget = budget
         self.schedule = schedule.plan(self.steps, self._backing.sizes, budget, self._backing.window)
 
-    def link(self, steps: Sequence[Step], launchers: Mapping[str, Launcher], ctx: LinkContext) -> Runnable:
+    def link(
+        self, steps: Sequence[Step], launchers: Mapping[str, Launcher], ctx: LinkContext
+    ) -> Runnable:
         """Raises ExecutionError."""
-        inner = self._inner.setdefault(ctx, replace(ctx, device=self._device))  # launchers know their own device
+        inner = self._inner.setdefault(
+            ctx, replace(ctx, device=self._device)
+        )  # launchers know their own device
         groups = self.schedule.groups(self._reads.of(steps, self._backing.sizes))
         parts = [self._device.link(steps[g.first : g.stop], launchers, inner) for g in groups]
         if not any(g.blobs for g in groups):
@@ -180,9 +209,19 @@ class StreamedRun:
     """
 
     def __init__(
-        self, parts: Sequence[Runnable], groups: Sequence[Group], again: bool, back: Backing, homes: Mapping[int, str]
+        self,
+        parts: Sequence[Runnable],
+        groups: Sequence[Group],
+        again: bool,
+        back: Backing,
+        homes: Mapping[int, str],
     ) -> None:
-        self._parts, self._groups, self._backing, self._homes = tuple(parts), tuple(groups), back, homes
+        self._parts, self._groups, self._backing, self._homes = (
+            tuple(parts),
+            tuple(groups),
+            back,
+            homes,
+        )
         slots = 1 + max(g.slot for g in groups)
         self._first = groups[:slots] if again else ()
         order = (*groups, *self._first)

@@ -1,4 +1,6 @@
-"""Weights as pages of the plan's file: they come when they are asked for or read, and go when they are let go of."""
+"""Weights as pages of the plan's file: they come when they are asked for or read, and go when they
+are let go of.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ Range = tuple[int, int]
 
 
 class Pages:
-    """Where in the map of a file the weights lie. ``sizes``: bytes in whole pages, by blob; none if there is no map."""
+    """Where in the map of a file the weights lie. ``sizes``: bytes in whole pages, by blob; none if
+    there is no map.
+    """
 
     window = Window()
     weights: Any = None
@@ -37,7 +41,8 @@ class Pages:
         self.sizes = {name: length for name, (_, length) in self.ranges.items()}
 
     def _range(self, view: memoryview) -> Range:
-        start = address_of(np.frombuffer(view, np.uint8)) - address_of(np.frombuffer(self._map, np.uint8))  # type: ignore[arg-type]
+        whole = np.frombuffer(self._map, np.uint8)  # type: ignore[arg-type]
+        start = address_of(np.frombuffer(view, np.uint8)) - address_of(whole)
         first = start // mmap.PAGESIZE * mmap.PAGESIZE
         return first, -(-(start + view.nbytes) // mmap.PAGESIZE) * mmap.PAGESIZE - first
 

@@ -9,7 +9,9 @@ from tactix.plan.schema import Plan
 
 
 class Reads:
-    """``blobs``: what linked steps read, in the order of a group's. Steps that are produced read the plan itself."""
+    """``blobs``: what linked steps read, in the order of a group's. Steps that are produced read
+    the plan itself.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self._of: dict[int, frozenset[str]] = {}

@@ -1,1 +1,3 @@
-"""The lean runtime: what running a plan needs, generated from these sources as the wheel ``tactix_lean``."""
+"""The lean runtime: what running a plan needs, generated from these sources as the wheel
+``tactix_lean``.
+"""

@@ -1,4 +1,6 @@
-"""The lean runtime: runs plans of one version of tactix, without the builder. Generated; do not edit."""
+"""The lean runtime: runs plans of one version of tactix, without the builder. Generated; do not
+edit.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ this = sys.modules[__name__]
 
 
 def load(plan: Any, *, verify: bool | None = None, **options: Any) -> Any:
-    """An engine from a plan file or its bytes. Options: as ``Runtime`` takes them, which says what is raised, too."""
+    """An engine from a plan file or its bytes. Options: as ``Runtime`` takes them, which says what
+    is raised, too.
+    """
     from tactix.run.runtime import Runtime
 
     return Runtime(**options).deserialize(plan, verify=verify)
@@ -37,11 +41,13 @@ class _Vouched:
 
 
 def open_plan(source: Any, settings: Mapping[str, Any]) -> Any:
-    """What runtimes of other versions call, so this stays as it is. Settings that this version lacks are left out.
+    """What runtimes of other versions call, so this stays as it is. Settings that this version
+    lacks are left out.
 
-    ``log``: takes a severity as an int, and a text. ``error_recorder``: has ``report_error(code, text)``, or is None.
-    ``vouched``: sha256 of the header of the plan that the caller trusts, or nothing. ``engine_host_code_allowed`` and
-    ``references`` are what ``OnUntrusted`` is made of.
+    ``log``: takes a severity as an int, and a text. ``error_recorder``: has ``report_error(code,
+    text)``, or is None.
+    ``vouched``: sha256 of the header of the plan that the caller trusts, or nothing.
+    ``engine_host_code_allowed`` and ``references`` are what ``OnUntrusted`` is made of.
     """
     from tactix.contracts.trust import OnUntrusted
     from tactix.plugins.session import Session
@@ -65,7 +71,8 @@ def _cold() -> Mapping[str, bytes]:
     import bz2
     import json
 
-    archive = this.__loader__.get_data(os.path.join(os.path.dirname(this.__file__ or ""), "cold.bz2"))  # type: ignore[union-attr]
+    path = os.path.join(os.path.dirname(this.__file__ or ""), "cold.bz2")
+    archive = this.__loader__.get_data(path)  # type: ignore[union-attr]
     return {path: text.encode() for path, text in json.loads(bz2.decompress(archive)).items()}
 
 

@@ -1,4 +1,6 @@
-"""Which modules the lean runtime is made of: what its entry imports, directly or not, and where each goes."""
+"""Which modules the lean runtime is made of: what its entry imports, directly or not, and where
+each goes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,19 @@ from tactix.words.errors import InternalError
 from tactix_ops.layers import FAMILIES
 from tactix_ship.lean.strip_types import untyped
 
-PACKS = ("codegen", "cpu", "cublaslt", "cuda", "cudnn", "ops", "refit", "runtime", "sdk", "ship", "trust")
+PACKS = (
+    "codegen",
+    "cpu",
+    "cublaslt",
+    "cuda",
+    "cudnn",
+    "ops",
+    "refit",
+    "runtime",
+    "sdk",
+    "ship",
+    "trust",
+)
 PLACES: dict[str, tuple[str, ...]] = {"tactix": (), **{f"tactix_{name}": (name,) for name in PACKS}}
 """Where in the lean package the modules of each of ours lie."""
 
@@ -22,11 +36,17 @@ ENTRY = "tactix_ship.lean.entry"
 ROOTS = (ENTRY, *(f"tactix_ops.layers.{family}" for family in FAMILIES))
 
 VOCABULARIES = tuple(f"tactix_sdk.{name}" for name in ("artifacts", "errors", "rules", "scalar"))
-"""With all that ``tactix_sdk`` has, what packs in plans may import: one module of theirs often serves both groups."""
+"""With all that ``tactix_sdk`` has, what packs in plans may import: one module of theirs often
+serves both groups.
+"""
 
 SDK = "tactix_sdk"
 
-STANDS_FOR = {"tactix": ENTRY, "tactix.plugins.session": "tactix_ship.lean.session", SDK: "tactix_ship.lean.sdk"}
+STANDS_FOR = {
+    "tactix": ENTRY,
+    "tactix.plugins.session": "tactix_ship.lean.session",
+    SDK: "tactix_ship.lean.sdk",
+}
 """Modules whose place another takes."""
 
 LEFT_OUT = (
@@ -87,7 +107,9 @@ def is_package(module: str) -> bool:
 
 
 def parsed(module: str) -> ast.Module:
-    """Its code, or that of the module which takes its place, without what is there for readers and type checkers."""
+    """Its code, or that of the module which takes its place, without what is there for readers and
+    type checkers.
+    """
     tree = _tree(STANDS_FOR.get(module, module))
     if within(module, LAYERS):
         _drop_sampling(tree)
@@ -107,13 +129,17 @@ def _tree(module: str) -> ast.Module:
 
 def _drop_sampling(tree: ast.Module) -> None:
     for node in [n for n in tree.body if isinstance(n, ast.ClassDef)]:
-        node.body = [n for n in node.body if not (isinstance(n, ast.FunctionDef) and n.name in SAMPLING)]
+        node.body = [
+            n for n in node.body if not (isinstance(n, ast.FunctionDef) and n.name in SAMPLING)
+        ]
 
 
 def _offered() -> dict[str, str]:
     """The names that the SDK has, and the module that each is from."""
     lines = [n for n in _tree(SDK).body if isinstance(n, ast.ImportFrom) and n.module]
-    return {a.name: str(n.module) for n in lines if not within(str(n.module), LEFT_OUT) for a in n.names}
+    return {
+        a.name: str(n.module) for n in lines if not within(str(n.module), LEFT_OUT) for a in n.names
+    }
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -141,9 +167,14 @@ def closure() -> dict[str, ast.Module]:
 
 def _check_left_out(module: str, tree: ast.Module) -> None:
     for node in tree.body:
-        if wrong := sorted(n for n in (imported(node) if isinstance(node, ast.Import | ast.ImportFrom) else ())
-                           if within(n, LEFT_OUT)):  # fmt: skip
-            raise InternalError(f"the lean runtime has no {wrong[0]}", who=module, do="Import it inside a function")
+        if wrong := sorted(
+            n
+            for n in (imported(node) if isinstance(node, ast.Import | ast.ImportFrom) else ())
+            if within(n, LEFT_OUT)
+        ):
+            raise InternalError(
+                f"the lean runtime has no {wrong[0]}", who=module, do="Import it inside a function"
+            )
 
 
 def place(module: str) -> str:

@@ -1,4 +1,5 @@
-"""Takes the place of the whole SDK: what a pack imports from it, each looked for when it is asked for.
+"""Takes the place of the whole SDK: what a pack imports from it, each looked for when it is asked
+for.
 
 The built-in layers need no more than the SDK's modules, so nothing is imported here.
 """

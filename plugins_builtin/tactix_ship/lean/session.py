@@ -1,4 +1,6 @@
-"""The session of the lean runtime: the built-ins alone, each asked for when it is needed; no scan, no pluggy."""
+"""The session of the lean runtime: the built-ins alone, each asked for when it is needed; no scan,
+no pluggy.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class Session:
 
     def __init__(self, door: str = "runtime", logger: Any = None) -> None:
         if door != "runtime":
-            raise ConfigError(f"the lean runtime has no entry-point group {door!r}", do="Install tactix")
+            raise ConfigError(
+                f"the lean runtime has no entry-point group {door!r}", do="Install tactix"
+            )
         self.door, self.logger = door, logger
 
     def __getattr__(self, name: str) -> Any:
@@ -40,7 +44,9 @@ class Session:
         return local.sign if local else None
 
     def vouched(self, seal: Any) -> str:
-        """Why a plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged signature."""
+        """Why a plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged
+        signature.
+        """
         return next(filter(None, (store.vouches(seal) for store in self.trust_stores.values())), "")
 
     def why_missing(self, namespace: str, hook: str) -> tuple[str, str]:
@@ -53,7 +59,9 @@ class Session:
 
 
 class Shelf(Mapping[str, Any]):
-    """Objects by key, from one source after another: a later one is not imported before it is needed."""
+    """Objects by key, from one source after another: a later one is not imported before it is
+    needed.
+    """
 
     def __init__(self, name: str, sources: Sequence[Callable[[], Sequence[Any]]]) -> None:
         self._name, self._sources = name, list(sources)
@@ -71,7 +79,11 @@ class Shelf(Mapping[str, Any]):
             self._more()
         if key not in self._found:
             known = ", ".join(self._found)
-            raise PluginError(f"the lean runtime has no {self._name[:-1]} {key!r}", do=f"There are: {known}", key=key)
+            raise PluginError(
+                f"the lean runtime has no {self._name[:-1]} {key!r}",
+                do=f"There are: {known}",
+                key=key,
+            )
         return self._found[key]
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -132,7 +144,9 @@ class LeanFlavour(Flavour[Plan]):
 
     key = DEFAULT
 
-    def load(self, plan: Plan, session: SessionView, device: Device, options: Options) -> EngineView:
+    def load(
+        self, plan: Plan, session: SessionView, device: Device, options: Options
+    ) -> EngineView:
         """An engine. Raises PlanCompatibilityError, AllocationError."""
         from tactix.run.engine import Engine
 
@@ -151,7 +165,8 @@ class LeanFlavour(Flavour[Plan]):
 
 
 def with_packs(plan: Any, session: Any) -> Any:
-    """The session, with the packs that the plan brings; they find this runtime where they look for tactix.
+    """The session, with the packs that the plan brings; they find this runtime where they look for
+    tactix.
 
     Raises PlanFormatError, PluginError.
     """

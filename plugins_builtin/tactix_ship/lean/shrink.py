@@ -11,7 +11,9 @@ from tactix_ship.lean.modules import PLACES, is_package
 
 def shrink(module: str, tree: ast.Module) -> str:
     """The same code, shorter, in a package of any name. Changes the tree. Raises InternalError."""
-    depth = len([*PLACES[module.partition(".")[0]], *module.split(".")[1:]]) - (not is_package(module))
+    depth = len([*PLACES[module.partition(".")[0]], *module.split(".")[1:]]) - (
+        not is_package(module)
+    )
     small = ast.fix_missing_locations(_Shrink(module, depth + 1).visit(tree))
     text = _short(long := ast.unparse(small))
     if ast.dump(ast.parse(text)) != ast.dump(ast.parse(long)):
@@ -20,8 +22,12 @@ def shrink(module: str, tree: ast.Module) -> str:
 
 
 def _short(text: str) -> str:
-    """What ``ast.unparse`` wrote, with simple statements beside each other, or behind the line that they belong to."""
-    lines = [(len(line) - len(line.lstrip(" ")), line.strip()) for line in text.splitlines() if line]
+    """What ``ast.unparse`` wrote, with simple statements beside each other, or behind the line that
+    they belong to.
+    """
+    lines = [
+        (len(line) - len(line.lstrip(" ")), line.strip()) for line in text.splitlines() if line
+    ]
     rows: list[tuple[int, str, bool]] = []
     for (level, line), (after, _) in zip(lines, [*lines[1:], (0, "")]):
         simple = after <= level and not line.startswith("@")
@@ -59,10 +65,17 @@ class _Shrink(ast.NodeTransformer):
         self.module, self.level = module, level
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        """Strings inside are quoted in ways that differ by Python's version, and that older ones do not read."""
+        """Strings inside are quoted in ways that differ by Python's version, and that older ones do
+        not read.
+        """
         self.generic_visit(node)
-        inside = (n for v in node.values if isinstance(v, ast.FormattedValue) for n in ast.walk(v.value))
-        if not any(isinstance(n, ast.JoinedStr) or isinstance(getattr(n, "value", None), str) for n in inside):
+        inside = (
+            n for v in node.values if isinstance(v, ast.FormattedValue) for n in ast.walk(v.value)
+        )
+        if not any(
+            isinstance(n, ast.JoinedStr) or isinstance(getattr(n, "value", None), str)
+            for n in inside
+        ):
             return node
         text, given = _template(node)
         return ast.Call(ast.Attribute(ast.Constant(text), "format"), given, [])
@@ -72,7 +85,9 @@ class _Shrink(ast.NodeTransformer):
         if not ours:
             return node
         if [(a.name, a.asname) for a in node.names] != [("tactix", None)]:
-            raise InternalError(f"cannot rewrite {ast.unparse(node)!r}", who=self.module, do="Write from ... import")
+            raise InternalError(
+                f"cannot rewrite {ast.unparse(node)!r}", who=self.module, do="Write from ... import"
+            )
         return ast.ImportFrom(None, [ast.alias("this", "tactix")], self.level)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
@@ -88,7 +103,9 @@ def _template(node: ast.JoinedStr) -> tuple[str, list[ast.expr]]:
     for v in node.values:
         if isinstance(v, ast.FormattedValue):
             given.append(v.value)
-            spec, more = _template(v.format_spec) if isinstance(v.format_spec, ast.JoinedStr) else ("", [])
+            spec, more = (
+                _template(v.format_spec) if isinstance(v.format_spec, ast.JoinedStr) else ("", [])
+            )
             conversion = f"!{chr(v.conversion)}" if v.conversion >= 0 else ""
             text += f"{{{conversion}{':' if spec else ''}{spec}}}"
             given += more

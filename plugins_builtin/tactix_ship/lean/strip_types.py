@@ -1,4 +1,6 @@
-"""Code without what only readers and type checkers look at: docstrings, annotations, and what these alone name."""
+"""Code without what only readers and type checkers look at: docstrings, annotations, and what these
+alone name.
+"""
 
 from __future__ import annotations
 
@@ -75,5 +77,7 @@ class _Untyped(ast.NodeTransformer):
 def _code(body: list[ast.stmt]) -> list[Any]:
     """Without docstrings, those below attributes among them."""
     texts = (s for s in body if isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))
-    docs = {id(s) for s in texts if isinstance(s.value, ast.Constant) and isinstance(s.value.value, str)}
+    docs = {
+        id(s) for s in texts if isinstance(s.value, ast.Constant) and isinstance(s.value.value, str)
+    }
     return [s for s in body if id(s) not in docs]

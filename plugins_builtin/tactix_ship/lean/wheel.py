@@ -33,7 +33,9 @@ Requires-Dist: numpy>=1.26
 Provides-Extra: cuda
 Requires-Dist: cuda-python>=13; extra == 'cuda'
 """
-WHEEL = "Wheel-Version: 1.0\nGenerator: tactix {version}\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+WHEEL = (
+    "Wheel-Version: 1.0\nGenerator: tactix {version}\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+)
 
 
 def package_files() -> dict[str, bytes]:
@@ -53,7 +55,9 @@ def package_files() -> dict[str, bytes]:
 
 @functools.cache
 def wheel() -> bytes:
-    """The file's bytes; from the cache of what tactix can make again, where they lie. Raises InternalError."""
+    """The file's bytes; from the cache of what tactix can make again, where they lie. Raises
+    InternalError.
+    """
     name = f"lean-{_sources()}.whl"
     found = object_cache.find(name)
     if found is None:
@@ -74,7 +78,9 @@ def made() -> bytes:
 
 
 def _sources() -> str:
-    """Digest of whatever may be in it: all our modules, and the Python whose words they are written in again."""
+    """Digest of whatever may be in it: all our modules, and the Python whose words they are written
+    in again.
+    """
     told = hashlib.sha256(f"{sys.version}\0{tactix.__version__}\0".encode())
     for top in sorted(PLACES):
         folder = source_folder(top)
@@ -86,7 +92,10 @@ def _sources() -> str:
 
 def record(files: Mapping[str, bytes], own: str) -> str:
     """The text of a wheel's RECORD, whose path is ``own``."""
-    digests = {p: base64.urlsafe_b64encode(hashlib.sha256(c).digest()).rstrip(b"=").decode() for p, c in files.items()}
+    digests = {
+        p: base64.urlsafe_b64encode(hashlib.sha256(c).digest()).rstrip(b"=").decode()
+        for p, c in files.items()
+    }
     return "".join(f"{p},sha256={digests[p]},{len(c)}\n" for p, c in files.items()) + f"{own},,\n"
 
 
@@ -97,7 +106,9 @@ def archive(files: Mapping[str, bytes]) -> bytes:
         for path, content in files.items():
             entry = zipfile.ZipInfo(path, EPOCH)
             entry.external_attr, entry.create_system = 0o644 << 16, 3
-            entry.compress_type = zipfile.ZIP_STORED if path.endswith(".bz2") else zipfile.ZIP_DEFLATED
+            entry.compress_type = (
+                zipfile.ZIP_STORED if path.endswith(".bz2") else zipfile.ZIP_DEFLATED
+            )
             z.writestr(entry, content, compresslevel=9)
     return out.getvalue()
 

@@ -43,7 +43,9 @@ def builder() -> tactix.Builder:
 
 @pytest.fixture(scope="session")
 def refusal(builder: tactix.Builder) -> Callable[[Any], tactix.TactixError]:
-    """A function that imports what must be refused; the error, which says what failed, and who, why or what to do."""
+    """A function that imports what must be refused; the error, which says what failed, and who, why
+    or what to do.
+    """
 
     def refused(source: Any) -> tactix.TactixError:
         with pytest.raises(ModelImportError) as caught:

@@ -1,6 +1,7 @@
 """Hostile models in memory, by name, with a part of the refusal each must get (None: it imports).
 
-As a program: imports those of one table, and prints a row of JSON for each. So memory is measured outside of the tests.
+As a program: imports those of one table, and prints a row of JSON for each. So memory is measured
+outside of the tests.
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ Case = tuple[Callable[[], Any], str | None]
 
 
 def model(
-    nodes: Sequence[Any], inputs: dict[str, Sequence[Any]] | None = None, outputs: Sequence[str] = ("y",),
-    constants: dict[str, Any] | None = None, opset: int = 18, functions: Sequence[Any] = (),
+    nodes: Sequence[Any],
+    inputs: dict[str, Sequence[Any]] | None = None,
+    outputs: Sequence[str] = ("y",),
+    constants: dict[str, Any] | None = None,
+    opset: int = 18,
+    functions: Sequence[Any] = (),
     tensors: Sequence[Any] = (),
-) -> onnx.ModelProto:  # fmt: skip
+) -> onnx.ModelProto:
     """A model; its inputs are float32 and its constants arrays."""
     given = {"x": ["n", 4]} if inputs is None else inputs
     graph = make_graph(
@@ -34,7 +39,8 @@ def model(
         "g",
         [make_tensor_value_info(k, F32, list(s)) for k, s in given.items()],
         [helper.make_empty_tensor_value_info(name) for name in outputs],
-        [onnx.numpy_helper.from_array(np.asarray(a), k) for k, a in (constants or {}).items()] + list(tensors),
+        [onnx.numpy_helper.from_array(np.asarray(a), k) for k, a in (constants or {}).items()]
+        + list(tensors),
     )
     opsets = [make_opsetid("", opset), make_opsetid("f", 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10, functions=list(functions))
@@ -51,7 +57,9 @@ def huge(op: str, *more: Any, reduced: bool = True, **attrs: Any) -> Callable[[]
         constants = {f"c{i}": v for i, v in enumerate(more)}
         nodes = [make_node(op, list(constants), ["t"], **attrs)]
         nodes += (
-            [make_node("ReduceSum", ["t"], ["y"], keepdims=0)] if reduced else [make_node("Identity", ["t"], ["y"])]
+            [make_node("ReduceSum", ["t"], ["y"], keepdims=0)]
+            if reduced
+            else [make_node("Identity", ["t"], ["y"])]
         )
         return model(nodes, {}, constants=constants)
 
@@ -60,7 +68,10 @@ def huge(op: str, *more: Any, reduced: bool = True, **attrs: Any) -> Callable[[]
 
 def in_branch() -> Any:
     """The sum of a huge tensor inside the branch of an If whose condition is known."""
-    nodes = [make_node("ConstantOfShape", ["size"], ["t"]), make_node("ReduceSum", ["t"], ["s"], keepdims=0)]
+    nodes = [
+        make_node("ConstantOfShape", ["size"], ["t"]),
+        make_node("ReduceSum", ["t"], ["s"], keepdims=0),
+    ]
     branch = make_graph(nodes, "b", [], [make_tensor_value_info("s", F32, [])])
     return model(
         [make_node("If", ["yes"], ["y"], then_branch=branch, else_branch=branch)],
@@ -70,13 +81,23 @@ def in_branch() -> Any:
 
 
 def in_function() -> Any:
-    nodes = [make_node("ConstantOfShape", ["size"], ["t"]), make_node("ReduceSum", ["t"], ["s"], keepdims=0)]
+    nodes = [
+        make_node("ConstantOfShape", ["size"], ["t"]),
+        make_node("ReduceSum", ["t"], ["s"], keepdims=0),
+    ]
     f = make_function("f", "sum", ["size"], ["s"], nodes, [make_opsetid("", 18)])
-    return model([make_node("sum", ["c"], ["y"], domain="f")], {}, constants={"c": ints(1 << 33)}, functions=[f])
+    return model(
+        [make_node("sum", ["c"], ["y"], domain="f")],
+        {},
+        constants={"c": ints(1 << 33)},
+        functions=[f],
+    )
 
 
 def function(name: str, body: Sequence[Any], attributes: Sequence[str] = ()) -> Any:
-    return make_function("f", name, ["x"], ["y"], body, [make_opsetid("", 18), make_opsetid("f", 1)], attributes)
+    return make_function(
+        "f", name, ["x"], ["y"], body, [make_opsetid("", 18), make_opsetid("f", 1)], attributes
+    )
 
 
 def call(name: str, x: str = "x", y: str = "y", **attrs: Any) -> Any:
@@ -91,7 +112,13 @@ def laughs(levels: int, width: int) -> Any:
         pairs = list(pairwise(names))
         leaf = i == levels - 1
         functions.append(
-            function(f"f{i}", [make_node("Relu", [a], [b]) if leaf else call(f"f{i + 1}", a, b) for a, b in pairs])
+            function(
+                f"f{i}",
+                [
+                    make_node("Relu", [a], [b]) if leaf else call(f"f{i + 1}", a, b)
+                    for a, b in pairs
+                ],
+            )
         )
     return model([call("f0")], functions=functions)
 
@@ -113,7 +140,10 @@ def branch_recursion() -> Any:
 def copied_weights() -> Any:
     """A function with 4 MB of weights, called 400 times."""
     w = onnx.numpy_helper.from_array(np.zeros((1 << 20,), np.float32))
-    body = [make_node("Constant", [], ["w"], value=w), make_node("ReduceMax", ["w"], ["m"], keepdims=0)]
+    body = [
+        make_node("Constant", [], ["w"], value=w),
+        make_node("ReduceMax", ["w"], ["m"], keepdims=0),
+    ]
     f = function("heavy", [*body, make_node("Add", ["x", "m"], ["y"])])
     names = ["x", *(f"t{i}" for i in range(399)), "y"]
     return model([call("heavy", a, b) for a, b in pairwise(names)], functions=[f])
@@ -133,16 +163,22 @@ def copied_graphs(levels: int = 40) -> Any:
         graph = make_graph([inner], "i", [], [make_tensor_value_info("z", BOOL, [])])
         last = i == levels - 1
         node = make_node("Relu", ["x"], ["y"]) if last else call(f"f{i + 1}", g=graph)
-        condition = make_node("Constant", [], ["c"], value=onnx.numpy_helper.from_array(np.array(True)))
+        condition = make_node(
+            "Constant", [], ["c"], value=onnx.numpy_helper.from_array(np.array(True))
+        )
         functions.append(function(f"f{i}", [condition, node], ["g"]))
-    leaf = make_graph([make_node("Not", ["c"], ["z"])], "l", [], [make_tensor_value_info("z", BOOL, [])])
+    leaf = make_graph(
+        [make_node("Not", ["c"], ["z"])], "l", [], [make_tensor_value_info("z", BOOL, [])]
+    )
     return model([call("f0", g=leaf)], functions=functions, constants={"c": np.array(True)})
 
 
 def long_names(levels: int = 60, length: int = 200_000) -> Any:
     functions = []
     for i in range(levels):
-        nodes = [make_node("Relu", ["x"], ["t"])] if i == levels - 1 else [call(f"f{i + 1}", "x", "t")]
+        nodes = (
+            [make_node("Relu", ["x"], ["t"])] if i == levels - 1 else [call(f"f{i + 1}", "x", "t")]
+        )
         nodes[0].name = str(i) * length
         functions.append(function(f"f{i}", [*nodes, make_node("Neg", ["t"], ["y"])]))
     return model([call("f0")], functions=functions)
@@ -174,7 +210,9 @@ def squares(levels: int) -> Any:
 
 
 def binomials(levels: int) -> Any:
-    return shape_chain(lambda a, b, s: [make_node("Add", [a, "one"], [s]), make_node("Mul", [s, a], [b])], levels)
+    return shape_chain(
+        lambda a, b, s: [make_node("Add", [a, "one"], [s]), make_node("Mul", [s, a], [b])], levels
+    )
 
 
 def trees(levels: int) -> Any:
@@ -323,7 +361,11 @@ def main(table: dict[str, Case]) -> None:
     builder.import_model(model([make_node("Relu", ["x"], ["y"])]))
     for name, (make, _) in table.items():
         source = make()
-        data = source if "300 deep" in name or isinstance(source, bytes) else source.SerializeToString()
+        data = (
+            source
+            if "300 deep" in name or isinstance(source, bytes)
+            else source.SerializeToString()
+        )
         del source
         before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
         try:
@@ -334,7 +376,10 @@ def main(table: dict[str, Case]) -> None:
         except BaseException as e:
             error = f"LEAKED {type(e).__name__}: {e}"
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        print(json.dumps([name, error[:3000], grown >> 10, round(time.process_time() - start, 3)]), flush=True)
+        print(
+            json.dumps([name, error[:3000], grown >> 10, round(time.process_time() - start, 3)]),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

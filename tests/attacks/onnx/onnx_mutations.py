@@ -8,14 +8,33 @@ from typing import Any
 
 import onnx
 
-NUMBERS = (0, 1, -1, 2, 3, 7, -5, 127, 1 << 20, (1 << 31) - 1, 1 << 31, 1 << 40, (1 << 63) - 1, -(1 << 63))
+NUMBERS = (
+    0,
+    1,
+    -1,
+    2,
+    3,
+    7,
+    -5,
+    127,
+    1 << 20,
+    (1 << 31) - 1,
+    1 << 31,
+    1 << 40,
+    (1 << 63) - 1,
+    -(1 << 63),
+)
 
 
 def flipped(data: bytes, rng: random.Random) -> bytes:
-    """A few bytes changed, left out or put in, near the ends as often as anywhere: weights lie between."""
+    """A few bytes changed, left out or put in, near the ends as often as anywhere: weights lie
+    between.
+    """
     out = bytearray(data)
     for _ in range(rng.choice([1, 1, 2, 8])):
-        at = rng.choice([rng.randrange(len(out)), rng.randrange(min(len(out), 4000)), -rng.randrange(1, 2000)])
+        at = rng.choice(
+            [rng.randrange(len(out)), rng.randrange(min(len(out), 4000)), -rng.randrange(1, 2000)]
+        )
         kind = rng.randrange(4)
         if kind == 0:
             out[at] ^= 1 << rng.randrange(8)
@@ -84,8 +103,14 @@ def change_dims(m: Any, rng: random.Random) -> None:
 
 def change_content(m: Any, rng: random.Random) -> None:
     """Other elements in a tensor of integers: shapes, axes, bounds."""
-    whole = [t for t in m.graph.initializer if t.data_type == onnx.TensorProto.INT64 and len(t.raw_data) >= 8]
-    constants = [a.t for n in m.graph.node for a in n.attribute if a.t.data_type == onnx.TensorProto.INT64]
+    whole = [
+        t
+        for t in m.graph.initializer
+        if t.data_type == onnx.TensorProto.INT64 and len(t.raw_data) >= 8
+    ]
+    constants = [
+        a.t for n in m.graph.node for a in n.attribute if a.t.data_type == onnx.TensorProto.INT64
+    ]
     tensors = whole + [t for t in constants if len(t.raw_data) >= 8]
     if tensors:
         t = rng.choice(tensors)

@@ -19,9 +19,17 @@ SHAPE = [1, 3, 4]
 
 
 def one(
-    op: str, *constants: Any, opset: int = 18, domain: str = "", outputs: int = 1, first: Any = None, **attrs: Any
+    op: str,
+    *constants: Any,
+    opset: int = 18,
+    domain: str = "",
+    outputs: int = 1,
+    first: Any = None,
+    **attrs: Any,
 ) -> Any:
-    """A model of one node over x of SHAPE, or over a constant, and further constants; None leaves an input out."""
+    """A model of one node over x of SHAPE, or over a constant, and further constants; None leaves
+    an input out.
+    """
     given = {f"c{i}": c for i, c in enumerate(constants) if c is not None}
     names = ["x", *(f"c{i}" if c is not None else "" for i, c in enumerate(constants))]
     inputs: dict[str, Any] = {"x": SHAPE}
@@ -51,15 +59,21 @@ LISTS: dict[str, Callable[[list[int]], Any]] = {
     "Squeeze, attribute": lambda axes: one("Squeeze", opset=11, axes=axes),
     "Unsqueeze, input": lambda axes: one("Unsqueeze", ints(*axes), opset=13),
     "Unsqueeze, attribute": lambda axes: one("Unsqueeze", opset=11, axes=axes),
-    "Slice, input": lambda axes: one("Slice", ints(*[0] * len(axes)), ints(*[1] * len(axes)), ints(*axes), opset=13),
-    "Slice, attribute": lambda axes: one("Slice", opset=9, starts=[0] * len(axes), ends=[1] * len(axes), axes=axes),
+    "Slice, input": lambda axes: one(
+        "Slice", ints(*[0] * len(axes)), ints(*[1] * len(axes)), ints(*axes), opset=13
+    ),
+    "Slice, attribute": lambda axes: one(
+        "Slice", opset=9, starts=[0] * len(axes), ends=[1] * len(axes), axes=axes
+    ),
     "Pad, input": lambda axes: one("Pad", ints(*[1] * 2 * len(axes)), np.zeros((), F), ints(*axes)),
     "Resize, attribute": lambda axes: one("Resize", None, None, ints(*[8] * len(axes)), axes=axes),
 }
 """Models by the way they are given axes."""
 
 
-@pytest.mark.parametrize("axes", [[7], [-9], [1 << 40], [-(1 << 63)], [0, 7], [0, 0], [0, -3], [1, 1, 1]], ids=str)
+@pytest.mark.parametrize(
+    "axes", [[7], [-9], [1 << 40], [-(1 << 63)], [0, 7], [0, 0], [0, -3], [1, 1, 1]], ids=str
+)
 @pytest.mark.parametrize("name", LISTS)
 def test_axes_that_are_none_are_refused(name: str, axes: list[int], refusal: Refusal) -> None:
     if name.startswith("Unsqueeze") and axes == [0, -3]:
@@ -78,8 +92,12 @@ def test_axes_that_are_there_are_taken(name: str, builder: tactix.Builder) -> No
 SINGLE: dict[str, Callable[[int], Any]] = {
     "Gather": lambda a: one("Gather", ints(0), axis=a),
     "GatherElements": lambda a: one("GatherElements", np.zeros(SHAPE, np.int64), axis=a),
-    "ScatterElements": lambda a: one("ScatterElements", np.zeros(SHAPE, np.int64), np.zeros(SHAPE, F), axis=a),
-    "Scatter": lambda a: one("Scatter", np.zeros(SHAPE, np.int64), np.zeros(SHAPE, F), axis=a, opset=9),
+    "ScatterElements": lambda a: one(
+        "ScatterElements", np.zeros(SHAPE, np.int64), np.zeros(SHAPE, F), axis=a
+    ),
+    "Scatter": lambda a: one(
+        "Scatter", np.zeros(SHAPE, np.int64), np.zeros(SHAPE, F), axis=a, opset=9
+    ),
     "OneHot": lambda a: one("OneHot", np.int64(5), np.zeros(2, F), axis=a - 1 if a < 0 else a + 1),
     "Concat": lambda a: one("Concat", np.zeros(SHAPE, F), axis=a),
     "Split": lambda a: one("Split", axis=a, num_outputs=1),
@@ -101,7 +119,9 @@ SINGLE: dict[str, Callable[[int], Any]] = {
     "DequantizeLinear": lambda a: one(
         "DequantizeLinear", np.ones(3, F), axis=a, opset=13, first=np.zeros(SHAPE, np.int8)
     ),
-    "QuantizeLinear": lambda a: one("QuantizeLinear", np.ones(3, F), np.zeros(3, np.int8), axis=a, opset=13),
+    "QuantizeLinear": lambda a: one(
+        "QuantizeLinear", np.ones(3, F), np.zeros(3, np.int8), axis=a, opset=13
+    ),
     "DFT, attribute": lambda a: one("DFT", axis=a, opset=17),
     "DFT, input": lambda a: one("DFT", None, np.int64(a), opset=20),
 }

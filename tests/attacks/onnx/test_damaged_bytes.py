@@ -30,7 +30,9 @@ def test_an_empty_file_is_no_model(tmp_path: Path, refusal: Refusal) -> None:
     refusal(b"")
 
 
-@pytest.mark.parametrize("content", [b"hello, world\n" * 50, b"\x89PNG\r\n\x1a\n", b"\0" * 4096, b"\xff" * 4096, b"{}"])
+@pytest.mark.parametrize(
+    "content", [b"hello, world\n" * 50, b"\x89PNG\r\n\x1a\n", b"\0" * 4096, b"\xff" * 4096, b"{}"]
+)
 def test_other_formats_are_told(content: bytes, tmp_path: Path, refusal: Refusal) -> None:
     path = tmp_path / "other.onnx"
     path.write_bytes(content)
@@ -64,11 +66,18 @@ def test_a_claim_of_gigabytes_allocates_nothing(claim: bytes, refusal: Refusal) 
 @pytest.mark.parametrize("path", MODELS[::3], ids=lambda p: p.stem)
 def test_every_truncation_is_refused(path: Path, refusal: Refusal) -> None:
     data = path.read_bytes()
-    ends = {*range(40), *range(0, len(data), max(1, len(data) // 60)), *range(len(data) - 30, len(data))}
+    ends = {
+        *range(40),
+        *range(0, len(data), max(1, len(data) // 60)),
+        *range(len(data) - 30, len(data)),
+    }
     for end in sorted(ends):
         cut = data[:end]
         text = str(refusal(cut))
-        assert any(told in text for told in ("not an ONNX model", "no importer", "operator set", "made by nothing"))
+        assert any(
+            told in text
+            for told in ("not an ONNX model", "no importer", "operator set", "made by nothing")
+        )
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda p: p.stem)
@@ -93,8 +102,12 @@ def test_changed_fields_import_or_are_refused(path: Path, outcome: Outcome) -> N
     assert 0 < refused < CHANGES
 
 
-@pytest.mark.parametrize("path", [p for p in MODELS if p.stem in ("lenet", "mlp", "gru")], ids=lambda p: p.stem)
-def test_what_still_imports_is_built_or_refused(path: Path, outcome: Outcome, builder: tactix.Builder) -> None:
+@pytest.mark.parametrize(
+    "path", [p for p in MODELS if p.stem in ("lenet", "mlp", "gru")], ids=lambda p: p.stem
+)
+def test_what_still_imports_is_built_or_refused(
+    path: Path, outcome: Outcome, builder: tactix.Builder
+) -> None:
     rng = random.Random(path.stem)
     sound = onnx.load(str(path))
     built = 0
@@ -103,7 +116,9 @@ def test_what_still_imports_is_built_or_refused(path: Path, outcome: Outcome, bu
         changed.CopyFrom(sound)
         rng.choice(MUTATIONS)(changed, rng)
         network = outcome(changed)
-        config = tactix.BuilderConfig(builder_optimization_level=0, tactic_sources={"numpy"}, timing_cache=False)
+        config = tactix.BuilderConfig(
+            builder_optimization_level=0, tactic_sources={"numpy"}, timing_cache=False
+        )
         if network is not None:
             with contextlib.suppress(tactix.TactixError):
                 builder.build_plan(network, config)

@@ -22,7 +22,9 @@ FILES: dict[str, Callable[[], bytes]] = {
     "a cycle": lambda: _bytes(model([make_node("Add", ["x", "y"], ["y"])])),
     "billion laughs": lambda: _bytes(laughs(30, 10)),
     "a wrong shape": lambda: _bytes(model([make_node("MatMul", ["x", "x"], ["y"])], {"x": [2, 3]})),
-    "no text": lambda: _bytes(model([make_node("Relu", ["x"], ["y"])])).replace(b"Relu", b"\xff\xfe\xfd\xfc"),
+    "no text": lambda: _bytes(model([make_node("Relu", ["x"], ["y"])])).replace(
+        b"Relu", b"\xff\xfe\xfd\xfc"
+    ),
     "operator set 999": lambda: _bytes(model([make_node("Relu", ["x"], ["y"])], opset=999)),
     "an input twice": lambda: _bytes(_twice(model([make_node("Relu", ["x"], ["y"])]))),
     "deep": lambda: _bytes(nested_ifs(90)),
@@ -39,7 +41,9 @@ def _twice(m: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_damaged_model_ends_with_the_code_for_models(name: str, tmp_path: Path, capsys: Any) -> None:
+def test_a_damaged_model_ends_with_the_code_for_models(
+    name: str, tmp_path: Path, capsys: Any
+) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(FILES[name]())
     assert main(["build", str(path), "-o", str(tmp_path / "out.plan"), "--json"]) == MODEL
@@ -51,7 +55,9 @@ def test_a_damaged_model_ends_with_the_code_for_models(name: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_inspecting_a_damaged_model_ends_with_a_code_of_its_own(name: str, tmp_path: Path, capsys: Any) -> None:
+def test_inspecting_a_damaged_model_ends_with_a_code_of_its_own(
+    name: str, tmp_path: Path, capsys: Any
+) -> None:
     """What is no model is an error; a model with a node that contradicts itself is described."""
     path = tmp_path / "model.onnx"
     path.write_bytes(FILES[name]())

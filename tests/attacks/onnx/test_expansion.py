@@ -1,4 +1,6 @@
-"""Small files that ask for much: memory, time, depth. Each is imported in a child process, whose memory is measured."""
+"""Small files that ask for much: memory, time, depth. Each is imported in a child process, whose
+memory is measured.
+"""
 
 from __future__ import annotations
 

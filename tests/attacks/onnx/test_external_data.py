@@ -24,7 +24,9 @@ def saved(folder: Path, dims: list[int] | None = None, **entries: str) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "w.bin").write_bytes(np.arange(ELEMENTS, dtype=np.float32).tobytes())
     m = model([make_node("Add", ["x", "w"], ["y"])], {"x": ["n", ELEMENTS]})
-    t = m.graph.initializer.add(name="w", dims=[ELEMENTS] if dims is None else dims, data_type=1, data_location=1)
+    t = m.graph.initializer.add(
+        name="w", dims=[ELEMENTS] if dims is None else dims, data_type=1, data_location=1
+    )
     for key, value in {"location": "w.bin", **entries}.items():
         t.external_data.add(key=key, value=value)
     path = folder / "model.onnx"
@@ -70,7 +72,9 @@ def test_what_does_not_lie_in_the_file_is_refused(
 
 
 @pytest.mark.parametrize("dims", [[1 << 40], [1 << 62], [1 << 40, 1 << 40], [-6]])
-def test_a_shape_beyond_the_file_is_refused(dims: list[int], tmp_path: Path, refusal: Refusal) -> None:
+def test_a_shape_beyond_the_file_is_refused(
+    dims: list[int], tmp_path: Path, refusal: Refusal
+) -> None:
     refusal(saved(tmp_path / "model", dims))
 
 

@@ -47,7 +47,9 @@ def node(
     names = [f"x{i}" for i in range(len(shapes))]
     constants = {f"c{i}": v for i, v in enumerate(more or [])}
     made = make_node(op, [*names, *constants], ["y"], name="it", **attrs)
-    return lambda: model([made], dict(zip(names, shapes, strict=True)), constants=constants, opset=opset)
+    return lambda: model(
+        [made], dict(zip(names, shapes, strict=True)), constants=constants, opset=opset
+    )
 
 
 def changed(change: Callable[[Any], Any]) -> Callable[[], Any]:
@@ -140,15 +142,24 @@ TENSORS: dict[str, Case] = {
     "dtype -1": (adds(weight([1], b"\0" * 4, -1)), "type -1"),
     "half a complex number": (adds(typed([1], 14, float_data=[1.0])), "'w'"),
     "raw text": (adds(weight([1], b"abcd", 8)), "'w'"),
-    "a segment": (adds(weight([1], b"\0" * 4, segment=onnx.TensorProto.Segment(begin=0, end=9))), "segments"),
+    "a segment": (
+        adds(weight([1], b"\0" * 4, segment=onnx.TensorProto.Segment(begin=0, end=9))),
+        "segments",
+    ),
     "half bytes of 4-bit elements": (adds(weight([4], b"\0", 22)), "'w'"),
     "int32 data in floats": (adds(typed([2], F32, int32_data=[1, 2])), "'w': it has 0 elements"),
     "a sparse tensor of 2**40": (sparse([1 << 40], ints(3), np.ones(1, F)), "too large"),
     "a sparse index beyond": (sparse([4], ints(4), np.ones(1, F)), "indices"),
     "a sparse index before": (sparse([4], ints(-1), np.ones(1, F)), "indices"),
     "a sparse row beyond": (sparse([2, 2], np.array([[0, 2]]), np.ones(1, F)), "indices"),
-    "a sparse row of 3 for 2 axes": (sparse([2, 2], np.array([[0, 1, 1]]), np.ones(1, F)), "indices"),
-    "sparse indices of rank 3": (sparse([2, 2], np.zeros((1, 1, 1), np.int64), np.ones(1, F)), "indices"),
+    "a sparse row of 3 for 2 axes": (
+        sparse([2, 2], np.array([[0, 1, 1]]), np.ones(1, F)),
+        "indices",
+    ),
+    "sparse indices of rank 3": (
+        sparse([2, 2], np.zeros((1, 1, 1), np.int64), np.ones(1, F)),
+        "indices",
+    ),
     "sparse indices that are floats": (sparse([4], np.ones(1, F), np.ones(1, F)), "indices"),
     "more sparse values than indices": (sparse([4], ints(1), np.ones(2, F)), "indices"),
     "sparse values that are a matrix": (sparse([4], ints(1), np.ones((1, 1), F)), "indices"),
@@ -251,15 +262,30 @@ SHAPES: dict[str, Case] = {
     "squeezing a scalar": (node("Squeeze", [], more=[ints(0)]), "it"),
     "normalised by wrong sizes": (node("BatchNormalization", [1, 3, 4], [2], [2], [2], [2]), "it"),
     "an expansion that does not fit": (node("Expand", [2, 3], more=[ints(5, 4)]), "it"),
-    "recurrence over wrong sizes": (node("LSTM", [5, 1, 3], [1, 8, 4], [1, 8, 2], hidden_size=2), "it"),
-    "recurrence of 2**40 states": (node("GRU", [5, 1, 3], [1, 6, 3], [1, 6, 2], hidden_size=1 << 40), "it"),
+    "recurrence over wrong sizes": (
+        node("LSTM", [5, 1, 3], [1, 8, 4], [1, 8, 2], hidden_size=2),
+        "it",
+    ),
+    "recurrence of 2**40 states": (
+        node("GRU", [5, 1, 3], [1, 6, 3], [1, 6, 2], hidden_size=1 << 40),
+        "it",
+    ),
     "a formula of wrong rank": (node("Einsum", [2, 3], equation="ijk->i"), "it"),
     "a formula that is none": (node("Einsum", [2, 3], equation="((((->"), "it"),
 }
 
-ALL = {f"{kind}: {name}": case for kind, table in {
-    "graph": GRAPHS, "tensor": TENSORS, "attribute": ATTRIBUTES, "version": VERSIONS, "text": TEXTS, "shape": SHAPES,
-}.items() for name, case in table.items()}  # fmt: skip
+ALL = {
+    f"{kind}: {name}": case
+    for kind, table in {
+        "graph": GRAPHS,
+        "tensor": TENSORS,
+        "attribute": ATTRIBUTES,
+        "version": VERSIONS,
+        "text": TEXTS,
+        "shape": SHAPES,
+    }.items()
+    for name, case in table.items()
+}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -274,9 +300,18 @@ def test_a_contradiction_is_named(name: str, builder: tactix.Builder, refusal: R
 
 
 @pytest.mark.parametrize("name", sorted({s.name for s in onnx.defs.get_all_schemas()}))
-def test_an_operator_with_senseless_inputs_is_imported_or_refused(name: str, outcome: Callable[[Any], Any]) -> None:
+def test_an_operator_with_senseless_inputs_is_imported_or_refused(
+    name: str, outcome: Callable[[Any], Any]
+) -> None:
     """Every operator of the standard with 0 to 5 inputs of odd shapes and values."""
-    for count, shape in ((0, []), (1, []), (2, [0]), (3, [2, 3]), (1, [2, 3, 4, 5]), (5, [1, 1, 1])):
+    for count, shape in (
+        (0, []),
+        (1, []),
+        (2, [0]),
+        (3, [2, 3]),
+        (1, [2, 3, 4, 5]),
+        (5, [1, 1, 1]),
+    ):
         outcome(node(name, *[shape] * count, opset=20)())
         outcome(node(name, shape, more=[ints(-1)] * count, opset=20)())
         outcome(node(name, more=[np.full(shape, -7, np.int64)] * count, opset=20)())

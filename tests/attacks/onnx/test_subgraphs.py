@@ -1,4 +1,6 @@
-"""Bodies of If, Loop and Scan that contradict their operator or themselves: each gets a typed refusal, none a crash."""
+"""Bodies of If, Loop and Scan that contradict their operator or themselves: each gets a typed
+refusal, none a crash.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,15 @@ GOES_ON = make_node("Identity", ["go"], ["again"])
 NEXT = make_node("Neg", ["s"], ["t"])
 
 
-def graph(nodes: Sequence[Any], inputs: Sequence[Any] = (), outputs: Sequence[str] = ("z",)) -> onnx.GraphProto:
+def graph(
+    nodes: Sequence[Any], inputs: Sequence[Any] = (), outputs: Sequence[str] = ("z",)
+) -> onnx.GraphProto:
     """A body; inputs are names of float tensors, or names with a type and shape."""
     given = [i if isinstance(i, tuple) else (i, F32, ["n", 4]) for i in inputs]
     infos = [make_tensor_value_info(*i) for i in given]
-    return make_graph(list(nodes), "body", infos, [onnx.helper.make_empty_tensor_value_info(o) for o in outputs])
+    return make_graph(
+        list(nodes), "body", infos, [onnx.helper.make_empty_tensor_value_info(o) for o in outputs]
+    )
 
 
 def branches(then: Any, other: Any | None = None, outputs: Sequence[str] = ("y",)) -> Any:
@@ -42,24 +48,36 @@ GO: tuple[Any, ...] = ("go", BOOL, [])
 
 
 def loop(
-    nodes: Sequence[Any] = (GOES_ON, NEXT), inputs: Sequence[Any] = (COUNT, GO, "s"),
-    results: Sequence[str] = ("again", "t"), outputs: Sequence[str] = ("y",), given: Sequence[str] = ("trips", "", "x"),
-) -> Any:  # fmt: skip
+    nodes: Sequence[Any] = (GOES_ON, NEXT),
+    inputs: Sequence[Any] = (COUNT, GO, "s"),
+    results: Sequence[str] = ("again", "t"),
+    outputs: Sequence[str] = ("y",),
+    given: Sequence[str] = ("trips", "", "x"),
+) -> Any:
     """A Loop over one state; its number of iterations is an input of the model."""
     body = graph(nodes, inputs, results)
-    m = model([make_node("Loop", list(given), list(outputs), name="it", body=body)], outputs=outputs)
+    m = model(
+        [make_node("Loop", list(given), list(outputs), name="it", body=body)], outputs=outputs
+    )
     m.graph.input.append(make_tensor_value_info("trips", I64, []))
     return m
 
 
 def scan(
-    nodes: Sequence[Any] = (NEXT,), inputs: Sequence[Any] = (("s", F32, [4]),), results: Sequence[str] = ("t",),
-    outputs: Sequence[str] = ("y",), given: Sequence[str] = ("x",), count: int = 1, **attributes: Any,
-) -> Any:  # fmt: skip
+    nodes: Sequence[Any] = (NEXT,),
+    inputs: Sequence[Any] = (("s", F32, [4]),),
+    results: Sequence[str] = ("t",),
+    outputs: Sequence[str] = ("y",),
+    given: Sequence[str] = ("x",),
+    count: int = 1,
+    **attributes: Any,
+) -> Any:
     """A Scan over the rows of x."""
     body = graph(nodes, inputs, results)
     fields = {"num_scan_inputs": count, **attributes, "body": body}
-    return model([make_node("Scan", list(given), list(outputs), name="it", **fields)], outputs=outputs)
+    return model(
+        [make_node("Scan", list(given), list(outputs), name="it", **fields)], outputs=outputs
+    )
 
 
 def nested(kind: str, depth: int) -> Any:
@@ -69,7 +87,9 @@ def nested(kind: str, depth: int) -> Any:
     for _ in range(depth):
         bodies = [a.g for a in node.attribute if a.HasField("g")]
         inner = bodies[0].node.add()
-        inner.CopyFrom(onnx.NodeProto(op_type=kind, name=node.name, input=node.input, output=["inner"]))
+        inner.CopyFrom(
+            onnx.NodeProto(op_type=kind, name=node.name, input=node.input, output=["inner"])
+        )
         for a in node.attribute:
             copied = inner.attribute.add(name=a.name, type=a.type, i=a.i)
             if a.HasField("g"):
@@ -190,7 +210,9 @@ KEPT: dict[str, Callable[[], Any]] = {
     "Scan": scan,
     "If, nested": lambda: nested("If", 3),
     "Loop, nested": lambda: nested("Loop", 2),
-    "Loop: constants of the graph around": lambda: loop([GOES_ON, make_node("Add", ["s", "x"], ["t"])]),
+    "Loop: constants of the graph around": lambda: loop(
+        [GOES_ON, make_node("Add", ["s", "x"], ["t"])]
+    ),
 }
 
 
@@ -204,8 +226,13 @@ def test_the_sound_forms_of_these_models_get_no_other_error_than_a_typed_one(
 
 
 @pytest.mark.parametrize("count", [0, 1, -5, 1 << 40, np.iinfo(np.int64).max])
-def test_a_loop_of_any_constant_count_is_not_unrolled(count: int, outcome: Callable[[Any], Any]) -> None:
+def test_a_loop_of_any_constant_count_is_not_unrolled(
+    count: int, outcome: Callable[[Any], Any]
+) -> None:
     body = graph([GOES_ON, NEXT], (COUNT, GO, "s"), ["again", "t"])
-    m = model([make_node("Loop", ["k", "", "x"], ["y"], name="it", body=body)], constants={"k": np.int64(count)})
+    m = model(
+        [make_node("Loop", ["k", "", "x"], ["y"], name="it", body=body)],
+        constants={"k": np.int64(count)},
+    )
     network = outcome(m)
     assert network is None or len(network.nodes) < 100

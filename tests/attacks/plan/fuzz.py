@@ -1,9 +1,10 @@
 """Fuzzing of plans: ``python tests/attacks/plan/fuzz.py --cases 200000 --seed 1 --jobs 2``.
 
-Cases are numbered; ``--first N --cases 1`` tries one again in this process. Each runs in a process with little memory,
-under an alarm, in memory full of canaries, of which no output may hold any; one that ends its process is told, and the
-next one goes on. ``--flips 100000`` instead cuts a plan off everywhere and changes so many bytes of it, with no digest
-made right. Exit code 1 if anything was found.
+Cases are numbered; ``--first N --cases 1`` tries one again in this process. Each runs in a process
+with little memory, under an alarm, in memory full of canaries, of which no output may hold any; one
+that ends its process is told, and the next one goes on. ``--flips 100000`` instead cuts a plan off
+everywhere and changes so many bytes of it, with no digest made right. Exit code 1 if anything was
+found.
 """
 
 from __future__ import annotations
@@ -116,7 +117,10 @@ class Campaign:
                 self._look_after(job, process)
             if time.monotonic() - told > 5:
                 told, done = time.monotonic(), self.counts.total()
-                print(f"{done} cases, {done / (told - began):.0f} a second, {len(self.found)} kinds found", flush=True)
+                print(
+                    f"{done} cases, {done / (told - began):.0f} a second, {len(self.found)} kinds found",
+                    flush=True,
+                )
         self._drain()
 
     def _look_after(self, job: int, process: Any) -> None:
@@ -146,7 +150,9 @@ class Campaign:
 
 
 def damage(flips: int, seed: int) -> int:
-    """Every truncation of a plan with machine code, and so many changed bytes of it; how many passed unnoticed."""
+    """Every truncation of a plan with machine code, and so many changed bytes of it; how many
+    passed unnoticed.
+    """
     data, rng = files()["blocked"], random.Random(seed)
     passed = sum(_loads(data[:n]) for n in range(len(data)))
     print(f"{len(data)} truncations, {passed} of them load", flush=True)
@@ -188,7 +194,11 @@ def main() -> int:
     for kind, cases in campaign.found.items():
         print(f"{len(cases):8d} times {kind}: cases {[c for c, _ in cases[:5]]}")
     seconds = round(time.monotonic() - began)
-    print(json.dumps({"cases": campaign.counts.total(), "found": len(campaign.found), "seconds": seconds}))
+    print(
+        json.dumps(
+            {"cases": campaign.counts.total(), "found": len(campaign.found), "seconds": seconds}
+        )
+    )
     return 1 if campaign.found else 0
 
 

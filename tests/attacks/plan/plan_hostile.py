@@ -1,4 +1,5 @@
-"""Hostile plans by name: which sample each is made of, the change of its header, and a part of the refusal.
+"""Hostile plans by name: which sample each is made of, the change of its header, and a part of the
+refusal.
 
 The digests of all of them are right: what refuses them is the check that the text belongs to.
 """
@@ -99,7 +100,10 @@ def swapped(h: dict[str, Any]) -> None:
 def fewer_steps(h: dict[str, Any]) -> None:
     """The output is nobody's: it would hold what was in memory."""
     h["steps"] = []
-    h["buffers"] = [b | {"first": 0, "last": 0} if b["kind"] in ("arena", "workspace") else b for b in h["buffers"]]
+    h["buffers"] = [
+        b | {"first": 0, "last": 0} if b["kind"] in ("arena", "workspace") else b
+        for b in h["buffers"]
+    ]
 
 
 def wide_row(h: dict[str, Any]) -> None:
@@ -108,7 +112,14 @@ def wide_row(h: dict[str, Any]) -> None:
 
 
 SUM = ["+", *(f"s{i}" for i in range(40))]
-REQUIREMENT = {"key": "x.Y@1", "dist": "", "version": "", "digest": "", "embedded": False, "host_code": False}
+REQUIREMENT = {
+    "key": "x.Y@1",
+    "dist": "",
+    "version": "",
+    "digest": "",
+    "embedded": False,
+    "host_code": False,
+}
 
 CASES: dict[str, Case] = {
     # the header as JSON

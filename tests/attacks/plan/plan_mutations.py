@@ -1,6 +1,8 @@
-"""Changes of a sound plan: of fields of its header, of its table of blobs, of its prologue and of its bytes.
+"""Changes of a sound plan: of fields of its header, of its table of blobs, of its prologue and of
+its bytes.
 
-Each takes a decoded header (changed in place) and a source of randomness, so that a case is known by its seed.
+Each takes a decoded header (changed in place) and a source of randomness, so that a case is known
+by its seed.
 """
 
 from __future__ import annotations
@@ -13,7 +15,18 @@ from typing import Any
 
 from plan_samples import opened, sealed
 
-HUGE = (1 << 31, (1 << 40) + 1, (1 << 47) - 1, 1 << 47, 1 << 60, (1 << 62) - 1, 1 << 62, (1 << 63) - 1, 1 << 64, 10**40)
+HUGE = (
+    1 << 31,
+    (1 << 40) + 1,
+    (1 << 47) - 1,
+    1 << 47,
+    1 << 60,
+    (1 << 62) - 1,
+    1 << 62,
+    (1 << 63) - 1,
+    1 << 64,
+    10**40,
+)
 NUMBERS = (*range(-3, 20), 63, 64, 65, 255, 4096, *HUGE, *(-n for n in HUGE))
 WORDS = ("", "x", "y", "batch", "n", "no such", "\0", "\ud800", "\x1b[31m", "[/]", "é", "_handle", "__class__", "../x",
          "f32", "f64", "str", "seq", "opt", "i4", "linear", "nhwc", "c16", "c2", "c9999", "c1", "input", "output",
@@ -44,7 +57,10 @@ def dimension(rng: random.Random, depth: int = 0) -> Any:
     """An expression of dims, sound or not."""
     if depth > 3 or rng.random() < 0.4:
         return rng.choice([rng.choice(NUMBERS), "batch", "n", "m", "k", "q", 0, 1, 2, 4])
-    return [rng.choice(OPERATIONS), *(dimension(rng, depth + 1) for _ in range(rng.choice([1, 2, 2, 2, 3, 9])))]
+    return [
+        rng.choice(OPERATIONS),
+        *(dimension(rng, depth + 1) for _ in range(rng.choice([1, 2, 2, 2, 3, 9]))),
+    ]
 
 
 def bomb(rng: random.Random) -> Any:
@@ -96,8 +112,12 @@ class Mutator:
         self.header, self.rest = opened(data)
         self.text = json.dumps(self.header)
         self.paths = paths(self.header)
-        self.core = [p for p in self.paths if p[0] in ("buffers", "steps", "inputs", "outputs", "profiles", "blobs",
-                                                                    "requirements")]  # fmt: skip
+        self.core = [
+            p
+            for p in self.paths
+            if p[0]
+            in ("buffers", "steps", "inputs", "outputs", "profiles", "blobs", "requirements")
+        ]
 
     def make(self, seed: int) -> bytes:
         rng = random.Random(seed)
@@ -105,7 +125,10 @@ class Mutator:
             return damaged(self.data, rng)
         try:
             return self._made(rng)
-        except (RecursionError, TypeError):  # deeper than this side can write, or with numbers for keys
+        except (
+            RecursionError,
+            TypeError,
+        ):  # deeper than this side can write, or with numbers for keys
             return sealed(b"[" * 100_000, self.rest)
 
     def _made(self, rng: random.Random) -> bytes:
@@ -114,13 +137,18 @@ class Mutator:
             rest = self._change(header, rest, rng)
         over: dict[str, Any] = {}
         if rng.random() < 0.02:
-            over = {rng.choice(["version", "zero"]): rng.choice([0, 2, 9]), "length": rng.choice([0, 1, 64, 1 << 40])}
+            over = {
+                rng.choice(["version", "zero"]): rng.choice([0, 2, 9]),
+                "length": rng.choice([0, 1, 64, 1 << 40]),
+            }
         return sealed(header, rest, **over)
 
     def _change(self, header: Any, rest: bytes, rng: random.Random) -> bytes:
         path = rng.choice(self.core if rng.random() < 0.85 else self.paths)
         try:
-            if rng.random() < (0.4 if "refit" in self.header["meta"] or self.header["requirements"] else 0.06):
+            if rng.random() < (
+                0.4 if "refit" in self.header["meta"] or self.header["requirements"] else 0.06
+            ):
                 return reworked(header, rest, rng)
             held, key = look(header, path[:-1]), path[-1]
             rng.choice(CHANGES)(header, held, key, rng, self)
@@ -170,7 +198,12 @@ def argument(header: Any, held: Any, key: Any, rng: random.Random, m: Mutator) -
     launches = [x for s in header["steps"] for x in s["artifact"]["launches"]]
     args = rng.choice(launches)["args"]
     kind = rng.choice(["input", "output", "constant", "workspace", "scalar"])
-    args[rng.randrange(len(args))] = [kind, rng.choice([0, 1, 2, -1, 1 << 40]), rng.choice(["", "w"]), dimension(rng)]
+    args[rng.randrange(len(args))] = [
+        kind,
+        rng.choice([0, 1, 2, -1, 1 << 40]),
+        rng.choice(["", "w"]),
+        dimension(rng),
+    ]
 
 
 def lifetime(header: Any, held: Any, key: Any, rng: random.Random, m: Mutator) -> None:
@@ -188,7 +221,9 @@ def launch(header: Any, held: Any, key: Any, rng: random.Random, m: Mutator) -> 
     a = rng.choice(header["steps"])["artifact"]
     target = rng.choice([*a["launches"], a])
     field = rng.choice(["grid", "block", "cluster", "shared_bytes", "symbol", "workspace"])
-    target[field] = rng.choice([[dimension(rng)] * rng.choice([1, 3, 50]), dimension(rng), rng.choice(WORDS), 1 << 60])
+    target[field] = rng.choice(
+        [[dimension(rng)] * rng.choice([1, 3, 50]), dimension(rng), rng.choice(WORDS), 1 << 60]
+    )
 
 
 CHANGES: tuple[Callable[..., None], ...] = (
@@ -197,7 +232,9 @@ CHANGES: tuple[Callable[..., None], ...] = (
 
 
 def exchanged_blob(header: Any, rest: bytes, name: str, content: bytes) -> bytes:
-    """All blobs, one with another content under the name that it has then; offsets and digests are right."""
+    """All blobs, one with another content under the name that it has then; offsets and digests are
+    right.
+    """
     table, out = header["blobs"], bytearray()
     fresh = hashlib.sha256(content).hexdigest()
     held = {k: content if k == name else rest[at : at + n] for k, (at, n, _) in table.items()}
@@ -220,9 +257,14 @@ def other_recipes(header: Any, rest: bytes, rng: random.Random) -> bytes:
         path = rng.choice(paths(body))
         held = look(body, path[:-1])
         held[path[-1]] = rng.choice(
-            [value(rng, held[path[-1]]), json.loads(json.dumps(look(body, rng.choice(paths(body)))))]
+            [
+                value(rng, held[path[-1]]),
+                json.loads(json.dumps(look(body, rng.choice(paths(body))))),
+            ]
         )
-    return exchanged_blob(header, rest, name, json.dumps(body, sort_keys=True, separators=(",", ":")).encode())
+    return exchanged_blob(
+        header, rest, name, json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+    )
 
 
 def other_wheel(header: Any, rest: bytes, rng: random.Random) -> bytes:
@@ -234,14 +276,16 @@ def other_wheel(header: Any, rest: bytes, rng: random.Random) -> bytes:
         mark = rng.choice([b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06"])
         places = [i for i in range(length) if content.startswith(mark, i)] or [0]
         place, size = rng.choice(places) + rng.randrange(4, 60), rng.choice([1, 2, 4])
-        content[place : place + size] = rng.choice([0, 1, 0x7F, 0xFFFFFFFF, rng.getrandbits(32)]).to_bytes(4, "little")[
-            :size
-        ]
+        content[place : place + size] = rng.choice(
+            [0, 1, 0x7F, 0xFFFFFFFF, rng.getrandbits(32)]
+        ).to_bytes(4, "little")[:size]
     return exchanged_blob(header, rest, name, bytes(content))
 
 
 def reworked(header: Any, rest: bytes, rng: random.Random) -> bytes:
-    """Another content of a blob, with all digests and names that follow from it made right; or another place of it."""
+    """Another content of a blob, with all digests and names that follow from it made right; or
+    another place of it.
+    """
     table = header.get("blobs")
     if not isinstance(table, dict) or not table:
         return rest
@@ -250,7 +294,11 @@ def reworked(header: Any, rest: bytes, rng: random.Random) -> bytes:
     name = rng.choice(sorted(table))
     at, length, digest = table[name]
     if rng.random() < 0.4 or not length:
-        table[name] = [rng.choice([at, at + 64, at - 64, 0, 1 << 61]), rng.choice([length, length + 1, 0]), digest]
+        table[name] = [
+            rng.choice([at, at + 64, at - 64, 0, 1 << 61]),
+            rng.choice([length, length + 1, 0]),
+            digest,
+        ]
         return rest
     content = bytearray(rest[at : at + length])
     content[rng.randrange(length)] ^= 1 << rng.randrange(8)

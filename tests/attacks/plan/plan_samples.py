@@ -1,4 +1,6 @@
-"""Sound plans to damage, built anew: native code, numpy steps, branches, Python objects, a pack; and sealing."""
+"""Sound plans to damage, built anew: native code, numpy steps, branches, Python objects, a pack;
+and sealing.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ SUMS = """\
     }
   >
 """
-"""Statements of a graph with an input ``times``: a loop whose iterations give numbers and their squares."""
+"""Statements of a graph with an input ``times``: a loop whose iterations give numbers and their
+squares.
+"""
 
 BRANCHES = (
     """
@@ -131,7 +135,9 @@ NUMPY, PRODUCED = {"numpy"}, {"numpy", "view", "control"}
 
 
 def _config(sources: set[str] | None = None) -> tactix.BuilderConfig:
-    return tactix.BuilderConfig(builder_optimization_level=0, timing_cache=False, tactic_sources=sources)
+    return tactix.BuilderConfig(
+        builder_optimization_level=0, timing_cache=False, tactic_sources=sources
+    )
 
 
 def _perceptron(builder: tactix.Builder) -> Any:
@@ -159,14 +165,16 @@ def _convolution(builder: tactix.Builder) -> Any:
 def produced_plan(model: str) -> Plan:
     """Of numpy steps and produced ones alone, which need no trust."""
     builder = tactix.Builder()
-    return builder.build_plan(builder.import_model(onnx.parser.parse_model(model)), _config(PRODUCED))
+    return builder.build_plan(
+        builder.import_model(onnx.parser.parse_model(model)), _config(PRODUCED)
+    )
 
 
 def _refitted(builder: tactix.Builder) -> Plan:
     """With recipes that turn and pad weights."""
     config = tactix.BuilderConfig(
         builder_optimization_level=0, timing_cache=False, flags={tactix.BuilderFlag.REFIT}
-    )  # fmt: skip
+    )
     return builder.build_plan(_convolution(builder), config)
 
 
@@ -176,16 +184,27 @@ def _with_pack() -> Plan:
     exec(PACK, module.__dict__)
     builder = tactix.Builder(session=tactix.Session(plugins=[("acme_half", module)]))
     net = builder.create_network("packs")
-    net.mark_output(net.add_layer("acme_half.Half", [net.add_input("x", "f32", ("batch", 3))])[0], "y")
+    net.mark_output(
+        net.add_layer("acme_half.Half", [net.add_input("x", "f32", ("batch", 3))])[0], "y"
+    )
     plan = builder.build_plan(net, _config())
-    needs = tuple(replace(r, dist=r.dist or "acme-half", version=r.version or "1") for r in plan.requirements)
-    pack = Pack("acme-half", "1", {"acme_half.py": PACK.encode()}, (("acme_half", "acme_half"),), frozenset())
+    needs = tuple(
+        replace(r, dist=r.dist or "acme-half", version=r.version or "1") for r in plan.requirements
+    )
+    pack = Pack(
+        "acme-half",
+        "1",
+        {"acme_half.py": PACK.encode()},
+        (("acme_half", "acme_half"),),
+        frozenset(),
+    )
     return with_wheels(replace(plan, requirements=needs), {"acme-half": wheel_of(pack)})
 
 
 @functools.cache
 def plans() -> dict[str, Plan]:
-    """By name: ``native``, ``blocked`` (C), ``numpy``, ``branches`` (bodies), ``objects`` (sequences), ``packs``.
+    """By name: ``native``, ``blocked`` (C), ``numpy``, ``branches`` (bodies), ``objects``
+    (sequences), ``packs``.
 
     ``held``, ``body``, ``loop``, ``stacked`` run without any code; ``refit`` has recipes.
     """
@@ -225,7 +244,11 @@ def sealed(header: Any, rest: bytes = b"", **over: Any) -> bytes:
 
     ``over``: other values of the prologue: magic, version, zero, length, total, digest.
     """
-    text = header if isinstance(header, bytes) else json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text = (
+        header
+        if isinstance(header, bytes)
+        else json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    )
     padding = bytes(container.align(64 + len(text)) - 64 - len(text)) if rest else b""
     fields = {
         "magic": container.MAGIC, "version": container.VERSION, "zero": 0, "length": len(text),

@@ -1,7 +1,8 @@
-"""One try of a plan that may be hostile: loaded, admitted, made an engine, written again, bound; no native code is run.
+"""One try of a plan that may be hostile: loaded, admitted, made an engine, written again, bound; no
+native code is run.
 
-Whatever is not a typed error is a fault. Code that no sample holds is not linked, nor is its Python imported: loading
-a library runs what it likes.
+Whatever is not a typed error is a fault. Code that no sample holds is not linked, nor is its Python
+imported: loading a library runs what it likes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ ROOM = 64 << 20
 """Bytes that a try may have beside the size of its file."""
 
 CANARY, FENCE, LEAKED = 0x5A, 1 << 16, 16
-"""A byte that memory is full of, bytes of it around each piece, and how many in a row are a leak."""
+"""A byte that memory is full of, bytes of it around each piece, and how many in a row are a leak.
+"""
 
 PERTURB = -6
 """glibc's M_PERTURB."""
@@ -54,12 +56,18 @@ class Trial:
         quiet = tactix.Logger(tactix.Severity.INTERNAL_ERROR)
         more: Any = {"max_threads": 1, "allocator": Fenced(), "copy_weights": True}
         allowing = tactix.Runtime(quiet, on_untrusted="allow", **more)
-        self.runtimes = allowing, tactix.Runtime(quiet, allowing.session, on_untrusted="references", **more)
+        self.runtimes = (
+            allowing,
+            tactix.Runtime(quiet, allowing.session, on_untrusted="references", **more),
+        )
         self.known = {c.blob for p in samples.values() for c in codes(p)}
         self.packs = {digest for p in samples.values() for digest in embedded(p)}
 
-    def __call__(self, data: bytes, *, verify: bool = False, more: bool = False, references: bool = False) -> str:
-        """How far it came: the type of the error, or one of WHOLE. ``more``: also write it again, and inspect it.
+    def __call__(
+        self, data: bytes, *, verify: bool = False, more: bool = False, references: bool = False
+    ) -> str:
+        """How far it came: the type of the error, or one of WHOLE. ``more``: also write it again,
+        and inspect it.
 
         ``references``: run those of layers in place of its host code.
         """
@@ -86,7 +94,9 @@ class Trial:
         return reached
 
     def _bound(self, engine: Any) -> str:
-        """Bind at the tuned shapes; run if no step has code, whose memory accesses are then the plan's."""
+        """Bind at the tuned shapes; run if no step has code, whose memory accesses are then the
+        plan's.
+        """
         plan = engine.plan
         found = codes(plan)
         symbols = sizes(plan, {})
@@ -139,7 +149,9 @@ def poisoned() -> None:
 
 def assert_clean(found: Any) -> None:
     """No value holds what lay in memory before, or beyond what was declared."""
-    for x in found.values() if isinstance(found, dict) else found if isinstance(found, list) else [found]:
+    for x in (
+        found.values() if isinstance(found, dict) else found if isinstance(found, list) else [found]
+    ):
         if isinstance(x, list | dict):
             assert_clean(x)
         elif isinstance(x, np.ndarray) and x.dtype != object:

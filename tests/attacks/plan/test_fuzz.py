@@ -1,4 +1,6 @@
-"""A share of fuzz.py: the same changes, the same checks, in this process; and damage to every place of a file."""
+"""A share of fuzz.py: the same changes, the same checks, in this process; and damage to every place
+of a file.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,30 @@ from plan_trial import ROOM, WHOLE, peak
 from tactix.plan import container
 from tactix.words.errors import PlanFormatError
 
-NAMES = ("native", "blocked", "numpy", "branches", "objects", "packs", "held", "body", "loop", "stacked", "refit")
+NAMES = (
+    "native",
+    "blocked",
+    "numpy",
+    "branches",
+    "objects",
+    "packs",
+    "held",
+    "body",
+    "loop",
+    "stacked",
+    "refit",
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_changed_plans_are_refused_or_sound(samples: dict[str, bytes], trial: Any, name: str) -> None:
+def test_changed_plans_are_refused_or_sound(
+    samples: dict[str, bytes], trial: Any, name: str
+) -> None:
     mutator = Mutator(samples[name])
     found = [
-        trial(mutator.make(seed), verify=seed % 3 == 0, more=seed % 40 == 0, references=seed % 2 == 0)
+        trial(
+            mutator.make(seed), verify=seed % 3 == 0, more=seed % 40 == 0, references=seed % 2 == 0
+        )
         for seed in range(60)
     ]
     assert sum(f not in WHOLE for f in found) > 20
@@ -30,12 +48,16 @@ def test_changed_plans_are_refused_or_sound(samples: dict[str, bytes], trial: An
 
 @given(name=st.sampled_from(NAMES), seed=st.integers(1 << 32, 1 << 40))
 @settings(max_examples=60, deadline=None, derandomize=True)
-def test_whatever_hypothesis_asks_for(samples: dict[str, bytes], trial: Any, name: str, seed: int) -> None:
+def test_whatever_hypothesis_asks_for(
+    samples: dict[str, bytes], trial: Any, name: str, seed: int
+) -> None:
     trial(Mutator(samples[name]).make(seed), references=seed % 2 == 0)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_memory_stays_near_the_size_of_the_file(samples: dict[str, bytes], trial: Any, name: str) -> None:
+def test_memory_stays_near_the_size_of_the_file(
+    samples: dict[str, bytes], trial: Any, name: str
+) -> None:
     mutator = Mutator(samples[name])
     for seed in range(1000, 1012):
         data = mutator.make(seed)

@@ -1,4 +1,6 @@
-"""The corpus: every plan of it is refused for the reason that it was made for, with a typed error, in little memory."""
+"""The corpus: every plan of it is refused for the reason that it was made for, with a typed error,
+in little memory.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +58,12 @@ def test_the_samples_themselves_pass(samples: dict[str, bytes], trial: Any) -> N
     assert found == {name: "bound" if name in bound else "ran" for name in samples}
 
 
-@pytest.mark.parametrize("text", [b"[" * 1_000_000, b'"' + b'\\"' * 500_000, b'{"a":' * 300_000, b'"' * 999_999])
-def test_text_that_is_no_json_is_refused_in_time_that_grows_with_it(text: bytes, trial: Any) -> None:
+@pytest.mark.parametrize(
+    "text", [b"[" * 1_000_000, b'"' + b'\\"' * 500_000, b'{"a":' * 300_000, b'"' * 999_999]
+)
+def test_text_that_is_no_json_is_refused_in_time_that_grows_with_it(
+    text: bytes, trial: Any
+) -> None:
     assert trial(sealed(text)) == "PlanFormatError"
 
 
@@ -79,7 +85,9 @@ def test_a_symbol_is_looked_up_in_the_code_alone(samples: dict[str, bytes], symb
 
 
 def test_bodies_share_the_weights_that_they_name(samples: dict[str, bytes]) -> None:
-    """A hundred bodies over one weight do not take a hundred copies of it, even from bytes that are not aligned."""
+    """A hundred bodies over one weight do not take a hundred copies of it, even from bytes that are
+    not aligned.
+    """
     header, rest = opened(samples["numpy"])
     body = {k: v for k, v in opened(samples["numpy"])[0].items() if k != "blobs"}
     header["steps"][0]["plans"] = [body] * 100
@@ -88,7 +96,7 @@ def test_bodies_share_the_weights_that_they_name(samples: dict[str, bytes]) -> N
     assert len({id(p.weights) for p in program.bodies[0]} | {id(program.weights)}) == 1
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# -- files ---------------------------------------------------------------------------------------
 
 
 def _message(path: Path) -> str:
@@ -97,20 +105,30 @@ def _message(path: Path) -> str:
     return str(caught.value)
 
 
-def test_messages_name_the_file_what_is_wrong_and_what_to_do(samples: dict[str, bytes], tmp_path: Path) -> None:
+def test_messages_name_the_file_what_is_wrong_and_what_to_do(
+    samples: dict[str, bytes], tmp_path: Path
+) -> None:
     data, path = samples["numpy"], tmp_path / "some.plan"
     body, weight = bytearray(data), bytearray(data)
     body[100] ^= 1
-    weight[data.index(bytes(next(b for b in plans()["numpy"].blobs.values() if len(b) == 480)))] ^= 1
+    weight[
+        data.index(bytes(next(b for b in plans()["numpy"].blobs.values() if len(b) == 480)))
+    ] ^= 1
     version = bytearray(data)
     struct.pack_into("<I", version, 8, 2)
     for content, what in (
-        (data[:-1], f"the file has {len(data) - 1} bytes, its prologue says {len(data)}: it was cut off"),
-        (data[:40], "too short for a tactix plan"), (b"", "too short for a tactix plan"),
+        (
+            data[:-1],
+            f"the file has {len(data) - 1} bytes, its prologue says {len(data)}: it was cut off",
+        ),
+        (data[:40], "too short for a tactix plan"),
+        (b"", "too short for a tactix plan"),
         (data + b"\n", "something was added"),
-        (b"PK\3\4" * 100, "not a tactix plan"), (bytes(body), "the header does not fit its sha256"),
-        (bytes(weight), "content does not fit its sha256"), (bytes(version), "plan format 2"),
-    ):  # fmt: skip
+        (b"PK\3\4" * 100, "not a tactix plan"),
+        (bytes(body), "the header does not fit its sha256"),
+        (bytes(weight), "content does not fit its sha256"),
+        (bytes(version), "plan format 2"),
+    ):
         path.write_bytes(content)
         found = _message(path)
         assert found.startswith(f"{path}: ")
@@ -121,7 +139,9 @@ def test_messages_name_the_file_what_is_wrong_and_what_to_do(samples: dict[str, 
 def test_a_file_says_which_field_is_wrong(samples: dict[str, bytes], tmp_path: Path) -> None:
     path = tmp_path / "some.plan"
     path.write_bytes(_hostile(samples, "flag_for_integer"))
-    assert _message(path).startswith(f"{path}: header.inputs[0].buffer: expected an integer, found True")
+    assert _message(path).startswith(
+        f"{path}: header.inputs[0].buffer: expected an integer, found True"
+    )
 
 
 def test_a_signature_of_nothing_is_refused(samples: dict[str, bytes]) -> None:

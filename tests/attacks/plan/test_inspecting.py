@@ -1,4 +1,6 @@
-"""``tactix inspect`` and ``tactix diff`` look at data: they import nothing of it, run no code, obey no text of it."""
+"""``tactix inspect`` and ``tactix diff`` look at data: they import nothing of it, run no code, obey
+no text of it.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +33,24 @@ print(json.dumps({"code": code, "seen": SEEN, "modules": sorted(sys.modules)}), 
 
 def _watched(arguments: list[str], folder: Path) -> tuple[dict[str, Any], str]:
     """What happened, and what was printed, with the folder on the path for imports."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]),
+    }
     command = [sys.executable, "-c", WATCHED, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120, cwd=folder)
     return json.loads(done.stderr.splitlines()[-1]), done.stdout
 
 
-@pytest.mark.parametrize("command", [("inspect", "x.plan"), ("diff", "x.plan", "y.plan")], ids=lambda c: c[0])
-def test_nothing_is_run_or_imported(command: tuple[str, ...], samples: dict[str, bytes], tmp_path: Path) -> None:
-    """Modules that stand ready under every name in the plan are not imported, and its code is not loaded."""
+@pytest.mark.parametrize(
+    "command", [("inspect", "x.plan"), ("diff", "x.plan", "y.plan")], ids=lambda c: c[0]
+)
+def test_nothing_is_run_or_imported(
+    command: tuple[str, ...], samples: dict[str, bytes], tmp_path: Path
+) -> None:
+    """Modules that stand ready under every name in the plan are not imported, and its code is not
+    loaded.
+    """
     (tmp_path / "planted.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     header, rest = opened(samples["branches"])
     row = {"key": "planted.Layer@1", "dist": "planted", "version": "1.0", "digest": min(header["blobs"]),
@@ -47,7 +58,11 @@ def test_nothing_is_run_or_imported(command: tuple[str, ...], samples: dict[str,
     header["requirements"] = [row]
     for s in header["steps"]:
         s["artifact"]["launcher"] = "planted.launcher@1"
-        s["artifact"]["params"] = {"layer": "planted.Layer@1", "module": "planted", "__reduce__": ["os.system", "id"]}
+        s["artifact"]["params"] = {
+            "layer": "planted.Layer@1",
+            "module": "planted",
+            "__reduce__": ["os.system", "id"],
+        }
     header["device"] |= {"key": "planted.device@1", "kind": "planted"}
     (tmp_path / "x.plan").write_bytes(sealed(header, rest))
     (tmp_path / "y.plan").write_bytes(samples["branches"])
@@ -56,14 +71,24 @@ def test_nothing_is_run_or_imported(command: tuple[str, ...], samples: dict[str,
     assert "planted.Layer@1" in printed
     assert not (tmp_path / "ran").exists()
     assert "planted" not in found["modules"]
-    assert not [e for e in found["seen"] if e.split()[0] not in ("import", "compile", "exec", "ctypes.dlopen")]
+    assert not [
+        e
+        for e in found["seen"]
+        if e.split()[0] not in ("import", "compile", "exec", "ctypes.dlopen")
+    ]
     # libraries that Python's own modules load have names; plans load theirs from memory
-    assert not [e for e in found["seen"] if e.startswith("ctypes.dlopen") and ("proc" in e or "plan" in e)]
+    assert not [
+        e for e in found["seen"] if e.startswith("ctypes.dlopen") and ("proc" in e or "plan" in e)
+    ]
     assert not [e for e in found["seen"] if "planted" in e]
 
 
-@pytest.mark.parametrize("text", ["[/]", "[bold", "[link=x]", "\x1b[2J", "\x07", "\u202e", "\r", "x" * 5000])
-def test_names_are_printed_as_they_are_but_for_control_characters(samples: dict[str, bytes], text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["[/]", "[bold", "[link=x]", "\x1b[2J", "\x07", "\u202e", "\r", "x" * 5000]
+)
+def test_names_are_printed_as_they_are_but_for_control_characters(
+    samples: dict[str, bytes], text: str
+) -> None:
     header, rest = opened(samples["numpy"])
     header["name"] = header["steps"][0]["name"] = header["profiles"][0]["name"] = text
     header["ledger"]["rules"] = {text: 1}

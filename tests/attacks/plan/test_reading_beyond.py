@@ -1,4 +1,6 @@
-"""No step reads beyond what its buffers hold: not a produced one, nor one of a body, nor one on references."""
+"""No step reads beyond what its buffers hold: not a produced one, nor one of a body, nor one on
+references.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,11 @@ def weights(header: Any) -> Iterator[Any]:
     for plan in plans(header):
         for step in plan["steps"]:
             for o in step["inputs"]:
-                if o[0] >= 0 and plan["buffers"][o[0]]["kind"] == "weight" and plan["buffers"][o[0]]["nbytes"] == 64:
+                if (
+                    o[0] >= 0
+                    and plan["buffers"][o[0]]["kind"] == "weight"
+                    and plan["buffers"][o[0]]["nbytes"] == 64
+                ):
                     yield o
 
 

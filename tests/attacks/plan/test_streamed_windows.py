@@ -1,4 +1,6 @@
-"""What passes through the window of a streamed engine lies in the plan's file, whatever its table of blobs says."""
+"""What passes through the window of a streamed engine lies in the plan's file, whatever its table
+of blobs says.
+"""
 
 from __future__ import annotations
 
@@ -33,18 +35,25 @@ def plan_file() -> bytes:
     rng = np.random.default_rng(3)
     y = net.add_input("x", "f32", [1, WIDTH])
     for _ in range(LAYERS):
-        (y,) = net.add_layer("tactix.MatMul", [y, net.add_constant(rng.standard_normal((WIDTH, WIDTH), np.float32))])
+        (y,) = net.add_layer(
+            "tactix.MatMul", [y, net.add_constant(rng.standard_normal((WIDTH, WIDTH), np.float32))]
+        )
         (y,) = net.add_layer("tactix.Softmax", [y])
     net.mark_output(y, "y")
     flags = {tactix.BuilderFlag.WEIGHT_STREAMING}
     config = tactix.BuilderConfig(
-        builder_optimization_level=0, tactic_sources={"numpy", "view"}, timing_cache=False, flags=flags
+        builder_optimization_level=0,
+        tactic_sources={"numpy", "view"},
+        timing_cache=False,
+        flags=flags,
     )
     return container.dump(builder.build_plan(net, config))
 
 
 def written(tmp_path: Path, change: Change | None = None) -> Path:
-    """The file with another header, whose digests are right: it is mapped, as only then weights are pages."""
+    """The file with another header, whose digests are right: it is mapped, as only then weights are
+    pages.
+    """
     header, rest = opened(plan_file())
     if change:
         table: Table = header["blobs"]
@@ -103,7 +112,9 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     for name in ("_range", "_advise"):
         was = getattr(Pages, name)
-        monkeypatch.setattr(Pages, name, lambda *a, was=was, name=name: (found.append(name), was(*a))[1])
+        monkeypatch.setattr(
+            Pages, name, lambda *a, was=was, name=name: (found.append(name), was(*a))[1]
+        )
     return found
 
 

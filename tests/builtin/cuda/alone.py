@@ -1,9 +1,11 @@
-"""A process that runs plans with nothing but a driver: ``alone.py real|lean|fake PLAN...``; prints JSON, by plan.
+"""A process that runs plans with nothing but a driver: ``alone.py real|lean|fake PLAN...``; prints
+JSON, by plan.
 
-NVRTC, the vendor's other libraries, and what calls them, can neither be imported nor loaded. ``fake``: the driver is
-the tests' own, which runs nothing; then cuda-python cannot be imported either. ``real`` and ``lean``: results go to
-files PLAN.SIZES.npz, and the second of two rounds is timed. ``lean``: by the lean runtime, in an interpreter that finds
-that, numpy and cuda-python, and no other package (see ``site`` and ``launch``).
+NVRTC, the vendor's other libraries, and what calls them, can neither be imported nor loaded.
+``fake``: the driver is the tests' own, which runs nothing; then cuda-python cannot be imported
+either. ``real`` and ``lean``: results go to files PLAN.SIZES.npz, and the second of two rounds is
+timed. ``lean``: by the lean runtime, in an interpreter that finds that, numpy and cuda-python, and
+no other package (see ``site`` and ``launch``).
 """
 
 from __future__ import annotations
@@ -56,7 +58,10 @@ def feeds(engine: Any, sizes: Sequence[int]) -> dict[str, Any]:
     """Numbers for all inputs; symbols are of these sizes, in turn."""
     rng, out = np.random.default_rng(7), {}
     for io in engine.inputs:
-        shape = [d if isinstance(d, int) else sizes[min(i, len(sizes) - 1)] for i, d in enumerate(io.shape)]
+        shape = [
+            d if isinstance(d, int) else sizes[min(i, len(sizes) - 1)]
+            for i, d in enumerate(io.shape)
+        ]
         made = rng.standard_normal(shape) if io.dtype.is_float else np.ones(shape)
         out[io.name] = made.astype(io.dtype.numpy)
     return out
@@ -122,7 +127,9 @@ def run(path: str, load: Callable[[str], Any], ran: Any) -> dict[str, Any]:
 def held() -> dict[str, Any]:
     """Packages that this process has imported, and the vendor's libraries that it has loaded."""
     names = {m.partition(".")[0] for m in sys.modules} - set(sys.stdlib_module_names) - {"__main__"}
-    names = {n for n in names if not n.startswith("_sysconfigdata")}  # the standard library's, named by the system
+    names = {
+        n for n in names if not n.startswith("_sysconfigdata")
+    }  # the standard library's, named by the system
     maps = Path("/proc/self/maps").read_text().splitlines()
     loaded = {Path(line.split()[-1]).name for line in maps if LIBRARIES.search(line)}
     return {"packages": sorted(n for n in names if "cython" not in n), "libraries": sorted(loaded)}

@@ -1,6 +1,7 @@
 """Nodes of the layers that few networks use, for a GPU: every option, odd shapes, symbolic dims.
 
-``TABLE``: groups of cases by name, made when asked. The same table is compiled, run on the host, and run on a GPU.
+``TABLE``: groups of cases by name, made when asked. The same table is compiled, run on the host,
+and run on a GPU.
 """
 
 from __future__ import annotations
@@ -21,14 +22,27 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def recurrent(
-    name: str, steps: int, batch: int, inputs: int, hidden: int, *, constants: Any = (1, 2, 3), bias: bool = True,
-    lengths: bool = False, states: bool = False, peepholes: bool = False, dtype: str = "f32", **attrs: Any,
-) -> Case:  # fmt: skip
+    name: str,
+    steps: int,
+    batch: int,
+    inputs: int,
+    hidden: int,
+    *,
+    constants: Any = (1, 2, 3),
+    bias: bool = True,
+    lengths: bool = False,
+    states: bool = False,
+    peepholes: bool = False,
+    dtype: str = "f32",
+    **attrs: Any,
+) -> Case:
     two = 2 if attrs.get("direction") == "bidirectional" else 1
     wide, shape = GATES[name] * hidden, (two, batch, hidden)
     if attrs.get("layout"):
         shape = (batch, two, hidden)
-    x = real(*((batch, steps) if attrs.get("layout") else (steps, batch)), inputs, dtype=dtype, seed=1)
+    x = real(
+        *((batch, steps) if attrs.get("layout") else (steps, batch)), inputs, dtype=dtype, seed=1
+    )
     arrays: list[Any] = [x, *(_small(two, wide, k, dtype=dtype) for k in (inputs, hidden))]
     arrays.append(_small(two, 2 * wide, dtype=dtype) if bias else None)
     arrays.append(np.arange(batch, dtype=np.int32) % steps + 1 if lengths else None)
@@ -59,7 +73,9 @@ def lstms() -> list[Case]:
 
 def grus() -> list[Case]:
     return [
-        recurrent("GRU", 5, 3, 7, 12, direction="bidirectional", states=True, linear_before_reset=True),
+        recurrent(
+            "GRU", 5, 3, 7, 12, direction="bidirectional", states=True, linear_before_reset=True
+        ),
         recurrent("GRU", 4, 5, 7, 20, direction="bidirectional", states=True),
         recurrent("GRU", 4, 2, 3, 5, lengths=True, layout=1, direction="reverse"),
         recurrent("GRU", 3, 1, 5, 70, bias=False, clip=0.5, linear_before_reset=True),
@@ -68,7 +84,11 @@ def grus() -> list[Case]:
 
 
 def rnns() -> list[Case]:
-    mixed = {"activations": ("Relu", "ScaledTanh"), "activation_alpha": (0.7,), "activation_beta": (0.9,)}
+    mixed = {
+        "activations": ("Relu", "ScaledTanh"),
+        "activation_alpha": (0.7,),
+        "activation_beta": (0.9,),
+    }
     return [
         recurrent("RNN", 6, 3, 7, 12, direction="bidirectional", **mixed),
         recurrent("RNN", 4, 2, 3, 5, lengths=True, layout=1, states=True),
@@ -84,34 +104,68 @@ def symbolic_recurrent() -> list[Case]:
 def convolutions() -> list[Case]:
     """Given weights, three axes, groups, no bias, float64; pads that are no zeros, of integers."""
 
-    def make(x: Any, w: Any, *bias: Any, layer: str = "Convolution", constants: Any = (), **attrs: Any) -> Case:
+    def make(
+        x: Any, w: Any, *bias: Any, layer: str = "Convolution", constants: Any = (), **attrs: Any
+    ) -> Case:
         return one("plain_conv", layer, [x, w, *bias], constants, **attrs)
 
     def byte(*shape: int, dtype: str) -> Any:
         low = 0 if dtype == "u8" else -128
-        return np.random.default_rng(4).integers(low, low + 256, shape).astype("uint8" if dtype == "u8" else "int8")
+        return (
+            np.random.default_rng(4)
+            .integers(low, low + 256, shape)
+            .astype("uint8" if dtype == "u8" else "int8")
+        )
 
     pads = {"pads": (1, 0, 2, 1), "strides": (2, 1), "dilations": (1, 2)}
     whole_b = np.arange(12, dtype=np.int32) * 100
     return [
         make(real(2, 4, 9, 8), real(12, 2, 3, 3), real(12), group=2, **pads),
-        make(real(1, 3, 5, 6, 4), real(5, 3, 2, 3, 2), real(5), constants=(1, 2), pads=(0, 1, 1, 1, 1, 0)),
+        make(
+            real(1, 3, 5, 6, 4),
+            real(5, 3, 2, 3, 2),
+            real(5),
+            constants=(1, 2),
+            pads=(0, 1, 1, 1, 1, 0),
+        ),
         make(real(2, 3, 11, dtype="f16"), real(7, 3, 4, dtype="f16")),
-        make(real(1, 2, 7, 7).astype(np.float64), real(3, 2, 3, 3).astype(np.float64), constants=(1,)),
-        make(byte(2, 4, 8, 7, dtype="u8"), byte(12, 2, 3, 3, dtype="i8"), whole_b, layer="IntegerConvolution",
-             constants=(1, 2), group=2, pad_value=7, **pads),
-    ]  # fmt: skip
+        make(
+            real(1, 2, 7, 7).astype(np.float64), real(3, 2, 3, 3).astype(np.float64), constants=(1,)
+        ),
+        make(
+            byte(2, 4, 8, 7, dtype="u8"),
+            byte(12, 2, 3, 3, dtype="i8"),
+            whole_b,
+            layer="IntegerConvolution",
+            constants=(1, 2),
+            group=2,
+            pad_value=7,
+            **pads,
+        ),
+    ]
 
 
 def integers() -> list[Case]:
-    """Bytes four at a time: depths that fill no stage, pads that are no zeros, results of a quantized network."""
+    """Bytes four at a time: depths that fill no stage, pads that are no zeros, results of a
+    quantized network.
+    """
 
     def byte(*shape: int, dtype: str = "i8") -> Any:
         low = 0 if dtype == "u8" else -128
-        return np.random.default_rng(4).integers(low, low + 256, shape).astype("uint8" if dtype == "u8" else "int8")
+        return (
+            np.random.default_rng(4)
+            .integers(low, low + 256, shape)
+            .astype("uint8" if dtype == "u8" else "int8")
+        )
 
     def conv(x: Any, w: Any, *bias: Any, **attrs: Any) -> Case:
-        return one("integer_conv", "IntegerConvolution", [x, w, *bias], list(range(1, 2 + len(bias))), **attrs)
+        return one(
+            "integer_conv",
+            "IntegerConvolution",
+            [x, w, *bias],
+            list(range(1, 2 + len(bias))),
+            **attrs,
+        )
 
     pads = {"pads": (1, 0, 2, 1), "strides": (2, 1), "dilations": (1, 2), "pad_value": 7}
     bias = np.arange(70, dtype=np.int32) * 100
@@ -122,13 +176,21 @@ def integers() -> list[Case]:
     ]  # fmt: skip
     arrays = [x, w, bias[:20], rest * 1e-3]
     fused = Case(h.fused(arrays, body, constants=[1, 2], anchor=0), TACTICS["integer_conv"], arrays)
-    free = h.node("IntegerMatMul", [spec(N, S, 24, dtype="u8"), TensorSpec(DType.INT8, (24, 9), const=byte(24, 9))])
+    free = h.node(
+        "IntegerMatMul",
+        [spec(N, S, 24, dtype="u8"), TensorSpec(DType.INT8, (24, 9), const=byte(24, 9))],
+    )
     return [
         conv(byte(2, 4, 9, 8, dtype="u8"), byte(70, 4, 3, 3), bias, **pads),
         conv(byte(1, 80, 5, 6), byte(10, 80, 1, 1), bias[:10]),
         conv(byte(1, 8, 11, dtype="u8"), byte(7, 8, 4), strides=(2,), pad_value=255, pads=(3, 1)),
         fused,
-        one("integer_product", "IntegerMatMul", [byte(2, 5, 200, dtype="u8"), byte(200, 13), bias[:13]], [1, 2]),
+        one(
+            "integer_product",
+            "IntegerMatMul",
+            [byte(2, 5, 200, dtype="u8"), byte(200, 13), bias[:13]],
+            [1, 2],
+        ),
         one("integer_product", "IntegerMatMul", [byte(67, 12), byte(12, 66)], [1]),
         *symbolic("integer_product", [free], [{"n": 1, "s": 1}, {"n": 3, "s": 37}]),
     ]
@@ -136,27 +198,47 @@ def integers() -> list[Case]:
 
 def transposed() -> list[Case]:
     def make(x: Any, w: Any, *bias: Any, constants: Any = (1, 2), **attrs: Any) -> Case:
-        return one("plain_conv", "ConvTranspose", [x, w, *bias], [c for c in constants if c < 2 + len(bias)], **attrs)
+        return one(
+            "plain_conv",
+            "ConvTranspose",
+            [x, w, *bias],
+            [c for c in constants if c < 2 + len(bias)],
+            **attrs,
+        )
 
     x = real(2, 6, 5, 7)
     return [
         make(x, real(6, 4, 2, 2), real(4), strides=(2, 2)),
-        make(x, real(6, 3, 3, 4), strides=(3, 2), pads=(1, 0, 2, 1), dilations=(2, 1), output_padding=(1, 1)),
+        make(
+            x,
+            real(6, 3, 3, 4),
+            strides=(3, 2),
+            pads=(1, 0, 2, 1),
+            dilations=(2, 1),
+            output_padding=(1, 1),
+        ),
         make(x, real(6, 2, 3, 3), real(4), group=2, constants=()),
         make(real(1, 3, 9, dtype="bf16"), real(3, 5, 4, dtype="bf16"), strides=(4,)),
         make(real(1, 2, 3, 4, 3), real(2, 3, 2, 2, 2), strides=(2, 1, 2)),
         one(
-            "plain_conv", "WideConvTranspose", [real(1, 3, 5, dtype="f16"), real(3, 4, 3, dtype="f16"), real(4)], [1, 2]
+            "plain_conv",
+            "WideConvTranspose",
+            [real(1, 3, 5, dtype="f16"), real(3, 4, 3, dtype="f16"), real(4)],
+            [1, 2],
         ),
     ]
 
 
 def symbolic_transposed() -> list[Case]:
-    node = h.node("ConvTranspose", [spec(N, 3, S, 4), spec(3, 5, 3, 3)], strides=(2, 2), pads=(1, 1, 1, 1))
+    node = h.node(
+        "ConvTranspose", [spec(N, 3, S, 4), spec(3, 5, 3, 3)], strides=(2, 2), pads=(1, 1, 1, 1)
+    )
     x, w, bias, rest = real(2, 3, 4, 5), real(3, 5, 2, 2), real(5), real(2, 5, 5, 6)
     body: list[Any] = [("ConvTranspose", (0, 1, 2), {}), ("Relu", (4,), {}), ("Add", (5, 3), {})]
     case = Case(
-        h.fused([x, w, bias, rest], body, constants=[1, 2], anchor=0), TACTICS["plain_conv"], [x, w, bias, rest]
+        h.fused([x, w, bias, rest], body, constants=[1, 2], anchor=0),
+        TACTICS["plain_conv"],
+        [x, w, bias, rest],
     )
     return [case, *symbolic("plain_conv", [node], [{"n": 1, "s": 1}, {"n": 2, "s": 5}])]
 
@@ -169,13 +251,22 @@ def lines() -> list[Case]:
     finite = np.nan_to_num(x, nan=1.0, posinf=2.0)
     out = [
         one("lines", f"Arg{m}", [a], axis=k, keepdims=not last, select_last_index=last)
-        for m in ("Max", "Min") for a, k in ((x, 1), (ties, -1), (big, 0)) for last in (False, True)
-    ]  # fmt: skip
-    out += [one("lines", "Hardmax", [a], axis=k) for a, k in ((x, 1), (real(5, 33, dtype="f16"), 1), (finite, 0))]
+        for m in ("Max", "Min")
+        for a, k in ((x, 1), (ties, -1), (big, 0))
+        for last in (False, True)
+    ]
+    out += [
+        one("lines", "Hardmax", [a], axis=k)
+        for a, k in ((x, 1), (real(5, 33, dtype="f16"), 1), (finite, 0))
+    ]
     for name in ("CumSum", "CumProd"):
         rows = [(finite, 1), (whole(2, 70, dtype="i32") % 3, 1), (real(3, 4).astype(np.float64), 0)]
         ways = ((False, False), (True, True), (False, True))
-        out += [one("lines", name, [a], axis=k, exclusive=e, reverse=r) for a, k in rows for e, r in ways]
+        out += [
+            one("lines", name, [a], axis=k, exclusive=e, reverse=r)
+            for a, k in rows
+            for e, r in ways
+        ]
     for largest in (True, False):
         some = ((x, 1, 6), (ties, 1, 70), (real(2, 3, 50, dtype="bf16"), -1, 1), (big, 1, 4))
         out += [one("lines", "TopK", [a], k=n, axis=k, largest=largest) for a, k, n in some]
@@ -185,12 +276,20 @@ def lines() -> list[Case]:
 def norms() -> list[Case]:
     x, zeros = real(2, 40, 5), real(3, 7)
     zeros[1] = 0
-    out = [one("lines", "LpNormalization", [a], axis=k, p=p) for a, k in ((x, 1), (zeros, -1)) for p in (1, 2)]
+    out = [
+        one("lines", "LpNormalization", [a], axis=k, p=p)
+        for a, k in ((x, 1), (zeros, -1))
+        for p in (1, 2)
+    ]
     out.append(one("lines", "LpNormalization", [real(4, 3).astype(np.float64)], axis=0))
     attrs = {"alpha": 0.3, "beta": 0.7, "bias": 1.5}
     return [
         *out,
-        *(one("lines", "LRN", [a], size=n, **attrs) for a in (x, real(1, 3, 4, 4, dtype="f16")) for n in (3, 4)),
+        *(
+            one("lines", "LRN", [a], size=n, **attrs)
+            for a in (x, real(1, 3, 4, 4, dtype="f16"))
+            for n in (3, 4)
+        ),
     ]
 
 
@@ -200,9 +299,17 @@ def resizes() -> list[Case]:
     def make(array: Any, *sizes: int, **attrs: Any) -> Case:
         return one("resize", "Resize", [array], sizes=(*array.shape[:2], *sizes), **attrs)
 
-    modes = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "half_pixel_symmetric")
+    modes = (
+        "half_pixel",
+        "align_corners",
+        "asymmetric",
+        "pytorch_half_pixel",
+        "half_pixel_symmetric",
+    )
     out = [
-        make(x, 14, 5, mode=m, coordinate_transformation_mode=c) for m in ("nearest", "linear", "cubic") for c in modes
+        make(x, 14, 5, mode=m, coordinate_transformation_mode=c)
+        for m in ("nearest", "linear", "cubic")
+        for c in modes
     ]
     out += [make(x, 3, 4, mode=m, antialias=True) for m in ("linear", "cubic")]
     out.append(make(x, 15, 20, mode="linear", scales=(1.0, 1.0, 2.2, 2.3)))
@@ -221,11 +328,15 @@ def symbolic_resizes() -> list[Case]:
     }  # fmt: skip
     x, doubled = spec(N, 3, S, 5), (N, 3, 2 * S, 8)
     nodes = [
-        h.node("Resize", [x], sizes=doubled, mode=m, coordinate_transformation_mode=c, nearest_mode=r)
-        for m in ("nearest", "linear", "cubic") for c, r in ways.items()
-    ]  # fmt: skip
+        h.node(
+            "Resize", [x], sizes=doubled, mode=m, coordinate_transformation_mode=c, nearest_mode=r
+        )
+        for m in ("nearest", "linear", "cubic")
+        for c, r in ways.items()
+    ]
     nodes += [
-        h.node("Resize", [x], sizes=(N, 3, 7, 5), mode=m, exclude_outside=m == "cubic") for m in ("linear", "cubic")
+        h.node("Resize", [x], sizes=(N, 3, 7, 5), mode=m, exclude_outside=m == "cubic")
+        for m in ("linear", "cubic")
     ]
     halved = (N, 3, floordiv(S * 3, 2), 5)
     nodes.append(h.node("Resize", [x], sizes=halved, scales=(1.0, 1.0, 1.5, 1.0), mode="linear"))
@@ -241,38 +352,71 @@ def grids() -> list[Case]:
     pads = ("zeros", "border", "reflection")
     out = [
         one("grid_sample", "GridSample", [x, grid], mode=m, padding_mode=p, align_corners=a)
-        for m in ("linear", "nearest", "cubic") for p in pads for a in (False, True)
-    ]  # fmt: skip
+        for m in ("linear", "nearest", "cubic")
+        for p in pads
+        for a in (False, True)
+    ]
     return [
         *out,
-        *(one("grid_sample", "GridSample", deep, mode=m, padding_mode=p) for m in ("linear", "cubic") for p in pads),
-        *(one("grid_sample", "GridSample", [x, grid.astype(np.float64)], mode=m) for m in ("linear", "cubic")),
+        *(
+            one("grid_sample", "GridSample", deep, mode=m, padding_mode=p)
+            for m in ("linear", "cubic")
+            for p in pads
+        ),
+        *(
+            one("grid_sample", "GridSample", [x, grid.astype(np.float64)], mode=m)
+            for m in ("linear", "cubic")
+        ),
     ]
 
 
 def symbolic_lines() -> list[Case]:
     x = spec(N, S, 3)
-    nodes = [h.node("ArgMax", [x], axis=1), h.node("CumSum", [x], axis=1), h.node("TopK", [x], k=1, axis=1)]
+    nodes = [
+        h.node("ArgMax", [x], axis=1),
+        h.node("CumSum", [x], axis=1),
+        h.node("TopK", [x], k=1, axis=1),
+    ]
     return symbolic("lines", nodes, [{"n": 1, "s": 1}, {"n": 3, "s": 37}])
 
 
 def scatters() -> list[Case]:
-    """Updates that replace do not collide; those that are joined do, where their order makes no difference."""
+    """Updates that replace do not collide; those that are joined do, where their order makes no
+    difference.
+    """
     rng = np.random.default_rng(3)
     x, many = real(4, 6, 5), rng.integers(-6, 6, (4, 9, 5))
-    apart = np.stack([rng.permutation(6)[:3] for _ in range(20)]).reshape(4, 5, 3).transpose(0, 2, 1)
+    apart = (
+        np.stack([rng.permutation(6)[:3] for _ in range(20)]).reshape(4, 5, 3).transpose(0, 2, 1)
+    )
     places = np.array([[[0, 1], [3, -1]], [[2, 5], [1, 0]]])
     out = [one("scatter", "ScatterElements", [x, apart, real(4, 3, 5, seed=1)], axis=1)]
-    out.append(one("scatter", "ScatterElements", [x > 0, apart, real(4, 3, 5, seed=1) > 0], axis=-2))
+    out.append(
+        one("scatter", "ScatterElements", [x > 0, apart, real(4, 3, 5, seed=1) > 0], axis=-2)
+    )
     for how in ("add", "mul", "min", "max"):
-        out.append(one("scatter", "ScatterElements", [x, many, real(4, 9, 5, seed=1)], axis=1, reduction=how))
+        out.append(
+            one(
+                "scatter",
+                "ScatterElements",
+                [x, many, real(4, 9, 5, seed=1)],
+                axis=1,
+                reduction=how,
+            )
+        )
         for t in ("i64", "i32", "i16", "u32"):
             data = [whole(4, 6, 5, dtype=t), many, whole(4, 9, 5, dtype=t, seed=2) % 3]
             out.append(one("scatter", "ScatterElements", data, axis=1, reduction=how))
         double = [real(4, 6, 3).astype(np.float64), places, real(2, 2, 3).astype(np.float64)]
         out.append(one("scatter", "ScatterND", double, reduction=how))
     out.append(one("scatter", "ScatterND", [x, places, real(2, 2, 5, seed=1)]))
-    out.append(one("scatter", "ScatterND", [real(9, dtype="f16"), np.array([[3], [7]]), real(2, dtype="f16", seed=1)]))
+    out.append(
+        one(
+            "scatter",
+            "ScatterND",
+            [real(9, dtype="f16"), np.array([[3], [7]]), real(2, dtype="f16", seed=1)],
+        )
+    )
     for mode, at in (("linear", [1, 0]), ("circular", [3, 4])):
         cache = [real(2, 3, 5, 4), real(2, 3, 3, 4, seed=1), np.array(at)]
         out.append(one("scatter", "TensorScatter", cache, mode=mode))
@@ -286,10 +430,17 @@ def quantized() -> list[Case]:
     for t in (np.uint8, np.int8, np.int16, np.uint16):
         zero, dtype = np.arange(6).astype(t), DType.of(np.dtype(t))
         out.append(
-            one("quantize", "QuantizeLinear", [x, np.float32(0.3).reshape(()), zero[3].reshape(())], dtype=dtype)
+            one(
+                "quantize",
+                "QuantizeLinear",
+                [x, np.float32(0.3).reshape(()), zero[3].reshape(())],
+                dtype=dtype,
+            )
         )
         out.append(one("quantize", "QuantizeLinear", [x, scale, zero], axis=1, dtype=dtype))
-        out.append(one("quantize", "QuantizeLinear", [x, blocks], axis=1, block_size=2, dtype=dtype))
+        out.append(
+            one("quantize", "QuantizeLinear", [x, blocks], axis=1, block_size=2, dtype=dtype)
+        )
     for name in ("u8", "i8", "i32", "u16"):
         q, zero = whole(3, 6, 5, dtype=name), whole(6, dtype=name, seed=1)
         out.append(one("quantize", "DequantizeLinear", [q, scale, zero], axis=1))
@@ -308,7 +459,15 @@ def products() -> list[Case]:
         one("plain_product", "MatMul", [double(2, 3, 7, 9), double(3, 9, 5)]),
         one("plain_product", "MatMul", [whole(7, 9), whole(9, 5)]),
         one("plain_product", "MatMul", [whole(4, 9, dtype="u64"), whole(9, dtype="u64")]),
-        one("plain_product", "Gemm", [double(9, 7), double(5, 9), double(5)], [1], transA=True, transB=True, alpha=0.5),
+        one(
+            "plain_product",
+            "Gemm",
+            [double(9, 7), double(5, 9), double(5)],
+            [1],
+            transA=True,
+            transB=True,
+            alpha=0.5,
+        ),
         one("plain_product", "IntegerMatMul", [whole(2, 5, 9, dtype="u8"), byte, c], [1, 2]),
         one("plain_product", "IntegerMatMul", [whole(5, 9, dtype="i8"), byte]),
     ]

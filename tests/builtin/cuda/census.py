@@ -3,7 +3,8 @@
 
     python tests/builtin/cuda/census.py [--write docs/cuda.md]
 
-A layer that has one may still be refused for a dtype, an attribute or a shape; building then tells every reason.
+A layer that has one may still be refused for a dtype, an attribute or a shape; building then tells
+every reason.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from tactix.contracts.layer import Layer
 from tactix_cuda.tactics import all_tactics
 from tactix_ops.layers import all_layers, control, selection, sequences, text, text_features
 
-BEGIN, END = "<!-- layers on the host: written by tests/builtin/cuda/census.py -->\n", "<!-- end -->\n"
+BEGIN, END = (
+    "<!-- layers on the host: written by tests/builtin/cuda/census.py -->\n",
+    "<!-- end -->\n",
+)
 GROUPS = {
     "Branches and loops (their bodies run on the GPU)": {x.key for x in control.LAYERS},
     "Text, sequences, optionals, maps: Python objects": {
@@ -46,7 +50,9 @@ def table() -> str:
     """Markdown."""
     rows = {name: sorted(x.key for x in missing() if group_of(x) == name) for name in GROUPS}
     lines = ["| why | layers |", "|---|---|"]
-    lines += [f"| {name} | {', '.join(f'`{k}`' for k in keys)} |" for name, keys in rows.items() if keys]
+    lines += [
+        f"| {name} | {', '.join(f'`{k}`' for k in keys)} |" for name, keys in rows.items() if keys
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -60,7 +66,9 @@ def joined(document: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     if options.write:

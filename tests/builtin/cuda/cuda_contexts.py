@@ -1,4 +1,6 @@
-"""What contexts of one engine must do on any CUDA device: memory of the caller's, streams, branches, caches."""
+"""What contexts of one engine must do on any CUDA device: memory of the caller's, streams,
+branches, caches.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,18 @@ from tactix.words.errors import InvalidArgument
 
 
 class Placed:
-    """A context whose inputs and outputs lie in device memory; ``offset``: bytes that they are moved by."""
+    """A context whose inputs and outputs lie in device memory; ``offset``: bytes that they are
+    moved by.
+    """
 
     def __init__(self, engine: Any, memory: Any, n: int, offset: int = 0) -> None:
         self.engine, self.device, self.n = engine, engine.device, n
         self.context = engine.create_execution_context()
         self.want = e.expected(e.feeds(n))
         arrays = {**e.feeds(n), **self.want}
-        self.address = {name: memory.allocate(x.nbytes + offset) + offset for name, x in arrays.items()}
+        self.address = {
+            name: memory.allocate(x.nbytes + offset) + offset for name, x in arrays.items()
+        }
         for name in e.feeds(n):
             self.context.set_input_shape(name, arrays[name].shape)
         for name, address in self.address.items():
@@ -47,12 +53,17 @@ def check_users_memory(engine: Any, memory: Any) -> None:
     f = e.feeds(40)
     size = engine.device_memory_size({name: x.shape for name, x in f.items()})
     assert size
-    with pytest.raises(InvalidArgument, match=f"0 bytes of device memory: these shapes need {size}.*set_device_memory"):
+    with pytest.raises(
+        InvalidArgument,
+        match=f"0 bytes of device memory: these shapes need {size}.*set_device_memory",
+    ):
         context.run(f)
     for _ in range(2):
         room = memory.allocate(size)
         context.set_device_memory(room, size - 1)
-        with pytest.raises(InvalidArgument, match=f"{size - 1} bytes of device memory: these shapes need {size}"):
+        with pytest.raises(
+            InvalidArgument, match=f"{size - 1} bytes of device memory: these shapes need {size}"
+        ):
             context.run(f)
         context.set_device_memory(room, size)
         assert context.device_memory == room
@@ -66,8 +77,13 @@ def check_users_memory(engine: Any, memory: Any) -> None:
 def check_alignment(engine: Any, memory: Any) -> None:
     """An address that kernels cannot read is an error before anything runs."""
     p = Placed(engine, memory, 9, offset=8)
-    for run in (lambda: p.context.execute_async_v3(0), lambda: p.context.execute_v2(list(p.address.values()))):
-        with pytest.raises(InvalidArgument, match=rf"tensor 'x' lies at {p.address['x']:#x}. Align it to 16 bytes"):
+    for run in (
+        lambda: p.context.execute_async_v3(0),
+        lambda: p.context.execute_v2(list(p.address.values())),
+    ):
+        with pytest.raises(
+            InvalidArgument, match=rf"tensor 'x' lies at {p.address['x']:#x}. Align it to 16 bytes"
+        ):
             run()
     fit = Placed(engine, memory, 9, offset=16)
     fit.feed(1)
@@ -76,7 +92,9 @@ def check_alignment(engine: Any, memory: Any) -> None:
 
 
 def check_streams(engine: Any, memory: Any, count: int = 6, rounds: int = 5) -> None:
-    """Contexts of one engine, each in a thread and a stream of its own, at shapes of their own, at the same time."""
+    """Contexts of one engine, each in a thread and a stream of its own, at shapes of their own, at
+    the same time.
+    """
 
     def work(k: int) -> None:
         p, stream = Placed(engine, memory, 10 + 17 * k), engine.device.create_stream()

@@ -1,4 +1,6 @@
-"""A network of sums, a pack whose tactics add on a CUDA device, and what any such device must do with them."""
+"""A network of sums, a pack whose tactics add on a CUDA device, and what any such device must do
+with them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Two small artifacts as steps: a sum of vectors, and two launches with a workspace and a constant between them."""
+"""Two small artifacts as steps: a sum of vectors, and two launches with a workspace and a constant
+between them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ extern "C" __global__ void TX_ENTRY(const float* x, const float* y, float* z, lo
 """,
 )
 
-SCALE = Source("cuda_c", """
+SCALE = Source(
+    "cuda_c",
+    """
 extern "C" __global__ void TX_ENTRY(const float* x, const float* c, float* w, long long n) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i < n) w[i] = times(x[i], c[i % 4]);
@@ -45,7 +49,9 @@ extern "C" __global__ void TX_NAME(shift)(const float* w, const float* x, float*
     __syncthreads();
     if (i < n) y[i] = tile[threadIdx.x] - x[i];
 }
-""", preludes=("static __device__ inline float times(float a, float b) { return a * b; }",))  # fmt: skip
+""",
+    preludes=("static __device__ inline float times(float a, float b) { return a * b; }",),
+)
 
 SHARED = 64 << 10
 """More than a kernel may have without asking."""
@@ -63,7 +69,9 @@ def add_step(code: Source | Binary = ADD) -> Step:
 
 
 def scale_step(code: Source | Binary = SCALE) -> Step:
-    """Buffer 3 = buffer 2 * c - buffer 2; c is buffer 4, of 4 elements; the workspace, 5, is used from byte 256 on."""
+    """Buffer 3 = buffer 2 * c - buffer 2; c is buffer 4, of 4 elements; the workspace, 5, is used
+    from byte 256 on.
+    """
     grid, last = (ceildiv(N, BLOCK),), {"shared_bytes": SHARED, "symbol": "shift"}
     launches = (
         Launch((tensor_in(0), constant("c"), workspace(256), scalar(N)), grid, (BLOCK,)),

@@ -1,6 +1,8 @@
-"""A cuBLASLt in which numbers are computed by numpy, in memory of the host: column-major, as the real one.
+"""A cuBLASLt in which numbers are computed by numpy, in memory of the host: column-major, as the
+real one.
 
-Descriptors are what was set; algorithms name their place in the list and the rows that they were offered for.
+Descriptors are what was set; algorithms name their place in the list and the rows that they were
+offered for.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ class FakeFunctions:
     ``given``: bytes of workspace of every product.
     """
 
-    def __init__(self, api: FakeApi, offered: int = 3, wants: int = 256, version: int = 130100) -> None:
+    def __init__(
+        self, api: FakeApi, offered: int = 3, wants: int = 256, version: int = 130100
+    ) -> None:
         self.api, self.offered, self.wants, self.version = api, offered, wants, version
         self.fail: dict[str, int] = {}
         self.made: dict[int, dict[Any, Any]] = {}
@@ -78,7 +82,9 @@ class FakeFunctions:
     def _destroy(self, handle: Any) -> None:
         del self.made[_number(handle)]
 
-    _cublasLtMatmulDescDestroy = _cublasLtMatrixLayoutDestroy = _cublasLtMatmulPreferenceDestroy = _destroy
+    _cublasLtMatmulDescDestroy = _cublasLtMatrixLayoutDestroy = _cublasLtMatmulPreferenceDestroy = (
+        _destroy
+    )
 
     def _cublasLtCreate(self, place: Any) -> None:
         self._new(place)
@@ -89,7 +95,9 @@ class FakeFunctions:
         assert scale == 0
         self._new(place, compute=compute)
 
-    def _cublasLtMatrixLayoutCreate(self, place: Any, dtype: int, rows: int, cols: int, ld: int) -> None:
+    def _cublasLtMatrixLayoutCreate(
+        self, place: Any, dtype: int, rows: int, cols: int, ld: int
+    ) -> None:
         assert min(rows, cols) > 0
         assert ld >= rows
         self._new(place, dtype=NUMPY[dtype].numpy, rows=rows, cols=cols, ld=ld)
@@ -102,7 +110,9 @@ class FakeFunctions:
         assert size == ctypes.sizeof(DESC[key])
         self._set(handle, key, value, size)
 
-    def _cublasLtMatrixLayoutSetAttribute(self, handle: Any, key: int, value: Any, size: int) -> None:
+    def _cublasLtMatrixLayoutSetAttribute(
+        self, handle: Any, key: int, value: Any, size: int
+    ) -> None:
         assert size == ctypes.sizeof(LAYOUT[key])
         self._set(handle, key, value, size)
 
@@ -128,7 +138,9 @@ class FakeFunctions:
 
     def _cublasLtMatmul(self, *args: Any) -> int:
         _handle, op, alpha, b, lb, a, la, beta, c, lc, d, ld, code, scratch, size, stream = args
-        if self._cublasLtMatmulAlgoCheck(None, None, None, None, None, ld, code, ctypes.byref(_Result())):
+        if self._cublasLtMatmulAlgoCheck(
+            None, None, None, None, None, ld, code, ctypes.byref(_Result())
+        ):
             return 15
         self.given.append(size)
         assert size >= self.wants
@@ -137,7 +149,9 @@ class FakeFunctions:
         frozen = dict(self._get(op))
         factors = _of(alpha).value, _of(beta).value
         places = [(x, dict(self._get(y))) for x, y in ((b, lb), (a, la), (c, lc), (d, ld))]
-        self.api.enqueue(_number(stream), Work("cublasLtMatmul", lambda: _product(frozen, factors, places)))
+        self.api.enqueue(
+            _number(stream), Work("cublasLtMatmul", lambda: _product(frozen, factors, places))
+        )
         return 0
 
 
@@ -168,7 +182,9 @@ def _matrices(place: int, layout: dict[Any, Any]) -> Any:
     return np.lib.stride_tricks.as_strided(flat, shape, (stride * size, size, ld * size))
 
 
-def _product(op: dict[int, int], factors: tuple[float, float], places: list[tuple[int, dict[Any, Any]]]) -> None:
+def _product(
+    op: dict[int, int], factors: tuple[float, float], places: list[tuple[int, dict[Any, Any]]]
+) -> None:
     left, right, c, d = (_matrices(p, layout) for p, layout in places)
     wide = [x.astype(np.float64) for x in (left, right)]
     wide = [x.transpose(0, 2, 1) if op[key] else x for x, key in zip(wide, (3, 4), strict=True)]

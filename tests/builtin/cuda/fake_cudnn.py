@@ -1,7 +1,8 @@
-"""A cuDNN that computes operation by operation with numpy, convolutions by the layer's reference, in the host's memory.
+"""A cuDNN that computes operation by operation with numpy, convolutions by the layer's reference,
+in the host's memory.
 
-It keeps descriptors as what was set, knows which attributes are of which type, and refuses what is not finalized. A
-plan's text is the operation graph in JSON.
+It keeps descriptors as what was set, knows which attributes are of which type, and refuses what is
+not finalized. A plan's text is the operation graph in JSON.
 """
 
 from __future__ import annotations
@@ -57,9 +58,18 @@ WRITTEN = {202, 300, 303, 402, 1305}
 
 
 class FakeCudnnFunctions:
-    """``offered``: how many engines; the last one compiles; ``wants``: their workspace; ``broken``: has no plan."""
+    """``offered``: how many engines; the last one compiles; ``wants``: their workspace; ``broken``:
+    has no plan.
+    """
 
-    def __init__(self, api: FakeApi, offered: int = 3, wants: int = 64, version: int = 91900, broken: int = -1) -> None:
+    def __init__(
+        self,
+        api: FakeApi,
+        offered: int = 3,
+        wants: int = 64,
+        version: int = 91900,
+        broken: int = -1,
+    ) -> None:
         self.api, self.offered, self.wants, self.broken = api, offered, wants, broken
         self.fail: dict[str, int] = {}
         self.made: dict[int, dict[Any, Any]] = {}
@@ -98,7 +108,9 @@ class FakeCudnnFunctions:
     def _of(self, native: Any) -> dict[Any, Any]:
         return self.made[getattr(native, "value", native)]
 
-    def _cudnnBackendSetAttribute(self, native: Any, attribute: int, kind: int, size: int, values: Any) -> None:
+    def _cudnnBackendSetAttribute(
+        self, native: Any, attribute: int, kind: int, size: int, values: Any
+    ) -> None:
         d = self._of(native)
         assert not d["final"]
         assert ATTRIBUTES[d["kind"]][attribute] == kind
@@ -137,11 +149,16 @@ class FakeCudnnFunctions:
         if attribute == 202 and values is not None:
             for rank, handle in enumerate(values):
                 self.made[handle] |= {
-                    "rank": rank, "final": True, 303: [self.wants],
+                    "rank": rank,
+                    "final": True,
+                    303: [self.wants],
                     "graph": self._graph(self._of(d[201][0])),
-                }  # fmt: skip
+                }
         if attribute == 300:
-            self.made[values[0]] |= {"final": True, 1305: [0] if d["rank"] == self.offered - 1 else [3]}
+            self.made[values[0]] |= {
+                "final": True,
+                1305: [0] if d["rank"] == self.offered - 1 else [3],
+            }
         have: Any = {202: range(self.offered), 300: range(1)}.get(attribute)
         have = d[attribute] if have is None else have
         found._obj.value = len(have)
@@ -150,7 +167,7 @@ class FakeCudnnFunctions:
             for i, v in enumerate(have):
                 values[i] = v
 
-    # -- what a graph computes -------------------------------------------------------------------------------------
+    # -- what a graph computes --------------------------------------------------------------------
 
     def _graph(self, d: dict[Any, Any]) -> list[Any]:
         assert d[800] == [7777]
@@ -160,7 +177,13 @@ class FakeCudnnFunctions:
         t = self._of(handle)
         assert t[900] == [16]
         assert len(t[902]) == len(t[903]) == 4
-        known = {"id": t[906][0], "shape": t[902], "strides": t[903], "type": t[901][0], "virtual": t[907][0]}
+        known = {
+            "id": t[906][0],
+            "shape": t[902],
+            "strides": t[903],
+            "type": t[901][0],
+            "virtual": t[907][0],
+        }
         return known | {"host": t.get(908, [False])[0]}
 
     def _operation(self, d: dict[Any, Any]) -> dict[str, Any]:
@@ -169,8 +192,18 @@ class FakeCudnnFunctions:
         given = [self._tensor(d[key][0]) for key in tensors[1:] if key in d]
         made = {"name": name, "y": self._tensor(d[tensors[0]][0]), "given": given}
         if name == "convolution":
-            assert (d[700], d[701], kind[101], kind[100], kind[106]) == ([1.0], [0.0], [1], [0], [2])
-            return made | {"dilations": kind[102], "strides": kind[103], "pads": [*kind[105], *kind[104]]}
+            assert (d[700], d[701], kind[101], kind[100], kind[106]) == (
+                [1.0],
+                [0.0],
+                [1],
+                [0],
+                [2],
+            )
+            return made | {
+                "dilations": kind[102],
+                "strides": kind[103],
+                "pads": [*kind[105], *kind[104]],
+            }
         if name == "pointwise":
             return made | {"mode": kind[0][0], "axis": kind.get(9, [-1])[0]}
         return made | {"mode": kind.get(1600, [-1])[0]}
@@ -227,9 +260,11 @@ def _run(graph: list[Any], places: dict[int, int]) -> None:
 def _convolution(o: dict[str, Any], x: Any, w: Any) -> Any:
     layer = h.layer("Convolution")
     attrs: Any = layer.Attrs(  # type: ignore[call-arg]
-        strides=tuple(o["strides"]), dilations=tuple(o["dilations"]), pads=tuple(o["pads"]),
+        strides=tuple(o["strides"]),
+        dilations=tuple(o["dilations"]),
+        pads=tuple(o["pads"]),
         group=x.shape[1] // w.shape[1],
-    )  # fmt: skip
+    )
     return layer.reference(attrs, x, w)[0]
 
 
@@ -245,9 +280,13 @@ POINTWISE: dict[int, Any] = {
 }  # fmt: skip
 COMPUTE: dict[str, Any] = {
     "convolution": _convolution,
-    "pointwise": lambda o, *x: _index(o, *x) if o["mode"] == dnn.INDEX else POINTWISE[o["mode"]](*x),
+    "pointwise": lambda o, *x: (
+        _index(o, *x) if o["mode"] == dnn.INDEX else POINTWISE[o["mode"]](*x)
+    ),
     "matmul": lambda o, a, b: np.matmul(a.astype(np.float32), b),
-    "reduction": lambda o, x: (np.max if o["mode"] == dnn.LARGEST else np.sum)(x, axis=3, keepdims=True),
+    "reduction": lambda o, x: (np.max if o["mode"] == dnn.LARGEST else np.sum)(
+        x, axis=3, keepdims=True
+    ),
 }
 
 

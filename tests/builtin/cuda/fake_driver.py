@@ -1,7 +1,8 @@
-"""A driver in which device memory is the host's, and kernels are Python functions of their arguments.
+"""A driver in which device memory is the host's, and kernels are Python functions of their
+arguments.
 
-As the real one it copies arguments when a graph's node is made or set, and runs what was instantiated: of the nodes
-that may run, the one that was made last goes first.
+As the real one it copies arguments when a graph's node is made or set, and runs what was
+instantiated: of the nodes that may run, the one that was made last goes first.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ class Ran:
 
 @dataclass
 class Work:
-    """What a library put into a stream. ``kind``: of the node; ``memset``: the driver's structure, of one that is."""
+    """What a library put into a stream. ``kind``: of the node; ``memset``: the driver's structure,
+    of one that is.
+    """
 
     symbol: str
     run: Callable[[], None]
@@ -91,10 +94,11 @@ class Work:
 
 @dataclass
 class FakeApi:
-    """``log``: names of the functions called; ``ran``: what was launched; ``fail``: status by function name.
+    """``log``: names of the functions called; ``ran``: what was launched; ``fail``: status by
+    function name.
 
-    ``ordinals``: devices of addresses, 0 where not given; ``launched``: streams of graphs; ``waits``: streams, and
-    those that they wait for.
+    ``ordinals``: devices of addresses, 0 where not given; ``launched``: streams of graphs;
+    ``waits``: streams, and those that they wait for.
     """
 
     kernels: dict[str, FakeKernel] = field(default_factory=dict)
@@ -131,7 +135,7 @@ class FakeApi:
 
         return call
 
-    # -- errors, devices -------------------------------------------------------------------------------------------
+    # -- errors, devices --------------------------------------------------------------------------
 
     def cuGetErrorName(self, status: int) -> tuple[int, bytes]:
         return 0, ERRORS[int(status)].encode()
@@ -161,12 +165,14 @@ class FakeApi:
     def _cuDevicePrimaryCtxRetain(self, device: int) -> tuple[int]:
         return (next(self._numbers),)
 
-    _cuStreamCreate = _cuEventCreate = _cuModuleLoadData = _cuDeviceGetDefaultMemPool = _cuDevicePrimaryCtxRetain
+    _cuStreamCreate = _cuEventCreate = _cuModuleLoadData = _cuDeviceGetDefaultMemPool = (
+        _cuDevicePrimaryCtxRetain
+    )
 
     def _cuEventElapsedTime(self, a: int, b: int) -> tuple[float]:
         return (1000.0 * (b - a),)
 
-    # -- memory ----------------------------------------------------------------------------------------------------
+    # -- memory -----------------------------------------------------------------------------------
 
     def _cuMemAlloc(self, size: int) -> tuple[int]:
         held = (ctypes.c_ubyte * (size + 512))()
@@ -199,12 +205,16 @@ class FakeApi:
         ctypes.memset(int(to), byte, size)
         return ()
 
-    # -- tensor maps: the first word is the address ------------------------------------------------------------------
+    # -- tensor maps: the first word is the address -----------------------------------------------
 
-    def _cuTensorMapEncodeTiled(self, kind: Any, rank: int, address: int, *given: Any) -> tuple[Any]:
+    def _cuTensorMapEncodeTiled(
+        self, kind: Any, rank: int, address: int, *given: Any
+    ) -> tuple[Any]:
         return self._map("tiled", address, *given[:4])
 
-    def _cuTensorMapEncodeIm2col(self, kind: Any, rank: int, address: int, *given: Any) -> tuple[Any]:
+    def _cuTensorMapEncodeIm2col(
+        self, kind: Any, rank: int, address: int, *given: Any
+    ) -> tuple[Any]:
         return self._map("windows", address, *given[:7])
 
     def _map(self, name: str, address: int, *given: Any) -> tuple[Any]:
@@ -212,7 +222,7 @@ class FakeApi:
         self.maps.append((name, address, *plain))
         return (SimpleNamespace(opaque=[address, *range(15)]),)
 
-    # -- kernels ---------------------------------------------------------------------------------------------------
+    # -- kernels ----------------------------------------------------------------------------------
 
     def _cuModuleGetFunction(self, module: int, name: bytes) -> tuple[Any, ...]:
         if name.decode() not in self.kernels:
@@ -251,7 +261,7 @@ class FakeApi:
                 self.kernels[r.symbol].body(r.grid, *r.args)
         return ()
 
-    # -- libraries -------------------------------------------------------------------------------------------------
+    # -- libraries --------------------------------------------------------------------------------
 
     def enqueue(self, stream: int, work: Work) -> None:
         """What a library does: the work is recorded by a stream that captures, else done."""
@@ -274,13 +284,17 @@ class FakeApi:
         self._graphs[graph] = self._capturing.pop(int(stream))
         return (graph,)
 
-    def _cuGraphAddChildGraphNode(self, graph: int, after: Any, number: int, child: int) -> tuple[int]:
+    def _cuGraphAddChildGraphNode(
+        self, graph: int, after: Any, number: int, child: int
+    ) -> tuple[int]:
         nodes = self._graphs[graph]
         self._link(graph, after, number)
         nodes.append(list(self._graphs[child]))
         return (graph * 10000 + len(nodes) - 1,)
 
-    def _cuGraphExecChildGraphNodeSetParams(self, executable: int, node: int, child: int) -> tuple[()]:
+    def _cuGraphExecChildGraphNodeSetParams(
+        self, executable: int, node: int, child: int
+    ) -> tuple[()]:
         assert len(self._graphs[executable][node % 10000]) == len(self._graphs[child])
         self._graphs[executable][node % 10000] = list(self._graphs[child])
         return ()
@@ -289,7 +303,9 @@ class FakeApi:
         shared, _stream, arguments, _extra = rest[6:]
         return self._run([self._kept(function, rest[:3], rest[3:6], shared, arguments)])
 
-    def _cuLaunchKernelEx(self, config: Any, function: Any, arguments: int, extra: int) -> tuple[()]:
+    def _cuLaunchKernelEx(
+        self, config: Any, function: Any, arguments: int, extra: int
+    ) -> tuple[()]:
         grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
         block = (config.blockDimX, config.blockDimY, config.blockDimZ)
         made = self._kept(function, grid, block, config.sharedMemBytes, arguments)
@@ -297,14 +313,16 @@ class FakeApi:
             _attribute(made, a.id, a.value)
         return self._run([made])
 
-    # -- graphs: a node's handle is its graph's times 10000 and its place ------------------------------------------
+    # -- graphs: a node's handle is its graph's times 10000 and its place -------------------------
 
     def _cuGraphCreate(self, flags: int) -> tuple[int]:
         graph = next(self._numbers)
         self._graphs[graph], self.edges[graph], self.early[graph] = [], [], []
         return (graph,)
 
-    def _cuGraphAddDependencies(self, graph: int, a: Any, b: Any, edges: Any, number: int) -> tuple[()]:
+    def _cuGraphAddDependencies(
+        self, graph: int, a: Any, b: Any, edges: Any, number: int
+    ) -> tuple[()]:
         """From nodes that are all launched, to nodes that wait themselves."""
         for before, node, edge in zip(a, b, edges, strict=True):
             assert (number, edge.type, edge.from_port) == (1, 1, 2)
@@ -320,7 +338,9 @@ class FakeApi:
     def _cuGraphGetRootNodes(self, graph: int, number: int = 0) -> tuple[list[int], int]:
         return [graph * 10000][:number], min(1, len(self._graphs[graph]))
 
-    def _cuGraphNodeGetDependentNodes(self, node: int, number: int = 0) -> tuple[list[int], list[Any], int]:
+    def _cuGraphNodeGetDependentNodes(
+        self, node: int, number: int = 0
+    ) -> tuple[list[int], list[Any], int]:
         more = node % 10000 + 1 < len(self._graphs[node // 10000])
         return [node + 1][:number], [], int(more)
 
@@ -352,7 +372,10 @@ class FakeApi:
 
     def _cuGraphInstantiate(self, graph: int, flags: int) -> tuple[int]:
         made = next(self._numbers)
-        self._graphs[made], self.edges[made] = [copy.copy(r) for r in self._graphs[graph]], self.edges[graph]
+        self._graphs[made], self.edges[made] = (
+            [copy.copy(r) for r in self._graphs[graph]],
+            self.edges[graph],
+        )
         return (made,)
 
     def _cuGraphExecKernelNodeSetParams(self, executable: int, node: int, params: Any) -> tuple[()]:
@@ -404,7 +427,9 @@ def _attribute(launch: Ran, kind: Any, value: Any) -> None:
         launch.window = (int(w.base_ptr), w.num_bytes, w.hitRatio, str(w.hitProp))
 
 
-def fake_device(kernels: dict[str, FakeKernel] | None = None, types: Any = PlainTypes) -> tuple[CudaDevice, FakeApi]:
+def fake_device(
+    kernels: dict[str, FakeKernel] | None = None, types: Any = PlainTypes
+) -> tuple[CudaDevice, FakeApi]:
     """A device that runs these kernels, and the driver under it."""
     api = FakeApi(kernels or {}, types)
     return CudaDevice(driver=Driver(api)), api

@@ -1,4 +1,6 @@
-"""Nodes for the tactics of sm_90a: whole and cut tiles, several tiles for a block, every epilogue kind."""
+"""Nodes for the tactics of sm_90a: whole and cut tiles, several tiles for a block, every epilogue
+kind.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,11 @@ LARGE: list[pc.Image] = [((60, 64, 14, 14), 264, (3, 3), {"pads": (1, 1, 1, 1)})
 
 
 def gemms(dtype: str) -> list[simt.Case]:
-    both = [c for m, k, n in ((37, 304, 56), (300, 520, 264)) for c in pc.epilogues(GEMM, dtype, m, k, n)]
+    both = [
+        c
+        for m, k, n in ((37, 304, 56), (300, 520, 264))
+        for c in pc.epilogues(GEMM, dtype, m, k, n)
+    ]
     turned = [c for c in pc.turned(GEMM, dtype, 130, 72, 100) if takes(c)]
     return [*both, *turned, *(c for c in pc.symbolic(GEMM, dtype) if takes(c))]
 
@@ -60,7 +66,9 @@ def stems(dtype: str) -> list[simt.Case]:
 
 
 def attentions(dtype: str) -> list[simt.Case]:
-    """Those of all devices, heads of a packed product, and keys for more stages than there are at a time."""
+    """Those of all devices, heads of a packed product, and keys for more stages than there are at a
+    time.
+    """
     attrs = {"heads": 2, "dim": 64, "value_dim": 64, "columns": (0, 128, 256), "scale": 0.125}
     packed = pc.plain(ATTENTION, "TokenAttention", [pc.real(dtype, 2, 130, 384)] * 3, (), **attrs)
     few, many = pc.real(dtype, 1, 1, 70, 64), pc.real(dtype, 1, 1, 600, 64)
@@ -73,12 +81,17 @@ def attentions(dtype: str) -> list[simt.Case]:
 
 
 def causals(dtype: str) -> list[simt.Case]:
-    """Several tiles, more keys than queries, last stages that teams leave out, masks of two kinds, any batch."""
+    """Several tiles, more keys than queries, last stages that teams leave out, masks of two kinds,
+    any batch.
+    """
     hidden, low = pc.causal(dtype, 300), pc.causal(dtype, 257)
     low[np.isneginf(low)] = -65504
     masks = [(64, hidden[20:]), (128, low), (128, hidden[160:]), (64, hidden[10:110, :110])]
     of = [[pc.real(dtype, 1, 1, n, d) for n in (len(m), *m.shape[1:] * 2)] + [m] for d, m in masks]
-    n, mask = dims.sym("n"), TensorSpec(DType(dtype), (1, 1, 150, 190), const=hidden[40:190, :190][None, None])
+    n, mask = (
+        dims.sym("n"),
+        TensorSpec(DType(dtype), (1, 1, 150, 190), const=hidden[40:190, :190][None, None]),
+    )
     specs = [TensorSpec(DType(dtype), (n, 3, x, 64)) for x in (150, 190, 190)]
     free = simt.Case(simt.h.node("Attention", [*specs, mask], scale=0.125), ATTENTION, env={"n": 2})
     cases = [*(pc.plain(ATTENTION, "Attention", arrays, [3], scale=0.1) for arrays in of), free]
@@ -87,12 +100,19 @@ def causals(dtype: str) -> list[simt.Case]:
 
 def large(dtype: str) -> list[simt.Case]:
     """More tiles than a device has multiprocessors: blocks take several, teams take turns."""
-    gemm = pc.plain(GEMM, "Gemm", [pc.real(dtype, 6000, 136), pc.real(dtype, 136, 2000), pc.real(dtype, 2000)], [1, 2])
+    gemm = pc.plain(
+        GEMM,
+        "Gemm",
+        [pc.real(dtype, 6000, 136), pc.real(dtype, 136, 2000), pc.real(dtype, 2000)],
+        [1, 2],
+    )
     return [gemm, *pc.images(CONV, dtype, LARGE)]
 
 
 def tiles(dtype: str, flow: hopper.Flow, cut: bool = True) -> simt.Case:
-    """Two by two tiles of a flow, all but one of them cut, of four stages, one of them cut; bias, gelu and residual."""
+    """Two by two tiles of a flow, all but one of them cut, of four stages, one of them cut; bias,
+    gelu and residual.
+    """
     rows, cols = (flow.rows + 9, flow.cols + 8) if cut else (flow.rows * 2, flow.cols * 2)
     case = pc.epilogues(GEMM, dtype, rows, 200, cols)[0]
     return replace(case, device=ALONE, only=hopper.variants([flow]))
@@ -100,7 +120,12 @@ def tiles(dtype: str, flow: hopper.Flow, cut: bool = True) -> simt.Case:
 
 def windows(dtype: str) -> simt.Case:
     """Four stages of taps of three images, whose borders lie within tiles."""
-    image: pc.Image = ((3, 16, 11, 13), 40, (2, 2), {"strides": (1, 2), "dilations": (3, 2), "pads": (2, 1, 1, 2)})
+    image: pc.Image = (
+        (3, 16, 11, 13),
+        40,
+        (2, 2),
+        {"strides": (1, 2), "dilations": (3, 2), "pads": (2, 1, 1, 2)},
+    )
     (case,) = pc.images(CONV, dtype, [image])
     return replace(case, device=ALONE)
 

@@ -1,4 +1,6 @@
-"""A driver whose streams do what they have queued later, in any order that streams and events allow."""
+"""A driver whose streams do what they have queued later, in any order that streams and events
+allow.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Mark:
 
 @dataclass
 class Queued:
-    """``after``: what the stream waits for before it goes on; ``touches``: addresses that it reads or writes."""
+    """``after``: what the stream waits for before it goes on; ``touches``: addresses that it reads
+    or writes.
+    """
 
     do: Callable[[], Any]
     after: Mark | None = None
@@ -31,10 +35,12 @@ class Queued:
 
 @dataclass
 class LazyApi(FakeApi):
-    """``order``: chooses what comes next; ``queued``: streams and kinds of work, as the host asked for it.
+    """``order``: chooses what comes next; ``queued``: streams and kinds of work, as the host asked
+    for it.
 
-    Copies from pinned memory read it when they are done, others when they are asked for. ``room``: bytes of device
-    memory; ``used``: of it; ``torn``: memory that was given back while something that touches it was queued.
+    Copies from pinned memory read it when they are done, others when they are asked for. ``room``:
+    bytes of device memory; ``used``: of it; ``torn``: memory that was given back while something
+    that touches it was queued.
     """
 
     order: random.Random = field(default_factory=lambda: random.Random(0))
@@ -50,7 +56,7 @@ class LazyApi(FakeApi):
         self._sizes: dict[int, int] = {}
         self._pinned: dict[int, int] = {}
 
-    # -- what is queued --------------------------------------------------------------------------------------------
+    # -- what is queued ---------------------------------------------------------------------------
 
     def _put(self, stream: Any, kind: str, work: Queued, size: int = 0) -> tuple[()]:
         self._queues.setdefault(int(stream), deque()).append(work)
@@ -61,7 +67,9 @@ class LazyApi(FakeApi):
 
     def _step(self) -> bool:
         """One piece of work of any stream that need not wait."""
-        free = [s for s, q in self._queues.items() if q and (q[0].after is None or q[0].after.reached)]
+        free = [
+            s for s, q in self._queues.items() if q and (q[0].after is None or q[0].after.reached)
+        ]
         if not free:
             assert not any(self._queues.values()), "streams wait for each other"
             return False
@@ -79,7 +87,7 @@ class LazyApi(FakeApi):
     def _cuCtxSynchronize(self) -> tuple[()]:
         return self._until(lambda: not any(self._queues.values()))
 
-    # -- events ----------------------------------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------
 
     def _cuEventRecord(self, event: Any, stream: Any) -> tuple[()]:
         mark = self._marks[int(event)] = Mark()
@@ -91,7 +99,7 @@ class LazyApi(FakeApi):
     def _cuStreamWaitEvent(self, stream: Any, event: Any, flags: int) -> tuple[()]:
         return self._put(stream, "wait", Queued(lambda: None, self._marks.get(int(event))))
 
-    # -- memory ----------------------------------------------------------------------------------------------------
+    # -- memory -----------------------------------------------------------------------------------
 
     def _cuMemHostAlloc(self, size: int, flags: int) -> tuple[int]:
         (address,) = super()._cuMemAlloc(size)
@@ -108,7 +116,9 @@ class LazyApi(FakeApi):
     def __getattr__(self, name: str) -> Any:
         found = super().__getattr__(name)
         if name in ("cuMemAlloc", "cuMemAllocAsync"):
-            return lambda size, *more: (2, None) if self.used + size > self.room else found(size, *more)
+            return lambda size, *more: (
+                (2, None) if self.used + size > self.room else found(size, *more)
+            )
         return found
 
     def _cuMemFree(self, address: Any, stream: Any = 0) -> tuple[()]:
@@ -129,15 +139,23 @@ class LazyApi(FakeApi):
         return self._put(stream, "copy", work, size)
 
     def _cuMemcpyDtoHAsync(self, to: Any, source: Any, size: int, stream: Any) -> tuple[()]:
-        work = Queued(lambda: ctypes.memmove(int(to), int(source), size), touches=(int(source), int(to)))
+        work = Queued(
+            lambda: ctypes.memmove(int(to), int(source), size), touches=(int(source), int(to))
+        )
         return self._put(stream, "back", work)
 
     _cuMemcpyDtoDAsync = _cuMemcpyDtoHAsync
 
-    # -- graphs ----------------------------------------------------------------------------------------------------
+    # -- graphs -----------------------------------------------------------------------------------
 
     def _cuGraphLaunch(self, executable: int, stream: Any) -> tuple[()]:
         made = next(self._numbers)  # with the arguments that it has now
-        self._graphs[made], self.edges[made] = [copy.copy(n) for n in self._graphs[executable]], self.edges[executable]
-        launch, touches = super()._cuGraphLaunch, tuple(a for n in self._graphs[made] for a in n.args)
+        self._graphs[made], self.edges[made] = (
+            [copy.copy(n) for n in self._graphs[executable]],
+            self.edges[executable],
+        )
+        launch, touches = (
+            super()._cuGraphLaunch,
+            tuple(a for n in self._graphs[made] for a in n.args),
+        )
         return self._put(stream, "launch", Queued(lambda: launch(made, stream), touches=touches))

@@ -1,4 +1,6 @@
-"""Nodes for libraries: every way a product lies, every epilogue that folds and some that do not, 1x1 convolutions."""
+"""Nodes for libraries: every way a product lies, every epilogue that folds and some that do not,
+1x1 convolutions.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,18 @@ from typing import Any
 import harness as h
 import numpy as np
 import simt
-from product_cases import GROUPED, IMAGES, causal, epilogues, group, images, plain, real, symbolic, turned
+from product_cases import (
+    GROUPED,
+    IMAGES,
+    causal,
+    epilogues,
+    group,
+    images,
+    plain,
+    real,
+    symbolic,
+    turned,
+)
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.tactic import Tactic
@@ -42,12 +55,22 @@ def kept(artifact: KernelArtifact) -> KernelArtifact:
 
 def ways(dtype: str, tactic: Tactic) -> list[simt.Case]:
     sizes = [(17, 33, 19), (5, 2, 3), (40, 24, 72)]
-    batch = [plain(tactic, "MatMul", [real(dtype, *a), real(dtype, *b)], c) for a, b in BATCHES for c in ((), (1,))]
-    return [*(c for s in sizes for c in turned(tactic, dtype, *s)), *batch, *symbolic(tactic, dtype)]
+    batch = [
+        plain(tactic, "MatMul", [real(dtype, *a), real(dtype, *b)], c)
+        for a, b in BATCHES
+        for c in ((), (1,))
+    ]
+    return [
+        *(c for s in sizes for c in turned(tactic, dtype, *s)),
+        *batch,
+        *symbolic(tactic, dtype),
+    ]
 
 
 def folds(dtype: str, tactic: Tactic, m: int = 37, k: int = 64, n: int = 48) -> list[simt.Case]:
-    """Sums of the product, a row, and a tensor, in all orders, before relu and GELU; and longer ones."""
+    """Sums of the product, a row, and a tensor, in all orders, before relu and GELU; and longer
+    ones.
+    """
     arrays = [real(dtype, *s) for s in ((m, k), (k, n), (n,), (m, n))]
     relu, gelu = ("Relu", (-1,), {}), ("Gelu", (-1,), GELU["tanh"])
     bodies: list[list[Any]] = [
@@ -62,10 +85,17 @@ def folds(dtype: str, tactic: Tactic, m: int = 37, k: int = 64, n: int = 48) -> 
     ]
     out = [_chain(tactic, arrays, b, constants) for b in bodies for constants in ((1, 2), (1,))]
     batch = [real(dtype, *s) for s in ((2, 5, 24), (2, 24, 16), (16,), (2, 5, 16))]
-    return [*out, _chain(tactic, batch, bodies[4], ()), *epilogues(tactic, dtype, m, k, n), *exact(dtype, tactic)]
+    return [
+        *out,
+        _chain(tactic, batch, bodies[4], ()),
+        *epilogues(tactic, dtype, m, k, n),
+        *exact(dtype, tactic),
+    ]
 
 
-def _chain(tactic: Tactic, arrays: Sequence[Any], nodes: Sequence[Any], constants: Sequence[int]) -> simt.Case:
+def _chain(
+    tactic: Tactic, arrays: Sequence[Any], nodes: Sequence[Any], constants: Sequence[int]
+) -> simt.Case:
     """-1 is what was made before."""
     body: list[Any] = [("MatMul", (0, 1), {})]
     for name, ids, attrs in nodes:
@@ -109,7 +139,9 @@ def convolutions(dtype: str, tactic: Tactic) -> list[simt.Case]:
 
 
 def attentions(dtype: str, tactic: Tactic) -> list[simt.Case]:
-    """Matrices and rows of tokens of many sizes, keys that heads share, masks along each axis, one that hides all."""
+    """Matrices and rows of tokens of many sizes, keys that heads share, masks along each axis, one
+    that hides all.
+    """
 
     def make(q: Any, k: Any, e: int, *mask: Any, constants: Sequence[int] = ()) -> simt.Case:
         arrays = [real(dtype, *q), real(dtype, *k), real(dtype, *k[:3], e), *mask]
@@ -135,19 +167,42 @@ def attentions(dtype: str, tactic: Tactic) -> list[simt.Case]:
         make((1, 2, 40, 32), (1, 2, 40, 32), 32, nearly, constants=[3]),
         tokens(dtype, tactic, 2, 70, 2, 32),
         tokens(dtype, tactic, 1, 33, 3, 64),
-        simt.Case(h.node("TokenAttention", apart := [real(dtype, 2, n, w) for n, w in ((20, 72), (90, 96), (90, 64))],
-                         heads=2, dim=32, value_dim=24, columns=(0, 8, 16), scale=0.2), tactic, apart),
-    ]  # fmt: skip
+        simt.Case(
+            h.node(
+                "TokenAttention",
+                apart := [real(dtype, 2, n, w) for n, w in ((20, 72), (90, 96), (90, 64))],
+                heads=2,
+                dim=32,
+                value_dim=24,
+                columns=(0, 8, 16),
+                scale=0.2,
+            ),
+            tactic,
+            apart,
+        ),
+    ]
 
 
 def tokens(dtype: str, tactic: Tactic, batch: int, s: int, heads: int, dim: int) -> simt.Case:
     """One tensor that holds the rows of q, k and v beside each other."""
     width = heads * dim
-    attrs = {"heads": heads, "dim": dim, "value_dim": dim, "columns": (0, width, 2 * width), "scale": dim**-0.5}
-    return group(tactic, [real(dtype, batch, s, 3 * width)], [("TokenAttention", (0, 0, 0), attrs)], [])
+    attrs = {
+        "heads": heads,
+        "dim": dim,
+        "value_dim": dim,
+        "columns": (0, width, 2 * width),
+        "scale": dim**-0.5,
+    }
+    return group(
+        tactic, [real(dtype, batch, s, 3 * width)], [("TokenAttention", (0, 0, 0), attrs)], []
+    )
 
 
 def cases() -> dict[str, Cases]:
     """Groups by name."""
     makers = {"ways": ways, "folds": folds, "pixels": pixels}
-    return {f"{name} {t}": partial(make, t) for name, make in makers.items() for t in ("f16", "bf16", "f32")}
+    return {
+        f"{name} {t}": partial(make, t)
+        for name, make in makers.items()
+        for t in ("f16", "bf16", "f32")
+    }

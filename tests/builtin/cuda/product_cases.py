@@ -1,6 +1,8 @@
-"""Nodes for matrix products, convolutions and attention on a GPU: odd sizes, every way of lying, every epilogue kind.
+"""Nodes for matrix products, convolutions and attention on a GPU: odd sizes, every way of lying,
+every epilogue kind.
 
-``TABLE``: groups of cases by name, made when asked; the same are compiled, run on the host, and run on a GPU.
+``TABLE``: groups of cases by name, made when asked; the same are compiled, run on the host, and run
+on a GPU.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ CONV, TF32_CONV = conv.tactics()
 (ATTENTION,), (PLAIN_ATTENTION,) = attention.tactics(), attention_f32.tactics()
 DTYPES = ("f16", "bf16", "f32")
 TF32_BUDGET = 200.0
-"""float32's budget is for exact products: 2e-5 of the largest result. Ten bits of mantissa give about 1e-3."""
+"""float32's budget is for exact products: 2e-5 of the largest result. Ten bits of mantissa give
+about 1e-3.
+"""
 _RNG = np.random.default_rng(11)
 
 
@@ -35,13 +39,19 @@ def real(dtype: str, *shape: int) -> Any:
     return _RNG.standard_normal(shape, dtype=np.float32).astype(DType(dtype).numpy)
 
 
-def plain(tactic: Tactic, layer: str, arrays: Sequence[Any], constants: Sequence[int] = (), **attrs: Any) -> simt.Case:
+def plain(
+    tactic: Tactic, layer: str, arrays: Sequence[Any], constants: Sequence[int] = (), **attrs: Any
+) -> simt.Case:
     budget = TF32_BUDGET if tactic in (TF32_GEMM, TF32_CONV) else 1.0
     return simt.Case(h.node(layer, arrays, constants, **attrs), tactic, list(arrays), budget=budget)
 
 
-def group(tactic: Tactic, arrays: Sequence[Any], nodes: Any, constants: Sequence[int], **more: Any) -> simt.Case:
-    return simt.Case(h.fused(arrays, nodes, constants=constants, anchor=0, **more), tactic, list(arrays))
+def group(
+    tactic: Tactic, arrays: Sequence[Any], nodes: Any, constants: Sequence[int], **more: Any
+) -> simt.Case:
+    return simt.Case(
+        h.fused(arrays, nodes, constants=constants, anchor=0, **more), tactic, list(arrays)
+    )
 
 
 def turned(tactic: Tactic, dtype: str, m: int, k: int, n: int) -> list[simt.Case]:
@@ -49,7 +59,10 @@ def turned(tactic: Tactic, dtype: str, m: int, k: int, n: int) -> list[simt.Case
     out = []
     for ta in (False, True):
         for tb in (False, True):
-            a, b = real(dtype, *((k, m) if ta else (m, k))), real(dtype, *((n, k) if tb else (k, n)))
+            a, b = (
+                real(dtype, *((k, m) if ta else (m, k))),
+                real(dtype, *((n, k) if tb else (k, n))),
+            )
             for constants in ((), (1,)):
                 attrs = {"transA": ta, "transB": tb, "alpha": 0.5, "beta": 2.0}
                 out.append(plain(tactic, "Gemm", [a, b, real(dtype, n)], constants, **attrs))
@@ -61,7 +74,9 @@ def batches(tactic: Tactic, dtype: str) -> list[simt.Case]:
     matrices = [((2, 3, 20, 24), (3, 24, 17)), ((3, 20, 24), (2, 1, 24, 8))]
     shapes = [*matrices, ((2, 20, 24), (24,)), ((24,), (2, 24, 5))]
     pairs = [(real(dtype, *a), real(dtype, *b)) for a, b in shapes]
-    pairs.append((abs(real(dtype, 7)), abs(real(dtype, 7))))  # a result alone is what errors are relative to
+    pairs.append(
+        (abs(real(dtype, 7)), abs(real(dtype, 7)))
+    )  # a result alone is what errors are relative to
     return [plain(tactic, "MatMul", [a, b], c) for a, b in pairs for c in ((), (1,))]
 
 
@@ -92,13 +107,22 @@ def symbolic(tactic: Tactic, dtype: str) -> list[simt.Case]:
     const = TensorSpec(t, (40, 24), const=real(dtype, 40, 24))
     rows = h.node("MatMul", [TensorSpec(t, (n, s, 40)), const])
     all_of_it = h.node("MatMul", [TensorSpec(t, (n, 2, s, 33)), TensorSpec(t, (n, 2, 33, s))])
-    return [simt.Case(x, tactic, env=e) for x in (rows, all_of_it) for e in ({"n": 1, "s": 1}, {"n": 3, "s": 37})]
+    return [
+        simt.Case(x, tactic, env=e)
+        for x in (rows, all_of_it)
+        for e in ({"n": 1, "s": 1}, {"n": 3, "s": 37})
+    ]
 
 
 def gemms(dtype: str) -> list[simt.Case]:
     sizes = [(17, 33, 19), (5, 2, 3), (40, 24, 72)]
     turns = [c for size in sizes for c in turned(GEMM, dtype, *size)]
-    return [*turns, *batches(GEMM, dtype), *epilogues(GEMM, dtype, 37, 300, 50), *symbolic(GEMM, dtype)]
+    return [
+        *turns,
+        *batches(GEMM, dtype),
+        *epilogues(GEMM, dtype, 37, 300, 50),
+        *symbolic(GEMM, dtype),
+    ]
 
 
 def tf32_gemms() -> list[simt.Case]:
@@ -109,7 +133,15 @@ def gemvs(dtype: str) -> list[simt.Case]:
     sizes = [(1, 520, 30), (3, 33, 19), (8, 64, 9), (16, 96, 40)]
     out = [c for size in sizes for c in epilogues(GEMV, dtype, *size)]
     gemm_attrs = {"transA": True, "transB": True, "alpha": 0.5}
-    out.append(plain(GEMV, "Gemm", [real(dtype, 70, 1), real(dtype, 20, 70), real(dtype, 20)], [1], **gemm_attrs))
+    out.append(
+        plain(
+            GEMV,
+            "Gemm",
+            [real(dtype, 70, 1), real(dtype, 20, 70), real(dtype, 20)],
+            [1],
+            **gemm_attrs,
+        )
+    )
     return [*out, plain(GEMV, "MatMul", [real(dtype, 70), real(dtype, 70, 20)], [1])]
 
 
@@ -138,7 +170,9 @@ def images(tactic: Tactic, dtype: str, table: Any) -> list[simt.Case]:
     out = []
     for size, co, kernel, attrs in table:
         w = real(dtype, co, size[1] // attrs.get("group", 1), *kernel)
-        out.append(plain(tactic, "Convolution", [real(dtype, *size), w, real(dtype, co)], [1, 2], **attrs))
+        out.append(
+            plain(tactic, "Convolution", [real(dtype, *size), w, real(dtype, co)], [1, 2], **attrs)
+        )
     return out
 
 
@@ -157,7 +191,9 @@ def symbolic_images(dtype: str) -> list[simt.Case]:
     out = []
     for c in (3, 16):
         w = TensorSpec(t, (12, c, 3, 3), const=real(dtype, 12, c, 3, 3))
-        node = h.node("Convolution", [TensorSpec(t, (n, c, s, 8)), w], strides=(2, 2), pads=(1, 1, 1, 1))
+        node = h.node(
+            "Convolution", [TensorSpec(t, (n, c, s, 8)), w], strides=(2, 2), pads=(1, 1, 1, 1)
+        )
         out += [simt.Case(node, CONV, env=e) for e in ({"n": 1, "s": 5}, {"n": 3, "s": 16})]
     return out
 
@@ -172,16 +208,28 @@ def causal(dtype: str, n: int) -> Any:
 
 
 def attentions(dtype: str) -> list[simt.Case]:
-    """Lengths and dims that fill no tile, masks along each axis, causal ones, rows that see nothing."""
+    """Lengths and dims that fill no tile, masks along each axis, causal ones, rows that see
+    nothing.
+    """
 
-    def make(q: Any, k: Any, e: int, *mask: Any, constants: Sequence[int] = (), **attrs: Any) -> simt.Case:
+    def make(
+        q: Any, k: Any, e: int, *mask: Any, constants: Sequence[int] = (), **attrs: Any
+    ) -> simt.Case:
         arrays = [real(dtype, *q), real(dtype, *k), real(dtype, *k[:3], e), *mask]
         return plain(tactic, "Attention", arrays, constants, scale=0.2, **attrs)
 
     tactic = PLAIN_ATTENTION if dtype == "f32" else ATTENTION
 
-    def tokens(arrays: Sequence[Any], heads: int, dim: int, value_dim: int, *columns: int) -> simt.Case:
-        attrs = {"heads": heads, "dim": dim, "value_dim": value_dim, "columns": columns or (0, 0, 0), "scale": 0.2}
+    def tokens(
+        arrays: Sequence[Any], heads: int, dim: int, value_dim: int, *columns: int
+    ) -> simt.Case:
+        attrs = {
+            "heads": heads,
+            "dim": dim,
+            "value_dim": value_dim,
+            "columns": columns or (0, 0, 0),
+            "scale": 0.2,
+        }
         return plain(tactic, "TokenAttention", list(arrays), (), **attrs)
 
     blind, nearly = real(dtype, 1, 1, 20, 30), causal(dtype, 70)
@@ -200,18 +248,32 @@ def attentions(dtype: str) -> list[simt.Case]:
         make((1, 2, 20, 32), (1, 2, 30, 32), 32, blind),
         make((1, 2, 20, 32), (1, 2, 30, 32), 32, blind, nan_to_zero=True),
         tokens([real(dtype, 2, 70, 192)] * 3, 2, 32, 32, 0, 64, 128),
-        tokens([real(dtype, 2, 20, 66), real(dtype, 2, 90, 70), real(dtype, 2, 90, 50)], 2, 33, 24, 0, 3, 2),
+        tokens(
+            [real(dtype, 2, 20, 66), real(dtype, 2, 90, 70), real(dtype, 2, 90, 50)],
+            2,
+            33,
+            24,
+            0,
+            3,
+            2,
+        ),
         *(
             tokens([real(dtype, 2, 21, 3 * d)] * 2 + [real(dtype, 2, 21, 3 * e)], 3, d, e)
             for d, e in ((12, 12), (9, 21))
         ),
-        *(simt.Case(free, tactic, env=e) for e in ({"n": 1, "s": 1, "t": 1}, {"n": 2, "s": 17, "t": 70})),
+        *(
+            simt.Case(free, tactic, env=e)
+            for e in ({"n": 1, "s": 1, "t": 1}, {"n": 2, "s": 17, "t": 70})
+        ),
     ]
 
 
 def large_heads(dtype: str) -> list[simt.Case]:
     """Heads that are too large for tensor cores' registers."""
-    parts = [[real(dtype, 1, 2, s, n) for s, n in ((21, d), (40, d), (40, e))] for d, e in ((160, 136), (500, 504))]
+    parts = [
+        [real(dtype, 1, 2, s, n) for s, n in ((21, d), (40, d), (40, e))]
+        for d, e in ((160, 136), (500, 504))
+    ]
     causes = [*[real(dtype, 1, 2, n, 144) for n in (37, 37, 37)], causal(dtype, 37)]
     cases = [plain(PLAIN_ATTENTION, "Attention", arrays, scale=0.1) for arrays in parts]
     return [*cases, plain(PLAIN_ATTENTION, "Attention", causes, [3], scale=0.1)]

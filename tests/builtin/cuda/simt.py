@@ -1,7 +1,9 @@
-"""Runs CUDA kernels on the host, a fiber for each thread, and compares them with the layers' numpy references.
+"""Runs CUDA kernels on the host, a fiber for each thread, and compares them with the layers' numpy
+references.
 
-The text that the device would get is compiled as C++ with ``HEADERS`` in place of the preludes that are assembly: the
-layouts of fragments, addresses, bounds, alignment, barriers and clusters are checked; speed and the assembly are not.
+The text that the device would get is compiled as C++ with ``HEADERS`` in place of the preludes that
+are assembly: the layouts of fragments, addresses, bounds, alignment, barriers and clusters are
+checked; speed and the assembly are not.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ DEVICE = target("sm_90")
 HEADERS = ("simt.h", "simt_hopper.h")
 ASSEMBLY = ("ptx.cuh", "half.cuh", "dp4a.cuh", "hopper.cuh", "wide.cuh")
 PRODUCT = re.compile(
-    r'asm volatile\(\s*"\{[^"]*"\s*"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(\w+)\..*?\);(?=\n)', re.DOTALL
+    r'asm volatile\(\s*"\{[^"]*"\s*"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(\w+)\..*?\);(?=\n)',
+    re.DOTALL,
 )
 HOST_PRODUCT = r"simt_multiply<\1, tx_from_\2>(d, a, b, add);"
 """What stands in the text itself, as hopper.multiply has it, and what stands for that."""
@@ -45,7 +48,9 @@ FLAGS = ("-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-fno-strict-aliasing", 
 
 @dataclass
 class Case:
-    """A node, a tactic, inputs (random ones if None). ``only``: which variants, all if None. ``device``: a target."""
+    """A node, a tactic, inputs (random ones if None). ``only``: which variants, all if None.
+    ``device``: a target.
+    """
 
     node: Node
     tactic: Tactic
@@ -57,9 +62,14 @@ class Case:
 
 
 def check_all(cases: Sequence[Case], cache: Path) -> None:
-    """Compile all variants of all cases as one library, run each twice, and assert that results are right."""
+    """Compile all variants of all cases as one library, run each twice, and assert that results are
+    right.
+    """
     chosen = [(c, v) for c in cases for v in _variants(c)]
-    made = [(c, v, c.tactic.compile(c.node, v, CompileContext(c.device, dict(c.env)))) for c, v in chosen]
+    made = [
+        (c, v, c.tactic.compile(c.node, v, CompileContext(c.device, dict(c.env))))
+        for c, v in chosen
+    ]
     library = _library([a for _, _, a in made], cache)
     for i, (case, variant, artifact) in enumerate(made):
         arrays = list(case.arrays) if case.arrays is not None else _sample(case)
@@ -93,7 +103,9 @@ def _library(artifacts: Sequence[KernelArtifact], cache: Path) -> Any:
     if not path.exists():
         cpp = path.with_suffix(".cpp")
         cpp.write_text(source)
-        done = subprocess.run([compiler, *FLAGS, "-I", HERE, cpp, "-o", path], capture_output=True, text=True)
+        done = subprocess.run(
+            [compiler, *FLAGS, "-I", HERE, cpp, "-o", path], capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr[:4000]
     return ctypes.CDLL(str(path))
 
@@ -106,7 +118,9 @@ def _source(artifacts: Sequence[KernelArtifact]) -> str:
         assert isinstance(a.code, Source)
         preludes |= dict.fromkeys(p for p in a.code.preludes if p not in assembly)
         names = "\n".join(f"SIMT_KERNEL({_name(f'k{i}', launch)})" for launch in a.launches)
-        macros = f"#undef TX_ENTRY\n#undef TX_NAME\n#define TX_ENTRY k{i}\n#define TX_NAME(x) k{i}_##x"
+        macros = (
+            f"#undef TX_ENTRY\n#undef TX_NAME\n#define TX_ENTRY k{i}\n#define TX_NAME(x) k{i}_##x"
+        )
         bodies.append(f"{macros}\n{PRODUCT.sub(HOST_PRODUCT, a.code.text)}\n{names}")
     return "\n".join([*(f'#include "{name}"' for name in HEADERS), *preludes, *bodies])
 
@@ -117,14 +131,26 @@ def _name(entry: str, launch: Launch) -> str:
 
 def _numbers(m: TensorMap, address: int, env: Mapping[str, int]) -> Any:
     """A map as ``tx_map`` of simt_hopper.h has it."""
-    found = [address + m.offset, *(dims.evaluate(d, env) for d in m.dims), *m.box, *m.steps, *chain(*m.corners)]
+    found = [
+        address + m.offset,
+        *(dims.evaluate(d, env) for d in m.dims),
+        *m.box,
+        *m.steps,
+        *chain(*m.corners),
+    ]
     return (ctypes.c_int64 * len(found))(*found)
 
 
 def _run(
-    library: Any, name: str, case: Case, variant: Variant, artifact: KernelArtifact, arrays: Sequence[Any], eager: int,
+    library: Any,
+    name: str,
+    case: Case,
+    variant: Variant,
+    artifact: KernelArtifact,
+    arrays: Sequence[Any],
+    eager: int,
     where: str,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     run = h.Run(case.node, variant, artifact, case.env)
     run.fill(arrays)
     maps = maps_of(artifact)
@@ -133,10 +159,15 @@ def _run(
         function.restype = ctypes.c_char_p
         function.argtypes = (ctypes.c_void_p, *(ctypes.c_int,) * 3, ctypes.c_long, ctypes.c_int)
         sizes = (launch.grid, launch.block, launch.cluster or (1,))
-        (grid,), (block,), (cluster,) = (tuple(dims.evaluate(d, case.env) for d in s) for s in sizes)
+        (grid,), (block,), (cluster,) = (
+            tuple(dims.evaluate(d, case.env) for d in s) for s in sizes
+        )
         shared = dims.evaluate(launch.shared_bytes, case.env)
         numbers = list(run.arguments(launch))
-        laid = [_numbers(m, at, case.env) for m, at in zip(maps[i] if maps else (), numbers, strict=False)]
+        laid = [
+            _numbers(m, at, case.env)
+            for m, at in zip(maps[i] if maps else (), numbers, strict=False)
+        ]
         numbers[: len(laid)] = [ctypes.addressof(x) for x in laid]
         arguments = (ctypes.c_int64 * max(1, len(numbers)))(*numbers)
         problem = function(ctypes.addressof(arguments), grid, block, cluster, shared, eager)

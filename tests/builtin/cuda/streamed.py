@@ -1,4 +1,6 @@
-"""A chain of sums over many weights, some of them packed by their tactic, and what streaming them must do anywhere."""
+"""A chain of sums over many weights, some of them packed by their tactic, and what streaming them
+must do anywhere.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from cuda_steps import BLOCK, LAUNCHER
 
 import tactix
 from tactix import BuilderFlag
-from tactix.contracts.artifact import KernelArtifact, Launch, Packed, constant, scalar, tensor_in, tensor_out
+from tactix.contracts.artifact import (
+    KernelArtifact,
+    Launch,
+    Packed,
+    constant,
+    scalar,
+    tensor_in,
+    tensor_out,
+)
 from tactix.contracts.tactic import Reject, Tactic, Variant
 from tactix.plugins.hookspecs import hookimpl
 from tactix.run.runtime import Runtime
@@ -46,7 +56,10 @@ class Pack:
 
 def weights() -> dict[str, list[Any]]:
     rng = np.random.default_rng(5)
-    return {k: [rng.standard_normal(n).astype(np.float32) for _ in range(LAYERS)] for k, n in WIDTHS.items()}
+    return {
+        k: [rng.standard_normal(n).astype(np.float32) for _ in range(LAYERS)]
+        for k, n in WIDTHS.items()
+    }
 
 
 def engine_of(built: tactix.Builder, plan: tactix.Plan, **more: Any) -> Any:
@@ -129,7 +142,9 @@ class Placed:
         """In the order of its stream, without another wait."""
         for name, want in self.want.items():
             got = np.zeros_like(want)
-            self.stream.submit(lambda name=name, got=got: self.device.copy_out(got, self.address[name]))
+            self.stream.submit(
+                lambda name=name, got=got: self.device.copy_out(got, self.address[name])
+            )
             np.testing.assert_array_equal(got, want)
 
 

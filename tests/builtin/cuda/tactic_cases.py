@@ -1,6 +1,8 @@
-"""Nodes for the generated CUDA tactics: every layer, odd shapes, symbolic dims, each dtype, special values.
+"""Nodes for the generated CUDA tactics: every layer, odd shapes, symbolic dims, each dtype, special
+values.
 
-``TABLE``: groups of cases by name, made when asked. The same table is compiled, run on the host, and run on a GPU.
+``TABLE``: groups of cases by name, made when asked. The same table is compiled, run on the host,
+and run on a GPU.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ ENVS: tuple[dict[str, int], ...] = ({"n": 1, "s": 1}, {"n": 3, "s": 37}, {"n": 0
 
 def real(*shape: int, dtype: str = "f32", seed: int = 0) -> Any:
     """Normal numbers of a float dtype."""
-    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32).astype(DType(dtype).numpy)
+    return (
+        np.random.default_rng(seed)
+        .standard_normal(shape, dtype=np.float32)
+        .astype(DType(dtype).numpy)
+    )
 
 
 def whole(*shape: int, dtype: str = "i32", seed: int = 0) -> Any:
@@ -36,17 +42,31 @@ def whole(*shape: int, dtype: str = "i32", seed: int = 0) -> Any:
     return np.random.default_rng(seed).integers(low, high, shape).astype(DType(dtype).numpy)
 
 
-def one(name: str, layer: Any, arrays: Sequence[Any], constants: Sequence[int] = (), **attrs: Any) -> Case:
+def one(
+    name: str, layer: Any, arrays: Sequence[Any], constants: Sequence[int] = (), **attrs: Any
+) -> Case:
     """A node over arrays (None: absent)."""
-    return Case(h.node(layer, arrays, constants, **attrs), TACTICS[name], [x for x in arrays if x is not None])
+    return Case(
+        h.node(layer, arrays, constants, **attrs),
+        TACTICS[name],
+        [x for x in arrays if x is not None],
+    )
 
 
-def group(name: str, arrays: Sequence[Any], nodes: Sequence[Any], constants: Sequence[int] = (), **more: Any) -> Case:
+def group(
+    name: str,
+    arrays: Sequence[Any],
+    nodes: Sequence[Any],
+    constants: Sequence[int] = (),
+    **more: Any,
+) -> Case:
     """A fused node over arrays; see ``harness.fused``."""
     return Case(h.fused(arrays, nodes, constants=constants, **more), TACTICS[name], list(arrays))
 
 
-def symbolic(name: str, nodes: Sequence[Node], envs: Sequence[Mapping[str, int]] = ENVS) -> list[Case]:
+def symbolic(
+    name: str, nodes: Sequence[Node], envs: Sequence[Mapping[str, int]] = ENVS
+) -> list[Case]:
     """Nodes of symbolic shapes at several values of the symbols."""
     return [Case(n, TACTICS[name], None, env) for env in envs for n in nodes]
 
@@ -69,34 +89,67 @@ def pointwise_broadcasts() -> list[Case]:
         x, y = np.asarray(real(*a, dtype=t)), np.asarray(real(*b, dtype=t, seed=1))
         chain = [("Sub", [0, 1], {}), ("Sigmoid", [2], {}), ("Mul", [3, 0], {})]
         made.append(group("pointwise", [x, y], chain, results=(4, 2)))
-    unsure = [h.node("Sub", pair) for pair in (
-        [spec(N), spec(S)], [spec(2, N, dtype="i64"), spec(1, S, dtype="i64")], [spec(N, 8), spec(S, 8)],
-        [spec(N, 3, S), spec(S, 1, N)], [spec(S, N, dtype="f16"), spec(5, dtype="f16")],
-    )]  # fmt: skip
-    return made + symbolic("pointwise", unsure, [{"n": i, "s": j} for i, j in ((1, 5), (5, 1), (5, 5), (1, 1))])
+    unsure = [
+        h.node("Sub", pair)
+        for pair in (
+            [spec(N), spec(S)],
+            [spec(2, N, dtype="i64"), spec(1, S, dtype="i64")],
+            [spec(N, 8), spec(S, 8)],
+            [spec(N, 3, S), spec(S, 1, N)],
+            [spec(S, N, dtype="f16"), spec(5, dtype="f16")],
+        )
+    ]
+    return made + symbolic(
+        "pointwise", unsure, [{"n": i, "s": j} for i, j in ((1, 5), (5, 1), (5, 5), (1, 1))]
+    )
 
 
 def pointwise_dtypes() -> list[Case]:
     """Integers, truth values, mixtures and casts."""
-    made = [one("pointwise", "Add", [whole(5, 24, dtype=t), whole(24, dtype=t, seed=1)])
-            for t in ("i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8")]  # fmt: skip
-    made += [one("pointwise", op, [whole(70, dtype=t), whole(70, dtype=t, seed=3) * 2 + 1])
-             for op in ("Div", "Mod", "Max", "Min") for t in ("i64", "i8", "u32")]  # fmt: skip
-    made.append(one("pointwise", "Mul", [real(9, 7).astype(np.float64), real(7).astype(np.float64)]))
-    made.append(one("pointwise", "Where", [whole(6, 40, dtype="bool"), real(6, 40, dtype="f16"), real(1, dtype="f16")]))
-    made += [one("pointwise", "Less", [real(50, dtype=t), real(50, dtype=t, seed=1)]) for t in FLOATS]
-    made += [one("pointwise", "Cast", [real(3, 33, dtype=a) * 4], to=DType(b))
-             for a, b in itertools.permutations((*FLOATS, "i32"), 2) if a != "i32"]  # fmt: skip
-    made += [one("pointwise", "Cast", [whole(3, 33, dtype=a)], to=DType(b))
-             for a, b in (("i64", "f16"), ("bool", "f32"), ("i32", "bool"), ("i64", "i8"), ("u8", "f64"))]  # fmt: skip
-    quantised = [("Quantize", [0], {"zero": 3, "dtype": DType.INT8}), ("Dequantize", [1], {"zero": 3, "scale": 0.5})]
+    made = [
+        one("pointwise", "Add", [whole(5, 24, dtype=t), whole(24, dtype=t, seed=1)])
+        for t in ("i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8")
+    ]
+    made += [
+        one("pointwise", op, [whole(70, dtype=t), whole(70, dtype=t, seed=3) * 2 + 1])
+        for op in ("Div", "Mod", "Max", "Min")
+        for t in ("i64", "i8", "u32")
+    ]
+    made.append(
+        one("pointwise", "Mul", [real(9, 7).astype(np.float64), real(7).astype(np.float64)])
+    )
+    made.append(
+        one(
+            "pointwise",
+            "Where",
+            [whole(6, 40, dtype="bool"), real(6, 40, dtype="f16"), real(1, dtype="f16")],
+        )
+    )
+    made += [
+        one("pointwise", "Less", [real(50, dtype=t), real(50, dtype=t, seed=1)]) for t in FLOATS
+    ]
+    made += [
+        one("pointwise", "Cast", [real(3, 33, dtype=a) * 4], to=DType(b))
+        for a, b in itertools.permutations((*FLOATS, "i32"), 2)
+        if a != "i32"
+    ]
+    made += [
+        one("pointwise", "Cast", [whole(3, 33, dtype=a)], to=DType(b))
+        for a, b in (("i64", "f16"), ("bool", "f32"), ("i32", "bool"), ("i64", "i8"), ("u8", "f64"))
+    ]
+    quantised = [
+        ("Quantize", [0], {"zero": 3, "dtype": DType.INT8}),
+        ("Dequantize", [1], {"zero": 3, "scale": 0.5}),
+    ]
     made.append(group("pointwise", [real(5, 32) * 50], quantised, results=(1, 2)))
     return made
 
 
 def pointwise_functions() -> list[Case]:
     """Every function of the layers that have one input, on special values too."""
-    special = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1e-30, 1, -1, 0.5, -0.5, 2.5, -2.5, 20, -20], np.float32)
+    special = np.array(
+        [0, -0.0, np.inf, -np.inf, np.nan, 1e-30, 1, -1, 0.5, -0.5, 2.5, -2.5, 20, -20], np.float32
+    )
     names = (
         "Neg", "Abs", "Exp", "Sqrt", "Erf", "Tanh", "Sigmoid", "Relu", "Gelu", "HardSwish", "Softplus", "Floor", "Ceil",
         "Round", "Sign", "Reciprocal", "Sin", "Cos", "Mish", "Elu", "IsNaN", "IsInf", "Log", "LeakyRelu", "Softsign",
@@ -106,7 +159,10 @@ def pointwise_functions() -> list[Case]:
     made += [one("pointwise", op, [x, x[::-1].copy()]) for op in ("Max", "Min", "Pow", "Mod")]
     made.append(one("pointwise", "Gelu", [real(3, 40, dtype="f16")], approximate="tanh"))
     made.append(one("pointwise", "Clip", [x], min=-1.0, max=float("inf")))
-    made += [one("pointwise", "Pow", [abs(real(50)), np.asarray(np.float32(p))], (1,)) for p in (2, -3, 0.5)]
+    made += [
+        one("pointwise", "Pow", [abs(real(50)), np.asarray(np.float32(p))], (1,))
+        for p in (2, -3, 0.5)
+    ]
     return made
 
 
@@ -115,11 +171,21 @@ def pointwise_formats() -> list[Case]:
     made = []
     for t, channels in (("f16", 16), ("f32", 5), ("bf16", 36)):
         x = real(2, channels, 3, 7, dtype=t)
-        for shape in ((1, channels, 1, 1), (2, channels, 1, 1), (2, channels, 3, 7), (1,), (2, 1, 3, 7)):
+        for shape in (
+            (1, channels, 1, 1),
+            (2, channels, 1, 1),
+            (2, channels, 3, 7),
+            (1,),
+            (2, 1, 3, 7),
+        ):
             b = real(*shape, dtype=t, seed=1)
             made.append(group("pointwise", [x, b], [("Add", [0, 1], {}), ("Relu", [2], {})]))
     a, b = spec(N, S, 24, dtype="f16"), spec(24, dtype="f16")
-    nodes = [h.node("Add", [a, b]), h.node("Mul", [spec(N, S), spec(N, 1)]), h.node("Relu", [spec(N, 3, S, S)])]
+    nodes = [
+        h.node("Add", [a, b]),
+        h.node("Mul", [spec(N, S), spec(N, 1)]),
+        h.node("Relu", [spec(N, 3, S, S)]),
+    ]
     return made + symbolic("pointwise", nodes)
 
 
@@ -129,10 +195,20 @@ def rows_softmax() -> list[Case]:
     for op, t in itertools.product(("Softmax", "LogSoftmax"), FLOATS):
         made += [one("rows", op, [real(3, n, dtype=t) * 4]) for n in (1, 3, 16, 100, 128)]
         made += [one("rows", op, [real(2, 3, 4, 9, dtype=t)], axis=a) for a in (0, 1, -2)]
-    made += [one("rows", "Softmax", [real(2, n, dtype=t)]) for n, t in ((1000, "f16"), (1024, "f32"), (4500, "f32"))]
+    made += [
+        one("rows", "Softmax", [real(2, n, dtype=t)])
+        for n, t in ((1000, "f16"), (1024, "f32"), (4500, "f32"))
+    ]
     made.append(one("rows", "Softmax", [real(1, 33000, dtype="f16")]))
     x = real(8, 300)
-    x[0, 5], x[1], x[2, 7], x[3, 299], x[4, :], x[5, 0] = np.nan, -np.inf, np.inf, -np.inf, 80.0, 1e30
+    x[0, 5], x[1], x[2, 7], x[3, 299], x[4, :], x[5, 0] = (
+        np.nan,
+        -np.inf,
+        np.inf,
+        -np.inf,
+        80.0,
+        1e30,
+    )
     made += [one("rows", "Softmax", [x]), one("rows", "LogSoftmax", [x.T.copy()], axis=0)]
     y = spec(N, 3, S, S, dtype="f16")
     return made + symbolic("rows", [h.node("Softmax", [y], axis=a) for a in (1, 2, 3)])
@@ -141,8 +217,19 @@ def rows_softmax() -> list[Case]:
 def rows_norm() -> list[Case]:
     """Normalisations: axes, parameters that broadcast, groups."""
     made = []
-    for (shape, axis), t in zip([((7, 100), -1), ((3, 5, 64), 2), ((3, 5, 7), 1), ((3, 5, 7), 0), ((4, 1), -1),
-                                 ((2, 768), -1), ((5, 2050), -1)], itertools.cycle(FLOATS), strict=False):  # fmt: skip
+    for (shape, axis), t in zip(
+        [
+            ((7, 100), -1),
+            ((3, 5, 64), 2),
+            ((3, 5, 7), 1),
+            ((3, 5, 7), 0),
+            ((4, 1), -1),
+            ((2, 768), -1),
+            ((5, 2050), -1),
+        ],
+        itertools.cycle(FLOATS),
+        strict=False,
+    ):
         x = real(*shape, dtype=t) * 3 + 1
         s, b = real(*shape[axis:], dtype=t, seed=1), real(*shape[axis:], dtype=t, seed=2)
         made.append(one("rows", "LayerNormalization", [x, s, b], axis=axis))
@@ -152,7 +239,11 @@ def rows_norm() -> list[Case]:
         s = np.asarray(real(*shape, seed=1))
         made.append(one("rows", "LayerNormalization", [x, s, real(20, seed=2)], axis=1))
     for spatial in ((5, 7), (40,), (1, 1), (3, 2, 4)):
-        y, s, b = real(2, 6, *spatial, dtype="f16") * 2 + 1, real(6, seed=1, dtype="f16"), real(6, seed=2, dtype="f16")
+        y, s, b = (
+            real(2, 6, *spatial, dtype="f16") * 2 + 1,
+            real(6, seed=1, dtype="f16"),
+            real(6, seed=2, dtype="f16"),
+        )
         made.append(one("rows", "InstanceNormalization", [y, s, b]))
         made += [one("rows", "GroupNormalization", [y, s, b], num_groups=g) for g in (1, 3)]
     big = real(4, 1000) + 1000
@@ -170,7 +261,12 @@ def rows_fused() -> list[Case]:
     for t in FLOATS:
         x, r = real(3, 4, 96, dtype=t), real(3, 4, 96, dtype=t, seed=3)
         s, b = real(96, dtype=t, seed=1), real(96, dtype=t, seed=2)
-        chain = [("Add", [0, 1], {}), ("LayerNormalization", [4, 2, 3], {}), ("Relu", [5], {}), ("Add", [6, 4], {})]
+        chain = [
+            ("Add", [0, 1], {}),
+            ("LayerNormalization", [4, 2, 3], {}),
+            ("Relu", [5], {}),
+            ("Add", [6, 4], {}),
+        ]
         made.append(group("rows", [x, r, s, b], chain, results=(7, 4), anchor=1))
         bias = real(96, dtype=t, seed=4)
         two = [("Add", [0, 1], {}), ("RMSNormalization", [3, 2], {})]
@@ -180,9 +276,20 @@ def rows_fused() -> list[Case]:
         scores = [("Mul", [0, 1], {}), ("Softmax", [2], {"axis": -1}), ("Cast", [3], {"to": to})]
         made.append(group("rows", [x, mask], scores, results=(4, 3), anchor=1))
     long = real(2, 40000)
-    made.append(group("rows", [long, long], [("Add", [0, 1], {}), ("Softmax", [2], {}), ("Mul", [3, 2], {})], anchor=1))
+    made.append(
+        group(
+            "rows",
+            [long, long],
+            [("Add", [0, 1], {}), ("Softmax", [2], {}), ("Mul", [3, 2], {})],
+            anchor=1,
+        )
+    )
     y, gate = real(2, 6, 5, 7), real(1, 6, 1, 1, seed=1)
-    chain = [("GroupNormalization", [0, 2, 2], {"num_groups": 2}), ("Mul", [4, 1], {}), ("Add", [5, 3], {})]
+    chain = [
+        ("GroupNormalization", [0, 2, 2], {"num_groups": 2}),
+        ("Mul", [4, 1], {}),
+        ("Add", [5, 3], {}),
+    ]
     made.append(group("rows", [y, gate, real(6, seed=2), y], chain, anchor=0))
     return made
 
@@ -193,7 +300,10 @@ def reduce_axes() -> list[Case]:
     for rank in (1, 2, 3, 4):
         x = real(*(3, 5, 2, 8)[-rank:], dtype="f16")
         axes = [a for k in range(rank + 1) for a in itertools.combinations(range(rank), k)]
-        made += [one("reduce", "ReduceSum", [x], axes=a, keepdims=bool(i % 2)) for i, a in enumerate(axes)]
+        made += [
+            one("reduce", "ReduceSum", [x], axes=a, keepdims=bool(i % 2))
+            for i, a in enumerate(axes)
+        ]
     ops = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
     shapes = [
         ((7, 100), (1,)),
@@ -203,8 +313,12 @@ def reduce_axes() -> list[Case]:
         ((1, 5), (0,)),
         ((300, 33), (0,)),
     ]
-    for op, ((shape, axes), t) in itertools.product(ops, zip(shapes, itertools.cycle(FLOATS), strict=False)):
-        made.append(one("reduce", op, [(1 + real(*shape) * 0.02).astype(DType(t).numpy)], axes=axes))
+    for op, ((shape, axes), t) in itertools.product(
+        ops, zip(shapes, itertools.cycle(FLOATS), strict=False)
+    ):
+        made.append(
+            one("reduce", op, [(1 + real(*shape) * 0.02).astype(DType(t).numpy)], axes=axes)
+        )
     made += [
         one("reduce", "ReduceMean", [real(2, 9000) + 1], axes=(1,)),
         one("reduce", "ReduceSum", [real(0, 4)], axes=(0,)),
@@ -212,32 +326,54 @@ def reduce_axes() -> list[Case]:
     made.append(one("reduce", "ReduceMax", [real(4, 0)], axes=(1,)))
     x = real(6, 40)
     x[1, 3], x[2, 39], x[3, 5] = np.nan, np.inf, -np.inf
-    made += [one("reduce", op, [x], axes=(a,)) for op in ("ReduceMax", "ReduceSum", "ReduceMin") for a in (0, 1)]
+    made += [
+        one("reduce", op, [x], axes=(a,))
+        for op in ("ReduceMax", "ReduceSum", "ReduceMin")
+        for a in (0, 1)
+    ]
     return made
 
 
 def reduce_dtypes() -> list[Case]:
     """Integers and float64, global pooling in nhwc, epilogues, prologues, symbols."""
-    made = [one("reduce", op, [whole(4, 6, 19, dtype=t)], axes=a)
-            for op in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
-            for t, a in (("i64", (1,)), ("i32", (0, 2)), ("i8", (2,)), ("u8", (0,)), ("u64", (2,)))]  # fmt: skip
-    made += [one("reduce", "ReduceSum", [real(6, 40).astype(np.float64)], axes=(a,)) for a in (0, 1)]
+    made = [
+        one("reduce", op, [whole(4, 6, 19, dtype=t)], axes=a)
+        for op in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
+        for t, a in (("i64", (1,)), ("i32", (0, 2)), ("i8", (2,)), ("u8", (0,)), ("u64", (2,)))
+    ]
+    made += [
+        one("reduce", "ReduceSum", [real(6, 40).astype(np.float64)], axes=(a,)) for a in (0, 1)
+    ]
     for (t, c), op in itertools.product(
         (("f16", 32), ("f32", 5), ("bf16", 36)), ("GlobalAveragePool", "GlobalMaxPool")
     ):
         made.append(one("reduce", op, [real(2, c, 5, 7, dtype=t)]))
     x, b, s = real(2, 20, 4, 9), real(1, 20, 1, 1, seed=1), real(2, 20, 1, 1, seed=2)
-    pool = [("GlobalAveragePool", [0], {}), ("Add", [3, 1], {}), ("Sigmoid", [4], {}), ("Mul", [5, 2], {})]
+    pool = [
+        ("GlobalAveragePool", [0], {}),
+        ("Add", [3, 1], {}),
+        ("Sigmoid", [4], {}),
+        ("Mul", [5, 2], {}),
+    ]
     made.append(group("reduce", [x, b, s], pool, results=(6, 5), anchor=0))
     y, e = real(6, 50, dtype="f16"), real(50, dtype="f16", seed=4)
-    squares = [("Sub", [0, 1], {}), ("Mul", [2, 2], {}), ("ReduceMean", [3], {"axes": (1,)}), ("Sqrt", [4], {})]
+    squares = [
+        ("Sub", [0, 1], {}),
+        ("Mul", [2, 2], {}),
+        ("ReduceMean", [3], {"axes": (1,)}),
+        ("Sqrt", [4], {}),
+    ]
     made.append(group("reduce", [y, e], squares, anchor=2))
     columns = [("ReduceMax", [0], {"axes": (0,), "keepdims": False}), ("Sub", [2, 1], {})]
     made.append(group("reduce", [y, e], columns, anchor=0))
     a, g = spec(N, S, 24, dtype="f16"), spec(N, 20, S, 4)
     nodes = [h.node("ReduceSum", [a], axes=axes) for axes in ((1,), (2,), (1, 2), (0,), (0, 1, 2))]
     positive = [e for e in ENVS if e["n"]]
-    return made + symbolic("reduce", nodes) + symbolic("reduce", [h.node("GlobalAveragePool", [g])], positive)
+    return (
+        made
+        + symbolic("reduce", nodes)
+        + symbolic("reduce", [h.node("GlobalAveragePool", [g])], positive)
+    )
 
 
 def move_transpose() -> list[Case]:
@@ -249,7 +385,8 @@ def move_transpose() -> list[Case]:
         made += [one("move", "Transpose", [y], perm=p) for p in ((0, 2, 1), (2, 1, 0), (1, 0, 2))]
     z = spec(N, S, 12, 8, dtype="f16")
     return made + symbolic(
-        "move", [h.node("Transpose", [z], perm=p) for p in ((0, 2, 1, 3), (0, 2, 3, 1), (3, 1, 0, 2))]
+        "move",
+        [h.node("Transpose", [z], perm=p) for p in ((0, 2, 1, 3), (0, 2, 3, 1), (3, 1, 0, 2))],
     )
 
 
@@ -259,21 +396,35 @@ def move_others() -> list[Case]:
     for t in ("f64", "f32", "f16", "i64", "i8", "bool"):
         x = whole(3, 6, 5, dtype="i32").astype(DType(t).numpy)
         made += [
-            one("move", "Reshape", [x], shape=(9, 10)), one("move", "Concat", [x, x[:, :1].copy(), x], axis=1),
-            one("move", "Split", [x], axis=1, sizes=(1, 5)), one("move", "Tile", [x], repeats=(2, 1, 3)),
+            one("move", "Reshape", [x], shape=(9, 10)),
+            one("move", "Concat", [x, x[:, :1].copy(), x], axis=1),
+            one("move", "Split", [x], axis=1, sizes=(1, 5)),
+            one("move", "Tile", [x], repeats=(2, 1, 3)),
             one("move", "Slice", [x], begins=(1, 4), sizes=(2, 3), axes=(0, 2), steps=(1, -2)),
-            one("move", "Expand", [x], shape=(2, 3, 6, 5)), one("move", "Pad", [x], pads=(0, 1, 2, 3, 0, 1), value=1.0),
-        ]  # fmt: skip
+            one("move", "Expand", [x], shape=(2, 3, 6, 5)),
+            one("move", "Pad", [x], pads=(0, 1, 2, 3, 0, 1), value=1.0),
+        ]
     for axis in range(4):
-        parts = [real(*(16 if i != axis else n for i in range(4)), dtype="f16", seed=n) for n in (8, 16, 3)]
+        parts = [
+            real(*(16 if i != axis else n for i in range(4)), dtype="f16", seed=n)
+            for n in (8, 16, 3)
+        ]
         made.append(one("move", "Concat", parts, axis=axis))
         sizes = (8, 16, 3)
         made.append(one("move", "Split", [np.concatenate(parts, axis)], axis=axis, sizes=sizes))
     y = real(2, 32, 5, 6, dtype="bf16")
-    for pads in ((0, 0, 1, 2, 0, 0, 3, 4), (0, 16, 0, 0, 0, 32, 0, 0), (0, 0, -1, 2, 0, 0, 1, -3), (0,) * 8):
+    for pads in (
+        (0, 0, 1, 2, 0, 0, 3, 4),
+        (0, 16, 0, 0, 0, 32, 0, 0),
+        (0, 0, -1, 2, 0, 0, 1, -3),
+        (0,) * 8,
+    ):
         made.append(one("move", "Pad", [y], pads=pads, value=-1.5))
     x = real(3, 4)
-    made += [one("move", "Concat", [x, real(3, 0), x], axis=1), one("move", "Concat", [real(3, 0)], axis=1)]
+    made += [
+        one("move", "Concat", [x, real(3, 0), x], axis=1),
+        one("move", "Concat", [real(3, 0)], axis=1),
+    ]
     made.append(one("move", "Concat", [real(3, i % 4 + 1, seed=i) for i in range(20)], axis=1))
     s = spec(N, S, 12, 8)
     nodes = [
@@ -282,20 +433,33 @@ def move_others() -> list[Case]:
         h.node("Slice", [s], begins=(0,), sizes=(S,), axes=(1,), steps=(1,)), h.node("Tile", [s], repeats=(1, 2, 1, S)),
         h.node("Expand", [spec(N, 1, 12, 8)], shape=(N, S, 12, 8)), h.node("Pad", [s], pads=(0, S, 0, 0, 0, 0, 1, 1)),
     ]  # fmt: skip
-    unsure = [h.node("Expand", [spec(N, 8)], shape=(S, 8)), h.node("Expand", [spec(3, N)], shape=(3, S))]
+    unsure = [
+        h.node("Expand", [spec(N, 8)], shape=(S, 8)),
+        h.node("Expand", [spec(3, N)], shape=(3, S)),
+    ]
     made += symbolic("move", unsure, [{"n": i, "s": j} for i, j in ((1, 5), (5, 1), (5, 5))])
     return made + symbolic("move", nodes)
 
 
 def pads() -> list[Case]:
-    """Modes that repeat elements: every width, once and again around, cuts, lonely elements, nhwc, symbols."""
+    """Modes that repeat elements: every width, once and again around, cuts, lonely elements, nhwc,
+    symbols.
+    """
     made = []
-    for mode, t in itertools.product(("reflect", "edge", "wrap"), ("f64", "f32", "f16", "bf16", "i64", "i32", "u8")):
+    for mode, t in itertools.product(
+        ("reflect", "edge", "wrap"), ("f64", "f32", "f16", "bf16", "i64", "i32", "u8")
+    ):
         x = whole(3, 6, 5, dtype="i32").astype(DType(t).numpy)
         made.append(one("pad", "Pad", [x], pads=(0, 1, 2, 3, 0, 4), mode=mode))
     for mode in ("reflect", "edge", "wrap"):
         line, image = real(2, 3, 7), real(2, 16, 4, 5, dtype="f16")
-        ways = ((0, 0, 17, 0, 0, 20), (0, 0, -2, 0, 0, 4), (0, 0, 3, 1, 0, -3), (0, -1, 2, 2, 0, 0), (0,) * 6)
+        ways = (
+            (0, 0, 17, 0, 0, 20),
+            (0, 0, -2, 0, 0, 4),
+            (0, 0, 3, 1, 0, -3),
+            (0, -1, 2, 2, 0, 0),
+            (0,) * 6,
+        )
         made += [one("pad", "Pad", [line], pads=p, mode=mode) for p in ways]
         made.append(one("pad", "Pad", [image], pads=(0, 0, 1, 2, 0, 0, 2, 1), mode=mode))
         made.append(one("pad", "Pad", [image], pads=(1, 3, 0, 0, 0, 5, 0, 0), mode=mode))
@@ -304,9 +468,14 @@ def pads() -> list[Case]:
         made.append(one("pad", "Pad", [real(0, 4)], pads=(0, 2, 0, 3), mode=mode))
         nodes = [
             h.node("Pad", [spec(N, S, 12, dtype="f16")], pads=p, mode=mode)
-            for p in ((0, 2, 0, 0, 40, 0), (0, S, 0, 0, 1, 0), (0, 0, N, 0, 0, S), (0, N - 2, 1, 0, 2 - N, 1))
+            for p in (
+                (0, 2, 0, 0, 40, 0),
+                (0, S, 0, 0, 1, 0),
+                (0, 0, N, 0, 0, S),
+                (0, N - 2, 1, 0, 2 - N, 1),
+            )
         ]
-        made += symbolic("pad", nodes, [{"n": 1, "s": 4}, {"n": 3, "s": 37}])  # fmt: skip
+        made += symbolic("pad", nodes, [{"n": 1, "s": 4}, {"n": 3, "s": 37}])
     unsure = [h.node("Pad", [spec(N, S, 8)], pads=(0, S - 4, 0, 1, 4 - S, 1), value=1.5)]
     return made + symbolic("pad", unsure, [{"n": 1, "s": 3}, {"n": 3, "s": 9}, {"n": 0, "s": 4}])
 
@@ -325,10 +494,18 @@ def gathers() -> list[Case]:
         one("gather", "Gather", [x, np.asarray(np.int64(-2))], axis=2),
         one("gather", "Gather", [x, whole(3)], axis=1),
     ]
-    made += [one("gather", "GatherElements", [real(9, 12, 13), whole(9, 12, 4, dtype="i64")], axis=a) for a in (1, 2)]
-    made.append(one("gather", "GatherND", [real(3, 9, 10, 5), whole(3, 4, 2, dtype="i64")], batch_dims=1))
+    made += [
+        one("gather", "GatherElements", [real(9, 12, 13), whole(9, 12, 4, dtype="i64")], axis=a)
+        for a in (1, 2)
+    ]
+    made.append(
+        one("gather", "GatherND", [real(3, 9, 10, 5), whole(3, 4, 2, dtype="i64")], batch_dims=1)
+    )
     table, ids = spec(30, 16, dtype="f16"), spec(N, S, dtype="i64")
-    nodes = [h.node("Gather", [table, ids], axis=0), h.node("Gather", [spec(N, S, 4), spec(3, dtype="i32")], axis=1)]
+    nodes = [
+        h.node("Gather", [table, ids], axis=0),
+        h.node("Gather", [spec(N, S, 4), spec(3, dtype="i32")], axis=1),
+    ]
     return made + symbolic("gather", nodes)
 
 
@@ -350,14 +527,29 @@ def pools() -> list[Case]:
         made.append(one("pool", "MaxPool", [x], **g))
         made += [one("pool", "AveragePool", [x], **g, count_include_pad=p) for p in (False, True)]
     for op in ("MaxPool", "AveragePool"):
-        made.append(one("pool", op, [real(2, 20, 30, dtype="bf16")], kernel_shape=(3,), strides=(2,), pads=(1, 0)))
-        made.append(one("pool", op, [real(1, 8, 5, 6, 7)], kernel_shape=(2, 3, 2), strides=(2, 1, 2)))
+        made.append(
+            one(
+                "pool",
+                op,
+                [real(2, 20, 30, dtype="bf16")],
+                kernel_shape=(3,),
+                strides=(2,),
+                pads=(1, 0),
+            )
+        )
+        made.append(
+            one("pool", op, [real(1, 8, 5, 6, 7)], kernel_shape=(2, 3, 2), strides=(2, 1, 2))
+        )
         made.append(one("pool", op, [real(1, 1, 1, 1)], kernel_shape=(3, 3), pads=(1, 1, 1, 1)))
         x, b = real(2, 16, 8, 10, dtype="f16"), real(16, 1, 1, dtype="f16", seed=1)
         chain = [(op, [0], GEOMETRY[0]), ("Add", [2, 1], {}), ("Sigmoid", [3], {})]
         made.append(group("pool", [x, b], chain, results=(4, 3), anchor=0))
     same = {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}
-    for op, t, c in (("AveragePool", "f16", 16), ("MaxPool", "f32", 5), ("AveragePool", "bf16", 12)):
+    for op, t, c in (
+        ("AveragePool", "f16", 16),
+        ("MaxPool", "f32", 5),
+        ("AveragePool", "bf16", 12),
+    ):
         x, scale = real(2, c, 7, 9, dtype=t), real(c, 1, 1, dtype=t, seed=1)
         chain = [(op, [0], same), ("Sub", [2, 0], {}), ("Mul", [3, 1], {}), ("Add", [4, 0], {})]
         made.append(group("pool", [x, scale], chain, results=(5, 3), anchor=0))
@@ -365,7 +557,9 @@ def pools() -> list[Case]:
     x[0, 1, 2, 5], x[0, 2, 0, 0], x[0, 3] = np.nan, np.inf, -np.inf
     made.append(one("pool", "MaxPool", [x], **GEOMETRY[1]))
     specs = [spec(N, 24, S, S, dtype="f16"), spec(2, N + 1, S, 8)]
-    return made + symbolic("pool", [h.node(op, [s], **GEOMETRY[1]) for op in ("MaxPool", "AveragePool") for s in specs])
+    return made + symbolic(
+        "pool", [h.node(op, [s], **GEOMETRY[1]) for op in ("MaxPool", "AveragePool") for s in specs]
+    )
 
 
 def depthwise() -> list[Case]:
@@ -376,17 +570,31 @@ def depthwise() -> list[Case]:
         {"strides": (1, 2), "pads": (0, 2, 1, 0)},
     )  # fmt: skip
     for kind, (t, c) in itertools.product(kinds, (("f16", 16), ("f32", 6), ("bf16", 12))):
-        x, w, b = real(2, c, 9, 11, dtype=t), real(c, 1, 3, 3, dtype=t, seed=1), real(c, dtype=t, seed=2)
+        x, w, b = (
+            real(2, c, 9, 11, dtype=t),
+            real(c, 1, 3, 3, dtype=t, seed=1),
+            real(c, dtype=t, seed=2),
+        )
         made.append(one("depthwise", "Convolution", [x, w, b], (1, 2), group=c, **kind))
-    x, w, b = real(1, 8, 7, 13, dtype="f16"), real(8, 1, 5, 5, dtype="f16", seed=1), real(8, dtype="f16", seed=2)
+    x, w, b = (
+        real(1, 8, 7, 13, dtype="f16"),
+        real(8, 1, 5, 5, dtype="f16", seed=1),
+        real(8, dtype="f16", seed=2),
+    )
     attrs = {"group": 8, "pads": (2, 2, 2, 2)}
     made.append(one("depthwise", "Convolution", [x, w], (1,), **attrs))
     r = real(1, 8, 7, 13, dtype="f16", seed=3)
-    chain = [("Convolution", [0, 1, 2], attrs), ("Add", [4, 3], {}), ("Clip", [5], {"min": 0.0, "max": 6.0})]
+    chain = [
+        ("Convolution", [0, 1, 2], attrs),
+        ("Add", [4, 3], {}),
+        ("Clip", [5], {"min": 0.0, "max": 6.0}),
+    ]
     made.append(group("depthwise", [x, w, b, r], chain, (1, 2), anchor=0))
     line, taps = real(2, 8, 30), real(8, 1, 4, seed=1)
     made.append(one("depthwise", "Convolution", [line, taps, None], (1,), group=8, pads=(1, 2)))
-    n = h.node("Convolution", [spec(N, 6, S, S), real(6, 1, 3, 3)], (1,), group=6, pads=(1, 1, 1, 1))
+    n = h.node(
+        "Convolution", [spec(N, 6, S, S), real(6, 1, 3, 3)], (1,), group=6, pads=(1, 1, 1, 1)
+    )
     for env in ({"n": 2, "s": 1}, {"n": 1, "s": 9}, {"n": 0, "s": 4}):
         x = real(env["n"], 6, env["s"], env["s"])
         made.append(Case(n, TACTICS["depthwise"], [x, n.given[1].const], env))
@@ -395,7 +603,14 @@ def depthwise() -> list[Case]:
 
 def generated() -> list[Case]:
     """Numbers from nothing."""
-    numbers = ((1.5, "f32"), (-2.5, "f16"), (float("-inf"), "bf16"), (7, "i64"), (1, "bool"), (-3, "i8"))
+    numbers = (
+        (1.5, "f32"),
+        (-2.5, "f16"),
+        (float("-inf"), "bf16"),
+        (7, "i64"),
+        (1, "bool"),
+        (-3, "i8"),
+    )
     made = [one("generate", "Fill", [], shape=(3, 7), value=v, dtype=DType(t)) for v, t in numbers]
     made.append(one("generate", "Dims", [], values=(3, 4), shape=(2,)))
     for t in ("i64", "i32", "f32", "f64"):
@@ -409,20 +624,42 @@ def generated() -> list[Case]:
 def reformats() -> list[Case]:
     """linear and nhwc, both ways, and plain copies; every width."""
     made = []
-    for t, shape in (("f16", (2, 16, 5, 7)), ("f32", (1, 3, 40, 33)), ("i8", (2, 70, 9)), ("i64", (2, 5, 3, 3, 2))):
+    for t, shape in (
+        ("f16", (2, 16, 5, 7)),
+        ("f32", (1, 3, 40, 33)),
+        ("i8", (2, 70, 9)),
+        ("i64", (2, 5, 3, 3, 2)),
+    ):
         x = whole(*shape, dtype="i32").astype(DType(t).numpy)
         pairs = ((LINEAR, NHWC), (NHWC, LINEAR), (LINEAR, LINEAR), (NHWC, NHWC))
         made += [one("reformat", "tactix.Reformat@1", [x], source=a, target=b) for a, b in pairs]
     n = spec(N, 12, S, S, dtype="f16")
-    nodes = [h.node("tactix.Reformat@1", [n], source=a, target=b) for a, b in ((LINEAR, NHWC), (NHWC, LINEAR))]
+    nodes = [
+        h.node("tactix.Reformat@1", [n], source=a, target=b)
+        for a, b in ((LINEAR, NHWC), (NHWC, LINEAR))
+    ]
     return made + symbolic("reformat", nodes)
 
 
 TABLE: dict[str, Callable[[], list[Case]]] = {
     f.__name__: f
     for f in (
-        pointwise_broadcasts, pointwise_dtypes, pointwise_functions, pointwise_formats, rows_softmax, rows_norm,
-        rows_fused, reduce_axes, reduce_dtypes, move_transpose, move_others, pads, gathers, pools, depthwise, generated,
+        pointwise_broadcasts,
+        pointwise_dtypes,
+        pointwise_functions,
+        pointwise_formats,
+        rows_softmax,
+        rows_norm,
+        rows_fused,
+        reduce_axes,
+        reduce_dtypes,
+        move_transpose,
+        move_others,
+        pads,
+        gathers,
+        pools,
+        depthwise,
+        generated,
         reformats,
     )
-}  # fmt: skip
+}

@@ -42,7 +42,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many sources each call of the compiler got."""
     counts: list[int] = []
     own = NvrtcCompiler.compile
-    monkeypatch.setattr(NvrtcCompiler, "compile", lambda self, s, d: counts.append(len(s)) or own(self, s, d))
+    monkeypatch.setattr(
+        NvrtcCompiler, "compile", lambda self, s, d: counts.append(len(s)) or own(self, s, d)
+    )
     return counts
 
 
@@ -53,12 +55,17 @@ def test_only_what_is_chosen_is_compiled(compiled: list[int]) -> None:
     assert len(plan.ledger["nodes"]["product"]["candidates"]) > 1
     assert compiled == [1]
     assert ("compile", 0) in watched.totals
-    assert heard.warnings == [f"{TARGET} (RTX 5090) is not here; different layers chosen by estimate: 1"]
+    assert heard.warnings == [
+        f"{TARGET} (RTX 5090) is not here; different layers chosen by estimate: 1"
+    ]
 
 
 @needs_nvrtc
 def test_a_frozen_build_names_the_device_whose_timings_are_missing(tmp_path: Path) -> None:
-    with pytest.raises(TimingCacheError, match=r"product: .* missing for sm_120 \(RTX 5090\), the first is tactix\."):
+    with pytest.raises(
+        TimingCacheError,
+        match=r"product: .* missing for sm_120 \(RTX 5090\), the first is tactix\.",
+    ):
         build(frozen=True, timing_cache=tmp_path / "timings.json")
 
 
@@ -71,11 +78,17 @@ def test_without_a_compiler_nothing_is_built(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_no_kernel_can_do_runs_on_the_host_unless_that_is_forbidden() -> None:
     builder = tactix.Builder()
     net = builder.create_network("det")
-    net.mark_output(net.add_layer("tactix.Det", [net.add_input("x", "f32", (4, 4))], name="det")[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.Det", [net.add_input("x", "f32", (4, 4))], name="det")[0], "y"
+    )
     config = tactix.BuilderConfig(device="tactix.cuda@1", target=TARGET, timing_cache=False)
     plan = builder.build_plan(net, config)
     assert [s.artifact.launcher for s in plan.steps] == ["tactix.cuda.host@1"]
-    assert [c["crosses"] for c in plan.ledger["nodes"]["det"]["candidates"] if c["chosen"]] == [True]
+    assert [c["crosses"] for c in plan.ledger["nodes"]["det"]["candidates"] if c["chosen"]] == [
+        True
+    ]
     config.flags |= {BuilderFlag.GPU_FALLBACK, BuilderFlag.NO_FALLBACK}
-    with pytest.raises(NoTacticError, match=r"det \(tactix.Det@1\): only the reference could run it: .*NO_FALLBACK"):
+    with pytest.raises(
+        NoTacticError, match=r"det \(tactix.Det@1\): only the reference could run it: .*NO_FALLBACK"
+    ):
         builder.build_plan(net, config)

@@ -1,4 +1,6 @@
-"""Arrays of other libraries in device memory, and results there, over a driver that stands for CUDA's."""
+"""Arrays of other libraries in device memory, and results there, over a driver that stands for
+CUDA's.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,12 @@ class Told:
     def __init__(self, x: Any, **more: Any) -> None:
         place = x.__array_interface__
         strides = None if x.flags.c_contiguous else x.strides
-        told = {"shape": x.shape, "typestr": place["typestr"], "data": (place["data"][0], False), "strides": strides}
+        told = {
+            "shape": x.shape,
+            "typestr": place["typestr"],
+            "data": (place["data"][0], False),
+            "strides": strides,
+        }
         self.x, self.__cuda_array_interface__ = x, {**told, "version": 3, **more}
 
 
@@ -81,10 +88,12 @@ def check(got: dict[str, Any], f: dict[str, Any]) -> None:
         np.testing.assert_array_equal(np.asarray(got[name]), want)
 
 
-# -- capsules ----------------------------------------------------------------------------------------------------------
+# -- capsules ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f2", "f8", "i1", "i2", "i4", "i8", "u1", "u4", "u8", "?", "c8"])
+@pytest.mark.parametrize(
+    "dtype", ["f4", "f2", "f8", "i1", "i2", "i4", "i8", "u1", "u4", "u8", "?", "c8"]
+)
 def test_capsules_of_numpy_are_read(dtype: str) -> None:
     x = np.zeros((3, 5, 7), dtype)
     for view in (x, x[1:], x[:, ::2], x.transpose(2, 0, 1), x[0, 0, :0], x[1, 1, 1:2]):
@@ -134,23 +143,29 @@ def test_a_capsule_that_nobody_takes() -> None:
         dlpack.make(None, 512, (2,), DType.INT4, 0)
 
 
-# -- inputs ------------------------------------------------------------------------------------------------------------
+# -- inputs --------------------------------------------------------------------------------------
 
 
-def test_arrays_are_used_where_they_lie(here: tuple[CudaDevice, FakeApi], engine: Any, torch: Any) -> None:
+def test_arrays_are_used_where_they_lie(
+    here: tuple[CudaDevice, FakeApi], engine: Any, torch: Any
+) -> None:
     for n in (50, 50, 3, 0):
         f = e.feeds(n, seed=n)
         given = {k: torch(x) for k, x in f.items()}
         engine(given)
         del here[1].log[:], here[1].launched[:]
         got = engine(given)
-        assert not [c for c in here[1].log if c.startswith(("cuMemcpy", "cuStreamSync", "cuCtxSync"))]
+        assert not [
+            c for c in here[1].log if c.startswith(("cuMemcpy", "cuStreamSync", "cuCtxSync"))
+        ]
         assert here[1].launched == [SIDE]
         assert all(x.streams == [SIDE, SIDE] for x in given.values())
         check(got, f)
 
 
-def test_the_stream_that_was_asked_for(here: tuple[CudaDevice, FakeApi], engine: Any, torch: Any) -> None:
+def test_the_stream_that_was_asked_for(
+    here: tuple[CudaDevice, FakeApi], engine: Any, torch: Any
+) -> None:
     device, api = here
     context, f, own = engine.create_execution_context(), e.feeds(4), device.create_stream()
     given = {k: torch(x) for k, x in f.items()}
@@ -165,7 +180,9 @@ def test_the_stream_that_was_asked_for(here: tuple[CudaDevice, FakeApi], engine:
     assert "cuStreamSynchronize" in api.log  # the arrays are another stream's, which may free them
 
 
-def test_the_default_stream_where_nobody_tells_one(here: tuple[CudaDevice, FakeApi], engine: Any) -> None:
+def test_the_default_stream_where_nobody_tells_one(
+    here: tuple[CudaDevice, FakeApi], engine: Any
+) -> None:
     f = e.feeds(5)
     given = {k: Shared(x) for k, x in f.items()}
     check(engine(given), f)
@@ -183,7 +200,9 @@ def test_the_cuda_array_interface(here: tuple[CudaDevice, FakeApi], engine: Any)
     assert set(here[1].waits) == {(0, SIDE)}
 
 
-def test_host_arrays_among_them_are_copied(here: tuple[CudaDevice, FakeApi], engine: Any, torch: Any) -> None:
+def test_host_arrays_among_them_are_copied(
+    here: tuple[CudaDevice, FakeApi], engine: Any, torch: Any
+) -> None:
     f = e.feeds(7)
     del here[1].log[:]
     check(engine({"x": f["x"], "y": torch(f["y"]), "a": torch(f["a"]), "b": f["b"].tolist()}), f)
@@ -204,13 +223,37 @@ def wrong(x: Any) -> dict[str, tuple[Any, type[TactixError], str]]:
     flat = np.zeros(x.size + 4, np.float32)
     shifted = flat[1 : x.size + 1]
     return {
-        "device": (Shared(x, ordinal=3), InvalidArgument, r"'x' lies on CUDA device 3.*device 0.*to\('cuda:0'\)"),
-        "order": (Shared(np.zeros(602, np.float32)[::2]), InvalidArgument, "'x' is not contiguous.*strides"),
-        "dtype": (Shared(x.astype(np.float16)), DTypeError, r"'x' is f32, got f16.*x\.to\(torch\.float32\)"),
-        "start": (Shared(shifted), InvalidArgument, "'x' does not start at a multiple of 16 bytes.*clone"),
-        "export": (Shared(x, fails="requires grad"), InvalidArgument, "'x' cannot be taken.*requires grad.*detach"),
+        "device": (
+            Shared(x, ordinal=3),
+            InvalidArgument,
+            r"'x' lies on CUDA device 3.*device 0.*to\('cuda:0'\)",
+        ),
+        "order": (
+            Shared(np.zeros(602, np.float32)[::2]),
+            InvalidArgument,
+            "'x' is not contiguous.*strides",
+        ),
+        "dtype": (
+            Shared(x.astype(np.float16)),
+            DTypeError,
+            r"'x' is f32, got f16.*x\.to\(torch\.float32\)",
+        ),
+        "start": (
+            Shared(shifted),
+            InvalidArgument,
+            "'x' does not start at a multiple of 16 bytes.*clone",
+        ),
+        "export": (
+            Shared(x, fails="requires grad"),
+            InvalidArgument,
+            "'x' cannot be taken.*requires grad.*detach",
+        ),
         "told device": (Told(x), InvalidArgument, "'x' lies on CUDA device 1"),
-        "told order": (Told(np.zeros(602, np.float32)[::2]), InvalidArgument, "'x' is not contiguous"),
+        "told order": (
+            Told(np.zeros(602, np.float32)[::2]),
+            InvalidArgument,
+            "'x' is not contiguous",
+        ),
         "told dtype": (Told(x.astype(np.int32)), DTypeError, "'x' is f32, got <i4"),
     }
 
@@ -226,7 +269,7 @@ def test_what_cannot_be_taken(here: tuple[CudaDevice, FakeApi], engine: Any, nam
     check(engine({k: Shared(x) for k, x in f.items()}), f)
 
 
-# -- results -----------------------------------------------------------------------------------------------------------
+# -- results -------------------------------------------------------------------------------------
 
 
 def test_results_are_shared(here: tuple[CudaDevice, FakeApi], engine: Any, torch: Any) -> None:
@@ -236,11 +279,24 @@ def test_results_are_shared(here: tuple[CudaDevice, FakeApi], engine: Any, torch
     assert y.__dlpack_device__() == (2, 0)
     told = y.__cuda_array_interface__
     assert told == {
-        "shape": (9, 7), "typestr": "<f4", "data": (y.address, False), "strides": None, "version": 3, "stream": SIDE
-    }  # fmt: skip
+        "shape": (9, 7),
+        "typestr": "<f4",
+        "data": (y.address, False),
+        "strides": None,
+        "version": 3,
+        "stream": SIDE,
+    }
     del api.waits[:]
-    for stream, waits in ((SIDE, []), (5, [(5, SIDE)]), (-1, []), (1, [(0, SIDE)]), (None, [(0, SIDE)])):
-        address, shape, _, code = dlpack.read(y.__dlpack__(stream=stream, max_version=(1, 0), dl_device=(2, 0)))
+    for stream, waits in (
+        (SIDE, []),
+        (5, [(5, SIDE)]),
+        (-1, []),
+        (1, [(0, SIDE)]),
+        (None, [(0, SIDE)]),
+    ):
+        address, shape, _, code = dlpack.read(
+            y.__dlpack__(stream=stream, max_version=(1, 0), dl_device=(2, 0))
+        )
         assert (address, shape, code) == (y.address, (9, 7), (2, 32, 1))
         assert api.waits == waits
         del api.waits[:]
@@ -253,7 +309,9 @@ def test_results_are_shared(here: tuple[CudaDevice, FakeApi], engine: Any, torch
 
 
 @pytest.mark.parametrize("share", ["nobody", "same", "other", "unknown"])
-def test_results_go_back_in_order(here: tuple[CudaDevice, FakeApi], engine: Any, torch: Any, share: str) -> None:
+def test_results_go_back_in_order(
+    here: tuple[CudaDevice, FakeApi], engine: Any, torch: Any, share: str
+) -> None:
     api = here[1]
     given = {k: torch(x) for k, x in e.feeds(9).items()}
     y = engine(given)["v"]
@@ -279,22 +337,30 @@ def test_dtypes_that_only_dlpack_has(here: tuple[CudaDevice, FakeApi]) -> None:
     assert dlpack.read(y.__dlpack__())[3] == (4, 16, 1)
 
 
-# -- host arrays, addresses, streams -----------------------------------------------------------------------------------
+# -- host arrays, addresses, streams -------------------------------------------------------------
 
 
-def test_host_arrays_go_through_pinned_memory(here: tuple[CudaDevice, FakeApi], engine: Any) -> None:
+def test_host_arrays_go_through_pinned_memory(
+    here: tuple[CudaDevice, FakeApi], engine: Any
+) -> None:
     e.check_engine(engine)
     del here[1].log[:]
     got = engine(e.feeds(60))
     assert all(isinstance(y, np.ndarray) for y in got.values())
-    counts = {c: here[1].log.count(c) for c in ("cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemHostAlloc")}
+    counts = {
+        c: here[1].log.count(c)
+        for c in ("cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemHostAlloc")
+    }
     assert counts == {"cuMemcpyHtoDAsync": 1, "cuMemcpyDtoHAsync": 1, "cuMemHostAlloc": 0}
     assert here[1].log.count("cuStreamSynchronize") == 1
 
 
 def test_addresses_by_arrays(here: tuple[CudaDevice, FakeApi], engine: Any) -> None:
     f = e.feeds(11)
-    context, out = engine.create_execution_context(), {k: np.zeros_like(y) for k, y in e.expected(f).items()}
+    context, out = (
+        engine.create_execution_context(),
+        {k: np.zeros_like(y) for k, y in e.expected(f).items()},
+    )
     with pytest.raises(InvalidArgument, match="'x' needs an array in device memory, got a ndarray"):
         context.set_tensor_address("x", f["x"])
     for name, x in (f | out).items():
@@ -303,7 +369,11 @@ def test_addresses_by_arrays(here: tuple[CudaDevice, FakeApi], engine: Any) -> N
     for name, want in e.expected(f).items():
         np.testing.assert_array_equal(out[name], want)
     del here[1].log[:]
-    for stream in (SIDE, SimpleNamespace(cuda_stream=SIDE), SimpleNamespace(__cuda_stream__=(0, SIDE))):
+    for stream in (
+        SIDE,
+        SimpleNamespace(cuda_stream=SIDE),
+        SimpleNamespace(__cuda_stream__=(0, SIDE)),
+    ):
         assert context.execute_async_v3(stream)
     assert here[1].log == ["cuGraphLaunch"] * 3
     assert here[1].launched == [SIDE] * 4

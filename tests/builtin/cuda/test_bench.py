@@ -1,4 +1,6 @@
-"""How candidates are checked and timed on a CUDA device: few rows that come again, and constants in turns."""
+"""How candidates are checked and timed on a CUDA device: few rows that come again, and constants in
+turns.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ import numpy as np
 import pytest
 from fake_driver import FakeApi, FakeKernel, fake_device
 
-from tactix.contracts.artifact import Binary, KernelArtifact, Launch, Packed, constant, scalar, tensor_in, tensor_out
+from tactix.contracts.artifact import (
+    Binary,
+    KernelArtifact,
+    Launch,
+    Packed,
+    constant,
+    scalar,
+    tensor_in,
+    tensor_out,
+)
 from tactix.contracts.graph import Node
 from tactix.contracts.launcher import LinkContext
 from tactix.contracts.tactic import Variant
@@ -46,10 +57,14 @@ def view(address: int, shape: Sequence[int], dtype: Any) -> Any:
 INDEPENDENT = {
     "sum": lambda: h.node("Add", [zeros(40, 3), zeros(40, 3)]),
     "broadcast": lambda: h.node("Mul", [zeros(40, 3), zeros(1, 3)]),
-    "convolution": lambda: h.node("Convolution", [zeros(16, 4, 5, 5, dtype=F16), np.ones((40, 4, 3, 3), F16)], [1]),
+    "convolution": lambda: h.node(
+        "Convolution", [zeros(16, 4, 5, 5, dtype=F16), np.ones((40, 4, 3, 3), F16)], [1]
+    ),
     "symbolic": lambda: h.node("Softmax", [h.spec(zeros(1, 7), ("n", 7))], axis=1),
     "square": lambda: h.node("MatMul", [zeros(17, 17), np.ones((17, 17), F32)], [1]),
-    "indices": lambda: h.node("Gather", [np.ones((9, 2), F32), zeros(33, 2, dtype=np.int64)], [0], axis=0),
+    "indices": lambda: h.node(
+        "Gather", [np.ones((9, 2), F32), zeros(33, 2, dtype=np.int64)], [0], axis=0
+    ),
     "products": lambda: h.node("MatMul", [zeros(24, 3, 5), zeros(24, 5, 2)]),
 }
 TOGETHER = {
@@ -78,7 +93,9 @@ def test_rows_that_are_treated_one_by_one_are_few(name: str) -> None:
     assert all(w.shape[0] == ROWS for w in want)
     whole = Expected(node, [rows.spread(i, a) for i, a in enumerate(arrays)], env)
     for got, few in zip(whole, want, strict=True):
-        np.testing.assert_allclose(got.astype(np.float64), few[rows.index].astype(np.float64), rtol=1e-2, atol=1e-2)
+        np.testing.assert_allclose(
+            got.astype(np.float64), few[rows.index].astype(np.float64), rtol=1e-2, atol=1e-2
+        )
 
 
 @pytest.mark.parametrize("name", TOGETHER)
@@ -92,7 +109,9 @@ def test_rows_that_depend_on_each_other_are_all_sampled(name: str) -> None:
 
 
 COUNT, WIDTH = 5000, 33
-ADD = KernelArtifact("tactix.cuda.cubin@1", (Launch((tensor_in(0), tensor_in(1), tensor_out()), (1,), (1,)),), CODE)
+ADD = KernelArtifact(
+    "tactix.cuda.cubin@1", (Launch((tensor_in(0), tensor_in(1), tensor_out()), (1,), (1,)),), CODE
+)
 
 
 def add(spoil: Callable[[Any, Any], None]) -> Callable[..., None]:
@@ -160,7 +179,9 @@ def test_channels_last() -> None:
     bench, _ = bench_of(body, 2)
     node, variant = h.node("Relu", [zeros(*shape)]), Variant((), (NHWC,))
     arrays, want = bench.trial(node, {})
-    artifact = KernelArtifact(CubinLauncher.key, (Launch((tensor_in(0), tensor_out()), (1,), (1,)),), CODE)
+    artifact = KernelArtifact(
+        CubinLauncher.key, (Launch((tensor_in(0), tensor_out()), (1,), (1,)),), CODE
+    )
     runnable, got = bench.prepare(node, artifact, variant, arrays, {})
     runnable()
     assert bench.check(node, variant, got, want) == 0
@@ -171,7 +192,9 @@ def with_constant(count: int) -> Node:
 
 
 RAW = KernelArtifact(
-    "tactix.cuda.cubin@1", (Launch((tensor_in(0), tensor_in(1), tensor_out(), scalar(1)), (1,), (1,)),), CODE
+    "tactix.cuda.cubin@1",
+    (Launch((tensor_in(0), tensor_in(1), tensor_out(), scalar(1)), (1,), (1,)),),
+    CODE,
 )
 """Reads the node's constant as it is."""
 SCALED = KernelArtifact(
@@ -185,7 +208,8 @@ MOVED = 2 * 16000
 
 
 @pytest.mark.parametrize(
-    ("cold", "copies"), [(100, 1), (MOVED + 4000, 1), (MOVED + 4001, 2), (MOVED + 4000 * 50, 50), (4000 * 900, 1)]
+    ("cold", "copies"),
+    [(100, 1), (MOVED + 4000, 1), (MOVED + 4001, 2), (MOVED + 4000 * 50, 50), (4000 * 900, 1)],
 )
 @pytest.mark.parametrize("artifact", [SCALED, RAW])
 def test_constants_in_turns_until_no_cache_holds_them(
@@ -206,8 +230,11 @@ def test_constants_in_turns_until_no_cache_holds_them(
     assert len(api.ran) == 1
     for times, count in ((1, 1), (20, min(20, copies)), (300, copies)):
         api.ran.clear()
-        # between two events of the fake, a second apart, lie as many whole turns as come nearest to the times
-        assert bench.measure(runnable, times) == pytest.approx(times / (max(1, round(times / count)) * count))
+        # between two events of the fake, a second apart, lie as many whole turns as come nearest to
+        # the times
+        assert bench.measure(runnable, times) == pytest.approx(
+            times / (max(1, round(times / count)) * count)
+        )
         assert len({r.args[1] for r in api.ran}) == count
         assert len({(r.args[0], r.args[2]) for r in api.ran}) == 1
         assert bench.check(node, Variant(), got, want) == 0

@@ -1,4 +1,6 @@
-"""Kernels of the table of rarer layers compile for every architecture, keep to its limits, and spill no registers."""
+"""Kernels of the table of rarer layers compile for every architecture, keep to its limits, and
+spill no registers.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,15 @@ pytestmark = pytest.mark.skipif(bool(nvrtc.why_missing()), reason="needs NVRTC")
 @pytest.mark.parametrize("name", TABLE)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_kernels_compile(name: str, arch: str) -> None:
-    """The first and the last case of each group, whose options differ most, with their first variant."""
+    """The first and the last case of each group, whose options differ most, with their first
+    variant.
+    """
     device, cases = target(arch), TABLE[name]()
     for case in (cases[0], cases[-1]):
         offered = case.tactic.variants(case.node, device)
         assert not isinstance(offered, Reject)
-        fits(case.tactic.compile(case.node, offered[0], CompileContext(device, dict(case.env))), device, dict(case.env))
+        fits(
+            case.tactic.compile(case.node, offered[0], CompileContext(device, dict(case.env))),
+            device,
+            dict(case.env),
+        )

@@ -1,4 +1,6 @@
-"""Calls of libraries become kernels of the graph, memsets too; what is no line of these stays a graph of its own."""
+"""Calls of libraries become kernels of the graph, memsets too; what is no line of these stays a
+graph of its own.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def fill(grid: Any, to: int, size: int, value: int, width: int) -> None:
 
 
 class Library:
-    """Counts what is in some memory, which a call sets first; ``kinds``: of the nodes that it makes."""
+    """Counts what is in some memory, which a call sets first; ``kinds``: of the nodes that it
+    makes.
+    """
 
     def __init__(self, api: Any, kinds: Sequence[str]) -> None:
         self.api, self.kinds, self.seen = api, kinds, []
@@ -37,9 +41,13 @@ class Library:
     def enqueue(self, arguments: Sequence[int], stream: int) -> None:
         memory = ctypes.addressof(self.memory)
         for kind in self.kinds:
-            memset = SimpleNamespace(dst=memory, value=0x01020304, elementSize=4, width=299, height=1)
+            memset = SimpleNamespace(
+                dst=memory, value=0x01020304, elementSize=4, width=299, height=1
+            )
             run = (
-                (lambda x=arguments[0]: self.seen.append((x, *self.memory[298:]))) if kind == "KERNEL" else lambda: None
+                (lambda x=arguments[0]: self.seen.append((x, *self.memory[298:])))
+                if kind == "KERNEL"
+                else lambda: None
             )
             self.api.enqueue(stream, Work(kind, run, kind, memset))
 
@@ -52,7 +60,8 @@ def captured(kinds: Sequence[str]) -> tuple[Any, Any, CapturedNode, Graph, list[
 
 
 @pytest.mark.parametrize(
-    ("kinds", "child"), [(["KERNEL"], False), (["MEMSET", "KERNEL"], False), (["HOST", "KERNEL"], True)]
+    ("kinds", "child"),
+    [(["KERNEL"], False), (["MEMSET", "KERNEL"], False), (["HOST", "KERNEL"], True)],
 )
 def test_a_new_recording_replaces_what_was_there(kinds: list[str], child: bool) -> None:
     api, library, node, graph, slots = captured(kinds)

@@ -1,4 +1,6 @@
-"""Attention of sm_90a under causal masks: what is not read, not multiplied, and which blocks come first."""
+"""Attention of sm_90a under causal masks: what is not read, not multiplied, and which blocks come
+first.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def offered(case: simt.Case) -> Sequence[Variant]:
 
 
 def made(case: simt.Case) -> KernelArtifact:
-    return case.tactic.compile(case.node, offered(case)[-1], CompileContext(case.device, dict(case.env)))
+    return case.tactic.compile(
+        case.node, offered(case)[-1], CompileContext(case.device, dict(case.env))
+    )
 
 
 def text(artifact: KernelArtifact) -> str:

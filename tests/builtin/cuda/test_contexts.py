@@ -1,4 +1,6 @@
-"""Contexts of one engine over the fake driver: memory, streams, branches, the L2 cache, when code is loaded."""
+"""Contexts of one engine over the fake driver: memory, streams, branches, the L2 cache, when code
+is loaded.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def test_the_cache(here: Here) -> None:
 @pytest.mark.parametrize("graph", ["0", "1"])
 def test_windows_of_launches(monkeypatch: pytest.MonkeyPatch, graph: str) -> None:
     monkeypatch.setenv("TACTIX_CUDA_GRAPH", graph)
-    device, api = fake_device({"k_a": FakeKernel(4), "k_s": FakeKernel(4), "k_s_shift": FakeKernel(4)})
+    device, api = fake_device(
+        {"k_a": FakeKernel(4), "k_s": FakeKernel(4), "k_s_shift": FakeKernel(4)}
+    )
     launcher = CubinLauncher()
     context = LinkContext(device, 1, lambda key: None, {4: 16}, persistent_cache_limit=100)  # type: ignore
     steps = [add_step(Binary(b"first", "k_a")), scale_step(Binary(b"second", "k_s"))]
@@ -89,7 +93,10 @@ def test_windows_of_launches(monkeypatch: pytest.MonkeyPatch, graph: str) -> Non
 
 
 def test_which_weights_stay() -> None:
-    users = {k: [(0, 0, s) for s in starts] for k, starts in {1: [0], 2: [1, 2, 3], 3: [4], 4: [5, 5]}.items()}
+    users = {
+        k: [(0, 0, s) for s in starts]
+        for k, starts in {1: [0], 2: [1, 2, 3], 3: [4], 4: [5, 5]}.items()
+    }
     weights = {1: 50, 2: 60, 3: 10, 4: 10, 9: 1}
     assert chosen(users, weights, 1000, 1000) == [2, 3, 4, 1]
     assert chosen(users, weights, 85, 1000) == [2, 3, 4]
@@ -115,7 +122,9 @@ def test_auxiliary_streams(here: Here, aux: int) -> None:
 
 
 @pytest.mark.parametrize(("aux", "beside"), [(-1, True), (1, True), (0, False)])
-def test_small_tensors_lie_apart_so_that_steps_run_beside_each_other(here: Here, aux: int, beside: bool) -> None:
+def test_small_tensors_lie_apart_so_that_steps_run_beside_each_other(
+    here: Here, aux: int, beside: bool
+) -> None:
     built, plan = plan_of(max_aux_streams=aux)
     engine = Runtime(session=built.session).load(plan)
     here[1].edges.clear()
@@ -151,7 +160,9 @@ def test_memory_is_told(here: Here) -> None:
     context = engine.create_execution_context()
     context.run(e.feeds(50))
     context.run(e.feeds(5000))
-    small, large = (engine.device_memory_size({k: x.shape for k, x in e.feeds(n).items()}) for n in (50, 5000))
+    small, large = (
+        engine.device_memory_size({k: x.shape for k, x in e.feeds(n).items()}) for n in (50, 5000)
+    )
     told = [line.removeprefix("[tactix] [I] ") for line in out.getvalue().splitlines()]
     assert f"sums: {4 * 301} bytes of weights on cuda" in told
     assert f"sums: {small} bytes for a context, 0 before" in told
@@ -194,4 +205,7 @@ def test_one_that_finds_no_graph_warns_through_the_engines_logger(here: Here) ->
     engine = engine_of(here, logger=Logger(stream=out))
     here[1].fail["cuGraphInstantiate"] = 801
     e.check_engine(engine)
-    assert "kernels are launched one by one, which takes longer: no CUDA graph: cuGraphInstantiate" in out.getvalue()
+    assert (
+        "kernels are launched one by one, which takes longer: no CUDA graph: cuGraphInstantiate"
+        in out.getvalue()
+    )

@@ -1,4 +1,6 @@
-"""Plans of our own kernels, built for a device that is not here, run where there is a driver and nothing else."""
+"""Plans of our own kernels, built for a device that is not here, run where there is a driver and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,12 @@ def build(folder: Path, target: str) -> dict[str, Path]:
     builder, out = tactix.Builder(), {}
     for model in MODELS:
         config = tactix.BuilderConfig(
-            device="tactix.cuda@1", target=target, tactic_sources={"cuda_c"}, timing_cache=False,
+            device="tactix.cuda@1",
+            target=target,
+            tactic_sources={"cuda_c"},
+            timing_cache=False,
             builder_optimization_level=0,
-        )  # fmt: skip
+        )
         plan = builder.build_plan(builder.import_model(model), config)
         assert {s.artifact.launcher for s in plan.steps} == {"tactix.cuda.cubin@1"}
         out[model.stem] = folder / f"{model.stem}.plan"

@@ -1,4 +1,6 @@
-"""Products by a double of cuBLASLt: layouts, epilogues, algorithms as data, what is captured, and errors."""
+"""Products by a double of cuBLASLt: layouts, epilogues, algorithms as data, what is captured, and
+errors.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ class Here:
         assert not isinstance(offered, Reject), offered.reason
         return self.tactic.compile(node, offered[rank], CompileContext(simt.DEVICE, opt))
 
-    def run(self, node: Any, arrays: Sequence[Any], env: dict[str, int], artifact: KernelArtifact) -> float:
+    def run(
+        self, node: Any, arrays: Sequence[Any], env: dict[str, int], artifact: KernelArtifact
+    ) -> float:
         """The departure from the reference, in budgets."""
         variant = self.tactic.variants(node, simt.DEVICE)[0]  # type: ignore[index]
         runnable, got = self.bench.prepare(node, kept(artifact), variant, arrays, env)
@@ -128,7 +132,11 @@ def test_one_without_workspace_is_asked_for(wants: int, asked: list[int]) -> Non
 
 def test_one_without_workspace_comes_second(monkeypatch: pytest.MonkeyPatch) -> None:
     def algorithms(matmul: Any, count: int, workspace: int) -> list[Algorithm]:
-        return [Algorithm(bytes([i]), 512) for i in range(count)] if workspace else [Algorithm(b"bare", 0)]
+        return (
+            [Algorithm(bytes([i]), 512) for i in range(count)]
+            if workspace
+            else [Algorithm(b"bare", 0)]
+        )
 
     monkeypatch.setattr(Matmul, "algorithms", algorithms)
     here = Here()
@@ -155,7 +163,8 @@ def test_other_sizes_get_the_first_choice_for_them() -> None:
         assert len(here.functions.asked) - before == asked
     here.functions.offered = 0
     with pytest.raises(
-        ExecutionError, match=r"matmul: cuBLASLt has no algorithm for Sizes\(batch=1, m=9, n=24, k=40\)"
+        ExecutionError,
+        match=r"matmul: cuBLASLt has no algorithm for Sizes\(batch=1, m=9, n=24, k=40\)",
     ):
         here.run(node, [real("f16", 9, 40), node.inputs[1].const], {"s": 9}, artifact)
 
@@ -168,18 +177,25 @@ def test_nothing_is_called_for_no_rows() -> None:
 
 
 @pytest.mark.parametrize("graph", ["1", "0"])
-def test_a_new_address_is_used_from_the_next_run_on(monkeypatch: pytest.MonkeyPatch, graph: str) -> None:
+def test_a_new_address_is_used_from_the_next_run_on(
+    monkeypatch: pytest.MonkeyPatch, graph: str
+) -> None:
     monkeypatch.setenv("TACTIX_CUDA_GRAPH", graph)
     here, node = Here(), linear()
     artifact = here.artifact(node)
     x, other, w = real("f16", 33, 40), real("f16", 33, 40), node.inputs[1].const
-    runnable, (got,) = here.bench.prepare(node, artifact, here.tactic.variants(node, simt.DEVICE)[0], [x, w], {})
+    runnable, (got,) = here.bench.prepare(
+        node, artifact, here.tactic.variants(node, simt.DEVICE)[0], [x, w], {}
+    )
     runnable()
     held = Bench.aligned(other)
     runnable.rebind(0, held.ctypes.data)
     runnable()
     np.testing.assert_allclose(
-        got.astype(np.float32), other.astype(np.float32) @ w.astype(np.float32), rtol=1e-2, atol=0.05
+        got.astype(np.float32),
+        other.astype(np.float32) @ w.astype(np.float32),
+        rtol=1e-2,
+        atol=0.05,
     )
     runnable.repeat(41)
     assert len(here.api.ran) == 43
@@ -250,7 +266,9 @@ def test_what_it_cannot_do_is_said(node: Any, why: str) -> None:
 
 
 def test_no_algorithm_is_no_bid() -> None:
-    assert Here(offered=0).tactic.variants(linear(), simt.DEVICE) == Reject("cuBLASLt has no algorithm for it")
+    assert Here(offered=0).tactic.variants(linear(), simt.DEVICE) == Reject(
+        "cuBLASLt has no algorithm for it"
+    )
 
 
 def test_without_a_device_it_bids_nothing_and_says_why() -> None:
@@ -263,20 +281,27 @@ def test_without_a_device_it_bids_nothing_and_says_why() -> None:
     assert "cuBLASLt chooses on the device itself" in found.reason
 
 
-# -- errors ------------------------------------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------
 
 
 def test_a_missing_library() -> None:
     absent = Product("cuNothing", "cunothing", ("libcunothing.so.1",), {}, "text", "nvidia-nothing")
-    with pytest.raises(ExecutionError, match=r"cuNothing is not here: .*libcunothing.so.1.*pip install nvidia-nothing"):
+    with pytest.raises(
+        ExecutionError,
+        match=r"cuNothing is not here: .*libcunothing.so.1.*pip install nvidia-nothing",
+    ):
         load(absent)
 
 
-@pytest.mark.parametrize("function", ["cublasLtCreate", "cublasLtMatmulAlgoGetHeuristic", "cublasLtMatrixLayoutCreate"])
+@pytest.mark.parametrize(
+    "function", ["cublasLtCreate", "cublasLtMatmulAlgoGetHeuristic", "cublasLtMatrixLayoutCreate"]
+)
 def test_a_failed_status_while_bidding(function: str) -> None:
     here = Here()
     here.functions.fail[function] = 7
-    with pytest.raises(LibraryFailure, match=f"{function} of cuBLASLt failed: status 7, text of 7") as e:
+    with pytest.raises(
+        LibraryFailure, match=f"{function} of cuBLASLt failed: status 7, text of 7"
+    ) as e:
         here.artifact(linear())
     assert (e.value.library, e.value.function, e.value.status) == ("cuBLASLt", function, 7)
 
@@ -285,7 +310,9 @@ def test_a_failed_status_while_running_names_the_step() -> None:
     here, node = Here(), linear()
     artifact = here.artifact(node)
     here.functions.fail["cublasLtMatmul"] = 13
-    with pytest.raises(LibraryFailure, match="matmul: cublasLtMatmul of cuBLASLt failed: status 13, text of 13"):
+    with pytest.raises(
+        LibraryFailure, match="matmul: cublasLtMatmul of cuBLASLt failed: status 13, text of 13"
+    ):
         here.run(node, [real("f16", 33, 40), node.inputs[1].const], {}, artifact)
     here.functions.fail.clear()  # the stream captures no more
     assert here.run(node, [real("f16", 33, 40), node.inputs[1].const], {}, artifact) <= 1
@@ -297,9 +324,14 @@ def changed(artifact: KernelArtifact, **params: Any) -> KernelArtifact:
 
 def test_another_version_is_refused() -> None:
     here, node = Here(), linear()
-    with pytest.raises(PlanCompatibilityError, match=r"choices of cuBLASLt 13\.2\.1: here is cuBLASLt 13\.1\.0") as e:
+    with pytest.raises(
+        PlanCompatibilityError, match=r"choices of cuBLASLt 13\.2\.1: here is cuBLASLt 13\.1\.0"
+    ) as e:
         here.run(
-            node, [real("f16", 33, 40), node.inputs[1].const], {}, changed(here.artifact(node), version=[13, 2, 1])
+            node,
+            [real("f16", 33, 40), node.inputs[1].const],
+            {},
+            changed(here.artifact(node), version=[13, 2, 1]),
         )
     assert "VERSION_COMPATIBLE" in str(e.value)
 
@@ -313,7 +345,12 @@ def test_another_version_is_refused() -> None:
 def test_damaged_params(params: dict[str, Any]) -> None:
     here, node = Here(), linear()
     with pytest.raises(PlanFormatError, match="cuBLASLt"):
-        here.run(node, [real("f16", 33, 40), node.inputs[1].const], {}, changed(here.artifact(node), **params))
+        here.run(
+            node,
+            [real("f16", 33, 40), node.inputs[1].const],
+            {},
+            changed(here.artifact(node), **params),
+        )
 
 
 def test_problems_are_json() -> None:

@@ -1,4 +1,6 @@
-"""Convolutions and attention by a double of cuDNN: descriptors, graphs, plans as data, what is captured, and errors."""
+"""Convolutions and attention by a double of cuDNN: descriptors, graphs, plans as data, what is
+captured, and errors.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,12 @@ from tactix.select.bench import Bench, Expected
 from tactix.select.compile import Toolchain, with_binary
 from tactix.words.dims import sym
 from tactix.words.dtypes import DType
-from tactix.words.errors import CompilerError, ExecutionError, PlanCompatibilityError, PlanFormatError
+from tactix.words.errors import (
+    CompilerError,
+    ExecutionError,
+    PlanCompatibilityError,
+    PlanFormatError,
+)
 from tactix.words.tensor import TensorSpec
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.library import LibraryFailure
@@ -68,7 +75,9 @@ class Here:
 
     def artifact(self, node: Any, rank: int = 0) -> KernelArtifact:
         made = self.source(node, rank)
-        return with_binary(made, Toolchain([CudnnCompiler(self.library)]).compile([made], simt.DEVICE))
+        return with_binary(
+            made, Toolchain([CudnnCompiler(self.library)]).compile([made], simt.DEVICE)
+        )
 
     def run(self, node: Any, arrays: Any, artifact: KernelArtifact) -> float:
         """The departure from the reference, in budgets."""
@@ -80,13 +89,16 @@ class Here:
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize(
-    ("tactic", "cases"), [(CudnnConvolutionTactic, convolutions), (CudnnAttentionTactic, attentions)]
+    ("tactic", "cases"),
+    [(CudnnConvolutionTactic, convolutions), (CudnnAttentionTactic, attentions)],
 )
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_results_are_those_of_the_reference(tactic: Any, cases: Any, dtype: str) -> None:
     here = Here(tactic)
     for case in cases(dtype, here.tactic):
-        assert here.run(case.node, list(case.arrays or ()), here.artifact(case.node)) <= 1, case.node.name
+        assert here.run(case.node, list(case.arrays or ()), here.artifact(case.node)) <= 1, (
+            case.node.name
+        )
         assert [r.symbol for r in here.api.ran] == ["cudnnBackendExecute"]
         here.api.ran.clear()
 
@@ -132,13 +144,17 @@ def test_masks_that_hide_what_comes_later_are_not_read() -> None:
 
 
 def test_too_much_workspace_is_no_engine() -> None:
-    assert Here(wants=(64 << 20) + 1).tactic.variants(simple(), simt.DEVICE) == Reject("cuDNN has no engine for it")
+    assert Here(wants=(64 << 20) + 1).tactic.variants(simple(), simt.DEVICE) == Reject(
+        "cuDNN has no engine for it"
+    )
 
 
 def test_an_engine_without_a_plan_is_an_error_of_its_step_alone() -> None:
     here, node = Here(broken=1), simple()
     assert here.run(node, [IMAGE, WEIGHTS, BIAS], here.artifact(node, 0)) <= 1
-    with pytest.raises(ExecutionError, match="cuDNN has no plan: cudnnBackendFinalize of cuDNN failed: status 3000"):
+    with pytest.raises(
+        ExecutionError, match="cuDNN has no plan: cudnnBackendFinalize of cuDNN failed: status 3000"
+    ):
         here.run(node, [IMAGE, WEIGHTS, BIAS], here.artifact(node, 1))
 
 
@@ -152,7 +168,9 @@ def test_plans_are_cached() -> None:
 def test_a_new_address_is_used_from_the_next_run_on() -> None:
     here, node = Here(), simple()
     variant = here.tactic.variants(node, simt.DEVICE)[0]  # type: ignore[index]
-    runnable, (got,) = here.bench.prepare(node, here.artifact(node), variant, [IMAGE, WEIGHTS, BIAS], {})
+    runnable, (got,) = here.bench.prepare(
+        node, here.artifact(node), variant, [IMAGE, WEIGHTS, BIAS], {}
+    )
     runnable()
     other = real("f16", 2, 16, 9, 7)
     held = Bench.aligned(variant.input_format(0).pack(other))
@@ -219,7 +237,9 @@ def test_another_version_is_refused() -> None:
     here, node = Here(), simple()
     artifact = here.artifact(node)
     old = dataclasses.replace(artifact, params={**artifact.params, "version": [9, 18, 0]})
-    with pytest.raises(PlanCompatibilityError, match=r"choices of cuDNN 9\.18\.0: here is cuDNN 9\.19\.0"):
+    with pytest.raises(
+        PlanCompatibilityError, match=r"choices of cuDNN 9\.18\.0: here is cuDNN 9\.19\.0"
+    ):
         here.run(node, [IMAGE, WEIGHTS, BIAS], old)
 
 
@@ -231,7 +251,11 @@ def test_damaged_params(change: dict[str, Any]) -> None:
     here, node = Here(), simple()
     artifact = here.artifact(node)
     with pytest.raises(PlanFormatError, match="cuDNN"):
-        here.run(node, [IMAGE, WEIGHTS, BIAS], dataclasses.replace(artifact, params={**artifact.params, **change}))
+        here.run(
+            node,
+            [IMAGE, WEIGHTS, BIAS],
+            dataclasses.replace(artifact, params={**artifact.params, **change}),
+        )
 
 
 def test_a_plan_that_takes_more_workspace_than_it_has() -> None:
@@ -241,11 +265,15 @@ def test_a_plan_that_takes_more_workspace_than_it_has() -> None:
         here.run(node, [IMAGE, WEIGHTS, BIAS], artifact)
 
 
-@pytest.mark.parametrize("function", ["cudnnCreate", "cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute"])
+@pytest.mark.parametrize(
+    "function", ["cudnnCreate", "cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute"]
+)
 def test_a_failed_status_names_the_function(function: str) -> None:
     here = Here()
     here.functions.fail[function] = 1001
-    with pytest.raises(LibraryFailure, match=f"{function} of cuDNN failed: status 1001, text of 1001"):
+    with pytest.raises(
+        LibraryFailure, match=f"{function} of cuDNN failed: status 1001, text of 1001"
+    ):
         here.source(simple())
 
 
@@ -253,7 +281,9 @@ def test_a_failed_run_names_the_step() -> None:
     here, node = Here(), simple()
     artifact = here.artifact(node)
     here.functions.fail["cudnnBackendExecute"] = 5000
-    with pytest.raises(LibraryFailure, match="convolution: cudnnBackendExecute of cuDNN failed: status 5000"):
+    with pytest.raises(
+        LibraryFailure, match="convolution: cudnnBackendExecute of cuDNN failed: status 5000"
+    ):
         here.run(node, [IMAGE, WEIGHTS, BIAS], artifact)
 
 
@@ -266,13 +296,16 @@ def test_work_is_json(what: Work) -> None:
     assert Binding.from_json(json.loads(json.dumps(what.binding.to_json()))) == what.binding
 
 
-# -- processes ---------------------------------------------------------------------------------------------------------
+# -- processes -----------------------------------------------------------------------------------
 
 
 def sources(count: int) -> list[Source]:
     node = simple()
-    return [Source("cudnn_graph", here.source(node, 2).code.text + " " * i)  # type: ignore[union-attr]
-            for here in [Here()] for i in range(count)]  # fmt: skip
+    return [
+        Source("cudnn_graph", here.source(node, 2).code.text + " " * i)  # type: ignore[union-attr]
+        for here in [Here()]
+        for i in range(count)
+    ]
 
 
 def test_many_compiled_plans_are_made_in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,5 +327,7 @@ def test_many_compiled_plans_are_made_in_processes(monkeypatch: pytest.MonkeyPat
 
 def test_a_process_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler.sys, "executable", "/bin/false")
-    with pytest.raises(CompilerError, match="plans of cuDNN could not be made in a process: exit status 1"):
+    with pytest.raises(
+        CompilerError, match="plans of cuDNN could not be made in a process: exit status 1"
+    ):
         compiler._in_process(["{}"])

@@ -40,7 +40,9 @@ def test_an_older_device_is_not_available(monkeypatch: pytest.MonkeyPatch) -> No
     device, _ = fake_device()
     monkeypatch.setitem(fake_driver.ATTRIBUTES, "COMPUTE_CAPABILITY_MAJOR", 7)
     monkeypatch.setitem(fake_driver.ATTRIBUTES, "COMPUTE_CAPABILITY_MINOR", 5)
-    assert device.available().endswith("has compute capability 7.5; kernels are written for 8.0 and later")
+    assert device.available().endswith(
+        "has compute capability 7.5; kernels are written for 8.0 and later"
+    )
 
 
 def test_without_a_driver_the_reason_is_one_line() -> None:
@@ -142,7 +144,9 @@ def test_events_measure() -> None:
             self.runs += times
 
     runnable: Any = Counted()
-    assert device.measure(runnable, 100) == 1.0  # handles of the fake's events differ by one, which stands for a second
+    assert (
+        device.measure(runnable, 100) == 1.0
+    )  # handles of the fake's events differ by one, which stands for a second
     assert runnable.runs >= 100
     assert api.log.count("cuEventRecord") == 2
     with pytest.raises(InvalidArgument, match="cannot be recorded"):
@@ -162,7 +166,9 @@ def test_allocators(kind: Any) -> None:
         with pytest.raises(InvalidArgument):
             memory.allocate(size, alignment)
     api.fail |= {"cuMemAlloc": 2, "cuMemAllocAsync": 2}
-    with pytest.raises(AllocationError, match=r"cannot have \d+ bytes of device memory: CUDA_ERROR_OUT_OF_MEMORY"):
+    with pytest.raises(
+        AllocationError, match=r"cannot have \d+ bytes of device memory: CUDA_ERROR_OUT_OF_MEMORY"
+    ):
         memory.allocate(9999999)
 
 
@@ -214,7 +220,9 @@ def test_the_cache_gives_up_its_pieces_when_memory_ends() -> None:
     api._cuMemAlloc = once  # type: ignore[method-assign]
     api.fail["cuMemAlloc"] = 2
     freed: list[int] = []  # the host may give a new piece the address of one that was freed
-    api._cuMemFree = lambda address, stream=0: (api.fail.clear(), freed.append(int(address)), ())[-1]  # type: ignore
+    api._cuMemFree = lambda address, stream=0: (api.fail.clear(), freed.append(int(address)), ())[
+        -1
+    ]  # type: ignore
     assert memory.allocate(1 << 20)
     assert freed == [kept]
     assert calls == [1 << 20]

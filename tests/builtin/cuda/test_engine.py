@@ -1,4 +1,6 @@
-"""A whole build and its engine on a device that is not host memory, over a driver that stands for CUDA's."""
+"""A whole build and its engine on a device that is not host memory, over a driver that stands for
+CUDA's.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 
 def combine(sign: int) -> FakeKernel:
     def body(grid: Sequence[int], x: int, y: int, z: int, n: int) -> None:
-        a, b, c = (np.frombuffer((ctypes.c_float * n).from_address(p), np.float32) for p in (x, y, z))
+        a, b, c = (
+            np.frombuffer((ctypes.c_float * n).from_address(p), np.float32) for p in (x, y, z)
+        )
         c[:] = a + sign * b
 
     return FakeKernel(4, body)
@@ -58,13 +62,23 @@ def test_a_plan_of_a_gpu_that_is_slower_in_its_own_way_warns(
     here: tuple[CudaDevice, FakeApi], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = e.builder()
-    plan, family = (built.build_plan(e.sums(built), e.config(target=t)) for t in ("", "SAME_COMPUTE_CAPABILITY"))
+    plan, family = (
+        built.build_plan(e.sums(built), e.config(target=t)) for t in ("", "SAME_COMPUTE_CAPABILITY")
+    )
     assert warnings(plan, here[0].properties(), tactix.__version__) == []
-    for attribute, value in (("GLOBAL_MEMORY_BUS_WIDTH", 5120), ("L2_CACHE_SIZE", 50 << 20), ("INTEGRATED", 1)):
+    for attribute, value in (
+        ("GLOBAL_MEMORY_BUS_WIDTH", 5120),
+        ("L2_CACHE_SIZE", 50 << 20),
+        ("INTEGRATED", 1),
+    ):
         monkeypatch.setitem(fake_driver.ATTRIBUTES, attribute, value)
     other = fake_device()[0].properties()
     (text,) = warnings(plan, other, tactix.__version__)
-    for part in ("memory bus bits 6144 (here 5120)", "l2 62914560 (here 52428800)", "integrated 0 (here 1)"):
+    for part in (
+        "memory bus bits 6144 (here 5120)",
+        "l2 62914560 (here 52428800)",
+        "integrated 0 (here 1)",
+    ):
         assert part in text
     assert "shared" not in text
     assert warnings(family, other, tactix.__version__) == []

@@ -1,4 +1,6 @@
-"""Whole plans beside each other, on a device whose clock is made up: gaps between launches show in a network alone."""
+"""Whole plans beside each other, on a device whose clock is made up: gaps between launches show in
+a network alone.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from fake_driver import FakeApi, FakeKernel, fake_device
 from test_bench import view
 
 import tactix
-from tactix.contracts.artifact import KernelArtifact, Launch, scalar, tensor_in, tensor_out, workspace
+from tactix.contracts.artifact import (
+    KernelArtifact,
+    Launch,
+    scalar,
+    tensor_in,
+    tensor_out,
+    workspace,
+)
 from tactix.contracts.tactic import Tactic
 from tactix.plan import container
 from tactix.plugins.hookspecs import hookimpl
@@ -44,7 +53,9 @@ class TwoLaunches(e.SumTactic):
     def compile(self, node: Any, variant: Any, ctx: Any) -> KernelArtifact:
         n = node.outputs[0].spec.numel
         grid = (ceildiv(n, BLOCK),)
-        args = [(tensor_in(0), tensor_in(1), out, scalar(n)) for out in (workspace(), tensor_out(0))]
+        args = [
+            (tensor_in(0), tensor_in(1), out, scalar(n)) for out in (workspace(), tensor_out(0))
+        ]
         launches = tuple(Launch(a, grid, (BLOCK,)) for a in args)
         return KernelArtifact(LAUNCHER, launches, self.code, workspace=4 * n)
 
@@ -86,16 +97,30 @@ class Everything(dict[str, FakeKernel]):
 
 
 class Clock:
-    """Seconds by kernel; in a network a launch takes ``gap`` more, and vendors' kernels ``heat`` times their time."""
+    """Seconds by kernel; in a network a launch takes ``gap`` more, and vendors' kernels ``heat``
+    times their time.
+    """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, gap: float, here: bool = True, heat: float = 1.0) -> None:
-        self.device, self.api = fake_device({symbol(t.code): FakeKernel(4, add) for t in (ONE, TWO, VENDORS)})
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, gap: float, here: bool = True, heat: float = 1.0
+    ) -> None:
+        self.device, self.api = fake_device(
+            {symbol(t.code): FakeKernel(4, add) for t in (ONE, TWO, VENDORS)}
+        )
         self.heat = {symbol(VENDORS.code): heat}
         if not here:
             self.api.fail["cuInit"] = 500
-        self.seconds, self.gap, self.whole = {symbol(ONE.code): 3e-6, symbol(TWO.code): 1e-6}, gap, 0
+        self.seconds, self.gap, self.whole = (
+            {symbol(ONE.code): 3e-6, symbol(TWO.code): 1e-6},
+            gap,
+            0,
+        )
         self.seconds[symbol(VENDORS.code)] = 3e-6
-        monkeypatch.setattr(FakeApi, "_cuDeviceGetName", lambda api, size, device: (b"NVIDIA H200".ljust(size, b"\0"),))
+        monkeypatch.setattr(
+            FakeApi,
+            "_cuDeviceGetName",
+            lambda api, size, device: (b"NVIDIA H200".ljust(size, b"\0"),),
+        )
         monkeypatch.setattr(CudaDevice, "measure", self.measure)
         monkeypatch.setattr(real, "the_device", lambda: self.device)
 
@@ -106,7 +131,9 @@ class Clock:
         network = len({r.args for r in ran}) > 2
         self.whole += network
         heat = {r.symbol: self.heat.get(r.symbol, 1.0) if network else 1.0 for r in ran}
-        return times * sum(self.seconds[r.symbol] * heat[r.symbol] + self.gap * network for r in ran)
+        return times * sum(
+            self.seconds[r.symbol] * heat[r.symbol] + self.gap * network for r in ran
+        )
 
 
 def build(*tactics: Tactic, **fields: Any) -> tactix.Plan:
@@ -132,10 +159,14 @@ def test_the_whole_decides(monkeypatch: pytest.MonkeyPatch, gap: float, winner: 
     assert clock.whole == 2 * 5
 
 
-def test_a_charge_for_each_launch_is_part_of_the_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_charge_for_each_launch_is_part_of_the_prediction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     Clock(monkeypatch, 0.0)
     rows = {r["charge"]: r["predicted_seconds"] for r in build().ledger["finals"]}
-    assert rows == pytest.approx({1.0: 4 * (2e-6 + 2 * CudaDevice.costs.launch), 4.0: 4 * (3e-6 + 4 * 7e-7)})
+    assert rows == pytest.approx(
+        {1.0: 4 * (2e-6 + 2 * CudaDevice.costs.launch), 4.0: 4 * (3e-6 + 4 * 7e-7)}
+    )
 
 
 @pytest.mark.parametrize(("alone", "heat", "winner"), [
@@ -176,7 +207,9 @@ def test_a_frozen_build_without_the_device_gives_the_same_steps(
 
 
 def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A network of the tests with the built-in tactics, whose results are taken on trust: nothing here runs them."""
+    """A network of the tests with the built-in tactics, whose results are taken on trust: nothing
+    here runs them.
+    """
     model, cache, out = MODELS / "lenet.onnx", tmp_path / "timings.json", tmp_path / "plan"
     clock = Clock(monkeypatch, 0.0)
     clock.api.kernels = Everything(clock.seconds)
@@ -190,13 +223,18 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     asked = ["--device", "cuda", "--target", "h200", "--timing-cache", str(cache), "--frozen"]
     assert cli.main(["build", str(model), "-o", str(out), *asked]) == 0
     there = container.load(out)
-    chosen = [[(s.name, s.info["tactic"], s.info["variant"], s.artifact.code) for s in p.steps] for p in (here, there)]
+    chosen = [
+        [(s.name, s.info["tactic"], s.info["variant"], s.artifact.code) for s in p.steps]
+        for p in (here, there)
+    ]
     assert chosen[0] == chosen[1]
     assert there.ledger.get("finals") == here.ledger.get("finals")
     assert cli.main(["build", str(model), "-o", str(out), *asked, "-O", "5"]) != 0
 
 
-def test_a_frozen_build_needs_the_timings_of_whole_plans(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_frozen_build_needs_the_timings_of_whole_plans(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     Clock(monkeypatch, 0.0)
     cache = tmp_path / "timings.json"
     build(timing_cache=cache)
@@ -207,7 +245,9 @@ def test_a_frozen_build_needs_the_timings_of_whole_plans(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("reason", ["memory", "cancelled", "launches are little"])
-def test_predictions_decide_where_whole_plans_are_not_timed(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+def test_predictions_decide_where_whole_plans_are_not_timed(
+    monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
     clock = Clock(monkeypatch, 5e-6)
     if reason == "memory":
         monkeypatch.setattr(finals, "whole", refuse)

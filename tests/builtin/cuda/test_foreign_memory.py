@@ -1,4 +1,6 @@
-"""Allocators of others over the fake driver: pycuda's pool by a stand-in, and users' objects as TensorRT asks for."""
+"""Allocators of others over the fake driver: pycuda's pool by a stand-in, and users' objects as
+TensorRT asks for.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def test_a_users_memory_goes_back_the_way_it_came(kind: Any) -> None:
     a, b = memory.allocate(100), memory.allocate(0, 256, stream)
     plain, ordered = kind is not Async, kind is not Sync
     assert own.log[0] == (("allocate", 100, 64, 0) if plain else ("allocate_async", 100, 64, 0, 0))
-    assert own.log[1] == (("allocate_async", 1, 256, 0, stream) if ordered else ("allocate", 1, 256, 0))
+    assert own.log[1] == (
+        ("allocate_async", 1, 256, 0, stream) if ordered else ("allocate", 1, 256, 0)
+    )
     memory.deallocate(a)
     memory.deallocate(b, stream)
     assert own.log[2] == (("deallocate", a) if plain else ("deallocate_async", a, 0))
@@ -79,8 +83,12 @@ def test_a_users_memory_goes_back_the_way_it_came(kind: Any) -> None:
 def test_a_users_memory_is_waited_for() -> None:
     device, api = fake_device()
     stream = device.create_stream().handle
-    for own, given, call in ((Sync(), 0, "cuCtxSynchronize"), (Sync(), stream, "cuStreamSynchronize"),
-                             (Async(), 0, "cuCtxSynchronize"), (Async(), stream, "")):  # fmt: skip
+    for own, given, call in (
+        (Sync(), 0, "cuCtxSynchronize"),
+        (Sync(), stream, "cuStreamSynchronize"),
+        (Async(), 0, "cuCtxSynchronize"),
+        (Async(), stream, ""),
+    ):
         memory = GpuAllocator(own, device)
         a = memory.allocate(8, 64, given)
         api.log.clear()
@@ -92,7 +100,10 @@ def test_a_user_who_gives_no_memory_or_the_wrong_one() -> None:
     device, _api = fake_device()
     own = Sync()
     memory = GpuAllocator(own, device)
-    with pytest.raises(AllocationError, match=r"^Sync: cannot have 2097152 bytes of device memory: it gave no address"):
+    with pytest.raises(
+        AllocationError,
+        match=r"^Sync: cannot have 2097152 bytes of device memory: it gave no address",
+    ):
         memory.allocate(2 << 20)
     own.take = lambda size: 4097  # type: ignore[method-assign]
     with pytest.raises(AllocationError, match="it gave 0x1001, which is no multiple of 64"):
@@ -106,7 +117,7 @@ def test_a_user_who_gives_no_memory_or_the_wrong_one() -> None:
         GpuAllocator(SimpleNamespace(allocate=print), device)
 
 
-# -- pycuda ------------------------------------------------------------------------------------------------------------
+# -- pycuda --------------------------------------------------------------------------------------
 
 
 class FakePool(Pieces):
@@ -125,7 +136,9 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> FakePool:
     context = SimpleNamespace(push=lambda: stack.append(1), pop=stack.pop)
     device = SimpleNamespace(retain_primary_context=lambda: context)
     package = ModuleType("pycuda")
-    package.driver = SimpleNamespace(init=lambda: None, Device=lambda n: device, Error=OSError, stack=stack)  # type: ignore
+    package.driver = SimpleNamespace(
+        init=lambda: None, Device=lambda n: device, Error=OSError, stack=stack
+    )  # type: ignore
     package.tools = SimpleNamespace(DeviceMemoryPool=lambda: made)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pycuda", package)
     return made

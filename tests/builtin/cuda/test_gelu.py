@@ -1,4 +1,6 @@
-"""The exact Gelu on the device: recognised in a kernel's expressions, and as near as its polynomial says."""
+"""The exact Gelu on the device: recognised in a kernel's expressions, and as near as its polynomial
+says.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,22 @@ def test_float16_rounds_as_the_exact_one_does(tmp_path: Path) -> None:
 
 
 def test_a_fit_of_fewer_terms_is_as_near_as_16_bits_tell() -> None:
-    """The polynomial of tx_gelu_16, in float64, with the terms read from the kernel's text, over all of float16."""
-    text = (Path(tactix_codegen.__file__).parent / "cuda" / "lib" / "vector.cuh").read_text().split("tx_gelu_16")[1]
+    """The polynomial of tx_gelu_16, in float64, with the terms read from the kernel's text, over
+    all of float16.
+    """
+    text = (
+        (Path(tactix_codegen.__file__).parent / "cuda" / "lib" / "vector.cuh")
+        .read_text()
+        .split("tx_gelu_16")[1]
+    )
     terms = [float(c) for c in re.findall(r"(-?\d\.\d+(?:e-\d)?)f", text.split("fmaxf")[0])][1:]
     assert len(terms) == 6
     t = np.arange(1, 0x4A00, dtype=np.uint16).view(np.float16).astype(np.float64)  # to 12
     want = t * 0.5 * np.array([math.erfc(x * 0.5**0.5) for x in t])
     near = t * np.exp2(np.polyval(terms, t))
-    assert (np.abs(near - want) / np.spacing(want.astype(np.float16)).astype(np.float64)).max() < 0.17
+    assert (
+        np.abs(near - want) / np.spacing(want.astype(np.float16)).astype(np.float64)
+    ).max() < 0.17
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])

@@ -1,4 +1,6 @@
-"""Kernels of the products table compile for every architecture, keep to its shared memory, and spill no registers."""
+"""Kernels of the products table compile for every architecture, keep to its shared memory, and
+spill no registers.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,15 @@ def usage(artifact: KernelArtifact, device: DeviceProperties) -> tuple[list[int]
     from cuda.bindings import nvrtc as api
 
     assert isinstance(artifact.code, Source)
-    _, program = api.nvrtcCreateProgram(nvrtc.unit_text(artifact.code).encode(), b"kernel.cu", 0, [], [])
-    options = [f"--gpu-architecture={architecture(device)}", *nvrtc.FLAGS, "--ptxas-options=-v", "-w"]
+    _, program = api.nvrtcCreateProgram(
+        nvrtc.unit_text(artifact.code).encode(), b"kernel.cu", 0, [], []
+    )
+    options = [
+        f"--gpu-architecture={architecture(device)}",
+        *nvrtc.FLAGS,
+        "--ptxas-options=-v",
+        "-w",
+    ]
     (status,) = api.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
     _, size = api.nvrtcGetProgramLogSize(program)
     log = bytearray(size)
@@ -38,7 +47,9 @@ def usage(artifact: KernelArtifact, device: DeviceProperties) -> tuple[list[int]
     text = log.decode()
     assert not int(status), text[:3000]
     assert "serialized" not in text, text[:3000]  # matrix instructions that wait for each other
-    registers, spilled = (re.findall(rf"{what}", text) for what in (r"Used (\d+) registers", r"(\d+) bytes spill"))
+    registers, spilled = (
+        re.findall(rf"{what}", text) for what in (r"Used (\d+) registers", r"(\d+) bytes spill")
+    )
     return [int(n) for n in registers], [int(n) for n in spilled]
 
 
@@ -54,7 +65,9 @@ def fits(artifact: KernelArtifact, device: DeviceProperties, env: dict[str, int]
         assert all(1 <= dims.evaluate(g, env) < 1 << 31 for g in launch.grid)
     registers, spilled = usage(artifact, device)
     assert len(registers) == len(artifact.launches)
-    for n, launch in zip(sorted(registers), sorted(artifact.launches, key=lambda x: str(x.block)), strict=True):
+    for n, launch in zip(
+        sorted(registers), sorted(artifact.launches, key=lambda x: str(x.block)), strict=True
+    ):
         assert n * max(int(b) for x in artifact.launches for b in x.block) <= 65536, launch  # type: ignore[arg-type]
     assert not any(spilled), spilled
 

@@ -50,7 +50,11 @@ def types() -> list[Any]:
 
 @pytest.fixture(params=types(), ids=lambda t: getattr(t, "__name__", "binding"))
 def here(request: pytest.FixtureRequest) -> tuple[CudaDevice, FakeApi]:
-    bodies = {"k_a": FakeKernel(4, add), "k_s": FakeKernel(4, scale), "k_s_shift": FakeKernel(4, shift)}
+    bodies = {
+        "k_a": FakeKernel(4, add),
+        "k_s": FakeKernel(4, scale),
+        "k_s_shift": FakeKernel(4, shift),
+    }
     return fake_device(bodies, request.param)
 
 
@@ -114,7 +118,9 @@ def test_nothing_is_launched_for_empty_tensors(here: tuple[CudaDevice, FakeApi])
     assert api.ran == []
 
 
-def test_rebind_reaches_all_users_of_a_buffer_and_no_other(here: tuple[CudaDevice, FakeApi]) -> None:
+def test_rebind_reaches_all_users_of_a_buffer_and_no_other(
+    here: tuple[CudaDevice, FakeApi],
+) -> None:
     device, api = here
     run, b = linked(device, steps()), buffers(100)
     run.bind({"n": 100}, addresses(b))
@@ -197,12 +203,16 @@ def test_plain_launches_say_why(
     assert "cuGraphCreate" not in api.log
     api.fail["cuStreamSynchronize"] = 700
     if waits:
-        with pytest.raises(ExecutionError, match=r"^add: cuStreamSynchronize failed: CUDA_ERROR_ILLEGAL_ADDRESS"):
+        with pytest.raises(
+            ExecutionError, match=r"^add: cuStreamSynchronize failed: CUDA_ERROR_ILLEGAL_ADDRESS"
+        ):
             run()
 
 
 @pytest.mark.parametrize("graph", ["0", "1"])
-def test_clusters(here: tuple[CudaDevice, FakeApi], monkeypatch: pytest.MonkeyPatch, graph: str) -> None:
+def test_clusters(
+    here: tuple[CudaDevice, FakeApi], monkeypatch: pytest.MonkeyPatch, graph: str
+) -> None:
     device, api = here
     monkeypatch.setenv("TACTIX_CUDA_GRAPH", graph)
     step = steps()[0]
@@ -211,13 +221,26 @@ def test_clusters(here: tuple[CudaDevice, FakeApi], monkeypatch: pytest.MonkeyPa
     run = linked(device, [step])
     run.bind({"n": 4}, addresses(buffers(4)))
     run()
-    assert (api.ran[0].grid, api.ran[0].block, api.ran[0].cluster) == ((8, 2, 1), (16, 2, 2), (4, 2, 1))
+    assert (api.ran[0].grid, api.ran[0].block, api.ran[0].cluster) == (
+        (8, 2, 1),
+        (16, 2, 2),
+        (4, 2, 1),
+    )
 
 
 @pytest.mark.parametrize(
-    "launch", [{"block": (2048,)}, {"block": (32, 33)}, {"block": (1, 1, 65)}, {"grid": (1, 65536)}, {"block": (0,)}]
+    "launch",
+    [
+        {"block": (2048,)},
+        {"block": (32, 33)},
+        {"block": (1, 1, 65)},
+        {"grid": (1, 65536)},
+        {"block": (0,)},
+    ],
 )
-def test_launches_that_no_device_can_make(here: tuple[CudaDevice, FakeApi], launch: dict[str, Any]) -> None:
+def test_launches_that_no_device_can_make(
+    here: tuple[CudaDevice, FakeApi], launch: dict[str, Any]
+) -> None:
     device, _api = here
     step = steps()[0]
     bad = replace(step.artifact, launches=(replace(step.artifact.launches[0], **launch),))
@@ -274,7 +297,9 @@ def test_errors_name_the_step_and_cudas_reason(here: tuple[CudaDevice, FakeApi])
     run = linked(device, steps())
     api.fail["cuGraphAddKernelNode"] = 1
     run.bind({"n": 3}, addresses(buffers(3)))
-    with pytest.raises(ExecutionError, match="add: cuGraphAddKernelNode failed: CUDA_ERROR_INVALID_VALUE: the text"):
+    with pytest.raises(
+        ExecutionError, match="add: cuGraphAddKernelNode failed: CUDA_ERROR_INVALID_VALUE: the text"
+    ):
         run()
     api.fail["cuGraphAddKernelNode"] = 2
     with pytest.raises(AllocationError, match="CUDA_ERROR_OUT_OF_MEMORY"):

@@ -67,7 +67,11 @@ def test_no_attention_spills() -> None:
         offered = case.tactic.variants(case.node, DEVICE)
         assert not isinstance(offered, Reject)
         for v in offered:
-            fits(case.tactic.compile(case.node, v, CompileContext(DEVICE, dict(case.env))), DEVICE, dict(case.env))
+            fits(
+                case.tactic.compile(case.node, v, CompileContext(DEVICE, dict(case.env))),
+                DEVICE,
+                dict(case.env),
+            )
 
 
 @needs_nvrtc
@@ -78,7 +82,9 @@ def test_no_flow_spills() -> None:
 
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_90", "sm_100"])
-@pytest.mark.parametrize("make", [hopper_cases.gemms, hopper_cases.convs, hopper_cases.stems], ids=lambda m: m.__name__)
+@pytest.mark.parametrize(
+    "make", [hopper_cases.gemms, hopper_cases.convs, hopper_cases.stems], ids=lambda m: m.__name__
+)
 def test_other_architectures_are_left_to_others(make: hopper_cases.Callable, name: str) -> None:  # type: ignore[type-arg]
     case = make("f16")[0]
     assert isinstance(case.tactic.variants(case.node, target(name)), Reject)
@@ -97,7 +103,9 @@ def test_what_is_left_to_others() -> None:
 def test_columns_lie_as_threads_have_them() -> None:
     """A thread has columns 8 g + 2 q and the next; they are neighbours of the given matrix."""
     panels, cols, stages = 2, 64, 3
-    b = np.arange(panels * cols * stages * hopper.DEPTH).reshape(panels * cols, stages * hopper.DEPTH)
+    b = np.arange(panels * cols * stages * hopper.DEPTH).reshape(
+        panels * cols, stages * hopper.DEPTH
+    )
     (_, shape), (_, axes) = hopper.pack(panels, cols, stages)
     laid = b.reshape(shape).transpose(axes).reshape(panels, stages, cols, hopper.DEPTH)
     for place in (0, 1, 7, 8, 31, 32, 45, 63):
@@ -114,12 +122,19 @@ def test_grids_maps_and_clusters_of_odd_shapes() -> None:
         (v,) = hopper.variants([f])
         made = GEMM.compile(node, v, CompileContext(DEVICE))
         (launch,) = made.launches
-        want = [min(3 * -(-n // 128), 132) if f.teams > 1 else 5 * -(-n // 64) * 4 for n in (1, 129, 20000)]
+        want = [
+            min(3 * -(-n // 128), 132) if f.teams > 1 else 5 * -(-n // 64) * 4
+            for n in (1, 129, 20000)
+        ]
         assert [dims.evaluate(launch.grid[0], {"s": n}) for n in (1, 129, 20000)] == want
         assert launch.cluster == ((4,) if f.splits > 1 else ())
         ((rows, columns),) = maps_of(made)
         assert (rows.shape, rows.strides, rows.box) == ((40, s), (80,), (64, f.rows))
-        assert (columns.shape, columns.strides, columns.box) == ((64, -(-300 // f.cols) * f.cols), (128,), (64, f.cols))
+        assert (columns.shape, columns.strides, columns.box) == (
+            (64, -(-300 // f.cols) * f.cols),
+            (128,),
+            (64, f.cols),
+        )
         assert "sm_90a".replace("sm", "cubin") in made.requires
 
 

@@ -1,4 +1,6 @@
-"""The flow of sm_90a on the host, where matrix instructions, the copy engine and clusters are functions."""
+"""The flow of sm_90a on the host, where matrix instructions, the copy engine and clusters are
+functions.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def test_tiles_that_are_all_whole(tmp_path: Path) -> None:
 
 
 def product(rows: Dim, cols: int) -> Node:
-    return simt.h.node("MatMul", [TensorSpec(DType.FP16, (rows, 40)), np.zeros((40, cols), np.float16)], [1])
+    return simt.h.node(
+        "MatMul", [TensorSpec(DType.FP16, (rows, 40)), np.zeros((40, cols), np.float16)], [1]
+    )
 
 
 @pytest.mark.parametrize(("rows", "cols", "checks"), [
@@ -58,7 +62,9 @@ def product(rows: Dim, cols: int) -> Node:
 def test_whole_tiles_have_no_checks(rows: Dim, cols: int, checks: bool) -> None:
     """Of whether a row or a column is past the last."""
     (variant,) = hopper.variants([TOGETHER])
-    made = hopper_cases.GEMM.compile(product(rows, cols), variant, CompileContext(hopper_cases.DEVICE))
+    made = hopper_cases.GEMM.compile(
+        product(rows, cols), variant, CompileContext(hopper_cases.DEVICE)
+    )
     assert isinstance(made.code, Source)
     assert ("if (row >= " in made.code.text, "if (col < " in made.code.text) == (checks, checks)
 

@@ -1,4 +1,5 @@
-"""Steps that run on the host beside a GPU: what is copied, data-dependent shapes, loops, and what a plan tells of it.
+"""Steps that run on the host beside a GPU: what is copied, data-dependent shapes, loops, and what a
+plan tells of it.
 
 The driver stands for CUDA's; sums run on the device, everything else on the host.
 """
@@ -98,7 +99,8 @@ def test_steps_on_the_host_share_their_copies(here: tuple[CudaDevice, FakeApi]) 
     for _ in range(2):
         here[1].log.clear()
         np.testing.assert_array_equal(engine(x), np.abs(np.floor(x + x)) + x)
-    # to the host: what floor reads, and the result; to the device: the input, and what both steps made
+    # to the host: what floor reads, and the result; to the device: the input, and what both steps
+    # made
     assert (copied(here[1], "DtoH"), copied(here[1], "HtoD")) == (2, 3)
     assert here[1].log.count("cuGraphLaunch") == 2
 
@@ -118,17 +120,28 @@ def test_addresses_may_change(here: tuple[CudaDevice, FakeApi]) -> None:
 
 def test_without_its_source_it_is_an_error(here: tuple[CudaDevice, FakeApi]) -> None:
     built = e.builder()
-    with pytest.raises(NoTacticError, match=r"floor .*test\.right@1: only a bare Add.*Allow more tactic sources"):
+    with pytest.raises(
+        NoTacticError, match=r"floor .*test\.right@1: only a bare Add.*Allow more tactic sources"
+    ):
         built.build_plan(between(built), e.config(tactic_sources={"test", "view"}))
 
 
 def test_what_has_a_kernel_stays_on_the_device(here: tuple[CudaDevice, FakeApi]) -> None:
     built = e.builder()
     plan = built.build_plan(between(built), config())
-    assert [s.artifact.launcher for s in plan.steps] == [e.LAUNCHER, *["tactix.cuda.host@1"] * 2, e.LAUNCHER]
+    assert [s.artifact.launcher for s in plan.steps] == [
+        e.LAUNCHER,
+        *["tactix.cuda.host@1"] * 2,
+        e.LAUNCHER,
+    ]
     with pytest.raises(NoTacticError, match="only the reference could run it"):
-        e.builder().build_plan(between(built), e.config(tactic_sources=ON_HOST, flags=set(BuilderFlag) - {
-            BuilderFlag.EXACT_NUMERICS, BuilderFlag.BF16}))  # fmt: skip
+        e.builder().build_plan(
+            between(built),
+            e.config(
+                tactic_sources=ON_HOST,
+                flags=set(BuilderFlag) - {BuilderFlag.EXACT_NUMERICS, BuilderFlag.BF16},
+            ),
+        )
 
 
 @pytest.mark.parametrize("n", [1, 40, 301])
@@ -172,7 +185,9 @@ def test_addresses_of_a_run_in_phases(here: tuple[CudaDevice, FakeApi]) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_conformance_cases(here: tuple[CudaDevice, FakeApi], name: str, cases: dict[str, Any]) -> None:
+def test_conformance_cases(
+    here: tuple[CudaDevice, FakeApi], name: str, cases: dict[str, Any]
+) -> None:
     from suite import run_case
 
     built = tactix.Builder(tactix.Logger(tactix.Severity.INTERNAL_ERROR))
@@ -201,7 +216,13 @@ def test_copies_are_shown(
     built = e.builder()
     facts = report(built.build_plan(between(built), config()), tmp_path / "plan")
     floor, absolute = (s["copies"] for s in facts["steps"][1:3])
-    assert floor == {"to_host": {"names": ["first"], "bytes": 4 * N, "seconds": pytest.approx(1e-5 + 4 * N / 1e10)}}
+    assert floor == {
+        "to_host": {
+            "names": ["first"],
+            "bytes": 4 * N,
+            "seconds": pytest.approx(1e-5 + 4 * N / 1e10),
+        }
+    }
     assert absolute["to_device"]["names"] == ["floor", "abs"]
     assert absolute["to_device"]["bytes"] == 8 * N
     assert all("copies" not in s for s in (facts["steps"][0], facts["steps"][3]))
@@ -229,16 +250,28 @@ def test_a_plan_is_kept_and_loaded(here: tuple[CudaDevice, FakeApi], tmp_path: P
 
 
 def test_each_host_step_finds_as_much_of_a_buffer_as_it_reads() -> None:
-    """The first of two readers sees a part of it; what stands for it on the host is as large as the other needs."""
+    """The first of two readers sees a part of it; what stands for it on the host is as large as the
+    other needs.
+    """
     small, large = (TensorSpec(DType.FP32, shape) for shape in ((2,), (4000,)))
     params = {"layer": "tactix.Relu@1", "attrs": {}}
     steps = [
-        Step(str(k), KernelArtifact(HostLauncher.key, params=params), (Operand(0, spec, LINEAR),),
-             (Operand(1 + k, spec, LINEAR),))
+        Step(
+            str(k),
+            KernelArtifact(HostLauncher.key, params=params),
+            (Operand(0, spec, LINEAR),),
+            (Operand(1 + k, spec, LINEAR),),
+        )
         for k, spec in enumerate((small, large))
-    ]  # fmt: skip
-    memory = [np.arange(4000, dtype=np.float32), np.zeros(2, np.float32), np.zeros(4000, np.float32)]
-    context: Any = SimpleNamespace(device=CpuDevice(), layer=tactix.Session(door="runtime").layers.__getitem__)
+    ]
+    memory = [
+        np.arange(4000, dtype=np.float32),
+        np.zeros(2, np.float32),
+        np.zeros(4000, np.float32),
+    ]
+    context: Any = SimpleNamespace(
+        device=CpuDevice(), layer=tactix.Session(door="runtime").layers.__getitem__
+    )
     run = HostLauncher().link(steps, context)
     run.bind({}, [m.ctypes.data for m in memory])
     run()

@@ -84,7 +84,9 @@ def test_contexts_leave_nothing(here: tuple[CudaDevice, FakeApi], plan: tuple[An
     assert api.log.count("cuModuleLoadData") == loaded  # the engine keeps its kernels
 
 
-def test_a_context_that_is_closed_but_kept(here: tuple[CudaDevice, FakeApi], plan: tuple[Any, Any]) -> None:
+def test_a_context_that_is_closed_but_kept(
+    here: tuple[CudaDevice, FakeApi], plan: tuple[Any, Any]
+) -> None:
     engine, api = Runtime(session=plan[0]).load(plan[1]), here[1]
     use(engine, 5)
     before = open_of(api)
@@ -98,7 +100,9 @@ def test_a_context_that_is_closed_but_kept(here: tuple[CudaDevice, FakeApi], pla
             context.run(given)
 
 
-def test_results_outlive_their_engine(here: tuple[CudaDevice, FakeApi], plan: tuple[Any, Any]) -> None:
+def test_results_outlive_their_engine(
+    here: tuple[CudaDevice, FakeApi], plan: tuple[Any, Any]
+) -> None:
     engine, api = Runtime(session=plan[0]).load(plan[1]), here[1]
     before, f = open_of(api)["cuMemAllocAsync"], e.feeds(6)
     got = engine({k: Shared(x) for k, x in f.items()})
@@ -112,7 +116,9 @@ def test_results_outlive_their_engine(here: tuple[CudaDevice, FakeApi], plan: tu
     assert not api.memory
 
 
-def test_contexts_end_with_their_last_reference(here: tuple[CudaDevice, FakeApi], plan: tuple[Any, Any]) -> None:
+def test_contexts_end_with_their_last_reference(
+    here: tuple[CudaDevice, FakeApi], plan: tuple[Any, Any]
+) -> None:
     """Not when the garbage collector looks, which knows nothing of the device's memory."""
     engine, f = Runtime(session=plan[0]).load(plan[1]), e.feeds(6)
     out = {name: np.zeros_like(y) for name, y in e.expected(f).items()}
@@ -131,7 +137,9 @@ def test_contexts_end_with_their_last_reference(here: tuple[CudaDevice, FakeApi]
         gc.enable()
 
 
-def test_arrays_that_were_given_are_let_go(here: tuple[CudaDevice, FakeApi], plan: tuple[Any, Any]) -> None:
+def test_arrays_that_were_given_are_let_go(
+    here: tuple[CudaDevice, FakeApi], plan: tuple[Any, Any]
+) -> None:
     engine = Runtime(session=plan[0]).load(plan[1])
     given = {k: Shared(x) for k, x in e.feeds(6).items()}
     references = [weakref.ref(x) for x in given.values()]
@@ -142,7 +150,9 @@ def test_arrays_that_were_given_are_let_go(here: tuple[CudaDevice, FakeApi], pla
 
 
 @pytest.mark.parametrize("allocator", ["tactix.cuda.pool@1", RecyclingAllocator.key])
-def test_threads_that_end(here: tuple[CudaDevice, FakeApi], plan: tuple[Any, Any], allocator: str) -> None:
+def test_threads_that_end(
+    here: tuple[CudaDevice, FakeApi], plan: tuple[Any, Any], allocator: str
+) -> None:
     """Each has a context of its own."""
     engine, api = Runtime(session=plan[0], allocator=allocator).load(plan[1]), here[1]
     before, failed = open_of(api), []
@@ -164,7 +174,9 @@ def test_threads_that_end(here: tuple[CudaDevice, FakeApi], plan: tuple[Any, Any
     }
 
 
-def test_weights_travel_together(here: tuple[CudaDevice, FakeApi], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_travel_together(
+    here: tuple[CudaDevice, FakeApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tactix_cuda import pinned
 
     monkeypatch.setattr(pinned, "CHUNK", 1000)
@@ -172,7 +184,11 @@ def test_weights_travel_together(here: tuple[CudaDevice, FakeApi], monkeypatch: 
     rng = np.random.default_rng(4)
     memory = np.zeros(9000, np.uint8)
     start = memory.ctypes.data
-    for spans in ([(0, 10), (64, 900), (1024, 3000), (4032, 1), (8000, 1000)], [(5, 7)], [(0, 1000), (1000, 1000)]):
+    for spans in (
+        [(0, 10), (64, 900), (1024, 3000), (4032, 1), (8000, 1000)],
+        [(5, 7)],
+        [(0, 1000), (1000, 1000)],
+    ):
         pairs = [(start + at, rng.integers(0, 255, n, np.uint8)) for at, n in spans]
         del api.log[:]
         device.copy_all(pairs)

@@ -19,13 +19,17 @@ from tactix_cuda.tensor_maps import ALIGNMENT, MapMemory, TensorMap, maps_of
 
 N = sym("n")
 ROWS = TensorMap(DType.FP16, (64, N), (128,), (64, 128))
-WINDOWS = TensorMap(DType.BF16, (8, N, 5, 2), (16, 16 * N, 80 * N), (64, 32), (1, 2, 2, 1), ((-1, -1), (1, 0)))
+WINDOWS = TensorMap(
+    DType.BF16, (8, N, 5, 2), (16, 16 * N, 80 * N), (64, 32), (1, 2, 2, 1), ((-1, -1), (1, 0))
+)
 
 
 def step(maps: Any) -> Step:
     args = (tensor_in(0), tensor_in(1), tensor_out(), scalar(N))
     params = {"maps": [[m.to_json() for m in maps]]}
-    artifact = KernelArtifact(LAUNCHER, (Launch(args, (1,), (32,)),), Binary(b"code", "k"), params=params)
+    artifact = KernelArtifact(
+        LAUNCHER, (Launch(args, (1,), (32,)),), Binary(b"code", "k"), params=params
+    )
     return Step("mapped", artifact, (operand(0), operand(1)), (operand(2),))
 
 
@@ -42,7 +46,17 @@ def test_a_kernel_gets_maps_of_its_tensors(here: tuple[CudaDevice, FakeApi]) -> 
     assert api.ran[-1].args == (0x1000, 0x2000, 0x3000, 7)
     first, second = api.maps
     assert first == ("tiled", 0x1000, (64, 7), (128,), (64, 128), (1, 1))
-    assert second == ("windows", 0x2000, (8, 7, 5, 2), (16, 112, 560), (-1, -1), (1, 0), 64, 32, (1, 2, 2, 1))
+    assert second == (
+        "windows",
+        0x2000,
+        (8, 7, 5, 2),
+        (16, 112, 560),
+        (-1, -1),
+        (1, 0),
+        64,
+        32,
+        (1, 2, 2, 1),
+    )
 
 
 def test_a_new_address_or_shape_means_a_new_map(here: tuple[CudaDevice, FakeApi]) -> None:
@@ -59,7 +73,11 @@ def test_a_new_address_or_shape_means_a_new_map(here: tuple[CudaDevice, FakeApi]
     assert api.ran[-1].args == (0x5000, 0x6000, 0x3000, 7)
     run.bind({"n": 0}, [0x7000, 0x2000, 0x3000])
     run()
-    assert [(m[1], m[2]) for m in api.maps] == [(0x1000, (64, 7)), (0x5000, (64, 7)), (0x7000, (64, 1))]
+    assert [(m[1], m[2]) for m in api.maps] == [
+        (0x1000, (64, 7)),
+        (0x5000, (64, 7)),
+        (0x7000, (64, 1)),
+    ]
 
 
 @pytest.mark.parametrize("made", [ROWS, WINDOWS])

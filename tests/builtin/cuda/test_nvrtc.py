@@ -1,4 +1,6 @@
-"""NVRTC: cubins for several architectures, their names, the cache, and what errors say. No GPU is needed."""
+"""NVRTC: cubins for several architectures, their names, the cache, and what errors say. No GPU is
+needed.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def test_a_family_of_devices_gets_ptx(compiler: nvrtc.NvrtcCompiler) -> None:
 
 
 def test_architectures_give_different_code(compiler: nvrtc.NvrtcCompiler) -> None:
-    made = {name: compiler.compile([ADD], target(name))[0].blob for name in ("sm_80", "sm_90", "sm_90a")}
+    made = {
+        name: compiler.compile([ADD], target(name))[0].blob for name in ("sm_80", "sm_90", "sm_90a")
+    }
     assert len(set(made.values())) == 3
 
 
@@ -62,7 +66,10 @@ def test_only_what_the_architecture_has(compiler: nvrtc.NvrtcCompiler) -> None:
 
 def test_flags_of_a_source(compiler: nvrtc.NvrtcCompiler) -> None:
     text = 'extern "C" __global__ void TX_ENTRY(float* x) { x[0] = VALUE; }'
-    ones, twos = (compiler.compile([Source("cuda_c", text, (), (f"-DVALUE={v}",))], target("sm_80")) for v in (1, 2))
+    ones, twos = (
+        compiler.compile([Source("cuda_c", text, (), (f"-DVALUE={v}",))], target("sm_80"))
+        for v in (1, 2)
+    )
     assert ones[0].blob != twos[0].blob
 
 
@@ -79,7 +86,9 @@ def test_the_cache_is_used_and_equal_sources_give_equal_bytes(
 
 
 def test_errors_name_kernel_and_line(compiler: nvrtc.NvrtcCompiler, tmp_path: Path) -> None:
-    text = 'extern "C" __global__ void TX_ENTRY(float* x) {\n    x[0] = 1;\n    x[1] = nonsense;\n}\n'
+    text = (
+        'extern "C" __global__ void TX_ENTRY(float* x) {\n    x[0] = 1;\n    x[1] = nonsense;\n}\n'
+    )
     source = Source("cuda_c", text, ("static __device__ int helper() { return 1; }",))
     with pytest.raises(CompilerError) as e:
         compiler.compile([ADD, source], target("sm_80"))

@@ -1,4 +1,6 @@
-"""Who stops a build waits for what NVRTC is at, and for nothing else. No NVRTC is needed: a slow one stands in."""
+"""Who stops a build waits for what NVRTC is at, and for nothing else. No NVRTC is needed: a slow
+one stands in.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,16 @@ SOURCES = [Source("cuda_c", f"// {i}") for i in range(4 * (os.cpu_count() or 1) 
 
 
 class SlowCompiler:
-    """In place of ``compile_text``: ends no text before ``ending`` is set, when what waits was dropped."""
+    """In place of ``compile_text``: ends no text before ``ending`` is set, when what waits was
+    dropped.
+    """
 
     def __init__(self) -> None:
-        self.begun, self.all_wait, self.ending = threading.Event(), threading.Event(), threading.Event()
+        self.begun, self.all_wait, self.ending = (
+            threading.Event(),
+            threading.Event(),
+            threading.Event(),
+        )
         self.texts: list[str] = []
 
     def __call__(self, text: str, options: object, name: str) -> bytes:
@@ -65,7 +73,9 @@ def check(slow: SlowCompiler, cache: Path) -> None:
     assert {p.suffix for p in cache.rglob("*") if p.is_file()} == {".cubin"}
 
 
-def test_what_waits_is_dropped_when_the_build_is_stopped(slow: SlowCompiler, tmp_path: Path) -> None:
+def test_what_waits_is_dropped_when_the_build_is_stopped(
+    slow: SlowCompiler, tmp_path: Path
+) -> None:
     compiler = nvrtc.NvrtcCompiler()
 
     def stopped() -> bool:

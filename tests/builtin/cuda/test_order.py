@@ -1,4 +1,6 @@
-"""The order of launches against all pairs of accesses, byte by byte, and graphs that run it as unkindly as they may."""
+"""The order of launches against all pairs of accesses, byte by byte, and graphs that run it as
+unkindly as they may.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,15 @@ from breadth_cases import recurrent
 from cuda_steps import LAUNCHER, N, operand
 from fake_driver import FakeApi, FakeKernel, fake_device
 
-from tactix.contracts.artifact import Binary, KernelArtifact, Launch, scalar, tensor_in, tensor_out, workspace
+from tactix.contracts.artifact import (
+    Binary,
+    KernelArtifact,
+    Launch,
+    scalar,
+    tensor_in,
+    tensor_out,
+    workspace,
+)
 from tactix.contracts.launcher import LinkContext, Step
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.plan.memory import plan_memory
@@ -27,25 +37,37 @@ from tactix_cuda.graph_dependencies import RESIDENT, Access, Follows, Regions, f
 from tactix_cuda.launcher import CubinLauncher
 
 
-def random_accesses(rng: Any, launches: int, buffers: int) -> tuple[list[Access], list[int], dict[int, int]]:
-    """Launches over buffers that lie anywhere in little memory; some are empty, some launches touch nothing."""
+def random_accesses(
+    rng: Any, launches: int, buffers: int
+) -> tuple[list[Access], list[int], dict[int, int]]:
+    """Launches over buffers that lie anywhere in little memory; some are empty, some launches touch
+    nothing.
+    """
     sizes = {b: int(rng.integers(0, 40)) * int(rng.random() < 0.9) for b in range(buffers)}
     addresses = [int(rng.integers(1, 300)) for _ in range(buffers)]
     some = [
         Access(
             frozenset(rng.integers(0, buffers, rng.integers(0, 4)).tolist()),
-            frozenset(rng.integers(0, buffers, rng.integers(0, 3)).tolist() + [RESIDENT] * int(rng.random() < 0.1)),
+            frozenset(
+                rng.integers(0, buffers, rng.integers(0, 3)).tolist()
+                + [RESIDENT] * int(rng.random() < 0.1)
+            ),
         )
         for _ in range(launches)
     ]
     return some, addresses, sizes
 
 
-def conflicts(accesses: Sequence[Access], addresses: Sequence[int], sizes: dict[int, int]) -> list[set[int]]:
+def conflicts(
+    accesses: Sequence[Access], addresses: Sequence[int], sizes: dict[int, int]
+) -> list[set[int]]:
     """By launch all earlier ones of which it must see, or must not disturb, a byte."""
 
     def touched(buffers: frozenset[int]) -> set[int]:
-        ranges = [range(addresses[b], addresses[b] + sizes[b]) if b >= 0 else range(-1, 0) for b in buffers]
+        ranges = [
+            range(addresses[b], addresses[b] + sizes[b]) if b >= 0 else range(-1, 0)
+            for b in buffers
+        ]
         return {byte for r in ranges for byte in r}
 
     reads, writes = ([touched(getattr(a, name)) for a in accesses] for name in ("reads", "writes"))
@@ -81,7 +103,9 @@ def widest(edges: Follows) -> int:
 @pytest.mark.parametrize("seed", range(60))
 def test_every_edge_that_is_needed_and_no_other(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    accesses, addresses, sizes = random_accesses(rng, int(rng.integers(1, 40)), int(rng.integers(1, 25)))
+    accesses, addresses, sizes = random_accesses(
+        rng, int(rng.integers(1, 40)), int(rng.integers(1, 25))
+    )
     needed = conflicts(accesses, addresses, sizes)
     found = follows(accesses, Regions(addresses, sizes).spans())
     assert closure(found) == closure(needed)
@@ -102,7 +126,9 @@ def test_lanes_keep_the_order_and_their_number(seed: int, most: int) -> None:
     assert all(a <= b for a, b in zip(closure(needed), closure(found), strict=True))
     assert widest(found) <= most
     big = [i for i in range(24) if wide[i]]
-    assert all(a in closure(found)[b] for a, b in pairwise(big))  # those that fill the device take turns
+    assert all(
+        a in closure(found)[b] for a, b in pairwise(big)
+    )  # those that fill the device take turns
     if most == 1:
         assert found == [[i - 1] if i else [] for i in range(24)]
 
@@ -135,7 +161,7 @@ def test_a_buffer_that_moves(seed: int) -> None:
     assert not regions.move(99, 1)
 
 
-# -- runs --------------------------------------------------------------------------------------------------------------
+# -- runs ----------------------------------------------------------------------------------------
 
 COUNT = 17
 
@@ -173,10 +199,18 @@ def pass_step(a: int, out: int, scratch: int) -> Step:
 
 
 def here() -> tuple[CudaDevice, FakeApi]:
-    return fake_device({"k_mix": FakeKernel(4, mix), "k_save": FakeKernel(3, save), "k_save_load": FakeKernel(3, load)})
+    return fake_device(
+        {
+            "k_mix": FakeKernel(4, mix),
+            "k_save": FakeKernel(3, save),
+            "k_save_load": FakeKernel(3, load),
+        }
+    )
 
 
-def linked(device: CudaDevice, steps: Sequence[Step], aux: int, warn: Callable[[str], None] = print) -> CudaRun:
+def linked(
+    device: CudaDevice, steps: Sequence[Step], aux: int, warn: Callable[[str], None] = print
+) -> CudaRun:
     launcher = CubinLauncher()
     context = LinkContext(device, 1, lambda key: None, max_aux_streams=aux, warn=warn)  # type: ignore
     made = device.link(steps, {launcher.key: launcher}, context)
@@ -185,7 +219,9 @@ def linked(device: CudaDevice, steps: Sequence[Step], aux: int, warn: Callable[[
 
 
 def random_network(rng: Any, size: int) -> tuple[list[Step], list[tuple[int, int]]]:
-    """Steps over buffers 0 and 1 (inputs) and one new buffer each, or two; lifetimes of buffers from 2 on."""
+    """Steps over buffers 0 and 1 (inputs) and one new buffer each, or two; lifetimes of buffers
+    from 2 on.
+    """
     steps: list[Step] = []
     made, lives = [0, 1], list[list[int]]()
     for k in range(size):
@@ -225,7 +261,9 @@ def test_random_networks_in_an_arena(seed: int, aux: int) -> None:
     arena = np.zeros(total, np.uint8)
     inputs = [rng.integers(0, 99, COUNT).astype(np.int32) for _ in range(2)]
     run = linked(device, steps, aux)
-    run.bind({"n": COUNT}, [*(x.ctypes.data for x in inputs), *(arena.ctypes.data + o for o in offsets)])
+    run.bind(
+        {"n": COUNT}, [*(x.ctypes.data for x in inputs), *(arena.ctypes.data + o for o in offsets)]
+    )
     want = expected(steps, inputs)
     for times in (1, 1, 45):
         arena[:] = 0x5A
@@ -266,7 +304,9 @@ def test_outputs_that_the_caller_puts_into_each_other() -> None:
 def test_launches_whose_blocks_wait_for_each_other_take_turns() -> None:
     device, _api = here()
     steps = [mix_step(0, 1, k) for k in (2, 3, 4)]
-    steps[:2] = [replace(s, artifact=replace(s.artifact, params={"cooperative": True})) for s in steps[:2]]
+    steps[:2] = [
+        replace(s, artifact=replace(s.artifact, params={"cooperative": True})) for s in steps[:2]
+    ]
     run = linked(device, steps, 5)
     held = [np.zeros(COUNT, np.int32) for _ in range(5)]
     run.bind({"n": COUNT}, [a.ctypes.data for a in held])
@@ -290,7 +330,13 @@ def test_kernels_that_wait_themselves_begin_early(
     device, api = here()
     monkeypatch.setattr(api, "_cuDriverGetVersion", lambda: (version,), raising=False)
     monkeypatch.setitem(fake_driver.ATTRIBUTES, "COMPUTE_CAPABILITY_MAJOR", capability)
-    steps = [mix_step(0, 1, 2), mix_step(2, 1, 3), mix_step(3, 1, 4), mix_step(0, 1, 5), mix_step(4, 5, 6)]
+    steps = [
+        mix_step(0, 1, 2),
+        mix_step(2, 1, 3),
+        mix_step(3, 1, 4),
+        mix_step(0, 1, 5),
+        mix_step(4, 5, 6),
+    ]
     for k in map(int, marked):
         i = k + (k == 3)
         steps[i] = replace(steps[i], artifact=replace(steps[i].artifact, params={"waits": True}))
@@ -312,7 +358,9 @@ def test_without_a_number_large_launches_stay_in_one_lane() -> None:
         assert run.order == order
 
 
-@pytest.mark.parametrize("call", ["cuGraphCreate", "cuGraphInstantiate", "cuGraphAddKernelNode", "cuGraphLaunch"])
+@pytest.mark.parametrize(
+    "call", ["cuGraphCreate", "cuGraphInstantiate", "cuGraphAddKernelNode", "cuGraphLaunch"]
+)
 def test_where_there_can_be_no_graph(call: str) -> None:
     device, api = here()
     said: list[str] = []

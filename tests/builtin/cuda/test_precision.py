@@ -29,7 +29,9 @@ def network(builder: tactix.Builder, dtype: Any = np.float32) -> Any:
     net = builder.create_network()
     v = net.add_input("x", dtype, (512, 2048))
     for name in ("first", "second"):
-        w = net.add_constant((rng.standard_normal((2048, 2048), dtype=np.float32) / 45).astype(dtype))
+        w = net.add_constant(
+            (rng.standard_normal((2048, 2048), dtype=np.float32) / 45).astype(dtype)
+        )
         (v,) = net.add_layer("tactix.Relu", [net.add_layer("tactix.MatMul", [v, w], name)[0]])
     net.mark_output(v, "y")
     return net
@@ -37,7 +39,9 @@ def network(builder: tactix.Builder, dtype: Any = np.float32) -> Any:
 
 def plan(dtype: Any = np.float32, **options: Any) -> Plan:
     builder = tactix.Builder()
-    config = configure(device="tactix.cuda@1", target="sm_90", level=0, timing_cache=False, **options)
+    config = configure(
+        device="tactix.cuda@1", target="sm_90", level=0, timing_cache=False, **options
+    )
     return builder.build_plan(network(builder, dtype), config)
 
 
@@ -50,7 +54,9 @@ def tactics(p: Plan) -> set[str]:
     return {s.info["tactic"] for s in p.steps if s.info["kind"] == "tactix.MatMul@1"}
 
 
-@pytest.mark.parametrize(("precision", "dtype"), [("fp32", "f32"), ("tf32", "f32"), ("fp16", "f16"), ("bf16", "bf16")])
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("fp32", "f32"), ("tf32", "f32"), ("fp16", "f16"), ("bf16", "bf16")]
+)
 def test_a_flag_changes_what_is_between_inputs_and_outputs(precision: str, dtype: str) -> None:
     made = plan(precision=precision)
     assert dtypes(made) == [dtype, dtype]
@@ -62,9 +68,14 @@ def test_a_flag_changes_what_is_between_inputs_and_outputs(precision: str, dtype
 def test_layers_obey_their_own_precision() -> None:
     assert dtypes(plan(precision="fp16", layer_precisions={"second": "fp32"})) == ["f16", "f32"]
     assert dtypes(plan(layer_precisions={"sec*": "bf16"})) == ["f32", "bf16"]
-    assert not any("tf32" in t for t in tactics(plan(precision="tf32", layer_precisions={"*": "fp32"})))
-    mixed = {s.inputs[0].spec.dtype.value: s.info["tactic"] for s in plan(
-        precision="tf32", layer_precisions={"first": "fp16"}).steps if s.info["kind"] == "tactix.MatMul@1"}  # fmt: skip
+    assert not any(
+        "tf32" in t for t in tactics(plan(precision="tf32", layer_precisions={"*": "fp32"}))
+    )
+    mixed = {
+        s.inputs[0].spec.dtype.value: s.info["tactic"]
+        for s in plan(precision="tf32", layer_precisions={"first": "fp16"}).steps
+        if s.info["kind"] == "tactix.MatMul@1"
+    }
     assert mixed.keys() == {"f16", "f32"}
     assert "tf32" in mixed["f32"]
 
@@ -97,14 +108,20 @@ def picky(but: str = "") -> tuple[tactix.Builder, Heard, tactix.BuilderConfig]:
     heard = Heard()
     builder = tactix.Builder(heard)
     builder.session.active_tactics = lambda: [Picky(but), PointwiseTactic(), HostTactic()]  # type: ignore[method-assign]
-    return builder, heard, configure(device="tactix.cuda@1", target="sm_90", level=0, timing_cache=False)
+    return (
+        builder,
+        heard,
+        configure(device="tactix.cuda@1", target="sm_90", level=0, timing_cache=False),
+    )
 
 
 WHY = "no kernel computes it so: tactix.cuda_gemm@1: not in 16 bits"
 
 
 @pytest.mark.parametrize("flags", [(), (BuilderFlag.NO_FALLBACK,)], ids=["fallback", "no fallback"])
-def test_a_layer_without_a_kernel_in_16_bits_stays_as_it_is_alone(flags: tuple[BuilderFlag, ...]) -> None:
+def test_a_layer_without_a_kernel_in_16_bits_stays_as_it_is_alone(
+    flags: tuple[BuilderFlag, ...],
+) -> None:
     builder, heard, config = picky("first")
     config.flags |= {BuilderFlag.FP16, *flags}
     made = builder.build_plan(network(builder), config)
@@ -139,6 +156,10 @@ def test_every_layer_lowered_has_a_kernel(name: str) -> None:
     config = configure(device="tactix.cuda@1", target="sm_90", level=0, timing_cache=False)
     config.set_layer_precision("*", "fp16")
     made = builder.build_plan(builder.import_model(MODELS / f"{name}.onnx"), config)
-    weights = [s for s in made.steps if s.info["kind"] in ("tactix.MatMul@1", "tactix.Convolution@1", "tactix.LSTM@1")]
+    weights = [
+        s
+        for s in made.steps
+        if s.info["kind"] in ("tactix.MatMul@1", "tactix.Convolution@1", "tactix.LSTM@1")
+    ]
     assert weights
     assert {s.inputs[0].spec.dtype.value for s in weights} == {"f16"}

@@ -1,4 +1,6 @@
-"""Products, convolutions and attention: the kernels that a GPU would get run on the host, and are right."""
+"""Products, convolutions and attention: the kernels that a GPU would get run on the host, and are
+right.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ def few(case: simt.Case) -> simt.Case:
     """The best variant, and the best that cuts k."""
     offered = case.tactic.variants(case.node, simt.DEVICE)
     assert not isinstance(offered, Reject), offered.reason
-    cut = [v for v in offered if dict(v.knobs).get("split", 1) > 1 or dict(v.knobs).get("slices", 1) > 1]
+    cut = [
+        v
+        for v in offered
+        if dict(v.knobs).get("split", 1) > 1 or dict(v.knobs).get("slices", 1) > 1
+    ]
     return replace(case, only=[*offered[:1], *cut[:1]])
 
 
@@ -39,7 +45,9 @@ def every_tile(kind: str, splits: tuple[int, ...]) -> list[Variant]:
 
 @pytest.mark.parametrize("kind", ["f16", "f32", "tf32"])
 def test_every_tile(kind: str, tmp_path: Path) -> None:
-    dtype, tactic = ("f16", GEMM) if kind == "f16" else ("f32", TF32_GEMM if kind == "tf32" else GEMM)
+    dtype, tactic = (
+        ("f16", GEMM) if kind == "f16" else ("f32", TF32_GEMM if kind == "tf32" else GEMM)
+    )
     case = plain(tactic, "MatMul", [real(dtype, 70, 200), real(dtype, 200, 72)], [1])
     simt.check_all([replace(case, only=every_tile(kind, (1, 2)))], tmp_path)
 

@@ -1,4 +1,6 @@
-"""Random networks of 16 bits, node by node on the emulator: every kernel passes the gate that builds have."""
+"""Random networks of 16 bits, node by node on the emulator: every kernel passes the gate that
+builds have.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ SIXTEEN = st.sampled_from([F16, BF16]).flatmap(
 
 
 def cases(case: Case) -> Iterator[simt.Case]:
-    """Every node that generated CUDA takes, at the first sizes; nodes whose tensors are empty are left out."""
+    """Every node that generated CUDA takes, at the first sizes; nodes whose tensors are empty are
+    left out.
+    """
     rules = [r for r in builder().session.active_rules() if r.numerics in ("exact", "reassociates")]
     net, _ = fuse(case.net, rules)
     env = case.envs[0]
@@ -34,12 +38,20 @@ def cases(case: Case) -> Iterator[simt.Case]:
     for n in net.nodes:
         for name in GENERATED:
             tactic = TACTICS[name]
-            fits = n.kind in tactic.implements and all(known[v].size for v in (*n.given, *n.outputs))
+            fits = n.kind in tactic.implements and all(
+                known[v].size for v in (*n.given, *n.outputs)
+            )
             if fits and not isinstance(tactic.variants(n, simt.DEVICE), Reject):
                 yield simt.Case(n, tactic, [known[v] for v in n.given], env)
 
 
-@settings(max_examples=8, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=8,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
 @given(SIXTEEN)
 def test_kernels_of_random_networks(case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder, np.errstate(all="ignore"):

@@ -45,7 +45,9 @@ class Late(random.Random):
 
 @pytest.fixture(params=[Late(0), random.Random(1), random.Random(2)], ids=["late", "1", "2"])
 def here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
-    api = LazyApi({symbol(e.RIGHT.code): combine(1), symbol(e.WRONG.code): combine(-1)}, order=request.param)
+    api = LazyApi(
+        {symbol(e.RIGHT.code): combine(1), symbol(e.WRONG.code): combine(-1)}, order=request.param
+    )
     device = CudaDevice(driver=Driver(api))
     monkeypatch.setattr(real, "the_device", lambda: device)
     yield device, api
@@ -111,7 +113,11 @@ def test_what_is_queued_sees_the_old_weights(here: Here) -> None:
     device.copy_in(x, X)
     places = []
     for _ in range(2):
-        context, stream, y = engine.create_execution_context(), device.create_stream(), room.allocate(4 * N)
+        context, stream, y = (
+            engine.create_execution_context(),
+            device.create_stream(),
+            room.allocate(4 * N),
+        )
         context.set_tensor_address("x", x)
         context.set_tensor_address("y", y)
         context.execute_async_v3(stream)
@@ -134,7 +140,9 @@ def test_the_order_of_calls(here: Here) -> None:
     engine(X)
     api.log.clear()
     give(refitter, v=1, w=5)
-    steps = [c for c in api.log if c in ("cuMemcpyHtoDAsync", "cuMemcpyDtoDAsync", "cuCtxSynchronize")]
+    steps = [
+        c for c in api.log if c in ("cuMemcpyHtoDAsync", "cuMemcpyDtoDAsync", "cuCtxSynchronize")
+    ]
     assert steps[:5] == ["cuMemcpyHtoDAsync"] * 2 + ["cuCtxSynchronize"] + ["cuMemcpyDtoDAsync"] * 2
     last = len(api.log) - 1 - api.log[::-1].index("cuMemcpyDtoDAsync")
     assert "cuStreamSynchronize" in api.log[last:]
@@ -146,7 +154,9 @@ def test_a_part(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     refitter, sent, taken = Refitter(engine), list[int](), list[int]()
     copy, allocate = api._cuMemcpyHtoDAsync, engine._program.allocator.allocate
     monkeypatch.setattr(api, "_cuMemcpyHtoDAsync", lambda *a: (sent.append(a[2]), copy(*a))[1])
-    monkeypatch.setattr(engine._program.allocator, "allocate", lambda n, *a: (taken.append(n), allocate(n, *a))[1])
+    monkeypatch.setattr(
+        engine._program.allocator, "allocate", lambda n, *a: (taken.append(n), allocate(n, *a))[1]
+    )
     give(refitter, w=5)
     assert sent == [4 * N]
     assert len(taken) == 1
@@ -191,7 +201,9 @@ def test_an_error_changes_nothing(here: Here) -> None:
     refitter._replay.run = half  # type: ignore[method-assign]
     with pytest.raises(PlanFormatError, match="the second"):
         give(refitter, v=1, w=5)
-    assert not any(api._queues.values())  # what was sent has arrived, so that its memory can be filled again
+    assert not any(
+        api._queues.values()
+    )  # what was sent has arrived, so that its memory can be filled again
     np.testing.assert_array_equal(engine(X), X + 34)
     refitter._replay.run = run  # type: ignore[method-assign]
     give(refitter, v=1, w=5)
@@ -209,11 +221,16 @@ def test_what_it_takes_goes_back(here: Here) -> None:
     for k in range(4):
         give(refitter, v=k, w=5)
         more = {name: n - before[name] for name, n in open_of(api).items() if n != before[name]}
-        assert more == {"cuMemHostAlloc": min(k, 1) + 1}  # two pieces of host memory, and no more of the device's
+        assert more == {
+            "cuMemHostAlloc": min(k, 1) + 1
+        }  # two pieces of host memory, and no more of the device's
     held = engine.plan
     del engine, refitter, context
     gc.collect()
-    assert {np.frombuffer(held.blobs[b.blob], np.float32)[0] for b in held.buffers if b.blob} == {3.0, 5.0}
+    assert {np.frombuffer(held.blobs[b.blob], np.float32)[0] for b in held.buffers if b.blob} == {
+        3.0,
+        5.0,
+    }
     del held
     assert open_of(api) == start
 

@@ -1,4 +1,6 @@
-"""What a network observably rounds to 16 bits is rounded in generated CUDA, before an anchor and after it."""
+"""What a network observably rounds to 16 bits is rounded in generated CUDA, before an anchor and
+after it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from tactix_codegen.cuda.fused import Around, around
 @pytest.mark.parametrize("kind", KINDS)
 def test_roundings_that_show(kind: str, tmp_path: Path) -> None:
     made = [group(name, kind) for name in GROUPS]
-    simt.check_all([simt.Case(n, TACTICS["pointwise"], arrays, budget=0.0) for n, arrays in made], tmp_path)
+    simt.check_all(
+        [simt.Case(n, TACTICS["pointwise"], arrays, budget=0.0) for n, arrays in made], tmp_path
+    )
 
 
 def half(*shape: int) -> Any:
@@ -27,11 +31,18 @@ def half(*shape: int) -> Any:
 
 
 def test_before_an_anchor_only_what_shows() -> None:
-    narrow = h.fused([half(3, 8), half(3, 8)], [("Mul", [0, 1], {}), ("Softmax", [2], {})], anchor=1)
+    narrow = h.fused(
+        [half(3, 8), half(3, 8)], [("Mul", [0, 1], {}), ("Softmax", [2], {})], anchor=1
+    )
     found = around(narrow)
     assert isinstance(found, Around)
     assert str(found.source) == "mul(x0, x1)"
-    nodes = [("Mul", [0, 1], {}), ("Cast", [2], WIDER), ("Softmax", [3], {}), ("Cast", [4], {"to": DType.FP16})]
+    nodes = [
+        ("Mul", [0, 1], {}),
+        ("Cast", [2], WIDER),
+        ("Softmax", [3], {}),
+        ("Cast", [4], {"to": DType.FP16}),
+    ]
     found = around(h.fused([half(3, 8), half(3, 8)], nodes, anchor=2))
     assert isinstance(found, Around)
     assert str(found.source) == "cast(cast(mul(x0, x1), f16), f32)"

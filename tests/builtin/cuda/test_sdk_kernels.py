@@ -31,13 +31,22 @@ def gemm(op: Operation) -> Kernel | Reject:
     m = prod(a.shape[:-1])
     if b.rank != 2:
         return Reject("a tensor times a matrix")
-    return Kernel(BODY, sizes={"m": m, "k": a.shape[-1], "n": b.shape[1]}, grid=ceildiv(m * b.shape[1], 64), threads=64)
+    return Kernel(
+        BODY,
+        sizes={"m": m, "k": a.shape[-1], "n": b.shape[1]},
+        grid=ceildiv(m * b.shape[1], 64),
+        threads=64,
+    )
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_results_are_those_of_the_reference(dtype: str, tmp_path: Path) -> None:
-    cases = [replace(c, tactic=gemm) for c in epilogues(GEMM, dtype, 37, 24, 17) if c.node.kind in gemm.implements]
+    cases = [
+        replace(c, tactic=gemm)
+        for c in epilogues(GEMM, dtype, 37, 24, 17)
+        if c.node.kind in gemm.implements
+    ]
     assert len(cases) == 2
     simt.check_all(cases, tmp_path)
 
@@ -50,8 +59,13 @@ def test_it_compiles(architecture: str) -> None:
     (variant,) = gemm.variants(node, device)
     made = gemm.compile(node, variant, CompileContext(device))
     assert isinstance(made.code, Source)
-    text = "\n".join(["#define TX_ENTRY k0", "#define TX_NAME(x) k0_##x", *made.code.preludes, made.code.text])
-    assert nvrtc.compile_text(text, (f"--gpu-architecture={architecture}", *nvrtc.FLAGS), "sdk")[:4] == b"\x7fELF"
+    text = "\n".join(
+        ["#define TX_ENTRY k0", "#define TX_NAME(x) k0_##x", *made.code.preludes, made.code.text]
+    )
+    assert (
+        nvrtc.compile_text(text, (f"--gpu-architecture={architecture}", *nvrtc.FLAGS), "sdk")[:4]
+        == b"\x7fELF"
+    )
     assert made.requires[-1] == "sm_80"
 
 

@@ -1,4 +1,6 @@
-"""Weights that pass through a window of device memory, over a driver that does what is queued as late as it may."""
+"""Weights that pass through a window of device memory, over a driver that does what is queued as
+late as it may.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ def test_answers_are_the_same_at_any_budget(built: Built) -> None:
     engine = s.engine_of(*built)
     assert isinstance(engine, StreamedEngine)
     sizes = [-(-4 * n // 64) * 64 for n in s.WIDTHS.values()]
-    # packed constants and the weights that they are made of are told apart, but only one of them is read
+    # packed constants and the weights that they are made of are told apart, but only one of them is
+    # read
     assert engine.streamable_weights_size == s.LAYERS * sum(sizes)
     assert engine.minimum_weight_streaming_budget == max(sizes)
     for budget in s.budgets(engine):
@@ -129,7 +132,9 @@ def test_what_passes_is_copied_once_a_run_and_ahead_of_its_group(here: Here, bui
     placed.check()
     api.queued.clear()
     placed.start(1)
-    own = [kind for stream, kind, _ in api.queued if stream == placed.stream.handle][len(s.feeds(2, 1)) :]
+    own = [kind for stream, kind, _ in api.queued if stream == placed.stream.handle][
+        len(s.feeds(2, 1)) :
+    ]
     count = len(own) // 3
     assert count >= 6
     assert own == ["wait", "launch", "record"] * count
@@ -143,7 +148,8 @@ def test_what_passes_is_copied_once_a_run_and_ahead_of_its_group(here: Here, bui
     for stream, kind, _ in api.queued:
         launched += kind == "launch"
         came += kind == "record" and stream != placed.stream.handle
-        # the first ones are there since the last run, and what comes is as far ahead as there are slots
+        # the first ones are there since the last run, and what comes is as far ahead as there are
+        # slots
         assert kind != "launch" or came >= min(launched - 1, count - schedule.slots)
     assert schedule.slots == 3
     assert came == count
@@ -183,7 +189,9 @@ def test_weights_go_back_behind_the_copies(here: Here, built: Built) -> None:
         del engine, placed
         gc.collect()
         assert not api.torn
-    assert api.used - before == 3 * sum(-(-x.nbytes // 512) * 512 for x in s.arrays(2).values())  # the caller's
+    assert api.used - before == 3 * sum(
+        -(-x.nbytes // 512) * 512 for x in s.arrays(2).values()
+    )  # the caller's
 
 
 def test_more_than_the_device_has_room_for(here: Here, built: Built) -> None:
@@ -194,7 +202,9 @@ def test_more_than_the_device_has_room_for(here: Here, built: Built) -> None:
     with pytest.raises(AllocationError, match="device memory"):
         engine(**s.feeds(2, 1))
     engine.weight_streaming_budget_v2 = size // 2
-    api.room = before + size // 2 - engine.weight_streaming_scratch_memory_size  # not for the window
+    api.room = (
+        before + size // 2 - engine.weight_streaming_scratch_memory_size
+    )  # not for the window
     for _ in range(2):
         with pytest.raises(AllocationError, match="device memory"):
             engine(**s.feeds(2, 1))

@@ -1,4 +1,6 @@
-"""The generated CUDA tactics: every kernel of the table compiles, and its launch fits the device and the kernel."""
+"""The generated CUDA tactics: every kernel of the table compiles, and its launch fits the device
+and the kernel.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def test_kernels_compile(name, architecture):
 
 
 def _unit(sources: Sequence[Source]) -> str:
-    """One translation unit of all kernels: texts shared between them once, every kernel under names of its own."""
+    """One translation unit of all kernels: texts shared between them once, every kernel under names
+    of its own.
+    """
     different = {s.digest: s for s in sources}.values()
     shared = dict.fromkeys(p for s in different for p in s.preludes)
     names = "#undef TX_ENTRY\n#undef TX_NAME\n#define TX_ENTRY k{0}\n#define TX_NAME(x) k{0}_##x\n"
@@ -63,7 +67,9 @@ def test_launches_fit(name):
         assert a.launcher == "tactix.cuda.cubin@1"
         assert a.requires == ("cubin_90",)
         (launch,) = a.launches
-        (grid,), (block,) = (tuple(dims.evaluate(d, e.env) for d in s) for s in (launch.grid, launch.block))
+        (grid,), (block,) = (
+            tuple(dims.evaluate(d, e.env) for d in s) for s in (launch.grid, launch.block)
+        )
         assert 1 <= grid <= GRID
         assert block % 32 == 0
         assert 32 <= block <= 1024
@@ -86,7 +92,10 @@ def test_vectors_are_as_wide_as_alignment_allows():
     for (rows, columns), v in widths.items():
         x = real(rows, columns, dtype="f16")
         nodes = [h.node("Relu", [x]), h.node("Add", [x, real(rows, 1, dtype="f16")])]
-        texts = [TACTICS["pointwise"].compile(n, _first(n), CompileContext(target("sm_90"))).code.text for n in nodes]
+        texts = [
+            TACTICS["pointwise"].compile(n, _first(n), CompileContext(target("sm_90"))).code.text
+            for n in nodes
+        ]
         assert "tx_load_f16<8>" in texts[0]
         wanted = v if columns % 2 == 0 else 1
         assert (f"tx_load_f16<{wanted}>" in texts[1]) == (wanted > 1)
@@ -99,7 +108,9 @@ def _first(node):
 
 
 def test_primitives_need_a_text_for_cuda():
-    cube = Primitive("cube", 1, lambda x: x * x * x, (("c", "({0}*{0}*{0})"), ("cuda", "({0} * {0} * {0})")))
+    cube = Primitive(
+        "cube", 1, lambda x: x * x * x, (("c", "({0}*{0}*{0})"), ("cuda", "({0} * {0} * {0})"))
+    )
     host = Primitive("host", 1, lambda x: x, (("c", "{0}"),))
     known = pointwise("test.Cube@1")(lambda x: cube(x))
     unknown = pointwise("test.Host@1")(lambda x: host(x))
@@ -113,7 +124,9 @@ def test_primitives_need_a_text_for_cuda():
 
 def test_a_view_has_nothing_to_launch():
     n = h.node("Reshape", [real(4, 6)], shape=(24,))
-    made = TACTICS["view"].compile(n, TACTICS["view"].variants(n, target("sm_90"))[0], CompileContext(target("sm_90")))
+    made = TACTICS["view"].compile(
+        n, TACTICS["view"].variants(n, target("sm_90"))[0], CompileContext(target("sm_90"))
+    )
     assert made.alias
     assert not made.launches
 
@@ -122,11 +135,23 @@ def test_a_view_has_nothing_to_launch():
     ("tactic", "node", "reason"),
     [
         ("rows", lambda: h.node("Softmax", [real(3, 4).astype("float64")]), "f64"),
-        ("pool", lambda: h.node("MaxPool", [real(1, 2, 4, 4).astype("float64")], kernel_shape=(2, 2)), "f64"),
+        (
+            "pool",
+            lambda: h.node("MaxPool", [real(1, 2, 4, 4).astype("float64")], kernel_shape=(2, 2)),
+            "f64",
+        ),
         ("reduce", lambda: h.node("ReduceMax", [real(3, 4) > 0], axes=(0,)), "bool"),
         ("move", lambda: h.node("Pad", [real(3, 4)], pads=(1, 0, 0, 0), mode="reflect"), "reflect"),
-        ("depthwise", lambda: h.node("Convolution", [real(1, 4, 5, 5), real(4, 4, 3, 3)], (1,)), "depthwise"),
-        ("depthwise", lambda: h.node("Convolution", [real(1, 4, 5, 5), real(4, 1, 3, 3)], group=4), "constant"),
+        (
+            "depthwise",
+            lambda: h.node("Convolution", [real(1, 4, 5, 5), real(4, 4, 3, 3)], (1,)),
+            "depthwise",
+        ),
+        (
+            "depthwise",
+            lambda: h.node("Convolution", [real(1, 4, 5, 5), real(4, 1, 3, 3)], group=4),
+            "constant",
+        ),
     ],
 )
 def test_what_is_rejected(tactic, node, reason):

@@ -1,4 +1,6 @@
-"""The generated CUDA tactics: every kernel of the table runs on the host, a fiber for each thread, and is right."""
+"""The generated CUDA tactics: every kernel of the table runs on the host, a fiber for each thread,
+and is right.
+"""
 
 from __future__ import annotations
 

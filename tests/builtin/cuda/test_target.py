@@ -34,7 +34,9 @@ def test_a_target_is_complete(name: str) -> None:
     assert p.memory >= 16 << 30
     assert p.facts["capability"] == capability(name)
     assert p.facts["shared_per_block"] <= p.facts["shared_per_multiprocessor"]
-    assert p.facts["threads_per_multiprocessor"] == (2048 if name in ("sm_80", "sm_90", "sm_100") else 1536)
+    assert p.facts["threads_per_multiprocessor"] == (
+        2048 if name in ("sm_80", "sm_90", "sm_100") else 1536
+    )
     assert not any(f.endswith("a") for f in p.features)
 
 
@@ -48,7 +50,9 @@ def test_features_grow_with_the_architecture() -> None:
 def test_a_product_is_described_as_its_driver_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a build for it finds the timings that were taken on one."""
     device, _ = fake_device()
-    monkeypatch.setattr(FakeApi, "_cuDeviceGetName", lambda self, size, number: (b"NVIDIA H200".ljust(size, b"\0"),))
+    monkeypatch.setattr(
+        FakeApi, "_cuDeviceGetName", lambda self, size, number: (b"NVIDIA H200".ljust(size, b"\0"),)
+    )
     here, there = device.properties(), target("h200")
     assert replace(there, memory=here.memory, tuned_to=here.tuned_to) == here
     assert there.facts == here.facts
@@ -60,7 +64,9 @@ def test_a_family_needs_what_all_of_it_has() -> None:
     family = target(AMPERE_PLUS)
     assert required_features(family) == ("sm_80",)
     assert [c for c in LADDER if features(c) >= family.features] == [c for c in LADDER if c >= 80]
-    assert family.facts["shared_per_block"] == min(target(n).facts["shared_per_block"] for n in TARGETS)
+    assert family.facts["shared_per_block"] == min(
+        target(n).facts["shared_per_block"] for n in TARGETS
+    )
 
 
 def test_the_same_compute_capability(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +82,9 @@ def test_the_same_compute_capability(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("number", sorted(SPECIFIC))
 def test_an_architecture_of_its_own(number: int) -> None:
     assert f"sm_{number}a" in features(number)
-    assert [f for f in features(number) if f.endswith("a") and f.startswith("sm_")] == [f"sm_{number}a"]
+    assert [f for f in features(number) if f.endswith("a") and f.startswith("sm_")] == [
+        f"sm_{number}a"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +106,9 @@ def test_specific_code_loads_on_its_architecture_alone() -> None:
     assert architecture(DeviceProperties("cuda", "H200", features(90))) == "sm_90a"
 
 
-@pytest.mark.parametrize("name", ["sm_75", "sm_81", "sm_80a", "90", "sm_", "", "sm_90b", "compute_90"])
+@pytest.mark.parametrize(
+    "name", ["sm_75", "sm_81", "sm_80a", "90", "sm_", "", "sm_90b", "compute_90"]
+)
 def test_there_is_no_such_architecture(name: str) -> None:
     with pytest.raises(InvalidArgument, match="no architecture") as e:
         target(name)

@@ -45,7 +45,9 @@ def test_vendors_bid_by_default_and_not_under_the_flag() -> None:
 
 def test_naming_a_vendors_source_contradicts_the_flag() -> None:
     made = builder()
-    given = config(target="sm_90", tactic_sources={"vendor"}, flags={BuilderFlag.VERSION_COMPATIBLE})
+    given = config(
+        target="sm_90", tactic_sources={"vendor"}, flags={BuilderFlag.VERSION_COMPATIBLE}
+    )
     with pytest.raises(ConfigError, match="no tactic source 'vendor'"):
         made.build_plan(sums(made), given)
 

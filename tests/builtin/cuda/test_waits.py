@@ -1,4 +1,6 @@
-"""Kernels of artifacts that say so wait for others before they touch what these write, on architectures that can."""
+"""Kernels of artifacts that say so wait for others before they touch what these write, on
+architectures that can.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def entries(artifact: KernelArtifact, name: str) -> list[str]:
     from cuda.bindings import nvrtc as api
 
     assert isinstance(artifact.code, Source)
-    _, program = api.nvrtcCreateProgram(nvrtc.unit_text(artifact.code).encode(), b"kernel.cu", 0, [], [])
+    _, program = api.nvrtcCreateProgram(
+        nvrtc.unit_text(artifact.code).encode(), b"kernel.cu", 0, [], []
+    )
     options = [f"--gpu-architecture={name.replace('sm', 'compute')}", *nvrtc.FLAGS, "-w"]
     (status,) = api.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
     assert not int(status)
@@ -42,7 +46,9 @@ def made(case: simt.Case, name: str) -> KernelArtifact:
     return case.tactic.compile(case.node, offered[0], CompileContext(target(name), dict(case.env)))
 
 
-@pytest.mark.parametrize("name", [*tactic_cases.TABLE, "gemv f16", "attention f16", "attention f32"])
+@pytest.mark.parametrize(
+    "name", [*tactic_cases.TABLE, "gemv f16", "attention f16", "attention f32"]
+)
 def test_nothing_is_touched_before(name: str) -> None:
     table = {**tactic_cases.TABLE, **product_cases.TABLE}
     for text in entries(artifact := made(table[name]()[0], "sm_90"), "sm_90"):

@@ -47,14 +47,23 @@ fresh = itertools.count(100)
 
 def pack(files: Mapping[str, str] = FILES, points: Any = POINTS, **over: str) -> bytes:
     """A wheel with other files; no two have the same content."""
-    texts = {**files, **{f"acme_it/{name}.py": text for name, text in over.items()}, "unique.txt": str(next(fresh))}
-    return wheel_of_pack(Pack("acme-it", "1.0", {p: t.encode() for p, t in texts.items()}, points, frozenset()))
+    texts = {
+        **files,
+        **{f"acme_it/{name}.py": text for name, text in over.items()},
+        "unique.txt": str(next(fresh)),
+    }
+    return wheel_of_pack(
+        Pack("acme-it", "1.0", {p: t.encode() for p, t in texts.items()}, points, frozenset())
+    )
 
 
 def holding(*wheels: bytes) -> Any:
     """As much of a plan as is looked at."""
     digests = [hashlib.sha256(w).hexdigest() for w in wheels]
-    rows = tuple(Requirement(f"acme_it.run@{i + 1}", "acme-it", "1.0", d, True) for i, d in enumerate(digests))
+    rows = tuple(
+        Requirement(f"acme_it.run@{i + 1}", "acme-it", "1.0", d, True)
+        for i, d in enumerate(digests)
+    )
     return SimpleNamespace(requirements=rows, blobs=dict(zip(digests, wheels, strict=True)))
 
 
@@ -72,7 +81,9 @@ def test_the_group_is_that_of_the_hooks() -> None:
 
 
 def test_a_plan_without_packs_changes_no_session(session: Any) -> None:
-    assert carried(SimpleNamespace(requirements=(Requirement("a.b@1", "a", "1"),)), session) is session
+    assert (
+        carried(SimpleNamespace(requirements=(Requirement("a.b@1", "a", "1"),)), session) is session
+    )
 
 
 def test_it_comes_before_the_session_and_beside_it(session: Any) -> None:
@@ -111,9 +122,10 @@ def test_tracebacks_and_data_files(session: Any) -> None:
 
     found = type(launcher(pack(), session))
     assert "NUMBER" in inspect.getsource(sys.modules[found.__module__])
-    assert pkgutil.get_data(f"{found.__module__.rpartition('.')[0]}.deep", "most.py") == FILES[
-        "acme_it/deep/most.py"
-    ].encode()  # fmt: skip
+    assert (
+        pkgutil.get_data(f"{found.__module__.rpartition('.')[0]}.deep", "most.py")
+        == FILES["acme_it/deep/most.py"].encode()
+    )
 
 
 @pytest.mark.parametrize(
@@ -193,7 +205,10 @@ def test_used_libraries() -> None:
     rows = (Requirement("tactix.cpu.elf@1", "tactix", "0.1"), Requirement("b.x@1", "b-pack", "2"),
             Requirement("a.y@1", "a", "1"), Requirement("b.z@1", "b-pack", "2"),
             Requirement("c.z@1", "", ""))  # fmt: skip
-    assert Plan("p", (), (), (), (), (), requirements=rows).get_used_plugin_libraries() == ["a==1", "b-pack==2"]
+    assert Plan("p", (), (), (), (), (), requirements=rows).get_used_plugin_libraries() == [
+        "a==1",
+        "b-pack==2",
+    ]
 
 
 def wheel_of(*files: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:

@@ -28,7 +28,13 @@ class L(Launcher):
 def tactix_launchers():
     return [L()]
 """
-PACK = Pack("Acme_So", "1.0", {"acme_so.py": PLUGIN}, (("acme_so", "acme_so"),), frozenset({"numpy", "tactix"}))
+PACK = Pack(
+    "Acme_So",
+    "1.0",
+    {"acme_so.py": PLUGIN},
+    (("acme_so", "acme_so"),),
+    frozenset({"numpy", "tactix"}),
+)
 NEEDS = Requirement("acme_so.run@1", "acme-so", "1.0", "of what is installed")
 OWN = Requirement("tactix.cpu.elf@1", "tactix", "0.1")
 
@@ -55,21 +61,29 @@ def test_a_wheel(tmp_path: Path, session: Any) -> None:
     assert digest == hashlib.sha256(wheel).hexdigest()
     assert wheels.unpack(wheel, "")["acme_so.py"] == PLUGIN
     assert session.logger.lines == []
-    assert embed(plan(OWN, NEEDS), [tmp_path / "acme_so-1.0-py3-none-any.whl"], session).blobs == out.blobs
+    assert (
+        embed(plan(OWN, NEEDS), [tmp_path / "acme_so-1.0-py3-none-any.whl"], session).blobs
+        == out.blobs
+    )
 
 
 def test_a_wheel_says_what_it_is(tmp_path: Path) -> None:
     found = pack_of(written(tmp_path))
     assert (found.dist, found.version, found.files, found.entry_points) == (
-        PACK.dist, PACK.version, PACK.files, PACK.entry_points,
-    )  # fmt: skip
+        PACK.dist,
+        PACK.version,
+        PACK.files,
+        PACK.entry_points,
+    )
     again = pack_of(written(tmp_path, replace(PACK, files=dict(found.files))))
     assert wheel_of(again) == wheel_of(PACK)
 
 
 def test_needs_of_a_wheel(tmp_path: Path) -> None:
-    text = "Metadata-Version: 2.1\nName: a\nVersion: 1\nRequires-Dist: Some.Thing>=2\n" \
-           "Requires-Dist: more; extra == 'all'\nRequires-Dist: numpy (>1); python_version > '3'\n"  # fmt: skip
+    text = (
+        "Metadata-Version: 2.1\nName: a\nVersion: 1\nRequires-Dist: Some.Thing>=2\n"
+        "Requires-Dist: more; extra == 'all'\nRequires-Dist: numpy (>1); python_version > '3'\n"
+    )
     path = tmp_path / "a-1-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as z:
         z.writestr("a-1.dist-info/METADATA", text)
@@ -88,13 +102,25 @@ def test_what_is_not_needed_stays_out(tmp_path: Path, session: Any) -> None:
     [
         ({"version": "2.0"}, "version 2.0 cannot stand in for 1.0"),
         ({"entry_points": ()}, "no entry point in tactix.runtime.v1"),
-        ({"files": {**PACK.files, "acme_so_c.cpython-311-x86_64-linux-gnu.so": b""}}, "machine code"),
-        ({"files": {"acme_so.py": PLUGIN + b'import importlib\nimportlib.import_module("acme_so")'}}, "line 9"),
+        (
+            {"files": {**PACK.files, "acme_so_c.cpython-311-x86_64-linux-gnu.so": b""}},
+            "machine code",
+        ),
+        (
+            {
+                "files": {
+                    "acme_so.py": PLUGIN + b'import importlib\nimportlib.import_module("acme_so")'
+                }
+            },
+            "line 9",
+        ),
         ({"files": {"acme_so.py": PLUGIN.replace(b"run@1", b"walk@1")}}, "give no acme_so.run@1"),
         ({"files": {"acme_so.py": b"import acme_nothing"}}, "acme_nothing"),
     ],
 )
-def test_what_cannot_be_embedded(changed: dict[str, Any], why: str, tmp_path: Path, session: Any) -> None:
+def test_what_cannot_be_embedded(
+    changed: dict[str, Any], why: str, tmp_path: Path, session: Any
+) -> None:
     with pytest.raises(ConfigError, match=why):
         embed(plan(NEEDS), [written(tmp_path, replace(PACK, **changed))], session)
 
@@ -108,7 +134,11 @@ def test_other_distributions_may_not_be_there() -> None:
 def test_what_only_tactix_can_run_is_told(tmp_path: Path, session: Any) -> None:
     text = b"import tactix.builder\n" + PLUGIN
     embed(plan(NEEDS), [written(tmp_path, replace(PACK, files={"acme_so.py": text}))], session)
-    assert [line for line in session.logger.lines if "lean runtime cannot run" in line and "builder" in line]
+    assert [
+        line
+        for line in session.logger.lines
+        if "lean runtime cannot run" in line and "builder" in line
+    ]
 
 
 def test_packs_with_the_same_files(tmp_path: Path, session: Any) -> None:
@@ -133,7 +163,16 @@ def test_who_is_no_distribution(session: Any, tmp_path: Path) -> None:
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = Path(__file__).parents[2] / "models" / "mlp.onnx"
-    build = ["build", str(model), "-o", str(tmp_path / "it.plan"), "-O0", "--no-timing-cache", "--quiet", "--embed"]
+    build = [
+        "build",
+        str(model),
+        "-o",
+        str(tmp_path / "it.plan"),
+        "-O0",
+        "--no-timing-cache",
+        "--quiet",
+        "--embed",
+    ]
     assert main([*build, AUTO]) == 0
     assert tactix.load(tmp_path / "it.plan").get_used_plugin_libraries() == []
     assert main([*build, written(tmp_path)]) == 0

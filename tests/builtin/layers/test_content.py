@@ -102,7 +102,9 @@ def test_a_range_over_symbols_has_a_symbolic_size() -> None:
     limit = TensorSpec(DType.INT64, (), (S,))
     assert infer("Range", const(0), limit, const(1)).shape == (S,)
     assert infer("Range", const(0), limit, const(3)).shape == (floordiv(S + 2, 3),)
-    assert infer("Range", const(0.5, np.float32), const(2.0, np.float32), const(0.5, np.float32)).shape == (3,)
+    assert infer(
+        "Range", const(0.5, np.float32), const(2.0, np.float32), const(0.5, np.float32)
+    ).shape == (3,)
 
 
 def test_samples_of_a_range_follow_what_is_known() -> None:
@@ -111,7 +113,9 @@ def test_samples_of_a_range_follow_what_is_known() -> None:
     arrays = layer.sample(layer.Attrs(), inputs, np.random.default_rng(0))
     assert layer.reference(layer.Attrs(), *arrays)[0].tolist() == [2, 5, 8]
     free = [TensorSpec(DType.INT32, ())] * 3
-    (out,) = layer.reference(layer.Attrs(), *layer.sample(layer.Attrs(), free, np.random.default_rng(0)))
+    (out,) = layer.reference(
+        layer.Attrs(), *layer.sample(layer.Attrs(), free, np.random.default_rng(0))
+    )
     assert out.dtype == np.int32
     assert out.size >= 1
 
@@ -119,5 +123,7 @@ def test_samples_of_a_range_follow_what_is_known() -> None:
 def test_constants_are_kept_in_samples() -> None:
     layer = LAYERS["Gather"]
     indices = const([1, 0])
-    _, got = layer.sample(layer.Attrs(), [TensorSpec(DType.FP32, (2, 3)), indices], np.random.default_rng(0))
+    _, got = layer.sample(
+        layer.Attrs(), [TensorSpec(DType.FP32, (2, 3)), indices], np.random.default_rng(0)
+    )
     assert got is indices.const

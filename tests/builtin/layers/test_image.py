@@ -67,7 +67,13 @@ def test_damaged_files_are_empty() -> None:
     data = encoded(PICTURE, "PNG")
     flipped = data.copy()
     flipped[40:] ^= 255
-    for wrong in (data[:50], data[:0], flipped, RNG.integers(0, 256, 100, np.uint8), encoded(PICTURE, "GIF")):
+    for wrong in (
+        data[:50],
+        data[:0],
+        flipped,
+        RNG.integers(0, 256, 100, np.uint8),
+        encoded(PICTURE, "GIF"),
+    ):
         assert decoded(wrong).shape == (0, 0, 3)
         assert decoded(wrong, "Grayscale").shape == (0, 0, 1)
 

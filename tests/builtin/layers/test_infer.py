@@ -32,13 +32,19 @@ def shapes(name: str, *inputs: TensorSpec | None, **attrs: Any) -> list[Any]:
 def test_convolution_of_a_symbolic_image() -> None:
     same = shapes("Convolution", f32(N, 3, H, 224), f32(8, 3, 3, 3), pads=(1, 1, 1, 1))
     assert same == [(N, 8, H, 224)]
-    half = shapes("Convolution", f32(N, 3, H, 224), f32(8, 3, 3, 3), pads=(1, 1, 1, 1), strides=(2, 2))
+    half = shapes(
+        "Convolution", f32(N, 3, H, 224), f32(8, 3, 3, 3), pads=(1, 1, 1, 1), strides=(2, 2)
+    )
     assert half == [(N, 8, floordiv(H - 1, 2) + 1, 112)]
-    assert shapes("ConvTranspose", f32(N, 8, H, 5), f32(8, 4, 2, 2), strides=(2, 2)) == [(N, 4, 2 * H, 10)]
+    assert shapes("ConvTranspose", f32(N, 8, H, 5), f32(8, 4, 2, 2), strides=(2, 2)) == [
+        (N, 4, 2 * H, 10)
+    ]
 
 
 def test_pooling_with_a_window_that_hangs_over() -> None:
-    ((_, _, out),) = shapes("MaxPool", f32(N, 3, H), kernel_shape=(3,), strides=(2,), pads=(1, 1), ceil_mode=True)
+    ((_, _, out),) = shapes(
+        "MaxPool", f32(N, 3, H), kernel_shape=(3,), strides=(2,), pads=(1, 1), ceil_mode=True
+    )
     for size in range(1, 30):
         room = size + 2 - 3
         count = -(-room // 2) + 1
@@ -55,7 +61,9 @@ def test_matrices() -> None:
 
 
 def test_recurrent_outputs() -> None:
-    y, h, c = shapes("LSTM", f32(S, N, 4), f32(2, 24, 4), f32(2, 24, 6), direction="bidirectional", hidden_size=6)
+    y, h, c = shapes(
+        "LSTM", f32(S, N, 4), f32(2, 24, 4), f32(2, 24, 6), direction="bidirectional", hidden_size=6
+    )
     assert (y, h, c) == ((S, 2, N, 6), (2, N, 6), (2, N, 6))
     y, h = shapes("GRU", f32(N, S, 4), f32(1, 18, 4), f32(1, 18, 6), hidden_size=6, layout=1)
     assert (y, h) == ((N, S, 1, 6), (N, 1, 6))
@@ -93,7 +101,12 @@ REFUSED = [
     ("Einsum", (f32(2, 3),), {"equation": "ij,jk"}, "1 tensors"),
     ("Einsum", (f32(2, 3),), {"equation": "ij->k"}, "not an einsum"),
     ("BatchNormalization", (f32(2, 3, 4), f32(4), f32(3), f32(3), f32(3)), {}, "channels"),
-    ("GroupNormalization", (f32(2, 4, 4), f32(4), f32(4)), {"num_groups": 3}, "4 channels in 3 groups"),
+    (
+        "GroupNormalization",
+        (f32(2, 4, 4), f32(4), f32(4)),
+        {"num_groups": 3},
+        "4 channels in 3 groups",
+    ),
     ("LayerNormalization", (f32(2, 4), f32(3, 2, 4)), {}, "does not broadcast"),
     ("LayerNormalization", (i64(2, 4), f32(4)), {}, "floats"),
     ("Softmax", (f32(2, 3),), {"axis": 2}, "axis 2 of a tensor of rank 2"),
@@ -103,8 +116,18 @@ REFUSED = [
     ("Concat", (f32(2, 3), f32(3, 3)), {"axis": 1}, "axis 0"),
     ("Concat", (f32(2, 3), i64(2, 3)), {"axis": 1}, "differ in dtype"),
     ("Split", (f32(2, 5),), {"axis": 1, "sizes": (2, 2)}, "sum of the parts"),
-    ("Slice", (f32(5),), {"begins": (3,), "sizes": (3,), "axes": (0,), "steps": (1,)}, "elements 3 to 5"),
-    ("Slice", (f32(5),), {"begins": (1,), "sizes": (3,), "axes": (0,), "steps": (-1,)}, "elements -1 to 1"),
+    (
+        "Slice",
+        (f32(5),),
+        {"begins": (3,), "sizes": (3,), "axes": (0,), "steps": (1,)},
+        "elements 3 to 5",
+    ),
+    (
+        "Slice",
+        (f32(5),),
+        {"begins": (1,), "sizes": (3,), "axes": (0,), "steps": (-1,)},
+        "elements -1 to 1",
+    ),
     ("Expand", (f32(2, 3),), {"shape": (4, 3)}, "do not broadcast"),
     ("Pad", (f32(2, 3),), {"pads": (1, 1)}, "2 pads"),
     ("Pad", (f32(2, 3),), {"pads": (1, 1, 1, 1), "mode": "mirror"}, "no mode"),
@@ -115,7 +138,12 @@ REFUSED = [
     ("TopK", (f32(2, 3),), {"k": 4}, "4 elements"),
     ("TopK", (f32(2, 3),), {"k": -1}, "-1 elements"),
     ("Attention", (f32(1, 2, 3, 4), f32(1, 2, 3, 5), f32(1, 2, 3, 4)), {}, "dim of q and k"),
-    ("TokenAttention", (f32(1, 3, 8),) * 3, {"heads": 2, "dim": 4, "value_dim": 5}, "at least 10 columns"),
+    (
+        "TokenAttention",
+        (f32(1, 3, 8),) * 3,
+        {"heads": 2, "dim": 4, "value_dim": 5},
+        "at least 10 columns",
+    ),
     ("LSTM", (f32(5, 3, 4), f32(1, 24, 5), f32(1, 24, 6)), {"hidden_size": 6}, "weights"),
     ("Range", (i64(), i64(), i64()), {}, "only known by running"),
     ("Resize", (f32(1, 2),), {"sizes": (1, 2), "mode": "fancy"}, "no mode"),
@@ -124,7 +152,11 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "inputs", "attrs", "words"), REFUSED, ids=[f"{r[0]}-{r[3]}" for r in REFUSED])
-def test_what_does_not_fit_is_refused(name: str, inputs: Any, attrs: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "inputs", "attrs", "words"), REFUSED, ids=[f"{r[0]}-{r[3]}" for r in REFUSED]
+)
+def test_what_does_not_fit_is_refused(
+    name: str, inputs: Any, attrs: dict[str, Any], words: str
+) -> None:
     with pytest.raises((ShapeError, DTypeError, InvalidArgument), match=words):
         shapes(name, *inputs, **attrs)

@@ -1,5 +1,5 @@
-"""Reductions over no elements, by all tactics, against onnx's reference; ArgMax and ArgMin where there is nothing;
-convolutions whose window does not fit; TopK of more than there is.
+"""Reductions over no elements, by all tactics, against onnx's reference; ArgMax and ArgMin where
+there is nothing; convolutions whose window does not fit; TopK of more than there is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "
 
 
 def ran(text: str, x: Any, **options: Any) -> Any:
-    engine = tactix.build(onnx.parser.parse_model(HEAD + text), level=0, timing_cache=False, **options)
+    engine = tactix.build(
+        onnx.parser.parse_model(HEAD + text), level=0, timing_cache=False, **options
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         return engine(x)
@@ -44,21 +46,36 @@ def test_reductions(op: str, sources: Any) -> None:
 @pytest.mark.parametrize("dims", ["n, m", "fixed"])
 @pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
 def test_places(op: str, dims: str, last: int) -> None:
-    """onnx's reference raises for a result without elements, where numpy would; ONNX Runtime gives it."""
-    for shape, axis, want in (((0, 0), 0, (1, 0)), ((0, 0), 1, (0, 1)), ((3, 0), 0, (1, 0)), ((0, 3), 1, (0, 1))):
+    """onnx's reference raises for a result without elements, where numpy would; ONNX Runtime gives
+    it.
+    """
+    for shape, axis, want in (
+        ((0, 0), 0, (1, 0)),
+        ((0, 0), 1, (0, 1)),
+        ((3, 0), 0, (1, 0)),
+        ((0, 3), 1, (0, 1)),
+    ):
         declared = dims if dims != "fixed" else ", ".join(map(str, shape))
         attrs = f"axis={axis}, select_last_index={last}"
         text = f"g (float[{declared}] x) => (int64[p, q] y) {{ y = {op} <{attrs}> (x) }}"
         got = ran(text, np.zeros(shape, np.float32))
         assert (got.dtype, got.shape) == (np.int64, want)
-    with pytest.raises(ExecutionError, match=r"axis 0 of a tensor .* has no elements to choose from"):
-        ran(f"g (float[n, m] x) => (int64[p, q] y) {{ y = {op} (x) }}", np.zeros((0, 3), np.float32))
+    with pytest.raises(
+        ExecutionError, match=r"axis 0 of a tensor .* has no elements to choose from"
+    ):
+        ran(
+            f"g (float[n, m] x) => (int64[p, q] y) {{ y = {op} (x) }}", np.zeros((0, 3), np.float32)
+        )
 
 
 @pytest.mark.parametrize("sources", [None, {"numpy"}], ids=["all", "numpy"])
 def test_a_convolution_with_a_window_that_does_not_fit(sources: Any) -> None:
-    text = "g (float[n, 2, h, 5] x, float[3, 2, 3, 3] w) => (float[n, 3, p, 3] y) { y = Conv (x, w) }"
-    engine = tactix.build(onnx.parser.parse_model(HEAD + text), level=0, timing_cache=False, tactic_sources=sources)
+    text = (
+        "g (float[n, 2, h, 5] x, float[3, 2, 3, 3] w) => (float[n, 3, p, 3] y) { y = Conv (x, w) }"
+    )
+    engine = tactix.build(
+        onnx.parser.parse_model(HEAD + text), level=0, timing_cache=False, tactic_sources=sources
+    )
     w = np.ones((3, 2, 3, 3), np.float32)
     for n, height, want in ((2, 2, (2, 3, 0, 3)), (0, 2, (0, 3, 0, 3)), (2, 3, (2, 3, 1, 3))):
         assert engine(np.ones((n, 2, height, 5), np.float32), w).shape == want

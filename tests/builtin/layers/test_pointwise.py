@@ -1,4 +1,6 @@
-"""Pointwise layers against closed forms in float64, where they are delicate: far from zero, near it, at the ends."""
+"""Pointwise layers against closed forms in float64, where they are delicate: far from zero, near
+it, at the ends.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from tactix_ops.layers import all_layers
 
 LAYERS = {x.name: x for x in all_layers()}
 POINTS = np.concatenate(
-    [np.linspace(-12, 12, 997), [-1e30, -200, -88.8, -30, -1e-3, -1e-7, -0.0, 0.0, 1e-7, 1e-3, 30, 88.8, 200, 1e30]]
+    [
+        np.linspace(-12, 12, 997),
+        [-1e30, -200, -88.8, -30, -1e-3, -1e-7, -0.0, 0.0, 1e-7, 1e-3, 30, 88.8, 200, 1e30],
+    ]
 ).astype(np.float32)
 
 
@@ -50,7 +55,9 @@ CLOSED_FORMS: dict[str, Callable[[float], float]] = {
 def test_relative_error_is_a_few_units(name: str) -> None:
     want = np.array([CLOSED_FORMS[name](float(x)) for x in POINTS])
     got = run(name, POINTS).astype(np.float64)
-    overflow = 1e-36  # of exp in float32: x sigmoid(x) is 0 a little before it is smaller than a float
+    overflow = (
+        1e-36  # of exp in float32: x sigmoid(x) is 0 a little before it is smaller than a float
+    )
     assert np.all(np.abs(got - want) <= 2e-6 * np.abs(want) + overflow)
 
 
@@ -67,10 +74,14 @@ def test_gelu_is_exact_to_its_largest_value() -> None:
 def test_gelu_by_tanh() -> None:
     x = POINTS[np.abs(POINTS) < 50].astype(np.float64)
     want = 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    assert np.allclose(run("Gelu", x.astype(np.float32), approximate="tanh"), want, rtol=1e-5, atol=1e-6)
+    assert np.allclose(
+        run("Gelu", x.astype(np.float32), approximate="tanh"), want, rtol=1e-5, atol=1e-6
+    )
 
 
-@pytest.mark.parametrize("name", ["Relu", "Sigmoid", "Softplus", "Tanh", "Gelu", "Clip", "Sign", "Abs", "Min", "Max"])
+@pytest.mark.parametrize(
+    "name", ["Relu", "Sigmoid", "Softplus", "Tanh", "Gelu", "Clip", "Sign", "Abs", "Min", "Max"]
+)
 def test_nan_stays(name: str) -> None:
     nan = np.array([np.nan], np.float32)
     inputs = (nan, np.ones(1, np.float32)) if name in ("Min", "Max") else (nan,)

@@ -1,4 +1,6 @@
-"""Random layers: distributions, dtypes, ranges; a seed gives the same numbers, none gives others each time."""
+"""Random layers: distributions, dtypes, ranges; a seed gives the same numbers, none gives others
+each time.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def run(name: str, *inputs: Any, **attrs: Any) -> Any:
     return layer.reference(layer.Attrs(**attrs), *inputs)[0]
 
 
-@pytest.mark.parametrize("dtype", [DType.FP64, DType.FP32, DType.FP16, DType.BF16], ids=lambda t: t.name)
+@pytest.mark.parametrize(
+    "dtype", [DType.FP64, DType.FP32, DType.FP16, DType.BF16], ids=lambda t: t.name
+)
 def test_normal(dtype: DType) -> None:
     y = run("RandomNormal", shape=(COUNT,), dtype=dtype, mean=-2.0, scale=3.0, seed=4.0)
     assert y.dtype == dtype.numpy
@@ -34,7 +38,9 @@ def test_normal(dtype: DType) -> None:
     assert abs(np.mean(wide < -5) - 0.1587) < 0.01
 
 
-@pytest.mark.parametrize("dtype", [DType.FP64, DType.FP32, DType.FP16, DType.BF16], ids=lambda t: t.name)
+@pytest.mark.parametrize(
+    "dtype", [DType.FP64, DType.FP32, DType.FP16, DType.BF16], ids=lambda t: t.name
+)
 def test_uniform(dtype: DType) -> None:
     y = run("RandomUniform", shape=(2, COUNT // 2), dtype=dtype, low=-1.0, high=3.0, seed=0.5)
     assert (y.dtype, y.shape) == (dtype.numpy, (2, COUNT // 2))
@@ -78,8 +84,12 @@ def test_seeds(name: str, inputs: list[Any], attrs: dict[str, Any]) -> None:
     fresh = [run(name, *inputs, **attrs) for _ in range(3)]
     assert not any(np.array_equal(a, b) for a, b in itertools.combinations(fresh, 2))
     for seed in (0.0, 7.0, -1.5, 3e38):
-        assert np.array_equal(run(name, *inputs, seed=seed, **attrs), run(name, *inputs, seed=seed, **attrs))
-    assert not np.array_equal(run(name, *inputs, seed=7.0, **attrs), run(name, *inputs, seed=7.5, **attrs))
+        assert np.array_equal(
+            run(name, *inputs, seed=seed, **attrs), run(name, *inputs, seed=seed, **attrs)
+        )
+    assert not np.array_equal(
+        run(name, *inputs, seed=7.0, **attrs), run(name, *inputs, seed=7.5, **attrs)
+    )
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -95,4 +105,7 @@ def test_what_does_not_fit_is_refused() -> None:
         layer.infer(layer.Attrs(), [TensorSpec(DType.FP32, (3,))])
     with pytest.raises(DTypeError, match="gives integers"):
         layer.infer(layer.Attrs(dtype=DType.FP32), [TensorSpec(DType.FP32, (3, 4))])
-    assert layer.infer(layer.Attrs(), [TensorSpec(DType.FP32, (sym("n"), 4))])[0].shape == (sym("n"), 1)
+    assert layer.infer(layer.Attrs(), [TensorSpec(DType.FP32, (sym("n"), 4))])[0].shape == (
+        sym("n"),
+        1,
+    )

@@ -49,7 +49,10 @@ def test_what_a_sequence_gives_back() -> None:
     one = infer("SequenceInsert", infer("SequenceEmpty"), spec(7))
     assert infer("SequenceAt", one, spec(dtype=I64)).shape == (7,)
     assert infer("ConcatFromSequence", built, axis=0, symbol="c").shape == (sym("c_0"), 3)
-    assert infer("ConcatFromSequence", one, axis=-1, new_axis=True, symbol="c").shape == (7, sym("c_1"))
+    assert infer("ConcatFromSequence", one, axis=-1, new_axis=True, symbol="c").shape == (
+        7,
+        sym("c_1"),
+    )
     assert infer("SequenceLength", built) == spec(dtype=I64)
 
 
@@ -57,7 +60,10 @@ def test_a_rank_that_nothing_tells_is_refused_but_where_it_is_declared() -> None
     mixed = infer("SequenceConstruct", spec(2), spec(2, 3))
     with pytest.raises(ShapeError, match="rank"):
         infer("SequenceAt", mixed, spec(dtype=I64))
-    assert infer("SequenceAt", mixed, spec(dtype=I64), shape=(2, None), symbol="s").shape == (2, sym("s_1"))
+    assert infer("SequenceAt", mixed, spec(dtype=I64), shape=(2, None), symbol="s").shape == (
+        2,
+        sym("s_1"),
+    )
     with pytest.raises(DTypeError, match="takes a sequence"):
         infer("SequenceAt", spec(2), spec(dtype=I64))
 

@@ -82,7 +82,10 @@ MONDAY = strings("Monday", "tuesday", "été", "", "MONDAY")
         ({}, ["Monday", "tuesday", "été", "", "MONDAY"]),
         ({"case_change_action": "UPPER"}, ["MONDAY", "TUESDAY", "ÉTÉ", "", "MONDAY"]),
         ({"stopwords": ("monday", "")}, ["tuesday", "été"]),
-        ({"stopwords": ("Monday", "ÉTÉ"), "is_case_sensitive": True}, ["tuesday", "été", "", "MONDAY"]),
+        (
+            {"stopwords": ("Monday", "ÉTÉ"), "is_case_sensitive": True},
+            ["tuesday", "été", "", "MONDAY"],
+        ),
         ({"stopwords": ("MONDAY", "TUESDAY", "ÉTÉ", "")}, [""]),
     ],
 )
@@ -95,7 +98,9 @@ def test_shapes_of_normalized_strings() -> None:
     assert infer("StringNormalizer", text(1, 7))[0].shape == (1, 7)
     assert infer("StringNormalizer", text(0))[0].shape == (1,)
     assert run("StringNormalizer", strings())[0].tolist() == [""]
-    assert infer("StringNormalizer", text(7), stopwords=("a",), symbol="left")[0].shape == (sym("left"),)
+    assert infer("StringNormalizer", text(7), stopwords=("a",), symbol="left")[0].shape == (
+        sym("left"),
+    )
     with pytest.raises(ShapeError):
         infer("StringNormalizer", text(2, 7))
     with pytest.raises(ShapeError):
@@ -117,19 +122,62 @@ def test_numbers_come_back_from_text(dtype: Any) -> None:
 def test_text_as_numbers() -> None:
     (y,) = run("ParseText", strings("+INF", "-inf", "NaN", " 1e-5 ", "1E8", "-.5"), to=DType.FP64)
     np.testing.assert_array_equal(y, [np.inf, -np.inf, np.nan, 1e-5, 1e8, -0.5])
-    assert run("ParseText", strings("100.5", "-7", "9007199254740993"), to=DType.INT64)[0].tolist() == [
-        100, -7, 9007199254740993
-    ]  # fmt: skip
-    assert run("ParseText", strings("0", "0.5", "True", "False"), to=DType.BOOL)[0].tolist() == [0, 1, 1, 0]
-    for wrong, to in [("hello", DType.FP32), ("1_0", DType.FP32), ("", DType.INT8), ("inf", DType.INT32)]:
+    assert run("ParseText", strings("100.5", "-7", "9007199254740993"), to=DType.INT64)[
+        0
+    ].tolist() == [100, -7, 9007199254740993]
+    assert run("ParseText", strings("0", "0.5", "True", "False"), to=DType.BOOL)[0].tolist() == [
+        0,
+        1,
+        1,
+        0,
+    ]
+    for wrong, to in [
+        ("hello", DType.FP32),
+        ("1_0", DType.FP32),
+        ("", DType.INT8),
+        ("inf", DType.INT32),
+    ]:
         with pytest.raises(InvalidArgument, match="is no number"):
             run("ParseText", strings(wrong), to=to)
 
 
 SUBJECTS = strings(
-    "abc", "12", "é", "É", "ab", "aa", "a.b", "a", "aab", "\v", " ", "\n", "]", "a{,2}", "xY", "xy", "A", "[a]", "a]",
-    "&", "", "٣", "a\n", "ab\nab", "_", "-", "+a", "ſ", "a b", "\\", "$", "^", "a-z", "x|y", "~",
-)  # fmt: skip
+    "abc",
+    "12",
+    "é",
+    "É",
+    "ab",
+    "aa",
+    "a.b",
+    "a",
+    "aab",
+    "\v",
+    " ",
+    "\n",
+    "]",
+    "a{,2}",
+    "xY",
+    "xy",
+    "A",
+    "[a]",
+    "a]",
+    "&",
+    "",
+    "٣",
+    "a\n",
+    "ab\nab",
+    "_",
+    "-",
+    "+a",
+    "ſ",
+    "a b",
+    "\\",
+    "$",
+    "^",
+    "a-z",
+    "x|y",
+    "~",
+)
 PATTERNS = (
     r"[[:alpha:]]+", r"\d+", r"(?i)é", r"\Qa.b\E", r"\Qa.b", r"a\z", r"\w+", r"\x{e9}", r"(?U)a+", r"(?P<x>a)b",
     r"(?<x>a)b", r"[^[:^digit:]]", r"[^[:alpha:]\d]", r"\s", r"(?s).", r".", r"]", r"a{,2}", r"(?i:x)y",
@@ -149,11 +197,17 @@ def runtime(op: str, x: Any, **attrs: Any) -> Any:
     node = onnx.helper.make_node(op, ["x"], ["y"], **attrs)
     code = onnx.TensorProto.STRING if x.dtype == object else onnx.TensorProto.INT64
     inputs = [onnx.helper.make_tensor_value_info("x", code, x.shape)]
-    graph = onnx.helper.make_graph([node], "g", inputs, [onnx.helper.make_empty_tensor_value_info("y")])
-    proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9)
+    graph = onnx.helper.make_graph(
+        [node], "g", inputs, [onnx.helper.make_empty_tensor_value_info("y")]
+    )
+    proto = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9
+    )
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    session = ort.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return session.run(None, {"x": x})[0]
 
 
@@ -171,11 +225,15 @@ def test_patterns_are_refused(pattern: str) -> None:
         infer("RegexFullMatch", text(3), pattern=pattern)
 
 
-@pytest.mark.parametrize("pattern", [r"(a|aa)*b", r"(a*)*b", r"(a|a)+", r"((a?){20}){20}b", r"(.*){1,30}[bc]"])
+@pytest.mark.parametrize(
+    "pattern", [r"(a|aa)*b", r"(a*)*b", r"(a|a)+", r"((a?){20}){20}b", r"(.*){1,30}[bc]"]
+)
 def test_no_pattern_takes_more_time_than_a_product_of_sizes(pattern: str) -> None:
     """Each of them is for ever under way where alternatives are tried one after the other."""
     (found,) = run("RegexFullMatch", strings("a" * 4000, "a" * 4000 + "b"), pattern=pattern)
-    assert found.tolist() == ([True, False] if pattern == r"(a|a)+" else [False, pattern != r"((a?){20}){20}b"])
+    assert found.tolist() == (
+        [True, False] if pattern == r"(a|a)+" else [False, pattern != r"((a?){20}){20}b"]
+    )
 
 
 @pytest.mark.parametrize("pattern", [r"((a{100}){100}){100}", r"a{1001}", r"(a|b){0,2000}"])
@@ -229,12 +287,19 @@ def test_onnx_runtime_refuses_them_too(pattern: str) -> None:
         runtime("RegexFullMatch", SUBJECTS, pattern=pattern)
 
 
-GRAMS = {"pool_int64s": (2, 3, 5, 4, 5, 6, 7, 8, 6, 7), "ngram_counts": (0, 4), "ngram_indexes": tuple(range(7))}
+GRAMS = {
+    "pool_int64s": (2, 3, 5, 4, 5, 6, 7, 8, 6, 7),
+    "ngram_counts": (0, 4),
+    "ngram_indexes": tuple(range(7)),
+}
 
 
 def random_pool(rng: np.random.Generator, as_strings: bool) -> tuple[dict[str, Any], int]:
     """Attributes of distinct 1-, 2- and 3-grams of tokens 0 to 3, and how many they are."""
-    grams = [sorted({tuple(g) for g in rng.integers(0, 4, (most, n)).tolist()}) for n, most in ((1, 3), (2, 5), (3, 4))]
+    grams = [
+        sorted({tuple(g) for g in rng.integers(0, 4, (most, n)).tolist()})
+        for n, most in ((1, 3), (2, 5), (3, 4))
+    ]
     flat = tuple(token for level in grams for g in level for token in g)
     starts = np.cumsum([0, *(n * len(level) for n, level in enumerate(grams, 1))])[:-1]
     pool = {"pool_strings": tuple(map(str, flat))} if as_strings else {"pool_int64s": flat}
@@ -242,12 +307,21 @@ def random_pool(rng: np.random.Generator, as_strings: bool) -> tuple[dict[str, A
 
 
 @pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
-@pytest.mark.parametrize(("shortest", "longest", "skips"), [(1, 1, 3), (1, 2, 0), (1, 2, 5), (2, 2, 2), (1, 3, 1)])
+@pytest.mark.parametrize(
+    ("shortest", "longest", "skips"), [(1, 1, 3), (1, 2, 0), (1, 2, 5), (2, 2, 2), (1, 3, 1)]
+)
 @pytest.mark.parametrize("as_strings", [False, True])
-def test_ngrams_agree_with_onnx_runtime(mode: str, shortest: int, longest: int, skips: int, as_strings: bool) -> None:
+def test_ngrams_agree_with_onnx_runtime(
+    mode: str, shortest: int, longest: int, skips: int, as_strings: bool
+) -> None:
     rng = np.random.default_rng(5)
     attrs, count = random_pool(rng, as_strings)
-    attrs |= {"mode": mode, "min_gram_length": shortest, "max_gram_length": longest, "max_skip_count": skips}
+    attrs |= {
+        "mode": mode,
+        "min_gram_length": shortest,
+        "max_gram_length": longest,
+        "max_skip_count": skips,
+    }
     attrs |= {
         "ngram_indexes": tuple(rng.permutation(count).tolist()),
         "weights": tuple(map(float, range(2, count + 2))),
@@ -288,7 +362,10 @@ def test_ngrams_that_do_not_fit(wrong: dict[str, Any]) -> None:
 def test_shapes_and_dtypes() -> None:
     assert infer("TfIdfVectorizer", TensorSpec(DType.INT32, (N, 5)), **GRAMS)[0].shape == (N, 7)
     assert run("TfIdfVectorizer", np.zeros((2, 0), np.int64), **GRAMS)[0].tolist() == [[0] * 7] * 2
-    assert [s.shape for s in infer("StringSplit", text(N, 2), symbol="k")] == [(N, 2, sym("k")), (N, 2)]
+    assert [s.shape for s in infer("StringSplit", text(N, 2), symbol="k")] == [
+        (N, 2, sym("k")),
+        (N, 2),
+    ]
     assert infer("StringConcat", text(N, 1), text(3))[0].shape == (N, 3)
     for name in ("StringConcat", "TextEqual"):
         with pytest.raises(DTypeError, match="takes strings"):

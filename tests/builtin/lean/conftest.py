@@ -45,7 +45,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Saved]:
         key = (name, flags, source)
         if key not in known:
             options = {"tactic_sources": {source}} if source else {}
-            engine = tactix.build(MODELS / f"{name}.onnx", level=0, timing_cache=False, flags=set(flags), **options)
+            engine = tactix.build(
+                MODELS / f"{name}.onnx", level=0, timing_cache=False, flags=set(flags), **options
+            )
             path = folder / f"{Path(name).name}-{len(known)}.plan"
             engine.save(path)
             x = feed(engine)
@@ -76,7 +78,14 @@ def pip() -> Callable[..., None]:
     """Calls this interpreter's pip."""
 
     def call(*args: object) -> None:
-        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", *map(str, args)]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "-q",
+            *map(str, args),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 

@@ -48,14 +48,18 @@ def expected(saved: Any) -> list[bytes]:
 def rewritten(path: Path, change: Callable[[dict[str, Any]], Any], version: int = 0) -> bytes:
     """A plan's bytes with another header or format; not signed any more."""
     data = path.read_bytes()
-    magic, own, signed, length, total, _ = container.PROLOGUE.unpack(data[: container.PROLOGUE.size])
+    magic, own, signed, length, total, _ = container.PROLOGUE.unpack(
+        data[: container.PROLOGUE.size]
+    )
     end = container.PROLOGUE.size + length
     header = json.loads(data[container.PROLOGUE.size : end])
     change(header)
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     start, old = container.align(container.PROLOGUE.size + len(text)), container.align(end + signed)
     total += start - old
-    new = container.PROLOGUE.pack(magic, version or own, 0, len(text), total, hashlib.sha256(text).digest())
+    new = container.PROLOGUE.pack(
+        magic, version or own, 0, len(text), total, hashlib.sha256(text).digest()
+    )
     return (new + text).ljust(start, b"\0") + data[old:]
 
 
@@ -87,7 +91,9 @@ def test_leaving_out_what_no_plan_would_hold() -> None:
 @pytest.mark.parametrize("registry", ["layers", "launchers", "devices", "allocators"])
 def test_it_offers_what_the_built_ins_offer(registry: str) -> None:
     """Those for CUDA, too, which are imported when something asks for them."""
-    package = guest.admit(guest.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None)
+    package = guest.admit(
+        guest.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None
+    )
     ours, theirs = tactix.Session(door="runtime", only=[]), package.Session()
     assert set(getattr(theirs, registry)) == set(getattr(ours, registry))
     assert len(getattr(theirs, registry)) > 1
@@ -114,7 +120,10 @@ def test_the_runtime_at_a_path(built: Callable[..., Any], tmp_path: Path) -> Non
 def test_temporary_files_where_memory_is_not_allowed(saved: Any, tmp_path: Path) -> None:
     runtime = tactix.Runtime(flavour="dispatch")
     runtime.tempfile_control_flags, runtime.temporary_directory = NOWHERE, str(tmp_path)
-    files = {**guest.unpack(wheel.wheel()), "note.py": b"once = True"}  # content that no other test has loaded
+    files = {
+        **guest.unpack(wheel.wheel()),
+        "note.py": b"once = True",
+    }  # content that no other test has loaded
     with pytest.raises(errors.ConfigError, match="neither files in memory nor"):
         guest.admit(files, NOWHERE, None)
     package = guest.admit(files, IN_FILES, str(tmp_path))
@@ -131,7 +140,11 @@ def test_the_guest_is_another_package(saved: Any) -> None:
     top = type(engine).__module__.partition(".")[0]
     assert top.startswith("_tactix_lean_")
     assert not isinstance(engine, tactix.Engine)
-    assert all(v.__name__.startswith(top) for n, v in list(sys.modules.items()) if n.startswith(f"{top}.run"))
+    assert all(
+        v.__name__.startswith(top)
+        for n, v in list(sys.modules.items())
+        if n.startswith(f"{top}.run")
+    )
     again = tactix.Runtime(flavour="dispatch").deserialize(saved[0].read_bytes())
     assert type(again) is type(engine)
 
@@ -141,7 +154,9 @@ def test_guests_load_machine_code_apart(built: Callable[..., Any]) -> None:
     wheel_files = guest.unpack(wheel.wheel())
     for i, model in enumerate(("mlp", "lenet", "gru")):
         path, feed, want = built(model)
-        package = guest.admit({**wheel_files, "note.py": b"# %d" % i}, TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None)
+        package = guest.admit(
+            {**wheel_files, "note.py": b"# %d" % i}, TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None
+        )
         found = package.load(path).create_execution_context().run(feed)
         assert [y.tobytes() for y in found.values()] == [y.tobytes() for y in want]
 
@@ -160,7 +175,9 @@ def test_its_errors_are_ours(saved: Any) -> None:
     lean = sys.modules[type(engine).__module__.partition(".")[0]]
     with pytest.raises(errors.PlanFormatError):
         lean.load(b"nothing")
-    error = sys.modules[f"{lean.__name__}.words.errors"].AllocationError("none", who="it", do="less")
+    error = sys.modules[f"{lean.__name__}.words.errors"].AllocationError(
+        "none", who="it", do="less"
+    )
     assert isinstance(error, MemoryError)
     assert isinstance(error, errors.AllocationError)
     assert str(error) == "it: none. less"
@@ -171,7 +188,9 @@ def test_settings_reach_the_guest(saved: Any) -> None:
         header["device"]["name"] = "another machine"
 
     data = rewritten(saved[0], tuned)
-    runtime = tactix.Runtime(log := KeptLog(), flavour="dispatch", on_untrusted="allow", max_threads=1)
+    runtime = tactix.Runtime(
+        log := KeptLog(), flavour="dispatch", on_untrusted="allow", max_threads=1
+    )
     runtime.deserialize(data)
     assert any("another machine" in line for line in log.lines)
     runtime.device = "nowhere"
@@ -187,18 +206,26 @@ def test_nobody_vouches(saved: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         tactix.Runtime(flavour="dispatch").deserialize(saved[0])
     with pytest.raises(errors.UntrustedPlan):
         tactix.Runtime(flavour="dispatch", on_untrusted="references").deserialize(saved[0])
-    with pytest.raises(errors.UntrustedPlan):  # a runtime that the user names; the plan's own code is another matter
+    with pytest.raises(
+        errors.UntrustedPlan
+    ):  # a runtime that the user names; the plan's own code is another matter
         tactix.Runtime(flavour="lean").deserialize(saved[0])
     engine = tactix.Runtime(flavour="lean", on_untrusted="references").deserialize(saved[0])
     assert {s.artifact.launcher for s in engine.plan.steps} == {"tactix.numpy@1"}
-    for got, want in zip(engine.create_execution_context().run(saved[1]).values(), saved[2], strict=True):
+    for got, want in zip(
+        engine.create_execution_context().run(saved[1]).values(), saved[2], strict=True
+    ):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
-    assert results(tactix.Runtime(flavour="dispatch", on_untrusted="allow"), saved) == expected(saved)
+    assert results(tactix.Runtime(flavour="dispatch", on_untrusted="allow"), saved) == expected(
+        saved
+    )
 
 
 def test_the_host_vouches_for_one_plan_alone(saved: Any) -> None:
     """What changes between the host's look and the guest's is not what the host trusts."""
-    package = guest.admit(guest.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None)
+    package = guest.admit(
+        guest.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None
+    )
     digest = envelope.read(memoryview(saved[0].read_bytes())).seal.digest
     silent = {"log": lambda severity, text: None}
     assert package.open_plan(saved[0], {**silent, "vouched": digest, "strict": True})
@@ -250,7 +277,9 @@ def test_hostile_envelopes(change: Any, saved: Any) -> None:
         envelope.read(memoryview(rewritten(saved[0], change)))
 
 
-@pytest.mark.parametrize("data", [b"", b"\x89tactix\n", b"\x89tactix\n" + bytes(56), bytes(200), b"x" * 64])
+@pytest.mark.parametrize(
+    "data", [b"", b"\x89tactix\n", b"\x89tactix\n" + bytes(56), bytes(200), b"x" * 64]
+)
 def test_what_is_no_plan(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "no.plan").write_bytes(data)
     for flavour in ("dispatch", "lean"):
@@ -294,7 +323,9 @@ def bare(built: Callable[..., Any]) -> Any:
 
 def test_another_format_is_told_with_its_cure(bare: Any) -> None:
     data = rewritten(bare[0], lambda header: None, version=container.VERSION + 1)
-    with pytest.raises(errors.PlanFormatError, match=f"plan format {container.VERSION + 1}.*VERSION_COMPATIBLE"):
+    with pytest.raises(
+        errors.PlanFormatError, match=f"plan format {container.VERSION + 1}.*VERSION_COMPATIBLE"
+    ):
         tactix.Runtime().deserialize(data)
 
 
@@ -354,7 +385,9 @@ def test_a_damaged_plan_of_this_version_is_not_handed_over(saved: Any) -> None:
         tactix.Runtime(on_untrusted="allow").deserialize(data)
 
 
-def test_check_gives_all_reasons(saved: Any, bare: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_gives_all_reasons(
+    saved: Any, bare: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(header: dict[str, Any]) -> None:
         header["meta"]["tactix"] = "77.0.0"
         header["steps"][0]["artifact"]["launcher"] = "acme.none@1"
@@ -403,7 +436,9 @@ def test_check(saved: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("options", [["--flavour", "dispatch"], ["--flavour", "lean"]])
-def test_run_with_a_flavour(options: list[str], saved: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_with_a_flavour(
+    options: list[str], saved: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["run", str(saved[0]), "--json"]) == 0
     first = json.loads(capsys.readouterr().out)
     assert main(["run", str(saved[0]), "--json", *options]) == 0

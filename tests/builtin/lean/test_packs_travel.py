@@ -1,4 +1,6 @@
-"""A plan made with two packs runs where both are gone: in an environment of numpy and the lean runtime alone."""
+"""A plan made with two packs runs where both are gone: in an environment of numpy and the lean
+runtime alone.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ MIXED = ["acme_cube.Cube", "acme_twist.Back", "tactix.Relu", "acme_twist.Plus"]
 
 
 def python(interpreter: Path, code: str, *args: object) -> Any:
-    """What the code prints, as JSON; nothing of this process's path or environment for Python is in it."""
+    """What the code prints, as JSON; nothing of this process's path or environment for Python is in
+    it.
+    """
     command = [str(interpreter), "-I", "-c", code, *map(str, args)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -74,54 +78,88 @@ class Workshop:
         where = "import json, sysconfig; print(json.dumps(sysconfig.get_path('purelib')))"
         site = Path(python(self.python, where))
         here = {*(p for p in sys.path if p.endswith(("core", "plugins_builtin", "plugin_sdk")))}
-        lines = [f"import site; site.addsitedir({sysconfig.get_path(p)!r})" for p in ("purelib", "platlib")]
+        lines = [
+            f"import site; site.addsitedir({sysconfig.get_path(p)!r})"
+            for p in ("purelib", "platlib")
+        ]
         (site / "host.pth").write_text("\n".join([*sorted(here), *dict.fromkeys(lines)]) + "\n")
         self.site = site
 
     def install(self, *names: str) -> None:
         found = [next(self.wheels.glob(f"{name}-*.whl")) for name in names]
-        self.pip("install", "--no-deps", "--no-index", "--no-compile", "--upgrade", "--target", self.site, *found)
+        self.pip(
+            "install",
+            "--no-deps",
+            "--no-index",
+            "--no-compile",
+            "--upgrade",
+            "--target",
+            self.site,
+            *found,
+        )
 
     def uninstall(self) -> None:
         for path in self.site.glob("acme_*"):
             shutil.rmtree(path)
 
-    def build(self, name: str, kinds: list[str], *packs: str, compatible: bool = False) -> tuple[Path, list[str]]:
+    def build(
+        self, name: str, kinds: list[str], *packs: str, compatible: bool = False
+    ) -> tuple[Path, list[str]]:
         folder = self.folder / name
         folder.mkdir()
-        return folder, python(self.python, BUILD, json.dumps([str(folder), compatible, kinds, packs]))
+        return folder, python(
+            self.python, BUILD, json.dumps([str(folder), compatible, kinds, packs])
+        )
 
 
 @pytest.fixture(scope="module")
-def workshop(tmp_path_factory: pytest.TempPathFactory, wheels: Path, pip: Callable[..., None]) -> Workshop:
+def workshop(
+    tmp_path_factory: pytest.TempPathFactory, wheels: Path, pip: Callable[..., None]
+) -> Workshop:
     return Workshop(tmp_path_factory.mktemp("workshop"), wheels, pip)
 
 
 @pytest.fixture(scope="module")
 def plans(workshop: Workshop) -> dict[str, Path]:
-    """Folders with a plan, its inputs and its results, each built by what was installed then; nothing is any more."""
+    """Folders with a plan, its inputs and its results, each built by what was installed then;
+    nothing is any more.
+    """
     workshop.install("acme_cube-1.0", "acme_twist-1.0")
-    found = {name: workshop.build(name, kinds, *packs, compatible=compatible) for name, kinds, packs, compatible in (
-        ("mixed", MIXED, ["auto"], True), ("bare", MIXED, [], False), ("data", MIXED[:1], ["acme-cube"], False),
-    )}  # fmt: skip
+    found = {
+        name: workshop.build(name, kinds, *packs, compatible=compatible)
+        for name, kinds, packs, compatible in (
+            ("mixed", MIXED, ["auto"], True),
+            ("bare", MIXED, [], False),
+            ("data", MIXED[:1], ["acme-cube"], False),
+        )
+    }
     assert {name: used for name, (_, used) in found.items()} == {
-        "mixed": ["acme-twist==1.0"], "bare": ["acme-twist==1.0"], "data": [],
-    }  # fmt: skip
+        "mixed": ["acme-twist==1.0"],
+        "bare": ["acme-twist==1.0"],
+        "data": [],
+    }
     workshop.uninstall()
     workshop.install("acme_cube-1.0", "acme_twist-2.0")
-    found["other"] = workshop.build("other", MIXED, str(next(workshop.wheels.glob("acme_twist-2.0*"))))
+    found["other"] = workshop.build(
+        "other", MIXED, str(next(workshop.wheels.glob("acme_twist-2.0*")))
+    )
     assert found["other"][1] == ["acme-twist==2.0"]
     return {name: folder for name, (folder, _) in found.items()}
 
 
-def test_it_runs_where_the_packs_are_gone(plans: dict[str, Path], workshop: Workshop, bare_python: Path) -> None:
+def test_it_runs_where_the_packs_are_gone(
+    plans: dict[str, Path], workshop: Workshop, bare_python: Path
+) -> None:
     workshop.uninstall()
     facts = python(bare_python, RUN.format(package="tactix_lean"), plans["mixed"])
     assert facts["same"] == [True]
     assert facts["there"] == [], "numpy and the lean runtime, nothing else"
     assert {m.partition(".")[2] for m in facts["packs"]} == {
-        "", "acme_twist", "acme_twist.plugin", "acme_twist.rows"
-    }  # fmt: skip
+        "",
+        "acme_twist",
+        "acme_twist.plugin",
+        "acme_twist.rows",
+    }
 
 
 def test_what_is_data_needs_no_pack(plans: dict[str, Path], bare_python: Path) -> None:
@@ -143,7 +181,9 @@ def test_two_versions_of_a_pack_side_by_side(
     assert results[0] != results[1]
 
 
-def test_what_the_plan_brings_goes_before_what_is_installed(plans: dict[str, Path], workshop: Workshop) -> None:
+def test_what_the_plan_brings_goes_before_what_is_installed(
+    plans: dict[str, Path], workshop: Workshop
+) -> None:
     workshop.uninstall()
     workshop.install("acme_twist-2.0")
     facts = python(workshop.python, RUN.format(package="tactix"), plans["mixed"], plans["other"])
@@ -170,7 +210,9 @@ def test_its_python_is_host_code(
     monkeypatch.setenv("TACTIX_HOME", str(tmp_path))
     known = set(sys.modules)
     with pytest.raises(UntrustedPlan) as e:
-        tactix.Runtime(flavour=flavour).deserialize(plans["other" if flavour != "dispatch" else "mixed"] / "it.plan")
+        tactix.Runtime(flavour=flavour).deserialize(
+            plans["other" if flavour != "dispatch" else "mixed"] / "it.plan"
+        )
     assert not [m for m in set(sys.modules) - known if m.startswith("_plan_")]
     if flavour != "dispatch":
         assert "Python of acme-twist 2.0, sha256" in str(e.value)
@@ -192,7 +234,9 @@ def test_references_of_an_installed_pack(
 
 @pytest.mark.parametrize("flavour", ["default", "lean"])
 def test_a_missing_pack_is_named(flavour: str, plans: dict[str, Path]) -> None:
-    with pytest.raises(PlanCompatibilityError, match=r"acme_twist\.rows@1' \(of acme-twist 1\.0\)") as e:
+    with pytest.raises(
+        PlanCompatibilityError, match=r"acme_twist\.rows@1' \(of acme-twist 1\.0\)"
+    ) as e:
         tactix.Runtime(flavour=flavour).deserialize(plans["bare"] / "it.plan")
     assert len(e.value.reasons) == 2
     assert "pip install acme-twist==1.0" in str(e.value)
@@ -200,13 +244,16 @@ def test_a_missing_pack_is_named(flavour: str, plans: dict[str, Path]) -> None:
     assert tactix.Runtime().check(plans["mixed"] / "it.plan") == []
 
 
-def test_inspecting_imports_nothing(plans: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspecting_imports_nothing(
+    plans: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     known = set(sys.modules)
     assert main(["inspect", str(plans["mixed"] / "it.plan"), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["requirements"]
     assert {r["key"]: r["embedded"] for r in rows if r["dist"] == "acme-twist"} == {
-        "acme_twist.Plus@1": True, "acme_twist.rows@1": True,
-    }  # fmt: skip
+        "acme_twist.Plus@1": True,
+        "acme_twist.rows@1": True,
+    }
     assert main(["inspect", str(plans["mixed"] / "it.plan")]) == 0
     assert "(acme-twist 1.0, in the plan)" in " ".join(capsys.readouterr().out.split())
     assert not [m for m in set(sys.modules) - known if m.startswith("_plan_")]

@@ -1,4 +1,5 @@
-"""Two versions of tactix, with plan formats that do not fit, run each other's plans; old plans load for ever.
+"""Two versions of tactix, with plan formats that do not fit, run each other's plans; old plans load
+for ever.
 
 The plans bring a pack, which the runtime that they bring has to import.
 """
@@ -85,9 +86,17 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree as another version, whose plans have another format."""
     tree = tmp_path_factory.mktemp("other")
     for source in SOURCES:
-        shutil.copytree(REPO / source, tree / source, ignore=shutil.ignore_patterns("__pycache__", ".*", "*.egg-info"))
+        shutil.copytree(
+            REPO / source,
+            tree / source,
+            ignore=shutil.ignore_patterns("__pycache__", ".*", "*.egg-info"),
+        )
     change(tree / "core/tactix/__init__.py", r'^__version__ = ".*"', '__version__ = "7.0.0"')
-    change(tree / "core/tactix/plan/container.py", r"^VERSION = \d+", f"VERSION = {container.VERSION + 1}")
+    change(
+        tree / "core/tactix/plan/container.py",
+        r"^VERSION = \d+",
+        f"VERSION = {container.VERSION + 1}",
+    )
     return tree
 
 
@@ -95,26 +104,50 @@ def test_two_versions_run_each_others_plans(
     other: Path, tmp_path: Path, wheels: Path, pip: Callable[..., None]
 ) -> None:
     folders, packs = [], tmp_path / "packs"
-    pip("install", "--no-deps", "--no-index", "--target", packs, next(wheels.glob("acme_twist-1.0*")))
+    pip(
+        "install",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        packs,
+        next(wheels.glob("acme_twist-1.0*")),
+    )
     for name, tree in (("this", REPO), ("other", other)):
         folder = tmp_path / name
         folder.mkdir()
-        run(tree, BUILD, MODEL, folder / "it.plan", folder / "in.npz", folder / "out.npz", packs=str(packs))
+        run(
+            tree,
+            BUILD,
+            MODEL,
+            folder / "it.plan",
+            folder / "in.npz",
+            folder / "out.npz",
+            packs=str(packs),
+        )
         folders.append(folder)
     for tree, version, own in ((REPO, tactix.__version__, 0), (other, "7.0.0", 1)):
         facts: dict[str, Any] = json.loads(run(tree, RUN, *folders))
         assert facts["version"] == version
         assert facts["same"] == [True] * 4
-        assert facts["handed_over"] == [own == 1, own == 0], "without a flavour the one of the other version alone"
-        assert len(facts["packs"]) == 3, "the pack once for either guest, and for the host, which loads its own plan"
+        assert facts["handed_over"] == [own == 1, own == 0], (
+            "without a flavour the one of the other version alone"
+        )
+        assert len(facts["packs"]) == 3, (
+            "the pack once for either guest, and for the host, which loads its own plan"
+        )
         assert facts["guests"] == sorted([tactix.__version__, "7.0.0"]), "both in one process"
 
 
 @pytest.mark.parametrize("path", sorted(PLANS.glob("*.plan")), ids=lambda p: p.stem)
 def test_plans_of_every_format_load_for_ever(path: Path) -> None:
-    """Each was built by ``python tests/plans/keep.py`` when its format was new, and is never built again."""
+    """Each was built by ``python tests/plans/keep.py`` when its format was new, and is never built
+    again.
+    """
     with np.load(path.with_suffix(".npz")) as f:
-        feed, expected = {k[3:]: f[k] for k in f if k.startswith("in:")}, [f[k] for k in f if k.startswith("out")]
+        feed, expected = (
+            {k[3:]: f[k] for k in f if k.startswith("in:")},
+            [f[k] for k in f if k.startswith("out")],
+        )
     engine = tactix.Runtime(flavour="dispatch", on_untrusted="allow").deserialize(path)
     engines = [engine]
     if path.stem.startswith(f"format-{container.VERSION}"):

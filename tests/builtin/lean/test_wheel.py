@@ -1,4 +1,6 @@
-"""The lean runtime as a wheel: what is in it, that it is the same every time, and that it runs plans alone."""
+"""The lean runtime as a wheel: what is in it, that it is the same every time, and that it runs
+plans alone.
+"""
 
 from __future__ import annotations
 
@@ -47,15 +49,27 @@ def run_alone(
 ) -> tuple[list[np.ndarray], list[Any]]:
     """Results in the bare interpreter, and what it imported."""
     np.savez(folder / "in.npz", **feed)  # type: ignore[arg-type]
-    command = [str(python), "-I", "-c", RUN, str(plan), str(folder / "in.npz"), str(folder / "out.npz")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+    command = [
+        str(python),
+        "-I",
+        "-c",
+        RUN,
+        str(plan),
+        str(folder / "in.npz"),
+        str(folder / "out.npz"),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=dict(os.environ)
+    )
     assert done.returncode == 0, done.stderr
     with np.load(folder / "out.npz") as f:
         return list(f.values()), json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("model", ["mlp", "lenet", "gru"])
-def test_it_runs_compiled_plans(model: str, built: Callable[..., Any], bare_python: Path, tmp_path: Path) -> None:
+def test_it_runs_compiled_plans(
+    model: str, built: Callable[..., Any], bare_python: Path, tmp_path: Path
+) -> None:
     plan, feed, expected = built(model)
     found, (tops, cold, missing) = run_alone(bare_python, plan, feed, tmp_path)
     assert [y.tobytes() for y in found] == [y.tobytes() for y in expected]
@@ -64,7 +78,9 @@ def test_it_runs_compiled_plans(model: str, built: Callable[..., Any], bare_pyth
     assert cold == []
 
 
-@pytest.mark.parametrize(("model", "source"), [("lenet", "numpy"), ("encoder", "numpy"), ("loops/greedy", "")])
+@pytest.mark.parametrize(
+    ("model", "source"), [("lenet", "numpy"), ("encoder", "numpy"), ("loops/greedy", "")]
+)
 def test_it_runs_references_and_loops(
     model: str, source: str, built: Callable[..., Any], bare_python: Path, tmp_path: Path
 ) -> None:
@@ -82,7 +98,9 @@ def test_the_same_sources_give_the_same_bytes() -> None:
     assert wheel.made() == wheel.wheel()
 
 
-def test_it_is_made_once_of_the_same_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_made_once_of_the_same_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     another_process, calls = wheel.wheel.__wrapped__, list[str]()
     monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(wheel, "made", lambda: calls.append("made") or b"a wheel")
@@ -100,7 +118,11 @@ def test_every_file_is_recorded() -> None:
         (record,) = [n for n in z.namelist() if n.endswith("RECORD")]
         rows = dict(line.split(",", 1) for line in z.read(record).decode().splitlines())
         assert rows.keys() == set(z.namelist())
-        assert all(rows[i.filename].endswith(f",{i.file_size}") for i in z.infolist() if i.filename != record)
+        assert all(
+            rows[i.filename].endswith(f",{i.file_size}")
+            for i in z.infolist()
+            if i.filename != record
+        )
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +150,9 @@ def test_what_is_in_it() -> None:
 
 
 def test_a_pack_finds_the_whole_sdk() -> None:
-    package = guest.admit(guest.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None)
+    package = guest.admit(
+        guest.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None
+    )
     lean = importlib.import_module(f"{package.__name__}.sdk")
     for name in tactix_sdk.__all__:
         ours, theirs = getattr(tactix_sdk, name), getattr(lean, name)
@@ -142,8 +166,15 @@ def test_a_pack_finds_the_whole_sdk() -> None:
 
 
 def _tops(tree: ast.AST) -> set[str]:
-    plain = {a.name.partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
-    return plain | {(n.module or "").partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    plain = {
+        a.name.partition(".")[0]
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Import)
+        for a in n.names
+    }
+    return plain | {
+        (n.module or "").partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)
+    }
 
 
 SOURCE = r'''"""Doc."""
@@ -217,7 +248,9 @@ def test_text_with_strings_inside_is_read_by_every_python(line: str) -> None:
     assert eval(found, {"x": 3, "w": 7}) == eval(line, {"x": 3, "w": 7})
 
 
-@pytest.mark.parametrize("line", ["import tactix.words.dims", "import tactix as t", "import os, tactix"])
+@pytest.mark.parametrize(
+    "line", ["import tactix.words.dims", "import tactix as t", "import os, tactix"]
+)
 def test_what_cannot_be_rewritten_is_told(line: str) -> None:
     with pytest.raises(InternalError, match="cannot rewrite"):
         shrink("tactix.run.engine", ast.parse(line))
@@ -232,8 +265,13 @@ def test_imports_that_annotations_alone_name_are_left_out() -> None:
     lines = "import os, sys\nfrom a.b import C, D, E as F, G\n__all__ = ['D']\ndef f(x: C = sys.x) -> os.X: return F"
     found = ast.unparse(untyped("tactix.run.engine", ast.parse(lines)))
     assert found.splitlines() == [
-        "import sys", "from a.b import D, E as F", "__all__ = ['D']", "", "def f(x=sys.x):", "    return F",
-    ]  # fmt: skip
+        "import sys",
+        "from a.b import D, E as F",
+        "__all__ = ['D']",
+        "",
+        "def f(x=sys.x):",
+        "    return F",
+    ]
 
 
 def test_what_is_left_out_must_not_be_needed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

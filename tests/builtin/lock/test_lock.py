@@ -1,4 +1,6 @@
-"""Locks: frozen builds give the same bytes wherever they run, and name whatever stands against that."""
+"""Locks: frozen builds give the same bytes wherever they run, and name whatever stands against
+that.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +50,15 @@ def write(path: Path, scale: float = 0.05, seed: int = 1, width: int = 12) -> st
         helper.make_node("Relu", ["h"], ["r"], "relu"),
         helper.make_node("MatMul", ["r", "w1"], ["y"], "second"),
     ]
-    given, made = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", k]) for n, k in (("x", 9), ("y", 5)))
+    given, made = (
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", k])
+        for n, k in (("x", 9), ("y", 5))
+    )
     inits = [numpy_helper.from_array(np.asarray(a), k) for k, a in consts.items()]
     graph = helper.make_graph(nodes, "small", [given], [made], inits)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
     return str(path)
 
 
@@ -78,7 +85,9 @@ def lock(model: str, tool: Tool) -> Path:
 
 def build(model: str, lock: Path, **options: Any) -> tactix.Plan:
     builder = tactix.Builder()
-    return builder.build_plan(builder.import_model(model), tactix.BuilderConfig(frozen=lock, **options))
+    return builder.build_plan(
+        builder.import_model(model), tactix.BuilderConfig(frozen=lock, **options)
+    )
 
 
 def refused(model: str, lock: Path, **options: Any) -> str:
@@ -89,7 +98,7 @@ def refused(model: str, lock: Path, **options: Any) -> str:
     return str(caught.value)
 
 
-# -- the same bytes ----------------------------------------------------------------------------------------------------
+# -- the same bytes ------------------------------------------------------------------------------
 
 
 ELSEWHERE = [
@@ -101,8 +110,22 @@ ELSEWHERE = [
 def built_elsewhere(model: Path, lock: Path, folder: Path, env: dict[str, str]) -> bytes:
     """By a process of its own, in a folder of its own, with nothing cached."""
     (folder / "tmp").mkdir(parents=True)
-    env = {**os.environ, "TACTIX_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder / "tmp"), **env}
-    command = [sys.executable, "-m", "tactix", "build", os.path.relpath(model, folder), "-o", "out.plan", "--no-sign"]
+    env = {
+        **os.environ,
+        "TACTIX_CACHE_DIR": str(folder / "cache"),
+        "TMPDIR": str(folder / "tmp"),
+        **env,
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "tactix",
+        "build",
+        os.path.relpath(model, folder),
+        "-o",
+        "out.plan",
+        "--no-sign",
+    ]
     command += ["--quiet", "--frozen", "--lock", os.path.relpath(lock, folder)]
     subprocess.run(command, cwd=folder, env=env, check=True, timeout=300, capture_output=True)
     return (folder / "out.plan").read_bytes()
@@ -112,11 +135,16 @@ def built_elsewhere(model: Path, lock: Path, folder: Path, env: dict[str, str]) 
     ("name", "options"),
     [("mlp", ["--precision", "bf16"]), ("loops/greedy", ["--version-compatible", "-O0"])],
 )
-def test_two_frozen_builds_are_the_same_bytes(name: str, options: list[str], tmp_path: Path, tool: Tool) -> None:
+def test_two_frozen_builds_are_the_same_bytes(
+    name: str, options: list[str], tmp_path: Path, tool: Tool
+) -> None:
     model, lock = MODELS / f"{name}.onnx", tmp_path / "plan.lock"
     facts, code = tool("lock", model, "-o", lock, *QUICK, *options)
     assert code == 0
-    one, two = (built_elsewhere(model, lock, tmp_path / str(i) / "in", env) for i, env in enumerate(ELSEWHERE))
+    one, two = (
+        built_elsewhere(model, lock, tmp_path / str(i) / "in", env)
+        for i, env in enumerate(ELSEWHERE)
+    )
     assert one == two
     assert container.digest(container.load(one)).hex() == facts["plan"]
 
@@ -125,12 +153,18 @@ def test_a_frozen_build_measures_nothing_and_chooses_as_the_lock_says(
     model: str, lock: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("trial", "prepare", "measure"):
-        monkeypatch.setattr(Bench, name, lambda *args, name=name: pytest.fail(f"Bench.{name} was called"))
+        monkeypatch.setattr(
+            Bench, name, lambda *args, name=name: pytest.fail(f"Bench.{name} was called")
+        )
     plan, held = build(model, lock), document.read(lock)
     assert {s.info["status"] for s in plan.steps} == {"locked"}
     for s in plan.steps:
         c = held.choices.nodes[s.name]
-        assert (s.info["tactic"], s.info["variant"], s.info["seconds"]) == (c.tactic, c.variant, c.seconds)
+        assert (s.info["tactic"], s.info["variant"], s.info["seconds"]) == (
+            c.tactic,
+            c.variant,
+            c.seconds,
+        )
     x = np.random.default_rng(0).standard_normal((4, 9), np.float32)
     assert tactix.Runtime().load(plan)(x).shape == (4, 5)
 
@@ -154,7 +188,18 @@ def test_a_node_that_stays_wide_does(tmp_path: Path, tool: Tool) -> None:
     model, lock = MODELS / "mlp.onnx", tmp_path / "m.lock"
     pattern = "node_linear_1*"
     assert (
-        tool("lock", model, "-o", lock, *QUICK, "--precision", "bf16", "--layer-precision", f"{pattern}:bf16")[1] == 0
+        tool(
+            "lock",
+            model,
+            "-o",
+            lock,
+            *QUICK,
+            "--precision",
+            "bf16",
+            "--layer-precision",
+            f"{pattern}:bf16",
+        )[1]
+        == 0
     )
     held, plan = document.read(lock), build(str(model), lock)
     assert held.options["layer_precisions"] == [[pattern, "bf16"]]
@@ -166,7 +211,7 @@ def test_a_node_that_stays_wide_does(tmp_path: Path, tool: Tool) -> None:
     assert "bf16" in told.values()
 
 
-# -- what is held ------------------------------------------------------------------------------------------------------
+# -- what is held --------------------------------------------------------------------------------
 
 
 def test_what_a_lock_holds(lock: Path, model: str) -> None:
@@ -213,11 +258,13 @@ def test_a_device_is_not_read() -> None:
         document.read(os.devnull)
 
 
-# -- misses ------------------------------------------------------------------------------------------------------------
+# -- misses --------------------------------------------------------------------------------------
 
 
 def test_another_model_is_named(lock: Path, tmp_path: Path) -> None:
-    assert "the model is another one: 5 layers" in refused(write(tmp_path / "wide.onnx", width=13), lock)
+    assert "the model is another one: 5 layers" in refused(
+        write(tmp_path / "wide.onnx", width=13), lock
+    )
 
 
 def test_other_weights_and_another_calibration_are_named(lock: Path, tmp_path: Path) -> None:
@@ -235,7 +282,9 @@ def test_another_compiler_is_named(lock: Path, model: str, monkeypatch: pytest.M
 def test_other_features_are_named(lock: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     here = cpu._properties()
     gone = sorted(here.features)[0]
-    monkeypatch.setattr(cpu, "_properties", lambda: replace(here, features=(here.features - {gone}) | {"x9"}))
+    monkeypatch.setattr(
+        cpu, "_properties", lambda: replace(here, features=(here.features - {gone}) | {"x9"})
+    )
     text = refused(model, lock)
     assert f"lacks {gone}" in text
     assert "has x9 beside" in text
@@ -245,7 +294,9 @@ def test_softer_facts_of_the_device_are_taken_from_the_lock(
     lock: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = cpu._properties()
-    monkeypatch.setattr(cpu, "_properties", lambda: replace(here, name="a twin", cores=97, memory=1, facts={}))
+    monkeypatch.setattr(
+        cpu, "_properties", lambda: replace(here, name="a twin", cores=97, memory=1, facts={})
+    )
     assert container.digest(build(model, lock)).hex() == document.read(lock).plan
 
 
@@ -260,8 +311,12 @@ def test_a_missing_tactic_is_named(lock: Path, model: str) -> None:
     assert "pip install acme-kernels==1.2" in text
 
 
-@pytest.mark.parametrize(("field", "words"), [("id", "does not bid"), ("digest", "gives another kernel")])
-def test_a_tactic_that_does_something_else_is_named(lock: Path, model: str, field: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "words"), [("id", "does not bid"), ("digest", "gives another kernel")]
+)
+def test_a_tactic_that_does_something_else_is_named(
+    lock: Path, model: str, field: str, words: str
+) -> None:
     j = json.loads(lock.read_text())
     name, choice = next(iter(j["choices"]["nodes"].items()))
     choice[field] = "0" * len(choice[field])
@@ -271,7 +326,9 @@ def test_a_tactic_that_does_something_else_is_named(lock: Path, model: str, fiel
     assert words in text
 
 
-def test_another_version_of_a_distribution_is_named(lock: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_a_distribution_is_named(
+    lock: Path, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (version, digest) = document.read(lock).distributions["tactix"]
     other = Provider("tactix", "9.9")
     monkeypatch.setattr(facts, "providers", lambda session: {"tactix": other})
@@ -299,7 +356,7 @@ def test_a_plan_that_departs_from_the_lock_is_refused(lock: Path, model: str) ->
     assert f"numpy is {np.__version__}, was 1.0" in refused(model, lock)
 
 
-# -- the commands ------------------------------------------------------------------------------------------------------
+# -- the commands --------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -309,7 +366,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_command_builds_by_a_lock(home: Path, lock: Path, model: str, tool: Tool) -> None:
-    assert tool("build", model, "--frozen", "--lock", lock, "-o", home / "p.plan", "--quiet")[1] == 0
+    assert (
+        tool("build", model, "--frozen", "--lock", lock, "-o", home / "p.plan", "--quiet")[1] == 0
+    )
     assert container.load(home / "p.plan").seal.digest.hex() == document.read(lock).plan  # type: ignore[union-attr]
     other = write(home / "other.onnx", seed=3)
     error, code = tool("build", other, "--frozen", "--lock", lock, "-o", home / "q.plan", "--quiet")
@@ -317,21 +376,29 @@ def test_the_command_builds_by_a_lock(home: Path, lock: Path, model: str, tool: 
     assert not (home / "q.plan").exists()
 
 
-def test_the_command_refuses_what_makes_no_sense(lock: Path, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_refuses_what_makes_no_sense(
+    lock: Path, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["build", model, "--lock", str(lock)]) == cli.USAGE
     assert "--frozen" in capsys.readouterr().err
     assert cli.main(["lock", model, "-o", model]) == cli.USAGE
     assert "overwrite the model" in capsys.readouterr().err
 
 
-def test_a_build_that_was_stopped_gives_no_lock(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_that_was_stopped_gives_no_lock(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tactix.words.progress import SilentProgress
 
     monitor = SilentProgress()
     builder = tactix.Builder()
     network = builder.import_model(model)
     real = builder.build_plan
-    monkeypatch.setattr(builder, "build_plan", lambda *a: (real(*a), setattr(monitor, "cancelled", lambda: True))[0])
-    config = tactix.BuilderConfig(builder_optimization_level=0, timing_cache=False, progress_monitor=monitor)
+    monkeypatch.setattr(
+        builder, "build_plan", lambda *a: (real(*a), setattr(monitor, "cancelled", lambda: True))[0]
+    )
+    config = tactix.BuilderConfig(
+        builder_optimization_level=0, timing_cache=False, progress_monitor=monitor
+    )
     with pytest.raises(BuildCancelled, match="no lock is written"):
         frozen.make(builder, network, config)

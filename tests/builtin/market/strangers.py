@@ -1,4 +1,6 @@
-"""Packs as pip leaves them: a module and its metadata in a folder, made for one test. The kernels are C, by the SDK."""
+"""Packs as pip leaves them: a module and its metadata in a folder, made for one test. The kernels
+are C, by the SDK.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,9 @@ def installed(folder: Path, module: str, text: str, version: str = "1.0") -> Ite
     info = site / f"{module}-{version}.dist-info"
     info.mkdir(parents=True, exist_ok=True)
     (site / f"{module}.py").write_text(text)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module.replace('_', '-')}\nVersion: {version}\n")
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {module.replace('_', '-')}\nVersion: {version}\n"
+    )
     (info / "entry_points.txt").write_text(f"[tactix.build.v1]\n{module} = {module}\n")
     (info / "RECORD").write_text(f"{module}.py,,\n")
     sys.path.insert(0, str(site))

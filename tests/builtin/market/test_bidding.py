@@ -1,4 +1,6 @@
-"""Packs that compete with tactix's own tactics: good ones win where they are faster, bad ones harm nobody."""
+"""Packs that compete with tactix's own tactics: good ones win where they are faster, bad ones harm
+nobody.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def product_net(b: tactix.Builder, *shape: int) -> NetworkDefinition:
     return net
 
 
-def built(make: Callable[..., NetworkDefinition], *shape: int, enable: str = "", **fields: Any) -> tactix.Plan:
+def built(
+    make: Callable[..., NetworkDefinition], *shape: int, enable: str = "", **fields: Any
+) -> tactix.Plan:
     b = tactix.Builder(session=tactix.Session(enable=[enable] if enable else []))
     settings = {"timing_cache": False, "threads": 2, **fields}
     return b.build_plan(make(b, *shape) if shape else make(b), tactix.BuilderConfig(**settings))
@@ -57,7 +61,7 @@ def no_process(self: Any) -> None:
     raise AssertionError("a worker was started")
 
 
-# -- those that misbehave ----------------------------------------------------------------------------------------------
+# -- those that misbehave ------------------------------------------------------------------------
 
 BODIES = {
     "wrong": ("for (int64_t i = n * tid / nt; i < n * (tid + 1) / nt; i++) y[i] = x[i];", "wrong", "its budget"),
@@ -89,15 +93,24 @@ def test_what_misbehaves_is_quarantined_and_the_build_goes_on(
     assert "acme-relu 1.0" in row["reason"]
     assert of_pack(again) == [row]
     ((key, found),) = Quarantine(kept).records.items()
-    assert (found["kind"], found["pack"], found["version"], found["node"]) == (kind, "acme-relu", "1.0", "node")
+    assert (found["kind"], found["pack"], found["version"], found["node"]) == (
+        kind,
+        "acme-relu",
+        "1.0",
+        "node",
+    )
     assert found["shapes"] == ["f32(33, 37)", "f32(33, 37)"]
     assert key[:12] in row["reason"]
     assert found["said"] == ("oh no" if name == "abort" else "")
     x = np.random.default_rng(1).standard_normal((33, 37), dtype=np.float32)
-    assert np.array_equal(tactix.load(container.dump(plan), on_untrusted="allow")(x), np.maximum(x, 0))
+    assert np.array_equal(
+        tactix.load(container.dump(plan), on_untrusted="allow")(x), np.maximum(x, 0)
+    )
 
 
-def test_a_kernel_that_hangs_is_ended(tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_hangs_is_ended(
+    tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TACTIX_TRIAL_TIMEOUT", "1.5")
     with installed(tmp_path, "acme_relu", relu("for (volatile int i = 0; ; i++);")):
         (row,) = of_pack(built(relu_net, enable="acme_relu"))
@@ -105,10 +118,14 @@ def test_a_kernel_that_hangs_is_ended(tmp_path: Path, kept: Path, monkeypatch: p
     assert [r["kind"] for r in Quarantine(kept).records.values()] == ["hang"]
 
 
-def test_one_that_fails_only_while_it_is_timed_takes_no_other_with_it(tmp_path: Path, kept: Path) -> None:
+def test_one_that_fails_only_while_it_is_timed_takes_no_other_with_it(
+    tmp_path: Path, kept: Path
+) -> None:
     text = relu("static int runs; if (!tid && ++runs == LIMIT) abort();" + LOOP)
     text = text.replace("return [Variant()]", "return [Variant.of(limit=n) for n in (12, 1 << 30)]")
-    text = text.replace('Source("c", C)', 'Source("c", C.replace("LIMIT", str(variant.knob("limit"))))')
+    text = text.replace(
+        'Source("c", C)', 'Source("c", C.replace("LIMIT", str(variant.knob("limit"))))'
+    )
     with installed(tmp_path, "acme_relu", text):
         rows = {r["variant"]: r for r in of_pack(built(relu_net, enable="acme_relu"))}
     assert rows["limit=12"]["status"] == "rejected"
@@ -160,14 +177,16 @@ def test_a_record_makes_the_trial_again(tmp_path: Path, kept: Path) -> None:
     (found,) = Quarantine(kept).records.values()
     path = os.pathsep.join([str(tmp_path / "acme_relu-1.0"), *filter(None, sys.path)])
     command = [sys.executable, "-c", record.script(found)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, timeout=120)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, timeout=120
+    )
     assert "wrote 8 bytes before the begin of output 0" in done.stdout, done.stderr
     assert len(Quarantine(kept).records) == 1
     with installed(tmp_path, "acme_relu", relu(LOOP)):
         assert "departs by 0 budgets" in record.replay(found["case"])
 
 
-# -- those that do not get so far --------------------------------------------------------------------------------------
+# -- those that do not get so far ----------------------------------------------------------------
 
 COST = "def cost(self, node, variant, ctx):\n        return "
 FAILING = {
@@ -180,7 +199,11 @@ FAILING = {
         f"{COST}float('nan')\n\n    def compile",
         "its cost of [default] is nan",
     ),
-    "a cost below nothing": ("def compile", f"{COST}-1.0\n\n    def compile", "its cost of [default] is -1.0"),
+    "a cost below nothing": (
+        "def compile",
+        f"{COST}-1.0\n\n    def compile",
+        "its cost of [default] is -1.0",
+    ),
     "no variant": ("return [Variant()]", "return ['fast']", "'fast' is no Variant"),
     "no formats": ("return [Variant()]", "return [Variant((16,))]", "is no Variant of Formats"),
     "no artifact": ("return KernelArtifact", "return 7; KernelArtifact", "AttributeError"),
@@ -188,33 +211,54 @@ FAILING = {
 
 
 @pytest.mark.parametrize("name", FAILING)
-def test_a_pack_that_fails_while_bidding_is_named_and_stops_nothing(name: str, tmp_path: Path) -> None:
+def test_a_pack_that_fails_while_bidding_is_named_and_stops_nothing(
+    name: str, tmp_path: Path
+) -> None:
     before, after, error = FAILING[name]
     assert before in RELU
     with installed(tmp_path, "acme_relu", relu(LOOP).replace(before, after, 1)):
         plan = built(relu_net, enable="acme_relu")
-    reasons = [r["reason"] for r in plan.ledger["nodes"]["node"]["rejections"] if r["tactic"].startswith("acme")]
+    reasons = [
+        r["reason"]
+        for r in plan.ledger["nodes"]["node"]["rejections"]
+        if r["tactic"].startswith("acme")
+    ]
     assert len(reasons) == 1
     assert error in reasons[0]
     assert "acme-relu 1.0" in reasons[0]
 
 
 def test_code_that_does_not_compile_is_rejected_alone(tmp_path: Path, kept: Path) -> None:
-    text = relu("BODY").replace("return [Variant()]", "return [Variant.of(n=n) for n in (0, 1, 2, 3)]")
-    sources = [LOOP, "this is no C", "helper();}\nvoid helper(void) {", LOOP + "helper();}\nvoid helper(void) {"]
-    text = text.replace('Source("c", C)', f'Source("c", C.replace("BODY", {sources!r}[variant.knob("n")]))')
+    text = relu("BODY").replace(
+        "return [Variant()]", "return [Variant.of(n=n) for n in (0, 1, 2, 3)]"
+    )
+    sources = [
+        LOOP,
+        "this is no C",
+        "helper();}\nvoid helper(void) {",
+        LOOP + "helper();}\nvoid helper(void) {",
+    ]
+    text = text.replace(
+        'Source("c", C)', f'Source("c", C.replace("BODY", {sources!r}[variant.knob("n")]))'
+    )
     with installed(tmp_path, "acme_relu", text):
         rows = {r["variant"]: r for r in of_pack(built(relu_net, enable="acme_relu"))}
     assert rows["n=0"]["status"] == "measured"
     assert "acme-relu 1.0 does not compile" in rows["n=1"]["reason"]
     assert "quarantined" in rows["n=2"]["reason"]  # it is wrong, but it is C
-    assert "does not compile" in rows["n=3"]["reason"]  # its names clash with those of the one before
+    assert (
+        "does not compile" in rows["n=3"]["reason"]
+    )  # its names clash with those of the one before
     assert [r["kind"] for r in Quarantine(kept).records.values()] == ["wrong"]
 
 
 def test_a_constant_that_cannot_be_packed_is_rejected(tmp_path: Path) -> None:
     packed = "workspace=100, constants=(('w', Packed(-1, (), lambda given: given[99])),))"
-    text = relu(LOOP).replace("import scalar", "import Packed, scalar").replace("workspace=100)", packed)
+    text = (
+        relu(LOOP)
+        .replace("import scalar", "import Packed, scalar")
+        .replace("workspace=100)", packed)
+    )
     with installed(tmp_path, "acme_relu", text):
         (row,) = of_pack(built(relu_net, enable="acme_relu"))
     assert "IndexError" in row["reason"]
@@ -227,7 +271,9 @@ REFERENCE = 'KernelArtifact("tactix.numpy@1", params=node.meaning'
 
 @pytest.mark.parametrize("size", [-8, 1 << 60])
 def test_a_workspace_that_cannot_be_is_rejected(size: int, tmp_path: Path) -> None:
-    text = relu(LOOP).replace("return KernelArtifact", f"return {REFERENCE}, workspace={size}); KernelArtifact")
+    text = relu(LOOP).replace(
+        "return KernelArtifact", f"return {REFERENCE}, workspace={size}); KernelArtifact"
+    )
     with installed(tmp_path, "acme_relu", text):
         made = built(relu_net, enable="acme_relu").ledger["nodes"]["node"]
     rows = [r for r in (*made["candidates"], *made["rejections"]) if r["tactic"].startswith("acme")]
@@ -264,7 +310,9 @@ def test_what_was_not_tried_is_not_taken_where_others_can_do_it(
             assert "was not tried" in row["reason"]
 
 
-def test_without_strangers_no_process_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_strangers_no_process_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(process.Worker, "_start", no_process)
     with installed(tmp_path, "acme_relu", relu("abort();")):
         assert of_pack(built(relu_net)) == []  # it is not enabled
@@ -302,7 +350,9 @@ def test_what_a_kernel_started_ends_with_the_process(tmp_path: Path) -> None:
 
     path = tmp_path / "locked"
     path.touch()
-    with installed(tmp_path, "acme_relu", relu(" ".join(FORKS.replace("LOCKED", str(path)).split("\n")) + LOOP)):
+    with installed(
+        tmp_path, "acme_relu", relu(" ".join(FORKS.replace("LOCKED", str(path)).split("\n")) + LOOP)
+    ):
         assert of_pack(built(relu_net, enable="acme_relu"))[0]["status"] == "measured"
     end = time.monotonic() + 60  # something hangs
     with open(path) as f:
@@ -314,7 +364,7 @@ def test_what_a_kernel_started_ends_with_the_process(tmp_path: Path) -> None:
             time.sleep(0.01)
 
 
-# -- launchers of packs ------------------------------------------------------------------------------------------------
+# -- launchers of packs --------------------------------------------------------------------------
 
 HOSTED = '''
 """A pack: Relu by numpy, run by a launcher of its own."""
@@ -385,14 +435,16 @@ def test_a_launcher_of_a_pack_runs_elsewhere_too(body: str, tmp_path: Path, kept
     status, reason = HOSTS[body]
     with installed(tmp_path, "acme_host", HOSTED.replace("BODY", body)):
         site = tmp_path / "acme_host-1.0" / "acme_host-1.0.dist-info" / "entry_points.txt"
-        site.write_text("[tactix.build.v1]\nacme_host = acme_host\n[tactix.runtime.v1]\nacme_host = acme_host\n")
+        site.write_text(
+            "[tactix.build.v1]\nacme_host = acme_host\n[tactix.runtime.v1]\nacme_host = acme_host\n"
+        )
         (row,) = of_pack(built(relu_net, enable="acme_host"))
     assert row["status"] == status
     assert reason in row.get("reason", "")
     assert len(Quarantine(kept).records) == ("SIGSEGV" in reason)
 
 
-# -- those that are good -----------------------------------------------------------------------------------------------
+# -- those that are good -------------------------------------------------------------------------
 
 
 def test_a_good_kernel_is_taken_where_it_is_faster(tmp_path: Path) -> None:
@@ -414,7 +466,9 @@ def test_a_good_kernel_is_taken_where_it_is_faster(tmp_path: Path) -> None:
     assert np.allclose(y, a @ b, atol=1e-5)
 
 
-def test_after_a_pack_is_gone_a_build_is_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_pack_is_gone_a_build_is_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Others, "delay", lambda self: 0.0)  # nothing is timed again
     cache = tmp_path / "timings.json"
     shape = (2048, 4, 4, 4)
@@ -429,8 +483,12 @@ def test_after_a_pack_is_gone_a_build_is_as_before(tmp_path: Path, monkeypatch: 
     after = built(product_net, *shape, timing_cache=cache)
     assert after.requirements == before.requirements
     assert [s.artifact for s in after.steps] == [s.artifact for s in before.steps]
-    assert untimed(after.ledger) == untimed(before.ledger), "rivals of the stranger ran again beside it, no more"
-    assert container.dump(built(product_net, *shape, timing_cache=Path(kept))) == container.dump(before)
+    assert untimed(after.ledger) == untimed(before.ledger), (
+        "rivals of the stranger ran again beside it, no more"
+    )
+    assert container.dump(built(product_net, *shape, timing_cache=Path(kept))) == container.dump(
+        before
+    )
 
 
 def untimed(ledger: Any) -> Any:
@@ -438,4 +496,8 @@ def untimed(ledger: Any) -> Any:
     if isinstance(ledger, list):
         return [untimed(x) for x in ledger]
     clocks = {"seconds", "spread", "predicted_seconds"}
-    return {k: untimed(v) for k, v in ledger.items() if k not in clocks} if isinstance(ledger, dict) else ledger
+    return (
+        {k: untimed(v) for k, v in ledger.items() if k not in clocks}
+        if isinstance(ledger, dict)
+        else ledger
+    )

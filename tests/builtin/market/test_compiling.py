@@ -22,7 +22,9 @@ DEVICE = DeviceProperties("cpu", "some processor")
 class Texts:
     """A toolchain for which ``bad`` is no text, and ``clash`` may stand in one text only."""
 
-    def compile(self, artifacts: Iterable[KernelArtifact], device: DeviceProperties) -> Mapping[str, Binary]:
+    def compile(
+        self, artifacts: Iterable[KernelArtifact], device: DeviceProperties
+    ) -> Mapping[str, Binary]:
         sources = [a.code for a in artifacts if isinstance(a.code, Source)]
         if any("bad" in s.text for s in sources) or sum("clash" in s.text for s in sources) > 1:
             raise CompilerError("no", why="it is bad")
@@ -51,7 +53,11 @@ def test_all_that_can_be_linked_with_each_other_are(texts: list[str], out: list[
     made = joined(Texts(), [own.artifact], apart, DEVICE, lambda c: f"{c.title} of them")  # type: ignore[arg-type]
     rejected = [t for t, c in zip(texts, apart, strict=True) if c.status == "rejected"]
     assert rejected == out
-    assert all("of them does not compile: no: it is bad" in c.reason for c in apart if c.status == "rejected")
+    assert all(
+        "of them does not compile: no: it is bad" in c.reason
+        for c in apart
+        if c.status == "rejected"
+    )
     fine = {c.artifact.code.digest for c in apart if c.status == "open"}  # type: ignore[union-attr]
     assert fine <= made.keys()
 
@@ -84,7 +90,9 @@ class Told(Texts):
     def __init__(self) -> None:
         self.calls = 0
 
-    def compile(self, artifacts: Iterable[KernelArtifact], device: DeviceProperties) -> Mapping[str, Binary]:
+    def compile(
+        self, artifacts: Iterable[KernelArtifact], device: DeviceProperties
+    ) -> Mapping[str, Binary]:
         self.calls += 1
         known = list(artifacts)
         try:

@@ -51,9 +51,16 @@ print("survived")
 
 @pytest.mark.parametrize(
     ("size", "alignment", "at_end", "offset", "survives"),
-    [(100, 4, True, 99, True), (100, 4, True, 100, False), (100, 64, False, -1, False), (100, 4, True, 500_000, False)],
+    [
+        (100, 4, True, 99, True),
+        (100, 4, True, 100, False),
+        (100, 64, False, -1, False),
+        (100, 4, True, 500_000, False),
+    ],
 )
-def test_the_moat_ends_the_process(size: int, alignment: int, at_end: bool, offset: int, survives: bool) -> None:
+def test_the_moat_ends_the_process(
+    size: int, alignment: int, at_end: bool, offset: int, survives: bool
+) -> None:
     text = WRITE.format(size=size, alignment=alignment, at_end=at_end, offset=offset, more="")
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
     assert (done.stdout == "survived\n") == survives, done.stderr
@@ -62,7 +69,11 @@ def test_the_moat_ends_the_process(size: int, alignment: int, at_end: bool, offs
 
 def test_what_is_closed_to_writers_can_be_read() -> None:
     text = WRITE.format(
-        size=8, alignment=1, at_end=True, offset=0, more="fence.close_to_writers(); print(fence.content[0])"
+        size=8,
+        alignment=1,
+        at_end=True,
+        offset=0,
+        more="fence.close_to_writers(); print(fence.content[0])",
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
     assert done.stdout == f"{FILL}\n"

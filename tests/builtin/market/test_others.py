@@ -14,7 +14,9 @@ from tactix.words.progress import SilentProgress
 from tactix_isolate import machine_load as others
 
 
-def clock(monkeypatch: pytest.MonkeyPatch, busy: list[float], own: list[float], cores: int = 2) -> None:
+def clock(
+    monkeypatch: pytest.MonkeyPatch, busy: list[float], own: list[float], cores: int = 2
+) -> None:
     monkeypatch.setattr(others, "busy", lambda: busy.pop(0))
     monkeypatch.setattr(others, "own", lambda: own.pop(0))
     times = [0.0, 10.0]
@@ -32,7 +34,9 @@ def clock(monkeypatch: pytest.MonkeyPatch, busy: list[float], own: list[float], 
         ([-1.0], [5.0], 0.0),  # nothing tells
     ],
 )
-def test_delays(monkeypatch: pytest.MonkeyPatch, busy: list[float], own: list[float], delay: float) -> None:
+def test_delays(
+    monkeypatch: pytest.MonkeyPatch, busy: list[float], own: list[float], delay: float
+) -> None:
     clock(monkeypatch, busy, own)
     assert others.Others().delay() == pytest.approx(delay)
 
@@ -53,7 +57,9 @@ def built(monkeypatch: pytest.MonkeyPatch, delay: float, **options: Any) -> list
     builder = tactix.Builder()
     net = builder.create_network("product")
     w = np.random.default_rng(0).standard_normal((256, 64), np.float32)
-    (y,) = net.add_layer("tactix.MatMul", [net.add_input("x", "f32", (60, 256)), net.add_constant(w)])
+    (y,) = net.add_layer(
+        "tactix.MatMul", [net.add_input("x", "f32", (60, 256)), net.add_constant(w)]
+    )
     net.mark_output(y, "y")
     plan = builder.build_plan(net, tactix.BuilderConfig(builder_optimization_level=3, **options))
     (node,) = plan.ledger["nodes"].values()

@@ -21,7 +21,9 @@ from tactix_isolate.process import Worker
 from tactix_isolate.quarantine import Quarantine, key_of
 from tactix_tools import cli
 
-MACHINE = DeviceProperties("cpu", "some processor", frozenset({"avx2"}), facts={"arch": "x86_64", "l2": 1})
+MACHINE = DeviceProperties(
+    "cpu", "some processor", frozenset({"avx2"}), facts={"arch": "x86_64", "l2": 1}
+)
 
 
 def test_records_are_kept_for_other_processes_and_can_be_forgotten(tmp_path: Path) -> None:
@@ -42,7 +44,9 @@ def test_records_are_kept_for_other_processes_and_can_be_forgotten(tmp_path: Pat
     assert [p.name for p in path.parent.iterdir() if p.suffix != ".lock"] == ["quarantine.json"]
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"version": 9, "entries": {}}', '{"version": 1, "entries": {"k": {}}}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"version": 9, "entries": {}}', '{"version": 1, "entries": {"k": {}}}']
+)
 def test_a_broken_file_costs_a_warning_and_is_replaced(text: str, tmp_path: Path) -> None:
     path = tmp_path / "quarantine.json"
     path.write_text(text)

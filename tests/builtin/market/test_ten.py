@@ -1,4 +1,6 @@
-"""A pack of ten kernels, one of them good: whatever it does, there is a plan, and its answers are right."""
+"""A pack of ten kernels, one of them good: whatever it does, there is a plan, and its answers are
+right.
+"""
 
 from __future__ import annotations
 
@@ -104,20 +106,29 @@ def pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def chosen(*nodes: str, **fields: Any) -> dict[str, str]:
-    """The tactic of every node of Det, Relu and Ramp beside each other, in a plan that gives what numpy gives."""
+    """The tactic of every node of Det, Relu and Ramp beside each other, in a plan that gives what
+    numpy gives.
+    """
     b = tactix.Builder(session=tactix.Session(enable=["acme_ten"]))
     net = b.create_network("three")
     x, m = net.add_input("x", "f32", ("n", 37)), net.add_input("m", "f32", (4, 4))
     for layer, given in (("tactix.Relu", x), ("acme_ten.Ramp", x), ("tactix.Det", m)):
-        net.mark_output(net.add_layer(layer, [given], name=layer.partition(".")[2])[0], layer.partition(".")[2])
+        net.mark_output(
+            net.add_layer(layer, [given], name=layer.partition(".")[2])[0], layer.partition(".")[2]
+        )
     plan = b.build_plan(net, tactix.BuilderConfig(timing_cache=False, threads=2, **fields))
     rng = np.random.default_rng(1)
-    feeds = {"x": rng.standard_normal((33, 37), np.float32), "m": rng.standard_normal((4, 4), np.float32)}
+    feeds = {
+        "x": rng.standard_normal((33, 37), np.float32),
+        "m": rng.standard_normal((4, 4), np.float32),
+    }
     got = b._load(plan)(feeds)
     for name in ("Relu", "Ramp"):
         np.testing.assert_array_equal(got[name], np.maximum(feeds["x"], 0))
     np.testing.assert_allclose(got["Det"], np.linalg.det(feeds["m"]), rtol=1e-4)
-    return {s.name: s.info["tactic"] for s in plan.steps} | {"status of Ramp": plan.steps[-1].info["status"]}
+    return {s.name: s.info["tactic"] for s in plan.steps} | {
+        "status of Ramp": plan.steps[-1].info["status"]
+    }
 
 
 RIGHT = {"acme_ten.right@1", "acme_ten.clash@1", "acme_ten.clash_again@1", "tactix.numpy@1"}
@@ -147,7 +158,11 @@ def test_with_a_budget_of_a_second() -> None:
 )
 def test_what_nobody_tried_is_not_chosen(fields: dict[str, Any]) -> None:
     found = chosen(**fields)
-    assert (found["Relu"], found["Ramp"], found["Det"]) == ("tactix.c_pointwise@1", "tactix.numpy@1", "tactix.numpy@1")
+    assert (found["Relu"], found["Ramp"], found["Det"]) == (
+        "tactix.c_pointwise@1",
+        "tactix.numpy@1",
+        "tactix.numpy@1",
+    )
 
 
 def test_when_it_is_stopped_between_two_nodes() -> None:

@@ -27,7 +27,9 @@ def imported() -> Import:
     layers = {x.key: x for x in all_layers()}
     table = {c.key: c for c in converters()}
 
-    def load(source: Any, extra_layers: Sequence[Any] = (), extra_converters: Sequence[Any] = ()) -> NetworkDefinition:
+    def load(
+        source: Any, extra_layers: Sequence[Any] = (), extra_converters: Sequence[Any] = ()
+    ) -> NetworkDefinition:
         net = NetworkDefinition({**layers, **{x.key: x for x in extra_layers}})
         importers()[0].load(source, net, {**table, **{c.key: c for c in extra_converters}})
         return net
@@ -50,16 +52,23 @@ def model() -> Build:
         graph = onnx.helper.make_graph(
             list(nodes),
             "test",
-            [onnx.helper.make_tensor_value_info(k, _code(t), list(s)) for k, (t, s) in inputs.items()],
+            [
+                onnx.helper.make_tensor_value_info(k, _code(t), list(s))
+                for k, (t, s) in inputs.items()
+            ],
             [onnx.helper.make_empty_tensor_value_info(name) for name in outputs],
             [onnx.numpy_helper.from_array(np.asarray(a), k) for k, a in (constants or {}).items()],
         )
         domains = {n.domain for n in nodes} | {""}
         opsets = [onnx.helper.make_opsetid(d, 1 if d else opset) for d in sorted(domains)]
-        return onnx.helper.make_model(graph, opset_imports=more.pop("opset_imports", opsets), ir_version=10, **more)
+        return onnx.helper.make_model(
+            graph, opset_imports=more.pop("opset_imports", opsets), ir_version=10, **more
+        )
 
     return build
 
 
 def _code(dtype: Any) -> int:
-    return dtype if isinstance(dtype, int) else onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    return (
+        dtype if isinstance(dtype, int) else onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    )

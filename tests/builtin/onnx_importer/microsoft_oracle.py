@@ -1,4 +1,6 @@
-"""One node of ``com.microsoft`` by its converter and by ONNX Runtime, with fixed and with symbolic dims."""
+"""One node of ``com.microsoft`` by its converter and by ONNX Runtime, with fixed and with symbolic
+dims.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ Arrays = list[Any]
 class Case:
     """``arrays``: None where an input is absent. ``constants``: inputs that are initializers.
 
-    ``symbols``: sizes of input dims, and the symbol that stands for each where dims are not fixed. ``outputs``: those
-    that are asked for. ``steps``: how far quantised results may be apart.
+    ``symbols``: sizes of input dims, and the symbol that stands for each where dims are not fixed.
+    ``outputs``: those that are asked for. ``steps``: how far quantised results may be apart.
     """
 
     op: str
@@ -37,12 +39,18 @@ class Case:
     @property
     def id(self) -> str:
         told = "-".join(f"{k}={v}" for k, v in self.attrs.items())
-        shapes = "_".join("x".join(map(str, np.shape(a))) if a is not None else "" for a in self.arrays[1:])
+        shapes = "_".join(
+            "x".join(map(str, np.shape(a))) if a is not None else "" for a in self.arrays[1:]
+        )
         return f"{self.op}-{told}-{shapes}"[:110]
 
     @property
     def feed(self) -> dict[str, Any]:
-        return {f"i{i}": a for i, a in enumerate(self.arrays) if a is not None and i not in self.constants}
+        return {
+            f"i{i}": a
+            for i, a in enumerate(self.arrays)
+            if a is not None and i not in self.constants
+        }
 
     @property
     def names(self) -> list[str]:
@@ -57,22 +65,32 @@ class Case:
         return build([node], inputs, self.names, {f"i{i}": self.arrays[i] for i in self.constants})
 
 
-def by_onnx_runtime(model: onnx.ModelProto, names: Sequence[str], feed: Mapping[str, Any]) -> Arrays:
+def by_onnx_runtime(
+    model: onnx.ModelProto, names: Sequence[str], feed: Mapping[str, Any]
+) -> Arrays:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return list(session.run(list(names), dict(feed)))
 
 
 def by_converter(c: Case, imported: Any, model: Any, symbolic: bool) -> Arrays:
-    """By the references of the imported layers, after holding every inferred spec against its array."""
+    """By the references of the imported layers, after holding every inferred spec against its
+    array.
+    """
     net = imported(c.model(model, symbolic))
     env = bind_symbols(net, {k: a.shape for k, a in c.feed.items()})
-    known: dict[Any, Any] = {v: c.feed[v.name] for v in net.inputs} | {v: v.const for v in net.constants}
+    known: dict[Any, Any] = {v: c.feed[v.name] for v in net.inputs} | {
+        v: v.const for v in net.constants
+    }
     for n in net.nodes:
-        known.update(zip(n.outputs, run_node(n, [v and known[v] for v in n.inputs], env), strict=True))
+        known.update(
+            zip(n.outputs, run_node(n, [v and known[v] for v in n.inputs], env), strict=True)
+        )
         for v in n.outputs:
             learn(v.spec.shape, known[v].shape, env)
             assert (v.spec.dtype.numpy, v.spec.at(env)) == (known[v].dtype, known[v].shape), n
@@ -80,7 +98,9 @@ def by_converter(c: Case, imported: Any, model: Any, symbolic: bool) -> Arrays:
 
 
 def check(c: Case, imported: Any, model: Any, want: Arrays | None = None) -> None:
-    """Hold the converter against ONNX Runtime, or against ``want``; NaN in it stands for an element that is free."""
+    """Hold the converter against ONNX Runtime, or against ``want``; NaN in it stands for an element
+    that is free.
+    """
     if want is None:
         want = by_onnx_runtime(c.model(model, False), c.names, c.feed)
     for symbolic in (False, True) if c.symbols else (False,):

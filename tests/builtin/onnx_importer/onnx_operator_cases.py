@@ -73,7 +73,9 @@ class K:
 
 @dataclass(frozen=True)
 class Case:
-    """One node. ``fixed``: its dims cannot be symbols. ``oracle``: ``ort``, or ``onnx`` where ONNX Runtime has none."""
+    """One node. ``fixed``: its dims cannot be symbols. ``oracle``: ``ort``, or ``onnx`` where ONNX
+    Runtime has none.
+    """
 
     op: str
     inputs: tuple[Any, ...]
@@ -102,7 +104,9 @@ def arrays_of(c: Case) -> list[Any]:
 
 
 def one_node(c: Case, arrays: Sequence[Any], symbolic: bool) -> onnx.ModelProto:
-    """The model of a case; constants are initializers, other inputs have fixed dims or a symbol each."""
+    """The model of a case; constants are initializers, other inputs have fixed dims or a symbol
+    each.
+    """
     names = [f"i{i}" if a is not None else "" for i, a in enumerate(arrays)]
     outputs = [f"o{i}" for i in range(c.outputs)]
     node = onnx.helper.make_node(c.op, names, outputs, name="it", **c.attrs)
@@ -117,7 +121,9 @@ def one_node(c: Case, arrays: Sequence[Any], symbolic: bool) -> onnx.ModelProto:
     results = [onnx.helper.make_empty_tensor_value_info(name) for name in outputs]
     graph = onnx.helper.make_graph([node], "one", inputs, results, constants)
     opsets = [onnx.helper.make_opsetid("", c.opset)]
-    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10 if c.opset < 24 else 12)
+    return onnx.helper.make_model(
+        graph, opset_imports=opsets, ir_version=10 if c.opset < 24 else 12
+    )
 
 
 def unary(low: float | None, high: float | None, *ops: str) -> list[Case]:
@@ -259,13 +265,23 @@ NORMALIZATIONS = [
     case("LayerNormalization", F((2, 5, 7)), F((5, 7)), axis=1, epsilon=1e-3),
     case("LayerNormalization", F((2, 5, 7)), F((7,)), F((7,)), outputs=3),
     case("RMSNormalization", F((2, 5, 7)), F((7,)), opset=23, oracle="onnx"),
-    case("RMSNormalization", F((2, 5, 7)), F((5, 7)), axis=-2, epsilon=1e-3, opset=23, oracle="onnx"),
+    case(
+        "RMSNormalization", F((2, 5, 7)), F((5, 7)), axis=-2, epsilon=1e-3, opset=23, oracle="onnx"
+    ),
     case("LpNormalization", F((2, 5, 7)), axis=1, p=1),
     case("LpNormalization", F((2, 5, 7)), p=2),
     case("LRN", X4, size=3, alpha=0.01, beta=0.6, bias=2.0),
     case("MeanVarianceNormalization", X4),
-    *[case(op, F((2, 5, 7)), axis=a) for op in ("Softmax", "LogSoftmax", "Hardmax") for a in (0, 1, -1)],
-    *[case(op, F((2, 5, 7)), opset=11, axis=a) for op in ("Softmax", "LogSoftmax", "Hardmax") for a in (0, 1, 2)],
+    *[
+        case(op, F((2, 5, 7)), axis=a)
+        for op in ("Softmax", "LogSoftmax", "Hardmax")
+        for a in (0, 1, -1)
+    ],
+    *[
+        case(op, F((2, 5, 7)), opset=11, axis=a)
+        for op in ("Softmax", "LogSoftmax", "Hardmax")
+        for a in (0, 1, 2)
+    ],
     case("Softmax", F((2, 5, 7)), opset=7),
     case("Softmax", F((2, 5))),
 ]
@@ -278,8 +294,16 @@ REDUCTIONS = [
     case("ReduceSum", Z((2, 5), dtype="int32"), K([1])),
     case("ReduceMax", Z((2, 5), dtype="int8"), K([1])),
     case("ReduceMean", F((4,))),
-    *[case(op, F((3, 5, 4)), axis=a, keepdims=k) for op in ("ArgMax", "ArgMin") for a, k in ((1, 0), (-1, 1))],
-    *[case(op, Z((9, 9), 0, 3, "int32"), axis=1, select_last_index=s) for op in ("ArgMax", "ArgMin") for s in (0, 1)],
+    *[
+        case(op, F((3, 5, 4)), axis=a, keepdims=k)
+        for op in ("ArgMax", "ArgMin")
+        for a, k in ((1, 0), (-1, 1))
+    ],
+    *[
+        case(op, Z((9, 9), 0, 3, "int32"), axis=1, select_last_index=s)
+        for op in ("ArgMax", "ArgMin")
+        for s in (0, 1)
+    ],
     *[case("CumSum", F((3, 5, 4)), K(1), exclusive=e, reverse=r) for e in (0, 1) for r in (0, 1)],
     case("TopK", F((3, 9, 4)), K([3]), axis=1, outputs=2),
     case("TopK", F((3, 9)), K([4]), largest=0, outputs=2),
@@ -334,9 +358,19 @@ INDICES = [
     case("GatherND", F((5, 4, 3)), Z((2, 6, 2), -3, 3), fixed=True),
     case("GatherND", F((2, 5, 4, 3)), Z((2, 6, 1), -5, 5), batch_dims=1, fixed=True),
     case("ScatterND", F((5, 4)), K([[0], [3]]), F((2, 4))),
-    *[case("ScatterND", F((5, 4)), K([[0], [3], [0]]), F((3, 4)), reduction=r) for r in ("add", "mul", "min", "max")],
+    *[
+        case("ScatterND", F((5, 4)), K([[0], [3], [0]]), F((3, 4)), reduction=r)
+        for r in ("add", "mul", "min", "max")
+    ],
     case("ScatterElements", F((5, 4)), K([[0, 3, 1, 2], [1, 2, 0, 4]]), F((2, 4)), axis=0),
-    case("ScatterElements", F((3, 6)), K([[0, -1], [1, 2], [5, 3]]), F((3, 2)), axis=1, reduction="add"),
+    case(
+        "ScatterElements",
+        F((3, 6)),
+        K([[0, -1], [1, 2], [5, 3]]),
+        F((3, 2)),
+        axis=1,
+        reduction="add",
+    ),
     case("Scatter", F((3, 6)), K([[0, 1], [1, 2], [5, 3]]), F((3, 2)), axis=1, opset=10),
     case("Trilu", F((2, 4, 5))),
     case("Trilu", F((4, 5)), K(-1), upper=0),
@@ -387,22 +421,47 @@ SAMPLING = [
 ]  # fmt: skip
 QUANTIZATION = [
     case("QuantizeLinear", F((3, 5), -9, 9), K(0.07, "float32"), K(100, "uint8")),
-    case("QuantizeLinear", F((3, 5), -9, 9), K([0.1, 0.05, 0.2], "float32"), K([1, -2, 3], "int8"), axis=0),
+    case(
+        "QuantizeLinear",
+        F((3, 5), -9, 9),
+        K([0.1, 0.05, 0.2], "float32"),
+        K([1, -2, 3], "int8"),
+        axis=0,
+    ),
     case("QuantizeLinear", F((3, 5), -9, 9), K(0.07, "float32")),
     case("DequantizeLinear", Z((3, 5), -100, 100, "int8"), K(0.07, "float32"), K(3, "int8")),
     case("DequantizeLinear", Z((3, 5), -100, 100, "int8"), K([1, 2, 3, 4, 5], "float32"), axis=1),
-    case("DequantizeLinear", Z((3, 6), -100, 100, "int8"), K(F((3, 2), 1, 2)), axis=1, block_size=3),
+    case(
+        "DequantizeLinear", Z((3, 6), -100, 100, "int8"), K(F((3, 2), 1, 2)), axis=1, block_size=3
+    ),
     case("DynamicQuantizeLinear", F((3, 5)), outputs=3),
 ]
 
 
-def _rnn(op: str, gates: int, directions: int = 1, layout: int = 0, extra: Sequence[Any] = (), **attrs: Any) -> Case:
+def _rnn(
+    op: str,
+    gates: int,
+    directions: int = 1,
+    layout: int = 0,
+    extra: Sequence[Any] = (),
+    **attrs: Any,
+) -> Case:
     steps, batch, size, hidden = 5, 3, 4, 6
     x = F((batch, steps, size) if layout else (steps, batch, size))
     w, r = F((directions, gates * hidden, size)), F((directions, gates * hidden, hidden))
     if layout:
         attrs["layout"] = 1
-    return case(op, x, w, r, *extra, hidden_size=hidden, outputs=3 if op == "LSTM" else 2, fixed=True, **attrs)
+    return case(
+        op,
+        x,
+        w,
+        r,
+        *extra,
+        hidden_size=hidden,
+        outputs=3 if op == "LSTM" else 2,
+        fixed=True,
+        **attrs,
+    )
 
 
 RECURRENT = [

@@ -1,4 +1,6 @@
-"""The operator Attention: one layer where it is plain, its function body elsewhere; both mean the same."""
+"""The operator Attention: one layer where it is plain, its function body elsewhere; both mean the
+same.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,20 @@ def normal(*shape: int) -> Any:
 def test_heads_apart(causal: int, masked: str, imported: Any, model: Any) -> None:
     q, k, v = normal(2, 4, 5, 8), normal(2, 2, 5, 8), normal(2, 2, 5, 6)
     feed = {"q": q, "k": k, "v": v}
-    inputs = {"q": (F32, ["b", 4, "s", 8]), "k": (F32, ["b", 2, "s", 8]), "v": (F32, ["b", 2, "s", 6])}
+    inputs = {
+        "q": (F32, ["b", 4, "s", 8]),
+        "k": (F32, ["b", 2, "s", 8]),
+        "v": (F32, ["b", 2, "s", 6]),
+    }
     seen = RNG.random((2, 1, 5, 5)) < 0.7
     seen[..., 0] = True
-    added = np.where(seen, 0, -np.inf) if masked == "bool" else normal(2, 1, 5, 5) if masked == "float" else 0.0
+    added = (
+        np.where(seen, 0, -np.inf)
+        if masked == "bool"
+        else normal(2, 1, 5, 5)
+        if masked == "float"
+        else 0.0
+    )
     if masked != "none":
         feed["m"] = seen if masked == "bool" else added
         inputs["m"] = (np.bool_ if masked == "bool" else F32, ["b", 1, "s", "s"])
@@ -69,7 +81,9 @@ def test_heads_joined_with_a_cache(imported: Any, model: Any) -> None:
 def test_a_query_that_sees_nothing_gives_zero(imported: Any, model: Any) -> None:
     shape = (F32, [1, 1, 2, 4])
     nodes = [make_node("Attention", ["q", "k", "v", "m"], ["y"])]
-    net = imported(model(nodes, {**dict.fromkeys("qkv", shape), "m": (np.bool_, [2, 2])}, ["y"], opset=23))
+    net = imported(
+        model(nodes, {**dict.fromkeys("qkv", shape), "m": (np.bool_, [2, 2])}, ["y"], opset=23)
+    )
     feed = {name: normal(1, 1, 2, 4) for name in "qkv"}
     y = evaluate(net, {**feed, "m": np.array([[False, False], [True, True]])})["y"]
     assert np.array_equal(y[0, 0, 0], np.zeros(4, F32))
@@ -77,10 +91,19 @@ def test_a_query_that_sees_nothing_gives_zero(imported: Any, model: Any) -> None
 
 
 @pytest.mark.parametrize("attrs", [{"softcap": 2.0}, {"qk_matmul_output_mode": 1}])
-def test_other_forms_are_left_to_the_function_body(attrs: dict[str, Any], imported: Any, model: Any) -> None:
+def test_other_forms_are_left_to_the_function_body(
+    attrs: dict[str, Any], imported: Any, model: Any
+) -> None:
     outputs = ["y", "", "", "scores"] if "qk_matmul_output_mode" in attrs else ["y"]
     nodes = [make_node("Attention", ["q", "k", "v"], outputs, **attrs)]
-    net = imported(model(nodes, dict.fromkeys("qkv", (F32, ["b", 2, "s", 8])), [o for o in outputs if o], opset=23))
+    net = imported(
+        model(
+            nodes,
+            dict.fromkeys("qkv", (F32, ["b", 2, "s", 8])),
+            [o for o in outputs if o],
+            opset=23,
+        )
+    )
     layers = [n.layer.name for n in net.nodes]
     assert "Attention" not in layers
     assert "Softmax" in layers

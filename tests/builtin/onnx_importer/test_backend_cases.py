@@ -1,4 +1,5 @@
-"""The cases that the onnx package carries for its own operators: inputs and outputs for the corners of the standard.
+"""The cases that the onnx package carries for its own operators: inputs and outputs for the corners
+of the standard.
 
 An input whose content must be known at import (axes, shapes, scales) is made an initializer.
 """
@@ -21,7 +22,15 @@ from tactix_sdk.evaluate import evaluate
 OPERATOR_SET = 28
 """Operators of later sets are not looked at."""
 
-ELSEWHERE = {"If", "Loop", "Scan", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceMap"}
+ELSEWHERE = {
+    "If",
+    "Loop",
+    "Scan",
+    "Optional",
+    "OptionalGetElement",
+    "OptionalHasElement",
+    "SequenceMap",
+}
 """Operators over what is no tensor, and with bodies: tests/onnx_suite runs them in engines."""
 
 RANDOM = {"Bernoulli", "RandomUniformLike"}
@@ -32,7 +41,9 @@ DEPARTS = {
 }
 
 ROUNDED = ("bf16", "fp16")
-"""Cases whose expected output was rounded after each step: a few units in the last place are granted."""
+"""Cases whose expected output was rounded after each step: a few units in the last place are
+granted.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +56,15 @@ def cases() -> list[Any]:
 
         found = collect_testcases(None)
     versions = [{o.domain: o.version for o in c.model.opset_import}.get("", 0) for c in found]
-    return [c for c, v in zip(found, versions, strict=True) if v <= OPERATOR_SET and is_looked_at(c)]
+    return [
+        c for c, v in zip(found, versions, strict=True) if v <= OPERATOR_SET and is_looked_at(c)
+    ]
 
 
 def arrays(values: Sequence[Any]) -> list[Any]:
-    return [Weights(None).array(v) if isinstance(v, onnx.TensorProto) else np.asarray(v) for v in values]
+    return [
+        Weights(None).array(v) if isinstance(v, onnx.TensorProto) else np.asarray(v) for v in values
+    ]
 
 
 def with_constants(model: onnx.ModelProto, values: Sequence[Any]) -> onnx.ModelProto:
@@ -95,7 +110,9 @@ def compare(c: Any, net: NetworkDefinition) -> None:
                 assert got[name].tolist() == want.tolist(), c.name
             if want.dtype == object or RANDOM & {n.op_type for n in c.model.graph.node}:
                 continue
-            wide = [x if x.dtype.kind in "biuc" else x.astype(np.float64) for x in (got[name], want)]
+            wide = [
+                x if x.dtype.kind in "biuc" else x.astype(np.float64) for x in (got[name], want)
+            ]
             rtol = 2**-6 if any(part in c.name for part in ROUNDED) else max(c.rtol, 1e-5)
             np.testing.assert_allclose(*wide, rtol=rtol, atol=max(c.atol, 1e-6), err_msg=c.name)
 

@@ -34,29 +34,48 @@ def test_attributes_of_the_call_reach_the_body(imported: Any, model: Any) -> Non
         make_node("Leaky", ["x"], ["t"], name="a", domain="local"),
         make_node("Leaky", ["t"], ["y"], name="b", domain="local", slope=0.25),
     ]
-    net = imported(model(nodes, {"x": (F32, ["n"])}, ["y"], opset_imports=OPSETS, functions=[_leaky()]))
+    net = imported(
+        model(nodes, {"x": (F32, ["n"])}, ["y"], opset_imports=OPSETS, functions=[_leaky()])
+    )
     assert [n.name for n in net.nodes] == ["a/core", "b/core"]
     assert evaluate(net, {"x": X})["y"].tolist() == [-0.25, -0.125, 1, 3]
 
 
 def test_functions_call_functions_and_may_lack_inputs(imported: Any, model: Any) -> None:
-    inner = make_function("local", "Shift", ["x", "by"], ["y"], [make_node("Clip", ["x", "by"], ["y"])], OPSETS)
-    body = [make_node("Shift", ["x"], ["p"], domain="local"), make_node("Shift", ["x", "x"], ["q"], domain="local")]
+    inner = make_function(
+        "local", "Shift", ["x", "by"], ["y"], [make_node("Clip", ["x", "by"], ["y"])], OPSETS
+    )
+    body = [
+        make_node("Shift", ["x"], ["p"], domain="local"),
+        make_node("Shift", ["x", "x"], ["q"], domain="local"),
+    ]
     outer = make_function("local", "Twice", ["x"], ["p", "q"], body, OPSETS)
-    nodes = [make_node("Twice", ["x"], ["a", "b"], domain="local"), make_node("Add", ["a", "b"], ["y"])]
-    net = imported(model(nodes, {"x": (F32, [4])}, ["y"], opset_imports=OPSETS, functions=[outer, inner]))
+    nodes = [
+        make_node("Twice", ["x"], ["a", "b"], domain="local"),
+        make_node("Add", ["a", "b"], ["y"]),
+    ]
+    net = imported(
+        model(nodes, {"x": (F32, [4])}, ["y"], opset_imports=OPSETS, functions=[outer, inner])
+    )
     assert evaluate(net, {"x": X})["y"].tolist() == (2 * X).tolist()
 
 
 def test_a_function_sees_no_names_but_its_own(imported: Any, model: Any) -> None:
-    bad = make_function("local", "Bad", ["x"], ["y"], [make_node("Add", ["x", "outside"], ["y"])], OPSETS)
-    nodes = [make_node("Abs", ["x"], ["outside"]), make_node("Bad", ["outside"], ["y"], domain="local")]
+    bad = make_function(
+        "local", "Bad", ["x"], ["y"], [make_node("Add", ["x", "outside"], ["y"])], OPSETS
+    )
+    nodes = [
+        make_node("Abs", ["x"], ["outside"]),
+        make_node("Bad", ["outside"], ["y"], domain="local"),
+    ]
     with pytest.raises(ModelImportError, match="'outside' is made by nothing"):
         imported(model(nodes, {"x": (F32, [4])}, ["y"], opset_imports=OPSETS, functions=[bad]))
 
 
 def test_a_function_that_calls_itself_is_told(imported: Any, model: Any) -> None:
-    loop = make_function("local", "Loop", ["x"], ["y"], [make_node("Loop", ["x"], ["y"], domain="local")], OPSETS)
+    loop = make_function(
+        "local", "Loop", ["x"], ["y"], [make_node("Loop", ["x"], ["y"], domain="local")], OPSETS
+    )
     m = model(
         [make_node("Loop", ["x"], ["y"], domain="local")],
         {"x": (F32, [4])},
@@ -69,7 +88,10 @@ def test_a_function_that_calls_itself_is_told(imported: Any, model: Any) -> None
 
 
 def test_unsupported_operators_inside_functions_are_listed(imported: Any, model: Any) -> None:
-    body = [make_node("Alien", ["x"], ["t"], name="deep", domain="acme"), make_node("Warble", ["t"], ["y"])]
+    body = [
+        make_node("Alien", ["x"], ["t"], name="deep", domain="acme"),
+        make_node("Warble", ["t"], ["y"]),
+    ]
     f = make_function("local", "F", ["x"], ["y"], body, [*OPSETS, make_opsetid("acme", 4)])
     nodes = [make_node("F", ["x"], ["y"], name="call", domain="local")]
     with pytest.raises(UnsupportedOperator) as e:
@@ -86,7 +108,13 @@ def test_an_installed_layer_comes_before_the_models_function(imported: Any, mode
 
 
 def test_a_function_body_of_the_operator_set(imported: Any, model: Any) -> None:
-    net = imported(model([make_node("MeanVarianceNormalization", ["x"], ["y"])], {"x": (F32, ["n", 3, 4, 4])}, ["y"]))
+    net = imported(
+        model(
+            [make_node("MeanVarianceNormalization", ["x"], ["y"])],
+            {"x": (F32, ["n", 3, 4, 4])},
+            ["y"],
+        )
+    )
     x = np.random.default_rng(0).standard_normal((2, 3, 4, 4), F32)
     axes = (0, 2, 3)
     want = (x - x.mean(axes, keepdims=True)) / x.std(axes, keepdims=True)
@@ -105,13 +133,21 @@ def test_a_body_that_depends_on_types(imported: Any, model: Any) -> None:
     assert np.allclose(evaluate(net, {"q": q, "k": k, "v": v})["y"], want, atol=1e-5)
 
 
-def _branching(condition: list[onnx.NodeProto], inputs: dict[str, Any], model: Any) -> onnx.ModelProto:
+def _branching(
+    condition: list[onnx.NodeProto], inputs: dict[str, Any], model: Any
+) -> onnx.ModelProto:
     def graph(op: str) -> onnx.GraphProto:
         node = make_node(op, ["t"], [f"{op}_out"])
-        return onnx.helper.make_graph([node], op, [], [onnx.helper.make_empty_tensor_value_info(f"{op}_out")])
+        return onnx.helper.make_graph(
+            [node], op, [], [onnx.helper.make_empty_tensor_value_info(f"{op}_out")]
+        )
 
-    branch = make_node("If", ["c"], ["y"], name="if", then_branch=graph("Exp"), else_branch=graph("NonZero"))
-    out: onnx.ModelProto = model([make_node("Abs", ["x"], ["t"]), *condition, branch], inputs, ["y"])
+    branch = make_node(
+        "If", ["c"], ["y"], name="if", then_branch=graph("Exp"), else_branch=graph("NonZero")
+    )
+    out: onnx.ModelProto = model(
+        [make_node("Abs", ["x"], ["t"]), *condition, branch], inputs, ["y"]
+    )
     return out
 
 
@@ -126,5 +162,7 @@ def test_a_branch_that_shapes_decide_is_taken(imported: Any, model: Any) -> None
 
 
 def test_branches_that_data_decides_between_are_of_one_type(imported: Any, model: Any) -> None:
-    with pytest.raises(UnsupportedOperator, match=r"'if'.*output 0 of its branches is f32.* and i64"):
+    with pytest.raises(
+        UnsupportedOperator, match=r"'if'.*output 0 of its branches is f32.* and i64"
+    ):
         imported(_branching([], {"x": (F32, ["n", 3]), "c": (np.bool_, [])}, model))

@@ -21,14 +21,27 @@ INTS = {"axes": np.array([1]), "two": np.array([0, 2]), "shape": np.array([4, -1
 
 
 def network(
-    nodes: Sequence[Any], feed: dict[str, Any], model: Any, imported: Any, shapes: dict[str, Any] | None = None,
-    given: Sequence[str] | None = None, more: Sequence[Any] = (), outputs: Sequence[str] = (), **attrs: Any,
-) -> Any:  # fmt: skip
+    nodes: Sequence[Any],
+    feed: dict[str, Any],
+    model: Any,
+    imported: Any,
+    shapes: dict[str, Any] | None = None,
+    given: Sequence[str] | None = None,
+    more: Sequence[Any] = (),
+    outputs: Sequence[str] = (),
+    **attrs: Any,
+) -> Any:
     """Outputs y and d_x for each x, all of them inputs; ``y`` is the last node's output."""
     xs = attrs.pop("xs", list(feed))
     names = [f"d_{x}" for x in xs]
     gradient = make(
-        "Gradient", list(given or [*xs, *attrs.get("zs", [])]), names, domain=PREVIEW, xs=xs, y="y", **attrs
+        "Gradient",
+        list(given or [*xs, *attrs.get("zs", [])]),
+        names,
+        domain=PREVIEW,
+        xs=xs,
+        y="y",
+        **attrs,
     )
     declared = {k: (a.dtype, (shapes or {}).get(k, a.shape)) for k, a in feed.items()}
     domains = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid(PREVIEW, 1)]
@@ -38,7 +51,9 @@ def network(
     return imported(model(every, declared, ["y", *names, *outputs], ints, opset_imports=domains))
 
 
-def check(nodes: Sequence[Any], feed: dict[str, Any], model: Any, imported: Any, **more: Any) -> None:
+def check(
+    nodes: Sequence[Any], feed: dict[str, Any], model: Any, imported: Any, **more: Any
+) -> None:
     """Every element's gradient of the sum of y."""
     net = network(nodes, feed, model, imported, **more)
     found = evaluate(net, feed)
@@ -90,7 +105,12 @@ SHAPES = [((3, 4), (3, 4)), ((3, 4), (4,)), ((2, 1, 4), (3, 1)), ((), (2, 3)), (
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 @pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Sum", "Mean"])
 def test_two_inputs_are_broadcast(op: str, shapes: Any, model: Any, imported: Any) -> None:
-    check([make(op, ["a", "b"], ["t"]), make("Mul", ["t", "t"], ["y"])], arrays(*shapes), model, imported)
+    check(
+        [make(op, ["a", "b"], ["t"]), make("Mul", ["t", "t"], ["y"])],
+        arrays(*shapes),
+        model,
+        imported,
+    )
 
 
 MATRICES = [((3, 4), (4, 5)), ((4,), (4, 5)), ((3, 4), (4,)), ((4,), (4,)), ((2, 1, 3, 4), (5, 4, 2)),
@@ -99,7 +119,12 @@ MATRICES = [((3, 4), (4, 5)), ((4,), (4, 5)), ((3, 4), (4,)), ((4,), (4,)), ((2,
 
 @pytest.mark.parametrize("shapes", MATRICES, ids=str)
 def test_products(shapes: Any, model: Any, imported: Any) -> None:
-    check([make("MatMul", ["a", "b"], ["t"]), make("Tanh", ["t"], ["y"])], arrays(*shapes), model, imported)
+    check(
+        [make("MatMul", ["a", "b"], ["t"]), make("Tanh", ["t"], ["y"])],
+        arrays(*shapes),
+        model,
+        imported,
+    )
 
 
 @pytest.mark.parametrize("bias", [(5,), (3, 1), ()], ids=str)
@@ -126,8 +151,16 @@ MOVED: dict[str, list[Any]] = {
     "split": [make("Split", ["a", "sizes"], ["p", "q"], axis=2), make("Mul", ["p", "q"], ["t"])],
     "part of a split": [make("Split", ["a", "sizes"], ["", "t"], axis=2)],
     "slice": [make("Slice", ["a", "begin", "end", "axes"], ["t"])],
-    "where": [make("Sin", ["a"], ["s"]), make("Greater", ["a", "s"], ["g"]), make("Where", ["g", "a", "s"], ["t"])],
-    "cast": [make("Cast", ["a"], ["i"], to=7), make("Cast", ["i"], ["f"], to=11), make("Mul", ["a", "f"], ["t"])],
+    "where": [
+        make("Sin", ["a"], ["s"]),
+        make("Greater", ["a", "s"], ["g"]),
+        make("Where", ["g", "a", "s"], ["t"]),
+    ],
+    "cast": [
+        make("Cast", ["a"], ["i"], to=7),
+        make("Cast", ["i"], ["f"], to=11),
+        make("Mul", ["a", "f"], ["t"]),
+    ],
     "softmax": [make("Softmax", ["a"], ["t"], axis=1)],
 }
 
@@ -196,7 +229,11 @@ def test_constants_have_gradients(model: Any, imported: Any) -> None:
         ([make("Mul", ["w", "w"], ["s"]), make("Mul", ["s", "x"], ["y"])], 2 * w * x),
         ([make("Mul", ["w", "w"], ["s"]), make("Exp", ["s"], ["y"])], 2 * w * np.exp(w * w)),
     ]:
-        net = imported(model([*nodes, gradient], {"x": (F64, [3])}, ["y", "d"], {"w": w}, opset_imports=domains))
+        net = imported(
+            model(
+                [*nodes, gradient], {"x": (F64, [3])}, ["y", "d"], {"w": w}, opset_imports=domains
+            )
+        )
         np.testing.assert_allclose(evaluate(net, {"x": x})["d"], want)
 
 
@@ -208,7 +245,9 @@ def test_constants_beside_shapes_are_refused(model: Any, imported: Any) -> None:
     domains = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid(PREVIEW, 1)]
     constants = {"w": np.array([2], np.float32)}
     with pytest.raises(UnsupportedOperator, match="shapes"):
-        imported(model(nodes, {"x": (np.float32, ["n"])}, ["y", "d"], constants, opset_imports=domains))
+        imported(
+            model(nodes, {"x": (np.float32, ["n"])}, ["y", "d"], constants, opset_imports=domains)
+        )
 
 
 def test_what_y_does_not_need_has_no_slope(model: Any, imported: Any) -> None:
@@ -230,4 +269,10 @@ def test_integers_have_no_gradient(model: Any, imported: Any) -> None:
 
 def test_a_broadcast_that_only_running_tells_is_refused(model: Any, imported: Any) -> None:
     with pytest.raises(UnsupportedOperator, match="only known by running"):
-        network([make("Mul", ["a", "b"], ["y"])], arrays((3,), (3,)), model, imported, shapes={"a": ["n"], "b": ["m"]})
+        network(
+            [make("Mul", ["a", "b"], ["y"])],
+            arrays((3,), (3,)),
+            model,
+            imported,
+            shapes={"a": ["n"], "b": ["m"]},
+        )

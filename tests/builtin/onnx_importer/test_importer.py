@@ -24,7 +24,11 @@ F32 = np.float32
 
 
 def test_unnamed_dimensions_get_the_names_of_input_and_axis(imported: Any, model: Any) -> None:
-    m = model([make_node("Add", ["x", "y"], ["z"])], {"x": (F32, ["n", None, 3]), "y": (F32, ["?", -1, 3])}, ["z"])
+    m = model(
+        [make_node("Add", ["x", "y"], ["z"])],
+        {"x": (F32, ["n", None, 3]), "y": (F32, ["?", -1, 3])},
+        ["z"],
+    )
     x, y = imported(m).inputs
     assert x.spec.shape == (sym("n"), sym("x_1"), 3)
     assert y.spec.shape == (sym("y_0"), sym("y_1"), 3)
@@ -32,14 +36,20 @@ def test_unnamed_dimensions_get_the_names_of_input_and_axis(imported: Any, model
 
 def test_an_input_with_an_initializer_is_a_constant(imported: Any, model: Any) -> None:
     w = np.arange(3, dtype=F32)
-    m = model([make_node("Add", ["x", "w"], ["y"])], {"x": (F32, [3]), "w": (F32, [3])}, ["y"], {"w": w})
+    m = model(
+        [make_node("Add", ["x", "w"], ["y"])], {"x": (F32, [3]), "w": (F32, [3])}, ["y"], {"w": w}
+    )
     net = imported(m)
     assert [v.name for v in net.inputs] == ["x"]
     assert np.array_equal(evaluate(net, {"x": w})["y"], 2 * w)
 
 
 def test_nodes_may_stand_in_any_order(imported: Any, model: Any) -> None:
-    nodes = [make_node("Neg", ["b"], ["c"]), make_node("Exp", ["a"], ["b"]), make_node("Abs", ["x"], ["a"])]
+    nodes = [
+        make_node("Neg", ["b"], ["c"]),
+        make_node("Exp", ["a"], ["b"]),
+        make_node("Abs", ["x"], ["a"]),
+    ]
     net = imported(model(nodes, {"x": (F32, ["n"])}, ["c"]))
     assert [n.layer.name for n in net.nodes] == ["Abs", "Exp", "Neg"]
 
@@ -84,14 +94,20 @@ def test_every_unsupported_node_is_listed(imported: Any, model: Any) -> None:
     ]
     with pytest.raises(UnsupportedOperator) as e:
         imported(model(nodes, {"x": (F32, [3])}, ["y"], opset=17))
-    for words in ("'one' (acme::Swirl, opset 1)", "'two' (ai.onnx::Warble, opset 17)", "no installed plugin"):
+    for words in (
+        "'one' (acme::Swirl, opset 1)",
+        "'two' (ai.onnx::Warble, opset 17)",
+        "no installed plugin",
+    ):
         assert words in str(e.value)
 
 
 def test_a_refusal_names_node_operator_and_reason(imported: Any, model: Any) -> None:
     nodes = [make_node("Tile", ["x", "n", "a"], ["y"], name="thick")]
     proto = model(nodes, {"x": (F32, [3]), "n": (F32, []), "a": (F32, [])}, ["y"], opset=5)
-    with pytest.raises(UnsupportedOperator, match=r"'thick' \(ai.onnx::Tile, opset 5\).*input 1\) are not constant"):
+    with pytest.raises(
+        UnsupportedOperator, match=r"'thick' \(ai.onnx::Tile, opset 5\).*input 1\) are not constant"
+    ):
         imported(proto)
 
 
@@ -107,7 +123,10 @@ def test_an_exception_in_a_converter_names_the_node(imported: Any, model: Any) -
 
     nodes = [make_node("Spin", ["x"], ["y"], name="s", domain="acme")]
     with pytest.raises(ModelImportError, match=r"'s' \(acme::Spin.*IndexError"):
-        imported(model(nodes, {"x": (F32, [3])}, ["y"]), extra_converters=[Converter("onnx", "acme::Spin", broken)])
+        imported(
+            model(nodes, {"x": (F32, [3])}, ["y"]),
+            extra_converters=[Converter("onnx", "acme::Spin", broken)],
+        )
 
 
 def test_the_highest_converter_that_fits_is_taken(imported: Any, model: Any) -> None:
@@ -115,13 +134,20 @@ def test_the_highest_converter_that_fits_is_taken(imported: Any, model: Any) -> 
         return lambda ctx, node: ctx.layer(f"tactix.{name}", [ctx.tensor()])
 
     nodes = [make_node("Spin", ["x"], ["y"], domain="acme")]
-    table = [Converter("onnx", "acme::Spin", layer(n), since) for n, since in (("Abs", 1), ("Exp", 2), ("Log", 4))]
+    table = [
+        Converter("onnx", "acme::Spin", layer(n), since)
+        for n, since in (("Abs", 1), ("Exp", 2), ("Log", 4))
+    ]
     opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("acme", 3)]
-    net = imported(model(nodes, {"x": (F32, [3])}, ["y"], opset_imports=opsets), extra_converters=table)
+    net = imported(
+        model(nodes, {"x": (F32, [3])}, ["y"], opset_imports=opsets), extra_converters=table
+    )
     assert [n.layer.name for n in net.nodes] == ["Exp"]
 
 
-def test_a_layer_imports_its_operator_with_attributes_and_defaults(imported: Any, model: Any) -> None:
+def test_a_layer_imports_its_operator_with_attributes_and_defaults(
+    imported: Any, model: Any
+) -> None:
     @pointwise("acme.Ramp@1", onnx="acme::Ramp")
     def ramp(x: Scalar, *, slope: float = 2.0, flip: bool = False) -> Scalar:
         return -(x * slope) if flip else x * slope
@@ -131,7 +157,9 @@ def test_a_layer_imports_its_operator_with_attributes_and_defaults(imported: Any
         make_node("Ramp", ["t"], ["y"], domain="acme", slope=3.0),
     ]
     net = imported(model(nodes, {"x": (F32, [2])}, ["y"]), extra_layers=[ramp])
-    assert np.array_equal(evaluate(net, {"x": np.array([1, 2], F32)})["y"], np.array([-6, -12], F32))
+    assert np.array_equal(
+        evaluate(net, {"x": np.array([1, 2], F32)})["y"], np.array([-6, -12], F32)
+    )
 
 
 def test_an_attribute_that_a_layer_lacks_is_refused(imported: Any, model: Any) -> None:
@@ -144,7 +172,9 @@ def test_an_attribute_that_a_layer_lacks_is_refused(imported: Any, model: Any) -
         imported(model(nodes, {"x": (F32, [2])}, ["y"]), extra_layers=[ramp])
 
 
-def test_an_attribute_that_a_converter_does_not_look_at_is_refused(imported: Any, model: Any) -> None:
+def test_an_attribute_that_a_converter_does_not_look_at_is_refused(
+    imported: Any, model: Any
+) -> None:
     def plain(ctx: Any, node: Any) -> Any:
         ctx.ignore("note")
         return ctx.layer("tactix.Abs", [ctx.tensor()])
@@ -160,14 +190,19 @@ def test_an_attribute_that_a_converter_does_not_look_at_is_refused(imported: Any
 
 
 def test_an_operators_own_default_may_be_spelt_out(imported: Any, model: Any) -> None:
-    nodes = [make_node("Gemm", ["x", "x"], ["t"], alpha=1.0, transA=0), make_node("Relu", ["t"], ["y"])]
+    nodes = [
+        make_node("Gemm", ["x", "x"], ["t"], alpha=1.0, transA=0),
+        make_node("Relu", ["t"], ["y"]),
+    ]
     assert len(imported(model(nodes, {"x": (F32, [2, 2])}, ["y"])).nodes) == 2
 
 
 def test_a_kernel_shape_must_be_that_of_the_weights(imported: Any, model: Any) -> None:
     nodes = [make_node("Conv", ["x", "w"], ["y"], kernel_shape=[3, 5])]
     with pytest.raises(ModelImportError, match="kernel_shape has 5 where the weights have 3"):
-        imported(model(nodes, {"x": (F32, [1, 1, 9, 9])}, ["y"], {"w": np.zeros((1, 1, 3, 3), F32)}))
+        imported(
+            model(nodes, {"x": (F32, [1, 1, 9, 9])}, ["y"], {"w": np.zeros((1, 1, 3, 3), F32)})
+        )
 
 
 def test_an_output_that_nothing_gives_is_refused(imported: Any, model: Any) -> None:
@@ -177,7 +212,9 @@ def test_an_output_that_nothing_gives_is_refused(imported: Any, model: Any) -> N
 
 
 def test_an_output_may_be_an_input_or_a_constant(imported: Any, model: Any) -> None:
-    m = model([make_node("Abs", ["x"], ["y"])], {"x": (F32, [2])}, ["y", "x", "c"], {"c": np.arange(3)})
+    m = model(
+        [make_node("Abs", ["x"], ["y"])], {"x": (F32, [2])}, ["y", "x", "c"], {"c": np.arange(3)}
+    )
     got = evaluate(imported(m), {"x": np.array([-1, 1], F32)})
     assert list(got) == ["y", "x", "c"]
     assert np.array_equal(got["c"], np.arange(3))
@@ -186,19 +223,27 @@ def test_an_output_may_be_an_input_or_a_constant(imported: Any, model: Any) -> N
 def test_what_is_no_tensor_is_refused(imported: Any) -> None:
     mapping = onnx.helper.make_empty_tensor_value_info("x")
     mapping.type.map_type.key_type = 7
-    graph = onnx.helper.make_graph([], "g", [mapping], [onnx.helper.make_empty_tensor_value_info("x")])
-    with pytest.raises(UnsupportedOperator, match="'x': the model takes something that is no tensor"):
+    graph = onnx.helper.make_graph(
+        [], "g", [mapping], [onnx.helper.make_empty_tensor_value_info("x")]
+    )
+    with pytest.raises(
+        UnsupportedOperator, match="'x': the model takes something that is no tensor"
+    ):
         imported(onnx.helper.make_model(graph))
 
 
 def test_an_input_without_rank_is_refused(imported: Any) -> None:
     x = onnx.helper.make_tensor_value_info("x", 1, None)
     graph = onnx.helper.make_graph([], "g", [x], [onnx.helper.make_empty_tensor_value_info("x")])
-    with pytest.raises(ModelImportError, match=r"'x': it has no rank.*declares no shape.*--shapes x:1x3"):
+    with pytest.raises(
+        ModelImportError, match=r"'x': it has no rank.*declares no shape.*--shapes x:1x3"
+    ):
         imported(onnx.helper.make_model(graph))
 
 
-def test_an_input_without_rank_takes_the_shape_that_is_built_for(tmp_path: Path, model: Any) -> None:
+def test_an_input_without_rank_takes_the_shape_that_is_built_for(
+    tmp_path: Path, model: Any
+) -> None:
     proto = model([make_node("Add", ["x", "x"], ["y"])], {"x": (F32, [])}, ["y"])
     proto.graph.input[0].type.tensor_type.ClearField("shape")
     onnx.save(proto, tmp_path / "m.onnx")
@@ -210,7 +255,16 @@ def test_an_input_without_rank_takes_the_shape_that_is_built_for(tmp_path: Path,
     np.testing.assert_array_equal(ranged(x), 2 * x)
     with pytest.raises(ShapeError, match="is 9: profile"):
         ranged(np.ones((9, 3), F32))
-    args = ["build", str(tmp_path / "m.onnx"), "--shapes", "x:2x3", "-O", "0", "-o", str(tmp_path / "m.plan")]
+    args = [
+        "build",
+        str(tmp_path / "m.onnx"),
+        "--shapes",
+        "x:2x3",
+        "-O",
+        "0",
+        "-o",
+        str(tmp_path / "m.plan"),
+    ]
     assert cli.main(args) == 0
     assert cli.main(args[:2] + args[4:]) != 0
 
@@ -240,11 +294,15 @@ def test_claims(tmp_path: Path, model: Any) -> None:
 
 
 def test_path_bytes_and_object_give_the_same(tmp_path: Path, imported: Any, model: Any) -> None:
-    m = model([make_node("Add", ["x", "w"], ["y"])], {"x": (F32, [3])}, ["y"], {"w": np.ones(3, F32)})
+    m = model(
+        [make_node("Add", ["x", "w"], ["y"])], {"x": (F32, [3])}, ["y"], {"w": np.ones(3, F32)}
+    )
     path = tmp_path / "m.onnx"
     path.write_bytes(m.SerializeToString())
     for source in (m, m.SerializeToString(), path, str(path)):
-        assert np.array_equal(evaluate(imported(source), {"x": np.ones(3, F32)})["y"], np.full(3, 2, F32))
+        assert np.array_equal(
+            evaluate(imported(source), {"x": np.ones(3, F32)})["y"], np.full(3, 2, F32)
+        )
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x08", b"\x08\x09garbage" * 9, b"<html></html>"])

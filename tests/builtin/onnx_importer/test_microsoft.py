@@ -1,4 +1,6 @@
-"""Operators of ``com.microsoft`` on floats: against ONNX Runtime, or a formula where its CPU has no kernel."""
+"""Operators of ``com.microsoft`` on floats: against ONNX Runtime, or a formula where its CPU has no
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def below(high: int, *shape: int) -> Any:
     return RNG.integers(0, high, shape).astype(np.int32)
 
 
-# -- products and activations --------------------------------------------------------------------------------------
+# -- products and activations --------------------------------------------------------------------
 
 PRODUCTS = [
     Case("FusedMatMul", [normal(2, 4, 3), normal(2, 5, 4)], {"transA": 1, "transB": 1, "alpha": 0.5}, symbols={2: "b"}),
@@ -67,7 +69,7 @@ CONVOLUTIONS = [
          {"kernel_shape": [3, 2], "ceil_mode": 1, "strides": [2, 2], "dilations": [2, 1]}),
 ]  # fmt: skip
 
-# -- normalisation -------------------------------------------------------------------------------------------------
+# -- normalisation --------------------------------------------------------------------------------
 
 X, TABLES = normal(2, 3, 8), [normal(6, 8), normal(5, 8), normal(2, 8), normal(8), normal(8)]
 IDS, SEGMENTS = below(6, 2, 3), below(2, 2, 3)
@@ -89,7 +91,7 @@ NORMALIZATIONS = [
     Case("EmbedLayerNormalization", [IDS, SEGMENTS, *TABLES, None, below(5, 1, 3)], {}, (0, 1)),
 ]  # fmt: skip
 
-# -- others --------------------------------------------------------------------------------------------------------
+# -- others ---------------------------------------------------------------------------------------
 
 OTHERS = [
     Case("Unique", [np.array([2, 1, 1, 3, 4, 3], F32)], {}, (0, 1, 2), symbols={6: "n"}),
@@ -101,12 +103,14 @@ OTHERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("c", [*PRODUCTS, *CONVOLUTIONS, *NORMALIZATIONS, *OTHERS], ids=lambda c: c.id)
+@pytest.mark.parametrize(
+    "c", [*PRODUCTS, *CONVOLUTIONS, *NORMALIZATIONS, *OTHERS], ids=lambda c: c.id
+)
 def test_agrees_with_onnx_runtime(c: Case, imported: Any, model: Any) -> None:
     check(c, imported, model)
 
 
-# -- by formulas ---------------------------------------------------------------------------------------------------
+# -- by formulas ---------------------------------------------------------------------------------
 
 
 def erf_gelu(x: Any) -> Any:
@@ -152,10 +156,17 @@ def test_channels_last(imported: Any, model: Any) -> None:
     first = Case("FusedConv", [IMAGE, KERNELS, bias, skip], attrs)
     (want,) = by_onnx_runtime(first.model(model, False), first.names, first.feed)
     turned = [IMAGE.transpose(0, 2, 3, 1), KERNELS, bias, skip.transpose(0, 2, 3, 1)]
-    check(Case("NhwcFusedConv", turned, attrs, symbols={2: "b"}), imported, model, [want.transpose(0, 2, 3, 1)])
+    check(
+        Case("NhwcFusedConv", turned, attrs, symbols={2: "b"}),
+        imported,
+        model,
+        [want.transpose(0, 2, 3, 1)],
+    )
     plain = Case("NhwcConv", turned[:3], {"pads": [1, 0, 1, 0], "strides": [2, 1]})
     (y,) = by_converter(plain, imported, model, False)
-    np.testing.assert_allclose(np.maximum(y + turned[3], 0), want.transpose(0, 2, 3, 1), rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(
+        np.maximum(y + turned[3], 0), want.transpose(0, 2, 3, 1), rtol=2e-5, atol=2e-5
+    )
 
 
 @pytest.mark.parametrize("activation", [0, 1])
@@ -173,12 +184,15 @@ def test_group_norm(last: int, activation: int, imported: Any, model: Any) -> No
     check(c, imported, model, [two, added])
 
 
-# -- what is refused -----------------------------------------------------------------------------------------------
+# -- what is refused -----------------------------------------------------------------------------
 
 REFUSED = [
     (Case("FusedConv", [IMAGE, KERNELS], {"activation": "Mish"}), "'Mish' is not supported"),
     (Case("NhwcConv", [normal(2, 9, 7, 4), KERNELS], {"auto_pad": "SAME_UPPER"}), "auto_pad"),
-    (Case("CDist", [normal(5, 7), normal(4, 7)], {"metric": "cosine"}), "'cosine' is not supported"),
+    (
+        Case("CDist", [normal(5, 7), normal(4, 7)], {"metric": "cosine"}),
+        "'cosine' is not supported",
+    ),
 ]
 
 
@@ -206,8 +220,16 @@ def test_moments_of_a_skip(simplified: bool, imported: Any, model: Any) -> None:
 
 
 @pytest.mark.parametrize("opset", [1, 9, 16, 17])
-def test_moments_of_a_layer_normalization_in_any_operator_set(opset: int, imported: Any, model: Any) -> None:
-    c = Case("LayerNormalization", [X, normal(8), normal(8)], {"axis": -1, "epsilon": 1e-3}, (0, 1, 2), domain="")
+def test_moments_of_a_layer_normalization_in_any_operator_set(
+    opset: int, imported: Any, model: Any
+) -> None:
+    c = Case(
+        "LayerNormalization",
+        [X, normal(8), normal(8)],
+        {"axis": -1, "epsilon": 1e-3},
+        (0, 1, 2),
+        domain="",
+    )
     proto = c.model(lambda *given: model(*given, opset=opset), False)
     found = evaluate(imported(proto), c.feed)
     for name, want in zip(c.names, by_onnx_runtime(proto, c.names, c.feed), strict=True):

@@ -1,4 +1,6 @@
-"""Attention operators of ``com.microsoft``: against ONNX Runtime, or a formula where its CPU has no kernel."""
+"""Attention operators of ``com.microsoft``: against ONNX Runtime, or a formula where its CPU has no
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def ints(*values: int) -> Any:
 
 
 def coins(*shape: int) -> Any:
-    """A mask that lets the first key through: sums with the filter alone are rounded to thousandths."""
+    """A mask that lets the first key through: sums with the filter alone are rounded to
+    thousandths.
+    """
     mask = RNG.integers(0, 2, shape).astype(np.int32)
     mask[..., 0] = 1
     return mask
@@ -45,12 +49,19 @@ def turned(x: Any) -> Any:
     return x.transpose(0, 2, 1, 3)
 
 
-# -- Attention -----------------------------------------------------------------------------------------------------
+# -- Attention -----------------------------------------------------------------------------------
 
 X, WEIGHTS, BIAS = normal(B, S, I), normal(I, 3 * W), normal(3 * W)
 PAST = normal(2, B, N, P, H)
 NAMED = {B: "b", S: "s"}
-MASKS = [None, ints(3, 5), ints(4, 5, 1, 0), ints(3, 5, 0, 3, 8, 0, 3, 8), coins(B, S), coins(B, S, S)]
+MASKS = [
+    None,
+    ints(3, 5),
+    ints(4, 5, 1, 0),
+    ints(3, 5, 0, 3, 8, 0, 3, 8),
+    coins(B, S),
+    coins(B, S, S),
+]
 MASKS_OF_PAST = [None, ints(6, 8), ints(6, 8, 1, 0), coins(B, T), coins(B, S, T)]
 
 
@@ -99,7 +110,7 @@ def test_a_mask_of_rank_4(past: bool, imported: Any, model: Any) -> None:
     check(c, imported, model, [attend(q, k, v, added)[0].astype(F32)])
 
 
-# -- MultiHeadAttention --------------------------------------------------------------------------------------------
+# -- MultiHeadAttention --------------------------------------------------------------------------
 
 Q, K, V = normal(B, S, W), normal(B, L, W), normal(B, L, N * 5)
 OWN_K, OWN_V = normal(B, S, W), normal(B, S, W)
@@ -139,7 +150,12 @@ def test_packed_operands(biased: bool, imported: Any, model: Any) -> None:
     check(c, imported, model, [attend(q, k, v)[0]])
     q = turned(Q.reshape(B, S, N, H) + offsets[0])
     k, v = (turned(two[:, :, :, i] + offsets[1 + i]) for i in range(2))
-    check(Case("MultiHeadAttention", [Q, two, None, bias], FOUR), imported, model, [attend(q, k, v)[0]])
+    check(
+        Case("MultiHeadAttention", [Q, two, None, bias], FOUR),
+        imported,
+        model,
+        [attend(q, k, v)[0]],
+    )
 
 
 def test_weights_as_an_output(imported: Any, model: Any) -> None:
@@ -149,7 +165,7 @@ def test_weights_as_an_output(imported: Any, model: Any) -> None:
     check(c, imported, model, [x.astype(F32) for x in attend(q, k, v, added)])
 
 
-# -- RotaryEmbedding -----------------------------------------------------------------------------------------------
+# -- RotaryEmbedding -----------------------------------------------------------------------------
 
 COS, SIN = normal(9, 4), normal(9, 4)
 PLACES = RNG.integers(0, 9, (B, S))
@@ -173,7 +189,7 @@ def test_rotary_embedding(c: Case, imported: Any, model: Any) -> None:
     check(c, imported, model)
 
 
-# -- GroupQueryAttention -------------------------------------------------------------------------------------------
+# -- GroupQueryAttention -------------------------------------------------------------------------
 
 GROUPS, SHARED, DEPTH, BUFFER = 6, 3, 16, 9
 ANGLES = normal(20, 8), normal(20, 8)
@@ -190,11 +206,15 @@ def cache(length: int, batch: int = B) -> list[Any]:
     return [normal(batch, SHARED, length, DEPTH), normal(batch, SHARED, length, DEPTH)]
 
 
-def group_case(qkv: list[Any], past: list[Any], last: Any, total: int, more: Any = (), **attrs: Any) -> Case:
+def group_case(
+    qkv: list[Any], past: list[Any], last: Any, total: int, more: Any = (), **attrs: Any
+) -> Case:
     """``last``: lengths - 1 of the samples; ``total``: the longest."""
     attrs = {"num_heads": GROUPS, "kv_num_heads": SHARED, **attrs}
     arrays = [*qkv, *(past or [None, None]), last, np.array(total, np.int32), *more]
-    return Case("GroupQueryAttention", arrays, attrs, (0, 1, 2), frozenset({6}), {B: "b", BUFFER: "m"})
+    return Case(
+        "GroupQueryAttention", arrays, attrs, (0, 1, 2), frozenset({6}), {B: "b", BUFFER: "m"}
+    )
 
 
 def check_groups(c: Case, imported: Any, model: Any) -> None:
@@ -235,10 +255,23 @@ MORE_GROUPS = [
     group_case(grouped(5), [], ints(4, 4), 5, causal=0),
     group_case(grouped(1), cache(6), ints(6, 3), 7, causal=0),
     group_case(grouped(1), cache(BUFFER), ints(6, 3), 7, (None, None, None, normal(B, 1, 1, 7))),
-    group_case(grouped(5), [], ints(4, 4), 5, (None, None, None, normal(1, GROUPS, 5, 5), normal(GROUPS))),
-    group_case(grouped(1), cache(BUFFER), ints(6, 3), 7, (None, None, None, None, normal(GROUPS)), softcap=2.0),
-    group_case(grouped(1), cache(BUFFER), ints(6, 3), 7, (*ANGLES, np.array([[6], [2]])), do_rotary=1),
-    group_case(grouped(5), [], ints(4, 4), 5, (*ANGLES, np.array([[0, 1, 2, 3, 4]] * 2)), do_rotary=1),
+    group_case(
+        grouped(5), [], ints(4, 4), 5, (None, None, None, normal(1, GROUPS, 5, 5), normal(GROUPS))
+    ),
+    group_case(
+        grouped(1),
+        cache(BUFFER),
+        ints(6, 3),
+        7,
+        (None, None, None, None, normal(GROUPS)),
+        softcap=2.0,
+    ),
+    group_case(
+        grouped(1), cache(BUFFER), ints(6, 3), 7, (*ANGLES, np.array([[6], [2]])), do_rotary=1
+    ),
+    group_case(
+        grouped(5), [], ints(4, 4), 5, (*ANGLES, np.array([[0, 1, 2, 3, 4]] * 2)), do_rotary=1
+    ),
 ]
 
 
@@ -261,14 +294,16 @@ def test_normalized_heads(imported: Any, model: Any) -> None:
         return apart / np.sqrt(np.square(apart).mean(-1, keepdims=True) + 1e-6) * scale
 
     want_q, want_k = normalized(q, GROUPS, scales[0]), normalized(k, SHARED, scales[1])
-    keys, values = (np.repeat(turned(x.reshape(B, 5, SHARED, DEPTH)), 2, axis=1) for x in (want_k, v))
+    keys, values = (
+        np.repeat(turned(x.reshape(B, 5, SHARED, DEPTH)), 2, axis=1) for x in (want_k, v)
+    )
     below = np.where(np.tri(5) > 0, 0, -np.inf)
     want = attend(turned(want_q), keys, values, below, DEPTH**-0.5)[0].astype(F32)
     c = group_case([q, k, v], [], ints(4, 4), 5, (None,) * 7 + tuple(scales))
     check(Case(c.op, c.arrays, c.attrs, (0,), c.constants), imported, model, [want])
 
 
-# -- what is refused -----------------------------------------------------------------------------------------------
+# -- what is refused -----------------------------------------------------------------------------
 
 REFUSED = [
     (Case("Attention", [X, WEIGHTS, BIAS], {"num_heads": N, "do_rotary": 1}), "rotation"),

@@ -20,17 +20,23 @@ X = RNG.standard_normal((9, 4), F32)
 ROUND = np.round(X)
 
 
-def check(op: str, arrays: list[Any], attrs: dict[str, Any], outputs: int, imported: Any, model: Any) -> list[Any]:
+def check(
+    op: str, arrays: list[Any], attrs: dict[str, Any], outputs: int, imported: Any, model: Any
+) -> list[Any]:
     """Outputs, after comparing them with ONNX Runtime's."""
     import onnxruntime as ort
 
     names = [f"o{i}" for i in range(outputs)]
-    node = onnx.helper.make_node(op, [f"i{i}" for i in range(len(arrays))], names, domain="ai.onnx.ml", **attrs)
+    node = onnx.helper.make_node(
+        op, [f"i{i}" for i in range(len(arrays))], names, domain="ai.onnx.ml", **attrs
+    )
     feed = {f"i{i}": a for i, a in enumerate(arrays)}
     opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
     declared = {k: (8 if a.dtype == object else a.dtype, a.shape) for k, a in feed.items()}
     proto = model([node], declared, names, opset_imports=opsets)
-    wanted = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]).run(names, feed)
+    wanted = ort.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    ).run(names, feed)
     found = evaluate(imported(proto), feed)
     for name, want in zip(names, wanted, strict=True):
         assert (found[name].dtype, found[name].shape) == (want.dtype, want.shape)
@@ -46,20 +52,31 @@ TEXT = {2: ["no", "yes"], 3: ["low", "mid", "high"]}
 
 
 def machine(classes: int, kernel: str, **more: Any) -> dict[str, Any]:
-    """Attributes of a support vector classifier with 1, 2, ... vectors of its classes, drawn at random."""
+    """Attributes of a support vector classifier with 1, 2, ... vectors of its classes, drawn at
+    random.
+    """
     counts = list(range(1, classes + 1))
     total, pairs = sum(counts), classes * (classes - 1) // 2
     drawn = {"support_vectors": total * 4, "coefficients": (classes - 1) * total, "rho": pairs}
     rng = np.random.default_rng(classes)
     numbers = {name: rng.standard_normal(count).tolist() for name, count in drawn.items()}
     kernel_params = [0.3, 0.5, 3.0]
-    return {"vectors_per_class": counts, "kernel_type": kernel, "kernel_params": kernel_params, **numbers, **more}
+    return {
+        "vectors_per_class": counts,
+        "kernel_type": kernel,
+        "kernel_params": kernel_params,
+        **numbers,
+        **more,
+    }
 
 
 def with_probabilities(classes: int, **more: Any) -> dict[str, Any]:
     """A classifier that tells the probability of each class."""
     pairs = classes * (classes - 1) // 2
-    numbers = {"prob_a": np.linspace(-2, -1, pairs).tolist(), "prob_b": np.linspace(-0.5, 0.5, pairs).tolist()}
+    numbers = {
+        "prob_a": np.linspace(-2, -1, pairs).tolist(),
+        "prob_b": np.linspace(-0.5, 0.5, pairs).tolist(),
+    }
     return machine(classes, "RBF", **numbers, **more)
 
 
@@ -107,15 +124,21 @@ PLAIN: list[tuple[str, list[Any], dict[str, Any], int]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("op", "arrays", "attrs", "outputs"), PLAIN, ids=[f"{c[0]}-{i}" for i, c in enumerate(PLAIN)])
+@pytest.mark.parametrize(
+    ("op", "arrays", "attrs", "outputs"), PLAIN, ids=[f"{c[0]}-{i}" for i, c in enumerate(PLAIN)]
+)
 def test_agrees_with_onnx_runtime(
     op: str, arrays: list[Any], attrs: dict[str, Any], outputs: int, imported: Any, model: Any
 ) -> None:
     check(op, arrays, attrs, outputs, imported, model)
 
 
-def forest(rng: np.random.Generator, trees: int, kind: str, ids: int, low: float) -> dict[str, list[Any]]:
-    """Attributes of random trees of depth 3 over 4 features; each leaf has a weight of at least ``low``."""
+def forest(
+    rng: np.random.Generator, trees: int, kind: str, ids: int, low: float
+) -> dict[str, list[Any]]:
+    """Attributes of random trees of depth 3 over 4 features; each leaf has a weight of at least
+    ``low``.
+    """
     names = ("treeids", "nodeids", "featureids", "modes", "values", "truenodeids", "falsenodeids")
     out: dict[str, list[Any]] = {f"nodes_{n}": [] for n in names}
     out.update({f"{kind}_{n}": [] for n in ("treeids", "nodeids", "ids", "weights")})
@@ -126,10 +149,14 @@ def forest(rng: np.random.Generator, trees: int, kind: str, ids: int, low: float
             row = (tree, node, rng.integers(4), "LEAF" if leaf else str(rng.choice(modes)), rng.standard_normal(),
                    0 if leaf else 2 * node + 1, 0 if leaf else 2 * node + 2)  # fmt: skip
             for name, value in zip(names, row, strict=True):
-                out[f"nodes_{name}"].append(value if isinstance(value, (str, float)) else int(value))
+                out[f"nodes_{name}"].append(
+                    value if isinstance(value, (str, float)) else int(value)
+                )
             if leaf:
                 entry = (tree, node, int(rng.integers(ids)), float(rng.uniform(low, 1)))
-                for name, value in zip(("treeids", "nodeids", "ids", "weights"), entry, strict=True):
+                for name, value in zip(
+                    ("treeids", "nodeids", "ids", "weights"), entry, strict=True
+                ):
                     out[f"{kind}_{name}"].append(value)
     return out
 
@@ -137,16 +164,26 @@ def forest(rng: np.random.Generator, trees: int, kind: str, ids: int, low: float
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
 def test_a_forest_regresses(aggregate: str, imported: Any, model: Any) -> None:
     attrs = forest(np.random.default_rng(3), 5, "target", 1, -1)
-    check("TreeEnsembleRegressor", [X], {**attrs, "n_targets": 1, "aggregate_function": aggregate,
-          "base_values": [0.5]}, 1, imported, model)  # fmt: skip
+    check(
+        "TreeEnsembleRegressor",
+        [X],
+        {**attrs, "n_targets": 1, "aggregate_function": aggregate, "base_values": [0.5]},
+        1,
+        imported,
+        model,
+    )
 
 
 @pytest.mark.parametrize(("node", "back"), [(0, 0), (1, 0), (6, 6), (5, 2), (3, 15)])
-def test_a_tree_that_comes_back_to_itself_is_refused(node: int, back: int, imported: Any, model: Any) -> None:
+def test_a_tree_that_comes_back_to_itself_is_refused(
+    node: int, back: int, imported: Any, model: Any
+) -> None:
     """So is one that goes on at a node that is not there."""
     attrs = forest(np.random.default_rng(3), 2, "target", 1, -1)
     attrs["nodes_truenodeids"][node] = back
-    node_proto = onnx.helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attrs)
+    node_proto = onnx.helper.make_node(
+        "TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attrs
+    )
     opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
     with pytest.raises(ModelImportError):
         imported(model([node_proto], {"x": (F32, (9, 4))}, ["y"], opset_imports=opsets))
@@ -155,7 +192,13 @@ def test_a_tree_that_comes_back_to_itself_is_refused(node: int, back: int, impor
 def test_a_tree_that_has_no_end_where_it_runs() -> None:
     """As a plan may bring it, whose weights no importer has seen."""
     layer = TreeEnsemble()
-    nodes = [np.zeros(3, np.int64), np.array([0, 0, 7]), np.zeros(3, F32), np.array([1, 0, 0]), np.array([2, 2, 0])]
+    nodes = [
+        np.zeros(3, np.int64),
+        np.array([0, 0, 7]),
+        np.zeros(3, F32),
+        np.array([1, 0, 0]),
+        np.array([2, 2, 0]),
+    ]
     rest = [np.ones(3, bool), np.array([0]), np.array([2]), np.array([0]), np.ones(1, F32)]
     with pytest.raises(InvalidArgument, match="come back to themselves"):
         layer.reference(TreeEnsembleAttrs(), np.zeros((2, 1), F32) - 1, *nodes, *rest)
@@ -164,7 +207,13 @@ def test_a_tree_that_has_no_end_where_it_runs() -> None:
 def test_a_tree_deeper_than_patience_has_an_end() -> None:
     n = 2 * PATIENCE
     mode = np.append(np.zeros(n, np.int64), 7)
-    nodes = [np.zeros(n + 1, np.int64), mode, np.zeros(n + 1, F32), np.arange(1, n + 2), np.full(n + 1, n)]
+    nodes = [
+        np.zeros(n + 1, np.int64),
+        mode,
+        np.zeros(n + 1, F32),
+        np.arange(1, n + 2),
+        np.full(n + 1, n),
+    ]
     rest = [np.zeros(n + 1, bool), np.array([0]), np.array([n]), np.array([0]), np.full(1, 3, F32)]
     (y,) = TreeEnsemble().reference(TreeEnsembleAttrs(), np.zeros((2, 1), F32) - 1, *nodes, *rest)
     assert y.tolist() == [[3], [3]]
@@ -180,7 +229,9 @@ def test_a_forest_classifies(transform: str, imported: Any, model: Any) -> None:
 
 def test_a_forest_tells_classes_by_name(imported: Any, model: Any) -> None:
     attrs = forest(np.random.default_rng(4), 5, "class", 3, 0)
-    labels, _ = check("TreeEnsembleClassifier", [X], {**attrs, "classlabels_strings": TEXT[3]}, 2, imported, model)
+    labels, _ = check(
+        "TreeEnsembleClassifier", [X], {**attrs, "classlabels_strings": TEXT[3]}, 2, imported, model
+    )
     assert set(labels.tolist()) <= set(TEXT[3])
 
 
@@ -207,19 +258,31 @@ def test_scores_become_maps(labels: dict[str, Any], x: Any, model: Any, tmp_path
 
 
 @pytest.mark.parametrize("known", [0, 1])
-@pytest.mark.parametrize(("low", "transform"), [(0, "NONE"), (-1, "NONE"), (-1, "LOGISTIC"), (0, "LOGISTIC")])
+@pytest.mark.parametrize(
+    ("low", "transform"), [(0, "NONE"), (-1, "NONE"), (-1, "LOGISTIC"), (0, "LOGISTIC")]
+)
 def test_a_forest_of_one_class_tells_two_apart(
     low: float, transform: str, known: int, imported: Any, model: Any
 ) -> None:
     attrs = forest(np.random.default_rng(5), 1, "class", 1, low)
     attrs["class_ids"] = [known] * len(attrs["class_ids"])
-    check("TreeEnsembleClassifier", [X], {**attrs, "classlabels_int64s": [0, 1], "post_transform": transform}, 2,
-          imported, model)  # fmt: skip
+    check(
+        "TreeEnsembleClassifier",
+        [X],
+        {**attrs, "classlabels_int64s": [0, 1], "post_transform": transform},
+        2,
+        imported,
+        model,
+    )
 
 
 WORDS = np.array([["a", "b", ""], ["c", "a", "b"]], object)
 TABLES = {"int64s": [4, -1, 7], "floats": [0.5, -2.0, 3.5], "strings": ["a", "b", "c"]}
-LOOKED_UP = {"int64s": np.array([[4, 7], [-1, 3]]), "floats": np.array([0.5, 3.5, 9.0], F32), "strings": WORDS}
+LOOKED_UP = {
+    "int64s": np.array([[4, 7], [-1, 3]]),
+    "floats": np.array([0.5, 3.5, 9.0], F32),
+    "strings": WORDS,
+}
 
 
 @pytest.mark.parametrize("keys", TABLES)
@@ -241,7 +304,9 @@ def test_labels_that_are_tensors(imported: Any, model: Any) -> None:
              "default_tensor": tensor(np.array([-9], np.int16))}  # fmt: skip
     node = onnx.helper.make_node("LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", **attrs)
     opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("ai.onnx.ml", 4)]
-    y = evaluate(imported(model([node], {"x": (x.dtype, x.shape)}, ["y"], opset_imports=opsets)), {"x": x})["y"]
+    y = evaluate(
+        imported(model([node], {"x": (x.dtype, x.shape)}, ["y"], opset_imports=opsets)), {"x": x}
+    )["y"]
     assert y.dtype == np.int16
     assert y.tolist() == [4, -9, 3, -9]
 
@@ -251,7 +316,9 @@ def test_the_first_version_of_labels(imported: Any, model: Any) -> None:
     node = onnx.helper.make_node("LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", **attrs)
     pairs = [(WORDS, [[0, 1, -3], [-3, 0, 1]]), (np.array([[1, 0, 7]]), [["b", "a", "?"]])]
     for x, want in pairs:
-        y = evaluate(imported(model([node], {"x": (8 if x is WORDS else x.dtype, x.shape)}, ["y"])), {"x": x})["y"]
+        y = evaluate(
+            imported(model([node], {"x": (8 if x is WORDS else x.dtype, x.shape)}, ["y"])), {"x": x}
+        )["y"]
         assert y.tolist() == want
 
 
@@ -263,22 +330,41 @@ def test_keys_of_another_kind_are_refused(imported: Any, model: Any) -> None:
         imported(model([node], {"x": (np.int64, [3])}, ["y"], opset_imports=opsets))
 
 
-@pytest.mark.parametrize("x", [WORDS, np.array([[5, 2, 5], [8, 2, -1]])], ids=["strings", "numbers"])
+@pytest.mark.parametrize(
+    "x", [WORDS, np.array([[5, 2, 5], [8, 2, -1]])], ids=["strings", "numbers"]
+)
 def test_categories_are_mapped(x: Any, imported: Any, model: Any) -> None:
-    check("CategoryMapper", [x], {"cats_strings": ["a", "b"], "cats_int64s": [5, 2], "default_string": "none",
-          "default_int64": -7}, 1, imported, model)  # fmt: skip
+    check(
+        "CategoryMapper",
+        [x],
+        {
+            "cats_strings": ["a", "b"],
+            "cats_int64s": [5, 2],
+            "default_string": "none",
+            "default_int64": -7,
+        },
+        1,
+        imported,
+        model,
+    )
 
 
-@pytest.mark.parametrize("x", [LOOKED_UP["int64s"], np.array([[4.0, 7.9]], F32), WORDS], ids=["i64", "f32", "str"])
+@pytest.mark.parametrize(
+    "x", [LOOKED_UP["int64s"], np.array([[4.0, 7.9]], F32), WORDS], ids=["i64", "f32", "str"]
+)
 def test_categories_as_columns(x: Any, imported: Any, model: Any) -> None:
     name = "cats_strings" if x is WORDS else "cats_int64s"
     cats = TABLES[name.removeprefix("cats_")]
     (y,) = check("OneHotEncoder", [x], {name: cats}, 1, imported, model)
     assert y.sum() > 0
-    bad = onnx.helper.make_node("OneHotEncoder", ["x"], ["y"], domain="ai.onnx.ml", zeros=0, **{name: cats[:1]})
+    bad = onnx.helper.make_node(
+        "OneHotEncoder", ["x"], ["y"], domain="ai.onnx.ml", zeros=0, **{name: cats[:1]}
+    )
     declared = {"x": (8 if x is WORDS else x.dtype, x.shape)}
     if x is WORDS:
-        node = onnx.helper.make_node("OneHotEncoder", ["x"], ["y"], domain="ai.onnx.ml", zeros=0, **{name: [*cats, ""]})
+        node = onnx.helper.make_node(
+            "OneHotEncoder", ["x"], ["y"], domain="ai.onnx.ml", zeros=0, **{name: [*cats, ""]}
+        )
         assert evaluate(imported(model([node], declared, ["y"])), {"x": x})["y"].sum() == x.size
     with pytest.raises(InvalidArgument, match="in no category"):
         evaluate(imported(model([bad], declared, ["y"])), {"x": x})

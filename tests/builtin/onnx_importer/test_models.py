@@ -1,4 +1,5 @@
-"""Exported real models: they import with dynamic dims, no shape arithmetic survives, and the references agree.
+"""Exported real models: they import with dynamic dims, no shape arithmetic survives, and the
+references agree.
 
 Needs the files of twelve architectures in the folder TACTIX_MODELS, and onnxruntime.
 """
@@ -44,7 +45,9 @@ def feed(net: NetworkDefinition, batch: int, seq: int) -> dict[str, Any]:
         if v.spec.dtype.is_float:
             out[v.name] = rng.standard_normal(shape, np.float32)
         elif "mask" in v.name:
-            out[v.name] = (np.arange(shape[1]) < rng.integers(1, shape[1] + 1, (shape[0], 1))).astype(np.int64)
+            out[v.name] = (
+                np.arange(shape[1]) < rng.integers(1, shape[1] + 1, (shape[0], 1))
+            ).astype(np.int64)
         else:
             out[v.name] = rng.integers(0, 2 if "type" in v.name else 900, shape)
     return out
@@ -55,7 +58,9 @@ def worst(net: NetworkDefinition, name: str, batch: int, seq: int) -> float:
     import onnxruntime as ort
 
     inputs = feed(net, batch, seq)
-    session = ort.InferenceSession(str(Path(str(FOLDER)) / f"{name}.onnx"), providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        str(Path(str(FOLDER)) / f"{name}.onnx"), providers=["CPUExecutionProvider"]
+    )
     got, want = evaluate(net, inputs), session.run(list(net.output_names), inputs)
     errors = []
     for key, w in zip(net.output_names, want, strict=True):

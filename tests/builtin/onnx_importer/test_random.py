@@ -25,7 +25,14 @@ def make(op: str, output: str, **attrs: Any) -> onnx.NodeProto:
     return onnx.helper.make_node(op, inputs, [output], **attrs)
 
 
-OPS = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
+OPS = (
+    "RandomNormal",
+    "RandomUniform",
+    "RandomNormalLike",
+    "RandomUniformLike",
+    "Bernoulli",
+    "Multinomial",
+)
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -39,7 +46,11 @@ def test_each_node_draws_anew_at_each_run(op: str, imported: Any, model: Any) ->
 
 @pytest.mark.parametrize("op", OPS)
 def test_a_seed_gives_the_same_numbers(op: str, imported: Any, model: Any) -> None:
-    net = imported(model([make(op, "a", seed=3.0), make(op, "b", seed=4.0)], {}, ["a", "b"], {"c": P}, opset=15))
+    net = imported(
+        model(
+            [make(op, "a", seed=3.0), make(op, "b", seed=4.0)], {}, ["a", "b"], {"c": P}, opset=15
+        )
+    )
     first, second = evaluate(net, {}), evaluate(net, {})
     assert np.array_equal(first["a"], second["a"])
     assert not np.array_equal(first["a"], first["b"])

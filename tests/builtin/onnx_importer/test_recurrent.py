@@ -46,7 +46,10 @@ def activations(op: str, direction: str, rng: Any) -> dict[str, Any]:
     count = KINDS[op] * (2 if direction == "bidirectional" else 1)
     names = [str(n) for n in rng.choice((*PLAIN, *WITH_ALPHA, *WITH_BOTH), count)]
     out: dict[str, Any] = {"activations": names}
-    for key, takers in (("activation_alpha", (*WITH_ALPHA, *WITH_BOTH)), ("activation_beta", WITH_BOTH)):
+    for key, takers in (
+        ("activation_alpha", (*WITH_ALPHA, *WITH_BOTH)),
+        ("activation_beta", WITH_BOTH),
+    ):
         if taking := sum(n in takers for n in names):
             out[key] = [float(v) for v in rng.uniform(0.1, 0.9, taking).astype(F32)]
     return out
@@ -82,12 +85,18 @@ def test_every_activation_in_every_place(op: str, name: str, imported: Any, mode
         options["activation_alpha"] = [0.25 + 0.0625 * i for i in range(count)]
     if name in WITH_BOTH:
         options["activation_beta"] = [0.75 - 0.0625 * i for i in range(count)]
-    check(case(op, np.random.default_rng(3), "bidirectional", options, lambda: True), imported, model)
+    check(
+        case(op, np.random.default_rng(3), "bidirectional", options, lambda: True), imported, model
+    )
 
 
 @pytest.mark.parametrize("name", ["LeakyRelu", "HardSigmoid", "Elu"])
 def test_factors_have_defaults(name: str, imported: Any, model: Any) -> None:
-    check(case("RNN", np.random.default_rng(5), "forward", {"activations": [name]}, lambda: True), imported, model)
+    check(
+        case("RNN", np.random.default_rng(5), "forward", {"activations": [name]}, lambda: True),
+        imported,
+        model,
+    )
 
 
 def test_defaults_of_onnx_where_its_runtime_has_others(imported: Any, model: Any) -> None:
@@ -95,9 +104,18 @@ def test_defaults_of_onnx_where_its_runtime_has_others(imported: Any, model: Any
     for name, factors in (("ThresholdedRelu", ([1.0], [])), ("Affine", ([1.0], [0.0]))):
         rng = np.random.default_rng(6)
         short = case("RNN", rng, "forward", {"activations": [name]}, lambda: True)
-        given = {k: v for k, v in zip(("activation_alpha", "activation_beta"), factors, strict=True) if v}
-        whole = Case("RNN", short.arrays, {**short.attrs, **given}, (0, 1), short.constants, domain="")
-        check(short, imported, model, by_onnx_runtime(whole.model(model, False), whole.names, whole.feed))
+        given = {
+            k: v for k, v in zip(("activation_alpha", "activation_beta"), factors, strict=True) if v
+        }
+        whole = Case(
+            "RNN", short.arrays, {**short.attrs, **given}, (0, 1), short.constants, domain=""
+        )
+        check(
+            short,
+            imported,
+            model,
+            by_onnx_runtime(whole.model(model, False), whole.names, whole.feed),
+        )
 
 
 @pytest.mark.parametrize("op", GATES)
@@ -118,8 +136,12 @@ def test_batch_first(op: str, direction: str, imported: Any, model: Any) -> None
     """ONNX Runtime's CPU has no kernel for layout 1: the same as layout 0 with axes swapped."""
     c = case(op, np.random.default_rng(9), direction, {}, lambda: True)
     y, *last = by_onnx_runtime(c.model(model, False), c.names, c.feed)
-    arrays = [a.swapaxes(0, 1) if i in (0, 5, 6) and a is not None else a for i, a in enumerate(c.arrays)]
-    turned = Case(op, arrays, {**c.attrs, "layout": 1}, c.outputs, c.constants, domain="", tolerance=1e-4)
+    arrays = [
+        a.swapaxes(0, 1) if i in (0, 5, 6) and a is not None else a for i, a in enumerate(c.arrays)
+    ]
+    turned = Case(
+        op, arrays, {**c.attrs, "layout": 1}, c.outputs, c.constants, domain="", tolerance=1e-4
+    )
     check(turned, imported, model, [y.transpose(2, 0, 1, 3), *(s.swapaxes(0, 1) for s in last)])
 
 
@@ -141,7 +163,9 @@ def test_the_kernel_takes_only_what_it_does(seed: int, imported: Any, model: Any
         weights = frozenset(i for i in (1, 2, 3) if c.arrays[i] is not None)
         whole = Case(op, c.arrays, c.attrs, c.outputs, weights, domain="")
         (node,) = (n for n in imported(whole.model(model, False)).nodes if n.layer.name == op)
-        offered = RecurrentTactic().variants(node, DeviceProperties("cpu", "generic", frozenset(), 128, cores=2))
+        offered = RecurrentTactic().variants(
+            node, DeviceProperties("cpu", "generic", frozenset(), 128, cores=2)
+        )
         extra = [c.arrays[i] for i in (4, 7) if i < len(c.arrays)]
         known = {"hidden_size", "direction", "linear_before_reset"}
         usual = set(c.attrs) <= known and all(a is None for a in extra)

@@ -1,4 +1,6 @@
-"""Shape arithmetic of exported models: it is settled at import, over symbols, and none of it is left in the network."""
+"""Shape arithmetic of exported models: it is settled at import, over symbols, and none of it is
+left in the network.
+"""
 
 from __future__ import annotations
 
@@ -49,13 +51,17 @@ def test_a_reshape_target_is_resolved(imported: Any, model: Any) -> None:
 
 
 def test_the_broadcast_target_idiom(imported: Any, model: Any) -> None:
-    """Expand to a shape in which -1 stands for 1: ConstantOfShape, Mul, Equal, Where on the shape itself."""
+    """Expand to a shape in which -1 stands for 1: ConstantOfShape, Mul, Equal, Where on the shape
+    itself.
+    """
     nodes = [
         make_node("Shape", ["y"], ["shape"]),
         make_node("Gather", ["shape", "first"], ["batch"]),
         make_node("Concat", ["batch", "minus"], ["wanted"], axis=0),
         make_node("Shape", ["wanted"], ["rank"]),
-        make_node("ConstantOfShape", ["rank"], ["ones"], value=onnx.helper.make_tensor("v", 7, [1], [1])),
+        make_node(
+            "ConstantOfShape", ["rank"], ["ones"], value=onnx.helper.make_tensor("v", 7, [1], [1])
+        ),
         make_node("Mul", ["ones", "minus"], ["minuses"]),
         make_node("Equal", ["wanted", "minuses"], ["free"]),
         make_node("Where", ["free", "ones", "wanted"], ["target"]),
@@ -107,7 +113,9 @@ def test_a_static_shape_gives_constants_alone(imported: Any, model: Any) -> None
 
 
 def test_resize_by_a_computed_size(imported: Any, model: Any) -> None:
-    """Twice the size, by Shape, Slice, Cast, Mul, Floor, Cast, Concat: as older exporters write interpolation."""
+    """Twice the size, by Shape, Slice, Cast, Mul, Floor, Cast, Concat: as older exporters write
+    interpolation.
+    """
     nodes = [
         make_node("Shape", ["x"], ["shape"]),
         make_node("Slice", ["shape", "two", "four"], ["hw"]),
@@ -158,7 +166,12 @@ def test_counting_through_a_table_limits_the_symbol(imported: Any, model: Any) -
         make_node("Unsqueeze", ["positions", "axis"], ["row"]),
         make_node("Gather", ["table", "row"], ["y"]),
     ]
-    constants = {"table": np.zeros((16, 3), F32), "zero": np.int64(0), "one": np.int64(1), "axis": [0]}
+    constants = {
+        "table": np.zeros((16, 3), F32),
+        "zero": np.int64(0),
+        "one": np.int64(1),
+        "axis": [0],
+    }
     net = imported(model(nodes, {"x": (F32, ["n", "s"])}, ["y"], constants))
     assert net.limits == {"s": 16}
     assert names(net) == ["Dims", "Range", "Reshape", "Gather"]
@@ -166,7 +179,9 @@ def test_counting_through_a_table_limits_the_symbol(imported: Any, model: Any) -
 
 def test_a_cut_of_data_is_clamped(imported: Any, model: Any) -> None:
     nodes = [make_node("Slice", ["x", "zero", "end", "one"], ["y"])]
-    net = imported(model(nodes, {"x": (F32, ["n", "s"])}, ["y"], {"zero": [0], "end": [5], "one": [1]}))
+    net = imported(
+        model(nodes, {"x": (F32, ["n", "s"])}, ["y"], {"zero": [0], "end": [5], "one": [1]})
+    )
     assert net.limits == {}
     for s in (3, 5, 8):
         assert evaluate(net, {"x": np.zeros((2, s), F32)})["y"].shape == (2, min(s, 5))
@@ -174,7 +189,11 @@ def test_a_cut_of_data_is_clamped(imported: Any, model: Any) -> None:
 
 def test_a_reshape_by_data_keeps_its_shape_tensor(imported: Any, model: Any) -> None:
     net = imported(
-        model([make_node("Reshape", ["x", "s"], ["y"], name="r")], {"x": (F32, [6]), "s": (np.int64, [2])}, ["y"])
+        model(
+            [make_node("Reshape", ["x", "s"], ["y"], name="r")],
+            {"x": (F32, [6]), "s": (np.int64, [2])},
+            ["y"],
+        )
     )
     assert names(net) == ["DynamicReshape"]
     assert net.outputs[0].spec.shape == (sym("r_0"), sym("r_1"))
@@ -192,7 +211,9 @@ def test_a_range_by_data_names_its_size(imported: Any, model: Any) -> None:
 
 def test_bounds_that_only_running_gives_name_a_dim(imported: Any, model: Any) -> None:
     nodes = [make_node("Slice", ["x", "a", "b"], ["y"], name="cut")]
-    net = imported(model(nodes, {"x": (F32, [6, 2]), "a": (np.int64, [1]), "b": (np.int64, [1])}, ["y"]))
+    net = imported(
+        model(nodes, {"x": (F32, [6, 2]), "a": (np.int64, [1]), "b": (np.int64, [1])}, ["y"])
+    )
     assert net.outputs[0].spec.shape == (sym("cut_0"), 2)
     x = np.arange(12, dtype=F32).reshape(6, 2)
     got = evaluate(net, {"x": x, "a": np.array([-5]), "b": np.array([100])})["y"]
@@ -200,13 +221,16 @@ def test_bounds_that_only_running_gives_name_a_dim(imported: Any, model: Any) ->
 
 
 def test_nodes_of_one_name_give_different_dims(imported: Any, model: Any) -> None:
-    nodes = [make_node("NonZero", ["x"], ["a"], name="n"), make_node("NonZero", ["y"], ["b"], name="n")]
+    nodes = [
+        make_node("NonZero", ["x"], ["a"], name="n"),
+        make_node("NonZero", ["y"], ["b"], name="n"),
+    ]
     net = imported(model(nodes, {"x": (F32, [4]), "y": (F32, [4])}, ["a", "b"]))
     got = evaluate(net, {"x": np.array([1, 0, 2, 0], F32), "y": np.array([0, 0, 3, 0], F32)})
     assert (got["a"].tolist(), got["b"].tolist()) == ([[0, 2]], [[2]])
 
 
-# -- the arithmetic by itself ----------------------------------------------------------------------------------------
+# -- the arithmetic by itself --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -228,7 +252,9 @@ def test_targets(shape: tuple[Dim, ...], target: tuple[Dim, ...], want: tuple[Di
 
 
 @pytest.mark.parametrize(
-    ("shape", "target"), [((2, 3), (-1, -1)), ((2, 3), (0, 0, 0)), ((2, 3), (4, -1))], ids=["two", "copy", "divide"]
+    ("shape", "target"),
+    [((2, 3), (-1, -1)), ((2, 3), (0, 0, 0)), ((2, 3), (4, -1))],
+    ids=["two", "copy", "divide"],
 )
 def test_targets_without_meaning(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
     with pytest.raises(ShapeError):
@@ -244,7 +270,12 @@ def test_slices_are_pythons_own() -> None:
                     want = list(range(size))[start:end:step] if size else []
                     assert isinstance(first, int)
                     assert isinstance(count, int)
-                    assert [first + i * step for i in range(count)] == want, (size, start, end, step)
+                    assert [first + i * step for i in range(count)] == want, (
+                        size,
+                        start,
+                        end,
+                        step,
+                    )
 
 
 def test_slices_of_symbolic_axes() -> None:
@@ -259,7 +290,12 @@ def test_slices_of_symbolic_axes() -> None:
         for size in range(1, 9):
             k = evaluate_shape((count,), {"s": size})[0]
             a = evaluate_shape((first,), {"s": size})[0]
-            assert [a + i * step for i in range(k)] == list(range(size))[start:end:step], (size, start, end, step)
+            assert [a + i * step for i in range(k)] == list(range(size))[start:end:step], (
+                size,
+                start,
+                end,
+                step,
+            )
 
 
 def test_even_parts() -> None:
@@ -285,8 +321,15 @@ def test_named_dimensions(text: str, want: Dim) -> None:
 
 
 def test_a_dimension_that_is_a_sum_of_others(imported: Any, model: Any) -> None:
-    inputs = {"mask": (F32, ["n", "past + s"]), "x": (F32, ["n", "s"]), "cache": (F32, ["n", "past"])}
-    nodes = [make_node("Concat", ["cache", "x"], ["all"], axis=1), make_node("Mul", ["all", "mask"], ["y"])]
+    inputs = {
+        "mask": (F32, ["n", "past + s"]),
+        "x": (F32, ["n", "s"]),
+        "cache": (F32, ["n", "past"]),
+    }
+    nodes = [
+        make_node("Concat", ["cache", "x"], ["all"], axis=1),
+        make_node("Mul", ["all", "mask"], ["y"]),
+    ]
     net = imported(model(nodes, inputs, ["y"]))
     assert net.outputs[0].spec.shape == (N, sym("past") + S)
     assert net.symbols() == ("n", "past", "s")

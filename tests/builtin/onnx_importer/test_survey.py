@@ -33,7 +33,9 @@ def refusal(imported: Any, source: Any) -> ModelImportError:
     return e.value
 
 
-def test_nodes_behind_a_refused_one_are_looked_at_where_its_shape_is_declared(imported: Any, model: Any) -> None:
+def test_nodes_behind_a_refused_one_are_looked_at_where_its_shape_is_declared(
+    imported: Any, model: Any
+) -> None:
     nodes = [
         swirl("x", "a", "one"),
         make_node("Abs", ["a"], ["b"]),
@@ -68,7 +70,10 @@ def test_nodes_behind_an_unknown_shape_are_counted(imported: Any, model: Any) ->
 
 
 def test_the_error_of_one_node_is_kept_as_it_is(imported: Any, model: Any) -> None:
-    nodes = [make_node("Transpose", ["x"], ["t"], name="only", perm=[0, 0]), make_node("Abs", ["t"], ["y"])]
+    nodes = [
+        make_node("Transpose", ["x"], ["t"], name="only", perm=[0, 0]),
+        make_node("Abs", ["t"], ["y"]),
+    ]
     e = refusal(imported, model(nodes, X, ["y"]))
     assert type(e) is ModelImportError
     assert e.who == "node 'only' (ai.onnx::Transpose, opset 18), number 0 of the graph"
@@ -98,7 +103,9 @@ def test_both_branches_are_looked_at(imported: Any, model: Any) -> None:
     nodes = [
         make_node("ReduceMax", ["x"], ["m"], keepdims=0),
         make_node("Cast", ["m"], ["c"], to=9),
-        make_node("If", ["c"], ["y"], name="choice", then_branch=branch("Yes"), else_branch=branch("No")),
+        make_node(
+            "If", ["c"], ["y"], name="choice", then_branch=branch("Yes"), else_branch=branch("No")
+        ),
     ]
     m = model(nodes, X, ["y"])
     m.opset_import.add(domain="acme", version=1)
@@ -153,13 +160,19 @@ def test_damaged_bytes_end_the_count_of_messages(model: Any) -> None:
         ("Swirl", "acme", "converters or layers for acme"),
     ],
 )
-def test_what_is_said_of_an_operators_origin(op: str, domain: str, words: str, imported: Any, model: Any) -> None:
-    assert words in str(refusal(imported, model([make_node(op, ["x"], ["y"], domain=domain)], X, ["y"])))
+def test_what_is_said_of_an_operators_origin(
+    op: str, domain: str, words: str, imported: Any, model: Any
+) -> None:
+    assert words in str(
+        refusal(imported, model([make_node(op, ["x"], ["y"], domain=domain)], X, ["y"]))
+    )
 
 
 def test_an_error_names_no_more_nodes_than_people_read(imported: Any, model: Any) -> None:
     nodes = [swirl("x", f"t{i}", f"n{i}") for i in range(500)]
-    e = refusal(imported, model([*nodes, make_node("Sum", [f"t{i}" for i in range(500)], ["y"])], X, ["y"]))
+    e = refusal(
+        imported, model([*nodes, make_node("Sum", [f"t{i}" for i in range(500)], ["y"])], X, ["y"])
+    )
     assert e.what == "no installed plugin provides the operator of 500 nodes"
     assert f"and {500 - surveys.SHOWN} more" in e.why
     assert "'n199'" in e.why

@@ -20,7 +20,9 @@ def run(proto: Any, feed: dict[str, Any], imported: Any) -> dict[str, Any]:
     return evaluate(imported(proto), feed)
 
 
-def check(op: str, arrays: list[Any], attrs: dict[str, Any], outputs: int, imported: Any, model: Any) -> None:
+def check(
+    op: str, arrays: list[Any], attrs: dict[str, Any], outputs: int, imported: Any, model: Any
+) -> None:
     """The same as ONNX Runtime, with shapes fixed and with symbols."""
     import onnxruntime as ort
 
@@ -28,10 +30,14 @@ def check(op: str, arrays: list[Any], attrs: dict[str, Any], outputs: int, impor
     feed = {f"i{i}": a for i, a in enumerate(arrays)}
     node = onnx.helper.make_node(op, list(feed), names, **attrs)
     for symbolic in (False, True):
-        shapes = {k: [f"{k}{i}" for i in range(a.ndim)] if symbolic else a.shape for k, a in feed.items()}
+        shapes = {
+            k: [f"{k}{i}" for i in range(a.ndim)] if symbolic else a.shape for k, a in feed.items()
+        }
         kinds = {k: STRING if a.dtype == object else a.dtype for k, a in feed.items()}
         proto = model([node], {k: (kinds[k], shapes[k]) for k in feed}, names, opset=20)
-        session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(
+            proto.SerializeToString(), providers=["CPUExecutionProvider"]
+        )
         found = run(proto, feed, imported)
         for name, want in zip(names, session.run(None, feed), strict=True):
             assert (found[name].dtype, found[name].shape) == (want.dtype, want.shape)
@@ -57,16 +63,24 @@ CASES: list[tuple[str, list[Any], dict[str, Any], int]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("op", "arrays", "attrs", "outputs"), CASES, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES)])
+@pytest.mark.parametrize(
+    ("op", "arrays", "attrs", "outputs"), CASES, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES)]
+)
 def test_agrees_with_onnx_runtime(
     op: str, arrays: list[Any], attrs: dict[str, Any], outputs: int, imported: Any, model: Any
 ) -> None:
     check(op, arrays, {k: v for k, v in attrs.items() if v is not None}, outputs, imported, model)
 
 
-@pytest.mark.parametrize("to", [10, 11, 16, 17, 20, 3, 9], ids=["f16", "f64", "bf16", "f8", "f8fnuz", "i8", "bool"])
+@pytest.mark.parametrize(
+    "to", [10, 11, 16, 17, 20, 3, 9], ids=["f16", "f64", "bf16", "f8", "f8fnuz", "i8", "bool"]
+)
 def test_text_becomes_what_the_number_becomes(to: int, imported: Any, model: Any) -> None:
-    numbers = np.float32([0, 0.125 if to == 11 else 0.1, -3.75, 100]) if to != 3 else np.float32([0, 1, -3, 100])
+    numbers = (
+        np.float32([0, 0.125 if to == 11 else 0.1, -3.75, 100])
+        if to != 3
+        else np.float32([0, 1, -3, 100])
+    )
     nodes = [onnx.helper.make_node("Cast", [name], [f"y{name}"], to=to) for name in ("s", "x")]
     inputs = {"s": (STRING, [4]), "x": (np.float32, [4])}
     found = run(model(nodes, inputs, ["ys", "yx"], opset=19),
@@ -89,7 +103,11 @@ def test_like_a_string(imported: Any, model: Any) -> None:
 def test_the_locale_counts_for_nothing(imported: Any, model: Any) -> None:
     node = onnx.helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="UPPER", locale="tr_TR",
                                  stopwords=["B"])  # fmt: skip
-    y = run(model([node], {"x": (STRING, ["n"])}, ["y"]), {"x": np.array(["i", "b", "é"], object)}, imported)["y"]
+    y = run(
+        model([node], {"x": (STRING, ["n"])}, ["y"]),
+        {"x": np.array(["i", "b", "é"], object)},
+        imported,
+    )["y"]
     assert y.tolist() == ["I", "É"]
 
 

@@ -1,4 +1,6 @@
-"""Tensors of a model: every element type in every storage, external files, and what must not be read."""
+"""Tensors of a model: every element type in every storage, external files, and what must not be
+read.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def test_signed_nibbles(value: int) -> None:
 
 
 def test_small_floats_of_four_bits() -> None:
-    t = onnx.TensorProto(name="t", data_type=TensorProto.FLOAT4E2M1, dims=[4], raw_data=bytes([0x72, 0xF9]))
+    t = onnx.TensorProto(
+        name="t", data_type=TensorProto.FLOAT4E2M1, dims=[4], raw_data=bytes([0x72, 0xF9])
+    )
     assert Weights(None).array(t).astype(np.float32).tolist() == [1.0, 6.0, -0.5, -6.0]
 
 
@@ -76,7 +80,9 @@ def test_a_sparse_tensor_is_written_out() -> None:
 @pytest.mark.parametrize("where", [[1, 6], [-1, 0], [1]])
 def test_a_sparse_tensor_with_bad_indices(where: list[int]) -> None:
     values = onnx.helper.make_tensor("v", TensorProto.FLOAT, [2], [5.0, 6.0])
-    t = onnx.helper.make_sparse_tensor(values, onnx.numpy_helper.from_array(np.array(where), "i"), [2, 3])
+    t = onnx.helper.make_sparse_tensor(
+        values, onnx.numpy_helper.from_array(np.array(where), "i"), [2, 3]
+    )
     with pytest.raises(ModelImportError, match="'v': its indices do not fit"):
         Weights(None).sparse(t)
 
@@ -102,11 +108,13 @@ def test_a_typed_tensor_with_too_few_elements() -> None:
         Weights(None).array(t)
 
 
-# -- external files ------------------------------------------------------------------------------------------------
+# -- external files ------------------------------------------------------------------------------
 
 
 def external(**entries: Any) -> onnx.TensorProto:
-    t = onnx.TensorProto(name="t", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
+    t = onnx.TensorProto(
+        name="t", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL
+    )
     for key, value in entries.items():
         t.external_data.add(key=key, value=str(value))
     return t
@@ -131,7 +139,11 @@ def test_files_of_a_model(folder: Path) -> None:
     listed = [external(location=name) for name in ("nowhere", "x" * 300, "a\0b", "", "data")]
     path = folder / "m.onnx"
     (folder / "odd").touch()
-    path.write_bytes(onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [], [], listed)).SerializeToString())
+    path.write_bytes(
+        onnx.helper.make_model(
+            onnx.helper.make_graph(nodes, "g", [], [], listed)
+        ).SerializeToString()
+    )
     assert OnnxImporter().files(path) == [folder / "data", folder / "odd"]
     path.write_bytes(b"\n\x08location\x12\xff")  # cut off
     assert OnnxImporter().files(path) == []
@@ -141,7 +153,10 @@ def test_files_of_a_model(folder: Path) -> None:
 
 def test_an_external_tensor_is_a_view_of_the_file(folder: Path) -> None:
     weights = Weights(folder)
-    a, b = weights.array(external(location="data")), weights.array(external(location="data", offset=8, length=16))
+    a, b = (
+        weights.array(external(location="data")),
+        weights.array(external(location="data", offset=8, length=16)),
+    )
     assert a.tolist() == [0, 1, 2, 3]
     assert b.tolist() == [2, 3, 4, 5]
     assert np.shares_memory(a, b)
@@ -167,7 +182,9 @@ def test_an_offset_that_is_not_aligned_is_read_too(folder: Path) -> None:
         ({"location": "data", "offset": "x"}, "no number"),
     ],
 )
-def test_an_external_tensor_that_cannot_be_read(entries: dict[str, Any], words: str, folder: Path) -> None:
+def test_an_external_tensor_that_cannot_be_read(
+    entries: dict[str, Any], words: str, folder: Path
+) -> None:
     with pytest.raises(ModelImportError, match=words):
         Weights(folder).array(external(**entries))
 
@@ -186,7 +203,12 @@ def test_a_model_in_memory_has_no_other_files() -> None:
 
 def test_a_model_with_external_data_by_path(tmp_path: Path, imported: Any, model: Any) -> None:
     w = np.random.default_rng(0).standard_normal((64, 32), np.float32)
-    m = model([onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": (np.float32, [3, 64])}, ["y"], {"w": w})
+    m = model(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])],
+        {"x": (np.float32, [3, 64])},
+        ["y"],
+        {"w": w},
+    )
     path = tmp_path / "m.onnx"
     onnx.save_model(m, str(path), save_as_external_data=True, location="m.data", size_threshold=0)
     x = np.ones((3, 64), np.float32)
@@ -197,10 +219,15 @@ def test_a_model_with_external_data_by_path(tmp_path: Path, imported: Any, model
         imported(path)
 
 
-def test_large_weights_stay_in_the_models_own_file(tmp_path: Path, imported: Any, model: Any) -> None:
+def test_large_weights_stay_in_the_models_own_file(
+    tmp_path: Path, imported: Any, model: Any
+) -> None:
     rng = np.random.default_rng(1)
     w, b = rng.standard_normal((160, 128), np.float32), rng.standard_normal(128, np.float32)
-    nodes = [onnx.helper.make_node("MatMul", ["x", "w"], ["p"]), onnx.helper.make_node("Add", ["p", "b"], ["y"])]
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "w"], ["p"]),
+        onnx.helper.make_node("Add", ["p", "b"], ["y"]),
+    ]
     m = model(nodes, {"x": (np.float32, [3, 160])}, ["y"], {"w": w, "b": b})
     (tmp_path / "real").mkdir()
     path = tmp_path / "real" / "m.bin"
@@ -222,20 +249,34 @@ def test_large_weights_stay_in_the_models_own_file(tmp_path: Path, imported: Any
 
 
 @pytest.mark.parametrize("cut", [1, 100, 50_000, 81_000])
-def test_a_file_that_ends_within_a_large_weight(cut: int, tmp_path: Path, imported: Any, model: Any) -> None:
+def test_a_file_that_ends_within_a_large_weight(
+    cut: int, tmp_path: Path, imported: Any, model: Any
+) -> None:
     w = np.ones((160, 128), np.float32)
-    m = model([onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": (np.float32, [3, 160])}, ["y"], {"w": w})
+    m = model(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])],
+        {"x": (np.float32, [3, 160])},
+        ["y"],
+        {"w": w},
+    )
     path = tmp_path / "m.onnx"
     path.write_bytes(m.SerializeToString()[:-cut])
     with pytest.raises(ModelImportError):
         imported(path)
 
 
-@pytest.mark.parametrize("entries", [{}, {"offset": "0"}, {"offset": "-9", "length": "24"}, {"length": "1e9"}])
+@pytest.mark.parametrize(
+    "entries", [{}, {"offset": "0"}, {"offset": "-9", "length": "24"}, {"length": "1e9"}]
+)
 def test_a_file_that_claims_to_hold_its_own_data(
     entries: dict[str, str], tmp_path: Path, imported: Any, model: Any
 ) -> None:
-    m = model([onnx.helper.make_node("Add", ["x", "w"], ["y"])], {"x": (np.float32, [6])}, ["y"], {"w": np.ones(6)})
+    m = model(
+        [onnx.helper.make_node("Add", ["x", "w"], ["y"])],
+        {"x": (np.float32, [6])},
+        ["y"],
+        {"w": np.ones(6)},
+    )
     t = m.graph.initializer[0]
     t.ClearField("raw_data")
     t.data_type, t.data_location = TensorProto.FLOAT, TensorProto.EXTERNAL

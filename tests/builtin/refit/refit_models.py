@@ -1,4 +1,6 @@
-"""Small models whose weights follow from a seed or a number, some of them inside of branches and loops."""
+"""Small models whose weights follow from a seed or a number, some of them inside of branches and
+loops.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,13 @@ from onnx import TensorProto, helper, numpy_helper
 Feeds = dict[str, np.ndarray]
 
 
-def model(nodes: Sequence[Any], inputs: dict[str, Sequence[Any]], outputs: Sequence[str], weights: Feeds) -> bytes:
+def model(
+    nodes: Sequence[Any], inputs: dict[str, Sequence[Any]], outputs: Sequence[str], weights: Feeds
+) -> bytes:
     """An ONNX model of float32 tensors."""
-    given = [helper.make_tensor_value_info(n, TensorProto.FLOAT, list(s)) for n, s in inputs.items()]
+    given = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, list(s)) for n, s in inputs.items()
+    ]
     made = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs]
     held = [numpy_helper.from_array(np.asarray(a), n) for n, a in weights.items()]
     graph = helper.make_graph(list(nodes), "made", given, made, held)
@@ -28,10 +34,24 @@ def normal(seed: int, **shapes: Sequence[int]) -> Feeds:
 
 
 def conv_bn(seed: int) -> bytes:
-    """Two convolutions with normalisations that are folded into them; odd channels, so that blocks are padded."""
-    w = normal(seed, w1=(5, 3, 3, 3), b1=(5,), w2=(7, 5, 1, 1), s1=(5,), t1=(5,), m1=(5,), s2=(7,), t2=(7,), m2=(7,))
+    """Two convolutions with normalisations that are folded into them; odd channels, so that blocks
+    are padded.
+    """
+    w = normal(
+        seed,
+        w1=(5, 3, 3, 3),
+        b1=(5,),
+        w2=(7, 5, 1, 1),
+        s1=(5,),
+        t1=(5,),
+        m1=(5,),
+        s2=(7,),
+        t2=(7,),
+        m2=(7,),
+    )
     w |= {
-        n: np.random.default_rng(seed + 100).random(k, np.float32) + np.float32(0.5) for n, k in (("v1", 5), ("v2", 7))
+        n: np.random.default_rng(seed + 100).random(k, np.float32) + np.float32(0.5)
+        for n, k in (("v1", 5), ("v2", 7))
     }
     nodes = [
         helper.make_node("Conv", ["x", "w1", "b1"], ["a"], pads=[1, 1, 1, 1]),
@@ -44,7 +64,9 @@ def conv_bn(seed: int) -> bytes:
 
 
 def chain(number: float, layers: int = 6, width: int = 64) -> bytes:
-    """Products with matrices of equal numbers: any mix of old and new weights gives a number that neither gives."""
+    """Products with matrices of equal numbers: any mix of old and new weights gives a number that
+    neither gives.
+    """
     nodes, w, x = [], {}, "x"
     for i in range(layers):
         w[f"w{i}"] = np.full((width, width), number / width, np.float32)
@@ -54,14 +76,26 @@ def chain(number: float, layers: int = 6, width: int = 64) -> bytes:
     return model(nodes, {"x": ["n", width]}, ["y"], w)
 
 
-def graph(name: str, nodes: Sequence[Any], inputs: dict[str, tuple[int, Any]], outputs: Any, weights: Feeds) -> Any:
+def graph(
+    name: str,
+    nodes: Sequence[Any],
+    inputs: dict[str, tuple[int, Any]],
+    outputs: Any,
+    weights: Feeds,
+) -> Any:
     """A body. ``inputs``, ``outputs``: ONNX's dtype and shape, by name."""
-    given, made = ([helper.make_tensor_value_info(n, *t) for n, t in ios.items()] for ios in (inputs, outputs))
-    return helper.make_graph(nodes, name, given, made, [numpy_helper.from_array(a, n) for n, a in weights.items()])
+    given, made = (
+        [helper.make_tensor_value_info(n, *t) for n, t in ios.items()] for ios in (inputs, outputs)
+    )
+    return helper.make_graph(
+        nodes, name, given, made, [numpy_helper.from_array(a, n) for n, a in weights.items()]
+    )
 
 
 def branches(seed: int, inner: int) -> bytes:
-    """``x @ w``, and behind it one of two sums, in the branch taken through another product and a condition."""
+    """``x @ w``, and behind it one of two sums, in the branch taken through another product and a
+    condition.
+    """
 
     def body(name: str, weights: Feeds) -> Any:
         nodes = [
@@ -84,7 +118,9 @@ def branches(seed: int, inner: int) -> bytes:
 
 
 def loop(number: float, turns: int = 5, width: int = 16) -> bytes:
-    """``x`` times matrices of equal numbers: one before the loop, then one in each turn, behind a branch."""
+    """``x`` times matrices of equal numbers: one before the loop, then one in each turn, behind a
+    branch.
+    """
     float_, bool_ = TensorProto.FLOAT, TensorProto.BOOL
     full = np.full((width, width), number / width, np.float32)
     product = helper.make_node("MatMul", ["s", "u"], ["p"])
@@ -108,7 +144,9 @@ def loop(number: float, turns: int = 5, width: int = 16) -> bytes:
 
 
 def scan(seed: int) -> bytes:
-    """A recurrence of two weights, and a convolution with a normalisation that is folded, in the body of a Scan."""
+    """A recurrence of two weights, and a convolution with a normalisation that is folded, in the
+    body of a Scan.
+    """
     w = normal(seed, k=(3, 3, 1, 1), s=(3,), t=(3,), mean=(3,), v=(3, 3))
     w["var"] = np.random.default_rng(seed).random(3, np.float32) + np.float32(0.5)
     nodes = [

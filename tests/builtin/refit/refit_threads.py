@@ -37,7 +37,9 @@ def inferring(infer: Infer, threads: int = 3) -> Iterator[None]:
 
 
 def one_of(engine: Any, x: Any, allowed: Sequence[float], more: Any = 0) -> Infer:
-    """Runs whose output y has one number ``more`` everywhere, one of those: never of some old weights and some new."""
+    """Runs whose output y has one number ``more`` everywhere, one of those: never of some old
+    weights and some new.
+    """
 
     def infer(stop: threading.Event) -> None:
         context = engine.create_execution_context()
@@ -50,7 +52,9 @@ def one_of(engine: Any, x: Any, allowed: Sequence[float], more: Any = 0) -> Infe
 
 
 def refitted_apart(engine: Any, refitter: Any, times: int) -> None:
-    """``engine``: of ``chain`` with three layers, one of which, by chance, gets random weights each time."""
+    """``engine``: of ``chain`` with three layers, one of which, by chance, gets random weights each
+    time.
+    """
     rng, x = np.random.default_rng(2), np.random.default_rng(1).standard_normal((2, 64), np.float32)
     own = {f"w{i}": np.full((64, 64), 1 / 64, np.float32) for i in range(3)}
     for _ in range(times):

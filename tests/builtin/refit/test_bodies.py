@@ -47,7 +47,12 @@ def test_both_branches_and_their_names() -> None:
     engine, want = built(branches(1, 5)), built(branches(1, 7))
     refitter, context = Refitter(engine), engine.create_execution_context()
     inner = [n for n in refitter.get_all_weights() if "/" in n]
-    assert sorted(n.rsplit("/", 2)[1:] for n in inner) == [["0", "ac"], ["0", "av"], ["1", "bc"], ["1", "bv"]]
+    assert sorted(n.rsplit("/", 2)[1:] for n in inner) == [
+        ["0", "ac"],
+        ["0", "av"],
+        ["1", "bc"],
+        ["1", "bv"],
+    ]
     weights = normal(7, av=(3, 3), ac=(3,)) | normal(8, bv=(3, 3), bc=(3,))
     for name in inner:
         refitter.set_named_weights(name, weights[name.rsplit("/", 1)[1]])
@@ -95,7 +100,9 @@ def test_a_recipe_gives_as_much_as_the_body_reads() -> None:
     text = recipe.write(replace(found, terms=(*found.terms, part), constants=constants))
     name = hashlib.sha256(text).hexdigest()
     with pytest.raises(PlanFormatError, match="its recipe gives another size"):
-        recipe.read(replace(plan, blobs={**plan.blobs, name: text}, meta={**plan.meta, recipe.META: name}))
+        recipe.read(
+            replace(plan, blobs={**plan.blobs, name: text}, meta={**plan.meta, recipe.META: name})
+        )
 
 
 def test_recipes_that_would_grow_are_not_decoded() -> None:
@@ -103,4 +110,6 @@ def test_recipes_that_would_grow_are_not_decoded() -> None:
     text = b'{"terms":[' + b"[]," * 200_000 + b"[]]}"
     name = hashlib.sha256(text).hexdigest()
     with pytest.raises(PlanFormatError, match="commas and brackets"):
-        recipe.read(replace(plan, blobs={**plan.blobs, name: text}, meta={**plan.meta, recipe.META: name}))
+        recipe.read(
+            replace(plan, blobs={**plan.blobs, name: text}, meta={**plan.meta, recipe.META: name})
+        )

@@ -63,7 +63,9 @@ def test_a_run_sees_old_weights_or_new_ones() -> None:
 
 
 def phased(number: float) -> bytes:
-    """Products before and after a step whose shape follows from data; ``number`` becomes a part of that."""
+    """Products before and after a step whose shape follows from data; ``number`` becomes a part of
+    that.
+    """
     w = {"w": np.full((4, 4), number / 4, np.float32), "u": np.full((8, 8), number / 8, np.float32)}
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["a"]),
@@ -83,7 +85,9 @@ def phased(number: float) -> bytes:
 
 def set_all(refitter: Refitter, numbers: dict[str, float]) -> None:
     for name, number in numbers.items():
-        refitter.set_named_weights(name, np.full(refitter.get_weights_prototype(name).shape, number, np.float32))
+        refitter.set_named_weights(
+            name, np.full(refitter.get_weights_prototype(name).shape, number, np.float32)
+        )
     refitter.refit()
 
 
@@ -102,7 +106,11 @@ def test_runs_in_phases_see_one_set_of_weights() -> None:
 
 def test_what_runs_in_a_stream_and_at_addresses() -> None:
     engine = built(chain(1.0))
-    context, refitter, stream = engine.create_execution_context(), Refitter(engine), engine.device.create_stream()
+    context, refitter, stream = (
+        engine.create_execution_context(),
+        Refitter(engine),
+        engine.device.create_stream(),
+    )
     x, y = np.ones((2, 64), np.float32), np.empty((2, 64), np.float32)
     context.set_tensor_address("x", x)
     context.set_tensor_address("y", y)
@@ -137,7 +145,11 @@ def test_parts_that_are_refitted_apart() -> None:
 
 def test_an_error_changes_nothing() -> None:
     engine = built(conv_bn(1))
-    refitter, before, context = Refitter(engine), constants(engine), engine.create_execution_context()
+    refitter, before, context = (
+        Refitter(engine),
+        constants(engine),
+        engine.create_execution_context(),
+    )
     first = context.run(FEEDS)
     refitter.refit_from_onnx(conv_bn(2))
     after, second = constants(engine), context.run(FEEDS)
@@ -163,7 +175,9 @@ def test_a_model_whose_weights_do_not_fit_sets_none_of_them(tmp_path: Path) -> N
     onnx.save(proto, tmp_path / "bad.onnx")
     with pytest.raises(InvalidArgument, match=r"bad\.onnx: weight 'w2' is not finite"):
         refitter.refit_from_onnx(tmp_path / "bad.onnx")
-    assert [n for n in refitter.get_all_weights() if refitter.get_named_weights(n) is not None] == []
+    assert [
+        n for n in refitter.get_all_weights() if refitter.get_named_weights(n) is not None
+    ] == []
     refitter.set_named_weights("w0", np.full((64, 64), 1 / 64, np.float32))
     refitter.refit()
     np.testing.assert_array_equal(engine(x), before)
@@ -175,11 +189,13 @@ def test_what_cannot_be_refitted_is_named() -> None:
     guest = tactix.Runtime(flavour="lean", on_untrusted="allow").deserialize(
         container.dump(built(chain(1.0, layers=1)).plan)
     )
-    with pytest.raises(InvalidArgument, match="Engine objects cannot be refitted: an engine of the default flavour"):
+    with pytest.raises(
+        InvalidArgument, match="Engine objects cannot be refitted: an engine of the default flavour"
+    ):
         Refitter(guest)
 
 
-# -- plans -------------------------------------------------------------------------------------------------------------
+# -- plans ---------------------------------------------------------------------------------------
 
 
 def saved(engine: Any, path: Path) -> Path:
@@ -209,7 +225,9 @@ def test_stripped_plans(tmp_path: Path) -> None:
     engine = tactix.load(path)
     refitter = Refitter(engine)
     assert refitter.get_missing_weights() == refitter.get_all_weights() == ["w0", "w1", "w2", "w3"]
-    assert tactix.Runtime().check(path) == ["4 weights are missing: it was stripped. Refit the plan first"]
+    assert tactix.Runtime().check(path) == [
+        "4 weights are missing: it was stripped. Refit the plan first"
+    ]
     assert tactix.Runtime().check(whole) == []
     x = np.ones((2, 256), np.float32)
     for start in (lambda: engine(x), engine.create_execution_context):
@@ -229,7 +247,9 @@ def test_stripped_plans(tmp_path: Path) -> None:
     assert strange(x) == pytest.approx(16.0)
 
 
-def test_a_file_that_is_trusted_here_is_signed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_trusted_here_is_signed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = saved(built(chain(1.0, 2)), tmp_path / "a.plan")
     x = np.ones((2, 64), np.float32)
     for source in (path, path.read_bytes()):
@@ -245,7 +265,9 @@ def test_a_file_that_is_trusted_here_is_signed_again(tmp_path: Path, monkeypatch
 
 
 def test_what_changes_after_the_check_is_not_signed(tmp_path: Path) -> None:
-    """Another process writes the file while a refitter has it: weights that it does not touch, and the runtime."""
+    """Another process writes the file while a refitter has it: weights that it does not touch, and
+    the runtime.
+    """
     flags = {BuilderFlag.REFIT, BuilderFlag.VERSION_COMPATIBLE}
     path = saved(built(chain(1.0, 2), flags), tmp_path / "a.plan")
     before = container.load(path, private=True)
@@ -276,7 +298,9 @@ def test_weights_of_a_file_are_checked_before_it_is_signed_again(tmp_path: Path)
         Refitter(path)
 
 
-def test_stripped_plans_of_the_lean_runtime_and_of_strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stripped_plans_of_the_lean_runtime_and_of_strangers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = saved(built(conv_bn(1), STRIPPED), tmp_path / "stripped.plan")
     with pytest.raises(tactix.TactixError, match="weights are missing"):
         tactix.load(path, flavour="lean")(FEEDS["x"])
@@ -335,8 +359,29 @@ def test_damaged_recipes_give_typed_errors_alone() -> None:
 
     plan, rng = built(conv_bn(1)).plan, np.random.default_rng(11)
     text = bytes(plan.blobs[plan.meta["refit"]])
-    places = leaves({k: v for k, v in json.loads(text).items() if k in ("terms", "constants", "weights")})
-    values = [0, -1, 1, 2, 3, 7, 1 << 40, "", "f64", "pad", "matmul", "transpose", [], [0], [[0, 1]], {}, None, True]
+    places = leaves(
+        {k: v for k, v in json.loads(text).items() if k in ("terms", "constants", "weights")}
+    )
+    values = [
+        0,
+        -1,
+        1,
+        2,
+        3,
+        7,
+        1 << 40,
+        "",
+        "f64",
+        "pad",
+        "matmul",
+        "transpose",
+        [],
+        [0],
+        [[0, 1]],
+        {},
+        None,
+        True,
+    ]
     refused = 0
     for _ in range(400):
         body = json.loads(text)
@@ -349,7 +394,9 @@ def test_damaged_recipes_give_typed_errors_alone() -> None:
         name = hashlib.sha256(content).hexdigest()
         meta = {**plan.meta, "refit": name}
         try:
-            Refitter(replace(plan, blobs={**plan.blobs, name: content}, meta=meta)).refit_from_onnx(conv_bn(2))
+            Refitter(replace(plan, blobs={**plan.blobs, name: content}, meta=meta)).refit_from_onnx(
+                conv_bn(2)
+            )
         except tactix.TactixError:
             refused += 1
     assert refused > 300
@@ -366,12 +413,14 @@ def test_a_recipe_that_grows_is_not_followed() -> None:
     body["constants"][constant] = len(body["terms"]) - 1
     text = json.dumps(body).encode()
     name = hashlib.sha256(text).hexdigest()
-    refitter = Refitter(replace(plan, blobs={**plan.blobs, name: text}, meta={**plan.meta, "refit": name}))
+    refitter = Refitter(
+        replace(plan, blobs={**plan.blobs, name: text}, meta={**plan.meta, "refit": name})
+    )
     with pytest.raises(PlanFormatError, match="gives more than"):
         refitter.refit_from_onnx(chain(1.0, 1))
 
 
-# -- the tool ----------------------------------------------------------------------------------------------------------
+# -- the tool ------------------------------------------------------------------------------------
 
 
 def test_the_tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,7 +43,9 @@ def test_a_chain_is_one_move(data: Any) -> None:
     move = composed(shape, [c for c in chain if c[0] != "pad" or any(map(any, c[1][0]))])
     if move is None:
         return
-    source = np.pad(x.reshape(move.padding.shape), move.padding.widths) if move.padding.widths else x
+    source = (
+        np.pad(x.reshape(move.padding.shape), move.padding.widths) if move.padding.widths else x
+    )
     out = np.empty(y.shape, y.dtype)
     out.reshape(move.target_shape)[...] = source.reshape(move.source_shape).transpose(move.axes)
     np.testing.assert_array_equal(out, y)
@@ -52,7 +54,11 @@ def test_a_chain_is_one_move(data: Any) -> None:
 @pytest.mark.parametrize(
     ("shape", "chain", "merged"),
     [
-        ((64, 32, 3, 3), [("reshape", [(4, 16, 32, 9)]), ("transpose", [(0, 2, 3, 1)])], (4, 16, 288)),
+        (
+            (64, 32, 3, 3),
+            [("reshape", [(4, 16, 32, 9)]), ("transpose", [(0, 2, 3, 1)])],
+            (4, 16, 288),
+        ),
         ((10, 6), [("transpose", [(1, 0)]), ("reshape", [(1, 6, 10)])], (10, 6)),
         ((6, 5), [("reshape", [(30,)]), ("reshape", [(3, 2, 5)])], (30,)),
         ((1, 1), [("reshape", [(1,)])], ()),

@@ -12,7 +12,14 @@ from refit_models import conv_bn, model, normal
 
 import tactix
 from tactix import BuilderFlag
-from tactix.words.errors import ConfigError, DTypeError, InvalidArgument, ModelImportError, ShapeError, UntrustedPlan
+from tactix.words.errors import (
+    ConfigError,
+    DTypeError,
+    InvalidArgument,
+    ModelImportError,
+    ShapeError,
+    UntrustedPlan,
+)
 from tactix_refit.refitter import Refitter
 
 from .conftest import REFIT, Feeds, Model, assert_same, built, constants, run
@@ -21,15 +28,26 @@ from .conftest import REFIT, Feeds, Model, assert_same, built, constants, run
 def conv(channels: int, size: int) -> Model:
     def made(seed: int) -> bytes:
         node = helper.make_node("Conv", ["x", "w", "b"], ["y"], pads=[1, 1, 1, 1])
-        return model([node], {"x": [1, channels, size, size]}, ["y"],
-                     normal(seed, w=(channels, channels, 3, 3), b=(channels,)))  # fmt: skip
+        return model(
+            [node],
+            {"x": [1, channels, size, size]},
+            ["y"],
+            normal(seed, w=(channels, channels, 3, 3), b=(channels,)),
+        )
 
     return made
 
 
 def lstm(seed: int) -> bytes:
-    node = helper.make_node("LSTM", ["x", "w", "r", "b"], ["y", "h"], hidden_size=7, direction="bidirectional")
-    return model([node], {"x": ["s", "n", 5]}, ["y", "h"], normal(seed, w=(2, 28, 5), r=(2, 28, 7), b=(2, 56)))
+    node = helper.make_node(
+        "LSTM", ["x", "w", "r", "b"], ["y", "h"], hidden_size=7, direction="bidirectional"
+    )
+    return model(
+        [node],
+        {"x": ["s", "n", 5]},
+        ["y", "h"],
+        normal(seed, w=(2, 28, 5), r=(2, 28, 7), b=(2, 56)),
+    )
 
 
 def qkv(seed: int) -> bytes:
@@ -40,7 +58,9 @@ def qkv(seed: int) -> bytes:
             helper.make_node("MatMul", ["x", f"w{k}"], [f"p{k}"]),
             helper.make_node("Add", [f"p{k}", f"b{k}"], [f"s{k}"]),
             helper.make_node("Reshape", [f"s{k}", "split"], [f"r{k}"]),
-            helper.make_node("Transpose", [f"r{k}"], [f"t{k}"], perm=[0, 2, 3, 1] if k == "k" else [0, 2, 1, 3]),
+            helper.make_node(
+                "Transpose", [f"r{k}"], [f"t{k}"], perm=[0, 2, 3, 1] if k == "k" else [0, 2, 1, 3]
+            ),
         ]
     nodes += [
         helper.make_node("MatMul", ["tq", "tk"], ["scores"]),
@@ -53,7 +73,11 @@ def qkv(seed: int) -> bytes:
     ]
     shapes = {f"{kind}{k}": shape for k in "qkv" for kind, shape in (("w", (12, 12)), ("b", (12,)))}
     w = normal(seed, **shapes, wo=(5, 12), bo=(5,))
-    w |= {"split": np.array([0, 0, 3, 4]), "join": np.array([-1, 12]), "scale": np.full((1,), 0.5, np.float32)}
+    w |= {
+        "split": np.array([0, 0, 3, 4]),
+        "join": np.array([-1, 12]),
+        "scale": np.full((1,), 0.5, np.float32),
+    }
     return model(nodes, {"x": ["n", 6, 12]}, ["y"], w)
 
 
@@ -118,7 +142,10 @@ def test_refitted_is_built_anew(name: str, flags: set[BuilderFlag]) -> None:
 
 
 def test_what_is_tested_is_there() -> None:
-    tactics = {name: [s.info["tactic"] for s in built(make(1)).plan.steps] for name, (make, _) in MODELS.items()}
+    tactics = {
+        name: [s.info["tactic"] for s in built(make(1)).plan.steps]
+        for name, (make, _) in MODELS.items()
+    }
     assert "tactix.c_winograd@1" in tactics["winograd"]
     assert "tactix.c_winograd@1" not in tactics["odd conv"]
     merged = Refitter(built(qkv(1)))._recipes
@@ -144,12 +171,14 @@ def test_the_flag_costs_nothing_and_plans_without_it_are_as_before() -> None:
         Refitter(plain)
 
 
-# -- weights by name ---------------------------------------------------------------------------------------------------
+# -- weights by name -----------------------------------------------------------------------------
 
 
 def test_names_and_prototypes() -> None:
     refitter = Refitter(built(conv_bn(1)))
-    assert refitter.get_all_weights() == sorted(["w1", "b1", "s1", "t1", "m1", "v1", "w2", "s2", "t2", "m2", "v2"])
+    assert refitter.get_all_weights() == sorted(
+        ["w1", "b1", "s1", "t1", "m1", "v1", "w2", "s2", "t2", "m2", "v2"]
+    )
     assert refitter.get_missing_weights() == []
     assert refitter.get_weights_prototype("w1").shape == (5, 3, 3, 3)
     assert refitter.get_weights_prototype("w1").dtype is tactix.DType.FP32
@@ -163,7 +192,11 @@ def test_some_weights_and_those_that_they_were_stored_with() -> None:
     before = constants(engine)
     refitter.set_named_weights("t2", new)
     assert refitter.get_named_weights("t2") is new
-    assert refitter.get_missing_weights() == ["m2", "s2", "v2"]  # of the term alone; w2 is not made of t2
+    assert refitter.get_missing_weights() == [
+        "m2",
+        "s2",
+        "v2",
+    ]  # of the term alone; w2 is not made of t2
     with pytest.raises(InvalidArgument, match=r"3 weights are missing.*Set m2, s2, v2"):
         refitter.refit()
     assert constants(engine) == before
@@ -180,7 +213,9 @@ def test_some_weights_and_those_that_they_were_stored_with() -> None:
     changed = [blob for blob, content in constants(engine).items() if content != before[blob]]
     assert len(changed) == 1
     y, first = run(engine, feeds)["y"], run(built(conv_bn(1)), feeds)["y"]
-    np.testing.assert_allclose(y - first, np.broadcast_to((new - old["t2"]).reshape(7, 1, 1), y.shape), atol=1e-4)
+    np.testing.assert_allclose(
+        y - first, np.broadcast_to((new - old["t2"]).reshape(7, 1, 1), y.shape), atol=1e-4
+    )
     refitter.set_named_weights("t2", old["t2"])  # the others stay set
     refitter.refit()
     assert constants(engine) == before
@@ -219,7 +254,7 @@ def test_arrays_of_any_layout() -> None:
     assert constants(engine) == constants(other)
 
 
-# -- what cannot be replaced -------------------------------------------------------------------------------------------
+# -- what cannot be replaced ---------------------------------------------------------------------
 
 
 def test_zeros_and_equal_weights_stay_weights() -> None:
@@ -247,21 +282,31 @@ def test_zeros_and_equal_weights_stay_weights() -> None:
     np.testing.assert_allclose(run(engine, feeds)["y"], want, atol=1e-5)
 
 
-@pytest.mark.parametrize(("numerics", "fires"), [("exact", False), ("reassociates", False), ("fp16", True)])
+@pytest.mark.parametrize(
+    ("numerics", "fires"), [("exact", False), ("reassociates", False), ("fp16", True)]
+)
 def test_rules_that_look(numerics: str, fires: bool) -> None:
-    """A rule that looks at a weight before it fires does not, unless it only asks whether 16 bits can hold it."""
+    """A rule that looks at a weight before it fires does not, unless it only asks whether 16 bits
+    can hold it.
+    """
     from tactix.contracts.rule import P, Rule, const, literal, var
     from tactix.fuse.rewrite import fuse
     from tactix_refit.build import RefitBuild
 
     rule = Rule(
-        "test.halve", P.tactix.Mul(var("x"), const("c")), numerics=numerics,
-        replace=lambda x, c: P.tactix.Add(x, literal(c.const.astype(np.float16).astype(np.float32))),
+        "test.halve",
+        P.tactix.Mul(var("x"), const("c")),
+        numerics=numerics,
+        replace=lambda x, c: P.tactix.Add(
+            x, literal(c.const.astype(np.float16).astype(np.float32))
+        ),
         when=lambda c: bool((np.abs(c.const) < 65504).all()),
-    )  # fmt: skip
+    )
     net = tactix.Builder().create_network()
     x = net.add_input("x", "f32", ["n", 3])
-    net.mark_output(net.add_layer("tactix.Mul", [x, net.add_constant(np.float32([1, 2, 3]), "c")])[0], "y")
+    net.mark_output(
+        net.add_layer("tactix.Mul", [x, net.add_constant(np.float32([1, 2, 3]), "c")])[0], "y"
+    )
     build = RefitBuild(identical=False, strip=False)
     made, trace = fuse(build.network(net), build.rules([rule]))
     assert (trace.counts == {"test.halve": 1}) is fires
@@ -293,11 +338,16 @@ def test_numbers_that_a_rule_built_in_are_named() -> None:
 
 
 def test_what_the_importer_built_in_is_named() -> None:
-    nodes = [helper.make_node("Clip", ["x", "low", "high"], ["c"]), helper.make_node("Mul", ["c", "high"], ["y"])]
+    nodes = [
+        helper.make_node("Clip", ["x", "low", "high"], ["c"]),
+        helper.make_node("Mul", ["c", "high"], ["y"]),
+    ]
     content = model(nodes, {"x": ["n", 4]}, ["y"], {"low": np.float32(0), "high": np.float32(6)})
     refitter = Refitter(built(content))
     assert refitter.get_all_weights() == []
-    assert refitter.fixed == dict.fromkeys(("low", "high"), "the importer built its values into a layer")
+    assert refitter.fixed == dict.fromkeys(
+        ("low", "high"), "the importer built its values into a layer"
+    )
 
 
 def test_quantized_layers_are_left_out_with_a_reason() -> None:
@@ -334,9 +384,14 @@ def test_a_model_in_which_more_differs_is_refused() -> None:
 
     engine = built(made([0, 2, 4], 2.0))
     refitter, before = Refitter(engine), constants(engine)
-    with pytest.raises(InvalidArgument, match="'rows' differs and cannot be replaced: it is no floating-point weight"):
+    with pytest.raises(
+        InvalidArgument,
+        match="'rows' differs and cannot be replaced: it is no floating-point weight",
+    ):
         refitter.refit_from_onnx(made([0, 2, 3], 2.0))
-    with pytest.raises(InvalidArgument, match=r"'power' differs and cannot be replaced: .* rule tactix.power"):
+    with pytest.raises(
+        InvalidArgument, match=r"'power' differs and cannot be replaced: .* rule tactix.power"
+    ):
         refitter.refit_from_onnx(made([0, 2, 4], 3.0))
     refitter.refit_from_onnx(made([0, 2, 4], 2.0))
     assert constants(engine) == before
@@ -357,7 +412,9 @@ def test_settings_that_contradict() -> None:
         built(conv_bn(1), {BuilderFlag.STRIP_PLAN})
 
 
-def test_a_refitted_plan_is_trusted_no_more_than_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refitted_plan_is_trusted_no_more_than_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TACTIX_HOME", str(tmp_path / "maker"))
     path = tmp_path / "it.plan"
     built(conv(8, 6)(0), REFIT).save(path)

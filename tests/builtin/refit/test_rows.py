@@ -49,7 +49,10 @@ def products(seed: int) -> bytes:
 
 @pytest.mark.parametrize("flags", [(), (BuilderFlag.BF16,)], ids=["fp32", "bf16"])
 def test_as_a_build(flags: tuple[BuilderFlag, ...], small: list[int]) -> None:
-    engine, want = built(products(1), REFIT | set(flags)), constants(built(products(2), REFIT | set(flags)))
+    engine, want = (
+        built(products(1), REFIT | set(flags)),
+        constants(built(products(2), REFIT | set(flags))),
+    )
     Refitter(engine, threads=3).refit_from_onnx(products(2))
     assert constants(engine) == want
     assert len(small) > 10

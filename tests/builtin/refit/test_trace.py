@@ -41,7 +41,10 @@ WORK: dict[str, Callable[[Any, Any], Any]] = {
 
 def arrays(seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
-    return {"w": rng.standard_normal((4, 5, 6), dtype=np.float32), "v": rng.standard_normal(4, dtype=np.float32)}
+    return {
+        "w": rng.standard_normal((4, 5, 6), dtype=np.float32),
+        "v": rng.standard_normal(4, dtype=np.float32),
+    }
 
 
 def replayed(tracer: Tracer, made: Traced, weights: dict[str, Any], threads: int = 1) -> Any:
@@ -51,7 +54,9 @@ def replayed(tracer: Tracer, made: Traced, weights: dict[str, Any], threads: int
     terms = tuple(flat.steps)
     plan = Plan("", (), (), (), (), (), blobs=flat.literals)
     out = np.empty(terms[place].nbytes, np.uint8)
-    Replay(plan, Recipes({}, {}, terms, {"b": place}, needs(terms))).run(["b"], weights, {"b": out}, threads)
+    Replay(plan, Recipes({}, {}, terms, {"b": place}, needs(terms))).run(
+        ["b"], weights, {"b": out}, threads
+    )
     return out.view(terms[place].dtype.numpy).reshape(terms[place].shape)
 
 
@@ -84,13 +89,24 @@ def test_whatever_shows_the_content_is_noticed(name: str) -> None:
     tracer = Tracer()
     assert not isinstance(LOOKS[name](tracer.weight("w", arrays(1)["w"])), Traced)
     assert tracer.fixed.keys() == {"w"}
-    assert __name__ in tracer.fixed["w"] or "conftest" in tracer.fixed["w"] or "_pytest" in tracer.fixed["w"]
+    assert (
+        __name__ in tracer.fixed["w"]
+        or "conftest" in tracer.fixed["w"]
+        or "_pytest" in tracer.fixed["w"]
+    )
 
 
 def test_facts_and_finiteness_are_no_looks() -> None:
     tracer = Tracer()
     w = tracer.weight("w", arrays(1)["w"])
-    assert (w.shape, w.dtype, w.ndim, w.size, w.nbytes, len(w)) == ((4, 5, 6), np.float32, 3, 120, 480, 4)
+    assert (w.shape, w.dtype, w.ndim, w.size, w.nbytes, len(w)) == (
+        (4, 5, 6),
+        np.float32,
+        3,
+        120,
+        480,
+        4,
+    )
     assert np.isfinite(w).all()
     assert np.isfinite(w.sum())
     assert w.flags.c_contiguous

@@ -1,4 +1,6 @@
-"""A network over the built-in layers, and rules applied to it with the numbers compared before and after."""
+"""A network over the built-in layers, and rules applied to it with the numbers compared before and
+after.
+"""
 
 from __future__ import annotations
 
@@ -55,15 +57,21 @@ def arrays(net: NetworkDefinition, seed: int, sizes: Iterable[int]) -> dict[str,
     return {v.name: random_array(TensorSpec(v.spec.dtype, v.spec.at(env)), rng) for v in net.inputs}
 
 
-def compare(net: NetworkDefinition, out: NetworkDefinition, inputs: dict[str, Any], rtol: float = 2e-5) -> None:
-    """Both networks give the same names, dtypes, shapes and, within ``rtol`` of the largest, numbers."""
+def compare(
+    net: NetworkDefinition, out: NetworkDefinition, inputs: dict[str, Any], rtol: float = 2e-5
+) -> None:
+    """Both networks give the same names, dtypes, shapes and, within ``rtol`` of the largest,
+    numbers.
+    """
     before, after = evaluate(net, inputs), evaluate(out, inputs)
     assert list(before) == list(after)
     for name, want in before.items():
         got = after[name]
         assert (got.dtype, got.shape) == (want.dtype, want.shape), name
         scale = np.abs(np.where(np.isfinite(want), want, 0)).max(initial=1e-6)
-        np.testing.assert_allclose(got.astype(float), want.astype(float), rtol=rtol, atol=rtol * scale, err_msg=name)
+        np.testing.assert_allclose(
+            got.astype(float), want.astype(float), rtol=rtol, atol=rtol * scale, err_msg=name
+        )
 
 
 def names(n: NetworkDefinition) -> list[str]:
@@ -81,11 +89,13 @@ def net() -> Net:
 def apply() -> Callable[..., tuple[list[str], NetworkDefinition, Trace]]:
     """Apply rules (by short name; all if none is named).
 
-    Gives what the nodes are made of, the network and the trace, after these checks: it is well formed, gives the same
-    numbers at two settings of the symbols, and a second run changes nothing.
+    Gives what the nodes are made of, the network and the trace, after these checks: it is well
+    formed, gives the same numbers at two settings of the symbols, and a second run changes nothing.
     """
 
-    def run(net: NetworkDefinition, *keys: str, rtol: float = 2e-5) -> tuple[list[str], NetworkDefinition, Trace]:
+    def run(
+        net: NetworkDefinition, *keys: str, rtol: float = 2e-5
+    ) -> tuple[list[str], NetworkDefinition, Trace]:
         rules: list[Rule] = [RULES[k] for k in keys] or list(RULES.values())
         out, trace = fuse(net, rules)
         verify(out, deep=True)

@@ -16,7 +16,18 @@ def heads(net, name, positions, dim=4):
     return net.add("Transpose", net.x("n", positions, 3, dim, name=name), perm=(0, 2, 1, 3))
 
 
-def spelt(net, *, query=None, key=None, scale=None, divide=False, mask=None, keep=None, fill=-np.inf, guard=False):
+def spelt(
+    net,
+    *,
+    query=None,
+    key=None,
+    scale=None,
+    divide=False,
+    mask=None,
+    keep=None,
+    fill=-np.inf,
+    guard=False,
+):
     """q k' with factors, mask and guard, layer by layer; the output is y."""
     q, v = heads(net, "q", "s"), heads(net, "v", "t")
     k = net.add("Transpose", net.x("n", "t", 3, 4, name="k"), perm=(0, 2, 3, 1))
@@ -52,7 +63,9 @@ def test_factors_become_the_scale(net, apply, how, scale):
     assert len(n.inputs) == 3
 
 
-@pytest.mark.parametrize("shape", [("n", 1, 1, "t"), ("n", 1, "s", "t"), (1, 1, "s", "t"), ("s", "t"), (1, 3, 1, 1)])
+@pytest.mark.parametrize(
+    "shape", [("n", 1, 1, "t"), ("n", 1, "s", "t"), (1, 1, "s", "t"), ("s", "t"), (1, 3, 1, 1)]
+)
 def test_added_masks(net, apply, shape):
     spelt(net, query=0.5, mask=net.x(*shape, name="mask"))
     n = only_attention(apply(net)[1])
@@ -89,12 +102,16 @@ def test_a_query_without_keys(net, guard):
 
 
 def test_a_mask_of_zeros_is_no_mask(net, apply):
-    spelt(net, mask=net.add("Where", net.c(np.ones((1, 1, 1, 1)), np.bool_), net.c(0), net.c(-np.inf)))
+    spelt(
+        net, mask=net.add("Where", net.c(np.ones((1, 1, 1, 1)), np.bool_), net.c(0), net.c(-np.inf))
+    )
     assert len(only_attention(apply(net)[1]).inputs) == 3
 
 
 def test_an_expanded_mask_is_read_narrow(net, apply):
-    mask = net.add("Expand", net.x("n", 1, 1, "t", name="mask"), shape=(sym("n"), 1, sym("s"), sym("t")))
+    mask = net.add(
+        "Expand", net.x("n", 1, 1, "t", name="mask"), shape=(sym("n"), 1, sym("s"), sym("t"))
+    )
     spelt(net, mask=mask)
     assert only_attention(apply(net)[1]).inputs[3].name == "mask"
 
@@ -141,7 +158,9 @@ def test_a_quotient_by_the_query_stays_before(net, apply):
 
 @pytest.mark.parametrize("batch", [1, 2, "n"])
 def test_sequences_first(net, apply, batch):
-    """As torch's MultiheadAttention computes it: one product over swapped rows, of which q, k and v are slices."""
+    """As torch's MultiheadAttention computes it: one product over swapped rows, of which q, k and v
+    are slices.
+    """
     x = net.x(batch, "s", 6)
     n, s = x.spec.shape[:2]
     y = net.add("MatMul", net.add("Transpose", x, perm=(1, 0, 2)), net.random(6, 18))
@@ -153,7 +172,9 @@ def test_sequences_first(net, apply, batch):
         part = net.add("Transpose", net.add("Reshape", part, shape=(s, n * 2, 3)), perm=(1, 0, 2))
         parts.append(net.add("Reshape", part, shape=(n, 2, s, 3)))
     q, k, v = parts
-    p = net.add("Softmax", net.add("MatMul", q, net.add("Transpose", k, perm=(0, 1, 3, 2))), axis=-1)
+    p = net.add(
+        "Softmax", net.add("MatMul", q, net.add("Transpose", k, perm=(0, 1, 3, 2))), axis=-1
+    )
     y = net.add("Transpose", net.add("MatMul", p, v), perm=(2, 0, 1, 3))
     y = net.add("MatMul", net.add("Reshape", y, shape=(s * n, 6)), net.random(6, 6))
     y = net.add("Transpose", net.add("Reshape", y, shape=(s, n, 6)), perm=(1, 0, 2))

@@ -21,7 +21,9 @@ def test_neutral_operands_vanish(net, apply, name, number, shape):
 
 @pytest.mark.parametrize(("name", "number"), ARITHMETIC)
 def test_other_operands_stay(net, apply, name, number):
-    y = net.add(name, net.x("n", 5), net.c([number] * 4 + [number + 0.5 if np.isfinite(number) else 3]))
+    y = net.add(
+        name, net.x("n", 5), net.c([number] * 4 + [number + 0.5 if np.isfinite(number) else 3])
+    )
     net.mark_output(net.add("Softmax", y), "y")
     assert apply(net, f"neutral_{name.lower()}")[0] == [name, "Softmax"]
 
@@ -50,7 +52,9 @@ def test_a_wider_constant_repeats(net, apply):
 def test_powers(net, apply, dtype):
     x = net.x("n", 5, dtype=dtype)
     for power in (2, 3, 4):
-        net.mark_output(net.add("Pow", x, net.c(power, np.float32 if dtype == "f32" else np.int32)), f"y{power}")
+        net.mark_output(
+            net.add("Pow", x, net.c(power, np.float32 if dtype == "f32" else np.int32)), f"y{power}"
+        )
     kinds = apply(net, "power")[0]
     assert sorted(kinds) == ["Mul", "Mul", "Mul", "Pow"]
 

@@ -8,7 +8,9 @@ import pytest
 
 def normalised(net, x, channels):
     parameters = [net.random(channels) for _ in range(3)]
-    return net.add("BatchNormalization", x, *parameters, net.c(net.rng.random(channels) + 0.5), epsilon=1e-3)
+    return net.add(
+        "BatchNormalization", x, *parameters, net.c(net.rng.random(channels) + 0.5), epsilon=1e-3
+    )
 
 
 @pytest.mark.parametrize("group", [1, 2, 6])
@@ -18,7 +20,12 @@ def test_normalisation_joins(net, apply, layer, bias, group):
     w = net.random(6, 12 // group if layer == "ConvTranspose" else 6 // group, 3, 2)
     channels = 12 if layer == "ConvTranspose" else 6
     y = net.add(
-        layer, net.x("n", 6, "h", 5), w, *([net.random(channels)] if bias else []), group=group, pads=(1, 0, 1, 1)
+        layer,
+        net.x("n", 6, "h", 5),
+        w,
+        *([net.random(channels)] if bias else []),
+        group=group,
+        pads=(1, 0, 1, 1),
     )
     net.mark_output(normalised(net, y, channels), "y")
     assert apply(net)[0] == [layer]
@@ -26,7 +33,9 @@ def test_normalisation_joins(net, apply, layer, bias, group):
 
 @pytest.mark.parametrize("rank", [3, 5])
 def test_any_number_of_axes(net, apply, rank):
-    y = net.add("Convolution", net.x("n", 2, *[4] * (rank - 2)), net.random(3, 2, *[2] * (rank - 2)))
+    y = net.add(
+        "Convolution", net.x("n", 2, *[4] * (rank - 2)), net.random(3, 2, *[2] * (rank - 2))
+    )
     net.mark_output(normalised(net, y, 3), "y")
     assert apply(net)[0] == ["Convolution"]
 
@@ -44,7 +53,8 @@ def test_constants_per_channel_join(net, apply, layer, shape):
 
 
 @pytest.mark.parametrize(
-    ("layer", "shape"), [("Mul", (3,)), ("Add", (4, 1)), ("Mul", (2, 1, 1, 1)), ("Add", (1, 3, 4, 3))]
+    ("layer", "shape"),
+    [("Mul", (3,)), ("Add", (4, 1)), ("Mul", (2, 1, 1, 1)), ("Add", (1, 3, 4, 3))],
 )
 def test_other_constants_are_an_epilogue_at_most(net, apply, layer, shape):
     y = net.add("Convolution", net.x(2, 2, 4, 3), net.random(3, 2, 1, 1))
@@ -88,7 +98,10 @@ def test_normalisation_elsewhere_is_pointwise(net, apply, shape):
 def test_zero_padding_joins(net, apply, pads, mode, value, joins):
     y = net.add("Pad", net.x("n", 2, 6, 5), pads=pads, mode=mode, value=value)
     channels = 2 + pads[1] + pads[5]
-    net.mark_output(net.add("Convolution", y, net.random(3, channels, 2, 2), pads=(0, 1, 0, 0), strides=(2, 1)), "y")
+    net.mark_output(
+        net.add("Convolution", y, net.random(3, channels, 2, 2), pads=(0, 1, 0, 0), strides=(2, 1)),
+        "y",
+    )
     kinds, out, _ = apply(net)
     assert kinds == (["Convolution"] if joins else ["Pad", "Convolution"])
     assert out.nodes[-1].attrs.pads == ((1, 3, 3, 0) if joins else (0, 1, 0, 0))

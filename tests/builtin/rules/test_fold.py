@@ -39,7 +39,9 @@ def test_results_may_be_large_or_not_much_larger_than_their_inputs(net, monkeypa
     monkeypatch.setattr(fold, "MAX_BYTES", 64)
     for name, n, wide in (("a", 16, 1), ("b", 100, 1), ("c", 100, 5)):
         column, row = net.random(n, 1), net.random(wide)
-        net.mark_output(net.add("Sub", net.x("n", n, wide, name=f"x{name}"), net.add("Add", column, row)), name)
+        net.mark_output(
+            net.add("Sub", net.x("n", n, wide, name=f"x{name}"), net.add("Add", column, row)), name
+        )
     out, _ = fuse(net, fold.RULES)
     assert sorted(n.layer.name for n in out.nodes) == ["Add", "Sub", "Sub", "Sub"]
 
@@ -81,7 +83,9 @@ def test_quantised_weights_stay_small(net, apply):
 def test_known_sizes_become_constants(net, apply):
     x = net.x("n", 6, 5)
     last = net.add("Gather", net.add("Shape", x), net.c(2, np.int64), axis=0)
-    net.mark_output(net.add("Mul", x, net.add("Cast", net.add("Mul", last, last), to=x.spec.dtype)), "y")
+    net.mark_output(
+        net.add("Mul", x, net.add("Cast", net.add("Mul", last, last), to=x.spec.dtype)), "y"
+    )
     kinds, out, _ = apply(net, "fold_known")
     assert kinds == ["Mul"]
     assert [(v.const.item(), v.const.dtype) for v in out.constants] == [(25.0, np.float32)]

@@ -13,7 +13,9 @@ from tactix_ops.rules.epilogue import MAX_NODES
 
 
 def conv(net, x, channels=4):
-    return net.add("Convolution", x, net.random(channels, x.spec.shape[1], 1, 1), net.random(channels))
+    return net.add(
+        "Convolution", x, net.random(channels, x.spec.shape[1], 1, 1), net.random(channels)
+    )
 
 
 REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod")
@@ -24,8 +26,12 @@ ANCHORS = {
     "Attention": lambda net, x: net.add("Attention", x, x, x),
     "LayerNormalization": lambda net, x: net.add("LayerNormalization", x, net.random(5)),
     "RMSNormalization": lambda net, x: net.add("RMSNormalization", x, net.random(5)),
-    "GroupNormalization": lambda net, x: net.add("GroupNormalization", x, net.random(4), net.random(4), num_groups=2),
-    "InstanceNormalization": lambda net, x: net.add("InstanceNormalization", x, net.random(4), net.random(4)),
+    "GroupNormalization": lambda net, x: net.add(
+        "GroupNormalization", x, net.random(4), net.random(4), num_groups=2
+    ),
+    "InstanceNormalization": lambda net, x: net.add(
+        "InstanceNormalization", x, net.random(4), net.random(4)
+    ),
     "Softmax": lambda net, x: net.add("Softmax", x),
     "LogSoftmax": lambda net, x: net.add("LogSoftmax", x),
     "MaxPool": lambda net, x: net.add("MaxPool", x, kernel_shape=(2, 2)),
@@ -53,7 +59,14 @@ def test_attention_of_tokens_takes_an_epilogue(net, apply):
 
 def test_every_anchor_is_tried():
     """Gemm is left out: it is a MatMul by then; products of integers and halves in test_quantize."""
-    others = {"Gemm", "IntegerConvolution", "IntegerMatMul", "WideConvolution", "WideConvTranspose", "WideMatMul"}
+    others = {
+        "Gemm",
+        "IntegerConvolution",
+        "IntegerMatMul",
+        "WideConvolution",
+        "WideConvTranspose",
+        "WideMatMul",
+    }
     others |= {"WideGlobalAveragePool", "TokenAttention"}
     takers = {layer.name for layer in all_layers() if layer.takes_epilogue}
     assert takers == {*ANCHORS, *others}
@@ -62,8 +75,17 @@ def test_every_anchor_is_tried():
 @pytest.mark.parametrize("layer", ["Concat", "Transpose", "Gather", "CumSum"])
 def test_other_layers_do_not(net, apply, layer):
     x = net.x("n", 4, 5)
-    more = {"Concat": {"axis": 1}, "Transpose": {"perm": (2, 1, 0)}, "Gather": {"axis": 1}, "CumSum": {}}[layer]
-    inputs = {"Concat": [x, x], "Gather": [x, net.c([3, 0, 1], np.int64)], "CumSum": [x, net.c(1, np.int64)]}
+    more = {
+        "Concat": {"axis": 1},
+        "Transpose": {"perm": (2, 1, 0)},
+        "Gather": {"axis": 1},
+        "CumSum": {},
+    }[layer]
+    inputs = {
+        "Concat": [x, x],
+        "Gather": [x, net.c([3, 0, 1], np.int64)],
+        "CumSum": [x, net.c(1, np.int64)],
+    }
     net.mark_output(net.add("Relu", net.add(layer, *inputs.get(layer, [x]), **more)), "y")
     assert apply(net)[0] == [layer, "Relu"]
 
@@ -91,7 +113,13 @@ def test_a_gate_computed_from_the_anchor_itself(net, apply):
     y = net.add("Swish", conv(net, net.x("n", 4, 6, 5)))
     gate = net.add("Sigmoid", conv(net, net.add("GlobalAveragePool", y)))
     net.mark_output(conv(net, net.add("Mul", y, gate)), "y")
-    assert apply(net)[0] == ["Convolution+Swish", "GlobalAveragePool", "Convolution+Sigmoid", "Mul", "Convolution"]
+    assert apply(net)[0] == [
+        "Convolution+Swish",
+        "GlobalAveragePool",
+        "Convolution+Sigmoid",
+        "Mul",
+        "Convolution",
+    ]
 
 
 def test_a_result_read_twice_by_the_same_chain(net, apply):
@@ -115,7 +143,9 @@ def test_an_operand_whose_size_may_repeat_or_not_is_no_epilogue(net, rows, opera
     assert [n.layer.name for n in out.nodes] == ["MatMul", "Add"]
 
 
-@pytest.mark.parametrize(("dtype", "joins"), [("i64", False), ("f64", False), ("i32", True), ("f32", True)])
+@pytest.mark.parametrize(
+    ("dtype", "joins"), [("i64", False), ("f64", False), ("i32", True), ("f32", True)]
+)
 def test_64_bit_results_are_no_epilogue(net, apply, dtype, joins):
     y = net.add("Relu", net.add("MatMul", net.x("n", 5), net.random(5, 3)))
     net.mark_output(net.add("Cast", net.add("Add", y, net.c(0.5)), to=DType(dtype)), "y")
@@ -130,7 +160,7 @@ def test_an_output_of_the_network_is_written(net, apply):
     assert apply(net)[0] == ["Convolution", "Relu"]
 
 
-# -- groups ------------------------------------------------------------------------------------------------------------
+# -- groups --------------------------------------------------------------------------------------
 
 
 def test_chains_and_trees(net, apply):

@@ -21,7 +21,9 @@ ORDERS = ["half first", "half last", "half inside"]
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(("layer", "number"), [("Div", 2**0.5), ("Mul", 0.5**0.5), ("Div", 1.4142), ("Mul", 0.70711)])
+@pytest.mark.parametrize(
+    ("layer", "number"), [("Div", 2**0.5), ("Mul", 0.5**0.5), ("Div", 1.4142), ("Mul", 0.70711)]
+)
 def test_by_erf(net, apply, order, layer, number):
     x = net.x("n", 7)
     e = net.add("Add", net.c(1), net.add("Erf", net.add(layer, x, net.c(number))))
@@ -47,11 +49,15 @@ def test_by_tanh_in_16_bits(net, apply, dtype):
     x, t = net.x("n", 7, dtype=dtype), DType(dtype).numpy
     cubed = net.add("Mul", net.add("Pow", x, net.c(3, t)), net.c(0.044715, t))
     e = net.add("Tanh", net.add("Mul", net.add("Add", x, cubed), net.c(0.7978845608, t)))
-    net.mark_output(net.add("Mul", net.add("Mul", x, net.c(0.5, t)), net.add("Add", e, net.c(1, t))), "y")
+    net.mark_output(
+        net.add("Mul", net.add("Mul", x, net.c(0.5, t)), net.add("Add", e, net.c(1, t))), "y"
+    )
     assert apply(net, "gelu_tanh", rtol=2e-2)[0] == ["Gelu"]
 
 
-@pytest.mark.parametrize(("layer", "number"), [("Div", 1.5), ("Mul", 1.4142135), ("Div", 0.70710678)])
+@pytest.mark.parametrize(
+    ("layer", "number"), [("Div", 1.5), ("Mul", 1.4142135), ("Div", 0.70710678)]
+)
 def test_another_number_is_no_gelu(net, apply, layer, number):
     x = net.x("n", 7)
     e = net.add("Add", net.add("Erf", net.add(layer, x, net.c(number))), net.c(1))
@@ -132,5 +138,7 @@ def test_swish(net, apply, alpha):
 def test_a_gate_is_no_swish(net, apply):
     x, z = net.x("n", 7), net.x("n", 7, name="z")
     net.mark_output(net.add("Mul", net.add("Sigmoid", z), x), "y")
-    net.mark_output(net.add("Mul", x, net.add("Sigmoid", net.add("Mul", x, net.c(np.arange(7))))), "w")
+    net.mark_output(
+        net.add("Mul", x, net.add("Sigmoid", net.add("Mul", x, net.c(np.arange(7))))), "w"
+    )
     assert "Swish" not in "".join(apply(net)[0])

@@ -33,7 +33,9 @@ def test_terms_of_a_gemm(net, apply, c):
 
 
 def test_a_term_without_weight_is_not_read(net, apply):
-    net.mark_output(net.add("Gemm", net.x("n", 5), net.random(5, 3), net.c([np.nan] * 3), beta=0.0), "y")
+    net.mark_output(
+        net.add("Gemm", net.x("n", 5), net.random(5, 3), net.c([np.nan] * 3), beta=0.0), "y"
+    )
     assert [n.layer.name for n in fuse(net, matmul.RULES)[0].nodes] == ["MatMul"]
 
 

@@ -122,6 +122,8 @@ def test_large_models(name):
     kinds = made_of(out)
     assert len([k for k in kinds if k != "Reshape"]) == LARGE[name]
     assert not [
-        k for k in kinds if k.split("+")[0] in ("Shape", "Gemm", "BatchNormalization", "Softmax", "DynamicReshape")
+        k
+        for k in kinds
+        if k.split("+")[0] in ("Shape", "Gemm", "BatchNormalization", "Softmax", "DynamicReshape")
     ]
     assert trace.firings

@@ -80,7 +80,7 @@ def test_joins_along_another_axis_stay(net, apply):
     assert apply(net)[0] == ["Concat", "Concat"]
 
 
-# -- gathers -----------------------------------------------------------------------------------------------------------
+# -- gathers -------------------------------------------------------------------------------------
 
 
 def counting(net, x, axis, dtype=np.int64):
@@ -100,7 +100,14 @@ def test_positions_are_a_slice_of_the_table(net, apply):
 
 def test_positions_from_a_constant(net, apply):
     x = net.x("n", "s", 4)
-    ids = net.add("Slice", net.c(np.arange(9)[None], np.int64), begins=(0,), sizes=(sym("s"),), axes=(1,), steps=(1,))
+    ids = net.add(
+        "Slice",
+        net.c(np.arange(9)[None], np.int64),
+        begins=(0,),
+        sizes=(sym("s"),),
+        axes=(1,),
+        steps=(1,),
+    )
     net.mark_output(net.add("Add", x, net.add("Gather", net.random(9, 4), ids, axis=0)), "y")
     assert apply(net)[0] == ["Slice", "Reshape", "Add"]
 
@@ -111,9 +118,13 @@ def test_other_places_stay_a_gather(net, apply, places):
     assert apply(net)[0] == ["Gather"]
 
 
-@pytest.mark.parametrize(("places", "begin", "step"), [([1, 2, 3], 1, 1), ([0, 2, 4], 0, 2), (3, 3, 1), ([[2]], 2, 1)])
+@pytest.mark.parametrize(
+    ("places", "begin", "step"), [([1, 2, 3], 1, 1), ([0, 2, 4], 0, 2), (3, 3, 1), ([[2]], 2, 1)]
+)
 def test_regular_constant_places_are_a_slice(net, apply, places, begin, step):
-    net.mark_output(net.add("Exp", net.add("Gather", net.x("n", 5), net.c(places, np.int64), axis=1)), "y")
+    net.mark_output(
+        net.add("Exp", net.add("Gather", net.x("n", 5), net.c(places, np.int64), axis=1)), "y"
+    )
     kinds, out, _ = apply(net)
     assert kinds[0] == "Slice"
     assert (out.nodes[0].attrs.begins, out.nodes[0].attrs.steps) == ((begin,), (step,))
@@ -126,7 +137,9 @@ def test_flat_places_over_rows_and_columns(net, apply):
     rows = net.add("Reshape", counting(net, mask, 0), shape=(n, 1, 1, 1))
     columns = net.add("Reshape", counting(net, mask, 1), shape=(1, 1, 1, s))
     places = net.add(
-        "Add", columns, net.add("Mul", rows, net.add("Gather", net.add("Shape", mask), net.c([1], np.int64)))
+        "Add",
+        columns,
+        net.add("Mul", rows, net.add("Gather", net.add("Shape", mask), net.c([1], np.int64))),
     )
     flat = net.add("Gather", net.add("Reshape", mask, shape=(n * s,)), places, axis=0)
     net.mark_output(net.add("Not", flat), "y")
@@ -140,9 +153,13 @@ def test_tuples_over_rows_and_columns(net, apply, columns_first):
     rows = net.add("Reshape", counting(net, x, 0), shape=(n, 1, 1))
     columns = net.add("Reshape", counting(net, x, 1), shape=(1, s, 1))
     if columns_first:
-        rows, columns = (net.add("Reshape", v, shape=sh) for v, sh in ((rows, (1, n, 1)), (columns, (s, 1, 1))))
+        rows, columns = (
+            net.add("Reshape", v, shape=sh) for v, sh in ((rows, (1, n, 1)), (columns, (s, 1, 1)))
+        )
     shape = (s, n, 1) if columns_first else (n, s, 1)
-    tuples = net.add("Concat", *(net.add("Expand", v, shape=shape) for v in (rows, columns)), axis=-1)
+    tuples = net.add(
+        "Concat", *(net.add("Expand", v, shape=shape) for v in (rows, columns)), axis=-1
+    )
     net.mark_output(net.add("Exp", net.add("GatherND", x, tuples)), "y")
     assert ("GatherND" in apply(net)[0]) is columns_first
 
@@ -150,13 +167,17 @@ def test_tuples_over_rows_and_columns(net, apply, columns_first):
 @pytest.mark.parametrize("factor", [1, -1])
 def test_tuples_that_count_down_stay_a_gather(net, apply, factor):
     x = net.x("n", 3)
-    rows = net.add("Mul", net.add("Reshape", counting(net, x, 0), shape=(sym("n"), 1)), net.c(factor, np.int64))
+    rows = net.add(
+        "Mul", net.add("Reshape", counting(net, x, 0), shape=(sym("n"), 1)), net.c(factor, np.int64)
+    )
     net.mark_output(net.add("Exp", net.add("GatherND", x, rows)), "y")
     assert ("GatherND" in apply(net)[0]) is (factor == -1)
 
 
 def test_pairs_of_a_symmetric_product(net, apply):
-    """Recommendation models take the lower triangle of a product by constant tuples, transposed there and back."""
+    """Recommendation models take the lower triangle of a product by constant tuples, transposed
+    there and back.
+    """
     x = net.x("n", 4, 6)
     product = net.add("MatMul", x, net.add("Transpose", x, perm=(0, 2, 1)))
     pairs = np.stack(np.tril_indices(4, -1), axis=1)

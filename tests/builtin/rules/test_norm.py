@@ -21,9 +21,13 @@ def spelt(net, x, axes, *, centred=True, power=True, divide="Div", keepdims=True
 
 @pytest.mark.parametrize("divide", ["Div", "Reciprocal", "one over"])
 @pytest.mark.parametrize("power", [True, False])
-@pytest.mark.parametrize(("centred", "layer"), [(True, "LayerNormalization"), (False, "RMSNormalization")])
+@pytest.mark.parametrize(
+    ("centred", "layer"), [(True, "LayerNormalization"), (False, "RMSNormalization")]
+)
 def test_spelt_out(net, apply, centred, layer, power, divide):
-    y = spelt(net, net.x("n", 4, 6), (-1,), centred=centred, power=power, divide=divide, epsilon=1e-3)
+    y = spelt(
+        net, net.x("n", 4, 6), (-1,), centred=centred, power=power, divide=divide, epsilon=1e-3
+    )
     net.mark_output(y, "y")
     kinds, out, _ = apply(net)
     assert kinds == [layer]
@@ -74,7 +78,9 @@ def test_a_factor_of_two_axes(net, apply):
 
 @pytest.mark.parametrize("shape", [(), (4, 1), (4, 6)])
 def test_other_factors_are_an_epilogue(net, apply, shape):
-    net.mark_output(net.add("Mul", spelt(net, net.x("n", 4, 6), (-1,)), net.c(np.full(shape, 2.0))), "y")
+    net.mark_output(
+        net.add("Mul", spelt(net, net.x("n", 4, 6), (-1,)), net.c(np.full(shape, 2.0))), "y"
+    )
     assert apply(net)[0] == ["LayerNormalization+Mul"]
 
 

@@ -1,4 +1,6 @@
-"""Quantised models become integer products; models in lower precision bfloat16 ones: what fires, and the numbers."""
+"""Quantised models become integer products; models in lower precision bfloat16 ones: what fires,
+and the numbers.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ SCALE, ZERO = 0.04, 119
 ON_CPU = [r for r in lowering_rules() if r.device == "cpu"]
 
 
-def quantized(net: Any, x: Any, scale: float = SCALE, zero: int = ZERO, dtype: Any = np.uint8) -> Any:
+def quantized(
+    net: Any, x: Any, scale: float = SCALE, zero: int = ZERO, dtype: Any = np.uint8
+) -> Any:
     """Quantised and dequantised, as quantisers write it."""
     s, z = net.c(scale), net.c(zero, dtype)
     y = net.add("QuantizeLinear", x, s, z, dtype=DType.of(dtype))
@@ -36,7 +40,9 @@ def run(net: Any, rules: list[Any], seed: int = 0) -> tuple[Any, dict[str, Any]]
     out, _ = fuse(net, rules)
     verify(out, deep=True)
     rng = np.random.default_rng(seed)
-    return out, {v.name: rng.standard_normal(v.spec.at({"n": 2})).astype(np.float32) for v in net.inputs}
+    return out, {
+        v.name: rng.standard_normal(v.spec.at({"n": 2})).astype(np.float32) for v in net.inputs
+    }
 
 
 def within_one_unit(net: Any, out: Any, inputs: dict[str, Any], unit: float) -> None:
@@ -50,7 +56,9 @@ def within_one_unit(net: Any, out: Any, inputs: dict[str, Any], unit: float) -> 
 def test_convolution_between_quantised_tensors(net: Any) -> None:
     w, scales = weights(net, 6, 4, 3, 3)
     b = net.c(net.rng.integers(-500, 500, 6), np.int32)
-    bias = net.add("DequantizeLinear", b, net.c(scales * SCALE), net.c(np.zeros(6), np.int32), axis=0)
+    bias = net.add(
+        "DequantizeLinear", b, net.c(scales * SCALE), net.c(np.zeros(6), np.int32), axis=0
+    )
     y = net.add("Convolution", quantized(net, net.x("n", 4, 9, 9)), w, bias, pads=(1, 1, 1, 1))
     net.mark_output(quantized(net, y, 0.1, 3), "y")
     out, inputs = run(net, all_rules())
@@ -126,7 +134,9 @@ def test_lower_precision(net: Any, rule: Any) -> None:
     verify(out, deep=True)
     rng = np.random.default_rng(1)
     env = dict.fromkeys(net.symbols(), 3)
-    inputs = {v.name: rng.standard_normal(v.spec.at(env)).astype(v.spec.dtype.numpy) for v in net.inputs}
+    inputs = {
+        v.name: rng.standard_normal(v.spec.at(env)).astype(v.spec.dtype.numpy) for v in net.inputs
+    }
     compare(net, out, inputs, rtol=2e-2)
     assert rule.numerics in ("fp16", "bf16")
     assert fuse(out, [rule])[1].counts == {}
@@ -153,35 +163,54 @@ def test_of_two_branches_one_is_stored_rounded(net: Any) -> None:
 
 def test_what_is_pooled_and_joined_is_stored_rounded_once(net: Any) -> None:
     x = net.add("Convolution", net.x("n", 4, 6, 6), net.random(4, 4, 1, 1))
-    y = net.add("Convolution", net.add("MaxPool", x, kernel_shape=(2, 2), strides=(2, 2)), net.random(4, 4, 1, 1))
+    y = net.add(
+        "Convolution",
+        net.add("MaxPool", x, kernel_shape=(2, 2), strides=(2, 2)),
+        net.random(4, 4, 1, 1),
+    )
     z = net.add("ConvTranspose", y, net.random(4, 4, 2, 2), strides=(2, 2))
     w = net.random(2, 8, 1, 1)
     net.mark_output(net.add("Convolution", net.add("Concat", z, x, axis=1), w), "y")
     out, inputs = run(net, [*all_rules(), *ON_CPU])
     assert names(out) == [
-        "Cast", "WideConvolution+Cast", "MaxPool", "WideConvolution+Cast", "WideConvTranspose+Cast", "Concat",
+        "Cast",
+        "WideConvolution+Cast",
+        "MaxPool",
+        "WideConvolution+Cast",
+        "WideConvTranspose+Cast",
+        "Concat",
         "WideConvolution",
-    ]  # fmt: skip
+    ]
     compare(net, out, inputs, rtol=3e-2)
 
 
 def test_a_transposed_convolution_with_overlap_stays(net: Any) -> None:
-    net.mark_output(net.add("ConvTranspose", net.x("n", 4, 6, 6), net.random(4, 4, 3, 3), strides=(2, 2)), "y")
+    net.mark_output(
+        net.add("ConvTranspose", net.x("n", 4, 6, 6), net.random(4, 4, 3, 3), strides=(2, 2)), "y"
+    )
     out, _ = run(net, [*all_rules(), *ON_CPU])
     assert names(out) == ["ConvTranspose"]
 
 
 def test_squeeze_and_excitation_reads_halves(net: Any) -> None:
-    """A depthwise product goes to its means and to their product with it: both read what is stored rounded."""
-    x = net.add("Sigmoid", net.add("Convolution", net.x("n", 4, 6, 6), net.random(4, 1, 3, 3), group=4))
+    """A depthwise product goes to its means and to their product with it: both read what is stored
+    rounded.
+    """
+    x = net.add(
+        "Sigmoid", net.add("Convolution", net.x("n", 4, 6, 6), net.random(4, 1, 3, 3), group=4)
+    )
     gate = net.add("Convolution", net.add("GlobalAveragePool", x), net.random(4, 4, 1, 1))
     y = net.add("Convolution", net.add("Mul", x, net.add("Sigmoid", gate)), net.random(6, 4, 1, 1))
     net.mark_output(y, "y")
     out, inputs = run(net, [*all_rules(), *ON_CPU])
     assert names(out) == [
-        "Cast", "WideConvolution+Sigmoid+Cast", "WideGlobalAveragePool+Cast", "WideConvolution+Sigmoid",
-        "Cast+Mul+Cast", "WideConvolution",
-    ]  # fmt: skip
+        "Cast",
+        "WideConvolution+Sigmoid+Cast",
+        "WideGlobalAveragePool+Cast",
+        "WideConvolution+Sigmoid",
+        "Cast+Mul+Cast",
+        "WideConvolution",
+    ]
     compare(net, out, inputs, rtol=2e-2)
 
 
@@ -197,6 +226,10 @@ def test_recurrent_layers_hand_on_halves(net: Any) -> None:
     net.mark_output(first, "h")
     out, inputs = run(net, [*all_rules(), *ON_CPU])
     assert [n for n in names(out) if n in ("LSTM", "GRU") or n.startswith("Cast")] == [
-        "Cast", "LSTM", "Cast", "GRU", "Cast+Relu",
-    ]  # fmt: skip
+        "Cast",
+        "LSTM",
+        "Cast",
+        "GRU",
+        "Cast+Relu",
+    ]
     compare(net, out, inputs, rtol=2e-2)

@@ -1,4 +1,6 @@
-"""Reshape and Transpose: neighbours become one, a Reshape sinks below pointwise layers and products."""
+"""Reshape and Transpose: neighbours become one, a Reshape sinks below pointwise layers and
+products.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def test_merging_after_and_before_a_transpose(net, apply, order):
 
 
 def test_linear_layers_between_reshapes(net, apply):
-    """Row-wise layers as the exporter flattens them, with a residual and heads merged on the way in."""
+    """Row-wise layers as the exporter flattens them, with a residual and heads merged on the way
+    in.
+    """
     x, z = net.x("n", "s", 2, 3), net.x("n", "s", 5, name="z")
     y = net.add("Reshape", x, shape=(N * sym("s"), 6))
     y = net.add("Gemm", y, net.random(6, 5), net.random(5))
@@ -95,7 +99,9 @@ def test_a_reshape_after_a_convolution_lets_the_activation_through(net, apply):
     assert apply(net)[0] == ["Convolution+Relu", "Reshape", "MatMul"]
 
 
-@pytest.mark.parametrize(("operand", "sinks"), [((4,), True), ((1, 1, 1), True), ((3, 1), False), ((3, 4), False)])
+@pytest.mark.parametrize(
+    ("operand", "sinks"), [((4,), True), ((1, 1, 1), True), ((3, 1), False), ((3, 4), False)]
+)
 def test_operands_must_mean_the_same_before_the_reshape(net, apply, operand, sinks):
     y = net.add("MatMul", net.x("n", 3, 2), net.random(2, 4))
     y = net.add("Reshape", y, shape=(N, 3, 1, 4) if operand == (1, 1, 1) else (N * 3, 4))

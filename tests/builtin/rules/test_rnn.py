@@ -14,7 +14,9 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 def recurrent(net, layer, *states):
     """A layer of hidden size 2 over (t, n, 3); all of its outputs."""
     w, r = net.random(1, GATES[layer] * 2, 3), net.random(1, GATES[layer] * 2, 2)
-    made = net.add_layer(f"tactix.{layer}", [net.x("t", "n", 3), w, r, None, None, *states], hidden_size=2)
+    made = net.add_layer(
+        f"tactix.{layer}", [net.x("t", "n", 3), w, r, None, None, *states], hidden_size=2
+    )
     for i, v in enumerate(made):
         net.mark_output(v, f"y{i}")
 
@@ -33,7 +35,9 @@ def test_zero_states_vanish(net, apply, layer):
 
 def test_zeros_cut_from_more_zeros(net, apply):
     both = net.add("Fill", shape=(2, sym("n"), 2), value=0.0, dtype=DType.FP32)
-    cuts = [net.add("Slice", both, begins=(i,), sizes=(1,), axes=(0,), steps=(1,)) for i in range(2)]
+    cuts = [
+        net.add("Slice", both, begins=(i,), sizes=(1,), axes=(0,), steps=(1,)) for i in range(2)
+    ]
     recurrent(net, "LSTM", *cuts)
     assert apply(net)[0] == ["LSTM"]
 
@@ -42,7 +46,15 @@ def test_one_of_two_states(net, apply):
     recurrent(net, "LSTM", zeros(net), net.x(1, "n", 2, name="c0"))
     kinds, out, _ = apply(net)
     assert kinds == ["LSTM"]
-    assert [v is None for v in out.nodes[0].inputs] == [False, False, False, True, True, True, False]
+    assert [v is None for v in out.nodes[0].inputs] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_other_states_stay(net, apply):

@@ -1,4 +1,6 @@
-"""Float32 networks over 16-bit tensors, as a GPU runs them: what is lowered, what stays, and the numbers."""
+"""Float32 networks over 16-bit tensors, as a GPU runs them: what is lowered, what stays, and the
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def random_inputs(net: Any, seed: int, size: int = 3) -> dict[str, Any]:
     for v in net.inputs:
         shape = v.spec.at(dict.fromkeys(net.symbols(), size))
         low = int("mask" in v.name)  # a row without any key has no meaning
-        numbers = rng.standard_normal(shape) if v.spec.dtype.is_float else rng.integers(low, 2, shape)
+        numbers = (
+            rng.standard_normal(shape) if v.spec.dtype.is_float else rng.integers(low, 2, shape)
+        )
         out[v.name] = numbers.astype(v.spec.dtype.numpy)
     return out
 
@@ -52,12 +56,18 @@ def lowered(net: Any, kind: str = "fp16", **wanted: str) -> Any:
 
 
 def floats(node: Any) -> list[str]:
-    return sorted({v.spec.dtype.value for v in (*node.given, *node.outputs) if v.spec.dtype.is_float})
+    return sorted(
+        {v.spec.dtype.value for v in (*node.given, *node.outputs) if v.spec.dtype.is_float}
+    )
 
 
 def products(net: Any) -> list[str]:
     """What products of two matrices read, in the network's order."""
-    return ["/".join(v.spec.dtype.value for v in n.given[:2]) for n in net.nodes if n.kind == "tactix.MatMul@1"]
+    return [
+        "/".join(v.spec.dtype.value for v in n.given[:2])
+        for n in net.nodes
+        if n.kind == "tactix.MatMul@1"
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -65,10 +75,20 @@ def products(net: Any) -> list[str]:
 def test_models_cast_at_their_ends_alone(path: Path, kind: str) -> None:
     out = lowered(tactix.Builder().import_model(path), kind)
     inside = {v for n in out.nodes for v in n.outputs} - set(out.outputs)
-    casts = [n for n in out.nodes if {b.layer.name for b in n.body.nodes} <= {"Cast", "Clip"} and len(floats(n)) == 2]
+    casts = [
+        n
+        for n in out.nodes
+        if {b.layer.name for b in n.body.nodes} <= {"Cast", "Clip"} and len(floats(n)) == 2
+    ]
     for n in casts:  # of an input, of an output, of what no product made: a mask, a class token
-        assert n.given[0] in out.inputs or n.outputs[0] in out.outputs or floats(n.given[0].producer) == ["f32"]
-    anchors = [n for n in out.nodes if n.anchor is not None and n.anchor.layer.name in sixteen.PRODUCTS]
+        assert (
+            n.given[0] in out.inputs
+            or n.outputs[0] in out.outputs
+            or floats(n.given[0].producer) == ["f32"]
+        )
+    anchors = [
+        n for n in out.nodes if n.anchor is not None and n.anchor.layer.name in sixteen.PRODUCTS
+    ]
     assert len(casts) <= 2
     assert anchors
     assert not any(v.spec.dtype is DType.FP32 for n in anchors for v in n.given)
@@ -78,7 +98,9 @@ def test_models_cast_at_their_ends_alone(path: Path, kind: str) -> None:
 def test_branches_read_one_rounded_tensor(net: Any) -> None:
     x = net.x("n", 4, 6, 6)
     y, z = (net.add("Convolution", x, net.random(4, 4, 1, 1)) for _ in range(2))
-    net.mark_output(net.add("MaxPool", net.add("Relu", net.add("Add", z, y)), kernel_shape=(2, 2)), "y")
+    net.mark_output(
+        net.add("MaxPool", net.add("Relu", net.add("Add", z, y)), kernel_shape=(2, 2)), "y"
+    )
     out = lowered(net)
     assert names(out) == ["Cast", "Convolution", "Convolution+Add+Relu", "MaxPool+Cast"]
 
@@ -121,9 +143,15 @@ def test_what_the_type_does_not_hold_stays(net: Any) -> None:
 
 
 def test_angles_stay(net: Any) -> None:
-    """Positions by frequencies, as rotary embeddings have them: an outer product, and cosines of large numbers."""
+    """Positions by frequencies, as rotary embeddings have them: an outer product, and cosines of
+    large numbers.
+    """
     places = net.add("Cast", net.x("n", 1, 7, name="places", dtype="i64"), to=DType.FP32)
-    angles = net.add("MatMul", net.add("Reshape", net.random(4), shape=(4, 1)), net.add("Mul", places, net.c(1000.0)))
+    angles = net.add(
+        "MatMul",
+        net.add("Reshape", net.random(4), shape=(4, 1)),
+        net.add("Mul", places, net.c(1000.0)),
+    )
     x = net.add("MatMul", net.x("n", 4, 4), net.random(4, 7))
     net.mark_output(net.add("Mul", x, net.add("Cos", angles)), "y")
     out = lowered(net)
@@ -141,7 +169,9 @@ def test_what_has_another_dtype_in_the_model_stays(net: Any) -> None:
 
 def test_outputs_that_nobody_reads_are_not_made_wide(net: Any) -> None:
     y, *_ = net.add_layer(
-        "tactix.LSTM", [net.x("t", "n", 3), net.random(1, 20, 3), net.random(1, 20, 5)], hidden_size=5
+        "tactix.LSTM",
+        [net.x("t", "n", 3), net.random(1, 20, 3), net.random(1, 20, 5)],
+        hidden_size=5,
     )
     net.mark_output(y, "y")
     assert [n for n in names(lowered(net)) if n == "Cast"] == ["Cast", "Cast"]

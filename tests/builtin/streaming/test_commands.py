@@ -20,7 +20,9 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, str]:
     for streams in (True, False):
         out[streams] = str(folder / f"{streams}.plan")
         flag = ["--weight-streaming"] if streams else []
-        assert cli.main(["build", MODEL, "-o", out[streams], "-O0", "--no-timing-cache", *flag]) == 0
+        assert (
+            cli.main(["build", MODEL, "-o", out[streams], "-O0", "--no-timing-cache", *flag]) == 0
+        )
     return out
 
 
@@ -30,7 +32,9 @@ def run(plan: str, capsys: pytest.CaptureFixture[str], *args: str) -> Any:
 
 
 @pytest.mark.parametrize("budget", ["100%", "80%", "60K", "0.06M", "61000"])
-def test_answers_are_the_same(budget: str, plans: dict[bool, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_answers_are_the_same(
+    budget: str, plans: dict[bool, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     capsys.readouterr()
     want = run(plans[True], capsys)
     assert run(plans[True], capsys, "--weight-streaming-budget", budget) == want

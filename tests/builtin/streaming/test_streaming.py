@@ -40,8 +40,10 @@ def deep() -> bytes:
         nodes.append(helper.make_node("MatMul", [x, w], [f"m{i}"]))
         x = "y" if i == LAYERS else f"t{i}"
         nodes.append(helper.make_node("Tanh", [f"m{i}"], [x]))
-    held = [numpy_helper.from_array(rng.standard_normal((WIDTH, WIDTH), dtype=np.float32) / 16, f"w{i}")
-            for i in range(LAYERS)]  # fmt: skip
+    held = [
+        numpy_helper.from_array(rng.standard_normal((WIDTH, WIDTH), dtype=np.float32) / 16, f"w{i}")
+        for i in range(LAYERS)
+    ]
     info = helper.make_tensor_value_info
     graph = helper.make_graph(nodes, "deep", [info("x", TensorProto.FLOAT, ["n", WIDTH])],
                               [info("y", TensorProto.FLOAT, ["n", WIDTH])], held)  # fmt: skip
@@ -65,9 +67,16 @@ def networks(draw: Any) -> tuple[list[frozenset[str]], dict[str, int], int, sche
     multiple = draw(st.sampled_from([1, 64]))
     sizes = draw(st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 50), min_size=1))
     sizes = {b: multiple * n for b, n in sizes.items()}
-    steps = draw(st.lists(st.frozensets(st.sampled_from(sorted(sizes)), max_size=3), min_size=1, max_size=12))
+    steps = draw(
+        st.lists(st.frozensets(st.sampled_from(sorted(sizes)), max_size=3), min_size=1, max_size=12)
+    )
     low, most = schedule.least(steps, sizes), draw(st.none() | st.integers(0, 100 * multiple))
-    return steps, sizes, draw(st.integers(low, low + 200 * multiple)), schedule.Window(draw(SLOTS), most, multiple)
+    return (
+        steps,
+        sizes,
+        draw(st.integers(low, low + 200 * multiple)),
+        schedule.Window(draw(SLOTS), most, multiple),
+    )
 
 
 @given(networks())
@@ -108,7 +117,11 @@ def test_what_stays_is_spread_over_the_run() -> None:
 
 def test_one_large_blob_stays_so_that_others_come_ahead() -> None:
     sizes = {"table": 100} | {f"w{i:02}": 10 for i in range(40)}
-    steps = [frozenset({"table"}), *(frozenset({f"w{i:02}"}) for i in range(40)), frozenset({"table"})]
+    steps = [
+        frozenset({"table"}),
+        *(frozenset({f"w{i:02}"}) for i in range(40)),
+        frozenset({"table"}),
+    ]
     assert schedule.plan(steps, sizes, 100, schedule.Window()).slots == 1
     found = schedule.plan(steps, sizes, 150, schedule.Window(3, 0))
     assert (found.slots, found.window) == (2, 20)
@@ -133,7 +146,9 @@ def test_answers_are_the_same_at_any_budget(path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_what_is_in_memory_stays_below_the_budget(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_in_memory_stays_below_the_budget(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = Path(shutil.copy(path, tmp_path / "own.plan"))  # that no other engine maps
     engine = tactix.load(path, max_threads=1)
     low, size = engine.minimum_weight_streaming_budget, engine.streamable_weights_size  # type: ignore[attr-defined]
@@ -147,7 +162,9 @@ def test_what_is_in_memory_stays_below_the_budget(path: Path, tmp_path: Path, mo
         drop(self, blobs)
 
     monkeypatch.setattr(Pages, "drop", noted)
-    around = 128 << 10  # the system maps some pages beside one that is read; the header is mapped, too
+    around = (
+        128 << 10
+    )  # the system maps some pages beside one that is read; the header is mapped, too
     beside = path.stat().st_size - size + around
     for budget in (low, 2 * low, 4 * low):
         engine.weight_streaming_budget_v2 = budget  # type: ignore[attr-defined]
@@ -215,7 +232,9 @@ def test_bodies_of_loops_share_the_budget(tmp_path: Path) -> None:
 
 
 def test_plans_with_both_are_refitted_as_plans(tmp_path: Path) -> None:
-    engine = tactix.build(deep(), flags=STREAMING | {BuilderFlag.REFIT}, level=0, timing_cache=False, threads=1)
+    engine = tactix.build(
+        deep(), flags=STREAMING | {BuilderFlag.REFIT}, level=0, timing_cache=False, threads=1
+    )
     engine.save(tmp_path / "a.plan")
     with pytest.raises(InvalidArgument, match=r"cannot be refitted.*Refit the plan"):
         Refitter(tactix.load(tmp_path / "a.plan"))

@@ -1,5 +1,5 @@
-"""Nodes over bytes for tests: products with random numbers of the whole range, alone and with what quantised models
-write behind them."""
+"""Nodes over bytes for tests: products with random numbers of the whole range, alone and with what
+quantised models write behind them."""
 
 from __future__ import annotations
 
@@ -41,18 +41,29 @@ def product(name: str, x: Any, w: Any, tactic: Tactic, bias: bool = True, **more
 
 
 def requantised(case: h.Case, zero: int = 7, residual: bool = True) -> h.Case:
-    """The same product with a factor per channel, a quantised residual, and a result of the dtype of x."""
+    """The same product with a factor per channel, a quantised residual, and a result of the dtype
+    of x.
+    """
     x, w, *b = case.arrays or ()
     y = case.node.outputs[0].spec
     matrix = case.node.layer.name == "IntegerMatMul"
     channels = w.shape[1] if matrix else w.shape[0]
     factor = (RNG.random(channels) * 2e-3 + 1e-4).astype(np.float32)
     factor = factor if matrix else factor.reshape(-1, *(1,) * (y.rank - 2))
-    arrays = [x, w, *b, factor, *([whole_range(np.uint8, *y.at(dict(case.env)))] if residual else [])]
+    arrays = [
+        x,
+        w,
+        *b,
+        factor,
+        *([whole_range(np.uint8, *y.at(dict(case.env)))] if residual else []),
+    ]
     n = len(arrays)
     i = n - 2 if residual else n - 1
     name = case.node.layer.name
-    nodes: list[Any] = [(name, range(2 + len(b)), vars(case.node.attrs)), ("Cast", (n,), {"to": DType.FP32})]
+    nodes: list[Any] = [
+        (name, range(2 + len(b)), vars(case.node.attrs)),
+        ("Cast", (n,), {"to": DType.FP32}),
+    ]
     nodes += [("Mul", (n + 1, i), {})]
     if residual:
         nodes += [("Dequantize", (n - 1,), {"zero": 9, "scale": 0.37}), ("Add", (n + 2, n + 3), {})]
@@ -65,7 +76,15 @@ def first(case: h.Case, device: DeviceProperties, count: int = 1) -> h.Case:
     """The case on another target, with the tactic's best guesses alone."""
     offered = case.tactic.variants(case.node, device)
     assert not isinstance(offered, Reject), offered.reason
-    return h.Case(case.node, case.tactic, case.arrays, case.env, device=device, nt=case.nt, only=offered[:count])
+    return h.Case(
+        case.node,
+        case.tactic,
+        case.arrays,
+        case.env,
+        device=device,
+        nt=case.nt,
+        only=offered[:count],
+    )
 
 
 def on_every_target(cases: Sequence[h.Case]) -> None:

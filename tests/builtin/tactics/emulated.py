@@ -1,7 +1,8 @@
-"""Kernels for 64-bit ARM on another machine: compiled by a cross compiler, and run by QEMU where that is found.
+"""Kernels for 64-bit ARM on another machine: compiled by a cross compiler, and run by QEMU where
+that is found.
 
-All kernels and a small driver become one static program. It reads a program of calls and an image of the memory that
-they work on, makes the calls, and writes the image back.
+All kernels and a small driver become one static program. It reads a program of calls and an image
+of the memory that they work on, makes the calls, and writes the image back.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ class Job:
     where: str
 
 
-def objects(artifacts: Sequence[KernelArtifact], device: DeviceProperties, folder: Path) -> list[Path]:
+def objects(
+    artifacts: Sequence[KernelArtifact], device: DeviceProperties, folder: Path
+) -> list[Path]:
     """Object files of the kernels in ``folder``, for that device. Raises CompilerError."""
     cc = CCompiler(compiler())
     kernels = list({a.code.digest: a.code for a in artifacts if a.code is not None}.values())
@@ -93,7 +96,9 @@ def objects(artifacts: Sequence[KernelArtifact], device: DeviceProperties, folde
 
 
 def check_all(items: Sequence[tuple[h.Case, Artifacts]], device: DeviceProperties) -> None:
-    """Run every artifact in one process of QEMU, and compare with the references as ``harness.check_all`` does."""
+    """Run every artifact in one process of QEMU, and compare with the references as
+    ``harness.check_all`` does.
+    """
     artifacts = [a for _, own in items for _, a in own if a.code is not None]
     kernels = sorted({symbol(a.code) for a in artifacts})  # type: ignore[arg-type]
     jobs = [job for c, own in items for job in _jobs(c, own)]
@@ -107,7 +112,9 @@ def check_all(items: Sequence[tuple[h.Case, Artifacts]], device: DevicePropertie
             place += image.nbytes
         calls += _calls(job, kernels, places)
     with tempfile.TemporaryDirectory() as folder:
-        _execute(kernels, objects(artifacts, device, Path(folder)), np.array(calls, np.int64), images)
+        _execute(
+            kernels, objects(artifacts, device, Path(folder)), np.array(calls, np.int64), images
+        )
     for job in jobs:
         got = job.run.results(job.arrays, job.where)
         expected = h.reference(job.case.node, job.arrays, job.case.env)
@@ -136,7 +143,9 @@ def _calls(job: Job, kernels: Sequence[str], places: dict[int, int]) -> list[int
     return out
 
 
-def _execute(kernels: Sequence[str], made: Sequence[Path], calls: Any, images: Sequence[Any]) -> None:
+def _execute(
+    kernels: Sequence[str], made: Sequence[Path], calls: Any, images: Sequence[Any]
+) -> None:
     """Link, run, and put the memory back into ``images``."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -147,7 +156,9 @@ def _execute(kernels: Sequence[str], made: Sequence[Path], calls: Any, images: S
         subprocess.run(link, cwd=folder, check=True, timeout=300)
         calls.tofile(folder / "calls")
         np.concatenate(images).tofile(folder / "memory")
-        subprocess.run([str(emulator()), "./program", "calls", "memory"], cwd=folder, check=True, timeout=300)
+        subprocess.run(
+            [str(emulator()), "./program", "calls", "memory"], cwd=folder, check=True, timeout=300
+        )
         memory, place = np.fromfile(folder / "memory", np.uint8), 0
         for image in images:
             image[:] = memory[place : place + image.nbytes]

@@ -1,8 +1,10 @@
-"""Runs CPU tactics on small nodes through the native ABI and compares them with the layers' numpy references.
+"""Runs CPU tactics on small nodes through the native ABI and compares them with the layers' numpy
+references.
 
-``check(node, tactic)`` compiles every variant, runs each with 1 and 2 threads, and asserts that the outputs match
-within the dtype's budget, that padding lanes are zero, and that nothing outside the outputs was touched. Every buffer
-is 64-byte aligned and ends at a page that faults when touched; outputs start as 0xFF bytes (NaN for floats).
+``check(node, tactic)`` compiles every variant, runs each with 1 and 2 threads, and asserts that the
+outputs match within the dtype's budget, that padding lanes are zero, and that nothing outside the
+outputs was touched. Every buffer is 64-byte aligned and ends at a page that faults when touched;
+outputs start as 0xFF bytes (NaN for floats).
 
 ``check_all([Case(...), ...])`` does it for many nodes with one call of the compiler.
 """
@@ -46,20 +48,29 @@ EXTRAS = {"avx512_vnni", "avx512_bf16", "avx512_vbmi"}
 
 
 def devices() -> list[DeviceProperties]:
-    """CPU targets that this machine can run, the widest first; TACTIX_CPU_FEATURES takes the wider ones away.
+    """CPU targets that this machine can run, the widest first; TACTIX_CPU_FEATURES takes the wider
+    ones away.
 
-    Their names: ``v4`` (with extras that are here), ``v3``, ``v2``, ``armv8``. TACTIX_TEST_TARGET=armv8 leaves that one
-    alone, emulated where this machine is another.
+    Their names: ``v4`` (with extras that are here), ``v3``, ``v2``, ``armv8``.
+    TACTIX_TEST_TARGET=armv8 leaves that one alone, emulated where this machine is another.
     """
     here = CpuDevice().properties().features
     wanted = os.environ.get("TACTIX_TEST_TARGET")
-    assert wanted in (None, "armv8"), f"TACTIX_TEST_TARGET={wanted}: TACTIX_CPU_FEATURES holds this machine back"
-    levels = [wanted] if wanted else sorted((x for x in LEVELS if here >= LEVELS[x][2]), reverse=True)
+    assert wanted in (None, "armv8"), (
+        f"TACTIX_TEST_TARGET={wanted}: TACTIX_CPU_FEATURES holds this machine back"
+    )
+    levels = (
+        [wanted] if wanted else sorted((x for x in LEVELS if here >= LEVELS[x][2]), reverse=True)
+    )
     found = []
     for level in levels:
         more = EXTRAS & here if level == "x86-64-v4" else frozenset[str]()
         made = target(level)
-        found.append(replace(made, name=level.removeprefix("x86-64-"), features=made.features | more, cores=2))
+        found.append(
+            replace(
+                made, name=level.removeprefix("x86-64-"), features=made.features | more, cores=2
+            )
+        )
     return found or [DeviceProperties("cpu", "generic", frozenset(), 128, cores=2)]
 
 
@@ -76,7 +87,9 @@ def lacking(*features: str) -> str:
 
 def needs(*features: str) -> pytest.MarkDecorator:
     """A mark for tests that run kernels which use these features of the processor."""
-    return pytest.mark.skipif(bool(lacking(*features)), reason=lacking(*features) or "they are there")
+    return pytest.mark.skipif(
+        bool(lacking(*features)), reason=lacking(*features) or "they are there"
+    )
 
 
 def layer(name: str) -> Layer:
@@ -91,12 +104,18 @@ def spec(x: Any, shape: Sequence[Any] | None = None) -> TensorSpec:
     """The spec of an array, or of a spec itself; ``shape`` may name symbols: ``("batch", 3)``."""
     if isinstance(x, TensorSpec):
         return x
-    given = x.shape if shape is None else tuple(dims.sym(d) if isinstance(d, str) else d for d in shape)
+    given = (
+        x.shape if shape is None else tuple(dims.sym(d) if isinstance(d, str) else d for d in shape)
+    )
     return TensorSpec(DType.of(x.dtype), tuple(given))
 
 
-def node(name: str | Layer, inputs: Sequence[Any], constants: Sequence[int] = (), **attrs: Any) -> Node:
-    """A node of a layer over arrays or TensorSpecs (None: absent); ``constants``: indices of constant inputs."""
+def node(
+    name: str | Layer, inputs: Sequence[Any], constants: Sequence[int] = (), **attrs: Any
+) -> Node:
+    """A node of a layer over arrays or TensorSpecs (None: absent); ``constants``: indices of
+    constant inputs.
+    """
     op = layer(name) if isinstance(name, str) else name
     specs = [None if x is None else spec(x) for x in inputs]
     for i in constants:
@@ -114,10 +133,11 @@ def fused(
     anchor: int | None = None,
     constants: Sequence[int] = (),
 ) -> Node:
-    """A fused node over arrays or specs. Each of ``nodes`` is (layer name, value ids, attributes), -1 for an absent
-    input.
+    """A fused node over arrays or specs. Each of ``nodes`` is (layer name, value ids, attributes),
+    -1 for an absent input.
 
-    Ids: 0..n-1 are the inputs, then each node's outputs in order; ``results`` is the last one if not given.
+    Ids: 0..n-1 are the inputs, then each node's outputs in order; ``results`` is the last one if
+    not given.
     """
     specs: list[Any] = [spec(x) for x in inputs]
     for i in constants:
@@ -137,7 +157,9 @@ def fused(
 
 @dataclass
 class Case:
-    """A node, a tactic, and inputs (random ones if None). ``budget`` replaces the dtype's; ``only``: these variants."""
+    """A node, a tactic, and inputs (random ones if None). ``budget`` replaces the dtype's;
+    ``only``: these variants.
+    """
 
     node: Node
     tactic: Tactic
@@ -150,7 +172,9 @@ class Case:
     seed: int = 0
 
 
-def check(node: Node, tactic: Tactic, arrays: Sequence[Any] | None = None, **options: Any) -> list[Variant]:
+def check(
+    node: Node, tactic: Tactic, arrays: Sequence[Any] | None = None, **options: Any
+) -> list[Variant]:
     """Check every variant of one node; see Case for the options. Returns the variants."""
     return check_all([Case(node, tactic, arrays, **options)])[0]
 
@@ -162,9 +186,16 @@ def check_all(cases: Sequence[Case]) -> list[list[Variant]]:
         if foreign(device):
             import emulated
 
-            emulated.check_all([x for x in zip(cases, made, strict=True) if x[0].device is device], device)
+            emulated.check_all(
+                [x for x in zip(cases, made, strict=True) if x[0].device is device], device
+            )
             continue
-        mine = [item for c, items in zip(cases, made, strict=True) if c.device is device for item in items]
+        mine = [
+            item
+            for c, items in zip(cases, made, strict=True)
+            if c.device is device
+            for item in items
+        ]
         native = [a for _, a in mine if a.code is not None]
         binaries = COMPILER.compile([a.code for a in native], device) if native else []
         symbols = {id(a): b for a, b in zip(native, binaries, strict=True)}
@@ -216,7 +247,10 @@ def arrays_of(case: Case) -> list[Any]:
     if case.arrays is not None:
         return list(case.arrays)
     specs = [
-        None if v is None else TensorSpec(v.spec.dtype, v.spec.at(dict(case.env)), const=v.spec.const) for v in n.inputs
+        None
+        if v is None
+        else TensorSpec(v.spec.dtype, v.spec.at(dict(case.env)), const=v.spec.const)
+        for v in n.inputs
     ]
     made = n.layer.sample(n.attrs, specs, np.random.default_rng(case.seed))
     return [x for x in made if x is not None]
@@ -244,13 +278,19 @@ def compare(got: Any, expected: Any, budget: float | None, where: str) -> None:
     finite = np.isfinite(e)
     np.testing.assert_array_equal(g[~finite], e[~finite], err_msg=where)
     if finite.any():
-        limit = (BUDGETS.get(t, 0.0) if budget is None else budget) * np.abs(e[finite]).max() + ABSOLUTE
+        limit = (BUDGETS.get(t, 0.0) if budget is None else budget) * np.abs(
+            e[finite]
+        ).max() + ABSOLUTE
         error = np.nan_to_num(np.abs(g[finite] - e[finite]), nan=np.inf)
-        assert error.max() <= limit, f"{where}: error {error.max()} over {limit} at {np.argmax(error)}"
+        assert error.max() <= limit, (
+            f"{where}: error {error.max()} over {limit} at {np.argmax(error)}"
+        )
 
 
 class Buffer:
-    """Memory of ``size`` bytes that starts 64-byte aligned and ends, rounded up to 64, at an inaccessible page."""
+    """Memory of ``size`` bytes that starts 64-byte aligned and ends, rounded up to 64, at an
+    inaccessible page.
+    """
 
     def __init__(self, size: int, fill: int = 0xFF) -> None:
         page = mmap.PAGESIZE
@@ -283,7 +323,9 @@ class Buffer:
 class Run:
     """One artifact with its buffers."""
 
-    def __init__(self, n: Node, variant: Variant, artifact: KernelArtifact, env: Mapping[str, int]) -> None:
+    def __init__(
+        self, n: Node, variant: Variant, artifact: KernelArtifact, env: Mapping[str, int]
+    ) -> None:
         self.node, self.variant, self.artifact, self.env = n, variant, artifact, dict(env)
         self.workspace = Buffer(dims.evaluate(artifact.workspace, self.env), 0xA5)
         self.fault = Buffer(5 * 8, 0)  # the record, and the flag
@@ -305,7 +347,9 @@ class Run:
             assert b.intact(), f"{where}: wrote outside {name}"
         for i, (b, x) in enumerate(zip(self.inputs, arrays, strict=True)):
             packed = self.variant.input_format(i).pack(x)
-            assert packed.tobytes() == b.array(np.uint8, (-1,)).tobytes(), f"{where}: wrote to input {i}"
+            assert packed.tobytes() == b.array(np.uint8, (-1,)).tobytes(), (
+                f"{where}: wrote to input {i}"
+            )
         return [self.output(j, where) for j in range(len(self.outputs))]
 
     @property
@@ -316,12 +360,20 @@ class Run:
     def buffers(self) -> dict[str, Buffer]:
         out = {f"input {i}": b for i, b in enumerate(self.inputs)}
         out |= {f"output {j}": b for j, b in enumerate(self.outputs)}
-        return {**out, **self.constants, "the workspace": self.workspace, "the record of faults": self.fault}
+        return {
+            **out,
+            **self.constants,
+            "the workspace": self.workspace,
+            "the record of faults": self.fault,
+        }
 
     def fill(self, arrays: Sequence[Any]) -> None:
         """Inputs and constants packed into fresh buffers; outputs of 0xFF."""
         given = self.node.given
-        self.inputs = [_buffer_of(self.variant.input_format(i).pack(np.asarray(x))) for i, x in enumerate(arrays)]
+        self.inputs = [
+            _buffer_of(self.variant.input_format(i).pack(np.asarray(x)))
+            for i, x in enumerate(arrays)
+        ]
         self.outputs = []
         for j, v in enumerate(self.node.outputs):
             size = dims.evaluate(v.spec.nbytes(self.variant.output_format(j)), self.env)
@@ -329,7 +381,9 @@ class Run:
         for name, packed in self.artifact.constants:
             self.constants[name] = _buffer_of(packed.apply([v.const for v in given]))
 
-    def arguments(self, launch: Launch, at: Callable[[Buffer], int] = lambda b: b.address) -> list[int]:
+    def arguments(
+        self, launch: Launch, at: Callable[[Buffer], int] = lambda b: b.address
+    ) -> list[int]:
         """The launch's arguments; ``at`` tells where a buffer lies."""
         values = []
         for a in launch.args:
@@ -350,7 +404,9 @@ class Run:
         """Output ``j`` as a linear array, its padding lanes checked."""
         v, fmt = self.node.outputs[j], self.variant.output_format(j)
         shape = v.spec.at(self.env)
-        stored = self.outputs[j].array(v.spec.dtype.numpy, [int(d) for d in fmt.storage_shape(shape)])  # type: ignore[arg-type]
+        stored = self.outputs[j].array(
+            v.spec.dtype.numpy, [int(d) for d in fmt.storage_shape(shape)]
+        )  # type: ignore[arg-type]
         linear = np.array(fmt.unpack(stored, shape))
         if fmt.lanes > 1:
             again = fmt.pack(linear)

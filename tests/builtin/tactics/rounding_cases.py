@@ -1,6 +1,7 @@
 """Groups in which a rounding to 16 bits shows: in a wider output, or in what a jump decides.
 
-Each operation before it is exact or correctly rounded, so that every right kernel gives the reference's bits.
+Each operation before it is exact or correctly rounded, so that every right kernel gives the
+reference's bits.
 """
 
 from __future__ import annotations
@@ -31,9 +32,15 @@ GROUPS: Mapping[str, tuple[Nodes, tuple[int, ...]]] = {
     "both widths": ([("Sub", [0, 1], {}), ("Cast", [2], WIDER)], (2, 3)),
     "beside a reader": ([("Mul", [0, 1], {}), ("Cast", [2], WIDER), ("Relu", [2], {})], (3, 4)),
     "wide and on": ([("Add", [0, 1], {}), ("Cast", [2], WIDER), ("Mul", [3, 3], {})], (3, 4)),
-    "decided in float32": ([("Mul", [0, 1], {}), ("Add", [2, 0], {}), ("Cast", [3], WIDER), ("Ceil", [4], {})], (5,)),
+    "decided in float32": (
+        [("Mul", [0, 1], {}), ("Add", [2, 0], {}), ("Cast", [3], WIDER), ("Ceil", [4], {})],
+        (5,),
+    ),
     "decided after two": ([("Mul", [0, 1], {}), ("Add", [2, 1], {}), ("Floor", [3], {})], (4,)),
-    "narrow to narrow": ([("Mul", [0, 1], {}), ("Cast", [2], {"to": DType.FP16}), ("Cast", [3], WIDER)], (4,)),
+    "narrow to narrow": (
+        [("Mul", [0, 1], {}), ("Cast", [2], {"to": DType.FP16}), ("Cast", [3], WIDER)],
+        (4,),
+    ),
 }
 """Pointwise layers over two inputs, and which values are results."""
 

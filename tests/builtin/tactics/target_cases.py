@@ -45,8 +45,12 @@ def case(name: str, node: Node, arrays: Sequence[Any], **more: Any) -> h.Case:
     return h.Case(node, TACTICS[f"tactix.c_{name}@1"], arrays, **more)
 
 
-def plain(tactic: str, layer: Any, arrays: Sequence[Any], constants: Sequence[int] = (), **attrs: Any) -> h.Case:
-    return case(tactic, h.node(layer, arrays, constants, **attrs), [x for x in arrays if x is not None])
+def plain(
+    tactic: str, layer: Any, arrays: Sequence[Any], constants: Sequence[int] = (), **attrs: Any
+) -> h.Case:
+    return case(
+        tactic, h.node(layer, arrays, constants, **attrs), [x for x in arrays if x is not None]
+    )
 
 
 def weighed(tactic: str, layer: str, arrays: Sequence[Any], **attrs: Any) -> h.Case:
@@ -56,8 +60,22 @@ def weighed(tactic: str, layer: str, arrays: Sequence[Any], **attrs: Any) -> h.C
 
 def table(device: DeviceProperties) -> list[h.Case]:
     """Every case, for that device."""
-    parts = (pointwise(), reductions(), movement(), pools(), reformats(device.lanes), products(), recurrent())
-    convolutions_and_bytes = (convolutions(), integer_products(), integer_windows(), bfloat16(), matrix_unit())
+    parts = (
+        pointwise(),
+        reductions(),
+        movement(),
+        pools(),
+        reformats(device.lanes),
+        products(),
+        recurrent(),
+    )
+    convolutions_and_bytes = (
+        convolutions(),
+        integer_products(),
+        integer_windows(),
+        bfloat16(),
+        matrix_unit(),
+    )
     return [h.replace(c, device=device) for part in (*parts, *convolutions_and_bytes) for c in part]
 
 
@@ -65,13 +83,29 @@ def pointwise() -> Iterator[h.Case]:
     x, y, c = floats(2, 19, 3, 7), floats(19, 1, 1), RNG.integers(0, 2, (5, 37)).astype(bool)
     positive = np.abs(x) + np.float32(0.1)
     everything = [(op, (0,), {}) for op in UNARY]
-    yield case("pointwise", h.fused([positive], everything, range(1, 1 + len(everything))), [positive])
-    steps: Nodes = [("Add", (0, 1), {}), ("Clip", (2,), {"min": -1.0, "max": 1.5}), ("Max", (3, 0), {})]
+    yield case(
+        "pointwise", h.fused([positive], everything, range(1, 1 + len(everything))), [positive]
+    )
+    steps: Nodes = [
+        ("Add", (0, 1), {}),
+        ("Clip", (2,), {"min": -1.0, "max": 1.5}),
+        ("Max", (3, 0), {}),
+    ]
     yield case("pointwise", h.fused([x, y], steps), [x, y])
     wild = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-42, -3e38, -10.8, 1.5] * 5, np.float32)
-    steps = [*((op, (0,), {}) for op in ("Relu", "Tanh", "Sign", "Round", "Sigmoid", "Acosh")), ("Min", (0, 1), {})]
-    yield case("pointwise", h.fused([wild, wild[::-1].copy()], steps, range(2, 9)), [wild, wild[::-1].copy()])
-    edges = np.array([np.nan, np.inf, 65504, 65519, 65520, 6e-8, 2.9e-8, -3.1e-5, 1 + 2**-11, 1 + 2**-8], np.float32)
+    steps = [
+        *((op, (0,), {}) for op in ("Relu", "Tanh", "Sign", "Round", "Sigmoid", "Acosh")),
+        ("Min", (0, 1), {}),
+    ]
+    yield case(
+        "pointwise",
+        h.fused([wild, wild[::-1].copy()], steps, range(2, 9)),
+        [wild, wild[::-1].copy()],
+    )
+    edges = np.array(
+        [np.nan, np.inf, 65504, 65519, 65520, 6e-8, 2.9e-8, -3.1e-5, 1 + 2**-11, 1 + 2**-8],
+        np.float32,
+    )
     for half in (DType.FP16, DType.BF16):
         yield case("pointwise", h.node("Cast", [edges], to=half), [edges], budget=0)
         with np.errstate(over="ignore"):
@@ -98,7 +132,9 @@ def reductions() -> Iterator[h.Case]:
     for op, shape in (("LayerNormalization", (37,)), ("RMSNormalization", (37,))):
         yield plain("norm", op, [floats(7, 37), floats(*shape)])
     yield plain("norm", "InstanceNormalization", [floats(2, 19, 5, 7), floats(19), floats(19)])
-    yield plain("norm", "GroupNormalization", [floats(2, 18, 5, 7), floats(18), floats(18)], num_groups=3)
+    yield plain(
+        "norm", "GroupNormalization", [floats(2, 18, 5, 7), floats(18), floats(18)], num_groups=3
+    )
 
 
 def movement() -> Iterator[h.Case]:
@@ -116,7 +152,10 @@ def movement() -> Iterator[h.Case]:
     yield plain("gather", "GatherND", [x, RNG.integers(0, 3, (5, 2))], batch_dims=0)
     yield plain("generate", "Range", [np.array(v, np.float32) for v in (1, 20, 3)], (0, 1, 2))
     n = dims.sym("n")
-    for made in (h.node("Fill", [], shape=(3, n), value=2.5), h.node("Dims", [], values=(n, n + 1), shape=(2,))):
+    for made in (
+        h.node("Fill", [], shape=(3, n), value=2.5),
+        h.node("Dims", [], values=(n, n + 1), shape=(2,)),
+    ):
         yield case("generate", made, [], env={"n": 7})
 
 
@@ -125,11 +164,22 @@ def pools() -> Iterator[h.Case]:
     for op in ("MaxPool", "AveragePool"):
         yield plain("pool", op, [x], kernel_shape=(3, 3), strides=(2, 2), **PADS)
         yield plain("pool", op, [x], kernel_shape=(2, 3), dilations=(2, 2), pads=(1, 2, 1, 2))
-    yield plain("int8_pool", "MaxPool", [whole_range(np.uint8, 2, 19, 9, 7)], kernel_shape=(3, 2), strides=(2, 1))
+    yield plain(
+        "int8_pool",
+        "MaxPool",
+        [whole_range(np.uint8, 2, 19, 9, 7)],
+        kernel_shape=(3, 2),
+        strides=(2, 1),
+    )
 
 
 def reformats(lanes: int) -> Iterator[h.Case]:
-    for a, b in ((LINEAR, blocked(lanes)), (blocked(lanes), LINEAR), (NHWC, blocked(lanes)), (LINEAR, NHWC)):
+    for a, b in (
+        (LINEAR, blocked(lanes)),
+        (blocked(lanes), LINEAR),
+        (NHWC, blocked(lanes)),
+        (LINEAR, NHWC),
+    ):
         yield plain("reformat", REFORMAT, [floats(2, 35, 5, 7)], source=a, target=b)
 
 
@@ -137,9 +187,13 @@ def products() -> Iterator[h.Case]:
     x, w, residual = floats(3, 11, 29), floats(29, 45), floats(3, 11, 45)
     inputs = [h.spec(x, ("b", "s", 29)), w, h.spec(residual, ("b", "s", 45))]
     steps: Nodes = [("MatMul", (0, 1), {}), ("Add", (3, 2), {}), ("Gelu", (4,), {})]
-    yield case("gemm", h.fused(inputs, steps, None, 0, [1]), [x, w, residual], env={"b": 3, "s": 11})
+    yield case(
+        "gemm", h.fused(inputs, steps, None, 0, [1]), [x, w, residual], env={"b": 3, "s": 11}
+    )
     yield plain("gemm", "MatMul", [floats(2, 13, 21), floats(2, 21, 35)])
-    yield plain("gemm", "Gemm", [floats(13, 21), floats(35, 21), floats(35)], transB=True, alpha=0.5)
+    yield plain(
+        "gemm", "Gemm", [floats(13, 21), floats(35, 21), floats(35)], transB=True, alpha=0.5
+    )
     yield weighed("gemm", "MatMul", [floats(1, 64), floats(64, 50)])
     attended = [floats(1, 2, 9, 10), floats(1, 2, 21, 10), floats(1, 2, 21, 16), floats(9, 21)]
     yield plain("attention", "Attention", attended, scale=0.3)
@@ -150,7 +204,10 @@ def recurrent() -> Iterator[h.Case]:
     for kind, gates, direction in (("LSTM", 4, "bidirectional"), ("GRU", 3, "reverse")):
         d = 2 if direction == "bidirectional" else 1
         weights = [floats(d, gates * hidden, n) * np.float32(0.3) for n in (size, hidden)]
-        bias, states = floats(d, 2 * gates * hidden), [floats(d, batch, hidden) for _ in range(gates - 2)]
+        bias, states = (
+            floats(d, 2 * gates * hidden),
+            [floats(d, batch, hidden) for _ in range(gates - 2)],
+        )
         arrays = [floats(steps, batch, size), *weights, bias, None, *states]
         yield plain("rnn", kind, arrays, (1, 2, 3), hidden_size=hidden, direction=direction)
 
@@ -159,17 +216,42 @@ def convolutions() -> Iterator[h.Case]:
     window = [floats(2, 20, 13, 11), floats(40, 20, 3, 3), floats(40)]
     yield weighed("conv", "Convolution", window, strides=(2, 1), **PADS)
     yield weighed("conv", "Convolution", [floats(1, 24, 9, 9), floats(50, 24, 1, 1)])
-    yield weighed("conv", "Convolution", [floats(1, 3, 21, 19), floats(24, 3, 7, 7)], strides=(2, 2), pads=(3, 3, 3, 3))
-    yield weighed("winograd", "Convolution", [floats(1, 20, 19, 20), floats(20, 20, 3, 3), floats(20)], **PADS)
-    yield weighed("depthwise", "Convolution", [floats(1, 19, 7, 9), floats(19, 1, 3, 3)], group=19, **PADS)
-    yield weighed("conv_transpose", "ConvTranspose", [floats(2, 20, 5, 11), floats(20, 50, 2, 3)], strides=(2, 3))
-    yield weighed("conv_general", "Convolution", [floats(1, 12, 9, 7), floats(9, 4, 3, 3)], group=3, **PADS)
-    yield weighed("conv_general", "ConvTranspose", [floats(2, 5, 5, 6), floats(5, 9, 3, 3)], strides=(2, 2), **PADS)
+    yield weighed(
+        "conv",
+        "Convolution",
+        [floats(1, 3, 21, 19), floats(24, 3, 7, 7)],
+        strides=(2, 2),
+        pads=(3, 3, 3, 3),
+    )
+    yield weighed(
+        "winograd", "Convolution", [floats(1, 20, 19, 20), floats(20, 20, 3, 3), floats(20)], **PADS
+    )
+    yield weighed(
+        "depthwise", "Convolution", [floats(1, 19, 7, 9), floats(19, 1, 3, 3)], group=19, **PADS
+    )
+    yield weighed(
+        "conv_transpose",
+        "ConvTranspose",
+        [floats(2, 20, 5, 11), floats(20, 50, 2, 3)],
+        strides=(2, 3),
+    )
+    yield weighed(
+        "conv_general", "Convolution", [floats(1, 12, 9, 7), floats(9, 4, 3, 3)], group=3, **PADS
+    )
+    yield weighed(
+        "conv_general",
+        "ConvTranspose",
+        [floats(2, 5, 5, 6), floats(5, 9, 3, 3)],
+        strides=(2, 2),
+        **PADS,
+    )
 
 
 def integer_products() -> Iterator[h.Case]:
     for dtype in (np.uint8, np.int8):
-        gemm = product("IntegerMatMul", whole_range(dtype, 11, 70), whole_range(np.int8, 70, 50), INTEGER_GEMM)
+        gemm = product(
+            "IntegerMatMul", whole_range(dtype, 11, 70), whole_range(np.int8, 70, 50), INTEGER_GEMM
+        )
         yield from (gemm, requantised(gemm))
     x, zero = floats(5, 37) * 60, np.uint8(9)
     yield weighed("int8_quantize", "QuantizeLinear", [x, np.float32(0.7), zero], dtype=DType.UINT8)
@@ -184,10 +266,18 @@ def integer_products() -> Iterator[h.Case]:
 def integer_windows() -> Iterator[h.Case]:
     for dtype in (np.uint8, np.int8):
         arrays = whole_range(dtype, 2, 20, 9, 7), whole_range(np.int8, 40, 20, 3, 3)
-        conv = product("IntegerConvolution", *arrays, TACTICS["tactix.c_int8_conv@1"], pad_value=-5 % 128, **PADS)
+        conv = product(
+            "IntegerConvolution",
+            *arrays,
+            TACTICS["tactix.c_int8_conv@1"],
+            pad_value=-5 % 128,
+            **PADS,
+        )
         yield from (conv, requantised(conv))
         arrays = whole_range(dtype, 2, 19, 9, 7), whole_range(np.int8, 19, 1, 3, 3)
-        depth = product("IntegerConvolution", *arrays, TACTICS["tactix.c_int8_depthwise@1"], group=19, **PADS)
+        depth = product(
+            "IntegerConvolution", *arrays, TACTICS["tactix.c_int8_depthwise@1"], group=19, **PADS
+        )
         yield from (depth, requantised(depth))
 
 
@@ -200,7 +290,12 @@ def bfloat16() -> Iterator[h.Case]:
     small = [halves(2, 20, 2, 3), halves(40, 20, 3, 3), floats(40)]
     yield case("bf16_conv", h.node("WideConvolution", small, [1, 2], **PADS), small, budget=2e-5)
     spread = [halves(2, 20, 5, 7), halves(20, 12, 2, 2), floats(12)]
-    yield case("conv_transpose", h.node("WideConvTranspose", spread, [1, 2], strides=(2, 2)), spread, budget=2e-5)
+    yield case(
+        "conv_transpose",
+        h.node("WideConvTranspose", spread, [1, 2], strides=(2, 2)),
+        spread,
+        budget=2e-5,
+    )
 
 
 def matrix_unit() -> Iterator[h.Case]:
@@ -212,7 +307,9 @@ def matrix_unit() -> Iterator[h.Case]:
     yield weighed("bf16_amx", "WideMatMul", [halves(33, 64), halves(64, 40)])
     window = [whole_range(np.uint8, 2, 64, 7, 7), whole_range(np.int8, 96, 64, 3, 3)]
     yield weighed("int8_amx_conv", "IntegerConvolution", window, **PADS)
-    yield weighed("bf16_amx_conv", "WideConvolution", [halves(2, 64, 7, 7), halves(96, 64, 3, 3)], **PADS)
+    yield weighed(
+        "bf16_amx_conv", "WideConvolution", [halves(2, 64, 7, 7), halves(96, 64, 3, 3)], **PADS
+    )
 
 
 INTEGER_GEMM = TACTICS["tactix.c_int8_gemm@1"]

@@ -1,4 +1,6 @@
-"""The attention kernel against numpy: odd sizes, masks of every shape, rows that may attend to nothing."""
+"""The attention kernel against numpy: odd sizes, masks of every shape, rows that may attend to
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def attention(q: Any, k: Any, v: Any, mask: Any = None, symbols: Any = None, **m
     """A case; ``symbols``: the shapes of the inputs with names."""
     arrays = [q, k, v] if mask is None else [q, k, v, mask]
     options = {name: more.pop(name) for name in ("device", "nt") if name in more}
-    specs = arrays if symbols is None else [h.spec(x, s) for x, s in zip(arrays, symbols, strict=True)]
+    specs = (
+        arrays if symbols is None else [h.spec(x, s) for x, s in zip(arrays, symbols, strict=True)]
+    )
     env = {}
     for x, names in zip(arrays, symbols or [x.shape for x in arrays], strict=True):
         env |= {s: d for s, d in zip(names, x.shape, strict=True) if isinstance(s, str)}
@@ -34,26 +38,40 @@ def attention(q: Any, k: Any, v: Any, mask: Any = None, symbols: Any = None, **m
 
 
 def test_odd_sizes() -> None:
-    h.check_all([
-        attention(floats(1, 2, 20, 32), floats(1, 2, 20, 32), floats(1, 2, 20, 32), nt=(1, 3)),
-        attention(floats(2, 3, 17, 7), floats(2, 3, 33, 7), floats(2, 3, 33, 9)),
-        attention(floats(1, 1, 1, 1), floats(1, 1, 1, 1), floats(1, 1, 1, 1)),
-        attention(floats(1, 2, 3, 64), floats(1, 2, KEYS, 64), floats(1, 2, KEYS, 80)),
-        attention(floats(1, 2, 30, 24), floats(1, 2, 2 * KEYS + 1, 24), floats(1, 2, 2 * KEYS + 1, 32)),
-    ])  # fmt: skip
+    h.check_all(
+        [
+            attention(floats(1, 2, 20, 32), floats(1, 2, 20, 32), floats(1, 2, 20, 32), nt=(1, 3)),
+            attention(floats(2, 3, 17, 7), floats(2, 3, 33, 7), floats(2, 3, 33, 9)),
+            attention(floats(1, 1, 1, 1), floats(1, 1, 1, 1), floats(1, 1, 1, 1)),
+            attention(floats(1, 2, 3, 64), floats(1, 2, KEYS, 64), floats(1, 2, KEYS, 80)),
+            attention(
+                floats(1, 2, 30, 24), floats(1, 2, 2 * KEYS + 1, 24), floats(1, 2, 2 * KEYS + 1, 32)
+            ),
+        ]
+    )
 
 
 def test_heads_broadcast() -> None:
-    h.check_all([
-        attention(floats(2, 3, 5, 16), floats(2, 1, 9, 16), floats(1, 3, 9, 16)),
-        attention(floats(1, 4, 5, 16), floats(2, 4, 9, 16), floats(2, 1, 9, 20)),
-    ])  # fmt: skip
+    h.check_all(
+        [
+            attention(floats(2, 3, 5, 16), floats(2, 1, 9, 16), floats(1, 3, 9, 16)),
+            attention(floats(1, 4, 5, 16), floats(2, 4, 9, 16), floats(2, 1, 9, 20)),
+        ]
+    )
 
 
 @pytest.mark.parametrize("keys", [19, KEYS + 5])
 def test_masks_broadcast_along_any_axis(keys: int) -> None:
     q, k, v = floats(2, 3, 9, 16), floats(2, 3, keys, 16), floats(2, 3, keys, 32)
-    shapes = [(2, 3, 9, keys), (2, 1, 1, keys), (1, 3, 9, 1), (9, keys), (keys,), (2, 1, 9, keys), (1, 1, 1, 1)]
+    shapes = [
+        (2, 3, 9, keys),
+        (2, 1, 1, keys),
+        (1, 3, 9, 1),
+        (9, keys),
+        (keys,),
+        (2, 1, 9, keys),
+        (1, 1, 1, 1),
+    ]
     h.check_all([attention(q, k, v, floats(*s)) for s in shapes])
 
 
@@ -75,13 +93,24 @@ def test_symbolic_sizes() -> None:
     for b, s, t in ((1, 1, 1), (2, 19, 40), (1, 5, KEYS + 3)):
         names = [("b", 3, "s", 16), ("b", 3, "t", 16), ("b", 3, "t", 32), ("b", 1, "s", "t")]
         cases.append(
-            attention(floats(b, 3, s, 16), floats(b, 3, t, 16), floats(b, 3, t, 32), floats(b, 1, s, t), names)
+            attention(
+                floats(b, 3, s, 16),
+                floats(b, 3, t, 16),
+                floats(b, 3, t, 32),
+                floats(b, 1, s, t),
+                names,
+            )
         )
     h.check_all(cases)
 
 
 def test_epilogue() -> None:
-    q, k, v, residual = floats(1, 2, 9, 16), floats(1, 2, 12, 16), floats(1, 2, 12, 24), floats(1, 2, 9, 24)
+    q, k, v, residual = (
+        floats(1, 2, 9, 16),
+        floats(1, 2, 12, 16),
+        floats(1, 2, 12, 24),
+        floats(1, 2, 9, 24),
+    )
     nodes = [("Attention", (0, 1, 2), {"scale": 0.25}), ("Add", (4, 3), {}), ("Gelu", (5,), {})]
     h.check(h.fused([q, k, v, residual], nodes, anchor=0), ATTENTION, [q, k, v, residual])
 
@@ -116,7 +145,10 @@ def test_keys_that_no_row_may_see_are_left_out() -> None:
             causal = np.where(hidden, np.float32(never), floats(37, keys))
             none = causal.copy()
             none[[3, 36]] = never  # rows that see nothing
-            cases += [attention(q, k, v, m, nan_to_zero=True) for m in (causal, none, causal[7:8], none[3:4])]
+            cases += [
+                attention(q, k, v, m, nan_to_zero=True)
+                for m in (causal, none, causal[7:8], none[3:4])
+            ]
     h.check_all(cases)
 
 
@@ -127,13 +159,29 @@ def test_heads_side_by_side() -> None:
     apart = {"heads": 3, "dim": 10, "value_dim": 8, "columns": (0, 6, 3)}
     wide = {"heads": 2, "dim": 16, "value_dim": 16, "columns": (0, 32, 64)}
     long = floats(1, KEYS + 3, 96)
-    h.check_all([
-        h.Case(h.node("TokenAttention", arrays, scale=0.3, **attrs), ATTENTION, arrays, nt=(1, 2))
-        for arrays, attrs in (([packed] * 3, one), ([q, k, v], apart), ([*[packed] * 3, mask], one), ([long] * 3, wide))
-    ])  # fmt: skip
+    h.check_all(
+        [
+            h.Case(
+                h.node("TokenAttention", arrays, scale=0.3, **attrs), ATTENTION, arrays, nt=(1, 2)
+            )
+            for arrays, attrs in (
+                ([packed] * 3, one),
+                ([q, k, v], apart),
+                ([*[packed] * 3, mask], one),
+                ([long] * 3, wide),
+            )
+        ]
+    )
 
 
 def test_heads_side_by_side_with_symbolic_sizes() -> None:
     x = floats(2, 19, 96)
-    node = h.node("TokenAttention", [h.spec(x, ("b", "s", 96))] * 3, heads=2, dim=16, value_dim=16, columns=(0, 32, 64))
+    node = h.node(
+        "TokenAttention",
+        [h.spec(x, ("b", "s", 96))] * 3,
+        heads=2,
+        dim=16,
+        value_dim=16,
+        columns=(0, 32, 64),
+    )
     h.check_all([h.Case(node, ATTENTION, [x] * 3, env={"b": 2, "s": 19})])

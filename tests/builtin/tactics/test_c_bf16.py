@@ -1,4 +1,6 @@
-"""Products of bfloat16 in C against the references: float32 sums to 1e-5 of the largest, bf16 results to its budget."""
+"""Products of bfloat16 in C against the references: float32 sums to 1e-5 of the largest, bf16
+results to its budget.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from tactix_cpu.tactics.matmul import bf16 as c_bf16_gemm
 RNG = np.random.default_rng(17)
 HALF = DType.BF16.numpy
 FLUSHED = 2e-5
-"""Budget of float32 sums: the instruction adds pairs without a rounding between, and flushes subnormals."""
+"""Budget of float32 sums: the instruction adds pairs without a rounding between, and flushes
+subnormals.
+"""
 
 
 def floats(*shape: int) -> Any:
@@ -52,11 +56,13 @@ def test_tensors_that_are_bfloat16() -> None:
     a, b, c = halves(20, 45), halves(45, 40), halves(40)
     t = np.ascontiguousarray(b.T)
     x, w, v = halves(1, 20, 9, 9), halves(24, 20, 3, 3), halves(24)
-    h.check_all([
-        h.Case(h.node("MatMul", [a, b], [1]), GEMM, [a, b]),
-        h.Case(h.node("Gemm", [a, t, c], [1, 2], transB=True), GEMM, [a, t, c]),
-        h.Case(h.node("Convolution", [x, w, v], [1, 2], pads=(1, 1, 1, 1)), CONV, [x, w, v]),
-    ])  # fmt: skip
+    h.check_all(
+        [
+            h.Case(h.node("MatMul", [a, b], [1]), GEMM, [a, b]),
+            h.Case(h.node("Gemm", [a, t, c], [1, 2], transB=True), GEMM, [a, t, c]),
+            h.Case(h.node("Convolution", [x, w, v], [1, 2], pads=(1, 1, 1, 1)), CONV, [x, w, v]),
+        ]
+    )
 
 
 def test_symbolic_rows() -> None:

@@ -1,4 +1,6 @@
-"""Convolutions of bfloat16 on the matrix unit, where this machine has one: float32 sums to 2e-5 of the largest."""
+"""Convolutions of bfloat16 on the matrix unit, where this machine has one: float32 sums to 2e-5 of
+the largest.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ from tactix_cpu.tactics.conv import transpose as c_conv_transpose
 from tactix_cpu.tactics.conv.band import bands_for
 from tactix_cpu.tactics.conv.bf16_amx import SHAPES, Work, work_of
 
-(TACTIC,), (PLAIN,), (SPREAD,) = c_bf16_amx_conv.tactics(), c_bf16_conv.tactics(), c_conv_transpose.tactics()
+(TACTIC,), (PLAIN,), (SPREAD,) = (
+    c_bf16_amx_conv.tactics(),
+    c_bf16_conv.tactics(),
+    c_conv_transpose.tactics(),
+)
 TILES = {"amx_tile", "amx_int8", "amx_bf16"}
 AMX = replace(h.NATIVE, features=h.NATIVE.features | TILES | set(h.V4), vector_bits=512)
 needs_unit = h.needs(*sorted(TILES), *h.V4)
@@ -54,37 +60,47 @@ def window(x: Any, w: Any, fields: dict[str, Any]) -> h.Case:
 @needs_unit
 def test_windows() -> None:
     ones, twos = (1, 1, 1, 1), (2, 2)
-    h.check_all([
-        window((2, 64, 7, 7), (96, 64, 3, 3), {"pads": ones}),
-        window((1, 64, 9, 40), (50, 64, 3, 2), {"pads": (1, 0, 2, 1)}),
-        window((2, 64, 12, 11), (32, 64, 3, 3), {"dilations": (2, 3), "pads": (2, 3, 1, 0)}),
-        window((1, 192, 37), (33, 192, 5), {"pads": (2, 2)}),
-        window((2, 20, 13, 11), (40, 20, 3, 3), {"pads": (1, 0, 2, 1), "strides": (2, 1)}),
-        window((1, 64, 20, 23), (32, 64, 3, 2), {"strides": (3, 2), "dilations": (2, 3), "pads": (0, 1, 2, 3)}),
-        window((1, 40, 57, 50), (16, 40, 3, 3), {"pads": ones, "strides": twos}),
-        window((1, 17, 12, 5), (8, 17, 3, 1), {"pads": (1, 2, 1, 3), "strides": (1, 2)}),
-    ])  # fmt: skip
+    h.check_all(
+        [
+            window((2, 64, 7, 7), (96, 64, 3, 3), {"pads": ones}),
+            window((1, 64, 9, 40), (50, 64, 3, 2), {"pads": (1, 0, 2, 1)}),
+            window((2, 64, 12, 11), (32, 64, 3, 3), {"dilations": (2, 3), "pads": (2, 3, 1, 0)}),
+            window((1, 192, 37), (33, 192, 5), {"pads": (2, 2)}),
+            window((2, 20, 13, 11), (40, 20, 3, 3), {"pads": (1, 0, 2, 1), "strides": (2, 1)}),
+            window(
+                (1, 64, 20, 23),
+                (32, 64, 3, 2),
+                {"strides": (3, 2), "dilations": (2, 3), "pads": (0, 1, 2, 3)},
+            ),
+            window((1, 40, 57, 50), (16, 40, 3, 3), {"pads": ones, "strides": twos}),
+            window((1, 17, 12, 5), (8, 17, 3, 1), {"pads": (1, 2, 1, 3), "strides": (1, 2)}),
+        ]
+    )
 
 
 @needs_unit
 def test_windows_of_one_pixel() -> None:
-    h.check_all([
-        window((1, 128, 14, 14), (40, 128, 1, 1), {}),
-        window((1, 33, 9, 9), (50, 33, 1, 1), {}),
-        window((1, 64, 15, 14), (32, 64, 1, 1), {"strides": (2, 2)}),
-        window((1, 24, 9, 9), (17, 24, 1, 1), {"pads": (1, 2, 0, 1), "strides": (1, 2)}),
-    ])  # fmt: skip
+    h.check_all(
+        [
+            window((1, 128, 14, 14), (40, 128, 1, 1), {}),
+            window((1, 33, 9, 9), (50, 33, 1, 1), {}),
+            window((1, 64, 15, 14), (32, 64, 1, 1), {"strides": (2, 2)}),
+            window((1, 24, 9, 9), (17, 24, 1, 1), {"pads": (1, 2, 0, 1), "strides": (1, 2)}),
+        ]
+    )
 
 
 @needs_unit
 def test_linear_images() -> None:
-    h.check_all([
-        window((1, 3, 21, 19), (24, 3, 7, 7), {"pads": (3, 3, 3, 3), "strides": (2, 2)}),
-        window((2, 3, 21, 70), (24, 3, 3, 3), {"pads": (1, 1, 1, 1), "strides": (2, 2)}),
-        window((1, 4, 9, 20), (70, 4, 3, 5), {"pads": (0, 1, 1, 3), "dilations": (2, 3)}),
-        window((1, 1, 11, 9), (5, 1, 1, 1), {"pads": (1, 2, 0, 1), "strides": (1, 2)}),
-        window((1, 2, 5, 40), (20, 2, 2, 11), {}),
-    ])  # fmt: skip
+    h.check_all(
+        [
+            window((1, 3, 21, 19), (24, 3, 7, 7), {"pads": (3, 3, 3, 3), "strides": (2, 2)}),
+            window((2, 3, 21, 70), (24, 3, 3, 3), {"pads": (1, 1, 1, 1), "strides": (2, 2)}),
+            window((1, 4, 9, 20), (70, 4, 3, 5), {"pads": (0, 1, 1, 3), "dilations": (2, 3)}),
+            window((1, 1, 11, 9), (5, 1, 1, 1), {"pads": (1, 2, 0, 1), "strides": (1, 2)}),
+            window((1, 2, 5, 40), (20, 2, 2, 11), {}),
+        ]
+    )
 
 
 @needs_unit
@@ -119,9 +135,13 @@ def test_transposed_without_overlap() -> None:
 
 
 def test_transposed_without_a_matrix_unit() -> None:
-    h.check_all([
-        h.Case(*transposed(*s)[:1], SPREAD, None, budget=SUMS, device=d) for s in SPREADS[:3] for d in h.devices()
-    ])  # fmt: skip
+    h.check_all(
+        [
+            h.Case(*transposed(*s)[:1], SPREAD, None, budget=SUMS, device=d)
+            for s in SPREADS[:3]
+            for d in h.devices()
+        ]
+    )
 
 
 @needs_unit
@@ -130,7 +150,9 @@ def test_transposed_without_a_matrix_unit() -> None:
 def test_epilogues(name: str, shape: Any) -> None:
     spread = name == "WideConvTranspose"
     x, b = halves(2, 20, 5, 6) if spread else halves(2, 20, 10, 12), floats(40)
-    w, fields = (halves(20, 40, 2, 2), {"strides": (2, 2)}) if spread else (halves(40, 20, 1, 1), {})
+    w, fields = (
+        (halves(20, 40, 2, 2), {"strides": (2, 2)}) if spread else (halves(40, 20, 1, 1), {})
+    )
     r = halves(*shape)
     nodes: list[Any] = [
         (name, (0, 1, 2), fields), ("Cast", (3,), {"to": DType.FP32}), ("Add", (4, 5), {}), ("Relu", (6,), {}),
@@ -149,7 +171,10 @@ def test_symbolic_images() -> None:
 
 
 def test_few_channels_may_be_written_linear() -> None:
-    few, many = (h.node("WideConvolution", [halves(1, 32, 8, 8), halves(co, 32, 1, 1)], [1]) for co in (3, 17))
+    few, many = (
+        h.node("WideConvolution", [halves(1, 32, 8, 8), halves(co, 32, 1, 1)], [1])
+        for co in (3, 17)
+    )
     formats = [{v.output_format(0) for v in TACTIC.variants(n, AMX)} for n in (few, many)]  # type: ignore[union-attr]
     assert formats == [{LINEAR, blocked(16)}, {blocked(16)}]
 
@@ -159,11 +184,15 @@ def test_what_they_leave_to_others() -> None:
     whole = h.node("WideConvolution", [halves(1, 32, 8, 8), halves(16, 32, 3, 3)], [1])
     grouped = h.node("WideConvolution", [halves(1, 32, 8, 8), halves(16, 16, 3, 3)], [1], group=2)
     small = h.node("WideConvolution", [halves(1, 32, 2, 2), halves(16, 32, 1, 1)], [1])
-    overlapping = h.node("WideConvTranspose", [halves(1, 32, 8, 8), halves(32, 16, 3, 3)], [1], strides=(2, 2))
+    overlapping = h.node(
+        "WideConvTranspose", [halves(1, 32, 8, 8), halves(32, 16, 3, 3)], [1], strides=(2, 2)
+    )
     assert isinstance(TACTIC.variants(whole, plain), Reject)
     assert all(isinstance(TACTIC.variants(n, AMX), Reject) for n in (grouped, small, overlapping))
     assert isinstance(PLAIN.variants(whole, AMX), Reject)
-    assert not any(isinstance(PLAIN.variants(n, d), Reject) for n, d in ((whole, plain), (small, AMX)))
+    assert not any(
+        isinstance(PLAIN.variants(n, d), Reject) for n, d in ((whole, plain), (small, AMX))
+    )
 
 
 def test_cost_grows_with_the_work() -> None:

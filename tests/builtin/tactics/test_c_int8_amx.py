@@ -1,4 +1,6 @@
-"""Integer and bfloat16 products on the matrix unit, where this machine has one: equal, or within float32's budget."""
+"""Integer and bfloat16 products on the matrix unit, where this machine has one: equal, or within
+float32's budget.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,26 @@ BYTE_WINDOWS, HALF_WINDOWS = *c_int8_amx_conv.tactics(), *c_bf16_amx_conv.tactic
 TILES = {"amx_tile", "amx_int8", "amx_bf16"}
 AMX = replace(h.NATIVE, features=h.NATIVE.features | TILES)
 needs_unit = h.needs(*sorted(TILES), *h.V4)
-SIZES = [(32, 64, 32), (128, 768, 96), (8, 64, 40), (50, 128, 33), (16, 64, 17), (47, 192, 100), (65, 64, 31)]
+SIZES = [
+    (32, 64, 32),
+    (128, 768, 96),
+    (8, 64, 40),
+    (50, 128, 33),
+    (16, 64, 17),
+    (47, 192, 100),
+    (65, 64, 31),
+]
 
 
 def gemm(dtype: Any, m: int, k: int, n: int, **more: Any) -> h.Case:
-    return product("IntegerMatMul", whole_range(dtype, m, k), whole_range(np.int8, k, n), BYTES, device=AMX, **more)
+    return product(
+        "IntegerMatMul",
+        whole_range(dtype, m, k),
+        whole_range(np.int8, k, n),
+        BYTES,
+        device=AMX,
+        **more,
+    )
 
 
 @needs_unit
@@ -52,7 +69,9 @@ def test_symbolic_rows() -> None:
     cases = []
     for rows in (1, 14, 32, 45):
         x, w = whole_range(np.uint8, 2, rows, 64), whole_range(np.int8, 64, 40)
-        cases.append(product("IntegerMatMul", x, w, BYTES, symbols=("n", "rows", 64), nt=(1, 3), device=AMX))
+        cases.append(
+            product("IntegerMatMul", x, w, BYTES, symbols=("n", "rows", 64), nt=(1, 3), device=AMX)
+        )
     h.check_all(cases)
 
 
@@ -60,7 +79,10 @@ def test_symbolic_rows() -> None:
 def test_halves() -> None:
     rng, cases = np.random.default_rng(3), []
     for m, k, n in SIZES:
-        a, b = (rng.standard_normal(s, dtype=np.float32).astype(DType.BF16.numpy) for s in ((m, k), (k, n)))
+        a, b = (
+            rng.standard_normal(s, dtype=np.float32).astype(DType.BF16.numpy)
+            for s in ((m, k), (k, n))
+        )
         arrays = [a, b, rng.standard_normal(n, dtype=np.float32)]
         node = h.node("WideMatMul", arrays, [1, 2])
         cases.append(h.Case(node, HALVES, arrays, budget=2e-5, device=AMX))
@@ -79,7 +101,11 @@ WINDOWS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 128, 9, 11), (64, 128, 1, 1), {"strides": (2, 3), "pads": (1, 2, 0, 1)}),
     ((2, 64, 9, 13), (128, 64, 1, 3), {"strides": (2, 1), "pads": (0, 1, 0, 1)}),
     ((2, 64, 7, 9), (192, 64, 1, 1), {}),
-    ((1, 64, 20, 23), (32, 64, 3, 2), {"strides": (3, 2), "dilations": (2, 3), "pads": (0, 1, 2, 3)}),
+    (
+        (1, 64, 20, 23),
+        (32, 64, 3, 2),
+        {"strides": (3, 2), "dilations": (2, 3), "pads": (0, 1, 2, 3)},
+    ),
 ]
 
 
@@ -97,7 +123,12 @@ def test_windows_of_bytes(dtype: Any) -> None:
     cases = []
     for x, w, fields in (*WINDOWS, *IMAGES):
         arrays = whole_range(dtype, *x), whole_range(np.int8, *w)
-        more = {"pad_value": 250 if dtype is np.uint8 else -5, "device": AMX, "nt": (1, 2, 3), **fields}
+        more = {
+            "pad_value": 250 if dtype is np.uint8 else -5,
+            "device": AMX,
+            "nt": (1, 2, 3),
+            **fields,
+        }
         cases.append(product("IntegerConvolution", *arrays, BYTE_WINDOWS, **more))
     h.check_all([*cases, *(requantised(c) for c in cases)])
 
@@ -120,7 +151,9 @@ def test_what_they_leave_to_others() -> None:
     wide = replace(AMX, features=AMX.features | set(h.V4), vector_bits=512)
     for m, k in ((32, 63), (4, 64)):
         assert isinstance(BYTES.variants(gemm(np.uint8, m, k, 32).node, wide), Reject)
-    half = h.node("WideMatMul", [TensorSpec(DType.FP16, (32, 64)), np.zeros((64, 32), np.float16)], [1])
+    half = h.node(
+        "WideMatMul", [TensorSpec(DType.FP16, (32, 64)), np.zeros((64, 32), np.float16)], [1]
+    )
     assert isinstance(HALVES.variants(half, wide), Reject)
 
 

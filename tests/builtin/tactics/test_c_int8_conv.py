@@ -40,12 +40,23 @@ DEPTHS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 ]
 
 
-def conv(dtype: Any, x: tuple[int, ...], w: tuple[int, ...], fields: dict[str, Any], **more: Any) -> h.Case:
+def conv(
+    dtype: Any, x: tuple[int, ...], w: tuple[int, ...], fields: dict[str, Any], **more: Any
+) -> h.Case:
     fields = {"pad_value": 250 if dtype is np.uint8 else -5, **fields}
-    return product("IntegerConvolution", whole_range(dtype, *x), whole_range(np.int8, *w), CONV, **fields, **more)
+    return product(
+        "IntegerConvolution",
+        whole_range(dtype, *x),
+        whole_range(np.int8, *w),
+        CONV,
+        **fields,
+        **more,
+    )
 
 
-def depthwise(dtype: Any, x: tuple[int, ...], kernel: tuple[int, ...], fields: dict[str, Any], **more: Any) -> h.Case:
+def depthwise(
+    dtype: Any, x: tuple[int, ...], kernel: tuple[int, ...], fields: dict[str, Any], **more: Any
+) -> h.Case:
     fields = {"pad_value": 3 if dtype is np.uint8 else -128, "group": x[1], **fields}
     arrays = whole_range(dtype, *x), whole_range(np.int8, x[1], 1, *kernel)
     return product("IntegerConvolution", *arrays, DEPTHWISE, **fields, **more)
@@ -75,7 +86,17 @@ def test_extreme_numbers() -> None:
         for shape in ((40, 40, 3, 3), (40, 1, 3, 3)):
             group, tactic = (1, CONV) if shape[1] > 1 else (40, DEPTHWISE)
             x, w = np.full((1, 40, 6, 6), a, np.uint8), np.full(shape, b, np.int8)
-            cases.append(product("IntegerConvolution", x, w, tactic, pads=(1, 1, 1, 1), pad_value=255, group=group))
+            cases.append(
+                product(
+                    "IntegerConvolution",
+                    x,
+                    w,
+                    tactic,
+                    pads=(1, 1, 1, 1),
+                    pad_value=255,
+                    group=group,
+                )
+            )
     h.check_all(cases)
 
 
@@ -86,7 +107,14 @@ def test_many_threads_and_images() -> None:
         more = {"symbols": names, "pads": (1, 1, 1, 1), "nt": (1, 3, 5)}
         cases = [
             product("IntegerConvolution", x, whole_range(np.int8, 40, 20, 3, 3), CONV, **more),
-            product("IntegerConvolution", x, whole_range(np.int8, 20, 1, 3, 3), DEPTHWISE, group=20, **more),
+            product(
+                "IntegerConvolution",
+                x,
+                whole_range(np.int8, 20, 1, 3, 3),
+                DEPTHWISE,
+                group=20,
+                **more,
+            ),
         ]
         h.check_all([first(c, h.NATIVE) for c in cases])
 
@@ -103,7 +131,11 @@ def test_max_pool(dtype: Any) -> None:
     pads = {"kernel_shape": (3, 2), "strides": (2, 1), "pads": (1, 1, 0, 1)}
     dilated = {"kernel_shape": (2, 2), "dilations": (2, 3)}
     cases = []
-    for shape, fields in (((2, 20, 13, 11), pads), ((2, 128, 7, 5), pads), ((1, 16, 8, 8), dilated)):
+    for shape, fields in (
+        ((2, 20, 13, 11), pads),
+        ((2, 128, 7, 5), pads),
+        ((1, 16, 8, 8), dilated),
+    ):
         x = whole_range(dtype, *shape)
         cases.append(h.Case(h.node("MaxPool", [x], **fields), POOL, [x]))  # type: ignore[arg-type]
     on_every_target(cases)
@@ -118,7 +150,10 @@ def test_what_they_leave_to_others() -> None:
     for node in (groups, h.node("IntegerConvolution", [x, w], [1])):
         assert isinstance(DEPTHWISE.variants(node, h.NATIVE), Reject)
     assert isinstance(
-        POOL.variants(h.node("MaxPool", [np.zeros((1, 2, 4, 4), np.float32)], kernel_shape=(2, 2)), h.NATIVE), Reject
+        POOL.variants(
+            h.node("MaxPool", [np.zeros((1, 2, 4, 4), np.float32)], kernel_shape=(2, 2)), h.NATIVE
+        ),
+        Reject,
     )
 
 

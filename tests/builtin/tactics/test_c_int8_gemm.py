@@ -1,4 +1,6 @@
-"""IntegerMatMul in C: equal to the reference for any sizes, both signs of x, extreme numbers, and any epilogue."""
+"""IntegerMatMul in C: equal to the reference for any sizes, both signs of x, extreme numbers, and
+any epilogue.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,21 @@ from tactix.words.tensor import TensorSpec
 from tactix_cpu.tactics.matmul import int8 as c_int8_gemm
 
 (GEMM,) = c_int8_gemm.tactics()
-SIZES = [(1, 768, 100), (13, 37, 50), (128, 64, 96), (5, 3, 17), (30, 130, 33), (16, 1, 1), (2, 66, 300)]
+SIZES = [
+    (1, 768, 100),
+    (13, 37, 50),
+    (128, 64, 96),
+    (5, 3, 17),
+    (30, 130, 33),
+    (16, 1, 1),
+    (2, 66, 300),
+]
 
 
 def gemm(dtype: Any, m: int, k: int, n: int, **more: Any) -> h.Case:
-    return product("IntegerMatMul", whole_range(dtype, m, k), whole_range(np.int8, k, n), GEMM, **more)
+    return product(
+        "IntegerMatMul", whole_range(dtype, m, k), whole_range(np.int8, k, n), GEMM, **more
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -63,7 +75,9 @@ def test_floats_with_long_epilogues() -> None:
     h.check(node, GEMM, [x, w, b, factor])
 
 
-@pytest.mark.parametrize(("zero", "dtype"), [(0, np.uint8), (255, np.uint8), (-128, np.int8), (127, np.int8)])
+@pytest.mark.parametrize(
+    ("zero", "dtype"), [(0, np.uint8), (255, np.uint8), (-128, np.int8), (127, np.int8)]
+)
 def test_zero_points_at_the_ends(zero: int, dtype: Any) -> None:
     h.check_all([requantised(gemm(dtype, 20, 32, 48), zero=zero)])
 

@@ -28,13 +28,17 @@ def numbers(*shape: int) -> Any:
 
 def linear(x: Any, scale: float, zero: Any) -> h.Case:
     arrays = [x, np.float32(scale), zero]
-    return h.Case(h.node("QuantizeLinear", arrays, [1, 2], dtype=DType.of(zero.dtype)), QUANTIZE, arrays)
+    return h.Case(
+        h.node("QuantizeLinear", arrays, [1, 2], dtype=DType.of(zero.dtype)), QUANTIZE, arrays
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_quantize_linear(dtype: Any) -> None:
     cases = [
-        linear(numbers(*shape), scale, dtype(9)) for shape in ((5, 7), (2, 32, 3, 5), (1000,)) for scale in (1, 0.7)
+        linear(numbers(*shape), scale, dtype(9))
+        for shape in ((5, 7), (2, 32, 3, 5), (1000,))
+        for scale in (1, 0.7)
     ]
     on_every_target(cases)
     h.check_all(cases)

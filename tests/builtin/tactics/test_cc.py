@@ -1,4 +1,6 @@
-"""The C compiler plugin: finding, options, units, caching, errors, cancelling; and the harness itself."""
+"""The C compiler plugin: finding, options, units, caching, errors, cancelling; and the harness
+itself.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def slow(tmp_path):
     """A compiler that never ends."""
     script = tmp_path / "slow.py"
     text = f"time.sleep(60); open({str(tmp_path / 'ended')!r}, 'w')"
-    script.write_text(f"import sys, time\nprint('slow 1.0')\nif '--version' not in sys.argv: {text}\n")
+    script.write_text(
+        f"import sys, time\nprint('slow 1.0')\nif '--version' not in sys.argv: {text}\n"
+    )
     return [sys.executable, str(script)]
 
 
@@ -89,10 +93,17 @@ def test_target_flags_follow_from_the_device_alone():
     v4 = DeviceProperties("cpu", "a", frozenset({*V4, *V3, "avx512_vnni", "avx512_bf16"}), 512)
     assert target_flags(v4)[:3] == ("-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16")
     assert "-DTX_LANES=16" in target_flags(v4)
-    assert target_flags(DeviceProperties("cpu", "b", frozenset(V3), 256)) == ("-march=x86-64-v3", "-DTX_LANES=8")
-    assert target_flags(DeviceProperties("cpu", "c", frozenset({"neon"}), 128))[0] == "-march=armv8-a"
+    assert target_flags(DeviceProperties("cpu", "b", frozenset(V3), 256)) == (
+        "-march=x86-64-v3",
+        "-DTX_LANES=8",
+    )
+    assert (
+        target_flags(DeviceProperties("cpu", "c", frozenset({"neon"}), 128))[0] == "-march=armv8-a"
+    )
     assert required_features(v4) == tuple(sorted(v4.features))
-    assert required_features(DeviceProperties("cpu", "d", frozenset({"avx2", "fma", "erms"}), 256)) == ("avx2", "fma")
+    assert required_features(
+        DeviceProperties("cpu", "d", frozenset({"avx2", "fma", "erms"}), 256)
+    ) == ("avx2", "fma")
 
 
 def test_many_kernels_in_one_object(cache, tmp_path):

@@ -24,12 +24,22 @@ def floats(*shape: int) -> Any:
 
 
 def conv(
-    x: Any, w: Any, b: Any = None, tactic: Tactic = CONV, symbols: Any = None, constant: bool = True, **more: Any
+    x: Any,
+    w: Any,
+    b: Any = None,
+    tactic: Tactic = CONV,
+    symbols: Any = None,
+    constant: bool = True,
+    **more: Any,
 ) -> h.Case:
     """A case; ``symbols``: x's shape with names; what the harness does not know is an attribute."""
     arrays = [x, w] if b is None else [x, w, b]
     options = {k: more.pop(k) for k in ("device", "nt", "only") if k in more}
-    env = {} if symbols is None else {s: d for s, d in zip(symbols, x.shape, strict=True) if isinstance(s, str)}
+    env = (
+        {}
+        if symbols is None
+        else {s: d for s, d in zip(symbols, x.shape, strict=True) if isinstance(s, str)}
+    )
     inputs = [h.spec(x, symbols) if symbols else x, *arrays[1:]]
     node = h.node("Convolution", inputs, range(1, len(inputs)) if constant else [], **more)
     return h.Case(node, tactic, arrays, env=env, **options)
@@ -56,12 +66,14 @@ def test_blocked_windows() -> None:
 
 
 def test_pointwise_convolution_takes_the_image_as_one_row() -> None:
-    h.check_all([
-        conv(floats(1, 24, 9, 9), floats(50, 24, 1, 1), floats(50)),
-        conv(floats(3, 33, 1, 1), floats(7, 33, 1, 1)),
-        conv(floats(1, 24, 9, 9), floats(50, 24, 1, 1), floats(50), strides=(2, 2)),
-        conv(floats(1, 5, 4, 4), floats(9, 5, 1, 1), pads=(1, 1, 1, 1)),
-    ])  # fmt: skip
+    h.check_all(
+        [
+            conv(floats(1, 24, 9, 9), floats(50, 24, 1, 1), floats(50)),
+            conv(floats(3, 33, 1, 1), floats(7, 33, 1, 1)),
+            conv(floats(1, 24, 9, 9), floats(50, 24, 1, 1), floats(50), strides=(2, 2)),
+            conv(floats(1, 5, 4, 4), floats(9, 5, 1, 1), pads=(1, 1, 1, 1)),
+        ]
+    )
 
 
 def test_pixels_of_a_strided_pointwise_convolution_are_gathered() -> None:
@@ -81,12 +93,16 @@ def test_pixels_of_a_strided_pointwise_convolution_are_gathered() -> None:
 
 
 def test_an_image_is_read_linear() -> None:
-    case = conv(floats(1, 3, 31, 29), floats(24, 3, 7, 7), floats(24), pads=(3, 3, 3, 3), strides=(2, 2))
+    case = conv(
+        floats(1, 3, 31, 29), floats(24, 3, 7, 7), floats(24), pads=(3, 3, 3, 3), strides=(2, 2)
+    )
     offered = CONV.variants(case.node, h.NATIVE)
     assert not isinstance(offered, Reject)
     assert {v.input_format(0) for v in offered} == {LINEAR}
     assert {v.output_format(0) for v in offered} == {blocked(h.NATIVE.lanes)}
-    h.check_all([case, conv(floats(2, 1, 28, 28), floats(6, 1, 5, 5), floats(6), pads=(2, 2, 2, 2))])
+    h.check_all(
+        [case, conv(floats(2, 1, 28, 28), floats(6, 1, 5, 5), floats(6), pads=(2, 2, 2, 2))]
+    )
 
 
 def test_symbolic_sizes_copy_padded_columns() -> None:
@@ -98,18 +114,33 @@ def test_symbolic_sizes_copy_padded_columns() -> None:
         cases.append(conv(x, floats(20, 24, 1, 1), symbols=names))
         cases.append(conv(x, w, symbols=names, strides=(2, 2), pads=(0, 1, 1, 0)))
         cases.append(
-            conv(floats(n, 3, high, wide), floats(20, 3, 3, 3), symbols=("n", 3, "high", "wide"), pads=(1,) * 4)
+            conv(
+                floats(n, 3, high, wide),
+                floats(20, 3, 3, 3),
+                symbols=("n", 3, "high", "wide"),
+                pads=(1,) * 4,
+            )
         )
         cases.append(conv(floats(n, 24, 8, 8), w, symbols=("n", 24, 8, 8), pads=(1, 1, 1, 1)))
-    cases.append(conv(floats(1, 16, 5, 60), floats(16, 16, 3, 3), pads=(12,) * 4, dilations=(12, 12)))
+    cases.append(
+        conv(floats(1, 16, 5, 60), floats(16, 16, 3, 3), pads=(12,) * 4, dilations=(12, 12))
+    )
     h.check_all([first_variants(c, 2) for c in cases])
 
 
 def test_tiles_of_small_images_span_rows() -> None:
     cases = [
         conv(floats(2, 20, 7, 7), floats(64, 20, 3, 3), floats(64), pads=(1, 1, 1, 1), nt=(1, 3)),
-        conv(floats(2, 17, 13, 9), floats(60, 17, 3, 3), symbols=("n", 17, 13, 9), pads=(1, 0, 0, 1), strides=(2, 2)),
-        conv(floats(1, 32, 5, 5), floats(128, 16, 3, 3), pads=(2, 2, 2, 2), dilations=(2, 2), group=2),
+        conv(
+            floats(2, 17, 13, 9),
+            floats(60, 17, 3, 3),
+            symbols=("n", 17, 13, 9),
+            pads=(1, 0, 0, 1),
+            strides=(2, 2),
+        ),
+        conv(
+            floats(1, 32, 5, 5), floats(128, 16, 3, 3), pads=(2, 2, 2, 2), dilations=(2, 2), group=2
+        ),
     ]
     only = []
     for case in cases:
@@ -125,7 +156,9 @@ def test_partial_sums_and_groups() -> None:
     deep = conv(floats(1, 528, 14, 14), floats(64, 528, 3, 3), floats(64), pads=(1, 1, 1, 1))
     offered = CONV.variants(deep.node, h.NATIVE)
     assert not isinstance(offered, Reject)
-    assert h.NATIVE.lanes < 16 or any(v.knob("blocks") for v in offered), "large panels of weights are cut by channels"
+    assert h.NATIVE.lanes < 16 or any(v.knob("blocks") for v in offered), (
+        "large panels of weights are cut by channels"
+    )
     groups = conv(floats(2, 64, 7, 7), floats(96, 32, 3, 3), floats(96), pads=(1, 1, 1, 1), group=2)
     h.check_all([deep, groups])
 
@@ -144,12 +177,20 @@ def test_epilogue_operands_of_every_shape(kernel: int) -> None:
     cases = []
     for i, (shape, constant) in enumerate(OPERANDS):
         operand = np.asarray(floats(*shape)) + np.float32(0.5)
-        tail = [("Add", (4, 3), {}), ("Relu", (5,), {})] if i % 2 else [("Mul", (4, 3), {}), ("Sigmoid", (5,), {})]
+        tail = (
+            [("Add", (4, 3), {}), ("Relu", (5,), {})]
+            if i % 2
+            else [("Mul", (4, 3), {}), ("Sigmoid", (5,), {})]
+        )
         nodes = [("Convolution", (0, 1, 2), {"pads": pads}), *tail]
-        node = h.fused([x, w, b, operand], nodes, anchor=0, constants=[1, 2, 3] if constant else [1, 2])
+        node = h.fused(
+            [x, w, b, operand], nodes, anchor=0, constants=[1, 2, 3] if constant else [1, 2]
+        )
         offered = CONV.variants(node, h.NATIVE)
         if len(shape) == 3 and not constant:
-            assert isinstance(offered, Reject), "a computed operand with channels needs the output's rank"
+            assert isinstance(offered, Reject), (
+                "a computed operand with channels needs the output's rank"
+            )
             continue
         cases.append(h.Case(node, CONV, [x, w, b, operand], only=offered[:1]))  # type: ignore[index]
     h.check_all(cases)
@@ -157,45 +198,108 @@ def test_epilogue_operands_of_every_shape(kernel: int) -> None:
 
 def test_several_results_and_swish() -> None:
     x, w, b = floats(1, 16, 8, 8), floats(24, 16, 3, 3), floats(24)
-    swish = [("Convolution", (0, 1, 2), {"pads": (1, 1, 1, 1)}), ("Sigmoid", (3,), {}), ("Mul", (3, 4), {})]
+    swish = [
+        ("Convolution", (0, 1, 2), {"pads": (1, 1, 1, 1)}),
+        ("Sigmoid", (3,), {}),
+        ("Mul", (3, 4), {}),
+    ]
     node = h.fused([x, w, b], swish, [3, 5], 0, [1, 2])
     h.check(node, CONV, [x, w, b], nt=(1, 2))
 
 
 def test_every_instruction_set() -> None:
     x, w, b = floats(1, 20, 9, 11), floats(24, 20, 3, 3), floats(24)
-    cases = [conv(x, w, b, t, pads=(1, 1, 1, 1), device=d) for d in h.devices() for t in (CONV, GENERAL)]
+    cases = [
+        conv(x, w, b, t, pads=(1, 1, 1, 1), device=d) for d in h.devices() for t in (CONV, GENERAL)
+    ]
     h.check_all([first_variants(c, 2) for c in cases])
 
 
 def test_general() -> None:
-    h.check_all([
-        conv(floats(1, 32, 14, 14), floats(32, 32, 3, 3), floats(32), GENERAL, pads=(1, 1, 1, 1), nt=(1, 3)),
-        conv(floats(2, 20, 13, 11), floats(40, 20, 3, 3), floats(40), GENERAL, constant=False,
-             pads=(1, 0, 2, 1), strides=(2, 3)),
-        conv(floats(2, 20, 13, 11), floats(40, 20, 3, 2), None, GENERAL, pads=(1, -1, 2, 1), dilations=(2, 2)),
-        conv(floats(2, 3, 9, 19), floats(5, 3, 3, 3), floats(5), GENERAL, ("n", 3, "high", "wide"), pads=(1, 1, 1, 1)),
-        conv(floats(2, 12, 7, 7), floats(18, 4, 3, 3), floats(18), GENERAL, pads=(1, 1, 1, 1), group=3),
-        conv(floats(2, 6, 7, 7), floats(12, 1, 3, 3), None, GENERAL, group=6),
-        conv(floats(2, 17, 37), floats(33, 17, 5), floats(33), GENERAL, pads=(2, 2)),
-        conv(floats(2, 4, 5, 6, 7), floats(3, 4, 3, 2, 3), floats(3), GENERAL,
-             pads=(1, 0, 1, 1, 1, 2), strides=(1, 2, 2), dilations=(2, 1, 1)),
-    ])  # fmt: skip
+    h.check_all(
+        [
+            conv(
+                floats(1, 32, 14, 14),
+                floats(32, 32, 3, 3),
+                floats(32),
+                GENERAL,
+                pads=(1, 1, 1, 1),
+                nt=(1, 3),
+            ),
+            conv(
+                floats(2, 20, 13, 11),
+                floats(40, 20, 3, 3),
+                floats(40),
+                GENERAL,
+                constant=False,
+                pads=(1, 0, 2, 1),
+                strides=(2, 3),
+            ),
+            conv(
+                floats(2, 20, 13, 11),
+                floats(40, 20, 3, 2),
+                None,
+                GENERAL,
+                pads=(1, -1, 2, 1),
+                dilations=(2, 2),
+            ),
+            conv(
+                floats(2, 3, 9, 19),
+                floats(5, 3, 3, 3),
+                floats(5),
+                GENERAL,
+                ("n", 3, "high", "wide"),
+                pads=(1, 1, 1, 1),
+            ),
+            conv(
+                floats(2, 12, 7, 7),
+                floats(18, 4, 3, 3),
+                floats(18),
+                GENERAL,
+                pads=(1, 1, 1, 1),
+                group=3,
+            ),
+            conv(floats(2, 6, 7, 7), floats(12, 1, 3, 3), None, GENERAL, group=6),
+            conv(floats(2, 17, 37), floats(33, 17, 5), floats(33), GENERAL, pads=(2, 2)),
+            conv(
+                floats(2, 4, 5, 6, 7),
+                floats(3, 4, 3, 2, 3),
+                floats(3),
+                GENERAL,
+                pads=(1, 0, 1, 1, 1, 2),
+                strides=(1, 2, 2),
+                dilations=(2, 1, 1),
+            ),
+        ]
+    )
 
 
 def test_general_epilogue() -> None:
     x, w, residual = floats(1, 6, 7, 9), floats(10, 3, 3, 3), floats(1, 10, 7, 9)
-    nodes = [("Convolution", (0, 1), {"pads": (1, 1, 1, 1), "group": 2}), ("Add", (4, 2), {}), ("Mul", (5, 3), {})]
+    nodes = [
+        ("Convolution", (0, 1), {"pads": (1, 1, 1, 1), "group": 2}),
+        ("Add", (4, 2), {}),
+        ("Mul", (5, 3), {}),
+    ]
     cases = []
     for shape in ((1, 10, 7, 9), (10, 1, 1), (7, 1), (1, 1, 1, 9), ()):
         operand = floats(*shape)
-        cases.append(h.Case(h.fused([x, w, residual, operand], nodes, anchor=0), GENERAL, [x, w, residual, operand]))
+        cases.append(
+            h.Case(
+                h.fused([x, w, residual, operand], nodes, anchor=0),
+                GENERAL,
+                [x, w, residual, operand],
+            )
+        )
     h.check_all(cases)
 
 
 def test_inputs_that_it_leaves_to_others() -> None:
     x, w = floats(1, 16, 8, 8), floats(16, 16, 3, 3)
-    half = h.node("Convolution", [TensorSpec(DType.FP16, (1, 16, 8, 8)), TensorSpec(DType.FP16, (16, 16, 3, 3))])
+    half = h.node(
+        "Convolution",
+        [TensorSpec(DType.FP16, (1, 16, 8, 8)), TensorSpec(DType.FP16, (16, 16, 3, 3))],
+    )
     computed = h.node("Convolution", [x, w])
     small_groups = h.node("Convolution", [x, floats(16, 2, 3, 3)], [1], group=8)
     assert isinstance(GENERAL.variants(half, h.NATIVE), Reject)
@@ -204,7 +308,9 @@ def test_inputs_that_it_leaves_to_others() -> None:
 
 
 def test_cost_prefers_tiles_that_fit() -> None:
-    node = h.node("Convolution", [floats(1, 16, 14, 14), floats(32, 16, 3, 3)], [1], pads=(1, 1, 1, 1))
+    node = h.node(
+        "Convolution", [floats(1, 16, 14, 14), floats(32, 16, 3, 3)], [1], pads=(1, 1, 1, 1)
+    )
     offered = CONV.variants(node, h.NATIVE)
     ctx = CompileContext(h.NATIVE)
     assert not isinstance(offered, Reject)

@@ -1,4 +1,6 @@
-"""AMX convolutions of float32 against numpy: taps, borders, channels beside a step, images, epilogues, infinities."""
+"""AMX convolutions of float32 against numpy: taps, borders, channels beside a step, images,
+epilogues, infinities.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from tactix_cpu.tactics.matmul import gemm_amx as c_gemm_amx
 
 AMX = AmxConvTactic()
 RNG = np.random.default_rng(31)
-DEVICE = replace(h.NATIVE, features=h.NATIVE.features | set(AmxConvTactic.requires), vector_bits=512)
+DEVICE = replace(
+    h.NATIVE, features=h.NATIVE.features | set(AmxConvTactic.requires), vector_bits=512
+)
 runs = h.needs(*AmxConvTactic.requires)
 
 
@@ -24,11 +28,21 @@ def floats(*shape: int) -> Any:
 
 
 def conv(
-    x: Any, w: Any, b: Any = None, symbols: Any = None, nt: Any = (1, 3), budget: Any = None, **more: Any
+    x: Any,
+    w: Any,
+    b: Any = None,
+    symbols: Any = None,
+    nt: Any = (1, 3),
+    budget: Any = None,
+    **more: Any,
 ) -> h.Case:
     """A case; ``symbols``: x's shape with names."""
     arrays = [x, w] if b is None else [x, w, b]
-    env = {} if symbols is None else {s: d for s, d in zip(symbols, x.shape, strict=True) if isinstance(s, str)}
+    env = (
+        {}
+        if symbols is None
+        else {s: d for s, d in zip(symbols, x.shape, strict=True) if isinstance(s, str)}
+    )
     inputs = [h.spec(x, symbols) if symbols else x, *arrays[1:]]
     node = h.node("Convolution", inputs, range(1, len(inputs)), **more)
     return h.Case(node, AMX, arrays, env=env, device=DEVICE, nt=nt, budget=budget)
@@ -36,25 +50,35 @@ def conv(
 
 @runs
 def test_pointwise_windows_of_any_channels_and_images() -> None:
-    h.check_all([
-        conv(floats(1, 64, 7, 7), floats(96, 64, 1, 1), floats(96)),
-        conv(floats(3, 24, 5, 7), floats(50, 24, 1, 1), floats(50)),
-        conv(floats(2, 17, 19, 15), floats(7, 17, 1, 1)),
-        conv(floats(1, 72, 37), floats(33, 72, 1), floats(33)),
-        conv(floats(2, 40, 11, 9), floats(50, 40, 1, 1), floats(50), strides=(2, 3)),
-        conv(floats(1, 16, 4, 4), floats(9, 16, 1, 1), pads=(1, 1, 1, 1)),
-    ])  # fmt: skip
+    h.check_all(
+        [
+            conv(floats(1, 64, 7, 7), floats(96, 64, 1, 1), floats(96)),
+            conv(floats(3, 24, 5, 7), floats(50, 24, 1, 1), floats(50)),
+            conv(floats(2, 17, 19, 15), floats(7, 17, 1, 1)),
+            conv(floats(1, 72, 37), floats(33, 72, 1), floats(33)),
+            conv(floats(2, 40, 11, 9), floats(50, 40, 1, 1), floats(50), strides=(2, 3)),
+            conv(floats(1, 16, 4, 4), floats(9, 16, 1, 1), pads=(1, 1, 1, 1)),
+        ]
+    )
 
 
 @runs
 def test_windows_of_several_taps() -> None:
-    h.check_all([
-        conv(floats(1, 64, 7, 7), floats(64, 64, 3, 3), floats(64), pads=(1, 1, 1, 1)),
-        conv(floats(2, 20, 13, 11), floats(40, 20, 3, 3), floats(40), pads=(1, 0, 2, 1), strides=(2, 1)),
-        conv(floats(2, 48, 13, 11), floats(40, 48, 3, 2), pads=(1, 1, 2, 1), dilations=(2, 2)),
-        conv(floats(2, 17, 37), floats(33, 17, 5), floats(33), pads=(2, 2), strides=(2,)),
-        conv(floats(1, 32, 28, 28), floats(32, 32, 3, 3), pads=(1, 1, 1, 1), strides=(2, 2)),
-    ])  # fmt: skip
+    h.check_all(
+        [
+            conv(floats(1, 64, 7, 7), floats(64, 64, 3, 3), floats(64), pads=(1, 1, 1, 1)),
+            conv(
+                floats(2, 20, 13, 11),
+                floats(40, 20, 3, 3),
+                floats(40),
+                pads=(1, 0, 2, 1),
+                strides=(2, 1),
+            ),
+            conv(floats(2, 48, 13, 11), floats(40, 48, 3, 2), pads=(1, 1, 2, 1), dilations=(2, 2)),
+            conv(floats(2, 17, 37), floats(33, 17, 5), floats(33), pads=(2, 2), strides=(2,)),
+            conv(floats(1, 32, 28, 28), floats(32, 32, 3, 3), pads=(1, 1, 1, 1), strides=(2, 2)),
+        ]
+    )
 
 
 @runs
@@ -69,7 +93,12 @@ def test_symbolic_sizes_and_epilogues() -> None:
     cases = [conv(x, w, floats(24), symbols=("n", 40, "high", "wide"), pads=(1, 1, 1, 1))]
     residual, scale = floats(2, 24, 9, 8), floats(24, 1, 1)
     pads = {"pads": (1, 1, 1, 1)}
-    nodes = [("Convolution", (0, 1, -1), pads), ("Mul", (4, 3), {}), ("Add", (5, 2), {}), ("Relu", (6,), {})]
+    nodes = [
+        ("Convolution", (0, 1, -1), pads),
+        ("Mul", (4, 3), {}),
+        ("Add", (5, 2), {}),
+        ("Relu", (6,), {}),
+    ]
     node = h.fused([x, w, residual, scale], nodes, anchor=0, constants=[1, 3])
     h.check_all([*cases, h.Case(node, AMX, [x, w, residual, scale], device=DEVICE)])
 

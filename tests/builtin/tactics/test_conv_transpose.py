@@ -20,10 +20,20 @@ def floats(*shape: int) -> Any:
 
 
 def transposed(
-    tactic: Tactic, x: Any, w: Any, b: Any = None, symbols: Any = None, constant: bool = True, **more: Any
+    tactic: Tactic,
+    x: Any,
+    w: Any,
+    b: Any = None,
+    symbols: Any = None,
+    constant: bool = True,
+    **more: Any,
 ) -> h.Case:
     arrays = [x, w] if b is None else [x, w, b]
-    env = {} if symbols is None else {s: d for s, d in zip(symbols, x.shape, strict=True) if isinstance(s, str)}
+    env = (
+        {}
+        if symbols is None
+        else {s: d for s, d in zip(symbols, x.shape, strict=True) if isinstance(s, str)}
+    )
     inputs = [h.spec(x, symbols) if symbols else x, *arrays[1:]]
     device = more.pop("device", h.NATIVE)
     node = h.node("ConvTranspose", inputs, range(1, len(inputs)) if constant else [], **more)
@@ -32,13 +42,21 @@ def transposed(
 
 def test_without_overlap() -> None:
     names = ("n", 24, "high", "wide")
-    h.check_all([
-        transposed(SPREAD, floats(1, 32, 14, 14), floats(32, 32, 2, 2), floats(32), strides=(2, 2)),
-        transposed(SPREAD, floats(2, 20, 13, 11), floats(20, 50, 2, 3), floats(50), strides=(2, 3)),
-        transposed(SPREAD, floats(2, 24, 9, 9), floats(24, 33, 2, 2), symbols=names, strides=(2, 2)),
-        transposed(SPREAD, floats(2, 17, 37), floats(17, 9, 4), floats(9), strides=(4,)),
-        transposed(SPREAD, floats(2, 17, 5, 5), floats(17, 9, 1, 1)),
-    ])  # fmt: skip
+    h.check_all(
+        [
+            transposed(
+                SPREAD, floats(1, 32, 14, 14), floats(32, 32, 2, 2), floats(32), strides=(2, 2)
+            ),
+            transposed(
+                SPREAD, floats(2, 20, 13, 11), floats(20, 50, 2, 3), floats(50), strides=(2, 3)
+            ),
+            transposed(
+                SPREAD, floats(2, 24, 9, 9), floats(24, 33, 2, 2), symbols=names, strides=(2, 2)
+            ),
+            transposed(SPREAD, floats(2, 17, 37), floats(17, 9, 4), floats(9), strides=(4,)),
+            transposed(SPREAD, floats(2, 17, 5, 5), floats(17, 9, 1, 1)),
+        ]
+    )
 
 
 def test_without_overlap_epilogues() -> None:
@@ -55,33 +73,70 @@ def test_without_overlap_epilogues() -> None:
 
 def test_general() -> None:
     names = ("n", 4, "high", "wide")
-    h.check_all([
-        transposed(GENERAL, floats(2, 4, 5, 7), floats(4, 3, 3, 3), floats(3), strides=(2, 2), pads=(1, 1, 1, 1),
-                   output_padding=(1, 0)),
-        transposed(GENERAL, floats(2, 4, 5, 7), floats(4, 3, 2, 3), floats(6), constant=False, strides=(3, 2),
-                   dilations=(1, 2), group=2, pads=(0, 1, 0, 2)),
-        transposed(GENERAL, floats(2, 4, 5, 7), floats(4, 3, 4, 4), symbols=names, strides=(2, 2), pads=(1, 1, 1, 1)),
-        transposed(GENERAL, floats(2, 4, 5, 3, 3), floats(4, 3, 2, 2, 2), strides=(2, 2, 1)),
-        transposed(GENERAL, floats(2, 4, 5), floats(4, 30, 2), strides=(2,)),
-        transposed(GENERAL, floats(2, 4, 5), floats(4, 3, 2), strides=(3,)),
-    ])  # fmt: skip
+    h.check_all(
+        [
+            transposed(
+                GENERAL,
+                floats(2, 4, 5, 7),
+                floats(4, 3, 3, 3),
+                floats(3),
+                strides=(2, 2),
+                pads=(1, 1, 1, 1),
+                output_padding=(1, 0),
+            ),
+            transposed(
+                GENERAL,
+                floats(2, 4, 5, 7),
+                floats(4, 3, 2, 3),
+                floats(6),
+                constant=False,
+                strides=(3, 2),
+                dilations=(1, 2),
+                group=2,
+                pads=(0, 1, 0, 2),
+            ),
+            transposed(
+                GENERAL,
+                floats(2, 4, 5, 7),
+                floats(4, 3, 4, 4),
+                symbols=names,
+                strides=(2, 2),
+                pads=(1, 1, 1, 1),
+            ),
+            transposed(GENERAL, floats(2, 4, 5, 3, 3), floats(4, 3, 2, 2, 2), strides=(2, 2, 1)),
+            transposed(GENERAL, floats(2, 4, 5), floats(4, 30, 2), strides=(2,)),
+            transposed(GENERAL, floats(2, 4, 5), floats(4, 3, 2), strides=(3,)),
+        ]
+    )
 
 
 def test_every_instruction_set() -> None:
     x, w, b = floats(1, 20, 5, 7), floats(20, 12, 2, 2), floats(12)
-    h.check_all([transposed(t, x, w, b, strides=(2, 2), device=d) for d in h.devices() for t in (SPREAD, GENERAL)])
+    h.check_all(
+        [
+            transposed(t, x, w, b, strides=(2, 2), device=d)
+            for d in h.devices()
+            for t in (SPREAD, GENERAL)
+        ]
+    )
 
 
 def test_overlap_is_left_to_the_general_kernel() -> None:
     x = floats(1, 16, 5, 5)
-    for kernel, attrs in ((3, {"strides": (2, 2)}), (2, {"strides": (2, 2), "pads": (1, 0, 0, 0)}), (2, {})):
+    for kernel, attrs in (
+        (3, {"strides": (2, 2)}),
+        (2, {"strides": (2, 2), "pads": (1, 0, 0, 0)}),
+        (2, {}),
+    ):
         node = h.node("ConvTranspose", [x, floats(16, 16, kernel, kernel)], [1], **attrs)
         assert isinstance(SPREAD.variants(node, h.NATIVE), Reject)
         assert not isinstance(GENERAL.variants(node, h.NATIVE), Reject)
 
 
 def test_costs_are_known_once_sizes_are() -> None:
-    case = transposed(SPREAD, floats(1, 16, 5, 6), floats(16, 16, 2, 2), symbols=("n", 16, "h", 6), strides=(2, 2))
+    case = transposed(
+        SPREAD, floats(1, 16, 5, 6), floats(16, 16, 2, 2), symbols=("n", 16, "h", 6), strides=(2, 2)
+    )
     variant = SPREAD.variants(case.node, h.NATIVE)[0]  # type: ignore[index]
     assert SPREAD.cost(case.node, variant, CompileContext(h.NATIVE)) is None
     assert (SPREAD.cost(case.node, variant, CompileContext(h.NATIVE, {"n": 1, "h": 5})) or 0) > 0

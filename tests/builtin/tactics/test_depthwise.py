@@ -24,13 +24,24 @@ def halves(*shape: int) -> Any:
 
 
 def depthwise(
-    x: Any, kernel: tuple[int, ...], bias: bool = True, symbols: Any = None, kind: str = "Convolution", **more: Any
+    x: Any,
+    kernel: tuple[int, ...],
+    bias: bool = True,
+    symbols: Any = None,
+    kind: str = "Convolution",
+    **more: Any,
 ) -> h.Case:
-    """``kind``: of bfloat16 ``WideConvolution`` has float32 biases and results, ``Convolution`` has none."""
+    """``kind``: of bfloat16 ``WideConvolution`` has float32 biases and results, ``Convolution`` has
+    none.
+    """
     c = x.shape[1]
     b = floats(c) if kind == "WideConvolution" else floats(c).astype(x.dtype)
     arrays = [x, floats(c, 1, *kernel).astype(x.dtype), *([b] if bias else [])]
-    env = {} if symbols is None else {s: d for s, d in zip(symbols, x.shape, strict=True) if isinstance(s, str)}
+    env = (
+        {}
+        if symbols is None
+        else {s: d for s, d in zip(symbols, x.shape, strict=True) if isinstance(s, str)}
+    )
     inputs = [h.spec(x, symbols) if symbols else x, *arrays[1:]]
     device = more.pop("device", h.NATIVE)
     node = h.node(kind, inputs, range(1, len(inputs)), group=c, **more)
@@ -38,15 +49,17 @@ def depthwise(
 
 
 def test_windows() -> None:
-    h.check_all([
-        depthwise(floats(1, 32, 14, 14), (3, 3), pads=(1, 1, 1, 1)),
-        depthwise(floats(2, 20, 13, 11), (3, 3), pads=(1, 0, 2, 1), strides=(2, 2)),
-        depthwise(floats(2, 20, 13, 45), (5, 5), False, pads=(2, 2, 2, 2)),
-        depthwise(floats(1, 20, 13, 11), (5, 3), pads=(2, 2, 2, 2), dilations=(2, 2)),
-        depthwise(floats(2, 24, 9, 9), (1, 1)),
-        depthwise(floats(1, 16, 2, 2), (7, 7), pads=(3, 3, 3, 3)),
-        depthwise(floats(2, 17, 37), (5,), pads=(2, 2)),
-    ])  # fmt: skip
+    h.check_all(
+        [
+            depthwise(floats(1, 32, 14, 14), (3, 3), pads=(1, 1, 1, 1)),
+            depthwise(floats(2, 20, 13, 11), (3, 3), pads=(1, 0, 2, 1), strides=(2, 2)),
+            depthwise(floats(2, 20, 13, 45), (5, 5), False, pads=(2, 2, 2, 2)),
+            depthwise(floats(1, 20, 13, 11), (5, 3), pads=(2, 2, 2, 2), dilations=(2, 2)),
+            depthwise(floats(2, 24, 9, 9), (1, 1)),
+            depthwise(floats(1, 16, 2, 2), (7, 7), pads=(3, 3, 3, 3)),
+            depthwise(floats(2, 17, 37), (5,), pads=(2, 2)),
+        ]
+    )
 
 
 def test_bfloat16() -> None:
@@ -54,13 +67,20 @@ def test_bfloat16() -> None:
     for kind in ("WideConvolution", "Convolution"):
         cases += [
             depthwise(halves(1, 32, 14, 14), (3, 3), kind=kind, pads=(1, 1, 1, 1)),
-            depthwise(halves(2, 20, 13, 45), (5, 5), False, kind=kind, pads=(2, 2, 2, 2), strides=(2, 2)),
+            depthwise(
+                halves(2, 20, 13, 45), (5, 5), False, kind=kind, pads=(2, 2, 2, 2), strides=(2, 2)
+            ),
             depthwise(halves(2, 17, 37), (5,), kind=kind, pads=(2, 2)),
         ]
     names = ("n", 24, "high", "wide")
-    cases.append(depthwise(halves(2, 24, 9, 33), (3, 3), symbols=names, kind="WideConvolution", pads=(1, 1, 1, 1)))
+    cases.append(
+        depthwise(
+            halves(2, 24, 9, 33), (3, 3), symbols=names, kind="WideConvolution", pads=(1, 1, 1, 1)
+        )
+    )
     cases += [
-        depthwise(halves(1, 19, 7, 9), (3, 3), kind="WideConvolution", pads=(1, 1, 1, 1), device=d) for d in h.devices()
+        depthwise(halves(1, 19, 7, 9), (3, 3), kind="WideConvolution", pads=(1, 1, 1, 1), device=d)
+        for d in h.devices()
     ]
     h.check_all(cases)
 
@@ -74,7 +94,9 @@ def test_bfloat16_results() -> None:
         ("Cast", (6,), {"to": DType.BF16}),
     ]
     h.check(h.fused([x, w, b, gate], nodes, [7], 0, [1, 2]), DEPTHWISE, [x, w, b, gate])
-    h.check(h.fused([x, w, b, gate], nodes, [6, 7], 0, [1, 2]), DEPTHWISE, [x, w, b, gate], budget=1e-2)
+    h.check(
+        h.fused([x, w, b, gate], nodes, [6, 7], 0, [1, 2]), DEPTHWISE, [x, w, b, gate], budget=1e-2
+    )
 
 
 def test_symbolic_sizes() -> None:
@@ -82,7 +104,11 @@ def test_symbolic_sizes() -> None:
     for n, high, wide in ((1, 4, 3), (2, 9, 33)):
         names = ("n", 24, "high", "wide")
         cases.append(depthwise(floats(n, 24, high, wide), (3, 3), symbols=names, pads=(1, 1, 1, 1)))
-        cases.append(depthwise(floats(n, 24, high, wide), (3, 3), symbols=names, strides=(2, 2), pads=(1, 1, 0, 0)))
+        cases.append(
+            depthwise(
+                floats(n, 24, high, wide), (3, 3), symbols=names, strides=(2, 2), pads=(1, 1, 0, 0)
+            )
+        )
     h.check_all(cases)
 
 
@@ -95,19 +121,27 @@ def test_epilogues() -> None:
         floats(2, 20, 1, 1),
     )
     conv = ("Convolution", (0, 1, 2), {"pads": (1, 1, 1, 1), "group": 20})
-    clip = h.fused([x, w, b], [conv, ("Clip", (3,), {"min": 0.0, "max": 6.0})], anchor=0, constants=[1, 2])
+    clip = h.fused(
+        [x, w, b], [conv, ("Clip", (3,), {"min": 0.0, "max": 6.0})], anchor=0, constants=[1, 2]
+    )
     added = [conv, ("Add", (5, 3), {}), ("Mul", (6, 4), {})]
     node = h.fused([x, w, b, residual, scale], added, anchor=0, constants=[1, 2])
-    sigmoid = h.fused([x, w, b], [conv, ("Sigmoid", (3,), {}), ("Mul", (3, 4), {})], [4, 5], 0, [1, 2])
-    h.check_all([
-        h.Case(clip, DEPTHWISE, [x, w, b]),
-        h.Case(node, DEPTHWISE, [x, w, b, residual, scale]),
-        h.Case(sigmoid, DEPTHWISE, [x, w, b]),
-    ])  # fmt: skip
+    sigmoid = h.fused(
+        [x, w, b], [conv, ("Sigmoid", (3,), {}), ("Mul", (3, 4), {})], [4, 5], 0, [1, 2]
+    )
+    h.check_all(
+        [
+            h.Case(clip, DEPTHWISE, [x, w, b]),
+            h.Case(node, DEPTHWISE, [x, w, b, residual, scale]),
+            h.Case(sigmoid, DEPTHWISE, [x, w, b]),
+        ]
+    )
 
 
 def test_every_instruction_set() -> None:
-    h.check_all([depthwise(floats(1, 19, 7, 9), (3, 3), pads=(1, 1, 1, 1), device=d) for d in h.devices()])
+    h.check_all(
+        [depthwise(floats(1, 19, 7, 9), (3, 3), pads=(1, 1, 1, 1), device=d) for d in h.devices()]
+    )
 
 
 def test_it_wants_one_output_channel_for_each_input_channel() -> None:

@@ -1,4 +1,6 @@
-"""The judge of kernels: honest ones pass, whatever they keep in float32; wrong ones do not, whatever rounds inside."""
+"""The judge of kernels: honest ones pass, whatever they keep in float32; wrong ones do not,
+whatever rounds inside.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,26 @@ Nodes = Sequence[tuple[str, Sequence[int], Mapping[str, Any]]]
 HALF: Mapping[str, Any] = {"to": DType.FP16}
 
 LONGER: Mapping[str, tuple[Nodes, tuple[int, ...]]] = {
-    "residual": ([("Mul", [0, 1], {}), ("Tanh", [2], {}), ("Add", [3, 0], {}), ("Cast", [4], WIDER)], (4, 5)),
-    "gate": ([("Sigmoid", [0], {}), ("Mul", [2, 1], {}), ("Sub", [3, 0], {}), ("Cast", [4], WIDER)], (3, 5)),
-    "two jumps": ([("Add", [0, 1], {}), ("Floor", [2], {}), ("Less", [3, 1], {}), ("Where", [4, 0, 3], {})], (5,)),
-    "long": ([("Mul", [0, 1], {}), *((("Add", "Mul")[k % 2], [k + 2, k % 2], {}) for k in range(4))], (6,)),
-    "amplified": ([("Sub", [0, 1], {}), ("Exp", [2], {}), ("Cast", [3], WIDER), ("Mul", [4, 4], {})], (5,)),
+    "residual": (
+        [("Mul", [0, 1], {}), ("Tanh", [2], {}), ("Add", [3, 0], {}), ("Cast", [4], WIDER)],
+        (4, 5),
+    ),
+    "gate": (
+        [("Sigmoid", [0], {}), ("Mul", [2, 1], {}), ("Sub", [3, 0], {}), ("Cast", [4], WIDER)],
+        (3, 5),
+    ),
+    "two jumps": (
+        [("Add", [0, 1], {}), ("Floor", [2], {}), ("Less", [3, 1], {}), ("Where", [4, 0, 3], {})],
+        (5,),
+    ),
+    "long": (
+        [("Mul", [0, 1], {}), *((("Add", "Mul")[k % 2], [k + 2, k % 2], {}) for k in range(4))],
+        (6,),
+    ),
+    "amplified": (
+        [("Sub", [0, 1], {}), ("Exp", [2], {}), ("Cast", [3], WIDER), ("Mul", [4, 4], {})],
+        (5,),
+    ),
 }
 ALL = {**GROUPS, **LONGER}
 
@@ -50,12 +67,14 @@ def worst(node: Node, arrays: Arrays, got: Arrays) -> float:
 
 
 def in_float32(node: Node, arrays: Arrays, change: Any = lambda s: s) -> list[Any]:
-    """What generated code gives: the scalar program, rounded where it says so, and where it is stored."""
+    """What generated code gives: the scalar program, rounded where it says so, and where it is
+    stored.
+    """
     p = program(node.body, node.specs)
     return [np.asarray(evaluate(change(r), [arrays[i] for i in p.leaves])) for r in p.results]
 
 
-# -- honest kernels ----------------------------------------------------------------------------------------------------
+# -- honest kernels ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -68,12 +87,17 @@ def test_what_rounds_everywhere_and_what_rounds_where_it_shows_passes(name: str,
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ALL)
-def test_arithmetic_that_is_off_by_some_units_in_the_last_place_passes(name: str, kind: str) -> None:
+def test_arithmetic_that_is_off_by_some_units_in_the_last_place_passes(
+    name: str, kind: str
+) -> None:
     node, arrays = made(name, kind)
     rng = np.random.default_rng(1)
 
     def shaky(s: Scalar) -> Scalar:
-        return _rebuilt(s, lambda op, y: _off(rng, y) if op in ("mul", "add", "sub", "tanh", "exp", "div") else y)
+        return _rebuilt(
+            s,
+            lambda op, y: _off(rng, y) if op in ("mul", "add", "sub", "tanh", "exp", "div") else y,
+        )
 
     assert worst(node, arrays, in_float32(node, arrays, shaky)) <= 1
 
@@ -91,7 +115,7 @@ def _rebuilt(s: Scalar, through: Any) -> Scalar:
     return expr.Primitive(f"through {s.op}", 1, lambda y: through(s.op, y))(again)
 
 
-# -- wrong kernels -----------------------------------------------------------------------------------------------------
+# -- wrong kernels -------------------------------------------------------------------------------
 
 
 def unrounded(node: Node, arrays: Arrays) -> list[Any]:
@@ -108,7 +132,15 @@ def unrounded(node: Node, arrays: Arrays) -> list[Any]:
     return [y.astype(v.spec.dtype.numpy) for y, v in zip(raw, node.outputs, strict=True)]
 
 
-UNROUNDED = ("wider", "wider of a sum", "both widths", "beside a reader", "wide and on", "residual", "gate")
+UNROUNDED = (
+    "wider",
+    "wider of a sum",
+    "both widths",
+    "beside a reader",
+    "wide and on",
+    "residual",
+    "gate",
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -146,34 +178,60 @@ SCALED: Mapping[str, tuple[Nodes, tuple[int, ...]]] = {
     "floor": ([("Mul", [0, 1], {}), ("Floor", [2], {})], (3,)),
     "wider": ([("Mul", [0, 1], {}), ("Cast", [2], WIDER)], (3,)),
     "jump between": ([("Mul", [0, 1], {}), ("Round", [2], {}), ("Add", [3, 0], {})], (4,)),
-    "long": ([("Tanh", [0], {}), ("Add", [2, 0], {}), ("Mul", [3, 1], {}), ("Sub", [4, 0], {})], (5,)),
+    "long": (
+        [("Tanh", [0], {}), ("Add", [2, 0], {}), ("Mul", [3, 1], {}), ("Sub", [4, 0], {})],
+        (5,),
+    ),
     "both": ([("Mul", [0, 1], {}), ("Add", [2, 0], {}), ("Cast", [3], WIDER)], (3, 4)),
 }
 
 
-CLEAR = [*(("f16", n) for n in SCALED), ("bf16", "floor"), ("bf16", "jump between"), ("bf16", "wider")]
+CLEAR = [
+    *(("f16", n) for n in SCALED),
+    ("bf16", "floor"),
+    ("bf16", "jump between"),
+    ("bf16", "wider"),
+]
 
 
 @pytest.mark.parametrize(("kind", "name"), CLEAR)
 def test_a_constant_wrong_by_a_hundredth_is_rejected(kind: str, name: str) -> None:
     nodes, results = SCALED[name]
     rng = np.random.default_rng(4)
-    x, c = (rng.standard_normal((40, 100)) * 2).astype(DType(kind).numpy), np.full((1,), 1.5, DType(kind).numpy)
+    x, c = (
+        (rng.standard_normal((40, 100)) * 2).astype(DType(kind).numpy),
+        np.full((1,), 1.5, DType(kind).numpy),
+    )
     node = h.fused([x, c], nodes, results, constants=[1])
     assert worst(node, [x, c], in_float32(node, [x, c])) <= 1
     wrong = (c.astype(np.float32) * np.float32(1.01)).astype(np.float32)
-    assert worst(node, [x, c], [y.astype(v.spec.dtype.numpy) for y, v in zip(
-        in_float32(node, [x, wrong]), node.outputs, strict=True)]) > 1  # fmt: skip
+    assert (
+        worst(
+            node,
+            [x, c],
+            [
+                y.astype(v.spec.dtype.numpy)
+                for y, v in zip(in_float32(node, [x, wrong]), node.outputs, strict=True)
+            ],
+        )
+        > 1
+    )
 
 
-# -- where numbers are ill-conditioned ---------------------------------------------------------------------------------
+# -- where numbers are ill-conditioned -----------------------------------------------------------
 
 
 def chain(names: Sequence[str], x: Any) -> Node:
     return h.fused([x], [(n, [k], {}) for k, n in enumerate(names)])
 
 
-STEEP = (["Tan", "Sin"], ["Exp", "Sin"], ["Tan", "Tan"], ["Reciprocal", "Cos"], ["Exp", "Exp", "Log", "Sin"])
+STEEP = (
+    ["Tan", "Sin"],
+    ["Exp", "Sin"],
+    ["Tan", "Tan"],
+    ["Reciprocal", "Cos"],
+    ["Exp", "Exp", "Log", "Sin"],
+)
 
 
 @pytest.mark.parametrize("names", STEEP, ids=" ".join)
@@ -207,7 +265,9 @@ def test_kernels_of_a_steep_chain_pass_at_any_size() -> None:
 def test_either_side_of_a_jump_is_right_only_within_the_error() -> None:
     """1/3 + 2/3 is 1 or a little less; 0.9 is always less."""
     x, y = np.array([1 / 3, 0.4], np.float32), np.array([2 / 3, 0.5], np.float32)
-    node = h.fused([x, y], [("Add", [0, 1], {}), ("Floor", [2], {}), ("Cast", [3], {"to": DType.INT32})])
+    node = h.fused(
+        [x, y], [("Add", [0, 1], {}), ("Floor", [2], {}), ("Cast", [3], {"to": DType.INT32})]
+    )
     for first, second, right in ((0, 0, True), (1, 0, True), (3, 0, False), (0, 1, False)):
         assert (worst(node, [x, y], [np.array([first, second], np.int32)]) <= 1) is right
 
@@ -222,7 +282,7 @@ def test_overflow_of_16_bits_may_come_or_not() -> None:
     assert worst(node, [x], [np.array([0, np.nan], np.float16)]) > 1
 
 
-# -- infinities, and what is no number ---------------------------------------------------------------------------------
+# -- infinities, and what is no number -----------------------------------------------------------
 
 DOMAIN: Mapping[str, Nodes] = {
     "Sqrt": [("Sqrt", [0], {})],
@@ -262,7 +322,9 @@ UNCERTAIN: Mapping[str, tuple[Nodes, Sequence[float]]] = {
 
 @pytest.mark.parametrize("name", UNCERTAIN)
 @pytest.mark.parametrize("least", [-(2.0**-25), 0.0, 2.0**-25])
-def test_either_side_of_a_pole_or_of_a_domain_is_right_only_within_the_error(name: str, least: float) -> None:
+def test_either_side_of_a_pole_or_of_a_domain_is_right_only_within_the_error(
+    name: str, least: float
+) -> None:
     """0.5 + 0.5 - 1 is nothing, or next to nothing on either side of it."""
     x, y = np.array([0.5, 3, -3], np.float32), np.array([0.5 + least, 1, 1], np.float32)
     given = [x, y, np.ones(3, np.float32)]
@@ -305,7 +367,7 @@ def test_a_row_that_is_no_number_stays_none_behind_an_anchor() -> None:
     assert worst(node, [x], [np.where(np.isnan(y), 0, y).astype(y.dtype)]) > 1
 
 
-# -- around an anchor --------------------------------------------------------------------------------------------------
+# -- around an anchor ----------------------------------------------------------------------------
 
 
 def softmax(kind: str, nodes: Nodes, results: Sequence[int], anchor: int) -> tuple[Node, Arrays]:
@@ -323,7 +385,9 @@ def test_a_wide_result_behind_an_anchor(kind: str) -> None:
     assert worst(node, [x], [bits.view(x.dtype).astype(np.float32)]) <= 1  # sums in another order
     assert worst(node, [x], [exact.astype(np.float32)]) > 1
     assert worst(node, [x], [np.roll(narrow, 1, 1).astype(np.float32)]) > 1
-    assert worst(node, [x], [(narrow.astype(np.float32) * 1.1).astype(x.dtype).astype(np.float32)]) > 1
+    assert (
+        worst(node, [x], [(narrow.astype(np.float32) * 1.1).astype(x.dtype).astype(np.float32)]) > 1
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)

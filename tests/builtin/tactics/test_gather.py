@@ -86,10 +86,16 @@ def test_symbolic_dims(env):
     table, ids = TensorSpec(DType.FP32, (50, 24)), TensorSpec(DType.INT64, (n, s))
     hidden = TensorSpec(DType.FP32, (n, s, 24))
     first = np.array(0)
-    check_all([Case(node("Gather", [table, ids], axis=0), TACTIC, env=env),
-               Case(node("Gather", [hidden, first], constants=(1,), axis=1), TACTIC, env=env)])  # fmt: skip
+    check_all(
+        [
+            Case(node("Gather", [table, ids], axis=0), TACTIC, env=env),
+            Case(node("Gather", [hidden, first], constants=(1,), axis=1), TACTIC, env=env),
+        ]
+    )
 
 
 def test_what_it_rejects():
-    found = TACTIC.variants(node("Gather", [TensorSpec(DType.STRING, (3,)), np.array([0])], axis=0), NATIVE)
+    found = TACTIC.variants(
+        node("Gather", [TensorSpec(DType.STRING, (3,)), np.array([0])], axis=0), NATIVE
+    )
     assert isinstance(found, Reject)

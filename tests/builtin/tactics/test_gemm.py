@@ -1,4 +1,6 @@
-"""MatMul and Gemm kernels against numpy: odd shapes, symbolic dims, constant and computed right sides, epilogues."""
+"""MatMul and Gemm kernels against numpy: odd shapes, symbolic dims, constant and computed right
+sides, epilogues.
+"""
 
 from __future__ import annotations
 
@@ -46,16 +48,34 @@ def test_batches_broadcast_and_vectors_are_rows_or_columns() -> None:
         ((2, 3, 5, 7), (2, 3, 7, 9)), ((2, 1, 5, 7), (3, 7, 20)), ((4, 5, 7), (7, 9)), ((5, 7), (3, 7, 9)),
         ((7,), (7, 9)), ((5, 7), (7,)), ((7,), (7,)), ((2, 5, 7), (7,)), ((7,), (3, 7, 4)), ((1, 5, 7), (2, 7, 3)),
     ]  # fmt: skip
-    cases = [matmul(floats(*a), floats(*b), constant, nt=(1, 3)) for a, b in pairs for constant in (True, False)]
+    cases = [
+        matmul(floats(*a), floats(*b), constant, nt=(1, 3))
+        for a, b in pairs
+        for constant in (True, False)
+    ]
     h.check_all(cases)
 
 
 def test_gemm_scales_transposes_and_adds() -> None:
     cases = []
-    for transpose_a, transpose_b, constant in ((0, 0, True), (1, 0, True), (0, 1, False), (1, 1, False), (0, 1, True)):
-        a, b = floats(*((19, 13) if transpose_a else (13, 19))), floats(*((37, 19) if transpose_b else (19, 37)))
+    for transpose_a, transpose_b, constant in (
+        (0, 0, True),
+        (1, 0, True),
+        (0, 1, False),
+        (1, 1, False),
+        (0, 1, True),
+    ):
+        a, b = (
+            floats(*((19, 13) if transpose_a else (13, 19))),
+            floats(*((37, 19) if transpose_b else (19, 37))),
+        )
         for shape in ((37,), (13, 1), (1, 1), (13, 37), ()):
-            attrs = {"alpha": 0.5, "beta": -2.0, "transA": bool(transpose_a), "transB": bool(transpose_b)}
+            attrs = {
+                "alpha": 0.5,
+                "beta": -2.0,
+                "transA": bool(transpose_a),
+                "transB": bool(transpose_b),
+            }
             node = h.node("Gemm", [a, b, floats(*shape)], [1, 2] if constant else [], **attrs)
             cases.append(h.Case(node, GEMM, only=GEMM.variants(node, h.NATIVE)[:1]))  # type: ignore[index]
     node = h.node("Gemm", [floats(3, 4), floats(4, 5)], [1], alpha=3.0)
@@ -71,12 +91,19 @@ def test_symbolic_sizes() -> None:
         env = {"batch": batch, "steps": steps}
         cases.append(h.Case(h.node("MatMul", [spec, w], [1]), GEMM, [x, w], env=env))
         a, b = floats(batch, 2, steps, 9), floats(batch, 2, 9, steps)
-        specs = [h.spec(a, ("batch", 2, "steps", "depth")), h.spec(b, ("batch", 2, "depth", "steps"))]
+        specs = [
+            h.spec(a, ("batch", 2, "steps", "depth")),
+            h.spec(b, ("batch", 2, "depth", "steps")),
+        ]
         cases.append(h.Case(h.node("MatMul", specs), GEMM, [a, b], env={**env, "depth": 9}))
         y = floats(batch, 30)
         node = h.node("Gemm", [h.spec(y, ("batch", 30)), w, bias], [1, 2])
         cases.append(h.Case(node, GEMM, [y, w, bias], env=env))
-        node = h.node("Gemm", [h.spec(y, ("batch", 30)), floats(batch, 8)], transA=True) if batch == 3 else None
+        node = (
+            h.node("Gemm", [h.spec(y, ("batch", 30)), floats(batch, 8)], transA=True)
+            if batch == 3
+            else None
+        )
         if node is not None:
             spec = h.spec(floats(3, 8), ("batch", 8))
             node = h.node("Gemm", [h.spec(y, ("batch", 30)), spec], transA=True)
@@ -97,7 +124,9 @@ def test_epilogues() -> None:
     sigmoid = [("MatMul", (0, 1), {}), ("Sigmoid", (2,), {}), ("Mul", (2, 3), {})]
     cases.append(h.Case(h.fused([x, w], sigmoid, [2, 4], 0, [1]), GEMM, [x, w]))
     compare = [("MatMul", (0, 1), {}), ("Less", (3, 2), {})]
-    cases.append(h.Case(h.fused([x, w, residual], compare, anchor=0, constants=[1]), GEMM, [x, w, residual]))
+    cases.append(
+        h.Case(h.fused([x, w, residual], compare, anchor=0, constants=[1]), GEMM, [x, w, residual])
+    )
     h.check_all(cases)
 
 

@@ -1,4 +1,6 @@
-"""AMX products against numpy: odd shapes, depth in passes, groups of rows, epilogues, infinities, accuracy."""
+"""AMX products against numpy: odd shapes, depth in passes, groups of rows, epilogues, infinities,
+accuracy.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from tactix_cpu.tactics.matmul.gemm_amx import AmxGemmTactic, slab_steps
 
 AMX = AmxGemmTactic()
 RNG = np.random.default_rng(29)
-DEVICE = replace(h.NATIVE, features=h.NATIVE.features | set(AmxGemmTactic.requires), vector_bits=512)
+DEVICE = replace(
+    h.NATIVE, features=h.NATIVE.features | set(AmxGemmTactic.requires), vector_bits=512
+)
 runs = h.needs(*AmxGemmTactic.requires)
 
 
@@ -29,14 +33,24 @@ def matmul(a: Any, b: Any, **more: Any) -> h.Case:
 
 @runs
 def test_odd_shapes() -> None:
-    sizes = [(8, 1, 1), (16, 32, 32), (17, 33, 31), (33, 100, 65), (47, 415, 10), (70, 160, 96), (300, 65, 33)]
+    sizes = [
+        (8, 1, 1),
+        (16, 32, 32),
+        (17, 33, 31),
+        (33, 100, 65),
+        (47, 415, 10),
+        (70, 160, 96),
+        (300, 65, 33),
+    ]
     h.check_all([matmul(floats(m, k), floats(k, n), nt=(1, 3)) for m, k, n in sizes])
 
 
 @runs
 def test_depth_in_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(c_gemm_amx, "L2_BYTES", 1 << 16)
-    h.check_all([matmul(floats(m, k), floats(k, n)) for m, k, n in ((40, 1000, 70), (290, 517, 40))])
+    h.check_all(
+        [matmul(floats(m, k), floats(k, n)) for m, k, n in ((40, 1000, 70), (290, 517, 40))]
+    )
 
 
 @runs
@@ -45,7 +59,12 @@ def test_symbolic_rows_transposed_weights_and_epilogues() -> None:
     for batch, steps in ((1, 1), (2, 20), (3, 100)):
         x, w, residual = floats(batch, steps, 50), floats(50, 45), floats(batch, steps, 45)
         specs = [h.spec(x, ("b", "s", 50)), w, h.spec(floats(45)), h.spec(residual, ("b", "s", 45))]
-        nodes = [("MatMul", (0, 1), {}), ("Add", (4, 2), {}), ("Gelu", (5,), {}), ("Add", (6, 3), {})]
+        nodes = [
+            ("MatMul", (0, 1), {}),
+            ("Add", (4, 2), {}),
+            ("Gelu", (5,), {}),
+            ("Add", (6, 3), {}),
+        ]
         env = {"b": batch, "s": steps}
         node = h.fused(specs, nodes, anchor=0, constants=[1])
         cases.append(h.Case(node, AMX, [x, w, floats(45), residual], env=env, device=DEVICE))
@@ -74,7 +93,11 @@ def test_what_it_does_not_take() -> None:
     bad = b.copy()
     bad[3, 4] = np.inf
     assert isinstance(AMX.variants(h.node("MatMul", [a, b], [1]), h.NATIVE), Reject)
-    nodes = (h.node("MatMul", [a, b]), h.node("MatMul", [a[:4], b], [1]), h.node("MatMul", [a, bad], [1]))
+    nodes = (
+        h.node("MatMul", [a, b]),
+        h.node("MatMul", [a[:4], b], [1]),
+        h.node("MatMul", [a, bad], [1]),
+    )
     assert all(isinstance(AMX.variants(n, DEVICE), Reject) for n in nodes)
 
 

@@ -37,11 +37,16 @@ def test_fills():
         for dtype in sorted(DTYPES, key=lambda d: d.value)
         for value in (0.0, 1.0, 5.0)
     ]
-    cases += [node("Fill", [], shape=(N,), value=v) for v in (float("inf"), -float("inf"), float("nan"), -0.1)]
+    cases += [
+        node("Fill", [], shape=(N,), value=v)
+        for v in (float("inf"), -float("inf"), float("nan"), -0.1)
+    ]
     check_all([Case(c, TACTIC, [], env={"n": n}) for c in cases for n in (0, 37)])
 
 
 def test_what_it_rejects():
-    assert isinstance(TACTIC.variants(node("Fill", [], shape=(2,), dtype=DType.FP16), NATIVE), Reject)
+    assert isinstance(
+        TACTIC.variants(node("Fill", [], shape=(2,), dtype=DType.FP16), NATIVE), Reject
+    )
     wide = node("Fill", [], shape=(2,), value=float(2**60), dtype=DType.INT64)
     assert isinstance(TACTIC.variants(wide, NATIVE), Reject)

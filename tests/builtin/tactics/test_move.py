@@ -31,13 +31,23 @@ def _formats(variants) -> set[str]:
 def test_every_order_of_four_axes(device, shape):
     x = _f32(*shape)
     orders = list(itertools.permutations(range(4)))
-    check_all([Case(node("Transpose", [x], perm=p), TACTIC, [x], device=device, nt=(1, 3)) for p in orders])
+    check_all(
+        [
+            Case(node("Transpose", [x], perm=p), TACTIC, [x], device=device, nt=(1, 3))
+            for p in orders
+        ]
+    )
 
 
 @pytest.mark.parametrize("code", CODES)
 def test_transpose_in_every_width(code):
     x = np.random.default_rng(0).integers(0, 2, (3, 40, 19)).astype(DType(code).numpy)
-    check_all([Case(node("Transpose", [x], perm=p), TACTIC, [x]) for p in ((0, 2, 1), (2, 1, 0), (1, 0, 2))])
+    check_all(
+        [
+            Case(node("Transpose", [x], perm=p), TACTIC, [x])
+            for p in ((0, 2, 1), (2, 1, 0), (1, 0, 2))
+        ]
+    )
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -105,11 +115,15 @@ def test_pads_around_partial_blocks_are_blocked_only_if_zero():
     x = _f32(2, 5, 4, 4)
     pads = (0, 0, 1, 1, 0, 0, 1, 1)
     assert blocked(NATIVE.lanes).name in _formats(check(node("Pad", [x], pads=pads), TACTIC, [x]))
-    assert _formats(check(node("Pad", [x], pads=pads, value=2.0), TACTIC, [x])) == {"linear", NHWC.name}
+    assert _formats(check(node("Pad", [x], pads=pads, value=2.0), TACTIC, [x])) == {
+        "linear",
+        NHWC.name,
+    }
 
 
 @pytest.mark.parametrize(
-    "shapes", [((3, 1, 5), (3, 4, 5)), ((5,), (3, 4, 5)), ((1,), (300,)), ((), (2, 3)), ((3, 1), (1, 70))]
+    "shapes",
+    [((3, 1, 5), (3, 4, 5)), ((5,), (3, 4, 5)), ((1,), (300,)), ((), (2, 3)), ((3, 1), (1, 70))],
 )
 def test_expand(shapes):
     x = np.asarray(_f32(*shapes[0]))

@@ -22,11 +22,30 @@ def _f32(*shape: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
 def test_layer_and_rms_normalization(device):
     cases = []
-    for shape, axis in [((7, 100), -1), ((3, 5, 64), 2), ((3, 5, 7), 1), ((3, 5, 7), 0), ((4, 1), -1), ((1, 768), -1)]:
+    for shape, axis in [
+        ((7, 100), -1),
+        ((3, 5, 64), 2),
+        ((3, 5, 7), 1),
+        ((3, 5, 7), 0),
+        ((4, 1), -1),
+        ((1, 768), -1),
+    ]:
         x, s, b = _f32(*shape) * 3 + 1, _f32(*shape[axis:], seed=1), _f32(*shape[axis:], seed=2)
-        cases.append(Case(node("LayerNormalization", [x, s, b], axis=axis), TACTIC, [x, s, b], device=device))
-        cases.append(Case(node("LayerNormalization", [x, s], axis=axis), TACTIC, [x, s], device=device, nt=(3,)))
-        cases.append(Case(node("RMSNormalization", [x, s], axis=axis), TACTIC, [x, s], device=device))
+        cases.append(
+            Case(node("LayerNormalization", [x, s, b], axis=axis), TACTIC, [x, s, b], device=device)
+        )
+        cases.append(
+            Case(
+                node("LayerNormalization", [x, s], axis=axis),
+                TACTIC,
+                [x, s],
+                device=device,
+                nt=(3,),
+            )
+        )
+        cases.append(
+            Case(node("RMSNormalization", [x, s], axis=axis), TACTIC, [x, s], device=device)
+        )
     check_all(cases)
 
 
@@ -46,7 +65,10 @@ def test_parameters_that_broadcast():
 def test_instance_and_group_normalization(spatial):
     x, s, b = _f32(2, 6, *spatial) * 2 + 1, _f32(6, seed=1), _f32(6, seed=2)
     cases = [Case(node("InstanceNormalization", [x, s, b]), TACTIC, [x, s, b], nt=(1, 3))]
-    cases += [Case(node("GroupNormalization", [x, s, b], num_groups=g), TACTIC, [x, s, b]) for g in (1, 2, 3, 6)]
+    cases += [
+        Case(node("GroupNormalization", [x, s, b], num_groups=g), TACTIC, [x, s, b])
+        for g in (1, 2, 3, 6)
+    ]
     check_all(cases)
 
 
@@ -54,8 +76,12 @@ def test_instance_and_group_normalization(spatial):
 def test_16_bit_floats(code):
     t = DType(code).numpy
     x, s, b = _f32(5, 200).astype(t), _f32(200, seed=1).astype(t), _f32(200, seed=2).astype(t)
-    check_all([Case(node("LayerNormalization", [x, s, b]), TACTIC, [x, s, b]),
-               Case(node("RMSNormalization", [x, s]), TACTIC, [x, s])])  # fmt: skip
+    check_all(
+        [
+            Case(node("LayerNormalization", [x, s, b]), TACTIC, [x, s, b]),
+            Case(node("RMSNormalization", [x, s]), TACTIC, [x, s]),
+        ]
+    )
 
 
 def test_epilogues():
@@ -84,7 +110,11 @@ def test_symbolic_dims(env):
     x, p = TensorSpec(DType.FP32, (n, s, 48)), TensorSpec(DType.FP32, (48,))
     y, q = TensorSpec(DType.FP32, (n, 6, s, s)), TensorSpec(DType.FP32, (6,))
     group = [node("GroupNormalization", [y, q, q], num_groups=3)] if env["n"] else []
-    nodes = [node("LayerNormalization", [x, p, p]), node("InstanceNormalization", [y, q, q]), *group]
+    nodes = [
+        node("LayerNormalization", [x, p, p]),
+        node("InstanceNormalization", [y, q, q]),
+        *group,
+    ]
     check_all([Case(n, TACTIC, env=env) for n in nodes])
 
 

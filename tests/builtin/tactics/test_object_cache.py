@@ -32,14 +32,21 @@ def entry(cache: Path) -> Path:
 
 
 @posix
-def test_what_is_put_is_found_by_its_user_alone(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_put_is_found_by_its_user_alone(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert object_cache.find("a.so") is None
     object_cache.put("a.so", b"code")
     assert object_cache.find("a.so") == b"code"
     made = entry(cache)
     assert made.suffix == ".so"
     folders = [made.parent, *made.parents[1:3]]
-    assert [stat.S_IMODE(p.stat().st_mode) for p in (made, *folders)] == [0o600, 0o700, 0o700, 0o700]
+    assert [stat.S_IMODE(p.stat().st_mode) for p in (made, *folders)] == [
+        0o600,
+        0o700,
+        0o700,
+        0o700,
+    ]
     monkeypatch.setenv("TACTIX_HOME", str(tmp_path / "another"))
     assert object_cache.find("a.so") is None
     object_cache.put("a.so", b"theirs")
@@ -49,7 +56,8 @@ def test_what_is_put_is_found_by_its_user_alone(cache: Path, tmp_path: Path, mon
 
 
 @pytest.mark.parametrize(
-    "spoil", [lambda b: b[:-1] + b"!", lambda b: b[32:], lambda b: b"", lambda b: bytes(32) + b[32:]]
+    "spoil",
+    [lambda b: b[:-1] + b"!", lambda b: b[32:], lambda b: b"", lambda b: bytes(32) + b[32:]],
 )
 def test_what_is_not_sealed_is_none(cache: Path, spoil: Callable[[bytes], bytes]) -> None:
     object_cache.put("a.so", b"code")
@@ -63,7 +71,10 @@ def test_an_entry_is_of_its_name_alone(cache: Path) -> None:
     object_cache.put("b.so", b"other")
     one, other = sorted((cache / "objects").glob("*/*"))
     one.write_bytes(other.read_bytes())
-    assert list(filter(None, (object_cache.find("a.so"), object_cache.find("b.so")))) in ([b"code"], [b"other"])
+    assert list(filter(None, (object_cache.find("a.so"), object_cache.find("b.so")))) in (
+        [b"code"],
+        [b"other"],
+    )
 
 
 def test_a_foreign_object_is_never_linked(cache: Path) -> None:
@@ -76,7 +87,9 @@ def test_a_foreign_object_is_never_linked(cache: Path) -> None:
 
 @posix
 @pytest.mark.parametrize("mode", [0o620, 0o602])
-def test_an_entry_that_others_can_write_is_none(cache: Path, mode: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_entry_that_others_can_write_is_none(
+    cache: Path, mode: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     object_cache.put("a.so", b"code")
     entry(cache).chmod(mode)
     assert object_cache.find("a.so") is None
@@ -150,7 +163,9 @@ def test_without_a_key_nothing_is_left_behind(
     assert "cannot write the trust store" in capsys.readouterr().err
 
 
-def test_the_oldest_objects_are_dropped_when_the_cache_is_full(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_objects_are_dropped_when_the_cache_is_full(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     object_cache.put("old.o", b"x" * 1000)
     os.utime(entry(cache), (1, 1))
     monkeypatch.setattr(object_cache, "LIMIT", 500)

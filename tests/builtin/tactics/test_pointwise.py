@@ -77,11 +77,15 @@ def test_every_unary_function_on_special_and_ordinary_values(device):
     check_all(cases)
 
 
-@pytest.mark.parametrize("op", ["exp", "expm1", "log", "log1p", "tanh", "sin", "cos", "rsqrt", "sqrt"])
+@pytest.mark.parametrize(
+    "op", ["exp", "expm1", "log", "log1p", "tanh", "sin", "cos", "rsqrt", "sqrt"]
+)
 def test_vector_functions_are_within_four_units_in_the_last_place(op):
     from harness import COMPILER, Run, _compile, _library
 
-    x = np.concatenate([_rng().uniform(-5, 5, 20000), _rng(1).uniform(-1, 1, 20000) * 1e-3]).astype(np.float32)
+    x = np.concatenate([_rng().uniform(-5, 5, 20000), _rng(1).uniform(-1, 1, 20000) * 1e-3]).astype(
+        np.float32
+    )
     if op in ("log", "rsqrt", "sqrt"):
         x = np.abs(x) + np.float32(1e-6)
     if op == "log1p":
@@ -132,7 +136,9 @@ def test_blocked_and_nhwc_formats(device, channels):
         (1, channels, 3, 7),
     ]:
         b = _f32(*shape, seed=1)
-        n = fused([x, b], [("Add", [0, 1], {}), ("Sigmoid", [2], {}), ("Mul", [3, 0], {})], results=(4, 3))
+        n = fused(
+            [x, b], [("Add", [0, 1], {}), ("Sigmoid", [2], {}), ("Mul", [3, 0], {})], results=(4, 3)
+        )
         cases.append(Case(n, TACTIC, [x, b], device=device))
     cases.append(Case(node("Relu", [x]), TACTIC, [x], device=device))
     cases.append(Case(node("Exp", [x]), TACTIC, [x], device=device))
@@ -159,8 +165,12 @@ def test_arithmetic_in_every_dtype(code):
     low = 0 if code[0] == "u" else -100
     a, b = (_rng(s).integers(low, 100, (5, 37)).astype(t.numpy) for s in (0, 1))
     ops = ["Add", "Sub", "Mul", "Div", "Min", "Max", "Equal", "Less", "GreaterOrEqual", "Mod"]
-    cases = [Case(node(op, [a, b]), TACTIC, [a, b]) for op in ops if not (op == "Mod" and t.is_float)]
-    cases += [Case(node(op, [a]), TACTIC, [a]) for op in ("Abs", *(["Neg"] if code[0] != "u" else []))]
+    cases = [
+        Case(node(op, [a, b]), TACTIC, [a, b]) for op in ops if not (op == "Mod" and t.is_float)
+    ]
+    cases += [
+        Case(node(op, [a]), TACTIC, [a]) for op in ("Abs", *(["Neg"] if code[0] != "u" else []))
+    ]
     if t.is_float:
         cases = [c for c in cases if c.node.layer.name != "Div"]
         d = np.where(np.asarray(b, np.float32) == 0, 1, b).astype(t.numpy)
@@ -175,7 +185,9 @@ def test_integer_edges_do_not_trap():
     a = np.array([-(2**31), 2**31 - 1, -7, 7, 0, 5], np.int32)
     b = np.array([-1, 0, 2, -2, 0, -1], np.int32)
     with np.errstate(all="ignore"):
-        check_all([Case(node(op, [a[2:4], b[2:4]]), TACTIC, [a[2:4], b[2:4]]) for op in ("Div", "Mod")])
+        check_all(
+            [Case(node(op, [a[2:4], b[2:4]]), TACTIC, [a[2:4], b[2:4]]) for op in ("Div", "Mod")]
+        )
         check(node("Div", [a, b]), TACTIC, [a, b])
         check(node("Mod", [a, b], fmod=True), TACTIC, [a, b])
 
@@ -190,13 +202,19 @@ def test_casts(source):
     if source.startswith(("f", "b")) and source != "bool":
         y = (_f32(77) * 20).astype(DType(source).numpy)
         cases += [
-            Case(node("Cast", [y], to=DType(t)), TACTIC, [y]) for t in ("f64", "f32", "f16", "bf16", "i32", "bool")
+            Case(node("Cast", [y], to=DType(t)), TACTIC, [y])
+            for t in ("f64", "f32", "f16", "bf16", "i32", "bool")
         ]
     check_all(cases)
 
 
 def test_narrowing_floats_rounds_to_even_and_keeps_special_values():
-    x = np.concatenate([SPECIAL, [65504, 65519, 65520, 6e-8, 2.9e-8, 3.1e-5, 1 + 2**-11, 1 + 3 * 2**-11, 1 + 2**-8]])
+    x = np.concatenate(
+        [
+            SPECIAL,
+            [65504, 65519, 65520, 6e-8, 2.9e-8, 3.1e-5, 1 + 2**-11, 1 + 3 * 2**-11, 1 + 2**-8],
+        ]
+    )
     x = x.astype(np.float32)
     with np.errstate(all="ignore"):
         check_all(
@@ -212,7 +230,10 @@ def test_logic_and_select_over_mixed_dtypes():
     c, d = (_rng(s).integers(0, 2, (5, 37)).astype(bool) for s in (0, 1))
     a, b, i = _f32(5, 37), _f32(37, seed=1), _rng().integers(-9, 9, (5, 37))
     cases = [Case(node(op, [c, d]), TACTIC, [c, d]) for op in ("And", "Or", "Xor", "Equal")]
-    cases += [Case(node("Not", [c]), TACTIC, [c]), Case(node("Where", [c, a, b]), TACTIC, [c, a, b])]
+    cases += [
+        Case(node("Not", [c]), TACTIC, [c]),
+        Case(node("Where", [c, a, b]), TACTIC, [c, a, b]),
+    ]
     cases += [Case(node("Where", [c, i, i[::-1].copy()]), TACTIC, [c, i, i[::-1].copy()])]
     cases += [Case(node("Where", [c, d, ~d]), TACTIC, [c, d, ~d])]
     n = fused([i, a], [("Cast", [0], {"to": DType.FP32}), ("Mul", [2, 1], {})])
@@ -223,23 +244,39 @@ def test_quantise_and_dequantise_in_one_group():
     x = _f32(3, 50) * 40
     s = np.float32(0.3)
     clip, to8, to32 = {"min": -128.0, "max": 127.0}, {"to": DType.INT8}, {"to": DType.FP32}
-    steps = [("Div", [0, 1], {}), ("Round", [2], {}), ("Clip", [3], clip), ("Cast", [4], to8), ("Cast", [5], to32)]
+    steps = [
+        ("Div", [0, 1], {}),
+        ("Round", [2], {}),
+        ("Clip", [3], clip),
+        ("Cast", [4], to8),
+        ("Cast", [5], to32),
+    ]
     n = fused([x, np.asarray(s)], [*steps, ("Mul", [6, 1], {})], results=(5, 7))
     check(n, TACTIC, [x, np.asarray(s)])
 
 
 def test_nan_and_infinity_survive_min_max_clip_and_relu():
     x, y = np.tile(SPECIAL, 19), np.repeat(SPECIAL, 19)
-    cases = [Case(node(op, [x, y]), TACTIC, [x, y], device=d) for op in ("Min", "Max") for d in devices()]
-    cases += [Case(node("Relu", [x]), TACTIC, [x]), Case(node("Clip", [x], min=-1.0, max=6.0), TACTIC, [x])]
-    check_all([*cases, Case(node("Sigmoid", [x]), TACTIC, [x]), Case(node("Tanh", [x]), TACTIC, [x])])
+    cases = [
+        Case(node(op, [x, y]), TACTIC, [x, y], device=d) for op in ("Min", "Max") for d in devices()
+    ]
+    cases += [
+        Case(node("Relu", [x]), TACTIC, [x]),
+        Case(node("Clip", [x], min=-1.0, max=6.0), TACTIC, [x]),
+    ]
+    check_all(
+        [*cases, Case(node("Sigmoid", [x]), TACTIC, [x]), Case(node("Tanh", [x]), TACTIC, [x])]
+    )
 
 
 @pytest.mark.parametrize("batch", [0, 1, 5])
 def test_symbolic_dims(batch):
     n, s = dims.sym("n"), dims.sym("s")
     a = TensorSpec(DType.FP32, (n, s, 24))
-    specs = [[a, TensorSpec(DType.FP32, shape)] for shape in [(24,), (n, 1, 24), (n, s, 1), (1, s, 24), (n, s, 24)]]
+    specs = [
+        [a, TensorSpec(DType.FP32, shape)]
+        for shape in [(24,), (n, 1, 24), (n, s, 1), (1, s, 24), (n, s, 24)]
+    ]
     env = {"n": batch, "s": 3}
     check_all([Case(node("Add", pair), TACTIC, env=env) for pair in specs])
 
@@ -248,7 +285,9 @@ def test_symbolic_dims(batch):
 def test_symbolic_dims_in_blocked_format(channels):
     n, h = dims.sym("n"), dims.sym("h")
     x, b = TensorSpec(DType.FP32, (n, channels, h, 5)), TensorSpec(DType.FP32, (1, channels, 1, 1))
-    variants = check(fused([x, b], [("Add", [0, 1], {}), ("Exp", [2], {})]), TACTIC, env={"n": 3, "h": 2})
+    variants = check(
+        fused([x, b], [("Add", [0, 1], {}), ("Exp", [2], {})]), TACTIC, env={"n": 3, "h": 2}
+    )
     assert {v.output_format(0).name for v in variants} == {"linear", "nhwc", f"c{NATIVE.lanes}"}
 
 
@@ -256,7 +295,16 @@ def test_symbolic_channels_in_blocked_format():
     c = dims.sym("c")
     x, b = TensorSpec(DType.FP32, (2, c, 5, 3)), TensorSpec(DType.FP32, (c, 1, 1))
     for channels in (1, 16, 40):
-        assert len(check(fused([x, b], [("Add", [0, 1], {}), ("Exp", [2], {})]), TACTIC, env={"c": channels})) == 3
+        assert (
+            len(
+                check(
+                    fused([x, b], [("Add", [0, 1], {}), ("Exp", [2], {})]),
+                    TACTIC,
+                    env={"c": channels},
+                )
+            )
+            == 3
+        )
 
 
 def test_a_primitive_uses_its_own_text():
@@ -269,9 +317,17 @@ def test_a_primitive_uses_its_own_text():
 def test_power_forms():
     x = np.abs(_f32(50)) + 1
     powers = (0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 3.0, 4.0, 1.7)
-    layers = [pointwise(f"test.Power{i}@1")(functools.partial(expr.pow_, b=p)) for i, p in enumerate(powers)]
+    layers = [
+        pointwise(f"test.Power{i}@1")(functools.partial(expr.pow_, b=p))
+        for i, p in enumerate(powers)
+    ]
     y = np.float32([1.7])
-    check_all([*(Case(node(op, [x]), TACTIC, [x]) for op in layers), Case(node("Pow", [x, y]), TACTIC, [x, y])])
+    check_all(
+        [
+            *(Case(node(op, [x]), TACTIC, [x]) for op in layers),
+            Case(node("Pow", [x, y]), TACTIC, [x, y]),
+        ]
+    )
 
 
 @pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
@@ -282,17 +338,25 @@ def test_whether_an_axis_broadcasts_may_be_told_by_running_alone(device):
     ]  # fmt: skip
     pairs = [[TensorSpec(t, s) for s in pair] for pair in shapes for t in (DType.FP32, DType.INT64)]
     sizes = ((1, 5), (5, 1), (5, 5), (1, 1))
-    check_all([
-        Case(node("Sub", pair), TACTIC, env={"a": m, "b": n}, device=device) for pair in pairs for m, n in sizes
-    ])  # fmt: skip
-    check_all([Case(node("Sub", pair), TACTIC, env={"a": 0, "b": 1}, device=device) for pair in pairs[:6]])
+    check_all(
+        [
+            Case(node("Sub", pair), TACTIC, env={"a": m, "b": n}, device=device)
+            for pair in pairs
+            for m, n in sizes
+        ]
+    )
+    check_all(
+        [Case(node("Sub", pair), TACTIC, env={"a": 0, "b": 1}, device=device) for pair in pairs[:6]]
+    )
 
 
 def test_what_it_rejects_and_why():
     primitive = Primitive("odd", 1, lambda x: x)
     x = _f32(4)
     assert "has no C text" in _reason(node(pointwise("test.Odd@1")(lambda v: primitive(v)), [x]))
-    assert "no C type" in _reason(node("Add", [spec(x.astype(np.complex64)), spec(x.astype(np.complex64))]))
+    assert "no C type" in _reason(
+        node("Add", [spec(x.astype(np.complex64)), spec(x.astype(np.complex64))])
+    )
     two = fused([x, _f32(3, 4)], [("Relu", [0], {}), ("Add", [2, 1], {})], results=(2, 3))
     assert "different shapes" in _reason(two)
 

@@ -33,7 +33,11 @@ def _f32(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def _options(op: str, geometry: dict) -> list[dict]:
-    return [geometry] if op == "MaxPool" else [{**geometry, "count_include_pad": c} for c in (False, True)]
+    return (
+        [geometry]
+        if op == "MaxPool"
+        else [{**geometry, "count_include_pad": c} for c in (False, True)]
+    )
 
 
 @pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
@@ -51,7 +55,9 @@ def test_one_and_three_dimensions():
     for op in BOTH:
         for o in _options(op, {"kernel_shape": (3,), "strides": (2,), "pads": (1, 0)}):
             cases.append(Case(node(op, [x], **o), TACTIC, [x]))
-        for o in _options(op, {"kernel_shape": (2, 3, 2), "strides": (2, 1, 2), "pads": (0, 1, 1, 1, 1, 0)}):
+        for o in _options(
+            op, {"kernel_shape": (2, 3, 2), "strides": (2, 1, 2), "pads": (0, 1, 1, 1, 1, 0)}
+        ):
             cases.append(Case(node(op, [y], **o), TACTIC, [y]))
     check_all(cases)
 
@@ -69,7 +75,9 @@ def test_tiny_and_empty_inputs():
 @pytest.mark.parametrize("code", ["f16", "bf16"])
 def test_16_bit_floats(code):
     x = _f32(2, 20, 9, 40).astype(DType(code).numpy)
-    check_all([Case(node(op, [x], **g), TACTIC, [x]) for op, g in itertools.product(BOTH, GEOMETRY[:3])])
+    check_all(
+        [Case(node(op, [x], **g), TACTIC, [x]) for op, g in itertools.product(BOTH, GEOMETRY[:3])]
+    )
 
 
 def test_nan_and_infinity():
@@ -85,7 +93,12 @@ def test_epilogues(op, channels):
     x = _f32(2, channels, 8, 40)
     for shape in ((channels, 1, 1), (2, channels, 4, 20), (2, channels, 1, 1), (1,), (4, 20)):
         b = _f32(*shape, seed=1)
-        n = fused([x, b], [(op, [0], GEOMETRY[0]), ("Add", [2, 1], {}), ("Sigmoid", [3], {})], results=(4, 3), anchor=0)
+        n = fused(
+            [x, b],
+            [(op, [0], GEOMETRY[0]), ("Add", [2, 1], {}), ("Sigmoid", [3], {})],
+            results=(4, 3),
+            anchor=0,
+        )
         assert len(check(n, TACTIC, [x, b])) >= 2
 
 
@@ -97,6 +110,8 @@ def test_symbolic_dims(env):
 
 
 def test_what_it_rejects():
-    found = TACTIC.variants(node("MaxPool", [_f32(1, 2, 4, 4).astype(np.float64)], kernel_shape=(2, 2)), NATIVE)
+    found = TACTIC.variants(
+        node("MaxPool", [_f32(1, 2, 4, 4).astype(np.float64)], kernel_shape=(2, 2)), NATIVE
+    )
     assert isinstance(found, Reject)
     assert "f64" in found.reason

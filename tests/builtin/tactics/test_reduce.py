@@ -27,7 +27,12 @@ def test_every_choice_of_axes(rank):
     shape = (3, 5, 2, 37)[-rank:] if rank < 4 else (3, 5, 2, 7)
     x = _f32(*shape)
     axes = [a for k in range(rank + 1) for a in itertools.combinations(range(rank), k)]
-    check_all([Case(node("ReduceSum", [x], axes=a, keepdims=bool(i % 2)), TACTIC, [x]) for i, a in enumerate(axes)])
+    check_all(
+        [
+            Case(node("ReduceSum", [x], axes=a, keepdims=bool(i % 2)), TACTIC, [x])
+            for i, a in enumerate(axes)
+        ]
+    )
 
 
 @pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
@@ -56,7 +61,11 @@ def test_nan_infinity_and_nothing_to_reduce():
     empty = _f32(4, 0)
     cases = [Case(node(op, [x], axes=(a,)), TACTIC, [x]) for op in FLOAT_OPS for a in (0, 1)]
     with np.errstate(all="ignore"):
-        cases += [Case(node(op, [empty], axes=(1,)), TACTIC, [empty]) for op in FLOAT_OPS if op != "ReduceMean"]
+        cases += [
+            Case(node(op, [empty], axes=(1,)), TACTIC, [empty])
+            for op in FLOAT_OPS
+            if op != "ReduceMean"
+        ]
         cases += [Case(node("ReduceSum", [empty.T], axes=(1,)), TACTIC, [empty.T.copy()])]
         check_all(cases)
 
@@ -64,7 +73,11 @@ def test_nan_infinity_and_nothing_to_reduce():
 @pytest.mark.parametrize("code", ["f64", "f16", "bf16", "i64", "i32", "i8", "u8", "u64"])
 def test_other_dtypes(code):
     t = DType(code)
-    x = np.random.default_rng(0).integers(0 if code[0] == "u" else -9, 9, (4, 6, 19)).astype(t.numpy)
+    x = (
+        np.random.default_rng(0)
+        .integers(0 if code[0] == "u" else -9, 9, (4, 6, 19))
+        .astype(t.numpy)
+    )
     ops = [op for op in FLOAT_OPS if op != "ReduceProd" or not t.is_float]
     check_all([Case(node(op, [x], axes=a), TACTIC, [x]) for op in ops for a in ((1,), (0, 2))])
 
@@ -73,8 +86,13 @@ def test_other_dtypes(code):
 @pytest.mark.parametrize("channels", [32, 5, 35])
 def test_global_pooling_in_every_format(device, channels):
     x = _f32(2, channels, 5, 7)
-    cases = [Case(node(op, [x]), TACTIC, [x], device=device) for op in ("GlobalAveragePool", "GlobalMaxPool")]
-    cases.append(Case(node("ReduceMean", [x], axes=(2, 3), keepdims=False), TACTIC, [x], device=device))
+    cases = [
+        Case(node(op, [x]), TACTIC, [x], device=device)
+        for op in ("GlobalAveragePool", "GlobalMaxPool")
+    ]
+    cases.append(
+        Case(node("ReduceMean", [x], axes=(2, 3), keepdims=False), TACTIC, [x], device=device)
+    )
     half = x.astype(DType.BF16.numpy)
     cases.append(Case(node("WideGlobalAveragePool", [half]), TACTIC, [half], device=device))
     found = check_all(cases)
@@ -86,7 +104,11 @@ def test_global_pooling_in_every_format(device, channels):
 
 @pytest.mark.parametrize("channels", [16, 20])
 def test_epilogues(channels):
-    x, b, s = _f32(2, channels, 4, 9), _f32(1, channels, 1, 1, seed=1), _f32(2, channels, 1, 1, seed=2)
+    x, b, s = (
+        _f32(2, channels, 4, 9),
+        _f32(1, channels, 1, 1, seed=1),
+        _f32(2, channels, 1, 1, seed=2),
+    )
     pool = fused(
         [x, b, s], [("GlobalAveragePool", [0], {}), ("Add", [3, 1], {}), ("Sigmoid", [4], {}), ("Mul", [5, 2], {})],
         results=(6, 5), anchor=0,
@@ -95,29 +117,46 @@ def test_epilogues(channels):
     rows = fused([y, c, np.asarray(d)], [("ReduceSum", [0], {"axes": (1,)}), ("Mul", [3, 1], {}), ("Exp", [4], {}),
                                          ("Add", [5, 2], {})], anchor=0)  # fmt: skip
     e = _f32(50, seed=4)
-    columns = fused([y, e], [("ReduceMax", [0], {"axes": (0,), "keepdims": False}), ("Sub", [2, 1], {})], anchor=0)
-    everything = fused([y, c[:1]], [("ReduceMean", [0], {"axes": (0, 1)}), ("Mul", [2, 1], {})], anchor=0)
+    columns = fused(
+        [y, e],
+        [("ReduceMax", [0], {"axes": (0,), "keepdims": False}), ("Sub", [2, 1], {})],
+        anchor=0,
+    )
+    everything = fused(
+        [y, c[:1]], [("ReduceMean", [0], {"axes": (0, 1)}), ("Mul", [2, 1], {})], anchor=0
+    )
     check_all(
         [
-            Case(pool, TACTIC, [x, b, s], nt=(1, 2, 3)), Case(rows, TACTIC, [y, c, np.asarray(d)]),
-            Case(columns, TACTIC, [y, e]), Case(everything, TACTIC, [y, c[:1]]),
+            Case(pool, TACTIC, [x, b, s], nt=(1, 2, 3)),
+            Case(rows, TACTIC, [y, c, np.asarray(d)]),
+            Case(columns, TACTIC, [y, e]),
+            Case(everything, TACTIC, [y, c[:1]]),
         ]
-    )  # fmt: skip
+    )
 
 
 def test_epilogue_that_changes_the_dtype():
     x = _f32(5, 40)
-    to64 = fused([x], [("ReduceSum", [0], {"axes": (1,)}), ("Cast", [1], {"to": DType.FP64})], anchor=0)
-    to16 = fused([x], [("ReduceSum", [0], {"axes": (0,)}), ("Cast", [1], {"to": DType.FP16})], anchor=0)
+    to64 = fused(
+        [x], [("ReduceSum", [0], {"axes": (1,)}), ("Cast", [1], {"to": DType.FP64})], anchor=0
+    )
+    to16 = fused(
+        [x], [("ReduceSum", [0], {"axes": (0,)}), ("Cast", [1], {"to": DType.FP16})], anchor=0
+    )
     less = fused([x], [("ReduceSum", [0], {"axes": (0,)}), ("IsNaN", [1], {})], anchor=0)
-    check_all([Case(to64, TACTIC, [x], budget=1e-6), Case(to16, TACTIC, [x]), Case(less, TACTIC, [x])])
+    check_all(
+        [Case(to64, TACTIC, [x], budget=1e-6), Case(to16, TACTIC, [x]), Case(less, TACTIC, [x])]
+    )
 
 
 @pytest.mark.parametrize("env", [{"n": 1, "s": 1}, {"n": 3, "s": 50}, {"n": 0, "s": 5}])
 def test_symbolic_dims(env):
     n, s = dims.sym("n"), dims.sym("s")
     a, b = TensorSpec(DType.FP32, (n, s, 24)), TensorSpec(DType.FP32, (n, 20, s, 4))
-    cases = [Case(node("ReduceMean", [a], axes=axes), TACTIC, env=env) for axes in ((1,), (2,), (1, 2), (0,))]
+    cases = [
+        Case(node("ReduceMean", [a], axes=axes), TACTIC, env=env)
+        for axes in ((1,), (2,), (1, 2), (0,))
+    ]
     cases[3].node = node("ReduceSum", [a], axes=(0,))
     check_all([*cases, Case(node("GlobalAveragePool", [b]), TACTIC, env=env)])
 
@@ -131,7 +170,9 @@ def test_long_sums_keep_their_accuracy():
 
 def test_what_it_rejects():
     x = _f32(4, 6)
-    wide = fused([x, _f32(4, 6)], [("ReduceSum", [0], {"axes": (1,)}), ("Add", [2, 1], {})], anchor=0)
+    wide = fused(
+        [x, _f32(4, 6)], [("ReduceSum", [0], {"axes": (1,)}), ("Add", [2, 1], {})], anchor=0
+    )
     found = TACTIC.variants(wide, devices()[0])
     assert isinstance(found, Reject)
     assert "another shape" in found.reason

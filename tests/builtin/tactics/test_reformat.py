@@ -1,4 +1,6 @@
-"""c_reformat: every pair of formats, partial blocks, dtypes, symbolic dims; and the numpy tactic's params."""
+"""c_reformat: every pair of formats, partial blocks, dtypes, symbolic dims; and the numpy tactic's
+params.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,12 @@ def _pairs(lanes: int):
 )
 def test_every_pair_of_formats(device, shape):
     x = _f32(*shape)
-    check_all([Case(node(REFORMAT, [x], source=a, target=b), TACTIC, [x], device=device, nt=(1, 3))
-               for a, b in _pairs(device.lanes)])  # fmt: skip
+    check_all(
+        [
+            Case(node(REFORMAT, [x], source=a, target=b), TACTIC, [x], device=device, nt=(1, 3))
+            for a, b in _pairs(device.lanes)
+        ]
+    )
 
 
 @pytest.mark.parametrize("code", ["f64", "f16", "i8", "bool", "bf16"])
@@ -45,28 +51,48 @@ def test_other_widths(code):
 
 def test_blocks_that_are_not_the_devices():
     x = _f32(2, 20, 3, 7)
-    pairs = [(LINEAR, blocked(4)), (blocked(4), LINEAR), (NHWC, blocked(6)), (blocked(6), NHWC), (LINEAR, blocked(5))]
+    pairs = [
+        (LINEAR, blocked(4)),
+        (blocked(4), LINEAR),
+        (NHWC, blocked(6)),
+        (blocked(6), NHWC),
+        (LINEAR, blocked(5)),
+    ]
     check_all([Case(node(REFORMAT, [x], source=a, target=b), TACTIC, [x]) for a, b in pairs])
 
 
-@pytest.mark.parametrize("shape", [(2, 64, 3, 5), (1, 20, 7), (3, 100), (2, 0, 3), (1, 130, 2, 2)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(2, 64, 3, 5), (1, 20, 7), (3, 100), (2, 0, 3), (1, 130, 2, 2)], ids=str
+)
 def test_blocks_of_blocks(shape):
     pairs = [(blocked(a), blocked(b)) for a, b in ((16, 64), (64, 16), (8, 24), (8, 4))]
     rng = np.random.default_rng(1)
     for code in ("i8", "f32"):
         x = rng.integers(1, 100, shape).astype(DType(code).numpy)
-        check_all([Case(node(REFORMAT, [x], source=a, target=b), TACTIC, [x], nt=(1, 3)) for a, b in pairs])
+        check_all(
+            [
+                Case(node(REFORMAT, [x], source=a, target=b), TACTIC, [x], nt=(1, 3))
+                for a, b in pairs
+            ]
+        )
 
 
 @pytest.mark.parametrize("env", [{"n": 1, "c": 1, "s": 1}, {"n": 2, "c": 35, "s": 6}])
 def test_symbolic_dims(env):
     x = TensorSpec(DType.FP32, tuple(dims.sym(s) for s in ("n", "c", "s", "s")))
-    check_all([Case(node(REFORMAT, [x], source=a, target=b), TACTIC, env=env) for a, b in _pairs(NATIVE.lanes)])
+    check_all(
+        [
+            Case(node(REFORMAT, [x], source=a, target=b), TACTIC, env=env)
+            for a, b in _pairs(NATIVE.lanes)
+        ]
+    )
 
 
 def test_what_it_rejects():
     x = _f32(2, 20, 3)
-    assert isinstance(TACTIC.variants(node(REFORMAT, [x], source=blocked(8), target=blocked(12)), NATIVE), Reject)
+    assert isinstance(
+        TACTIC.variants(node(REFORMAT, [x], source=blocked(8), target=blocked(12)), NATIVE), Reject
+    )
     assert isinstance(TACTIC.variants(node(REFORMAT, [x[0, 0]], target=NHWC), NATIVE), Reject)
 
 

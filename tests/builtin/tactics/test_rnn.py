@@ -22,26 +22,49 @@ def floats(*shape: int) -> Any:
 
 
 def inputs_of(
-    kind: str, steps: int, batch: int, size: int, hidden: int, directions: int, bias: bool, state: bool,
+    kind: str,
+    steps: int,
+    batch: int,
+    size: int,
+    hidden: int,
+    directions: int,
+    bias: bool,
+    state: bool,
     dtype: DType = DType.FP32,
-) -> Any:  # fmt: skip
+) -> Any:
     """x, w, r, bias, no lengths, and the initial states."""
     gates, t = 4 if kind == "LSTM" else 3, dtype.numpy
     weights = [floats(directions, gates * hidden, k).astype(t) for k in (size, hidden)]
     biases = floats(directions, 2 * gates * hidden) if bias else None
-    states = [floats(directions, batch, hidden) for _ in range(2 if kind == "LSTM" else 1)] if state else []
+    states = (
+        [floats(directions, batch, hidden) for _ in range(2 if kind == "LSTM" else 1)]
+        if state
+        else []
+    )
     return [floats(steps, batch, size).astype(t), *weights, biases, None, *states]
 
 
 def recurrent(
-    kind: str, steps: int, batch: int, size: int, hidden: int, direction: str = "forward", bias: bool = True,
-    state: bool = True, symbolic: bool = False, dtype: DType = DType.FP32, **more: Any,
-) -> h.Case:  # fmt: skip
+    kind: str,
+    steps: int,
+    batch: int,
+    size: int,
+    hidden: int,
+    direction: str = "forward",
+    bias: bool = True,
+    state: bool = True,
+    symbolic: bool = False,
+    dtype: DType = DType.FP32,
+    **more: Any,
+) -> h.Case:
     directions = 2 if direction == "bidirectional" else 1
     arrays = inputs_of(kind, steps, batch, size, hidden, directions, bias, state, dtype)
     specs, env = list(arrays), {}
     if symbolic:
-        specs[0], env = h.spec(arrays[0], ("steps", "batch", size)), {"steps": steps, "batch": batch}
+        specs[0], env = (
+            h.spec(arrays[0], ("steps", "batch", size)),
+            {"steps": steps, "batch": batch},
+        )
         specs[5:] = [h.spec(x, (directions, "batch", hidden)) for x in arrays[5:]]
     options = {name: more.pop(name) for name in ("device", "nt") if name in more}
     constants = [1, 2, 3] if bias else [1, 2]
@@ -50,13 +73,15 @@ def recurrent(
 
 
 def test_lstm() -> None:
-    h.check_all([
-        recurrent("LSTM", 5, 1, 7, 16),
-        recurrent("LSTM", 1, 1, 1, 1),
-        recurrent("LSTM", 4, 3, 5, 19, "bidirectional", nt=(1, 2, 3)),
-        recurrent("LSTM", 3, 9, 5, 33, "reverse", bias=False, state=False),
-        recurrent("LSTM", 3, 23, 6, 40, activations=("Sigmoid", "Tanh", "Tanh")),
-    ])  # fmt: skip
+    h.check_all(
+        [
+            recurrent("LSTM", 5, 1, 7, 16),
+            recurrent("LSTM", 1, 1, 1, 1),
+            recurrent("LSTM", 4, 3, 5, 19, "bidirectional", nt=(1, 2, 3)),
+            recurrent("LSTM", 3, 9, 5, 33, "reverse", bias=False, state=False),
+            recurrent("LSTM", 3, 23, 6, 40, activations=("Sigmoid", "Tanh", "Tanh")),
+        ]
+    )
 
 
 def test_gru_resets_before_or_after_the_product() -> None:
@@ -65,7 +90,9 @@ def test_gru_resets_before_or_after_the_product() -> None:
         cases += [
             recurrent("GRU", 5, 1, 7, 16, linear_before_reset=after),
             recurrent("GRU", 4, 3, 5, 19, "bidirectional", linear_before_reset=after),
-            recurrent("GRU", 3, 9, 5, 33, "reverse", bias=False, state=False, linear_before_reset=after),
+            recurrent(
+                "GRU", 3, 9, 5, 33, "reverse", bias=False, state=False, linear_before_reset=after
+            ),
         ]
     h.check_all(cases)
 
@@ -95,7 +122,9 @@ def test_bfloat16() -> None:
         cases += [
             halves("GRU", 5, 1, 7, 16, linear_before_reset=after),
             halves("GRU", 4, 3, 6, 19, "bidirectional", linear_before_reset=after),
-            halves("GRU", 3, 9, 5, 33, "reverse", bias=False, state=False, linear_before_reset=after),
+            halves(
+                "GRU", 3, 9, 5, 33, "reverse", bias=False, state=False, linear_before_reset=after
+            ),
             halves("GRU", 6, 7, 4, 20, symbolic=True, linear_before_reset=after),
         ]
     h.check_all(cases)
@@ -109,8 +138,12 @@ def test_bfloat16_on_the_matrix_unit() -> None:
         halves("LSTM", 9, 7, 32, 16, symbolic=True, device=MATRIX),
     ]
     for after in (False, True):
-        cases.append(halves("GRU", 5, 4, 32, 35, "bidirectional", linear_before_reset=after, device=MATRIX))
-        cases.append(halves("GRU", 3, 23, 96, 16, "reverse", linear_before_reset=after, device=MATRIX))
+        cases.append(
+            halves("GRU", 5, 4, 32, 35, "bidirectional", linear_before_reset=after, device=MATRIX)
+        )
+        cases.append(
+            halves("GRU", 3, 23, 96, 16, "reverse", linear_before_reset=after, device=MATRIX)
+        )
     h.check_all(cases)
 
 
@@ -123,7 +156,10 @@ def test_states_that_are_bfloat16() -> None:
 
 def test_every_instruction_set() -> None:
     cases = [
-        recurrent(kind, 3, batch, 5, 9, device=d) for d in h.devices() for kind in ("LSTM", "GRU") for batch in (1, 5)
+        recurrent(kind, 3, batch, 5, 9, device=d)
+        for d in h.devices()
+        for kind in ("LSTM", "GRU")
+        for batch in (1, 5)
     ]
     h.check_all(cases)
 
@@ -138,7 +174,13 @@ def test_options_that_it_leaves_to_others() -> None:
         h.node("LSTM", arrays, [1, 2, 3], hidden_size=8, input_forget=True),
         h.node("LSTM", arrays, [1, 2, 3], hidden_size=8, activations=("Sigmoid", "Relu", "Tanh")),
         h.node("LSTM", arrays, [], hidden_size=8),
-        h.node("GRU", [floats(2, 3, 5), floats(1, 24, 5), floats(1, 24, 8)], [1, 2], hidden_size=8, layout=1),
+        h.node(
+            "GRU",
+            [floats(2, 3, 5), floats(1, 24, 5), floats(1, 24, 8)],
+            [1, 2],
+            hidden_size=8,
+            layout=1,
+        ),
     ]
     for node in nodes:
         offered = RNN.variants(node, h.NATIVE)
@@ -150,5 +192,7 @@ def test_cost_grows_with_the_steps() -> None:
     costs = []
     for steps in (4, 40):
         node = recurrent("GRU", steps, 1, 8, 16).node
-        costs.append(RNN.cost(node, RNN.variants(node, h.NATIVE)[0], CompileContext(h.NATIVE)) or 0.0)  # type: ignore[index]
+        costs.append(
+            RNN.cost(node, RNN.variants(node, h.NATIVE)[0], CompileContext(h.NATIVE)) or 0.0
+        )  # type: ignore[index]
     assert 0 < 2 * costs[0] < costs[1]

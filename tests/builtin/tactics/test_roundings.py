@@ -1,4 +1,6 @@
-"""What a network observably rounds to 16 bits is rounded in generated C; what nobody sees stays float32."""
+"""What a network observably rounds to 16 bits is rounded in generated C; what nobody sees stays
+float32.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ from tactix_cpu.tactics.pointwise.tactic import PointwiseTactic
 def targets() -> list[DeviceProperties]:
     """Those of the machine, and each without the instructions for 16-bit floats."""
     found = devices()
-    bare = [replace(d, name=f"{d.name} bare", features=d.features - {"f16c", "avx512_bf16"}) for d in found]
+    bare = [
+        replace(d, name=f"{d.name} bare", features=d.features - {"f16c", "avx512_bf16"})
+        for d in found
+    ]
     return found + [b for b, d in zip(bare, found, strict=True) if b.features != d.features]
 
 
@@ -59,12 +64,16 @@ def test_what_nobody_sees_is_not_rounded() -> None:
 
 def test_only_the_value_that_is_widened_is_rounded() -> None:
     chain = [("Mul", [0, 1], {}), ("Add", [2, 1], {}), ("Cast", [3], WIDER)]
-    assert expressions(fused([half(3), half(3)], chain)) == ["cast(cast(add(mul(x0, x1), x1), f16), f32)"]
+    assert expressions(fused([half(3), half(3)], chain)) == [
+        "cast(cast(add(mul(x0, x1), x1), f16), f32)"
+    ]
 
 
 def test_all_that_a_jump_decides_on_is_rounded() -> None:
     chain = [("Mul", [0, 1], {}), ("Add", [2, 1], {}), ("Floor", [3], {})]
-    assert expressions(fused([half(3), half(3)], chain)) == ["floor(cast(add(cast(mul(x0, x1), f16), x1), f16))"]
+    assert expressions(fused([half(3), half(3)], chain)) == [
+        "floor(cast(add(cast(mul(x0, x1), f16), x1), f16))"
+    ]
 
 
 def test_numbers_of_the_type_are_not_rounded_again() -> None:

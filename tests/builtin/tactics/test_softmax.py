@@ -79,7 +79,9 @@ def test_epilogues(length, axis):
 def test_symbolic_dims(env):
     n, s = dims.sym("n"), dims.sym("s")
     x = TensorSpec(DType.FP32, (n, 3, s, s))
-    check_all([Case(node(op, [x], axis=axis), TACTIC, env=env) for op in BOTH for axis in (1, 2, 3)])
+    check_all(
+        [Case(node(op, [x], axis=axis), TACTIC, env=env) for op in BOTH for axis in (1, 2, 3)]
+    )
 
 
 def test_what_it_rejects():

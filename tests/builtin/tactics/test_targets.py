@@ -1,4 +1,6 @@
-"""Every tactic with machine code on other instruction sets than the widest: right, or rejected with a reason."""
+"""Every tactic with machine code on other instruction sets than the widest: right, or rejected with
+a reason.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def compiled(cases: Sequence[h.Case]) -> list[Any]:
 def test_every_tactic_bids_or_tells_why_not(level: str) -> None:
     cases = table(target(level))
     answers = [(c.tactic.key, c.tactic.variants(c.node, c.device)) for c in cases]
-    assert {k for k, _ in answers} == TACTICS.keys(), "every native tactic needs a case in target_cases.table"
+    assert {k for k, _ in answers} == TACTICS.keys(), (
+        "every native tactic needs a case in target_cases.table"
+    )
     rejected = {k: a.reason for k, a in answers if isinstance(a, Reject)}
     assert rejected.keys() == AMX
     assert all("AMX" in reason for reason in rejected.values())
@@ -96,7 +100,11 @@ def test_every_tactic_on_arm(tmp_path: Path) -> None:
 
 FLAGS: list[tuple[tuple[str, ...], int, tuple[str, ...]]] = [
     (("avx2", "fma"), 256, ("-march=x86-64", "-mavx2", "-mfma", "-DTX_LANES=8")),
-    (("avx2", "fma", "f16c", "erms"), 256, ("-march=x86-64", "-mavx2", "-mfma", "-mf16c", "-DTX_LANES=8")),
+    (
+        ("avx2", "fma", "f16c", "erms"),
+        256,
+        ("-march=x86-64", "-mavx2", "-mfma", "-mf16c", "-DTX_LANES=8"),
+    ),
     (("sse2", "sse4_2"), 128, ("-march=x86-64", "-msse4.2", "-DTX_LANES=4")),
     (("x86-64-v3",), 256, ("-march=x86-64-v3", "-DTX_LANES=8")),
     (("x86-64-v2", "avx"), 256, ("-march=x86-64-v2", "-mavx", "-DTX_LANES=8")),

@@ -21,14 +21,22 @@ TILES = {"amx_tile", "amx_int8", "amx_bf16"}
 
 
 def packings(level: str) -> Iterator[tuple[str, Packed, list[Any]]]:
-    """Of every variant of every case that its tactic takes: the constants that are made of an input."""
+    """Of every variant of every case that its tactic takes: the constants that are made of an
+    input.
+    """
     widest = target(level)
-    for c in table(replace(widest, features=widest.features | TILES) if level == "x86-64-v4" else widest):
+    for c in table(
+        replace(widest, features=widest.features | TILES) if level == "x86-64-v4" else widest
+    ):
         offered = c.tactic.variants(c.node, c.device)
         for v in () if isinstance(offered, Reject) else offered:
             made = c.tactic.compile(c.node, v, CompileContext(c.device, dict(c.env), 2))
             given = [x.const for x in c.node.given]
-            yield from ((f"{c.tactic.key} {v} {name}", p, given) for name, p in made.constants if p.index >= 0)
+            yield from (
+                (f"{c.tactic.key} {v} {name}", p, given)
+                for name, p in made.constants
+                if p.index >= 0
+            )
 
 
 @pytest.mark.parametrize("level", ["x86-64-v4", "x86-64-v3", "armv8"])
@@ -36,7 +44,9 @@ def test_every_packing_can_be_taken_back(level: str) -> None:
     seen = set()
     for title, packed, given in packings(level):
         want = given[packed.index]
-        got = unpacked(packed.apply(given), packed.steps, TensorSpec(DType.of(want.dtype), want.shape))
+        got = unpacked(
+            packed.apply(given), packed.steps, TensorSpec(DType.of(want.dtype), want.shape)
+        )
         for name, what in packed.steps:
             want = want.astype(DType.of(what).numpy) if name == "cast" else want
             seen.add(name)
@@ -78,4 +88,6 @@ def test_steps_that_make_no_such_array(steps: Any, spec: tuple[str, Any]) -> Non
 
 
 def test_a_single_number_as_a_shape() -> None:
-    np.testing.assert_array_equal(unpacked(X.reshape(6), (("reshape", 6),), TensorSpec(DType.FP32, (2, 3))), X)
+    np.testing.assert_array_equal(
+        unpacked(X.reshape(6), (("reshape", 6),), TensorSpec(DType.FP32, (2, 3))), X
+    )

@@ -25,7 +25,9 @@ def floats(*shape: int) -> Any:
 
 
 def conv(x: Any, w: Any, b: Any = None, symbol: bool = False, **more: Any) -> h.Case:
-    """A case; ``symbol``: the batch is not known before running; what the harness does not know is an attribute."""
+    """A case; ``symbol``: the batch is not known before running; what the harness does not know is
+    an attribute.
+    """
     arrays = [x, w] if b is None else [x, w, b]
     options = {k: more.pop(k) for k in ("device", "nt", "only") if k in more}
     inputs = [h.spec(x, ("n", *x.shape[1:])) if symbol else x, *arrays[1:]]
@@ -37,7 +39,9 @@ def variant(case: h.Case, m: int, rows: int, vectors: int, tiles: int) -> h.Case
     """The case with one variant of these knobs."""
     fmt = blocked(max(4, case.device.lanes))
     inputs = [fmt, *[LINEAR] * (len(case.node.given) - 1)]
-    return replace(case, only=[Variant.of(inputs, [fmt], m=m, rows=rows, vectors=vectors, tiles=tiles)])
+    return replace(
+        case, only=[Variant.of(inputs, [fmt], m=m, rows=rows, vectors=vectors, tiles=tiles)]
+    )
 
 
 @pytest.mark.parametrize("m", TURNS)
@@ -57,26 +61,48 @@ def test_transforms_make_a_convolution(m: int) -> None:
 
 
 def test_every_offered_variant() -> None:
-    h.check_all([
-        conv(floats(1, 32, 14, 14), floats(32, 32, 3, 3), floats(32), nt=(1, 2, 5), **PADS),
-        conv(floats(2, 20, 13, 11), floats(40, 20, 3, 3), floats(40), pads=(1, 0, 2, 1), symbol=True),
-    ])  # fmt: skip
+    h.check_all(
+        [
+            conv(floats(1, 32, 14, 14), floats(32, 32, 3, 3), floats(32), nt=(1, 2, 5), **PADS),
+            conv(
+                floats(2, 20, 13, 11),
+                floats(40, 20, 3, 3),
+                floats(40),
+                pads=(1, 0, 2, 1),
+                symbol=True,
+            ),
+        ]
+    )
 
 
 @pytest.mark.parametrize("m", TURNS)
 def test_images_of_few_tiles(m: int) -> None:
-    h.check_all([
-        variant(conv(floats(1, 17, 10, 12), floats(50, 17, 3, 3)), m, 4, 2, 8),
-        variant(conv(floats(3, 16, 9, 9), floats(16, 16, 3, 3), floats(16), symbol=True, **PADS), m, 4, 1, 4),
-        variant(conv(floats(1, 24, 3, 80), floats(30, 24, 3, 3)), m, 1, 2, 3),
-        variant(conv(floats(1, 16, 2, 50), floats(16, 16, 3, 3), pads=(3, 2, 4, 1)), m, 3, 1, 6),
-    ])  # fmt: skip
+    h.check_all(
+        [
+            variant(conv(floats(1, 17, 10, 12), floats(50, 17, 3, 3)), m, 4, 2, 8),
+            variant(
+                conv(floats(3, 16, 9, 9), floats(16, 16, 3, 3), floats(16), symbol=True, **PADS),
+                m,
+                4,
+                1,
+                4,
+            ),
+            variant(conv(floats(1, 24, 3, 80), floats(30, 24, 3, 3)), m, 1, 2, 3),
+            variant(
+                conv(floats(1, 16, 2, 50), floats(16, 16, 3, 3), pads=(3, 2, 4, 1)), m, 3, 1, 6
+            ),
+        ]
+    )
 
 
 @pytest.mark.parametrize("m", TURNS)
 def test_blocks_and_tiles_that_do_not_divide_the_image(m: int) -> None:
-    case = conv(floats(2, 36, 19, 23), floats(52, 36, 3, 3), floats(52), symbol=True, nt=(1, 2, 3), **PADS)
-    h.check_all([variant(case, m, *knobs) for knobs in ((7, 2, 14), (4, 3, 8), (5, 1, 200), (1, 4, 3))])
+    case = conv(
+        floats(2, 36, 19, 23), floats(52, 36, 3, 3), floats(52), symbol=True, nt=(1, 2, 3), **PADS
+    )
+    h.check_all(
+        [variant(case, m, *knobs) for knobs in ((7, 2, 14), (4, 3, 8), (5, 1, 200), (1, 4, 3))]
+    )
 
 
 def test_many_blocks_are_not_shared_between_threads() -> None:
@@ -90,16 +116,22 @@ def test_many_blocks_are_not_shared_between_threads() -> None:
     h.check_all([replace(case, nt=(1, 2, 3)), few])
 
 
-@pytest.mark.parametrize("shape", [(2, 40, 9, 9), (2, 40, 1, 1), (2, 1, 9, 9), (2, 40, 9, 1), (2, 40, 1, 9), (9,)])
+@pytest.mark.parametrize(
+    "shape", [(2, 40, 9, 9), (2, 40, 1, 1), (2, 1, 9, 9), (2, 40, 9, 1), (2, 40, 1, 9), (9,)]
+)
 def test_epilogue_operands(shape: tuple[int, ...]) -> None:
     x, w, b, operand = floats(2, 20, 9, 9), floats(40, 20, 3, 3), floats(40), floats(*shape)
     nodes = [("Convolution", (0, 1, 2), PADS), ("Add", (4, 3), {}), ("Sigmoid", (5,), {})]
-    h.check(h.fused([x, w, b, operand], nodes, anchor=0, constants=[1, 2]), WINOGRAD, [x, w, b, operand])
+    h.check(
+        h.fused([x, w, b, operand], nodes, anchor=0, constants=[1, 2]), WINOGRAD, [x, w, b, operand]
+    )
 
 
 def test_narrow_vectors() -> None:
     for device in h.devices()[1:]:
-        h.check_all([conv(floats(1, 20, 19, 20), floats(20, 20, 3, 3), floats(20), device=device, **PADS)])
+        h.check_all(
+            [conv(floats(1, 20, 19, 20), floats(20, 20, 3, 3), floats(20), device=device, **PADS)]
+        )
 
 
 def test_deep_sums_keep_their_accuracy() -> None:
@@ -116,9 +148,13 @@ def test_what_is_rejected() -> None:
         (floats(1, 16, 8), floats(16, 16, 3), {}),
         (floats(1, 3, 8, 8), floats(16, 3, 3, 3), {}),
         (floats(1, 16, 4, 4), floats(16, 16, 3, 3), {}),
-    ):  # fmt: skip
-        assert isinstance(WINOGRAD.variants(h.node("Convolution", [x, w], [1], **more), h.NATIVE), Reject)
-    node = h.node("Convolution", [h.spec(floats(1, 16, 8, 8), (1, 16, "h", 8)), floats(16, 16, 3, 3)], [1])
+    ):
+        assert isinstance(
+            WINOGRAD.variants(h.node("Convolution", [x, w], [1], **more), h.NATIVE), Reject
+        )
+    node = h.node(
+        "Convolution", [h.spec(floats(1, 16, 8, 8), (1, 16, "h", 8)), floats(16, 16, 3, 3)], [1]
+    )
     assert isinstance(WINOGRAD.variants(node, h.NATIVE), Reject)
 
 
@@ -126,4 +162,6 @@ def test_formats_are_blocked() -> None:
     node = conv(floats(1, 32, 14, 14), floats(32, 32, 3, 3)).node
     offered = WINOGRAD.variants(node, h.NATIVE)
     assert not isinstance(offered, Reject)
-    assert {(v.input_format(0), v.output_format(0)) for v in offered} == {(blocked(h.NATIVE.lanes),) * 2}
+    assert {(v.input_format(0), v.output_format(0)) for v in offered} == {
+        (blocked(h.NATIVE.lanes),) * 2
+    }

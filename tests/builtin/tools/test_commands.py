@@ -31,7 +31,9 @@ Run = Callable[..., Any]
 def write_model(path: Path, op: str = "Relu", domain: str = "") -> str:
     """conv -> op -> conv, with a residual add; (n, 3, h, 6) to (n, 3, h, 6)."""
     rng = np.random.default_rng(3)
-    weights = [rng.standard_normal(shape).astype(np.float32) / 4 for shape in ((8, 3, 3, 3), (3, 8, 3, 3))]
+    weights = [
+        rng.standard_normal(shape).astype(np.float32) / 4 for shape in ((8, 3, 3, 3), (3, 8, 3, 3))
+    ]
     pads = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
     nodes = [
         helper.make_node("Conv", ["x", "w0"], ["c0"], "conv0", **pads),
@@ -95,7 +97,9 @@ def tool(capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-@pytest.mark.parametrize("name", ["build", "check", "run", "bench", "diff", "inspect", "lock", "compare", "plugins"])
+@pytest.mark.parametrize(
+    "name", ["build", "check", "run", "bench", "diff", "inspect", "lock", "compare", "plugins"]
+)
 def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([name, "--help"]) == 0
     assert "Usage: tactix" in capsys.readouterr().out
@@ -136,7 +140,9 @@ def test_build_does_not_overwrite_the_model(model: str) -> None:
         (["--device", "abacus"], 2, "no plugin provides device 'abacus'. There are: cpu"),
     ],
 )
-def test_build_errors(model: str, capsys: pytest.CaptureFixture[str], args: list[str], code: int, words: str) -> None:
+def test_build_errors(
+    model: str, capsys: pytest.CaptureFixture[str], args: list[str], code: int, words: str
+) -> None:
     assert cli.main(["build", model, "--no-timing-cache", "-O0", *args]) == code
     assert words in capsys.readouterr().err
 
@@ -160,7 +166,10 @@ def test_a_plan_in_place_of_a_model(
     plan = str(tmp_path / "small.plan")
     assert cli.main(["build", model, "-o", plan, "--quiet", "--refit", *FAST]) == 0
     where = ["-o", str(tmp_path / "other")]
-    assert cli.main([*(plan if word == "PLAN" else word for word in command), plan, *where]) == cli.USAGE
+    assert (
+        cli.main([*(plan if word == "PLAN" else word for word in command), plan, *where])
+        == cli.USAGE
+    )
     assert "that is a plan, not a model. Give the model" in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
 
@@ -172,7 +181,9 @@ def test_frozen_build_misses_its_timings(model: str, tmp_path: Path) -> None:
     assert cli.main(["build", model, "-O1", "--frozen", "--timing-cache", cache]) == 0
 
 
-def test_interrupted_build_writes_what_it_has(model: str, monkeypatch: pytest.MonkeyPatch, tool: Run) -> None:
+def test_interrupted_build_writes_what_it_has(
+    model: str, monkeypatch: pytest.MonkeyPatch, tool: Run
+) -> None:
     begin = BuildProgress.phase
 
     def phase(self: BuildProgress, name: str, total: int) -> None:
@@ -195,8 +206,19 @@ def test_interrupted_before_anything_is_known(model: str, monkeypatch: pytest.Mo
 
 def test_fixed_shapes_and_profiles(model: str, tmp_path: Path, tool: Run) -> None:
     out = str(tmp_path / "p.plan")
-    tool("build", model, "-o", out, *FAST, "--min-shapes", "x:1x3x2x6", "--opt-shapes", "x:4x3x5x6",
-         "--max-shapes", "x:8x3x9x6")  # fmt: skip
+    tool(
+        "build",
+        model,
+        "-o",
+        out,
+        *FAST,
+        "--min-shapes",
+        "x:1x3x2x6",
+        "--opt-shapes",
+        "x:4x3x5x6",
+        "--max-shapes",
+        "x:8x3x9x6",
+    )
     (profile,) = tool("inspect", out)["profiles"]
     assert profile["dims"] == {"n": [1, 4, 8], "h": [2, 5, 9]}
     tool("build", model, "-o", out, *FAST, "--shapes", "x:2x3x5x6")
@@ -250,13 +272,17 @@ def test_inspect_model_names_every_unknown_operator(tmp_path: Path, tool: Run) -
 
 
 def test_unknown_operator_stops_the_build(tmp_path: Path, tool: Run) -> None:
-    found = tool("build", write_model(tmp_path / "m.onnx", "Wobble", "nobody"), *FAST, code=cli.MODEL)
+    found = tool(
+        "build", write_model(tmp_path / "m.onnx", "Wobble", "nobody"), *FAST, code=cli.MODEL
+    )
     assert found["error"]["type"] == "UnsupportedOperator"
     assert "nobody::Wobble" in json.dumps(found)
 
 
 @pytest.mark.parametrize("use_plan", [True, False])
-def test_run_saves_outputs(model: str, plan: str, tool: Run, tmp_path: Path, use_plan: bool) -> None:
+def test_run_saves_outputs(
+    model: str, plan: str, tool: Run, tmp_path: Path, use_plan: bool
+) -> None:
     x = np.random.default_rng(5).standard_normal((2, 3, 5, 6)).astype(np.float32)
     np.savez(tmp_path / "in.npz", x=x)
     out = str(tmp_path / "out.npz")
@@ -308,16 +334,32 @@ def test_bench_of_a_plan_needs_the_model_for_onnxruntime(plan: str) -> None:
 
 
 def test_bench_for_people(model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", model, "--iterations", "2", "--warmup", "0", "--compare-ort", *FAST]) == 0
+    assert (
+        cli.main(["bench", model, "--iterations", "2", "--warmup", "0", "--compare-ort", *FAST])
+        == 0
+    )
     assert "times as long as ONNX Runtime" in capsys.readouterr().out
 
 
 def test_compare_passes(model: str, tool: Run) -> None:
-    found = tool("compare", model, "--against", "onnxruntime", "--against", "reference", "--shapes", "x:3x3x5x6", *FAST)
+    found = tool(
+        "compare",
+        model,
+        "--against",
+        "onnxruntime",
+        "--against",
+        "reference",
+        "--shapes",
+        "x:3x3x5x6",
+        *FAST,
+    )
     assert found["passed"]
     assert [(r["output"], r["peer"]) for r in found["outputs"]] == [
-        ("y", "onnxruntime"), ("best", "onnxruntime"), ("y", "reference"), ("best", "reference"),
-    ]  # fmt: skip
+        ("y", "onnxruntime"),
+        ("best", "onnxruntime"),
+        ("y", "reference"),
+        ("best", "reference"),
+    ]
     assert found["inputs"] == {"x": [3, 3, 5, 6]}
 
 
@@ -328,7 +370,10 @@ def test_compare_of_a_plan_with_a_model_whose_inputs_are_others(
     proto.graph.input[0].name = proto.graph.node[0].input[0] = proto.graph.node[3].input[1] = "z"
     onnx.save(proto, tmp_path / "other.onnx")
     for peer in ("onnxruntime", "reference"):
-        assert cli.main(["compare", plan, str(tmp_path / "other.onnx"), "--against", peer]) == cli.MISMATCH
+        assert (
+            cli.main(["compare", plan, str(tmp_path / "other.onnx"), "--against", peer])
+            == cli.MISMATCH
+        )
         assert f"{peer} cannot run the model on these inputs" in capsys.readouterr().err
 
 
@@ -338,7 +383,9 @@ def test_compare_needs_two_things(plan: str, tool: Run) -> None:
     assert "reference cannot run a plan" in found["error"]["what"]
 
 
-def test_plans_are_compared_by_their_outputs(model: str, plan: str, tmp_path: Path, tool: Run) -> None:
+def test_plans_are_compared_by_their_outputs(
+    model: str, plan: str, tmp_path: Path, tool: Run
+) -> None:
     found = tool("compare", plan, plan)
     assert found["passed"]
     assert {r["peer"] for r in found["outputs"]} == {plan}
@@ -361,15 +408,24 @@ def test_the_tolerance_follows_from_the_precision(
     assert [r["passed"] for r in found["outputs"] if r["output"] == "y"] == [False]
 
 
-def test_bench_beside_another_model(plan: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_beside_another_model(
+    plan: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     other = onnx.helper.make_graph(
         [onnx.helper.make_node("Relu", ["z"], ["y"])], "g",
         [onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [2])],
         [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2])],
     )  # fmt: skip
     path = str(tmp_path / "other.onnx")
-    onnx.save(onnx.helper.make_model(other, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
-    found = cli.main(["bench", plan, "--iterations", "1", "--warmup", "0", "--compare-ort", "--model", path])
+    onnx.save(
+        onnx.helper.make_model(
+            other, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8
+        ),
+        path,
+    )
+    found = cli.main(
+        ["bench", plan, "--iterations", "1", "--warmup", "0", "--compare-ort", "--model", path]
+    )
     assert found == cli.MISMATCH
     assert "onnxruntime cannot run the model on these inputs" in capsys.readouterr().err
 
@@ -378,7 +434,9 @@ def test_bench_beside_another_model(plan: str, tmp_path: Path, capsys: pytest.Ca
 def test_wrong_inputs_are_told_before_the_build(
     command: str, model: str, tmp_path: Path, tool: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tactix.builder.Builder.build_plan", lambda *_: pytest.fail("found too late"))
+    monkeypatch.setattr(
+        "tactix.builder.Builder.build_plan", lambda *_: pytest.fail("found too late")
+    )
     np.savez(tmp_path / "z.npz", z=np.zeros(3))
     wrong = [(["--shapes", "z:1x3x5x6"], "no input 'z'"), (["--shapes", "x:3x5x6"], "input 'x' is "),
              (["--inputs", str(tmp_path / "z.npz")], "no input is named 'z'; no array for 'x'"),
@@ -395,7 +453,9 @@ def test_random_inputs_that_cannot_be(plan: str, tool: Run) -> None:
 
 
 def test_a_folder_that_is_not_there_is_not_made(model: str, tmp_path: Path, tool: Run) -> None:
-    error = tool("build", model, "-o", str(tmp_path / "none" / "x.plan"), *FAST, code=cli.USAGE)["error"]
+    error = tool("build", model, "-o", str(tmp_path / "none" / "x.plan"), *FAST, code=cli.USAGE)[
+        "error"
+    ]
     assert error["why"] == f"there is no folder {str(tmp_path / 'none')!r}"
     assert not (tmp_path / "none").exists()
 
@@ -426,14 +486,39 @@ def test_compare_sees_a_difference(plan: str, tmp_path: Path, tool: Run) -> None
 def test_plugins_list(tool: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = tool("plugins", "list")
     own = {p["part"]: p for p in found["packs"] if p["namespace"] == "tactix"}
-    assert {"cpu", "cublaslt", "cuda", "cudnn", "onnx", "ops", "runtime", "ship", "tools", "trust"} <= own.keys()
+    assert {
+        "cpu",
+        "cublaslt",
+        "cuda",
+        "cudnn",
+        "onnx",
+        "ops",
+        "runtime",
+        "ship",
+        "tools",
+        "trust",
+    } <= own.keys()
     assert {p["status"] for p in own.values()} == {"active"}
     assert own["cpu"]["groups"] == ["build", "runtime"]
     assert "tactix.Convolution@1" in own["ops"]["provides"]["layers"]
     assert own["tools"]["provides"]["tools"] == [
-        "bench", "build", "check", "compare", "diff", "explain", "inspect", "keys", "lean-wheel", "lock", "plugins",
-        "refit", "run", "sign", "trust", "verify",
-    ]  # fmt: skip
+        "bench",
+        "build",
+        "check",
+        "compare",
+        "diff",
+        "explain",
+        "inspect",
+        "keys",
+        "lean-wheel",
+        "lock",
+        "plugins",
+        "refit",
+        "run",
+        "sign",
+        "trust",
+        "verify",
+    ]
     assert cli.main(["plugins", "list", "--keys"]) == 0
     assert "tactix.Convolution@1" in capsys.readouterr().out
 
@@ -450,7 +535,9 @@ g (float[n] x, int64 times, string[2] words) => (float[m] y, string[2] twice) {
 """
 
 
-def test_bodies_and_text_pass_through_the_tools(tmp_path: Path, tool: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bodies_and_text_pass_through_the_tools(
+    tmp_path: Path, tool: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     path, plan = str(tmp_path / "looped.onnx"), str(tmp_path / "looped.plan")
     onnx.save(onnx.parser.parse_model(LOOPED), path)
     tool("build", path, "-o", plan, *FAST)
@@ -471,7 +558,9 @@ def test_a_model_with_operators_of_a_pack_is_compared_with_its_references(
     pack = SimpleNamespace(TACTIX_NAMESPACE="acme", tactix_layers=hookimpl(lambda: [cube]))
     monkeypatch.setattr(cli, "_session", lambda: tactix.Session(plugins=[pack]))
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "xy")
-    graph = helper.make_graph([helper.make_node("Cube", ["x"], ["y"], domain="acme")], "cube", [x], [y])
+    graph = helper.make_graph(
+        [helper.make_node("Cube", ["x"], ["y"], domain="acme")], "cube", [x], [y]
+    )
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("acme", 1)]
     path = str(tmp_path / "cube.onnx")
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)

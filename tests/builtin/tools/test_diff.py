@@ -28,7 +28,12 @@ def plan_of(width: int = 7, wide: bool = False, seed: int = 0, **fields: Any) ->
     if wide:
         (y,) = net.add_layer("tactix.Softmax", [y], name="softmax", axis=1)
     net.mark_output(y, "y")
-    settings: dict[str, Any] = {"timing_cache": False, "builder_optimization_level": 0, "threads": 1, **fields}
+    settings: dict[str, Any] = {
+        "timing_cache": False,
+        "builder_optimization_level": 0,
+        "threads": 1,
+        **fields,
+    }
     return builder.build_plan(net, tactix.BuilderConfig(**settings))
 
 
@@ -80,7 +85,9 @@ def test_another_precision(diff: Diff) -> None:
     a = plan_of()
     step = a.steps[0]
     lowered = [replace(o, spec=replace(o.spec, dtype=tactix.DType.BF16)) for o in step.inputs]
-    facts, printed = diff(a, replace(a, steps=(replace(step, inputs=(step.inputs[0], lowered[1])), *a.steps[1:])))
+    facts, printed = diff(
+        a, replace(a, steps=(replace(step, inputs=(step.inputs[0], lowered[1])), *a.steps[1:]))
+    )
     assert facts["precision"] == [{"name": step.name, "precision": ["f32", "bf16"]}]
     assert "Precision" in printed
 
@@ -96,7 +103,9 @@ def test_other_times_alone(diff: Diff) -> None:
     a = plan_of()
     step = a.steps[0]
     slower = replace(step, info={**step.info, "seconds": 0.25})
-    facts, printed = diff(a, replace(a, steps=(slower,), ledger={**a.ledger, "predicted_seconds": 0.5}))
+    facts, printed = diff(
+        a, replace(a, steps=(slower,), ledger={**a.ledger, "predicted_seconds": 0.5})
+    )
     assert facts["times"]["predicted"] == [a.ledger["predicted_seconds"], 0.5]
     assert facts["times"]["steps"] == [{"name": step.name, "seconds": [step.info["seconds"], 0.25]}]
     assert "250 ms" in printed
@@ -112,9 +121,13 @@ def test_other_weights_alone(diff: Diff) -> None:
 def test_other_inputs_and_outputs_profiles_device_and_versions(diff: Diff) -> None:
     profile = tactix.OptimizationProfile().set_shape("x", (1, 5), (2, 5), (4, 5))
     a, b = plan_of(), plan_of(width=9, profiles=[profile], threads=2)
-    facts, printed = diff(a, replace(b, device={**b.device, "name": "another"}, meta={**b.meta, "tactix": "0.2.0"}))
+    facts, printed = diff(
+        a, replace(b, device={**b.device, "name": "another"}, meta={**b.meta, "tactix": "0.2.0"})
+    )
     assert facts["inputs"] == {}
-    assert facts["outputs"] == {"y": [{"name": "y", "dtype": "f32", "shape": ["n", w]} for w in (7, 9)]}
+    assert facts["outputs"] == {
+        "y": [{"name": "y", "dtype": "f32", "shape": ["n", w]} for w in (7, 9)]
+    }
     assert facts["profiles"]["profile"] == [None, {"n": [1, 2, 4]}]
     assert facts["device"] == {"name": [a.device["name"], "another"]}
     assert {"tactix", "threads"} <= facts["meta"].keys()
@@ -139,12 +152,17 @@ def test_what_is_no_plan_is_no_difference(tmp_path: Path) -> None:
     (tmp_path / "b.plan").write_bytes(b"nothing")
     assert cli.main(["diff", str(tmp_path / "a.plan"), str(tmp_path / "b.plan")]) == cli.PLAN
     bad = plan_of()
-    container.save(replace(bad, ledger={"predicted_seconds": []}, device={"x": {"y": [1]}}), tmp_path / "b.plan")
+    container.save(
+        replace(bad, ledger={"predicted_seconds": []}, device={"x": {"y": [1]}}),
+        tmp_path / "b.plan",
+    )
     assert cli.main(["diff", str(tmp_path / "a.plan"), str(tmp_path / "b.plan")]) == 1
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_a_damaged_plan_is_named(options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_plan_is_named(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Although its header is the other's."""
     paths = [tmp_path / "a.plan", tmp_path / "b.plan"]
     for path in paths:

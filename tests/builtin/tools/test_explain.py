@@ -1,4 +1,6 @@
-"""``tactix explain``: who bid, how fast, why not, by which rules, and what another choice would cost."""
+"""``tactix explain``: who bid, how fast, why not, by which rules, and what another choice would
+cost.
+"""
 
 from __future__ import annotations
 
@@ -24,25 +26,40 @@ def engine() -> Any:
     builder, rng = tactix.Builder(), np.random.default_rng(3)
     net = builder.create_network("two")
     x = net.add_input("x", "f32", (60, 256))
-    (y,) = net.add_layer("tactix.MatMul", [x, net.add_constant(rng.standard_normal((256, 96), np.float32))], name="up")
+    (y,) = net.add_layer(
+        "tactix.MatMul",
+        [x, net.add_constant(rng.standard_normal((256, 96), np.float32))],
+        name="up",
+    )
     (y,) = net.add_layer("tactix.Relu", [y], name="act")
     (y,) = net.add_layer("tactix.Softmax", [y], name="last", axis=1)
     net.mark_output(y, "y")
-    return builder.build(net, tactix.BuilderConfig(timing_cache=False, builder_optimization_level=3))
+    return builder.build(
+        net, tactix.BuilderConfig(timing_cache=False, builder_optimization_level=3)
+    )
 
 
 def fits(value: Any, schema: dict[str, Any]) -> bool:
     """JSON schema, as far as SCHEMA uses it."""
     if "const" in schema:
         return bool(value == schema["const"])
-    kinds = {"string": str, "number": (int, float), "integer": int, "boolean": bool, "array": list, "object": dict}
+    kinds = {
+        "string": str,
+        "number": (int, float),
+        "integer": int,
+        "boolean": bool,
+        "array": list,
+        "object": dict,
+    }
     if not isinstance(value, kinds[schema["type"]]):
         return False
     if schema["type"] == "array":
         return all(fits(x, schema["items"]) for x in value)
     if schema["type"] == "object" and "properties" in schema:
         known = schema["properties"]
-        return set(schema["required"]) <= set(value) <= set(known) and all(fits(v, known[k]) for k, v in value.items())
+        return set(schema["required"]) <= set(value) <= set(known) and all(
+            fits(v, known[k]) for k, v in value.items()
+        )
     return True
 
 
@@ -92,12 +109,17 @@ def test_what_stays_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         w = net.add_constant(np.full((8, 8), most, np.float32))
         (x,) = net.add_layer("tactix.MatMul", [x, w], name=name)
     net.mark_output(x, "y")
-    config = configure(device="tactix.cuda@1", target="sm_90", level=0, timing_cache=False, precision="fp16")
+    config = configure(
+        device="tactix.cuda@1", target="sm_90", level=0, timing_cache=False, precision="fp16"
+    )
     config.set_layer_precision("small", "fp16")
     plan = builder.build_plan(net, config)
     precision = explain(plan)["precision"]
     assert precision.pop("times").keys() <= {"small"}
-    assert precision == {"lowered": ["small"], "wide": {"large": "FP16 does not hold its constants"}}
+    assert precision == {
+        "lowered": ["small"],
+        "wide": {"large": "FP16 does not hold its constants"},
+    }
     assert fits(json.loads(json.dumps(explain(plan))), SCHEMA)
     path = tmp_path / "it.plan"
     container.save(plan, path)

@@ -1,4 +1,6 @@
-"""``tactix inspect model.onnx``: every node that cannot be imported, those behind refused ones included."""
+"""``tactix inspect model.onnx``: every node that cannot be imported, those behind refused ones
+included.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +28,32 @@ SHAPE: list[Any] = ["n", 3, 4, 4]
 
 
 def node(op: str, x: str, y: str, **attrs: Any) -> onnx.NodeProto:
-    return helper.make_node(op, [x, *attrs.pop("more", ())], [y], name=attrs.pop("name", y), **attrs)
+    return helper.make_node(
+        op, [x, *attrs.pop("more", ())], [y], name=attrs.pop("name", y), **attrs
+    )
 
 
 def save(
-    path: Path, nodes: Sequence[onnx.NodeProto], declared: Sequence[str] = (), opset: int = 8,
+    path: Path,
+    nodes: Sequence[onnx.NodeProto],
+    declared: Sequence[str] = (),
+    opset: int = 8,
     functions: Sequence[onnx.FunctionProto] = (),
-) -> str:  # fmt: skip
+) -> str:
     """A model from x of SHAPE to y; ``declared`` tensors have a value_info of that shape."""
     graph = helper.make_graph(
         list(nodes), "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE)],
         [helper.make_empty_tensor_value_info("y")], [numpy_helper.from_array(np.ones(3, np.float32), "s")],
         value_info=[helper.make_tensor_value_info(name, TensorProto.FLOAT, SHAPE) for name in declared],
     )  # fmt: skip
-    opsets = [helper.make_opsetid(d, v) for d, v in (("", opset), ("acme", 3), ("com.microsoft", 1), ("own", 1))]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8, functions=list(functions)), path)
+    opsets = [
+        helper.make_opsetid(d, v)
+        for d, v in (("", opset), ("acme", 3), ("com.microsoft", 1), ("own", 1))
+    ]
+    onnx.save(
+        helper.make_model(graph, opset_imports=opsets, ir_version=8, functions=list(functions)),
+        path,
+    )
     return str(path)
 
 
@@ -54,7 +67,9 @@ LAST = node("Relu", "fused", "y")
 
 @pytest.fixture
 def refused(tmp_path: Path) -> str:
-    """An unknown operator, a form that no converter takes, a contradiction, an unknown operator, one behind another."""
+    """An unknown operator, a form that no converter takes, a contradiction, an unknown operator,
+    one behind another.
+    """
     return save(tmp_path / "refused.onnx", [SWIRL, RELU, OLD, TURNED, FUSED, LAST], ["swirled"])
 
 
@@ -77,8 +92,11 @@ def test_nodes_of_all_kinds_one_behind_another_are_listed_at_once(refused: str, 
     assert list(rows) == ["swirled", "normal", "turned", "fused"]
     assert [r["index"] for r in rows.values()] == [0, 2, 3, 4]
     assert [(r["operator"], r["opset"]) for r in rows.values()] == [
-        ("acme::Swirl", 3), ("ai.onnx::BatchNormalization", 8), ("ai.onnx::Transpose", 8), ("com.microsoft::Quux", 1),
-    ]  # fmt: skip
+        ("acme::Swirl", 3),
+        ("ai.onnx::BatchNormalization", 8),
+        ("ai.onnx::Transpose", 8),
+        ("com.microsoft::Quux", 1),
+    ]
     assert [r["supported"] for r in rows.values()] == [False, True, True, False]
     assert "spatial" in rows["normal"]["reason"]
     assert "no order of the axes" in rows["turned"]["reason"]
@@ -98,7 +116,13 @@ def test_offsets_are_those_of_the_nodes_in_the_file(refused: str, tool: Tool) ->
 def test_the_table_for_people(refused: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["inspect", refused]) == cli.OTHER
     out = capsys.readouterr().out
-    for text in ("Cannot be imported: 4 of 6 nodes", "acme::Swirl", "spatial = 0", "byte", "could not be looked at"):
+    for text in (
+        "Cannot be imported: 4 of 6 nodes",
+        "acme::Swirl",
+        "spatial = 0",
+        "byte",
+        "could not be looked at",
+    ):
         assert text in out
 
 
@@ -107,7 +131,9 @@ def test_a_model_without_refusals_is_no_error(tmp_path: Path, tool: Tool) -> Non
     assert (found["refused"], found["refused_count"], found["not_reached"]) == ([], 0, 0)
 
 
-def test_the_error_of_an_import_lists_the_same_nodes(refused: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_of_an_import_lists_the_same_nodes(
+    refused: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["build", refused, "--no-timing-cache", "--json"]) == cli.MODEL
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["type"] == "UnsupportedOperator"
@@ -116,7 +142,9 @@ def test_the_error_of_an_import_lists_the_same_nodes(refused: str, capsys: pytes
     assert "tactix inspect" in error["do"]
 
 
-@pytest.mark.parametrize("program", ["import os; os.abort()", "raise SystemExit(1)", "print('no model')"])
+@pytest.mark.parametrize(
+    "program", ["import os; os.abort()", "raise SystemExit(1)", "print('no model')"]
+)
 def test_shape_inference_that_dies_takes_nothing_along(
     program: str, refused: str, tool: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,16 +158,23 @@ def test_nodes_inside_functions_are_named_with_their_call(tmp_path: Path, tool: 
     body = [node("Relu", "a", "t"), node("Swirl", "t", "b", domain="acme", name="deep")]
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("acme", 3)]
     f = helper.make_function("own", "F", ["a"], ["b"], body, opsets)
-    nodes = [node("F", "x", "t", domain="own", name="call"), node("F", "t", "y", domain="own", name="again")]
+    nodes = [
+        node("F", "x", "t", domain="own", name="call"),
+        node("F", "t", "y", domain="own", name="again"),
+    ]
     rows = tool(save(tmp_path / "m.onnx", nodes, ["t"], 18, [f]), cli.OTHER)["refused"]
     assert [(r["node"], r["graph"], r["index"], r["offset"]) for r in rows] == [
-        ("call/deep", "call", 1, None), ("again/deep", "again", 1, None),
-    ]  # fmt: skip
+        ("call/deep", "call", 1, None),
+        ("again/deep", "again", 1, None),
+    ]
 
 
 def test_nodes_in_branches_of_a_node_that_is_not_reached(tmp_path: Path, tool: Tool) -> None:
     branch = helper.make_graph(
-        [node("Swirl", "x", "b", domain="acme", name="inner")], "b", [], [helper.make_empty_tensor_value_info("b")]
+        [node("Swirl", "x", "b", domain="acme", name="inner")],
+        "b",
+        [],
+        [helper.make_empty_tensor_value_info("b")],
     )
     nodes = [
         node("Twist", "x", "t", domain="acme"),
@@ -151,9 +186,14 @@ def test_nodes_in_branches_of_a_node_that_is_not_reached(tmp_path: Path, tool: T
 
 
 def test_weights_that_are_missing_do_not_hide_operators(tmp_path: Path, tool: Tool) -> None:
-    path = save(tmp_path / "m.onnx", [node("Conv", "x", "t", more=["w"]), node("Swirl", "t", "y", domain="acme")])
+    path = save(
+        tmp_path / "m.onnx",
+        [node("Conv", "x", "t", more=["w"]), node("Swirl", "t", "y", domain="acme")],
+    )
     m = onnx.load(path)
-    w = m.graph.initializer.add(name="w", dims=[5, 3, 3, 3], data_type=TensorProto.FLOAT, data_location=1)
+    w = m.graph.initializer.add(
+        name="w", dims=[5, 3, 3, 3], data_type=TensorProto.FLOAT, data_location=1
+    )
     w.external_data.add(key="location", value="gone.bin")
     onnx.save(m, path)
     found = tool(path, cli.OTHER)
@@ -166,7 +206,9 @@ def test_large_weights_in_the_file_are_read(tmp_path: Path, tool: Tool) -> None:
     """Those that the importer leaves in the file while it parses the rest."""
     path = save(tmp_path / "m.onnx", [node("Conv", "x", "y", more=["w"])])
     m = onnx.load(path)
-    m.graph.initializer.append(numpy_helper.from_array(np.ones((LARGE // 12, 3, 1, 1), np.float32), "w"))
+    m.graph.initializer.append(
+        numpy_helper.from_array(np.ones((LARGE // 12, 3, 1, 1), np.float32), "w")
+    )
     onnx.save(m, path)
     found = tool(path, cli.OK)
     assert (found["unreadable"], found["refused_count"]) == ({}, 0)
@@ -184,13 +226,17 @@ def test_packs_that_are_not_in_use_are_named(status: str, words: str, refused: s
     assert words in row["do"]
 
 
-def test_a_graph_that_is_none_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_graph_that_is_none_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = save(tmp_path / "m.onnx", [node("Relu", "y", "t"), node("Relu", "t", "y")])
     assert cli.main(["inspect", path]) == cli.MODEL
     assert "cycle" in capsys.readouterr().err
 
 
-def test_many_refused_nodes_are_counted(tmp_path: Path, tool: Tool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_refused_nodes_are_counted(
+    tmp_path: Path, tool: Tool, capsys: pytest.CaptureFixture[str]
+) -> None:
     nodes = [node("Swirl", "x", f"t{i}", domain="acme") for i in range(300)]
     nodes.append(helper.make_node("Sum", [f"t{i}" for i in range(300)], ["y"]))
     path = save(tmp_path / "m.onnx", nodes)
@@ -228,7 +274,12 @@ def test_a_format_that_a_pack_imports(tmp_path: Path, capsys: pytest.CaptureFixt
     path = tmp_path / "it.chain"
     path.write_text("Relu Tanh Relu")
     facts = model_report.report(str(path), Session(plugins=[("acme", Chains())]))
-    assert (facts["format"], facts["name"], facts["nodes"], facts["parameters"]) == ("chain", "it", 4, 3)
+    assert (facts["format"], facts["name"], facts["nodes"], facts["parameters"]) == (
+        "chain",
+        "it",
+        4,
+        3,
+    )
     assert facts["inputs"] == [{"name": "x", "dtype": "f32", "shape": ["n", 3]}]
     assert facts["outputs"] == [{"name": "y", "dtype": "f32", "shape": ["n", 3]}]
     found = [(r["operator"], r["count"]) for r in facts["operators"]]
@@ -265,7 +316,9 @@ def test_a_packs_importer_of_a_format_that_tactix_knows_is_enabled(
 
     def inspected(*enable: str) -> Any:
         session = Session(plugins=[("acme", OwnWays())])
-        return inspect.command.main([str(path), *enable, "--json"], obj=session, standalone_mode=False)
+        return inspect.command.main(
+            [str(path), *enable, "--json"], obj=session, standalone_mode=False
+        )
 
     with pytest.raises(ModelImportError):
         inspected()

@@ -1,4 +1,6 @@
-"""Ctrl-C where nothing unfinished is of use: compilers are killed, none is started any more, nothing is written."""
+"""Ctrl-C where nothing unfinished is of use: compilers are killed, none is started any more,
+nothing is written.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,20 @@ def model(tmp_path: Path) -> str:
     rng, at = np.random.default_rng(5), 16
     nodes, weights = [], []
     for i in range(2 * (os.cpu_count() or 1) + 6):
-        weights.append(numpy_helper.from_array(rng.standard_normal((at, at + 1)).astype(np.float32), f"w{i}"))
+        weights.append(
+            numpy_helper.from_array(rng.standard_normal((at, at + 1)).astype(np.float32), f"w{i}")
+        )
         nodes.append(helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"]))
         at += 1
-    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [3, d]) for n, d in (("x0", 16), (f"x{i + 1}", at))]
+    ends = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, [3, d])
+        for n, d in (("x0", 16), (f"x{i + 1}", at))
+    ]
     graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], weights)
     path = tmp_path / "chain.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
     return str(path)
 
 
@@ -65,7 +74,9 @@ def children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize("command", ["lock", "run"])
 def test_compiling_ends_at_once(command: str, model: str, children: Path) -> None:
     call = [sys.executable, "-c", "import sys; from tactix_tools.cli import main; sys.exit(main())"]
-    process = subprocess.Popen([*call, command, model, "--no-timing-cache"], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*call, command, model, "--no-timing-cache"], stderr=subprocess.PIPE, text=True
+    )
     try:
         until = time.monotonic() + 120
         while not any(children.iterdir()):
@@ -87,7 +98,9 @@ def test_compiling_ends_at_once(command: str, model: str, children: Path) -> Non
     assert not Path(model).with_suffix(".lock").exists()
 
 
-def test_a_process_that_starts_just_then_ends_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_starts_just_then_ends_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started, start, never_cancelled = [], subprocess.Popen, threading.Event()
 
     def interrupted(*args: Any, **options: Any) -> Any:
@@ -96,11 +109,16 @@ def test_a_process_that_starts_just_then_ends_too(tmp_path: Path, monkeypatch: p
         return started[-1]
 
     monkeypatch.setattr(c_process.subprocess, "Popen", interrupted)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # workers of pytest-xdist may ignore it
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # workers of pytest-xdist may ignore it
     try:
         with pytest.raises(KeyboardInterrupt):
             c_process.run_all(
-                [[sys.executable, "-c", "import time; time.sleep(300)"]], str(tmp_path), 300.0, never_cancelled
+                [[sys.executable, "-c", "import time; time.sleep(300)"]],
+                str(tmp_path),
+                300.0,
+                never_cancelled,
             )
     finally:
         signal.signal(signal.SIGINT, before)

@@ -28,7 +28,9 @@ def plan_of(tactic_sources: set[str] | None = None) -> Plan:
     (y,) = net.add_layer("tactix.Relu", [y], name="act")
     (y,) = net.add_layer("tactix.Softmax", [y], name="last */ sly", axis=1)
     net.mark_output(y, "y")
-    options = tactix.BuilderConfig(timing_cache=False, builder_optimization_level=0, tactic_sources=tactic_sources)
+    options = tactix.BuilderConfig(
+        timing_cache=False, builder_optimization_level=0, tactic_sources=tactic_sources
+    )
     return builder.build_plan(net, options)
 
 
@@ -60,7 +62,12 @@ def test_the_text_is_what_was_compiled(plan: Plan) -> None:
 @pytest.mark.compiler
 def test_another_text_is_told(plan: Plan) -> None:
     steps = [
-        replace(s, artifact=replace(s.artifact, code=replace(s.artifact.code, source=s.artifact.code.source + " ")))  # type: ignore
+        replace(
+            s,
+            artifact=replace(
+                s.artifact, code=replace(s.artifact.code, source=s.artifact.code.source + " ")
+            ),
+        )  # type: ignore
         for s in plan.steps
     ]
     (found,) = kernel_texts(replace(plan, steps=tuple(steps)), "up")

@@ -46,7 +46,8 @@ def test_bad_shapes_name_the_item(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90", 90), ("90s", 90), ("250ms", 0.25), ("2m", 120), ("1.5h", 5400), ("0", 0)]
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("250ms", 0.25), ("2m", 120), ("1.5h", 5400), ("0", 0)],
 )
 def test_durations(text: str, seconds: float) -> None:
     assert DURATION.convert(text, None, None) == pytest.approx(seconds)
@@ -72,9 +73,29 @@ def test_defaults_leave_choices_to_the_builder() -> None:
 
 
 def test_everything_given() -> None:
-    seen = parse("-O5", "--tactics", "c, numpy", "--threads", "2", "--budget", "1m", "--no-timing-cache", "--exact",
-                 "--no-fallback", "--gpu-fallback", "--version-compatible", "--exclude-lean-runtime",
-                 "--enable", "acme", "--enable", "other", "--embed", "auto", "--embed", "a.whl")  # fmt: skip
+    seen = parse(
+        "-O5",
+        "--tactics",
+        "c, numpy",
+        "--threads",
+        "2",
+        "--budget",
+        "1m",
+        "--no-timing-cache",
+        "--exact",
+        "--no-fallback",
+        "--gpu-fallback",
+        "--version-compatible",
+        "--exclude-lean-runtime",
+        "--enable",
+        "acme",
+        "--enable",
+        "other",
+        "--embed",
+        "auto",
+        "--embed",
+        "a.whl",
+    )
     assert seen["tactic_sources"] == {"c", "numpy"}
     assert seen["budget"] == 60
     assert seen["timing_cache"] is False
@@ -86,7 +107,9 @@ def test_everything_given() -> None:
 
 
 def test_profiles_fill_what_is_missing() -> None:
-    shapes = parse("--min-shapes", "x:1x4,y:2", "--opt-shapes", "x:8x4", "--max-shapes", "x:32x4,z:9")["shapes"]
+    shapes = parse(
+        "--min-shapes", "x:1x4,y:2", "--opt-shapes", "x:8x4", "--max-shapes", "x:32x4,z:9"
+    )["shapes"]
     assert shapes["x"] == ((1, 4), (8, 4), (32, 4))
     assert shapes["y"] == ((2,), (2,), (2,))
     assert shapes["z"] == ((9,), (9,), (9,))
@@ -98,7 +121,14 @@ def test_profiles_of_scalars(which: str) -> None:
 
 
 def test_precisions_of_all_layers_and_of_some() -> None:
-    seen = parse("--precision", "fp16", "--layer-precision", "/a:0/norm*:fp32", "--layer-precision", "head:bf16")
+    seen = parse(
+        "--precision",
+        "fp16",
+        "--layer-precision",
+        "/a:0/norm*:fp32",
+        "--layer-precision",
+        "head:bf16",
+    )
     assert seen["precision"] == "fp16"
     assert seen["layer_precisions"] == {"/a:0/norm*": "fp32", "head": "bf16"}
     for wrong in ("head:int8", "head"):

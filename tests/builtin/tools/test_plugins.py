@@ -39,7 +39,9 @@ def test_who_provides_a_key() -> None:
     from tactix.plugins.session import Session
     from tactix.words.logger import Logger, Severity
 
-    session = Session(plugins=[("acme", Pack()), ("other", Failing())], logger=Logger(Severity.ERROR))
+    session = Session(
+        plugins=[("acme", Pack()), ("other", Failing())], logger=Logger(Severity.ERROR)
+    )
     (layer,) = _provided(session, "acme.Squash@1")["provided"]
     assert (layer["kind"], layer["state"]) == ("layers", "active")
     (rule,) = _provided(session, "acme.squash")["provided"]

@@ -15,7 +15,9 @@ def walk(monitor: BuildProgress) -> None:
     monitor.finish("import")
     monitor.phase("measure", 3)
     for i in range(3):
-        monitor.step("measure", i + 1, "a very long name of a fused layer that needs to be cut somewhere")
+        monitor.step(
+            "measure", i + 1, "a very long name of a fused layer that needs to be cut somewhere"
+        )
     monitor.finish("measure")
     monitor.phase("own stage", 0)
     monitor.finish("own stage")
@@ -30,7 +32,11 @@ def text_of(terminal: bool, quiet: bool = False) -> str:
 
 def test_lines_without_a_terminal() -> None:
     lines = text_of(terminal=False).splitlines()
-    assert [line.split("done in ")[0] for line in lines] == ["import model: ", "measure tactics: 3 ", "own stage: "]
+    assert [line.split("done in ")[0] for line in lines] == [
+        "import model: ",
+        "measure tactics: 3 ",
+        "own stage: ",
+    ]
 
 
 def test_bars_on_a_terminal() -> None:
@@ -68,6 +74,9 @@ def test_first_interrupt_cancels_second_raises() -> None:
 
 
 def test_the_first_interrupt_raises_where_nothing_is_kept() -> None:
-    with BuildProgress(Console(file=io.StringIO()), keeps=False) as monitor, pytest.raises(KeyboardInterrupt):
+    with (
+        BuildProgress(Console(file=io.StringIO()), keeps=False) as monitor,
+        pytest.raises(KeyboardInterrupt),
+    ):
         os.kill(os.getpid(), signal.SIGINT)
     assert not monitor.cancelled()

@@ -46,7 +46,9 @@ def test_a_pipe_is_as_wide_as_the_terminal_that_reads_it(monkeypatch: pytest.Mon
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setattr("sys.stdout", io.StringIO())
     for columns in (77, 210):
-        monkeypatch.setattr(os, "get_terminal_size", lambda fd, n=columns: os.terminal_size((n, 24)))
+        monkeypatch.setattr(
+            os, "get_terminal_size", lambda fd, n=columns: os.terminal_size((n, 24))
+        )
         monkeypatch.setattr(show, "_streams", lambda: [SimpleNamespace(fileno=lambda: 0)])
         assert show.console().width == columns
 

@@ -1,4 +1,5 @@
-"""A command that is stopped while kernels are compiled ends at once, with its exit code, and leaves nothing behind.
+"""A command that is stopped while kernels are compiled ends at once, with its exit code, and leaves
+nothing behind.
 
 The compiler is a script that never ends and has a child, as compiler drivers have.
 """
@@ -35,7 +36,9 @@ def model(tmp_path) -> Path:
 
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Exp", ["x"], ["y"])], "g", [x], [y])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "m.onnx"
+    )
     return tmp_path / "m.onnx"
 
 
@@ -44,12 +47,19 @@ class Running:
 
     def __init__(self, model: Path) -> None:
         self.at = model.parent
-        self.temporary, self.cache, self.pids = (self.at / name for name in ("temporary", "cache", "pids"))
+        self.temporary, self.cache, self.pids = (
+            self.at / name for name in ("temporary", "cache", "pids")
+        )
         self.temporary.mkdir()
         compiler = self.at / "cc"
         compiler.write_text(COMPILER)
         compiler.chmod(0o755)
-        places = {"TMPDIR": self.temporary, "TACTIX_CACHE_DIR": self.cache, "PIDS": self.pids, "CC": compiler}
+        places = {
+            "TMPDIR": self.temporary,
+            "TACTIX_CACHE_DIR": self.cache,
+            "PIDS": self.pids,
+            "CC": compiler,
+        }
         command = [sys.executable, "-m", "tactix", "build", model.name, "-o", "m.plan", "-O", "0"]
         self.process = subprocess.Popen(
             command,
@@ -74,7 +84,11 @@ class Running:
 
     def left(self) -> list[Path]:
         """Files that are not whole, and temporary ones."""
-        halves = [p for p in self.cache.rglob("*") if p.name.startswith(".tactix-") or p.suffix in (".o", ".so")]
+        halves = [
+            p
+            for p in self.cache.rglob("*")
+            if p.name.startswith(".tactix-") or p.suffix in (".o", ".so")
+        ]
         return [*self.temporary.iterdir(), *halves, *self.at.glob("m.plan*")]
 
     def orphans(self) -> list[int]:
@@ -90,7 +104,9 @@ def _lives(pid: int) -> bool:
 
 
 def _asked(pid: int) -> str:
-    return subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()[:1]
+    return subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True
+    ).stdout.strip()[:1]
 
 
 @pytest.fixture
@@ -123,8 +139,14 @@ def test_what_sigkill_leaves_the_next_start_removes(running):
     running.process.send_signal(signal.SIGKILL)
     running.process.wait(ENOUGH)
     assert list(running.temporary.iterdir())
-    build = "import tempfile; from tactix.words.scratch import ScratchFolder; ScratchFolder().cleanup()"
-    subprocess.run([sys.executable, "-c", build], env={**os.environ, "TMPDIR": str(running.temporary)}, check=True)
+    build = (
+        "import tempfile; from tactix.words.scratch import ScratchFolder; ScratchFolder().cleanup()"
+    )
+    subprocess.run(
+        [sys.executable, "-c", build],
+        env={**os.environ, "TMPDIR": str(running.temporary)},
+        check=True,
+    )
     assert not list(running.temporary.iterdir())
     for pid in running.orphans():  # what no process can do any more
         os.kill(pid, signal.SIGKILL)

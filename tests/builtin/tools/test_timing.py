@@ -13,7 +13,14 @@ from tactix_tools.timing import Latency, Schedule, measure
 def test_percentiles_are_nearest_rank() -> None:
     latency = Latency(tuple(i / 100 for i in range(1, 101)), wall=50.0)
     assert latency.median == pytest.approx(0.505)
-    assert [latency.percentile(p) for p in (0, 1, 50, 90, 99, 100)] == [0.01, 0.01, 0.5, 0.9, 0.99, 1.0]
+    assert [latency.percentile(p) for p in (0, 1, 50, 90, 99, 100)] == [
+        0.01,
+        0.01,
+        0.5,
+        0.9,
+        0.99,
+        1.0,
+    ]
     assert latency.calls_per_second == 2.0
     assert Latency((3.0,), 3.0).median == Latency((3.0,), 3.0).percentile(99) == 3.0
 

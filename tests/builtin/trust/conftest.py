@@ -34,7 +34,9 @@ def plan() -> Plan:
     (y,) = network.add_layer("tactix.MatMul", [x, w])
     (z,) = network.add_layer("tactix.Add", [y, network.add_constant(np.ones(5, np.float32))])
     network.mark_output(z, "z")
-    return builder.build_plan(network, tactix.BuilderConfig(builder_optimization_level=0, timing_cache=False))
+    return builder.build_plan(
+        network, tactix.BuilderConfig(builder_optimization_level=0, timing_cache=False)
+    )
 
 
 @pytest.fixture

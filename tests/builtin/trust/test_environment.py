@@ -59,8 +59,12 @@ def test_its_key_signs_and_its_public_half_is_trusted(
     assert not store.exists()
 
 
-@pytest.mark.parametrize("text", ["ed25519-secret:12", "ed25519-secret:zz", "ed25519:", "/nowhere/at/all", "x"])
-def test_what_is_no_key(text: str, key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "text", ["ed25519-secret:12", "ed25519-secret:zz", "ed25519:", "/nowhere/at/all", "x"]
+)
+def test_what_is_no_key(
+    text: str, key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TACTIX_SIGNING_KEY", text)
     with pytest.raises(ConfigError, match="TACTIX_SIGNING_KEY"):
         signing_key()
@@ -79,7 +83,10 @@ def test_what_is_no_key(text: str, key: Key, tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_key_in_a_file_of_its_own(
-    tmp_path: Path, home: Become, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    home: Become,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """It is in no trust store, nobody else can read it, and an older one is not lost."""
     store = home("fresh")

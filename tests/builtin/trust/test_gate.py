@@ -53,10 +53,20 @@ def _named(path: Path, plan: Plan) -> tuple[str, ...]:
     """What a refusal, and the warning in its place, must hold."""
     code, digest = _machine_code(plan), container.load(path).seal.digest.hex()
     return (
-        "small", "no key here knows", f"{len(plan.steps)} steps", plan.steps[0].name, "tactix.cpu.elf@1",
-        f"{len(code)} bytes", hashlib.sha256(code).hexdigest(), "tactix keys trust", f"tactix trust {digest}",
-        "on_untrusted='allow'", "--untrusted allow", "TACTIX_UNTRUSTED=allow", "on_untrusted='references'",
-    )  # fmt: skip
+        "small",
+        "no key here knows",
+        f"{len(plan.steps)} steps",
+        plan.steps[0].name,
+        "tactix.cpu.elf@1",
+        f"{len(code)} bytes",
+        hashlib.sha256(code).hexdigest(),
+        "tactix keys trust",
+        f"tactix trust {digest}",
+        "on_untrusted='allow'",
+        "--untrusted allow",
+        "TACTIX_UNTRUSTED=allow",
+        "on_untrusted='references'",
+    )
 
 
 @pytest.mark.parametrize("refusing", [{}, {"on_untrusted": "refuse"}])
@@ -71,7 +81,9 @@ def test_a_foreign_plan_is_refused_with_what_would_run_and_the_cures(
     assert recorder.num_errors() == 1
 
 
-def test_a_foreign_plan_runs_on_references_with_one_warning(path: Path, plan: Plan, home: Become) -> None:
+def test_a_foreign_plan_runs_on_references_with_one_warning(
+    path: Path, plan: Plan, home: Become
+) -> None:
     home("other")
     logger = KeptLog()
     engine = tactix.load(path, logger=logger, on_untrusted="references")
@@ -79,7 +91,9 @@ def test_a_foreign_plan_runs_on_references_with_one_warning(path: Path, plan: Pl
     assert engine.plan.meta["on_references"] is True
     (line,) = logger.warnings
     assert [part for part in _named(path, plan) if part not in line] == []
-    assert [(s.artifact.launcher, s.artifact.code) for s in engine.plan.steps] == [("tactix.numpy@1", None)]
+    assert [(s.artifact.launcher, s.artifact.code) for s in engine.plan.steps] == [
+        ("tactix.numpy@1", None)
+    ]
 
 
 def test_an_unsigned_plan_is_foreign_even_to_its_maker(plan: Plan, tmp_path: Path) -> None:
@@ -114,7 +128,9 @@ def test_allowed_code_runs(path: Path, home: Become, monkeypatch: pytest.MonkeyP
 
 
 def test_no_other_word_for_what_becomes_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match=r"on_untrusted is 'strict'\. Choose one of refuse, references, allow"):
+    with pytest.raises(
+        ConfigError, match=r"on_untrusted is 'strict'\. Choose one of refuse, references, allow"
+    ):
         tactix.Runtime(on_untrusted="strict")
     monkeypatch.setenv("TACTIX_UNTRUSTED", "yes")
     with pytest.raises(ConfigError, match="TACTIX_UNTRUSTED is 'yes'"):
@@ -151,7 +167,9 @@ def test_what_loading_would_do(path: Path, plan: Plan, home: Become) -> None:
     assert {(v.vouched, v.code) for v in found.values()} == {("", True)}
 
 
-def test_running_a_foreign_plan_does_not_launder_it(path: Path, home: Become, tmp_path: Path) -> None:
+def test_running_a_foreign_plan_does_not_launder_it(
+    path: Path, home: Become, tmp_path: Path
+) -> None:
     """Saved again it has its own signature, and is as foreign as before."""
     home("other")
     tactix.load(path, on_untrusted="allow").save(tmp_path / "copy.plan")
@@ -173,10 +191,13 @@ def test_a_trusted_digest(plan: Plan, path: Path, home: Become, tmp_path: Path) 
 def test_steps_of_bodies_are_seen() -> None:
     """A plan whose own steps run plugins' code alone, around a body with machine code."""
     launchers: Any = tactix.Session(door="runtime").launchers
-    step = SimpleNamespace(artifact=SimpleNamespace(launcher="tactix.cpu.elf@1", host_code=False, code=None), plans=())
+    step = SimpleNamespace(
+        artifact=SimpleNamespace(launcher="tactix.cpu.elf@1", host_code=False, code=None), plans=()
+    )
     body = SimpleNamespace(steps=(step,))
     outer_step = SimpleNamespace(
-        artifact=SimpleNamespace(launcher="tactix.control@1", host_code=False, code=None), plans=(body,)
+        artifact=SimpleNamespace(launcher="tactix.control@1", host_code=False, code=None),
+        plans=(body,),
     )
     outer: Any = SimpleNamespace(steps=(outer_step,))
     assert code_steps(outer, launchers) == [step]
@@ -191,28 +212,37 @@ def test_steps_of_bodies_are_seen() -> None:
 def test_a_plan_without_code_needs_nobody_and_says_so(tmp_path: Path) -> None:
     builder = tactix.Builder()
     network = builder.create_network("plain")
-    network.mark_output(network.add_layer("tactix.Relu", [network.add_input("x", "f32", (3,))])[0], "y")
+    network.mark_output(
+        network.add_layer("tactix.Relu", [network.add_input("x", "f32", (3,))])[0], "y"
+    )
     config = tactix.BuilderConfig(tactic_sources={"numpy"}, timing_cache=False, sign=False)
     builder.build(network, config).save(tmp_path / "plain.plan")
     assert container.load(tmp_path / "plain.plan").seal.signature == b""
     x = np.float32([-1, 0, 2])
     logger = KeptLog()
-    np.testing.assert_array_equal(tactix.load(tmp_path / "plain.plan", logger=logger)(x), np.maximum(x, 0))
+    np.testing.assert_array_equal(
+        tactix.load(tmp_path / "plain.plan", logger=logger)(x), np.maximum(x, 0)
+    )
     (line,) = logger.warnings
     assert "plan plain is not trusted: it brings no code" in line
     verdict = tactix.Runtime().judge(container.load(tmp_path / "plain.plan"))
     assert (verdict.vouched, verdict.code, verdict.outcome) == ("", False, "runs")
-    container.save(container.load(tmp_path / "plain.plan"), tmp_path / "signed.plan", LocalStore().sign)
+    container.save(
+        container.load(tmp_path / "plain.plan"), tmp_path / "signed.plan", LocalStore().sign
+    )
     tactix.load(tmp_path / "signed.plan", logger=logger)
     assert len(logger.warnings) == 1
 
 
-# -- tampering ---------------------------------------------------------------------------------------------------------
+# -- tampering -----------------------------------------------------------------------------------
 
 
 def _small(plan: Plan) -> Plan:
     """The same with few bytes: what has the most, machine code, is cut to its first 200."""
-    steps = [replace(s, artifact=replace(s.artifact, code=Binary(_machine_code(plan)[:200], "f"))) for s in plan.steps]
+    steps = [
+        replace(s, artifact=replace(s.artifact, code=Binary(_machine_code(plan)[:200], "f")))
+        for s in plan.steps
+    ]
     return replace(plan, steps=tuple(steps), ledger={}, requirements=())
 
 
@@ -257,7 +287,11 @@ def _forged(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        (lambda s: s[:-4] + (b"00" if s[-4:-2] != b"00" else b"11") + s[-2:], UntrustedPlan, "does not fit the plan"),
+        (
+            lambda s: s[:-4] + (b"00" if s[-4:-2] != b"00" else b"11") + s[-2:],
+            UntrustedPlan,
+            "does not fit the plan",
+        ),
         (lambda s: s.replace(b"hmac-sha256", b"hmac-sha255"), PlanFormatError, "cannot be read"),
         (lambda s: s.replace(b'"value"', b'"volue"'), PlanFormatError, "cannot be read"),
         (lambda s: b"[" * len(s), PlanFormatError, "cannot be read"),
@@ -265,7 +299,11 @@ def _forged(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
     ],
 )
 def test_forged_signatures(
-    path: Path, change: Callable[[bytes], bytes], error: type[TactixError], words: str, tmp_path: Path
+    path: Path,
+    change: Callable[[bytes], bytes],
+    error: type[TactixError],
+    words: str,
+    tmp_path: Path,
 ) -> None:
     """They are refused before anything is decoded, allowed or not."""
     made = _forged(path.read_bytes(), change)
@@ -283,7 +321,9 @@ def test_a_signature_is_of_one_header_alone(plan: Plan, path: Path) -> None:
         tactix.load(made, on_untrusted="allow")
 
 
-def test_nothing_is_decoded_before_the_signature_fits(plan: Plan, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_decoded_before_the_signature_fits(
+    plan: Plan, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = container.load(path).seal
     made = container.dump(replace(plan, name="other"), lambda digest: own.signature)
     monkeypatch.setattr(container, "parse", lambda text: pytest.fail("decoded"))
@@ -301,7 +341,7 @@ def test_weights_of_signed_plans_are_checked_unless_told_not_to(path: Path) -> N
     assert tactix.load(data, verify=False)(X).shape == (2, 5)
 
 
-# -- files that change while they are looked at ------------------------------------------------------------------------
+# -- files that change while they are looked at --------------------------------------------------
 
 
 def _in_place(path: Path, old: bytes, new: bytes) -> None:
@@ -312,7 +352,9 @@ def _in_place(path: Path, old: bytes, new: bytes) -> None:
         f.write(new)
 
 
-def test_header_and_code_of_a_loaded_plan_do_not_change_with_the_file(plan: Plan, path: Path) -> None:
+def test_header_and_code_of_a_loaded_plan_do_not_change_with_the_file(
+    plan: Plan, path: Path
+) -> None:
     code = _machine_code(plan)
     loaded = container.load(path)
     _in_place(path, code, bytes(len(code)))
@@ -335,7 +377,9 @@ def test_what_is_signed_is_what_was_checked(path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("flavour", ["default", "dispatch"])
 def test_a_pipe_is_not_waited_for(tmp_path: Path, flavour: str) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(PlanFormatError, match=r"pipe: that is no regular file\. Copy the plan into a file"):
+    with pytest.raises(
+        PlanFormatError, match=r"pipe: that is no regular file\. Copy the plan into a file"
+    ):
         tactix.load(tmp_path / "pipe", flavour=flavour)
     for tool in ("run", "check", "inspect", "verify", "sign"):
         assert cli.main([tool, str(tmp_path / "pipe")]) in (2, 5)
@@ -343,7 +387,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path, flavour: str) -> None:
         tactix.load(tmp_path)
 
 
-# -- the cache of load_or_build ----------------------------------------------------------------------------------------
+# -- the cache of load_or_build ------------------------------------------------------------------
 
 
 def test_load_or_build_builds_again_what_nobody_vouches_for(
@@ -376,7 +420,9 @@ def _relu_or_scale(folder: Path, factor: float, name: str = "m") -> Path:
     nodes = [helper.make_node("Mul", ["x", "w"], ["y"])]
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [3]) for n in "xy")
     w = helper.make_tensor("w", TensorProto.FLOAT, [3], [factor] * 3)
-    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [x], [y], [w])), folder / f"{name}.onnx")
+    onnx.save(
+        helper.make_model(helper.make_graph(nodes, "g", [x], [y], [w])), folder / f"{name}.onnx"
+    )
     return folder / f"{name}.onnx"
 
 
@@ -399,7 +445,12 @@ def test_load_or_build_takes_no_plan_of_something_else(
     made = plan.read_bytes()
     strange = _relu_or_scale(tmp_path, 3.0, "other") if other == "model" else model
     plan.write_bytes(_cached_plan(strange, tmp_path / "cache2", threads=3).read_bytes())
-    assert tactix.load_or_build(model, cache=tmp_path / "cache", **CACHED)(np.ones(3, np.float32)).tolist() == [2.0] * 3
+    assert (
+        tactix.load_or_build(model, cache=tmp_path / "cache", **CACHED)(
+            np.ones(3, np.float32)
+        ).tolist()
+        == [2.0] * 3
+    )
     assert "is built again: it was built from something else" in capsys.readouterr().err
     assert plan.read_bytes() == made
 
@@ -411,11 +462,16 @@ def test_load_or_build_takes_no_plan_without_code_that_nobody_vouches_for(
     model = _relu_or_scale(tmp_path, 2.0)
     plan = _cached_plan(model, tmp_path / "cache")
     loaded = container.load(plan, private=True)
-    blobs = {name: np.full(3, 5.0, np.float32).tobytes() if len(b) == 12 else b for name, b in loaded.blobs.items()}
+    blobs = {
+        name: np.full(3, 5.0, np.float32).tobytes() if len(b) == 12 else b
+        for name, b in loaded.blobs.items()
+    }
     container.save(replace(loaded, blobs=blobs), plan)
 
     def run(**options: Any) -> Any:
-        return tactix.load_or_build(model, cache=tmp_path / "cache", **CACHED, **options)(np.ones(3, np.float32))[0]
+        return tactix.load_or_build(model, cache=tmp_path / "cache", **CACHED, **options)(
+            np.ones(3, np.float32)
+        )[0]
 
     assert run(on_untrusted="allow") == 5.0
     assert run(on_untrusted="references") == 2.0
@@ -433,10 +489,20 @@ def test_names_of_a_plan_are_text_to_terminals_and_logs(
     """Everywhere: in logs, errors, and what tools print."""
     steps = tuple(replace(s, name=NAME) for s in plan.steps)
     path = tmp_path / "odd.plan"
-    container.save(replace(plan, name=NAME, steps=steps, device={**plan.device, "name": NAME}), path)
+    container.save(
+        replace(plan, name=NAME, steps=steps, device={**plan.device, "name": NAME}), path
+    )
     for policy in ("refuse", "references", "allow"):
         for tool in ("check", "run", "bench"):
-            cli.main([tool, str(path), "--untrusted", policy, *(["--seconds", "10ms"] if tool == "bench" else [])])
+            cli.main(
+                [
+                    tool,
+                    str(path),
+                    "--untrusted",
+                    policy,
+                    *(["--seconds", "10ms"] if tool == "bench" else []),
+                ]
+            )
     for tool in ("inspect", "explain", "verify", "refit"):
         cli.main([tool, str(path)])
     cli.main(["diff", str(path), str(path)])

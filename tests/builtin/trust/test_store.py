@@ -85,7 +85,10 @@ def test_the_public_half_verifies_and_cannot_sign(home: Become) -> None:
     assert public.id == key.id
     with changing() as found:
         found.add(public)
-    assert LocalStore().vouches(Seal(DIGEST, sign(key, DIGEST))) == f"signed by ed25519 key {key.id} (theirs)"
+    assert (
+        LocalStore().vouches(Seal(DIGEST, sign(key, DIGEST)))
+        == f"signed by ed25519 key {key.id} (theirs)"
+    )
     with pytest.raises(InvalidArgument, match="secret is not here"):
         sign(public, DIGEST)
 
@@ -101,12 +104,21 @@ def test_trusting_the_public_half_of_an_own_key_keeps_the_secret() -> None:
 
 
 def test_without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
-    signature = json.dumps({"algorithm": "ed25519", "key": keys.Key(keys.ED25519, public=bytes(32)).id, "value": "00"})
+    signature = json.dumps(
+        {"algorithm": "ed25519", "key": keys.Key(keys.ED25519, public=bytes(32)).id, "value": "00"}
+    )
     with changing() as found:
         found.add(keys.Key(keys.ED25519, public=bytes(32)))
-    for name in ("cryptography", "cryptography.exceptions", "cryptography.hazmat.primitives.asymmetric"):
+    for name in (
+        "cryptography",
+        "cryptography.exceptions",
+        "cryptography.hazmat.primitives.asymmetric",
+    ):
         monkeypatch.setitem(sys.modules, name, None)
-    for use in (lambda: generate(keys.ED25519), lambda: LocalStore().vouches(Seal(DIGEST, signature.encode()))):
+    for use in (
+        lambda: generate(keys.ED25519),
+        lambda: LocalStore().vouches(Seal(DIGEST, signature.encode())),
+    ):
         with pytest.raises(ConfigError, match=r"pip install 'tactix\[sign\]'"):
             use()
 
@@ -116,7 +128,9 @@ def test_a_secret_key_is_not_exported() -> None:
         people.export(generate(keys.HMAC))
 
 
-@pytest.mark.parametrize("text", ["", "ed25519", "ed25519:", "ed25519:zz", "ed25519:" + "00" * 31, "hmac-sha256:00"])
+@pytest.mark.parametrize(
+    "text", ["", "ed25519", "ed25519:", "ed25519:zz", "ed25519:" + "00" * 31, "hmac-sha256:00"]
+)
 def test_what_is_no_public_key(text: str) -> None:
     with pytest.raises(InvalidArgument, match="no public key"):
         keys.public_key(text)
@@ -136,7 +150,7 @@ def test_keys_are_found_by_name_and_beginning() -> None:
         people.find(found, "a")
 
 
-# -- the file ----------------------------------------------------------------------------------------------------------
+# -- the file ------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")
@@ -219,7 +233,8 @@ for i in range(5):
 def test_processes_that_make_the_local_key_at_once(home: Become) -> None:
     """All sign with one key, and none loses what another wrote."""
     started: list[Any] = [
-        subprocess.Popen([sys.executable, "-c", CHILD, str(i)], stdin=-1, stdout=-1, text=True) for i in range(3)
+        subprocess.Popen([sys.executable, "-c", CHILD, str(i)], stdin=-1, stdout=-1, text=True)
+        for i in range(3)
     ]
     for p in started:
         p.stdin.write("\n")
@@ -241,5 +256,7 @@ def test_loading_needs_neither_platformdirs_nor_filelock() -> None:
         "print(repr(LocalStore().vouches(Seal(bytes(32)))))"
     )
     for env in (dict(os.environ), {k: v for k, v in os.environ.items() if k != "TACTIX_HOME"}):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
+        )
         assert done.stdout == "''\n"

@@ -1,4 +1,6 @@
-"""Packs that nobody enabled, and whose keys come before tactix's: they take part in nothing that tactix does."""
+"""Packs that nobody enabled, and whose keys come before tactix's: they take part in nothing that
+tactix does.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def _raise(*_: Any) -> None:
 class Pack:
     """``importer``: format, and what it claims; it fails to load anything."""
 
-    def __init__(self, format: str = "onnx", claims: Callable[[Any], bool] = lambda source: True) -> None:
+    def __init__(
+        self, format: str = "onnx", claims: Callable[[Any], bool] = lambda source: True
+    ) -> None:
         self.importer = SimpleNamespace(key="aaa.any@1", format=format, claims=claims, load=_raise)
 
     @hookimpl
@@ -78,7 +82,9 @@ def test_models_and_sources_are_tactixs(model: Path, enable: tuple[str, ...]) ->
     engine = tactix.build(model, session=session, enable=enable, level=0, timing_cache=False)
     assert engine(np.zeros(3, np.float32)).tolist() == [0.5] * 3
     assert engine.device.key == "tactix.cpu@1"
-    assert tactix.Runtime(session=session, device="cpu").load(engine.plan).device.key == "tactix.cpu@1"
+    assert (
+        tactix.Runtime(session=session, device="cpu").load(engine.plan).device.key == "tactix.cpu@1"
+    )
 
 
 def test_it_vouches_for_nothing(path: Path, home: Become) -> None:

@@ -68,7 +68,9 @@ def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Usage: tactix " + name in capsys.readouterr().out
 
 
-def test_verify(path: Path, bare: Path, tool: Tool, home: Become, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify(
+    path: Path, bare: Path, tool: Tool, home: Become, capsys: pytest.CaptureFixture[str]
+) -> None:
     found, code = tool("verify", path)
     assert code == 0
     assert found["digest"] == container.load(path).seal.digest.hex()
@@ -194,7 +196,12 @@ def test_without_trust_references_run_with_one_warning(
     assert cli.main([command[0], str(bare), *command[1:]]) == 5
     assert "--untrusted allow" in capsys.readouterr().err
     assert cli.main([command[0], str(bare), *command[1:], *references]) == 0
-    assert capsys.readouterr().err.count("the references of layers, which are slow, run in place of its code") == 1
+    assert (
+        capsys.readouterr().err.count(
+            "the references of layers, which are slow, run in place of its code"
+        )
+        == 1
+    )
     assert cli.main([command[0], str(bare), *command[1:], *references, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["on_references"] is True
     assert cli.main([command[0], str(bare), *command[1:], "--untrusted", "allow", "--json"]) == 0
@@ -205,14 +212,20 @@ def test_check_tells_what_loading_would_do(
     bare: Path, tool: Tool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused, code = tool("check", bare)
-    assert (code, refused["trust"]) == (5, {"vouched": "", "code": True, "outcome": "refused", "policy": "refuse"})
+    assert (code, refused["trust"]) == (
+        5,
+        {"vouched": "", "code": True, "outcome": "refused", "policy": "refuse"},
+    )
     assert "not trusted" in refused["reasons"][0]
     slow, code = tool("check", bare, "--untrusted", "references")
     assert (code, slow["trust"]["outcome"], slow["reasons"]) == (0, "references", [])
     assert "the references of layers, which are slow" in slow["warnings"][0]
     allowed, code = tool("check", bare, "--untrusted", "allow")
     assert (code, allowed["trust"]["outcome"], allowed["warnings"]) == (0, "runs", [])
-    for policy, told in (("refuse", "would be refused here"), ("references", "would run on references here, slowly")):
+    for policy, told in (
+        ("refuse", "would be refused here"),
+        ("references", "would run on references here, slowly"),
+    ):
         monkeypatch.setenv("TACTIX_UNTRUSTED", policy)
         cli.main(["check", str(bare)])
         assert f"{bare}: {told}" in capsys.readouterr().out

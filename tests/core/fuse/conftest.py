@@ -46,7 +46,10 @@ class Cut(Layer):
 
     def infer(self, attrs, inputs):
         n, c = inputs[0].shape
-        return [TensorSpec(inputs[0].dtype, (n, attrs.at)), TensorSpec(inputs[0].dtype, (n, c - attrs.at))]
+        return [
+            TensorSpec(inputs[0].dtype, (n, attrs.at)),
+            TensorSpec(inputs[0].dtype, (n, c - attrs.at)),
+        ]
 
     def reference(self, attrs, *inputs):
         return inputs[0][:, : attrs.at], inputs[0][:, attrs.at :]
@@ -94,7 +97,9 @@ def run() -> Callable[..., tuple[NetworkDefinition, Trace]]:
         out, trace = fuse(net, rules)
         verify(out, deep=True)
         rng = np.random.default_rng(11)
-        inputs = {v.name: rng.standard_normal(v.spec.at({"n": 3}), dtype=np.float32) for v in net.inputs}
+        inputs = {
+            v.name: rng.standard_normal(v.spec.at({"n": 3}), dtype=np.float32) for v in net.inputs
+        }
         before, after = evaluate(net, inputs), evaluate(out, inputs)
         assert before.keys() == after.keys()
         for name, expected in before.items():

@@ -71,7 +71,9 @@ def test_an_attribute_that_is_not_written_is_the_layers_default(net, x):
     assert matches(P.toy.Leaky(var("x")) >> "seen", other)
 
 
-@pytest.mark.parametrize(("when", "fires"), [(None, False), (lambda x: True, False), (lambda root: True, True)])
+@pytest.mark.parametrize(
+    ("when", "fires"), [(None, False), (lambda x: True, False), (lambda root: True, True)]
+)
 def test_a_rule_that_looks_at_the_root_sees_every_value(net, x, when, fires):
     rule = Rule("toy.drop", P.toy.Leaky(var("x")), lambda x: x, when)
     (y,) = net.add_layer("toy.Leaky", [x], alpha=0.25)
@@ -85,7 +87,9 @@ def test_a_constant_is_not_any_tensor(net, x):
     assert not matches(pattern, net.add_layer("toy.Sub", [c, x])[0])
 
 
-@pytest.mark.parametrize(("array", "fits"), [([2.0], True), (2.0, True), ([2.0, 2.0], False), (2.5, False)])
+@pytest.mark.parametrize(
+    ("array", "fits"), [([2.0], True), (2.0, True), ([2.0, 2.0], False), (2.5, False)]
+)
 def test_a_number_matches_a_constant_of_one_element(net, x, array, fits):
     c = net.add_constant(np.array(array, np.float32))
     flat = net.add_input("flat", "f32", ["n", 1])

@@ -12,9 +12,19 @@ from tactix.fuse import rewrite
 from tactix.fuse.region import merge
 from tactix.words.errors import InternalError, NetworkError
 
-CHAIN = Rule("toy.chain", pointwise() >> "last", lambda last, graph: fuse(_before(last, graph), last),
-             lambda last, graph: _before(last, graph) is not None, phase="fuse")  # fmt: skip
-HOST = Rule("toy.host", pointwise(anchor() >> "host") >> "last", lambda host, last: fuse(host, last), phase="fuse")
+CHAIN = Rule(
+    "toy.chain",
+    pointwise() >> "last",
+    lambda last, graph: fuse(_before(last, graph), last),
+    lambda last, graph: _before(last, graph) is not None,
+    phase="fuse",
+)
+HOST = Rule(
+    "toy.host",
+    pointwise(anchor() >> "host") >> "last",
+    lambda host, last: fuse(host, last),
+    phase="fuse",
+)
 
 
 def _before(last, graph):
@@ -33,7 +43,9 @@ def x(net):
 
 def dense(net, x, width=4):
     rng = np.random.default_rng(width)
-    return net.add_layer("toy.Dense", [x, net.add_constant(rng.standard_normal((4, width), dtype=np.float32))])[0]
+    return net.add_layer(
+        "toy.Dense", [x, net.add_constant(rng.standard_normal((4, width), dtype=np.float32))]
+    )[0]
 
 
 def test_a_chain_becomes_one_node(net, x, run):
@@ -45,7 +57,11 @@ def test_a_chain_becomes_one_node(net, x, run):
     assert (n.name, n.kind, n.is_fused) == ("neg + add + relu", "pointwise", True)
     assert n.inputs == (out.inputs[0],)
     assert n.origin == ("neg", "add", "relu")
-    assert [(b.layer.name, b.inputs) for b in n.body.nodes] == [("Neg", (0,)), ("Add", (1, 0)), ("Relu", (2,))]
+    assert [(b.layer.name, b.inputs) for b in n.body.nodes] == [
+        ("Neg", (0,)),
+        ("Add", (1, 0)),
+        ("Relu", (2,)),
+    ]
     assert str(program(n.body, n.specs).results[0]) == "max(add(neg(x0), x0), 0.0)"
 
 
@@ -68,7 +84,10 @@ def test_tensors_read_outside_are_results(net, x, run):
     net.mark_output(net.add_layer("toy.Leaky", [a])[0], "c")
     net.mark_output(b, "b")
     rule = Rule(
-        "toy.pair", P.toy.Relu(P.toy.Neg() >> "first") >> "last", lambda first, last: fuse(last, first), exclusive=False
+        "toy.pair",
+        P.toy.Relu(P.toy.Neg() >> "first") >> "last",
+        lambda first, last: fuse(last, first),
+        exclusive=False,
     )
     out, _ = run(net, rule)
     fused = next(n for n in out.nodes if n.is_fused)
@@ -83,7 +102,9 @@ def test_nodes_beside_the_match_are_swept_too(net, x, run):
     (b,) = net.add_layer("toy.Relu", [a])
     net.mark_output(b, "b")
     net.mark_output(net.add_layer("toy.Leaky", [a])[0], "c")
-    rule = Rule("toy.reach", P.toy.Relu() >> "last", lambda last: fuse(last.given[0].producer, last))
+    rule = Rule(
+        "toy.reach", P.toy.Relu() >> "last", lambda last: fuse(last.given[0].producer, last)
+    )
     out, trace = run(net, rule)
     assert sorted(n.layer.name for n in out.nodes) == ["Fused", "Leaky"]
     assert trace.firings[0].added == ("neg + relu",)
@@ -121,7 +142,10 @@ def test_merge_numbers_inputs_and_results(net, x):
     arrays = [np.ones((2, 4), np.float32), np.full((2, 4), 3, np.float32)]
     known = body.run(arrays)
     np.testing.assert_array_equal(known[4], np.full((2, 4), 4))
-    assert [tuple(map(str, s.shape)) for s in FUSED.infer(body, [x.spec, z.spec])] == [("n", "3"), ("n", "4")]
+    assert [tuple(map(str, s.shape)) for s in FUSED.infer(body, [x.spec, z.spec])] == [
+        ("n", "3"),
+        ("n", "4"),
+    ]
 
 
 def test_an_absent_input_stays_absent(net, x):
@@ -135,8 +159,12 @@ def test_a_rule_must_not_make_a_cycle(net, x):
     (a,) = net.add_layer("toy.Neg", [x])
     (b,) = net.add_layer("toy.Add", [dense(net, a), a])
     net.mark_output(b, "y")
-    rule = Rule("toy.loop", P.toy.Add(anything() >> "middle", P.toy.Neg() >> "first") >> "last",
-                lambda first, last: fuse(first, last), exclusive=False)  # fmt: skip
+    rule = Rule(
+        "toy.loop",
+        P.toy.Add(anything() >> "middle", P.toy.Neg() >> "first") >> "last",
+        lambda first, last: fuse(first, last),
+        exclusive=False,
+    )
     with pytest.raises(InternalError, match=r"toy\.loop .*a rule made a cycle: neg \+ add"):
         rewrite.fuse(net, [rule])
 

@@ -11,7 +11,9 @@ from tactix.words.errors import InternalError, PluginError, ShapeError
 from tactix_sdk.evaluate import evaluate
 
 DOUBLE_NEG = Rule("toy.double_neg", P.toy.Neg(P.toy.Neg(var("x"))), lambda x: x)
-RELU_TWICE = Rule("toy.relu_twice", P.toy.Relu(P.toy.Relu(var("x"))), lambda x: P.toy.Relu(x), benefit=2)
+RELU_TWICE = Rule(
+    "toy.relu_twice", P.toy.Relu(P.toy.Relu(var("x"))), lambda x: P.toy.Relu(x), benefit=2
+)
 
 
 def chain(net, x, *names):
@@ -51,9 +53,14 @@ def test_a_change_far_below_the_root_is_seen(net, x):
     far = P.toy.Relu(P.toy.Leaky(P.toy.Leaky(P.toy.Leaky(P.toy.Neg(var("x"))))))
     deep = Rule("toy.deep", far, lambda x: P.toy.Neg(x))
     alone = Rule(
-        "toy.alone", P.toy.Relu(var("x")), lambda x: P.toy.Neg(x), lambda root, graph: _one_reader(root, graph)
+        "toy.alone",
+        P.toy.Relu(var("x")),
+        lambda x: P.toy.Neg(x),
+        lambda root, graph: _one_reader(root, graph),
     )
-    zero = Rule("toy.zero", P.toy.Sub(var("x"), var("x")), lambda: literal(np.zeros((1, 4), np.float32)))
+    zero = Rule(
+        "toy.zero", P.toy.Sub(var("x"), var("x")), lambda: literal(np.zeros((1, 4), np.float32))
+    )
     a = chain(net, x, "Relu")
     y = chain(net, a, "Leaky", "Leaky", "Leaky", "Relu")
     net.mark_output(net.add_layer("toy.Add", [y, net.add_layer("toy.Sub", [a, a])[0]])[0], "y")
@@ -72,7 +79,11 @@ def test_higher_benefit_goes_first_then_the_key(net, x):
 
     def rule(key, benefit):
         return Rule(
-            key, P.toy.Relu(var("x")), lambda x: P.toy.Leaky(x, alpha=0.0), lambda: fired.append(key) or False, benefit
+            key,
+            P.toy.Relu(var("x")),
+            lambda x: P.toy.Leaky(x, alpha=0.0),
+            lambda: fired.append(key) or False,
+            benefit,
         )
 
     net.mark_output(chain(net, x, "Relu"), "y")
@@ -120,11 +131,20 @@ def test_a_rule_may_allow_other_uses(net, x, run):
 
 
 def test_when_tells_why_not(net, x, run):
-    rule = Rule("toy.shy", P.toy.Relu(var("x")), lambda x: x, lambda root, x: f"{root.name} has rank {x.spec.rank}")
+    rule = Rule(
+        "toy.shy",
+        P.toy.Relu(var("x")),
+        lambda x: x,
+        lambda root, x: f"{root.name} has rank {x.spec.rank}",
+    )
     net.mark_output(chain(net, x, "Relu"), "y")
     _, trace = run(net, rule)
-    assert [(m.rule, m.node, m.reason) for m in trace.near_misses] == [("toy.shy", "relu", "relu has rank 2")]
-    assert trace.to_json()["nearly"] == [{"rule": "toy.shy", "node": "relu", "reason": "relu has rank 2"}]
+    assert [(m.rule, m.node, m.reason) for m in trace.near_misses] == [
+        ("toy.shy", "relu", "relu has rank 2")
+    ]
+    assert trace.to_json()["nearly"] == [
+        {"rule": "toy.shy", "node": "relu", "reason": "relu has rank 2"}
+    ]
 
 
 def test_the_view_of_the_rest(net, x):
@@ -201,9 +221,13 @@ def test_dead_layers_leave_no_use_behind(net, x, run):
     """A chain that dies frees what it read, so that what is exclusive only then is seen."""
     a = chain(net, x, "Neg")
     dead = chain(net, a, "Leaky", "Relu")
-    (y,) = net.add_layer("toy.Sub", [chain(net, a, "Neg"), net.add_layer("toy.Sub", [dead, dead])[0]])
+    (y,) = net.add_layer(
+        "toy.Sub", [chain(net, a, "Neg"), net.add_layer("toy.Sub", [dead, dead])[0]]
+    )
     net.mark_output(y, "y")
-    zero = Rule("toy.zero", P.toy.Sub(var("x"), var("x")), lambda: literal(np.zeros((1, 4), np.float32)))
+    zero = Rule(
+        "toy.zero", P.toy.Sub(var("x"), var("x")), lambda: literal(np.zeros((1, 4), np.float32))
+    )
     out, trace = run(net, zero, DOUBLE_NEG)
     assert names(out) == ["Sub"]
     assert trace.counts == {"toy.double_neg": 1, "toy.zero": 1}
@@ -219,7 +243,9 @@ def test_constants_that_nothing_reads_are_dropped(net, x, run):
     kept, gone = (net.add_constant(np.full(4, v, np.float32)) for v in (1, 0))
     (y,) = net.add_layer("toy.Add", [net.add_layer("toy.Sub", [x, gone])[0], kept])
     net.mark_output(y, "y")
-    rule = Rule("toy.minus_zero", P.toy.Sub(var("x"), const("c")), lambda x: x, lambda c: not c.const.any())
+    rule = Rule(
+        "toy.minus_zero", P.toy.Sub(var("x"), const("c")), lambda x: x, lambda c: not c.const.any()
+    )
     out, _ = run(net, rule)
     assert [v.name for v in out.constants] == [kept.name]
 
@@ -252,14 +278,18 @@ def test_rules_without_end(net, x):
     a = Rule("toy.there", P.toy.Relu(var("x")), lambda x: P.toy.Leaky(x))
     b = Rule("toy.back", P.toy.Leaky(var("x")), lambda x: P.toy.Relu(x))
     net.mark_output(chain(net, x, "Relu"), "y")
-    with pytest.raises(InternalError, match=r"toy\.(there|back): rewriting does not end: \d+ rewrites"):
+    with pytest.raises(
+        InternalError, match=r"toy\.(there|back): rewriting does not end: \d+ rewrites"
+    ):
         fuse(net, [a, b])
 
 
 def test_a_rule_that_fails_is_named(net, x):
     net.mark_output(chain(net, x, "Relu"), "y")
     broken = Rule("toy.broken", P.toy.Relu(var("x")), lambda missing: missing)
-    with pytest.raises(InternalError, match=r"toy\.broken \(.*test_rewrite\.py:\d+\): a rule failed: .*'relu'"):
+    with pytest.raises(
+        InternalError, match=r"toy\.broken \(.*test_rewrite\.py:\d+\): a rule failed: .*'relu'"
+    ):
         fuse(net, [broken])
 
 
@@ -268,7 +298,9 @@ def test_a_template_that_does_not_infer(net, x):
     (y,) = net.add_layer("toy.Relu", [x])
     net.mark_output(y, "y")
     net.mark_output(chain(net, z, "Neg"), "w")
-    odd = Rule("toy.odd", P.toy.Relu(var("x")), lambda x: P.toy.Add(x, literal(np.ones(3, np.float32))))
+    odd = Rule(
+        "toy.odd", P.toy.Relu(var("x")), lambda x: P.toy.Add(x, literal(np.ones(3, np.float32)))
+    )
     with pytest.raises(ShapeError, match=r"toy\.odd \(.*:\d+\) at 'relu': .*do not broadcast"):
         fuse(net, [odd])
 
@@ -292,7 +324,9 @@ def test_a_rule_that_makes_no_sense(pattern, fields, message):
         Rule("toy.odd", pattern, lambda x: x, **fields)
 
 
-@pytest.mark.parametrize("array", [np.zeros((3, 5), np.float32), np.zeros(4, np.float32), np.zeros((3, 4), np.int32)])
+@pytest.mark.parametrize(
+    "array", [np.zeros((3, 5), np.float32), np.zeros(4, np.float32), np.zeros((3, 4), np.int32)]
+)
 def test_the_type_of_a_tensor_must_stay(net, x, array):
     net.mark_output(chain(net, x, "Relu", "Neg"), "y")
     with pytest.raises(InternalError, match="a rule changed a tensor's type: 'relu' was"):

@@ -1,4 +1,6 @@
-"""Groups taken apart again: the halves compute the same, under the names that the layers had before."""
+"""Groups taken apart again: the halves compute the same, under the names that the layers had
+before.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,20 @@ def _producer(node: Any, graph: Any) -> Any:
     return made[0] if made else None
 
 
-CHAIN = Rule("toy.chain", pointwise() >> "last", lambda last, graph: fuse(_producer(last, graph), last),
-             lambda last, graph: _producer(last, graph) is not None, phase="fuse")  # fmt: skip
-BESIDE = Rule("toy.beside", pointwise(anchor() >> "host") >> "last", lambda host, last: fuse(host, last),
-              phase="fuse", exclusive=False)  # fmt: skip
+CHAIN = Rule(
+    "toy.chain",
+    pointwise() >> "last",
+    lambda last, graph: fuse(_producer(last, graph), last),
+    lambda last, graph: _producer(last, graph) is not None,
+    phase="fuse",
+)
+BESIDE = Rule(
+    "toy.beside",
+    pointwise(anchor() >> "host") >> "last",
+    lambda host, last: fuse(host, last),
+    phase="fuse",
+    exclusive=False,
+)
 
 
 def halved(net: NetworkDefinition) -> list[str]:

@@ -96,7 +96,9 @@ class Broken(Layer):
         raise ZeroDivisionError("no wonder")
 
 
-LAYERS = {x.key: x for x in (ADD, NEG, NEWER, scale, Flat(), Halves(), Size(), Optional(), Broken())}
+LAYERS = {
+    x.key: x for x in (ADD, NEG, NEWER, scale, Flat(), Halves(), Size(), Optional(), Broken())
+}
 
 
 @pytest.fixture

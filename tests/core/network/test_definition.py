@@ -20,7 +20,8 @@ def test_inputs_name_their_dims(net):
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "why"), [("x", [1], "taken"), ("", [1], "empty"), ("z", [1, -2], "cannot be -2")]
+    ("name", "shape", "why"),
+    [("x", [1], "taken"), ("", [1], "empty"), ("z", [1, -2], "cannot be -2")],
 )
 def test_inputs_that_cannot_be(net, name, shape, why):
     net.add_input("x", "f32", [1])
@@ -66,7 +67,9 @@ def test_unknown_layers_are_the_registrys_matter(net):
 
 def test_attributes_are_checked(net):
     x = net.add_input("x", "f32", [2])
-    with pytest.raises(InvalidArgument, match=r"toy\.Scale@1: no attribute 'faktor'\. It has: factor"):
+    with pytest.raises(
+        InvalidArgument, match=r"toy\.Scale@1: no attribute 'faktor'\. It has: factor"
+    ):
         net.add_layer("toy.Scale", [x], faktor=2.0)
     with pytest.raises(InvalidArgument, match="It has: none"):
         net.add_layer("toy.Add", [x, x], factor=2.0)
@@ -78,14 +81,17 @@ def test_errors_of_inference_name_the_layer(net):
         net.add_layer("toy.Halves", [x], "cut")
     assert e.value.__notes__ == ["in layer 'cut' (toy.Halves@1) of f32(n, 3)"]
     with pytest.raises(
-        NetworkError, match=r"odd one \(toy\.Broken@1\): cannot infer its outputs from f32\(n, 3\), None"
+        NetworkError,
+        match=r"odd one \(toy\.Broken@1\): cannot infer its outputs from f32\(n, 3\), None",
     ):
         net.add_layer("toy.Broken", [x, None], "odd one")
 
 
 def test_names_are_unique(net):
     x = net.add_input("x", "f32", [2])
-    names = [net.add_layer("toy.Neg", [x], name)[0].name for name in ("x", "", "", "neg", "mine", "mine")]
+    names = [
+        net.add_layer("toy.Neg", [x], name)[0].name for name in ("x", "", "", "neg", "mine", "mine")
+    ]
     assert len({*names, "x"}) == 7
     assert names[1] == "neg"
     assert names[4:] == ["mine", "mine_1"]
@@ -163,7 +169,9 @@ def test_a_copy_is_independent(net):
     assert other.constants[0].const is c.const
     net.mark_output(net.add_layer("toy.Neg", [a])[0], "more")
     assert other.output_names == ("a", "b")
-    assert other.add_layer("toy.Neg", [other.inputs[0]])[0].name == "neg", "names go separate ways too"
+    assert other.add_layer("toy.Neg", [other.inputs[0]])[0].name == "neg", (
+        "names go separate ways too"
+    )
     arrays = {"x": np.arange(8, dtype=np.float32).reshape(2, 4)}
     for k, want in evaluate(other, arrays).items():
         np.testing.assert_array_equal(evaluate(net, arrays)[k], want)

@@ -26,7 +26,9 @@ def test_a_good_network(net, y):
 
 def test_no_outputs(net):
     net.add_input("x", "f32", [2])
-    with pytest.raises(NetworkError, match="toy: the network is not well formed: it has no outputs"):
+    with pytest.raises(
+        NetworkError, match="toy: the network is not well formed: it has no outputs"
+    ):
         verify(net)
 
 
@@ -34,7 +36,9 @@ def test_a_tensor_of_another_network(net, y):
     other = NetworkDefinition(net.layers)
     stray = other.add_input("stray", "f32", ["n", 4])
     net.mark_output(net.add_layer("toy.Add", [y, stray])[0], "z")
-    with pytest.raises(NetworkError, match="layer 'add_1' reads 'stray', which belongs to another network"):
+    with pytest.raises(
+        NetworkError, match="layer 'add_1' reads 'stray', which belongs to another network"
+    ):
         verify(net)
 
 
@@ -48,5 +52,7 @@ def test_two_layers_of_one_name(net, y):
 def test_a_spec_that_no_longer_holds(net, y):
     y.spec = TensorSpec(y.spec.dtype, (3, 4))
     verify(net)
-    with pytest.raises(NetworkError, match=r"add: .* output 'add' is f32\(3, 4\), but its inputs give f32\(n, 4\)"):
+    with pytest.raises(
+        NetworkError, match=r"add: .* output 'add' is f32\(3, 4\), but its inputs give f32\(n, 4\)"
+    ):
         verify(net, deep=True)

@@ -43,7 +43,14 @@ def _buffers() -> tuple[Buffer, ...]:
 
 
 def _native() -> Step:
-    args = (tensor_in(0), constant("w"), workspace(BATCH * 8), tensor_out(0), scalar(ceildiv(BATCH, 4)), scalar(-7))
+    args = (
+        tensor_in(0),
+        constant("w"),
+        workspace(BATCH * 8),
+        tensor_out(0),
+        scalar(ceildiv(BATCH, 4)),
+        scalar(-7),
+    )
     packing = (("cast", "f32"), ("reshape", (3, 20)), ("pad", ((0, 0), (0, 0))))
     artifact = KernelArtifact(
         "tactix.cpu.elf@1",
@@ -60,7 +67,9 @@ def _native() -> Step:
 
 
 def make_plan(seed: int = 0) -> Plan:
-    """Two steps over a symbolic batch: a native one with all kinds of arguments, a numpy one with a blocked input."""
+    """Two steps over a symbolic batch: a native one with all kinds of arguments, a numpy one with a
+    blocked input.
+    """
     params = {"layer": "test.Tanh@1", "attrs": {"scale": {"float": "inf"}, "dim": {"dim": "batch"}}}
     numpy = KernelArtifact("tactix.numpy@1", params=params, host_code=True)
     weight = np.random.default_rng(seed).standard_normal((3, 20), dtype=np.float32)

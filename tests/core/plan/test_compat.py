@@ -42,13 +42,19 @@ def test_softer_differences_warn(plan: Plan) -> None:
     plan = replace(plan, device={**device_facts(HERE), "vector_bits": 512, "name": "big cpu"})
     texts = warnings(plan, HERE, "0.2.0")
     assert len(texts) == 2
-    assert texts[0] == "tuned for another device: name big cpu (here some cpu), vector bits 512 (here 256)"
+    assert (
+        texts[0]
+        == "tuned for another device: name big cpu (here some cpu), vector bits 512 (here 256)"
+    )
     assert "0.2.0" in texts[1]
     assert check(plan, HERE, "0.2.0") == []
 
 
 def test_what_kernels_were_tuned_to_warns_once_with_both_values(plan: Plan) -> None:
-    there, here = (replace(HERE, tuned_to={"l2": l2, "bus_bits": bits, "sm": 8}) for l2, bits in ((1, 5120), (2, 6144)))
+    there, here = (
+        replace(HERE, tuned_to={"l2": l2, "bus_bits": bits, "sm": 8})
+        for l2, bits in ((1, 5120), (2, 6144))
+    )
     plan = replace(plan, device=device_facts(there))
     (text,) = warnings(plan, here, "0.1.0")
     assert text == "tuned for another device: l2 1 (here 2), bus bits 5120 (here 6144)"
@@ -59,5 +65,7 @@ def test_what_kernels_were_tuned_to_warns_once_with_both_values(plan: Plan) -> N
 
 
 def test_plans_for_a_family_warn_of_none_of_its_members(plan: Plan) -> None:
-    plan = replace(plan, device=device_facts(replace(HERE, name="a level", tuned_to={"l2": 1}, family=True)))
+    plan = replace(
+        plan, device=device_facts(replace(HERE, name="a level", tuned_to={"l2": 1}, family=True))
+    )
     assert warnings(plan, replace(HERE, vector_bits=512, tuned_to={"l2": 2}), "0.1.0") == []

@@ -26,7 +26,16 @@ def test_a_round_trip_keeps_everything(plan: Plan) -> None:
     data = container.dump(plan)
     got = container.load(data, verify=True)
     assert container.dump(got) == data
-    for name in ("name", "inputs", "outputs", "profiles", "buffers", "requirements", "device", "meta"):
+    for name in (
+        "name",
+        "inputs",
+        "outputs",
+        "profiles",
+        "buffers",
+        "requirements",
+        "device",
+        "meta",
+    ):
         assert getattr(got, name) == getattr(plan, name)
     assert [replace(s, info={}) for s in got.steps] == [replace(s, info={}) for s in plan.steps]
     assert got.steps[0].info["seconds"] == 1e-6
@@ -37,7 +46,9 @@ def test_a_round_trip_keeps_everything(plan: Plan) -> None:
 
 def test_equal_plans_give_equal_bytes(plan: Plan) -> None:
     shuffled = replace(
-        plan, blobs=dict(reversed(list(plan.blobs.items()))), meta=dict(reversed(list(plan.meta.items())))
+        plan,
+        blobs=dict(reversed(list(plan.blobs.items()))),
+        meta=dict(reversed(list(plan.meta.items()))),
     )
     assert container.dump(shuffled) == container.dump(plan)
 
@@ -58,7 +69,9 @@ def test_a_saved_file_is_mapped_aligned_and_read_only(plan: Plan, tmp_path: Path
 def test_a_failed_save_leaves_the_old_file(plan: Plan, tmp_path: Path) -> None:
     path = tmp_path / "m.plan"
     container.save(plan, path)
-    step = replace(plan.steps[0], artifact=replace(plan.steps[0].artifact, code=Source("c", "text")))
+    step = replace(
+        plan.steps[0], artifact=replace(plan.steps[0].artifact, code=Source("c", "text"))
+    )
     with pytest.raises(PlanFormatError, match="not compiled"):
         container.save(replace(plan, steps=(step,)), path)
     with pytest.raises(PlanFormatError, match="cannot hold"):
@@ -114,7 +127,9 @@ def _sealed(text: bytes, rest: bytes = b"", **over: Any) -> bytes:
     total = over.get("total", 64 + len(text) + len(rest))
     version, length = over.get("version", container.VERSION), over.get("length", len(text))
     digest = hashlib.sha256(text).digest()
-    return struct.pack("<8sIIQQ32s", container.MAGIC, version, 0, length, total, digest) + text + rest
+    return (
+        struct.pack("<8sIIQQ32s", container.MAGIC, version, 0, length, total, digest) + text + rest
+    )
 
 
 def test_another_format_version_is_named(plan: Plan) -> None:
@@ -123,7 +138,12 @@ def test_another_format_version_is_named(plan: Plan) -> None:
 
 
 def test_sizes_are_checked_before_anything_is_read() -> None:
-    for over in ({"length": 1 << 62}, {"length": container.HEADER_LIMIT + 1}, {"total": 1 << 62}, {"length": 3}):
+    for over in (
+        {"length": 1 << 62},
+        {"length": container.HEADER_LIMIT + 1},
+        {"total": 1 << 62},
+        {"length": 3},
+    ):
         with pytest.raises(PlanFormatError):
             container.load(_sealed(b"{}", **over))
 
@@ -154,7 +174,9 @@ def test_rebuilding_without_a_change_loads(plan: Plan) -> None:
     assert container.load(_rebuild(plan, lambda h: None), verify=True).name == plan.name
 
 
-@pytest.mark.parametrize("row", [[64, 240, ""], [0, 241, ""], [0, 239, ""], [-64, 240, ""], [0, 1 << 61, ""], [0, 240]])
+@pytest.mark.parametrize(
+    "row", [[64, 240, ""], [0, 241, ""], [0, 239, ""], [-64, 240, ""], [0, 1 << 61, ""], [0, 240]]
+)
 def test_holes_and_overlaps_are_refused(plan: Plan, row: list[Any]) -> None:
     def change(h: dict[str, Any]) -> None:
         h["blobs"]["w"] = row
@@ -188,11 +210,27 @@ def _positions(j: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return out
 
 
-JUNK = (None, True, -5, 1 << 80, 0.5, "", "no such thing", [], [[]], {}, {"x": 1}, ["*", "a"], ["%", 4, 0])
+JUNK = (
+    None,
+    True,
+    -5,
+    1 << 80,
+    0.5,
+    "",
+    "no such thing",
+    [],
+    [[]],
+    {},
+    {"x": 1},
+    ["*", "a"],
+    ["%", 4, 0],
+)
 
 
 def test_junk_in_any_field_is_a_format_error_or_harmless(plan: Plan) -> None:
-    """Whatever stands in a field: the plan is refused as a whole, or what was loaded can be written again."""
+    """Whatever stands in a field: the plan is refused as a whole, or what was loaded can be written
+    again.
+    """
     data = container.dump(plan)
     length = struct.unpack_from("<Q", data, 16)[0]
     paths = _positions(json.loads(data[64 : 64 + length]))

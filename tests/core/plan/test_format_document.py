@@ -1,4 +1,6 @@
-"""A reader written from docs/plan-format.md alone, knowing nothing of tactix.plan, reads what the builder writes."""
+"""A reader written from docs/plan-format.md alone, knowing nothing of tactix.plan, reads what the
+builder writes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ import pytest
 
 import tactix
 
-TYPES = {"f32": np.float32, "f16": np.float16, "i64": np.int64, "i32": np.int32, "i8": np.int8, "u8": np.uint8}
+TYPES = {
+    "f32": np.float32,
+    "f16": np.float16,
+    "i64": np.int64,
+    "i32": np.int32,
+    "i8": np.int8,
+    "u8": np.uint8,
+}
 
 
 def aligned(n: int) -> int:
@@ -37,8 +46,13 @@ def dim(d: Any, symbols: Mapping[str, int]) -> int:
     if op in ("+", "*"):
         return sum(args) if op == "+" else math.prod(args)
     a, b = args
-    return {"//": lambda: a // b, "%": lambda: a % b, "max": lambda: max(a, b), "min": lambda: min(a, b),
-            "bcast": lambda: b if a == 1 else a}[op]()  # fmt: skip
+    return {
+        "//": lambda: a // b,
+        "%": lambda: a % b,
+        "max": lambda: max(a, b),
+        "min": lambda: min(a, b),
+        "bcast": lambda: b if a == 1 else a,
+    }[op]()
 
 
 class File:
@@ -58,7 +72,9 @@ class File:
 
     def _blobs(self, data: bytes, end: int) -> Iterator[tuple[str, bytes]]:
         start, at = aligned(end), end
-        for name, (offset, length, digest) in sorted(self.header["blobs"].items(), key=lambda kv: kv[1][:2]):
+        for name, (offset, length, digest) in sorted(
+            self.header["blobs"].items(), key=lambda kv: kv[1][:2]
+        ):
             assert offset == aligned(max(0, at - start))
             if length:
                 assert not any(data[at : start + offset])
@@ -71,7 +87,12 @@ class File:
     def steps(self) -> list[tuple[str, str, list[int], list[int]]]:
         """Name, launcher, ids of the buffers that it reads and writes."""
         return [
-            (s["name"], s["artifact"]["launcher"], [o[0] for o in s["inputs"]], [o[0] for o in s["outputs"]])
+            (
+                s["name"],
+                s["artifact"]["launcher"],
+                [o[0] for o in s["inputs"]],
+                [o[0] for o in s["outputs"]],
+            )
             for s in self.header["steps"]
         ]
 
@@ -80,7 +101,9 @@ class File:
         b = self.header["buffers"][buffer]
         assert (b["kind"], b["format"]) == ("weight", "linear")
         assert len(self.blobs[b["blob"]]) == dim(b["nbytes"], {})
-        return np.frombuffer(self.blobs[b["blob"]], TYPES[b["dtype"]]).reshape([dim(d, {}) for d in b["shape"]])
+        return np.frombuffer(self.blobs[b["blob"]], TYPES[b["dtype"]]).reshape(
+            [dim(d, {}) for d in b["shape"]]
+        )
 
     def arena(self, symbols: Mapping[str, int]) -> dict[int, tuple[int, int]]:
         """Offset and size by buffer: the simplest placement that is right, each above all before."""
@@ -135,7 +158,9 @@ def engine(request: pytest.FixtureRequest) -> tactix.Engine:
     (m,) = net.add_layer("tactix.MatMul", [x, net.add_constant(WEIGHT)])
     net.mark_output(net.add_layer("tactix.Softmax", [m], axis=-1)[0], "y")
     sources = {"numpy"} if request.param == "numpy" else None
-    config = tactix.BuilderConfig(builder_optimization_level=0, timing_cache=False, tactic_sources=sources)
+    config = tactix.BuilderConfig(
+        builder_optimization_level=0, timing_cache=False, tactic_sources=sources
+    )
     return builder.build(net, config)
 
 
@@ -161,7 +186,9 @@ def test_interface_and_steps(file: File, engine: tactix.Engine) -> None:
 def test_a_weight(file: File) -> None:
     found = [file.weight(i) for i, b in enumerate(file.header["buffers"]) if b["kind"] == "weight"]
     largest = max(found, key=lambda w: w.size)
-    assert set(WEIGHT.ravel()) <= set(largest.ravel())  # packed by C tactics: panels, and zeros beside them
+    assert set(WEIGHT.ravel()) <= set(
+        largest.ravel()
+    )  # packed by C tactics: panels, and zeros beside them
 
 
 def test_what_a_step_computes_and_of_what(file: File) -> None:

@@ -1,4 +1,6 @@
-"""Plans inside plans, and values that are Python objects: kept, checked, refused where they contradict each other."""
+"""Plans inside plans, and values that are Python objects: kept, checked, refused where they
+contradict each other.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,13 @@ def body(depth: int = 0) -> Plan:
         Buffer("output", "y", F32, spec.shape, LINEAR, spec.nbytes()),
     )
     plans = (body(depth - 1),) if depth else ()
-    step = Step("f", KernelArtifact("t@1"), (Operand(0, spec, LINEAR),), (Operand(1, spec, LINEAR),), plans=plans)
+    step = Step(
+        "f",
+        KernelArtifact("t@1"),
+        (Operand(0, spec, LINEAR),),
+        (Operand(1, spec, LINEAR),),
+        plans=plans,
+    )
     ios = TensorIO("x", 0, F32, spec.shape), TensorIO("y", 1, F32, spec.shape)
     return Plan("body", ios[:1], ios[1:], (), buffers, (step,), given=frozenset({"n"}))
 
@@ -68,7 +76,9 @@ def test_steps_over_objects_and_with_bodies_are_produced() -> None:
 
 def _with_buffer(i: int, **change: Any) -> Callable[[Plan], Plan]:
     def made(p: Plan) -> Plan:
-        return replace(p, buffers=tuple(replace(b, **change) if k == i else b for k, b in enumerate(p.buffers)))
+        return replace(
+            p, buffers=tuple(replace(b, **change) if k == i else b for k, b in enumerate(p.buffers))
+        )
 
     return made
 

@@ -12,12 +12,16 @@ from hypothesis import strategies as st
 from tactix.plan.memory import CROWD, lower_bound, plan_memory
 from tactix.words.errors import InvalidArgument
 
-BUFFERS = st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 30), st.integers(0, 8)), max_size=60)
+BUFFERS = st.lists(
+    st.tuples(st.integers(0, 5000), st.integers(0, 30), st.integers(0, 8)), max_size=60
+)
 
 
 @given(BUFFERS, st.sampled_from([1, 16, 64, 4096]))
 @settings(max_examples=200, deadline=None)
-def test_what_lives_together_lies_apart(buffers: list[tuple[int, int, int]], alignment: int) -> None:
+def test_what_lives_together_lies_apart(
+    buffers: list[tuple[int, int, int]], alignment: int
+) -> None:
     sizes = [n for n, _, _ in buffers]
     lifetimes = [(first, first + more) for _, first, more in buffers]
     offsets, total = plan_memory(sizes, lifetimes, alignment)
@@ -50,7 +54,9 @@ def test_networks_with_skip_connections_stay_near_the_bound(seed: int) -> None:
     rng = random.Random(seed)
     n = 120
     sizes = [64 * (1 + abs(n // 2 - i)) * rng.choice([8, 16, 16, 32]) for i in range(n)]
-    lifetimes = [(i, n - i if i % 10 == 0 and i < n // 2 else i + rng.choice([1, 1, 2])) for i in range(n)]
+    lifetimes = [
+        (i, n - i if i % 10 == 0 and i < n // 2 else i + rng.choice([1, 1, 2])) for i in range(n)
+    ]
     _, total = plan_memory(sizes, lifetimes)
     assert total <= 1.2 * lower_bound(sizes, lifetimes)
 

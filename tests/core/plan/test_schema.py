@@ -64,7 +64,9 @@ def test_profiles(plan: Plan) -> None:
 
 def test_steps(plan: Plan) -> None:
     s = plan.steps[0]
-    _refused(_with_step(plan, 0, inputs=(replace(s.inputs[0], buffer=6), s.inputs[1])), "no buffer 6")
+    _refused(
+        _with_step(plan, 0, inputs=(replace(s.inputs[0], buffer=6), s.inputs[1])), "no buffer 6"
+    )
     _refused(_with_step(plan, 0, outputs=(replace(s.outputs[0], buffer=-1),)), "no buffer -1")
     _refused(_with_step(plan, 0, outputs=(replace(s.outputs[0], buffer=1),)), "is a weight")
     _refused(_with_step(plan, 0, outputs=(replace(s.outputs[0], buffer=0),)), "is a input")
@@ -76,7 +78,14 @@ def test_steps(plan: Plan) -> None:
 
 @pytest.mark.parametrize(
     "arg",
-    [Arg("input", 2), Arg("input", -1), Arg("output", 1), Arg("constant", name="v"), Arg("register"), scalar(sym("q"))],
+    [
+        Arg("input", 2),
+        Arg("input", -1),
+        Arg("output", 1),
+        Arg("constant", name="v"),
+        Arg("register"),
+        scalar(sym("q")),
+    ],
 )
 def test_arguments(plan: Plan, arg: Arg) -> None:
     artifact = replace(plan.steps[0].artifact, launches=(Launch((arg,)),))

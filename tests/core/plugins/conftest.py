@@ -40,8 +40,14 @@ class Site:
         """Metadata alone; ``groups``: entry points by group."""
         info = self.root / f"{name.replace('-', '_')}-{version}.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nWords.\n")
-        lines = [x for g, points in groups.items() for x in (f"[{g}]", *(f"{k} = {v}" for k, v in points.items()), "")]
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nWords.\n"
+        )
+        lines = [
+            x
+            for g, points in groups.items()
+            for x in (f"[{g}]", *(f"{k} = {v}" for k, v in points.items()), "")
+        ]
         (info / "entry_points.txt").write_text("\n".join(lines))
         return info
 
@@ -51,10 +57,17 @@ class Site:
         (self.root / f"{name}.py").write_text(HEAD + textwrap.dedent(body))
 
     def pack(
-        self, dist: str, version: str = "1.0", build: str | None = None, runtime: str | None = None,
-        namespace: str = "", major: int = 1,
-    ) -> None:  # fmt: skip
-        """A distribution whose modules have these bodies; the namespace is the first word of its name by default."""
+        self,
+        dist: str,
+        version: str = "1.0",
+        build: str | None = None,
+        runtime: str | None = None,
+        namespace: str = "",
+        major: int = 1,
+    ) -> None:
+        """A distribution whose modules have these bodies; the namespace is the first word of its
+        name by default.
+        """
         namespace = namespace or dist.split("-")[0]
         groups = {}
         for door, body in (("build", build), ("runtime", runtime)):
@@ -71,7 +84,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     for name in ("PLUGINS", "DISABLE", "NO_DISCOVERY", "STRICT_PLUGINS", "TRACE_PLUGINS"):
         monkeypatch.delenv(f"TACTIX_{name}", raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(metadata, "distributions", functools.partial(metadata.distributions, path=[str(tmp_path)]))
+    monkeypatch.setattr(
+        metadata, "distributions", functools.partial(metadata.distributions, path=[str(tmp_path)])
+    )
     loader.reset_scan()
     importlib.invalidate_caches()
     out = Site(tmp_path)
@@ -96,7 +111,9 @@ class Given:
 
 @pytest.fixture
 def given() -> Callable[..., tuple[str, Given]]:
-    """``given("acme", layers=["acme.A@1"])``: a namespace and a pack; keys stand for objects that have them."""
+    """``given("acme", layers=["acme.A@1"])``: a namespace and a pack; keys stand for objects that
+    have them.
+    """
 
     def make(namespace: str, **hooks: list[Any]) -> tuple[str, Given]:
         from plugin_things import Thing

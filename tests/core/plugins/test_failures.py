@@ -95,7 +95,10 @@ def test_strict_raises_for_a_hook_that_fails(site: Any) -> None:
 
 def test_a_key_of_two_packs_costs_that_key_alone(site: Any, log: Any) -> None:
     for dist in ("acme-trt", "zeta"):
-        site.pack(dist, build=f"@hookimpl\ndef tactix_calibrators(): return [O(key=k) for k in ('top', {dist[:4]!r})]")
+        site.pack(
+            dist,
+            build=f"@hookimpl\ndef tactix_calibrators(): return [O(key=k) for k in ('top', {dist[:4]!r})]",
+        )
     session = Session(logger=log)
     assert list(session.calibrators) == ["acme", "zeta"]
     told = (
@@ -122,7 +125,10 @@ def test_tactix_keeps_a_key_that_a_pack_provides_too(given: Any, log: Any) -> No
         "flavour 'default' of plugin 'acme' (given in process) is left out: tactix has its own. "
         "Give it another key, or disable the pack: TACTIX_DISABLE=acme"
     )
-    assert {p.namespace: p.status for p in packs(session)} == {"acme": "clashing", "tactix": "active"}
+    assert {p.namespace: p.status for p in packs(session)} == {
+        "acme": "clashing",
+        "tactix": "active",
+    }
 
 
 def test_tools_of_packs_have_their_packs_name_in_front(given: Any, log: Any) -> None:

@@ -5,7 +5,14 @@ import inspect
 import pytest
 
 from tactix.plugins import hookspecs
-from tactix.plugins.hookspecs import API, BUILD_GROUP, HOOKS, RUNTIME_GROUP, BuildHooks, RuntimeHooks
+from tactix.plugins.hookspecs import (
+    API,
+    BUILD_GROUP,
+    HOOKS,
+    RUNTIME_GROUP,
+    BuildHooks,
+    RuntimeHooks,
+)
 
 
 def test_groups_carry_the_major() -> None:
@@ -14,17 +21,29 @@ def test_groups_carry_the_major() -> None:
 
 def test_doors() -> None:
     assert HOOKS["runtime"] == {
-        "tactix_layers", "tactix_launchers", "tactix_devices", "tactix_allocators", "tactix_flavours",
+        "tactix_layers",
+        "tactix_launchers",
+        "tactix_devices",
+        "tactix_allocators",
+        "tactix_flavours",
         "tactix_trust_stores",
-    }  # fmt: skip
+    }
     assert HOOKS["build"] == {
-        "tactix_layers", "tactix_importers", "tactix_converters", "tactix_rules", "tactix_tactics", "tactix_compilers",
-        "tactix_calibrators", "tactix_build_stages", "tactix_tools",
-    }  # fmt: skip
+        "tactix_layers",
+        "tactix_importers",
+        "tactix_converters",
+        "tactix_rules",
+        "tactix_tactics",
+        "tactix_compilers",
+        "tactix_calibrators",
+        "tactix_build_stages",
+        "tactix_tools",
+    }
 
 
 @pytest.mark.parametrize(
-    "hook", [getattr(c, n) for c in (BuildHooks, RuntimeHooks) for n in sorted(hookspecs.hooks_of(c))]
+    "hook",
+    [getattr(c, n) for c in (BuildHooks, RuntimeHooks) for n in sorted(hookspecs.hooks_of(c))],
 )
 def test_every_hook_is_documented_and_takes_nothing(hook: object) -> None:
     assert list(inspect.signature(hook).parameters) == ["self"]  # type: ignore[arg-type]

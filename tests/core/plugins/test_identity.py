@@ -20,7 +20,9 @@ from tactix.plugins.identity import (
 from tactix.words.errors import ConfigError, InvalidArgument, PluginError
 
 
-@pytest.mark.parametrize("text", ["acme.Swish@1", "a.b@12", "tactix.cpu.elf@1", "my_pack2.conv-c16@3"])
+@pytest.mark.parametrize(
+    "text", ["acme.Swish@1", "a.b@12", "tactix.cpu.elf@1", "my_pack2.conv-c16@3"]
+)
 def test_key_round_trip(text: str) -> None:
     key = Key.parse(text)
     assert str(key) == text
@@ -48,7 +50,12 @@ def test_a_key_cannot_be_made_wrong() -> None:
 def test_keys_sort_by_number_of_version() -> None:
     texts = ["acme.B@2", "acme.B@10", "acme.A@3", "zeta.A@1"]
     for order in itertools.permutations(texts):
-        assert [str(k) for k in sorted(map(Key.parse, order))] == ["acme.A@3", "acme.B@2", "acme.B@10", "zeta.A@1"]
+        assert [str(k) for k in sorted(map(Key.parse, order))] == [
+            "acme.A@3",
+            "acme.B@2",
+            "acme.B@10",
+            "zeta.A@1",
+        ]
 
 
 @pytest.mark.parametrize("name", ["", "Acme", "9a", "a-b", "a.b", "é"])
@@ -76,7 +83,10 @@ def test_digest_is_of_paths_and_contents(tmp_path: Path) -> None:
     a, b = tmp_path / "a.py", tmp_path / "b.py"
     a.write_bytes(b"1")
     b.write_bytes(b"2")
-    rows = [("p/a.py", hashlib.sha256(b"1").hexdigest()), ("p/b.py", hashlib.sha256(b"2").hexdigest())]
+    rows = [
+        ("p/a.py", hashlib.sha256(b"1").hexdigest()),
+        ("p/b.py", hashlib.sha256(b"2").hexdigest()),
+    ]
     expected = hashlib.sha256(repr(rows).encode()).hexdigest()
     assert content_digest([("p/b.py", b), ("p/a.py", a)]) == expected
     b.write_bytes(b"3")
@@ -131,20 +141,27 @@ def test_only_code_counts(tmp_path: Path) -> None:
     ]
 
 
-def test_an_editable_distribution_counts_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_editable_distribution_counts_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     package = tmp_path / "acme_editable"
     (package / "sub").mkdir(parents=True)
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
     (package / "sub" / "k.cu").write_text("x")
     (package / "old.pyc").write_text("x")
     monkeypatch.syspath_prepend(str(tmp_path))
-    dist = Dist(tmp_path, ["__editable__.acme.pth", "__editable___acme_finder.py", "acme-1.dist-info/RECORD"])
+    dist = Dist(
+        tmp_path,
+        ["__editable__.acme.pth", "__editable___acme_finder.py", "acme-1.dist-info/RECORD"],
+    )
     found = dict(installed_files(dist, "acme_editable.plugin:thing"))
     assert sorted(found) == ["acme_editable/__init__.py", "acme_editable/sub/k.cu"]
     assert "acme_editable" not in sys.modules
 
 
-def test_files_of_a_single_module_and_of_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_single_module_and_of_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "acme_single.py").write_text("raise RuntimeError('imported')")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert package_files("acme_single") == [("acme_single.py", tmp_path / "acme_single.py")]
@@ -161,5 +178,7 @@ def test_a_source_tree_counts_its_package_as_an_editable_one_does(
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path / "src"))
-    listed = Dist(tmp_path, ["src/acme_tree/__init__.py", "README.md", "tests/test_it.py"], recorded=False)
+    listed = Dist(
+        tmp_path, ["src/acme_tree/__init__.py", "README.md", "tests/test_it.py"], recorded=False
+    )
     assert installed_files(listed, "acme_tree") == package_files("acme_tree")

@@ -39,7 +39,7 @@ def tactix_launchers() -> list[Any]:
     return []
 
 
-# -- the scan ----------------------------------------------------------------------------------------------------------
+# -- the scan ------------------------------------------------------------------------------------
 
 
 def test_scan_is_sorted_and_imports_nothing(site: Any) -> None:
@@ -71,7 +71,9 @@ def test_500_distributions_are_looked_at_once(site: Any, monkeypatch: pytest.Mon
     session = Session()
     assert not reads, "nothing is scanned before something is asked for"
     assert "acme.Swish@1" in session.layers
-    assert reads["entry_points.txt"] <= 500 + 4, "each distribution once, and again where a group is tactix's"
+    assert reads["entry_points.txt"] <= 500 + 4, (
+        "each distribution once, and again where a group is tactix's"
+    )
     assert reads["METADATA"] <= 2 * 4, "metadata of the two packs alone, for name and version"
     before = reads.copy()
     for door in ("build", "runtime"):
@@ -90,7 +92,9 @@ def tactix_layers(): return [O(key="acme.Swish@1")]
 """
 
 
-def test_of_two_copies_the_first_on_the_path_counts(site: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_of_two_copies_the_first_on_the_path_counts(
+    site: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
     site.pack("acme-trt", "2.0", build=KEYED_LAYER)
     older = type(site)(tmp_path / "older")
     older.root.mkdir()
@@ -113,7 +117,7 @@ def test_metadata_that_cannot_be_read_hurt_nobody_else(site: Any, log: Any) -> N
     assert [i.status for i in packs(session)] == ["failed", "active"]
 
 
-# -- checks of a loaded plugin -----------------------------------------------------------------------------------------
+# -- checks of a loaded plugin -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("asked", [(API[0], 0), API])
@@ -134,7 +138,9 @@ def test_api_that_does_not_fit(asked: Any, message: str) -> None:
 
 def test_good_hooks_pass() -> None:
     loader.check_hooks(module(tactix_layers=tactix_layers), ["build"], parse)
-    loader.check_hooks(module(tactix_layers=tactix_layers, tactix_launchers=tactix_launchers), HOOKS, parse)
+    loader.check_hooks(
+        module(tactix_layers=tactix_layers, tactix_launchers=tactix_launchers), HOOKS, parse
+    )
     renamed = hookimpl(specname="tactix_layers")(nothing())
     loader.check_hooks(module(layers_of_mine=renamed), ["runtime"], parse)
     later = hookimpl(optionalhook=True)(nothing())
@@ -142,7 +148,9 @@ def test_good_hooks_pass() -> None:
 
 
 def test_a_misspelt_hook_is_told() -> None:
-    with pytest.raises(PluginError, match=r"unknown hook 'tactix_layer'. Did you mean 'tactix_layers'\?"):
+    with pytest.raises(
+        PluginError, match=r"unknown hook 'tactix_layer'. Did you mean 'tactix_layers'\?"
+    ):
         loader.check_hooks(module(tactix_layer=hookimpl(nothing())), ["build"], parse)
     with pytest.raises(PluginError, match=r"unknown hook 'zzz'. There are: tactix_allocators, "):
         loader.check_hooks(module(zzz=hookimpl(nothing())), ["build"], parse)
@@ -154,9 +162,13 @@ def test_an_unmarked_hook_is_told() -> None:
 
 
 def test_a_hook_of_the_other_door_is_told() -> None:
-    with pytest.raises(PluginError, match=r"_launchers belongs to the entry-point group tactix\.runtime\.v1\. Move"):
+    with pytest.raises(
+        PluginError, match=r"_launchers belongs to the entry-point group tactix\.runtime\.v1\. Move"
+    ):
         loader.check_hooks(module(tactix_launchers=tactix_launchers), ["build"], parse)
-    with pytest.raises(PluginError, match=r"tactix_tools belongs to the entry-point group tactix\.build\.v1"):
+    with pytest.raises(
+        PluginError, match=r"tactix_tools belongs to the entry-point group tactix\.build\.v1"
+    ):
         loader.check_hooks(module(tactix_tools=hookimpl(nothing())), ["runtime"], parse)
 
 
@@ -166,7 +178,9 @@ def test_wrappers_are_refused(option: str) -> None:
     def tactix_rules() -> Any:
         return (yield)
 
-    with pytest.raises(PluginError, match="tactix_rules is a wrapper: no plugin changes what another gives"):
+    with pytest.raises(
+        PluginError, match="tactix_rules is a wrapper: no plugin changes what another gives"
+    ):
         loader.check_hooks(module(tactix_rules=tactix_rules), ["build"], parse)
 
 

@@ -34,7 +34,9 @@ def test_a_registry_for_every_hook() -> None:
 
 
 def test_mapping_sorted_by_key() -> None:
-    r = Registry(KINDS["layers"], entries("layers", "acme", ACME, "acme.B@1", "acme.A@2", "acme.A@1"))
+    r = Registry(
+        KINDS["layers"], entries("layers", "acme", ACME, "acme.B@1", "acme.A@2", "acme.A@1")
+    )
     assert list(r) == ["acme.A@1", "acme.A@2", "acme.B@1"]
     assert [o.key for o in r.values()] == list(r)
     assert len(r) == 3
@@ -116,7 +118,10 @@ def test_what_is_not_made_of_its_contract_is_refused(kind: str, given: Any, mess
 
 
 def test_a_key_from_two_providers_names_both_and_both_cures() -> None:
-    both = [*entries("flavours", "zeta", ZETA, "fast", "z"), *entries("flavours", "acme", ACME, "fast", "a")]
+    both = [
+        *entries("flavours", "zeta", ZETA, "fast", "z"),
+        *entries("flavours", "acme", ACME, "fast", "a"),
+    ]
     for order in (both, both[::-1]):
         found = Registry(KINDS["flavours"], order)
         assert list(found) == ["a", "z"]
@@ -132,7 +137,8 @@ def test_a_key_twice_from_one_provider() -> None:
     found = Registry(KINDS["rules"], entries("rules", "acme", ACME, "acme.a", "acme.a", "acme.b"))
     assert list(found) == ["acme.b"]
     with pytest.raises(
-        MissingKey, match=r"plugin 'acme' \(acme-trt 0\.4\.2\) provides it twice\. Give each its own key"
+        MissingKey,
+        match=r"plugin 'acme' \(acme-trt 0\.4\.2\) provides it twice\. Give each its own key",
     ):
         found["acme.a"]
 
@@ -150,7 +156,9 @@ def test_missing_keys_are_explained() -> None:
     assert str(e.value) == "layer 'broken.Swish@1' is unavailable: the reason. Do this"
     with pytest.raises(KeyError):
         r["acme.Swisch@1"]
-    with pytest.raises(PluginError, match=r"there is no layer 'acme.Swisch@1'. Did you mean 'acme.Swish@1'\?"):
+    with pytest.raises(
+        PluginError, match=r"there is no layer 'acme.Swisch@1'. Did you mean 'acme.Swish@1'\?"
+    ):
         r["acme.Swisch@1"]
     with pytest.raises(MissingKey, match=r"there is no layer 'qqq'. There are: acme.Swish@1"):
         r["qqq"]
@@ -201,9 +209,13 @@ print([*{f"acme.L{i}@1" for i in range(40)}][:3], session.digest, tactics, sep="
 def test_order_of_sets_and_plugins_changes_nothing() -> None:
     runs = []
     for seed in ("1", "2", "3", "4"):
-        paths = os.pathsep.join(filter(None, (os.path.dirname(__file__), os.environ.get("PYTHONPATH"))))
+        paths = os.pathsep.join(
+            filter(None, (os.path.dirname(__file__), os.environ.get("PYTHONPATH")))
+        )
         env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": paths}
-        out = subprocess.run([sys.executable, "-c", DIGEST], env=env, capture_output=True, text=True, check=True)
+        out = subprocess.run(
+            [sys.executable, "-c", DIGEST], env=env, capture_output=True, text=True, check=True
+        )
         runs.append(out.stdout.strip().split("|"))
     assert len({r[0] for r in runs}) > 1, "the hash seed must change the order that the packs give"
     assert len({(r[1], r[2]) for r in runs}) == 1

@@ -87,7 +87,10 @@ def test_a_shared_namespace_gives_no_right_to_touch_the_others_layers(site: Any)
 def test_a_pack_is_enabled_by_its_namespace_or_its_distribution(
     site: Any, monkeypatch: pytest.MonkeyPatch, log: Any, name: str, how: str
 ) -> None:
-    site.pack("acme-trt", build='@hookimpl\ndef tactix_tactics(): return [O(key="acme.all@1", implements=("*",))]')
+    site.pack(
+        "acme-trt",
+        build='@hookimpl\ndef tactix_tactics(): return [O(key="acme.all@1", implements=("*",))]',
+    )
     site.pack("zeta", build="")
     if how == "environment":
         monkeypatch.setenv("TACTIX_PLUGINS", name)
@@ -107,7 +110,10 @@ def test_one_namespace_may_be_split_over_the_doors(site: Any) -> None:
     session = Session()
     assert session.layers.provider("acme.Swish@1").dist == "acme-build"
     assert session.devices.provider("acme.npu@1").dist == "acme-run"
-    assert [(i.dist, i.groups) for i in packs(session)] == [("acme-build", ("build",)), ("acme-run", ("runtime",))]
+    assert [(i.dist, i.groups) for i in packs(session)] == [
+        ("acme-build", ("build",)),
+        ("acme-run", ("runtime",)),
+    ]
 
 
 @pytest.mark.parametrize("name", ["acme", "acme-trt"])
@@ -124,7 +130,10 @@ def test_disabled(site: Any, monkeypatch: pytest.MonkeyPatch, name: str, by: str
         "layer 'acme.Swish@1' is unavailable: its plugin 'acme' (acme-trt 1.0) is not used: it is disabled. "
         f"Take '{name}' out of TACTIX_DISABLE or the session's disable="
     )
-    assert [(i.namespace, i.status) for i in packs(session)] == [("acme", "disabled"), ("zeta", "active")]
+    assert [(i.namespace, i.status) for i in packs(session)] == [
+        ("acme", "disabled"),
+        ("zeta", "active"),
+    ]
 
 
 @pytest.mark.parametrize("by", ["argument", "environment"])
@@ -138,8 +147,10 @@ def test_allowlist(site: Any, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     assert {"acme.Swish@1", "tactix.Relu@1"} < set(session.layers)
     statuses = {i.namespace: (i.status, i.reason, i.cure) for i in packs(session)}
     assert statuses["zeta"] == (
-        "disabled", "it is not among the plugins asked for", "Add 'zeta' to TACTIX_PLUGINS or the session's only="
-    )  # fmt: skip
+        "disabled",
+        "it is not among the plugins asked for",
+        "Add 'zeta' to TACTIX_PLUGINS or the session's only=",
+    )
     assert statuses["acme"][0] == statuses["tactix"][0] == "active"
 
 
@@ -157,7 +168,9 @@ def test_no_discovery(site: Any, given: Any, monkeypatch: pytest.MonkeyPatch, by
     monkeypatch.setattr(loader, "scan", lambda: pytest.fail("scanned"))
     if by == "environment":
         monkeypatch.setenv("TACTIX_NO_DISCOVERY", "1")
-    session = Session(plugins=[given("mine", layers=["mine.Swish@1"])], discover=by == "environment", strict=True)
+    session = Session(
+        plugins=[given("mine", layers=["mine.Swish@1"])], discover=by == "environment", strict=True
+    )
     assert "mine.Swish@1" in session.layers
     assert [i.namespace for i in packs(session)] == ["mine"]
     with pytest.raises(MissingKey) as e:
@@ -196,7 +209,11 @@ def test_another_api_major_is_told_without_import(site: Any) -> None:
 
 def test_a_pack_may_serve_two_majors(site: Any) -> None:
     site.module("acme_v1", SWISH)
-    site.dist("acme", "1.0", {"tactix.build.v1": {"acme": "acme_v1"}, "tactix.build.v2": {"acme": "acme_v2"}})
+    site.dist(
+        "acme",
+        "1.0",
+        {"tactix.build.v1": {"acme": "acme_v1"}, "tactix.build.v2": {"acme": "acme_v2"}},
+    )
     session = Session(strict=True)
     assert "acme.Swish@1" in session.layers
     assert [i.status for i in packs(session)] == ["active"]
@@ -206,7 +223,8 @@ def test_a_minor_that_is_too_new(site: Any) -> None:
     site.pack("acme-trt", build=f"TACTIX_API = (1, 99)\n{SWISH}")
     session = Session()
     with pytest.raises(
-        MissingKey, match=r"is incompatible: it needs plugin API 1\.99, this tactix has 1\.1\. pip install"
+        MissingKey,
+        match=r"is incompatible: it needs plugin API 1\.99, this tactix has 1\.1\. pip install",
     ):
         session.layers["acme.Swish@1"]
     assert [i.status for i in packs(session)] == ["incompatible"]
@@ -223,11 +241,14 @@ def test_namespaces_that_nobody_may_take(site: Any, namespace: str) -> None:
         Session(strict=True).layers  # noqa: B018
 
 
-# -- given in process --------------------------------------------------------------------------------------------------
+# -- given in process ----------------------------------------------------------------------------
 
 
 def test_given_objects_and_modules(site: Any, given: Any) -> None:
-    site.module("mine_pack", "TACTIX_NAMESPACE = 'mine'\n@hookimpl\ndef tactix_layers(): return [O(key='mine.A@1')]")
+    site.module(
+        "mine_pack",
+        "TACTIX_NAMESPACE = 'mine'\n@hookimpl\ndef tactix_layers(): return [O(key='mine.A@1')]",
+    )
     import mine_pack  # type: ignore[import-not-found]
 
     class Other:
@@ -242,13 +263,18 @@ def test_given_objects_and_modules(site: Any, given: Any) -> None:
             return [Rule("other.r", P.other.B(var("x")), lambda x: x)]
 
     for door in ("build", "runtime"):
-        session = Session(door, plugins=[mine_pack, Other(), given("pair", layers=["pair.C@1"])], strict=True)
+        session = Session(
+            door, plugins=[mine_pack, Other(), given("pair", layers=["pair.C@1"])], strict=True
+        )
         assert {"mine.A@1", "other.B@1", "pair.C@1"} < set(session.layers)
         assert str(session.layers.provider("pair.C@1")) == "given in process"
 
 
 def test_given_without_a_namespace(site: Any, given: Any) -> None:
-    with pytest.raises(ConfigError, match=r"has no namespace. Give \(namespace, plugin\), or set its TACTIX_NAMESPACE"):
+    with pytest.raises(
+        ConfigError,
+        match=r"has no namespace. Give \(namespace, plugin\), or set its TACTIX_NAMESPACE",
+    ):
         Session(plugins=[object()])
     with pytest.raises(ConfigError, match="is reserved"):
         Session(plugins=[given("onnx")])
@@ -256,14 +282,19 @@ def test_given_without_a_namespace(site: Any, given: Any) -> None:
         Session(plugins=[given("Mine")])
 
 
-def test_a_given_plugin_takes_the_place_of_the_installed_one(site: Any, given: Any, log: Any) -> None:
+def test_a_given_plugin_takes_the_place_of_the_installed_one(
+    site: Any, given: Any, log: Any
+) -> None:
     site.pack("acme-trt", "0.4.2", build=BOOM, runtime=BOOM)
     session = Session(plugins=[given("acme", layers=["acme.Mine@1"])], logger=log, strict=True)
     assert "acme.Mine@1" in session.layers
     assert set(log.of(Severity.INFO)) == {
         "plugin 'acme' (acme-trt 0.4.2) is not used: one given in process takes its place"
     }
-    assert [(i.dist, i.status) for i in packs(session)] == [("", "active"), ("acme-trt", "disabled")]
+    assert [(i.dist, i.status) for i in packs(session)] == [
+        ("", "active"),
+        ("acme-trt", "disabled"),
+    ]
 
 
 def test_several_given_in_one_namespace(site: Any, given: Any) -> None:

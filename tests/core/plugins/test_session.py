@@ -50,7 +50,9 @@ def test_nothing_happens_before_first_use(site: Any, monkeypatch: pytest.MonkeyP
 
 
 def test_hooks_are_called_when_their_registry_is_touched(site: Any) -> None:
-    site.pack("acme-trt", build=SWISH + "\n@hookimpl\ndef tactix_rules(): raise RuntimeError('called')")
+    site.pack(
+        "acme-trt", build=SWISH + "\n@hookimpl\ndef tactix_rules(): raise RuntimeError('called')"
+    )
     session = Session()
     assert "acme_trt_build" not in sys.modules
     assert "acme.Swish@1" in session.layers
@@ -61,19 +63,27 @@ def test_hooks_are_called_when_their_registry_is_touched(site: Any) -> None:
 
 
 def test_the_build_door_opens_both_the_runtime_door_one(site: Any) -> None:
-    site.pack("acme-trt", build=SWISH, runtime='@hookimpl\ndef tactix_devices(): return [O(key="acme.npu@1")]')
+    site.pack(
+        "acme-trt",
+        build=SWISH,
+        runtime='@hookimpl\ndef tactix_devices(): return [O(key="acme.npu@1")]',
+    )
     build, runtime = Session("build"), Session("runtime")
     assert "acme.Swish@1" in build.layers
     assert "acme.npu@1" in build.devices
     assert build.devices.provider("acme.npu@1") == Provider("acme-trt", "1.0")
     assert "acme.Swish@1" not in runtime.layers
     assert "acme.npu@1" in runtime.devices
-    with pytest.raises(ConfigError, match=r"tactix.runtime.v1 has no tactics. Use Session\(door='build'\)"):
+    with pytest.raises(
+        ConfigError, match=r"tactix.runtime.v1 has no tactics. Use Session\(door='build'\)"
+    ):
         runtime.tactics  # noqa: B018
     assert build.digest != runtime.digest
     with pytest.raises(AttributeError, match="no 'kernels'"):
         build.kernels  # noqa: B018
-    with pytest.raises(ConfigError, match=r"no entry-point group 'back'. There are: build, runtime"):
+    with pytest.raises(
+        ConfigError, match=r"no entry-point group 'back'. There are: build, runtime"
+    ):
         Session("back")
 
 
@@ -110,7 +120,8 @@ def test_the_same_layers_at_both_doors_count_once(site: Any) -> None:
 def test_different_layers_of_one_key_at_both_doors_do_not(site: Any) -> None:
     site.pack("acme-trt", build=SWISH, runtime=SWISH)
     with pytest.raises(
-        PluginError, match=r"'acme.Swish@1' is left out: plugin 'acme' \(acme-trt 1.0\) provides it twice"
+        PluginError,
+        match=r"'acme.Swish@1' is left out: plugin 'acme' \(acme-trt 1.0\) provides it twice",
     ):
         Session().layers["acme.Swish@1"]
 
@@ -118,7 +129,8 @@ def test_different_layers_of_one_key_at_both_doors_do_not(site: Any) -> None:
 def test_an_unknown_namespace_is_told(site: Any, given: Any) -> None:
     session = Session(plugins=[given("acme", layers=["acme.A@1"])])
     with pytest.raises(
-        MissingKey, match=r"'acne.A@1' is unavailable: there is no plugin 'acne'. Did you mean 'acme'\?"
+        MissingKey,
+        match=r"'acne.A@1' is unavailable: there is no plugin 'acne'. Did you mean 'acme'\?",
     ):
         session.layers["acne.A@1"]
 
@@ -177,7 +189,9 @@ def test_threads_load_once(site: Any) -> None:
     assert zeta_count.n == 1
 
 
-def test_trace(site: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trace(
+    site: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     site.pack("acme-trt", build=SWISH)
     assert len(Session().layers) == 3
     assert capsys.readouterr().err == ""
@@ -185,7 +199,9 @@ def test_trace(site: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     assert len(Session().layers) == 3
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("[tactix] [trace] import of plugin 'acme' (acme-trt 1.0): ")
-    assert lines[1].startswith("[tactix] [trace] tactix_layers of plugin 'acme' (acme-trt 1.0) gave 1: ")
+    assert lines[1].startswith(
+        "[tactix] [trace] tactix_layers of plugin 'acme' (acme-trt 1.0) gave 1: "
+    )
     assert all(line.endswith(" ms") for line in lines)
 
 

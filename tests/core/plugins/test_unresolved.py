@@ -29,7 +29,10 @@ def session() -> tactix.Session:
             P.tactix.Softmax(x, axes=1),
             "names the attribute 'axes' of tactix.Softmax, which has none such. Did you mean",
         ),
-        (P.tactix.Relu(x, zzz=1), "names the attribute 'zzz' of tactix.Relu, which has none such. It has: none"),
+        (
+            P.tactix.Relu(x, zzz=1),
+            "names the attribute 'zzz' of tactix.Relu, which has none such. It has: none",
+        ),
     ],
 )
 def test_a_rules_names(session: tactix.Session, pattern: Any, words: str) -> None:
@@ -41,7 +44,9 @@ def test_a_rules_names(session: tactix.Session, pattern: Any, words: str) -> Non
 
 
 def test_a_tactics_layers(session: tactix.Session) -> None:
-    tactic: Any = SimpleNamespace(key="acme.t@1", implements=("tactix.Rleu@1", "tactix.Relu@1", "*", "pointwise"))
+    tactic: Any = SimpleNamespace(
+        key="acme.t@1", implements=("tactix.Rleu@1", "tactix.Relu@1", "*", "pointwise")
+    )
     (told,) = unresolved(session.layers, [], [tactic])
     assert told.startswith(
         "tactic acme.t@1 implements 'tactix.Rleu@1', which nobody provides. Did you mean 'tactix.Relu"

@@ -47,7 +47,11 @@ class ScaleAdd(Layer):
 
     def reference(self, attrs: ScaleAttrs, *inputs: Any) -> tuple[Any, ...]:
         x, bias = inputs
-        return ((x * np.float32(attrs.factor) + np.float32(attrs.plus) + bias[:, None]).astype(np.float32),)
+        return (
+            (x * np.float32(attrs.factor) + np.float32(attrs.plus) + bias[:, None]).astype(
+                np.float32
+            ),
+        )
 
 
 class Fails(Layer):
@@ -67,7 +71,9 @@ class WrongDType(Layer):
 LAYERS: tuple[Layer, ...] = (MatMul(), ScaleAdd(), Fails(), WrongDType())
 
 
-def numpy_step(name: str, layer: Layer, attrs: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> Step:
+def numpy_step(
+    name: str, layer: Layer, attrs: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Step:
     artifact = KernelArtifact("tactix.numpy@1", params=encode(layer, attrs))
     return Step(name, artifact, tuple(inputs), tuple(outputs), info={"tactic": "test.numpy@1"})
 
@@ -86,8 +92,12 @@ def _affine_steps(x: TensorSpec, bias: TensorSpec, h: TensorSpec, depth: int) ->
     return [*steps, numpy_step("again", LAYERS[0], NoAttrs(), reads, [Operand(3, h, LINEAR)])]
 
 
-def affine_plan(rows: int | str = "batch", depth: int = 1, profile: tuple[int, int, int | None] = (0, 2, 64)) -> Plan:
-    """``h = x @ w`` in c16, then ``depth`` times ``y = y * 2 + rows + bias``, beginning with ``h``; outputs y and h."""
+def affine_plan(
+    rows: int | str = "batch", depth: int = 1, profile: tuple[int, int, int | None] = (0, 2, 64)
+) -> Plan:
+    """``h = x @ w`` in c16, then ``depth`` times ``y = y * 2 + rows + bias``, beginning with ``h``;
+    outputs y and h.
+    """
     n: Dim = sym(rows) if isinstance(rows, str) else rows
     x, bias, h = TensorSpec(F32, (n, 3)), TensorSpec(F32, (n,)), TensorSpec(F32, (n, 20))
     buffers = [
@@ -96,7 +106,10 @@ def affine_plan(rows: int | str = "batch", depth: int = 1, profile: tuple[int, i
         Buffer("weight", "w", F32, W.shape, LINEAR, 240, blob="w"),
         Buffer("output", "h", F32, h.shape, LINEAR, h.nbytes()),
         Buffer("output", "y", F32, h.shape, LINEAR, h.nbytes()),
-        *(Buffer("arena", f"t{i}", F32, h.shape, C16, h.nbytes(C16), i, i + 1) for i in range(depth)),
+        *(
+            Buffer("arena", f"t{i}", F32, h.shape, C16, h.nbytes(C16), i, i + 1)
+            for i in range(depth)
+        ),
     ]
     return Plan(
         name="affine",
@@ -144,7 +157,9 @@ def session() -> Any:
 @pytest.fixture
 def sample() -> Any:
     """The helpers above, for tests that make plans of their own."""
-    return SimpleNamespace(plan=affine_plan, expected=affine, session=make_session, step=numpy_step, layers=LAYERS)
+    return SimpleNamespace(
+        plan=affine_plan, expected=affine, session=make_session, step=numpy_step, layers=LAYERS
+    )
 
 
 @pytest.fixture

@@ -57,14 +57,18 @@ def _check(got: dict[str, Any], sample: Any, f: dict[str, Any]) -> None:
     np.testing.assert_allclose(got["h"], h, rtol=1e-5)
 
 
-def test_execute_v2_follows_shapes_and_addresses(context: ExecutionContext, sample: Any, feeds: Feeds) -> None:
+def test_execute_v2_follows_shapes_and_addresses(
+    context: ExecutionContext, sample: Any, feeds: Feeds
+) -> None:
     for rows in (2, 2, 5, 1, 64, 2, 0, 3):
         f = feeds(rows, rows)
         _check(_run(context, f), sample, f)
         _check(_run(context, feeds(rows, 99)), sample, feeds(rows, 99))
 
 
-def test_the_callers_list_of_addresses_may_change(context: ExecutionContext, sample: Any, feeds: Feeds) -> None:
+def test_the_callers_list_of_addresses_may_change(
+    context: ExecutionContext, sample: Any, feeds: Feeds
+) -> None:
     first, second = feeds(4, 1), feeds(4, 2)
     out = {n: np.empty((4, 20), np.float32) for n in ("y", "h")}
     for n, a in first.items():
@@ -80,7 +84,9 @@ def test_the_callers_list_of_addresses_may_change(context: ExecutionContext, sam
     _check(out, sample, second)
 
 
-def test_run_and_execute_can_alternate(context: ExecutionContext, sample: Any, feeds: Feeds) -> None:
+def test_run_and_execute_can_alternate(
+    context: ExecutionContext, sample: Any, feeds: Feeds
+) -> None:
     for i in range(20):
         f = feeds(1 + i % 4, i)
         _check(context.run(f) if i % 3 else _run(context, f), sample, f)
@@ -195,7 +201,9 @@ def test_arrays_that_do_not_fit(context: ExecutionContext, feeds: Feeds) -> None
         context.execute_async_v3()
 
 
-def test_streams_keep_what_was_set_when_work_was_queued(engine: Engine, sample: Any, feeds: Feeds) -> None:
+def test_streams_keep_what_was_set_when_work_was_queued(
+    engine: Engine, sample: Any, feeds: Feeds
+) -> None:
     """Shapes, addresses and memory may change at once; the runs before still use theirs."""
     context = engine.create_execution_context()
     stream = engine.device.create_stream()
@@ -236,13 +244,27 @@ def test_queueing_does_not_wait_for_what_runs(engine: Engine, sample: Any, feeds
     _check(out, sample, f)
 
 
-def test_an_unknown_stream_and_an_error_in_a_stream(sample: Any, session: Any, feeds: Feeds) -> None:
+def test_an_unknown_stream_and_an_error_in_a_stream(
+    sample: Any, session: Any, feeds: Feeds
+) -> None:
     plan = sample.plan()
-    bad = sample.step("bad", sample.layers[2], sample.layers[2].Attrs(), plan.steps[1].inputs, plan.steps[1].outputs)
+    bad = sample.step(
+        "bad",
+        sample.layers[2],
+        sample.layers[2].Attrs(),
+        plan.steps[1].inputs,
+        plan.steps[1].outputs,
+    )
     recorder = ErrorRecorder()
     runtime = Runtime(session=session, error_recorder=recorder)
-    context = runtime.load(replace(plan, steps=(plan.steps[0], bad, plan.steps[2]))).create_execution_context()
-    for n, a in {**feeds(2), "y": np.empty((2, 20), np.float32), "h": np.empty((2, 20), np.float32)}.items():
+    context = runtime.load(
+        replace(plan, steps=(plan.steps[0], bad, plan.steps[2]))
+    ).create_execution_context()
+    for n, a in {
+        **feeds(2),
+        "y": np.empty((2, 20), np.float32),
+        "h": np.empty((2, 20), np.float32),
+    }.items():
         context.set_tensor_address(n, a)
     with pytest.raises(InvalidArgument, match="no stream has handle 123456"):
         context.execute_async_v3(123456)
@@ -290,7 +312,10 @@ def test_a_context_without_memory_of_its_own(engine: Engine, sample: Any, feeds:
     context = engine.create_execution_context_without_device_memory()
     size = engine.device_memory_size({"x": (8, 3), "bias": (8,)})
     assert context.device_memory == 0
-    with pytest.raises(InvalidArgument, match=f"0 bytes of device memory: these shapes need {size}.*set_device_memory"):
+    with pytest.raises(
+        InvalidArgument,
+        match=f"0 bytes of device memory: these shapes need {size}.*set_device_memory",
+    ):
         context.run(feeds(8))
     raw = np.zeros(size + 64, np.uint8)
     place = -(-_address(raw) // 64) * 64
@@ -326,7 +351,9 @@ def test_alignment_of_addresses(context: ExecutionContext, feeds: Feeds) -> None
     assert context.execute_v2(places)
     for i, name in enumerate(("x", "bias", "y", "h")):
         bad = [a + 2 * (k == i) for k, a in enumerate(places)]
-        with pytest.raises(InvalidArgument, match=f"tensor {name!r} lies at {bad[i]:#x}. Align it to 4 bytes"):
+        with pytest.raises(
+            InvalidArgument, match=f"tensor {name!r} lies at {bad[i]:#x}. Align it to 4 bytes"
+        ):
             context.execute_v2(bad)
 
 
@@ -339,7 +366,9 @@ def test_a_device_without_a_cache_to_keep_weights_in(context: ExecutionContext) 
 
 def test_an_allocator_as_an_object(sample: Any, session: Any, feeds: Feeds) -> None:
     allocator = _Counting()
-    engine = Runtime(session=session, allocator=allocator, copy_weights=True).load(sample.plan(depth=DEPTH))
+    engine = Runtime(session=session, allocator=allocator, copy_weights=True).load(
+        sample.plan(depth=DEPTH)
+    )
     assert list(allocator.live.values()) == [256]
     _check(engine(**feeds(4)), sample, feeds(4))
 
@@ -398,7 +427,9 @@ def _in_a_stream(context: ExecutionContext, f: dict[str, Any]) -> None:
     context.execute_async_v3(0)
 
 
-@pytest.mark.parametrize("use", [_run, _in_a_stream, lambda context, f: context.run(f)], ids=["v2", "v3", "run"])
+@pytest.mark.parametrize(
+    "use", [_run, _in_a_stream, lambda context, f: context.run(f)], ids=["v2", "v3", "run"]
+)
 def test_a_context_ends_with_its_last_reference(use: Any, engine: Engine, feeds: Feeds) -> None:
     """Not when the garbage collector looks: its memory may be large."""
     gc.collect()
@@ -417,7 +448,11 @@ def test_a_context_ends_with_its_last_reference(use: Any, engine: Engine, feeds:
 def test_profiles_of_a_context(sample: Any, session: Any, feeds: Feeds) -> None:
     plan = sample.plan(profile=(1, 2, 3), depth=DEPTH)
     second = replace(plan.profiles[0], name="large", dims={"batch": (3, 3, 12)})
-    context = Runtime(session=session).load(replace(plan, profiles=(*plan.profiles, second))).create_execution_context()
+    context = (
+        Runtime(session=session)
+        .load(replace(plan, profiles=(*plan.profiles, second)))
+        .create_execution_context()
+    )
     assert context.active_optimization_profile == -1
     context.run(feeds(1))
     context.set_optimization_profile(1)
@@ -512,5 +547,7 @@ def test_a_device_with_memory_of_its_own(sample: Any, feeds: Feeds) -> None:
         _check(engine(**feeds(rows, rows)), sample, feeds(rows, rows))
         assert board.copied == [rows * 16, rows * 160]
     with pytest.raises(InvalidArgument, match="is not on the board"):
-        engine.create_execution_context().set_tensor_address(engine.inputs[0].name, np.zeros((2, 2), np.float32))
+        engine.create_execution_context().set_tensor_address(
+            engine.inputs[0].name, np.zeros((2, 2), np.float32)
+        )
     assert len(allocator.live) == 2 + 4  # weights, arena, one piece for each tensor

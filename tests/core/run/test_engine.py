@@ -55,9 +55,14 @@ def test_all_ways_to_call(engine: Engine, sample: Any, feeds: Feeds, rows: int) 
 
 def test_a_single_output_comes_alone(sample: Any, session: Any, feeds: Feeds) -> None:
     plan = sample.plan()
-    plan = replace(plan, outputs=plan.outputs[:1], steps=plan.steps[:-1],
-                   buffers=tuple(replace(b, kind="arena", first=0, last=0) if b.name == "h" else b
-                                 for b in plan.buffers))  # fmt: skip
+    plan = replace(
+        plan,
+        outputs=plan.outputs[:1],
+        steps=plan.steps[:-1],
+        buffers=tuple(
+            replace(b, kind="arena", first=0, last=0) if b.name == "h" else b for b in plan.buffers
+        ),
+    )
     f = feeds(3)
     got = Runtime(session=session).load(plan)(**f)
     np.testing.assert_allclose(got, sample.expected(f["x"], f["bias"])[0], rtol=1e-5)
@@ -72,7 +77,9 @@ def test_every_call_gives_new_arrays(engine: Engine, feeds: Feeds) -> None:
     np.testing.assert_array_equal(a["y"], before)
 
 
-def test_arrays_that_are_not_contiguous_read_only_or_misaligned(engine: Engine, sample: Any, feeds: Feeds) -> None:
+def test_arrays_that_are_not_contiguous_read_only_or_misaligned(
+    engine: Engine, sample: Any, feeds: Feeds
+) -> None:
     f = feeds(4)
     wide = np.zeros((8, 6), np.float32)
     wide[::2, ::2] = f["x"]
@@ -80,7 +87,11 @@ def test_arrays_that_are_not_contiguous_read_only_or_misaligned(engine: Engine, 
     odd = np.frombuffer(raw, np.float32, 4, 1)
     odd[:] = f["bias"]
     assert not odd.flags.aligned
-    for x in (wide[::2, ::2], np.asfortranarray(f["x"]), np.frombuffer(f["x"].tobytes(), np.float32).reshape(4, 3)):
+    for x in (
+        wide[::2, ::2],
+        np.asfortranarray(f["x"]),
+        np.frombuffer(f["x"].tobytes(), np.float32).reshape(4, 3),
+    ):
         _check(engine, engine(x, odd), sample, f)
     assert np.array_equal(wide[::2, ::2], f["x"])
 
@@ -115,7 +126,9 @@ def test_dlpack_array_likes_and_lists(engine: Engine, sample: Any, feeds: Feeds)
 def test_wrong_names_are_told_with_the_right_ones(engine: Engine, feeds: Feeds) -> None:
     f = feeds(2)
     expected = r"Expected: x: f32\(batch, 3\), bias: f32\(batch\)"
-    with pytest.raises(InvalidArgument, match=r"no input is named 'z'.*no array for 'bias'.*" + expected):
+    with pytest.raises(
+        InvalidArgument, match=r"no input is named 'z'.*no array for 'bias'.*" + expected
+    ):
         engine(x=f["x"], z=f["bias"])
     with pytest.raises(InvalidArgument, match=r"3 positional arguments for 2 inputs.*" + expected):
         engine(f["x"], f["bias"], f["x"])
@@ -125,7 +138,9 @@ def test_wrong_names_are_told_with_the_right_ones(engine: Engine, feeds: Feeds) 
         engine()
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int32, np.dtype(">f4"), np.complex64, np.bool_])
+@pytest.mark.parametrize(
+    "dtype", [np.float64, np.float16, np.int32, np.dtype(">f4"), np.complex64, np.bool_]
+)
 def test_dtypes_are_never_converted(engine: Engine, feeds: Feeds, dtype: Any) -> None:
     f = feeds(2)
     with pytest.raises(DTypeError, match=r"'x' is f32, got"):
@@ -148,9 +163,17 @@ def test_numbers_that_would_lose_something(sample: Any, session: Any) -> None:
         ([2**17, 1], DType.FP16),
     ):
         ios = (plan.inputs[0], TensorIO("bias", 1, dtype, (2,)))
-        buffers = (plan.buffers[0], Buffer("input", "bias", dtype, (2,), LINEAR, 2 * dtype.itemsize), *plan.buffers[2:])
-        steps = tuple(replace(s, inputs=_retyped(s.inputs, TensorSpec(dtype, (2,)))) for s in plan.steps)
-        engine = Runtime(session=session).load(replace(plan, inputs=ios, buffers=buffers, steps=steps))
+        buffers = (
+            plan.buffers[0],
+            Buffer("input", "bias", dtype, (2,), LINEAR, 2 * dtype.itemsize),
+            *plan.buffers[2:],
+        )
+        steps = tuple(
+            replace(s, inputs=_retyped(s.inputs, TensorSpec(dtype, (2,)))) for s in plan.steps
+        )
+        engine = Runtime(session=session).load(
+            replace(plan, inputs=ios, buffers=buffers, steps=steps)
+        )
         with pytest.raises(DTypeError, match="'bias'"):
             engine([[1, 2, 3]] * 2, given)
     for junk in ("text", object(), [[1], [2, 3]], b"12", None, {1, 2}, [10**400], ["1"]):
@@ -164,9 +187,13 @@ def test_wrong_shapes_say_what_was_expected(engine: Engine, feeds: Feeds) -> Non
         engine(np.zeros((2, 4), np.float32), f["bias"])
     with pytest.raises(ShapeError, match=r"'x' is \(batch, 3\), of rank 2, got \(6\)"):
         engine(np.zeros(6, np.float32), f["bias"])
-    with pytest.raises(ShapeError, match=r"inputs 'x' and 'bias' disagree on dimension 'batch': 2 and 3"):
+    with pytest.raises(
+        ShapeError, match=r"inputs 'x' and 'bias' disagree on dimension 'batch': 2 and 3"
+    ):
         engine(f["x"], np.zeros(3, np.float32))
-    with pytest.raises(ShapeError, match=r"'batch' of input 'x' is 65.*profile 'default' takes 0 to 64"):
+    with pytest.raises(
+        ShapeError, match=r"'batch' of input 'x' is 65.*profile 'default' takes 0 to 64"
+    ):
         engine(**feeds(65))
     assert engine(**f)["y"].shape == (2, 20)  # a refused call changes nothing
 
@@ -177,16 +204,31 @@ def test_any_of_several_profiles_will_do(sample: Any, session: Any, feeds: Feeds
     engine = Runtime(session=session).load(replace(plan, profiles=(*plan.profiles, second)))
     for rows in (1, 3, 10, 12):
         _check(engine, engine(**feeds(rows)), sample, feeds(rows))
-    with pytest.raises(ShapeError, match=r"no profile takes batch = 5.*1 to 3.*'large' takes batch 10 to 12"):
+    with pytest.raises(
+        ShapeError, match=r"no profile takes batch = 5.*1 to 3.*'large' takes batch 10 to 12"
+    ):
         engine(**feeds(5))
 
 
 def test_facts(engine: Engine) -> None:
-    assert [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)] == ["x", "bias", "y", "h"]
-    assert [engine.get_tensor_mode(n) for n in ("x", "bias", "y", "h")] == ["input", "input", "output", "output"]
+    assert [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)] == [
+        "x",
+        "bias",
+        "y",
+        "h",
+    ]
+    assert [engine.get_tensor_mode(n) for n in ("x", "bias", "y", "h")] == [
+        "input",
+        "input",
+        "output",
+        "output",
+    ]
     assert engine.get_tensor_shape("y") == (sym("batch"), 20)
     assert engine.get_tensor_dtype("bias") is DType.FP32
-    assert repr(engine) == "<engine affine: x: f32(batch, 3), bias: f32(batch) -> y: f32(batch, 20), h: f32(batch, 20)>"
+    assert (
+        repr(engine)
+        == "<engine affine: x: f32(batch, 3), bias: f32(batch) -> y: f32(batch, 20), h: f32(batch, 20)>"
+    )
     for index in (4, -1, "x", 0.5):
         with pytest.raises(InvalidArgument, match="the engine has 4"):
             engine.get_tensor_name(index)  # type: ignore[arg-type]
@@ -220,19 +262,31 @@ def test_inspect_is_json(sample: Any, session: Any) -> None:
     found = Runtime(session=session).load(sample.plan(depth=5)).inspect()
     assert json.loads(json.dumps(found)) == found
     assert found["inputs"][0] == {"name": "x", "dtype": "f32", "shape": ["batch", 3]}
-    assert [s["name"] for s in found["steps"]] == ["fc", "add0", "add1", "add2", "add3", "add4", "again"]
+    assert [s["name"] for s in found["steps"]] == [
+        "fc",
+        "add0",
+        "add1",
+        "add2",
+        "add3",
+        "add4",
+        "again",
+    ]
     assert found["steps"][1]["inputs"][0] == "f32(batch, 20) c16"
     assert found["steps"][1]["tactic"] == "test.numpy@1"
     assert found["memory"] == {"weights": 240, "arena": 512, "lower_bound": 512, "ratio": 1.0}
 
 
 def test_what_is_no_plan_is_named(session: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"load takes a Plan, got a str\. Give files and bytes to"):
+    with pytest.raises(
+        InvalidArgument, match=r"load takes a Plan, got a str\. Give files and bytes to"
+    ):
         Runtime(session=session).load("x.plan")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("copy_weights", [False, True])
-def test_save_and_load(sample: Any, session: Any, feeds: Feeds, tmp_path: Path, copy_weights: bool) -> None:
+def test_save_and_load(
+    sample: Any, session: Any, feeds: Feeds, tmp_path: Path, copy_weights: bool
+) -> None:
     path = tmp_path / "m.plan"
     Runtime(session=session).load(sample.plan(depth=3)).save(path)
     runtime = Runtime(session=session, copy_weights=copy_weights)
@@ -242,7 +296,9 @@ def test_save_and_load(sample: Any, session: Any, feeds: Feeds, tmp_path: Path, 
         assert container.dump(engine.plan) == path.read_bytes()
 
 
-def test_an_engine_outlives_its_plan_and_file(sample: Any, session: Any, feeds: Feeds, tmp_path: Path) -> None:
+def test_an_engine_outlives_its_plan_and_file(
+    sample: Any, session: Any, feeds: Feeds, tmp_path: Path
+) -> None:
     path = tmp_path / "m.plan"
     container.save(sample.plan(), path)
     engine = Runtime(session=session).deserialize(path)
@@ -253,7 +309,9 @@ def test_an_engine_outlives_its_plan_and_file(sample: Any, session: Any, feeds: 
     assert bytes(kept.blobs["w"]) == sample.plan().blobs["w"]
 
 
-def test_threads_share_an_engine(sample: Any, session: Any, feeds: Feeds, in_four_threads: Any) -> None:
+def test_threads_share_an_engine(
+    sample: Any, session: Any, feeds: Feeds, in_four_threads: Any
+) -> None:
     engine = Runtime(session=session).load(sample.plan(depth=3))
 
     def work(seed: int) -> None:
@@ -266,9 +324,14 @@ def test_threads_share_an_engine(sample: Any, session: Any, feeds: Feeds, in_fou
 
 def test_a_step_that_fails_is_named(sample: Any, session: Any, feeds: Feeds) -> None:
     plan = sample.plan()
-    for layer, why in ((sample.layers[2], "ZeroDivisionError: on purpose"), (sample.layers[3], "float64")):
+    for layer, why in (
+        (sample.layers[2], "ZeroDivisionError: on purpose"),
+        (sample.layers[3], "float64"),
+    ):
         bad = sample.step("bad", layer, layer.Attrs(), plan.steps[1].inputs, plan.steps[1].outputs)
-        engine = Runtime(session=session).load(replace(plan, steps=(plan.steps[0], bad, plan.steps[2])))
+        engine = Runtime(session=session).load(
+            replace(plan, steps=(plan.steps[0], bad, plan.steps[2]))
+        )
         with pytest.raises(ExecutionError, match=rf"bad: {layer.key} failed: .*{why}"):
             engine(**feeds(2))
 

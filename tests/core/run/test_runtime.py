@@ -13,7 +13,13 @@ from tactix.plan import container
 from tactix.plan.schema import Requirement
 from tactix.run.runtime import Runtime, default_threads
 from tactix.words.error_recorder import ErrorRecorder
-from tactix.words.errors import ConfigError, InvalidArgument, PlanCompatibilityError, PlanFormatError, PluginError
+from tactix.words.errors import (
+    ConfigError,
+    InvalidArgument,
+    PlanCompatibilityError,
+    PlanFormatError,
+    PluginError,
+)
 from tactix.words.logger import Logger
 
 
@@ -32,10 +38,17 @@ def test_threads_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_missing_layer_or_launcher_is_told_with_its_pip_line(sample: Any) -> None:
-    plan = replace(sample.plan(), requirements=(Requirement("test.MatMul@1", "acme-layers", "2.1"),
-                                                Requirement("tactix.numpy@1", "tactix", "0.1.0")))  # fmt: skip
+    plan = replace(
+        sample.plan(),
+        requirements=(
+            Requirement("test.MatMul@1", "acme-layers", "2.1"),
+            Requirement("tactix.numpy@1", "tactix", "0.1.0"),
+        ),
+    )
     session = sample.session(layers={})
-    with pytest.raises(PlanCompatibilityError, match=r"test.MatMul@1'.*pip install acme-layers==2.1") as e:
+    with pytest.raises(
+        PlanCompatibilityError, match=r"test.MatMul@1'.*pip install acme-layers==2.1"
+    ) as e:
         Runtime(session=session).load(plan)
     assert [r.split("'")[1] for r in e.value.reasons] == ["test.MatMul@1", "test.ScaleAdd@1"]
     session = sample.session(launchers={})
@@ -70,7 +83,9 @@ def test_the_device_can_be_named_by_key_or_kind(sample: Any, session: Any) -> No
 
 def test_soft_differences_are_logged(sample: Any, session: Any) -> None:
     out = io.StringIO()
-    plan = replace(sample.plan(), device={"kind": "cpu", "name": "abacus"}, meta={"tactix": "0.0.1"})
+    plan = replace(
+        sample.plan(), device={"kind": "cpu", "name": "abacus"}, meta={"tactix": "0.0.1"}
+    )
     Runtime(Logger(stream=out), session).load(plan)
     assert "abacus" in out.getvalue()
     assert "0.0.1" in out.getvalue()

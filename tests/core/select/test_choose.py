@@ -29,7 +29,9 @@ class Fake(Tactic):
 def candidate(seconds: float, fmt: Format, status: str = "measured") -> Candidate:
     tactic = Fake()
     tactic.key = f"t.{fmt.name}@1"
-    return Candidate(tactic, Variant((fmt,), (fmt,)), KernelArtifact("x"), None, seconds, status=status)
+    return Candidate(
+        tactic, Variant((fmt,), (fmt,)), KernelArtifact("x"), None, seconds, status=status
+    )
 
 
 def chain(length: int, numel: int = 1 << 16) -> tuple[NetworkDefinition, Sequence[Node]]:
@@ -41,7 +43,9 @@ def chain(length: int, numel: int = 1 << 16) -> tuple[NetworkDefinition, Sequenc
     return net, net.nodes
 
 
-def choose(net: NetworkDefinition, nodes: Sequence[Node], options: dict[Node, list[Candidate]]) -> Any:
+def choose(
+    net: NetworkDefinition, nodes: Sequence[Node], options: dict[Node, list[Candidate]]
+) -> Any:
     return Chooser(nodes, options, net.outputs, {}).run()
 
 
@@ -110,7 +114,11 @@ def noisy(seconds: float, key: str, spread: float = 0.0) -> Candidate:
 def test_within_noise_the_choice_does_not_follow_the_times() -> None:
     net, (node,) = chain(1)
     for own, other in ((100e-6, 99e-6), (99e-6, 100e-6), (100e-6, 100e-6)):
-        bids = [noisy(other, "acme.x@1", 0.02), noisy(own, "tactix.x@1", 0.02), noisy(own, "tactix.y@1", 0.02)]
+        bids = [
+            noisy(other, "acme.x@1", 0.02),
+            noisy(own, "tactix.x@1", 0.02),
+            noisy(own, "tactix.y@1", 0.02),
+        ]
         found = choose(net, [node], {node: bids})
         assert found.candidates[node] is bids[1]
         assert found.ties[node] == {bids[0].title, bids[2].title}
@@ -118,7 +126,11 @@ def test_within_noise_the_choice_does_not_follow_the_times() -> None:
 
 def test_noise_hides_no_more_than_a_few_percent() -> None:
     net, (node,) = chain(1)
-    bids = [noisy(100e-6, "tactix.x@1", 0.5), noisy(90e-6, "acme.x@1", 0.5), noisy(200e-6, "acme.y@1", 0.1)]
+    bids = [
+        noisy(100e-6, "tactix.x@1", 0.5),
+        noisy(90e-6, "acme.x@1", 0.5),
+        noisy(200e-6, "acme.y@1", 0.1),
+    ]
     found = choose(net, [node], {node: bids})
     assert found.candidates[node] is bids[1]
     assert found.ties[node] == {bids[0].title}  # another build may see it otherwise, and says so

@@ -63,7 +63,9 @@ def test_a_level_says_how_many_variants_of_a_tactic_bid(level: int, breadth: int
     bids = bid(relu(), [tactic], CTX, Terms(level=level))
     asked = min(OFFERED, LEVEL_VARIANTS[level] * breadth)
     assert [c.variant.knob("rank") for c in bids.candidates] == list(range(asked))
-    assert [why for _, why in bids.rejections] == ["not asked at this optimization level"] * (OFFERED - asked)
+    assert [why for _, why in bids.rejections] == ["not asked at this optimization level"] * (
+        OFFERED - asked
+    )
 
 
 def test_of_a_tactic_with_any_number_of_variants_some_are_asked_at_every_level() -> None:
@@ -75,4 +77,6 @@ def test_of_a_tactic_with_any_number_of_variants_some_are_asked_at_every_level()
     bids = bid(relu(), [Endless()], CTX, Terms(level=5, warn=told.append))
     assert len(bids.candidates) == LEVEL_VARIANTS[5]
     assert len(bids.rejections) == LISTED
-    assert told == [f"t.ranks@1 offers 10000 variants for relu: the first {LEVEL_VARIANTS[5]} are asked"]
+    assert told == [
+        f"t.ranks@1 offers 10000 variants for relu: the first {LEVEL_VARIANTS[5]} are asked"
+    ]

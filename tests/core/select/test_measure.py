@@ -12,9 +12,13 @@ from tactix.words.progress import SilentProgress
 
 
 class Clock:
-    """Runnables are names. ``seconds``: of one run; ``noise``: factors of the samples in turn, then 1."""
+    """Runnables are names. ``seconds``: of one run; ``noise``: factors of the samples in turn, then
+    1.
+    """
 
-    def __init__(self, seconds: dict[str, float], noise: dict[str, list[float]] | None = None) -> None:
+    def __init__(
+        self, seconds: dict[str, float], noise: dict[str, list[float]] | None = None
+    ) -> None:
         self.seconds, self.noise = seconds, noise or {}
         self.asked: list[tuple[str, int]] = []
 

@@ -16,14 +16,26 @@ from tactix.fuse.rewrite import fuse
 from tactix.network.definition import NetworkDefinition
 from tactix.select.choose import Choice
 from tactix.select.enumerate import Candidate
-from tactix.select.precision import NOT_FASTER, Lowering, Precisions, Times, corrected, pairs, slower
+from tactix.select.precision import (
+    NOT_FASTER,
+    Lowering,
+    Precisions,
+    Times,
+    corrected,
+    pairs,
+    slower,
+)
 from tactix.words.dtypes import DType
 from tactix.words.errors import ConfigError
 from tactix_sdk.scalar_layer import PointwiseLayer
 
 ROUND = PointwiseLayer("t.Round@1", lambda x: cast(x, DType.BF16))
 LOWERING = Rule(
-    "t.half", Op("t.Wide", (var("x"),)), lambda x: Op("t.Half", (Op("t.Round", (x,)),)), numerics="fp16", phase="fuse"
+    "t.half",
+    Op("t.Wide", (var("x"),)),
+    lambda x: Op("t.Half", (Op("t.Round", (x,)),)),
+    numerics="fp16",
+    phase="fuse",
 )
 
 ALLOWED = Precisions(frozenset({"exact", "fp16"}), {})
@@ -92,7 +104,12 @@ def test_rules_leave_what_would_be_slower() -> None:
 
 def test_a_rule_keeps_its_own_condition() -> None:
     only = Rule(
-        "t.some", LOWERING.pattern, LOWERING.replace, lambda root: root.name != "p2", numerics="fp16", phase="fuse"
+        "t.some",
+        LOWERING.pattern,
+        LOWERING.replace,
+        lambda root: root.name != "p2",
+        numerics="fp16",
+        phase="fuse",
     )
     made, _ = fuse(network(), [ALLOWED.gated(only, {"p0": NOT_FASTER}.get)])
     assert [n.layer.name for n in made.nodes if n.layer is not ROUND] == ["Wide", "Half", "Wide"]

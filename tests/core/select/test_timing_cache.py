@@ -32,7 +32,8 @@ def test_what_was_put_is_found_by_another_process_and_old_entries_stay(tmp_path:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"version": 99, "timings": {}}', '{"version": 1, "timings": {"a": [1]}}']
+    "text",
+    ["", "{", "[]", '{"version": 99, "timings": {}}', '{"version": 1, "timings": {"a": [1]}}'],
 )
 def test_a_damaged_file_costs_a_warning(tmp_path: Path, text: str) -> None:
     """And is whole again after the build."""
@@ -69,13 +70,19 @@ def test_times_that_nobody_can_have_measured_are_none(tmp_path: Path, row: list[
 
 @pytest.mark.skipif(os.name != "posix", reason="users have no numbers here")
 @pytest.mark.parametrize("change", ["owner", "group", "world"])
-def test_the_users_own_file_is_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+def test_the_users_own_file_is_nobody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
     monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path / "deep" / "cache"))
     path = default_path()
     cache = TimingCache(path, private=True)
     cache.put("a", Timing(1.0, 0.0, 0.0))
     cache.save()
-    assert [stat.S_IMODE(os.stat(p).st_mode) for p in (path, path.parent, path.parent.parent)] == [0o600, 0o700, 0o700]
+    assert [stat.S_IMODE(os.stat(p).st_mode) for p in (path, path.parent, path.parent.parent)] == [
+        0o600,
+        0o700,
+        0o700,
+    ]
     assert TimingCache(path, private=True, warn=pytest.fail).entries
     if change == "owner":
         of_another_user(monkeypatch)
@@ -130,7 +137,9 @@ def built(logger: Logger, path: Path) -> Plan:
     network = builder.create_network("small")
     x = network.add_input("x", "f32", (8, 8))
     network.mark_output(network.add_layer("tactix.Softmax", [x], axis=1)[0], "y")
-    return builder.build_plan(network, tactix.BuilderConfig(builder_optimization_level=1, timing_cache=path))
+    return builder.build_plan(
+        network, tactix.BuilderConfig(builder_optimization_level=1, timing_cache=path)
+    )
 
 
 def test_rows_of_earlier_versions_were_not_delayed(tmp_path: Path) -> None:

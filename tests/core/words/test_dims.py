@@ -140,7 +140,10 @@ def test_text() -> None:
 
 
 @settings(derandomize=True, deadline=None)
-@given(st.lists(st.sampled_from([1, 1, 5, 7]), max_size=3), st.lists(st.sampled_from([1, 5]), max_size=3))
+@given(
+    st.lists(st.sampled_from([1, 1, 5, 7]), max_size=3),
+    st.lists(st.sampled_from([1, 5]), max_size=3),
+)
 def test_broadcasting_is_numpys(a: list[int], b: list[int]) -> None:
     try:
         expected = np.broadcast_shapes(tuple(a), tuple(b))
@@ -184,7 +187,22 @@ def test_what_cannot_be() -> None:
 
 
 @pytest.mark.parametrize(
-    "j", [None, 1.5, True, "", [], ["+"], ["n"], ["?", 1, 2], ["//", 1], ["//", 1, 2, 3], {"a": 1}, [1, 2], ["+", None]]
+    "j",
+    [
+        None,
+        1.5,
+        True,
+        "",
+        [],
+        ["+"],
+        ["n"],
+        ["?", 1, 2],
+        ["//", 1],
+        ["//", 1, 2, 3],
+        {"a": 1},
+        [1, 2],
+        ["+", None],
+    ],
 )
 def test_what_is_no_expression(j: object) -> None:
     with pytest.raises(InvalidArgument, match="not a dimension expression"):

@@ -22,15 +22,32 @@ def test_dtype_and_its_numpy_twin(dtype: DType) -> None:
 def test_kinds_of_dtypes() -> None:
     eight = {"FP8", "FP8E5M2", "FP8FNUZ", "FP8E5M2FNUZ", "FP8E8M0"}
     assert {d.name for d in DType if d.is_float} == {"FP64", "FP32", "FP16", "BF16", "FP4", *eight}
-    assert {d.name for d in DType if d.is_signed_int} == {"INT64", "INT32", "INT16", "INT8", "INT4", "INT2"}
-    assert {d.name for d in DType if d.is_int} == {f"{u}INT{b}" for u in ("", "U") for b in (64, 32, 16, 8, 4, 2)}
+    assert {d.name for d in DType if d.is_signed_int} == {
+        "INT64",
+        "INT32",
+        "INT16",
+        "INT8",
+        "INT4",
+        "INT2",
+    }
+    assert {d.name for d in DType if d.is_int} == {
+        f"{u}INT{b}" for u in ("", "U") for b in (64, 32, 16, 8, 4, 2)
+    }
     assert DType.of(np.dtype("U5")) is DType.STRING
     assert {d.name for d in DType if d.on_host} == {"STRING", "SEQUENCE", "OPTIONAL", "MAP"}
     with pytest.raises(DTypeError, match="no tactix dtype for"):
         DType.of(np.dtype("datetime64[s]"))
 
 
-SHAPES = [(2, 5, 3, 4), (1, 16, 2, 2), (3, 1, 7, 1), (2, 33, 5), (4, 17), (1, 3, 2, 2, 2), (0, 5, 2, 2)]
+SHAPES = [
+    (2, 5, 3, 4),
+    (1, 16, 2, 2),
+    (3, 1, 7, 1),
+    (2, 33, 5),
+    (4, 17),
+    (1, 3, 2, 2, 2),
+    (0, 5, 2, 2),
+]
 
 
 @pytest.mark.parametrize("fmt", [LINEAR, NHWC, blocked(4), blocked(16)])

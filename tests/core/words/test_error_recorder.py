@@ -22,7 +22,10 @@ def test_errors_are_kept_in_order() -> None:
     r = ErrorRecorder()
     r.report_error(ErrorCode.INVALID_ARGUMENT, "first")
     r.report_error(ErrorCode.FAILED_EXECUTION, "second")
-    assert recorded(r) == [(ErrorCode.INVALID_ARGUMENT, "first"), (ErrorCode.FAILED_EXECUTION, "second")]
+    assert recorded(r) == [
+        (ErrorCode.INVALID_ARGUMENT, "first"),
+        (ErrorCode.FAILED_EXECUTION, "second"),
+    ]
     assert not r.has_overflowed()
     for index in (-1, 2):
         with pytest.raises(InvalidArgument, match=f"no error {index}: 2 are recorded"):

@@ -5,7 +5,13 @@ import inspect
 import pytest
 
 from tactix.words import errors
-from tactix.words.errors import ErrorCode, PlanCompatibilityError, PluginError, ShapeError, TactixError
+from tactix.words.errors import (
+    ErrorCode,
+    PlanCompatibilityError,
+    PluginError,
+    ShapeError,
+    TactixError,
+)
 
 KINDS = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, TactixError)]
 
@@ -17,7 +23,9 @@ KINDS = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass
      ({"who": "conv1", "why": "3 != 4", "do": "Try again"}, "conv1: it failed: 3 != 4. Try again")],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", [k for k in KINDS if k is not PlanCompatibilityError])
-def test_message_joins_what_is_given(kind: type[TactixError], parts: dict[str, str], text: str) -> None:
+def test_message_joins_what_is_given(
+    kind: type[TactixError], parts: dict[str, str], text: str
+) -> None:
     assert str(kind("it failed", **parts)) == text
 
 
@@ -35,11 +43,21 @@ def test_python_can_catch_them_by_its_own_kinds() -> None:
 
 
 def test_plugin_errors_carry_the_plugin() -> None:
-    e = PluginError("gone", key="acme.A@1", dist="acme-trt", version="1.0", phase="import", do="Install it")
-    assert (e.key, e.dist, e.version, e.phase, e.do) == ("acme.A@1", "acme-trt", "1.0", "import", "Install it")
+    e = PluginError(
+        "gone", key="acme.A@1", dist="acme-trt", version="1.0", phase="import", do="Install it"
+    )
+    assert (e.key, e.dist, e.version, e.phase, e.do) == (
+        "acme.A@1",
+        "acme-trt",
+        "1.0",
+        "import",
+        "Install it",
+    )
 
 
 def test_incompatible_plans_list_all_reasons() -> None:
-    e = PlanCompatibilityError("cannot run here", reasons=("no avx512f", "made by 2.0"), do="Build it again")
+    e = PlanCompatibilityError(
+        "cannot run here", reasons=("no avx512f", "made by 2.0"), do="Build it again"
+    )
     assert e.reasons == ("no avx512f", "made by 2.0")
     assert str(e) == "cannot run here: no avx512f; made by 2.0. Build it again"

@@ -25,8 +25,12 @@ def test_readers_see_the_old_file_until_the_block_ends(tmp_path: Path, name: str
     assert os.listdir(tmp_path) == [path.name]
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("no"), OSError(errno.ENOSPC, "disk full")])
-def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: BaseException) -> None:
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), ValueError("no"), OSError(errno.ENOSPC, "disk full")]
+)
+def test_an_error_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, error: BaseException
+) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"old")
 

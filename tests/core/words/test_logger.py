@@ -12,8 +12,12 @@ from tactix_sdk.stdlib_logger import StdlibLogger
 
 def test_severities_are_tensorrts() -> None:
     assert {s.name: int(s) for s in Severity} == {
-        "INTERNAL_ERROR": 0, "ERROR": 1, "WARNING": 2, "INFO": 3, "VERBOSE": 4
-    }  # fmt: skip
+        "INTERNAL_ERROR": 0,
+        "ERROR": 1,
+        "WARNING": 2,
+        "INFO": 3,
+        "VERBOSE": 4,
+    }
 
 
 @pytest.mark.parametrize("limit", list(Severity))
@@ -60,7 +64,10 @@ def test_lines_of_threads_do_not_mix() -> None:
 
     out = Slow()
     logger = Logger(Severity.INFO, out)
-    threads = [threading.Thread(target=lambda c=c: [logger.info(c * 40) for _ in range(50)]) for c in "abcd"]
+    threads = [
+        threading.Thread(target=lambda c=c: [logger.info(c * 40) for _ in range(50)])
+        for c in "abcd"
+    ]
     for t in threads:
         t.start()
     for t in threads:

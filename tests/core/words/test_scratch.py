@@ -12,7 +12,9 @@ import pytest
 from tactix.words import scratch
 from tactix.words.scratch import OWNER, ScratchFolder, sweep
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no locks of this kind, and no signals")
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32", reason="no locks of this kind, and no signals"
+)
 
 HOLDS = """
 import sys, time
@@ -26,7 +28,9 @@ time.sleep(600)
 @pytest.fixture
 def other(tmp_path):
     """Another process, which holds a folder in ``tmp_path``."""
-    process = subprocess.Popen([sys.executable, "-c", HOLDS, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     folder = Path(process.stdout.readline().strip())
     yield process, folder

@@ -33,5 +33,10 @@ def test_the_least_share_of_letters_can_be_lowered() -> None:
 def test_there_is_no_second_way_to_look_for_near_names() -> None:
     """Two messages that say it in two ways would be told apart by nothing else."""
     roots = (ROOT / "core", ROOT / "plugin_sdk", ROOT / "plugins_builtin")
-    users = [p.name for r in roots for p in r.rglob("*.py") if re.search("difflib", p.read_text(encoding="utf-8"))]
+    users = [
+        p.name
+        for r in roots
+        for p in r.rglob("*.py")
+        if re.search("difflib", p.read_text(encoding="utf-8"))
+    ]
     assert users == ["spelling.py"]

@@ -1,7 +1,9 @@
-"""Convolution of float32 in the blocked format on AMX, by parts as in c_gemm_amx, to the accuracy of float32.
+"""Convolution of float32 in the blocked format on AMX, by parts as in c_gemm_amx, to the accuracy
+of float32.
 
-The rows of a are pixels of the output; a step of k is 32 channels of one tap. The first launch gathers them and cuts
-them, zeros for taps beyond the border: it pays where few pixels meet many channels.
+The rows of a are pixels of the output; a step of k is 32 channels of one tap. The first launch
+gathers them and cuts them, zeros for taps beyond the border: it pays where few pixels meet many
+channels.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def tactics() -> list[Tactic]:
 
 
 class AmxConvTactic(Tactic):
-    """float32, one or two spatial axes, one group, constant finite weights of at least as many channels as lanes."""
+    """float32, one or two spatial axes, one group, constant finite weights of at least as many
+    channels as lanes.
+    """
 
     key = "tactix.c_conv_amx@1"
     implements = ("tactix.Convolution@1",)
@@ -48,11 +52,17 @@ class AmxConvTactic(Tactic):
             return win
         pixels = win.out[0] * win.out[1]
         if win.group > 1 or win.c < LANES or (isinstance(pixels, int) and pixels < FEWEST):
-            return Reject("it takes one group of at least 16 channels, and images of at least 8 pixels")
+            return Reject(
+                "it takes one group of at least 16 channels, and images of at least 8 pixels"
+            )
         if not np.isfinite(node.given[win.w].const).all():
             return Reject("a weight is not finite")
         found = formats(node, win, blocked(LANES), blocked(LANES))
-        return found if isinstance(found, Reject) else [Variant.of(found, (blocked(LANES),) * len(node.outputs))]
+        return (
+            found
+            if isinstance(found, Reject)
+            else [Variant.of(found, (blocked(LANES),) * len(node.outputs))]
+        )
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = window(node)
@@ -96,14 +106,22 @@ class _ConvKernel(PartsKernel):
         each, plane = -(-win.c // DEPTH), dim(win.size[0] * win.size[1])
         at, valid, lines = "row", f"row < {dim(self.m)}", []
         if not win.is_pointwise:
-            high, wide, across, kw = dim(win.size[0]), dim(win.size[1]), dim(win.out[1]), win.kernel[1]
+            high, wide, across, kw = (
+                dim(win.size[0]),
+                dim(win.size[1]),
+                dim(win.out[1]),
+                win.kernel[1],
+            )
             (down, right), (dy, dx) = win.strides, win.dilations
             lines = [
                 f"const int64_t tap = step / {each};",
                 f"const int64_t i = row / {across} * {down} + tap / {kw} * {dy} - {win.pads[0]};",
                 f"const int64_t j = row % {across} * {right} + tap % {kw} * {dx} - {win.pads[1]};",
             ]
-            at, valid = f"i * {wide} + j", f"{valid} && i >= 0 && i < {high} && j >= 0 && j < {wide}"
+            at, valid = (
+                f"i * {wide} + j",
+                f"{valid} && i >= 0 && i < {high} && j >= 0 && j < {wide}",
+            )
         if self.steps > win.taps * each:
             valid = f"{valid} && step < {win.taps * each}"
         image = f"image * {-(-win.c // LANES)} + step % {each} * 2"

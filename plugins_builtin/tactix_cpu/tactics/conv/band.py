@@ -1,9 +1,10 @@
 """Bands of output rows of a bfloat16 convolution, and the copy of the input that each needs.
 
-A band's input lies in memory of one thread as cells of 64 bytes, 32 channels of a pixel, plane after plane; of an image
-with few channels, cells of four channels, so that eight neighbouring taps are 64 bytes. Output pixels are counted over
-rows of ``out_wide``, so that the cells of neighbours lie one step apart whatever the tap; those past the end of a row
-are computed and left. What stands for pads behind a row is what stands for those before the next one.
+A band's input lies in memory of one thread as cells of 64 bytes, 32 channels of a pixel, plane
+after plane; of an image with few channels, cells of four channels, so that eight neighbouring taps
+are 64 bytes. Output pixels are counted over rows of ``out_wide``, so that the cells of neighbours
+lie one step apart whatever the tap; those past the end of a row are computed and left. What stands
+for pads behind a row is what stands for those before the next one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from tactix_cpu.tactics.conv.int8_window import FEW_CHANNELS, DotWindow
 from tactix_cpu.tactics.dot_tile import DEEP
 
 SCRATCH = 3 << 17
-"""Bytes of a band's copy that leave room in the second cache; more where the weights do not stay there anyway."""
+"""Bytes of a band's copy that leave room in the second cache; more where the weights do not stay
+there anyway.
+"""
 LARGE_SCRATCH = 5 << 18
 LARGE_WEIGHTS = 1 << 20
 
@@ -40,12 +43,16 @@ class Bands:
     @property
     def pick(self) -> tuple[int, int]:
         """The copy takes every so manieth row and column: one tap needs no others."""
-        return tuple(s if k == 1 else 1 for s, k in zip(self.win.strides, self.win.kernel, strict=True))  # type: ignore[return-value]
+        return tuple(
+            s if k == 1 else 1 for s, k in zip(self.win.strides, self.win.kernel, strict=True)
+        )  # type: ignore[return-value]
 
     @property
     def step(self) -> tuple[int, int]:
         """Rows and columns of the copy between neighbours."""
-        return tuple(1 if k == 1 else s for s, k in zip(self.win.strides, self.win.kernel, strict=True))  # type: ignore[return-value]
+        return tuple(
+            1 if k == 1 else s for s, k in zip(self.win.strides, self.win.kernel, strict=True)
+        )  # type: ignore[return-value]
 
     @property
     def runs(self) -> int:
@@ -61,7 +68,11 @@ class Bands:
     @property
     def used(self) -> int:
         """Cells from the first to the last that a row of results needs."""
-        return (self.win.out[1] - 1) * self.step[1] + (self.win.kernel[1] - 1) * self.win.dilations[1] + 1
+        return (
+            (self.win.out[1] - 1) * self.step[1]
+            + (self.win.kernel[1] - 1) * self.win.dilations[1]
+            + 1
+        )
 
     @property
     def count(self) -> int:
@@ -72,7 +83,9 @@ class Bands:
     @property
     def out_wide(self) -> int:
         """Output pixels of a row, with those that are left."""
-        return max(self.win.out[1], -(-max(self.lead + self.count, self.used - self.lead) // self.step[1]))
+        return max(
+            self.win.out[1], -(-max(self.lead + self.count, self.used - self.lead) // self.step[1])
+        )
 
     @property
     def wide(self) -> int:
@@ -105,7 +118,9 @@ class Bands:
         return -(-self.step[0] * self.part_rows * self.wide * self.cell // DEEP) * DEEP
 
     def scratch(self, pixels: int) -> int:
-        """Bytes for one thread, where blocks are of so many pixels: the last one's taps reach behind the last row."""
+        """Bytes for one thread, where blocks are of so many pixels: the last one's taps reach
+        behind the last row.
+        """
         reach = pixels * self.step[1] + (self.win.kernel[1] - 1) * self.win.dilations[1]
         return -(-(self.planes * self.plane + reach * self.cell + DEEP) // DEEP) * DEEP
 
@@ -117,12 +132,18 @@ class Bands:
     def blocks(self, pixels: int) -> int:
         """Blocks of so many pixels in an image."""
         last = self.win.out[0] - (self.bands - 1) * self.rows
-        return (self.bands - 1) * -(-self.rows * self.out_wide // pixels) + -(-last * self.out_wide // pixels)
+        return (self.bands - 1) * -(-self.rows * self.out_wide // pixels) + -(
+            -last * self.out_wide // pixels
+        )
 
     def tap(self, i: str) -> str:
         """Cells from a place to the first of its taps in row ``i``."""
         down, step = self.win.dilations[0], self.step[0]
-        row = f"{i} * {down}" if step == 1 else f"({i} * {down} % {step} * {self.part_rows} + {i} * {down} / {step})"
+        row = (
+            f"{i} * {down}"
+            if step == 1
+            else f"({i} * {down} % {step} * {self.part_rows} + {i} * {down} / {step})"
+        )
         return f"{row} * {self.wide}"
 
     def copy(self, args: Args, to: str) -> str:
@@ -153,7 +174,11 @@ class Bands:
         out = f"out + {left}"
         return [
             f"const int64_t y = y0 * {win.strides[0]} + r * {self.pick[0]} - {win.pads[0]};",
-            block(f"if (y < 0 || y >= {win.size[0]})", f"memset(out, 0, {self.wide * cell});", "continue;"),
+            block(
+                f"if (y < 0 || y >= {win.size[0]})",
+                f"memset(out, 0, {self.wide * cell});",
+                "continue;",
+            ),
             f"memset(out, 0, {left});" if left else "",
             f"memset(out + {end}, 0, {rest});" if rest else "",
             *self._joined(args, "y", str(self.count), out, column),
@@ -164,9 +189,14 @@ class Bands:
         win, pixels = self.win, self.win.size[0] * self.win.size[1]
         x = f"(const uint16_t*){args.input(win.inputs[0])}"
         if self.linear:
-            taken = " | ".join(f"(uint64_t)in[{c * pixels} + i * {self.pick[1]}] << {16 * c}" for c in range(win.c))
+            taken = " | ".join(
+                f"(uint64_t)in[{c * pixels} + i * {self.pick[1]}] << {16 * c}" for c in range(win.c)
+            )
             start = f"const uint16_t* in = {x} + (image * {win.c} * {win.size[0]} + {y}) * {win.size[1]} + {column};"
-            return [f"{start}\nuint64_t* to = (uint64_t*)({out});", loop("i", "0", count, f"to[i] = {taken};")]
+            return [
+                f"{start}\nuint64_t* to = (uint64_t*)({out});",
+                loop("i", "0", count, f"to[i] = {taken};"),
+            ]
         blocks = -(-win.c // 16)
         place = f"((image * {blocks} + 2 * p) * {win.size[0]} + {y}) * {win.size[1]} + {column}"
         both, one = (f"TX_NAME({n})(in, {count}, {out});" for n in ("pair", "single"))
@@ -183,18 +213,27 @@ class Bands:
         made = []
         for name in ("pair", "single") if -(-self.win.c // 16) % 2 else ("pair",):
             to = "(__m256i*)(to + i * 64"
-            body = [f"_mm256_store_si256({to}), {low});", f"_mm256_store_si256({to} + 32), {high[name]});"]
+            body = [
+                f"_mm256_store_si256({to}), {low});",
+                f"_mm256_store_si256({to} + 32), {high[name]});",
+            ]
             head = f"static void TX_NAME({name})(const uint16_t* in, int64_t count, uint8_t* to)"
             made.append(block(head, loop("i", "0", "count", *body)))
         return "\n".join(made) + "\n"
 
 
 def bands_for(win: DotWindow, linear: bool, pixels: int, threads: int) -> Bands:
-    """Bands whose copies fit, with the fewest blocks of so many pixels; several for threads where weights are small."""
+    """Bands whose copies fit, with the fewest blocks of so many pixels; several for threads where
+    weights are small.
+    """
     high = win.out[0]
     weights = 2 * win.c * win.co * win.kernel[0] * win.kernel[1]
     budget = LARGE_SCRATCH if weights > LARGE_WEIGHTS else SCRATCH
-    most = high if weights > LARGE_WEIGHTS or not isinstance(win.n, int) else -(-high * win.n // threads)
+    most = (
+        high
+        if weights > LARGE_WEIGHTS or not isinstance(win.n, int)
+        else -(-high * win.n // threads)
+    )
     options = [Bands(win, linear, r) for r in range(1, min(high, max(1, most)) + 1)]
     fitting = [b for b in options if b.scratch(pixels) <= budget] or options[:1]
     kept = fitting[len(fitting) // 2 :]

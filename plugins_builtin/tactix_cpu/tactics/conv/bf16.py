@@ -31,7 +31,11 @@ class HalfConvTactic(Tactic):
         win = dot_window(node, HALVES)
         if isinstance(win, Reject):
             return win
-        return Reject("the matrix unit is faster") if suits(win, device) else conv.offered(node, win, device)
+        return (
+            Reject("the matrix unit is faster")
+            if suits(win, device)
+            else conv.offered(node, win, device)
+        )
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = dot_window(node, HALVES)

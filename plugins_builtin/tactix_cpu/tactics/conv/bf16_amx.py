@@ -1,9 +1,9 @@
 """WideConvolution, and Convolution and ConvTranspose of bfloat16, on the AMX matrix unit of x86-64.
 
-A thread copies the input of a band of output rows (c_band), then takes panel after panel of weights, and in each the
-band's blocks of pixels; meanwhile the next panel is asked for. Knobs: ``rows`` (pixels) and ``vectors`` (of 16
-channels) of a block, whose sums fill four tiles. A transposed convolution without overlap is a product for each of its
-taps, which are more panels.
+A thread copies the input of a band of output rows (c_band), then takes panel after panel of
+weights, and in each the band's blocks of pixels; meanwhile the next panel is asked for. Knobs:
+``rows`` (pixels) and ``vectors`` (of 16 channels) of a block, whose sums fill four tiles. A
+transposed convolution without overlap is a product for each of its taps, which are more panels.
 """
 
 from __future__ import annotations
@@ -78,7 +78,11 @@ class HalfAmxConvTactic(Tactic):
         made = [fmt]
         if win.co <= HIGH and not any(o.is_full for o in win.epi.operands.values()):
             made.append(LINEAR)
-        return [Variant.of(found, (f,) * len(node.outputs), rows=r, vectors=v) for r, v in near for f in made]
+        return [
+            Variant.of(found, (f,) * len(node.outputs), rows=r, vectors=v)
+            for r, v in near
+            for f in made
+        ]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         work = work_of(node)
@@ -96,7 +100,9 @@ class HalfAmxConvTactic(Tactic):
 
 @dataclass(frozen=True)
 class Work:
-    """``win``: what is summed; ``whole``: what becomes of it; ``turned``: it is transposed, and has ``taps``."""
+    """``win``: what is summed; ``whole``: what becomes of it; ``turned``: it is transposed, and has
+    ``taps``.
+    """
 
     win: DotWindow
     whole: DotWindow
@@ -125,8 +131,12 @@ def work_of(node: Node) -> Work | Reject:
     operands = found.epi.operands.values()
     if not all(isinstance(d, int) for d in sizes) or found.n == 0:
         return Reject("the sizes of the image are not known, or a tensor is empty")
-    if not all(o.is_full or not any(o.strides) or window.per_channel(o, found.epi) for o in operands):
-        return Reject("epilogue operands are one number, one per channel, or as large as the output")
+    if not all(
+        o.is_full or not any(o.strides) or window.per_channel(o, found.epi) for o in operands
+    ):
+        return Reject(
+            "epilogue operands are one number, one per channel, or as large as the output"
+        )
     win = DotWindow(
         found.x, found.w, -1, found.n, found.c, found.co, 1, sizes[:2], sizes[:2], (1, 1), (1, 1), (1, 1),
         (0, 0, 0, 0), 0, False, HALVES, found.epi,
@@ -135,7 +145,9 @@ def work_of(node: Node) -> Work | Reject:
 
 
 def _cycles(work: Work, shape: tuple[int, int], threads: int) -> float:
-    """Of an image: tiles come from the first cache, or weights from the second; results are written; the copy."""
+    """Of an image: tiles come from the first cache, or weights from the second; results are
+    written; the copy.
+    """
     (pixels, vectors), win = shape, work.win
     b = bands_for(win, work.linear, pixels, threads)
     steps = b.planes * win.kernel[0] * b.runs
@@ -150,7 +162,9 @@ def _cycles(work: Work, shape: tuple[int, int], threads: int) -> float:
 
 @dataclass(frozen=True)
 class RowsSite(DotSite):
-    """Results of few channels, row by row in the arrays ``t<output>``: from there they go to linear tensors."""
+    """Results of few channels, row by row in the arrays ``t<output>``: from there they go to linear
+    tensors.
+    """
 
     def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
         return store(dtype, f"t{output} + ({row}) * {HIGH}", value)
@@ -158,12 +172,17 @@ class RowsSite(DotSite):
     def arrays(self, rows: int) -> list[str]:
         """Declare the arrays."""
         kinds = [ctype(v.spec.dtype) for v in self.node.outputs]
-        return [f"{k} t{j}[{rows * HIGH}] __attribute__((aligned(64)));" for j, k in enumerate(kinds)]
+        return [
+            f"{k} t{j}[{rows * HIGH}] __attribute__((aligned(64)));" for j, k in enumerate(kinds)
+        ]
 
     def turned(self, step: int) -> list[str]:
         """Store the arrays' columns, a channel each, at every ``step``-th pixel."""
         place = f"(image * {self.win.co} + c) * {self.win.pixels} + pixel + m * {step}"
-        moves = [f"{self.args.output(j)}[{place}] = t{j}[m * {HIGH} + c];" for j in range(len(self.node.outputs))]
+        moves = [
+            f"{self.args.output(j)}[{place}] = t{j}[m * {HIGH} + c];"
+            for j in range(len(self.node.outputs))
+        ]
         return [loop("c", "0", str(self.win.co), loop("m", "0", "rows", *moves))]
 
 
@@ -202,14 +221,21 @@ class _Kernel:
         self.x = self.args.workspace(0, "uint8_t")
         self.w = self.args.constant("w", self._packed(), HALVES.weights)
         axis = 1 if self.work.turned else 0
-        first = byte.starts(self.node, self.win.inputs, self.per_tap * self.columns, axis, HALVES, flipped=False)
+        first = byte.starts(
+            self.node, self.win.inputs, self.per_tap * self.columns, axis, HALVES, flipped=False
+        )
         self.first = self.args.constant("first", first, HALVES.sums)
         self._finish()
         body = [self._walk(size)]
         helpers = f"{text_of('amx.h')}{GRID}{self.bands.functions()}{self._product()}{self.functions.text()}"
         return kernel(
-            self.args, body, self.ctx, helpers=helpers, preludes=byte.preludes(), workspace=size * self.threads
-        )  # fmt: skip
+            self.args,
+            body,
+            self.ctx,
+            helpers=helpers,
+            preludes=byte.preludes(),
+            workspace=size * self.threads,
+        )
 
     def _packed(self) -> Packed:
         """Weights as [panel][plane][row tap][run of taps][pair of channels][column][2]."""
@@ -245,13 +271,20 @@ class _Kernel:
         """The function that sums a block over planes and taps, and asks for weights ``ahead``."""
         b, win = self.bands, self.win
         across = DEEP if b.linear else DEEP * win.dilations[1]
-        steps = [f"const uint8_t* xs = xt + j * {across};", *self._step(), f"w += {DEEP * self.columns};"]
+        steps = [
+            f"const uint8_t* xs = xt + j * {across};",
+            *self._step(),
+            f"w += {DEEP * self.columns};",
+        ]
         if lines := self._lines:
             steps += [f"__builtin_prefetch(ahead + {q * DEEP}, 0, 2);" for q in range(lines)]
             steps.append(f"ahead += {lines * DEEP};")
         xt = f"const uint8_t* xt = x + c * {b.plane} + {b.tap('i')} * {b.cell};"
         taps = loop("i", "0", str(win.kernel[0]), xt, loop("j", "0", str(b.runs), *steps))
-        at = [(t, t // self.vectors * HIGH * self.columns + t % self.vectors * HIGH) for t in range(SUMS)]
+        at = [
+            (t, t // self.vectors * HIGH * self.columns + t % self.vectors * HIGH)
+            for t in range(SUMS)
+        ]
         body = [
             *(f"_tile_loadd({t}, first + {t % self.vectors * HIGH}, 0);" for t, _ in at),
             loop("c", "0", str(b.planes), taps),
@@ -262,14 +295,18 @@ class _Kernel:
 
     @property
     def _lines(self) -> int:
-        """Lines of the next panel that each step asks for, so that the blocks of a band ask for all of it."""
+        """Lines of the next panel that each step asks for, so that the blocks of a band ask for all
+        of it.
+        """
         if self.panels * self.slab <= NEAR_WEIGHTS:
             return 0
         blocks = -(-self.bands.rows * self.bands.out_wide // self.pixels)
         return -(-self.columns // blocks)
 
     def _step(self) -> list[str]:
-        """Products of tiles: the fewer ones stay in registers, the others take turns in what is left."""
+        """Products of tiles: the fewer ones stay in registers, the others take turns in what is
+        left.
+        """
         high, wide = self.pixels // HIGH, self.vectors
         move = self.bands.cell * self.bands.step[1]
         x = [f"xs + {t * HIGH * move}, {move}" for t in range(high)]
@@ -341,11 +378,17 @@ class _Kernel:
             loop("p", "g[2]", "g[3]", *panel),
         ]
         total = f"{self.args.dim(win.n)} * {b.bands}"
-        return "\n".join([
-            f"if (tid >= {self.threads}) return;", f"if (nt > {self.threads}) nt = {self.threads};",
-            "int64_t g[4];", f"TX_NAME(grid)({total}, {self.panels}, tid, nt, g);",
-            "if (g[0] >= g[1] || g[2] >= g[3]) return;",
-            f"uint8_t* s = {self.x} + tid * {size};",
-            f"float sums[{self.pixels * self.columns}] __attribute__((aligned(64)));",
-            "TX_NAME(begin)();", loop("u", "g[0]", "g[1]", *band), "_tile_release();",
-        ])  # fmt: skip
+        return "\n".join(
+            [
+                f"if (tid >= {self.threads}) return;",
+                f"if (nt > {self.threads}) nt = {self.threads};",
+                "int64_t g[4];",
+                f"TX_NAME(grid)({total}, {self.panels}, tid, nt, g);",
+                "if (g[0] >= g[1] || g[2] >= g[3]) return;",
+                f"uint8_t* s = {self.x} + tid * {size};",
+                f"float sums[{self.pixels * self.columns}] __attribute__((aligned(64)));",
+                "TX_NAME(begin)();",
+                loop("u", "g[0]", "g[1]", *band),
+                "_tile_release();",
+            ]
+        )

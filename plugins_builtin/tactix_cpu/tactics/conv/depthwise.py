@@ -1,6 +1,8 @@
-"""Depthwise convolution in the blocked format: every channel by itself, tiles of neighbouring pixels of one block.
+"""Depthwise convolution in the blocked format: every channel by itself, tiles of neighbouring
+pixels of one block.
 
-An input pixel is loaded once for all output pixels of the tile that it takes part in. Knob: ``rows``, pixels of a tile.
+An input pixel is loaded once for all output pixels of the tile that it takes part in. Knob:
+``rows``, pixels of a tile.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ DTYPES = (DType.FP32, DType.BF16)
 
 
 class DepthwiseTactic(Tactic):
-    """float32 or bf16, one or two spatial axes, constant weights, one output channel for each input channel."""
+    """float32 or bf16, one or two spatial axes, constant weights, one output channel for each input
+    channel.
+    """
 
     key = "tactix.c_depthwise@1"
     implements = ("tactix.Convolution@1", "tactix.WideConvolution@1")
@@ -49,8 +53,13 @@ class DepthwiseTactic(Tactic):
         if isinstance(found, Reject):
             return found
         width = win.out[1]
-        sizes = dict.fromkeys(-(-width // -(-width // r)) if isinstance(width, int) else r for r in _rows(win, device))
-        return [Variant.of(found, (fmt,) * len(node.outputs), rows=r, vectors=1, blocks=0) for r in sizes]
+        sizes = dict.fromkeys(
+            -(-width // -(-width // r)) if isinstance(width, int) else r for r in _rows(win, device)
+        )
+        return [
+            Variant.of(found, (fmt,) * len(node.outputs), rows=r, vectors=1, blocks=0)
+            for r in sizes
+        ]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = window(node, DTYPES)
@@ -107,6 +116,8 @@ class DepthwiseKernel(ConvKernel):
         columns = []
         for at, found in sorted(users.items()):
             sums = [f"{tile.acc(m, 0)} += v * k{t};" for m, t in found]
-            columns.append(block("", f"const vf v = {load(win.dtype, f'xr + {at * lanes}')};", *sums))
+            columns.append(
+                block("", f"const vf v = {load(win.dtype, f'xr + {at * lanes}')};", *sums)
+            )
         head = f"const {self.element}* xr = x + i * {row};\nconst float* wr = w + i * {win.kernel[1] * lanes};"
         return loop("i", "top", "bottom", head, *weights, *columns)

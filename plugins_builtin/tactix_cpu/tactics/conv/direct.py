@@ -1,10 +1,11 @@
 """Convolution in the blocked format, on register tiles along output rows.
 
-A tile is some neighbouring pixels times some channel blocks. Rows of static width are cut into tiles whose taps beyond
-the border are left out; otherwise a first launch copies the input with its columns padded. Rows beyond the border are
-never visited. A first layer may read a linear image. Knobs: ``rows`` (pixels) and ``vectors`` (channel blocks) of a
-tile; ``blocks``, the input channel blocks after which partial sums go to the workspace (0: all at once); ``span``,
-whether tiles go across rows.
+A tile is some neighbouring pixels times some channel blocks. Rows of static width are cut into
+tiles whose taps beyond the border are left out; otherwise a first launch copies the input with its
+columns padded. Rows beyond the border are never visited. A first layer may read a linear image.
+Knobs: ``rows`` (pixels) and ``vectors`` (channel blocks) of a tile; ``blocks``, the input channel
+blocks after which partial sums go to the workspace (0: all at once); ``span``, whether tiles go
+across rows.
 """
 
 from __future__ import annotations
@@ -80,20 +81,26 @@ class ConvTactic(Tactic):
         assert isinstance(win, Window)
         if not variant.input_format(win.x).is_linear and gathered(win) is not win:
             return GatherKernel(node, win, variant, ctx).artifact()
-        return (SpanKernel if variant.knob("span") else ConvKernel)(node, win, variant, ctx).artifact()
+        return (SpanKernel if variant.knob("span") else ConvKernel)(
+            node, win, variant, ctx
+        ).artifact()
 
 
 def _shapes(win: Window, source: Format, device: DeviceProperties) -> list[tuple[int, int, bool]]:
-    """Tiles worth trying: equal ones along a row, panels that do not cross groups; and whether they span rows.
+    """Tiles worth trying: equal ones along a row, panels that do not cross groups; and whether they
+    span rows.
 
-    In a linear image neighbouring taps share elements, which the compiler keeps: half the registers are left for that.
+    In a linear image neighbouring taps share elements, which the compiler keeps: half the registers
+    are left for that.
     """
     lanes = max(4, device.lanes)
     per_group = -(-win.co // win.group // lanes)
     width: Dim = win.out[0] * win.out[1] if win.is_pointwise else win.out[1]
     found: dict[tuple[int, int, bool], None] = {}
     half = c_tile.registers(device) // 2
-    for most, vectors in ((half // 2, 2), (half - 2, 1)) if source.is_linear else c_tile.shapes(device):
+    for most, vectors in (
+        ((half // 2, 2), (half - 2, 1)) if source.is_linear else c_tile.shapes(device)
+    ):
         rows = -(-width // -(-width // most)) if isinstance(width, int) and width > 0 else most
         wide = min(vectors, per_group)
         if win.group > 1:
@@ -122,7 +129,9 @@ def _blocks(win: Window, vectors: int, lanes: int, source: Format) -> tuple[int,
     return (0, max(1, SLAB_BYTES // 2 // one))
 
 
-def cycles(win: Window, v: Variant, device: DeviceProperties, opt: dict[str, int] | None = None) -> float:
+def cycles(
+    win: Window, v: Variant, device: DeviceProperties, opt: dict[str, int] | None = None
+) -> float:
     """Cycles on one core, by the tile's cycles per step; unknown sizes count as 32."""
     lanes, rows, vectors = max(4, device.lanes), int(v.knob("rows")), int(v.knob("vectors"))
     size = {s: 32 for d in (win.n, *win.out) for s in symbols(d)} | (opt or {})
@@ -134,11 +143,17 @@ def cycles(win: Window, v: Variant, device: DeviceProperties, opt: dict[str, int
     length, lines = (high * wide, n) if whole else (wide, n * high)
     known = isinstance(win.out[1], int) and (whole or row_runs(win, rows) is not None)
     # cycles of a panel's first tile for which its weights, 4 bytes each, are not there yet
-    wait = max(0.0, vectors * lanes * 4 / STREAM - c_tile.step_cycles(min(rows, length), vectors)) * depth
+    wait = (
+        max(0.0, vectors * lanes * 4 / STREAM - c_tile.step_cycles(min(rows, length), vectors))
+        * depth
+    )
     total, left = 0.0, length
     for part in (rows, *c_tile.rest_sizes(rows, length if known else None)):
         tiles, left = divmod(left, part)
-        total += tiles * (c_tile.step_cycles(part, vectors, c_tile.chains_for(part, vectors)) * depth + part * vectors)
+        total += tiles * (
+            c_tile.step_cycles(part, vectors, c_tile.chains_for(part, vectors)) * depth
+            + part * vectors
+        )
     blocks = int(v.knob("blocks"))
     passes = -(-channels // lanes // blocks) if blocks else 1
     # each further pass reads and writes partial sums: two cycles for a vector of them

@@ -1,8 +1,9 @@
 """Any convolution and transposed convolution in the linear format: the tactic of last resort in C.
 
-A first launch copies the input with its borders padded and its columns sorted by their remainder modulo the stride, so
-that the second one reads neighbouring output columns as vectors. Its tiles are some output channels times neighbouring
-columns. A transposed convolution is one with the taps reversed over an input with ``stride - 1`` zeros in between.
+A first launch copies the input with its borders padded and its columns sorted by their remainder
+modulo the stride, so that the second one reads neighbouring output columns as vectors. Its tiles
+are some output channels times neighbouring columns. A transposed convolution is one with the taps
+reversed over an input with ``stride - 1`` zeros in between.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ VECTORS = 2
 
 @dataclass(frozen=True)
 class Taps:
-    """A convolution of stride ``strides`` over an input with ``stuffing - 1`` zeros between elements.
+    """A convolution of stride ``strides`` over an input with ``stuffing - 1`` zeros between
+    elements.
 
-    ``begins``: elements of padding before each axis. Weights: ``channel_stride`` and ``input_stride`` count kernels
-    from one output or input channel of a group to the next; ``reversed``: taps are stored last first.
+    ``begins``: elements of padding before each axis. Weights: ``channel_stride`` and
+    ``input_stride`` count kernels from one output or input channel of a group to the next;
+    ``reversed``: taps are stored last first.
     """
 
     x: int
@@ -68,7 +71,13 @@ def taps_of(node: Node) -> Taps | Reject:
         return Reject("channels and kernel are not known before running, or empty")
     if len(anchor.inputs) > 2 and anchor.inputs[2] >= 0:
         spatial = specs[0].rank - 2
-        bias = Operand(anchor.inputs[2], DType.FP32, (*specs[2].shape, *(1,) * spatial), (0, 1, *(0,) * spatial), False)
+        bias = Operand(
+            anchor.inputs[2],
+            DType.FP32,
+            (*specs[2].shape, *(1,) * spatial),
+            (0, 1, *(0,) * spatial),
+            False,
+        )
         epi = with_term(epi, bias, lambda y, b: y + b)
     transposed = anchor.layer.key.startswith("tactix.ConvTranspose@")
     made = _transposed if transposed else _forward
@@ -81,9 +90,24 @@ def _forward(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> Taps:
     co, channels, *kernel = _known(node, inputs[1])
     begins = tuple(a.pads[:rank]) or (0,) * rank
     return Taps(
-        inputs[0], inputs[1], x.shape[0], channels * a.group, co, a.group, x.shape[2:], y.shape[2:], tuple(kernel),
-        a.strides or ones, a.dilations or ones, ones, begins, channels, 1, False, epi,
-    )  # fmt: skip
+        inputs[0],
+        inputs[1],
+        x.shape[0],
+        channels * a.group,
+        co,
+        a.group,
+        x.shape[2:],
+        y.shape[2:],
+        tuple(kernel),
+        a.strides or ones,
+        a.dilations or ones,
+        ones,
+        begins,
+        channels,
+        1,
+        False,
+        epi,
+    )
 
 
 def _transposed(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> Taps:
@@ -94,9 +118,24 @@ def _transposed(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> Tap
     pads = a.pads[:rank] or (0,) * rank
     begins = tuple(d * (k - 1) - p for d, k, p in zip(dilations, kernel, pads, strict=True))
     return Taps(
-        inputs[0], inputs[1], x.shape[0], channels, per_group * a.group, a.group, x.shape[2:], y.shape[2:],
-        tuple(kernel), ones, dilations, a.strides or ones, begins, 1, per_group, True, epi,
-    )  # fmt: skip
+        inputs[0],
+        inputs[1],
+        x.shape[0],
+        channels,
+        per_group * a.group,
+        a.group,
+        x.shape[2:],
+        y.shape[2:],
+        tuple(kernel),
+        ones,
+        dilations,
+        a.strides or ones,
+        begins,
+        1,
+        per_group,
+        True,
+        epi,
+    )
 
 
 def _known(node: Node, index: int) -> list[int]:
@@ -131,7 +170,9 @@ class GeneralConvTactic(Tactic):
         steps = prod(t.out) * t.n * (t.co * (t.c // t.group) * math.prod(t.kernel))
         if not symbols(steps) <= set(ctx.opt):
             return None
-        return 2e-6 + evaluate(steps, ctx.opt) / max(4, ctx.device.lanes) / 3e9 / max(1, ctx.threads)
+        return 2e-6 + evaluate(steps, ctx.opt) / max(4, ctx.device.lanes) / 3e9 / max(
+            1, ctx.threads
+        )
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         t = taps_of(node)
@@ -143,8 +184,8 @@ class GeneralConvTactic(Tactic):
 class LineSite:
     """Results in linear rows of ``out[-1]`` columns; implements c_tile.Site.
 
-    The kernel's C variables: ``image``, ``channel`` (of the tile's first row), ``line`` (over the outer spatial axes),
-    ``col``.
+    The kernel's C variables: ``image``, ``channel`` (of the tile's first row), ``line`` (over the
+    outer spatial axes), ``col``.
     """
 
     args: Args
@@ -157,7 +198,9 @@ class LineSite:
         lines = [self.args.dim(d) for d in self.taps.out[:-1]]
         terms = [f"image * {self.args.dim(n)}"] * (n != 0)
         terms += [f"(channel + {row}) * {self.args.dim(c)}"] * (c != 0)
-        pointer = self.args.sum(self.args.input(operand.index), *terms, flat("line", lines, outer, self.args))
+        pointer = self.args.sum(
+            self.args.input(operand.index), *terms, flat("line", lines, outer, self.args)
+        )
         if last == 0:
             return splat(operand.dtype, pointer)
         return load(operand.dtype, f"{pointer} + col + {vector * self.lanes}", count)
@@ -175,7 +218,9 @@ class _Kernel:
         self.taps, self.ctx = taps, ctx
         self.lanes = max(4, ctx.device.lanes)
         width = taps.out[-1]
-        self.vectors = min(VECTORS, max(1, -(-width // self.lanes))) if isinstance(width, int) else VECTORS
+        self.vectors = (
+            min(VECTORS, max(1, -(-width // self.lanes))) if isinstance(width, int) else VECTORS
+        )
         self.args = Args(node)
         self.functions = Functions(self.args)
         t = taps
@@ -185,7 +230,9 @@ class _Kernel:
             for o, s, d, k in zip(t.out[:-1], t.strides, t.dilations, t.kernel, strict=False)
         )
         reach = t.dilations[-1] * (t.kernel[-1] - 1) // t.strides[-1]
-        self.pitch: Dim = ceildiv(width, self.vectors * self.lanes) * (self.vectors * self.lanes) + reach
+        self.pitch: Dim = (
+            ceildiv(width, self.vectors * self.lanes) * (self.vectors * self.lanes) + reach
+        )
         """Columns of one remainder in a padded row."""
 
     def artifact(self) -> KernelArtifact:
@@ -197,15 +244,25 @@ class _Kernel:
         for rows in sizes:
             self._function(rows)
         body = [block("if (phase == 0)", self._copy(), "return;"), self._multiply(sizes)]
-        return kernel(self.args, body, self.ctx, helpers=self.functions.text(), workspace=size, phases=2)
+        return kernel(
+            self.args, body, self.ctx, helpers=self.functions.text(), workspace=size, phases=2
+        )
 
     def _function(self, rows: int) -> None:
         t, tile = self.taps, Tile(rows, self.vectors, self.lanes)
         width = t.out[-1]
-        left = "" if isinstance(width, int) and width % tile.width == 0 else f"({self.args.dim(width)} - col)"
+        left = (
+            ""
+            if isinstance(width, int) and width % tile.width == 0
+            else f"({self.args.dim(width)} - col)"
+        )
         stride = t.channel_stride * math.prod(t.kernel)
         step = tile.steps(1, lambda m, u: f"wt[{m * stride}]", "xt")
-        body = [tile.zero(), self._reduce(step), *finish(tile, t.epi, LineSite(self.args, t, self.lanes, left))]
+        body = [
+            tile.zero(),
+            self._reduce(step),
+            *finish(tile, t.epi, LineSite(self.args, t, self.lanes, left)),
+        ]
         parameters = "const float* x, const float* w, int64_t image, int64_t channel, int64_t line, int64_t col"
         self.functions.add(f"t{rows}", parameters, body)
 
@@ -217,7 +274,9 @@ class _Kernel:
         for i in range(rank):
             tap = f"({tap}) * {t.kernel[i]} + i{i}"
             if i < rank - 1:
-                terms.append(f"i{i} * {self.args.dim(prod(self.padded[i + 1 :]) * row * strides[i])}")
+                terms.append(
+                    f"i{i} * {self.args.dim(prod(self.padded[i + 1 :]) * row * strides[i])}"
+                )
         at, s = f"i{rank - 1} * {strides[-1]}", t.strides[-1]
         terms.append(at if s == 1 else f"{at} % {s} * {self.args.dim(self.pitch)} + {at} / {s}")
         plane, count = self.args.dim(prod(self.padded) * row), math.prod(t.kernel)
@@ -232,14 +291,21 @@ class _Kernel:
         return loop("c", "0", str(t.c // t.group), body)
 
     def _multiply(self, sizes: tuple[int, ...]) -> str:
-        """Units are (image, group, output line); each takes all channels of the group and all columns."""
+        """Units are (image, group, output line); each takes all channels of the group and all
+        columns.
+        """
         t, rank = self.taps, len(self.taps.kernel)
         lines, row = prod(t.out[:-1]), self.pitch * t.strides[-1]
         names = [f"o{i}" for i in range(rank - 1)]
-        places = [f"o{i} * {self.args.dim(prod(self.padded[i + 1 :]) * row * t.strides[i])}" for i in range(rank - 1)]
+        places = [
+            f"o{i} * {self.args.dim(prod(self.padded[i + 1 :]) * row * t.strides[i])}"
+            for i in range(rank - 1)
+        ]
         inputs, plane = t.c // t.group, self.args.dim(prod(self.padded) * row)
         count = math.prod(t.kernel)
-        weights = count * (t.channel_stride * self.rows if not t.reversed else t.input_stride * inputs)
+        weights = count * (
+            t.channel_stride * self.rows if not t.reversed else t.input_stride * inputs
+        )
         w = f"{self.args.input(t.w)} + group * {weights} + m * {count * t.channel_stride}"
         call = f"a, xl + q, {w}, image, group * {self.rows} + m, line, q"
         rows = [s for s in sizes if s <= self.rows]
@@ -248,7 +314,14 @@ class _Kernel:
             decode("u", ["image", "group", "line"], ["0", str(t.group), self.args.dim(lines)]),
             decode("line", names, [self.args.dim(d) for d in t.out[:-1]]),
             f"const float* xl = {self.args.sum(self.x, f'(image * {t.c} + group * {inputs}) * {plane}', *places)};",
-            loop("q", "0", self.args.dim(t.out[-1]), "int64_t m = 0;", tiles, step=self.vectors * self.lanes),
+            loop(
+                "q",
+                "0",
+                self.args.dim(t.out[-1]),
+                "int64_t m = 0;",
+                tiles,
+                step=self.vectors * self.lanes,
+            ),
         ]
         return f"{split(self.args.dim(t.n * t.group * lines))}\n{loop('u', 'lo', 'hi', *body)}"
 
@@ -273,7 +346,9 @@ class _Kernel:
             f"float* out = {self.x} + r * {self.args.dim(self.pitch * s)};",
             loop("p", "0", str(s), loop("q", "0", self.args.dim(self.pitch), *fill)),
         ]
-        return f"{split(self.args.dim(t.n * t.c * prod(self.padded)))}\n{loop('r', 'lo', 'hi', *body)}"
+        return (
+            f"{split(self.args.dim(t.n * t.c * prod(self.padded)))}\n{loop('r', 'lo', 'hi', *body)}"
+        )
 
     def _inside(self, where: str, axis: int) -> str:
         """Whether a place, counted from the input's begin, holds an element."""

@@ -1,7 +1,9 @@
-"""IntegerConvolution in the blocked format, on register tiles of neighbouring output pixels; c_bf16_conv's kernel too.
+"""IntegerConvolution in the blocked format, on register tiles of neighbouring output pixels;
+c_bf16_conv's kernel too.
 
-A unit is a run of output pixels that tiles cover alike: a tile of a 1x1 convolution, an output row, or, of small
-images, as many rows as one tile holds. Knobs: ``rows`` (pixels) and ``vectors`` (channel blocks) of a tile.
+A unit is a run of output pixels that tiles cover alike: a tile of a 1x1 convolution, an output row,
+or, of small images, as many rows as one tile holds. Knobs: ``rows`` (pixels) and ``vectors``
+(channel blocks) of a tile.
 """
 
 from __future__ import annotations
@@ -70,7 +72,9 @@ def offered(node: Node, win: DotWindow, device: DeviceProperties) -> Sequence[Va
         return found
     ranked = sorted(dict.fromkeys(_tiles(win, device)), key=lambda t: _cycles(win, t, device))
     outputs = (fmt,) * len(node.outputs)
-    return [Variant.of(found, outputs, rows=rows, vectors=vectors) for rows, vectors in ranked[:OFFERED]]
+    return [
+        Variant.of(found, outputs, rows=rows, vectors=vectors) for rows, vectors in ranked[:OFFERED]
+    ]
 
 
 def seconds(win: DotWindow, variant: Variant, ctx: CompileContext) -> float | None:
@@ -83,7 +87,8 @@ def seconds(win: DotWindow, variant: Variant, ctx: CompileContext) -> float | No
 
 @dataclass(frozen=True)
 class Cut:
-    """An image's output as units of ``lines`` rows (0: of ``size`` pixels), each of tiles (start, pixels, count).
+    """An image's output as units of ``lines`` rows (0: of ``size`` pixels), each of tiles (start,
+    pixels, count).
 
     ``rest``: the tiles of the last unit, where it is smaller.
     """
@@ -106,7 +111,13 @@ def cut(win: DotWindow, most: int) -> Cut:
     if wide * 2 <= most:
         lines = min(high, most // wide)
         left = high % lines * wide
-        return Cut(lines, -(-high // lines), lines * wide, ((0, lines * wide, 1),), ((0, left, 1),) if left else ())
+        return Cut(
+            lines,
+            -(-high // lines),
+            lines * wide,
+            ((0, lines * wide, 1),),
+            ((0, left, 1),) if left else (),
+        )
     size = -(-wide // -(-wide // most))
     count, left = divmod(wide, size)
     return Cut(1, high, wide, ((0, size, count), *([(wide - left, left, 1)] if left else [])))
@@ -128,13 +139,18 @@ def _cycles(win: DotWindow, tile: tuple[int, int], device: DeviceProperties) -> 
     steps = -(-win.c // cell) * (cell // win.dot.group) * win.kernel[0] * win.kernel[1]
 
     def of(tiles: tuple[tuple[int, int, int], ...]) -> float:
-        return sum(n * (byte.step_cycles(s, vectors) * steps + byte.finish_cycles(s, vectors)) for _, s, n in tiles)
+        return sum(
+            n * (byte.step_cycles(s, vectors) * steps + byte.finish_cycles(s, vectors))
+            for _, s, n in tiles
+        )
 
     return panels * (of(c.tiles) * (c.units - bool(c.rest)) + of(c.rest))
 
 
 class DotKernel:
-    """Writes one kernel. Loops: blocks of units, panels, units, tiles; inside a tile planes, row taps, steps."""
+    """Writes one kernel. Loops: blocks of units, panels, units, tiles; inside a tile planes, row
+    taps, steps.
+    """
 
     def __init__(self, node: Node, win: DotWindow, variant: Variant, ctx: CompileContext) -> None:
         self.node, self.win, self.ctx = node, win, ctx
@@ -162,18 +178,36 @@ class DotKernel:
         body = [self._sweep()]
         if src.copied:
             self.args.phase(0)
-            body = [block("if (phase == 0)", window.copy(self.args, win, src, self.x, self.linear), "return;"), *body]
+            body = [
+                block(
+                    "if (phase == 0)",
+                    window.copy(self.args, win, src, self.x, self.linear),
+                    "return;",
+                ),
+                *body,
+            ]
         helpers = f"{GRID}{self.functions.text()}"
         made = kernel(
-            self.args, body, self.ctx, helpers=helpers, preludes=byte.preludes(), workspace=size, phases=1 + src.copied
-        )  # fmt: skip
+            self.args,
+            body,
+            self.ctx,
+            helpers=helpers,
+            preludes=byte.preludes(),
+            workspace=size,
+            phases=1 + src.copied,
+        )
         return byte.without_fma(made) if byte.rounds_sums(self.win.epi.results) else made
 
     def _packed(self) -> Packed:
         """Weights as [panel][plane][row tap][column tap][channel / group][column][group]."""
         win, src = self.win, self.src
         kh, kw = win.kernel
-        pad = (0, self.panels * self.width - win.co), (0, src.planes * src.cell - win.c), (0, 0), (0, 0)
+        pad = (
+            (0, self.panels * self.width - win.co),
+            (0, src.planes * src.cell - win.c),
+            (0, 0),
+            (0, 0),
+        )
         steps: tuple[tuple[str, Any], ...] = (
             ("reshape", (win.co, win.c, kh, kw)), ("pad", pad),
             ("reshape", (self.panels, self.width, src.planes, src.cell // win.dot.group, win.dot.group, kh, kw)),
@@ -196,7 +230,9 @@ class DotKernel:
         left = "" if blocks % self.vectors == 0 else f"({blocks} - block) * {self.lanes}"
         site = DotSite(self.node, self.args, self.win, self.lanes, left)
         body = [tile.start(f"{self.first} + block * {self.lanes}"), self._planes(tile)]
-        parameters = "const uint8_t* x, const int8_t* w, int64_t image, int64_t block, int64_t pixel"
+        parameters = (
+            "const uint8_t* x, const int8_t* w, int64_t image, int64_t block, int64_t pixel"
+        )
         self.functions.add(f"t{pixels}", parameters, [*body, *tile.finish(self.win.epi, site)])
 
     def _planes(self, tile: DotTile) -> str:
@@ -231,7 +267,11 @@ class DotKernel:
             f"const int8_t* wp = (const int8_t*){self.w} + p * {self.slab};",
             loop("k", "t", "t + next - u", *unit),
         ]
-        walk = block("for (int64_t u = g[0], next; u < g[1]; u = next)", *head, loop("p", "g[2]", "g[3]", *panel))
+        walk = block(
+            "for (int64_t u = g[0], next; u < g[1]; u = next)",
+            *head,
+            loop("p", "g[2]", "g[3]", *panel),
+        )
         total = f"{self.args.dim(self.win.n)} * {units}"
         return f"int64_t g[4];\nTX_NAME(grid)({total}, {self.panels}, tid, nt, g);\n{walk}"
 
@@ -239,7 +279,10 @@ class DotKernel:
         full = self._calls(self.cut.tiles)
         if not self.cut.rest:
             return full
-        return [block(f"if (k + 1 < {self.cut.units})", *full), block("else", *self._calls(self.cut.rest))]
+        return [
+            block(f"if (k + 1 < {self.cut.units})", *full),
+            block("else", *self._calls(self.cut.rest)),
+        ]
 
     def _calls(self, tiles: tuple[tuple[int, int, int], ...]) -> list[str]:
         out = []

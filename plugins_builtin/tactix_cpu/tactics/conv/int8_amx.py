@@ -1,9 +1,11 @@
-"""IntegerConvolution on the AMX matrix unit of x86-64, in blocks of 32 output pixels and 32 channels.
+"""IntegerConvolution on the AMX matrix unit of x86-64, in blocks of 32 output pixels and 32
+channels.
 
-A convolution of single pixels reads its input where it lies, 64 channels to a cell; else a first launch copies it with
-its pads (c_int8_cells). Output pixels are counted over rows as wide as the copy's, so that the cells of neighbours lie
-one step apart whatever the tap; those past the end of a row are computed and left. While the unit multiplies a block,
-the vector unit takes the sums of the block before to the outputs, and the next panel of weights is asked for.
+A convolution of single pixels reads its input where it lies, 64 channels to a cell; else a first
+launch copies it with its pads (c_int8_cells). Output pixels are counted over rows as wide as the
+copy's, so that the cells of neighbours lie one step apart whatever the tap; those past the end of a
+row are computed and left. While the unit multiplies a block, the vector unit takes the sums of the
+block before to the outputs, and the next panel of weights is asked for.
 """
 
 from __future__ import annotations
@@ -24,10 +26,19 @@ from tactix_cpu.tactics.conv import int8_window as window
 from tactix_cpu.tactics.conv.int8_cells import Cells
 from tactix_cpu.tactics.conv.int8_window import DotSite, DotWindow
 from tactix_cpu.tactics.dot_tile import BYTES, DEEP, HIGH, SIDE
-from tactix_cpu.tactics.matmul.int8_amx import RATES, ask_ahead, multiply, shared_out, tiles_from, tiles_to
+from tactix_cpu.tactics.matmul.int8_amx import (
+    RATES,
+    ask_ahead,
+    multiply,
+    shared_out,
+    tiles_from,
+    tiles_to,
+)
 
 NEAR_BYTES, FAR_BYTES = 3 << 13, 1 << 20
-"""Of input that one sweep over the panels reads: a part of the first cache, if all weights fit in the second one."""
+"""Of input that one sweep over the panels reads: a part of the first cache, if all weights fit in
+the second one.
+"""
 NARROW, WIDE = blocked(16), blocked(DEEP)
 PENDING = "int64_t f, int64_t stop, int64_t image, int64_t block"
 """Places of a block whose sums are to be taken to the outputs."""
@@ -39,7 +50,9 @@ def tactics() -> list[Tactic]:
 
 
 class ByteAmxConvTactic(Tactic):
-    """u8 or i8 with constant i8 weights, one group, images of known size; channels fill tiles, or are few."""
+    """u8 or i8 with constant i8 weights, one group, images of known size; channels fill tiles, or
+    are few.
+    """
 
     key = "tactix.c_int8_amx_conv@1"
     implements = ("tactix.IntegerConvolution@1",)
@@ -52,7 +65,9 @@ class ByteAmxConvTactic(Tactic):
         if isinstance(win, Reject):
             return win
         if not window.fills_tiles(win, device):
-            return Reject("it needs AMX, channels that fill tiles or are few, one group, and more than a few pixels")
+            return Reject(
+                "it needs AMX, channels that fill tiles or are few, one group, and more than a few pixels"
+            )
         wide = WIDE if win.co % DEEP == 0 else NARROW
         sources = (LINEAR,) if window.is_image(win) else (WIDE,) if wide is WIDE else (WIDE, NARROW)
         found = [window.variant_of(node, win, s, wide, NARROW) for s in sources]
@@ -90,7 +105,9 @@ class _Kernel:
     def artifact(self) -> KernelArtifact:
         """The kernel as data."""
         win, cells = self.win, self.cells
-        self.x = self.args.input(win.inputs[0]) if cells.direct else self.args.workspace(0, "uint8_t")
+        self.x = (
+            self.args.input(win.inputs[0]) if cells.direct else self.args.workspace(0, "uint8_t")
+        )
         self.w = self.args.constant("w", cells.packed(self.panels), BYTES.weights)
         first = byte.starts(self.node, win.inputs, self.panels * SIDE, 0, flipped=False)
         self.first = self.args.constant("first", first, BYTES.sums)
@@ -103,13 +120,20 @@ class _Kernel:
         helpers = f"{text_of('amx.h')}{GRID}{self.functions.text()}"
         size = 0 if cells.direct else win.n * cells.image + cells.reach
         made = kernel(
-            self.args, body, self.ctx, helpers=helpers, preludes=byte.preludes(), workspace=size,
+            self.args,
+            body,
+            self.ctx,
+            helpers=helpers,
+            preludes=byte.preludes(),
+            workspace=size,
             phases=1 if cells.direct else 2,
-        )  # fmt: skip
+        )
         return byte.without_fma(made) if byte.rounds_sums(win.epi.results) else made
 
     def _product(self) -> None:
-        """The function that sums a block over planes and taps, and meanwhile finishes the block before."""
+        """The function that sums a block over planes and taps, and meanwhile finishes the block
+        before.
+        """
         cells = self.cells
         call = "dpbssd" if self.win.flip else "dpbusd"
         step = [
@@ -124,7 +148,9 @@ class _Kernel:
             f"int32_t* made, const int32_t* sums, {PENDING}"
         )
         self.functions.add(
-            "product", parameters, [*tiles_from("first"), loop("c", "0", str(cells.planes), taps), *tiles_to("made")]
+            "product",
+            parameters,
+            [*tiles_from("first"), loop("c", "0", str(cells.planes), taps), *tiles_to("made")],
         )
 
     def _finish(self, most: int) -> str:
@@ -139,18 +165,30 @@ class _Kernel:
                 f"if (column >= {out}) continue;", f"const int64_t pixel = y * {out} + column;",
             ]  # fmt: skip
         sums = f"tx_load_i32(sums + m * {SIDE})", f"tx_load_i32(sums + m * {SIDE} + {HIGH})"
-        text = byte.results(self.win.epi, site, sums, "0", [site.both(j, "0") for j in range(len(self.node.outputs))])
+        text = byte.results(
+            self.win.epi,
+            site,
+            sums,
+            "0",
+            [site.both(j, "0") for j in range(len(self.node.outputs))],
+        )
         if left:
             one = byte.result(self.win.epi, site, sums[0], "0", 0, "")
             text = f"{block(f'if ({left} > {HIGH})', text)}\n{block('else', one)}"
         row.append(text)
         rows = f"const int64_t rows = stop - f < {most} ? stop - f : {most};"
-        return block("", rows, loop("m", "0", "rows", *row), "f += rows;", f"sums += rows * {SIDE};")
+        return block(
+            "", rows, loop("m", "0", "rows", *row), "f += rows;", f"sums += rows * {SIDE};"
+        )
 
     def _blocks(self) -> str:
         """Loops over this thread's blocks of an image, panels, blocks."""
         units, cells, slab = self.units, self.cells, self.cells.steps * DEEP * SIDE
-        most = max(2, NEAR_BYTES // (SIDE * cells.move * cells.planes)) if self.panels * slab <= FAR_BYTES else units
+        most = (
+            max(2, NEAR_BYTES // (SIDE * cells.move * cells.planes))
+            if self.panels * slab <= FAR_BYTES
+            else units
+        )
         last = cells.places - SIDE
         start = f"k * {SIDE} < {last} ? k * {SIDE} : {last}" if cells.direct else f"k * {SIDE}"
         inner = [
@@ -172,6 +210,13 @@ class _Kernel:
             f"const int8_t* wp = (const int8_t*){self.w} + p * {slab}, *after = wp + {slab};",
             loop("k", "t", "t + next - u", *inner),
         ]
-        walk = block("for (int64_t u = g[0], next; u < g[1]; u = next)", *head, loop("p", "g[2]", "g[3]", *panel))
-        total, first = f"{self.args.dim(self.win.n)} * {units}", ["int64_t f = 0, stop = 0, of = 0, block = 0;"]
+        walk = block(
+            "for (int64_t u = g[0], next; u < g[1]; u = next)",
+            *head,
+            loop("p", "g[2]", "g[3]", *panel),
+        )
+        total, first = (
+            f"{self.args.dim(self.win.n)} * {units}",
+            ["int64_t f = 0, stop = 0, of = 0, block = 0;"],
+        )
         return shared_out(total, self.panels, "int32_t", first, walk, "f, stop, of, block")

@@ -1,8 +1,10 @@
-"""The input of a byte convolution as cells that the matrix unit's tiles read: 64 bytes of channels to a pixel.
+"""The input of a byte convolution as cells that the matrix unit's tiles read: 64 bytes of channels
+to a pixel.
 
-Of an image with few channels a cell holds four channels of as many neighbouring rows as the stride, so that the taps of
-such rows in neighbouring columns are 64 bytes. The rows of a copy are dealt out over as many parts as the stride, so
-that the cells of an output row's neighbour lie one row apart; one tap needs only every so manieth row and column.
+Of an image with few channels a cell holds four channels of as many neighbouring rows as the stride,
+so that the taps of such rows in neighbouring columns are 64 bytes. The rows of a copy are dealt out
+over as many parts as the stride, so that the cells of an output row's neighbour lie one row apart;
+one tap needs only every so manieth row and column.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from tactix_cpu.tactics.dot_tile import DEEP, HIGH, SIDE
 
 @dataclass(frozen=True)
 class Cells:
-    """``pick``: of how many rows and columns the copy takes one; ``step``: its rows and columns between neighbours."""
+    """``pick``: of how many rows and columns the copy takes one; ``step``: its rows and columns
+    between neighbours.
+    """
 
     win: DotWindow
     source: Format
@@ -79,7 +83,11 @@ class Cells:
     def out_wide(self) -> int:
         """Results of a row, with those that are left."""
         _, left, _, right = self.win.pads
-        return self.win.out[1] if self.pick[1] > 1 else -(-(self.win.size[1] + left + right) // self.step[1])
+        return (
+            self.win.out[1]
+            if self.pick[1] > 1
+            else -(-(self.win.size[1] + left + right) // self.step[1])
+        )
 
     @property
     def wide(self) -> int:
@@ -90,7 +98,11 @@ class Cells:
     def part_rows(self) -> int:
         """Rows of a part; of an image of few channels there is one part."""
         top, _, bottom, _ = self.win.pads
-        rows = self.win.out[0] if self.pick[0] > 1 else -(-(self.win.size[0] + top + bottom) // self.step[0])
+        rows = (
+            self.win.out[0]
+            if self.pick[0] > 1
+            else -(-(self.win.size[0] + top + bottom) // self.step[0])
+        )
         return max(rows, self.win.out[0] + self.taps[0] - 1) if self.image_rows else rows
 
     @property
@@ -163,12 +175,20 @@ class Cells:
             f"memcpy(to + i * {DEEP} + {j * lanes}, in + {j * high * wide * lanes} + i * {px * lanes}, {lanes});"
             for j in range(many)
         ]
-        whole = [f"memcpy(to, in, {there * DEEP});"] if many == px == 1 else [loop("i", "0", str(there), *move)]
+        whole = (
+            [f"memcpy(to, in, {there * DEEP});"]
+            if many == px == 1
+            else [loop("i", "0", str(there), *move)]
+        )
         count = self.parts * self.part_rows
         y = f"(q % {self.part_rows} * {self.parts} + q / {self.part_rows}) * {py} - {top}"
         return [
             f"const int64_t p = r / {count}, q = r % {count}, y = {y};",
-            block(f"if (y < 0 || y >= {high})", f"memset(out, {fill}, {self.wide * DEEP});", "continue;"),
+            block(
+                f"if (y < 0 || y >= {high})",
+                f"memset(out, {fill}, {self.wide * DEEP});",
+                "continue;",
+            ),
             f"memset(out, {fill}, {before * DEEP});" if before else "",
             f"memset(out + {(before + there) * DEEP}, {fill}, {after * DEEP});" if after else "",
             f"const uint8_t* in = {x} + ((p * {many * high} + y) * {wide} + {first}) * {lanes};",
@@ -184,17 +204,28 @@ class Cells:
         x = f"(const uint8_t*){args.input(win.inputs[0])}"
         lines, taken = [], []
         for j in range(rows):
-            lines.append(f"const int64_t y{j} = q * {rows} + {j - top}, in{j} = y{j} >= 0 && y{j} < {high};")
+            lines.append(
+                f"const int64_t y{j} = q * {rows} + {j - top}, in{j} = y{j} >= 0 && y{j} < {high};"
+            )
             for c in range(win.c):
-                lines.append(f"const uint8_t* x{j}_{c} = in{j} ? image + ({c * high} + y{j}) * {wide} : pad;")
+                lines.append(
+                    f"const uint8_t* x{j}_{c} = in{j} ? image + ({c * high} + y{j}) * {wide} : pad;"
+                )
             taken += [f"({kind})x{j}_{c}[i] << {8 * (FEW_CHANNELS * j + c)}" for c in range(win.c)]
         right = self.wide - left - wide
         edges = [f"memset(out, {win.fill}, {left * self.cell});"] if left else []
-        edges += [f"memset(out + {(left + wide) * self.cell}, {win.fill}, {right * self.cell});"] if right else []
+        edges += (
+            [f"memset(out + {(left + wide) * self.cell}, {win.fill}, {right * self.cell});"]
+            if right
+            else []
+        )
         return [
             f"const int64_t q = r % {self.part_rows};",
             f"const uint8_t* image = {x} + r / {self.part_rows} * {win.c * high * wide};",
-            f"uint8_t pad[{wide}];", f"memset(pad, {win.fill}, {wide});", *lines, *edges,
+            f"uint8_t pad[{wide}];",
+            f"memset(pad, {win.fill}, {wide});",
+            *lines,
+            *edges,
             f"{kind}* to = ({kind}*)(out + {left * self.cell});",
             loop("i", "0", str(wide), f"to[i] = {' | '.join(taken)};"),
-        ]  # fmt: skip
+        ]

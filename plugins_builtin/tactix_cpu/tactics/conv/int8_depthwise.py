@@ -1,8 +1,8 @@
 """Depthwise IntegerConvolution in blocked formats.
 
-A thread copies a band of one channel block's rows, with pads, to its stack. Four neighbouring pixels are then loaded
-and turned once, so that a lane holds one channel's four bytes: the taps of as many output pixels as fit in them, each
-one product with weights shifted to its place.
+A thread copies a band of one channel block's rows, with pads, to its stack. Four neighbouring
+pixels are then loaded and turned once, so that a lane holds one channel's four bytes: the taps of
+as many output pixels as fit in them, each one product with weights shifted to its place.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def tactics() -> list[Tactic]:
 
 
 class ByteDepthwiseTactic(Tactic):
-    """u8 or i8 with constant i8 weights, one output channel for each input channel, one or two spatial axes."""
+    """u8 or i8 with constant i8 weights, one output channel for each input channel, one or two
+    spatial axes.
+    """
 
     key = "tactix.c_int8_depthwise@1"
     implements = ("tactix.IntegerConvolution@1",)
@@ -50,10 +52,17 @@ class ByteDepthwiseTactic(Tactic):
         if win.group != win.c or win.co != win.c:
             return Reject("one output channel for each input channel only")
         lanes = max(4, device.lanes)
-        if win.dilations[1] != 1 or _reach(win) * _pitch(win) * lanes > BAND_BYTES or _weights(win) > MOST_WEIGHTS:
+        if (
+            win.dilations[1] != 1
+            or _reach(win) * _pitch(win) * lanes > BAND_BYTES
+            or _weights(win) > MOST_WEIGHTS
+        ):
             return Reject("columns are dilated, or rows or windows are too large")
         wide = [blocked(4 * lanes)] if win.c % (4 * lanes) == 0 else []
-        found = [window.variant_of(node, win, fmt, fmt, blocked(lanes)) for fmt in (*wide, blocked(lanes))]
+        found = [
+            window.variant_of(node, win, fmt, fmt, blocked(lanes))
+            for fmt in (*wide, blocked(lanes))
+        ]
         return [v for v in found if isinstance(v, Variant)] or found[0]  # type: ignore[return-value]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
@@ -115,12 +124,16 @@ class _Kernel:
         return byte.without_fma(made) if byte.rounds_sums(self.win.epi.results) else made
 
     def _packed(self, given: Sequence[Any]) -> Any:
-        """Weights as [block][row tap][load][pixel of the group][channel][4], zero where a pixel's tap is another's."""
+        """Weights as [block][row tap][load][pixel of the group][channel][4], zero where a pixel's
+        tap is another's.
+        """
         import numpy as np
 
         win, kw = self.win, self.win.kernel[1]
         w = given[win.inputs[1]].reshape(win.c, win.kernel[0], kw)
-        out = np.zeros((self.blocks * self.lanes, win.kernel[0], self.shared, self.quads * 4), np.int8)
+        out = np.zeros(
+            (self.blocks * self.lanes, win.kernel[0], self.shared, self.quads * 4), np.int8
+        )
         for r in range(self.shared):
             out[: win.c, :, r, r * win.strides[1] : r * win.strides[1] + kw] = w
         shaped = out.reshape(self.blocks, self.lanes, win.kernel[0], self.shared, self.quads, 4)
@@ -130,9 +143,14 @@ class _Kernel:
         win, lanes, bands = self.win, self.lanes, -(-self.win.out[0] // self.lines)
         w = self.args.constant("w", Packed(-1, array=self._packed), DType.INT8)
         size = self.blocks * lanes
-        first = self.args.constant("first", byte.starts(self.node, win.inputs, size, 0), DType.INT32)
+        first = self.args.constant(
+            "first", byte.starts(self.node, win.inputs, size, 0), DType.INT32
+        )
         count = _weights(win)
-        weights = [f"const vi w{i} = tx_load_i32({w} + (block * {count} + {i}) * {4 * lanes});" for i in range(count)]
+        weights = [
+            f"const vi w{i} = tx_load_i32({w} + (block * {count} + {i}) * {4 * lanes});"
+            for i in range(count)
+        ]
         body = [
             f"const int64_t plane = u / {bands}, top = u % {bands} * {self.lines};",
             f"const int64_t image = plane / {self.blocks}, block = plane % {self.blocks};",
@@ -174,7 +192,9 @@ class _Kernel:
         """One row of the channel block: it stands by itself, or is a part of every pixel's cell."""
         (high, wide), lanes, many = self.win.size, self.lanes, self.cell // self.lanes
         if many == 1:
-            return [f"memcpy({target}, {source}(plane * {high} + at) * {wide * lanes}, {wide * lanes});"]
+            return [
+                f"memcpy({target}, {source}(plane * {high} + at) * {wide * lanes}, {wide * lanes});"
+            ]
         place = f"(plane / {many} * {high} + at) * {wide * self.cell} + plane % {many} * {lanes}"
         move = f"memcpy({target} + i * {lanes}, in + i * {self.cell}, {lanes});"
         return [f"const uint8_t* in = {source}{place};", loop("i", "0", str(wide), move)]
@@ -191,7 +211,11 @@ class _Kernel:
             lines.append(loop("x", "0", str(whole), *self._groups(UNROLLED, step), step=step))
         if wide > whole:
             left = wide - whole
-            lines.append(block("", f"const int64_t x = {whole};", *self._groups(-(-left // self.shared), left)))
+            lines.append(
+                block(
+                    "", f"const int64_t x = {whole};", *self._groups(-(-left // self.shared), left)
+                )
+            )
         return lines
 
     def _groups(self, groups: int, pixels: int) -> list[str]:
@@ -201,7 +225,10 @@ class _Kernel:
         for i in range(self.win.kernel[0]):
             for q in range(self.quads):
                 at = i * self.win.dilations[0] * self.row + 4 * q * self.lanes
-                out += [self._load(g, f"xl + x * {move} + {at + g * self.shared * move}", i, q) for g in range(groups)]
+                out += [
+                    self._load(g, f"xl + x * {move} + {at + g * self.shared * move}", i, q)
+                    for g in range(groups)
+                ]
         out.append("const int64_t pixel = line + x;")
         out += [byte.result(self.win.epi, self.site, f"s{m}", str(m), 0, "") for m in range(pixels)]
         return out
@@ -209,7 +236,9 @@ class _Kernel:
     def _load(self, group: int, x: str, tap: int, quad: int) -> str:
         start = (tap * self.quads + quad) * self.shared
         sums = " ".join(
-            f"s{m} = tx_dot4(s{m}, v, w{start + r});" for r in range(self.shared) for m in (group * self.shared + r,)
+            f"s{m} = tx_dot4(s{m}, v, w{start + r});"
+            for r in range(self.shared)
+            for m in (group * self.shared + r,)
         )
         pixels = f"tx_four_pixels({x})"
         return f"{{ const vi v = {f'tx_flip({pixels})' if self.win.flip else pixels}; {sums} }}"

@@ -1,6 +1,8 @@
-"""What convolutions over bytes, and over bfloat16, share: geometry, the padded input, results in the blocked format.
+"""What convolutions over bytes, and over bfloat16, share: geometry, the padded input, results in
+the blocked format.
 
-A first launch copies inputs that have pads, with the pads' value around them, so that the sums need no borders.
+A first launch copies inputs that have pads, with the pads' value around them, so that the sums need
+no borders.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ FEW_CHANNELS = 4
 
 @dataclass(frozen=True)
 class DotWindow(Geometry):
-    """Of images of known size. ``fill``: what pads are, a byte. ``flip``: whether the bytes of x have signs."""
+    """Of images of known size. ``fill``: what pads are, a byte. ``flip``: whether the bytes of x
+    have signs.
+    """
 
     size: tuple[int, int]
     out: tuple[int, int]
@@ -82,24 +86,38 @@ def _is_site(o: Operand, epi: Epilogue) -> bool:
 def per_channel(o: Operand, epi: Epilogue) -> bool:
     """Whether the operand has one element for each channel."""
     others = [s for i, s in enumerate(o.strides) if i != 1]
-    return o.strides[1] == 1 and not any(others) and o.shape[len(o.shape) - len(epi.shape) + 1] == epi.shape[1]
+    return (
+        o.strides[1] == 1
+        and not any(others)
+        and o.shape[len(o.shape) - len(epi.shape) + 1] == epi.shape[1]
+    )
 
 
 def fills_tiles(win: DotWindow, device: DeviceProperties) -> bool:
     """Whether the device's matrix unit takes the convolution: it is then the fastest by far."""
     deep = win.c * win.dot.size % byte.DEEP == 0 or is_image(win)
-    return win.group == 1 and win.pixels >= byte.HIGH // 2 and deep and byte.has_tiles(device, win.dot)
+    return (
+        win.group == 1 and win.pixels >= byte.HIGH // 2 and deep and byte.has_tiles(device, win.dot)
+    )
 
 
 def is_image(win: DotWindow) -> bool:
-    """Whether bytes of so few channels come that rows of them are joined into cells, one or two rows to a cell."""
-    return win.dot is byte.BYTES and win.c <= FEW_CHANNELS and win.strides[0] <= 2 and win.dilations == (1, 1)
+    """Whether bytes of so few channels come that rows of them are joined into cells, one or two
+    rows to a cell.
+    """
+    return (
+        win.dot is byte.BYTES
+        and win.c <= FEW_CHANNELS
+        and win.strides[0] <= 2
+        and win.dilations == (1, 1)
+    )
 
 
 def formats(
     node: Node, win: DotWindow, source: Format, fmt: Format, of_bytes: Format | None = None
 ) -> tuple[Format, ...] | Reject:
-    """Formats of the given inputs: ``source`` for x, ``fmt`` for full operands, linear for the rest.
+    """Formats of the given inputs: ``source`` for x, ``fmt`` for full operands, linear for the
+    rest.
 
     ``of_bytes``: for full operands of bytes, if another one.
     """
@@ -115,19 +133,26 @@ def formats(
     return tuple(out)
 
 
-def variant_of(node: Node, win: DotWindow, source: Format, of_bytes: Format, fmt: Format) -> Variant | Reject:
-    """x in ``source``, what else is bytes and full in ``of_bytes``, and what is full and wider in ``fmt``."""
+def variant_of(
+    node: Node, win: DotWindow, source: Format, of_bytes: Format, fmt: Format
+) -> Variant | Reject:
+    """x in ``source``, what else is bytes and full in ``of_bytes``, and what is full and wider in
+    ``fmt``.
+    """
     found = formats(node, win, source, fmt, of_bytes)
     if isinstance(found, Reject):
         return found
-    return Variant.of(found, [of_bytes if v.spec.dtype in byte.BYTES.dtypes else fmt for v in node.outputs])
+    return Variant.of(
+        found, [of_bytes if v.spec.dtype in byte.BYTES.dtypes else fmt for v in node.outputs]
+    )
 
 
 @dataclass(frozen=True)
 class DotSite:
     """Results in the blocked format; implements c_tile.Site.
 
-    The kernel's C variables: ``image``, ``block`` (of the tile's first vector), ``pixel`` (of its first row).
+    The kernel's C variables: ``image``, ``block`` (of the tile's first vector), ``pixel`` (of its
+    first row).
     ``variant``: tells formats with blocks of several vectors.
     """
 
@@ -144,30 +169,42 @@ class DotSite:
         return -(-self.win.co // self.lanes)
 
     def _at(self, fmt: Format | None, row: str, vector: int) -> str:
-        """Where the vector lies in a tensor of that format; of blocks of one vector if there is none."""
+        """Where the vector lies in a tensor of that format; of blocks of one vector if there is
+        none.
+        """
         many = fmt.lanes // self.lanes if fmt else 1
-        start, part = (f"block + {vector}", "") if many == 1 else (
-            f"(block + {vector}) / {many}", f" + (block + {vector}) % {many} * {self.lanes}"
-        )  # fmt: skip
+        start, part = (
+            (f"block + {vector}", "")
+            if many == 1
+            else (f"(block + {vector}) / {many}", f" + (block + {vector}) % {many} * {self.lanes}")
+        )
         pixel = f"(image * {self.blocks // many} + {start}) * {self.win.pixels} + pixel + {row}"
         return f"({pixel}) * {self.lanes * many}{part}"
 
     def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
         if operand.is_full:
-            at = self._at(self.variant.input_format(operand.index) if self.variant else None, row, vector)
+            at = self._at(
+                self.variant.input_format(operand.index) if self.variant else None, row, vector
+            )
             return load(operand.dtype, f"{self.args.input(operand.index)} + {at}")
         if not any(operand.strides):
             return splat(operand.dtype, self.args.input(operand.index))
         size = self.blocks * self.lanes
-        packed = Packed(operand.index, (("reshape", (self.win.co,)), ("pad", ((0, size - self.win.co),))))
+        packed = Packed(
+            operand.index, (("reshape", (self.win.co,)), ("pad", ((0, size - self.win.co),)))
+        )
         name = self.args.constant(f"o{operand.index}", packed, operand.dtype)
         return load(operand.dtype, f"{name} + (block + {vector}) * {self.lanes}")
 
     def both(self, output: int, row: str) -> str:
-        """Pointer to where two neighbouring vectors of a result stand together; empty if they do not."""
+        """Pointer to where two neighbouring vectors of a result stand together; empty if they do
+        not.
+        """
         if self.variant is None or self.variant.output_format(output).lanes == self.lanes:
             return ""
-        return f"{self.args.output(output)} + {self._at(self.variant.output_format(output), row, 0)}"
+        return (
+            f"{self.args.output(output)} + {self._at(self.variant.output_format(output), row, 0)}"
+        )
 
     def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
         if self.win.co % self.lanes:
@@ -179,7 +216,8 @@ class DotSite:
 
 @dataclass(frozen=True)
 class Source:
-    """How sums read the input: ``planes`` of ``high`` rows of ``wide`` pixels an image, each of ``cell`` channels.
+    """How sums read the input: ``planes`` of ``high`` rows of ``wide`` pixels an image, each of
+    ``cell`` channels.
 
     ``bytes``: of a pixel.
     """
@@ -208,7 +246,12 @@ def source_of(win: DotWindow, lanes: int, linear: bool) -> Source:
     cell = FEW_CHANNELS if linear else lanes
     copied = linear or any(win.pads)
     return Source(
-        cell, cell * win.dot.size, -(-win.c // cell), win.size[0] + top + bottom, win.size[1] + left + right, copied
+        cell,
+        cell * win.dot.size,
+        -(-win.c // cell),
+        win.size[0] + top + bottom,
+        win.size[1] + left + right,
+        copied,
     )
 
 
@@ -222,7 +265,9 @@ def copy(args: Args, win: DotWindow, source: Source, target: str, linear: bool) 
     if linear:
         inner = _joined(args, win, left * cell)
     else:
-        inner = [f"memcpy(out + {left * cell}, {x} + (p * {high} + y) * {wide * cell}, {wide * cell});"]
+        inner = [
+            f"memcpy(out + {left * cell}, {x} + (p * {high} + y) * {wide * cell}, {wide * cell});"
+        ]
     edges = [f"memset(out, {win.fill}, {left * cell});"] if left else []
     if right:
         edges.append(f"memset(out + {row - right * cell}, {win.fill}, {right * cell});")
@@ -234,7 +279,9 @@ def copy(args: Args, win: DotWindow, source: Source, target: str, linear: bool) 
         *inner,
     ]
     total = args.dim(win.n * (source.planes * source.high))
-    return f"int64_t lo, hi;\ntx_split({total}, 1, tid, nt, &lo, &hi);\n{loop('r', 'lo', 'hi', *body)}"
+    return (
+        f"int64_t lo, hi;\ntx_split({total}, 1, tid, nt, &lo, &hi);\n{loop('r', 'lo', 'hi', *body)}"
+    )
 
 
 def _joined(args: Args, win: DotWindow, offset: int) -> list[str]:

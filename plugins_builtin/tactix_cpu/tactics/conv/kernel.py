@@ -21,12 +21,16 @@ INPUT_BYTES = 1 << 20
 PANEL_BYTES = 1 << 14
 """Weights of a panel that are fewer stay in the first cache, and are not asked for ahead."""
 NEAR, FAR = 16, 128
-"""Steps that weights are asked for ahead: into the first cache; into the second where few tiles share a panel."""
+"""Steps that weights are asked for ahead: into the first cache; into the second where few tiles
+share a panel.
+"""
 FEW_TILES = 4
 
 
 class ConvKernel:
-    """Writes one kernel. Loops: blocks of rows, panels, channel blocks, rows, tiles; inside a tile channels, taps."""
+    """Writes one kernel. Loops: blocks of rows, panels, channel blocks, rows, tiles; inside a tile
+    channels, taps.
+    """
 
     def __init__(self, node: Node, win: Window, variant: Variant, ctx: CompileContext) -> None:
         self.win, self.ctx, self.element = win, ctx, ctype(win.dtype)
@@ -68,7 +72,11 @@ class ConvKernel:
         """The kernel as data."""
         self._name_sizes()
         win, size = self.win, self._workspace()
-        self.x = self.args.workspace(size - self._copy_bytes(), self.element) if self.copied else self.args.input(win.x)
+        self.x = (
+            self.args.workspace(size - self._copy_bytes(), self.element)
+            if self.copied
+            else self.args.input(win.x)
+        )
         self.w = self.args.constant("w", self._packed())
         self.partial = self.args.workspace(0) if self.sweep else ""
         body = [self._pointwise() if self.flat else self._windowed()]
@@ -76,10 +84,14 @@ class ConvKernel:
             self.args.phase(0)
             body = [block("if (phase == 0)", self._copy(), "return;"), *body]
         helpers = f"{GRID}{self.functions.text()}"
-        return kernel(self.args, body, self.ctx, helpers=helpers, workspace=size, phases=1 + self.copied)
+        return kernel(
+            self.args, body, self.ctx, helpers=helpers, workspace=size, phases=1 + self.copied
+        )
 
     def _packed(self) -> Packed:
-        """Weights as (panel, channel block, row tap, column tap, channel in block, width), zero past the channels."""
+        """Weights as (panel, channel block, row tap, column tap, channel in block, width), zero
+        past the channels.
+        """
         win, width, cell = self.win, self.tile.width, self.cell
         channels = win.c // win.group
         pad = (0, self.panels * width - win.co), (0, self.deep * cell - channels), (0, 0), (0, 0)
@@ -95,7 +107,13 @@ class ConvKernel:
         return partial + (self._copy_bytes() if self.copied else 0)
 
     def _copy_bytes(self) -> Dim:
-        return self.win.n * self._planes() * self.win.size[0] * self.pitch * (self.cell * self.win.dtype.itemsize)
+        return (
+            self.win.n
+            * self._planes()
+            * self.win.size[0]
+            * self.pitch
+            * (self.cell * self.win.dtype.itemsize)
+        )
 
     def _planes(self) -> int:
         return -(-self.win.c // self.cell)
@@ -111,7 +129,10 @@ class ConvKernel:
         """The function of a tile; ``reduce`` gives its sum over ``deep`` channel blocks."""
         chains = c_tile.chains_for(size, self.tile.vectors, self._most())
         tile = Tile(size, self.tile.vectors, self.tile.lanes, chains, *self._ahead())
-        place, deep = "int64_t image, int64_t block, int64_t pixel, int64_t top, int64_t bottom", "DEEP"
+        place, deep = (
+            "int64_t image, int64_t block, int64_t pixel, int64_t top, int64_t bottom",
+            "DEEP",
+        )
         parameters = f"const {self.element}* x, const float* w, {place}"
         body = [tile.zero()]
         if self.sweep:
@@ -122,9 +143,8 @@ class ConvKernel:
         if self.sweep:
             body.append(block("if (!last)", tile.save("part"), "return;"))
         about = f"{size} pixels from pixel on, {tile.vectors} x {tile.lanes} channels from channel block `block` on: "
-        about += (
-            f"sums s<pixel>_<vector> over {deep} blocks of CELL channels and the row taps from top to bottom, of x, "
-        )
+        about += f"sums s<pixel>_<vector> over {deep} blocks of CELL channels and the row taps "
+        about += "from top to bottom, of x, "
         about += "the window of the first pixel, times w, a panel of weights; then what follows the convolution."
         about += " Sums over some of the channel blocks wait in part." * bool(self.sweep)
         self.functions.add(name, parameters, [*body, *finish(tile, self.win.epi, self.site)], about)
@@ -134,7 +154,11 @@ class ConvKernel:
         if self.deep * self.slab * 4 <= PANEL_BYTES:
             return 0, 0
         high, wide = self.win.out
-        few = isinstance(high, int) and isinstance(wide, int) and high * wide <= FEW_TILES * self.tile.rows
+        few = (
+            isinstance(high, int)
+            and isinstance(wide, int)
+            and high * wide <= FEW_TILES * self.tile.rows
+        )
         return NEAR, FAR if few else 0
 
     def _most(self) -> int:
@@ -153,13 +177,27 @@ class ConvKernel:
         xr, wr = f"x + c * X_PLANE + i * {row}", "w + c * W_BLOCK + i * W_LINE"
         if self.linear or run is not None:
             places = [
-                (self.args.sum("xr", self._at(t * across)), self.args.sum("wr", times(t, "W_TAP"))) for t in range(kw)
+                (self.args.sum("xr", self._at(t * across)), self.args.sum("wr", times(t, "W_TAP")))
+                for t in range(kw)
             ]
             taps = [self._cell(tile, x, w, t, run) for t, (x, w) in enumerate(places)]
         else:
             step = self._at(across)
-            taps = [loop("j", "0", str(kw), self._cell(tile, f"xr + j * {step}", "wr + j * W_TAP", 0, None))]
-        rows = loop("i", "top", "bottom", f"const {self.element}* xr = {xr};\nconst float* wr = {wr};", *taps)
+            taps = [
+                loop(
+                    "j",
+                    "0",
+                    str(kw),
+                    self._cell(tile, f"xr + j * {step}", "wr + j * W_TAP", 0, None),
+                )
+            ]
+        rows = loop(
+            "i",
+            "top",
+            "bottom",
+            f"const {self.element}* xr = {xr};\nconst float* wr = {wr};",
+            *taps,
+        )
         return f"{blocks}\n{loop('c', '0', deep, self._cells(deep), rows)}"
 
     def _at(self, pixels: int) -> str:
@@ -176,11 +214,16 @@ class ConvKernel:
     def _cell(self, tile: Tile, x: str, w: str, tap: int, run: Run | None, more: str = "") -> str:
         """One tap of one channel block, for neighbouring pixels."""
         step = self.win.strides[1]
-        places = [m * step if run is None or run.pattern[m][tap] else None for m in range(tile.rows)]
+        places = [
+            m * step if run is None or run.pattern[m][tap] else None for m in range(tile.rows)
+        ]
         return self._channels(tile, x, w, places, more)
 
-    def _channels(self, tile: Tile, x: str, w: str, places: Sequence[int | None], more: str = "") -> str:
-        """The channels of a block at ``x``; ``places``: how many pixels from there each row's is, None for none.
+    def _channels(
+        self, tile: Tile, x: str, w: str, places: Sequence[int | None], more: str = ""
+    ) -> str:
+        """The channels of a block at ``x``; ``places``: how many pixels from there each row's is,
+        None for none.
 
         ``more``: where the next block's first pixel is, asked for ahead, a pixel at each step.
         """
@@ -235,7 +278,9 @@ class ConvKernel:
         return self._planes() * self.cell * width * self.win.strides[0] * 4
 
     def _sweep(self, units: str, unit_bytes: int, head: list[str], body: list[str]) -> str:
-        """Loops over this thread's units, in blocks of one image, and panels; ``t`` is the block's first unit."""
+        """Loops over this thread's units, in blocks of one image, and panels; ``t`` is the block's
+        first unit.
+        """
         win = self.win
         self.args.size("SWEEP", max(1, INPUT_BYTES // unit_bytes))
         start = [
@@ -253,16 +298,26 @@ class ConvKernel:
         if self.sweep:
             body = [self._sweeps(body)]
         walk = block(
-            "for (int64_t u = g[0], next; u < g[1]; u = next)", *start,
-            comment("panels of WIDTH channels of y"), loop("p", "g[2]", "g[3]", *panel, *body),
-        )  # fmt: skip
+            "for (int64_t u = g[0], next; u < g[1]; u = next)",
+            *start,
+            comment("panels of WIDTH channels of y"),
+            loop("p", "g[2]", "g[3]", *panel, *body),
+        )
         unit = "tiles of pixels" if self.flat else "lines"
         total = units if win.n == 1 else f"{self.args.dim(win.n)} * {units}"
-        return "\n".join([
-            comment(f"of the grid of {unit} and panels this thread has {unit} [g[0], g[1]) and panels [g[2], g[3])"),
-            "int64_t g[4];", f"TX_NAME(grid)({total}, PANELS, tid, nt, g);",
-            comment(f"blocks of at most SWEEP {unit} of an image, whose input stays in the second cache"), walk,
-        ])  # fmt: skip
+        return "\n".join(
+            [
+                comment(
+                    f"of the grid of {unit} and panels this thread has {unit} [g[0], g[1]) and panels [g[2], g[3])"
+                ),
+                "int64_t g[4];",
+                f"TX_NAME(grid)({total}, PANELS, tid, nt, g);",
+                comment(
+                    f"blocks of at most SWEEP {unit} of an image, whose input stays in the second cache"
+                ),
+                walk,
+            ]
+        )
 
     def _block(self) -> list[str]:
         """Declare the first channel block of panel ``p``."""
@@ -291,10 +346,20 @@ class ConvKernel:
         """One output row ``y``: which row taps are inside, and its tiles."""
         win = self.win
         high, wide = self.args.dim(win.size[0]), self.args.dim(win.out[1])
-        d, kh, down = win.dilations[0], win.kernel[0], f" * {win.strides[0]}" * (win.strides[0] != 1)
-        over, under = ("-first", "below") if d == 1 else (f"({x} + {d - 1}) / {d}" for x in ("-first", "below"))
+        d, kh, down = (
+            win.dilations[0],
+            win.kernel[0],
+            f" * {win.strides[0]}" * (win.strides[0] != 1),
+        )
+        over, under = (
+            ("-first", "below")
+            if d == 1
+            else (f"({x} + {d - 1}) / {d}" for x in ("-first", "below"))
+        )
         head = [
-            comment("row taps [top, bottom) of the window are inside, the first is line `first` of x"),
+            comment(
+                "row taps [top, bottom) of the window are inside, the first is line `first` of x"
+            ),
             f"const int64_t first = y{down}{f' - {win.pads[0]}' * (win.pads[0] != 0)}, below = {high} - first;",
             f"const int64_t top = first < 0 ? {over} : 0;",
             f"const int64_t reach = below > 0 ? {under} : 0, bottom = reach < {kh} ? reach : {kh};",
@@ -305,7 +370,13 @@ class ConvKernel:
             left = 0 if self.copied else win.pads[1]
 
             def at(column: str) -> str:
-                return self._call(name, self._pixels_from("xl", column, left), self._pixel(column), "top", "bottom")
+                return self._call(
+                    name,
+                    self._pixels_from("xl", column, left),
+                    self._pixel(column),
+                    "top",
+                    "bottom",
+                )
 
             return at
 
@@ -316,15 +387,23 @@ class ConvKernel:
         return [*head, "int64_t q = 0;", by_rows(sizes, "q", wide, lambda s: call(names[s])("q"))]
 
     def _pixels_from(self, line: str, column: str, left: int) -> str:
-        """Pointer to the first column tap of an output column's window; ``left``: of them lie before the line."""
+        """Pointer to the first column tap of an output column's window; ``left``: of them lie
+        before the line.
+        """
         step = self.win.strides[1]
         if column.isdigit():
             pixels = int(column) * step - left
-            return f"{line} - {self._at(-pixels)}" if pixels < 0 else self.args.sum(line, self._at(pixels))
+            return (
+                f"{line} - {self._at(-pixels)}"
+                if pixels < 0
+                else self.args.sum(line, self._at(pixels))
+            )
         first = f"{column}{f' * {step}' * (step != 1)}{f' - {left}' * (left != 0)}"
         return f"{line} + ({first}) * CELL"
 
-    def _fixed_tiles(self, runs: list[Run], call: Callable[[str], Callable[[str], str]]) -> list[str]:
+    def _fixed_tiles(
+        self, runs: list[Run], call: Callable[[str], Callable[[str], str]]
+    ) -> list[str]:
         out, names = [], {}
         for run in runs:
             if run.pattern not in names:
@@ -355,7 +434,9 @@ class ConvKernel:
 
 
 def gathered(win: Window) -> Window:
-    """For windows of one pixel some pixels apart: the pointwise convolution over the pixels that are read."""
+    """For windows of one pixel some pixels apart: the pointwise convolution over the pixels that
+    are read.
+    """
     alone = win.kernel == (1, 1) and win.strides != (1, 1) and not any(win.pads)
     return replace(win, size=win.out, strides=(1, 1)) if alone else win
 

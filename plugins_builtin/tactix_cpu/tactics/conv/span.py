@@ -1,4 +1,6 @@
-"""Convolution of small images: tiles over neighbouring pixels whatever their row, every tap of each known at build."""
+"""Convolution of small images: tiles over neighbouring pixels whatever their row, every tap of each
+known at build.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def pixels_of(win: Window) -> int | None:
 
 
 def can_span(win: Window, rows: int) -> bool:
-    """Whether tiles of ``rows`` pixels across rows are worth their code: rows shorter than a tile, few tiles."""
+    """Whether tiles of ``rows`` pixels across rows are worth their code: rows shorter than a tile,
+    few tiles.
+    """
     pixels, width = pixels_of(win), win.out[1]
     if pixels is None or win.is_pointwise or not isinstance(width, int):
         return False
@@ -65,6 +69,9 @@ class SpanKernel(ConvKernel):
                 places.append(y * wide + x if 0 <= y < high and 0 <= x < wide else None)
             if any(at is not None for at in places):
                 at = f"column tap {j} of row tap {i}"
-                lines += [comment(at), self._channels(tile, "xr", self.args.sum("wr", times(tap, "W_TAP")), places)]
+                lines += [
+                    comment(at),
+                    self._channels(tile, "xr", self.args.sum("wr", times(tap, "W_TAP")), places),
+                ]
         head = "const float *xr = x + c * X_PLANE, *wr = w + c * W_BLOCK;"
         return f"{comment('blocks of CELL channels')}\n{loop('c', '0', deep, self._cells(deep), head, *lines)}"

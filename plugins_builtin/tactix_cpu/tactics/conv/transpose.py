@@ -1,7 +1,8 @@
-"""Transposed convolution whose windows do not overlap (kernel equal to stride, as in a U-Net), in the blocked format.
+"""Transposed convolution whose windows do not overlap (kernel equal to stride, as in a U-Net), in
+the blocked format.
 
-Each tap is a product of its own: input pixels times that tap's weights, stored at every stride-th output pixel. All
-other transposed convolutions go to c_conv_general.
+Each tap is a product of its own: input pixels times that tap's weights, stored at every stride-th
+output pixel. All other transposed convolutions go to c_conv_general.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def tactics() -> list[Tactic]:
 
 
 class ConvTransposeTactic(Tactic):
-    """float32 or bf16, one or two spatial axes, constant weights, kernel equal to stride, one group, no pads."""
+    """float32 or bf16, one or two spatial axes, constant weights, kernel equal to stride, one
+    group, no pads.
+    """
 
     key = "tactix.c_conv_transpose@1"
     implements = ("tactix.ConvTranspose@1", "tactix.WideConvTranspose@1")
@@ -73,7 +76,9 @@ class ConvTransposeTactic(Tactic):
 
 
 def spread(node: Node) -> Window | Reject:
-    """The geometry of a ConvTranspose node without overlap: strides equal to the kernel; or why it is none."""
+    """The geometry of a ConvTranspose node without overlap: strides equal to the kernel; or why it
+    is none.
+    """
     epi, anchor = epilogue(node), node.anchor
     if isinstance(epi, Reject):
         return epi
@@ -81,9 +86,13 @@ def spread(node: Node) -> Window | Reject:
     x, w = (node.given[i].spec for i in anchor.inputs[:2])
     a, rank = anchor.attrs, x.rank - 2
     if rank not in (1, 2) or not w.is_const or x.dtype not in DTYPES or w.dtype is not x.dtype:
-        return Reject("these kernels take float32 or bf16, one or two spatial axes and constant weights")
+        return Reject(
+            "these kernels take float32 or bf16, one or two spatial axes and constant weights"
+        )
     kernel = tuple(int(k) for k in w.const.shape[2:])
-    plain = not any(a.pads) and not any(a.output_padding) and set(a.dilations) <= {1} and a.group == 1
+    plain = (
+        not any(a.pads) and not any(a.output_padding) and set(a.dilations) <= {1} and a.group == 1
+    )
     if not plain or tuple(a.strides or (1,) * rank) != kernel:
         return Reject("not a kernel equal to its stride, without pads, dilations and groups")
     if any(d == 0 for d in (*x.shape, *w.shape)):
@@ -98,9 +107,22 @@ def spread(node: Node) -> Window | Reject:
 
     out = anchor_spec(node).shape[2:]
     return Window(
-        anchor.inputs[0], anchor.inputs[1], bias, x.shape[0], int(w.const.shape[0]), int(w.const.shape[1]), 1,
-        two(x.shape[2:]), two(out), two(kernel), two(kernel), (1, 1), (0, 0, 0, 0), biased, x.dtype,
-    )  # fmt: skip
+        anchor.inputs[0],
+        anchor.inputs[1],
+        bias,
+        x.shape[0],
+        int(w.const.shape[0]),
+        int(w.const.shape[1]),
+        1,
+        two(x.shape[2:]),
+        two(out),
+        two(kernel),
+        two(kernel),
+        (1, 1),
+        (0, 0, 0, 0),
+        biased,
+        x.dtype,
+    )
 
 
 def _single_tap(win: Window) -> Window:

@@ -1,4 +1,6 @@
-"""What convolution kernels share: geometry and epilogue of a node, rows cut into tiles, blocked operands."""
+"""What convolution kernels share: geometry and epilogue of a node, rows cut into tiles, blocked
+operands.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ PATTERNS = 5
 
 @dataclass(frozen=True)
 class Window(Geometry):
-    """``epi`` includes the bias, its operand strides are along (n, channel, row, column). ``dtype``: of x and w."""
+    """``epi`` includes the bias, its operand strides are along (n, channel, row, column).
+    ``dtype``: of x and w.
+    """
 
     epi: Epilogue
     dtype: DType
@@ -36,7 +40,9 @@ class Window(Geometry):
 
 
 def window(node: Node, dtypes: Sequence[DType] = (DType.FP32,)) -> Window | Reject:
-    """The geometry of a Convolution node with constant weights, fused or not; or why blocked kernels cannot take it."""
+    """The geometry of a Convolution node with constant weights, fused or not; or why blocked
+    kernels cannot take it.
+    """
     epi = epilogue(node)
     if isinstance(epi, Reject):
         return epi
@@ -47,24 +53,32 @@ def window(node: Node, dtypes: Sequence[DType] = (DType.FP32,)) -> Window | Reje
     if x.dtype not in dtypes or w.dtype is not x.dtype:
         return Reject(f"these kernels take {' or '.join(t.value for t in dtypes)}")
     biased = with_bias(node, epi, found.bias)
-    return biased if isinstance(biased, Reject) else Window(**vars(found), epi=biased, dtype=x.dtype)
+    return (
+        biased if isinstance(biased, Reject) else Window(**vars(found), epi=biased, dtype=x.dtype)
+    )
 
 
 def with_bias(node: Node, epi: Epilogue, index: int) -> Epilogue | Reject:
-    """The epilogue after adding the given input ``index``, a constant of one element for each channel; -1 for none."""
+    """The epilogue after adding the given input ``index``, a constant of one element for each
+    channel; -1 for none.
+    """
     if index < 0:
         return epi
     spec = node.given[index].spec
     if not spec.is_const:
         return Reject("these kernels take a constant bias")
     spatial = len(epi.shape) - 2
-    term = Operand(index, spec.dtype, (*spec.shape, *(1,) * spatial), (0, 1, *(0,) * spatial), False)
+    term = Operand(
+        index, spec.dtype, (*spec.shape, *(1,) * spatial), (0, 1, *(0,) * spatial), False
+    )
     return with_term(epi, term, lambda y, b: y + b)
 
 
 @dataclass(frozen=True)
 class Run:
-    """``count`` equal tiles of ``size`` columns from ``start``; ``pattern[m][tap]``: whether that tap is inside."""
+    """``count`` equal tiles of ``size`` columns from ``start``; ``pattern[m][tap]``: whether that
+    tap is inside.
+    """
 
     start: int
     size: int
@@ -77,7 +91,9 @@ class Run:
 
 
 def row_runs(win: Window, most: int) -> list[Run] | None:
-    """An output row of static width as tiles of at most ``most`` columns; None if it has too many kinds of them."""
+    """An output row of static width as tiles of at most ``most`` columns; None if it has too many
+    kinds of them.
+    """
     width = win.out[1]
     if not isinstance(width, int) or not isinstance(win.size[1], int):
         return None
@@ -87,7 +103,9 @@ def row_runs(win: Window, most: int) -> list[Run] | None:
     start = 0
     for i in range(count):
         size = base + (i < more)
-        pattern = tuple(tuple(win.valid(start + m, t) for t in range(win.kernel[1])) for m in range(size))
+        pattern = tuple(
+            tuple(win.valid(start + m, t) for t in range(win.kernel[1])) for m in range(size)
+        )
         if runs and runs[-1].pattern == pattern:
             runs[-1] = Run(runs[-1].start, size, runs[-1].count + 1, pattern)
         else:
@@ -101,8 +119,12 @@ def varies_by_channel(operand: Operand) -> bool:
     return len(operand.strides) > 1 and operand.strides[1] != 0
 
 
-def formats(node: Node, win: Window, blocked: Format, source: Format) -> tuple[Format, ...] | Reject:
-    """Formats of the given inputs: ``source`` for x, blocked for operands with channels, linear for the rest."""
+def formats(
+    node: Node, win: Window, blocked: Format, source: Format
+) -> tuple[Format, ...] | Reject:
+    """Formats of the given inputs: ``source`` for x, blocked for operands with channels, linear for
+    the rest.
+    """
     wanted: dict[int, set[Format]] = {win.x: {source}}
     for o in win.epi.operands.values():
         if node.given[o.index].const is None:
@@ -130,8 +152,8 @@ def pack_blocked(operand: Operand, rank: int, lanes: int) -> Packed:
 class BlockedSite:
     """Results in the blocked format; implements c_tile.Site.
 
-    The kernel's C variables: ``image``, ``block`` (of the tile's first vector), ``pixel`` (of its first row); ``step``
-    pixels lie from row to row.
+    The kernel's C variables: ``image``, ``block`` (of the tile's first vector), ``pixel`` (of its
+    first row); ``step`` pixels lie from row to row.
     """
 
     node: Node
@@ -154,7 +176,10 @@ class BlockedSite:
             terms = [f"image * {self.args.dim(n)}"] * (n != 0) + [self._flat(where, rest)]
             return splat(operand.dtype, self.args.sum(self.args.input(operand.index), *terms))
         base, strides = self._storage(operand, rank)
-        terms = [f"{self._block(vector)} * {self.args.dim(strides[1])}", self._flat(where, strides[2:])]
+        terms = [
+            f"{self._block(vector)} * {self.args.dim(strides[1])}",
+            self._flat(where, strides[2:]),
+        ]
         terms += [f"image * {self.args.dim(strides[0])}"] * (strides[0] != 0)
         return load(operand.dtype, self.args.sum(base, *terms))
 
@@ -173,7 +198,10 @@ class BlockedSite:
         shape: Shape = (1,) * (rank - len(operand.shape)) + operand.shape
         spatial = prod(shape[2:]) * self.lanes
         blocks = ceildiv(shape[1], self.lanes)
-        inner = [prod(shape[i + 1 :]) * self.lanes if operand.strides[i] != 0 else 0 for i in range(2, rank)]
+        inner = [
+            prod(shape[i + 1 :]) * self.lanes if operand.strides[i] != 0 else 0
+            for i in range(2, rank)
+        ]
         strides = (spatial * blocks if operand.strides[0] != 0 else 0, spatial, *inner)
         if self.node.given[operand.index].const is None:
             return self.args.input(operand.index), strides
@@ -186,7 +214,11 @@ class BlockedSite:
         value = self._kept(value, dtype, vector)
         channels = self.args.sum(f"image * {blocks}", "block", str(vector))
         pixel = self.args.sum(f"({channels}) * {plane}", "pixel", self._step(row))
-        return store(dtype, f"{self.args.output(output)} + ({pixel}) * {self.args.size('LANES', self.lanes)}", value)
+        return store(
+            dtype,
+            f"{self.args.output(output)} + ({pixel}) * {self.args.size('LANES', self.lanes)}",
+            value,
+        )
 
     def _block(self, vector: int) -> str:
         return f"(block + {vector})" if vector else "block"

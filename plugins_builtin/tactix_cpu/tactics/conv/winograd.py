@@ -1,13 +1,14 @@
 """Winograd convolution F(m x m, 3 x 3) in the blocked format, for windows of 3 by 3 and stride 1.
 
-An output tile of m by m pixels is made of an input patch of a = m + 2 by a pixels, both turned by small fixed matrices:
-``Y = A' [(G w G') * (B' x B)] A`` (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015; points as
-in Toom and Cook's polynomial products). Each of the a * a places is a matrix product over channels. m = 4 takes a
-quarter of the multiplications of a direct convolution, and its error is some times larger: the accuracy gate decides.
-An infinite input makes NaN of all pixels of its tiles.
+An output tile of m by m pixels is made of an input patch of a = m + 2 by a pixels, both turned by
+small fixed matrices: ``Y = A' [(G w G') * (B' x B)] A`` (Lavin and Gray, "Fast Algorithms for
+Convolutional Neural Networks", 2015; points as in Toom and Cook's polynomial products). Each of the
+a * a places is a matrix product over channels. m = 4 takes a quarter of the multiplications of a
+direct convolution, and its error is some times larger: the accuracy gate decides. An infinite input
+makes NaN of all pixels of its tiles.
 
-Tiles are taken in blocks whose patches and sums stay in the second cache. Knobs: ``m``; ``rows`` (tiles) and
-``vectors`` (output channel blocks) of a register tile; ``tiles`` of a block.
+Tiles are taken in blocks whose patches and sums stay in the second cache. Knobs: ``m``; ``rows``
+(tiles) and ``vectors`` (output channel blocks) of a register tile; ``tiles`` of a block.
 """
 
 from __future__ import annotations
@@ -55,10 +56,17 @@ class WinogradTactic(Tactic):
         if isinstance(win, Reject):
             return win
         lanes = max(4, device.lanes)
-        if win.kernel != (3, 3) or win.strides != (1, 1) or win.dilations != (1, 1) or win.group != 1:
+        if (
+            win.kernel != (3, 3)
+            or win.strides != (1, 1)
+            or win.dilations != (1, 1)
+            or win.group != 1
+        ):
             return Reject("windows of 3 by 3 at stride 1 without groups only")
         if min(win.c, win.co) < lanes or not all(isinstance(d, int) for d in (*win.size, *win.out)):
-            return Reject("fewer channels than lanes, or image sizes that are not known before running")
+            return Reject(
+                "fewer channels than lanes, or image sizes that are not known before running"
+            )
         found = formats(node, win, blocked(lanes), blocked(lanes))
         if isinstance(found, Reject):
             return found
@@ -81,7 +89,9 @@ class WinogradTactic(Tactic):
         assert isinstance(win, Window)
         if not symbols(win.n) <= set(ctx.opt):
             return None
-        return 1e-6 + evaluate(win.n, ctx.opt) * cycles(win, variant, ctx.device) / 3e9 / max(1, ctx.threads)
+        return 1e-6 + evaluate(win.n, ctx.opt) * cycles(win, variant, ctx.device) / 3e9 / max(
+            1, ctx.threads
+        )
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window(node)
@@ -92,7 +102,8 @@ class WinogradTactic(Tactic):
 def _pays(win: Window, m: int) -> bool:
     """Whether weights come from memory in less cycles than a direct convolution multiplies for.
 
-    This and ``m`` are not left to timing, which finds weights in a cache, where those of a whole network are not.
+    This and ``m`` are not left to timing, which finds weights in a cache, where those of a whole
+    network are not.
     """
     high, wide = (evaluate(d, {}) for d in win.out)
     return (m + 2) ** 2 * 4 / STREAM < high * wide * 9 / 32
@@ -105,7 +116,9 @@ def _count(win: Window, m: int) -> int:
 
 
 def _shapes(win: Window, m: int, device: DeviceProperties) -> list[tuple[int, int, int]]:
-    """Register tiles worth trying, and tiles of a block: about equal blocks of whole register tiles."""
+    """Register tiles worth trying, and tiles of a block: about equal blocks of whole register
+    tiles.
+    """
     lanes, count = max(4, device.lanes), _count(win, m)
     blocks = -(-win.c // lanes) + -(-win.co // lanes)
     most = max(LEAST_TILES, BLOCK_BYTES // ((m + 2) ** 2 * blocks * lanes * 4))
@@ -120,7 +133,10 @@ def _shapes(win: Window, m: int, device: DeviceProperties) -> list[tuple[int, in
 
 def cycles(win: Window, v: Variant, device: DeviceProperties) -> float:
     """Cycles on one core for one image."""
-    lanes, m, rows, vectors = max(4, device.lanes), *(int(v.knob(k)) for k in ("m", "rows", "vectors"))
+    lanes, m, rows, vectors = (
+        max(4, device.lanes),
+        *(int(v.knob(k)) for k in ("m", "rows", "vectors")),
+    )
     places, count, tiles = (m + 2) ** 2, _count(win, m), int(v.knob("tiles"))
     deep, wide = -(-win.c // lanes), -(-win.co // lanes)
     panels, sweeps = -(-wide // vectors), -(-count // tiles)

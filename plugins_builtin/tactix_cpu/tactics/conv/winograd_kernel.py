@@ -18,12 +18,15 @@ from tactix_cpu.tactics.conv.window import BlockedSite, Window
 NEAR, FAR = 16, 64
 """Steps that weights are asked for ahead, see Tile."""
 UNITS = 2
-"""With fewer blocks for each thread, threads share every block, with barriers between its three parts."""
+"""With fewer blocks for each thread, threads share every block, with barriers between its three
+parts.
+"""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """The matrix G for weights, and C statements for B' and A' over ``d0``, ``d1``, ... that leave ``r0``, ``r1``, ...
+    """The matrix G for weights, and C statements for B' and A' over ``d0``, ``d1``, ... that leave
+    ``r0``, ``r1``, ...
 
     Constants of the statements are exact in float32.
     """
@@ -37,7 +40,12 @@ def _wide(p: float, q: float) -> Turn:
     """F(4, 3) with the points 0, p, -p, q, -q and infinity."""
     pp, qq = p * p, q * q
     u, v = 2 * pp * (pp - qq), 2 * qq * (qq - pp)
-    pair = ((1 / u, p / u, pp / u), (1 / u, -p / u, pp / u), (1 / v, q / v, qq / v), (1 / v, -q / v, qq / v))
+    pair = (
+        (1 / u, p / u, pp / u),
+        (1 / u, -p / u, pp / u),
+        (1 / v, q / v, qq / v),
+        (1 / v, -q / v, qq / v),
+    )
 
     def c(number: float) -> str:
         return f"{number!r}f"
@@ -45,16 +53,28 @@ def _wide(p: float, q: float) -> Turn:
     return Turn(
         ((1 / (pp * qq), 0, 0), *pair, (0, 0, 1)),
         (
-            f"e = d4 - {c(qq)} * d2", f"o = d3 - {c(qq)} * d1", f"f = d4 - {c(pp)} * d2", f"g = d3 - {c(pp)} * d1",
-            f"r0 = {c(pp * qq)} * d0 - {c(pp + qq)} * d2 + d4", f"r5 = {c(pp * qq)} * d1 - {c(pp + qq)} * d3 + d5",
-            f"r1 = e + {c(p)} * o", f"r2 = e - {c(p)} * o", f"r3 = f + {c(q)} * g", f"r4 = f - {c(q)} * g",
+            f"e = d4 - {c(qq)} * d2",
+            f"o = d3 - {c(qq)} * d1",
+            f"f = d4 - {c(pp)} * d2",
+            f"g = d3 - {c(pp)} * d1",
+            f"r0 = {c(pp * qq)} * d0 - {c(pp + qq)} * d2 + d4",
+            f"r5 = {c(pp * qq)} * d1 - {c(pp + qq)} * d3 + d5",
+            f"r1 = e + {c(p)} * o",
+            f"r2 = e - {c(p)} * o",
+            f"r3 = f + {c(q)} * g",
+            f"r4 = f - {c(q)} * g",
         ),
         (
-            "e = d1 + d2", "o = d1 - d2", "f = d3 + d4", "g = d3 - d4", "r0 = d0 + e + f",
-            f"r1 = {c(p)} * o + {c(q)} * g", f"r2 = {c(pp)} * e + {c(qq)} * f",
+            "e = d1 + d2",
+            "o = d1 - d2",
+            "f = d3 + d4",
+            "g = d3 - d4",
+            "r0 = d0 + e + f",
+            f"r1 = {c(p)} * o + {c(q)} * g",
+            f"r2 = {c(pp)} * e + {c(qq)} * f",
             f"r3 = {c(p * pp)} * o + {c(q * qq)} * g + d5",
         ),
-    )  # fmt: skip
+    )
 
 
 TURNS = {
@@ -69,7 +89,9 @@ TURNS = {
 
 
 class WinogradKernel:
-    """Writes one kernel: patches to ``v`` (place, channel block, tile), products to ``s`` (place, panel, tile)."""
+    """Writes one kernel: patches to ``v`` (place, channel block, tile), products to ``s`` (place,
+    panel, tile).
+    """
 
     def __init__(self, node: Node, win: Window, variant: Variant, ctx: CompileContext) -> None:
         self.win, self.ctx = win, ctx
@@ -97,16 +119,23 @@ class WinogradKernel:
     def artifact(self) -> KernelArtifact:
         """The kernel as data."""
         pieces: Dim = self.win.n * self.blocks if self.shared else max(1, self.ctx.threads)
-        self.x, self.w = self.args.input(self.win.x), self.args.constant("u", Packed(-1, array=self._packed))
+        self.x, self.w = (
+            self.args.input(self.win.x),
+            self.args.constant("u", Packed(-1, array=self._packed)),
+        )
         self.v = self.args.workspace(0)
         self._patches()
         self._products()
         self._results()
         body = self._phases() if self.shared else self._alone()
         return kernel(
-            self.args, body, self.ctx, helpers=self.functions.text(), workspace=pieces * (self.size * 4),
+            self.args,
+            body,
+            self.ctx,
+            helpers=self.functions.text(),
+            workspace=pieces * (self.size * 4),
             phases=3 if self.shared else 1,
-        )  # fmt: skip
+        )
 
     def _packed(self, given: Sequence[Any]) -> Any:
         """Turned weights as (place, panel, input channel, width), zero past the channels."""
@@ -114,14 +143,19 @@ class WinogradKernel:
 
         win, width, channels = self.win, self.tile.width, self.deep * self.lanes
         w = given[win.w]
-        w = np.pad(w.reshape(win.co, win.c, 9), ((0, self.panels * width - win.co), (0, channels - win.c), (0, 0)))
+        w = np.pad(
+            w.reshape(win.co, win.c, 9),
+            ((0, self.panels * width - win.co), (0, channels - win.c), (0, 0)),
+        )
         w = w.reshape(self.panels, width, channels, 9).transpose(3, 0, 2, 1).reshape(9, -1)
         g = np.kron(np.array(self.turn.weights), np.array(self.turn.weights))
         turned = (g @ w.astype(np.float64)).astype(np.float32)
         return turned.reshape(-1, self.panels, channels, width)
 
     def _turned(self, statements: tuple[str, ...], element: str, put: str, out: int) -> str:
-        """One pass over the pointers ``element`` with ``{i}`` for 0 to ``a``; ``put`` stores the result ``{r}``."""
+        """One pass over the pointers ``element`` with ``{i}`` for 0 to ``a``; ``put`` stores the
+        result ``{r}``.
+        """
         loads = [f"const vf d{i} = tx_load_f32({element.format(i=i)});" for i in range(self.a)]
         names = [f"const vf {s};" for s in statements]
         return "\n".join([*loads, *names, *(put.format(i=i, r=f"r{i}") for i in range(out))])
@@ -150,7 +184,9 @@ class WinogradKernel:
                 loop("i", "0", str(a), right),
             ),
         ]  # fmt: skip
-        self.functions.add("patches", "const float* plane, float* v, int64_t first, int64_t count", body)
+        self.functions.add(
+            "patches", "const float* plane, float* v, int64_t first, int64_t count", body
+        )
 
     def _products(self) -> None:
         """``t<rows>``: a register tile of one place."""
@@ -163,8 +199,21 @@ class WinogradKernel:
             tile = Tile(size, self.tile.vectors, self.lanes, chains, self.tile.near, self.tile.far)
             unroll = min(self.lanes, 4 if size * tile.vectors <= 12 else 2)
             steps = tile.steps(unroll, lambda m, u: f"x[{m * self.lanes + u}]")
-            cells = loop("k", "0", str(self.lanes), steps, f"x += {unroll}; w += {unroll * tile.width};", step=unroll)
-            sweep = loop("c", "0", str(self.deep), f"const float* x = v + c * {self.tiles * self.lanes};", cells)
+            cells = loop(
+                "k",
+                "0",
+                str(self.lanes),
+                steps,
+                f"x += {unroll}; w += {unroll * tile.width};",
+                step=unroll,
+            )
+            sweep = loop(
+                "c",
+                "0",
+                str(self.deep),
+                f"const float* x = v + c * {self.tiles * self.lanes};",
+                cells,
+            )
             body = [tile.zero(), sweep, tile.join(), tile.save("s")]
             self.functions.add(f"t{size}", "const float* v, const float* w, float* s", body)
 
@@ -172,10 +221,19 @@ class WinogradKernel:
         """``results``: output tiles of a block in one channel block, from ``s``."""
         a, m, lanes = self.a, self.m, self.lanes
         place = f"s + (j + {{i}} * {a}) * {self.sums} + t * {self.tile.width}"
-        down = self._turned(self.turn.result, place, f"tx_store_f32(half + ({{i}} * {a} + j) * {lanes}, {{r}});", m)
+        down = self._turned(
+            self.turn.result, place, f"tx_store_f32(half + ({{i}} * {a} + j) * {lanes}, {{r}});", m
+        )
         put = f"tx_store_f32(sums + (i * {m} + {{i}}) * {lanes}, {{r}});"
         right = self._turned(self.turn.result, f"half + (i * {a} + {{i}}) * {lanes}", put, m)
-        put = finish_saved(Tile(m, 1, lanes), self.win.epi, self.site, f"(sums + i * {m * lanes})", False, rows="wide")
+        put = finish_saved(
+            Tile(m, 1, lanes),
+            self.win.epi,
+            self.site,
+            f"(sums + i * {m * lanes})",
+            False,
+            rows="wide",
+        )
         body = [
             f"float half[{a * m * lanes}] __attribute__((aligned(64)));",
             f"float sums[{m * m * lanes}] __attribute__((aligned(64)));",
@@ -191,7 +249,7 @@ class WinogradKernel:
         parameters = "const float* s, int64_t image, int64_t block, int64_t first, int64_t count"
         self.functions.add("results", parameters, body)
 
-    # -- parts of a block: C variables v, s, image, first, count ---------------------------------------------------
+    # -- parts of a block: C variables v, s, image, first, count ----------------------------------
 
     def _block(self, piece: str, unit: str) -> list[str]:
         """Declare the variables of block ``unit`` in piece ``piece`` of the workspace."""

@@ -1,10 +1,11 @@
 """MatMul and Gemm on register tiles, with any pointwise epilogue.
 
-b lies in panels of as many columns as a tile has: packed at build where it is constant, else by a first launch into
-the workspace. The rows of a matrix are cut into about equal tiles; threads share out a grid of row tiles and panels.
-While the tiles of a block multiply with one panel, they fetch the next one into the second cache, line by line.
-Knobs: ``rows`` and ``vectors`` of the largest tile; ``depth``, the steps of k after which partial sums go to the
-workspace, so that a block of a stays in the second cache (0: all).
+b lies in panels of as many columns as a tile has: packed at build where it is constant, else by a
+first launch into the workspace. The rows of a matrix are cut into about equal tiles; threads share
+out a grid of row tiles and panels. While the tiles of a block multiply with one panel, they fetch
+the next one into the second cache, line by line.
+Knobs: ``rows`` and ``vectors`` of the largest tile; ``depth``, the steps of k after which partial
+sums go to the workspace, so that a block of a stays in the second cache (0: all).
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from tactix_codegen.c.tile import GRID, Functions, Tile, by_rows, finish, flat
 from tactix_cpu.tactics.matmul.product import Product, RowSite, product
 
 DEPTH = 384
-"""Steps of k in a part: a panel of 48 columns then has 72 KiB, which leaves most of the second cache to a."""
+"""Steps of k in a part: a panel of 48 columns then has 72 KiB, which leaves most of the second
+cache to a.
+"""
 DEEP = 1024
 """k from which on it is worth cutting: shorter panels have at most 192 KiB."""
 L2_BYTES = 1 << 20
@@ -66,7 +69,9 @@ class GemmTactic(Tactic):
             return None
         elements = evaluate(p.b_count * p.k * p.n, ctx.opt)
         total = _cycles(p, variant, ctx.device, dict(ctx.opt)) * evaluate(prod(p.batch), ctx.opt)
-        packing = 0 if p.constant_b else 0.2 * elements  # cycles: about a vector of 16 stored in three
+        packing = (
+            0 if p.constant_b else 0.2 * elements
+        )  # cycles: about a vector of 16 stored in three
         bytes_b = 4 * elements
         # 0.5 us to start, threads of 3 GHz that share the cycles, and b once from memory at 40 GB/s
         return 5e-7 + (total + packing) / 3e9 / max(1, ctx.threads) + bytes_b / 4e10
@@ -85,7 +90,9 @@ def tile_shapes(m: Dim, n: Dim, device: DeviceProperties) -> list[tuple[int, int
         options = [(max(1, m), v) for v in (2, 4, 8, 1)]
     found: dict[tuple[int, int], None] = {}
     for rows, wide in options:
-        if isinstance(m, int) and m > 0:  # equal tiles: 10 of 13 rows rather than 9 of 14 and a rest of 4
+        if (
+            isinstance(m, int) and m > 0
+        ):  # equal tiles: 10 of 13 rows rather than 9 of 14 and a rest of 4
             rows = -(-m // -(-m // rows))
         found[rows, min(wide, max(1, vectors)) if isinstance(vectors, int) else wide] = None
     return list(found)
@@ -99,7 +106,9 @@ def _is_small(m: Dim) -> bool:
     return isinstance(m, int) and m <= 32
 
 
-def _cycles(p: Product, v: Variant, device: DeviceProperties, opt: dict[str, int] | None = None) -> float:
+def _cycles(
+    p: Product, v: Variant, device: DeviceProperties, opt: dict[str, int] | None = None
+) -> float:
     """Cycles of one product on one core, by the tile's cycles per step; unknown sizes count as 64."""
     size = {s: 64 for d in (p.m, p.n, p.k) for s in symbols(d)} | (opt or {})
     m, n, k = (evaluate(d, size) for d in (p.m, p.n, p.k))
@@ -110,13 +119,16 @@ def _cycles(p: Product, v: Variant, device: DeviceProperties, opt: dict[str, int
     for count, height in ((more, least + 1), (tiles - more, least)):
         for size_ in _pieces(height, _sizes(p.m, rows)) * (count > 0):
             total += count * c_tile.step_cycles(size_, vectors, c_tile.chains_for(size_, vectors))
-    # panels that the row tiles read again and again come from the third cache where nothing cuts them
+    # panels that the row tiles read again and again come from the third cache where nothing cuts
+    # them
     far = 1.1 if k >= DEEP and not v.knob("depth") and m > 32 else 1.0
     return total * panels * k * far
 
 
 def _sizes(m: Dim, rows: int) -> tuple[int, ...]:
-    """Heights of the tiles that m rows are cut into: two that differ by one; lower ones too where m is not known."""
+    """Heights of the tiles that m rows are cut into: two that differ by one; lower ones too where m
+    is not known.
+    """
     if isinstance(m, int):
         least, more = divmod(m, max(1, -(-m // rows)))
         return tuple(n for n in (least + 1, least) if n and (n == least or more)) or (1,)
@@ -137,7 +149,9 @@ def _unroll(tile: Tile) -> int:
 
 
 def _lines_ahead(p: Product, tile: Tile, opt: dict[str, int]) -> int:
-    """Cache lines of the next panel to fetch per round of steps, so that all row tiles together fetch all of it."""
+    """Cache lines of the next panel to fetch per round of steps, so that all row tiles together
+    fetch all of it.
+    """
     m = evaluate(p.m, opt) if symbols(p.m) <= opt.keys() else 64
     tiles = -(-m // tile.rows)
     return -(-_unroll(tile) * tile.vectors // tiles) if p.constant_b and tiles > 1 else 0
@@ -153,11 +167,19 @@ class _Kernel:
         self.args = Args(node)
         self.functions = Functions(self.args)
         panels = ceildiv(p.n, self.tile.width)
-        sizes = {"M": p.m, "N": p.n, "K": p.k, "TILES": ceildiv(p.m, self.tile.rows), "PANELS": panels}
+        sizes = {
+            "M": p.m,
+            "N": p.n,
+            "K": p.k,
+            "TILES": ceildiv(p.m, self.tile.rows),
+            "PANELS": panels,
+        }
         for name, size in {**sizes, "WIDTH": self.tile.width}.items():
             self.args.size(name, size)
         self.partial_bytes: Dim = p.rows * panels * (self.tile.width * 4) if self.depth else 0
-        self.packed_bytes: Dim = 0 if p.constant_b else p.b_count * panels * p.k * (self.tile.width * 4)
+        self.packed_bytes: Dim = (
+            0 if p.constant_b else p.b_count * panels * p.k * (self.tile.width * 4)
+        )
         self.x = self.args.input(p.a)
         self.lines = _lines_ahead(p, self.tile, dict(ctx.opt))
 
@@ -169,7 +191,14 @@ class _Kernel:
         self.partial = self.args.workspace(0) if self.depth else ""
         sizes = _sizes(self.p.m, self.tile.rows)
         for rows in sizes:
-            self._function(Tile(rows, self.tile.vectors, self.tile.lanes, c_tile.chains_for(rows, self.tile.vectors)))
+            self._function(
+                Tile(
+                    rows,
+                    self.tile.vectors,
+                    self.tile.lanes,
+                    c_tile.chains_for(rows, self.tile.vectors),
+                )
+            )
         body = [self._multiply(sizes)]
         if phases == 2:
             self.args.phase(0)
@@ -186,7 +215,11 @@ class _Kernel:
         body = [tile.zero()]
         if self.depth:
             parameters += ", int64_t depth, float* part, int first, int last"
-            body += [block("if (!first)", tile.load("part")), *self._steps(tile, "depth"), tile.join()]
+            body += [
+                block("if (!first)", tile.load("part")),
+                *self._steps(tile, "depth"),
+                tile.join(),
+            ]
             body.append(block("if (!last)", tile.save("part"), "return;"))
         else:
             body += [*self._steps(tile, "K"), tile.join()]
@@ -194,15 +227,25 @@ class _Kernel:
         about += "sums s<row>_<vector> of x, rows of a, times w, a panel of b, then what follows the product."
         about += " Sums over a part of k wait in part." * bool(self.depth)
         about += " ahead: cache lines of the next panel." * bool(self.lines)
-        self.functions.add(f"t{tile.name}", parameters, [*body, *finish(tile, self.p.epi, site)], about)
+        self.functions.add(
+            f"t{tile.name}", parameters, [*body, *finish(tile, self.p.epi, site)], about
+        )
 
     def _steps(self, tile: Tile, depth: str) -> list[str]:
         unroll = _unroll(tile)
         step = times(unroll, "M") if self.p.transposed_a else str(unroll)
         one = "M" if self.p.transposed_a else "1"
-        fetch = [f"__builtin_prefetch({self.args.sum('ahead', str(i * LINE))}, 0, 2);" for i in range(self.lines)]
+        fetch = [
+            f"__builtin_prefetch({self.args.sum('ahead', str(i * LINE))}, 0, 2);"
+            for i in range(self.lines)
+        ]
         fetch += ["ahead += stride;"] * bool(fetch)
-        body = [*fetch, tile.steps(unroll, self._element), f"x += {step};", f"w += {times(unroll, 'WIDTH')};"]
+        body = [
+            *fetch,
+            tile.steps(unroll, self._element),
+            f"x += {step};",
+            f"w += {times(unroll, 'WIDTH')};",
+        ]
         rest = [tile.steps(1, self._element), f"x += {one};", "w += WIDTH;"]
         lines = [comment(f"{unroll} steps of k at a time"), "int64_t k = 0;"]
         lines.append(block(f"for (; k + {unroll} <= {depth}; k += {unroll})", *body))
@@ -222,24 +265,45 @@ class _Kernel:
         panels = loop("p", "g[2]", "g[3]", *self._panel(sizes, k0, depth))
         body = [*self._block(batched, k0), comment("panels of WIDTH columns of b"), panels]
         walk = block("for (int64_t u = g[0], next; u < g[1]; u = next)", *body)
-        lines = [comment("blocks of tiles [t, end) of rows of a, whose part stays in the second cache"), walk]
+        lines = [
+            comment("blocks of tiles [t, end) of rows of a, whose part stays in the second cache"),
+            walk,
+        ]
         if self.depth:
             head = f"const int64_t depth = K - k0 < {self.depth} ? K - k0 : {self.depth};"
             parts = loop("k0", "0", "K", head, *lines, step=self.depth)
             lines = [comment(f"parts of {self.depth} steps of k"), parts]
-        mine = comment("of the grid of row tiles and panels this thread has tiles [g[0], g[1]) and panels [g[2], g[3])")
-        return "\n".join([mine, "int64_t g[4];", f"TX_NAME(grid)({units}, PANELS, tid, nt, g);", *self._cuts(), *lines])
+        mine = comment(
+            "of the grid of row tiles and panels this thread has tiles [g[0], g[1]) and panels [g[2], g[3])"
+        )
+        return "\n".join(
+            [
+                mine,
+                "int64_t g[4];",
+                f"TX_NAME(grid)({units}, PANELS, tid, nt, g);",
+                *self._cuts(),
+                *lines,
+            ]
+        )
 
     def _cuts(self) -> list[str]:
-        """Declare how rows fall into tiles, ``more`` of ``least + 1`` and then those of ``least``, and these into
-        blocks: about equal ones, whose part of a takes up to half of the second cache."""
+        """Declare how rows fall into tiles, ``more`` of ``least + 1`` and then those of ``least``,
+        and these into blocks: about equal ones, whose part of a takes up to half of the second
+        cache.
+        """
         depth = self.depth or (self.p.k if isinstance(self.p.k, int) else USUAL_DEPTH)
         known = isinstance(self.p.m, int) and self.p.m > 0
-        cut = "M / TILES, more = M % TILES" if known else "TILES ? M / TILES : 0, more = TILES ? M % TILES : 0"
+        cut = (
+            "M / TILES, more = M % TILES"
+            if known
+            else "TILES ? M / TILES : 0, more = TILES ? M % TILES : 0"
+        )
         half = int(self.ctx.device.facts.get("l2", L2_BYTES)) // 2
         most = max(1, half // (4 * self.tile.rows * max(1, depth)))
         return [
-            comment("the first tiles, as many as `more`, have least + 1 rows, the others least; `each` make a block"),
+            comment(
+                "the first tiles, as many as `more`, have least + 1 rows, the others least; `each` make a block"
+            ),
             f"const int64_t least = {cut};",
             f"const int64_t blocks = (g[1] - g[0] + {most - 1}) / {most};",
             "const int64_t each = blocks ? (g[1] - g[0] + blocks - 1) / blocks : 1;",
@@ -249,15 +313,22 @@ class _Kernel:
         return self.args.dim(prod(sizes))
 
     def _block(self, batched: bool, k0: str) -> list[str]:
-        """Declare the next block of row tiles, of one matrix of a: tiles [t, end) of it, its first row in y."""
+        """Declare the next block of row tiles, of one matrix of a: tiles [t, end) of it, its first
+        row in y.
+        """
         p = self.p
-        lines = ["const int64_t item = u / TILES, t = u % TILES;" if batched else "const int64_t t = u;"]
+        lines = [
+            "const int64_t item = u / TILES, t = u % TILES;" if batched else "const int64_t t = u;"
+        ]
         lines.append("next = u + each < g[1] ? u + each : g[1];")
         a, b, row = "0", "0", "0"
         if batched:
             lines.append("if (next > u - t + TILES) next = u - t + TILES;")
             sizes = [self.args.dim(d) for d in p.batch]
-            a, b = flat("item", sizes, p.a_batch, self.args), flat("item", sizes, p.b_batch, self.args)
+            a, b = (
+                flat("item", sizes, p.a_batch, self.args),
+                flat("item", sizes, p.b_batch, self.args),
+            )
             row = "item * M"
         matrix = f"({a}) * M * K" if a != "0" else "0"
         start = "0" if k0 == "0" else "k0 * M" if p.transposed_a else k0
@@ -275,19 +346,41 @@ class _Kernel:
         if self.depth:
             part = f"{self.partial} + (p * {self.args.dim(self.p.rows)} + row0 + r) * WIDTH"
             common += f", {depth}, {part}, k0 == 0, k0 + {self.depth} >= K"
-        calls = by_rows(sizes, "r", "last", lambda rows: f"TX_NAME(t{rows}x{self.tile.vectors})({common});")
+        calls = by_rows(
+            sizes, "r", "last", lambda rows: f"TX_NAME(t{rows}x{self.tile.vectors})({common});"
+        )
         first, last = (f"{at} * least + ({at} < more ? {at} : more)" for at in ("i", "(i + 1)"))
-        fetched = f"ahead += {depth} / {_unroll(self.tile)} * {self.lines * LINE};" if self.lines else ""
-        walk = loop("i", "t", "end", f"int64_t r = {first};", f"const int64_t last = {last};", calls, fetched)
-        about = "row tiles of the block" + ", each of which fetches its share of the next panel" * bool(self.lines)
+        fetched = (
+            f"ahead += {depth} / {_unroll(self.tile)} * {self.lines * LINE};" if self.lines else ""
+        )
+        walk = loop(
+            "i",
+            "t",
+            "end",
+            f"int64_t r = {first};",
+            f"const int64_t last = {last};",
+            calls,
+            fetched,
+        )
+        about = (
+            "row tiles of the block"
+            + ", each of which fetches its share of the next panel" * bool(self.lines)
+        )
         return [*self._ahead(k0, depth), comment(about), walk]
 
     def _ahead(self, k0: str, depth: str) -> list[str]:
-        """Declare what to fetch during a panel: the next one, after the last the first of the next depth."""
+        """Declare what to fetch during a panel: the next one, after the last the first of the next
+        depth.
+        """
         if not self.lines:
             return []
-        after = "(p + 1) * K" if k0 == "0" else "((p + 1 < g[3] ? (p + 1) * K : g[2] * K + depth) + k0)"
-        return [f"const float* ahead = wb + {after} * WIDTH;", f"const float* stop = ahead + {depth} * WIDTH;"]
+        after = (
+            "(p + 1) * K" if k0 == "0" else "((p + 1 < g[3] ? (p + 1) * K : g[2] * K + depth) + k0)"
+        )
+        return [
+            f"const float* ahead = wb + {after} * WIDTH;",
+            f"const float* stop = ahead + {depth} * WIDTH;",
+        ]
 
     def _pack(self) -> str:
         """The first launch: every matrix of b into panels."""
@@ -303,7 +396,9 @@ class _Kernel:
             copy = f"const float* row = {b} + (item * K + k) * N + col;\n" + "\n".join(
                 self._pack_vector(v) for v in range(self.tile.vectors)
             )
-        about = comment("the first launch lays b in panels: K rows of WIDTH columns, zeros past the last")
+        about = comment(
+            "the first launch lays b in panels: K rows of WIDTH columns, zeros past the last"
+        )
         panels = loop("q", "lo", "hi", *head, loop("k", "0", "K", copy))
         return "\n".join([about, split(f"{count} * PANELS"), panels])
 

@@ -1,13 +1,15 @@
 """MatMul and Gemm of float32 on the AMX matrix unit of x86-64, to the accuracy of float32.
 
-The unit multiplies bfloat16 and adds float32. A float is the sum of three bfloat16 without error (its leading 8 bits,
-the next 8, the rest); of the nine products of such parts the six largest are summed (as in G. Henry, P. T. P. Tang, A.
-Heinecke, Leveraging the bfloat16 Artificial Intelligence Datatype for Higher-Precision Computations, 2019), so that
-what is left out is below 2^-22 of each product.
+The unit multiplies bfloat16 and adds float32. A float is the sum of three bfloat16 without error
+(its leading 8 bits, the next 8, the rest); of the nine products of such parts the six largest are
+summed (as in G. Henry, P. T. P. Tang, A. Heinecke, Leveraging the bfloat16 Artificial Intelligence
+Datatype for Higher-Precision Computations, 2019), so that what is left out is below 2^-22 of each
+product.
 
-A first launch cuts a into such parts, tile by tile. b stays float32 in panels of 32 columns; while a slab of a few
-steps of it is multiplied, the next slab is cut into parts, so that the vector unit works beside the matrix unit. Rows
-of a that hold an infinity or NaN are multiplied by vectors instead, since a part of an infinity times zero is NaN.
+A first launch cuts a into such parts, tile by tile. b stays float32 in panels of 32 columns; while
+a slab of a few steps of it is multiplied, the next slab is cut into parts, so that the vector unit
+works beside the matrix unit. Rows of a that hold an infinity or NaN are multiplied by vectors
+instead, since a part of an infinity times zero is NaN.
 """
 
 from __future__ import annotations
@@ -37,18 +39,24 @@ GROUP = 16
 SLABS = (12, 10, 9, 8, 7)
 """Steps of a slab: what divides the depth best."""
 ORDER = ((0, 2), (0, 1), (1, 1), (1, 0), (0, 0), (2, 0))
-"""Parts of a and b in the order in which they are multiplied: each pair keeps one part of the pair before."""
+"""Parts of a and b in the order in which they are multiplied: each pair keeps one part of the pair
+before.
+"""
 L2_BYTES = 1 << 20
 """The second cache, where the device does not tell."""
 FLOPS = 3.5e11
 """Of a core, for estimates."""
 PLACE = "{0} / 16 * 3072 + {0} % 16 * 32"
-"""Where a pair of rows of b goes in a slab: ``[step][part][half of the columns][pair][column][row]``."""
+"""Where a pair of rows of b goes in a slab: ``[step][part][half of the
+columns][pair][column][row]``.
+"""
 PARAMETERS = (
     "const uint16_t* a, int64_t pitch, const uint16_t* b, float* sums, int first, const float* w, uint16_t* s, "
     "int64_t cut"
 )
-"""Parts of a, the distance of its tiles, a slab, sums, whether they start; what to cut, to where, from which row on."""
+"""Parts of a, the distance of its tiles, a slab, sums, whether they start; what to cut, to where,
+from which row on.
+"""
 
 
 def tactics() -> list[Tactic]:
@@ -104,17 +112,31 @@ def seconds(m: int, n: int, k: int, threads: int, images: int = 1) -> float:
 
 def slab_steps(steps: int) -> int:
     """Steps of a slab, for so many in all."""
-    return min(SLABS, key=lambda s: (-(-steps // s) * s, SLABS.index(s))) if steps > SLABS[0] else steps
+    return (
+        min(SLABS, key=lambda s: (-(-steps // s) * s, SLABS.index(s)))
+        if steps > SLABS[0]
+        else steps
+    )
 
 
 class PartsKernel:
-    """Writes one kernel: ``images`` times ``m`` rows of a, cut into parts of ``depth`` elements each, times b.
+    """Writes one kernel: ``images`` times ``m`` rows of a, cut into parts of ``depth`` elements
+    each, times b.
 
-    What a subclass tells: b as panels, where elements of a row lie, and where results go, at the C variables ``image``,
-    ``row`` and ``col``.
+    What a subclass tells: b as panels, where elements of a row lie, and where results go, at the C
+    variables ``image``, ``row`` and ``col``.
     """
 
-    def __init__(self, node: Node, ctx: CompileContext, m: Dim, n: int, depth: int, epi: Epilogue, images: Dim) -> None:
+    def __init__(
+        self,
+        node: Node,
+        ctx: CompileContext,
+        m: Dim,
+        n: int,
+        depth: int,
+        epi: Epilogue,
+        images: Dim,
+    ) -> None:
         self.m, self.n, self.epi, self.images, self.ctx = m, n, epi, images, ctx
         self.args = Args(node)
         self.functions = Functions(self.args)
@@ -132,7 +154,9 @@ class PartsKernel:
         raise NotImplementedError
 
     def place(self) -> list[str]:
-        """C lines that declare, for ``step`` of a row: pointer ``x``, ``half`` to its last 16, ``left`` elements."""
+        """C lines that declare, for ``step`` of a row: pointer ``x``, ``half`` to its last 16,
+        ``left`` elements.
+        """
         raise NotImplementedError
 
     def site(self) -> tuple[Site, str]:
@@ -140,7 +164,9 @@ class PartsKernel:
         raise NotImplementedError
 
     def _pass_steps(self) -> int:
-        """Steps after which partial sums are put aside, so that the parts of a group of rows stay in the cache."""
+        """Steps after which partial sums are put aside, so that the parts of a group of rows stay
+        in the cache.
+        """
         most = int(self.ctx.device.facts.get("l2", L2_BYTES)) * 5 // 8
         fit = max(1, most // (self.rows * DEPTH * 6 * self.slab)) * self.slab
         passes = -(-self.steps // fit)
@@ -152,17 +178,26 @@ class PartsKernel:
         groups: Dim = self.images * ceildiv(self.m, GROUP * HIGH)
         cells = self.images * self.tiles * self.steps
         parts, flags = cells * 3072, ceildiv(cells, 16) * 64
-        sums: Dim = groups * (panels * GROUP * HIGH * WIDTH * 4) if self.pass_steps < self.steps else 0
+        sums: Dim = (
+            groups * (panels * GROUP * HIGH * WIDTH * 4) if self.pass_steps < self.steps else 0
+        )
         self.w = args.constant("b", self.panels())
         self.parts, self.flags = args.workspace(0, "uint16_t"), args.workspace(parts, "int32_t")
         self.sums = args.workspace(parts + flags) if sums != 0 else ""
         self._finish()
-        body = [block(f"if ({args.phase(0)} == 0)", self._cut(), "return;"), self._multiply(panels, args.dim(groups))]
+        body = [
+            block(f"if ({args.phase(0)} == 0)", self._cut(), "return;"),
+            self._multiply(panels, args.dim(groups)),
+        ]
         helpers = f"{prelude('amx.h')}{GRID}{self._round(2)}{self._round(1)}{self.functions.text()}"
-        return kernel(args, body, self.ctx, helpers=helpers, workspace=parts + flags + sums, phases=2)
+        return kernel(
+            args, body, self.ctx, helpers=helpers, workspace=parts + flags + sums, phases=2
+        )
 
     def _finish(self) -> None:
-        """Functions that write results: of 32 rows, of one row, and of one row that is multiplied by vectors."""
+        """Functions that write results: of 32 rows, of one row, and of one row that is multiplied
+        by vectors.
+        """
         site, before = self.site()
         where = "int64_t image, int64_t row, int64_t col"
         for rows in (2 * HIGH, 1):
@@ -171,26 +206,52 @@ class PartsKernel:
             if site.left:
                 rest = finish_saved(tile, self.epi, site, "sums", True)
                 body = f"{block(f'if ({site.left} >= {WIDTH})', body)}\n{block('else', rest)}"
-            self.functions.add(f"finish{rows}", f"const float* sums, {where}", ["(void)image;", before, body])
-        walk = loop("k", "0", "(left < 32 ? left : 32)", "const vf v = tx_splat(x[k < 16 ? k : k - 16 + half]);",
-                    f"const float* b = w + (step * {DEPTH} + k) * 32;", "s0 += v * tx_load_f32(b);",
-                    "s1 += v * tx_load_f32(b + 16);")  # fmt: skip
-        self.functions.add("vectors", f"const float* w, {where}", [
-            "vf s0 = tx_zero(), s1 = tx_zero();", loop("step", "0", str(self.steps), *self.place(), walk),
-            "float sums[32] __attribute__((aligned(64)));", "tx_store_f32(sums, s0);", "tx_store_f32(sums + 16, s1);",
-            "TX_NAME(finish1)(a, sums, image, row, col);",
-        ])  # fmt: skip
+            self.functions.add(
+                f"finish{rows}", f"const float* sums, {where}", ["(void)image;", before, body]
+            )
+        walk = loop(
+            "k",
+            "0",
+            "(left < 32 ? left : 32)",
+            "const vf v = tx_splat(x[k < 16 ? k : k - 16 + half]);",
+            f"const float* b = w + (step * {DEPTH} + k) * 32;",
+            "s0 += v * tx_load_f32(b);",
+            "s1 += v * tx_load_f32(b + 16);",
+        )
+        self.functions.add(
+            "vectors",
+            f"const float* w, {where}",
+            [
+                "vf s0 = tx_zero(), s1 = tx_zero();",
+                loop("step", "0", str(self.steps), *self.place(), walk),
+                "float sums[32] __attribute__((aligned(64)));",
+                "tx_store_f32(sums, s0);",
+                "tx_store_f32(sums + 16, s1);",
+                "TX_NAME(finish1)(a, sums, image, row, col);",
+            ],
+        )
 
     def _round(self, tiles: int) -> str:
-        """The function ``TX_NAME(round{tiles})``: one slab times one or two row tiles, and some of the next slab."""
+        """The function ``TX_NAME(round{tiles})``: one slab times one or two row tiles, and some of
+        the next slab.
+        """
         held, lines = (-1, -1), []
-        place = [f"const int64_t row = cut + k * {self.rate};", f"uint16_t* to = s + {PLACE.format('row')};"]
+        place = [
+            f"const int64_t row = cut + k * {self.rate};",
+            f"uint16_t* to = s + {PLACE.format('row')};",
+        ]
         for g, (i, j) in enumerate(ORDER):
             if i != held[0]:
-                lines += [f"_tile_loadd({4 + t}, a + {t} * pitch + {i * 512}, 64);" for t in range(tiles)]
+                lines += [
+                    f"_tile_loadd({4 + t}, a + {t} * pitch + {i * 512}, 64);" for t in range(tiles)
+                ]
             if j != held[1]:
                 lines += [f"_tile_loadd({6 + c}, b + {j * 1024 + c * 512}, 64);" for c in range(2)]
-            lines += [f"_tile_dpbf16ps({2 * t + c}, {4 + t}, {6 + c});" for t in range(tiles) for c in range(2)]
+            lines += [
+                f"_tile_dpbf16ps({2 * t + c}, {4 + t}, {6 + c});"
+                for t in range(tiles)
+                for c in range(2)
+            ]
             lines += [
                 f"if (more) TX_NAME(cut)(w + (row + {n}) * 64, to + {n * 32});"
                 for n in range(g * self.rate // len(ORDER), (g + 1) * self.rate // len(ORDER))
@@ -206,14 +267,18 @@ class PartsKernel:
         ]
         head = f"TX_INLINE void TX_NAME(any{tiles})({PARAMETERS}, const int more)"
         both = [
-            block(f"TX_RARE void TX_NAME({name}{tiles})({PARAMETERS})",
-                  f"TX_NAME(any{tiles})(a, pitch, b, sums, first, w, s, cut, {more});")
+            block(
+                f"TX_RARE void TX_NAME({name}{tiles})({PARAMETERS})",
+                f"TX_NAME(any{tiles})(a, pitch, b, sums, first, w, s, cut, {more});",
+            )
             for more, name in enumerate(("plain", "round"))
-        ]  # fmt: skip
+        ]
         return "\n".join([block(head, *body), *both, ""])
 
     def _cut(self) -> str:
-        """The first launch: rows of a as parts ``[tile][step][part][row][k]``; whether any is not finite."""
+        """The first launch: rows of a as parts ``[tile][step][part][row][k]``; whether any is not
+        finite.
+        """
         steps, tiles = self.steps, self.args.dim(self.tiles)
         body = [
             f"const int64_t step = u % {steps}, image = u / {steps} / {tiles};", "int bad = 0;", "(void)image;",
@@ -224,14 +289,23 @@ class PartsKernel:
         return f"{split(self.args.dim(self.images * self.tiles * steps))}\n{loop('u', 'lo', 'hi', *body)}"
 
     def _multiply(self, panels: int, groups: str) -> str:
-        m, size, each = self.args.dim(self.m), GROUP * HIGH, self.args.dim(ceildiv(self.m, GROUP * HIGH))
+        m, size, each = (
+            self.args.dim(self.m),
+            GROUP * HIGH,
+            self.args.dim(ceildiv(self.m, GROUP * HIGH)),
+        )
         group = [
             f"const int64_t image = u / {each}, row0 = u % {each} * {size};",
             f"const int64_t rows = {m} - row0 < {size} ? {m} - row0 : {size}, tiles = (rows + {HIGH - 1}) / {HIGH};",
             f"const int64_t first = (image * {self.args.dim(self.tiles)} + row0 / {HIGH}) * {self.steps};",
             "int bad = 0;",
             loop("i", "first", f"first + tiles * {self.steps}", f"bad |= {self.flags}[i];"),
-            block("if (bad)", f"if (d + {self.pass_steps} >= {self.steps})", self._by_vectors(), "continue;"),
+            block(
+                "if (bad)",
+                f"if (d + {self.pass_steps} >= {self.steps})",
+                self._by_vectors(),
+                "continue;",
+            ),
             f"const uint16_t* rows_of_a = {self.parts} + (first + d) * 1536;",
             "int at = 0;",
             *self._cut_slab(f"{self.w} + (g[2] * {self.steps} + d) * 1024", "slabs[0]", "0"),
@@ -239,9 +313,15 @@ class PartsKernel:
         ]
         walk = loop("u", "g[0]", "g[1]", *group)
         stop = f"d + {self.pass_steps} < {self.steps} ? d + {self.pass_steps} : {self.steps}"
-        passes = loop("d", "0", str(self.steps), f"const int64_t end = {stop};", walk, step=self.pass_steps)
+        passes = loop(
+            "d", "0", str(self.steps), f"const int64_t end = {stop};", walk, step=self.pass_steps
+        )
         own = "" if self.sums else f"float own[{size * WIDTH}] __attribute__((aligned(64)));"
-        head = ["int64_t g[4];", f"TX_NAME(grid)({groups}, {panels}, tid, nt, g);", "if (g[2] >= g[3]) return;"]
+        head = [
+            "int64_t g[4];",
+            f"TX_NAME(grid)({groups}, {panels}, tid, nt, g);",
+            "if (g[2] >= g[3]) return;",
+        ]
         slabs = f"uint16_t slabs[2][{self.slab * 3072}] __attribute__((aligned(64)));"
         return "\n".join([*head, slabs, own, "TX_NAME(begin)();", passes, "_tile_release();"])
 
@@ -280,8 +360,11 @@ class PartsKernel:
             "else " + loop("r", "0", f"rows - t * {HIGH}",
                            f"TX_NAME(finish1)(a, sums + t * 512 + r * 32, image, row + r, p * {WIDTH});"),
         ]  # fmt: skip
-        return [f"float* sums = {sums};", loop("k", "d", "end", *walk, step=slab),
-                block(f"if (end == {steps})", loop("t", "0", "tiles", *last, step=2))]  # fmt: skip
+        return [
+            f"float* sums = {sums};",
+            loop("k", "d", "end", *walk, step=slab),
+            block(f"if (end == {steps})", loop("t", "0", "tiles", *last, step=2)),
+        ]
 
 
 class _GemmKernel(PartsKernel):

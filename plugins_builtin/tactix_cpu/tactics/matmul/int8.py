@@ -1,7 +1,7 @@
 """IntegerMatMul on register tiles, with any pointwise epilogue; the kernel of c_bf16_gemm too.
 
-b is constant and lies in panels ``[panel][k / group][column][group]``. Threads share out a grid of row tiles and
-panels. Knobs: ``rows`` and ``vectors`` of the tile.
+b is constant and lies in panels ``[panel][k / group][column][group]``. Threads share out a grid of
+row tiles and panels. Knobs: ``rows`` and ``vectors`` of the tile.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def tactics() -> list[Tactic]:
 
 @dataclass(frozen=True)
 class DotProduct:
-    """``y[m, n] = epilogue(bias[n] + sum over k of a[m, k] b[k, n])``; ``inputs``: given ones for a, b and the bias.
+    """``y[m, n] = epilogue(bias[n] + sum over k of a[m, k] b[k, n])``; ``inputs``: given ones for
+    a, b and the bias.
 
     ``turned``: b is stored (n, k).
     """
@@ -65,11 +66,17 @@ def dot_product(node: Node, dot: Dot = byte.BYTES) -> DotProduct | Reject:
         return epi
     assert anchor is not None
     a, b, c = (*anchor.inputs, -1)[:3]
-    if not byte.constant_channels(node, (b, c)) or node.given[b].spec.rank != 2 or node.given[a].spec.rank < 2:
+    if (
+        not byte.constant_channels(node, (b, c))
+        or node.given[b].spec.rank != 2
+        or node.given[a].spec.rank < 2
+    ):
         return Reject("this kernel takes matrices, the right one and the bias constant")
     if any(node.given[i].spec.dtype not in dot.dtypes for i in (a, b)):
         return Reject("the tensors have other dtypes than this kernel's")
-    if anchor.layer.name == "Gemm" and not _is_plain(anchor.attrs, *(node.given[i].spec for i in (b, c) if i >= 0)):
+    if anchor.layer.name == "Gemm" and not _is_plain(
+        anchor.attrs, *(node.given[i].spec for i in (b, c) if i >= 0)
+    ):
         return Reject("this kernel takes a Gemm without factors, and a bias for each column")
     turned = bool(getattr(anchor.attrs, "transB", False))
     k, n = node.given[b].spec.const.shape[:: -1 if turned else 1]
@@ -81,7 +88,12 @@ def dot_product(node: Node, dot: Dot = byte.BYTES) -> DotProduct | Reject:
 
 def _is_plain(attrs: Any, b: TensorSpec, c: TensorSpec | None = None) -> bool:
     columns = b.shape[0 if attrs.transB else 1]
-    return not attrs.transA and attrs.alpha == 1 and attrs.beta == 1 and (c is None or c.shape == (columns,))
+    return (
+        not attrs.transA
+        and attrs.alpha == 1
+        and attrs.beta == 1
+        and (c is None or c.shape == (columns,))
+    )
 
 
 class ByteGemmTactic(Tactic):
@@ -112,7 +124,9 @@ class ByteGemmTactic(Tactic):
 def fills_tiles(p: DotProduct, device: DeviceProperties) -> bool:
     """Whether the device's matrix unit takes the product: it is then the fastest by far."""
     depth, few = p.k * p.dot.size, isinstance(p.m, int) and p.m < FEWEST_ROWS
-    return depth % byte.DEEP == 0 and depth <= MOST_DEPTH and not few and byte.has_tiles(device, p.dot)
+    return (
+        depth % byte.DEEP == 0 and depth <= MOST_DEPTH and not few and byte.has_tiles(device, p.dot)
+    )
 
 
 def offered(p: DotProduct, device: DeviceProperties) -> list[Variant] | Reject:
@@ -146,13 +160,17 @@ def _tiles(p: DotProduct, device: DeviceProperties) -> list[tuple[int, int]]:
     return out
 
 
-def _cycles(p: DotProduct, tile: tuple[int, int], device: DeviceProperties, opt: dict[str, int]) -> float:
+def _cycles(
+    p: DotProduct, tile: tuple[int, int], device: DeviceProperties, opt: dict[str, int]
+) -> float:
     m = evaluate(p.m, {**dict.fromkeys(symbols(p.m), 64), **opt})
     rows, vectors = tile
     steps, panels, total, left = -(-p.k // p.dot.group), -(-p.n // (vectors * device.lanes)), 0.0, m
     for size in (rows, *rest_sizes(rows, p.m if isinstance(p.m, int) else None)):
         count, left = divmod(left, size)
-        total += count * (byte.step_cycles(size, vectors) * steps + byte.finish_cycles(size, vectors))
+        total += count * (
+            byte.step_cycles(size, vectors) * steps + byte.finish_cycles(size, vectors)
+        )
     return total * panels
 
 
@@ -185,7 +203,13 @@ class DotKernel:
         return byte.without_fma(made) if byte.rounds_sums(self.p.epi.results) else made
 
     def _packed(self) -> Packed:
-        p, steps, panels, width, group = self.p, self.steps, self.panels, self.width, self.p.dot.group
+        p, steps, panels, width, group = (
+            self.p,
+            self.steps,
+            self.panels,
+            self.width,
+            self.p.dot.group,
+        )
         work: tuple[tuple[str, Any], ...] = (
             *([("transpose", (1, 0))] if p.turned else []),
             ("pad", ((0, group * steps - p.k), (0, panels * width - p.n))), ("reshape", (steps, group, panels, width)),
@@ -201,7 +225,9 @@ class DotKernel:
     def _function(self, rows: int) -> None:
         p = self.p
         dot = p.dot
-        tile = DotTile(dot, tuple(m * p.k * dot.size for m in range(rows)), self.vectors, self.lanes, p.flip)
+        tile = DotTile(
+            dot, tuple(m * p.k * dot.size for m in range(rows)), self.vectors, self.lanes, p.flip
+        )
         left = "" if p.n % self.width == 0 else f"({p.n} - col)"
         site = RowSite(self.args, p.lead, p.n, self.lanes, left)
         body = [tile.start(f"{self.first} + col"), tile.run(p.k // dot.group)]
@@ -218,7 +244,9 @@ class DotKernel:
             x = f"(const uint8_t*){self.x} + r * {p.k * p.dot.size}"
             return f"TX_NAME(t{size})(a, {x}, {panel}, r, p * {self.width});"
 
-        walk = loop("p", "g[2]", "g[3]", f"int64_t r = t * {rows};", by_rows(sizes, "r", "end", call))
+        walk = loop(
+            "p", "g[2]", "g[3]", f"int64_t r = t * {rows};", by_rows(sizes, "r", "end", call)
+        )
         head = [
             f"const int64_t next = t + {most} < g[1] ? t + {most} : g[1];",
             f"const int64_t end = next * {rows} < {m} ? next * {rows} : {m};",

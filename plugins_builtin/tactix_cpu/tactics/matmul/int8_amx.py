@@ -1,8 +1,9 @@
 """IntegerMatMul, and WideMatMul of bfloat16, on the AMX matrix unit of x86-64.
 
-Blocks of 32 rows and 32 columns: two tiles of a times two of b into four tiles of sums, which begin with the bias of
-their columns. b lies in the panels of c_int8_gemm. The rows that fill no tile are copied, with zeros behind them. While
-the unit multiplies a block, the vector unit takes the sums of the block before to the outputs, a few rows at each step.
+Blocks of 32 rows and 32 columns: two tiles of a times two of b into four tiles of sums, which begin
+with the bias of their columns. b lies in the panels of c_int8_gemm. The rows that fill no tile are
+copied, with zeros behind them. While the unit multiplies a block, the vector unit takes the sums of
+the block before to the outputs, a few rows at each step.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from tactix_cpu.tactics.matmul.int8 import DotKernel, DotProduct, dot_product, f
 from tactix_cpu.tactics.matmul.product import RowSite
 
 BLOCK_BYTES = 5 << 18
-"""Bytes of a that one sweep over the panels reads: most of the second cache, for each sweep reads all of b."""
+"""Bytes of a that one sweep over the panels reads: most of the second cache, for each sweep reads
+all of b.
+"""
 RATES = {BYTES: 1.8e12, HALVES: 9e11}
 """Operations per second of a core, for estimates."""
 
@@ -34,7 +37,9 @@ def tactics() -> list[Tactic]:
 
 
 def rows_left(when: str, x: str, rows: str, depth: int) -> list[str]:
-    """Copy the rows of ``depth`` bytes that fill no tile to ``rest``, with zeros behind them, if ``when`` holds."""
+    """Copy the rows of ``depth`` bytes that fill no tile to ``rest``, with zeros behind them, if
+    ``when`` holds.
+    """
     return [
         f"uint8_t rest[{HIGH * depth}] __attribute__((aligned(64)));",
         block(
@@ -46,38 +51,59 @@ def rows_left(when: str, x: str, rows: str, depth: int) -> list[str]:
     ]
 
 
-def shared_out(rows: str, panels: int, kind: str, first: Sequence[str], walk: str, pending: str) -> str:
-    """A walk over this thread's part ``g`` of so many rows of blocks and panels, after the lines ``first``.
+def shared_out(
+    rows: str, panels: int, kind: str, first: Sequence[str], walk: str, pending: str
+) -> str:
+    """A walk over this thread's part ``g`` of so many rows of blocks and panels, after the lines
+    ``first``.
 
-    There are sums of the block that is multiplied and of the one before, of which ``pending`` tells the place.
+    There are sums of the block that is multiplied and of the one before, of which ``pending`` tells
+    the place.
     """
-    return "\n".join([
-        "int64_t g[4];", f"TX_NAME(grid)({rows}, {panels}, tid, nt, g);", "if (g[0] >= g[1] || g[2] >= g[3]) return;",
-        f"{kind} sums[2][{SIDE * SIDE}] __attribute__((aligned(64)));", f"const {kind}* old = sums[1];", "int at = 0;",
-        *first, "TX_NAME(begin)();", walk, f"TX_NAME(rest)(a, old, {pending});", "_tile_release();",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "int64_t g[4];",
+            f"TX_NAME(grid)({rows}, {panels}, tid, nt, g);",
+            "if (g[0] >= g[1] || g[2] >= g[3]) return;",
+            f"{kind} sums[2][{SIDE * SIDE}] __attribute__((aligned(64)));",
+            f"const {kind}* old = sums[1];",
+            "int at = 0;",
+            *first,
+            "TX_NAME(begin)();",
+            walk,
+            f"TX_NAME(rest)(a, old, {pending});",
+            "_tile_release();",
+        ]
+    )
 
 
 def multiply(call: str, upper: str, lower: str, pitch: int) -> list[str]:
-    """One step of a block: tiles of rows ``pitch`` bytes apart times the step of a panel at ``w``, which moves on."""
+    """One step of a block: tiles of rows ``pitch`` bytes apart times the step of a panel at ``w``,
+    which moves on.
+    """
     return [
-        f"_tile_loadd(4, {upper}, {pitch});", f"_tile_loadd(6, w, {4 * SIDE});",
-        f"_tile_loadd(7, w + {DEEP}, {4 * SIDE});", f"_tile_loadd(5, {lower}, {pitch});",
+        f"_tile_loadd(4, {upper}, {pitch});",
+        f"_tile_loadd(6, w, {4 * SIDE});",
+        f"_tile_loadd(7, w + {DEEP}, {4 * SIDE});",
+        f"_tile_loadd(5, {lower}, {pitch});",
         *(f"_tile_{call}({2 * t + c}, {4 + t}, {6 + c});" for t in range(2) for c in range(2)),
         f"w += {DEEP * SIDE};",
-    ]  # fmt: skip
+    ]
 
 
 def ask_ahead() -> list[str]:
     """Ask for so many ``lines`` of the panel after, at ``next``, which moves on."""
     return [
-        loop("q", "0", "lines", f"__builtin_prefetch(next + q * {DEEP}, 0, 2);"), f"next += lines * {DEEP};",
-    ]  # fmt: skip
+        loop("q", "0", "lines", f"__builtin_prefetch(next + q * {DEEP}, 0, 2);"),
+        f"next += lines * {DEEP};",
+    ]
 
 
 def tiles_from(first: str) -> list[str]:
     """Load the four tiles of sums, all rows the same."""
-    return [f"_tile_loadd({2 * t + c}, {first} + {c * HIGH}, 0);" for t in range(2) for c in range(2)]
+    return [
+        f"_tile_loadd({2 * t + c}, {first} + {c * HIGH}, 0);" for t in range(2) for c in range(2)
+    ]
 
 
 def tiles_to(sums: str) -> list[str]:
@@ -161,7 +187,9 @@ class _Kernel(DotKernel):
         return block("", rows, body, "row += rows;", f"sums += rows * {SIDE};")
 
     def _product(self, pending: str) -> None:
-        """The function that multiplies two tiles of rows with a panel, and meanwhile finishes the block before."""
+        """The function that multiplies two tiles of rows with a panel, and meanwhile finishes the
+        block before.
+        """
         p = self.p
         call = "dpbf16ps" if p.dot is HALVES else "dpbssd" if p.flip else "dpbusd"
         depth, kind = p.k * p.dot.size, p.dot.element
@@ -201,5 +229,10 @@ class _Kernel(DotKernel):
         ]
         first = [*rows_left(f"g[1] == {tiles}", x, m, depth), "int64_t row = 0, stop = 0, col = 0;"]
         return shared_out(
-            tiles, self.panels, p.dot.element, first, loop("u", "g[0]", "g[1]", *walk, step=most), "row, stop, col"
+            tiles,
+            self.panels,
+            p.dot.element,
+            first,
+            loop("u", "g[0]", "g[1]", *walk, step=most),
+            "row, stop, col",
         )

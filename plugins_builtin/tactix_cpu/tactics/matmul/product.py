@@ -1,4 +1,6 @@
-"""What a MatMul or Gemm node computes, apart from how: sizes, batch axes, operands, and where results go."""
+"""What a MatMul or Gemm node computes, apart from how: sizes, batch axes, operands, and where
+results go.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,13 @@ from tactix_codegen.c.tile import mapped, row_offset, with_term
 
 @dataclass(frozen=True)
 class Product:
-    """``y[i, m, n] = epilogue(sum over k of a[i, m, k] b[i, k, n])`` for every index i over ``batch``.
+    """``y[i, m, n] = epilogue(sum over k of a[i, m, k] b[i, k, n])`` for every index i over
+    ``batch``.
 
-    ``a``, ``b``: given inputs. ``a_batch``, ``b_batch``: their strides along ``batch``, in matrices. ``b_count``:
-    matrices in b. ``transposed_a``: a is stored (k, m); ``transposed_b``: b is stored (n, k). ``lead``: the axes that
-    the rows of y flatten, batch first; ``epi`` has operand strides along ``(*lead, n)``.
+    ``a``, ``b``: given inputs. ``a_batch``, ``b_batch``: their strides along ``batch``, in
+    matrices. ``b_count``: matrices in b. ``transposed_a``: a is stored (k, m); ``transposed_b``: b
+    is stored (n, k). ``lead``: the axes that the rows of y flatten, batch first; ``epi`` has
+    operand strides along ``(*lead, n)``.
     """
 
     a: int
@@ -49,7 +53,9 @@ class Product:
         return prod(self.lead)
 
     def pack_b(self, width: int, depth: int = 0) -> Packed:
-        """A constant b as panels: (matrices, panels, k or ``depth``, width), zero past column n and past row k."""
+        """A constant b as panels: (matrices, panels, k or ``depth``, width), zero past column n and
+        past row k.
+        """
         n, k, count = (int(d) for d in (self.n, self.k, self.b_count))  # type: ignore[arg-type]
         panels, deep = int(ceildiv(n, width)), max(depth, k)  # type: ignore[arg-type]
         wide, high = (0, panels * width - n), (0, deep - k)
@@ -103,13 +109,27 @@ def _scaled(epi: Epilogue, attrs: Any, c: Operand | None) -> Epilogue:
     return mapped(epi, lambda y: y * attrs.alpha)
 
 
-def _gemm(attrs: Any, a: TensorSpec, b: TensorSpec, inputs: Sequence[int], epi: Epilogue) -> Product:
+def _gemm(
+    attrs: Any, a: TensorSpec, b: TensorSpec, inputs: Sequence[int], epi: Epilogue
+) -> Product:
     m, k = a.shape[::-1] if attrs.transA else a.shape
     depth, n = b.shape[::-1] if attrs.transB else b.shape
     return Product(
-        inputs[0], inputs[1], (), (), (), 1, m, n, _known(k, depth), (m,), bool(attrs.transA), bool(attrs.transB),
-        b.is_const, epi,
-    )  # fmt: skip
+        inputs[0],
+        inputs[1],
+        (),
+        (),
+        (),
+        1,
+        m,
+        n,
+        _known(k, depth),
+        (m,),
+        bool(attrs.transA),
+        bool(attrs.transB),
+        b.is_const,
+        epi,
+    )
 
 
 def _matmul(a: TensorSpec, b: TensorSpec, inputs: Sequence[int], epi: Epilogue) -> Product:
@@ -120,11 +140,26 @@ def _matmul(a: TensorSpec, b: TensorSpec, inputs: Sequence[int], epi: Epilogue) 
     batch = broadcast_shapes(left[:-2], right[:-2])
     a_batch, b_batch = broadcast_strides(left[:-2], batch), broadcast_strides(right[:-2], batch)
     lead, count = (*batch, m), prod(right[:-2])
-    if all(s == 0 for s in b_batch) and left[:-2] == batch:  # one b for all: the rows of a are one matrix
+    if (
+        all(s == 0 for s in b_batch) and left[:-2] == batch
+    ):  # one b for all: the rows of a are one matrix
         batch, a_batch, b_batch, m = (), (), (), prod(lead)
     return Product(
-        inputs[0], inputs[1], batch, a_batch, b_batch, count, m, n, k, lead, False, False, b.is_const, epi
-    )  # fmt: skip
+        inputs[0],
+        inputs[1],
+        batch,
+        a_batch,
+        b_batch,
+        count,
+        m,
+        n,
+        k,
+        lead,
+        False,
+        False,
+        b.is_const,
+        epi,
+    )
 
 
 def _known(k: Dim, depth: Dim) -> Dim:
@@ -141,7 +176,9 @@ def _with_axes(epi: Epilogue, row: bool, column: bool) -> Epilogue:
         outer = () if column else strides[-1:]
         return (*inner, *((0,) * row), *outer, *((0,) * column))
 
-    return replace(epi, operands={v: replace(o, strides=full(o.strides)) for v, o in epi.operands.items()})
+    return replace(
+        epi, operands={v: replace(o, strides=full(o.strides)) for v, o in epi.operands.items()}
+    )
 
 
 @dataclass(frozen=True)
@@ -159,7 +196,9 @@ class RowSite:
 
     def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
         lead, last = operand.strides[:-1], operand.strides[-1]
-        pointer = self.args.sum(self.args.input(operand.index), row_offset(self._row(row), self.lead, lead, self.args))
+        pointer = self.args.sum(
+            self.args.input(operand.index), row_offset(self._row(row), self.lead, lead, self.args)
+        )
         if last == 0:
             return splat(operand.dtype, pointer)
         return load(operand.dtype, self.args.sum(pointer, "col", str(vector * self.lanes)), count)

@@ -1,6 +1,7 @@
 """Gather, GatherElements and GatherND in C: any movable dtype, any integer indices, linear format.
 
-Negative indices count from the end. What an index beyond the axis asks for is left out and reported: the run fails.
+Negative indices count from the end. What an index beyond the axis asks for is left out and
+reported: the run fails.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class GatherTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         out = node.outputs[0].spec.nbytes()
-        return 1e-6 + dims.evaluate(out, ctx.opt) / 4e9 if dims.symbols(out) <= set(ctx.opt) else None
+        return (
+            1e-6 + dims.evaluate(out, ctx.opt) / 4e9 if dims.symbols(out) <= set(ctx.opt) else None
+        )
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args, work = c_text.Args(node), work_of(node, "C")
@@ -70,7 +73,9 @@ def _gather(args: Args, work: Work) -> list[str]:
 def _nd(args: Args, work: Work) -> list[str]:
     strides = c_text.contiguous_strides(work.data.shape)[work.axis :]
     each = args.dim(work.each)
-    terms = [f"o / {each} * {args.dim(dims.prod(work.data.shape[work.axis :]))}"] if work.axis else []
+    terms = (
+        [f"o / {each} * {args.dim(dims.prod(work.data.shape[work.axis :]))}"] if work.axis else []
+    )
     places = []
     for d, n in enumerate(work.sizes):
         place, size = f"(int64_t){args.input(1)}[o * {work.depth} + {d}]", args.dim(n)

@@ -42,7 +42,9 @@ class GenerateTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args = Args(node)
-        body = {"tactix.Dims@1": _dims, "tactix.Range@1": _range, "tactix.Fill@1": _fill}[node.kind](args, node)
+        body = {"tactix.Dims@1": _dims, "tactix.Range@1": _range, "tactix.Fill@1": _fill}[
+            node.kind
+        ](args, node)
         return c_text.kernel(args, body, ctx)
 
 
@@ -56,7 +58,10 @@ def _range(args: Args, node: Node) -> list[str]:
     start, step, y = args.input(0), args.input(2), args.output()
     n = args.dim(node.outputs[0].spec.numel)
     kind = c_text.ctype(node.outputs[0].spec.dtype)
-    return [split(n, 64), loop("i", "lo", "hi", f"{y}[i] = ({kind})({start}[0] + ({kind})i * {step}[0]);")]
+    return [
+        split(n, 64),
+        loop("i", "lo", "hi", f"{y}[i] = ({kind})({start}[0] + ({kind})i * {step}[0]);"),
+    ]
 
 
 def _fill(args: Args, node: Node) -> list[str]:

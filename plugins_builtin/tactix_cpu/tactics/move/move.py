@@ -1,4 +1,5 @@
-"""Layers that move elements, in C: reshape, transpose, concatenate, split, slice, expand, pad, tile.
+"""Layers that move elements, in C: reshape, transpose, concatenate, split, slice, expand, pad,
+tile.
 
 Any dtype of 1, 2, 4 or 8 bytes. Concat, Split, Slice and Pad also work on nhwc and ``cB`` storage.
 """

@@ -1,7 +1,8 @@
 """Reformat in C: between linear, nhwc and ``cB``, and plain copies; any movable dtype.
 
-To and from ``cB`` with B the device's lanes, 4-byte elements are turned in registers, a block of channels of B pixels
-at a time; unused lanes are written as zero. Between blocked formats one block's length is a multiple of the other's.
+To and from ``cB`` with B the device's lanes, 4-byte elements are turned in registers, a block of
+channels of B pixels at a time; unused lanes are written as zero. Between blocked formats one
+block's length is a multiple of the other's.
 """
 
 from __future__ import annotations
@@ -57,10 +58,18 @@ class ReformatTactic(Tactic):
 
 
 def _pieces(args: Args, work: Work) -> list[str]:
-    """Between blocks of which one is a multiple of the other: the shorter ones' pixels move as a whole."""
+    """Between blocks of which one is a multiple of the other: the shorter ones' pixels move as a
+    whole.
+    """
     spec, source, target = work.spec, work.source.lanes, work.target.lanes
-    many, size = max(source, target) // min(source, target), min(source, target) * spec.dtype.itemsize
-    space, short = args.dim(dims.prod(spec.shape[2:])), dims.ceildiv(spec.shape[1], min(source, target))
+    many, size = (
+        max(source, target) // min(source, target),
+        min(source, target) * spec.dtype.itemsize,
+    )
+    space, short = (
+        args.dim(dims.prod(spec.shape[2:])),
+        dims.ceildiv(spec.shape[1], min(source, target)),
+    )
     long = dims.ceildiv(spec.shape[1], max(source, target)) * many
     there, pieces = args.dim(short), args.dim(long)
     places = (
@@ -94,9 +103,11 @@ class _Blocks:
     def text(self, lanes: int) -> list[str]:
         c, space, blocks = (self.args.dim(d) for d in (self.channels, self.space, self.blocks))
         step = f"{c}" if self.channels_last else "1"
-        own = f"(n * {space} + s) * {c} + cb * {self.lanes}" if self.channels_last else (
-            f"(n * {c} + cb * {self.lanes}) * {space} + s"
-        )  # fmt: skip
+        own = (
+            f"(n * {space} + s) * {c} + cb * {self.lanes}"
+            if self.channels_last
+            else (f"(n * {c} + cb * {self.lanes}) * {space} + s")
+        )
         tiles = self.args.dim(dims.ceildiv(self.space, self.lanes))
         blocked = f"((n * {blocks} + cb) * {space} + s) * {self.lanes}"
         places = (own, blocked) if self.to_blocks else (blocked, own)
@@ -113,7 +124,9 @@ class _Blocks:
         return [c_text.split(total), loop("o", "lo", "hi", *body)]
 
     def _tile(self, lanes: int, pixel: str) -> list[str]:
-        """Move ``run`` pixels of ``v`` channels from ``p`` to ``q``; ``pixel``: a linear or nhwc pixel's distance."""
+        """Move ``run`` pixels of ``v`` channels from ``p`` to ``q``; ``pixel``: a linear or nhwc
+        pixel's distance.
+        """
         if self.channels_last:
             return self._rows(pixel)
         if self.lanes == lanes and self.width == 4:
@@ -136,8 +149,12 @@ class _Blocks:
     def _turned(self) -> list[str]:
         """Vectors along one axis are loaded, turned, and stored along the other."""
         space = self.args.dim(self.space)
-        count, distance, kept = ("v", space, "run") if self.to_blocks else ("run", "TX_LANES", "TX_LANES")
-        stored, away, size = ("run", "TX_LANES", "TX_LANES") if self.to_blocks else ("v", space, "run")
+        count, distance, kept = (
+            ("v", space, "run") if self.to_blocks else ("run", "TX_LANES", "TX_LANES")
+        )
+        stored, away, size = (
+            ("run", "TX_LANES", "TX_LANES") if self.to_blocks else ("v", space, "run")
+        )
         zero = "(vi){0}"
         return [
             "vi r[TX_LANES];",

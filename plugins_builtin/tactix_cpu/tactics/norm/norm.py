@@ -1,4 +1,5 @@
-"""Layer, RMS, instance and group normalisation in C, with a pointwise epilogue; f32, f16 and bf16, linear format.
+"""Layer, RMS, instance and group normalisation in C, with a pointwise epilogue; f32, f16 and bf16,
+linear format.
 
 Mean and variance are taken in two passes over the row, so that nothing cancels.
 """
@@ -51,7 +52,10 @@ def work_of(node: Node) -> Work | Reject:
         return found
     assert anchor is not None
     parameters = tuple(i for i in anchor.inputs[1:] if i >= 0)
-    if any(not node.given[i].spec.dtype.is_float or node.given[i].spec.dtype.bits > 32 for i in parameters):
+    if any(
+        not node.given[i].spec.dtype.is_float or node.given[i].spec.dtype.bits > 32
+        for i in parameters
+    ):
         return Reject("a parameter is not of f32, f16 or bf16")
     try:
         loops = _space(node, anchor, found, parameters)
@@ -65,7 +69,9 @@ def _space(node: Node, anchor: BodyNode, found: Epilogue, parameters: Sequence[i
     """Strides of the input, the output, the parameters and the operands. Raises ShapeError."""
     shape = node.given[0].spec.shape
     own = c_text.contiguous_strides(shape)
-    of_parameters = [rows.parameter_strides(anchor, node.given[i].spec.shape, shape) for i in parameters]
+    of_parameters = [
+        rows.parameter_strides(anchor, node.given[i].spec.shape, shape) for i in parameters
+    ]
     operands = [o.strides for _, o in sorted(found.operands.items())]
     return rows.space(anchor, shape, [own, own, *of_parameters, *operands])
 
@@ -104,12 +110,18 @@ def _row(writer: Rows, centre: bool, epsilon: float) -> list[str]:
     squares = [n.replace("s", "t") for n in names]
     masked = "tx_select(tx_first({n}), {v}, mean)" if centre else "{v}"
     out += writer.sweep(squares, zero, f"{{s}} + {square}", "{a} + {b}", masked)
-    out.append(f"const vf scale = tx_splat(1.0f / sqrtf(tx_hsum(t0) / {count} + {float_literal(epsilon)}));")
+    out.append(
+        f"const vf scale = tx_splat(1.0f / sqrtf(tx_hsum(t0) / {count} + {float_literal(epsilon)}));"
+    )
 
     def value(x: str, parameter: object) -> list[str]:
         standard = f"({x} - mean) * scale" if centre else f"{x} * scale"
         factors = [parameter(k) for k in range(len(writer.parameters))]  # type: ignore[operator]
-        text = standard + (f" * {factors[0]}" if factors else "") + (f" + {factors[1]}" if len(factors) > 1 else "")
+        text = (
+            standard
+            + (f" * {factors[0]}" if factors else "")
+            + (f" + {factors[1]}" if len(factors) > 1 else "")
+        )
         return [f"const vf y = {text};"]
 
     return [*out, *writer.map(value)]

@@ -1,8 +1,9 @@
-"""Kernels that work row by row: statistics of a contiguous row, then a map of its elements with an epilogue.
+"""Kernels that work row by row: statistics of a contiguous row, then a map of its elements with an
+epilogue.
 
-Loops tagged ``ROW`` make up a row, those before it tell rows apart. Operands: input 0, the output, then parameters of
-the anchor (``r0``..), then the epilogue's operands (``o0``..). Inside a row ``p`` points to its input, ``q0``.. to its
-outputs.
+Loops tagged ``ROW`` make up a row, those before it tell rows apart. Operands: input 0, the output,
+then parameters of the anchor (``r0``..), then the epilogue's operands (``o0``..). Inside a row
+``p`` points to its input, ``q0``.. to its outputs.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from tactix_codegen.operations.rows import OUTER
 
 @dataclass
 class Rows:
-    """``space``: collapsed loops with strides of all operands; ``parameters``: given inputs that the anchor reads
-    besides input 0; the epilogue's operands follow in order of their variables."""
+    """``space``: collapsed loops with strides of all operands; ``parameters``: given inputs that
+    the anchor reads besides input 0; the epilogue's operands follow in order of their variables."""
 
     args: Args
     space: Space
@@ -52,17 +53,26 @@ class Rows:
         names = [f"i{i}" for i in self.outer]
         sizes = [self.args.dim(self.space.sizes[i]) for i in self.outer]
         total = self.args.dim(dims.prod(self.space.sizes[i] for i in self.outer))
-        inside = loop("o", "lo", "hi", c_text.decode("o", names, sizes), *self._pointers(self.outer), *row)
+        inside = loop(
+            "o", "lo", "hi", c_text.decode("o", names, sizes), *self._pointers(self.outer), *row
+        )
         return [c_text.split(total), inside]
 
     def _all(self) -> list[tuple[str, str, DType]]:
-        """Name, base and dtype of every operand, in the order of the strides but with each output on its own."""
+        """Name, base and dtype of every operand, in the order of the strides but with each output
+        on its own.
+        """
         node = self.args.node
         out = [("p", self.args.input(0), self.source)]
         out += [(f"q{j}", self.args.output(j), v.spec.dtype) for j, v in enumerate(node.outputs)]
         given = [*self.parameters, *(self.epilogue.operands[v].index for v in self.order)]
-        names = [*(f"r{k}" for k in range(len(self.parameters))), *(f"o{k}" for k in range(len(self.order)))]
-        return out + [(n, self.args.input(i), self.dtype_of(i)) for n, i in zip(names, given, strict=True)]
+        names = [
+            *(f"r{k}" for k in range(len(self.parameters))),
+            *(f"o{k}" for k in range(len(self.order))),
+        ]
+        return out + [
+            (n, self.args.input(i), self.dtype_of(i)) for n, i in zip(names, given, strict=True)
+        ]
 
     def _stride_index(self, position: int) -> int:
         outputs = len(self.args.node.outputs)
@@ -74,18 +84,23 @@ class Rows:
             strides = self.space.strides[self._stride_index(k)]
             offset = self.args.offset([strides[i] for i in loops], [f"i{i}" for i in loops])
             const = "" if name[0] == "q" else "const "
-            out.append(f"{const}{c_text.ctype(dtype)}* {prefix}{name} = {of + name if of else base} + {offset};")
+            out.append(
+                f"{const}{c_text.ctype(dtype)}* {prefix}{name} = {of + name if of else base} + {offset};"
+            )
         return out
 
     def load(self, index: str, count: str = "") -> str:
         """The vector of the row's input at ``index``."""
         return c_text.load(self.source, f"p + {index}", count)
 
-    def sweep(self, names: Sequence[str], start: str, step: str, join: str, masked: str) -> list[str]:
-        """Reduce the row: ``step`` of vector ``v`` and accumulator ``s``; ``join`` of ``a`` and ``b``.
+    def sweep(
+        self, names: Sequence[str], start: str, step: str, join: str, masked: str
+    ) -> list[str]:
+        """Reduce the row: ``step`` of vector ``v`` and accumulator ``s``; ``join`` of ``a`` and
+        ``b``.
 
-        ``names``: the accumulators, a power of two of them; the first has the result. ``masked``: the vector in place
-        of ``v`` where lanes beyond the end hold zeros and ``n`` are left.
+        ``names``: the accumulators, a power of two of them; the first has the result. ``masked``:
+        the vector in place of ``v`` where lanes beyond the end hold zeros and ``n`` are left.
         """
         n, ways = self.count, len(names)
 
@@ -97,7 +112,10 @@ class Rows:
         main = [at(f"i + {w} * TX_LANES", name) for w, name in enumerate(names)]
         merged, half = [], ways // 2
         while half:
-            merged += [f"{a} = {join.format(a=a, b=b)};" for a, b in zip(names[:half], names[half : 2 * half])]
+            merged += [
+                f"{a} = {join.format(a=a, b=b)};"
+                for a, b in zip(names[:half], names[half : 2 * half])
+            ]
             half //= 2
         steps = [
             "int64_t i = 0;",
@@ -107,7 +125,9 @@ class Rows:
         ]
         return [f"vf {', '.join(f'{x} = {start}' for x in names)};", block("", *steps), *merged]
 
-    def finish(self, value: str, index: str, count: str, prefix: str = "", splats: bool = False) -> list[str]:
+    def finish(
+        self, value: str, index: str, count: str, prefix: str = "", splats: bool = False
+    ) -> list[str]:
         """Epilogue and stores of the vector ``value`` at ``index`` of the current part of the row."""
         base = 2 + len(self.parameters)
         by_index = {self.epilogue.operands[v].index: k for k, v in enumerate(self.order)}
@@ -121,17 +141,33 @@ class Rows:
         ]
         return [*code.statements, *stores]
 
-    def parameter(self, k: int, index: str, count: str, prefix: str = "", splats: bool = False) -> str:
+    def parameter(
+        self, k: int, index: str, count: str, prefix: str = "", splats: bool = False
+    ) -> str:
         """The vector of parameter ``k`` at ``index``."""
-        return self._operand(f"r{k}", 2 + k, self.dtype_of(self.parameters[k]), index, count, prefix, splats)
+        return self._operand(
+            f"r{k}", 2 + k, self.dtype_of(self.parameters[k]), index, count, prefix, splats
+        )
 
-    def _operand(self, name: str, strides: int, dtype: DType, index: str, count: str, prefix: str, splats: bool) -> str:
+    def _operand(
+        self,
+        name: str,
+        strides: int,
+        dtype: DType,
+        index: str,
+        count: str,
+        prefix: str,
+        splats: bool,
+    ) -> str:
         if self.space.strides[strides][-1] == 0:
             return f"{prefix}all_{name}" if splats else c_text.splat(dtype, prefix + name)
         return c_text.load(dtype, f"{prefix}{name} + {index}", count)
 
-    def map(self, value: Callable[[str, Callable[[int], str]], list[str]], source: str = "p") -> list[str]:
-        """Write the row: ``value(x, parameter)`` gives statements that declare ``y`` from vector ``x`` and parameters.
+    def map(
+        self, value: Callable[[str, Callable[[int], str]], list[str]], source: str = "p"
+    ) -> list[str]:
+        """Write the row: ``value(x, parameter)`` gives statements that declare ``y`` from vector
+        ``x`` and parameters.
 
         ``source`` is the pointer that ``x`` is read from.
         """
@@ -161,5 +197,7 @@ class Rows:
         out = []
         for k, (name, _, dtype) in enumerate(self._all()):
             if name[0] in "ro" and self.space.strides[self._stride_index(k)][-1] == 0:
-                out.append(f"const {c_text.vector_type(dtype)} mall_{name} = {c_text.splat(dtype, 'm' + name)};")
+                out.append(
+                    f"const {c_text.vector_type(dtype)} mall_{name} = {c_text.splat(dtype, 'm' + name)};"
+                )
         return out

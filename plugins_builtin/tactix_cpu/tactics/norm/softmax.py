@@ -1,6 +1,7 @@
 """Softmax and LogSoftmax in C over any axis, with a pointwise epilogue; f32, f16 and bf16.
 
-Along the last axis, short rows stay in registers. NaN anywhere in a row makes all of it NaN, as in numpy.
+Along the last axis, short rows stay in registers. NaN anywhere in a row makes all of it NaN, as in
+numpy.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def tactics() -> list[Tactic]:
 
 @dataclass(frozen=True)
 class Work:
-    """``space``: loops before, along and after the axis; ``log``: whether the logarithm is the result."""
+    """``space``: loops before, along and after the axis; ``log``: whether the logarithm is the
+    result.
+    """
 
     space: Space
     epilogue: Epilogue
@@ -98,7 +101,9 @@ def _with_axis(space: Space, inner: bool) -> Space:
     if space.tags == (None,):
         return Space((1,), tuple((1,) for _ in space.strides), (ROW,))
     strides = tuple((*s[:k], 0 if inner else 1, *s[k:]) for s in space.strides)
-    return Space((*space.sizes[:k], 1, *space.sizes[k:]), strides, (*space.tags[:k], ROW, *space.tags[k:]))
+    return Space(
+        (*space.sizes[:k], 1, *space.sizes[k:]), strides, (*space.tags[:k], ROW, *space.tags[k:])
+    )
 
 
 def _rows(rows: Rows, log: bool, lanes: int) -> list[str]:
@@ -113,10 +118,22 @@ def _rows(rows: Rows, log: bool, lanes: int) -> list[str]:
     keep = not log and rows.args.node.outputs[0].spec.dtype is DType.FP32
     sums = _sum_pass(rows, keep)
     scale = "logf(tx_hsum(s0))" if log else "1.0f / tx_hsum(s0)"
-    form = "const vf y = {x} - top - scale;" if log else "const vf y = {x} * scale;" if keep else _AGAIN
+    form = (
+        "const vf y = {x} - top - scale;"
+        if log
+        else "const vf y = {x} * scale;"
+        if keep
+        else _AGAIN
+    )
     final = rows.map(lambda x, _: [form.format(x=x)], "q0" if keep else "p")
     return rows.body(
-        [*largest, "const vf top = tx_splat(tx_hmax_c(m0));", *sums, f"const vf scale = tx_splat({scale});", *final]
+        [
+            *largest,
+            "const vf top = tx_splat(tx_hmax_c(m0));",
+            *sums,
+            f"const vf scale = tx_splat({scale});",
+            *final,
+        ]
     )
 
 
@@ -134,7 +151,11 @@ def _sum_pass(rows: Rows, keep: bool) -> list[str]:
 
     steps = [
         "int64_t i = 0;",
-        block(f"for (; i + 2 * TX_LANES <= {n}; i += 2 * TX_LANES)", at("i", "s0"), at("i + TX_LANES", "s1")),
+        block(
+            f"for (; i + 2 * TX_LANES <= {n}; i += 2 * TX_LANES)",
+            at("i", "s0"),
+            at("i + TX_LANES", "s1"),
+        ),
         block(f"for (; i + TX_LANES <= {n}; i += TX_LANES)", at("i", "s0")),
         block(f"if (i < {n})", at("i", "s0", f"{n} - i")),
     ]
@@ -151,7 +172,9 @@ def _short_row(rows: Rows, length: int, lanes: int, log: bool) -> list[str]:
         out.append(f"vf v{k} = {rows.load(str(k * lanes), tail)};")
         if tail:
             out.append(f"v{k} = tx_select(tx_first({tail}), v{k}, tx_splat(-__builtin_inff()));")
-    out.append(f"const vf top = tx_splat(tx_hmax_c({_tree('tx_max_c({}, {})', [f'v{k}' for k in range(count)])}));")
+    out.append(
+        f"const vf top = tx_splat(tx_hmax_c({_tree('tx_max_c({}, {})', [f'v{k}' for k in range(count)])}));"
+    )
     terms = [f"tx_exp2((v{k} - top) * TX_LOG2E)" for k in range(count)]
     if not log:
         out += [f"const vf e{k} = {term};" for k, term in enumerate(terms)]
@@ -168,12 +191,17 @@ def _tree(form: str, names: Sequence[str]) -> str:
     """The names joined pairwise."""
     items = list(names)
     while len(items) > 1:
-        items = [form.format(*items[i : i + 2]) if i + 1 < len(items) else items[i] for i in range(0, len(items), 2)]
+        items = [
+            form.format(*items[i : i + 2]) if i + 1 < len(items) else items[i]
+            for i in range(0, len(items), 2)
+        ]
     return items[0]
 
 
 class _Columns:
-    """An axis that is not the last: vectors hold neighbours along the last, three walks along the axis."""
+    """An axis that is not the last: vectors hold neighbours along the last, three walks along the
+    axis.
+    """
 
     def __init__(self, args: c_text.Args, space: Space, found: Epilogue, log: bool) -> None:
         self.args, self.space, self.epilogue, self.log = args, space, found, log

@@ -1,4 +1,6 @@
-"""Pointwise groups that give bytes, as c_pointwise, but rounded after every operation, so that bytes come out equal."""
+"""Pointwise groups that give bytes, as c_pointwise, but rounded after every operation, so that
+bytes come out equal.
+"""
 
 from __future__ import annotations
 

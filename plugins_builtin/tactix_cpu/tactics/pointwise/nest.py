@@ -1,7 +1,8 @@
-"""The loop nest of a pointwise kernel: outer loops shared between threads, the last loop in vectors.
+"""The loop nest of a pointwise kernel: outer loops shared between threads, the last loop in
+vectors.
 
-The last loop's strides are 0 or 1. Where it is short and its length known, its vectors are unrolled and the operands
-that the next loop does not move are loaded before that loop.
+The last loop's strides are 0 or 1. Where it is short and its length known, its vectors are unrolled
+and the operands that the next loop does not move are loaded before that loop.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class Operand:
 
 @dataclass
 class Nest:
-    """``valid``: None, or the number of channels where loop 1 counts blocks whose last one has unused lanes."""
+    """``valid``: None, or the number of channels where loop 1 counts blocks whose last one has
+    unused lanes.
+    """
 
     args: Args
     sizes: tuple[Dim, ...]
@@ -52,7 +55,11 @@ class Nest:
         """Statements of the kernel's body."""
         lanes = ctx.device.lanes
         if len(self.sizes) == 1:
-            return [c_text.split(self.args.dim(self.sizes[0]), 64), *self._splats([]), self._last("lo", "hi")]
+            return [
+                c_text.split(self.args.dim(self.sizes[0]), 64),
+                *self._splats([]),
+                self._last("lo", "hi"),
+            ]
         if self.valid is None and self._outer_steps(ctx) < 4 * ctx.threads:
             return self._split_last()
         return self._split_outer(lanes)
@@ -70,7 +77,9 @@ class Nest:
         return [c_text.split(self.args.dim(self.sizes[-1]), 64), inner]
 
     def _split_outer(self, lanes: int) -> list[str]:
-        """A thread has a run of outer steps; positions are worked out once per run of the last but one loop."""
+        """A thread has a run of outer steps; positions are worked out once per run of the last but
+        one loop.
+        """
         names = [f"i{k}" for k in range(len(self.sizes) - 1)]
         sizes = [self.args.dim(s) for s in self.sizes[:-1]]
         rows, row = sizes[-1], names[-1]
@@ -106,18 +115,28 @@ class Nest:
         """The last two loops from the pointers on, ``run`` steps of the outer one."""
         moved = [o.strides[-2] != 0 for o in self.operands]
         length = self.sizes[-1]
-        step = [self._advance(mark, group) for mark, group in (("p", self.operands), ("q", self.results))]
+        step = [
+            self._advance(mark, group)
+            for mark, group in (("p", self.operands), ("q", self.results))
+        ]
         if self.vector and isinstance(length, int) and 0 < length <= _UNROLLED * lanes:
             before, inside = self._unrolled(length, lanes, moved)
             return [*before, loop("r", "0", "run", *inside, *step)]
         before = self._splats([not m for m in moved])
-        return [*before, loop("r", "0", "run", *self._splats(moved), self._last("0", self.args.dim(length)), *step)]
+        return [
+            *before,
+            loop(
+                "r", "0", "run", *self._splats(moved), self._last("0", self.args.dim(length)), *step
+            ),
+        ]
 
     def _advance(self, mark: str, group: Sequence[Operand]) -> str:
         moves = [(k, o.strides[-2]) for k, o in enumerate(group) if o.strides[-2] != 0]
         return " ".join(f"{mark}{k} += {self.args.dim(s)};" for k, s in moves)
 
-    def _unrolled(self, length: int, lanes: int, moved: Sequence[bool]) -> tuple[list[str], list[str]]:
+    def _unrolled(
+        self, length: int, lanes: int, moved: Sequence[bool]
+    ) -> tuple[list[str], list[str]]:
         before: list[str] = []
         inside: list[str] = []
         for v in range(-(-length // lanes)):
@@ -125,21 +144,33 @@ class Nest:
             count = "count" if self.valid is not None else "" if left >= lanes else str(left)
             leaves = []
             for k, o in enumerate(self.operands):
-                (inside if moved[k] else before).append(self._load(k, o, f"v{v}_{k}", str(v * lanes), count))
+                (inside if moved[k] else before).append(
+                    self._load(k, o, f"v{v}_{k}", str(v * lanes), count)
+                )
                 leaves.append(f"v{v}_{k}")
             inside += self._compute(leaves, str(v * lanes), count, f"t{v}_")
         return before, inside
 
     def _load(self, k: int, o: Operand, name: str, index: str, count: str) -> str:
         pointer = self._pointer("p", k)
-        value = c_text.splat(o.dtype, pointer) if o.splat else c_text.load(o.dtype, f"{pointer} + {index}", count)
+        value = (
+            c_text.splat(o.dtype, pointer)
+            if o.splat
+            else c_text.load(o.dtype, f"{pointer} + {index}", count)
+        )
         return f"const {c_text.vector_type(o.dtype)} {name} = {value};"
 
     def _pointer(self, mark: str, k: int) -> str:
-        return f"{mark}{k}" if len(self.sizes) > 1 else (self.operands if mark == "p" else self.results)[k].base
+        return (
+            f"{mark}{k}"
+            if len(self.sizes) > 1
+            else (self.operands if mark == "p" else self.results)[k].base
+        )
 
     def _splats(self, which: Sequence[bool]) -> list[str]:
-        """Declare ``s0``..: operands that the last loop does not move, those marked in ``which`` (all if empty)."""
+        """Declare ``s0``..: operands that the last loop does not move, those marked in ``which``
+        (all if empty).
+        """
         out = []
         for k, o in enumerate(self.operands):
             if o.splat and (not which or which[k]):
@@ -159,12 +190,20 @@ class Nest:
             [
                 f"int64_t i = {begin};",
                 block(f"for (; i + TX_LANES <= {end}; i += TX_LANES)", *full),
-                *([] if end.isdigit() and int(end) % 64 == 0 else [block(f"if (i < {end})", *part)]),
+                *(
+                    []
+                    if end.isdigit() and int(end) % 64 == 0
+                    else [block(f"if (i < {end})", *part)]
+                ),
             ]
         )
 
     def _vectors(self, count: str) -> list[str]:
-        loads = [self._load(k, o, f"v{k}", "i", count) for k, o in enumerate(self.operands) if not o.splat]
+        loads = [
+            self._load(k, o, f"v{k}", "i", count)
+            for k, o in enumerate(self.operands)
+            if not o.splat
+        ]
         leaves = [f"s{k}" if o.splat else f"v{k}" for k, o in enumerate(self.operands)]
         return [*loads, *self._compute(leaves, "i", count, "t")]
 
@@ -184,7 +223,9 @@ class Nest:
         """The last loop's body for single elements."""
         leaves = []
         for k, o in enumerate(self.operands):
-            leaves.append(f"s{k}" if o.splat else c_scalar.element(o.dtype, f"{self._pointer('p', k)}[i]"))
+            leaves.append(
+                f"s{k}" if o.splat else c_scalar.element(o.dtype, f"{self._pointer('p', k)}[i]")
+            )
         code = c_scalar.emit_scalar(self.expressions, leaves, [o.dtype for o in self.operands])
         stores = [
             f"{self._pointer('q', k)}[i] = {c_scalar.stored(t, name)};"

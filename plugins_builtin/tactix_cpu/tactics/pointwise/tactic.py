@@ -1,6 +1,8 @@
-"""Pointwise groups in C: any expression over broadcast operands, one loop nest, each element read and written once.
+"""Pointwise groups in C: any expression over broadcast operands, one loop nest, each element read
+and written once.
 
-float32, 16-bit floats, int32 and narrower, and bool run in vectors; other dtypes and mixtures element by element.
+float32, 16-bit floats, int32 and narrower, and bool run in vectors; other dtypes and mixtures
+element by element.
 Formats: linear, and for vectors also nhwc and ``cB`` with B the device's lanes.
 """
 
@@ -48,7 +50,9 @@ def work_of(node: Node) -> Work | Reject:
 
 
 class PointwiseTactic(Tactic):
-    """One variant per format that all full operands share; operands that broadcast stay linear where they can."""
+    """One variant per format that all full operands share; operands that broadcast stay linear
+    where they can.
+    """
 
     key = "tactix.c_pointwise@1"
     implements = ("pointwise",)
@@ -79,7 +83,20 @@ class PointwiseTactic(Tactic):
         args, group = c_text.Args(node), work.group
         loops = pointwise.loops(node, group, variant)
         strides = loops.space.strides
-        operands = [Operand(args.input(i), group.dtypes[k], strides[k]) for k, i in enumerate(group.program.leaves)]
-        results = [Operand(args.output(j), v.spec.dtype, strides[-1]) for j, v in enumerate(node.outputs)]
-        nest = Nest(args, loops.space.sizes, operands, results, group.program.results, work.vector, loops.channels)
+        operands = [
+            Operand(args.input(i), group.dtypes[k], strides[k])
+            for k, i in enumerate(group.program.leaves)
+        ]
+        results = [
+            Operand(args.output(j), v.spec.dtype, strides[-1]) for j, v in enumerate(node.outputs)
+        ]
+        nest = Nest(
+            args,
+            loops.space.sizes,
+            operands,
+            results,
+            group.program.results,
+            work.vector,
+            loops.channels,
+        )
         return c_text.kernel(args, nest.text(ctx), ctx)

@@ -68,7 +68,12 @@ class BytePoolTactic(Tactic):
         total = args.dim(x.shape[0] * (-(-int(x.shape[1]) // lanes) * out_high))  # type: ignore[arg-type]
         preludes = (*c_text.vector_preludes(), c_text.prelude("pool.h"))
         pixel_of = f"typedef {c_text.ctype(x.dtype)} pixel __attribute__((vector_size({lanes})));"
-        return kernel(args, [pixel_of, c_text.split(total), loop("u", "lo", "hi", *body)], ctx, preludes=preludes)
+        return kernel(
+            args,
+            [pixel_of, c_text.split(total), loop("u", "lo", "hi", *body)],
+            ctx,
+            preludes=preludes,
+        )
 
 
 def _larger(kind: str, pointer: str, lanes: int) -> str:

@@ -1,6 +1,7 @@
 """Max and average pooling in C, in 1 to 3 dimensions, with a pointwise epilogue; f32, f16 and bf16.
 
-In nhwc and ``cB`` a vector holds channels; in linear tensors it holds neighbouring windows of a row.
+In nhwc and ``cB`` a vector holds channels; in linear tensors it holds neighbouring windows of a
+row.
 """
 
 from __future__ import annotations
@@ -97,13 +98,17 @@ def _operand_strides(node: Node, found: Epilogue, variant: Variant) -> dict[int,
     """Strides of each operand, by given input, along the output's storage dims. Raises ShapeError."""
     fmt = variant.output_format(0)
     return {
-        o.index: strides_in(node.given[o.index].spec, variant.input_format(o.index), found.shape, fmt)
+        o.index: strides_in(
+            node.given[o.index].spec, variant.input_format(o.index), found.shape, fmt
+        )
         for o in found.operands.values()
     }
 
 
 class _Pool:
-    """The text of one kernel. Axis ``i`` has names ``o<i>`` (window), ``b<i>`` (its first element), ``k<i>`` (tap)."""
+    """The text of one kernel. Axis ``i`` has names ``o<i>`` (window), ``b<i>`` (its first element),
+    ``k<i>`` (tap).
+    """
 
     def __init__(self, args: Args, work: Work, variant: Variant) -> None:
         self.args, self.w, self.epilogue = args, work.window, work.epilogue
@@ -115,7 +120,9 @@ class _Pool:
         self.strides = _operand_strides(args.node, self.epilogue, variant)
         self.last = self.w.rank - 1
         self.out_strides = c_text.contiguous_strides(self.format.storage_shape(self.epilogue.shape))
-        self.pixel = self.args.dim({"linear": 1, "nhwc": self.planes}.get(self.format.name, self.format.lanes))
+        self.pixel = self.args.dim(
+            {"linear": 1, "nhwc": self.planes}.get(self.format.name, self.format.lanes)
+        )
 
     # Windows
 
@@ -134,7 +141,9 @@ class _Pool:
         ]
         if w.with_pads:
             padded = self.args.dim(w.size[a] + w.after[a])
-            out.append(f"const int64_t n{a} = tx_end_tap(b{a}, {w.dilations[a]}, {padded}, {w.kernel[a]});")
+            out.append(
+                f"const int64_t n{a} = tx_end_tap(b{a}, {w.dilations[a]}, {padded}, {w.kernel[a]});"
+            )
         elif w.average:
             out.append(f"const int64_t n{a} = e{a} - f{a};")
         return out
@@ -150,14 +159,18 @@ class _Pool:
     def _taps(self, element: str, full: bool, single: bool = False) -> list[str]:
         """Join every tap inside to ``acc``, or to the number ``one`` if ``single``.
 
-        ``element``: a form of the tap's pointer ``{p}``. ``full``: all taps of the last axis are inside.
+        ``element``: a form of the tap's pointer ``{p}``. ``full``: all taps of the last axis are
+        inside.
         """
         w, a = self.w, self.last
         kind, acc, largest = ("float", "one", "TX_MAX") if single else ("vf", "acc", "tx_max")
         join = f"{acc} = {acc} + v;" if w.average else f"{acc} = {largest}({acc}, v);"
 
         def tap(k: str) -> list[str]:
-            return [f"const {kind} v = {element.format(p=f'row + {k} * {w.dilations[a]} * {self.pixel}')};", join]
+            return [
+                f"const {kind} v = {element.format(p=f'row + {k} * {w.dilations[a]} * {self.pixel}')};",
+                join,
+            ]
 
         if full and w.kernel[a] <= _UNROLLED:
             text = "\n".join(block("", *tap(str(k))) for k in range(w.kernel[a]))
@@ -187,24 +200,34 @@ class _Pool:
     # Results
 
     def _finish(self, value: str, names: Sequence[str], count: str, keep: str = "") -> list[str]:
-        """Epilogue and stores at the storage position ``names``, the last being where the vector begins."""
+        """Epilogue and stores at the storage position ``names``, the last being where the vector
+        begins.
+        """
 
         def place(o: Operand) -> str:
             strides = self.strides[o.index]
             base = f"{self.args.input(o.index)} + {self.args.offset(strides, names)}"
-            return c_text.splat(o.dtype, base) if strides[-1] == 0 else c_text.load(o.dtype, base, count or keep)
+            return (
+                c_text.splat(o.dtype, base)
+                if strides[-1] == 0
+                else c_text.load(o.dtype, base, count or keep)
+            )
 
         code = self.epilogue.emit([value], place, tag="t")
         out = list(code.statements)
         for y, name, t in zip(self.outputs, code.results, code.dtypes, strict=True):
             held = c_text.keep(t, name, keep) if keep else name
-            out.append(c_text.store(t, f"{y} + {self.args.offset(self.out_strides, names)}", held, count))
+            out.append(
+                c_text.store(t, f"{y} + {self.args.offset(self.out_strides, names)}", held, count)
+            )
         return out
 
     # Channels in vectors
 
     def channels(self) -> list[str]:
-        """nhwc and ``cB``: windows of the last axis one after the other, those at the ends with fewer taps."""
+        """nhwc and ``cB``: windows of the last axis one after the other, those at the ends with
+        fewer taps.
+        """
         blocks = self.format.lanes > 1
         planes = [("c", dims.ceildiv(self.planes, self.format.lanes))] if blocks else []
         outer = [("n", self.batch), *planes, *((f"o{i}", self.w.out[i]) for i in range(self.last))]
@@ -235,21 +258,37 @@ class _Pool:
         names = ["n", *(f"o{i}" for i in range(self.w.rank)), "c"]
         return [
             "int64_t c = 0;",
-            block(f"for (; c + TX_LANES <= {c}; c += TX_LANES)", *self._vector("c", names, "", "", full)),
+            block(
+                f"for (; c + TX_LANES <= {c}; c += TX_LANES)",
+                *self._vector("c", names, "", "", full),
+            ),
             block(f"if (c < {c})", *self._vector("c", names, f"{c} - c", "", full)),
         ]
 
-    def _vector(self, channel: str, names: Sequence[str], count: str, keep: str, full: bool) -> list[str]:
+    def _vector(
+        self, channel: str, names: Sequence[str], count: str, keep: str, full: bool
+    ) -> list[str]:
         element = c_text.load(self.dtype, "{p}" if channel == "0" else "{p} + c", count)
         start = "tx_zero()" if self.w.average else "tx_splat(-__builtin_inff())"
         mean = f"acc = acc / (float)({self._count(full)});" if self.w.average else ""
-        return [f"vf acc = {start};", *self._taps(element, full), mean, *self._finish("acc", names, count, keep)]
+        return [
+            f"vf acc = {start};",
+            *self._taps(element, full),
+            mean,
+            *self._finish("acc", names, count, keep),
+        ]
 
     # Windows in vectors
 
     def linear(self) -> list[str]:
-        """Windows of a row side by side; those that are not wholly inside are computed one after the other."""
-        outer = [("n", self.batch), ("c", self.planes), *((f"o{i}", self.w.out[i]) for i in range(self.last))]
+        """Windows of a row side by side; those that are not wholly inside are computed one after
+        the other.
+        """
+        outer = [
+            ("n", self.batch),
+            ("c", self.planes),
+            *((f"o{i}", self.w.out[i]) for i in range(self.last)),
+        ]
         total = self.args.dim(dims.prod(size for _, size in outer))
         size = self.args.dim(self.w.out[self.last])
         first, end = self._inside()
@@ -264,7 +303,9 @@ class _Pool:
         return [c_text.split(total), loop("u", "lo", "hi", *body)]
 
     def _group(self, first: str, size: str) -> list[str]:
-        """Up to a vector of windows from ``g`` on, ``w`` of them; the last vector inside overlaps the one before."""
+        """Up to a vector of windows from ``g`` on, ``w`` of them; the last vector inside overlaps
+        the one before.
+        """
         names = ["n", "c", *(f"o{i}" for i in range(self.last)), "g"]
         start = "tx_zero()" if self.w.average else "tx_splat(-__builtin_inff())"
         singles = [
@@ -300,4 +341,8 @@ class _Pool:
         element = f"tx_from_{self.dtype.value}({place})" if self.dtype is not DType.FP32 else place
         start = "0.0f" if self.w.average else "-__builtin_inff()"
         value = f"one / (float)({self._count(False)})" if self.w.average else "one"
-        return [f"float one = {start};", *self._taps(element, False, single=True), f"part[o{a} - g] = {value};"]
+        return [
+            f"float one = {start};",
+            *self._taps(element, False, single=True),
+            f"part[o{a} - g] = {value};",
+        ]

@@ -16,8 +16,8 @@ from tactix_codegen.c.text import Args, block, comment, loop
 from tactix_codegen.operations.reduce import REDUCED, Operation
 
 _WAYS = 4
-"""Independent accumulators: an addition takes about 4 cycles (x86-64 since Skylake; Agner Fog, Instruction tables), and
-a row from the first cache gives about one vector to add a cycle."""
+"""Independent accumulators: an addition takes about 4 cycles (x86-64 since Skylake; Agner Fog,
+Instruction tables), and a row from the first cache gives about one vector to add a cycle."""
 _LETTERS = {0: "X", 1: "Y"}
 """Of operands whose strides have names: what is reduced, and the result."""
 
@@ -41,9 +41,11 @@ _VECTORS = {
 
 @dataclass
 class Reduction:
-    """``space``: loops tagged kept or reduced; strides of input 0, the output, then the operands of ``order``.
+    """``space``: loops tagged kept or reduced; strides of input 0, the output, then the operands of
+    ``order``.
 
-    ``count``: elements per result. ``valid``: channels where loop 1 counts blocks, the last one partial;
+    ``count``: elements per result. ``valid``: channels where loop 1 counts blocks, the last one
+    partial;
     ``whole_blocks``: the output has such blocks too, and zero is stored in their unused lanes.
     """
 
@@ -66,7 +68,11 @@ class Reduction:
 
     def vectors(self, lanes: int) -> list[str]:
         """Body for floats up to 32 bits."""
-        return self._columns(lanes) if self.kept and self.kept[-1] == len(self.space.sizes) - 1 else self._rows()
+        return (
+            self._columns(lanes)
+            if self.kept and self.kept[-1] == len(self.space.sizes) - 1
+            else self._rows()
+        )
 
     # Shared parts
 
@@ -81,7 +87,11 @@ class Reduction:
     def _stride(self, operand: int, i: int) -> str:
         """Elements of an operand from one step of loop ``i`` to the next."""
         stride = self.space.strides[operand][i]
-        return str(stride) if stride in (0, 1) else self.args.size(f"{_LETTERS[operand]}_STRIDE{i}", stride)
+        return (
+            str(stride)
+            if stride in (0, 1)
+            else self.args.size(f"{_LETTERS[operand]}_STRIDE{i}", stride)
+        )
 
     def _decode(self, flat: str, loops: Sequence[int]) -> str:
         return c_text.decode(flat, [f"i{i}" for i in loops], [self._length(i) for i in loops])
@@ -91,7 +101,9 @@ class Reduction:
             strides = self.space.strides[operand]
             return self.args.offset([strides[i] for i in loops], [f"i{i}" for i in loops])
         steps = {i: self._stride(operand, i) for i in loops}
-        return self.args.sum(*(f"i{i}" if s == "1" else f"i{i} * {s}" for i, s in steps.items() if s != "0"))
+        return self.args.sum(
+            *(f"i{i}" if s == "1" else f"i{i} * {s}" for i, s in steps.items() if s != "0")
+        )
 
     def _over_reduced(self, loops: Sequence[int], body: Sequence[str]) -> str:
         """``body`` inside loops over ``loops``."""
@@ -107,7 +119,9 @@ class Reduction:
         return f"tx_splat({c_scalar.float_literal(self.operation.start)})"
 
     def _operand(self, position: int, loops: Sequence[int], step: str, count: str) -> str:
-        """Operand ``position`` of ``order`` as a vector, ``step`` elements along the last kept loop from here."""
+        """Operand ``position`` of ``order`` as a vector, ``step`` elements along the last kept loop
+        from here.
+        """
         o = self.epilogue.operands[self.order[position]]
         base = self.args.sum(self.args.input(o.index), self._offset(2 + position, loops))
         if not self.kept or self.space.strides[2 + position][self.kept[-1]] == 0:
@@ -121,7 +135,9 @@ class Reduction:
             out.append(f"const vf mean = {value} / (float){self.args.size('COUNT', self.count)};")
             acc = "mean"
         positions = {self.epilogue.operands[v].index: k for k, v in enumerate(self.order)}
-        code = self.epilogue.emit([acc], lambda o: self._operand(positions[o.index], loops, step, count))
+        code = self.epilogue.emit(
+            [acc], lambda o: self._operand(positions[o.index], loops, step, count)
+        )
         out += code.statements
         for y, name, t in zip(self.outputs, code.results, code.dtypes, strict=True):
             place = self.args.sum(y, self._offset(1, loops), step)
@@ -171,11 +187,18 @@ class Reduction:
         q = "q" if others else "p"
         places = [self.args.sum(f"{q} + i", c_text.times(w, "TX_LANES")) for w in ways]
         row = [
-            *([f"const {c_text.ctype(self.source)}* q = p + {self._offset(0, others)};"] if others else []),
+            *(
+                [f"const {c_text.ctype(self.source)}* q = p + {self._offset(0, others)};"]
+                if others
+                else []
+            ),
             "int64_t i = 0;",
             block(
                 f"for (; i + {_WAYS} * TX_LANES <= {length}; i += {_WAYS} * TX_LANES)",
-                *(f"s{w} = {self._join(f's{w}', c_text.load(self.source, at))};" for w, at in enumerate(places)),
+                *(
+                    f"s{w} = {self._join(f's{w}', c_text.load(self.source, at))};"
+                    for w, at in enumerate(places)
+                ),
             ),
             block(
                 f"for (; i + TX_LANES <= {length}; i += TX_LANES)",
@@ -188,7 +211,9 @@ class Reduction:
             ),
         ]
         heads = [f"vf {', '.join(f's{w} = {self._start()}' for w in ways)};"]
-        tails = [f"s{w} = {self._join(f's{w}', f's{w + 2}')};" for w in (0, 1)] + [f"s0 = {self._join('s0', 's1')};"]
+        tails = [f"s{w} = {self._join(f's{w}', f's{w + 2}')};" for w in (0, 1)] + [
+            f"s0 = {self._join('s0', 's1')};"
+        ]
         return [*heads, *([self._over_reduced(others, row)] if others else row), *tails]
 
     # The last axis is kept
@@ -202,12 +227,18 @@ class Reduction:
         about = f"chunks [lo, hi) of {wide} vectors of neighbouring results are this thread's"
         names = [f"i{i}" for i in outer] + ["chunk"]
         sizes = [self.args.dim(self.space.sizes[i]) for i in outer] + [self.args.dim(chunks)]
-        body = [c_text.decode("o", names, sizes), f"const int64_t begin = chunk * {wide} * TX_LANES;"]
+        body = [
+            c_text.decode("o", names, sizes),
+            f"const int64_t begin = chunk * {wide} * TX_LANES;",
+        ]
         if self.valid is not None:
             body.append(f"const int64_t count = {self.args.dim(self.valid)} - i1 * TX_LANES;")
             body += self._column_group(outer, 1, "begin", "count")
         else:
-            full = block(f"if (begin + {wide} * TX_LANES <= {length})", *self._column_group(outer, wide, "begin", ""))
+            full = block(
+                f"if (begin + {wide} * TX_LANES <= {length})",
+                *self._column_group(outer, wide, "begin", ""),
+            )
             rest = self._column_group(outer, 1, "j", f"{length} - j")
             body += [full, block("else", loop("j", "begin", length, *rest, step="TX_LANES"))]
         total = self.args.dim(dims.prod(self.space.sizes[i] for i in outer) * chunks)
@@ -219,7 +250,9 @@ class Reduction:
         names = [[f"s{v}_{w}" for w in range(ways)] for v in range(wide)]
         out = [f"vf {n} = {self._start()};" for group in names for n in group]
         whole = self.valid is not None
-        out.append(f"const {c_text.ctype(self.source)}* p = {self.args.sum(self.x, self._offset(0, outer), begin)};")
+        out.append(
+            f"const {c_text.ctype(self.source)}* p = {self.args.sum(self.x, self._offset(0, outer), begin)};"
+        )
         out += self._column_loops(names, "" if whole else count)
         for v, group in enumerate(names):
             out += [f"{group[0]} = {self._join(group[0], n)};" for n in group[1:]]
@@ -233,23 +266,35 @@ class Reduction:
         *others, last = self.reduced
         stride, length = self._stride(0, last), self._length(last)
         ways = len(names[0])
-        head = f"const {c_text.ctype(self.source)}* q = {self.args.sum('p', self._offset(0, others))};"
+        head = (
+            f"const {c_text.ctype(self.source)}* q = {self.args.sum('p', self._offset(0, others))};"
+        )
         main = block(
             f"for (; i + {ways} <= {length}; i += {ways}, q += {ways} * {stride})",
             *self._column_step(names, "q", count, range(ways), stride),
         )
-        rest = block(f"for (; i < {length}; i++, q += {stride})", *self._column_step(names, "q", count, [0], stride))
+        rest = block(
+            f"for (; i < {length}; i++, q += {stride})",
+            *self._column_step(names, "q", count, [0], stride),
+        )
         steps = [head, "int64_t i = 0;", main, *([rest] if ways > 1 else [])]
         return [self._over_reduced(others, steps) if others else block("", *steps)]
 
     def _column_step(
-        self, names: Sequence[Sequence[str]], base: str, count: str, ways: Sequence[int] | range, stride: str = "0"
+        self,
+        names: Sequence[Sequence[str]],
+        base: str,
+        count: str,
+        ways: Sequence[int] | range,
+        stride: str = "0",
     ) -> list[str]:
         out = []
         for v, group in enumerate(names):
             for w in ways:
                 place = self.args.sum(base, c_text.times(w, stride), c_text.times(v, "TX_LANES"))
-                out.append(f"{group[w]} = {self._join(group[w], c_text.load(self.source, place, count))};")
+                out.append(
+                    f"{group[w]} = {self._join(group[w], c_text.load(self.source, place, count))};"
+                )
         return out
 
     # Single elements
@@ -259,11 +304,19 @@ class Reduction:
         wide = self._wide_type()
         first = self._first_value(wide)
         acc = [f"{wide} s = {first};"]
-        place = f"{self.x}[{self.args.sum(self._offset(0, self.kept), self._offset(0, self.reduced))}]"
+        place = (
+            f"{self.x}[{self.args.sum(self._offset(0, self.kept), self._offset(0, self.reduced))}]"
+        )
         element = f"({wide}){c_scalar.element(self.source, place)}"
         join = self.operation.join.format(a="s", b="v")
-        acc.append(self._over_reduced(self.reduced, [f"const {wide} v = {element};", f"s = {join};"]) or "")
-        body = [*([self._decode("o", self.kept)] if self.kept else []), *acc, *self._element_result(wide)]
+        acc.append(
+            self._over_reduced(self.reduced, [f"const {wide} v = {element};", f"s = {join};"]) or ""
+        )
+        body = [
+            *([self._decode("o", self.kept)] if self.kept else []),
+            *acc,
+            *self._element_result(wide),
+        ]
         about = comment("results [lo, hi) are this thread's, one after the other")
         return [about, c_text.split(self._results(self.kept)), loop("o", "lo", "hi", *body)]
 

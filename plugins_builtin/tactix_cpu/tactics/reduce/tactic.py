@@ -1,7 +1,9 @@
-"""Reductions in C: sums, means, extremes and products over any axes, and global pooling, with a pointwise epilogue.
+"""Reductions in C: sums, means, extremes and products over any axes, and global pooling, with a
+pointwise epilogue.
 
-Where the last axis is reduced a vector runs along it (rows); else vectors hold neighbouring results (columns). Floats
-up to 32 bits run in vectors, other dtypes element by element. Spatial axes can also be reduced in nhwc and ``cB``.
+Where the last axis is reduced a vector runs along it (rows); else vectors hold neighbouring results
+(columns). Floats up to 32 bits run in vectors, other dtypes element by element. Spatial axes can
+also be reduced in nhwc and ``cB``.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ def tactics() -> list[Tactic]:
 
 @dataclass(frozen=True)
 class Work:
-    """What to reduce: the operation, the node's epilogue, the reduced axes, and whether vectors can do it."""
+    """What to reduce: the operation, the node's epilogue, the reduced axes, and whether vectors can
+    do it.
+    """
 
     operation: Operation
     epilogue: Epilogue
@@ -66,7 +70,9 @@ def work_of(node: Node) -> Work | Reject:
 
 
 class ReduceTactic(Tactic):
-    """Linear for all; with all spatial axes reduced also nhwc and ``cB`` inputs, the output linear or alike."""
+    """Linear for all; with all spatial axes reduced also nhwc and ``cB`` inputs, the output linear
+    or alike.
+    """
 
     key = "tactix.c_reduce@1"
     implements = KINDS
@@ -82,7 +88,9 @@ class ReduceTactic(Tactic):
         if work.vector and x.rank > 2 and work.axes == tuple(range(2, x.rank)):
             choices += [(f, g) for f in (blocked(device.lanes), NHWC) for g in (LINEAR, f)]
         found = [_variant(node, work, *c) for c in choices]
-        return [v for v in found if v is not None] or Reject("an operand cannot be walked along the output")
+        return [v for v in found if v is not None] or Reject(
+            "an operand cannot be walked along the output"
+        )
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         return c_text.traffic(node, variant, ctx)
@@ -95,7 +103,9 @@ class ReduceTactic(Tactic):
         count = dims.prod(node.given[0].spec.shape[a] for a in work.axes)
         order = sorted(work.epilogue.operands)
         whole = valid is not None and variant.output_format(0).lanes > 1
-        reduction = Reduction(args, work.operation, loops, count, work.epilogue, order, valid, whole)
+        reduction = Reduction(
+            args, work.operation, loops, count, work.epilogue, order, valid, whole
+        )
         body = reduction.vectors(ctx.device.lanes) if work.vector else reduction.elements()
         return c_text.kernel(args, body, ctx)
 
@@ -117,25 +127,39 @@ def _variant(node: Node, work: Work, source: Format, target: Format) -> Variant 
 
 
 def _space(node: Node, work: Work, variant: Variant) -> tuple[Space, Dim | None]:
-    """Loops with strides of the input, the output, and the operands by variable; and the channels of partial blocks."""
+    """Loops with strides of the input, the output, and the operands by variable; and the channels
+    of partial blocks.
+    """
     x, fmt = node.given[0].spec, variant.input_format(0)
     if fmt.lanes > 1:
         return _blocked_space(node, work, variant)
     shape = work.epilogue.shape
-    behind = [c_text.contiguous_strides(shape), *(o.strides for _, o in sorted(work.epilogue.operands.items()))]
+    behind = [
+        c_text.contiguous_strides(shape),
+        *(o.strides for _, o in sorted(work.epilogue.operands.items())),
+    ]
     operands = Operands([input_strides(x.shape, fmt)], behind, len(shape))
     return space(x.shape, work.axes, fmt, operands), None
 
 
 def _blocked_space(node: Node, work: Work, variant: Variant) -> tuple[Space, Dim | None]:
-    """Loops (N, blocks, spatial, lanes); the output may be linear, where channels of a sample lie together."""
+    """Loops (N, blocks, spatial, lanes); the output may be linear, where channels of a sample lie
+    together.
+    """
     x, fmt, target = node.given[0].spec, variant.input_format(0), variant.output_format(0)
     n, blocks, *spatial, lanes = fmt.storage_shape(x.shape)
     size = dims.prod(spatial)
     channels: Dim = x.shape[1] if target == LINEAR else blocks * lanes
-    strides: list[tuple[Dim, ...]] = [(blocks * size * lanes, size * lanes, lanes, 1), (channels, lanes, 0, 1)]
+    strides: list[tuple[Dim, ...]] = [
+        (blocks * size * lanes, size * lanes, lanes, 1),
+        (channels, lanes, 0, 1),
+    ]
     for _, o in sorted(work.epilogue.operands.items()):
-        s = strides_in(node.given[o.index].spec, variant.input_format(o.index), work.epilogue.shape, fmt)
+        s = strides_in(
+            node.given[o.index].spec, variant.input_format(o.index), work.epilogue.shape, fmt
+        )
         strides.append((s[0], s[1], 0, s[-1]))
     exact = dims.mod(x.shape[1], lanes) == 0
-    return Space((n, blocks, size, lanes), tuple(strides), (KEPT, KEPT, REDUCED, KEPT)), None if exact else x.shape[1]
+    return Space(
+        (n, blocks, size, lanes), tuple(strides), (KEPT, KEPT, REDUCED, KEPT)
+    ), None if exact else x.shape[1]

@@ -1,7 +1,8 @@
-"""The product of all steps' inputs with the input weights of an LSTM or GRU of bfloat16, on the AMX matrix unit.
+"""The product of all steps' inputs with the input weights of an LSTM or GRU of bfloat16, on the AMX
+matrix unit.
 
-Blocks of 32 rows and 32 columns: two tiles of x times two of w into four of sums, to which biases are added. Columns
-are those of the gates' buffer: blocks of units, gates, units.
+Blocks of 32 rows and 32 columns: two tiles of x times two of w into four of sums, to which biases
+are added. Columns are those of the gates' buffer: blocks of units, gates, units.
 """
 
 from __future__ import annotations
@@ -80,13 +81,19 @@ def project(k: RecurrentKernel) -> str:
         f"const int64_t left = {k.pitch // HIGH} - p * 2, here = left < 2 ? left : 2;",
         loop("t", "part[0]", "part[1]", *inner),
     ]
-    return "\n".join([
-        k.clear(), "int64_t part[4];", f"TX_NAME(grid)({tiles}, {r.directions * panels}, tid, nt, part);",
-        "if (part[0] >= part[1] || part[2] >= part[3]) return;",
-        f"float sums[{SIDE * SIDE}] __attribute__((aligned(64)));",
-        *rows_left(f"part[1] == {tiles}", x, total, depth),
-        "TX_NAME(begin)();", loop("q", "part[2]", "part[3]", *panel), "_tile_release();",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            k.clear(),
+            "int64_t part[4];",
+            f"TX_NAME(grid)({tiles}, {r.directions * panels}, tid, nt, part);",
+            "if (part[0] >= part[1] || part[2] >= part[3]) return;",
+            f"float sums[{SIDE * SIDE}] __attribute__((aligned(64)));",
+            *rows_left(f"part[1] == {tiles}", x, total, depth),
+            "TX_NAME(begin)();",
+            loop("q", "part[2]", "part[3]", *panel),
+            "_tile_release();",
+        ]
+    )
 
 
 def _results(k: RecurrentKernel) -> list[str]:
@@ -102,4 +109,7 @@ def _results(k: RecurrentKernel) -> list[str]:
             f"const vf bias = tx_load_f32(b) + {second};",
         ]
         value += " + bias"
-    return [*lines, loop("i", "0", "rows", f"tx_store_f32(g + i * {k.pitch} + c * {HIGH}, {value});")]
+    return [
+        *lines,
+        loop("i", "0", "rows", f"tx_store_f32(g + i * {k.pitch} + c * {HIGH}, {value});"),
+    ]

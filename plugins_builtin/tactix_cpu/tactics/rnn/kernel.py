@@ -1,7 +1,7 @@
 """The text of the kernels for LSTM and GRU; see c_rnn.
 
-Of bfloat16, products are of pairs, summed in float32; gates and states are float32, and a state is rounded where it is
-multiplied and where it is given away.
+Of bfloat16, products are of pairs, summed in float32; gates and states are float32, and a state is
+rounded where it is multiplied and where it is given away.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class RecurrentKernel:
     """Writes one kernel; subclasses give the step."""
 
     extra = 0
-    """Buffers of the size of a state that a step needs, beside those of bfloat16: first states and float32 ones."""
+    """Buffers of the size of a state that a step needs, beside those of bfloat16: first states and
+    float32 ones.
+    """
 
     def __init__(self, r: Recurrence, node: Node, variant: Variant, ctx: CompileContext) -> None:
         self.r, self.ctx = r, ctx
@@ -72,14 +74,23 @@ class RecurrentKernel:
         body = [block("if (phase == 0)", project, "return;"), advance]
         helpers = f"{c_rnn_amx.functions(self) if tiled else ''}{GRID}{self.functions.text()}"
         size = gates + zeros + count * r.directions * zeros
-        return kernel(args, body, self.ctx, helpers=helpers, preludes=preludes(), workspace=size, phases=2)
+        return kernel(
+            args, body, self.ctx, helpers=helpers, preludes=preludes(), workspace=size, phases=2
+        )
 
     def _packed(self, index: int) -> Packed:
-        """Weights (direction, gate, unit, k) as (direction, block of units, step, gate, unit in block, k in step)."""
+        """Weights (direction, gate, unit, k) as (direction, block of units, step, gate, unit in
+        block, k in step).
+        """
         r, group = self.r, self.group
         depth = r.inputs if index == r.w else r.hidden
         steps_of_k = -(-depth // group)
-        pad = ((0, 0), (0, 0), (0, self.blocks * self.lanes - r.hidden), (0, steps_of_k * group - depth))
+        pad = (
+            (0, 0),
+            (0, 0),
+            (0, self.blocks * self.lanes - r.hidden),
+            (0, steps_of_k * group - depth),
+        )
         steps: tuple[tuple[str, Any], ...] = (
             ("reshape", (r.directions, r.gates, r.hidden, depth)), ("pad", pad),
             ("reshape", (r.directions, r.gates, self.blocks, self.lanes, steps_of_k, group)),
@@ -92,7 +103,9 @@ class RecurrentKernel:
         return f"(const {self.right}*){weights} + {panel} * {-(-depth // self.group) * self.width}"
 
     def _packed_bias(self) -> Packed:
-        """Both biases as (direction, of the input or of the state, block of units, gate, unit in block)."""
+        """Both biases as (direction, of the input or of the state, block of units, gate, unit in
+        block).
+        """
         r = self.r
         pad = ((0, 0), (0, 0), (0, 0), (0, self.blocks * self.lanes - r.hidden))
         steps: tuple[tuple[str, Any], ...] = (
@@ -111,7 +124,9 @@ class RecurrentKernel:
         return Tile(rows, vectors, self.lanes, c_tile.chains_for(rows, vectors), pairs=self.half)
 
     def _sum(self, tile: Tile, left: str, pitch: int, depth: int, right_pitch: int) -> str:
-        """Sum over ``depth``; rows of ``left`` lie ``pitch`` apart, steps of w ``right_pitch``. Both are moved on."""
+        """Sum over ``depth``; rows of ``left`` lie ``pitch`` apart, steps of w ``right_pitch``.
+        Both are moved on.
+        """
         group, whole, unroll = self.group, depth // self.group, max(2, tile.chains)
 
         def element(m: int, u: int) -> str:
@@ -127,7 +142,12 @@ class RecurrentKernel:
 
         last = tile.steps(depth % group, single, "w", str(right_pitch))
         return "\n".join(
-            [loop("k", "0", str(whole // unroll), steps(unroll)), steps(whole % unroll), last, tile.join()]
+            [
+                loop("k", "0", str(whole // unroll), steps(unroll)),
+                steps(whole % unroll),
+                last,
+                tile.join(),
+            ]
         )
 
     def _input_biases(self) -> str:
@@ -149,10 +169,20 @@ class RecurrentKernel:
             for m, n in tile.places():
                 value = f"{tile.acc(m, n)} + bias{n}" if self.b else tile.acc(m, n)
                 stores.append(f"tx_store_f32(g + {m * self.pitch + n * self.lanes}, {value});")
-            biases = [f"const vf bias{n} = {self._bias_of(n)};" for n in range(r.gates)] if self.b else []
-            body = [tile.zero(), self._sum(tile, "x", r.inputs, r.inputs, self.width), *biases, *stores]
-            parameters = f"const {self.element}* x, const {self.right}* w, float* g" + ", const float* bias" * bool(
-                self.b
+            biases = (
+                [f"const vf bias{n} = {self._bias_of(n)};" for n in range(r.gates)]
+                if self.b
+                else []
+            )
+            body = [
+                tile.zero(),
+                self._sum(tile, "x", r.inputs, r.inputs, self.width),
+                *biases,
+                *stores,
+            ]
+            parameters = (
+                f"const {self.element}* x, const {self.right}* w, float* g"
+                + ", const float* bias" * bool(self.b)
             )
             self.functions.add(f"in{rows}", parameters, body)
         count, tiles = self.args.dim(total), self.args.dim(ceildiv(total, most))
@@ -165,9 +195,19 @@ class RecurrentKernel:
 
         head = f"const int64_t d = p / {self.blocks}, j = p % {self.blocks};"
         end = f"const int64_t end = t[1] * {most} < {count} ? t[1] * {most} : {count};"
-        walk = loop("p", "t[2]", "t[3]", head, f"int64_t m = t[0] * {most};", end, by_rows(sizes, "m", "end", call))
+        walk = loop(
+            "p",
+            "t[2]",
+            "t[3]",
+            head,
+            f"int64_t m = t[0] * {most};",
+            end,
+            by_rows(sizes, "m", "end", call),
+        )
         panels = r.directions * self.blocks
-        return f"{self.clear()}\nint64_t t[4];\nTX_NAME(grid)({tiles}, {panels}, tid, nt, t);\n{walk}"
+        return (
+            f"{self.clear()}\nint64_t t[4];\nTX_NAME(grid)({tiles}, {panels}, tid, nt, t);\n{walk}"
+        )
 
     def clear(self) -> str:
         """Make the zeros that a first state of float32 may be."""
@@ -205,7 +245,11 @@ class RecurrentKernel:
             "h = y;",
         ]
         last = f"memcpy({self.args.output(1)} + {state}, h, {size * hidden * r.dtype.itemsize});"
-        start = [f"const int64_t at = {state};", *self._begin(size), f"const {self.element}* h = {first};"]
+        start = [
+            f"const int64_t at = {state};",
+            *self._begin(size),
+            f"const {self.element}* h = {first};",
+        ]
         return block("", *start, loop("i", "0", self.steps, *walk), last, *self._end(size))
 
     def _begin(self, size: int) -> list[str]:
@@ -217,10 +261,16 @@ class RecurrentKernel:
         return []
 
     def _given(self, index: int, size: int, target: str, code: str) -> list[str]:
-        """Statements that take a first state, zero if it is not given, to ``target`` as elements of that type."""
+        """Statements that take a first state, zero if it is not given, to ``target`` as elements of
+        that type.
+        """
         if index < 0:
             return [f"memset({target} + at, 0, {size * self.r.hidden} * sizeof(*{target}));"]
-        return [self._converted(f"{self.args.input(index)} + at", self.r.states, f"{target} + at", code, size)]
+        return [
+            self._converted(
+                f"{self.args.input(index)} + at", self.r.states, f"{target} + at", code, size
+            )
+        ]
 
     def _converted(self, source: str, have: str, target: str, want: str, size: int) -> str:
         """Copy the states of ``size`` rows from elements of one type to those of another."""
@@ -238,10 +288,14 @@ class RecurrentKernel:
         """Add ``step{size}(h, g, y, d, m)``: one step of ``size`` rows."""
         raise NotImplementedError
 
-    def _products(self, size: int, state: str, gates: tuple[int, int], finish: Sequence[str]) -> str:
-        """For each block of units: the state times the weights of those gates, saved to ``sums``; then more.
+    def _products(
+        self, size: int, state: str, gates: tuple[int, int], finish: Sequence[str]
+    ) -> str:
+        """For each block of units: the state times the weights of those gates, saved to ``sums``;
+        then more.
 
-        Of few rows all products come first: what follows is then long chains for many blocks at a time.
+        Of few rows all products come first: what follows is then long chains for many blocks at a
+        time.
         """
         r, (first, last) = self.r, gates
         width = (last - first) * self.lanes
@@ -249,7 +303,9 @@ class RecurrentKernel:
         passes = []
         for gate in range(first, last, step):
             tile = self._tile(size, min(step, last - gate))
-            panel = f"{self._panel(self.u, f'(d * {self.blocks} + j)', r.hidden)} + {gate * self.lanes}"
+            panel = (
+                f"{self._panel(self.u, f'(d * {self.blocks} + j)', r.hidden)} + {gate * self.lanes}"
+            )
             save = tile.save(f"sums + {(gate - first) * self.lanes}", width)
             product = self._sum(tile, "x", r.hidden, r.hidden, self.width)
             start = f"const {self.element}* x = {state};\nconst {self.right}* w = {panel};"
@@ -280,7 +336,9 @@ class RecurrentKernel:
         return f"tx_load_n_f32({pointer} + i * {self.r.hidden} + j * {self.lanes}, left)"
 
     def _store(self, pointer: str, value: str, code: str = "f32") -> str:
-        return f"tx_store_n_{code}({pointer} + i * {self.r.hidden} + j * {self.lanes}, {value}, left);"
+        return (
+            f"tx_store_n_{code}({pointer} + i * {self.r.hidden} + j * {self.lanes}, {value}, left);"
+        )
 
 
 class LSTMKernel(RecurrentKernel):
@@ -296,7 +354,11 @@ class LSTMKernel(RecurrentKernel):
 
     def _end(self, size: int) -> list[str]:
         last = f"{self.args.output(2)} + at"
-        return [self._converted(f"{self._cells} + at", "f32", last, self.code, size)] if self.half else []
+        return (
+            [self._converted(f"{self._cells} + at", "f32", last, self.code, size)]
+            if self.half
+            else []
+        )
 
     def _step(self, size: int) -> None:
         i, o, f, c = (self._gate(k, k, 4) for k in range(4))
@@ -357,7 +419,9 @@ class GRUKernel(RecurrentKernel):
         """The reset gate acts on the state: its product is a second pass."""
         first = [
             self._store("z", f"tx_sigmoid({self._gate(0, 0, 2)})"),
-            self._store("rh", f"tx_sigmoid({self._gate(1, 1, 2)}) * {self._state('past')}", self.code),
+            self._store(
+                "rh", f"tx_sigmoid({self._gate(1, 1, 2)}) * {self._state('past')}", self.code
+            ),
         ]
         second = [
             f"const vf n = tx_tanh({self._gate(2, 0, 1)});",

@@ -1,8 +1,10 @@
-"""LSTM and GRU: one product of all steps with the input weights, then the steps one after the other.
+"""LSTM and GRU: one product of all steps with the input weights, then the steps one after the
+other.
 
-Weights are packed so that a panel holds all gates of one vector of hidden units; a tile then has everything that the
-new state of these units needs. The first launch is shared by all threads. The second is split by direction and by rows
-of the batch, since a step needs the whole state of the step before: one direction of one sequence is one thread's work.
+Weights are packed so that a panel holds all gates of one vector of hidden units; a tile then has
+everything that the new state of these units needs. The first launch is shared by all threads. The
+second is split by direction and by rows of the batch, since a step needs the whole state of the
+step before: one direction of one sequence is one thread's work.
 """
 
 from __future__ import annotations
@@ -64,19 +66,40 @@ def recurrence(node: Node) -> Recurrence | Reject:
     if specs[4] is not None or specs[7] is not None:
         return Reject("sequence_lens and peepholes are not done by this tactic")
     rest = {s.dtype for s in specs[3:] if s is not None}
-    if x.dtype not in DTYPES or any(s.dtype is not x.dtype for s in (w, r)) or not rest <= {x.dtype, DType.FP32}:
-        return Reject("this kernel takes float32 or bfloat16, beside which biases and states may be float32")
+    if (
+        x.dtype not in DTYPES
+        or any(s.dtype is not x.dtype for s in (w, r))
+        or not rest <= {x.dtype, DType.FP32}
+    ):
+        return Reject(
+            "this kernel takes float32 or bfloat16, beside which biases and states may be float32"
+        )
     given = {s.dtype for s in specs[5:7] if s is not None}
     if len(given) > 1:
         return Reject("the first states have different dtypes")
-    if not all(s is None or s.is_const for s in specs[1:4]) or any(d == 0 for d in (*x.shape, *w.shape)):
+    if not all(s is None or s.is_const for s in specs[1:4]) or any(
+        d == 0 for d in (*x.shape, *w.shape)
+    ):
         return Reject("the weights are not constant, or a tensor is empty")
     hidden = int(r.const.shape[2])
     return Recurrence(
-        ids[0], ids[1], ids[2], ids[3], ids[5], ids[6], x.shape[0], x.shape[1], int(w.const.shape[2]), hidden,
-        a.directions, 4 if key.startswith("tactix.LSTM@") else 3, a.direction == "reverse",
-        bool(getattr(a, "linear_before_reset", False)), x.dtype, min(given, default=DType.FP32, key=str).value,
-    )  # fmt: skip
+        ids[0],
+        ids[1],
+        ids[2],
+        ids[3],
+        ids[5],
+        ids[6],
+        x.shape[0],
+        x.shape[1],
+        int(w.const.shape[2]),
+        hidden,
+        a.directions,
+        4 if key.startswith("tactix.LSTM@") else 3,
+        a.direction == "reverse",
+        bool(getattr(a, "linear_before_reset", False)),
+        x.dtype,
+        min(given, default=DType.FP32, key=str).value,
+    )
 
 
 def tactics() -> list[Tactic]:
@@ -85,7 +108,9 @@ def tactics() -> list[Tactic]:
 
 
 class RecurrentTactic(Tactic):
-    """float32 or bfloat16, default activations, constant weights, layout 0, all directions, initial states."""
+    """float32 or bfloat16, default activations, constant weights, layout 0, all directions, initial
+    states.
+    """
 
     key = "tactix.c_rnn@1"
     implements = ("tactix.LSTM@1", "tactix.GRU@1")
@@ -96,8 +121,18 @@ class RecurrentTactic(Tactic):
         r = recurrence(node)
         if isinstance(r, Reject):
             return r
-        most = one_pass(r.gates, device) if r.gates == 3 else 12 if c_tile.registers(device) == 32 else 6
-        return [Variant.of(rows=-(-r.batch // -(-r.batch // most)) if isinstance(r.batch, int) else most)]
+        most = (
+            one_pass(r.gates, device)
+            if r.gates == 3
+            else 12
+            if c_tile.registers(device) == 32
+            else 6
+        )
+        return [
+            Variant.of(
+                rows=-(-r.batch // -(-r.batch // most)) if isinstance(r.batch, int) else most
+            )
+        ]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         r = recurrence(node)

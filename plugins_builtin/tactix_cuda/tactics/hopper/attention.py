@@ -1,4 +1,5 @@
-"""Attention by Hopper's matrix instructions and copy engine (see lib/hopper_attention.cuh); any lengths, a mask.
+"""Attention by Hopper's matrix instructions and copy engine (see lib/hopper_attention.cuh); any
+lengths, a mask.
 
 Knobs: ``teams`` of 64 query rows each, ``keys`` of a stage.
 """
@@ -28,9 +29,12 @@ PRELUDES = (*hopper.PRELUDES, "wide.cuh", "attention.cuh", "hopper_attention.cuh
 OPTIONS = ((2, 64), (1, 64), (1, 128), (2, 128), (3, 64))
 STAGES, FEW = 4, 3
 SHARED, RESERVED = 228 << 10, 1 << 10
-"""Bytes of shared memory of a multiprocessor, and of those that each block takes besides its own."""
+"""Bytes of shared memory of a multiprocessor, and of those that each block takes besides its own.
+"""
 CYCLES, LOADED, STARTED = 900, 2200, 1.4e-6
-"""What ``cost`` assumes: cycles of 64 rows against 64 keys, of a block's loads and stores, seconds to start."""
+"""What ``cost`` assumes: cycles of 64 rows against 64 keys, of a block's loads and stores, seconds
+to start.
+"""
 
 
 def tactics() -> list[Tactic]:
@@ -39,7 +43,9 @@ def tactics() -> list[Tactic]:
 
 
 class HopperAttentionTactic(Tactic):
-    """float16 and bfloat16, sums in float32; dims up to 128, rows that start at multiples of 16 bytes."""
+    """float16 and bfloat16, sums in float32; dims up to 128, rows that start at multiples of 16
+    bytes.
+    """
 
     key = "tactix.cuda_hopper_attention@1"
     implements = c_heads.LAYERS
@@ -58,7 +64,9 @@ class HopperAttentionTactic(Tactic):
             return Reject(f"this kernel writes {WIDTH} columns at a time, the heads have {h.e}")
         limit = int(device.facts["shared_per_block"])
         few = [(t, n) for t, n in OPTIONS if not isinstance(h.t, int) or n == 64 or h.t > 64]
-        few = [(t, n) for t, n in few if _shared(h, t, n) <= limit and (t < 3 or _parts(h.d, h.e) > 2)]
+        few = [
+            (t, n) for t, n in few if _shared(h, t, n) <= limit and (t < 3 or _parts(h.d, h.e) > 2)
+        ]
         few = [(t, n) for t, n in few if not isinstance(h.s, int) or h.s > 64 * (t - 1)]
         return [Variant.of(teams=t, keys=n) for t, n in few]
 
@@ -111,14 +119,18 @@ def _stages(h: Heads, teams: int, keys: int) -> int:
     """Stages of keys and values in shared memory: for the sake of more blocks no fewer than FEW."""
     wanted = min(STAGES, -(-h.t // keys)) if isinstance(h.t, int) else STAGES
     queries, stage = _laid(h, teams, keys)
-    fitting = [(SHARED // n - RESERVED - queries) // stage for n in range(_held(h, teams, keys), 0, -1)]
+    fitting = [
+        (SHARED // n - RESERVED - queries) // stage for n in range(_held(h, teams, keys), 0, -1)
+    ]
     return min(wanted, next((n for n in fitting if n >= min(FEW, wanted)), max(2, fitting[-1])))
 
 
 def _shared(h: Heads, teams: int, keys: int) -> int:
     """Bytes of queries and stages; or of the results on their way."""
     queries, stage = _laid(h, teams, keys)
-    return max(queries + _stages(h, teams, keys) * stage, teams * 64 * (_parts(h.e) * DEPTH + 8) * 4)
+    return max(
+        queries + _stages(h, teams, keys) * stage, teams * 64 * (_parts(h.e) * DEPTH + 8) * 4
+    )
 
 
 def _resident(h: Heads, teams: int, keys: int) -> int:
@@ -134,14 +146,18 @@ def _held(h: Heads, teams: int, keys: int) -> int:
 
 
 def _operands(h: Heads, rows: int, keys: int) -> list[tuple[Matrices, tuple[Dim, int, int]]]:
-    """q, k and v: how many rows there are, of how many columns, and how many rows a block takes at a time."""
+    """q, k and v: how many rows there are, of how many columns, and how many rows a block takes at
+    a time.
+    """
     return [(h.q, (h.s, h.d, rows)), (h.k, (h.t, h.d, keys)), (h.v, (h.t, h.e, keys))]
 
 
 def _map(h: Heads, m: Matrices, rows: Dim, width: int, box: int) -> TensorMap:
     batch, heads = m.count
     strides = tuple(2 * n for n in (m.pitch, m.strides[1], m.strides[0]))
-    return TensorMap(h.dtype, (width, rows, heads, batch), strides, (DEPTH, box, 1, 1), offset=2 * m.start)
+    return TensorMap(
+        h.dtype, (width, rows, heads, batch), strides, (DEPTH, box, 1, 1), offset=2 * m.start
+    )
 
 
 def _coordinates(h: Heads, e: FlowEntry, m: Matrices) -> str:

@@ -1,4 +1,5 @@
-"""Convolution over channels-last activations by Hopper's matrix instructions; the copy engine finds the windows.
+"""Convolution over channels-last activations by Hopper's matrix instructions; the copy engine finds
+the windows.
 
 A stage of k is 64 channels of a tap. Knobs: those of a Flow.
 """
@@ -86,7 +87,11 @@ class HopperConvTactic(HopperWindows):
 
     def why_not(self, win: Window) -> str:
         taken = win.group == 1 and win.c % UNIT == 0 and _fits(win)
-        return "" if taken else "one group, pixels of whole 16 bytes, windows that the copy engine can say"
+        return (
+            ""
+            if taken
+            else "one group, pixels of whole 16 bytes, windows that the copy engine can say"
+        )
 
     def work(self, win: Window, size: dict[str, int]) -> Work:
         channels = -(-win.c // DEPTH) * DEPTH
@@ -116,19 +121,29 @@ def _corners(win: Window) -> tuple[tuple[int, int], tuple[int, int]]:
 def _fits(win: Window) -> bool:
     spans = [(k - 1) * d for k, d in zip(win.kernel, win.dilations, strict=True)]
     corners = [abs(n) for c in _corners(win) for n in c]
-    return max(win.strides) <= LARGEST_STEP and max(corners) <= LARGEST_CORNER and max(spans) <= LARGEST_OFFSET
+    return (
+        max(win.strides) <= LARGEST_STEP
+        and max(corners) <= LARGEST_CORNER
+        and max(spans) <= LARGEST_OFFSET
+    )
 
 
 def _loader(win: Window, made: Made, parts: int) -> tuple[str, str]:
-    """The C text that makes the loader of windows, of rows where a window is a pixel; and what that needs."""
+    """The C text that makes the loader of windows, of rows where a window is a pixel; and what that
+    needs.
+    """
     e, f = made.e, made.flow
     if win.is_pointwise:
-        a = e.map_input(win.x, TensorMap(win.dtype, (win.c, win.pixels), (win.c * 2,), (DEPTH, f.rows)))
+        a = e.map_input(
+            win.x, TensorMap(win.dtype, (win.c, win.pixels), (win.c * 2,), (DEPTH, f.rows))
+        )
         return f"tx_matrix{{{a}}}", ""
     (high, wide), pixel = win.size, win.c * 2
     shape, strides = (win.c, wide, high, win.n), (pixel, wide * pixel, high * wide * pixel)
     steps = (1, win.strides[1], win.strides[0], 1)
-    a = e.map_input(win.x, TensorMap(win.dtype, shape, strides, (DEPTH, f.rows), steps, _corners(win)))
+    a = e.map_input(
+        win.x, TensorMap(win.dtype, shape, strides, (DEPTH, f.rows), steps, _corners(win))
+    )
     oh, ow = (e.dim(d) for d in win.out)
     helpers = geometry(parts, win.kernel[1], win.strides, win.dilations, win.begins)
     return f"tx_pixels<TX_NAME(window)>{{{a}, (int){oh}, (int){ow}}}", helpers
@@ -138,12 +153,19 @@ Pair = tuple[int, int]
 
 
 def geometry(parts: int, across: int, strides: Pair, dilations: Pair, begins: Pair) -> str:
-    """The constants that tx_pixels asks for: stages of a tap, taps of a row; the others down and across."""
+    """The constants that tx_pixels asks for: stages of a tap, taps of a row; the others down and
+    across.
+    """
     values = {
         "PARTS": parts, "ACROSS": across, "STRIDE_Y": strides[0], "STRIDE_X": strides[1],
         "DILATION_Y": dilations[0], "DILATION_X": dilations[1], "TOP": begins[0], "LEFT": begins[1],
     }  # fmt: skip
-    return block("struct TX_NAME(window)", *(f"static const int {k} = {v};" for k, v in values.items())) + ";\n"
+    return (
+        block(
+            "struct TX_NAME(window)", *(f"static const int {k} = {v};" for k, v in values.items())
+        )
+        + ";\n"
+    )
 
 
 def _pack(win: Window, f: Flow, parts: int) -> Packed:

@@ -1,6 +1,7 @@
 """Products by Hopper's matrix instructions: tiles, what they cost, and the text of the kernel.
 
-For targets with ``sm_90a`` alone: the instructions are those of no other architecture. See lib/hopper_flow.cuh.
+For targets with ``sm_90a`` alone: the instructions are those of no other architecture. See
+lib/hopper_flow.cuh.
 """
 
 from __future__ import annotations
@@ -9,7 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tactix.contracts.artifact import Arg, KernelArtifact, Launch, Packed, constant, tensor_in, workspace
+from tactix.contracts.artifact import (
+    Arg,
+    KernelArtifact,
+    Launch,
+    Packed,
+    constant,
+    tensor_in,
+    workspace,
+)
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Variant
@@ -47,19 +56,19 @@ OFFERED = 8
 
 CLOCK, STARTED = 2e9, 1.4e-6
 LATENCY, COPIED, MULTIPLIED, STORED, BANDWIDTH = 970, 52, 1450, 3.4, 3.2e12
-"""What ``seconds`` assumes: cycles a second, seconds to start; cycles until data come, bytes copied, products and
-results stored a cycle, bytes a second."""
+"""What ``seconds`` assumes: cycles a second, seconds to start; cycles until data come, bytes
+copied, products and results stored a cycle, bytes a second."""
 CROWDED, DISTURBED = 1.35, 0.2
-"""How much longer several blocks take over their stages on one multiprocessor; and the part of the shorter one of
-copying and multiplying that is not hidden under the other."""
+"""How much longer several blocks take over their stages on one multiprocessor; and the part of the
+shorter one of copying and multiplying that is not hidden under the other."""
 
 
 @dataclass(frozen=True)
 class Flow:
     """How a kernel makes tiles of ``rows`` by ``cols``, with ``stages`` of k in shared memory.
 
-    ``teams`` multiply, on one tile together, or on a tile each if ``alternate``. ``splits``: blocks of a cluster that
-    have a part of k each.
+    ``teams`` multiply, on one tile together, or on a tile each if ``alternate``. ``splits``: blocks
+    of a cluster that have a part of k each.
     """
 
     rows: int
@@ -76,7 +85,9 @@ class Flow:
 
     @property
     def threads(self) -> int:
-        """The teams, and one more that asks for stages: it gives registers away only where there are many."""
+        """The teams, and one more that asks for stages: it gives registers away only where there
+        are many.
+        """
         return self.teams * TEAM + (TEAM if self.teams > 1 else 32)
 
     @property
@@ -116,7 +127,9 @@ class Flow:
 
 
 def multiply(cols: int, kind: str) -> str:
-    """The function that makes a product of 64 rows, 16 deep, the sums of a team's threads, or adds it to them."""
+    """The function that makes a product of 64 rows, 16 deep, the sums of a team's threads, or adds
+    it to them.
+    """
     n = cols // 2
     rows = [range(i, min(i + ON_A_LINE, n)) for i in range(0, n, ON_A_LINE)]
     sums = [", ".join(f"%{i}" for i in row) for row in rows]
@@ -156,35 +169,46 @@ MOST_SPLIT = 128 * 192
 
 def flows() -> list[Flow]:
     """Every flow; parts of k only where teams do not alternate, and tiles are not the largest."""
-    return [Flow(*f, s) for f in _FLOWS for s in ((1,) if f[4] or f[0] * f[1] > MOST_SPLIT else SPLITS)]
+    return [
+        Flow(*f, s) for f in _FLOWS for s in ((1,) if f[4] or f[0] * f[1] > MOST_SPLIT else SPLITS)
+    ]
 
 
 def seconds(w: Work, f: Flow, device: DeviceProperties) -> float:
-    """An estimate, fitted to an H200: stages are copied or multiplied, then results stored while other tiles go on."""
+    """An estimate, fitted to an H200: stages are copied or multiplied, then results stored while
+    other tiles go on.
+    """
     cores = max(1, device.cores)
     blocks = -(-w.m // f.rows) * -(-w.n // f.cols) * f.splits
     turns = -(-blocks // cores)
     together = f.teams > 1 and f.splits == 1
     busy = 2 if together else min(f.resident(device), turns)
     copies, products = (f.rows + f.cols) * ROW / COPIED, f.rows * f.cols * DEPTH / MULTIPLIED
-    stage = max(copies, products, LATENCY / f.stages / (1 if together else busy)) + min(copies, products) * DISTURBED
+    stage = (
+        max(copies, products, LATENCY / f.stages / (1 if together else busy))
+        + min(copies, products) * DISTURBED
+    )
     main = -(-w.k // (DEPTH * f.splits)) * stage * (CROWDED if busy > 1 and not together else 1)
     store = f.rows * f.cols / STORED
     after = LATENCY + store + (LATENCY + store if f.splits > 1 else 0)
     whole = main + after
-    cycles = max(turns * main, turns * whole / busy) + after if busy > 1 and turns > 1 else turns * whole
+    cycles = (
+        max(turns * main, turns * whole / busy) + after if busy > 1 and turns > 1 else turns * whole
+    )
     traffic = 2 * ((w.stored or w.m * w.k) + w.k * w.n + w.m * w.n)
     return STARTED + max(cycles / CLOCK, traffic / BANDWIDTH)
 
 
 def best(works: Sequence[Work], device: DeviceProperties) -> list[Flow]:
-    """The flows of the least estimates over some likely shapes, and for each of them by itself; of equal ones those
-    that fit tighter first.
+    """The flows of the least estimates over some likely shapes, and for each of them by itself; of
+    equal ones those that fit tighter first.
     """
     stages = min(-(-w.k // DEPTH) for w in works)
     found = [f for f in flows() if f.splits == 1 or stages >= 2 * f.splits]
     found.sort(key=lambda f: sum(_covered(w, f) for w in works))
-    return in_turns({f: [seconds(w, f, device) for w in works] for f in found})[: OFFERED * len(works)]
+    return in_turns({f: [seconds(w, f, device) for w in works] for f in found})[
+        : OFFERED * len(works)
+    ]
 
 
 def _covered(w: Work, f: Flow) -> int:
@@ -193,9 +217,11 @@ def _covered(w: Work, f: Flow) -> int:
 
 
 def pack(panels: int, cols: int, stages: int) -> tuple[tuple[str, Any], ...]:
-    """Steps from b as (panels x cols, stages x DEPTH) to stages of panels, with columns as threads have them.
+    """Steps from b as (panels x cols, stages x DEPTH) to stages of panels, with columns as threads
+    have them.
 
-    A thread has columns 8 g + 2 q and the next of each group of 32 for every g: these are made neighbours.
+    A thread has columns 8 g + 2 q and the next of each group of 32 for every g: these are made
+    neighbours.
     """
     shape = (panels, cols // 32, 4, 4, 2, stages, DEPTH)
     return ("reshape", shape), ("transpose", (0, 5, 1, 3, 2, 4, 6))
@@ -250,7 +276,8 @@ class HeldRows(Rows):
         return block("struct TX_NAME(held)", *lines) + ";\n"
 
     def load(self, rows: str, is_whole: bool) -> list[str]:
-        """Statements that fill ``held`` at row ``r``, column ``c``; positions past the last are moved back to it.
+        """Statements that fill ``held`` at row ``r``, column ``c``; positions past the last are
+        moved back to it.
 
         ``is_whole``: there are none.
         """
@@ -260,7 +287,9 @@ class HeldRows(Rows):
         row, at = ("r", "c") if is_whole else (f"r < {rows} ? r : {rows} - 1", f"c < {n} ? c : 0")
         lines = [f"const int64_t row = {row};", f"const int at = {at};"]
         for name, o in self._held():
-            lines.append(f"held.{name} = *(const tx_pack<{ctype(o.dtype)}, {WIDTH}>*)({self._pointer(o)});")
+            lines.append(
+                f"held.{name} = *(const tx_pack<{ctype(o.dtype)}, {WIDTH}>*)({self._pointer(o)});"
+            )
         return lines
 
     def _pointer(self, operand: Operand) -> str:
@@ -279,7 +308,9 @@ First = tuple[str, Launch, entry.Entry]
 
 @dataclass(frozen=True)
 class Made:
-    """A kernel under way: ``a``: the C text of the loader of rows, ``b``: the name of the map of columns."""
+    """A kernel under way: ``a``: the C text of the loader of rows, ``b``: the name of the map of
+    columns.
+    """
 
     e: FlowEntry
     flow: Flow
@@ -292,12 +323,20 @@ class Made:
     def text(self, a: str, b: str, device: DeviceProperties) -> tuple[str, Launch]:
         """The kernel and its launch; blocks of several teams take one tile after the other."""
         e, f, m = self.e, self.flow, self.e.size("M", self.m)
-        down, across = e.size("DOWN", ceildiv(self.m, f.rows)), e.size("ACROSS", ceildiv(self.n, f.cols))
+        down, across = (
+            e.size("DOWN", ceildiv(self.m, f.rows)),
+            e.size("ACROSS", ceildiv(self.n, f.cols)),
+        )
         is_whole = mod(self.m, f.rows) == 0 and mod(self.n, f.cols) == 0
         load, check = self.rows.load(m, is_whole), [] if is_whole else [f"if (row >= {m}) return;"]
-        get = block("const auto get = [&](int64_t r, int c)", "TX_NAME(held) held;", *load, "return held;")
+        get = block(
+            "const auto get = [&](int64_t r, int c)", "TX_NAME(held) held;", *load, "return held;"
+        )
         store = [*check, self.rows.store(is_whole=is_whole)]
-        put = block("const auto put = [&](int64_t row, int col, const float* v, const TX_NAME(held)& held)", *store)
+        put = block(
+            "const auto put = [&](int64_t row, int col, const float* v, const TX_NAME(held)& held)",
+            *store,
+        )
         stages = e.size("K_STAGES", self.stages)
         body = [
             "TX_SHARED(memory);",
@@ -318,11 +357,19 @@ class Made:
         """The name of the map of columns that ``pack`` has laid."""
         f, panels = self.flow, -(-int(self.n) // self.flow.cols)  # type: ignore[arg-type]
         shape = (DEPTH, panels * self.stages * f.cols)
-        return self.e.map_constant("b", packed, TensorMap(dtype, shape, (DEPTH * 2,), (DEPTH, f.cols)))
+        return self.e.map_constant(
+            "b", packed, TensorMap(dtype, shape, (DEPTH * 2,), (DEPTH, f.cols))
+        )
 
 
 def artifact(
-    made: Made, text: str, launch: Launch, ctx: CompileContext, *, first: Sequence[First] = (), workspace: Dim = 0
+    made: Made,
+    text: str,
+    launch: Launch,
+    ctx: CompileContext,
+    *,
+    first: Sequence[First] = (),
+    workspace: Dim = 0,
 ) -> KernelArtifact:
     """The artifact of one such kernel; ``first``: kernels that run before."""
     texts, launches, entries = zip(*first, (text, launch, made.e), strict=True)
@@ -331,9 +378,13 @@ def artifact(
     return replace(whole, params={**whole.params, "maps": maps})
 
 
-def variants(found: Iterable[Flow], inputs: Sequence[Format] = (), outputs: Sequence[Format] = ()) -> list[Variant]:
+def variants(
+    found: Iterable[Flow], inputs: Sequence[Format] = (), outputs: Sequence[Format] = ()
+) -> list[Variant]:
     """One variant for each flow."""
-    return [replace(Variant.of(**vars(f)), inputs=tuple(inputs), outputs=tuple(outputs)) for f in found]
+    return [
+        replace(Variant.of(**vars(f)), inputs=tuple(inputs), outputs=tuple(outputs)) for f in found
+    ]
 
 
 def usable(dtype: DType, device: DeviceProperties) -> bool:

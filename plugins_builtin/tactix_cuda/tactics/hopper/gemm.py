@@ -1,4 +1,5 @@
-"""MatMul, WideMatMul and Gemm with constant weights by Hopper's matrix instructions and copy engine.
+"""MatMul, WideMatMul and Gemm with constant weights by Hopper's matrix instructions and copy
+engine.
 
 Knobs: those of a Flow.
 """
@@ -64,7 +65,15 @@ class HopperGemmTactic(Tactic):
         f = flow_of(variant)
         e = FlowEntry(node, f.threads)
         k = int(p.k)  # type: ignore[arg-type]
-        made = Made(e, f, hopper.KINDS[p.dtype], HeldRows(e, node, p.epi, p.lead, p.n), p.m, p.n, -(-k // DEPTH))
+        made = Made(
+            e,
+            f,
+            hopper.KINDS[p.dtype],
+            HeldRows(e, node, p.epi, p.lead, p.n),
+            p.m,
+            p.n,
+            -(-k // DEPTH),
+        )
         a = e.map_input(p.a.index, TensorMap(p.dtype, (k, p.m), (k * 2,), (DEPTH, f.rows)))
         b = made.map_b(p.dtype, _pack(p, f, made.stages))
         return hopper.artifact(made, *made.text(f"tx_matrix{{{a}}}", b, ctx.device), ctx)
@@ -74,8 +83,13 @@ def _pack(p: Product, f: Flow, stages: int) -> Packed:
     """The constant b as ``hopper.pack`` lays it, zero outside."""
     n, k = int(p.n), int(p.k)  # type: ignore[arg-type]
     panels = -(-n // f.cols)
-    steps: tuple[tuple[str, Any], ...] = (("reshape", (n, k)),) if p.b.turned else (
-        ("reshape", (k, n)), ("transpose", (1, 0)),
-    )  # fmt: skip
+    steps: tuple[tuple[str, Any], ...] = (
+        (("reshape", (n, k)),)
+        if p.b.turned
+        else (
+            ("reshape", (k, n)),
+            ("transpose", (1, 0)),
+        )
+    )
     outside = ("pad", ((0, panels * f.cols - n), (0, stages * DEPTH - k)))
     return Packed(p.b.index, (*steps, outside, *hopper.pack(panels, f.cols, stages)))

@@ -1,8 +1,10 @@
-"""Convolution of few channels, as the first of an image network has, by Hopper's matrix instructions.
+"""Convolution of few channels, as the first of an image network has, by Hopper's matrix
+instructions.
 
-A first launch folds the image: a cell holds the pixels of one step of the strides with all their channels, padded to
-16 bytes; cells outside the image are zero. The convolution then goes over cells with strides of one, and a row of its
-taps lies in memory as it is: to the copy engine it is one pixel of many channels, though neighbours overlap.
+A first launch folds the image: a cell holds the pixels of one step of the strides with all their
+channels, padded to 16 bytes; cells outside the image are zero. The convolution then goes over cells
+with strides of one, and a row of its taps lies in memory as it is: to the copy engine it is one
+pixel of many channels, though neighbours overlap.
 Knobs: those of a Flow.
 """
 
@@ -98,13 +100,23 @@ class Folded:
         (down, across), bytes_ = self.size, self.cell * 2
         shape = (self.row, self.win.out[1], down, self.win.n)
         strides = (bytes_, across * bytes_, down * across * bytes_)
-        return TensorMap(self.win.dtype, shape, strides, (DEPTH, rows), (1,) * 4, ((0, 0), (0, 1 - self.kernel[0])))
+        return TensorMap(
+            self.win.dtype,
+            shape,
+            strides,
+            (DEPTH, rows),
+            (1,) * 4,
+            ((0, 0), (0, 1 - self.kernel[0])),
+        )
 
     def pack(self, f: Flow) -> Packed:
         """The weights along the elements of cells, as ``hopper.pack`` lays them."""
         win, (down, across), (sy, sx) = self.win, self.kernel, self.win.strides
         panels = -(-win.co // f.cols)
-        spare = [k * s - own - b for k, s, own, b in zip(self.kernel, win.strides, win.kernel, self.shift, strict=True)]
+        spare = [
+            k * s - own - b
+            for k, s, own, b in zip(self.kernel, win.strides, win.kernel, self.shift, strict=True)
+        ]
         rows = panels * f.cols
         steps: tuple[tuple[str, Any], ...] = (
             ("reshape", (win.co, win.c, *win.kernel)),
@@ -146,10 +158,14 @@ class HopperStemTactic(HopperWindows):
         oh, ow = (e.dim(d) for d in win.out)
         a = e.map_workspace(0, folded.tensor_map(f.rows))
         b = made.map_b(win.dtype, folded.pack(f))
-        text, launch = made.text(f"tx_pixels<TX_NAME(window)>{{{a}, (int){oh}, (int){ow}}}", b, ctx.device)
+        text, launch = made.text(
+            f"tx_pixels<TX_NAME(window)>{{{a}, (int){oh}, (int){ow}}}", b, ctx.device
+        )
         helpers = hopper_conv.geometry(folded.parts, 1, (1, 1), (1, 1), (0, 0))
         first = _fold(folded, Entry(node, THREADS, "fold"), variant.input_format(win.x))
-        return hopper.artifact(made, helpers + text, launch, ctx, first=[first], workspace=folded.elements * 2)
+        return hopper.artifact(
+            made, helpers + text, launch, ctx, first=[first], workspace=folded.elements * 2
+        )
 
 
 def _fold(folded: Folded, e: Entry, fmt: Format) -> First:

@@ -39,7 +39,9 @@ class CubeC(Tactic):
 
     def compile(self, node: Any, variant: Any, ctx: Any) -> KernelArtifact:
         launch = Launch((tensor_in(0), tensor_out(), scalar(node.outputs[0].spec.numel)))
-        return KernelArtifact("tactix.cpu.elf@1", (launch,), Source("c", CODE, ("#include <stdint.h>\n",)))
+        return KernelArtifact(
+            "tactix.cpu.elf@1", (launch,), Source("c", CODE, ("#include <stdint.h>\n",))
+        )
 
 
 @hookimpl

@@ -35,7 +35,9 @@ class Rows:
         import numpy as np
 
         shape, dtype = operand.spec.at(self.env), operand.spec.dtype.numpy
-        memory = (ctypes.c_char * (math.prod(shape) * dtype.itemsize)).from_address(self.addresses[operand.buffer])
+        memory = (ctypes.c_char * (math.prod(shape) * dtype.itemsize)).from_address(
+            self.addresses[operand.buffer]
+        )
         return np.ndarray(shape, dtype, memory)
 
     def repeat(self, times: int) -> None:

@@ -153,7 +153,7 @@ def _group() -> click.Group:
                 ctx.fail(
                     f"No such command {name!r}. A pack's tool has its name in front: {' or '.join(meant)}"
                 )
-            if all("." in k for k in known):  # none of tactix's own
+            if name not in known and all("." in k for k in known):  # none of tactix's own
                 ctx.fail(
                     f"No such command {name!r}: {'. '.join(session().why_missing('tactix', 'tactix_tools'))}"
                 )

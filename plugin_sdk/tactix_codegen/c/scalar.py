@@ -84,7 +84,7 @@ def emit_vector(
     """
     from tactix_codegen.c.vector_ops import VectorEmitter
 
-    return _emit(VectorEmitter(leaves, dtypes, tag), results, dtypes)
+    return emitted(VectorEmitter(leaves, dtypes, tag), results, dtypes)
 
 
 def emit_scalar(
@@ -95,7 +95,7 @@ def emit_scalar(
     """
     from tactix_codegen.c.scalar_ops import ScalarEmitter
 
-    return _emit(ScalarEmitter(leaves, dtypes, tag), results, dtypes)
+    return emitted(ScalarEmitter(leaves, dtypes, tag), results, dtypes)
 
 
 def why_not_vector(results: Sequence[Scalar], dtypes: Sequence[DType]) -> str:
@@ -258,7 +258,7 @@ def _rank(dtype: DType) -> tuple[int, int, bool]:
     )
 
 
-def _emit(emitter: Emitter, results: Sequence[Scalar], dtypes: Sequence[DType]) -> Code:
+def emitted(emitter: Emitter, results: Sequence[Scalar], dtypes: Sequence[DType]) -> Code:
     for node in expr.walk(results):
         emitter.visit(node)
     types = tuple(expr.result_dtype(r, list(dtypes)) for r in results)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from tactix.contracts import expr
 from tactix.contracts.expr import Scalar
 from tactix.words.dtypes import DType
-from tactix_codegen.c.scalar import WIDE, CannotEmit, Code, _emit
+from tactix_codegen.c.scalar import WIDE, CannotEmit, Code, emitted
 from tactix_codegen.c.scalar_ops import ScalarEmitter
 
 
@@ -76,7 +76,7 @@ def emit(
     CannotEmit.
     """
     named = [leaves.get(i, "") for i in range(len(dtypes))]
-    return _emit(CudaEmitter(named, dtypes, tag), results, dtypes)
+    return emitted(CudaEmitter(named, dtypes, tag), results, dtypes)
 
 
 def why_not(results: Sequence[Scalar], dtypes: Sequence[DType]) -> str:

@@ -1,0 +1,169 @@
+"""How the source is built, in numbers: what must be zero, and what is only worth a look.
+
+``python tests/shared/structure.py [--list NAME]``; with ``--list`` the places that one number counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FLOORS = ("core", "plugin_sdk", "plugins_builtin")
+WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Module:
+    """A source file. ``name``: dotted, as it is imported."""
+
+    path: Path
+    name: str
+
+    @cached_property
+    def text(self) -> str:
+        return self.path.read_text(encoding="utf-8")
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @property
+    def pack(self) -> str:
+        return self.name.partition(".")[0]
+
+    def at(self, line: int) -> str:
+        return f"{self.path.relative_to(ROOT)}:{line}"
+
+
+def modules() -> list[Module]:
+    """All of the product's source files."""
+    found = []
+    for floor in FLOORS:
+        for path in sorted((ROOT / floor).rglob("*.py")):
+            parts = path.relative_to(ROOT / floor).with_suffix("").parts
+            name = ".".join(p for p in parts if p != "__init__")
+            found.append(Module(path, name))
+    return found
+
+
+def imports(module: Module) -> Iterator[tuple[int, str, str]]:
+    """Line, module and name of everything of ours that is imported, inside of functions, too."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tactix"):
+            yield from ((node.lineno, node.module or "", a.name) for a in node.names)
+        if isinstance(node, ast.Import):
+            ours = (a.name for a in node.names if a.name.startswith("tactix"))
+            yield from ((node.lineno, name, "") for name in ours)
+
+
+def private_names(found: list[Module]) -> list[str]:
+    """Names with an underscore in front that another module imports."""
+    return [
+        f"{m.at(line)}: {source}.{name}"
+        for m in found
+        for line, source, name in imports(m)
+        if name.startswith("_") and not name.startswith("__")
+    ]
+
+
+def rings(found: list[Module]) -> list[str]:
+    """Pairs of packs that import each other."""
+    edges = {(m.pack, source.partition(".")[0]) for m in found for _, source, _ in imports(m)}
+    return sorted(f"{a} <-> {b}" for a, b in edges if a < b and (b, a) in edges)
+
+
+def upward(found: list[Module]) -> list[str]:
+    """Imports of the core, or of the SDK's floor, that go to a floor above."""
+    floor_of = {m.pack: m.path.relative_to(ROOT).parts[0] for m in found}
+    return [
+        f"{m.at(line)}: {source}"
+        for m in found
+        for line, source, _ in imports(m)
+        if (to := floor_of.get(source.partition(".")[0]))
+        and FLOORS.index(to) > FLOORS.index(floor_of[m.pack])
+    ]
+
+
+def same_names(found: list[Module]) -> list[str]:
+    """Names that two public classes have."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for m in found:
+        for node in m.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(m.at(node.lineno))
+    return [f"{name}: {', '.join(at)}" for name, at in sorted(places.items()) if len(at) > 1]
+
+
+def any_in_contracts(found: list[Module]) -> list[str]:
+    """Uses of Any in what plugins see."""
+    return [
+        m.at(node.lineno)
+        for m in found
+        if m.name.startswith("tactix.contracts")
+        for node in ast.walk(m.tree)
+        if isinstance(node, ast.Name) and node.id == "Any"
+    ]
+
+
+def matching(pattern: str) -> Callable[[list[Module]], list[str]]:
+    """Lines in which the pattern is."""
+    seek = re.compile(pattern).search
+
+    def count(found: list[Module]) -> list[str]:
+        return [m.at(i) for m in found for i, t in enumerate(m.text.splitlines(), 1) if seek(t)]
+
+    return count
+
+
+def parameters(found: list[Module]) -> list[str]:
+    """Functions of more than seven parameters."""
+    return [
+        f"{m.at(node.lineno)}: {node.name}"
+        for m in found
+        for node in ast.walk(m.tree)
+        if isinstance(node, ast.FunctionDef) and len(node.args.args + node.args.kwonlyargs) > 7
+    ]
+
+
+ZERO: dict[str, Callable[[list[Module]], list[str]]] = {
+    "rings": rings,
+    "upward": upward,
+    "private-names": private_names,
+    "same-names": same_names,
+    "any-in-contracts": any_in_contracts,
+    "long-lines": matching(f"^.{{{WIDTH + 1},}}$"),
+}
+"""What must come to zero."""
+
+LOOK: dict[str, Callable[[list[Module]], list[str]]] = {
+    "fmt-skip": matching(r"# fmt: skip"),
+    "type-ignore": matching(r"# type: ignore"),
+    "parameters": parameters,
+    "comments": matching(r"^\s*#"),
+    "lines": matching(r""),
+}
+"""What is worth a look."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--list", choices=[*ZERO, *LOOK], help="the places that this one counts")
+    asked, found = parser.parse_args().list, modules()
+    if asked:
+        print("\n".join((ZERO | LOOK)[asked](found)))
+        return
+    for title, counts in (("must be zero", ZERO), ("worth a look", LOOK)):
+        print(title)
+        for name, places in counts.items():
+            print(f"  {name:18}{len(places(found)):7,}")
+
+
+if __name__ == "__main__":
+    main()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim
+from tactix.words.dims import Dim, Shape
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
 from tactix_ops.layers import windows as win
@@ -50,6 +52,9 @@ class Pool(Layer):
     Attrs = PoolAttrs
 
     def infer(self, attrs: PoolAttrs, inputs: Specs) -> list[TensorSpec]:
+        return [self._made(attrs, inputs, partial(win.window_count, who=self.key))]
+
+    def _made(self, attrs: PoolAttrs, inputs: Specs, count: Callable[..., Shape]) -> TensorSpec:
         (x,) = required(self, inputs, 1)
         rank = len(attrs.kernel_shape)
         if x.rank != rank + 2:
@@ -57,14 +62,15 @@ class Pool(Layer):
         strides = win.filled(attrs.strides, rank, 1, self.key, "strides")
         dilations = win.filled(attrs.dilations, rank, 1, self.key, "dilations")
         pads = win.filled(attrs.pads, 2 * rank, 0, self.key, "pads")
-        size, kernel = x.shape[2:], attrs.kernel_shape
-        out = win.window_count(size, kernel, strides, pads, dilations, attrs.ceil_mode, self.key)
-        return [TensorSpec(x.dtype, (*x.shape[:2], *out))]
+        out = count(x.shape[2:], attrs.kernel_shape, strides, pads, dilations, attrs.ceil_mode)
+        return TensorSpec(x.dtype, (*x.shape[:2], *out))
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         x = wide(inputs[0])
-        out = self.infer(attrs, [spec_of(inputs[0])])[0].at({})[2:]
-        view = Geometry(x.shape[2:], attrs, out)
+        shape = self._made(attrs, [spec_of(inputs[0])], win.fitting).at({})
+        if 0 in shape[2:]:  # an open axis is smaller than the window
+            return (np.empty(shape, inputs[0].dtype),)
+        view = Geometry(x.shape[2:], attrs, shape[2:])
         return (self.reduce(attrs, x, view).astype(inputs[0].dtype, copy=False),)
 
     def reduce(self, attrs: Any, x: Array, view: Geometry) -> Array:

@@ -46,18 +46,44 @@ def window_count(
 
     The last may be the first: a window larger than its axis, by less than the stride.
     """
-    n = len(size)
-    out: list[Dim] = []
+    counts = _counts(size, kernel, strides, pads, dilations, ceil_mode)
     for i, span in enumerate(spans(kernel, dilations)):
-        room = size[i] + pads[i] + pads[n + i] - span
-        count = (ceildiv if ceil_mode else floordiv)(room, strides[i]) + 1
-        if compare(count, 1) == "<":
+        if compare(counts[i], 1) == "<":
             raise ShapeError(
                 f"{who}: a window of {span} does not fit axis {i} of {size[i]}",
                 do="Check kernel and pads",
             )
-        out.append(dmin(count, ceildiv(size[i] + pads[i], strides[i])) if ceil_mode else count)
-    return tuple(out)
+    return fitting(size, kernel, strides, pads, dilations, ceil_mode)
+
+
+def fitting(
+    size: Sequence[Dim],
+    kernel: Sequence[Dim],
+    strides: Sequence[Dim],
+    pads: Sequence[Dim],
+    dilations: Sequence[Dim],
+    ceil_mode: bool,
+) -> Shape:
+    """As ``window_count``, but 0 where no window fits: an open axis may turn out too small."""
+    counts = _counts(size, kernel, strides, pads, dilations, ceil_mode)
+    if not ceil_mode:
+        return counts
+    starts = (ceildiv(size[i] + pads[i], strides[i]) for i in range(len(size)))
+    return tuple(dmin(count, most) for count, most in zip(counts, starts, strict=True))
+
+
+def _counts(
+    size: Sequence[Dim],
+    kernel: Sequence[Dim],
+    strides: Sequence[Dim],
+    pads: Sequence[Dim],
+    dilations: Sequence[Dim],
+    ceil_mode: bool,
+) -> Shape:
+    """Windows along each axis, those among them that start in the pad at the end."""
+    divided, n = ceildiv if ceil_mode else floordiv, len(size)
+    rooms = (size[i] + pads[i] + pads[n + i] - s for i, s in enumerate(spans(kernel, dilations)))
+    return tuple(divided(room, strides[i]) + 1 for i, room in enumerate(rooms))
 
 
 def padded(x: Array, pads: Sequence[int], value: float, extra: Sequence[int] = ()) -> Array:

@@ -89,3 +89,17 @@ def test_more_elements_than_there_are_cannot_be_the_best(k: int) -> None:
     assert engine(x, np.array([3]))["y"].tolist() == [2, 1, 0]
     with pytest.raises(ExecutionError, match=f"{k} elements of axis 0, which has 3"):
         engine(x, np.array([k]))
+
+
+@pytest.mark.parametrize("sources", [None, {"numpy"}], ids=["all", "numpy"])
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+def test_a_pooling_with_a_window_that_does_not_fit(op: str, sources: Any) -> None:
+    text = (
+        "g (float[n, 2, h, 5] x) => (float[n, 2, p, 3] y) "
+        f"{{ y = {op} <kernel_shape = [3, 3]> (x) }}"
+    )
+    engine = tactix.build(
+        onnx.parser.parse_model(HEAD + text), level=0, timing_cache=False, tactic_sources=sources
+    )
+    for n, height, want in ((2, 2, (2, 2, 0, 3)), (0, 2, (0, 2, 0, 3)), (2, 3, (2, 2, 1, 3))):
+        assert engine(np.ones((n, 2, height, 5), np.float32)).shape == want

@@ -15,7 +15,7 @@ from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dims import Dim
 from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
-from tactix_codegen.c.epilogue import Epilogue, Operand, epilogue
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
 from tactix_codegen.c.scalar import Code, element, stored
 from tactix_codegen.c.tile import row_offset
 from tactix_codegen.cuda import scalar as cuda_scalar
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PREFIX = "tx_"
 """Of all names in generated text that an author does not know; his own may not begin so."""
-Emit = Callable[[Epilogue, Callable[[Operand], str]], Code]
+Emit = Callable[[Epilogue, Callable[[EpilogueOperand], str]], Code]
 
 
 def why_not(node: Node) -> str:
@@ -56,7 +56,7 @@ def c(op: Operation, kernel: Kernel, ctx: CompileContext) -> KernelArtifact:
 
 def cuda(op: Operation, kernel: Kernel, ctx: CompileContext) -> KernelArtifact:
     """The artifact of a CUDA kernel."""
-    args = cuda_text.Args(op.node, PREFIX)
+    args = cuda_text.CudaArgs(op.node, PREFIX)
     macros = _macros(op, args, _emit_cuda)
     helpers = "\n".join((*macros, kernel.helpers))
     made = cuda_text.kernel(
@@ -133,7 +133,7 @@ def _macros(op: Operation, args: c_text.Args, emit: Emit) -> list[str]:
     return [*reads, _store(0, [*code.statements, *puts], op.output.dtype)]
 
 
-def _place(operand: Operand, epi: Epilogue, args: c_text.Args) -> str:
+def _place(operand: EpilogueOperand, epi: Epilogue, args: c_text.Args) -> str:
     return row_offset("tx_at", epi.shape, operand.strides, args)
 
 
@@ -150,11 +150,11 @@ def _macro(head: str, lines: Sequence[str]) -> str:
     return f"#undef {head.partition('(')[0]}\n#define {head} \\\n    {text}"
 
 
-def _emit_c(epi: Epilogue, place: Callable[[Operand], str]) -> Code:
+def _emit_c(epi: Epilogue, place: Callable[[EpilogueOperand], str]) -> Code:
     return epi.emit(["tx_v"], place, "tx_e", scalar=True)
 
 
-def _emit_cuda(epi: Epilogue, place: Callable[[Operand], str]) -> Code:
+def _emit_cuda(epi: Epilogue, place: Callable[[EpilogueOperand], str]) -> Code:
     heads = [
         f"const {cuda_text.number_type(o.dtype)} tx_o{v} = {place(o)};"
         for v, o in epi.operands.items()

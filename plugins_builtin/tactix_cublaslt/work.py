@@ -25,13 +25,13 @@ from tactix.contracts.tactic import CompileContext, Reject, Variant
 from tactix.words.dims import Dim, Shape, prod
 from tactix.words.dtypes import DType
 from tactix.words.tensor import NHWC
-from tactix_codegen.c.epilogue import Operand, anchor_spec
+from tactix_codegen.c.epilogue import EpilogueOperand, anchor_spec
 from tactix_codegen.c.tile import is_row_major
 from tactix_codegen.cuda import results, text, window
 from tactix_codegen.cuda.after import after
-from tactix_codegen.cuda.entry import Entry
+from tactix_codegen.cuda.entry import KernelEntry
 from tactix_codegen.cuda.product import Matrix, product
-from tactix_codegen.cuda.results import Rows
+from tactix_codegen.cuda.results import RowResults
 from tactix_codegen.cuda.target import required_features
 from tactix_cublaslt import FUNCTION, LAUNCHER
 from tactix_cublaslt.matmul import ALIGNMENT, SCRATCH, Problem
@@ -55,7 +55,7 @@ class Work:
     b: Arg
     constants: Mapping[str, Packed]
     variant: Variant
-    rows: Callable[[Entry], Rows]
+    rows: Callable[[KernelEntry], RowResults]
 
     @property
     def is_folded(self) -> bool:
@@ -74,7 +74,7 @@ def work(node: Node, compute: str) -> Work | Reject:
     found = _convolution(node) if convolution else _product(node)
     if isinstance(found, Reject):
         return found
-    epi = found.rows(Entry(node, 1)).epi
+    epi = found.rows(KernelEntry(node, 1)).epi
     if reason := results.why_not(epi):
         return Reject(reason)
     out = node.outputs[0].spec.dtype
@@ -105,7 +105,7 @@ def _can(node: Node, fold: Folded, out: DType) -> bool:
     return readable and (rest is None or node.given[rest.index].const is None)
 
 
-def _row(bias: Operand, out: DType) -> Packed:
+def _row(bias: EpilogueOperand, out: DType) -> Packed:
     cast: tuple[tuple[str, Any], ...] = () if bias.dtype is out else (("cast", out.value),)
     return Packed(bias.index, (*cast, ("reshape", (-1,))))
 
@@ -121,7 +121,7 @@ def _product(node: Node) -> Work | Reject:
     sizes = (prod(p.batch), p.m, p.n, p.k)
     a, b = tensor_in(p.a.index), tensor_in(p.b.index)
     return Work(
-        problem, sizes, None, a, b, {}, Variant(), lambda e: Rows(e, node, p.epi, p.lead, p.n)
+        problem, sizes, None, a, b, {}, Variant(), lambda e: RowResults(e, node, p.epi, p.lead, p.n)
     )
 
 
@@ -145,8 +145,8 @@ def _convolution(node: Node) -> Work | Reject:
     constants = {"w": Packed(win.w, (("reshape", (win.co, win.c)),))}
     variant = Variant.of(formats, (NHWC,) * len(node.outputs))
 
-    def rows(e: Entry) -> Rows:
-        return Rows(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
+    def rows(e: KernelEntry) -> RowResults:
+        return RowResults(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
 
     problem = Problem(win.dtype, win.dtype, "", turned_b=True, one_a=False, one_b=True)
     sizes = (1, win.pixels, win.co, win.c)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tactix.contracts import expr
 from tactix.contracts.expr import Scalar
 from tactix.words.dtypes import DType
-from tactix_codegen.c.epilogue import Epilogue, Operand
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Folded:
 
     alpha: float = 1.0
     beta: float = 0.0
-    bias: Operand | None = None
-    residual: Operand | None = None
+    bias: EpilogueOperand | None = None
+    residual: EpilogueOperand | None = None
     activation: str = ""
 
 

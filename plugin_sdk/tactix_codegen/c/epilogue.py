@@ -7,10 +7,10 @@ For the tactics of anchored layers (GEMM, convolution, reductions, normalisation
     code = epi.emit(["acc0"], lambda leaf: load(leaf.dtype, f"{args.input(leaf.index)} + {offset}"))
     body = [*code.statements, *(store(t, pointer, r) for r, t in zip(code.results, code.dtypes))]
 
-``epi.emit`` asks ``place`` for each operand at the current position; ``Operand.strides`` says how
-it lies along the dims of the output: 0 where it repeats, so that ``args.offset(operand.strides,
-["n", "c", "i"])`` is its element offset. A node that is not fused has the identity as epilogue:
-``emit`` then gives the accumulators back.
+``epi.emit`` asks ``place`` for each operand at the current position; ``EpilogueOperand.strides``
+says how it lies along the dims of the output: 0 where it repeats, so that
+``args.offset(operand.strides, ["n", "c", "i"])`` is its element offset. A node that is not fused
+has the identity as epilogue: ``emit`` then gives the accumulators back.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tactix_codegen.c.scalar import Code, emit_scalar, emit_vector, why_not_vect
 
 
 @dataclass(frozen=True)
-class Operand:
+class EpilogueOperand:
     """An epilogue operand: the given input ``index``, its dtype and shape, and its strides along
     the output's dims.
 
@@ -49,8 +49,8 @@ class Operand:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """``operands``: variable index to Operand; ``accumulators``: variable index to the anchor's
-    output number.
+    """``operands``: variable index to EpilogueOperand; ``accumulators``: variable index to the
+    anchor's output number.
 
     ``results``: one expression per output of the node; ``dtypes``: of every variable, accumulators
     as the anchor's outputs are declared. ``shape``: of every output. ``emitted``: what was emitted
@@ -59,7 +59,7 @@ class Epilogue:
 
     results: tuple[Scalar, ...]
     dtypes: tuple[DType, ...]
-    operands: dict[int, Operand]
+    operands: dict[int, EpilogueOperand]
     accumulators: dict[int, int]
     shape: Shape
     emitted: dict[tuple[Any, ...], Code] = field(
@@ -69,7 +69,7 @@ class Epilogue:
     def emit(
         self,
         accumulators: Sequence[str],
-        place: Callable[[Operand], str],
+        place: Callable[[EpilogueOperand], str],
         tag: str = "e",
         scalar: bool = False,
     ) -> Code:
@@ -129,10 +129,10 @@ def epilogue(node: Node, vector: bool = True) -> Epilogue | Reject:
     return Epilogue(program.results, dtypes, operands, accumulators, shape)
 
 
-def _operand(index: int, spec: TensorSpec, shape: Shape) -> Operand:
+def _operand(index: int, spec: TensorSpec, shape: Shape) -> EpilogueOperand:
     if spec.rank > len(shape):
         raise ShapeError(f"an epilogue operand has rank {spec.rank}, the output {len(shape)}")
-    return Operand(
+    return EpilogueOperand(
         index,
         spec.dtype,
         spec.shape,

@@ -6,11 +6,11 @@ side per row: ``acc[row][vector] += splat(left(row, k)) * right[k][vector]``. Ac
 variables, so that they stay in registers. The right side lies in panels of ``width`` columns:
 ``[panel][k][width]``, zero past the last column.
 
-    tile = Tile(8, 3, lanes=16)
+    tile = RegisterTile(8, 3, lanes=16)
     sums = loop("k", "0", "depth", tile.steps(1, lambda m, u: f"x[{m} * lda + k]"), f"w += {tile.width};")
     body = [tile.zero(), sums, *finish(tile, epi, site)]
 
-``finish`` applies a node's epilogue and stores; a ``Site`` knows where things lie.
+``finish`` applies a node's epilogue and stores; a ``TileSite`` knows where things lie.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tactix.contracts.expr import Scalar
 from tactix.contracts.tactic import Variant
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
-from tactix_codegen.c.epilogue import Epilogue, Operand
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand
 from tactix_codegen.c.text import Args, block, choice, comment, loop, times
 
 LIGHT = frozenset(
@@ -59,7 +59,7 @@ Element = Callable[[int, int], "str | None"]
 
 
 @dataclass(frozen=True)
-class Tile:
+class RegisterTile:
     """``chains``: sets of accumulators that successive steps take in turn, where one set is too few
     to hide latency.
 
@@ -159,7 +159,7 @@ class Tile:
         return "\n".join(f"{self.acc(m, n)} += {self.acc(m, n, c)};" for m, n, c in pairs)
 
 
-class Site(Protocol):
+class TileSite(Protocol):
     """Where a tile's results and epilogue operands lie."""
 
     @property
@@ -168,7 +168,7 @@ class Site(Protocol):
         are always full.
         """
 
-    def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
+    def place(self, operand: EpilogueOperand, row: str, vector: int, count: str) -> str:
         """The operand's vector for a row of the tile; with ``count``, only so many lanes may be
         read.
         """
@@ -177,7 +177,7 @@ class Site(Protocol):
         """The statement that stores a result."""
 
 
-def finish(tile: Tile, epi: Epilogue, site: Site) -> list[str]:
+def finish(tile: RegisterTile, epi: Epilogue, site: TileSite) -> list[str]:
     """Epilogue and store: in registers if it is light, else row by row through memory, which keeps
     the code small.
     """
@@ -200,19 +200,25 @@ def is_light(epi: Epilogue) -> bool:
     return len(nodes) <= LIGHT_NODES and all(n.op in LIGHT for n in nodes)
 
 
-def _in_registers(tile: Tile, epi: Epilogue, site: Site) -> list[str]:
+def _in_registers(tile: RegisterTile, epi: Epilogue, site: TileSite) -> list[str]:
     about = comment("what follows the sum z, and the store, for every accumulator")
     return [about, *(_one(epi, site, tile.acc(m, n), str(m), n, "") for m, n in tile.places())]
 
 
-def _by_rows(tile: Tile, epi: Epilogue, site: Site, guarded: bool) -> list[str]:
+def _by_rows(tile: RegisterTile, epi: Epilogue, site: TileSite, guarded: bool) -> list[str]:
     count = tile.rows * tile.width
     head = [f"float sums[{count}] __attribute__((aligned(64)));", tile.save("sums")]
     return [*head, finish_saved(tile, epi, site, "sums", guarded)]
 
 
 def finish_saved(
-    tile: Tile, epi: Epilogue, site: Site, sums: str, guarded: bool, scale: str = "", rows: str = ""
+    tile: RegisterTile,
+    epi: Epilogue,
+    site: TileSite,
+    sums: str,
+    guarded: bool,
+    scale: str = "",
+    rows: str = "",
 ) -> str:
     """Epilogue and store of saved sums, row by row.
 
@@ -228,7 +234,7 @@ def finish_saved(
     return loop("m", "0", rows or str(tile.rows), *body)
 
 
-def _one(epi: Epilogue, site: Site, value: str, row: str, vector: int, count: str) -> str:
+def _one(epi: Epilogue, site: TileSite, value: str, row: str, vector: int, count: str) -> str:
     code = epi.emit(["z"], lambda operand: site.place(operand, row, vector, count))
     puts = [
         site.put(j, dtype, result, row, vector, count)
@@ -436,7 +442,7 @@ def mapped(epi: Epilogue, change: Callable[[Scalar], Scalar]) -> Epilogue:
 
 
 def with_term(
-    epi: Epilogue, term: Operand, combine: Callable[[Scalar, Scalar], Scalar]
+    epi: Epilogue, term: EpilogueOperand, combine: Callable[[Scalar, Scalar], Scalar]
 ) -> Epilogue:
     """The epilogue after ``combine(accumulator, term)``: for biases that the anchor itself takes."""
     index = len(epi.dtypes)

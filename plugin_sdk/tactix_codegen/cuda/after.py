@@ -10,8 +10,8 @@ from tactix.words.dims import Dim, floordiv
 from tactix.words.dtypes import DType
 from tactix_codegen.c.text import ctype
 from tactix_codegen.cuda import text
-from tactix_codegen.cuda.entry import Entry
-from tactix_codegen.cuda.results import Rows
+from tactix_codegen.cuda.entry import KernelEntry
+from tactix_codegen.cuda.results import RowResults
 
 THREADS = 256
 _WIDEST = 16
@@ -19,14 +19,14 @@ _WIDEST = 16
 
 
 def after(
-    node: Node, dtype: DType, offset: Dim | None, rows: Callable[[Entry], Rows]
-) -> tuple[str, Launch, Entry]:
+    node: Node, dtype: DType, offset: Dim | None, rows: Callable[[KernelEntry], RowResults]
+) -> tuple[str, Launch, KernelEntry]:
     """Text, launch and entry of the kernel.
 
     The product lies as rows of ``dtype`` at ``offset`` in the workspace; where that is None, in
     output 0, whose place the results take.
     """
-    e = Entry(node, THREADS)
+    e = KernelEntry(node, THREADS)
     made = rows(e)
     width = min(made.width(), _WIDEST // dtype.itemsize)
     source = e.output(0) if offset is None else e.workspace(offset, ctype(dtype))

@@ -17,10 +17,12 @@ from tactix_codegen.c.copy import Copy
 from tactix_codegen.c.space import collapse
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import text
-from tactix_codegen.cuda.text import BLOCK, Args
+from tactix_codegen.cuda.text import BLOCK, CudaArgs
 
 
-def kernel(args: Args, copies: Sequence[Copy], width: int, ctx: CompileContext) -> KernelArtifact:
+def kernel(
+    args: CudaArgs, copies: Sequence[Copy], width: int, ctx: CompileContext
+) -> KernelArtifact:
     """One kernel for all copies of elements of ``width`` bytes."""
     writers = [_writer(args, c, width) for c in copies if 0 not in c.sizes]
     body = ["int64_t b = blockIdx.x;"]
@@ -38,7 +40,7 @@ def element_type(width: int) -> str:
 class _Copy:
     """The text of one copy: a thread for each ``each`` neighbouring elements of the target."""
 
-    def __init__(self, args: Args, copy: Copy, width: int) -> None:
+    def __init__(self, args: CudaArgs, copy: Copy, width: int) -> None:
         self.args, self.copy, self.width = args, copy, width
         self.space = collapse(copy.sizes, (copy.source_strides, copy.target_strides))
         self.filled = copy.source < 0
@@ -107,7 +109,7 @@ class _Copy:
 class _Swap(_Copy):
     """Tiles of two loops: the source goes on by one along ``swapped``, the target along the last."""
 
-    def __init__(self, args: Args, copy: Copy, width: int, swapped: int) -> None:
+    def __init__(self, args: CudaArgs, copy: Copy, width: int, swapped: int) -> None:
         super().__init__(args, copy, width)
         self.swapped, self.last = swapped, len(self.space.sizes) - 1
         self.tile = 64 if width <= 2 else 32
@@ -148,7 +150,7 @@ class _Swap(_Copy):
         ]
 
 
-def _writer(args: Args, copy: Copy, width: int) -> _Copy:
+def _writer(args: CudaArgs, copy: Copy, width: int) -> _Copy:
     space = collapse(copy.sizes, (copy.source_strides, copy.target_strides))
     source, target = space.strides
     if copy.source >= 0 and source[-1] not in (0, 1) and target[-1] == 1:

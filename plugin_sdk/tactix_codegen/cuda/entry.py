@@ -17,7 +17,7 @@ STATIC_SHARED = 48 << 10
 """Bytes of shared memory that every device gives a block without being asked."""
 
 
-class Entry(text.Args):
+class KernelEntry(text.CudaArgs):
     """One kernel of a source; ``symbol`` names it where it is not the artifact's entry."""
 
     def __init__(self, node: Node, threads: int, symbol: str = "") -> None:
@@ -46,7 +46,7 @@ class Entry(text.Args):
 def artifact(
     texts: Sequence[str],
     launches: Sequence[Launch],
-    entries: Sequence[Entry],
+    entries: Sequence[KernelEntry],
     ctx: CompileContext,
     *,
     more: Sequence[str] = (),

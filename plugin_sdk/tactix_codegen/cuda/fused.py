@@ -20,7 +20,7 @@ from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
 from tactix_codegen.c import text as c_text
-from tactix_codegen.c.epilogue import Operand
+from tactix_codegen.c.epilogue import EpilogueOperand
 from tactix_codegen.cuda import scalar
 
 
@@ -38,8 +38,8 @@ class Around:
     source: Scalar
     results: tuple[Scalar, ...]
     dtypes: tuple[DType, ...]
-    before: dict[int, Operand]
-    after: dict[int, Operand]
+    before: dict[int, EpilogueOperand]
+    after: dict[int, EpilogueOperand]
     own: int
     made: dict[int, int]
     spec: TensorSpec
@@ -119,7 +119,7 @@ def _operands(
     specs: Sequence[TensorSpec],
     shape: Shape,
     but: dict[int, int],
-) -> dict[int, Operand]:
+) -> dict[int, EpilogueOperand]:
     """Variables of the results that are given inputs. Raises ShapeError."""
     found = {}
     for v in sorted(expr.variables(results) - set(but)):
@@ -127,5 +127,5 @@ def _operands(
         if spec.rank > len(shape):
             raise ShapeError(f"an operand has rank {spec.rank}, the group {len(shape)}")
         strides = c_text.broadcast_strides(spec.shape, shape)
-        found[v] = Operand(leaves[v], spec.dtype, spec.shape, strides, spec.shape == shape)
+        found[v] = EpilogueOperand(leaves[v], spec.dtype, spec.shape, strides, spec.shape == shape)
     return found

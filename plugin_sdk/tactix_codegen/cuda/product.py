@@ -15,7 +15,7 @@ from tactix.words.dims import Dim, Shape, broadcast_shapes, ceildiv, prod
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_codegen.c.epilogue import Epilogue, Operand, epilogue
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
 from tactix_codegen.c.text import broadcast_strides
 from tactix_codegen.c.tile import mapped, with_term
 
@@ -36,7 +36,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Product:
+class CudaProduct:
     """``y[i, m, n] = epi(sum over k of a[i, m, k] b[i, k, n])`` for every i over ``batch``; dtype
     of a and b.
 
@@ -79,7 +79,7 @@ class Product:
         return Packed(self.b.index, steps)
 
 
-def product(node: Node) -> Product | Reject:
+def product(node: Node) -> CudaProduct | Reject:
     """The product of the node, fused or not; or why these kernels cannot take it."""
     epi, anchor = epilogue(node, vector=False), node.anchor
     if isinstance(epi, Reject):
@@ -106,7 +106,7 @@ def _with_c(node: Node, epi: Epilogue, index: int, attrs: Any) -> Epilogue:
     if index < 0:
         return scaled
     c = node.given[index].spec
-    term = Operand(
+    term = EpilogueOperand(
         index, c.dtype, c.shape, broadcast_strides(c.shape, epi.shape), c.shape == epi.shape
     )
 
@@ -118,15 +118,17 @@ def _with_c(node: Node, epi: Epilogue, index: int, attrs: Any) -> Epilogue:
 
 def _gemm(
     attrs: Any, a: TensorSpec, b: TensorSpec, indices: Sequence[int], epi: Epilogue
-) -> Product:
+) -> CudaProduct:
     m, k = a.shape[::-1] if attrs.transA else a.shape
     depth, n = b.shape[::-1] if attrs.transB else b.shape
     left = Matrix(indices[0], (), 1, bool(attrs.transA), a.is_const)
     right = Matrix(indices[1], (), 1, bool(attrs.transB), b.is_const)
-    return Product(left, right, (), m, n, k if isinstance(k, int) else depth, (m,), a.dtype, epi)
+    return CudaProduct(
+        left, right, (), m, n, k if isinstance(k, int) else depth, (m,), a.dtype, epi
+    )
 
 
-def _matmul(a: TensorSpec, b: TensorSpec, indices: Sequence[int], epi: Epilogue) -> Product:
+def _matmul(a: TensorSpec, b: TensorSpec, indices: Sequence[int], epi: Epilogue) -> CudaProduct:
     left: Shape = a.shape if a.rank > 1 else (1, *a.shape)
     right: Shape = b.shape if b.rank > 1 else (*b.shape, 1)
     epi = _with_axes(epi, a.rank == 1, b.rank == 1)
@@ -140,7 +142,7 @@ def _matmul(a: TensorSpec, b: TensorSpec, indices: Sequence[int], epi: Epilogue)
         batch, of_a, of_b, m = (), (), (), prod(lead)
     x = Matrix(indices[0], of_a, prod(left[:-2]), False, a.is_const)
     w = Matrix(indices[1], of_b, prod(right[:-2]), turned, b.is_const)
-    return Product(x, w, batch, m, n, k, lead, a.dtype, epi)
+    return CudaProduct(x, w, batch, m, n, k, lead, a.dtype, epi)
 
 
 def _with_axes(epi: Epilogue, row: bool, column: bool) -> Epilogue:

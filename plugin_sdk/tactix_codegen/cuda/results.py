@@ -11,11 +11,11 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
 from tactix.words.dims import Dim, Shape, prod
 from tactix.words.dtypes import DType
-from tactix_codegen.c.epilogue import Epilogue, Operand
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand
 from tactix_codegen.c.text import block, contiguous_strides
 from tactix_codegen.c.tile import row_offset
 from tactix_codegen.cuda import scalar, text
-from tactix_codegen.cuda.text import Args
+from tactix_codegen.cuda.text import CudaArgs
 
 WIDTH = 8
 """Neighbouring sums that a kernel hands over at a time."""
@@ -33,7 +33,7 @@ def checked(epi: Epilogue) -> Epilogue | Reject:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowResults:
     """Results in rows of n elements; the rows flatten the axes ``lead``, operand strides are along
     ``(*lead, n)``.
 
@@ -43,7 +43,7 @@ class Rows:
     one of the sums' part.
     """
 
-    args: Args
+    args: CudaArgs
     node: Node
     epi: Epilogue
     lead: Shape
@@ -89,7 +89,7 @@ class Rows:
         stores = [self._put(j, t, width) for j, t in enumerate(code.dtypes)]
         return [*loads, *arrays, *text.lanes(width, *code.statements, *sets), *stores]
 
-    def _place(self, operand: Operand) -> str:
+    def _place(self, operand: EpilogueOperand) -> str:
         """The pointer to an operand's element of this row, at the column."""
         pointer = self.pointers.get(operand.index) or self.args.input(operand.index)
         column = "at" if operand.strides[-1] != 0 else "0"

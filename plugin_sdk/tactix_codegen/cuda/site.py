@@ -15,10 +15,10 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.space import strides_in
 from tactix_codegen.cuda import scalar, text
 from tactix_codegen.cuda.fused import Around
-from tactix_codegen.cuda.text import Args
+from tactix_codegen.cuda.text import CudaArgs
 
 
-class Site:
+class OutputSite:
     """``columns``: neighbouring results along the last spatial axis that a thread makes; those from
     ``o<last>`` on.
 
@@ -28,7 +28,7 @@ class Site:
 
     def __init__(
         self,
-        args: Args,
+        args: CudaArgs,
         around: Around,
         variant: Variant,
         columns: int = 1,

@@ -49,7 +49,7 @@ def preludes(*more: str) -> tuple[str, ...]:
     return (*own, c_text.prelude("scalar.h"), prelude("vector.cuh"), *map(prelude, more))
 
 
-class Args(c_text.Args):
+class CudaArgs(c_text.Args):
     """The argument list of a kernel as parameters of a ``__global__`` function."""
 
     def parameters(self) -> str:
@@ -65,7 +65,7 @@ class Args(c_text.Args):
 
 
 def kernel(
-    args: Args,
+    args: CudaArgs,
     body: Iterable[str],
     ctx: CompileContext,
     grid: Dim,
@@ -105,7 +105,7 @@ def index_type(*counts: Dim) -> str:
     return "int" if small else "int64_t"
 
 
-def flat(args: Args, kind: str, total: Dim) -> list[str]:
+def flat(args: CudaArgs, kind: str, total: Dim) -> list[str]:
     """Declare ``t``, this thread's number, and leave where it is not below ``total``."""
     return [
         f"const {kind} t = ({kind})blockIdx.x * {BLOCK} + (int)threadIdx.x;",
@@ -153,7 +153,7 @@ def number_type(dtype: DType) -> str:
 
 
 def fetch(
-    args: Args, name: str, place: str, dtype: DType, step: Dim, v: int
+    args: CudaArgs, name: str, place: str, dtype: DType, step: Dim, v: int
 ) -> tuple[list[str], str]:
     """Statements that load ``v`` elements, ``step`` apart, from the pointer ``place`` on; and lane
     ``k``'s text.
@@ -170,7 +170,7 @@ def fetch(
     return [f"{kind} {name}[{v}];", *lanes(v, f"{name}[k] = {one};")], f"{name}[k]"
 
 
-def put(args: Args, name: str, place: str, dtype: DType, step: Dim, v: int) -> list[str]:
+def put(args: CudaArgs, name: str, place: str, dtype: DType, step: Dim, v: int) -> list[str]:
     """Statements that store the array ``name`` of ``v`` numbers from the pointer ``place`` on."""
     if step == 1:
         return [f"tx_store_{dtype.value}<{v}>({place}, {name});"]

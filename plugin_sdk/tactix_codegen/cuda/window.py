@@ -14,16 +14,16 @@ from tactix.words.dims import Dim, Shape, prod, symbols
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import LINEAR, NHWC, Format
-from tactix_codegen.c.epilogue import Epilogue, Operand, anchor_spec, epilogue
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, anchor_spec, epilogue
 from tactix_codegen.c.text import broadcast_strides
 from tactix_codegen.c.tile import with_term
 from tactix_codegen.cuda import results
-from tactix_codegen.cuda.text import Args
-from tactix_codegen.operations.convolution import Geometry, geometry
+from tactix_codegen.cuda.text import CudaArgs
+from tactix_codegen.operations.convolution import ConvolutionGeometry, geometry
 
 
 @dataclass(frozen=True)
-class Window(Geometry):
+class ConvolutionWindow(ConvolutionGeometry):
     """``lead``: the axes that output pixels flatten; ``epi`` includes the bias, its operand strides
     are along ``(*lead, channel)`` of channels-last storage. ``dtype``: of x.
     """
@@ -60,7 +60,7 @@ class Window(Geometry):
         ]
 
 
-def window(node: Node) -> Window | Reject:
+def window(node: Node) -> ConvolutionWindow | Reject:
     """The geometry of a Convolution or WideConvolution with constant weights; or why these kernels
     cannot take it.
     """
@@ -81,7 +81,7 @@ def window(node: Node) -> Window | Reject:
     if reason := results.why_not(whole):
         return Reject(reason)
     n, _, *spatial = anchor_spec(node).shape
-    return Window(**vars(found), lead=(n, *spatial), dtype=dtype, epi=whole)
+    return ConvolutionWindow(**vars(found), lead=(n, *spatial), dtype=dtype, epi=whole)
 
 
 def _biased(node: Node, epi: Epilogue, index: int) -> Epilogue:
@@ -89,11 +89,11 @@ def _biased(node: Node, epi: Epilogue, index: int) -> Epilogue:
         return epi
     spec = node.given[index].spec
     shape = (*spec.shape, *(1,) * (len(epi.shape) - 2))
-    term = Operand(index, spec.dtype, shape, broadcast_strides(shape, epi.shape), False)
+    term = EpilogueOperand(index, spec.dtype, shape, broadcast_strides(shape, epi.shape), False)
     return with_term(epi, term, lambda y, b: y + b)
 
 
-def _padded(operand: Operand, rank: int) -> Shape:
+def _padded(operand: EpilogueOperand, rank: int) -> Shape:
     return (1,) * (rank - len(operand.shape)) + operand.shape
 
 
@@ -112,13 +112,13 @@ def _channels_last(epi: Epilogue) -> Epilogue:
     return replace(epi, operands=moved, shape=out)
 
 
-def _is_turned(operand: Operand, rank: int) -> bool:
+def _is_turned(operand: EpilogueOperand, rank: int) -> bool:
     """Whether an operand's elements lie in another order with channels last than linear."""
     _, c, *spatial = _padded(operand, rank)
     return c != 1 and any(d != 1 for d in spatial)
 
 
-def formats(node: Node, win: Window, source: Format) -> tuple[Format, ...] | Reject:
+def formats(node: Node, win: ConvolutionWindow, source: Format) -> tuple[Format, ...] | Reject:
     """Formats of the given inputs: ``source`` for x, channels last for operands with channels and
     pixels.
     """
@@ -135,7 +135,7 @@ def formats(node: Node, win: Window, source: Format) -> tuple[Format, ...] | Rej
     return tuple(min(wanted.get(i, {LINEAR})) for i in range(len(node.given)))
 
 
-def pointers(node: Node, win: Window, args: Args) -> dict[int, str]:
+def pointers(node: Node, win: ConvolutionWindow, args: CudaArgs) -> dict[int, str]:
     """Constant operands that the build has to turn, by given input."""
     out, rank = {}, len(win.epi.shape)
     for o in win.epi.operands.values():

@@ -13,7 +13,7 @@ from tactix_codegen.c.epilogue import anchor_spec
 
 
 @dataclass(frozen=True)
-class Geometry:
+class ConvolutionGeometry:
     """A convolution over two spatial axes; one axis gets a first one of size 1.
 
     ``x``, ``w``, ``bias``: given inputs, -1 for no bias. Sizes are (rows, columns); ``pads`` are
@@ -44,7 +44,7 @@ class Geometry:
         return self.kernel == (1, 1) and self.strides == (1, 1) and not any(self.pads)
 
 
-def geometry(node: Node) -> Geometry | Reject:
+def geometry(node: Node) -> ConvolutionGeometry | Reject:
     """Of a node whose anchor is a convolution with constant weights; or why kernels cannot take it."""
     anchor = node.anchor
     assert anchor is not None
@@ -63,7 +63,7 @@ def geometry(node: Node) -> Geometry | Reject:
     def two(values: Sequence[Any]) -> Any:
         return (*(1,) * (2 - rank), *(values or (1,) * rank))
 
-    return Geometry(
+    return ConvolutionGeometry(
         inputs[0],
         inputs[1],
         inputs[2],

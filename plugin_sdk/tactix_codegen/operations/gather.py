@@ -20,7 +20,7 @@ KINDS = ("tactix.Gather@1", "tactix.GatherElements@1", "tactix.GatherND@1")
 
 
 @dataclass(frozen=True)
-class Work:
+class GatherWork:
     """``slices`` of ``inner`` elements each, which lie together in the data and in the output.
 
     Indices stand for ``depth`` axes of the data, those from ``axis`` on; before them lie ``outer``
@@ -57,7 +57,7 @@ class Work:
         return self.data.dtype.itemsize
 
 
-def work_of(node: Node, language: str) -> Work | Reject:
+def work_of(node: Node, language: str) -> GatherWork | Reject:
     """What a node takes, or why a kernel cannot; ``language``: of the kernels."""
     data, indices = (v.spec for v in node.given[:2])
     if node.is_fused:
@@ -69,14 +69,14 @@ def work_of(node: Node, language: str) -> Work | Reject:
     return _work(node, data, indices)
 
 
-def _work(node: Node, data: TensorSpec, indices: TensorSpec) -> Work:
+def _work(node: Node, data: TensorSpec, indices: TensorSpec) -> GatherWork:
     layer = node.layer.name
     if layer == "GatherND":
         axis, depth = node.attrs.batch_dims, int(indices.shape[-1])  # type: ignore[arg-type]
         slices, inner = dims.prod(indices.shape[:-1]), dims.prod(data.shape[axis + depth :])
-        return Work(layer, data, indices, axis, depth, slices, inner)
+        return GatherWork(layer, data, indices, axis, depth, slices, inner)
     axis = node.attrs.axis % data.rank
     if layer == "GatherElements":
-        return Work(layer, data, indices, axis, 1, indices.numel, 1)
+        return GatherWork(layer, data, indices, axis, 1, indices.numel, 1)
     slices, inner = dims.prod(data.shape[:axis]) * indices.numel, dims.prod(data.shape[axis + 1 :])
-    return Work(layer, data, indices, axis, 1, slices, inner)
+    return GatherWork(layer, data, indices, axis, 1, slices, inner)

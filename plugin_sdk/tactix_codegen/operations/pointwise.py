@@ -20,7 +20,7 @@ from tactix_codegen.c.text import contiguous_strides
 
 
 @dataclass(frozen=True)
-class Group:
+class PointwiseGroup:
     """A pointwise node: its expressions, dtypes of what they read, the shape of all its results."""
 
     program: Program
@@ -28,7 +28,7 @@ class Group:
     shape: Shape
 
 
-def group_of(node: Node) -> Group | Reject:
+def group_of(node: Node) -> PointwiseGroup | Reject:
     """What to compute; or why it is no work for one loop over elements."""
     body = node.body
     if body.anchor is not None:
@@ -38,10 +38,10 @@ def group_of(node: Node) -> Group | Reject:
     shape = node.outputs[0].spec.shape
     if any(v.spec.shape != shape for v in node.outputs):
         return Reject("the results have different shapes")
-    return Group(program, dtypes, shape)
+    return PointwiseGroup(program, dtypes, shape)
 
 
-def variants(node: Node, group: Group, fmt: Format) -> list[Variant]:
+def variants(node: Node, group: PointwiseGroup, fmt: Format) -> list[Variant]:
     """Those with the outputs in ``fmt``. Raises ShapeError if there is none even for linear."""
     if fmt.is_linear:
         for i in group.program.leaves:
@@ -82,7 +82,7 @@ class Loops:
     channels: Dim | None = None
 
 
-def loops(node: Node, group: Group, variant: Variant) -> Loops:
+def loops(node: Node, group: PointwiseGroup, variant: Variant) -> Loops:
     """Over all elements in the storage of a variant's output."""
     fmt = variant.output_format(0)
     sizes = fmt.storage_shape(group.shape)

@@ -12,7 +12,7 @@ KINDS = ("tactix.MaxPool@1", "tactix.AveragePool@1")
 
 
 @dataclass(frozen=True)
-class Window:
+class PoolWindow:
     """Geometry along the spatial axes; ``before``, ``after``: pads.
 
     ``average``: of the elements, not the largest; pads count if ``with_pads``.
@@ -33,14 +33,14 @@ class Window:
         return len(self.kernel)
 
 
-def window_of(node: Node) -> Window:
+def window_of(node: Node) -> PoolWindow:
     """The geometry of a node whose anchor pools."""
     assert node.anchor is not None
     a, n = node.anchor.attrs, len(node.anchor.attrs.kernel_shape)
     pads = tuple(a.pads) or (0,) * 2 * n
     shape = node.specs[node.body.arity].shape
     average = node.anchor.layer.name == "AveragePool"
-    return Window(
+    return PoolWindow(
         node.given[0].spec.shape[2:],
         shape[2:],
         tuple(a.kernel_shape),

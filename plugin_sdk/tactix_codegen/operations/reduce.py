@@ -16,7 +16,7 @@ KEPT, REDUCED = "kept", "reduced"
 
 
 @dataclass(frozen=True)
-class Operation:
+class ReductionOperator:
     """``name``: sum, prod, max or min; ``join``: the C expression of two numbers ``a`` and ``b``.
 
     ``start``: the accumulator's first value (``lowest`` and ``highest`` of the dtype for integers).
@@ -29,15 +29,15 @@ class Operation:
     mean: bool = False
 
 
-_SUM = Operation("sum", "{a} + {b}", 0.0)
-_MEAN = Operation("sum", "{a} + {b}", 0.0, mean=True)
-_MAX = Operation("max", "TX_MAX({a}, {b})", -float("inf"))
+_SUM = ReductionOperator("sum", "{a} + {b}", 0.0)
+_MEAN = ReductionOperator("sum", "{a} + {b}", 0.0, mean=True)
+_MAX = ReductionOperator("max", "TX_MAX({a}, {b})", -float("inf"))
 _BY_LAYER = {
     "ReduceSum": _SUM,
     "ReduceMean": _MEAN,
     "ReduceMax": _MAX,
-    "ReduceMin": Operation("min", "TX_MIN({a}, {b})", float("inf")),
-    "ReduceProd": Operation("prod", "{a} * {b}", 1.0),
+    "ReduceMin": ReductionOperator("min", "TX_MIN({a}, {b})", float("inf")),
+    "ReduceProd": ReductionOperator("prod", "{a} * {b}", 1.0),
     "GlobalAveragePool": _MEAN,
     "WideGlobalAveragePool": _MEAN,
     "GlobalMaxPool": _MAX,
@@ -47,7 +47,7 @@ KINDS = tuple(f"tactix.{name}@1" for name in _BY_LAYER)
 """Kinds of nodes whose anchor reduces."""
 
 
-def operation_of(anchor: BodyNode) -> Operation:
+def operation_of(anchor: BodyNode) -> ReductionOperator:
     """What an anchor of one of ``KINDS`` does to elements."""
     return _BY_LAYER[anchor.layer.name]
 

@@ -12,7 +12,7 @@ from tactix_codegen.c.copy import Copy, movable
 
 
 @dataclass(frozen=True)
-class Work:
+class ReformatWork:
     """A tensor from one format to another.
 
     ``copy``: what moves all of it, or None where blocks of channels are made, torn apart or joined.
@@ -24,14 +24,14 @@ class Work:
     copy: Copy | None
 
 
-def work_of(node: Node, language: str) -> Work | Reject:
+def work_of(node: Node, language: str) -> ReformatWork | Reject:
     """What a node asks for, or why there is no such tensor; ``language``: of the kernels."""
     spec, source, target = node.given[0].spec, node.attrs.source, node.attrs.target
     if not movable(spec.dtype):
         return Reject(f"no elements of {spec.dtype.value} in {language}")
     if not source.fits(spec.rank) or not target.fits(spec.rank):
         return Reject(f"a tensor of rank {spec.rank} cannot be {source.name} or {target.name}")
-    return Work(spec, source, target, _copy(spec, source, target))
+    return ReformatWork(spec, source, target, _copy(spec, source, target))
 
 
 def _copy(spec: TensorSpec, source: Format, target: Format) -> Copy | None:

@@ -24,7 +24,7 @@ from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.heads import Heads, Matrices
 from tactix_codegen.c.scalar import float_literal
 from tactix_codegen.c.text import Args, block, broadcast_strides, kernel, loop, split
-from tactix_codegen.c.tile import Functions, Tile, by_rows, finish_saved, flat
+from tactix_codegen.c.tile import Functions, RegisterTile, by_rows, finish_saved, flat
 from tactix_cpu.tactics.matmul.product import RowSite
 
 KEYS = 256
@@ -112,7 +112,9 @@ class _Kernel:
 
     def __init__(self, h: Heads, node: Node, variant: Variant, ctx: CompileContext) -> None:
         self.h, self.ctx = h, ctx
-        self.tile = Tile(variant.knob("rows"), variant.knob("vectors"), max(4, ctx.device.lanes))
+        self.tile = RegisterTile(
+            variant.knob("rows"), variant.knob("vectors"), max(4, ctx.device.lanes)
+        )
         self.args = Args(node)
         self.functions = Functions(self.args)
         self.width = self.tile.width
@@ -218,7 +220,7 @@ class _Kernel:
         """Some query rows of one head against all keys."""
         h, width = self.h, self.width
         vectors = self.tile.vectors
-        tile = Tile(rows, vectors, self.tile.lanes, c_tile.chains_for(rows, vectors))
+        tile = RegisterTile(rows, vectors, self.tile.lanes, c_tile.chains_for(rows, vectors))
         self._scores(tile)
         self._weigh(tile)
         size = rows * width
@@ -288,7 +290,7 @@ class _Kernel:
             m += count
         return lines
 
-    def _finish(self, tile: Tile) -> list[str]:
+    def _finish(self, tile: RegisterTile) -> list[str]:
         h, size = self.h, tile.rows * self.width
         nothing = f"memset(o + p * {size} + m * {self.width}, 0, {self.width * 4});"
         zero = h.nan_to_zero or self.t == "0"
@@ -318,7 +320,7 @@ class _Kernel:
             ),
         ]
 
-    def _scores(self, tile: Tile) -> None:
+    def _scores(self, tile: RegisterTile) -> None:
         """Products of the query rows with one panel of keys."""
         d, pitch = self.h.d, self.args.dim(self.h.q.pitch)
         unroll = 2 if d % 2 == 0 else 1
@@ -333,10 +335,10 @@ class _Kernel:
             f"scores{tile.rows}", parameters, [tile.zero(), walk, tile.join(), *sums]
         )
 
-    def _weigh(self, tile: Tile) -> None:
+    def _weigh(self, tile: RegisterTile) -> None:
         """Weights of a block of keys times one panel of values, added to what was summed before."""
         pitch = str(self.panels * self.width if self.packs_v else self.h.e)
-        one = Tile(tile.rows, tile.vectors, tile.lanes)
+        one = RegisterTile(tile.rows, tile.vectors, tile.lanes)
         body = one.steps(2, lambda m, u: f"s[{m * KEYS + u}]", "v", pitch)
         rest = one.steps(1, lambda m, u: f"s[{m * KEYS + u}]", "v", pitch)
         self.functions.add(

@@ -24,7 +24,7 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Epilogue
 from tactix_codegen.c.scalar import Code, float_literal, int_range
 from tactix_codegen.c.text import block, loop
-from tactix_codegen.c.tile import Site
+from tactix_codegen.c.tile import TileSite
 
 UNROLL = 2
 LIGHT_RESULTS = 24
@@ -185,7 +185,7 @@ class DotTile:
             )
         return block("", *lines)
 
-    def finish(self, epi: Epilogue, site: Site) -> list[str]:
+    def finish(self, epi: Epilogue, site: TileSite) -> list[str]:
         """Epilogue and stores: in registers, or through memory where it is long or columns may be
         missing.
         """
@@ -198,7 +198,7 @@ class DotTile:
         rest = self._through_memory(epi, site, True)
         return [block(f"if ({site.left} >= {self.width})", *full), block("else", *rest)]
 
-    def _through_memory(self, epi: Epilogue, site: Site, guarded: bool) -> list[str]:
+    def _through_memory(self, epi: Epilogue, site: TileSite, guarded: bool) -> list[str]:
         lines = [f"{self.dot.element} sums[{self.rows * self.width}] __attribute__((aligned(64)));"]
         for m, n in self.places:
             lines.append(
@@ -208,7 +208,7 @@ class DotTile:
             )
         return [*lines, self.finish_saved(epi, site, str(self.rows), guarded)]
 
-    def finish_saved(self, epi: Epilogue, site: Site, rows: str, guarded: bool) -> str:
+    def finish_saved(self, epi: Epilogue, site: TileSite, rows: str, guarded: bool) -> str:
         """Epilogue and stores of ``sums``, the tile's rows in memory; ``guarded``: only columns
         that there are.
         """
@@ -222,7 +222,7 @@ class DotTile:
 
 
 def result(
-    epi: Epilogue, site: Site, value: str, row: str, vector: int, count: str, dot: Dot = BYTES
+    epi: Epilogue, site: TileSite, value: str, row: str, vector: int, count: str, dot: Dot = BYTES
 ) -> str:
     """The statements that take one vector of sums to the node's outputs."""
     bytes_, code = _emitted(epi, site, "z", row, vector, count, "e")
@@ -234,7 +234,7 @@ def result(
 
 
 def results(
-    epi: Epilogue, site: Site, values: tuple[str, str], row: str, places: Sequence[str]
+    epi: Epilogue, site: TileSite, values: tuple[str, str], row: str, places: Sequence[str]
 ) -> str:
     """The same of two neighbouring vectors of int32 sums.
 
@@ -261,7 +261,7 @@ def results(
 
 
 def _emitted(
-    epi: Epilogue, site: Site, name: str, row: str, vector: int, count: str, tag: str
+    epi: Epilogue, site: TileSite, name: str, row: str, vector: int, count: str, tag: str
 ) -> tuple[list[Rounded | None], Code]:
     """Which results are rounded to bytes, and the statements up to that."""
     bytes_ = [rounded_part(r) for r in epi.results]

@@ -23,8 +23,8 @@ from tactix_codegen.c.scalar import element, float_literal
 from tactix_codegen.c.text import block
 from tactix_codegen.c.tile import flat
 from tactix_codegen.cuda import results
-from tactix_codegen.cuda.entry import Entry, artifact
-from tactix_codegen.cuda.results import Rows
+from tactix_codegen.cuda.entry import KernelEntry, artifact
+from tactix_codegen.cuda.results import RowResults
 from tactix_codegen.cuda.text import struct
 from tactix_cuda.tactics import tile
 from tactix_cuda.tactics.gemm import piece
@@ -221,7 +221,7 @@ def _piece(m: Matrices, width: int) -> int:
 
 def _compile(h: Heads, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
     warps, keys = int(variant.knob("warps")), int(variant.knob("keys"))
-    e, rows, sees = Entry(node, 32 * warps), 16 * warps, sight(h, node)
+    e, rows, sees = KernelEntry(node, 32 * warps), 16 * warps, sight(h, node)
     s, t = e.size("S", h.s), e.size("T", h.t)
     operands, weights = matrices(h, e), weighing(h, e, sees, s)
     call = f"tx_attend<{KINDS[h.dtype]}, TX_NAME(heads)>({operands}, first, {s}, keys, {t}, memory, {CALLED});"
@@ -231,7 +231,7 @@ def _compile(h: Heads, node: Node, variant: Variant, ctx: CompileContext) -> Ker
     return artifact([text], [launch], [e], ctx, more=(*tile.PRELUDES, "attention.cuh"))
 
 
-def place(h: Heads, e: Entry, sees: Sight, rows: int) -> list[str]:
+def place(h: Heads, e: KernelEntry, sees: Sight, rows: int) -> list[str]:
     """Declare shared memory, the block's head ``item``, its ``first`` row, and the ``keys`` that
     its rows look at.
 
@@ -254,7 +254,7 @@ def place(h: Heads, e: Entry, sees: Sight, rows: int) -> list[str]:
     ]
 
 
-def _longest(h: Heads, e: Entry) -> list[str]:
+def _longest(h: Heads, e: KernelEntry) -> list[str]:
     """Declare head and row tile of a block: those of as many heads as the cache keeps in turn, tile
     by tile.
     """
@@ -266,10 +266,10 @@ def _longest(h: Heads, e: Entry) -> list[str]:
     ]
 
 
-def put(h: Heads, e: Entry, node: Node) -> str:
+def put(h: Heads, e: KernelEntry, node: Node) -> str:
     """Declare ``put``, which stores eight results."""
     part = h.e if h.tokens and h.e % results.WIDTH else 0
-    store = Rows(e, node, h.epi, h.rows, h.width, part=part).store(is_whole=not h.tokens)
+    store = RowResults(e, node, h.epi, h.rows, h.width, part=part).store(is_whole=not h.tokens)
     row, column = h.place(e, "item", "first + r")
     function = block(
         "const auto put = [&](int r, int c, const float* v)",
@@ -282,7 +282,7 @@ def put(h: Heads, e: Entry, node: Node) -> str:
     return f"// stores columns c to c + {results.WIDTH - 1} of row r of the block\n{function};"
 
 
-def weighing(h: Heads, e: Entry, sees: Sight, s: str) -> list[str]:
+def weighing(h: Heads, e: KernelEntry, sees: Sight, s: str) -> list[str]:
     """Declare what a row without weights is multiplied by (``none``), the ``factor`` of scores, and
     their ``score``.
 
@@ -301,7 +301,7 @@ def weighing(h: Heads, e: Entry, sees: Sight, s: str) -> list[str]:
     ]
 
 
-def matrices(h: Heads, e: Entry) -> str:
+def matrices(h: Heads, e: KernelEntry) -> str:
     """Pointers to q, k and v of the head ``item``, and their pitches."""
     parts = (h.q, h.k, h.v)
     pointers = (m.pointer(e, "item", h.lead) for m in parts)
@@ -315,7 +315,7 @@ def seen_keys(sees: Sight, rows: int, t: str) -> str:
     return f"const int64_t seen = first + {rows + sees.ahead}, keys = seen < {t} ? seen : {t};"
 
 
-def score(h: Heads, e: Entry, sizes: Sequence[str], s: str) -> str:
+def score(h: Heads, e: KernelEntry, sizes: Sequence[str], s: str) -> str:
     """The function that scales and masks one score."""
     scaled = f"x * {float_literal(h.scale)}"
     if h.mask < 0:

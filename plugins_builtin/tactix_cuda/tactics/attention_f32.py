@@ -19,8 +19,8 @@ from tactix_codegen.c import heads as c_heads
 from tactix_codegen.c.heads import Heads
 from tactix_codegen.c.scalar import element
 from tactix_codegen.c.text import block, ctype
-from tactix_codegen.cuda.entry import Entry, artifact
-from tactix_codegen.cuda.results import Rows
+from tactix_codegen.cuda.entry import KernelEntry, artifact
+from tactix_codegen.cuda.results import RowResults
 from tactix_cuda.tactics import attention, tile
 
 MAX_DIM = 512
@@ -81,7 +81,7 @@ class PlainAttentionTactic(Tactic):
         h = heads(node)
         assert isinstance(h, Heads)
         warps, rows = int(variant.knob("warps")), int(variant.knob("rows"))
-        e = Entry(node, 32 * warps)
+        e = KernelEntry(node, 32 * warps)
         body = _body(h, e, node, warps * rows)
         launch = e.launch(prod(h.lead) * ceildiv(h.s, warps * rows), _shared(h, warps, rows))
         text = _struct(h, warps, rows) + e.kernel(*body)
@@ -120,10 +120,10 @@ def _struct(h: Heads, warps: int, rows: int) -> str:
     )
 
 
-def _body(h: Heads, e: Entry, node: Node, rows: int) -> list[str]:
+def _body(h: Heads, e: KernelEntry, node: Node, rows: int) -> list[str]:
     s, t = e.dim(h.s), e.dim(h.t)
     sizes = [e.dim(d) for d in h.lead]
-    store = Rows(e, node, h.epi, h.rows, h.width).store(1)
+    store = RowResults(e, node, h.epi, h.rows, h.width).store(1)
     row, column = h.place(e, "item", "first + r")
     none = "0.0f" if h.nan_to_zero else "TX_NAN"
     call = f"tx_attend_f32<TX_NAME(heads)>({attention.matrices(h, e)}, first, {s}, keys, memory, {none},"

@@ -20,9 +20,9 @@ from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, NHWC, Format
 from tactix_codegen.c.text import block, ctype
 from tactix_codegen.cuda import window
-from tactix_codegen.cuda.entry import Entry, artifact
-from tactix_codegen.cuda.results import Rows
-from tactix_codegen.cuda.window import Window
+from tactix_codegen.cuda.entry import KernelEntry, artifact
+from tactix_codegen.cuda.results import RowResults
+from tactix_codegen.cuda.window import ConvolutionWindow
 from tactix_cuda.tactics import tile
 from tactix_cuda.tactics.tile import Tile, Work, tile_of
 from tactix_cuda.tactics.tiled import Tiled
@@ -68,7 +68,7 @@ class ConvTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = window.window(node)
-        assert isinstance(win, Window)
+        assert isinstance(win, ConvolutionWindow)
         if not symbols(prod((win.n, *win.size, *win.out))) <= set(ctx.opt):
             return None
         channels = variant.knob("channels")
@@ -83,7 +83,7 @@ class ConvTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window.window(node)
-        assert isinstance(win, Window)
+        assert isinstance(win, ConvolutionWindow)
         return _compile(win, node, variant, ctx)
 
 
@@ -97,22 +97,22 @@ class Tf32ConvTactic(ConvTactic):
         return "tf32" if dtype is DType.FP32 else ""
 
 
-def _channels(win: Window) -> int:
+def _channels(win: ConvolutionWindow) -> int:
     """Channels of a pixel as they are read: whole copies of 16 bytes, or of 8 for few channels."""
     unit = 4 if win.c <= FEW_CHANNELS else 16 // win.dtype.itemsize
     return -(-win.c // unit) * unit
 
 
-def _source(win: Window) -> Format:
+def _source(win: ConvolutionWindow) -> Format:
     return LINEAR if win.c < FEW_CHANNELS else NHWC
 
 
-def _work(win: Window, channels: int, size: dict[str, int]) -> Work:
+def _work(win: ConvolutionWindow, channels: int, size: dict[str, int]) -> Work:
     image = evaluate(win.n * win.size[0] * win.size[1], size) * channels
     return Work(1, evaluate(win.pixels, size), win.co, win.taps * channels, image)
 
 
-def pack_weights(win: Window, channels: int, t: Tile) -> Packed:
+def pack_weights(win: ConvolutionWindow, channels: int, t: Tile) -> Packed:
     """(panels of output channels, stages, output channels, taps and channels of a stage), zero
     outside.
     """
@@ -127,7 +127,9 @@ def pack_weights(win: Window, channels: int, t: Tile) -> Packed:
     return Packed(win.w, steps)
 
 
-def _compile(win: Window, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+def _compile(
+    win: ConvolutionWindow, node: Node, variant: Variant, ctx: CompileContext
+) -> KernelArtifact:
     t, channels = tile_of(variant), int(variant.knob("channels"))
     stages = -(-win.taps * channels // t.depth)
     made = Tiled(node, t, 1, win.pixels, win.co, stages, variant.knob("split"))
@@ -136,8 +138,8 @@ def _compile(win: Window, node: Node, variant: Variant, ctx: CompileContext) -> 
     x = e.workspace(made.workspace, f"{ctype(win.dtype)}") if padded else e.input(win.x)
     loaders = [*_windows(win, made, x, channels), *_weights(win, made, channels)]
 
-    def rows(entry: Entry) -> Rows:
-        return Rows(entry, node, win.epi, win.lead, win.co, window.pointers(node, win, entry))
+    def rows(entry: KernelEntry) -> RowResults:
+        return RowResults(entry, node, win.epi, win.lead, win.co, window.pointers(node, win, entry))
 
     texts, launches, entries = made.finish(loaders, t.warp(), rows)
     if not padded:
@@ -149,7 +151,7 @@ def _compile(win: Window, node: Node, variant: Variant, ctx: CompileContext) -> 
             more=tile.PRELUDES,
             workspace=made.workspace,
         )
-    pad = Entry(node, PAD_THREADS, "pad")
+    pad = KernelEntry(node, PAD_THREADS, "pad")
     first = _pad(pad, win, channels, made.workspace, variant.input_format(win.x))
     head = [_geometry(win, channels, t), first[0]]
     workspace = made.workspace + image
@@ -163,7 +165,7 @@ def _compile(win: Window, node: Node, variant: Variant, ctx: CompileContext) -> 
     )
 
 
-def _geometry(win: Window, channels: int, t: Tile) -> str:
+def _geometry(win: ConvolutionWindow, channels: int, t: Tile) -> str:
     """The constants that tx_windows asks for."""
     values = {
         "CHANNEL": channels * t.size, "DOWN": win.kernel[0], "ACROSS": win.kernel[1], "STRIDE_Y": win.strides[0],
@@ -178,7 +180,7 @@ def _geometry(win: Window, channels: int, t: Tile) -> str:
     )
 
 
-def _windows(win: Window, made: Tiled, x: str, channels: int) -> list[str]:
+def _windows(win: ConvolutionWindow, made: Tiled, x: str, channels: int) -> list[str]:
     """Declare the loader of windows; of rows where a window is a pixel."""
     t, e = made.tile, made.entry
     piece = next(b for b in (16, 8, 4, 2) if channels * t.size % b == 0)
@@ -191,7 +193,7 @@ def _windows(win: Window, made: Tiled, x: str, channels: int) -> list[str]:
     return [f"tx_windows<{shape}, TX_NAME(window)> a;", start]
 
 
-def _weights(win: Window, made: Tiled, channels: int) -> list[str]:
+def _weights(win: ConvolutionWindow, made: Tiled, channels: int) -> list[str]:
     t = made.tile
     w = made.entry.constant("w", pack_weights(win, channels, t), win.dtype)
     panel = int(made.stages) * t.cols * t.depth  # type: ignore[arg-type]
@@ -201,7 +203,9 @@ def _weights(win: Window, made: Tiled, channels: int) -> list[str]:
     ]
 
 
-def _pad(e: Entry, win: Window, channels: int, offset: Dim, fmt: Format) -> tuple[str, Launch]:
+def _pad(
+    e: KernelEntry, win: ConvolutionWindow, channels: int, offset: Dim, fmt: Format
+) -> tuple[str, Launch]:
     """The launch that copies the image with channels last and padded by zeros."""
     kind, width = ctype(win.dtype), min(channels, 16 // win.dtype.itemsize)
     groups, plane = channels // width, win.size[0] * win.size[1]

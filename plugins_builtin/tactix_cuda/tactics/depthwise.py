@@ -22,8 +22,8 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import fused, text
 from tactix_codegen.cuda.fused import Around
-from tactix_codegen.cuda.site import Site
-from tactix_codegen.cuda.text import Args
+from tactix_codegen.cuda.site import OutputSite
+from tactix_codegen.cuda.text import CudaArgs
 from tactix_cuda.tactics.pool import variant_in
 from tactix_cuda.tactics.rows import FLOATS
 
@@ -96,7 +96,7 @@ class DepthwiseTactic(Tactic):
             return g
         made = [variant_in(node, g.around, NHWC, columns=c) for c in (4, 2, 1)]
         try:
-            Site(Args(node), g.around, made[0])
+            OutputSite(CudaArgs(node), g.around, made[0])
         except ShapeError as e:
             return Reject(e.what)
         width = g.around.shape[-1]
@@ -109,7 +109,7 @@ class DepthwiseTactic(Tactic):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         g = geometry(node)
         assert isinstance(g, Geometry)
-        kernel = _Depthwise(Args(node), g, variant)
+        kernel = _Depthwise(CudaArgs(node), g, variant)
         body = kernel.body()
         return text.kernel(kernel.args, body, ctx, text.blocks(kernel.site.threads))
 
@@ -117,12 +117,12 @@ class DepthwiseTactic(Tactic):
 class _Depthwise:
     """The text of one kernel."""
 
-    def __init__(self, args: Args, g: Geometry, variant: Variant) -> None:
+    def __init__(self, args: CudaArgs, g: Geometry, variant: Variant) -> None:
         self.args, self.g = args, g
         self.columns = int(variant.knob("columns"))
         bias = (args.node.given[g.bias].spec.dtype,) if g.bias >= 0 else ()
         self.dtype = g.around.spec.dtype
-        self.site = Site(args, g.around, variant, self.columns, bias)
+        self.site = OutputSite(args, g.around, variant, self.columns, bias)
         self.v, self.last = self.site.width, 0 if g.is_flat else 1
         source = c_text.contiguous_strides(NHWC.storage_shape(g.around.spec.shape))
         self.source = (source[0], 0, *source[1:]) if g.is_flat else source

@@ -19,9 +19,9 @@ from tactix.words.dims import Dim, ceildiv, evaluate, symbols
 from tactix.words.tensor import NHWC
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import window
-from tactix_codegen.cuda.entry import Entry, artifact
-from tactix_codegen.cuda.results import WIDTH, Rows
-from tactix_codegen.cuda.window import Window
+from tactix_codegen.cuda.entry import KernelEntry, artifact
+from tactix_codegen.cuda.results import WIDTH, RowResults
+from tactix_codegen.cuda.window import ConvolutionWindow
 from tactix_cuda.tactics import tile
 
 THREADS = 128
@@ -61,7 +61,7 @@ class DirectConvTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = window.window(node)
-        assert isinstance(win, Window)
+        assert isinstance(win, ConvolutionWindow)
         elements = win.n * (win.size[0] * win.size[1] * win.c + win.out[0] * win.out[1] * win.co)
         if not symbols(elements) <= set(ctx.opt):
             return None
@@ -78,26 +78,26 @@ class DirectConvTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window.window(node)
-        assert isinstance(win, Window)
-        e = Entry(node, THREADS)
+        assert isinstance(win, ConvolutionWindow)
+        e = KernelEntry(node, THREADS)
         body = _body(win, e, node, variant)
         return artifact(
             [e.kernel(*body)], [e.launch(ceildiv(_threads(win, variant), THREADS))], [e], ctx
         )
 
 
-def _channels(win: Window) -> int:
+def _channels(win: ConvolutionWindow) -> int:
     """Output channels of a thread: eight of a depthwise convolution, else one."""
     depthwise = win.group == win.c == win.co
     return next(c for c in (WIDTH, 4, 2, 1) if win.c % c == 0) if depthwise else 1
 
 
-def _threads(win: Window, v: Variant) -> Dim:
+def _threads(win: ConvolutionWindow, v: Variant) -> Dim:
     strips = ceildiv(win.out[1], int(v.knob("cols")))
     return win.n * win.out[0] * strips * (win.co // int(v.knob("channels")))
 
 
-def _pack(win: Window) -> Packed:
+def _pack(win: ConvolutionWindow) -> Packed:
     """(input channels of a group, taps, output channels)."""
     inner = win.c // win.group
     steps: tuple[tuple[str, Any], ...] = (
@@ -107,9 +107,9 @@ def _pack(win: Window) -> Packed:
     return Packed(win.w, steps)
 
 
-def _body(win: Window, e: Entry, node: Node, v: Variant) -> list[str]:
+def _body(win: ConvolutionWindow, e: KernelEntry, node: Node, v: Variant) -> list[str]:
     cols, channels, kind = int(v.knob("cols")), int(v.knob("channels")), win.dtype.value
-    rows = Rows(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
+    rows = RowResults(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
     wide = e.dim(win.out[1])
     put = block(
         f"if (begin + j < {wide})",
@@ -127,7 +127,7 @@ def _body(win: Window, e: Entry, node: Node, v: Variant) -> list[str]:
     ]
 
 
-def _place(win: Window, e: Entry, cols: int, channels: int) -> list[str]:
+def _place(win: ConvolutionWindow, e: KernelEntry, cols: int, channels: int) -> list[str]:
     """Declare what the thread sums: ``col``, columns from ``begin`` on, row ``y`` of ``image``."""
     across = win.co // channels
     parts = e.dim(ceildiv(win.out[1], cols))
@@ -140,7 +140,7 @@ def _place(win: Window, e: Entry, cols: int, channels: int) -> list[str]:
     ]
 
 
-def _taps(win: Window, e: Entry, cols: int, channels: int, kind: str) -> list[str]:
+def _taps(win: ConvolutionWindow, e: KernelEntry, cols: int, channels: int, kind: str) -> list[str]:
     """Add the products of all taps and input channels."""
     x, w = e.input(win.x), e.constant("w", _pack(win), win.dtype)
     inner, high, wide = win.c // win.group, e.dim(win.size[0]), e.dim(win.size[1])

@@ -17,9 +17,9 @@ from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix_codegen.c import text as c_text
 from tactix_codegen.cuda import copies, text
-from tactix_codegen.cuda.text import Args
+from tactix_codegen.cuda.text import CudaArgs
 from tactix_codegen.operations import gather
-from tactix_codegen.operations.gather import Work, work_of
+from tactix_codegen.operations.gather import GatherWork, work_of
 
 
 def tactics() -> list[Tactic]:
@@ -50,8 +50,8 @@ class CudaGatherTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         work = work_of(node, "CUDA")
-        assert isinstance(work, Work)
-        writer = _Slices(Args(node), work)
+        assert isinstance(work, GatherWork)
+        writer = _Slices(CudaArgs(node), work)
         write = {"Gather": writer.gather, "GatherElements": writer.elements, "GatherND": writer.nd}[
             work.layer
         ]
@@ -62,7 +62,7 @@ class CudaGatherTactic(Tactic):
 class _Slices:
     """The text of one kernel; ``threads`` is known when the text is made."""
 
-    def __init__(self, args: Args, work: Work) -> None:
+    def __init__(self, args: CudaArgs, work: GatherWork) -> None:
         self.args, self.work = args, work
         self.threads: Dim = 0
         reach = [v.spec.numel for v in (*args.node.given, *args.node.outputs)]

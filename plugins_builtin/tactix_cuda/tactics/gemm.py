@@ -20,8 +20,8 @@ from tactix.words.dtypes import DType
 from tactix_codegen.c.tile import flat
 from tactix_codegen.cuda import results, text
 from tactix_codegen.cuda.entry import artifact
-from tactix_codegen.cuda.product import Matrix, Product, product
-from tactix_codegen.cuda.results import Rows
+from tactix_codegen.cuda.product import CudaProduct, Matrix, product
+from tactix_codegen.cuda.results import RowResults
 from tactix_cuda.tactics import tile
 from tactix_cuda.tactics.tile import Tile, Work, tile_of
 from tactix_cuda.tactics.tiled import Tiled
@@ -59,7 +59,7 @@ class GemmTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         p = product(node)
-        assert isinstance(p, Product)
+        assert isinstance(p, CudaProduct)
         if not symbols(prod((*p.batch, p.m, p.n, p.k))) <= set(ctx.opt):
             return None
         batch, m, n, k = (evaluate(d, ctx.opt) for d in (prod(p.batch), p.m, p.n, p.k))
@@ -69,7 +69,7 @@ class GemmTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         p = product(node)
-        assert isinstance(p, Product)
+        assert isinstance(p, CudaProduct)
         return _compile(p, node, tile_of(variant), variant.knob("split"), ctx)
 
 
@@ -83,7 +83,7 @@ class Tf32GemmTactic(GemmTactic):
         return "tf32" if dtype is DType.FP32 else ""
 
 
-def works(p: Product) -> list[Work]:
+def works(p: CudaProduct) -> list[Work]:
     """Sizes to choose tiles for: symbols stand for some likely numbers."""
     unknown = symbols(prod((*p.batch, p.m, p.n, p.k)))
     out = []
@@ -93,7 +93,9 @@ def works(p: Product) -> list[Work]:
     return out
 
 
-def _compile(p: Product, node: Node, t: Tile, splits: int, ctx: CompileContext) -> KernelArtifact:
+def _compile(
+    p: CudaProduct, node: Node, t: Tile, splits: int, ctx: CompileContext
+) -> KernelArtifact:
     made = Tiled(node, t, prod(p.batch), p.m, p.n, ceildiv(p.k, t.depth), splits)
     args = made.entry
     sizes = [args.dim(d) for d in p.batch]
@@ -105,13 +107,13 @@ def _compile(p: Product, node: Node, t: Tile, splits: int, ctx: CompileContext) 
         b = _operand(p, p.b, made, ("b", p.n, t.cols, "col0"), turned_b, sizes)
     epi = (p.epi, p.lead)
     texts, launches, entries = made.finish(
-        a + b, t.warp(turned_a, turned_b), lambda e: Rows(e, node, *epi, p.n)
+        a + b, t.warp(turned_a, turned_b), lambda e: RowResults(e, node, *epi, p.n)
     )
     return artifact(texts, launches, entries, ctx, more=tile.PRELUDES, workspace=made.workspace)
 
 
 def _operand(
-    p: Product,
+    p: CudaProduct,
     x: Matrix,
     made: Tiled,
     axis: tuple[str, Dim, int, str],
@@ -140,7 +142,7 @@ def _operand(
     ]
 
 
-def _packed(p: Product, made: Tiled, sizes: Sequence[str]) -> list[str]:
+def _packed(p: CudaProduct, made: Tiled, sizes: Sequence[str]) -> list[str]:
     """Declare the loader of a packed b."""
     t, args = made.tile, made.entry
     panels, stages = int(ceildiv(p.n, t.cols)), int(ceildiv(p.k, t.depth))  # type: ignore[arg-type]

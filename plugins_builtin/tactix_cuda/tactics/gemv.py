@@ -16,9 +16,9 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import ceildiv, evaluate, symbols
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import results, text
-from tactix_codegen.cuda.entry import Entry, artifact
-from tactix_codegen.cuda.product import Product, product
-from tactix_codegen.cuda.results import Rows
+from tactix_codegen.cuda.entry import KernelEntry, artifact
+from tactix_codegen.cuda.product import CudaProduct, product
+from tactix_codegen.cuda.results import RowResults
 from tactix_cuda.tactics import tile
 
 MOST_ROWS = 16
@@ -66,20 +66,20 @@ class GemvTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         p = product(node)
-        assert isinstance(p, Product)
+        assert isinstance(p, CudaProduct)
         return None if symbols(p.m) else _seconds(p, variant, ctx.device)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         p = product(node)
-        assert isinstance(p, Product)
-        e = Entry(node, 32 * WARPS)
+        assert isinstance(p, CudaProduct)
+        e = KernelEntry(node, 32 * WARPS)
         body = _body(p, e, node, variant)
         grid = ceildiv(p.n, WARPS // variant.knob("slices") * variant.knob("cols"))
         shared = WARPS * int(p.m) * variant.knob("cols") * 4  # type: ignore[arg-type]
         return artifact([e.kernel(*body)], [e.launch(grid, shared)], [e], ctx, more=("ptx.cuh",))
 
 
-def _seconds(p: Product, v: Variant, device: DeviceProperties) -> float:
+def _seconds(p: CudaProduct, v: Variant, device: DeviceProperties) -> float:
     """An estimate: the weights once from memory, as far as enough warps ask for them, or one warp's
     rounds.
     """
@@ -94,7 +94,7 @@ def _seconds(p: Product, v: Variant, device: DeviceProperties) -> float:
     return seconds
 
 
-def _pack(p: Product, each: int) -> Packed:
+def _pack(p: CudaProduct, each: int) -> Packed:
     """b as (n, k), k padded to whole accesses."""
     n, k = (evaluate(d, {}) for d in (p.n, p.k))
     deep = (0, -k % each)
@@ -105,7 +105,7 @@ def _pack(p: Product, each: int) -> Packed:
     return Packed(p.b.index, steps)
 
 
-def _body(p: Product, e: Entry, node: Node, v: Variant) -> list[str]:
+def _body(p: CudaProduct, e: KernelEntry, node: Node, v: Variant) -> list[str]:
     m, n, k, cols, slices = int(p.m), int(p.n), int(p.k), int(v.knob("cols")), int(v.knob("slices"))  # type: ignore[arg-type]
     each, kind, groups = 16 // p.dtype.itemsize, p.dtype.value, WARPS // slices
     deep = -(-k // each) * each
@@ -139,7 +139,7 @@ def _body(p: Product, e: Entry, node: Node, v: Variant) -> list[str]:
     ]
 
 
-def _row(p: Product, x: str, k: int, each: int) -> list[str]:
+def _row(p: CudaProduct, x: str, k: int, each: int) -> list[str]:
     """Load a row's elements into ``x``."""
     kind = p.dtype.value
     if text.divides(each, k):
@@ -148,7 +148,9 @@ def _row(p: Product, x: str, k: int, each: int) -> list[str]:
     return ["#pragma unroll", block(f"for (int i = 0; i < {each}; i++)", one)]
 
 
-def _results(p: Product, e: Entry, node: Node, cols: int, slices: int, groups: int) -> list[str]:
+def _results(
+    p: CudaProduct, e: KernelEntry, node: Node, cols: int, slices: int, groups: int
+) -> list[str]:
     """The sums of all slices through the epilogue, one a thread."""
     m = int(p.m)  # type: ignore[arg-type]
     add = f"for (int s = 0; s < {slices}; s++) v[0] += part[((group * {slices} + s) * {m} + (int)row) * {cols} + c];"
@@ -158,6 +160,6 @@ def _results(p: Product, e: Entry, node: Node, cols: int, slices: int, groups: i
         "float v[1] = {0.0f};",
         "#pragma unroll",
         add,
-        Rows(e, node, p.epi, p.lead, p.n).store(1),
+        RowResults(e, node, p.epi, p.lead, p.n).store(1),
     ]
     return [block(f"for (int t = threadIdx.x; t < {groups * m * cols}; t += {32 * WARPS})", *body)]

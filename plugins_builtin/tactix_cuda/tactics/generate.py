@@ -11,7 +11,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.cuda import copies, text
-from tactix_codegen.cuda.text import Args
+from tactix_codegen.cuda.text import CudaArgs
 from tactix_codegen.operations import generate
 
 
@@ -44,7 +44,7 @@ class GenerateTactic(Tactic):
         return text.traffic(node, variant, ctx)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        args, spec = Args(node), node.outputs[0].spec
+        args, spec = CudaArgs(node), node.outputs[0].spec
         if node.kind == "tactix.Fill@1":
             value = c_copy.bits(node.attrs.value, spec.dtype)
             one = c_copy.fill(0, (spec.numel,), (1,), 0, value)
@@ -54,7 +54,7 @@ class GenerateTactic(Tactic):
         return text.kernel(args, _range(args, node), ctx, text.blocks(spec.numel))
 
 
-def _dims(args: Args, node: Node) -> list[str]:
+def _dims(args: CudaArgs, node: Node) -> list[str]:
     y = args.output()
     return [
         "if (threadIdx.x) return;",
@@ -62,7 +62,7 @@ def _dims(args: Args, node: Node) -> list[str]:
     ]
 
 
-def _range(args: Args, node: Node) -> list[str]:
+def _range(args: CudaArgs, node: Node) -> list[str]:
     spec = node.outputs[0].spec
     start, step, y = args.input(0), args.input(2), args.output()
     wide, kind = "double" if spec.dtype.is_float else "int64_t", c_text.ctype(spec.dtype)

@@ -20,10 +20,10 @@ from tactix.words.dtypes import DType
 from tactix.words.tensor import NHWC
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import results, window
-from tactix_codegen.cuda.entry import Entry, artifact
-from tactix_codegen.cuda.product import Product, product
-from tactix_codegen.cuda.results import Rows
-from tactix_codegen.cuda.window import Window
+from tactix_codegen.cuda.entry import KernelEntry, artifact
+from tactix_codegen.cuda.product import CudaProduct, product
+from tactix_codegen.cuda.results import RowResults
+from tactix_codegen.cuda.window import ConvolutionWindow
 from tactix_cuda.tactics import tile
 
 TILE, THREADS = 64, 256
@@ -92,17 +92,17 @@ class IntegerConvTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = window.window(node)
-        assert isinstance(win, Window)
+        assert isinstance(win, ConvolutionWindow)
         return _sums_of(win).seconds(ctx)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window.window(node)
-        assert isinstance(win, Window)
-        e, sums = Entry(node, THREADS), _sums_of(win)
+        assert isinstance(win, ConvolutionWindow)
+        e, sums = KernelEntry(node, THREADS), _sums_of(win)
         steps: tuple[tuple[str, Any], ...] = (
             ("reshape", (win.co, win.c, win.taps)), ("transpose", (0, 2, 1)), ("reshape", (win.co, sums.depth)),
         )  # fmt: skip
-        rows = Rows(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
+        rows = RowResults(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
         weights = e.constant("w", sums.packed(win.w, steps), DType.INT8)
         body = _body(
             e, sums, win.dtype, [*_pixel(win, e), *_load_pixels(win, e, node, sums)], weights, rows
@@ -131,13 +131,13 @@ class IntegerProductTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         p = product(node)
-        assert isinstance(p, Product)
+        assert isinstance(p, CudaProduct)
         return _sums_of_rows(p).seconds(ctx)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         p = product(node)
-        assert isinstance(p, Product)
-        e, sums = Entry(node, THREADS), _sums_of_rows(p)
+        assert isinstance(p, CudaProduct)
+        e, sums = KernelEntry(node, THREADS), _sums_of_rows(p)
         turned: tuple[tuple[str, Any], ...] = (("reshape", (sums.n, sums.depth)),)
         plain: tuple[tuple[str, Any], ...] = (
             ("reshape", (sums.depth, sums.n)),
@@ -149,22 +149,22 @@ class IntegerProductTactic(Tactic):
         count = e.dim(sums.count)
         load = _load(sums, [f"const bool ok = k < {sums.depth} && own < {count};"],
                      f"(const char*){e.input(p.a.index)} + own * {sums.depth} + k", "0")  # fmt: skip
-        rows = Rows(e, node, p.epi, p.lead, p.n)
+        rows = RowResults(e, node, p.epi, p.lead, p.n)
         body = _body(e, sums, p.dtype, load, weights, rows)
         return artifact(
             [e.kernel(*body)], [e.launch(sums.tiles)], [e], ctx, more=("dp4a.cuh", "integer.cuh")
         )
 
 
-def _sums_of(win: Window) -> Sums:
+def _sums_of(win: ConvolutionWindow) -> Sums:
     return Sums(win.pixels, win.co, win.c * win.taps, _piece(win.c) or 1)
 
 
-def _sums_of_rows(p: Product) -> Sums:
+def _sums_of_rows(p: CudaProduct) -> Sums:
     return Sums(p.m, int(p.n), int(p.k), _piece(int(p.k)) or 1)  # type: ignore[arg-type]
 
 
-def _pixel(win: Window, e: Entry) -> list[str]:
+def _pixel(win: ConvolutionWindow, e: KernelEntry) -> list[str]:
     """Declare where the window of this thread's row begins."""
     high, wide = (e.dim(d) for d in win.out)
     return [
@@ -174,7 +174,7 @@ def _pixel(win: Window, e: Entry) -> list[str]:
     ]
 
 
-def _load_pixels(win: Window, e: Entry, node: Node, sums: Sums) -> list[str]:
+def _load_pixels(win: ConvolutionWindow, e: KernelEntry, node: Node, sums: Sums) -> list[str]:
     assert node.anchor is not None
     high, wide = (e.dim(d) for d in win.size)
     across, count = win.kernel[1], e.dim(sums.count)
@@ -210,7 +210,7 @@ def _load(sums: Sums, place: Sequence[str], pointer: str, none: str) -> list[str
 
 
 def _body(
-    e: Entry, sums: Sums, dtype: DType, load: Sequence[str], weights: str, rows: Rows
+    e: KernelEntry, sums: Sums, dtype: DType, load: Sequence[str], weights: str, rows: RowResults
 ) -> list[str]:
     """All statements; ``load`` declares the function of that name for row ``own``."""
     across = -(-sums.n // TILE)

@@ -20,7 +20,7 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import element, float_literal, stored
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import text
-from tactix_codegen.cuda.text import BLOCK, Args
+from tactix_codegen.cuda.text import BLOCK, CudaArgs
 
 NAMES = ("ArgMax", "ArgMin", "Hardmax", "CumSum", "CumProd", "TopK", "LpNormalization", "LRN")
 WARPS = BLOCK // 32
@@ -57,7 +57,7 @@ class LinesTactic(Tactic):
         return seconds + dims.evaluate(x.numel * x.shape[node.attrs.axis], ctx.opt) / 5e12
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        w = _Writer(Args(node))
+        w = _Writer(CudaArgs(node))
         write = {"TopK": w.top, "Hardmax": w.hard, "CumSum": w.running, "CumProd": w.running,
                  "LpNormalization": w.normal, "LRN": w.local}  # fmt: skip
         body = write.get(node.layer.name, w.arg)()
@@ -69,7 +69,7 @@ class _Writer:
     x.
     """
 
-    def __init__(self, args: Args) -> None:
+    def __init__(self, args: CudaArgs) -> None:
         self.args, self.node = args, args.node
         self.spec = self.node.given[0].spec
         self.axis = getattr(self.node.attrs, "axis", 1) % self.spec.rank

@@ -48,4 +48,4 @@ class MoveTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         parts = move.copies(node, variant.output_format(0))
-        return copies.kernel(text.Args(node), parts, node.given[0].spec.dtype.itemsize, ctx)
+        return copies.kernel(text.CudaArgs(node), parts, node.given[0].spec.dtype.itemsize, ctx)

@@ -21,7 +21,7 @@ from tactix.words.tensor import LINEAR, NHWC, Format
 from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c.text import contiguous_strides
 from tactix_codegen.cuda import copies, text
-from tactix_codegen.cuda.text import Args
+from tactix_codegen.cuda.text import CudaArgs
 from tactix_codegen.operations import move
 
 
@@ -99,7 +99,7 @@ class PadTactic(Tactic):
         return text.traffic(node, variant, ctx)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        writer = _Writer(Args(node), sides(node, variant.output_format(0)))
+        writer = _Writer(CudaArgs(node), sides(node, variant.output_format(0)))
         return text.kernel(
             writer.args, writer.body(), ctx, text.blocks(writer.threads), more=("pad.cuh",)
         )
@@ -118,7 +118,7 @@ def _is_copied(node: Node) -> bool:
 class _Writer:
     """The text of one kernel: every thread finds where its run comes from, axis by axis."""
 
-    def __init__(self, args: Args, axes: Sequence[Side]) -> None:
+    def __init__(self, args: CudaArgs, axes: Sequence[Side]) -> None:
         self.args, self.axes, self.mode = args, axes, args.node.attrs.mode
         spec = args.node.given[0].spec
         self.width = spec.dtype.itemsize

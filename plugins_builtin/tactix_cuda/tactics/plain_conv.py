@@ -23,8 +23,8 @@ from tactix_codegen.c.scalar import element
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import fused, text, window
 from tactix_codegen.cuda.fused import Around
-from tactix_codegen.cuda.site import Site
-from tactix_codegen.cuda.text import Args
+from tactix_codegen.cuda.site import OutputSite
+from tactix_codegen.cuda.text import CudaArgs
 from tactix_cuda.tactics import tile
 
 CHANNELS = (8, 4, 2, 1)
@@ -138,7 +138,7 @@ class PlainConvTactic(Tactic):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         g = geometry(node)
         assert isinstance(g, Geometry)
-        writer = _Writer(Args(node), g, variant)
+        writer = _Writer(CudaArgs(node), g, variant)
         body = writer.body()
         return text.kernel(writer.args, body, ctx, text.blocks(writer.threads))
 
@@ -148,14 +148,14 @@ class _Writer:
     ``o0``.. output pixel.
     """
 
-    def __init__(self, args: Args, g: Geometry, variant: Variant) -> None:
+    def __init__(self, args: CudaArgs, g: Geometry, variant: Variant) -> None:
         self.args, self.g, self.rank, self.channels = (
             args,
             g,
             len(g.kernel),
             int(variant.knob("channels")),
         )
-        self.site = Site(args, g.around, variant)
+        self.site = OutputSite(args, g.around, variant)
         n, c, *spatial = g.around.shape
         self.sizes: list[Dim] = [n, dims.floordiv(c, self.channels), *spatial]
         self.threads: Dim = dims.prod(self.sizes)

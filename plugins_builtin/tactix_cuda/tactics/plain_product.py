@@ -19,9 +19,9 @@ from tactix_codegen.c.scalar import element
 from tactix_codegen.c.text import block
 from tactix_codegen.c.tile import flat
 from tactix_codegen.cuda import results, text
-from tactix_codegen.cuda.entry import Entry, artifact
-from tactix_codegen.cuda.product import Product, product
-from tactix_codegen.cuda.results import Rows
+from tactix_codegen.cuda.entry import KernelEntry, artifact
+from tactix_codegen.cuda.product import CudaProduct, product
+from tactix_codegen.cuda.results import RowResults
 from tactix_codegen.cuda.text import BLOCK
 from tactix_cuda.tactics import tile
 
@@ -34,7 +34,7 @@ def tactics() -> list[Tactic]:
     return [PlainProductTactic()]
 
 
-def _product(node: Node) -> Product | Reject:
+def _product(node: Node) -> CudaProduct | Reject:
     p = product(node)
     if isinstance(p, Reject):
         return p
@@ -58,7 +58,7 @@ class PlainProductTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         p, seconds = _product(node), text.traffic(node, variant, ctx)
-        assert isinstance(p, Product)
+        assert isinstance(p, CudaProduct)
         work = dims.prod((*p.lead, p.n, p.k))
         if seconds is None or not dims.symbols(work) <= set(ctx.opt):
             return None
@@ -66,16 +66,16 @@ class PlainProductTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         p = _product(node)
-        assert isinstance(p, Product)
-        e = Entry(node, BLOCK)
-        rows = Rows(e, node, p.epi, p.lead, p.n)
+        assert isinstance(p, CudaProduct)
+        e = KernelEntry(node, BLOCK)
+        rows = RowResults(e, node, p.epi, p.lead, p.n)
         total = rows.count * p.n
         return artifact(
             [e.kernel(*_body(p, e, node, rows))], [e.launch(text.blocks(total))], [e], ctx
         )
 
 
-def _body(p: Product, e: Entry, node: Node, rows: Rows) -> list[str]:
+def _body(p: CudaProduct, e: KernelEntry, node: Node, rows: RowResults) -> list[str]:
     m, n, k = (e.dim(d) for d in (p.m, p.n, p.k))
     sizes = [e.dim(d) for d in p.batch]
     of_a, of_b = (node.given[x.index].spec.dtype for x in (p.a, p.b))

@@ -21,9 +21,9 @@ from tactix.words.tensor import LINEAR, NHWC
 from tactix_codegen.c.space import Space
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import scalar, text
-from tactix_codegen.cuda.text import Args
+from tactix_codegen.cuda.text import CudaArgs
 from tactix_codegen.operations import pointwise
-from tactix_codegen.operations.pointwise import Group
+from tactix_codegen.operations.pointwise import PointwiseGroup
 
 
 def tactics() -> list[Tactic]:
@@ -31,7 +31,7 @@ def tactics() -> list[Tactic]:
     return [PointwiseTactic()]
 
 
-def group_of(node: Node) -> Group | Reject:
+def group_of(node: Node) -> PointwiseGroup | Reject:
     """What to compute; or why this tactic cannot."""
     group = pointwise.group_of(node)
     if isinstance(group, Reject):
@@ -65,15 +65,15 @@ class PointwiseTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         group = group_of(node)
-        assert isinstance(group, Group)
-        writer = _Writer(Args(node), group, pointwise.loops(node, group, variant).space)
+        assert isinstance(group, PointwiseGroup)
+        writer = _Writer(CudaArgs(node), group, pointwise.loops(node, group, variant).space)
         return text.kernel(writer.args, writer.body(), ctx, text.blocks(writer.threads))
 
 
 class _Writer:
     """The text of one kernel: threads over vectors of the last loop."""
 
-    def __init__(self, args: Args, group: Group, space: Space) -> None:
+    def __init__(self, args: CudaArgs, group: PointwiseGroup, space: Space) -> None:
         self.args, self.group, self.space = args, group, space
         self.out_types = [v.spec.dtype for v in args.node.outputs]
         moves = [

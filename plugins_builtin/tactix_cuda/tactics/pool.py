@@ -18,14 +18,14 @@ from tactix.words.dims import Dim
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import LINEAR, NHWC, Format
 from tactix_codegen.c import text as c_text
-from tactix_codegen.c.epilogue import Operand
+from tactix_codegen.c.epilogue import EpilogueOperand
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import fused, text
 from tactix_codegen.cuda.fused import Around
-from tactix_codegen.cuda.site import Site
-from tactix_codegen.cuda.text import Args
+from tactix_codegen.cuda.site import OutputSite
+from tactix_codegen.cuda.text import CudaArgs
 from tactix_codegen.operations import pool
-from tactix_codegen.operations.pool import Window, window_of
+from tactix_codegen.operations.pool import PoolWindow, window_of
 from tactix_cuda.tactics.rows import FLOATS
 from tactix_ops.layers.integer import BYTES
 
@@ -39,7 +39,7 @@ def tactics() -> list[Tactic]:
 class Work:
     """What to pool, and what surrounds that."""
 
-    window: Window
+    window: PoolWindow
     around: Around
 
 
@@ -76,7 +76,7 @@ class PoolTactic(Tactic):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         work = work_of(node)
         assert isinstance(work, Work)
-        writer = _Pool(Args(node), work, variant)
+        writer = _Pool(CudaArgs(node), work, variant)
         body = writer.body()
         return text.kernel(writer.args, body, ctx, text.blocks(writer.site.threads))
 
@@ -91,14 +91,14 @@ def _around(node: Node) -> Around | Reject:
     x = found.spec
     if x.shape != found.shape:
         return Reject("what is pooled is read again behind the pooling, and its shape is another")
-    again = Operand(0, x.dtype, x.shape, c_text.contiguous_strides(x.shape), True)
+    again = EpilogueOperand(0, x.dtype, x.shape, c_text.contiguous_strides(x.shape), True)
     return replace(found, after={**found.after, found.own: again})
 
 
 def _variant(node: Node, found: Around, fmt: Format) -> Variant | None:
     made = variant_in(node, found, fmt)
     try:
-        Site(Args(node), found, made)
+        OutputSite(CudaArgs(node), found, made)
     except ShapeError:
         return None
     return made
@@ -115,9 +115,9 @@ def variant_in(node: Node, found: Around, fmt: Format, **knobs: int) -> Variant:
 class _Pool:
     """The text of one kernel. Axis ``i`` has names ``o<i>`` (window), ``h<i>`` (element)."""
 
-    def __init__(self, args: Args, work: Work, variant: Variant) -> None:
+    def __init__(self, args: CudaArgs, work: Work, variant: Variant) -> None:
         self.args, self.w, self.spec = args, work.window, work.around.spec
-        self.site = Site(args, work.around, variant)
+        self.site = OutputSite(args, work.around, variant)
         self.v = self.site.width
         self.channels_last = variant.input_format(0) == NHWC
         self.source = c_text.contiguous_strides(

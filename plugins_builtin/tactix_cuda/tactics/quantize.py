@@ -16,7 +16,7 @@ from tactix.words import dims
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import element, stored
 from tactix_codegen.cuda import text
-from tactix_codegen.cuda.text import Args
+from tactix_codegen.cuda.text import CudaArgs
 from tactix_cuda.tactics.rows import FLOATS
 from tactix_ops.layers.quantize import limits
 
@@ -55,7 +55,7 @@ class QuantizeTactic(Tactic):
         return text.traffic(node, variant, ctx)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        args, x, y = Args(node), node.given[0].spec, node.outputs[0].spec
+        args, x, y = CudaArgs(node), node.given[0].spec, node.outputs[0].spec
         scale = element(node.given[1].spec.dtype, f"{args.input(1)}[s]")
         zero = f"(int){args.input(2)}[s]" if len(node.given) > 2 else "0"
         head = [*text.flat(args, "int64_t", x.numel), f"const int64_t s = {_place(args, node)};"]
@@ -73,7 +73,7 @@ class QuantizeTactic(Tactic):
         return text.kernel(args, [*head, *value], ctx, text.blocks(x.numel))
 
 
-def _place(args: Args, node: Node) -> str:
+def _place(args: CudaArgs, node: Node) -> str:
     """The element of the scale that belongs to element ``t``."""
     x, scale, a = node.given[0].spec, node.given[1].spec, node.attrs
     if scale.rank == 0 or scale.shape == (1,):

@@ -20,12 +20,12 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.space import Space
 from tactix_codegen.cuda import fused, text
 from tactix_codegen.cuda.fused import Around
-from tactix_codegen.cuda.text import Args
+from tactix_codegen.cuda.text import CudaArgs
 from tactix_codegen.operations.reduce import (
     KEPT,
     KINDS,
     Operands,
-    Operation,
+    ReductionOperator,
     axes_of,
     input_strides,
     operation_of,
@@ -43,7 +43,7 @@ def tactics() -> list[Tactic]:
 class Work:
     """The operation, what surrounds it, and the reduced axes."""
 
-    operation: Operation
+    operation: ReductionOperator
     around: Around
     axes: tuple[int, ...]
 
@@ -90,7 +90,7 @@ class ReduceTactic(Tactic):
         work = work_of(node)
         assert isinstance(work, Work)
         loops = _space(work, variant.input_format(0))
-        return Reduction(Args(node), work.operation, loops, work.around, ctx).kernel()
+        return Reduction(CudaArgs(node), work.operation, loops, work.around, ctx).kernel()
 
 
 def _variant(node: Node, work: Work, source: Format, target: Format) -> Variant:

@@ -15,8 +15,8 @@ from tactix_codegen.c.text import block
 from tactix_codegen.cuda import scalar, text
 from tactix_codegen.cuda.fused import Around
 from tactix_codegen.cuda.scalar import CudaEmitter
-from tactix_codegen.cuda.text import BLOCK, Args
-from tactix_codegen.operations.reduce import KEPT, REDUCED, Operation
+from tactix_codegen.cuda.text import BLOCK, CudaArgs
+from tactix_codegen.operations.reduce import KEPT, REDUCED, ReductionOperator
 
 _ACROSS = 32
 """Threads side by side in a block of columns."""
@@ -30,7 +30,12 @@ class Reduction:
     """
 
     def __init__(
-        self, args: Args, operation: Operation, space: Space, around: Around, ctx: CompileContext
+        self,
+        args: CudaArgs,
+        operation: ReductionOperator,
+        space: Space,
+        around: Around,
+        ctx: CompileContext,
     ) -> None:
         self.args, self.space, self.around, self.ctx = args, space, around, ctx
         self.operation = operation

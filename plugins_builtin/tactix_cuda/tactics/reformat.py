@@ -9,7 +9,7 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.cuda import copies, text
-from tactix_codegen.operations.reformat import Work, work_of
+from tactix_codegen.operations.reformat import ReformatWork, work_of
 
 
 def tactics() -> list[Tactic]:
@@ -38,6 +38,6 @@ class ReformatTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         work = work_of(node, "CUDA")
-        assert isinstance(work, Work)
+        assert isinstance(work, ReformatWork)
         assert work.copy is not None
-        return copies.kernel(text.Args(node), [work.copy], work.spec.dtype.itemsize, ctx)
+        return copies.kernel(text.CudaArgs(node), [work.copy], work.spec.dtype.itemsize, ctx)

@@ -21,7 +21,7 @@ from tactix.words.dims import Dim, ceildiv, evaluate, symbols
 from tactix.words.errors import InvalidArgument
 from tactix.words.tensor import TensorSpec
 from tactix_codegen.c.scalar import element
-from tactix_codegen.cuda.entry import Entry, artifact
+from tactix_codegen.cuda.entry import KernelEntry, artifact
 from tactix_cuda.tactics import tile
 from tactix_cuda.tactics.rnn_steps import Steps
 from tactix_cuda.tactics.rows import FLOATS
@@ -90,7 +90,7 @@ def recurrence(node: Node) -> Recurrence | Reject:
     steps, batch = x.shape[:2] if node.attrs.layout == 0 else x.shape[1::-1]
     found = Recurrence(layer, node.attrs, at, steps, batch, depth, hidden)
     try:
-        Steps(found, Entry(node, STEP_THREADS), 1).functions()
+        Steps(found, KernelEntry(node, STEP_THREADS), 1).functions()
     except InvalidArgument as e:
         return Reject(e.what)
     return found
@@ -134,7 +134,7 @@ class RecurrentTactic(Tactic):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         r = recurrence(node)
         assert isinstance(r, Recurrence)
-        first, second = Entry(node, PROJECT_THREADS), Entry(node, STEP_THREADS, "steps")
+        first, second = KernelEntry(node, PROJECT_THREADS), KernelEntry(node, STEP_THREADS, "steps")
         project = _project(r, first)
         steps = Steps(r, second, int(variant.knob("slices")))
         body = steps.body()
@@ -146,7 +146,7 @@ class RecurrentTactic(Tactic):
         return replace(made, params={"cooperative": True}) if steps.slices > 1 else made
 
 
-def _project(r: Recurrence, e: Entry) -> list[str]:
+def _project(r: Recurrence, e: KernelEntry) -> list[str]:
     """Input products with their bias, as (step, sample, direction, gate, unit); clears what the
     steps count with.
     """

@@ -11,7 +11,7 @@ from tactix.words.dims import Dim, ceildiv
 from tactix.words.errors import InvalidArgument
 from tactix_codegen.c.scalar import element, float_literal, stored
 from tactix_codegen.c.text import block
-from tactix_codegen.cuda.entry import Entry
+from tactix_codegen.cuda.entry import KernelEntry
 
 if TYPE_CHECKING:
     from tactix_cuda.tactics.rnn import Recurrence
@@ -35,7 +35,7 @@ class Steps:
     ``t`` step.
     """
 
-    def __init__(self, r: Recurrence, e: Entry, slices: int) -> None:
+    def __init__(self, r: Recurrence, e: KernelEntry, slices: int) -> None:
         self.r, self.e, self.slices = r, e, slices
         self.units = -(-r.hidden // slices)
         self.groups: Dim = ceildiv(r.batch, r.rows)

@@ -20,13 +20,13 @@ from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix_codegen.c import text as c_text
-from tactix_codegen.c.epilogue import Operand
+from tactix_codegen.c.epilogue import EpilogueOperand
 from tactix_codegen.c.scalar import float_literal
 from tactix_codegen.c.space import Space
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import fused, scalar, text
 from tactix_codegen.cuda.fused import Around
-from tactix_codegen.cuda.text import Args
+from tactix_codegen.cuda.text import CudaArgs
 from tactix_codegen.operations import rows
 from tactix_codegen.operations.rows import ROW
 
@@ -58,7 +58,7 @@ class Work:
     order: tuple[tuple[bool, int], ...]
     parameters: tuple[int, ...]
 
-    def operand(self, key: tuple[bool, int]) -> Operand:
+    def operand(self, key: tuple[bool, int]) -> EpilogueOperand:
         """The operand of an entry of ``order``."""
         return (self.around.before if key[0] else self.around.after)[key[1]]
 
@@ -129,7 +129,7 @@ class RowsTactic(Tactic):
         work = work_of(node)
         assert isinstance(work, Work)
         assert node.anchor is not None
-        writer = Rows(Args(node), work, int(variant.knob("threads")))
+        writer = Rows(CudaArgs(node), work, int(variant.knob("threads")))
         name = node.anchor.layer.name
         if name.endswith("Softmax"):
             statistics = _softmax(writer, name == "LogSoftmax")
@@ -162,7 +162,7 @@ def _width(work: Work, node: Node) -> int:
 class Rows:
     """The text of one kernel. ``x`` is the element of a row, ``p0``.. the parameters beside it."""
 
-    def __init__(self, args: Args, work: Work, threads: int) -> None:
+    def __init__(self, args: CudaArgs, work: Work, threads: int) -> None:
         self.args, self.work, self.threads = args, work, threads
         self.space, self.width = work.space, _width(work, args.node)
         self.outer = [i for i, t in enumerate(self.space.tags) if t != ROW]

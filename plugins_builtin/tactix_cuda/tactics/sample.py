@@ -21,7 +21,7 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import element, stored
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import text
-from tactix_codegen.cuda.text import Args
+from tactix_codegen.cuda.text import CudaArgs
 from tactix_cuda.tactics.rows import FLOATS
 from tactix_ops.layers.resize import Axis, axis_weights
 
@@ -130,14 +130,14 @@ class ResizeTactic(Tactic):
         return text.traffic(node, variant, ctx)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        found, args, y = axes_of(node), Args(node), node.outputs[0].spec
+        found, args, y = axes_of(node), CudaArgs(node), node.outputs[0].spec
         assert not isinstance(found, Reject)
         return text.kernel(
             args, _resize(args, node, found), ctx, text.blocks(y.numel), more=("sample.cuh",)
         )
 
 
-def _resize(args: Args, node: Node, found: Sequence[Taps | RunningTaps]) -> list[str]:
+def _resize(args: CudaArgs, node: Node, found: Sequence[Taps | RunningTaps]) -> list[str]:
     x, y = node.given[0].spec, node.outputs[0].spec
     names = [f"i{i}" for i in range(x.rank)]
     at = list(names)
@@ -168,7 +168,7 @@ def _resize(args: Args, node: Node, found: Sequence[Taps | RunningTaps]) -> list
     ]
 
 
-def _nearest(args: Args, node: Node, t: Taps | RunningTaps) -> str:
+def _nearest(args: CudaArgs, node: Node, t: Taps | RunningTaps) -> str:
     """Declare the one place of an axis."""
     if isinstance(t, Taps):
         return f"const int p{t.axis} = {_constant(args, t, 'p')}[i{t.axis}];"
@@ -178,7 +178,7 @@ def _nearest(args: Args, node: Node, t: Taps | RunningTaps) -> str:
     return f"const int64_t p{t.axis} = tx_element({rounded}, {args.dim(t.size)});"
 
 
-def _tap(args: Args, t: Taps | RunningTaps) -> list[str]:
+def _tap(args: CudaArgs, t: Taps | RunningTaps) -> list[str]:
     """Declare place and weight of a tap of an axis."""
     i = t.axis
     if isinstance(t, RunningTaps):
@@ -190,7 +190,7 @@ def _tap(args: Args, t: Taps | RunningTaps) -> list[str]:
     ]
 
 
-def _computed(args: Args, node: Node, t: RunningTaps) -> list[str]:
+def _computed(args: CudaArgs, node: Node, t: RunningTaps) -> list[str]:
     """Declare all places and weights of an axis."""
     i, a = t.axis, node.attrs
     options = f"{t.count}, {str(a.exclude_outside).lower()}"
@@ -202,13 +202,13 @@ def _computed(args: Args, node: Node, t: RunningTaps) -> list[str]:
     ]
 
 
-def _between(args: Args, node: Node, t: RunningTaps) -> str:
+def _between(args: CudaArgs, node: Node, t: RunningTaps) -> str:
     size, out = (f"(double){args.dim(d)}" for d in (t.size, t.out))
     form = PLACES[node.attrs.coordinate_transformation_mode]
     return form.format(i=f"(double)i{t.axis}", size=size, out=out, scale=_scale(args, t))
 
 
-def _scale(args: Args, t: RunningTaps) -> str:
+def _scale(args: CudaArgs, t: RunningTaps) -> str:
     return (
         f"((double){args.dim(t.out)} / (double){args.dim(t.size)})"
         if t.scale is None
@@ -216,7 +216,7 @@ def _scale(args: Args, t: RunningTaps) -> str:
     )
 
 
-def _constant(args: Args, taps: Taps, what: str) -> str:
+def _constant(args: CudaArgs, taps: Taps, what: str) -> str:
     places = what == "p"
     array = taps.places if places else taps.weights
     return args.constant(
@@ -249,11 +249,11 @@ class GridSampleTactic(Tactic):
         return text.traffic(node, variant, ctx)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        args, y = Args(node), node.outputs[0].spec
+        args, y = CudaArgs(node), node.outputs[0].spec
         return text.kernel(args, _grid(args, node), ctx, text.blocks(y.numel), more=("sample.cuh",))
 
 
-def _grid(args: Args, node: Node) -> list[str]:
+def _grid(args: CudaArgs, node: Node) -> list[str]:
     (x, grid), y, a = (v.spec for v in node.given[:2]), node.outputs[0].spec, node.attrs
     rank = x.rank - 2
     count = {"nearest": 1, "linear": 2, "bilinear": 2}.get(a.mode, 4)

@@ -20,7 +20,7 @@ from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import element, stored
 from tactix_codegen.cuda import copies, text
-from tactix_codegen.cuda.entry import Entry, artifact
+from tactix_codegen.cuda.entry import KernelEntry, artifact
 from tactix_codegen.cuda.text import BLOCK
 
 WORDS = {2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
@@ -57,7 +57,7 @@ class ScatterTactic(Tactic):
         return text.traffic(node, variant, ctx)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        first, second = Entry(node, BLOCK), Entry(node, BLOCK, "update")
+        first, second = KernelEntry(node, BLOCK), KernelEntry(node, BLOCK, "update")
         size = node.given[0].spec.numel
         e = copies.element_type(node.given[0].spec.dtype.itemsize)
         move = f"(({e}*){first.bytes_out(0)})[t] = ((const {e}*){first.bytes_in(0)})[t];"
@@ -70,11 +70,11 @@ class ScatterTactic(Tactic):
         )
 
 
-def _index(e: Entry, place: str, size: Dim) -> str:
+def _index(e: KernelEntry, place: str, size: Dim) -> str:
     return f"tx_index((int64_t){e.input(1)}[{place}], {e.dim(size)})"
 
 
-def _elements(e: Entry, node: Node) -> tuple[list[str], Dim]:
+def _elements(e: KernelEntry, node: Node) -> tuple[list[str], Dim]:
     data, indices = (v.spec for v in node.given[:2])
     axis, names = node.attrs.axis % data.rank, [f"i{i}" for i in range(data.rank)]
     position = [f"({n})" for n in names]
@@ -89,7 +89,7 @@ def _elements(e: Entry, node: Node) -> tuple[list[str], Dim]:
     return body, indices.numel
 
 
-def _slices(e: Entry, node: Node) -> tuple[list[str], Dim]:
+def _slices(e: KernelEntry, node: Node) -> tuple[list[str], Dim]:
     data, indices, updates = (v.spec for v in node.given[:3])
     depth = int(indices.shape[-1])  # type: ignore[arg-type]
     inner = e.dim(dims.prod(data.shape[depth:]))
@@ -104,7 +104,7 @@ def _slices(e: Entry, node: Node) -> tuple[list[str], Dim]:
     return body, updates.numel
 
 
-def _rows(e: Entry, node: Node) -> tuple[list[str], Dim]:
+def _rows(e: KernelEntry, node: Node) -> tuple[list[str], Dim]:
     """TensorScatter: each sample's update has a place of its own along the axis."""
     cache, update = (v.spec for v in node.given[:2])
     axis, names = node.attrs.axis % cache.rank, [f"i{i}" for i in range(cache.rank)]
@@ -124,7 +124,7 @@ def _rows(e: Entry, node: Node) -> tuple[list[str], Dim]:
     return body, update.numel
 
 
-def _put(e: Entry, node: Node, source: int, place: str, reduction: str) -> str:
+def _put(e: KernelEntry, node: Node, source: int, place: str, reduction: str) -> str:
     """Statements that write update ``place`` to element ``to``."""
     dtype = node.given[0].spec.dtype
     if reduction == "none":

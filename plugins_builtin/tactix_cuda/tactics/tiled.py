@@ -8,8 +8,8 @@ from tactix.contracts.artifact import Launch
 from tactix.contracts.graph import Node
 from tactix.words.dims import Dim, ceildiv
 from tactix_codegen.c.text import block
-from tactix_codegen.cuda.entry import Entry
-from tactix_codegen.cuda.results import WIDTH, Rows
+from tactix_codegen.cuda.entry import KernelEntry
+from tactix_codegen.cuda.results import WIDTH, RowResults
 from tactix_cuda.tactics.tile import Tile
 
 REDUCE_THREADS = 128
@@ -28,13 +28,13 @@ class Tiled:
     ) -> None:
         self.node, self.tile, self.splits = node, tile, splits
         self.batch, self.m, self.n, self.stages = batch, m, n, stages
-        self.entry = Entry(node, tile.threads)
+        self.entry = KernelEntry(node, tile.threads)
         self.pitch = ceildiv(n, WIDTH) * WIDTH
         self.workspace: Dim = batch * m * self.pitch * (4 * splits) if splits > 1 else 0
 
     def finish(
-        self, loaders: Sequence[str], warp: str, rows: Callable[[Entry], Rows]
-    ) -> tuple[list[str], list[Launch], list[Entry]]:
+        self, loaders: Sequence[str], warp: str, rows: Callable[[KernelEntry], RowResults]
+    ) -> tuple[list[str], list[Launch], list[KernelEntry]]:
         """Texts, launches and entries of the product, given its loaders; ``rows`` stores results."""
         e, t = self.entry, self.tile
         put = self._partial() if self.splits > 1 else rows(e).store()
@@ -54,7 +54,7 @@ class Tiled:
         )
         if self.splits == 1:
             return texts, launches, [e]
-        reduce = Entry(self.node, REDUCE_THREADS, "reduce")
+        reduce = KernelEntry(self.node, REDUCE_THREADS, "reduce")
         texts.append(reduce.kernel(*self._reduce(reduce, rows(reduce))))
         launches.append(
             reduce.launch(ceildiv(self.batch * self.m * (self.pitch // WIDTH), REDUCE_THREADS))
@@ -95,7 +95,7 @@ class Tiled:
         stores = [f"*(float4*)(to + {i}) = *(const float4*)(v + {i});" for i in (0, 4)]
         return block(f"if (col < {pitch})", f"float* to = {e.workspace(0)} + {at};", *stores)
 
-    def _reduce(self, e: Entry, rows: Rows) -> list[str]:
+    def _reduce(self, e: KernelEntry, rows: RowResults) -> list[str]:
         """The second launch: sums of all parts, eight columns a thread."""
         pitch, total = e.dim(self.pitch), e.dim(self.batch * self.m)
         add = [f"v[{i}] += p.{f};\nv[{i + 4}] += q.{f};" for i, f in enumerate("xyzw")]

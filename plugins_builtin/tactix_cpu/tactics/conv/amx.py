@@ -20,7 +20,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import evaluate, symbols
 from tactix.words.tensor import blocked
-from tactix_codegen.c.tile import Site
+from tactix_codegen.c.tile import TileSite
 from tactix_cpu.tactics.conv.window import BlockedSite, Window, formats, window
 from tactix_cpu.tactics.dot_tile import HALVES, has_tiles
 from tactix_cpu.tactics.matmul.gemm_amx import DEPTH, FEWEST, WIDTH, PartsKernel, seconds
@@ -131,7 +131,7 @@ class _ConvKernel(PartsKernel):
             f"const int64_t half = {plane} * {LANES}, left = {valid} ? {win.c} - step % {each} * {DEPTH} : 0;",
         ]
 
-    def site(self) -> tuple[Site, str]:
+    def site(self) -> tuple[TileSite, str]:
         blocks = -(-self.n // LANES)
         left = f"({blocks} - block) * {LANES}" if blocks % 2 else ""
         before = f"const int64_t block = col / {LANES}, pixel = row;"

@@ -19,7 +19,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import evaluate, symbols
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, blocked
-from tactix_codegen.c.epilogue import Operand
+from tactix_codegen.c.epilogue import EpilogueOperand
 from tactix_codegen.c.text import Args, block, ctype, kernel, loop, store
 from tactix_codegen.c.text import prelude as text_of
 from tactix_codegen.c.tile import GRID, Functions
@@ -192,7 +192,7 @@ class SpreadSite(DotSite):
 
     step: int = 1
 
-    def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
+    def place(self, operand: EpilogueOperand, row: str, vector: int, count: str) -> str:
         return super().place(operand, f"({row}) * {self.step}", vector, count)
 
     def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:

@@ -19,7 +19,7 @@ from tactix.words.dtypes import DType
 from tactix.words.tensor import blocked
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.text import block, load, loop
-from tactix_codegen.c.tile import Tile
+from tactix_codegen.c.tile import RegisterTile
 from tactix_cpu.tactics.conv.kernel import ConvKernel
 from tactix_cpu.tactics.conv.window import Run, Window, formats, window
 
@@ -103,7 +103,7 @@ class DepthwiseKernel(ConvKernel):
         )  # fmt: skip
         return Packed(win.w, steps)
 
-    def _reduce(self, tile: Tile, run: Run | None, deep: str) -> str:
+    def _reduce(self, tile: RegisterTile, run: Run | None, deep: str) -> str:
         win, lanes = self.win, tile.lanes
         row = self.args.dim(self.pitch * (win.dilations[0] * lanes))
         taps = range(win.kernel[1])

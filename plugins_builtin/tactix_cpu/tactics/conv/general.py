@@ -20,9 +20,9 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, Shape, ceildiv, evaluate, prod, symbols
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
-from tactix_codegen.c.epilogue import Epilogue, Operand, anchor_spec, epilogue
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, anchor_spec, epilogue
 from tactix_codegen.c.text import Args, block, decode, kernel, load, loop, splat, split, store
-from tactix_codegen.c.tile import Functions, Tile, by_rows, finish, flat, with_term
+from tactix_codegen.c.tile import Functions, RegisterTile, by_rows, finish, flat, with_term
 
 ROWS = 8
 VECTORS = 2
@@ -71,7 +71,7 @@ def taps_of(node: Node) -> Taps | Reject:
         return Reject("channels and kernel are not known before running, or empty")
     if len(anchor.inputs) > 2 and anchor.inputs[2] >= 0:
         spatial = specs[0].rank - 2
-        bias = Operand(
+        bias = EpilogueOperand(
             anchor.inputs[2],
             DType.FP32,
             (*specs[2].shape, *(1,) * spatial),
@@ -182,7 +182,7 @@ class GeneralConvTactic(Tactic):
 
 @dataclass(frozen=True)
 class LineSite:
-    """Results in linear rows of ``out[-1]`` columns; implements c_tile.Site.
+    """Results in linear rows of ``out[-1]`` columns; implements c_tile.TileSite.
 
     The kernel's C variables: ``image``, ``channel`` (of the tile's first row), ``line`` (over the
     outer spatial axes), ``col``.
@@ -193,7 +193,7 @@ class LineSite:
     lanes: int
     left: str
 
-    def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
+    def place(self, operand: EpilogueOperand, row: str, vector: int, count: str) -> str:
         n, c, *outer, last = operand.strides
         lines = [self.args.dim(d) for d in self.taps.out[:-1]]
         terms = [f"image * {self.args.dim(n)}"] * (n != 0)
@@ -249,7 +249,7 @@ class _Kernel:
         )
 
     def _function(self, rows: int) -> None:
-        t, tile = self.taps, Tile(rows, self.vectors, self.lanes)
+        t, tile = self.taps, RegisterTile(rows, self.vectors, self.lanes)
         width = t.out[-1]
         left = (
             ""

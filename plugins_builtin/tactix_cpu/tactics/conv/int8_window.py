@@ -15,9 +15,9 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject, Variant
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, Format
-from tactix_codegen.c.epilogue import Epilogue, Operand, anchor_spec, epilogue
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, anchor_spec, epilogue
 from tactix_codegen.c.text import Args, block, load, loop, splat, store
-from tactix_codegen.operations.convolution import Geometry, geometry
+from tactix_codegen.operations.convolution import ConvolutionGeometry, geometry
 from tactix_cpu.tactics import dot_tile as byte
 from tactix_cpu.tactics.dot_tile import Dot
 
@@ -26,7 +26,7 @@ FEW_CHANNELS = 4
 
 
 @dataclass(frozen=True)
-class DotWindow(Geometry):
+class DotWindow(ConvolutionGeometry):
     """Of images of known size. ``fill``: what pads are, a byte. ``flip``: whether the bytes of x
     have signs.
     """
@@ -66,7 +66,7 @@ def dot_window(node: Node, dot: Dot = byte.BYTES) -> DotWindow | Reject:
     return DotWindow(**vars(found), fill=fill, flip=x.dtype is DType.INT8, dot=dot, epi=epi)
 
 
-def _why_not(node: Node, found: Geometry, epi: Epilogue) -> str:
+def _why_not(node: Node, found: ConvolutionGeometry, epi: Epilogue) -> str:
     """Why the bias, sizes or operands do not suit; empty if they do."""
     if not byte.constant_channels(node, (found.w, found.bias)):
         return "these kernels take constant weights and a constant bias"
@@ -79,11 +79,11 @@ def _why_not(node: Node, found: Geometry, epi: Epilogue) -> str:
     return ""
 
 
-def _is_site(o: Operand, epi: Epilogue) -> bool:
+def _is_site(o: EpilogueOperand, epi: Epilogue) -> bool:
     return o.is_full or not any(o.strides) or per_channel(o, epi)
 
 
-def per_channel(o: Operand, epi: Epilogue) -> bool:
+def per_channel(o: EpilogueOperand, epi: Epilogue) -> bool:
     """Whether the operand has one element for each channel."""
     others = [s for i, s in enumerate(o.strides) if i != 1]
     return (
@@ -149,7 +149,7 @@ def variant_of(
 
 @dataclass(frozen=True)
 class DotSite:
-    """Results in the blocked format; implements c_tile.Site.
+    """Results in the blocked format; implements c_tile.TileSite.
 
     The kernel's C variables: ``image``, ``block`` (of the tile's first vector), ``pixel`` (of its
     first row).
@@ -181,7 +181,7 @@ class DotSite:
         pixel = f"(image * {self.blocks // many} + {start}) * {self.win.pixels} + pixel + {row}"
         return f"({pixel}) * {self.lanes * many}{part}"
 
-    def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
+    def place(self, operand: EpilogueOperand, row: str, vector: int, count: str) -> str:
         if operand.is_full:
             at = self._at(
                 self.variant.input_format(operand.index) if self.variant else None, row, vector

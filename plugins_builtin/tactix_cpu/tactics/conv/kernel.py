@@ -13,7 +13,7 @@ from tactix.words.dims import Dim, ceildiv
 from tactix.words.dtypes import DType
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.text import Args, block, comment, ctype, kernel, loop, split, times
-from tactix_codegen.c.tile import GRID, Functions, Tile, by_rows, finish
+from tactix_codegen.c.tile import GRID, Functions, RegisterTile, by_rows, finish
 from tactix_cpu.tactics.conv.window import BlockedSite, Run, Window, row_runs
 
 INPUT_BYTES = 1 << 20
@@ -35,7 +35,9 @@ class ConvKernel:
     def __init__(self, node: Node, win: Window, variant: Variant, ctx: CompileContext) -> None:
         self.win, self.ctx, self.element = win, ctx, ctype(win.dtype)
         self.linear = variant.input_format(win.x).is_linear
-        self.tile = Tile(variant.knob("rows"), variant.knob("vectors"), max(4, ctx.device.lanes))
+        self.tile = RegisterTile(
+            variant.knob("rows"), variant.knob("vectors"), max(4, ctx.device.lanes)
+        )
         self.sweep: int = variant.knob("blocks")
         self.args = Args(node)
         self.functions = Functions(self.args)
@@ -125,10 +127,10 @@ class ConvKernel:
         self._add(name, size, lambda tile, deep: self._reduce(tile, inner, deep))
         return name
 
-    def _add(self, name: str, size: int, reduce: Callable[[Tile, str], str]) -> None:
+    def _add(self, name: str, size: int, reduce: Callable[[RegisterTile, str], str]) -> None:
         """The function of a tile; ``reduce`` gives its sum over ``deep`` channel blocks."""
         chains = c_tile.chains_for(size, self.tile.vectors, self._most())
-        tile = Tile(size, self.tile.vectors, self.tile.lanes, chains, *self._ahead())
+        tile = RegisterTile(size, self.tile.vectors, self.tile.lanes, chains, *self._ahead())
         place, deep = (
             "int64_t image, int64_t block, int64_t pixel, int64_t top, int64_t bottom",
             "DEEP",
@@ -150,7 +152,7 @@ class ConvKernel:
         self.functions.add(name, parameters, [*body, *finish(tile, self.win.epi, self.site)], about)
 
     def _ahead(self) -> tuple[int, int]:
-        """Steps that weights are asked for ahead, see Tile."""
+        """Steps that weights are asked for ahead, see RegisterTile."""
         if self.deep * self.slab * 4 <= PANEL_BYTES:
             return 0, 0
         high, wide = self.win.out
@@ -164,7 +166,7 @@ class ConvKernel:
     def _most(self) -> int:
         return 1 if self.linear else 4
 
-    def _reduce(self, tile: Tile, run: Run | None, deep: str) -> str:
+    def _reduce(self, tile: RegisterTile, run: Run | None, deep: str) -> str:
         """The sum over channels and taps; with ``run``, taps that lie outside are left out."""
         kh, kw = self.win.kernel
         blocks = comment("blocks of CELL channels")
@@ -211,7 +213,9 @@ class ConvKernel:
         last = f"c + 1 == {deep}{' && last' if self.sweep else ''}"
         return f"const int64_t cells = {last} ? {self.tail} : CELL;"
 
-    def _cell(self, tile: Tile, x: str, w: str, tap: int, run: Run | None, more: str = "") -> str:
+    def _cell(
+        self, tile: RegisterTile, x: str, w: str, tap: int, run: Run | None, more: str = ""
+    ) -> str:
         """One tap of one channel block, for neighbouring pixels."""
         step = self.win.strides[1]
         places = [
@@ -220,7 +224,7 @@ class ConvKernel:
         return self._channels(tile, x, w, places, more)
 
     def _channels(
-        self, tile: Tile, x: str, w: str, places: Sequence[int | None], more: str = ""
+        self, tile: RegisterTile, x: str, w: str, places: Sequence[int | None], more: str = ""
     ) -> str:
         """The channels of a block at ``x``; ``places``: how many pixels from there each row's is,
         None for none.

@@ -7,7 +7,7 @@ from __future__ import annotations
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Variant
 from tactix_codegen.c.text import block, comment, loop, times
-from tactix_codegen.c.tile import Tile
+from tactix_codegen.c.tile import RegisterTile
 from tactix_cpu.tactics.conv.kernel import ConvKernel
 from tactix_cpu.tactics.conv.window import Window
 
@@ -44,7 +44,7 @@ class SpanKernel(ConvKernel):
         cases = []
         for i, start in enumerate(range(0, pixels, rows)):
 
-            def taps(tile: Tile, deep: str, start: int = start) -> str:
+            def taps(tile: RegisterTile, deep: str, start: int = start) -> str:
                 return self._taps(tile, start, deep)
 
             self._add(f"t{i}", min(rows, pixels - start), taps)
@@ -52,7 +52,7 @@ class SpanKernel(ConvKernel):
         body = loop("q", "t", "t + next - u", block("switch (q)", *cases))
         return self._sweep(str(len(cases)), 1, [], [body])
 
-    def _taps(self, tile: Tile, start: int, deep: str) -> str:
+    def _taps(self, tile: RegisterTile, start: int, deep: str) -> str:
         """The sum of the pixels from ``start``."""
         win = self.win
         high, wide, across = win.size[0], win.size[1], win.out[1]

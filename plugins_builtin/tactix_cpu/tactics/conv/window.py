@@ -14,18 +14,18 @@ from tactix.contracts.tactic import Reject
 from tactix.words.dims import Dim, Shape, ceildiv, prod
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, Format
-from tactix_codegen.c.epilogue import Epilogue, Operand, epilogue
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
 from tactix_codegen.c.scalar import keeps_zero
 from tactix_codegen.c.text import Args, load, splat, store
 from tactix_codegen.c.tile import flat, is_row_major, with_term
-from tactix_codegen.operations.convolution import Geometry, geometry
+from tactix_codegen.operations.convolution import ConvolutionGeometry, geometry
 
 PATTERNS = 5
 """Most kinds of tiles in a row; each is a function of its own."""
 
 
 @dataclass(frozen=True)
-class Window(Geometry):
+class Window(ConvolutionGeometry):
     """``epi`` includes the bias, its operand strides are along (n, channel, row, column).
     ``dtype``: of x and w.
     """
@@ -68,7 +68,7 @@ def with_bias(node: Node, epi: Epilogue, index: int) -> Epilogue | Reject:
     if not spec.is_const:
         return Reject("these kernels take a constant bias")
     spatial = len(epi.shape) - 2
-    term = Operand(
+    term = EpilogueOperand(
         index, spec.dtype, (*spec.shape, *(1,) * spatial), (0, 1, *(0,) * spatial), False
     )
     return with_term(epi, term, lambda y, b: y + b)
@@ -114,7 +114,7 @@ def row_runs(win: Window, most: int) -> list[Run] | None:
     return runs if len({r.pattern for r in runs}) <= PATTERNS else None
 
 
-def varies_by_channel(operand: Operand) -> bool:
+def varies_by_channel(operand: EpilogueOperand) -> bool:
     """Whether an operand has channels, so that it is read in the output's blocked format."""
     return len(operand.strides) > 1 and operand.strides[1] != 0
 
@@ -136,7 +136,7 @@ def formats(
     return tuple(min(wanted.get(i, {LINEAR})) for i in range(len(node.given)))
 
 
-def pack_blocked(operand: Operand, rank: int, lanes: int) -> Packed:
+def pack_blocked(operand: EpilogueOperand, rank: int, lanes: int) -> Packed:
     """A constant operand with channels in the blocked storage of its own shape."""
     n, c, *rest = (1,) * (rank - len(operand.shape)) + tuple(int(d) for d in operand.shape)  # type: ignore[arg-type]
     blocks = -(-c // lanes)
@@ -150,7 +150,7 @@ def pack_blocked(operand: Operand, rank: int, lanes: int) -> Packed:
 
 @dataclass(frozen=True)
 class BlockedSite:
-    """Results in the blocked format; implements c_tile.Site.
+    """Results in the blocked format; implements c_tile.TileSite.
 
     The kernel's C variables: ``image``, ``block`` (of the tile's first vector), ``pixel`` (of its
     first row); ``step`` pixels lie from row to row.
@@ -168,7 +168,7 @@ class BlockedSite:
         """Channel blocks of the output."""
         return -(-self.win.co // self.lanes)
 
-    def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
+    def place(self, operand: EpilogueOperand, row: str, vector: int, count: str) -> str:
         rank = len(self.win.epi.shape)
         where = f"(pixel + {self._step(row)})" if row != "0" else "pixel"
         if not varies_by_channel(operand):
@@ -193,7 +193,7 @@ class BlockedSite:
     def _step(self, row: str) -> str:
         return row if self.step == 1 or row == "0" else f"{row} * {self.step}"
 
-    def _storage(self, operand: Operand, rank: int) -> tuple[str, Shape]:
+    def _storage(self, operand: EpilogueOperand, rank: int) -> tuple[str, Shape]:
         """Pointer and strides (n, block, spatial...) of an operand's blocked storage."""
         shape: Shape = (1,) * (rank - len(operand.shape)) + operand.shape
         spatial = prod(shape[2:]) * self.lanes

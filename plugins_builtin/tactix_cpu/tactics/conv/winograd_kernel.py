@@ -12,11 +12,11 @@ from tactix.contracts.tactic import CompileContext, Variant
 from tactix.words.dims import Dim, evaluate
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.text import Args, block, decode, kernel, loop, split
-from tactix_codegen.c.tile import Functions, Tile, by_rows, finish_saved
+from tactix_codegen.c.tile import Functions, RegisterTile, by_rows, finish_saved
 from tactix_cpu.tactics.conv.window import BlockedSite, Window
 
 NEAR, FAR = 16, 64
-"""Steps that weights are asked for ahead, see Tile."""
+"""Steps that weights are asked for ahead, see RegisterTile."""
 UNITS = 2
 """With fewer blocks for each thread, threads share every block, with barriers between its three
 parts.
@@ -99,7 +99,9 @@ class WinogradKernel:
         self.a = self.m + 2
         self.turn = TURNS[self.m]
         self.lanes = max(4, ctx.device.lanes)
-        self.tile = Tile(variant.knob("rows"), variant.knob("vectors"), self.lanes, 1, NEAR, FAR)
+        self.tile = RegisterTile(
+            variant.knob("rows"), variant.knob("vectors"), self.lanes, 1, NEAR, FAR
+        )
         self.tiles: int = variant.knob("tiles")
         self.high, self.wide = (evaluate(d, {}) for d in win.out)
         self.across = -(-self.wide // self.m)
@@ -196,7 +198,9 @@ class WinogradKernel:
             self.sizes = (rest,)
         for size in self.sizes:
             chains = c_tile.chains_for(size, self.tile.vectors)
-            tile = Tile(size, self.tile.vectors, self.lanes, chains, self.tile.near, self.tile.far)
+            tile = RegisterTile(
+                size, self.tile.vectors, self.lanes, chains, self.tile.near, self.tile.far
+            )
             unroll = min(self.lanes, 4 if size * tile.vectors <= 12 else 2)
             steps = tile.steps(unroll, lambda m, u: f"x[{m * self.lanes + u}]")
             cells = loop(
@@ -227,7 +231,7 @@ class WinogradKernel:
         put = f"tx_store_f32(sums + (i * {m} + {{i}}) * {lanes}, {{r}});"
         right = self._turned(self.turn.result, f"half + (i * {a} + {{i}}) * {lanes}", put, m)
         put = finish_saved(
-            Tile(m, 1, lanes),
+            RegisterTile(m, 1, lanes),
             self.win.epi,
             self.site,
             f"(sums + i * {m * lanes})",

@@ -19,7 +19,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, ceildiv, evaluate, prod, symbols
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.text import Args, block, comment, kernel, loop, split, times
-from tactix_codegen.c.tile import GRID, Functions, Tile, by_rows, finish, flat
+from tactix_codegen.c.tile import GRID, Functions, RegisterTile, by_rows, finish, flat
 from tactix_cpu.tactics.matmul.product import Product, RowSite, product
 
 DEPTH = 384
@@ -144,11 +144,11 @@ def _pieces(height: int, sizes: Sequence[int]) -> list[int]:
     return out
 
 
-def _unroll(tile: Tile) -> int:
+def _unroll(tile: RegisterTile) -> int:
     return 4 if tile.rows * tile.vectors <= 12 else 2  # at most 56 FMA a round
 
 
-def _lines_ahead(p: Product, tile: Tile, opt: dict[str, int]) -> int:
+def _lines_ahead(p: Product, tile: RegisterTile, opt: dict[str, int]) -> int:
     """Cache lines of the next panel to fetch per round of steps, so that all row tiles together
     fetch all of it.
     """
@@ -162,7 +162,9 @@ class _Kernel:
 
     def __init__(self, p: Product, node: Node, variant: Variant, ctx: CompileContext) -> None:
         self.p, self.ctx = p, ctx
-        self.tile = Tile(variant.knob("rows"), variant.knob("vectors"), max(4, ctx.device.lanes))
+        self.tile = RegisterTile(
+            variant.knob("rows"), variant.knob("vectors"), max(4, ctx.device.lanes)
+        )
         self.depth: int = variant.knob("depth")
         self.args = Args(node)
         self.functions = Functions(self.args)
@@ -192,7 +194,7 @@ class _Kernel:
         sizes = _sizes(self.p.m, self.tile.rows)
         for rows in sizes:
             self._function(
-                Tile(
+                RegisterTile(
                     rows,
                     self.tile.vectors,
                     self.tile.lanes,
@@ -207,7 +209,7 @@ class _Kernel:
         helpers = f"{GRID}{self.functions.text()}"
         return kernel(self.args, body, self.ctx, helpers=helpers, workspace=size, phases=phases)
 
-    def _function(self, tile: Tile) -> None:
+    def _function(self, tile: RegisterTile) -> None:
         left = "" if isinstance(self.p.n, int) and self.p.n % tile.width == 0 else "N - col"
         site = RowSite(self.args, self.p.lead, self.p.n, tile.lanes, left)
         parameters = "const float* x, const float* w, int64_t row, int64_t col"
@@ -231,7 +233,7 @@ class _Kernel:
             f"t{tile.name}", parameters, [*body, *finish(tile, self.p.epi, site)], about
         )
 
-    def _steps(self, tile: Tile, depth: str) -> list[str]:
+    def _steps(self, tile: RegisterTile, depth: str) -> list[str]:
         unroll = _unroll(tile)
         step = times(unroll, "M") if self.p.transposed_a else str(unroll)
         one = "M" if self.p.transposed_a else "1"

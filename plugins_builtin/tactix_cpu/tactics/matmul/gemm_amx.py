@@ -26,7 +26,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Dim, ceildiv, evaluate, symbols
 from tactix_codegen.c.epilogue import Epilogue
 from tactix_codegen.c.text import Args, block, kernel, loop, prelude, split
-from tactix_codegen.c.tile import GRID, Functions, Site, Tile, finish_saved
+from tactix_codegen.c.tile import GRID, Functions, RegisterTile, TileSite, finish_saved
 from tactix_cpu.tactics.dot_tile import HALVES, has_tiles
 from tactix_cpu.tactics.matmul.product import Product, RowSite, product
 
@@ -159,7 +159,7 @@ class PartsKernel:
         """
         raise NotImplementedError
 
-    def site(self) -> tuple[Site, str]:
+    def site(self) -> tuple[TileSite, str]:
         """Where results go, and C text to stand before."""
         raise NotImplementedError
 
@@ -201,7 +201,7 @@ class PartsKernel:
         site, before = self.site()
         where = "int64_t image, int64_t row, int64_t col"
         for rows in (2 * HIGH, 1):
-            tile = Tile(rows, 2, 16)
+            tile = RegisterTile(rows, 2, 16)
             body = finish_saved(tile, self.epi, site, "sums", False)
             if site.left:
                 rest = finish_saved(tile, self.epi, site, "sums", True)
@@ -385,6 +385,6 @@ class _GemmKernel(PartsKernel):
             f"const int64_t half = 16, left = row < {self.args.dim(self.m)} ? {self.k} - step * {DEPTH} : 0;",
         ]
 
-    def site(self) -> tuple[Site, str]:
+    def site(self) -> tuple[TileSite, str]:
         left = f"({self.n} - col)" if self.n % WIDTH else ""
         return RowSite(self.args, self.p.lead, self.n, 16, left), ""

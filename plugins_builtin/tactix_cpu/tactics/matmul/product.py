@@ -16,7 +16,7 @@ from tactix.words.dims import Dim, Shape, broadcast_shapes, ceildiv, prod
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_codegen.c.epilogue import Epilogue, Operand, epilogue
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
 from tactix_codegen.c.text import Args, broadcast_strides, load, splat, store
 from tactix_codegen.c.tile import mapped, row_offset, with_term
 
@@ -87,14 +87,18 @@ def product(node: Node) -> Product | Reject:
         return Reject("these kernels take float32")
     try:
         if anchor.layer.key.startswith("tactix.Gemm@"):
-            c = Operand(inputs[2], DType.FP32, bias.shape, (), False) if bias is not None else None
+            c = (
+                EpilogueOperand(inputs[2], DType.FP32, bias.shape, (), False)
+                if bias is not None
+                else None
+            )
             return _gemm(anchor.attrs, a, b, inputs, _scaled(epi, anchor.attrs, c))
         return _matmul(a, b, inputs, epi)
     except ShapeError as e:
         return Reject(str(e))
 
 
-def _scaled(epi: Epilogue, attrs: Any, c: Operand | None) -> Epilogue:
+def _scaled(epi: Epilogue, attrs: Any, c: EpilogueOperand | None) -> Epilogue:
     """The epilogue of ``alpha y + beta c``."""
     if c is not None:
         term = replace(c, strides=broadcast_strides(c.shape, epi.shape))
@@ -183,7 +187,8 @@ def _with_axes(epi: Epilogue, row: bool, column: bool) -> Epilogue:
 
 @dataclass(frozen=True)
 class RowSite:
-    """Results in rows of n elements, ``lead`` the axes that rows flatten; implements c_tile.Site.
+    """Results in rows of n elements, ``lead`` the axes that rows flatten. Implements
+    c_tile.TileSite.
 
     The tile starts at the C variables ``row`` and ``col``.
     """
@@ -194,7 +199,7 @@ class RowSite:
     lanes: int
     left: str
 
-    def place(self, operand: Operand, row: str, vector: int, count: str) -> str:
+    def place(self, operand: EpilogueOperand, row: str, vector: int, count: str) -> str:
         lead, last = operand.strides[:-1], operand.strides[-1]
         pointer = self.args.sum(
             self.args.input(operand.index), row_offset(self._row(row), self.lead, lead, self.args)

@@ -17,7 +17,7 @@ from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.text import Args, loop
 from tactix_codegen.operations import gather
-from tactix_codegen.operations.gather import Work, work_of
+from tactix_codegen.operations.gather import GatherWork, work_of
 
 
 def tactics() -> list[Tactic]:
@@ -45,12 +45,12 @@ class GatherTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args, work = c_text.Args(node), work_of(node, "C")
-        assert isinstance(work, Work)
+        assert isinstance(work, GatherWork)
         write = {"Gather": _gather, "GatherElements": _elements, "GatherND": _nd}[work.layer]
         return c_text.kernel(args, write(args, work), ctx, preludes=c_copy.preludes())
 
 
-def _take(args: Args, source: str, row: str, work: Work) -> str:
+def _take(args: Args, source: str, row: str, work: GatherWork) -> str:
     """Copy the slice at element ``source`` of the data to slice ``row`` of the output."""
     y, x, n, width = args.bytes_out(0), args.bytes_in(0), args.dim(work.inner), work.width
     if work.inner == 1:
@@ -59,7 +59,7 @@ def _take(args: Args, source: str, row: str, work: Work) -> str:
     return f"tx_copy({y} + {row} * {n} * {width}, {x} + ({source}) * {width}, {n} * {width});"
 
 
-def _gather(args: Args, work: Work) -> list[str]:
+def _gather(args: Args, work: GatherWork) -> list[str]:
     size, count = args.dim(work.sizes[0]), args.dim(work.each)
     body = [
         f"const int64_t k = o % {count}, b = o / {count};",
@@ -70,7 +70,7 @@ def _gather(args: Args, work: Work) -> list[str]:
     return [c_text.split(args.dim(work.slices)), loop("o", "lo", "hi", *body)]
 
 
-def _nd(args: Args, work: Work) -> list[str]:
+def _nd(args: Args, work: GatherWork) -> list[str]:
     strides = c_text.contiguous_strides(work.data.shape)[work.axis :]
     each = args.dim(work.each)
     terms = (
@@ -90,7 +90,7 @@ def _nd(args: Args, work: Work) -> list[str]:
     return [c_text.split(args.dim(work.slices)), loop("o", "lo", "hi", *body)]
 
 
-def _elements(args: Args, work: Work) -> list[str]:
+def _elements(args: Args, work: GatherWork) -> list[str]:
     data, indices, axis, rank = work.data, work.indices, work.axis, work.data.rank
     strides = c_text.contiguous_strides(data.shape)
     names = [f"i{i}" for i in range(rank)]

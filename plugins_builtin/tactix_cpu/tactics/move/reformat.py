@@ -17,7 +17,7 @@ from tactix.words import dims
 from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.text import Args, block, loop
-from tactix_codegen.operations.reformat import Work, work_of
+from tactix_codegen.operations.reformat import ReformatWork, work_of
 
 
 def tactics() -> list[Tactic]:
@@ -47,7 +47,7 @@ class ReformatTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args, work = c_text.Args(node), work_of(node, "C")
-        assert isinstance(work, Work)
+        assert isinstance(work, ReformatWork)
         if work.copy is not None:
             body = c_copy.statements(args, [work.copy], work.spec.dtype.itemsize, ctx)
         elif min(work.source.lanes, work.target.lanes) > 1:
@@ -57,7 +57,7 @@ class ReformatTactic(Tactic):
         return c_text.kernel(args, body, ctx, preludes=c_copy.preludes())
 
 
-def _pieces(args: Args, work: Work) -> list[str]:
+def _pieces(args: Args, work: ReformatWork) -> list[str]:
     """Between blocks of which one is a multiple of the other: the shorter ones' pixels move as a
     whole.
     """
@@ -90,7 +90,7 @@ def _pieces(args: Args, work: Work) -> list[str]:
 class _Blocks:
     """Between ``cB`` and linear or nhwc, one block of channels and a run of pixels at a time."""
 
-    def __init__(self, args: Args, work: Work) -> None:
+    def __init__(self, args: Args, work: ReformatWork) -> None:
         spec, source, target = work.spec, work.source, work.target
         self.args, self.width = args, spec.dtype.itemsize
         self.to_blocks, self.lanes = target.lanes > 1, max(source.lanes, target.lanes)

@@ -16,7 +16,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix_codegen.c import text as c_text
-from tactix_codegen.c.epilogue import Epilogue, Operand, epilogue
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
 from tactix_codegen.c.space import Space, collapse
 from tactix_codegen.c.text import block, loop
 from tactix_codegen.operations.rows import OUTER, ROW, SOFTMAXES
@@ -247,7 +247,7 @@ class _Columns:
     def _finish(self, count: str) -> list[str]:
         position = {self.epilogue.operands[v].index: 2 + k for k, v in enumerate(self.order)}
 
-        def place(o: Operand) -> str:
+        def place(o: EpilogueOperand) -> str:
             k = position[o.index]
             base = f"{self.args.input(o.index)} + {self._offset(k, True)}"
             if self.space.strides[k][-1] == 0:

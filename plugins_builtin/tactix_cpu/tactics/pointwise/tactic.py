@@ -20,7 +20,7 @@ from tactix.words.tensor import LINEAR, NHWC, Format, blocked
 from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
 from tactix_codegen.operations import pointwise
-from tactix_codegen.operations.pointwise import Group
+from tactix_codegen.operations.pointwise import PointwiseGroup
 from tactix_cpu.tactics.pointwise.nest import Nest, Operand
 
 
@@ -33,7 +33,7 @@ def tactics() -> list[Tactic]:
 class Work:
     """What to compute, and whether vectors can do it."""
 
-    group: Group
+    group: PointwiseGroup
     vector: bool
 
 

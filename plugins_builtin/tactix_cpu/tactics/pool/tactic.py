@@ -19,11 +19,11 @@ from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import LINEAR, NHWC, Format, blocked
 from tactix_codegen.c import text as c_text
-from tactix_codegen.c.epilogue import Epilogue, Operand, epilogue
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
 from tactix_codegen.c.space import strides_in
 from tactix_codegen.c.text import Args, block, loop
 from tactix_codegen.operations import pool
-from tactix_codegen.operations.pool import Window, window_of
+from tactix_codegen.operations.pool import PoolWindow, window_of
 
 _UNROLLED = 16
 """Taps of the last axis that are written out at most."""
@@ -38,7 +38,7 @@ def tactics() -> list[Tactic]:
 class Work:
     """What to pool, and what follows."""
 
-    window: Window
+    window: PoolWindow
     epilogue: Epilogue
 
 
@@ -204,7 +204,7 @@ class _Pool:
         begins.
         """
 
-        def place(o: Operand) -> str:
+        def place(o: EpilogueOperand) -> str:
             strides = self.strides[o.index]
             base = f"{self.args.input(o.index)} + {self.args.offset(strides, names)}"
             return (

@@ -10,10 +10,10 @@ from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
-from tactix_codegen.c.epilogue import Epilogue, Operand
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand
 from tactix_codegen.c.space import Space
 from tactix_codegen.c.text import Args, block, comment, loop
-from tactix_codegen.operations.reduce import REDUCED, Operation
+from tactix_codegen.operations.reduce import REDUCED, ReductionOperator
 
 _WAYS = 4
 """Independent accumulators: an addition takes about 4 cycles (x86-64 since Skylake; Agner Fog,
@@ -50,7 +50,7 @@ class Reduction:
     """
 
     args: Args
-    operation: Operation
+    operation: ReductionOperator
     space: Space
     count: Dim
     epilogue: Epilogue
@@ -335,7 +335,7 @@ class Reduction:
         value = f"s / (double){self.args.size('COUNT', self.count)}" if self.operation.mean else "s"
         positions = {self.epilogue.operands[v].index: k for k, v in enumerate(self.order)}
 
-        def place(o: Operand) -> str:
+        def place(o: EpilogueOperand) -> str:
             where = self._offset(2 + positions[o.index], self.kept)
             return c_scalar.element(o.dtype, f"{self.args.input(o.index)}[{where}]")
 

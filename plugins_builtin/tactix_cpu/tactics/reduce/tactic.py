@@ -28,7 +28,7 @@ from tactix_codegen.operations.reduce import (
     KINDS,
     REDUCED,
     Operands,
-    Operation,
+    ReductionOperator,
     axes_of,
     input_strides,
     operation_of,
@@ -48,7 +48,7 @@ class Work:
     do it.
     """
 
-    operation: Operation
+    operation: ReductionOperator
     epilogue: Epilogue
     axes: tuple[int, ...]
     vector: bool

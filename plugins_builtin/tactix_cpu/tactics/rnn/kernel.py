@@ -17,7 +17,7 @@ from tactix.words.dims import Dim, ceildiv
 from tactix.words.dtypes import DType
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.text import Args, block, kernel, loop, split
-from tactix_codegen.c.tile import GRID, Functions, Tile, by_rows
+from tactix_codegen.c.tile import GRID, Functions, RegisterTile, by_rows
 from tactix_cpu.tactics.dot_tile import preludes
 from tactix_cpu.tactics.rnn import amx as c_rnn_amx
 
@@ -120,10 +120,12 @@ class RecurrentKernel:
         rest = c_tile.rest_sizes(most, total if isinstance(total, int) else None)
         return rest if isinstance(total, int) and total < most else (most, *rest)
 
-    def _tile(self, rows: int, vectors: int) -> Tile:
-        return Tile(rows, vectors, self.lanes, c_tile.chains_for(rows, vectors), pairs=self.half)
+    def _tile(self, rows: int, vectors: int) -> RegisterTile:
+        return RegisterTile(
+            rows, vectors, self.lanes, c_tile.chains_for(rows, vectors), pairs=self.half
+        )
 
-    def _sum(self, tile: Tile, left: str, pitch: int, depth: int, right_pitch: int) -> str:
+    def _sum(self, tile: RegisterTile, left: str, pitch: int, depth: int, right_pitch: int) -> str:
         """Sum over ``depth``; rows of ``left`` lie ``pitch`` apart, steps of w ``right_pitch``.
         Both are moved on.
         """

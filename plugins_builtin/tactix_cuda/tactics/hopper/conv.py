@@ -17,7 +17,7 @@ from tactix.words.dims import evaluate, prod, symbols
 from tactix.words.tensor import NHWC, Format
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import window
-from tactix_codegen.cuda.window import Window
+from tactix_codegen.cuda.window import ConvolutionWindow
 from tactix_cuda.tactics.hopper import flow as hopper
 from tactix_cuda.tactics.hopper.flow import DEPTH, Flow, FlowEntry, HeldRows, Made, flow_of
 from tactix_cuda.tactics.tile import Work
@@ -41,15 +41,15 @@ class HopperWindows(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def why_not(self, win: Window) -> str:
+    def why_not(self, win: ConvolutionWindow) -> str:
         """Empty if the kernel takes such windows, else what it takes."""
         raise NotImplementedError
 
-    def reads(self, win: Window) -> Format:
+    def reads(self, win: ConvolutionWindow) -> Format:
         """How the image lies."""
         return NHWC
 
-    def work(self, win: Window, size: dict[str, int]) -> Work:
+    def work(self, win: ConvolutionWindow, size: dict[str, int]) -> Work:
         """The product that it is, at these sizes."""
         raise NotImplementedError
 
@@ -73,7 +73,7 @@ class HopperWindows(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = window.window(node)
-        assert isinstance(win, Window)
+        assert isinstance(win, ConvolutionWindow)
         if not symbols(prod((win.n, *win.size, *win.out))) <= set(ctx.opt):
             return None
         w = self.work(win, dict(ctx.opt))
@@ -85,7 +85,7 @@ class HopperConvTactic(HopperWindows):
 
     key = "tactix.cuda_hopper_conv@1"
 
-    def why_not(self, win: Window) -> str:
+    def why_not(self, win: ConvolutionWindow) -> str:
         taken = win.group == 1 and win.c % UNIT == 0 and _fits(win)
         return (
             ""
@@ -93,14 +93,14 @@ class HopperConvTactic(HopperWindows):
             else "one group, pixels of whole 16 bytes, windows that the copy engine can say"
         )
 
-    def work(self, win: Window, size: dict[str, int]) -> Work:
+    def work(self, win: ConvolutionWindow, size: dict[str, int]) -> Work:
         channels = -(-win.c // DEPTH) * DEPTH
         image = evaluate(win.n * win.size[0] * win.size[1], size) * win.c
         return Work(1, evaluate(win.pixels, size), win.co, win.taps * channels, image)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window.window(node)
-        assert isinstance(win, Window)
+        assert isinstance(win, ConvolutionWindow)
         f = flow_of(variant)
         e, parts = FlowEntry(node, f.threads), -(-win.c // DEPTH)
         rows = HeldRows(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
@@ -111,14 +111,14 @@ class HopperConvTactic(HopperWindows):
         return hopper.artifact(made, helpers + text, launch, ctx)
 
 
-def _corners(win: Window) -> tuple[tuple[int, int], tuple[int, int]]:
+def _corners(win: ConvolutionWindow) -> tuple[tuple[int, int], tuple[int, int]]:
     """Where windows begin: (x, y) of the first, and of the last as counted from the last pixel."""
     first = (-win.begins[1], -win.begins[0])
     spans = [(k - 1) * d for k, d in zip(win.kernel, win.dilations, strict=True)]
     return first, (win.ends[1] - spans[1], win.ends[0] - spans[0])
 
 
-def _fits(win: Window) -> bool:
+def _fits(win: ConvolutionWindow) -> bool:
     spans = [(k - 1) * d for k, d in zip(win.kernel, win.dilations, strict=True)]
     corners = [abs(n) for c in _corners(win) for n in c]
     return (
@@ -128,7 +128,7 @@ def _fits(win: Window) -> bool:
     )
 
 
-def _loader(win: Window, made: Made, parts: int) -> tuple[str, str]:
+def _loader(win: ConvolutionWindow, made: Made, parts: int) -> tuple[str, str]:
     """The C text that makes the loader of windows, of rows where a window is a pixel; and what that
     needs.
     """
@@ -168,7 +168,7 @@ def geometry(parts: int, across: int, strides: Pair, dilations: Pair, begins: Pa
     )
 
 
-def _pack(win: Window, f: Flow, parts: int) -> Packed:
+def _pack(win: ConvolutionWindow, f: Flow, parts: int) -> Packed:
     """Weights (output channels, taps and channels) as ``hopper.pack`` lays them, zero outside."""
     panels, channels = -(-win.co // f.cols), parts * DEPTH
     steps: tuple[tuple[str, Any], ...] = (

@@ -25,10 +25,10 @@ from tactix.contracts.tactic import CompileContext, Variant
 from tactix.words.dims import Dim, ceildiv, dmax, dmin, mod
 from tactix.words.dtypes import DType
 from tactix.words.tensor import Format
-from tactix_codegen.c.epilogue import Operand
+from tactix_codegen.c.epilogue import EpilogueOperand
 from tactix_codegen.c.text import block, ctype, indent
 from tactix_codegen.cuda import entry
-from tactix_codegen.cuda.results import WIDTH, Rows
+from tactix_codegen.cuda.results import WIDTH, RowResults
 from tactix_codegen.cuda.text import struct
 from tactix_cuda.tactics.tile import Work, in_turns
 from tactix_cuda.tensor_maps import ROW, TensorMap
@@ -227,7 +227,7 @@ def pack(panels: int, cols: int, stages: int) -> tuple[tuple[str, Any], ...]:
     return ("reshape", shape), ("transpose", (0, 5, 1, 3, 2, 4, 6))
 
 
-class FlowEntry(entry.Entry):
+class FlowEntry(entry.KernelEntry):
     """A kernel whose first parameters are tensor maps."""
 
     def __init__(self, node: Node, threads: int) -> None:
@@ -261,13 +261,13 @@ class FlowEntry(entry.Entry):
 
 
 @dataclass(frozen=True)
-class HeldRows(Rows):
+class HeldRows(RowResults):
     """Rows whose operands that change with columns are loaded ahead, before the sums are made."""
 
-    def is_held(self, operand: Operand) -> bool:
+    def is_held(self, operand: EpilogueOperand) -> bool:
         return self.width() == WIDTH and operand.dtype.itemsize <= 2 and operand.strides[-1] != 0
 
-    def _held(self) -> list[tuple[str, Operand]]:
+    def _held(self) -> list[tuple[str, EpilogueOperand]]:
         return [(f"o{v}", o) for v, o in self.epi.operands.items() if self.is_held(o)]
 
     def struct(self) -> str:
@@ -292,17 +292,17 @@ class HeldRows(Rows):
             )
         return lines
 
-    def _pointer(self, operand: Operand) -> str:
+    def _pointer(self, operand: EpilogueOperand) -> str:
         return super()._place(operand)
 
-    def _place(self, operand: Operand) -> str:
+    def _place(self, operand: EpilogueOperand) -> str:
         for name, o in self._held():
             if o is operand:
                 return f"(const {ctype(o.dtype)}*)&held.{name}"
         return self._pointer(operand)
 
 
-First = tuple[str, Launch, entry.Entry]
+First = tuple[str, Launch, entry.KernelEntry]
 """A kernel's text, its launch and its entry."""
 
 

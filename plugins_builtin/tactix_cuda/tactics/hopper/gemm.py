@@ -15,7 +15,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import evaluate, prod, symbols
 from tactix_codegen.cuda import results
-from tactix_codegen.cuda.product import Product, product
+from tactix_codegen.cuda.product import CudaProduct, product
 from tactix_cuda.tactics import gemm
 from tactix_cuda.tactics.hopper import flow as hopper
 from tactix_cuda.tactics.hopper.flow import DEPTH, Flow, FlowEntry, HeldRows, Made, flow_of
@@ -53,7 +53,7 @@ class HopperGemmTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         p = product(node)
-        assert isinstance(p, Product)
+        assert isinstance(p, CudaProduct)
         if not symbols(prod((p.m, p.n, p.k))) <= set(ctx.opt):
             return None
         m, n, k = (evaluate(d, ctx.opt) for d in (p.m, p.n, p.k))
@@ -61,7 +61,7 @@ class HopperGemmTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         p = product(node)
-        assert isinstance(p, Product)
+        assert isinstance(p, CudaProduct)
         f = flow_of(variant)
         e = FlowEntry(node, f.threads)
         k = int(p.k)  # type: ignore[arg-type]
@@ -79,7 +79,7 @@ class HopperGemmTactic(Tactic):
         return hopper.artifact(made, *made.text(f"tx_matrix{{{a}}}", b, ctx.device), ctx)
 
 
-def _pack(p: Product, f: Flow, stages: int) -> Packed:
+def _pack(p: CudaProduct, f: Flow, stages: int) -> Packed:
     """The constant b as ``hopper.pack`` lays it, zero outside."""
     n, k = int(p.n), int(p.k)  # type: ignore[arg-type]
     panels = -(-n // f.cols)

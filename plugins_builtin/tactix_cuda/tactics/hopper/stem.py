@@ -20,8 +20,8 @@ from tactix.words.dims import Dim, ceildiv, evaluate
 from tactix.words.tensor import LINEAR, NHWC, Format
 from tactix_codegen.c.text import block, ctype
 from tactix_codegen.cuda import window
-from tactix_codegen.cuda.entry import Entry
-from tactix_codegen.cuda.window import Window
+from tactix_codegen.cuda.entry import KernelEntry
+from tactix_codegen.cuda.window import ConvolutionWindow
 from tactix_cuda.tactics import tile
 from tactix_cuda.tactics.conv import FEW_CHANNELS
 from tactix_cuda.tactics.hopper import conv as hopper_conv
@@ -47,7 +47,7 @@ def tactics() -> list[Tactic]:
 class Folded:
     """A convolution as one over cells. ``shift``: rows and columns of zeros before the weights."""
 
-    win: Window
+    win: ConvolutionWindow
 
     @property
     def shift(self) -> tuple[int, int]:
@@ -133,15 +133,15 @@ class HopperStemTactic(HopperWindows):
 
     key = "tactix.cuda_hopper_stem@1"
 
-    def why_not(self, win: Window) -> str:
+    def why_not(self, win: ConvolutionWindow) -> str:
         few = win.group == 1 and win.c <= FEW_CHANNELS and set(win.dilations) == {1}
         taken = few and Folded(win).cell <= LARGEST_CELL
         return "" if taken else "one group of up to four channels, no dilation, small strides"
 
-    def reads(self, win: Window) -> Format:
+    def reads(self, win: ConvolutionWindow) -> Format:
         return LINEAR if win.c < FEW_CHANNELS else NHWC
 
-    def work(self, win: Window, size: dict[str, int]) -> Work:
+    def work(self, win: ConvolutionWindow, size: dict[str, int]) -> Work:
         return Folded(win).work(size)
 
     def before(self, work: Work) -> float:
@@ -149,7 +149,7 @@ class HopperStemTactic(HopperWindows):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window.window(node)
-        assert isinstance(win, Window)
+        assert isinstance(win, ConvolutionWindow)
         f, folded = flow_of(variant), Folded(win)
         e = FlowEntry(node, f.threads)
         rows = HeldRows(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
@@ -162,13 +162,13 @@ class HopperStemTactic(HopperWindows):
             f"tx_pixels<TX_NAME(window)>{{{a}, (int){oh}, (int){ow}}}", b, ctx.device
         )
         helpers = hopper_conv.geometry(folded.parts, 1, (1, 1), (1, 1), (0, 0))
-        first = _fold(folded, Entry(node, THREADS, "fold"), variant.input_format(win.x))
+        first = _fold(folded, KernelEntry(node, THREADS, "fold"), variant.input_format(win.x))
         return hopper.artifact(
             made, helpers + text, launch, ctx, first=[first], workspace=folded.elements * 2
         )
 
 
-def _fold(folded: Folded, e: Entry, fmt: Format) -> First:
+def _fold(folded: Folded, e: KernelEntry, fmt: Format) -> First:
     """The launch that makes cells, eight elements a thread."""
     win, kind, groups = folded.win, ctype(folded.win.dtype), folded.cell // UNIT
     (sy, sx), (by, bx), c = win.strides, folded.shift, win.c

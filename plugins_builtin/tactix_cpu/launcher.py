@@ -53,7 +53,7 @@ class _Method(ctypes.Structure):
                 ("doc", ctypes.c_char_p))  # fmt: skip
 
 
-class Library:
+class SharedObject:
     """A loaded shared object: addresses of its kernels. It is unloaded with this object."""
 
     def __init__(self, content: bytes) -> None:
@@ -90,7 +90,7 @@ class Executor:
     Raises ExecutionError.
     """
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: SharedObject) -> None:
         self.library, self.handle = library, library.handle
         try:
             self._find(library)
@@ -98,7 +98,7 @@ class Executor:
             raise ExecutionError("machine code cannot be loaded", why=str(e)) from None
         library.keep()
 
-    def _find(self, library: Library) -> None:
+    def _find(self, library: SharedObject) -> None:
         self.run = self._entry("tx_run", ctypes.c_void_p)
         self.start = self._entry("tx_start", ctypes.c_void_p, ctypes.c_int64)
         # plans of earlier versions have none
@@ -114,7 +114,7 @@ class Executor:
         function.argtypes, function.restype = types, ctypes.c_int
         return function
 
-    def _builtin(self, library: Library) -> _Method | None:
+    def _builtin(self, library: SharedObject) -> _Method | None:
         """tx_call as a method of Python; None in another interpreter than CPython."""
         if sys.implementation.name != "cpython":
             return None
@@ -148,24 +148,24 @@ _new_function = _interpreter(
     "PyCFunction_NewEx", ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
 )
 _new_capsule = _interpreter("PyCapsule_New", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-_libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
+_libraries: weakref.WeakValueDictionary[str, SharedObject] = weakref.WeakValueDictionary()
 _executors: dict[int, Executor] = {}
-_tables: weakref.WeakValueDictionary[tuple[int, ...], Table] = weakref.WeakValueDictionary()
+_tables: weakref.WeakValueDictionary[tuple[int, ...], ArgumentTable] = weakref.WeakValueDictionary()
 _loading, _linking = threading.Lock(), threading.Lock()
 _serial = count(1)
 
 
-def library(content: bytes) -> Library:
+def library(content: bytes) -> SharedObject:
     """The library with that content. Raises ExecutionError."""
     digest = hashlib.sha256(content).hexdigest()
     with _loading:
         found = _libraries.get(digest)
         if found is None:
-            found = _libraries[digest] = Library(content)
+            found = _libraries[digest] = SharedObject(content)
         return found
 
 
-def executor(lib: Library) -> Executor:
+def executor(lib: SharedObject) -> Executor:
     """The one that runs the kernels of that library. Raises ExecutionError."""
     with _loading:
         if lib.abi not in _executors:
@@ -212,7 +212,7 @@ class ElfLauncher(Launcher):
         with _linking:
             table = _tables.get(key)
             if table is None:
-                table = _tables[key] = Table(steps)
+                table = _tables[key] = ArgumentTable(steps)
         return ElfRun(table, ctx.threads)
 
 
@@ -234,7 +234,7 @@ class Timed:
         return near and env.keys() == self.env.keys()
 
 
-class Table:
+class ArgumentTable:
     """Argument slots of all launches in a row, and what goes into each: what all runs of these
     steps share.
     """
@@ -247,7 +247,7 @@ class Table:
         self.starts: list[int] = []
         self.users: dict[int, list[tuple[int, int]]] = {}
         self.executor: Executor | None = None
-        self.libraries: list[Library] = []  # which would be unloaded without it
+        self.libraries: list[SharedObject] = []  # which would be unloaded without it
         self.faults: list[
             tuple[int, str]
         ] = []  # slot, and the step that a bad index is reported of
@@ -287,10 +287,10 @@ def _buffer(step: Step, arg: Arg) -> int:
     return (step.inputs if arg.kind == "input" else step.outputs)[arg.index].buffer
 
 
-def _kernels(steps: Sequence[Step]) -> Iterator[tuple[Step, Launch, Library, int]]:
+def _kernels(steps: Sequence[Step]) -> Iterator[tuple[Step, Launch, SharedObject, int]]:
     """Every launch with the address of its kernel."""
     known: dict[
-        int, Library
+        int, SharedObject
     ] = {}  # by identity: hashing the same bytes for every step would take long
     for s in steps:
         code = s.artifact.code
@@ -360,7 +360,7 @@ class ElfRun(functools.partial[None]):
     _address: Any
     _faults: Faults | None
 
-    def __new__(cls, table: Table, threads: int) -> ElfRun:
+    def __new__(cls, table: ArgumentTable, threads: int) -> ElfRun:
         import numpy as np
 
         slots = np.zeros(max(1, table.size), np.int64)
@@ -384,7 +384,7 @@ class ElfRun(functools.partial[None]):
         )
         return self
 
-    def __init__(self, table: Table, threads: int) -> None:
+    def __init__(self, table: ArgumentTable, threads: int) -> None:
         self._shared, self._users = table, table.users
         self._threads = threads
         self._view = memoryview(self._slots.data)

@@ -49,7 +49,7 @@ from tactix_cpu import allocators, devices, launchers
 from tactix_cpu import launcher as elf
 from tactix_cpu.compiler import executor_text
 from tactix_cpu.device import CpuDevice
-from tactix_cpu.launcher import TABLE_WORDS, ElfLauncher, Executor, Library, executor, library
+from tactix_cpu.launcher import TABLE_WORDS, ElfLauncher, Executor, SharedObject, executor, library
 from tactix_ops import launchers as reference_launchers
 from tactix_runtime import flavours
 
@@ -255,7 +255,7 @@ REST = 16
 
 
 @functools.cache
-def _pool_of(lib: Library) -> Executor:
+def _pool_of(lib: SharedObject) -> Executor:
     """The one in that library, also where another runs those of engines."""
     return Executor(lib)
 

@@ -48,10 +48,10 @@ def heads(node: Node) -> Heads | Reject:
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [AttentionTactic()]
+    return [CpuAttentionTactic()]
 
 
-class AttentionTactic(Tactic):
+class CpuAttentionTactic(Tactic):
     """float32; any batch, heads and sequence lengths, symbolic ones too; a mask that broadcasts
     along any axis.
     """

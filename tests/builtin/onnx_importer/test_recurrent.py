@@ -10,7 +10,7 @@ from microsoft_oracle import Case, by_converter, by_onnx_runtime, check
 
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import TactixError
-from tactix_cpu.tactics.rnn.tactic import RecurrentTactic
+from tactix_cpu.tactics.rnn.tactic import CpuRecurrentTactic
 
 F32 = np.float32
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -163,7 +163,7 @@ def test_the_kernel_takes_only_what_it_does(seed: int, imported: Any, model: Any
         weights = frozenset(i for i in (1, 2, 3) if c.arrays[i] is not None)
         whole = Case(op, c.arrays, c.attrs, c.outputs, weights, domain="")
         (node,) = (n for n in imported(whole.model(model, False)).nodes if n.layer.name == op)
-        offered = RecurrentTactic().variants(
+        offered = CpuRecurrentTactic().variants(
             node, DeviceProperties("cpu", "generic", frozenset(), 128, cores=2)
         )
         extra = [c.arrays[i] for i in (4, 7) if i < len(c.arrays)]

@@ -13,9 +13,9 @@ import pytest
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_cpu.tactics.attention import KEYS, MAX_DIM, AttentionTactic
+from tactix_cpu.tactics.attention import KEYS, MAX_DIM, CpuAttentionTactic
 
-ATTENTION = AttentionTactic()
+ATTENTION = CpuAttentionTactic()
 RNG = np.random.default_rng(15)
 
 

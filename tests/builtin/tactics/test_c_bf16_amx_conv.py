@@ -18,7 +18,7 @@ from tactix_cpu.tactics.conv import bf16 as c_bf16_conv
 from tactix_cpu.tactics.conv import bf16_amx as c_bf16_amx_conv
 from tactix_cpu.tactics.conv import transpose as c_conv_transpose
 from tactix_cpu.tactics.conv.band import bands_for
-from tactix_cpu.tactics.conv.bf16_amx import SHAPES, Work, work_of
+from tactix_cpu.tactics.conv.bf16_amx import SHAPES, AmxConvWork, work_of
 
 (TACTIC,), (PLAIN,), (SPREAD,) = (
     c_bf16_amx_conv.tactics(),
@@ -113,7 +113,7 @@ def test_bands_join_without_a_seam() -> None:
     ]
     for c in cases:
         work = work_of(c.node)
-        assert isinstance(work, Work)
+        assert isinstance(work, AmxConvWork)
         assert bands_for(work.win, work.linear, 32, 2).bands > 1
     h.check_all(cases)
 

@@ -21,7 +21,7 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.target import required_features, target_flags
 from tactix_cpu import compiler as cc
 from tactix_cpu.compiler import CCompiler, find_compiler, translation_units
-from tactix_cpu.tactics.pointwise.tactic import PointwiseTactic
+from tactix_cpu.tactics.pointwise.tactic import CpuPointwiseTactic
 
 HEAD = "void TX_ENTRY(const int64_t* a, int tid, int nt)"
 
@@ -214,7 +214,7 @@ def test_compiling_can_be_cancelled(cache, slow):
 def test_zig_compiles_kernels_too(cache, tmp_path, monkeypatch):
     compiler = CCompiler([sys.executable, "-m", "ziglang", "cc"])
     x = np.linspace(-5, 5, 77, dtype=np.float32)
-    n, tactic = node("Gelu", [x]), PointwiseTactic()
+    n, tactic = node("Gelu", [x]), CpuPointwiseTactic()
     for device in devices():
         artifact = tactic.compile(n, Variant(), CompileContext(device))
         (binary,) = compiler.compile([artifact.code], device)

@@ -12,10 +12,10 @@ import pytest
 from tactix.contracts.tactic import CompileContext, Reject, Tactic
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, TensorSpec, blocked
-from tactix_cpu.tactics.conv.direct import ConvTactic
+from tactix_cpu.tactics.conv.direct import CpuConvTactic
 from tactix_cpu.tactics.conv.general import GeneralConvTactic
 
-CONV, GENERAL = ConvTactic(), GeneralConvTactic()
+CONV, GENERAL = CpuConvTactic(), GeneralConvTactic()
 RNG = np.random.default_rng(12)
 
 

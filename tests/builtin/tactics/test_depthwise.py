@@ -9,9 +9,9 @@ import numpy as np
 
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dtypes import DType
-from tactix_cpu.tactics.conv.depthwise import DepthwiseTactic
+from tactix_cpu.tactics.conv.depthwise import CpuDepthwiseTactic
 
-DEPTHWISE = DepthwiseTactic()
+DEPTHWISE = CpuDepthwiseTactic()
 RNG = np.random.default_rng(13)
 
 

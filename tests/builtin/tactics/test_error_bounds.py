@@ -21,7 +21,7 @@ from tactix.contracts.region import program
 from tactix.select.bench import Expected
 from tactix.words.dtypes import DType
 from tactix_codegen.numerics import evaluate
-from tactix_cpu.tactics.pointwise.tactic import PointwiseTactic
+from tactix_cpu.tactics.pointwise.tactic import CpuPointwiseTactic
 
 Arrays = Sequence[Any]
 Nodes = Sequence[tuple[str, Sequence[int], Mapping[str, Any]]]
@@ -254,7 +254,7 @@ def test_kernels_of_a_steep_chain_pass_at_any_size() -> None:
     for size in (64, 1000, 100_003):
         x = np.random.default_rng(size).standard_normal(size, dtype=np.float32)
         cases.append((h.fused([x], [("Tan", [0], {}), ("Sin", [1], {})]), x))
-    made = [h._compile(h.Case(n, PointwiseTactic(), [x]))[0] for n, x in cases]
+    made = [h._compile(h.Case(n, CpuPointwiseTactic(), [x]))[0] for n, x in cases]
     binaries = h.COMPILER.compile([a.code for _, a in made], h.NATIVE)
     for (node, x), (variant, artifact), binary in zip(cases, made, binaries, strict=True):
         run = h.Run(node, variant, artifact, {})

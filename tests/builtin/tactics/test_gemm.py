@@ -14,9 +14,9 @@ from tactix.contracts.artifact import tensor_in
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_cpu.tactics.matmul.gemm import DEEP, GemmTactic
+from tactix_cpu.tactics.matmul.gemm import DEEP, CpuGemmTactic
 
-GEMM = GemmTactic()
+GEMM = CpuGemmTactic()
 RNG = np.random.default_rng(11)
 
 

@@ -10,9 +10,9 @@ from tactix.contracts.tactic import Reject
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix_codegen.operations.generate import DTYPES
-from tactix_cpu.tactics.move.generate import GenerateTactic
+from tactix_cpu.tactics.move.generate import CpuGenerateTactic
 
-TACTIC = GenerateTactic()
+TACTIC = CpuGenerateTactic()
 N, M = dims.sym("n"), dims.sym("m")
 
 

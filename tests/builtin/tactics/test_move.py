@@ -12,9 +12,9 @@ from tactix.contracts.tactic import Reject
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import NHWC, TensorSpec, blocked
-from tactix_cpu.tactics.move.move import MoveTactic
+from tactix_cpu.tactics.move.move import CpuMoveTactic
 
-TACTIC = MoveTactic()
+TACTIC = CpuMoveTactic()
 CODES = ["f64", "f32", "f16", "bf16", "i64", "i8", "bool", "c64", "f8e4m3"]
 
 

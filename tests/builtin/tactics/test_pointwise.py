@@ -14,10 +14,10 @@ from tactix.contracts.tactic import Reject
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import NHWC, TensorSpec, blocked
-from tactix_cpu.tactics.pointwise.tactic import PointwiseTactic
+from tactix_cpu.tactics.pointwise.tactic import CpuPointwiseTactic
 from tactix_sdk.scalar_layer import PointwiseLayer, pointwise
 
-TACTIC = PointwiseTactic()
+TACTIC = CpuPointwiseTactic()
 SPECIAL = np.array(
     [
         0,

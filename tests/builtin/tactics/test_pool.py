@@ -12,9 +12,9 @@ from tactix.contracts.tactic import Reject
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_cpu.tactics.pool.tactic import PoolTactic
+from tactix_cpu.tactics.pool.tactic import CpuPoolTactic
 
-TACTIC = PoolTactic()
+TACTIC = CpuPoolTactic()
 BOTH = ("MaxPool", "AveragePool")
 GEOMETRY = [
     {"kernel_shape": (2, 2), "strides": (2, 2)},

@@ -12,9 +12,9 @@ from tactix.contracts.tactic import Reject
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import NHWC, TensorSpec, blocked
-from tactix_cpu.tactics.reduce.tactic import ReduceTactic
+from tactix_cpu.tactics.reduce.tactic import CpuReduceTactic
 
-TACTIC = ReduceTactic()
+TACTIC = CpuReduceTactic()
 FLOAT_OPS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
 
 

@@ -14,10 +14,10 @@ from tactix.contracts.tactic import CompileContext, Reject, Variant
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, NHWC, TensorSpec, blocked
-from tactix_cpu.tactics.move.reformat import ReformatTactic
+from tactix_cpu.tactics.move.reformat import CpuReformatTactic
 from tactix_ops.tactics.reference import NumpyTactic
 
-TACTIC = ReformatTactic()
+TACTIC = CpuReformatTactic()
 
 
 def _f32(*shape: int) -> np.ndarray:

@@ -10,9 +10,9 @@ import numpy as np
 
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.words.dtypes import DType
-from tactix_cpu.tactics.rnn.tactic import RecurrentTactic
+from tactix_cpu.tactics.rnn.tactic import CpuRecurrentTactic
 
-RNN = RecurrentTactic()
+RNN = CpuRecurrentTactic()
 MATRIX = replace(h.NATIVE, features=h.NATIVE.features | {"amx_tile", "amx_bf16"})
 RNG = np.random.default_rng(16)
 

@@ -16,7 +16,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.region import program
 from tactix.words.dtypes import DType
 from tactix_cpu.tactics.norm import softmax as c_softmax
-from tactix_cpu.tactics.pointwise.tactic import PointwiseTactic
+from tactix_cpu.tactics.pointwise.tactic import CpuPointwiseTactic
 
 
 def targets() -> list[DeviceProperties]:
@@ -35,7 +35,7 @@ def test_roundings_that_show(kind: str, device: DeviceProperties) -> None:
     cases = []
     for name in GROUPS:
         node, arrays = group(name, kind)
-        cases.append(Case(node, PointwiseTactic(), arrays, device=device, budget=0.0, nt=(1,)))
+        cases.append(Case(node, CpuPointwiseTactic(), arrays, device=device, budget=0.0, nt=(1,)))
     check_all(cases)
 
 
@@ -43,7 +43,7 @@ def test_roundings_that_show(kind: str, device: DeviceProperties) -> None:
 def test_numbers_beyond_float16_become_infinite_before_they_are_decided_on(kind: str) -> None:
     x = np.array([60000, 300, -65000, 1], np.float32).astype(DType(kind).numpy)
     node = fused([x], [("Add", [0, 0], {}), ("IsInf", [1], {})])
-    check_all([Case(node, PointwiseTactic(), [x])])
+    check_all([Case(node, CpuPointwiseTactic(), [x])])
 
 
 def expressions(node: Node) -> list[str]:

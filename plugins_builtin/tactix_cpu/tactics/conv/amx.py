@@ -21,7 +21,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import evaluate, symbols
 from tactix.words.tensor import blocked
 from tactix_codegen.c.tile import TileSite
-from tactix_cpu.tactics.conv.window import BlockedSite, Window, formats, window
+from tactix_cpu.tactics.conv.window import BlockedSite, CpuConvolutionWindow, formats, window
 from tactix_cpu.tactics.dot_tile import HALVES, has_tiles
 from tactix_cpu.tactics.matmul.gemm_amx import DEPTH, FEWEST, WIDTH, PartsKernel, seconds
 
@@ -66,7 +66,7 @@ class AmxConvTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = window(node)
-        assert isinstance(win, Window)
+        assert isinstance(win, CpuConvolutionWindow)
         pixels = win.out[0] * win.out[1]
         if not symbols(pixels * win.n) <= set(ctx.opt):
             return None
@@ -75,11 +75,11 @@ class AmxConvTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window(node)
-        assert isinstance(win, Window)
+        assert isinstance(win, CpuConvolutionWindow)
         return _ConvKernel(win, node, ctx).artifact()
 
 
-def depth(win: Window) -> int:
+def depth(win: CpuConvolutionWindow) -> int:
     """Elements of a row: the channels of every tap, filled up to steps."""
     return win.taps * -(-win.c // DEPTH) * DEPTH
 
@@ -87,7 +87,7 @@ def depth(win: Window) -> int:
 class _ConvKernel(PartsKernel):
     """Pixels of blocked images, into blocked images."""
 
-    def __init__(self, win: Window, node: Node, ctx: CompileContext) -> None:
+    def __init__(self, win: CpuConvolutionWindow, node: Node, ctx: CompileContext) -> None:
         super().__init__(node, ctx, win.out[0] * win.out[1], win.co, depth(win), win.epi, win.n)
         self.win, self.node, self.x = win, node, self.args.input(win.x)
 

@@ -45,4 +45,4 @@ class HalfConvTactic(Tactic):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = dot_window(node, HALVES)
         assert not isinstance(win, Reject)
-        return conv.DotKernel(node, win, variant, ctx).artifact()
+        return conv.DotConvKernel(node, win, variant, ctx).artifact()

@@ -86,7 +86,7 @@ class HalfAmxConvTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         work = work_of(node)
-        assert isinstance(work, Work)
+        assert isinstance(work, AmxConvWork)
         if not symbols(work.win.n) <= set(ctx.opt):
             return None
         each = _cycles(work, (variant.knob("rows"), variant.knob("vectors")), ctx.threads)
@@ -94,12 +94,12 @@ class HalfAmxConvTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         work = work_of(node)
-        assert isinstance(work, Work)
+        assert isinstance(work, AmxConvWork)
         return _Kernel(node, work, variant, ctx).artifact()
 
 
 @dataclass(frozen=True)
-class Work:
+class AmxConvWork:
     """``win``: what is summed; ``whole``: what becomes of it; ``turned``: it is transposed, and has
     ``taps``.
     """
@@ -119,11 +119,11 @@ class Work:
         return self.taps[0] * self.taps[1] * -(-self.win.co // columns)
 
 
-def work_of(node: Node) -> Work | Reject:
+def work_of(node: Node) -> AmxConvWork | Reject:
     """What a node has the kernel do, or why it cannot."""
     if node.anchor is None or node.anchor.layer.name != "WideConvTranspose":
         win = window.dot_window(node, HALVES)
-        return win if isinstance(win, Reject) else Work(win, win)
+        return win if isinstance(win, Reject) else AmxConvWork(win, win)
     found = spread(node)
     if isinstance(found, Reject):
         return found
@@ -141,10 +141,10 @@ def work_of(node: Node) -> Work | Reject:
         found.x, found.w, -1, found.n, found.c, found.co, 1, sizes[:2], sizes[:2], (1, 1), (1, 1), (1, 1),
         (0, 0, 0, 0), 0, False, HALVES, found.epi,
     )  # fmt: skip
-    return Work(win, replace(win, out=sizes[2:]), found.strides, True)
+    return AmxConvWork(win, replace(win, out=sizes[2:]), found.strides, True)
 
 
-def _cycles(work: Work, shape: tuple[int, int], threads: int) -> float:
+def _cycles(work: AmxConvWork, shape: tuple[int, int], threads: int) -> float:
     """Of an image: tiles come from the first cache, or weights from the second; results are
     written; the copy.
     """
@@ -202,7 +202,9 @@ class SpreadSite(DotSite):
 class _Kernel:
     """Writes one kernel."""
 
-    def __init__(self, node: Node, work: Work, variant: Variant, ctx: CompileContext) -> None:
+    def __init__(
+        self, node: Node, work: AmxConvWork, variant: Variant, ctx: CompileContext
+    ) -> None:
         self.node, self.work, self.win, self.ctx, self.variant = node, work, work.win, ctx, variant
         self.pixels, self.vectors = int(variant.knob("rows")), int(variant.knob("vectors"))
         self.columns = self.vectors * HIGH

@@ -21,18 +21,18 @@ from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.text import block, load, loop
 from tactix_codegen.c.tile import RegisterTile
 from tactix_cpu.tactics.conv.kernel import ConvKernel
-from tactix_cpu.tactics.conv.window import Run, Window, formats, window
+from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, TileRun, formats, window
 
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [DepthwiseTactic()]
+    return [CpuDepthwiseTactic()]
 
 
 DTYPES = (DType.FP32, DType.BF16)
 
 
-class DepthwiseTactic(Tactic):
+class CpuDepthwiseTactic(Tactic):
     """float32 or bf16, one or two spatial axes, constant weights, one output channel for each input
     channel.
     """
@@ -63,7 +63,7 @@ class DepthwiseTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = window(node, DTYPES)
-        assert isinstance(win, Window)
+        assert isinstance(win, CpuConvolutionWindow)
         steps = win.n * win.out[0] * win.out[1] * (-(-win.c // max(4, ctx.device.lanes)))
         if not symbols(steps) <= set(ctx.opt):
             return None
@@ -72,11 +72,11 @@ class DepthwiseTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window(node, DTYPES)
-        assert isinstance(win, Window)
+        assert isinstance(win, CpuConvolutionWindow)
         return DepthwiseKernel(node, win, variant, ctx).artifact()
 
 
-def _rows(win: Window, device: DeviceProperties) -> tuple[int, ...]:
+def _rows(win: CpuConvolutionWindow, device: DeviceProperties) -> tuple[int, ...]:
     """Pixels of a tile: with the weights of one row of taps they fill the registers."""
     return (14, 7, 20) if c_tile.registers(device) == 32 and win.kernel[1] <= 7 else (7, 4)
 
@@ -84,7 +84,9 @@ def _rows(win: Window, device: DeviceProperties) -> tuple[int, ...]:
 class DepthwiseKernel(ConvKernel):
     """The loops of ConvKernel with a panel for each channel block, and one block deep."""
 
-    def __init__(self, node: Node, win: Window, variant: Variant, ctx: CompileContext) -> None:
+    def __init__(
+        self, node: Node, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> None:
         super().__init__(node, win, variant, ctx)
         self.deep = 1
         self.groups = self.panels
@@ -103,7 +105,7 @@ class DepthwiseKernel(ConvKernel):
         )  # fmt: skip
         return Packed(win.w, steps)
 
-    def _reduce(self, tile: RegisterTile, run: Run | None, deep: str) -> str:
+    def _reduce(self, tile: RegisterTile, run: TileRun | None, deep: str) -> str:
         win, lanes = self.win, tile.lanes
         row = self.args.dim(self.pitch * (win.dilations[0] * lanes))
         taps = range(win.kernel[1])

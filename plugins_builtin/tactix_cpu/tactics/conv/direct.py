@@ -21,7 +21,7 @@ from tactix.words.tensor import LINEAR, Format, blocked
 from tactix_codegen.c import tile as c_tile
 from tactix_cpu.tactics.conv.kernel import ConvKernel, GatherKernel, gathered
 from tactix_cpu.tactics.conv.span import SpanKernel, can_span, pixels_of
-from tactix_cpu.tactics.conv.window import Window, formats, row_runs, window
+from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, formats, row_runs, window
 
 OFFERED = 4
 """Variants of a node at most: those of the fewest cycles."""
@@ -35,10 +35,10 @@ SLAB_BYTES = 1 << 19
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [ConvTactic()]
+    return [CpuConvTactic()]
 
 
-class ConvTactic(Tactic):
+class CpuConvTactic(Tactic):
     """float32, one or two spatial axes, constant weights; groups of whole channel blocks."""
 
     key = "tactix.c_conv@1"
@@ -68,7 +68,7 @@ class ConvTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = window(node)
-        assert isinstance(win, Window)
+        assert isinstance(win, CpuConvolutionWindow)
         size = win.n * win.out[0] * win.out[1] * win.size[0] * win.size[1]
         if not symbols(size) <= set(ctx.opt):
             return None
@@ -78,7 +78,7 @@ class ConvTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window(node)
-        assert isinstance(win, Window)
+        assert isinstance(win, CpuConvolutionWindow)
         if not variant.input_format(win.x).is_linear and gathered(win) is not win:
             return GatherKernel(node, win, variant, ctx).artifact()
         return (SpanKernel if variant.knob("span") else ConvKernel)(
@@ -86,7 +86,9 @@ class ConvTactic(Tactic):
         ).artifact()
 
 
-def _shapes(win: Window, source: Format, device: DeviceProperties) -> list[tuple[int, int, bool]]:
+def _shapes(
+    win: CpuConvolutionWindow, source: Format, device: DeviceProperties
+) -> list[tuple[int, int, bool]]:
     """Tiles worth trying: equal ones along a row, panels that do not cross groups; and whether they
     span rows.
 
@@ -109,7 +111,7 @@ def _shapes(win: Window, source: Format, device: DeviceProperties) -> list[tuple
     return list(found)
 
 
-def _spans(win: Window, device: DeviceProperties) -> list[tuple[int, int, bool]]:
+def _spans(win: CpuConvolutionWindow, device: DeviceProperties) -> list[tuple[int, int, bool]]:
     """Tiles across rows worth trying, for small images: equal ones."""
     pixels, per_group = pixels_of(win), -(-win.co // win.group // max(4, device.lanes))
     out = []
@@ -120,7 +122,7 @@ def _spans(win: Window, device: DeviceProperties) -> list[tuple[int, int, bool]]
     return out
 
 
-def _blocks(win: Window, vectors: int, lanes: int, source: Format) -> tuple[int, ...]:
+def _blocks(win: CpuConvolutionWindow, vectors: int, lanes: int, source: Format) -> tuple[int, ...]:
     """Input channel blocks per sweep: those of half the second cache, or all."""
     one = win.taps * lanes * vectors * lanes * 4
     count = -(-win.c // win.group // lanes)
@@ -130,7 +132,10 @@ def _blocks(win: Window, vectors: int, lanes: int, source: Format) -> tuple[int,
 
 
 def cycles(
-    win: Window, v: Variant, device: DeviceProperties, opt: dict[str, int] | None = None
+    win: CpuConvolutionWindow,
+    v: Variant,
+    device: DeviceProperties,
+    opt: dict[str, int] | None = None,
 ) -> float:
     """Cycles on one core, by the tile's cycles per step; unknown sizes count as 32."""
     lanes, rows, vectors = max(4, device.lanes), int(v.knob("rows")), int(v.knob("vectors"))

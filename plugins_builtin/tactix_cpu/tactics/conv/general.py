@@ -29,7 +29,7 @@ VECTORS = 2
 
 
 @dataclass(frozen=True)
-class Taps:
+class ConvolutionTaps:
     """A convolution of stride ``strides`` over an input with ``stuffing - 1`` zeros between
     elements.
 
@@ -57,7 +57,7 @@ class Taps:
     epi: Epilogue
 
 
-def taps_of(node: Node) -> Taps | Reject:
+def taps_of(node: Node) -> ConvolutionTaps | Reject:
     """The geometry of a Convolution or ConvTranspose node, or why this kernel cannot take it."""
     epi, anchor = epilogue(node), node.anchor
     if isinstance(epi, Reject):
@@ -84,12 +84,12 @@ def taps_of(node: Node) -> Taps | Reject:
     return made(node, anchor.attrs, anchor.inputs, epi)
 
 
-def _forward(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> Taps:
+def _forward(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> ConvolutionTaps:
     x, y = node.given[inputs[0]].spec, anchor_spec(node)
     rank, ones = x.rank - 2, (1,) * (x.rank - 2)
     co, channels, *kernel = _known(node, inputs[1])
     begins = tuple(a.pads[:rank]) or (0,) * rank
-    return Taps(
+    return ConvolutionTaps(
         inputs[0],
         inputs[1],
         x.shape[0],
@@ -110,14 +110,14 @@ def _forward(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> Taps:
     )
 
 
-def _transposed(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> Taps:
+def _transposed(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> ConvolutionTaps:
     x, y = node.given[inputs[0]].spec, anchor_spec(node)
     rank, ones = x.rank - 2, (1,) * (x.rank - 2)
     channels, per_group, *kernel = _known(node, inputs[1])
     dilations = a.dilations or ones
     pads = a.pads[:rank] or (0,) * rank
     begins = tuple(d * (k - 1) - p for d, k, p in zip(dilations, kernel, pads, strict=True))
-    return Taps(
+    return ConvolutionTaps(
         inputs[0],
         inputs[1],
         x.shape[0],
@@ -166,7 +166,7 @@ class GeneralConvTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         t = taps_of(node)
-        assert isinstance(t, Taps)
+        assert isinstance(t, ConvolutionTaps)
         steps = prod(t.out) * t.n * (t.co * (t.c // t.group) * math.prod(t.kernel))
         if not symbols(steps) <= set(ctx.opt):
             return None
@@ -176,7 +176,7 @@ class GeneralConvTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         t = taps_of(node)
-        assert isinstance(t, Taps)
+        assert isinstance(t, ConvolutionTaps)
         return _Kernel(t, node, ctx).artifact()
 
 
@@ -189,7 +189,7 @@ class LineSite:
     """
 
     args: Args
-    taps: Taps
+    taps: ConvolutionTaps
     lanes: int
     left: str
 
@@ -214,7 +214,7 @@ class LineSite:
 class _Kernel:
     """Writes one kernel."""
 
-    def __init__(self, taps: Taps, node: Node, ctx: CompileContext) -> None:
+    def __init__(self, taps: ConvolutionTaps, node: Node, ctx: CompileContext) -> None:
         self.taps, self.ctx = taps, ctx
         self.lanes = max(4, ctx.device.lanes)
         width = taps.out[-1]

@@ -57,7 +57,7 @@ class ByteConvTactic(Tactic):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window.dot_window(node)
         assert not isinstance(win, Reject)
-        return DotKernel(node, win, variant, ctx).artifact()
+        return DotConvKernel(node, win, variant, ctx).artifact()
 
 
 def offered(node: Node, win: DotWindow, device: DeviceProperties) -> Sequence[Variant] | Reject:
@@ -147,7 +147,7 @@ def _cycles(win: DotWindow, tile: tuple[int, int], device: DeviceProperties) -> 
     return panels * (of(c.tiles) * (c.units - bool(c.rest)) + of(c.rest))
 
 
-class DotKernel:
+class DotConvKernel:
     """Writes one kernel. Loops: blocks of units, panels, units, tiles; inside a tile planes, row
     taps, steps.
     """

@@ -215,7 +215,7 @@ class DotSite:
 
 
 @dataclass(frozen=True)
-class Source:
+class InputPlanes:
     """How sums read the input: ``planes`` of ``high`` rows of ``wide`` pixels an image, each of
     ``cell`` channels.
 
@@ -240,12 +240,12 @@ class Source:
         return self.planes * self.plane
 
 
-def source_of(win: DotWindow, lanes: int, linear: bool) -> Source:
+def source_of(win: DotWindow, lanes: int, linear: bool) -> InputPlanes:
     """The input as it lies, or padded, four channels to a pixel if it is linear."""
     top, left, bottom, right = win.pads
     cell = FEW_CHANNELS if linear else lanes
     copied = linear or any(win.pads)
-    return Source(
+    return InputPlanes(
         cell,
         cell * win.dot.size,
         -(-win.c // cell),
@@ -255,7 +255,7 @@ def source_of(win: DotWindow, lanes: int, linear: bool) -> Source:
     )
 
 
-def copy(args: Args, win: DotWindow, source: Source, target: str, linear: bool) -> str:
+def copy(args: Args, win: DotWindow, source: InputPlanes, target: str, linear: bool) -> str:
     """The first launch: every row of every plane with what stands for pads around it."""
     high, wide, cell = win.size[0], win.size[1], source.bytes
     top, left, _, right = win.pads

@@ -14,7 +14,7 @@ from tactix.words.dtypes import DType
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.text import Args, block, comment, ctype, kernel, loop, split, times
 from tactix_codegen.c.tile import GRID, Functions, RegisterTile, by_rows, finish
-from tactix_cpu.tactics.conv.window import BlockedSite, Run, Window, row_runs
+from tactix_cpu.tactics.conv.window import BlockedSite, CpuConvolutionWindow, TileRun, row_runs
 
 INPUT_BYTES = 1 << 20
 """Bytes of input that one sweep over the panels reads: a part of the second cache."""
@@ -32,7 +32,9 @@ class ConvKernel:
     channels, taps.
     """
 
-    def __init__(self, node: Node, win: Window, variant: Variant, ctx: CompileContext) -> None:
+    def __init__(
+        self, node: Node, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> None:
         self.win, self.ctx, self.element = win, ctx, ctype(win.dtype)
         self.linear = variant.input_format(win.x).is_linear
         self.tile = RegisterTile(
@@ -120,7 +122,7 @@ class ConvKernel:
     def _planes(self) -> int:
         return -(-self.win.c // self.cell)
 
-    def _function(self, size: int, run: Run | None) -> str:
+    def _function(self, size: int, run: TileRun | None) -> str:
         """The function of a tile of ``size`` pixels of a row; returns its name."""
         inner = None if run is None or run.is_inner else run
         name = f"t{size}" if inner is None else f"t{size}at{inner.start}"
@@ -166,7 +168,7 @@ class ConvKernel:
     def _most(self) -> int:
         return 1 if self.linear else 4
 
-    def _reduce(self, tile: RegisterTile, run: Run | None, deep: str) -> str:
+    def _reduce(self, tile: RegisterTile, run: TileRun | None, deep: str) -> str:
         """The sum over channels and taps; with ``run``, taps that lie outside are left out."""
         kh, kw = self.win.kernel
         blocks = comment("blocks of CELL channels")
@@ -214,7 +216,7 @@ class ConvKernel:
         return f"const int64_t cells = {last} ? {self.tail} : CELL;"
 
     def _cell(
-        self, tile: RegisterTile, x: str, w: str, tap: int, run: Run | None, more: str = ""
+        self, tile: RegisterTile, x: str, w: str, tap: int, run: TileRun | None, more: str = ""
     ) -> str:
         """One tap of one channel block, for neighbouring pixels."""
         step = self.win.strides[1]
@@ -406,7 +408,7 @@ class ConvKernel:
         return f"{line} + ({first}) * CELL"
 
     def _fixed_tiles(
-        self, runs: list[Run], call: Callable[[str], Callable[[str], str]]
+        self, runs: list[TileRun], call: Callable[[str], Callable[[str], str]]
     ) -> list[str]:
         out, names = [], {}
         for run in runs:
@@ -437,7 +439,7 @@ class ConvKernel:
         return "\n".join([about, split(rows), loop("r", "lo", "hi", *body)])
 
 
-def gathered(win: Window) -> Window:
+def gathered(win: CpuConvolutionWindow) -> CpuConvolutionWindow:
     """For windows of one pixel some pixels apart: the pointwise convolution over the pixels that
     are read.
     """
@@ -448,7 +450,9 @@ def gathered(win: Window) -> Window:
 class GatherKernel(ConvKernel):
     """A first launch copies the pixels that are read, so that they lie side by side."""
 
-    def __init__(self, node: Node, win: Window, variant: Variant, ctx: CompileContext) -> None:
+    def __init__(
+        self, node: Node, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> None:
         super().__init__(node, gathered(win), variant, ctx)
         self.whole, self.copied = win, True
 

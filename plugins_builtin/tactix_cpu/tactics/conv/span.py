@@ -9,19 +9,19 @@ from tactix.contracts.tactic import CompileContext, Variant
 from tactix_codegen.c.text import block, comment, loop, times
 from tactix_codegen.c.tile import RegisterTile
 from tactix_cpu.tactics.conv.kernel import ConvKernel
-from tactix_cpu.tactics.conv.window import Window
+from tactix_cpu.tactics.conv.window import CpuConvolutionWindow
 
 MOST_TAPS = 48
 """Most taps of all tiles together: each becomes code of its own."""
 
 
-def pixels_of(win: Window) -> int | None:
+def pixels_of(win: CpuConvolutionWindow) -> int | None:
     """Pixels of an output image if all sizes are known."""
     sizes = [d for d in (*win.out, *win.size) if isinstance(d, int)]
     return sizes[0] * sizes[1] if len(sizes) == 4 else None
 
 
-def can_span(win: Window, rows: int) -> bool:
+def can_span(win: CpuConvolutionWindow, rows: int) -> bool:
     """Whether tiles of ``rows`` pixels across rows are worth their code: rows shorter than a tile,
     few tiles.
     """
@@ -34,7 +34,9 @@ def can_span(win: Window, rows: int) -> bool:
 class SpanKernel(ConvKernel):
     """One function for each tile of an image."""
 
-    def __init__(self, node: Node, win: Window, variant: Variant, ctx: CompileContext) -> None:
+    def __init__(
+        self, node: Node, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> None:
         super().__init__(node, win, variant, ctx)
         self.copied, self.pitch = False, win.size[1]
 

@@ -22,7 +22,7 @@ from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.epilogue import anchor_spec, epilogue
 from tactix_cpu.tactics.conv.direct import cycles
 from tactix_cpu.tactics.conv.kernel import ConvKernel
-from tactix_cpu.tactics.conv.window import Window, formats, with_bias
+from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, formats, with_bias
 
 OFFERED = 3
 DTYPES = (DType.FP32, DType.BF16)
@@ -63,7 +63,7 @@ class ConvTransposeTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = spread(node)
-        assert isinstance(win, Window)
+        assert isinstance(win, CpuConvolutionWindow)
         if not symbols(win.n * win.size[0] * win.size[1]) <= set(ctx.opt):
             return None
         found = cycles(_taps_as_channels(win), variant, ctx.device, dict(ctx.opt))
@@ -71,11 +71,11 @@ class ConvTransposeTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = spread(node)
-        assert isinstance(win, Window)
+        assert isinstance(win, CpuConvolutionWindow)
         return SpreadKernel(node, win, variant, ctx).artifact()
 
 
-def spread(node: Node) -> Window | Reject:
+def spread(node: Node) -> CpuConvolutionWindow | Reject:
     """The geometry of a ConvTranspose node without overlap: strides equal to the kernel; or why it
     is none.
     """
@@ -106,7 +106,7 @@ def spread(node: Node) -> Window | Reject:
         return (*(1,) * (2 - rank), *values)
 
     out = anchor_spec(node).shape[2:]
-    return Window(
+    return CpuConvolutionWindow(
         anchor.inputs[0],
         anchor.inputs[1],
         bias,
@@ -125,19 +125,21 @@ def spread(node: Node) -> Window | Reject:
     )
 
 
-def _single_tap(win: Window) -> Window:
+def _single_tap(win: CpuConvolutionWindow) -> CpuConvolutionWindow:
     """The product of one tap: output pixels lie where the input's are."""
     return replace(win, out=win.size, kernel=(1, 1), strides=(1, 1))
 
 
-def _taps_as_channels(win: Window) -> Window:
+def _taps_as_channels(win: CpuConvolutionWindow) -> CpuConvolutionWindow:
     return replace(_single_tap(win), co=win.co * win.taps)
 
 
 class SpreadKernel(ConvKernel):
     """The loops of ConvKernel over input lines, with panels for every tap."""
 
-    def __init__(self, node: Node, win: Window, variant: Variant, ctx: CompileContext) -> None:
+    def __init__(
+        self, node: Node, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> None:
         super().__init__(node, _single_tap(win), variant, ctx)
         self.whole = win
         self.per_tap = self.panels

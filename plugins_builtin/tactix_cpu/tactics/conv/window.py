@@ -25,7 +25,7 @@ PATTERNS = 5
 
 
 @dataclass(frozen=True)
-class Window(ConvolutionGeometry):
+class CpuConvolutionWindow(ConvolutionGeometry):
     """``epi`` includes the bias, its operand strides are along (n, channel, row, column).
     ``dtype``: of x and w.
     """
@@ -39,7 +39,7 @@ class Window(ConvolutionGeometry):
         return 0 <= at < self.size[1]  # type: ignore[operator]
 
 
-def window(node: Node, dtypes: Sequence[DType] = (DType.FP32,)) -> Window | Reject:
+def window(node: Node, dtypes: Sequence[DType] = (DType.FP32,)) -> CpuConvolutionWindow | Reject:
     """The geometry of a Convolution node with constant weights, fused or not; or why blocked
     kernels cannot take it.
     """
@@ -54,7 +54,9 @@ def window(node: Node, dtypes: Sequence[DType] = (DType.FP32,)) -> Window | Reje
         return Reject(f"these kernels take {' or '.join(t.value for t in dtypes)}")
     biased = with_bias(node, epi, found.bias)
     return (
-        biased if isinstance(biased, Reject) else Window(**vars(found), epi=biased, dtype=x.dtype)
+        biased
+        if isinstance(biased, Reject)
+        else CpuConvolutionWindow(**vars(found), epi=biased, dtype=x.dtype)
     )
 
 
@@ -75,7 +77,7 @@ def with_bias(node: Node, epi: Epilogue, index: int) -> Epilogue | Reject:
 
 
 @dataclass(frozen=True)
-class Run:
+class TileRun:
     """``count`` equal tiles of ``size`` columns from ``start``; ``pattern[m][tap]``: whether that
     tap is inside.
     """
@@ -90,7 +92,7 @@ class Run:
         return all(all(taps) for taps in self.pattern)
 
 
-def row_runs(win: Window, most: int) -> list[Run] | None:
+def row_runs(win: CpuConvolutionWindow, most: int) -> list[TileRun] | None:
     """An output row of static width as tiles of at most ``most`` columns; None if it has too many
     kinds of them.
     """
@@ -99,7 +101,7 @@ def row_runs(win: Window, most: int) -> list[Run] | None:
         return None
     count = max(1, -(-width // most))
     base, more = divmod(width, count)
-    runs: list[Run] = []
+    runs: list[TileRun] = []
     start = 0
     for i in range(count):
         size = base + (i < more)
@@ -107,9 +109,9 @@ def row_runs(win: Window, most: int) -> list[Run] | None:
             tuple(win.valid(start + m, t) for t in range(win.kernel[1])) for m in range(size)
         )
         if runs and runs[-1].pattern == pattern:
-            runs[-1] = Run(runs[-1].start, size, runs[-1].count + 1, pattern)
+            runs[-1] = TileRun(runs[-1].start, size, runs[-1].count + 1, pattern)
         else:
-            runs.append(Run(start, size, 1, pattern))
+            runs.append(TileRun(start, size, 1, pattern))
         start += size
     return runs if len({r.pattern for r in runs}) <= PATTERNS else None
 
@@ -120,7 +122,7 @@ def varies_by_channel(operand: EpilogueOperand) -> bool:
 
 
 def formats(
-    node: Node, win: Window, blocked: Format, source: Format
+    node: Node, win: CpuConvolutionWindow, blocked: Format, source: Format
 ) -> tuple[Format, ...] | Reject:
     """Formats of the given inputs: ``source`` for x, blocked for operands with channels, linear for
     the rest.
@@ -158,7 +160,7 @@ class BlockedSite:
 
     node: Node
     args: Args
-    win: Window
+    win: CpuConvolutionWindow
     lanes: int
     left: str
     step: int = 1

@@ -22,7 +22,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import evaluate, symbols
 from tactix.words.tensor import blocked
 from tactix_codegen.c import tile as c_tile
-from tactix_cpu.tactics.conv.window import Window, formats, window
+from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, formats, window
 from tactix_cpu.tactics.conv.winograd_kernel import WinogradKernel
 
 OFFERED = 3
@@ -86,7 +86,7 @@ class WinogradTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         win = window(node)
-        assert isinstance(win, Window)
+        assert isinstance(win, CpuConvolutionWindow)
         if not symbols(win.n) <= set(ctx.opt):
             return None
         return 1e-6 + evaluate(win.n, ctx.opt) * cycles(win, variant, ctx.device) / 3e9 / max(
@@ -95,11 +95,11 @@ class WinogradTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window(node)
-        assert isinstance(win, Window)
+        assert isinstance(win, CpuConvolutionWindow)
         return WinogradKernel(node, win, variant, ctx).artifact()
 
 
-def _pays(win: Window, m: int) -> bool:
+def _pays(win: CpuConvolutionWindow, m: int) -> bool:
     """Whether weights come from memory in less cycles than a direct convolution multiplies for.
 
     This and ``m`` are not left to timing, which finds weights in a cache, where those of a whole
@@ -109,13 +109,15 @@ def _pays(win: Window, m: int) -> bool:
     return (m + 2) ** 2 * 4 / STREAM < high * wide * 9 / 32
 
 
-def _count(win: Window, m: int) -> int:
+def _count(win: CpuConvolutionWindow, m: int) -> int:
     """Tiles of an image."""
     high, wide = (evaluate(d, {}) for d in win.out)
     return -(-high // m) * -(-wide // m)
 
 
-def _shapes(win: Window, m: int, device: DeviceProperties) -> list[tuple[int, int, int]]:
+def _shapes(
+    win: CpuConvolutionWindow, m: int, device: DeviceProperties
+) -> list[tuple[int, int, int]]:
     """Register tiles worth trying, and tiles of a block: about equal blocks of whole register
     tiles.
     """
@@ -131,7 +133,7 @@ def _shapes(win: Window, m: int, device: DeviceProperties) -> list[tuple[int, in
     return list(found)
 
 
-def cycles(win: Window, v: Variant, device: DeviceProperties) -> float:
+def cycles(win: CpuConvolutionWindow, v: Variant, device: DeviceProperties) -> float:
     """Cycles on one core for one image."""
     lanes, m, rows, vectors = (
         max(4, device.lanes),

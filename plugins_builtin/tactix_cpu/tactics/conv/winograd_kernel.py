@@ -13,7 +13,7 @@ from tactix.words.dims import Dim, evaluate
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.text import Args, block, decode, kernel, loop, split
 from tactix_codegen.c.tile import Functions, RegisterTile, by_rows, finish_saved
-from tactix_cpu.tactics.conv.window import BlockedSite, Window
+from tactix_cpu.tactics.conv.window import BlockedSite, CpuConvolutionWindow
 
 NEAR, FAR = 16, 64
 """Steps that weights are asked for ahead, see RegisterTile."""
@@ -93,7 +93,9 @@ class WinogradKernel:
     panel, tile).
     """
 
-    def __init__(self, node: Node, win: Window, variant: Variant, ctx: CompileContext) -> None:
+    def __init__(
+        self, node: Node, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> None:
         self.win, self.ctx = win, ctx
         self.m: int = variant.knob("m")
         self.a = self.m + 2

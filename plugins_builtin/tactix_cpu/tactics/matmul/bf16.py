@@ -37,4 +37,4 @@ class HalfGemmTactic(Tactic):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         p = gemm.dot_product(node, HALVES)
         assert not isinstance(p, Reject)
-        return gemm.DotKernel(p, node, variant, ctx).artifact()
+        return gemm.DotGemmKernel(p, node, variant, ctx).artifact()

@@ -20,7 +20,7 @@ from tactix.words.dims import Dim, ceildiv, evaluate, prod, symbols
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.text import Args, block, comment, kernel, loop, split, times
 from tactix_codegen.c.tile import GRID, Functions, RegisterTile, by_rows, finish, flat
-from tactix_cpu.tactics.matmul.product import Product, RowSite, product
+from tactix_cpu.tactics.matmul.product import CpuProduct, RowSite, product
 
 DEPTH = 384
 """Steps of k in a part: a panel of 48 columns then has 72 KiB, which leaves most of the second
@@ -40,10 +40,10 @@ OFFERED = 4
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [GemmTactic()]
+    return [CpuGemmTactic()]
 
 
-class GemmTactic(Tactic):
+class CpuGemmTactic(Tactic):
     """float32; any shapes, symbolic ones too."""
 
     key = "tactix.c_gemm@1"
@@ -98,7 +98,7 @@ def tile_shapes(m: Dim, n: Dim, device: DeviceProperties) -> list[tuple[int, int
     return list(found)
 
 
-def _depths(p: Product) -> tuple[int, ...]:
+def _depths(p: CpuProduct) -> tuple[int, ...]:
     return (DEPTH, 0) if isinstance(p.k, int) and p.k >= DEEP and not _is_small(p.m) else (0,)
 
 
@@ -107,7 +107,7 @@ def _is_small(m: Dim) -> bool:
 
 
 def _cycles(
-    p: Product, v: Variant, device: DeviceProperties, opt: dict[str, int] | None = None
+    p: CpuProduct, v: Variant, device: DeviceProperties, opt: dict[str, int] | None = None
 ) -> float:
     """Cycles of one product on one core, by the tile's cycles per step; unknown sizes count as 64."""
     size = {s: 64 for d in (p.m, p.n, p.k) for s in symbols(d)} | (opt or {})
@@ -148,7 +148,7 @@ def _unroll(tile: RegisterTile) -> int:
     return 4 if tile.rows * tile.vectors <= 12 else 2  # at most 56 FMA a round
 
 
-def _lines_ahead(p: Product, tile: RegisterTile, opt: dict[str, int]) -> int:
+def _lines_ahead(p: CpuProduct, tile: RegisterTile, opt: dict[str, int]) -> int:
     """Cache lines of the next panel to fetch per round of steps, so that all row tiles together
     fetch all of it.
     """
@@ -160,7 +160,7 @@ def _lines_ahead(p: Product, tile: RegisterTile, opt: dict[str, int]) -> int:
 class _Kernel:
     """Writes one kernel."""
 
-    def __init__(self, p: Product, node: Node, variant: Variant, ctx: CompileContext) -> None:
+    def __init__(self, p: CpuProduct, node: Node, variant: Variant, ctx: CompileContext) -> None:
         self.p, self.ctx = p, ctx
         self.tile = RegisterTile(
             variant.knob("rows"), variant.knob("vectors"), max(4, ctx.device.lanes)

@@ -28,7 +28,7 @@ from tactix_codegen.c.epilogue import Epilogue
 from tactix_codegen.c.text import Args, block, kernel, loop, prelude, split
 from tactix_codegen.c.tile import GRID, Functions, RegisterTile, TileSite, finish_saved
 from tactix_cpu.tactics.dot_tile import HALVES, has_tiles
-from tactix_cpu.tactics.matmul.product import Product, RowSite, product
+from tactix_cpu.tactics.matmul.product import CpuProduct, RowSite, product
 
 WIDTH, DEPTH, HIGH = 32, 32, 16
 """Columns of a panel; k of a step; rows of a tile."""
@@ -89,7 +89,7 @@ class AmxGemmTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         p = product(node)
-        assert isinstance(p, Product)
+        assert isinstance(p, CpuProduct)
         if not symbols(p.m) <= set(ctx.opt):
             return None
         if evaluate(p.m, ctx.opt) < FEWEST:
@@ -99,7 +99,7 @@ class AmxGemmTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         p = product(node)
-        assert isinstance(p, Product)
+        assert isinstance(p, CpuProduct)
         return _GemmKernel(p, node, ctx).artifact()
 
 
@@ -370,7 +370,7 @@ class PartsKernel:
 class _GemmKernel(PartsKernel):
     """Rows of a row-major matrix, into one."""
 
-    def __init__(self, p: Product, node: Node, ctx: CompileContext) -> None:
+    def __init__(self, p: CpuProduct, node: Node, ctx: CompileContext) -> None:
         assert isinstance(p.k, int)
         assert isinstance(p.n, int)
         super().__init__(node, ctx, p.m, p.n, p.k, p.epi, 1)

@@ -118,7 +118,7 @@ class ByteGemmTactic(Tactic):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         p = dot_product(node)
         assert not isinstance(p, Reject)
-        return DotKernel(p, node, variant, ctx).artifact()
+        return DotGemmKernel(p, node, variant, ctx).artifact()
 
 
 def fills_tiles(p: DotProduct, device: DeviceProperties) -> bool:
@@ -174,7 +174,7 @@ def _cycles(
     return total * panels
 
 
-class DotKernel:
+class DotGemmKernel:
     """Writes one kernel."""
 
     def __init__(self, p: DotProduct, node: Node, variant: Variant, ctx: CompileContext) -> None:

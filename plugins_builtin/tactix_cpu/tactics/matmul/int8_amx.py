@@ -20,7 +20,7 @@ from tactix_codegen.c.text import prelude as text_of
 from tactix_codegen.c.tile import GRID
 from tactix_cpu.tactics import dot_tile as byte
 from tactix_cpu.tactics.dot_tile import BYTES, DEEP, HALVES, HIGH, SIDE, Dot, DotTile
-from tactix_cpu.tactics.matmul.int8 import DotKernel, DotProduct, dot_product, fills_tiles
+from tactix_cpu.tactics.matmul.int8 import DotGemmKernel, DotProduct, dot_product, fills_tiles
 from tactix_cpu.tactics.matmul.product import RowSite
 
 BLOCK_BYTES = 5 << 18
@@ -154,7 +154,7 @@ class HalfAmxTactic(ByteAmxTactic):
     requires = HALVES.unit
 
 
-class _Kernel(DotKernel):
+class _Kernel(DotGemmKernel):
     """Writes one kernel."""
 
     def artifact(self) -> KernelArtifact:

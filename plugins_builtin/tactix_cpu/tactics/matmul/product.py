@@ -22,7 +22,7 @@ from tactix_codegen.c.tile import mapped, row_offset, with_term
 
 
 @dataclass(frozen=True)
-class Product:
+class CpuProduct:
     """``y[i, m, n] = epilogue(sum over k of a[i, m, k] b[i, k, n])`` for every index i over
     ``batch``.
 
@@ -72,7 +72,7 @@ class Product:
         return Packed(self.b, steps)
 
 
-def product(node: Node) -> Product | Reject:
+def product(node: Node) -> CpuProduct | Reject:
     """The product that a MatMul or Gemm node, fused or not, is; or why its kernels cannot take it."""
     epi = epilogue(node)
     if isinstance(epi, Reject):
@@ -115,10 +115,10 @@ def _scaled(epi: Epilogue, attrs: Any, c: EpilogueOperand | None) -> Epilogue:
 
 def _gemm(
     attrs: Any, a: TensorSpec, b: TensorSpec, inputs: Sequence[int], epi: Epilogue
-) -> Product:
+) -> CpuProduct:
     m, k = a.shape[::-1] if attrs.transA else a.shape
     depth, n = b.shape[::-1] if attrs.transB else b.shape
-    return Product(
+    return CpuProduct(
         inputs[0],
         inputs[1],
         (),
@@ -136,7 +136,7 @@ def _gemm(
     )
 
 
-def _matmul(a: TensorSpec, b: TensorSpec, inputs: Sequence[int], epi: Epilogue) -> Product:
+def _matmul(a: TensorSpec, b: TensorSpec, inputs: Sequence[int], epi: Epilogue) -> CpuProduct:
     left: Shape = a.shape if a.rank > 1 else (1, *a.shape)
     right: Shape = b.shape if b.rank > 1 else (*b.shape, 1)
     epi = _with_axes(epi, a.rank == 1, b.rank == 1)
@@ -148,7 +148,7 @@ def _matmul(a: TensorSpec, b: TensorSpec, inputs: Sequence[int], epi: Epilogue) 
         all(s == 0 for s in b_batch) and left[:-2] == batch
     ):  # one b for all: the rows of a are one matrix
         batch, a_batch, b_batch, m = (), (), (), prod(lead)
-    return Product(
+    return CpuProduct(
         inputs[0],
         inputs[1],
         batch,

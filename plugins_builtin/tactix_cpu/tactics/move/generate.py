@@ -16,10 +16,10 @@ from tactix_codegen.operations import generate
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [GenerateTactic()]
+    return [CpuGenerateTactic()]
 
 
-class GenerateTactic(Tactic):
+class CpuGenerateTactic(Tactic):
     """Dims: one store a number. Range and Fill: one pass."""
 
     key = "tactix.c_generate@1"

@@ -20,10 +20,10 @@ from tactix_codegen.operations import move
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [MoveTactic()]
+    return [CpuMoveTactic()]
 
 
-class MoveTactic(Tactic):
+class CpuMoveTactic(Tactic):
     """One variant per format; all tensors of the node share it."""
 
     key = "tactix.c_move@1"

@@ -22,10 +22,10 @@ from tactix_codegen.operations.reformat import ReformatWork, work_of
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [ReformatTactic()]
+    return [CpuReformatTactic()]
 
 
-class ReformatTactic(Tactic):
+class CpuReformatTactic(Tactic):
     """The formats are those of the node's attributes."""
 
     key = "tactix.c_reformat@1"

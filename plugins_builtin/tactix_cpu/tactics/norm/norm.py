@@ -21,7 +21,7 @@ from tactix_codegen.c.epilogue import Epilogue, epilogue
 from tactix_codegen.c.scalar import float_literal
 from tactix_codegen.c.space import Space
 from tactix_codegen.operations import rows
-from tactix_cpu.tactics.norm.rows import Rows
+from tactix_cpu.tactics.norm.rows import CpuRowKernel
 
 
 def tactics() -> list[Tactic]:
@@ -30,7 +30,7 @@ def tactics() -> list[Tactic]:
 
 
 @dataclass(frozen=True)
-class Work:
+class NormWork:
     """``space``: rows to normalise; ``parameters``: the given inputs that hold scale and bias.
 
     ``centre``: whether their mean is taken off.
@@ -43,7 +43,7 @@ class Work:
     epsilon: float
 
 
-def work_of(node: Node) -> Work | Reject:
+def work_of(node: Node) -> NormWork | Reject:
     """How the node's tensor falls into rows, or why it does not."""
     if node.given[0].spec.dtype not in (DType.FP32, DType.FP16, DType.BF16):
         return Reject(f"no normalisation of {node.given[0].spec.dtype.value} in C")
@@ -62,7 +62,7 @@ def work_of(node: Node) -> Work | Reject:
     except ShapeError as e:
         return Reject(e.what)
     centre = anchor.layer.name != "RMSNormalization"
-    return Work(loops, found, parameters, centre, anchor.attrs.epsilon)
+    return NormWork(loops, found, parameters, centre, anchor.attrs.epsilon)
 
 
 def _space(node: Node, anchor: BodyNode, found: Epilogue, parameters: Sequence[int]) -> Space:
@@ -93,12 +93,12 @@ class NormTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         work = work_of(node)
-        assert isinstance(work, Work)
-        writer = Rows(c_text.Args(node), work.space, work.epilogue, work.parameters)
+        assert isinstance(work, NormWork)
+        writer = CpuRowKernel(c_text.Args(node), work.space, work.epilogue, work.parameters)
         return c_text.kernel(writer.args, writer.body(_row(writer, work.centre, work.epsilon)), ctx)
 
 
-def _row(writer: Rows, centre: bool, epsilon: float) -> list[str]:
+def _row(writer: CpuRowKernel, centre: bool, epsilon: float) -> list[str]:
     """Statements for one row: mean, variance, and the map."""
     count, zero = f"(float){writer.count}", "tx_zero()"
     names = ["s0", "s1", "s2", "s3"]

@@ -21,7 +21,7 @@ from tactix_codegen.operations.rows import OUTER
 
 
 @dataclass
-class Rows:
+class CpuRowKernel:
     """``space``: collapsed loops with strides of all operands; ``parameters``: given inputs that
     the anchor reads besides input 0; the epilogue's operands follow in order of their variables."""
 

@@ -20,7 +20,7 @@ from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
 from tactix_codegen.c.space import Space, collapse
 from tactix_codegen.c.text import block, loop
 from tactix_codegen.operations.rows import OUTER, ROW, SOFTMAXES
-from tactix_cpu.tactics.norm.rows import Rows
+from tactix_cpu.tactics.norm.rows import CpuRowKernel
 
 _IN_REGISTERS = 12
 """Vectors of a row that are kept in registers at most."""
@@ -33,7 +33,7 @@ def tactics() -> list[Tactic]:
 
 
 @dataclass(frozen=True)
-class Work:
+class SoftmaxWork:
     """``space``: loops before, along and after the axis; ``log``: whether the logarithm is the
     result.
     """
@@ -43,7 +43,7 @@ class Work:
     log: bool
 
 
-def work_of(node: Node) -> Work | Reject:
+def work_of(node: Node) -> SoftmaxWork | Reject:
     """What a node has the kernel do, or why it cannot."""
     if node.given[0].spec.dtype not in (DType.FP32, DType.FP16, DType.BF16):
         return Reject(f"no softmax of {node.given[0].spec.dtype.value} in C")
@@ -51,7 +51,7 @@ def work_of(node: Node) -> Work | Reject:
     if isinstance(found, Reject):
         return found
     assert node.anchor is not None
-    return Work(_space(node, found), found, node.anchor.layer.name == "LogSoftmax")
+    return SoftmaxWork(_space(node, found), found, node.anchor.layer.name == "LogSoftmax")
 
 
 class SoftmaxTactic(Tactic):
@@ -71,12 +71,14 @@ class SoftmaxTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         work = work_of(node)
-        assert isinstance(work, Work)
+        assert isinstance(work, SoftmaxWork)
         args = c_text.Args(node)
         if work.space.tags[-1] == _INNER:
             body = _Columns(args, work.space, work.epilogue, work.log).body()
         else:
-            body = _rows(Rows(args, work.space, work.epilogue, ()), work.log, ctx.device.lanes)
+            body = _rows(
+                CpuRowKernel(args, work.space, work.epilogue, ()), work.log, ctx.device.lanes
+            )
         return c_text.kernel(args, body, ctx)
 
 
@@ -106,7 +108,7 @@ def _with_axis(space: Space, inner: bool) -> Space:
     )
 
 
-def _rows(rows: Rows, log: bool, lanes: int) -> list[str]:
+def _rows(rows: CpuRowKernel, log: bool, lanes: int) -> list[str]:
     length = rows.length
     single = len(rows.inner) == 1
     if single and isinstance(length, int) and 0 < length <= _IN_REGISTERS * lanes:
@@ -140,7 +142,7 @@ def _rows(rows: Rows, log: bool, lanes: int) -> list[str]:
 _AGAIN = "const vf y = tx_exp2(({x} - top) * TX_LOG2E) * scale;"
 
 
-def _sum_pass(rows: Rows, keep: bool) -> list[str]:
+def _sum_pass(rows: CpuRowKernel, keep: bool) -> list[str]:
     """Sum of ``exp(x - top)`` into ``s0``; ``keep``: the exponentials are written to the output."""
     n = rows.count
 
@@ -162,7 +164,7 @@ def _sum_pass(rows: Rows, keep: bool) -> list[str]:
     return ["vf s0 = tx_zero(), s1 = tx_zero();", block("", *steps), "s0 += s1;"]
 
 
-def _short_row(rows: Rows, length: int, lanes: int, log: bool) -> list[str]:
+def _short_row(rows: CpuRowKernel, length: int, lanes: int, log: bool) -> list[str]:
     """All vectors of the row in registers."""
     count = -(-length // lanes)
     rest = str(length % lanes) if length % lanes else ""

@@ -12,7 +12,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dtypes import DType
 from tactix_cpu.tactics.dot_tile import without_fma
-from tactix_cpu.tactics.pointwise.tactic import PointwiseTactic
+from tactix_cpu.tactics.pointwise.tactic import CpuPointwiseTactic
 
 
 def tactics() -> list[Tactic]:
@@ -20,7 +20,7 @@ def tactics() -> list[Tactic]:
     return [BytePointwiseTactic()]
 
 
-class BytePointwiseTactic(PointwiseTactic):
+class BytePointwiseTactic(CpuPointwiseTactic):
     """The variants of c_pointwise, for groups with a result of bytes that are made of floats."""
 
     key = "tactix.c_int8_pointwise@1"

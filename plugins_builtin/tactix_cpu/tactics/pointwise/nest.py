@@ -24,7 +24,7 @@ _UNROLLED = 4
 
 
 @dataclass(frozen=True)
-class Operand:
+class LoopOperand:
     """``base``: C pointer; ``strides`` along every loop."""
 
     base: str
@@ -45,8 +45,8 @@ class Nest:
 
     args: Args
     sizes: tuple[Dim, ...]
-    operands: Sequence[Operand]
-    results: Sequence[Operand]
+    operands: Sequence[LoopOperand]
+    results: Sequence[LoopOperand]
     expressions: tuple[Scalar, ...]
     vector: bool
     valid: Dim | None = None
@@ -130,7 +130,7 @@ class Nest:
             ),
         ]
 
-    def _advance(self, mark: str, group: Sequence[Operand]) -> str:
+    def _advance(self, mark: str, group: Sequence[LoopOperand]) -> str:
         moves = [(k, o.strides[-2]) for k, o in enumerate(group) if o.strides[-2] != 0]
         return " ".join(f"{mark}{k} += {self.args.dim(s)};" for k, s in moves)
 
@@ -151,7 +151,7 @@ class Nest:
             inside += self._compute(leaves, str(v * lanes), count, f"t{v}_")
         return before, inside
 
-    def _load(self, k: int, o: Operand, name: str, index: str, count: str) -> str:
+    def _load(self, k: int, o: LoopOperand, name: str, index: str, count: str) -> str:
         pointer = self._pointer("p", k)
         value = (
             c_text.splat(o.dtype, pointer)

@@ -21,35 +21,35 @@ from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
 from tactix_codegen.operations import pointwise
 from tactix_codegen.operations.pointwise import PointwiseGroup
-from tactix_cpu.tactics.pointwise.nest import Nest, Operand
+from tactix_cpu.tactics.pointwise.nest import LoopOperand, Nest
 
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [PointwiseTactic()]
+    return [CpuPointwiseTactic()]
 
 
 @dataclass(frozen=True)
-class Work:
+class PointwiseWork:
     """What to compute, and whether vectors can do it."""
 
     group: PointwiseGroup
     vector: bool
 
 
-def work_of(node: Node) -> Work | Reject:
+def work_of(node: Node) -> PointwiseWork | Reject:
     """What a node has the kernel do, or why it cannot."""
     group = pointwise.group_of(node)
     if isinstance(group, Reject):
         return group
     results, dtypes = group.program.results, group.dtypes
     if not c_scalar.why_not_vector(results, dtypes):
-        return Work(group, True)
+        return PointwiseWork(group, True)
     reason = c_scalar.why_not_scalar(results, dtypes)
-    return Reject(reason) if reason else Work(group, False)
+    return Reject(reason) if reason else PointwiseWork(group, False)
 
 
-class PointwiseTactic(Tactic):
+class CpuPointwiseTactic(Tactic):
     """One variant per format that all full operands share; operands that broadcast stay linear
     where they can.
     """
@@ -79,16 +79,17 @@ class PointwiseTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         work = work_of(node)
-        assert isinstance(work, Work)
+        assert isinstance(work, PointwiseWork)
         args, group = c_text.Args(node), work.group
         loops = pointwise.loops(node, group, variant)
         strides = loops.space.strides
         operands = [
-            Operand(args.input(i), group.dtypes[k], strides[k])
+            LoopOperand(args.input(i), group.dtypes[k], strides[k])
             for k, i in enumerate(group.program.leaves)
         ]
         results = [
-            Operand(args.output(j), v.spec.dtype, strides[-1]) for j, v in enumerate(node.outputs)
+            LoopOperand(args.output(j), v.spec.dtype, strides[-1])
+            for j, v in enumerate(node.outputs)
         ]
         nest = Nest(
             args,

@@ -31,18 +31,18 @@ _UNROLLED = 16
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [PoolTactic()]
+    return [CpuPoolTactic()]
 
 
 @dataclass(frozen=True)
-class Work:
+class CpuPoolWork:
     """What to pool, and what follows."""
 
     window: PoolWindow
     epilogue: Epilogue
 
 
-def work_of(node: Node) -> Work | Reject:
+def work_of(node: Node) -> CpuPoolWork | Reject:
     """What a node has the kernel do, or why it cannot."""
     spec = node.given[0].spec
     if spec.dtype not in (DType.FP32, DType.FP16, DType.BF16):
@@ -50,10 +50,10 @@ def work_of(node: Node) -> Work | Reject:
     if not 3 <= spec.rank <= 5:
         return Reject(f"no pooling of rank {spec.rank} in C")
     found = epilogue(node)
-    return found if isinstance(found, Reject) else Work(window_of(node), found)
+    return found if isinstance(found, Reject) else CpuPoolWork(window_of(node), found)
 
 
-class PoolTactic(Tactic):
+class CpuPoolTactic(Tactic):
     """One variant per format; input and output share it."""
 
     key = "tactix.c_pool@1"
@@ -75,7 +75,7 @@ class PoolTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         work = work_of(node)
-        assert isinstance(work, Work)
+        assert isinstance(work, CpuPoolWork)
         writer = _Pool(c_text.Args(node), work, variant)
         body = writer.linear() if variant.input_format(0).is_linear else writer.channels()
         preludes = (*c_text.vector_preludes(), c_text.prelude("pool.h"))
@@ -110,7 +110,7 @@ class _Pool:
     ``k<i>`` (tap).
     """
 
-    def __init__(self, args: Args, work: Work, variant: Variant) -> None:
+    def __init__(self, args: Args, work: CpuPoolWork, variant: Variant) -> None:
         self.args, self.w, self.epilogue = args, work.window, work.epilogue
         self.format = variant.input_format(0)
         spec = args.node.given[0].spec

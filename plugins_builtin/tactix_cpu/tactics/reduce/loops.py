@@ -40,7 +40,7 @@ _VECTORS = {
 
 
 @dataclass
-class Reduction:
+class CpuReductionKernel:
     """``space``: loops tagged kept or reduced; strides of input 0, the output, then the operands of
     ``order``.
 

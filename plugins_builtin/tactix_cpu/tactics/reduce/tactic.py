@@ -34,16 +34,16 @@ from tactix_codegen.operations.reduce import (
     operation_of,
     space,
 )
-from tactix_cpu.tactics.reduce.loops import Reduction
+from tactix_cpu.tactics.reduce.loops import CpuReductionKernel
 
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [ReduceTactic()]
+    return [CpuReduceTactic()]
 
 
 @dataclass(frozen=True)
-class Work:
+class CpuReduceWork:
     """What to reduce: the operation, the node's epilogue, the reduced axes, and whether vectors can
     do it.
     """
@@ -54,7 +54,7 @@ class Work:
     vector: bool
 
 
-def work_of(node: Node) -> Work | Reject:
+def work_of(node: Node) -> CpuReduceWork | Reject:
     """What a node has the kernel do, or why it cannot."""
     x, anchor = node.given[0].spec, node.anchor
     assert anchor is not None
@@ -66,10 +66,10 @@ def work_of(node: Node) -> Work | Reject:
         found, narrow = epilogue(node, vector=False), False
     if isinstance(found, Reject):
         return found
-    return Work(operation_of(anchor), found, axes_of(anchor, x.rank), narrow)
+    return CpuReduceWork(operation_of(anchor), found, axes_of(anchor, x.rank), narrow)
 
 
-class ReduceTactic(Tactic):
+class CpuReduceTactic(Tactic):
     """Linear for all; with all spatial axes reduced also nhwc and ``cB`` inputs, the output linear
     or alike.
     """
@@ -97,20 +97,20 @@ class ReduceTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         work = work_of(node)
-        assert isinstance(work, Work)
+        assert isinstance(work, CpuReduceWork)
         args = c_text.Args(node)
         loops, valid = _space(node, work, variant)
         count = dims.prod(node.given[0].spec.shape[a] for a in work.axes)
         order = sorted(work.epilogue.operands)
         whole = valid is not None and variant.output_format(0).lanes > 1
-        reduction = Reduction(
+        reduction = CpuReductionKernel(
             args, work.operation, loops, count, work.epilogue, order, valid, whole
         )
         body = reduction.vectors(ctx.device.lanes) if work.vector else reduction.elements()
         return c_text.kernel(args, body, ctx)
 
 
-def _variant(node: Node, work: Work, source: Format, target: Format) -> Variant | None:
+def _variant(node: Node, work: CpuReduceWork, source: Format, target: Format) -> Variant | None:
     """Full operands have the output's format, others are linear; None where that cannot be walked."""
     formats = [source, *[LINEAR] * (len(node.given) - 1)]
     for o in work.epilogue.operands.values():
@@ -126,7 +126,7 @@ def _variant(node: Node, work: Work, source: Format, target: Format) -> Variant 
     return made if not columns or all(s[-1] in (0, 1) for s in loops.strides) else None
 
 
-def _space(node: Node, work: Work, variant: Variant) -> tuple[Space, Dim | None]:
+def _space(node: Node, work: CpuReduceWork, variant: Variant) -> tuple[Space, Dim | None]:
     """Loops with strides of the input, the output, and the operands by variable; and the channels
     of partial blocks.
     """
@@ -142,7 +142,7 @@ def _space(node: Node, work: Work, variant: Variant) -> tuple[Space, Dim | None]
     return space(x.shape, work.axes, fmt, operands), None
 
 
-def _blocked_space(node: Node, work: Work, variant: Variant) -> tuple[Space, Dim | None]:
+def _blocked_space(node: Node, work: CpuReduceWork, variant: Variant) -> tuple[Space, Dim | None]:
     """Loops (N, blocks, spatial, lanes); the output may be linear, where channels of a sample lie
     together.
     """

@@ -19,10 +19,10 @@ from tactix_cpu.tactics.matmul.int8_amx import rows_left
 
 if TYPE_CHECKING:
     from tactix_cpu.tactics.rnn.kernel import RecurrentKernel
-    from tactix_cpu.tactics.rnn.tactic import Recurrence
+    from tactix_cpu.tactics.rnn.tactic import CpuRecurrence
 
 
-def suits(r: Recurrence, device: DeviceProperties) -> bool:
+def suits(r: CpuRecurrence, device: DeviceProperties) -> bool:
     """Whether the device has the unit, and rows of x fill its tiles."""
     return r.dtype is DType.BF16 and r.inputs * 2 % DEEP == 0 and has_tiles(device, HALVES)
 

@@ -22,7 +22,7 @@ from tactix_cpu.tactics.dot_tile import preludes
 from tactix_cpu.tactics.rnn import amx as c_rnn_amx
 
 if TYPE_CHECKING:
-    from tactix_cpu.tactics.rnn.tactic import Recurrence
+    from tactix_cpu.tactics.rnn.tactic import CpuRecurrence
 
 
 FEW_ROWS = 2
@@ -41,7 +41,7 @@ class RecurrentKernel:
     float32 ones.
     """
 
-    def __init__(self, r: Recurrence, node: Node, variant: Variant, ctx: CompileContext) -> None:
+    def __init__(self, r: CpuRecurrence, node: Node, variant: Variant, ctx: CompileContext) -> None:
         self.r, self.ctx = r, ctx
         self.rows: int = variant.knob("rows")
         self.half = r.dtype is DType.BF16

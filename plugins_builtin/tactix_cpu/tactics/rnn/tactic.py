@@ -26,7 +26,7 @@ DEFAULTS = {"tactix.LSTM@1": ("sigmoid", "tanh", "tanh"), "tactix.GRU@1": ("sigm
 
 
 @dataclass(frozen=True)
-class Recurrence:
+class CpuRecurrence:
     """x: (steps, batch, inputs), directions and hidden units; -1 for an absent bias or state.
 
     ``dtype``: of x, the weights and the results; ``states``: the code of the first states' dtype.
@@ -50,7 +50,7 @@ class Recurrence:
     states: str
 
 
-def recurrence(node: Node) -> Recurrence | Reject:
+def recurrence(node: Node) -> CpuRecurrence | Reject:
     """What an LSTM or GRU node computes, or why this kernel cannot take it."""
     key, a = node.layer.key, node.attrs
     if node.is_fused:
@@ -82,7 +82,7 @@ def recurrence(node: Node) -> Recurrence | Reject:
     ):
         return Reject("the weights are not constant, or a tensor is empty")
     hidden = int(r.const.shape[2])
-    return Recurrence(
+    return CpuRecurrence(
         ids[0],
         ids[1],
         ids[2],
@@ -104,10 +104,10 @@ def recurrence(node: Node) -> Recurrence | Reject:
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [RecurrentTactic()]
+    return [CpuRecurrentTactic()]
 
 
-class RecurrentTactic(Tactic):
+class CpuRecurrentTactic(Tactic):
     """float32 or bfloat16, default activations, constant weights, layout 0, all directions, initial
     states.
     """
@@ -136,7 +136,7 @@ class RecurrentTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         r = recurrence(node)
-        assert isinstance(r, Recurrence)
+        assert isinstance(r, CpuRecurrence)
         if not symbols(r.steps * r.batch) <= set(ctx.opt):
             return None
         steps, batch = (evaluate(d, ctx.opt) for d in (r.steps, r.batch))
@@ -147,5 +147,5 @@ class RecurrentTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         r = recurrence(node)
-        assert isinstance(r, Recurrence)
+        assert isinstance(r, CpuRecurrence)
         return (LSTMKernel if r.gates == 4 else GRUKernel)(r, node, variant, ctx).artifact()
